@@ -1,0 +1,60 @@
+//! Which instruction sets this processor offers, asked once and then read from one byte.
+//!
+//! Every kernel is chosen at run time, call by call: a relaxed load of one byte that is already
+//! in the cache, and a branch that always goes the same way. That is cheaper than a call through
+//! a function pointer and lets the smallest inputs stay inline in the caller.
+//!
+//! Nothing is inferred from a processor's name: a set counts only if CPUID reports each of its
+//! parts *and* the operating system saves the registers (both asked by
+//! `is_x86_feature_detected!`). Emulators that hide AVX-512 are thus served by the next set down.
+
+use core::sync::atomic::{AtomicU8, Ordering};
+
+/// Bit that marks the byte as filled in, so that "asked, found nothing" differs from "not asked".
+const ASKED: u8 = 1;
+
+/// CRC32 and PCLMULQDQ instructions.
+pub(crate) const SSE42: u8 = 1 << 1;
+
+/// 256-bit integer instructions.
+pub(crate) const AVX2: u8 = 1 << 2;
+
+/// 512-bit integer instructions with byte permutes, carry-less multiply and GFNI.
+pub(crate) const AVX512: u8 = 1 << 3;
+
+static FOUND: AtomicU8 = AtomicU8::new(0);
+
+/// The sets found, as a union of the constants above.
+#[inline(always)]
+pub(crate) fn found() -> u8 {
+    // Relaxed is enough: the byte guards no other memory, and two threads that race to fill it
+    // in store the same value.
+    match FOUND.load(Ordering::Relaxed) {
+        0 => ask(),
+        found => found,
+    }
+}
+
+#[cold]
+fn ask() -> u8 {
+    let mut found = ASKED;
+    if is_x86_feature_detected!("sse4.2") && is_x86_feature_detected!("pclmulqdq") {
+        found |= SSE42;
+    }
+    if is_x86_feature_detected!("avx2") {
+        found |= AVX2;
+    }
+    if found & SSE42 != 0
+        && is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vbmi")
+        && is_x86_feature_detected!("vpclmulqdq")
+        && is_x86_feature_detected!("gfni")
+    {
+        found |= AVX512;
+    }
+    FOUND.store(found, Ordering::Relaxed);
+    found
+}

@@ -1,0 +1,15 @@
+//! Portable versions of every kernel: the definition the SIMD versions are tested against, and
+//! what runs where no faster instruction set is found.
+//!
+//! They contain no `unsafe` and no assumption about the machine. They are written to be read
+//! first and to be fast second; only what a portable build would feel is unrolled.
+
+mod adler;
+mod crc;
+mod gf;
+mod xor;
+
+pub use adler::adler_sums;
+pub use crc::{crc_shift, crc_update};
+pub use gf::{gf_mul_into, gf_mul_xor_into, pq_add, pq_encode};
+pub use xor::{is_zero, xor_delta, xor_into, xor_many};

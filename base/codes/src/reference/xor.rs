@@ -1,0 +1,51 @@
+//! XOR and comparison with zero, eight bytes at a time.
+
+use crate::xor::same_length;
+
+/// `dst ^= src`. Panics if the lengths differ.
+pub fn xor_into(dst: &mut [u8], src: &[u8]) {
+    same_length(dst, src);
+    let (dst_words, dst_rest) = dst.as_chunks_mut::<8>();
+    let (src_words, src_rest) = src.as_chunks::<8>();
+    for (to, from) in dst_words.iter_mut().zip(src_words) {
+        *to = (u64::from_le_bytes(*to) ^ u64::from_le_bytes(*from)).to_le_bytes();
+    }
+    for (to, from) in dst_rest.iter_mut().zip(src_rest) {
+        *to ^= from;
+    }
+}
+
+/// `out = old ^ new`. Panics if the lengths differ.
+pub fn xor_delta(out: &mut [u8], old: &[u8], new: &[u8]) {
+    same_length(out, old);
+    same_length(out, new);
+    let (out_words, out_rest) = out.as_chunks_mut::<8>();
+    let (old_words, old_rest) = old.as_chunks::<8>();
+    let (new_words, new_rest) = new.as_chunks::<8>();
+    for ((to, a), b) in out_words.iter_mut().zip(old_words).zip(new_words) {
+        *to = (u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b)).to_le_bytes();
+    }
+    for ((to, a), b) in out_rest.iter_mut().zip(old_rest).zip(new_rest) {
+        *to = a ^ b;
+    }
+}
+
+/// `dst` = XOR of all `sources`; zero if there are none. Panics if the lengths differ.
+pub fn xor_many(dst: &mut [u8], sources: &[&[u8]]) {
+    match sources.split_first() {
+        None => dst.fill(0),
+        Some((first, others)) => {
+            same_length(dst, first);
+            dst.copy_from_slice(first);
+            for source in others {
+                xor_into(dst, source);
+            }
+        }
+    }
+}
+
+/// Whether every byte is zero.
+pub fn is_zero(bytes: &[u8]) -> bool {
+    let (words, rest) = bytes.as_chunks::<8>();
+    words.iter().all(|word| *word == [0; 8]) && rest.iter().all(|byte| *byte == 0)
+}

@@ -1,0 +1,1 @@
+//! Derive macro for plain persistent data.

@@ -1,0 +1,123 @@
+//! Runs and checks the project: what CI does, in one program that anyone can run the same way.
+//!
+//! # Guarantee
+//!
+//! A rule of `STYLE.md` that names a check here is broken nowhere in the tree, or this program
+//! names the file and the line and exits with 1. `cargo xtask ci` is what `.ci/run` runs: if it
+//! passes on a clean checkout, it passes there.
+//!
+//! Not covered: what only a reader can judge (whether a comment is true, whether a test would
+//! notice a fault), and code that is not tracked and ignored by git.
+//!
+//! # Picture
+//!
+//! ```text
+//!   git ls-files ----> source.rs (tokens, comments, which lines are tests) ---> tidy, formats
+//!   cargo metadata --> workspace.rs (crates, rooms, dependencies) ------------> layers, tidy
+//!   docs/*.md -------> markdown.rs (tables, links) ---------------------------> formats, papers
+//!                                        findings: path:line: rule: what to do
+//! ```
+//!
+//! # Vocabulary
+//!
+//! *finding*: one broken rule at one place. *room*: the folder of a crate, such as `core/heap`.
+//! *group*: the folder of a room, such as `core`. *site*: the name of one flush, drain, sum or
+//! verification in the code. *step*: one line of the CI table.
+//!
+//! # Tour
+//!
+//! `layers.rs` who may depend on whom, as one table; `tidy/` style, one file per kind of rule,
+//! budgets at the top of `tidy/mod.rs`; `formats/` offset tables in code against those in docs;
+//! `papers.rs` mechanisms against modules and tests; `ci.rs` the steps; `passthrough.rs` campaigns
+//! and benches; `source.rs`, `workspace.rs`, `markdown.rs`, `finding.rs` what the checks share.
+
+mod ci;
+mod finding;
+mod formats;
+mod layers;
+mod markdown;
+mod papers;
+mod passthrough;
+mod source;
+mod tidy;
+mod workspace;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::workspace::Workspace;
+
+/// Runs and checks the project.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", version)]
+struct Cli {
+    /// Root of the workspace [default: the nearest folder above with a workspace manifest].
+    #[arg(long, global = true, value_name = "DIR")]
+    root: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What to run.
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run every step of CI, with times and a summary.
+    Ci {
+        /// Go on after a failed step; the exit code still tells.
+        #[arg(long)]
+        keep_going: bool,
+        /// Run only the steps of these names.
+        #[arg(long, value_name = "STEP")]
+        only: Vec<String>,
+    },
+    /// Check the dependencies between crates against the table of allowed ones.
+    Layers,
+    /// Check style: sizes, words, names of sites, safety arguments, docs, links.
+    Tidy {
+        /// Print every site (name, place, what it does) and check nothing else.
+        #[arg(long)]
+        sites: bool,
+    },
+    /// Compare the offset tables in `format.rs` files with those in `docs/formats`.
+    Formats {
+        /// Print the tables as the pages should have them.
+        #[arg(long)]
+        print: bool,
+    },
+    /// Check that each mechanism in `docs/papers.md` has its module and its test.
+    Papers,
+    /// Run a fault campaign: `cargo xtask campaign NAME [--tier ci|long] [--seed N]`.
+    Campaign(passthrough::Args),
+    /// Run a benchmark: `cargo xtask bench NAME [...]`.
+    Bench(passthrough::Args),
+}
+
+fn main() -> ExitCode {
+    match run(&Cli::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Runs the command; `false` means that it ran and found something wrong.
+fn run(cli: &Cli) -> Result<bool> {
+    let root = workspace::root(cli.root.as_deref())?;
+    match &cli.command {
+        Command::Ci { keep_going, only } => ci::run(&Workspace::read(&root)?, *keep_going, only),
+        Command::Layers => layers::run(&Workspace::read(&root)?),
+        Command::Tidy { sites: true } => tidy::print_sites(&root),
+        Command::Tidy { sites: false } => tidy::run(&Workspace::read(&root)?),
+        Command::Formats { print: true } => formats::print(&root),
+        Command::Formats { print: false } => formats::run(&root),
+        Command::Papers => papers::run(&root),
+        Command::Campaign(args) => passthrough::run(&root, "holdfast-campaign", args),
+        Command::Bench(args) => passthrough::run(&root, "holdfast-bench", args),
+    }
+}

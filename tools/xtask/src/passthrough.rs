@@ -1,0 +1,29 @@
+//! Campaigns and benches: built in release and run with the arguments as they came.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::workspace::cargo;
+
+/// The name of what to run, and what it is to be told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Which one; `all` where the program knows it.
+    name: String,
+    /// Passed on untouched.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    rest: Vec<String>,
+}
+
+/// Runs `cargo run --release -p KRATE -- NAME REST...` in `root`; `true` if it exits with 0.
+pub(crate) fn run(root: &Path, krate: &str, args: &Args) -> Result<bool> {
+    let status = Command::new(cargo())
+        .current_dir(root)
+        .args(["run", "--release", "-p", krate, "--", &args.name])
+        .args(&args.rest)
+        .status()
+        .with_context(|| format!("cannot start cargo to run {krate}"))?;
+    Ok(status.success())
+}
