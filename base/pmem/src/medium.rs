@@ -173,6 +173,16 @@ pub trait Medium: Send + Sync + fmt::Debug + 'static {
         let _ = site;
     }
 
+    /// Announces that this thread is about to store a number of times: a medium whose write
+    /// protection opens per thread or per window opens it here once, instead of for each store.
+    /// Paired with [`end_write`](Medium::end_write); not needed for correctness.
+    #[inline(always)]
+    fn begin_write(&self) {}
+
+    /// Ends what [`begin_write`](Medium::begin_write) began.
+    #[inline(always)]
+    fn end_write(&self) {}
+
     /// Hints that the lines of `[at, at + len)` will be used soon.
     #[inline(always)]
     fn prefetch(&self, at: u64, len: u64) {

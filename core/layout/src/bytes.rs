@@ -19,9 +19,8 @@ pub fn get_u32(from: &[u8], at: usize) -> u32 {
 /// Reads a `u64` at `at`.
 #[must_use]
 pub fn get_u64(from: &[u8], at: usize) -> u64 {
-    from.get(at..at + 8).map_or(0, |b| {
-        u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]])
-    })
+    from.get(at..at + 8)
+        .map_or(0, |b| u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]))
 }
 
 /// Writes a `u16` at `at`.

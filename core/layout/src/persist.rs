@@ -86,6 +86,14 @@ impl TypeHash {
 ///
 /// The type has the same layout in every build (`repr(C)` or `repr(transparent)`), and contains
 /// nothing whose meaning ends with the process.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be stored in a pool",
+    label = "not plain persistent data",
+    note = "stored are fixed-width numbers, arrays of them, `Ptr<T>`, and structs that derive \
+            `Persist`: every bit pattern has to be a value, and mean the same after a restart",
+    note = "for a `bool`, `char` or enum store an integer; for `usize` a `u64`; for a reference, \
+            `Box`, `Vec` or `String` allocate an object and store a `Ptr` to it"
+)]
 pub unsafe trait Persist: Pod {
     /// Number of the type, stored with every object.
     const TYPE: TypeNumber;

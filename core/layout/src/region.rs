@@ -135,7 +135,7 @@ pub fn decode(body: &[u8], count: u32, size: u64) -> Result<Vec<Region>, RegionE
 
 fn check_zone(r: &Region) -> Result<(), &'static str> {
     let page = crate::format::PAGE_LEN as u64;
-    if r.start % page != 0 || r.row_len == 0 || r.row_len % page != 0 {
+    if !r.start.is_multiple_of(page) || r.row_len == 0 || !r.row_len.is_multiple_of(page) {
         return Err("zone rows are not whole pages");
     }
     if !(1..=254).contains(&r.data_rows) || r.parity_rows > 2 {

@@ -29,7 +29,8 @@ pub fn encode(remaps: &[Remap]) -> Vec<u8> {
 pub fn decode(body: &[u8], count: u32, frame: u64, size: u64) -> Option<Vec<Remap>> {
     let count = usize::try_from(count).ok().filter(|c| *c <= REMAPS_MAX)?;
     let mut remaps: Vec<Remap> = Vec::with_capacity(count);
-    let inside = |at: u64| at % frame == 0 && at.checked_add(frame).is_some_and(|e| e <= size);
+    let inside =
+        |at: u64| at.is_multiple_of(frame) && at.checked_add(frame).is_some_and(|end| end <= size);
     for entry in body.chunks_exact(REMAP_LEN).take(count) {
         let r = Remap { frame: get_u64(entry, 0), physical: get_u64(entry, 8) };
         let twice = remaps.iter().any(|o| o.frame == r.frame || o.physical == r.physical);

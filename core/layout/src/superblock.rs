@@ -5,9 +5,7 @@ use core::fmt;
 use holdfast_codes::crc32c;
 
 use crate::bytes::{get_u32, get_u64, put, put_u32, put_u64};
-use crate::format::{
-    INCOMPATIBLE_KNOWN, MAGIC, PAGE_LEN, READ_ONLY_COMPATIBLE_KNOWN, VERSION,
-};
+use crate::format::{INCOMPATIBLE_KNOWN, MAGIC, PAGE_LEN, READ_ONLY_COMPATIBLE_KNOWN, VERSION};
 
 /// How the two copies of the log lie on the medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -255,14 +253,14 @@ impl Superblock {
             if (low..=high).contains(&value) { Ok(()) } else { Err(bad(field, value)) }
         };
         let paged = |field, value: u64| {
-            if value % page == 0 { Ok(()) } else { Err(bad(field, value)) }
+            if value.is_multiple_of(page) { Ok(()) } else { Err(bad(field, value)) }
         };
         within("size", self.size, 2 * page, SIZE_MAX)?;
         paged("size", self.size)?;
         power("frame", self.frame, page, 1 << 30)?;
         power("chunk", self.chunk, page, 1 << 30)?;
         within("side_len", self.side_len, self.frame, self.size / 2)?;
-        if self.side_len % self.frame != 0 {
+        if !self.side_len.is_multiple_of(self.frame) {
             return Err(bad("side_len", self.side_len));
         }
         within("events_len", self.events_len, page, 1 << 24)?;

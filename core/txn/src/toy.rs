@@ -2,10 +2,14 @@
 //!
 //! It keeps the traits honest (nothing in them may presume an engine) and gives collections a
 //! store to be tested on that cannot be wrong about durability, because it has none.
+//!
+//! A `run` inside a `run` on the same store joins the outer transaction; if it fails, what it did
+//! is undone and the outer one may go on.
 
 use core::cell::{Cell, RefCell};
 use core::ops::{Deref, DerefMut};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 
 use holdfast_layout::{Persist, Ptr, RawPtr, TypeNumber, bytemuck};
@@ -68,13 +72,20 @@ impl Store for ToyStore {
     type Error = TxError;
 
     fn run<R>(&self, _: Isolation, mut body: impl FnMut(&ToyTx) -> Result<R>) -> Result<R> {
+        if let Some(outer) = Running::on(self) {
+            let before = outer.heap.borrow().clone();
+            return body(&outer).inspect_err(|_| *outer.heap.borrow_mut() = before);
+        }
         let mut heap = self.heap.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let tx =
-                ToyTx { heap: RefCell::new(heap.clone()), open: RefCell::new(Vec::new()) };
-            match body(&tx) {
+                Rc::new(ToyTx { heap: RefCell::new(heap.clone()), open: RefCell::new(Vec::new()) });
+            let running = Running::enter(self, &tx);
+            let result = body(&tx);
+            drop(running);
+            match result {
                 Ok(value) => {
-                    *heap = tx.heap.into_inner();
+                    *heap = tx.heap.take();
                     return Ok(value);
                 }
                 Err(TxError::Conflict) => {}
@@ -82,6 +93,38 @@ impl Store for ToyStore {
             }
         }
     }
+}
+
+thread_local! {
+    /// Transactions this thread is in, by the address of their store.
+    static RUNNING: RefCell<Vec<(usize, Rc<ToyTx>)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// While it lives, an inner `run` finds the transaction to join; a panic in the closure ends it
+/// too.
+struct Running;
+
+impl Running {
+    fn enter(store: &ToyStore, tx: &Rc<ToyTx>) -> Self {
+        RUNNING.with_borrow_mut(|list| list.push((address(store), Rc::clone(tx))));
+        Self
+    }
+
+    fn on(store: &ToyStore) -> Option<Rc<ToyTx>> {
+        RUNNING.with_borrow(|list| {
+            list.iter().rev().find(|(at, _)| *at == address(store)).map(|(_, tx)| Rc::clone(tx))
+        })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        RUNNING.with_borrow_mut(|list| list.pop());
+    }
+}
+
+fn address(store: &ToyStore) -> usize {
+    core::ptr::from_ref(store).addr()
 }
 
 impl ToyTx {

@@ -1,10 +1,12 @@
 //! Arithmetic on slices of field elements, one byte at a time (eight where doubling suffices).
 
+use core::ops::Range;
+
 use crate::gf_tables::NIBBLES;
 use crate::pq::check_rows;
 use crate::xor::same_length;
 
-use super::{xor_into, xor_many};
+use super::xor::{xor_into, xor_many_part};
 
 /// The product of `byte` and the factor whose row of `NIBBLES` is given.
 fn times(byte: u8, table: &[u8; 32]) -> u8 {
@@ -39,12 +41,18 @@ pub fn pq_add(p: &mut [u8], q: &mut [u8], src: &[u8], coef: u8) {
 /// are more than `MAX_ROWS` rows.
 pub fn pq_encode(p: &mut [u8], q: &mut [u8], rows: &[&[u8]]) {
     check_rows(p, q, rows);
-    xor_many(p, rows);
+    pq_encode_part(p, q, rows, 0..p.len());
+}
+
+/// `pq_encode` for one range of the bytes.
+pub(crate) fn pq_encode_part(p: &mut [u8], q: &mut [u8], rows: &[&[u8]], range: Range<usize>) {
+    xor_many_part(p, rows, range.clone());
+    let q = &mut q[range.clone()];
     q.fill(0);
     // From the last row to the first: each pass doubles what is there, so row i is doubled i times.
     for row in rows.iter().rev() {
         double(q);
-        xor_into(q, row);
+        xor_into(q, &row[range.clone()]);
     }
 }
 

@@ -1,8 +1,11 @@
 //! XOR and comparison with zero, eight bytes at a time.
 
+use core::ops::Range;
+
 use crate::xor::same_length;
 
 /// `dst ^= src`. Panics if the lengths differ.
+#[inline]
 pub fn xor_into(dst: &mut [u8], src: &[u8]) {
     same_length(dst, src);
     let (dst_words, dst_rest) = dst.as_chunks_mut::<8>();
@@ -16,6 +19,7 @@ pub fn xor_into(dst: &mut [u8], src: &[u8]) {
 }
 
 /// `out = old ^ new`. Panics if the lengths differ.
+#[inline]
 pub fn xor_delta(out: &mut [u8], old: &[u8], new: &[u8]) {
     same_length(out, old);
     same_length(out, new);
@@ -32,20 +36,38 @@ pub fn xor_delta(out: &mut [u8], old: &[u8], new: &[u8]) {
 
 /// `dst` = XOR of all `sources`; zero if there are none. Panics if the lengths differ.
 pub fn xor_many(dst: &mut [u8], sources: &[&[u8]]) {
+    for source in sources {
+        same_length(dst, source);
+    }
+    xor_many_part(dst, sources, 0..dst.len());
+}
+
+/// `xor_many` for one range of the bytes.
+pub(crate) fn xor_many_part(dst: &mut [u8], sources: &[&[u8]], range: Range<usize>) {
+    let dst = &mut dst[range.clone()];
     match sources.split_first() {
         None => dst.fill(0),
         Some((first, others)) => {
-            same_length(dst, first);
-            dst.copy_from_slice(first);
+            dst.copy_from_slice(&first[range.clone()]);
             for source in others {
-                xor_into(dst, source);
+                xor_into(dst, &source[range.clone()]);
             }
         }
     }
 }
 
 /// Whether every byte is zero.
+#[inline]
 pub fn is_zero(bytes: &[u8]) -> bool {
+    // A whole line at a time without a branch: most are zero to the end.
+    let (lines, rest) = bytes.as_chunks::<64>();
+    lines.iter().all(|line| union(line) == 0) && union(rest) == 0
+}
+
+/// A word that is zero only if all bytes are.
+#[inline]
+fn union(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
-    words.iter().all(|word| *word == [0; 8]) && rest.iter().all(|byte| *byte == 0)
+    let words = words.iter().fold(0, |seen, word| seen | u64::from_le_bytes(*word));
+    rest.iter().fold(words, |seen, byte| seen | u64::from(*byte))
 }

@@ -1,0 +1,557 @@
+//! The faulty medium: the program's view, the state behind it, and the hooks.
+
+use core::fmt;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use holdfast_pmem::{MediaCause, MediaError, Medium, MediumKind, PAGE, Site, SyncError};
+
+use crate::config::{Config, Mode};
+use crate::counters::{Counters, slot};
+use crate::crash::{CrashPoint, Image};
+use crate::durable::Durable;
+use crate::images::{Budget, Images};
+use crate::sites::SiteKind;
+use crate::state::{State, Write};
+use crate::view::View;
+
+/// Called just before a barrier takes effect, with the instant it would come too late for.
+pub type BarrierHook = Box<dyn FnMut(&FaultMedium, Site, &CrashPoint) + Send>;
+/// Called at every named step of a protocol.
+pub type StepHook = Box<dyn Fn(Site) + Send + Sync>;
+
+/// The name under which growth is listed; the call itself carries none.
+const GROW: Site = Site::new("medium.grow");
+/// What the system answers when a device fails.
+const EIO: i32 = 5;
+
+/// A [`Medium`] in DRAM that knows what a crash may leave of it, and that can be damaged.
+pub struct FaultMedium {
+    pub(crate) view: View,
+    state: Mutex<State>,
+    len: AtomicU64,
+    kind: MediumKind,
+    mode: Mode,
+    pub(crate) seed: u64,
+    crash_at_steps: bool,
+    hook: Mutex<Option<BarrierHook>>,
+    hooked: AtomicBool,
+    /// Slot of the thread that runs the hook, or 0: its own barriers do not call the hook again.
+    in_hook: AtomicU32,
+    step: Mutex<Option<Arc<StepHook>>>,
+}
+
+impl FaultMedium {
+    /// A medium of `len` zero bytes.
+    #[must_use]
+    pub fn new(len: u64, kind: MediumKind, config: &Config) -> Self {
+        Self::from_image(vec![0; len as usize], kind, config)
+    }
+
+    /// A medium that holds `bytes`, all of them persisted.
+    #[must_use]
+    pub fn from_image(bytes: Vec<u8>, kind: MediumKind, config: &Config) -> Self {
+        Self::from_durable(Durable::new(bytes), kind, config)
+    }
+
+    /// A medium as a crash left it, bad pages included.
+    #[must_use]
+    pub fn from_crash(image: Image, kind: MediumKind, config: &Config) -> Self {
+        let (bad, known) = (image.bad_pages().to_vec(), image.content_fingerprint());
+        let mut durable = Durable::new(image.into_bytes());
+        durable.keep_fingerprint(Some(known));
+        durable.bad_mut().extend(bad);
+        Self::from_durable(durable, kind, config)
+    }
+
+    fn from_durable(durable: Durable, kind: MediumKind, config: &Config) -> Self {
+        let len = durable.image().len() as u64;
+        let view = View::new(durable.padded(), config.reserve.max(len));
+        let mode = config.mode.unwrap_or(match kind {
+            MediumKind::File => Mode::Sectors,
+            MediumKind::Dax | MediumKind::Shm => Mode::Words,
+        });
+        Self {
+            view,
+            state: Mutex::new(State::new(durable, kind)),
+            len: AtomicU64::new(len),
+            kind,
+            mode,
+            seed: config.seed,
+            crash_at_steps: config.crash_at_steps,
+            hook: Mutex::new(None),
+            hooked: AtomicBool::new(false),
+            in_hook: AtomicU32::new(0),
+            step: Mutex::new(None),
+        }
+    }
+
+    /// The unit in which a crash tears this medium.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// The present instant.
+    #[must_use]
+    pub fn crash_point(&self) -> CrashPoint {
+        self.point(&mut self.state(), None)
+    }
+
+    /// Images that a crash at the present instant may leave.
+    #[must_use]
+    pub fn images(&self, budget: &Budget) -> Images {
+        self.crash_point().images(budget)
+    }
+
+    fn point(&self, state: &mut State, barrier: Option<(Site, SiteKind)>) -> CrashPoint {
+        if !state.durable.has_fingerprint() {
+            Arc::make_mut(&mut state.durable).keep_fingerprint(None);
+        }
+        CrashPoint {
+            durable: Arc::clone(&state.durable),
+            mode: self.mode,
+            barrier,
+            ordinal: state.barriers,
+        }
+    }
+
+    /// Has `hook` called just before each drain, append, sync, heal and growth takes effect, and
+    /// before each step if the configuration says so. Barriers that are switched off, and drains
+    /// of a File, take no effect and are not announced.
+    ///
+    /// The medium is not locked meanwhile: the hook may read it, and open media made from images.
+    /// Barriers passed by the hook itself are not announced. Barriers of other threads wait for
+    /// it, so it must not wait for them. It must not set hooks of the same medium.
+    pub fn on_barrier(&self, hook: BarrierHook) {
+        *lock(&self.hook) = Some(hook);
+        self.hooked.store(true, Ordering::Release);
+    }
+
+    /// Takes the barrier hook away.
+    pub fn clear_on_barrier(&self) {
+        self.hooked.store(false, Ordering::Release);
+        *lock(&self.hook) = None;
+    }
+
+    /// Has `hook` called at every [`step`](Medium::step), by the thread that takes it, with
+    /// nothing locked: it may park or unwind.
+    pub fn on_step(&self, hook: StepHook) {
+        *lock(&self.step) = Some(Arc::new(hook));
+    }
+
+    /// Takes the step hook away.
+    pub fn clear_on_step(&self) {
+        *lock(&self.step) = None;
+    }
+
+    /// Switches a named place off: see [`SiteKind`] for what is left of each kind.
+    pub fn elide(&self, site: Site) {
+        self.elide_name(site.name());
+    }
+
+    /// Switches a place off by its name, as the list of places seen gives it.
+    pub fn elide_name(&self, name: &str) {
+        self.state().sites.switch_off(name);
+    }
+
+    /// Switches every place on again.
+    pub fn restore_sites(&self) {
+        self.state().sites.restore();
+    }
+
+    /// Every place passed so far, what it does, and how often; ordered by name.
+    #[must_use]
+    pub fn sites_seen(&self) -> Vec<(Site, SiteKind, u64)> {
+        self.state().sites.seen()
+    }
+
+    /// Counts of all threads together.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        let state = self.state();
+        state.threads.values().fold(Counters::default(), |mut sum, thread| {
+            sum += thread.counters;
+            sum
+        })
+    }
+
+    /// Counts of the calling thread.
+    #[must_use]
+    pub fn thread_counters(&self) -> Counters {
+        self.state().threads.get(&slot()).map_or_else(Counters::default, |thread| thread.counters)
+    }
+
+    /// Sets the counts of every thread to zero. What is outstanding stays so.
+    pub fn reset_counters(&self) {
+        for thread in self.state().threads.values_mut() {
+            thread.counters = Counters::default();
+        }
+    }
+
+    /// Whether the calling thread has flushed lines that it has not drained.
+    #[must_use]
+    pub fn has_outstanding(&self) -> bool {
+        self.state().threads.get(&slot()).is_some_and(|thread| !thread.flushed.is_empty())
+    }
+
+    /// Announces a barrier: runs the hook with the state unlocked, then counts the barrier.
+    ///
+    /// The hook stays taken until the caller has made the barrier effective. So whoever runs the
+    /// hook sees an instant that includes every barrier passed before, and with it everything
+    /// that other threads may have acknowledged meanwhile.
+    fn barrier<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        site: Site,
+        kind: SiteKind,
+    ) -> Passing<'a> {
+        let me = slot();
+        let hooked = self.hooked.load(Ordering::Acquire);
+        let mut taken = None;
+        if hooked && self.in_hook.load(Ordering::Acquire) != me {
+            drop(state);
+            let mut hook = lock(&self.hook);
+            if let Some(hook) = hook.as_mut() {
+                let point = self.point(&mut self.state(), Some((site, kind)));
+                let _running = Running::start(&self.in_hook, me);
+                hook(self, site, &point);
+            }
+            state = self.state();
+            taken = Some(hook);
+        }
+        state.barriers += 1;
+        Passing { state, _hook: taken }
+    }
+
+    /// A store with its flush, unless the place is switched off or the medium is a file.
+    fn store(
+        &self,
+        kind: SiteKind,
+        site: Site,
+        at: u64,
+        bytes: &[u8],
+        xor: bool,
+    ) -> Result<(), MediaError> {
+        let mut state = self.state();
+        let on = state.sites.visit(site, kind);
+        let fails = state.gate.fails();
+        state.in_range(at, bytes.len() as u64)?;
+        let mixed;
+        let bytes = if xor {
+            let mut now = vec![0; bytes.len()];
+            self.view.read(at, &mut now);
+            now.iter_mut().zip(bytes).for_each(|(now, delta)| *now ^= delta);
+            mixed = now;
+            &mixed[..]
+        } else {
+            bytes
+        };
+        let me = slot();
+        let flush_for = (on && self.kind != MediumKind::File).then_some(me);
+        let write = Write { site, at, bytes, whole: false, flush_for };
+        let count = |state: &mut State, len: usize| {
+            let counters = &mut state.thread(me).counters;
+            counters.stores += 1;
+            counters.stored_bytes += len as u64;
+        };
+        if fails {
+            // The worst a failing store may do: part of the range is stored.
+            let half = &bytes[..bytes.len() / 2];
+            state.write(&self.view, &Write { bytes: half, ..write })?;
+            return Err(refused(at, bytes.len() as u64));
+        }
+        count(&mut state, bytes.len());
+        state.write(&self.view, &write)
+    }
+
+    fn append_to_file(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), SyncError> {
+        let mut state = self.state();
+        let on = state.sites.visit(site, SiteKind::Append);
+        let fails = state.gate.fails();
+        let len = bytes.len() as u64;
+        state.in_range(at, len).map_err(|error| sync_error("append", invalid(error)))?;
+        let stored = {
+            let bytes = if fails { &bytes[..bytes.len() / 2] } else { bytes };
+            let write = Write { site, at, bytes, whole: true, flush_for: None };
+            state.write(&self.view, &write)
+        };
+        if fails || stored.is_err() {
+            state.leave_in_doubt(Some((at, len)));
+            return Err(sync_error("pwritev2", io::Error::from_raw_os_error(EIO)));
+        }
+        if on {
+            let upto = state.number();
+            let mut passing = self.barrier(state, site, SiteKind::Append);
+            passing.state.thread(slot()).counters.appends += 1;
+            passing.state.persist_range(&self.view, at, len, upto);
+        }
+        Ok(())
+    }
+
+    fn drain_as<'a>(&'a self, mut state: MutexGuard<'a, State>, site: Site, kind: SiteKind) {
+        if self.kind == MediumKind::File {
+            state.drain(&self.view, slot());
+        } else {
+            self.barrier(state, site, kind).state.drain(&self.view, slot());
+        }
+    }
+}
+
+impl Medium for FaultMedium {
+    fn len(&self) -> u64 {
+        self.len.load(Ordering::Acquire)
+    }
+
+    fn kind(&self) -> MediumKind {
+        self.kind
+    }
+
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError> {
+        let mut state = self.state();
+        let len = into.len() as u64;
+        let fails = state.gate.fails();
+        state.in_range(at, len)?;
+        if fails {
+            return Err(refused(at, len));
+        }
+        if let Some(bad) = state.first_bad(at, len) {
+            return Err(bad);
+        }
+        self.view.read(at, into);
+        Ok(())
+    }
+
+    fn put(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
+        self.store(SiteKind::Put, site, at, bytes, false)
+    }
+
+    fn xor(&self, site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError> {
+        self.store(SiteKind::Xor, site, at, delta, true)
+    }
+
+    fn zero(&self, site: Site, at: u64, len: u64) -> Result<(), MediaError> {
+        // A hostile length must not become an allocation; one byte too many is refused as well.
+        let zeroes = vec![0; len.min(self.len() + 1) as usize];
+        let stored = self.store(SiteKind::Zero, site, at, &zeroes, false);
+        stored.map_err(|error| match error.cause {
+            MediaCause::OutOfRange => MediaError { len, ..error },
+            _ => error,
+        })
+    }
+
+    fn drain(&self, site: Site) {
+        let mut state = self.state();
+        if state.sites.visit(site, SiteKind::Drain) {
+            self.drain_as(state, site, SiteKind::Drain);
+        }
+    }
+
+    fn enabled(&self, site: Site) -> bool {
+        self.state().sites.visit(site, SiteKind::Enabled)
+    }
+
+    fn locked(&self) {
+        let mut state = self.state();
+        let thread = state.thread(slot());
+        thread.counters.hidden_drains += u64::from(thread.outstanding);
+        thread.outstanding = false;
+    }
+
+    fn step(&self, site: Site) {
+        let mut state = self.state();
+        state.sites.visit(site, SiteKind::Step);
+        if self.crash_at_steps {
+            drop(self.barrier(state, site, SiteKind::Step));
+        } else {
+            drop(state);
+        }
+        let hook = lock(&self.step).clone();
+        if let Some(hook) = hook {
+            hook(site);
+        }
+    }
+
+    fn append(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), SyncError> {
+        if self.kind == MediumKind::File {
+            return self.append_to_file(site, at, bytes);
+        }
+        let stored = self.store(SiteKind::Append, site, at, bytes, false);
+        stored.map_err(|error| match error.cause {
+            MediaCause::OutOfRange => sync_error("store", invalid(error)),
+            _ => sync_error("store", io::Error::other(error)),
+        })?;
+        let state = self.state();
+        if !state.sites.is_off(site) {
+            self.drain_as(state, site, SiteKind::Append);
+        }
+        Ok(())
+    }
+
+    fn sync(&self, site: Site) -> Result<(), SyncError> {
+        let mut state = self.state();
+        let on = state.sites.visit(site, SiteKind::Sync);
+        let file = self.kind == MediumKind::File;
+        if state.gate.fails() {
+            if file {
+                state.leave_in_doubt(None);
+            }
+            return Err(sync_error("fdatasync", io::Error::from_raw_os_error(EIO)));
+        }
+        if !on {
+            return Ok(());
+        }
+        if file {
+            let upto = state.number();
+            let mut passing = self.barrier(state, site, SiteKind::Sync);
+            passing.state.thread(slot()).counters.syncs += 1;
+            passing.state.sync(&self.view, upto);
+        } else {
+            self.drain_as(state, site, SiteKind::Sync);
+        }
+        Ok(())
+    }
+
+    fn view(&self, at: u64, len: u64) -> Option<*const u8> {
+        (at.checked_add(len)? <= self.len()).then(|| self.view.address(at))
+    }
+
+    fn grow(&self, len: u64) -> Result<(), SyncError> {
+        let mut state = self.state();
+        state.sites.visit(GROW, SiteKind::Grow);
+        if state.gate.fails() {
+            return Err(sync_error("fallocate", io::ErrorKind::StorageFull.into()));
+        }
+        if len == state.len() {
+            return Ok(());
+        }
+        if !len.is_multiple_of(PAGE) || len < state.len() {
+            let why = "the new size is smaller or no multiple of a page";
+            return Err(sync_error("grow", io::Error::new(io::ErrorKind::InvalidInput, why)));
+        }
+        if len > self.view.capacity() {
+            let why = "no address range left: construct the medium with a greater reserve";
+            return Err(sync_error("grow", io::Error::new(io::ErrorKind::OutOfMemory, why)));
+        }
+        let mut passing = self.barrier(state, GROW, SiteKind::Grow);
+        Arc::make_mut(&mut passing.state.durable).grow(len);
+        self.len.store(len, Ordering::Release);
+        Ok(())
+    }
+
+    fn heal(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
+        let mut state = self.state();
+        let on = state.sites.visit(site, SiteKind::Heal);
+        let fails = state.gate.fails();
+        state.in_range(at, PAGE)?;
+        if !at.is_multiple_of(PAGE) || bytes.len() as u64 != PAGE {
+            let len = bytes.len() as u64;
+            return Err(MediaError { at, len, cause: MediaCause::OutOfRange });
+        }
+        let page = state.frames.physical_page(at / PAGE);
+        let unable = state.durable.bad().get(&page) == Some(&crate::Clear::Unable);
+        if fails || unable {
+            return Err(MediaError { at, len: PAGE, cause: MediaCause::Unclearable });
+        }
+        // Poison goes first; until the barrier, a crash shows the rewrite in part.
+        Arc::make_mut(&mut state.durable).bad_mut().remove(&page);
+        state.write(&self.view, &Write { site, at, bytes, whole: true, flush_for: None })?;
+        if on {
+            let upto = state.number();
+            let mut passing = self.barrier(state, site, SiteKind::Heal);
+            passing.state.persist_range(&self.view, at, PAGE, upto);
+        }
+        Ok(())
+    }
+
+    fn remap(&self, at: u64, physical: u64, len: u64) -> Result<(), MediaError> {
+        let mut state = self.state();
+        let fails = state.gate.fails();
+        state.in_range(at, len)?;
+        state.in_range(physical, len)?;
+        if let Some(&odd) = [at, physical, len].iter().find(|place| !place.is_multiple_of(PAGE)) {
+            return Err(MediaError { at: odd, len, cause: MediaCause::OutOfRange });
+        }
+        if fails {
+            return Err(MediaError { at, len, cause: MediaCause::Unclearable });
+        }
+        for page in 0..len / PAGE {
+            state.frames.relocate(at / PAGE + page, physical / PAGE + page);
+            state.refresh(&self.view, physical / PAGE + page);
+        }
+        Ok(())
+    }
+
+    fn bad_ranges(&self) -> Vec<(u64, u64)> {
+        let state = self.state();
+        let mut pages = Vec::new();
+        for &physical in state.durable.bad().keys() {
+            state.frames.for_each_alias(physical, |page| pages.push(page));
+        }
+        pages.sort_unstable();
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        for at in pages.into_iter().map(|page| page * PAGE) {
+            match ranges.last_mut() {
+                Some((start, len)) if *start + *len == at => *len += PAGE,
+                _ => ranges.push((at, PAGE)),
+            }
+        }
+        ranges
+    }
+}
+
+impl fmt::Debug for FaultMedium {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FaultMedium")
+            .field("len", &self.len())
+            .field("kind", &self.kind)
+            .field("mode", &self.mode)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A barrier that was announced and is about to take effect. The state is let go first.
+struct Passing<'a> {
+    state: MutexGuard<'a, State>,
+    _hook: Option<MutexGuard<'a, Option<BarrierHook>>>,
+}
+
+/// Marks the thread that runs the hook, until dropped, also by a panic of the hook.
+struct Running<'a>(&'a AtomicU32);
+
+impl<'a> Running<'a> {
+    fn start(owner: &'a AtomicU32, slot: u32) -> Self {
+        owner.store(slot, Ordering::Release);
+        Self(owner)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Release);
+    }
+}
+
+/// Locks, also after a panic of another holder: tests unwind on purpose, and nothing here is
+/// left half done by it, because hooks run with the state unlocked.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The error of an access made to fail.
+const fn refused(at: u64, len: u64) -> MediaError {
+    MediaError { at, len, cause: MediaCause::Poison }
+}
+
+fn sync_error(call: &'static str, source: io::Error) -> SyncError {
+    SyncError { call, source }
+}
+
+fn invalid(error: MediaError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, error)
+}

@@ -1,0 +1,168 @@
+//! Why a file could not be created or opened, and what to do about it.
+
+use core::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use crate::medium::PAGE;
+
+/// Why [`Mapped::create`](crate::Mapped::create) or [`Mapped::open`](crate::Mapped::open) failed.
+/// The file is as it was before; a file that `create` had begun is gone again.
+#[derive(Debug)]
+pub enum OpenError {
+    /// Nothing has this name, or (for a new file) its folder does not exist.
+    NotFound {
+        /// The name asked for.
+        path: PathBuf,
+    },
+    /// A file to be created has a name that is taken.
+    Exists {
+        /// The name asked for.
+        path: PathBuf,
+    },
+    /// The name is a folder's.
+    IsDirectory {
+        /// The name asked for.
+        path: PathBuf,
+    },
+    /// The name is a device's, a pipe's or a socket's.
+    NotRegular {
+        /// The name asked for.
+        path: PathBuf,
+        /// What it is instead.
+        found: &'static str,
+    },
+    /// Somebody writes to the file.
+    Locked {
+        /// The name asked for.
+        path: PathBuf,
+        /// The process that has the file open, where the system shows it.
+        holder: Option<u32>,
+    },
+    /// The file can be read but not written.
+    ReadOnlyFile {
+        /// The name asked for.
+        path: PathBuf,
+    },
+    /// The system forbids it.
+    Permission {
+        /// The name asked for.
+        path: PathBuf,
+    },
+    /// The file system cannot hold the file.
+    NoSpace {
+        /// The name asked for.
+        path: PathBuf,
+        /// Bytes wanted.
+        wanted: u64,
+        /// Bytes the file system reports free, if it does.
+        free: Option<u64>,
+    },
+    /// The file is empty or smaller than one page.
+    TooSmall {
+        /// The name asked for.
+        path: PathBuf,
+        /// Its bytes.
+        len: u64,
+    },
+    /// A new file's size is no multiple of a page, or zero, or beyond what can be mapped.
+    BadLength {
+        /// Bytes asked for.
+        len: u64,
+    },
+    /// The machine lacks what was asked for.
+    Unsupported {
+        /// What it lacks.
+        what: &'static str,
+        /// What to ask for instead.
+        instead: &'static str,
+    },
+    /// This process maps as many files as the fault handler can watch.
+    TooManyMappings,
+    /// Another system call failed.
+    Io {
+        /// The name asked for.
+        path: PathBuf,
+        /// The call.
+        call: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFound { path } => {
+                write!(f, "{}: no such file or folder; check the path", path.display())
+            }
+            Self::Exists { path } => {
+                write!(f, "{}: exists already; choose another name or remove it", path.display())
+            }
+            Self::IsDirectory { path } => {
+                write!(f, "{}: is a directory; name a file in it", path.display())
+            }
+            Self::NotRegular { path, found } => {
+                write!(f, "{}: is a {found}; only regular files can be mapped", path.display())
+            }
+            Self::Locked { path, holder } => {
+                write!(f, "{}: is in use for writing by ", path.display())?;
+                match holder {
+                    Some(id) if *id == std::process::id() => f.write_str("this process")?,
+                    Some(id) => write!(f, "process {id}")?,
+                    None => f.write_str("another process")?,
+                }
+                f.write_str("; close it there (and in children it has forked) or open read-only")
+            }
+            Self::ReadOnlyFile { path } => write!(
+                f,
+                "{}: is read-only (file mode or file system); make it writable or open it read-only",
+                path.display()
+            ),
+            Self::Permission { path } => write!(
+                f,
+                "{}: permission denied; check the owner and mode of the file and its folder",
+                path.display()
+            ),
+            Self::NoSpace { path, wanted, free } => {
+                write!(f, "{}: no space for {wanted} bytes", path.display())?;
+                if let Some(free) = free {
+                    write!(f, " ({free} free)")?;
+                }
+                f.write_str("; make room, raise the quota or choose a smaller size")
+            }
+            Self::TooSmall { path, len: 0 } => {
+                write!(f, "{}: is empty; create a new one under another name", path.display())
+            }
+            Self::TooSmall { path, len } => write!(
+                f,
+                "{}: has only {len} bytes, less than one page of {PAGE}; it was cut off or is not \
+                 ours",
+                path.display()
+            ),
+            Self::BadLength { len } => write!(
+                f,
+                "a size of {len} bytes cannot be mapped; choose a positive multiple of {PAGE} \
+                 below the address space left"
+            ),
+            Self::Unsupported { what, instead } => {
+                write!(f, "this machine has no {what}; {instead}")
+            }
+            Self::TooManyMappings => {
+                f.write_str("this process has too many files mapped; close one first")
+            }
+            Self::Io { path, call, source } => {
+                write!(f, "{}: {call} failed: {source}", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,434 @@
+//! The file behind a mapping: finding, creating, allocating, locking and syncing it.
+
+use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use rustix::fs::FallocateFlags;
+use rustix::io::{Errno, ReadWriteFlags};
+
+use crate::error::OpenError;
+use crate::medium::{PAGE, SyncError};
+use crate::options::Access;
+
+/// Zeros written at a time where a file system cannot allocate.
+const ZEROS: usize = 1 << 20;
+/// Processes and files looked at for whoever holds a lock.
+const MOST_LOOKED_AT: usize = 100_000;
+
+/// A file system's number (`statfs`), and its name.
+const FILE_SYSTEMS: [(i64, &str); 11] = [
+    (0xef53, "ext4"),
+    (0x5846_5342, "xfs"),
+    (0x9123_683e, "btrfs"),
+    (TMPFS, "tmpfs"),
+    (RAMFS, "ramfs"),
+    (HUGETLBFS, "hugetlbfs"),
+    (0x794c_7630, "overlayfs"),
+    (0x6573_5546, "fuse"),
+    (0x6969, "nfs"),
+    (0x2fc1_2fc1, "zfs"),
+    (0xf2f5_2010, "f2fs"),
+];
+const TMPFS: i64 = 0x0102_1994;
+const RAMFS: i64 = 0x8584_58f6;
+const HUGETLBFS: i64 = 0x9584_58f6;
+
+/// An open, checked and (for writers) locked file.
+#[derive(Debug)]
+pub(crate) struct Backing {
+    file: File,
+    path: PathBuf,
+    /// The first failed write or sync of this file. Set once, never cleared.
+    failure: OnceLock<Failure>,
+    /// The write or sync that is to fail, counted down; negative is none.
+    fail_in: AtomicI64,
+    /// Writes and syncs that reached the system.
+    issued: AtomicU64,
+}
+
+/// A write or sync that failed.
+#[derive(Debug)]
+struct Failure {
+    call: &'static str,
+    kind: io::ErrorKind,
+    text: String,
+}
+
+impl Backing {
+    /// Opens an existing file.
+    pub(crate) fn open(path: &Path, access: Access) -> Result<Self, OpenError> {
+        // Looked at before it is opened: opening a device can have effects.
+        let found = std::fs::metadata(path).map_err(|error| explain(path, "stat", error))?;
+        refuse_kind(path, &found)?;
+        let write = access == Access::Write;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(write)
+            .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+            .open(path)
+            .map_err(|error| explain_open(path, write, error))?;
+        let found = file.metadata().map_err(|error| explain(path, "fstat", error))?;
+        refuse_kind(path, &found)?;
+        if found.len() < PAGE {
+            return Err(OpenError::TooSmall { path: path.into(), len: found.len() });
+        }
+        let backing = Self::of(file, path);
+        if write {
+            backing.lock()?;
+        }
+        Ok(backing)
+    }
+
+    /// Creates a file of `len` bytes, all allocated, all zero. Removes it again on failure.
+    pub(crate) fn create(path: &Path, len: u64) -> Result<Self, OpenError> {
+        if len == 0 || !len.is_multiple_of(PAGE) || i64::try_from(len).is_err() {
+            return Err(OpenError::BadLength { len });
+        }
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                    OpenError::NoSpace { path: path.into(), wanted: len, free: None }
+                }
+                _ => explain(path, "open", error),
+            })?;
+        let backing = Self::of(file, path);
+        let made = backing.lock().and_then(|()| backing.allocate_new(len));
+        if made.is_err() {
+            backing.remove();
+        }
+        made.map(|()| backing)
+    }
+
+    fn of(file: File, path: &Path) -> Self {
+        Self {
+            file,
+            path: path.into(),
+            failure: OnceLock::new(),
+            fail_in: AtomicI64::new(-1),
+            issued: AtomicU64::new(0),
+        }
+    }
+
+    fn allocate_new(&self, len: u64) -> Result<(), OpenError> {
+        allocate(self.fd(), 0, len).map_err(|error| match error.kind() {
+            io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+            | io::ErrorKind::FileTooLarge => {
+                // Asked once the partial file's blocks are free again.
+                let _ = self.file.set_len(0);
+                let free = rustix::fs::fstatvfs(&self.file).ok();
+                OpenError::NoSpace {
+                    path: self.path.clone(),
+                    wanted: len,
+                    free: free.map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize)),
+                }
+            }
+            _ => explain(&self.path, "fallocate", error),
+        })?;
+        if self.is_memory() {
+            return Ok(());
+        }
+        // The name and the size are durable before anybody relies on the contents.
+        self.file.sync_all().map_err(|error| explain(&self.path, "fsync", error))?;
+        let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let parent = parent.unwrap_or(Path::new("."));
+        File::open(parent)
+            .and_then(|folder| folder.sync_all())
+            .map_err(|error| explain(parent, "fsync", error))
+    }
+
+    /// Removes the file that this value has created.
+    pub(crate) fn remove(&self) {
+        let same = std::fs::symlink_metadata(&self.path).ok().zip(self.file.metadata().ok());
+        if same.is_some_and(|(named, ours)| (named.dev(), named.ino()) == (ours.dev(), ours.ino()))
+        {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+
+    /// The open file.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// The name it was opened by.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its bytes now.
+    pub(crate) fn size(&self) -> io::Result<u64> {
+        self.file.metadata().map(|found| found.len())
+    }
+
+    /// Bytes of it that have storage.
+    pub(crate) fn allocated(&self) -> io::Result<u64> {
+        self.file.metadata().map(|found| found.blocks().saturating_mul(512))
+    }
+
+    /// The device it lies on.
+    pub(crate) fn device(&self) -> io::Result<u64> {
+        self.file.metadata().map(|found| found.dev())
+    }
+
+    /// The file system's name.
+    pub(crate) fn file_system(&self) -> &'static str {
+        let number = self.file_system_number();
+        let known = FILE_SYSTEMS.iter().find(|(known, _)| Some(*known) == number);
+        known.map_or("other", |(_, name)| name)
+    }
+
+    /// Whether the file lives in memory only.
+    pub(crate) fn is_memory(&self) -> bool {
+        matches!(self.file_system_number(), Some(TMPFS | RAMFS | HUGETLBFS))
+    }
+
+    fn file_system_number(&self) -> Option<i64> {
+        rustix::fs::fstatfs(&self.file).ok().map(|stat| stat.f_type)
+    }
+
+    /// Takes the exclusive lock, which the open file owns: it ends with the last descriptor, in
+    /// this process and in children that inherited it.
+    fn lock(&self) -> Result<(), OpenError> {
+        // SAFETY: an all-zero flock is a valid value of the type: the whole file, from its start.
+        let mut wanted: libc::flock = unsafe { core::mem::zeroed() };
+        wanted.l_type = libc::F_WRLCK as libc::c_short;
+        wanted.l_whence = libc::SEEK_SET as libc::c_short;
+        // SAFETY: the structure lives across the call; the descriptor is open.
+        let done =
+            unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &raw const wanted) };
+        if done == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::EACCES) => {
+                Err(OpenError::Locked { path: self.path.clone(), holder: self.holder() })
+            }
+            _ => Err(explain(&self.path, "fcntl", error)),
+        }
+    }
+
+    /// A process that has the file open, other than through this value.
+    fn holder(&self) -> Option<u32> {
+        let ours = self.file.metadata().ok()?;
+        let own = self.file.as_raw_fd();
+        let mut left = MOST_LOOKED_AT;
+        for process in std::fs::read_dir("/proc").ok()?.flatten() {
+            let Some(id) = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok())
+            else {
+                continue;
+            };
+            let Ok(open) = std::fs::read_dir(process.path().join("fd")) else { continue };
+            for descriptor in open.flatten() {
+                left = left.checked_sub(1)?;
+                let is_own = id == std::process::id()
+                    && descriptor.file_name().to_str() == Some(own.to_string().as_str());
+                let Ok(found) = std::fs::metadata(descriptor.path()) else { continue };
+                if !is_own && (found.dev(), found.ino()) == (ours.dev(), ours.ino()) {
+                    return Some(id);
+                }
+            }
+        }
+        None
+    }
+
+    /// Whether a write or sync has failed.
+    pub(crate) fn failed(&self) -> bool {
+        self.failure.get().is_some()
+    }
+
+    /// Lets the `nth` write or sync from now on fail (1 is the next).
+    pub(crate) fn fail_in(&self, nth: u32) {
+        self.fail_in.store(i64::from(nth) - 1, Ordering::Relaxed);
+    }
+
+    /// Writes and syncs that reached the system.
+    pub(crate) fn issued(&self) -> u64 {
+        self.issued.load(Ordering::Relaxed)
+    }
+
+    /// Writes `bytes` at `at` of the file; they are on stable storage on return.
+    pub(crate) fn write_durably(&self, at: u64, bytes: &[u8]) -> Result<(), SyncError> {
+        self.once("pwritev2", || write_all(self.fd(), at, bytes, ReadWriteFlags::DSYNC))
+    }
+
+    /// Makes what was stored to the mapping durable.
+    pub(crate) fn sync(&self) -> Result<(), SyncError> {
+        self.once("fdatasync", || rustix::fs::fdatasync(&self.file).map_err(io::Error::from))
+    }
+
+    /// Runs a write or sync unless one has failed before. A failure is for good: the kernel may
+    /// have dropped the pages it could not write, so a success after it would prove nothing.
+    fn once(
+        &self,
+        call: &'static str,
+        run: impl FnOnce() -> io::Result<()>,
+    ) -> Result<(), SyncError> {
+        if let Some(failure) = self.failure.get() {
+            let text = format!(
+                "an earlier {} failed ({}), so nothing is written any more; reopen the pool",
+                failure.call, failure.text
+            );
+            return Err(SyncError { call, source: io::Error::new(failure.kind, text) });
+        }
+        let result = if self.is_to_fail() {
+            Err(Errno::IO.into())
+        } else {
+            self.issued.fetch_add(1, Ordering::Relaxed);
+            run()
+        };
+        result.map_err(|source| {
+            let _ = self.failure.set(Failure {
+                call,
+                kind: source.kind(),
+                text: source.to_string(),
+            });
+            SyncError { call, source }
+        })
+    }
+
+    fn is_to_fail(&self) -> bool {
+        self.fail_in.load(Ordering::Relaxed) >= 0
+            && self.fail_in.fetch_sub(1, Ordering::Relaxed) == 0
+    }
+
+    /// Rewrites one page of the file, durably. Its failure concerns this page alone.
+    pub(crate) fn rewrite_page(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        write_all(self.fd(), at, bytes, ReadWriteFlags::DSYNC)
+    }
+
+    /// Changes bytes of the file, in no hurry.
+    pub(crate) fn overwrite(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        write_all(self.fd(), at, bytes, ReadWriteFlags::empty())
+    }
+
+    /// Extends the file from `from` to `to` bytes; what it has beyond `from` is dropped first, so
+    /// that new bytes are zero.
+    pub(crate) fn extend(&self, from: u64, to: u64) -> Result<(), SyncError> {
+        if self.failed() {
+            return self.sync(); // refuses, and says why
+        }
+        self.file
+            .set_len(from)
+            .map_err(|source| SyncError { call: "ftruncate", source })?;
+        if let Err(error) = allocate(self.fd(), from, to - from) {
+            let _ = self.file.set_len(from);
+            return Err(SyncError { call: "fallocate", source: error });
+        }
+        if self.is_memory() { Ok(()) } else { self.sync() }
+    }
+
+    /// Drops what the file has beyond `len`: an extension that could not be mapped.
+    pub(crate) fn cut(&self, len: u64) {
+        let _ = self.file.set_len(len);
+    }
+
+    /// Gives every hole in the first `len` bytes storage.
+    pub(crate) fn fill_holes(&self, len: u64) -> Result<(), SyncError> {
+        rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, len)
+            .map_err(|error| SyncError { call: "fallocate", source: error.into() })
+    }
+}
+
+/// Allocates a new range of a file, or writes it where the file system cannot allocate.
+fn allocate(file: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<()> {
+    loop {
+        match rustix::fs::fallocate(file, FallocateFlags::empty(), at, len) {
+            Ok(()) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(Errno::OPNOTSUPP) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let zeros = vec![0; ZEROS.min(usize::try_from(len).unwrap_or(ZEROS))];
+    let mut done = 0;
+    while done < len {
+        let part = zeros.len().min((len - done) as usize);
+        write_all(file, at + done, &zeros[..part], ReadWriteFlags::empty())?;
+        done += part as u64;
+    }
+    Ok(())
+}
+
+/// Writes all of `bytes`. A short write is continued; a failed one is not.
+fn write_all(
+    file: BorrowedFd<'_>,
+    mut at: u64,
+    mut bytes: &[u8],
+    flags: ReadWriteFlags,
+) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::io::pwritev2(file, &[IoSlice::new(bytes)], at, flags) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(done) => {
+                at += done as u64;
+                bytes = &bytes[done..];
+            }
+            // Interrupted before anything was written.
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn refuse_kind(path: &Path, found: &std::fs::Metadata) -> Result<(), OpenError> {
+    let kind = found.file_type();
+    if kind.is_file() {
+        return Ok(());
+    }
+    if kind.is_dir() {
+        return Err(OpenError::IsDirectory { path: path.into() });
+    }
+    let found = if kind.is_block_device() {
+        "block device"
+    } else if kind.is_char_device() {
+        "character device"
+    } else if kind.is_fifo() {
+        "pipe"
+    } else if kind.is_socket() {
+        "socket"
+    } else {
+        "special file"
+    };
+    Err(OpenError::NotRegular { path: path.into(), found })
+}
+
+/// An open that was refused for writing may be a matter of the file alone.
+fn explain_open(path: &Path, write: bool, error: io::Error) -> OpenError {
+    let read_only = match error.raw_os_error() {
+        Some(libc::EROFS) => true,
+        Some(libc::EACCES | libc::EPERM) => write && File::open(path).is_ok(),
+        _ => false,
+    };
+    if read_only {
+        return OpenError::ReadOnlyFile { path: path.into() };
+    }
+    explain(path, "open", error)
+}
+
+pub(crate) fn explain(path: &Path, call: &'static str, error: io::Error) -> OpenError {
+    let path = path.to_path_buf();
+    match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ENOTDIR) => OpenError::NotFound { path },
+        Some(libc::EEXIST) => OpenError::Exists { path },
+        Some(libc::EISDIR) => OpenError::IsDirectory { path },
+        Some(libc::EACCES | libc::EPERM) => OpenError::Permission { path },
+        Some(libc::EROFS) => OpenError::ReadOnlyFile { path },
+        _ => OpenError::Io { path, call, source: error },
+    }
+}
+
+#[cfg(test)]
+mod tests;

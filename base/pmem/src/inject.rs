@@ -1,0 +1,65 @@
+//! Fault injection into a live mapping: real signals, for campaigns and for the command line.
+//!
+//! A poisoned page is made by mapping a file without bytes over it, in every view: each access
+//! then raises a true `SIGBUS`, in the kernel's own way, with the true address. The contents are
+//! destroyed as well, so that no repair can fetch them from the file behind.
+//!
+//! A pool that must not be damaged is protected from this by whoever offers it to users, not here.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use crate::handler;
+use crate::mapped::Mapped;
+use crate::medium::MediaError;
+
+/// What becomes of a poisoned page that is rewritten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Poison {
+    /// [`heal`](crate::Medium::heal) restores it.
+    Clearable,
+    /// It stays bad: `heal` fails until the frame is served from elsewhere
+    /// ([`remap`](crate::Medium::remap)).
+    Unclearable,
+}
+
+/// Poisons the pages of `[at, at + len)`, both multiples of a page. It is the place in the file
+/// that is bad: relocating the frame leaves it behind.
+///
+/// # Errors
+/// [`MediaCause::OutOfRange`](crate::MediaCause::OutOfRange) if the range is not one of whole
+/// pages inside the medium, or the pages could not be replaced.
+pub fn poison(medium: &Mapped, at: u64, len: u64, kind: Poison) -> Result<(), MediaError> {
+    medium.poison(at, len, kind)
+}
+
+/// Makes the `nth` write or sync of the file from now on fail with an input/output error instead
+/// of being done; 1 is the next. Counts [`append`](crate::Medium::append) and
+/// [`sync`](crate::Medium::sync) on a file medium, and the sync inside
+/// [`grow`](crate::Medium::grow).
+pub fn fail_sync(medium: &Mapped, nth: u32) {
+    medium.backing().fail_in(nth);
+}
+
+/// Times the fault handler ran in this process: once per access that met a bad page. Healing a
+/// page that stays bad adds one, since the result is verified; healing a clearable one adds none.
+#[must_use]
+pub fn handler_count() -> u64 {
+    handler::count()
+}
+
+/// The file without bytes, one for the process.
+pub(crate) fn empty_file() -> io::Result<BorrowedFd<'static>> {
+    static EMPTY: OnceLock<Result<OwnedFd, i32>> = OnceLock::new();
+    EMPTY
+        .get_or_init(|| {
+            memfd_create("holdfast-poison", MemfdFlags::CLOEXEC)
+                .map_err(rustix::io::Errno::raw_os_error)
+        })
+        .as_ref()
+        .map(AsFd::as_fd)
+        .map_err(|errno| io::Error::from_raw_os_error(*errno))
+}

@@ -1,0 +1,176 @@
+//! The medium's calls: loads and stores, durability, growth.
+
+use std::io;
+
+use super::Mapped;
+use crate::asm;
+use crate::medium::{MediaError, Medium, MediumKind, PAGE, SyncError};
+use crate::options::Access;
+use crate::site::Site;
+
+impl Medium for Mapped {
+    #[inline]
+    fn len(&self) -> u64 {
+        self.space.len()
+    }
+
+    #[inline]
+    fn kind(&self) -> MediumKind {
+        self.kind
+    }
+
+    #[inline]
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError> {
+        match self.space.read(at, into) {
+            Ok(()) => Ok(()),
+            Err(miss) => Err(self.explain(miss, at, into.len() as u64)),
+        }
+    }
+
+    /// Whole lines go around the cache, and such stores are not ordered against later ones, not
+    /// even as other threads of this process see them: drain before releasing a lock or raising a
+    /// version that lets others read these bytes.
+    #[inline]
+    fn put(&self, _site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
+        match self.space.put(at, bytes) {
+            Ok(()) => Ok(()),
+            Err(miss) => Err(self.explain(miss, at, bytes.len() as u64)),
+        }
+    }
+
+    /// Goes through the cache, so other threads see it in program order.
+    #[inline]
+    fn xor(&self, _site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError> {
+        match self.space.xor(at, delta) {
+            Ok(()) => Ok(()),
+            Err(miss) => Err(self.explain(miss, at, delta.len() as u64)),
+        }
+    }
+
+    /// As for [`put`](Medium::put).
+    #[inline]
+    fn zero(&self, _site: Site, at: u64, len: u64) -> Result<(), MediaError> {
+        match self.space.zero(at, len) {
+            Ok(()) => Ok(()),
+            Err(miss) => Err(self.explain(miss, at, len)),
+        }
+    }
+
+    #[inline]
+    fn drain(&self, _site: Site) {
+        if self.fenced {
+            asm::fence();
+        }
+    }
+
+    #[inline]
+    fn begin_write(&self) {
+        self.space.begin_write();
+    }
+
+    #[inline]
+    fn end_write(&self) {
+        self.space.end_write();
+    }
+
+    #[inline]
+    fn prefetch(&self, at: u64, len: u64) {
+        self.space.prefetch(at, len);
+    }
+
+    fn append(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), SyncError> {
+        if self.kind != MediumKind::File || self.access != Access::Write {
+            self.put(site, at, bytes)
+                .map_err(|error| SyncError { call: "store", source: io::Error::other(error) })?;
+            self.drain(site);
+            return Ok(());
+        }
+        let bound = self.space.store_len();
+        let len = bytes.len() as u64;
+        if len > bound || at > bound - len {
+            return Err(invalid("append", "the range lies beyond the end of the medium"));
+        }
+        if !self.is_moved() {
+            return self.backing.write_durably(at, bytes);
+        }
+        let mut done = 0;
+        while done < len {
+            let (physical, run) = self.layout().frames.locate(at + done, len - done);
+            self.backing.write_durably(physical, &bytes[done as usize..(done + run) as usize])?;
+            done += run;
+        }
+        Ok(())
+    }
+
+    fn sync(&self, site: Site) -> Result<(), SyncError> {
+        if self.access != Access::Write {
+            return Ok(()); // nothing of ours can be in the file
+        }
+        if self.kind == MediumKind::File {
+            return self.backing.sync();
+        }
+        self.drain(site);
+        Ok(())
+    }
+
+    #[inline]
+    fn view(&self, at: u64, len: u64) -> Option<*const u8> {
+        self.space.view(at, len)
+    }
+
+    fn grow(&self, len: u64) -> Result<(), SyncError> {
+        // One at a time; loads and stores go on meanwhile.
+        let _layout = self.layout();
+        let now = self.space.len();
+        if len == now {
+            return Ok(());
+        }
+        if self.access == Access::ReadOnly {
+            return Err(invalid("grow", "the medium is open read-only"));
+        }
+        if len < now || !len.is_multiple_of(PAGE) {
+            return Err(invalid("grow", "the new size is smaller or no multiple of a page"));
+        }
+        if len > self.space.span() {
+            let text = format!(
+                "{} bytes of address space are reserved; reopen the pool to reserve more",
+                self.space.span()
+            );
+            return Err(SyncError {
+                call: "grow",
+                source: io::Error::new(io::ErrorKind::OutOfMemory, text),
+            });
+        }
+        let placed = if self.access == Access::PrivateCopy {
+            self.space.place_memory(now, len - now)
+        } else {
+            self.backing.extend(now, len)?;
+            self.space.place(self.backing.fd(), now, now, len - now)
+        };
+        if let Err(source) = placed {
+            if self.access == Access::Write {
+                self.backing.cut(now);
+            }
+            return Err(SyncError { call: "mmap", source });
+        }
+        self.registration.entry().set_mapped(len as usize);
+        self.space.set_len(len);
+        Ok(())
+    }
+
+    fn heal(&self, _site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
+        self.rewrite(at, bytes)
+    }
+
+    fn remap(&self, at: u64, physical: u64, len: u64) -> Result<(), MediaError> {
+        self.serve_from(at, physical, len)
+    }
+
+    fn bad_ranges(&self) -> Vec<(u64, u64)> {
+        self.known_bad()
+    }
+}
+
+fn invalid(call: &'static str, why: &'static str) -> SyncError {
+    SyncError { call, source: io::Error::new(io::ErrorKind::InvalidInput, why) }
+}

@@ -1,0 +1,166 @@
+//! Sums of objects: seeded with pool, address, generation, type and length, so that bytes of
+//! another object, an older object, or another place do not verify (lost and misdirected writes).
+
+use holdfast_codes::{adler32, adler32_patch, crc32c, crc32c_patch, crc32c_u64};
+use holdfast_layout::SumKind;
+use holdfast_layout::bytes::{get_u16, get_u32, put_u16, put_u32};
+
+use crate::format::{CHUNK_LEN, GRANULE, SLOT_LEN, STATE_FREE, STATE_LIVE};
+
+/// A slot, decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Slot {
+    /// Sum of the first granule and of the other fields; of the fields alone if free.
+    pub sum: u32,
+    /// Generation of the object; pointers carry it.
+    pub generation: u16,
+    /// `STATE_FREE` or `STATE_LIVE`.
+    pub state: u8,
+    /// Reserved, zero.
+    pub flags: u8,
+    /// Type number of the object.
+    pub type_number: u32,
+    /// Length of the object in bytes.
+    pub len: u32,
+}
+
+impl Slot {
+    /// From its bytes.
+    #[must_use]
+    pub fn decode(bytes: &[u8; SLOT_LEN]) -> Self {
+        Self {
+            sum: get_u32(bytes, 0),
+            generation: get_u16(bytes, 4),
+            state: bytes[6],
+            flags: bytes[7],
+            type_number: get_u32(bytes, 8),
+            len: get_u32(bytes, 12),
+        }
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn encode(&self) -> [u8; SLOT_LEN] {
+        let mut bytes = [0; SLOT_LEN];
+        put_u32(&mut bytes, 0, self.sum);
+        put_u16(&mut bytes, 4, self.generation);
+        bytes[6] = self.state;
+        bytes[7] = self.flags;
+        put_u32(&mut bytes, 8, self.type_number);
+        put_u32(&mut bytes, 12, self.len);
+        bytes
+    }
+
+    /// Whether it holds an object.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.state == STATE_LIVE
+    }
+
+    /// Whether it was never used since its run was formatted.
+    #[must_use]
+    pub fn is_virgin(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The slot after its object was freed: the generation stays, so that the next object of
+    /// this place gets another one.
+    #[must_use]
+    pub fn freed(&self) -> Self {
+        Self { generation: self.generation, state: STATE_FREE, ..Self::default() }
+    }
+}
+
+/// How sums are computed in one pool.
+#[derive(Debug, Clone, Copy)]
+pub struct Sums {
+    seed: u32,
+    kind: SumKind,
+}
+
+impl Sums {
+    /// Sums of `kind` in the pool whose seed is `seed`.
+    #[must_use]
+    pub const fn new(seed: u32, kind: SumKind) -> Self {
+        Self { seed, kind }
+    }
+
+    /// Whether objects are checked at all.
+    #[must_use]
+    pub fn active(&self) -> bool {
+        self.kind != SumKind::None
+    }
+
+    #[inline]
+    fn header_seed(&self, object: u64, slot: &Slot, granule: u64) -> u32 {
+        let first = u64::from(slot.generation)
+            | u64::from(slot.state) << 16
+            | u64::from(slot.flags) << 24
+            | u64::from(slot.type_number) << 32;
+        let second = u64::from(slot.len) | granule << 32;
+        crc32c_u64(crc32c_u64(crc32c_u64(self.seed, object), first), second)
+    }
+
+    /// Sum of granule number `granule` of the object at `object` described by `slot`, whose
+    /// bytes are `bytes`. Zero where sums are off.
+    #[inline]
+    #[must_use]
+    pub fn granule(&self, object: u64, slot: &Slot, granule: u64, bytes: &[u8]) -> u32 {
+        let seed = self.header_seed(object, slot, granule);
+        match self.kind {
+            SumKind::Crc32c => crc32c(seed, bytes),
+            SumKind::Adler32 => adler32(adler_seed(seed), bytes),
+            SumKind::None => 0,
+        }
+    }
+
+    /// The sum after `old` bytes at the end of which `tail` more bytes of the granule follow
+    /// became `new`; `delta` is their XOR. Costs what the range costs, not the granule.
+    #[inline]
+    #[must_use]
+    pub fn patch(&self, sum: u32, old: &[u8], new: &[u8], delta: &[u8], tail: usize) -> u32 {
+        match self.kind {
+            SumKind::Crc32c => crc32c_patch(sum, delta, tail),
+            SumKind::Adler32 => adler32_patch(sum, old, new, tail),
+            SumKind::None => 0,
+        }
+    }
+
+    /// Sum of a slot without an object.
+    #[must_use]
+    pub fn free_slot(&self, object: u64, slot: &Slot) -> u32 {
+        self.granule(object, slot, 0, &[])
+    }
+
+    /// Whether a free slot is as it was written: virgin, or its sum matches.
+    #[must_use]
+    pub fn free_slot_good(&self, object: u64, slot: &Slot) -> bool {
+        slot.is_virgin() || !self.active() || self.free_slot(object, slot) == slot.sum
+    }
+
+    /// Sum of a directory entry at `at`; always CRC-32C, since entries decide what bytes mean.
+    #[must_use]
+    pub fn chunk_entry(&self, at: u64, entry: &[u8; CHUNK_LEN]) -> u32 {
+        crc32c(crc32c_u64(self.seed, at), &entry[4..])
+    }
+}
+
+/// An Adler-32 state both of whose halves are below the modulus, mixed from a 32-bit seed.
+fn adler_seed(seed: u32) -> u32 {
+    let low = (seed & 0xffff) % 65_521;
+    let high = (seed >> 16) % 65_521;
+    high << 16 | low
+}
+
+/// Number of granules of an object of `len` bytes; an empty object has one.
+#[must_use]
+pub fn granules(len: u64) -> u64 {
+    len.div_ceil(GRANULE).max(1)
+}
+
+/// First byte and length of a granule of an object of `len` bytes.
+#[must_use]
+pub fn granule_range(granule: u64, len: u64) -> (u64, u64) {
+    let start = (granule * GRANULE).min(len);
+    (start, (len - start).min(GRANULE))
+}

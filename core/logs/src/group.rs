@@ -1,0 +1,348 @@
+//! Group commit, for a log whose copies are adjacent: one write, one sync, many commits.
+//!
+//! ```text
+//!  committers            batch being filled        the leader writes one batch
+//!  record 7 --> +-----------------------------+    pages: | 4 5 6 . | 4 5 6 . |
+//!  record 8 --> | 7 | 8 | ...                 |            records     replicas
+//!               +-----------------------------+    in one append; then it wakes everybody
+//! ```
+//!
+//! A committer puts its record into the open batch. If nobody is writing it becomes the leader:
+//! it closes the batch, seals its records for the place they get, and appends them with their
+//! replicas. Who comes meanwhile fills the next batch. A failed append or sync stops the log for
+//! good: what it covered may or may not be on the medium, and no later success would tell.
+
+use core::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use holdfast_codes::{crc32c, crc32c_combine};
+use holdfast_layout::Superblock;
+use holdfast_layout::bytes::{get_u16, put_u32, put_u64};
+use holdfast_pmem::{Medium, Site, SyncError};
+
+use crate::error::LogError;
+use crate::format::{
+    LINE_LEN, NO_LANE, PAGE_LEN, RECORD_COVERED_AT, RECORD_CRC_AT, RECORD_LINES_AT,
+    RECORD_LINES_MAX, RECORD_WATERMARK_AT,
+};
+use crate::numbers::Numbers;
+use crate::pages::Pages;
+use crate::record::{RecordBuilder, mark};
+use crate::seed::Seed;
+
+/// The commit point of everything in the batch.
+const F1: Site = Site::new("logs.group.F1");
+/// Overwrite a batch only if a durable watermark covers it.
+const REUSE: Site = Site::new("logs.group.reuse");
+/// The heap reaches the medium before the log stops protecting it.
+const SYNCED: Site = Site::new("logs.group.synced");
+/// The watermark is durable before what it covers is overwritten.
+const MARKED: Site = Site::new("logs.group.marked");
+/// Write the watermark records in turn, not over the one that is in force.
+const TURN: Site = Site::new("logs.group.turn");
+/// The rewrite of a bad page of the log.
+const HEAL: Site = Site::new("logs.group.heal");
+
+/// The open batch, the ring, and who is at work.
+#[derive(Debug)]
+struct Inner {
+    /// Records of the open batch, framed but not sealed.
+    open: Vec<u8>,
+    /// Largest number in the open batch.
+    newest: u64,
+    /// Promises made for the open batch.
+    promised: u64,
+    /// Number of the open batch; all with a smaller one are written, or being written.
+    ticket: u64,
+    /// Batches up to this one are durable.
+    written: u64,
+    /// Whether a leader is at work.
+    leading: bool,
+    /// The leader's buffer, when nobody uses it.
+    spare: Vec<u8>,
+    pages: Pages,
+    /// Which watermark place is written next.
+    turn: bool,
+}
+
+/// The adjacent log.
+#[derive(Debug)]
+pub(crate) struct Group {
+    seed: Seed,
+    batch_len: usize,
+    /// How long a leader waits for company before it closes its batch.
+    linger: Duration,
+    inner: Mutex<Inner>,
+    /// Something happened that a committer may wait for.
+    turn: Condvar,
+    /// Held by who reclaims.
+    reclaiming: Mutex<()>,
+    /// The first failure, after which nothing is written any more.
+    stopped: OnceLock<Arc<SyncError>>,
+    /// Pages in use, readable without the lock.
+    used: AtomicU64,
+    due: u64,
+}
+
+impl Group {
+    pub(crate) fn new(superblock: &Superblock, linger: Duration) -> Result<Self, LogError> {
+        let pages = Pages::new(superblock)?;
+        let batch_len = pages.batch_len();
+        let due = pages.total() / 2;
+        Ok(Self {
+            seed: Seed::new(superblock).lane(NO_LANE),
+            batch_len,
+            linger,
+            inner: Mutex::new(Inner {
+                open: Vec::new(),
+                newest: 0,
+                promised: 0,
+                ticket: 1,
+                written: 0,
+                leading: false,
+                spare: Vec::new(),
+                pages,
+                turn: false,
+            }),
+            turn: Condvar::new(),
+            reclaiming: Mutex::new(()),
+            stopped: OnceLock::new(),
+            used: AtomicU64::new(0),
+            due,
+        })
+    }
+
+    /// Most bytes of a record.
+    pub(crate) fn capacity(&self) -> usize {
+        self.batch_len.min(RECORD_LINES_MAX * LINE_LEN)
+    }
+
+    /// Step 3: promises room for a record of `len` bytes. While there is none, `wait` lets the
+    /// caller reclaim, until it answers false. The caller has drawn no number.
+    pub(crate) fn reserve(
+        &self,
+        len: usize,
+        mut wait: impl FnMut() -> bool,
+    ) -> Result<u64, LogError> {
+        loop {
+            self.running()?;
+            if let Some(pages) = self.lock().pages.promise(len) {
+                return Ok(pages);
+            }
+            if !wait() {
+                return Err(LogError::GaveUp);
+            }
+        }
+    }
+
+    /// Gives back what was promised and not used.
+    pub(crate) fn cancel(&self, pages: u64) {
+        self.lock().pages.settle(pages);
+    }
+
+    /// Steps 5 and F1: returns once the record is durable, written by this thread or another.
+    /// `promised` is what [`reserve`](Self::reserve) answered for a record at least as long.
+    pub(crate) fn commit<M: Medium>(
+        &self,
+        m: &M,
+        numbers: &Numbers,
+        number: u64,
+        record: &mut RecordBuilder,
+        promised: u64,
+    ) -> Result<(), LogError> {
+        let bytes = record.frame(number, 0);
+        let mut inner = self.lock();
+        while inner.open.len() + bytes.len() > self.batch_len {
+            self.running()?;
+            inner = self.sleep(inner);
+        }
+        inner.open.extend_from_slice(bytes);
+        inner.newest = inner.newest.max(number);
+        inner.promised += promised;
+        let ticket = inner.ticket;
+        loop {
+            if inner.written >= ticket {
+                return Ok(());
+            }
+            self.running()?;
+            inner = if inner.leading { self.sleep(inner) } else { self.lead(m, numbers, inner) };
+        }
+    }
+
+    /// Whether so much of the log is in use that a reclaim is due.
+    pub(crate) fn reclaim_due(&self) -> bool {
+        self.used.load(Ordering::Relaxed) > self.due
+    }
+
+    /// Makes room: everything applied to memory so far is synced, a watermark says so, and the
+    /// batches it covers are free. Answers the watermark.
+    pub(crate) fn reclaim<M: Medium>(&self, m: &M, numbers: &Numbers) -> Result<u64, LogError> {
+        let _only = self.reclaiming.lock().unwrap_or_else(PoisonError::into_inner);
+        self.reclaim_alone(m, numbers)
+    }
+
+    fn reclaim_alone<M: Medium>(&self, m: &M, numbers: &Numbers) -> Result<u64, LogError> {
+        self.running()?;
+        // Everything up to here is in memory, so a sync that starts now covers it.
+        let applied = numbers.watermark(m);
+        if applied > numbers.durable() {
+            m.sync(SYNCED).map_err(|e| self.stop(e))?;
+            self.write_mark(m, applied)?;
+            numbers.raise_durable(m, applied);
+        }
+        let mut inner = self.lock();
+        inner.pages.free(if m.enabled(REUSE) { numbers.durable() } else { u64::MAX });
+        self.used.store(inner.pages.used(), Ordering::Relaxed);
+        Ok(numbers.durable())
+    }
+
+    /// Rewrites a page of the log that turned bad. Records on it keep their other copy; after the
+    /// reclaim done here, only those of commits not yet applied still hang on that.
+    pub(crate) fn heal<M: Medium>(
+        &self,
+        m: &M,
+        numbers: &Numbers,
+        at: u64,
+    ) -> Result<(), LogError> {
+        let _only = self.reclaiming.lock().unwrap_or_else(PoisonError::into_inner);
+        self.reclaim_alone(m, numbers)?;
+        let mut inner = self.lock();
+        while inner.leading {
+            inner = self.sleep(inner);
+        }
+        let page = at / PAGE_LEN * PAGE_LEN;
+        m.heal(HEAL, page, &vec![0; PAGE_LEN as usize]).map_err(LogError::Media)?;
+        drop(inner);
+        // The page may have held the newest watermark record.
+        self.write_mark(m, numbers.durable())
+    }
+
+    /// Whether the byte at `at` belongs to this log.
+    pub(crate) fn contains(&self, at: u64) -> bool {
+        self.lock().pages.contains(at)
+    }
+
+    /// The failure that stopped the log, if one did.
+    pub(crate) fn stopped(&self) -> Option<Arc<SyncError>> {
+        self.stopped.get().cloned()
+    }
+
+    /// Closes the open batch, writes it, and wakes everybody.
+    fn lead<'a, M: Medium>(
+        &'a self,
+        m: &M,
+        numbers: &Numbers,
+        mut inner: MutexGuard<'a, Inner>,
+    ) -> MutexGuard<'a, Inner> {
+        inner.leading = true;
+        if !self.linger.is_zero() {
+            let waited = self.turn.wait_timeout(inner, self.linger);
+            inner = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let spare = core::mem::take(&mut inner.spare);
+        let mut batch = core::mem::replace(&mut inner.open, spare);
+        let (ticket, newest) = (inner.ticket, inner.newest);
+        let count = inner.pages.pages_of(batch.len());
+        let promised = core::mem::take(&mut inner.promised);
+        inner.pages.settle(promised);
+        let at = inner.pages.take(count, newest);
+        let copies = inner.pages.copies();
+        inner.newest = 0;
+        inner.ticket += 1;
+        self.used.store(inner.pages.used(), Ordering::Relaxed);
+        drop(inner);
+        let written = at.map(|at| {
+            self.seal(&mut batch, at, copies, numbers.durable());
+            m.append(F1, at, &batch)
+        });
+        inner = self.lock();
+        match written {
+            Some(Ok(())) => inner.written = ticket,
+            Some(Err(e)) => drop(self.stop(e)),
+            None => drop(self.stop(unpromised())),
+        }
+        batch.clear();
+        inner.spare = batch;
+        inner.leading = false;
+        self.turn.notify_all();
+        inner
+    }
+
+    /// Pads the batch to whole pages, appends its replicas, and seals each copy of each record
+    /// for its own place.
+    fn seal(&self, batch: &mut Vec<u8>, at: u64, copies: u64, watermark: u64) {
+        let records = batch.len();
+        let half = records.next_multiple_of(PAGE_LEN as usize);
+        batch.resize(half, 0);
+        let mut next = 0;
+        while next < records {
+            let len = usize::from(get_u16(batch, next + RECORD_LINES_AT)) * LINE_LEN;
+            let record = &mut batch[next..next + len];
+            put_u64(record, RECORD_WATERMARK_AT, watermark);
+            next += len;
+        }
+        if copies > 1 {
+            batch.extend_from_within(..half);
+        }
+        next = 0;
+        while next < records {
+            let len = usize::from(get_u16(batch, next + RECORD_LINES_AT)) * LINE_LEN;
+            let covered = len - RECORD_COVERED_AT;
+            let sum = crc32c(0, &batch[next + RECORD_COVERED_AT..next + len]);
+            for copy in 0..copies as usize {
+                let place = copy * half + next;
+                let seed = self.seed.place(at + place as u64);
+                let crc = crc32c_combine(seed, sum, covered);
+                put_u32(batch, place + RECORD_CRC_AT, crc);
+            }
+            next += len;
+        }
+    }
+
+    /// Writes a watermark record and its replica, in turn at one of two places: until the new one
+    /// is durable, the old one is what allows earlier overwriting.
+    fn write_mark<M: Medium>(&self, m: &M, watermark: u64) -> Result<(), LogError> {
+        if watermark == 0 {
+            return Ok(());
+        }
+        let (at, copies) = {
+            let mut inner = self.lock();
+            let at = inner.pages.mark(inner.turn);
+            inner.turn = !inner.turn && m.enabled(TURN);
+            (at, inner.pages.copies())
+        };
+        let mut pages = vec![0; (copies * PAGE_LEN) as usize];
+        for page in 0..copies {
+            let place = page * PAGE_LEN;
+            let line = mark(self.seed.place(at + place), watermark);
+            pages[place as usize..][..LINE_LEN].copy_from_slice(&line);
+        }
+        m.append(MARKED, at, &pages).map_err(|e| self.stop(e))
+    }
+
+    /// Stops the log for good; later failures do not matter.
+    fn stop(&self, error: SyncError) -> LogError {
+        let first = self.stopped.get_or_init(|| Arc::new(error));
+        LogError::Stopped(Arc::clone(first))
+    }
+
+    fn running(&self) -> Result<(), LogError> {
+        self.stopped.get().map_or(Ok(()), |e| Err(LogError::Stopped(Arc::clone(e))))
+    }
+
+    /// Nothing panics while it holds the lock, so what it guards is whole.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sleep<'a>(&self, inner: MutexGuard<'a, Inner>) -> MutexGuard<'a, Inner> {
+        self.turn.wait(inner).unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A batch for which no room was promised: a fault of this program, answered by writing nothing.
+fn unpromised() -> SyncError {
+    SyncError { call: "reserve", source: std::io::ErrorKind::StorageFull.into() }
+}

@@ -1,0 +1,439 @@
+//! The log of a pool as commits see it: lanes to hold, room to reserve, records to commit.
+
+use core::fmt;
+use core::ops::{Deref, DerefMut};
+use core::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+
+use holdfast_layout::{LogPlacement, Superblock};
+use holdfast_pmem::{MediaError, Medium, SyncError};
+
+use crate::error::LogError;
+use crate::format::{LINE_LEN, PAGE_LEN, RECORD_ENTRIES_MAX, RING_MARKS};
+use crate::group::Group;
+use crate::numbers::Numbers;
+use crate::record::RecordBuilder;
+use crate::ring::Ring;
+use crate::seed::Seed;
+
+/// A commit that is durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Committed {
+    /// A copy of the record that could not be written. The other one was: the commit stands, and
+    /// the page named is to be repaired with [`Log::heal`].
+    pub damaged: Option<MediaError>,
+}
+
+/// What the holder of a lane has to itself.
+#[derive(Debug)]
+pub struct LaneState<S> {
+    path: Path,
+    /// A record to fill; it keeps its buffer from one commit to the next.
+    pub record: RecordBuilder,
+    /// Whatever else the engine wants to keep per lane.
+    pub scratch: S,
+}
+
+/// How the lane's records get to the medium.
+#[derive(Debug)]
+enum Path {
+    /// Its own ring, one copy in each side. Boxed: it is large, the other variant is small.
+    Apart(Box<Ring>),
+    /// The group's batches; pages promised for the next record, and its length.
+    Adjacent(Option<(u64, usize)>),
+}
+
+/// Keeps the lock words of two lanes off each other's lines.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Slot<S>(Mutex<LaneState<S>>);
+
+/// The log of a pool: its lanes, and for adjacent placement the group they commit through. `S` is
+/// what the engine keeps per lane.
+#[derive(Debug)]
+pub struct Log<S = ()> {
+    lanes: Box<[Slot<S>]>,
+    group: Option<Group>,
+    seed: Seed,
+    max_record: usize,
+    rings: Rings,
+}
+
+/// Where the rings of the lanes lie; the same in both sides.
+#[derive(Debug, Clone, Copy)]
+struct Rings {
+    start: u64,
+    ring_len: u64,
+    side_len: u64,
+    sides: u64,
+}
+
+impl Rings {
+    /// The lane whose ring holds the byte at `at`, if one does.
+    fn lane_of(&self, at: u64) -> Option<usize> {
+        let side = (at / self.side_len < self.sides).then_some(at % self.side_len)?;
+        usize::try_from(side.checked_sub(self.start)? / self.ring_len).ok()
+    }
+}
+
+impl<S: Default> Log<S> {
+    /// The empty log of the pool's live generation. To be called when nothing of that generation
+    /// was written yet: recovery and clean close raise it as their last step.
+    ///
+    /// # Errors
+    /// [`LogError::Geometry`] if the log does not lie inside the medium or is too small.
+    pub fn open<M: Medium>(m: &M, superblock: &Superblock) -> Result<Self, LogError> {
+        Self::open_lingering(m, superblock, Duration::ZERO)
+    }
+
+    /// As [`open`](Self::open); with adjacent placement, a group leader waits as long as `linger`
+    /// for company before it writes. Worth it only with many threads and a slow medium.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_lingering<M: Medium>(
+        m: &M,
+        superblock: &Superblock,
+        linger: Duration,
+    ) -> Result<Self, LogError> {
+        check(m, superblock)?;
+        let group = match superblock.log_placement {
+            LogPlacement::Apart => None,
+            LogPlacement::Adjacent => Some(Group::new(superblock, linger)?),
+        };
+        let lane = |lane: u32| {
+            let path = match &group {
+                None => Path::Apart(Box::new(Ring::new(superblock, lane))),
+                Some(_) => Path::Adjacent(None),
+            };
+            let (record, scratch) = (RecordBuilder::default(), S::default());
+            Slot(Mutex::new(LaneState { path, record, scratch }))
+        };
+        let lanes: Box<[Slot<S>]> = (0..superblock.lanes).map(lane).collect();
+        let max_record = match &group {
+            None => Ring::new(superblock, 0).capacity(),
+            Some(group) => group.capacity(),
+        };
+        let rings = Rings {
+            start: superblock.log_start,
+            ring_len: superblock.ring_len,
+            side_len: superblock.side_len,
+            sides: if superblock.copies > 1 { 2 } else { 1 },
+        };
+        Ok(Self { lanes, group, seed: Seed::new(superblock), max_record, rings })
+    }
+}
+
+impl<S> Log<S> {
+    /// Number of lanes: how many commits can be under way at once.
+    #[must_use]
+    pub fn lanes(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// Most bytes of a record ([`RecordBuilder::len`]); longer ones overflow into the heap.
+    #[must_use]
+    pub fn max_record_len(&self) -> usize {
+        self.max_record
+    }
+
+    /// Whether a record fits this log. One that does not overflows into the heap: its
+    /// [`body`](RecordBuilder::body) is written to two places there, and a record that says so
+    /// ([`RecordBuilder::overflow`]) is committed in its stead.
+    #[inline]
+    #[must_use]
+    pub fn fits(&self, record: &RecordBuilder) -> bool {
+        record.len() <= self.max_record && record.entries() <= RECORD_ENTRIES_MAX
+    }
+
+    /// What binds overflow payloads to this pool and log generation.
+    #[must_use]
+    pub fn seed(&self) -> Seed {
+        self.seed
+    }
+
+    /// Takes a free lane, looking at `hint` (modulo the number of lanes) first; `None` if all are
+    /// held. A thread that keeps its hint keeps its lane, and its lines stay in its cache. One
+    /// locked instruction if the first one is free.
+    #[inline]
+    pub fn acquire<M: Medium>(&self, m: &M, hint: usize) -> Option<Lane<'_, S>> {
+        let lanes = self.lanes.len();
+        (0..lanes).find_map(|i| self.acquire_exact(m, (hint % lanes + i) % lanes))
+    }
+
+    /// Takes this lane, if it is free.
+    #[inline]
+    pub fn acquire_exact<M: Medium>(&self, m: &M, lane: usize) -> Option<Lane<'_, S>> {
+        m.locked();
+        let state = match self.lanes.get(lane)?.0.try_lock() {
+            Ok(state) => state,
+            // A holder panicked, in code of the engine or of its user: the ring is only changed
+            // by `commit`, in one go.
+            Err(TryLockError::Poisoned(state)) => state.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(Lane { lane, state, group: self.group.as_ref() })
+    }
+
+    /// Whether a reclaim is due (adjacent placement): call [`reclaim`](Self::reclaim) soon, or
+    /// commits will have to wait for it.
+    #[inline]
+    #[must_use]
+    pub fn reclaim_due(&self) -> bool {
+        self.group.as_ref().is_some_and(Group::reclaim_due)
+    }
+
+    /// Syncs everything applied to memory so far, says so in a durable watermark record, and
+    /// frees the log space it covers. Answers the watermark. With copies apart there is nothing
+    /// to do: each commit drains its own data. Others may commit meanwhile.
+    ///
+    /// # Errors
+    /// [`LogError::Stopped`]; the pool is read-only from then on.
+    pub fn reclaim<M: Medium>(&self, m: &M, numbers: &Numbers) -> Result<u64, LogError> {
+        match &self.group {
+            Some(group) => group.reclaim(m, numbers),
+            None => Ok(numbers.durable()),
+        }
+    }
+
+    /// The failure that stopped this log for good, if one did.
+    #[must_use]
+    pub fn stopped(&self) -> Option<Arc<SyncError>> {
+        self.group.as_ref().and_then(Group::stopped)
+    }
+
+    /// Whether the byte at `at` lies in a place this log writes to.
+    #[must_use]
+    pub fn contains(&self, at: u64) -> bool {
+        match &self.group {
+            Some(group) => group.contains(at),
+            None => self.lane_of(at).is_some(),
+        }
+    }
+
+    /// Rewrites a log page that turned bad, while the pool is in use: from the other copy where
+    /// copies are apart, empty after a reclaim where they are adjacent. `None` if the lane it
+    /// belongs to is held: try again when that commit is through. Nothing flushed by this thread
+    /// may be outstanding.
+    ///
+    /// # Errors
+    /// [`LogError::Media`] if the page stays bad: relocate its frame, then call this again.
+    /// [`LogError::Geometry`] if the page is not of the log.
+    pub fn heal<M: Medium>(
+        &self,
+        m: &M,
+        numbers: &Numbers,
+        at: u64,
+    ) -> Option<Result<(), LogError>> {
+        if !self.contains(at) {
+            let what = "a page outside it was to be healed";
+            return Some(Err(LogError::Geometry { what, value: at }));
+        }
+        if let Some(group) = &self.group {
+            return Some(group.heal(m, numbers, at));
+        }
+        let lane = self.lane_of(at)?;
+        let mut lane = self.acquire_exact(m, lane)?;
+        match &mut lane.state.path {
+            Path::Apart(ring) => Some(ring.heal(m, numbers, at)),
+            Path::Adjacent(_) => None,
+        }
+    }
+
+    /// The lane whose ring holds the byte at `at`.
+    fn lane_of(&self, at: u64) -> Option<usize> {
+        self.rings.lane_of(at).filter(|lane| *lane < self.lanes.len())
+    }
+}
+
+/// A lane that is held, until dropped: through the whole of a transaction's commit, up to the
+/// last drain. Gives access to [`LaneState`].
+pub struct Lane<'a, S = ()> {
+    lane: usize,
+    state: MutexGuard<'a, LaneState<S>>,
+    group: Option<&'a Group>,
+}
+
+impl<S> Lane<'_, S> {
+    /// The lane's number: what [`Numbers::draw`] and [`Numbers::done`] want.
+    #[inline]
+    #[must_use]
+    pub fn id(&self) -> usize {
+        self.lane
+    }
+
+    /// Makes sure that the log has room for a record of `len` bytes ([`RecordBuilder::len`]).
+    /// To be called before a number is drawn: while a lane waits for room it must not hold
+    /// others back. `wait` is called as long as there is no room; it lets others go on, or
+    /// reclaims; once it answers false this gives up.
+    ///
+    /// Room is for one record, and is used up by [`commit`](Self::commit) or given back by
+    /// [`cancel`](Self::cancel), by the next `reserve`, and on drop.
+    ///
+    /// # Errors
+    /// [`LogError::TooBig`], [`LogError::GaveUp`], [`LogError::Media`] (both copies of a
+    /// watermark record), [`LogError::Stopped`]. Nothing is reserved then.
+    #[inline]
+    pub fn reserve<M: Medium>(
+        &mut self,
+        m: &M,
+        numbers: &Numbers,
+        len: usize,
+        wait: impl FnMut() -> bool,
+    ) -> Result<(), LogError> {
+        self.cancel();
+        match &mut self.state.path {
+            Path::Apart(ring) => {
+                let max = ring.capacity();
+                if len > max {
+                    return Err(LogError::TooBig { len: len as u64, max: max as u64 });
+                }
+                ring.reserve(m, numbers, len, wait)
+            }
+            Path::Adjacent(promised) => {
+                let group = self.group.ok_or(LogError::NoRoom)?;
+                let max = group.capacity();
+                if len > max {
+                    return Err(LogError::TooBig { len: len as u64, max: max as u64 });
+                }
+                *promised = Some((group.reserve(len, wait)?, len));
+                Ok(())
+            }
+        }
+    }
+
+    /// Gives back reserved room: the transaction aborts before its commit.
+    #[inline]
+    pub fn cancel(&mut self) {
+        match &mut self.state.path {
+            Path::Apart(ring) => ring.cancel(),
+            Path::Adjacent(promised) => {
+                if let (Some((pages, _)), Some(group)) = (promised.take(), self.group) {
+                    group.cancel(pages);
+                }
+            }
+        }
+    }
+
+    /// Commits the lane's own [`record`](LaneState::record) under `number`: once this returns
+    /// `Ok`, the record is on the medium. One drain (copies apart) or one append, shared with
+    /// whoever commits at the same time (adjacent).
+    ///
+    /// `number` was drawn by this lane, after [`reserve`](Self::reserve), and is not done.
+    ///
+    /// # Errors
+    /// [`LogError::Media`]: no copy could be written; not committed. [`LogError::Stopped`]: not
+    /// known whether it is committed; nothing may be applied. [`LogError::Empty`],
+    /// [`LogError::TooBig`], [`LogError::NoRoom`]: the caller's mistake; not committed.
+    #[inline]
+    pub fn commit<M: Medium>(
+        &mut self,
+        m: &M,
+        numbers: &Numbers,
+        number: u64,
+    ) -> Result<Committed, LogError> {
+        let LaneState { path, record, .. } = &mut *self.state;
+        commit(m, path, self.group, numbers, number, record)
+    }
+
+    /// As [`commit`](Self::commit), but of another record: one that says where the lane's own
+    /// record, too long for the log, overflowed to.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    #[inline]
+    pub fn commit_record<M: Medium>(
+        &mut self,
+        m: &M,
+        numbers: &Numbers,
+        number: u64,
+        record: &mut RecordBuilder,
+    ) -> Result<Committed, LogError> {
+        commit(m, &mut self.state.path, self.group, numbers, number, record)
+    }
+
+    /// Gives the lane back. As dropping it, but says that a locked instruction follows.
+    #[inline]
+    pub fn release<M: Medium>(self, m: &M) {
+        m.locked();
+    }
+}
+
+#[inline]
+fn commit<M: Medium>(
+    m: &M,
+    path: &mut Path,
+    group: Option<&Group>,
+    numbers: &Numbers,
+    number: u64,
+    record: &mut RecordBuilder,
+) -> Result<Committed, LogError> {
+    match path {
+        Path::Apart(ring) => {
+            let damaged = ring.commit(m, numbers, number, record)?;
+            Ok(Committed { damaged })
+        }
+        Path::Adjacent(promised) => {
+            let group = group.ok_or(LogError::NoRoom)?;
+            record.check(group.capacity())?;
+            let Some((pages, len)) = *promised else { return Err(LogError::NoRoom) };
+            if record.len() > len.next_multiple_of(LINE_LEN) {
+                return Err(LogError::NoRoom);
+            }
+            *promised = None;
+            group.commit(m, numbers, number, record, pages)?;
+            Ok(Committed { damaged: None })
+        }
+    }
+}
+
+impl<S> Drop for Lane<'_, S> {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
+
+impl<S> Deref for Lane<'_, S> {
+    type Target = LaneState<S>;
+
+    fn deref(&self) -> &LaneState<S> {
+        &self.state
+    }
+}
+
+impl<S> DerefMut for Lane<'_, S> {
+    fn deref_mut(&mut self) -> &mut LaneState<S> {
+        &mut self.state
+    }
+}
+
+impl<S> fmt::Debug for Lane<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lane").field("lane", &self.lane).finish_non_exhaustive()
+    }
+}
+
+/// Refuses a log that does not lie inside the medium, whatever the superblock says.
+pub(crate) fn check<M: Medium>(m: &M, superblock: &Superblock) -> Result<(), LogError> {
+    let fail = |what, value| Err(LogError::Geometry { what, value });
+    let Superblock { lanes, ring_len, log_start, side_len, .. } = *superblock;
+    if lanes == 0 || ring_len % PAGE_LEN != 0 || ring_len == 0 {
+        return fail("its rings are not whole pages", ring_len);
+    }
+    if ring_len / LINE_LEN as u64 > u64::from(u32::MAX - RING_MARKS) {
+        return fail("its rings are too long", ring_len);
+    }
+    if log_start % PAGE_LEN != 0 || side_len % PAGE_LEN != 0 {
+        return fail("it does not start at a page", log_start);
+    }
+    let log = u64::from(lanes).checked_mul(ring_len);
+    let end = log.and_then(|len| log_start.checked_add(len));
+    match end {
+        Some(end) if end <= side_len => {}
+        _ => return fail("it does not fit its side", log_start),
+    }
+    match side_len.checked_mul(2) {
+        Some(sides) if sides <= m.len() => Ok(()),
+        _ => fail("a side lies outside the medium", side_len),
+    }
+}

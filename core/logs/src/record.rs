@@ -1,0 +1,248 @@
+//! Building a record: header, entries, padding, checksum, in one buffer that is used again.
+
+use holdfast_codes::crc32c;
+use holdfast_layout::bytes::{get_u16, get_u64, put_u16, put_u32, put_u64};
+
+use crate::entry::{Entries, counted, entries};
+use crate::error::LogError;
+use crate::format::{
+    DATA_LEN, ENTRY_ALIGN, FRESH_LEN, KIND_DATA, KIND_FRESH, KIND_OVERFLOW, KIND_SLOT, KIND_ZERO,
+    LINE_LEN, NUMBER_END, OFFSET_BITS, OVERFLOW_LEN, RECORD_COVERED_AT, RECORD_CRC_AT,
+    RECORD_ENTRIES_AT, RECORD_ENTRIES_MAX, RECORD_LEN, RECORD_LINES_AT, RECORD_NUMBER_AT,
+    RECORD_WATERMARK_AT, SLOT_BYTES, SLOT_LEN, ZERO_LEN,
+};
+
+/// A record under construction. Keeps its capacity over [`clear`](Self::clear), so that a lane
+/// that is warmed up allocates nothing.
+#[derive(Debug)]
+pub struct RecordBuilder {
+    /// Room for the header, the entries, and once sealed the padding.
+    bytes: Vec<u8>,
+    /// End of the entries; padding may follow.
+    end: usize,
+    entries: usize,
+}
+
+impl Default for RecordBuilder {
+    fn default() -> Self {
+        Self::with_capacity(1024)
+    }
+}
+
+impl RecordBuilder {
+    /// A builder that takes entries of `capacity` bytes in all before it allocates again.
+    #[must_use]
+    pub fn with_capacity(capacity: usize) -> Self {
+        let mut bytes = Vec::with_capacity((RECORD_LEN + capacity).next_multiple_of(LINE_LEN));
+        bytes.resize(RECORD_LEN, 0);
+        Self { bytes, end: RECORD_LEN, entries: 0 }
+    }
+
+    /// Forgets all entries.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.bytes.truncate(RECORD_LEN);
+        self.end = RECORD_LEN;
+        self.entries = 0;
+    }
+
+    /// Adds: the bytes at `at` become `bytes`. Returns where [`payload`](Self::payload) finds
+    /// them again.
+    #[inline]
+    pub fn data(&mut self, at: u64, bytes: &[u8]) -> usize {
+        debug_assert!(u32::try_from(bytes.len()).is_ok(), "payloads are shorter than 4 GiB");
+        let mut head = [0; DATA_LEN];
+        head[..8].copy_from_slice(&word(at, KIND_DATA));
+        head[8..12].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
+        self.add(&head);
+        let place = self.end;
+        self.bytes.extend_from_slice(bytes);
+        self.bytes.resize(self.bytes.len().next_multiple_of(ENTRY_ALIGN), 0);
+        self.end = self.bytes.len();
+        place
+    }
+
+    /// Adds: the slot at `at` becomes `slot`. Returns where [`payload`](Self::payload) finds it.
+    #[inline]
+    pub fn slot(&mut self, at: u64, slot: &[u8; SLOT_BYTES]) -> usize {
+        let mut entry = [0; SLOT_LEN];
+        entry[..8].copy_from_slice(&word(at, KIND_SLOT));
+        entry[8..].copy_from_slice(slot);
+        self.add(&entry);
+        self.end - SLOT_BYTES
+    }
+
+    /// Adds: `[at, at + len)` becomes zero.
+    #[inline]
+    pub fn zero(&mut self, at: u64, len: u64) {
+        let mut entry = [0; ZERO_LEN];
+        entry[..8].copy_from_slice(&word(at, KIND_ZERO));
+        entry[8..].copy_from_slice(&len.to_le_bytes());
+        self.add(&entry);
+    }
+
+    /// Adds: `[at, at + len)` is about to be written in place, unlogged.
+    #[inline]
+    pub fn fresh(&mut self, at: u64, len: u64) {
+        let mut entry = [0; FRESH_LEN];
+        entry[..8].copy_from_slice(&word(at, KIND_FRESH));
+        entry[8..].copy_from_slice(&len.to_le_bytes());
+        self.add(&entry);
+    }
+
+    /// Adds: `len` bytes of further entries are at `a` and at `b`, with the sum `crc`
+    /// ([`Seed::overflow`](crate::Seed::overflow)).
+    #[inline]
+    pub fn overflow(&mut self, a: u64, b: u64, len: u64, crc: u32) {
+        let mut entry = [0; OVERFLOW_LEN];
+        entry[..8].copy_from_slice(&word(a, KIND_OVERFLOW));
+        entry[8..16].copy_from_slice(&b.to_le_bytes());
+        entry[16..24].copy_from_slice(&len.to_le_bytes());
+        entry[24..28].copy_from_slice(&crc.to_le_bytes());
+        self.add(&entry);
+    }
+
+    /// The payload of an entry: `place` as `data` or `slot` answered it. Empty if there is none.
+    #[inline]
+    #[must_use]
+    pub fn payload(&self, place: usize, len: usize) -> &[u8] {
+        let end = place.saturating_add(len).min(self.end);
+        self.bytes.get(place..end).unwrap_or_default()
+    }
+
+    /// The encoded entries: what an overflow payload holds.
+    #[inline]
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        &self.bytes[RECORD_LEN..self.end]
+    }
+
+    /// Whether there is no entry.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
+    /// Number of entries.
+    #[inline]
+    #[must_use]
+    pub fn entries(&self) -> usize {
+        self.entries
+    }
+
+    /// The entries as recovery would read them, for a pool of `size` bytes.
+    #[must_use]
+    pub fn parsed(&self, size: u64) -> Entries<'_> {
+        entries(self.body(), size)
+    }
+
+    /// Bytes of the record in the log: whole lines.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.end.next_multiple_of(LINE_LEN)
+    }
+
+    /// Refuses a record that is empty, longer than `max` bytes, or of too many entries.
+    #[inline]
+    pub(crate) fn check(&self, max: usize) -> Result<(), LogError> {
+        if self.entries == 0 {
+            return Err(LogError::Empty);
+        }
+        if self.len() > max {
+            return Err(LogError::TooBig { len: self.len() as u64, max: max as u64 });
+        }
+        if self.entries > RECORD_ENTRIES_MAX {
+            let (len, max) = (self.entries as u64, RECORD_ENTRIES_MAX as u64);
+            return Err(LogError::TooBig { len, max });
+        }
+        Ok(())
+    }
+
+    /// Fills the header, pads to whole lines and sums: the bytes as they are stored in a place
+    /// whose seed is `seed`. May be called again with other arguments. The record has passed
+    /// [`check`](Self::check).
+    #[inline]
+    pub(crate) fn seal(&mut self, seed: u32, number: u64, watermark: u64) -> &[u8] {
+        self.frame(number, watermark);
+        let crc = crc32c(seed, &self.bytes[RECORD_COVERED_AT..]);
+        put_u32(&mut self.bytes, RECORD_CRC_AT, crc);
+        &self.bytes
+    }
+
+    /// As [`seal`](Self::seal), but without the sum.
+    #[inline]
+    pub(crate) fn frame(&mut self, number: u64, watermark: u64) -> &[u8] {
+        debug_assert!(watermark < number && number < NUMBER_END);
+        let len = self.len();
+        self.bytes.truncate(self.end);
+        self.bytes.resize(len, 0);
+        put_u16(&mut self.bytes, RECORD_LINES_AT, (len / LINE_LEN) as u16);
+        put_u16(&mut self.bytes, RECORD_ENTRIES_AT, self.entries as u16);
+        put_u64(&mut self.bytes, RECORD_NUMBER_AT, number);
+        put_u64(&mut self.bytes, RECORD_WATERMARK_AT, watermark);
+        &self.bytes
+    }
+
+    #[inline]
+    fn add(&mut self, entry: &[u8]) {
+        // A record sealed and not cleared is added to: its padding goes.
+        self.bytes.truncate(self.end);
+        self.bytes.extend_from_slice(entry);
+        self.end = self.bytes.len();
+        self.entries += 1;
+    }
+}
+
+/// First word of an entry.
+#[inline]
+fn word(at: u64, kind: u8) -> [u8; 8] {
+    debug_assert!(at >> OFFSET_BITS == 0, "offsets have 48 bits");
+    let word = at & ((1 << OFFSET_BITS) - 1) | u64::from(kind) << OFFSET_BITS;
+    word.to_le_bytes()
+}
+
+/// A sealed watermark record: one line without entries, whose number is its watermark.
+pub(crate) fn mark(seed: u32, watermark: u64) -> [u8; LINE_LEN] {
+    let mut line = [0; LINE_LEN];
+    put_u16(&mut line, RECORD_LINES_AT, 1);
+    put_u64(&mut line, RECORD_NUMBER_AT, watermark);
+    put_u64(&mut line, RECORD_WATERMARK_AT, watermark);
+    let crc = crc32c(seed, &line[RECORD_COVERED_AT..]);
+    put_u32(&mut line, RECORD_CRC_AT, crc);
+    line
+}
+
+/// The header of what may be a record, decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) lines: usize,
+    pub(crate) entries: usize,
+    pub(crate) number: u64,
+    pub(crate) watermark: u64,
+}
+
+impl Head {
+    /// Reads a header that may be anything; `None` if no record of at most `lines_max` lines
+    /// starts like this. Cheap: tells almost all other lines from records without a sum.
+    #[inline]
+    pub(crate) fn of(line: &[u8], lines_max: usize) -> Option<Self> {
+        let head = Self {
+            lines: get_u16(line, RECORD_LINES_AT).into(),
+            entries: get_u16(line, RECORD_ENTRIES_AT).into(),
+            number: get_u64(line, RECORD_NUMBER_AT),
+            watermark: get_u64(line, RECORD_WATERMARK_AT),
+        };
+        let Self { lines, entries, number, watermark } = head;
+        let sized = (1..=lines_max).contains(&lines);
+        let dated = if entries == 0 { watermark == number } else { watermark < number };
+        (sized && dated && (1..NUMBER_END).contains(&number)).then_some(head)
+    }
+}
+
+/// The entries of the sealed record `bytes`, for a pool of `size` bytes.
+pub(crate) fn record_entries(bytes: &[u8], size: u64) -> Entries<'_> {
+    let count = get_u16(bytes, RECORD_ENTRIES_AT).into();
+    counted(bytes.get(RECORD_LEN..).unwrap_or_default(), count, size)
+}

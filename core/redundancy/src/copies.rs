@@ -1,0 +1,175 @@
+//! Two copies of one page: how each is stored, and in which order.
+//!
+//! # Life of a write
+//!
+//! 1. If copy B is the only newest one (A is damaged or stale), A is healed from B first: the only
+//!    copy of what is valid is never overwritten.
+//! 2. Copy B is stored. **Drain.**
+//! 3. Copy A is stored. **Drain.**
+//!
+//! | crash | B | A | read answers |
+//! |---|---|---|---|
+//! | in 2 | torn | old | old |
+//! | after the drain of 2 | new | old | new, and A is stale |
+//! | in 3 | new | torn | new, and A is bad |
+//! | after 3 | new | new | new |
+//!
+//! On [`MediumKind::File`] each store is an `append`, which is durable and ordered by itself.
+
+use holdfast_layout::format::PAGE_LEN;
+use holdfast_pmem::{MediaError, Medium, MediumKind, Site};
+
+use crate::error::Result;
+use crate::verdict::Side;
+
+/// Names of the stores and drains of one place in the code that writes a mirrored page.
+#[derive(Debug, Clone, Copy)]
+pub struct MirrorSites {
+    /// Store to side B.
+    pub b: Site,
+    /// Drain after it.
+    pub drain_b: Site,
+    /// Store to side A.
+    pub a: Site,
+    /// Drain after it.
+    pub drain_a: Site,
+    /// Rewriting a copy that is bad.
+    pub heal: Site,
+}
+
+/// What was found where a copy has to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopyState {
+    /// A valid copy with this sequence, the newest.
+    Good(u64),
+    /// A valid copy with this sequence, older than the other one.
+    Stale(u64),
+    /// Bytes that do not verify.
+    Invalid,
+    /// Nothing can be read there.
+    Unreadable(MediaError),
+    /// The pool keeps one copy only.
+    None,
+}
+
+impl CopyState {
+    /// Whether the copy has to be written again from the other one.
+    #[must_use]
+    pub const fn needs_heal(self) -> bool {
+        matches!(self, Self::Stale(_) | Self::Invalid | Self::Unreadable(_))
+    }
+
+    /// Whether the copy is damaged; a stale one is what a crash or a lost write leaves.
+    #[must_use]
+    pub const fn is_damaged(self) -> bool {
+        matches!(self, Self::Invalid | Self::Unreadable(_))
+    }
+}
+
+impl core::fmt::Display for CopyState {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Good(sequence) => write!(f, "is good (sequence {sequence})"),
+            Self::Stale(sequence) => write!(f, "is old (sequence {sequence})"),
+            Self::Invalid => f.write_str("does not verify"),
+            Self::Unreadable(error) => write!(f, "is unreadable ({error})"),
+            Self::None => f.write_str("is not kept"),
+        }
+    }
+}
+
+/// Where the copies of one page are; `b` is missing in pools with one copy.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Places {
+    pub(crate) a: u64,
+    pub(crate) b: Option<u64>,
+}
+
+/// The newest valid copy and what was found in both places.
+#[derive(Debug)]
+pub(crate) struct Newest<T> {
+    pub(crate) value: Option<T>,
+    pub(crate) a: CopyState,
+    pub(crate) b: CopyState,
+}
+
+/// Reads both copies; `decode` verifies a page and tells its sequence.
+pub(crate) fn read<M: Medium, T>(
+    m: &M,
+    places: Places,
+    decode: impl Fn(&[u8]) -> Option<(u64, T)>,
+) -> Newest<T> {
+    let one = |at| {
+        let mut page = vec![0; PAGE_LEN];
+        match m.read(at, &mut page) {
+            Err(error) => (None, CopyState::Unreadable(error)),
+            Ok(()) => match decode(&page) {
+                None => (None, CopyState::Invalid),
+                Some((sequence, value)) => (Some(value), CopyState::Good(sequence)),
+            },
+        }
+    };
+    let (a, mut a_state) = one(places.a);
+    let (b, mut b_state) = places.b.map_or((None, CopyState::None), one);
+    let mut newer_b = a.is_none();
+    if let (CopyState::Good(in_a), CopyState::Good(in_b)) = (a_state, b_state) {
+        newer_b = in_b > in_a;
+        if newer_b {
+            a_state = CopyState::Stale(in_a);
+        } else if in_a > in_b {
+            b_state = CopyState::Stale(in_b);
+        }
+    }
+    Newest { value: if newer_b { b } else { a }, a: a_state, b: b_state }
+}
+
+/// Stores `page` in both places, in the order that keeps one of them valid.
+pub(crate) fn write<M: Medium>(
+    m: &M,
+    places: Places,
+    page: &[u8],
+    sites: MirrorSites,
+) -> Result<()> {
+    if let Some(b) = places.b {
+        store(m, b, page, (sites.b, sites.drain_b), sites.heal)?;
+    }
+    store(m, places.a, page, (sites.a, sites.drain_a), sites.heal)
+}
+
+/// Rewrites what is stale or damaged with `page`, clearing poison. Durable on return.
+pub(crate) fn heal<M: Medium>(
+    m: &M,
+    places: Places,
+    states: (CopyState, CopyState),
+    page: &[u8],
+    site: Site,
+) -> Result<Vec<Side>> {
+    let mut healed = Vec::new();
+    if let (Some(b), true) = (places.b, states.1.needs_heal()) {
+        m.heal(site, b, page)?;
+        healed.push(Side::B);
+    }
+    if states.0.needs_heal() {
+        m.heal(site, places.a, page)?;
+        healed.push(Side::A);
+    }
+    Ok(healed)
+}
+
+fn store<M: Medium>(m: &M, at: u64, page: &[u8], sites: (Site, Site), heal: Site) -> Result<()> {
+    let stored = if m.kind() == MediumKind::File {
+        // A bad page must not look like a failed sync, after which nothing may be written.
+        match m.read(at, &mut vec![0; page.len()]) {
+            Ok(()) => return Ok(m.append(sites.0, at, page)?),
+            Err(error) => Err(error),
+        }
+    } else {
+        m.put(sites.0, at, page)
+    };
+    match stored {
+        Ok(()) => m.drain(sites.1),
+        // The whole page is being replaced, so its old bytes are not missed.
+        Err(_) => m.heal(heal, at, page)?,
+    }
+    Ok(())
+}

@@ -1,0 +1,105 @@
+//! A mirrored record with one owner: it knows where it is and counts its sequence.
+//!
+//! The tables and notes of a pool (regions, relocations, repair intent, scrub progress) are each
+//! one page that is always rewritten whole; this is what they have in common.
+
+use holdfast_layout::mirrored::MirroredPage;
+use holdfast_pmem::Medium;
+
+use crate::error::Result;
+use crate::mirror::{CopyState, Mirror, MirrorSites, Mirrored};
+use crate::verdict::Side;
+
+/// The owner's handle of one mirrored record.
+#[derive(Debug)]
+pub struct Record {
+    mirror: Mirror,
+    place: u64,
+    kind: u32,
+    sites: MirrorSites,
+    /// What the record was when it was last read or written.
+    found: Mirrored,
+}
+
+impl Record {
+    /// A record that is not on the medium yet: its first [`write`](Self::write) puts it there.
+    #[must_use]
+    pub fn create(mirror: Mirror, place: u64, kind: u32, sites: MirrorSites) -> Self {
+        let page = MirroredPage { sequence: 0, count: 0, body: Vec::new() };
+        let found = Mirrored { page, a: CopyState::None, b: CopyState::None };
+        Self { mirror, place, kind, sites, found }
+    }
+
+    /// Reads the record of `kind` at `place` of the sides. Writes nothing.
+    ///
+    /// # Errors
+    /// [`Error::BothCopies`](crate::Error::BothCopies) if neither copy is valid.
+    pub fn load<M: Medium>(
+        m: &M,
+        mirror: Mirror,
+        place: u64,
+        kind: u32,
+        sites: MirrorSites,
+    ) -> Result<Self> {
+        let found = mirror.read(m, place, kind)?;
+        Ok(Self { mirror, place, kind, sites, found })
+    }
+
+    /// The newest valid page, as it was last read or written.
+    #[must_use]
+    pub const fn page(&self) -> &MirroredPage {
+        &self.found.page
+    }
+
+    /// Where the record is in the sides.
+    #[must_use]
+    pub const fn place(&self) -> u64 {
+        self.place
+    }
+
+    /// The side whose copy was damaged when the record was read, if one was.
+    #[must_use]
+    pub const fn damaged(&self) -> Option<Side> {
+        self.found.damaged()
+    }
+
+    /// Whether a copy was damaged or stale when the record was read.
+    #[must_use]
+    pub const fn needs_heal(&self) -> bool {
+        self.found.needs_heal()
+    }
+
+    /// Writes the good copy over the damaged or stale one, if [`needs_heal`](Self::needs_heal).
+    /// Answers which sides were written.
+    ///
+    /// # Errors
+    /// [`Error::Media`](crate::Error::Media) if a page stays bad.
+    pub fn heal<M: Medium>(&mut self, m: &M) -> Result<Vec<Side>> {
+        let healed = self.mirror.heal(m, self.place, self.kind, &self.found, self.sites)?;
+        self.settle();
+        Ok(healed)
+    }
+
+    /// Replaces the record with `count` entries in `body`: side B, drain, side A, drain.
+    ///
+    /// # Errors
+    /// [`Error::Media`](crate::Error::Media) if a copy cannot be written: the record is then the
+    /// old or the new one; [`Error::Sync`](crate::Error::Sync): stop writing to the pool.
+    pub fn write<M: Medium>(&mut self, m: &M, count: u32, body: &[u8]) -> Result<()> {
+        let sequence = self.found.page.sequence + 1;
+        // Counted up even if the write fails: the failed one may be on the medium.
+        self.found.page.sequence = sequence;
+        self.mirror.write(m, self.place, self.kind, sequence, count, body, self.sites)?;
+        self.found.page.count = count;
+        self.found.page.body = body.to_vec();
+        self.settle();
+        Ok(())
+    }
+
+    /// Both copies are known to be the same.
+    fn settle(&mut self) {
+        let good = CopyState::Good(self.found.page.sequence);
+        self.found.a = good;
+        self.found.b = if self.mirror.copies >= 2 { good } else { CopyState::None };
+    }
+}

@@ -1,0 +1,82 @@
+//! The changes of one commit: the record that describes them, and what to do to the medium after
+//! the record is durable.
+
+use holdfast_codes::xor_delta;
+use holdfast_logs::RecordBuilder;
+use holdfast_redundancy::ColumnId;
+use holdfast_redundancy::parity::Scratch;
+
+/// One change of bytes that are covered by the record.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Write {
+    /// Where, in the pool.
+    pub(crate) at: u64,
+    /// How many bytes.
+    pub(crate) len: u32,
+    /// Where the new bytes are in the record.
+    pub(crate) payload: usize,
+    /// Where old XOR new is in `Batch::delta`.
+    pub(crate) delta: usize,
+}
+
+/// A commit being prepared. Kept per lane; its buffers keep their capacity.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    /// The record.
+    pub(crate) builder: RecordBuilder,
+    /// Changes carried by the record.
+    pub(crate) writes: Vec<Write>,
+    /// Old XOR new of all writes, end to end.
+    pub(crate) delta: Vec<u8>,
+    /// Ranges to be zeroed, with their parity.
+    pub(crate) zeros: Vec<(u64, u64)>,
+    /// Columns touched.
+    pub(crate) columns: Vec<ColumnId>,
+    /// Buffers for parity.
+    pub(crate) scratch: Scratch,
+}
+
+impl Batch {
+    /// Empties the batch.
+    pub(crate) fn clear(&mut self) {
+        self.builder.clear();
+        self.writes.clear();
+        self.delta.clear();
+        self.zeros.clear();
+        self.columns.clear();
+    }
+
+    /// Adds a change of `old` to `new` (equally long, not longer than a record) at `at`. `old`
+    /// must be verified bytes: parity is patched by the difference.
+    #[inline]
+    pub(crate) fn data(&mut self, at: u64, old: &[u8], new: &[u8]) {
+        let payload = self.builder.data(at, new);
+        self.push(at, payload, old, new);
+    }
+
+    /// Adds a change of a slot.
+    #[inline]
+    pub(crate) fn slot(&mut self, at: u64, old: &[u8; 16], new: &[u8; 16]) {
+        let payload = self.builder.slot(at, new);
+        self.push(at, payload, old, new);
+    }
+
+    /// Adds a range to be zeroed.
+    pub(crate) fn zero(&mut self, at: u64, len: u64) {
+        self.builder.zero(at, len);
+        self.zeros.push((at, len));
+    }
+
+    #[inline]
+    fn push(&mut self, at: u64, payload: usize, old: &[u8], new: &[u8]) {
+        let delta = self.delta.len();
+        self.delta.resize(delta + new.len(), 0);
+        xor_delta(&mut self.delta[delta..], old, new);
+        self.writes.push(Write { at, len: new.len() as u32, payload, delta });
+    }
+
+    /// Whether there is nothing to commit.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.builder.is_empty()
+    }
+}

@@ -1,0 +1,640 @@
+//! Commit, in numbered steps. A small commit has two drains, F1 and F2.
+//!
+//! | step | what | crash after it leaves |
+//! |---|---|---|
+//! | 1 guards | guard words around private copies are as they were set | nothing |
+//! | 2 prepare | ranges that changed, their sums, the record; all in DRAM | nothing |
+//! | 3 lock | version words of all objects written, ascending, else conflict | nothing |
+//! | 4 validate | nothing read has changed since, else conflict | nothing |
+//! | 5 touch | parity under the changes can be read, else abort and repair | nothing |
+//! | 6 number | a lower bound is published, then the number drawn | nothing |
+//! | 7 record | written to both copies of the lane's log | a torn record: ignored |
+//! | **F1** | drain: **the commit point**; one valid copy is enough | the record: replayed |
+//! | 8 columns | locks of all columns touched, ascending | the record: replayed |
+//! | 9 apply | bytes, slots, then P and Q of each, all flushed | some of it: replayed |
+//! | 10 release | columns, then version words at the new number | some of it: replayed |
+//! | **F2** | drain: bytes, slots and parity are on the medium | all of it |
+//! | 11 done | the number is no longer held: the next records' watermark says so | all of it |
+//!
+//! Why F1: a store of step 9 must not reach the medium before the record that can complete it.
+//! Why F2: the watermark must not pass this number while its stores can still be lost, since
+//! recovery ignores records at or below the watermark. No third drain: there is no mark that says
+//! "complete"; later records' watermarks do. The one store that makes a commit visible to other
+//! threads is the release of its version words in step 10.
+//!
+//! Locks come before F1 (version words) or between F1 and the first store of step 9 (columns):
+//! nothing is outstanding then, so their locked instructions are no drains.
+//!
+//! Objects too long for the record are written in place first, under an intent: see
+//! `in_place.rs`, which adds drain **F0**. On `File` media F1 is one synchronous append, nothing
+//! is flushed, F2 is absent, and the number is held until the log is reclaimed.
+
+use holdfast_heap::format::{CHUNK_LEN, GRANULE, SLOT_LEN, SUM_LEN};
+use holdfast_heap::sums::{granule_range, granules};
+use holdfast_heap::verify::{Direct, Source};
+use holdfast_heap::{ChunkEntry, ChunkKind, Slot, Spot};
+use holdfast_layout::RawPtr;
+use holdfast_pmem::{MediaError, Medium, Site};
+use holdfast_redundancy::parity::{ParitySites, patch};
+use holdfast_txn::{Result, TxError};
+
+use crate::batch::Batch;
+use crate::lane::{Fate, LaneState, Piece, Work};
+use crate::shared::Shared;
+use crate::tx::damaged;
+use crate::versions::Version;
+use crate::view::{Arena, Held};
+
+const STEP_LOCKED: Site = Site::new("object.commit.step-locked");
+const STEP_DURABLE: Site = Site::new("object.commit.step-durable");
+const STEP_COLUMNS: Site = Site::new("object.commit.step-columns");
+const STEP_APPLIED: Site = Site::new("object.commit.step-applied");
+const STEP_DONE: Site = Site::new("object.commit.step-done");
+/// Checking guard words.
+const GUARDS: Site = Site::new("object.commit.guards");
+/// Validating what was read.
+const VALIDATE: Site = Site::new("object.commit.validate");
+/// New sums of changed granules.
+const SUMS: Site = Site::new("object.commit.sums");
+/// Bytes of objects, sums and slots.
+const DATA: Site = Site::new("object.commit.data");
+/// Zeroed ranges.
+const ZERO: Site = Site::new("object.commit.zero");
+/// Patching parity.
+const PATCH: Site = Site::new("object.commit.patch");
+const PARITY: ParitySites = ParitySites {
+    p: Site::new("object.commit.parity-p"),
+    q: Site::new("object.commit.parity-q"),
+};
+/// F2.
+const F2: Site = Site::new("object.commit.F2");
+
+/// Unchanged bytes between two changed ranges that are not worth an entry of their own.
+const MERGE_GAP: usize = 24;
+
+impl<M: Medium> Shared<M> {
+    /// Commits what the lane's transaction did. On an error nothing happened.
+    pub(crate) fn commit(&self, lane: &Held<'_, LaneState>) -> Result<()> {
+        let mut work = lane.work.borrow_mut();
+        if work.pieces.is_empty() {
+            // Reads were consistent all along: see `Tx::see`.
+            return Ok(());
+        }
+        let mut arena = lane.arena.borrow_mut();
+        arena.take_all_back();
+        let mut batch = lane.batch.borrow_mut();
+        self.check_guards(&work, &arena)?;
+        batch.clear();
+        self.prepare(&work, &arena, &mut batch)?;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let mut locks = lane.locks.borrow_mut();
+        self.lock_versions(&work, &mut locks)?;
+        self.m.step(STEP_LOCKED);
+        let written = self
+            .validate(&work, &locks)
+            .and_then(|()| self.touch(&batch))
+            .and_then(|()| self.write(lane.lane(), &work, &arena, &mut batch, &locks));
+        match written {
+            Ok(number) => {
+                self.finish(&mut work, number);
+                Ok(())
+            }
+            Err(error) => {
+                for (word, version) in locks.drain(..) {
+                    self.versions.unlock(word, version);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Step 1.
+    fn check_guards(&self, work: &Work, arena: &Arena) -> Result<()> {
+        if !self.options.guards || !self.m.enabled(GUARDS) {
+            return Ok(());
+        }
+        match work.pieces.iter().find(|p| !arena.guards_intact(p.copies)) {
+            Some(p) => Err(TxError::Overrun { object: pointer(p) }),
+            None => Ok(()),
+        }
+    }
+
+    /// Step 2.
+    fn prepare(&self, work: &Work, arena: &Arena, batch: &mut Batch) -> Result<()> {
+        for piece in &work.pieces {
+            match piece.fate {
+                Fate::Changed => self.prepare_changed(work, piece, arena, batch)?,
+                Fate::Fresh => self.prepare_fresh(piece, arena, batch)?,
+                Fate::Freed => self.prepare_freed(piece, batch)?,
+                Fate::Nothing => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn prepare_changed(
+        &self,
+        work: &Work,
+        piece: &Piece,
+        arena: &Arena,
+        batch: &mut Batch,
+    ) -> Result<()> {
+        let old = arena.old(piece.copies);
+        let Some(new) = arena.new_bytes(piece.copies) else {
+            return Err(TxError::AlreadyOpen { object: pointer(piece) });
+        };
+        if old == new {
+            return Ok(());
+        }
+        if self.options.debug_ranges {
+            check_declared(work, piece, old, new)?;
+        }
+        let base = piece.first * GRANULE;
+        let mut slot = piece.after;
+        let mut new_sums = SumRun::default();
+        for granule in piece.first..piece.first + piece.count {
+            let (start, len) = granule_range(granule, slot.len.into());
+            let range = (start - base) as usize..(start - base + len) as usize;
+            let (o, n) = (&old[range.clone()], &new[range]);
+            let Some(sum) = self.change_granule(work, piece, granule, o, n, batch) else {
+                continue;
+            };
+            if granule == 0 {
+                slot.sum = sum;
+            } else {
+                let before = work.sums.get(piece.sums + (granule - piece.first) as usize);
+                new_sums.push(batch, piece, granule, before.copied().unwrap_or(0), sum);
+            }
+        }
+        new_sums.end(batch, piece);
+        if slot != piece.before {
+            batch.slot(piece.spot.slot, &piece.before.encode(), &slot.encode());
+        }
+        Ok(())
+    }
+
+    /// Adds the changed ranges of a granule; its new sum, if it changed and sums are kept.
+    fn change_granule(
+        &self,
+        work: &Work,
+        piece: &Piece,
+        granule: u64,
+        old: &[u8],
+        new: &[u8],
+        batch: &mut Batch,
+    ) -> Option<u32> {
+        let at = piece.spot.object + granule * GRANULE;
+        let sums = self.heap.sums();
+        let keep = sums.active();
+        let mut sum = keep.then(|| work.sums[piece.sums + (granule - piece.first) as usize]);
+        let mut changed = 0;
+        let first = batch.writes.len();
+        each_change(old, new, |from, to| {
+            changed += to - from;
+            batch.data(at + from as u64, &old[from..to], &new[from..to]);
+        });
+        if changed == 0 {
+            return None;
+        }
+        if !self.m.enabled(SUMS) {
+            return sum;
+        }
+        if changed * 4 > new.len() {
+            return keep.then(|| sums.granule(piece.spot.object, &piece.after, granule, new));
+        }
+        for write in &batch.writes[first..] {
+            let from = (write.at - at) as usize;
+            let to = from + write.len as usize;
+            let delta = &batch.delta[write.delta..write.delta + write.len as usize];
+            let tail = new.len() - to;
+            sum = sum.map(|s| sums.patch(s, &old[from..to], &new[from..to], delta, tail));
+        }
+        sum
+    }
+
+    fn prepare_fresh(&self, piece: &Piece, arena: &Arena, batch: &mut Batch) -> Result<()> {
+        let Some(new) = arena.new_bytes(piece.copies) else {
+            return Err(TxError::AlreadyOpen { object: pointer(piece) });
+        };
+        let mut slot = piece.after;
+        slot.sum = self.fresh_sum(piece, new, 0);
+        if !self.is_in_place(piece) {
+            let old = arena.old(piece.copies);
+            for granule in 0..granules(slot.len.into()) {
+                let (start, len) = granule_range(granule, slot.len.into());
+                let range = start as usize..(start + len) as usize;
+                if len > 0 {
+                    batch.data(piece.spot.object + start, &old[range.clone()], &new[range]);
+                }
+                if granule > 0 {
+                    let at = piece.spot.sum_at(granule);
+                    let mut before = [0; SUM_LEN as usize];
+                    Direct(&self.m).read(at, &mut before).map_err(damaged)?;
+                    let sum = self.fresh_sum(piece, new, granule);
+                    batch.data(at, &before, &sum.to_le_bytes());
+                }
+            }
+        }
+        let mut before = [0; SLOT_LEN];
+        self.m.read(piece.spot.slot, &mut before).map_err(damaged)?;
+        batch.slot(piece.spot.slot, &before, &slot.encode());
+        if piece.spot.class == Spot::LARGE {
+            self.prepare_chunks(&piece.spot, ChunkKind::Free, ChunkKind::Large, batch);
+        }
+        Ok(())
+    }
+
+    /// Sum of a granule of a fresh object.
+    pub(crate) fn fresh_sum(&self, piece: &Piece, new: &[u8], granule: u64) -> u32 {
+        let (start, len) = granule_range(granule, piece.after.len.into());
+        let bytes = &new[start as usize..(start + len) as usize];
+        self.heap.sums().granule(piece.spot.object, &piece.after, granule, bytes)
+    }
+
+    fn prepare_freed(&self, piece: &Piece, batch: &mut Batch) -> Result<()> {
+        let mut slot = piece.before.freed();
+        if self.heap.sums().active() {
+            slot.sum = self.heap.sums().free_slot(piece.spot.object, &slot);
+        }
+        batch.slot(piece.spot.slot, &piece.before.encode(), &slot.encode());
+        if piece.spot.class == Spot::LARGE {
+            self.prepare_chunks(&piece.spot, ChunkKind::Large, ChunkKind::Free, batch);
+        }
+        Ok(())
+    }
+
+    /// Adds the directory entries of the chunks of a large object that becomes `to`.
+    fn prepare_chunks(&self, spot: &Spot, from: ChunkKind, to: ChunkKind, batch: &mut Batch) {
+        let Some(zone) = self.heap.zone(spot.zone) else { return };
+        for i in 0..spot.chunks {
+            let chunk = spot.chunk + i;
+            let now = match from {
+                ChunkKind::Free => zone.reserved(chunk, ChunkKind::Free),
+                _ => zone.entry(chunk),
+            };
+            let now = now.unwrap_or(ChunkEntry::VIRGIN);
+            let next = large_entry(&now, to, i, spot.chunks);
+            let at = zone.entry_at(chunk);
+            let sums = self.heap.sums();
+            batch.data(at, &entry_bytes(sums, at, &now), &entry_bytes(sums, at, &next));
+        }
+    }
+
+    /// Step 3.
+    fn lock_versions(&self, work: &Work, locks: &mut Vec<(u32, Version)>) -> Result<()> {
+        locks.clear();
+        for piece in work.pieces.iter().filter(|p| p.fate != Fate::Nothing) {
+            let word = self.versions.index(piece.spot.object);
+            let version = match piece.version {
+                Some(version) => version,
+                None => match work.reads.iter().find(|r| r.0 == word) {
+                    Some((_, version)) => *version,
+                    None => self.versions.read(word).ok_or(TxError::Conflict)?,
+                },
+            };
+            locks.push((word, version));
+        }
+        locks.sort_unstable_by_key(|l| l.0);
+        locks.dedup();
+        for i in 0..locks.len() {
+            let (word, version) = locks[i];
+            if !self.versions.try_lock(&self.m, word, version) {
+                for (word, version) in locks.drain(..).take(i) {
+                    self.versions.unlock(word, version);
+                }
+                return Err(TxError::Conflict);
+            }
+        }
+        Ok(())
+    }
+
+    /// Step 4. Comes after the locks: a transaction that validated first could be overtaken.
+    fn validate(&self, work: &Work, locks: &[(u32, Version)]) -> Result<()> {
+        if !self.m.enabled(VALIDATE) {
+            return Ok(());
+        }
+        let same = |&(word, version): &(u32, Version)| {
+            match locks.binary_search_by_key(&word, |l| l.0) {
+                Ok(mine) => locks[mine].1 == version,
+                Err(_) => self.versions.unchanged(word, version),
+            }
+        };
+        if work.reads.iter().all(same) { Ok(()) } else { Err(TxError::Conflict) }
+    }
+
+    /// Step 5: media errors under what will be stored are found while aborting is still free.
+    fn touch(&self, batch: &Batch) -> Result<()> {
+        let mut probe = [0; 1];
+        for write in &batch.writes {
+            let Some(zone) = self.zone_of(write.at) else { continue };
+            for piece in zone.split(write.at, u64::from(write.len)) {
+                self.m.read(piece.at, &mut probe).map_err(damaged)?;
+                if zone.has_p() {
+                    self.m.read(zone.p_at(piece.col), &mut probe).map_err(damaged)?;
+                }
+                if zone.has_q() {
+                    self.m.read(zone.q_at(piece.col), &mut probe).map_err(damaged)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Steps 6 to 11. Returns the number of the commit.
+    fn write(
+        &self,
+        lane: u32,
+        work: &Work,
+        arena: &Arena,
+        batch: &mut Batch,
+        locks: &[(u32, Version)],
+    ) -> Result<u64> {
+        let log = self.log_lane(lane);
+        let in_place = work.pieces.iter().any(|p| p.fate == Fate::Fresh && self.is_in_place(p));
+        let number = if in_place {
+            self.write_in_place(log, work, arena, batch)?
+        } else {
+            let number = self.numbers.draw(&self.m, log);
+            self.append(log, number, &mut batch.builder)?;
+            number
+        };
+        self.m.step(STEP_DURABLE);
+        self.apply(batch, number, || {
+            for (word, _) in locks {
+                self.versions.release(*word, number);
+            }
+        });
+        self.complete(log, number);
+        Ok(number)
+    }
+
+    /// Steps 8 to 10 of a durable record.
+    pub(crate) fn apply(&self, batch: &mut Batch, number: u64, release: impl FnOnce()) {
+        self.find_columns(batch);
+        self.columns.lock_all(&self.m, &batch.columns);
+        self.m.step(STEP_COLUMNS);
+        if let Err(error) = self.store(batch) {
+            // The record is durable: its changes must be completed, whatever went bad under them.
+            self.complete_damaged(batch, number, error);
+        }
+        self.columns.unlock_all(&batch.columns);
+        release();
+        self.m.step(STEP_APPLIED);
+    }
+
+    fn find_columns(&self, batch: &mut Batch) {
+        batch.columns.clear();
+        let zeros = batch.zeros.iter().copied();
+        let writes = batch.writes.iter().map(|w| (w.at, u64::from(w.len)));
+        for (at, len) in writes.chain(zeros) {
+            if let Some(zone) = self.zone_of(at) {
+                self.columns.ids_of(zone, at, len, &mut batch.columns);
+            }
+        }
+        batch.columns.sort_unstable();
+        batch.columns.dedup();
+    }
+
+    /// Step 9.
+    fn store(&self, batch: &mut Batch) -> core::result::Result<(), MediaError> {
+        for i in 0..batch.zeros.len() {
+            let (at, len) = batch.zeros[i];
+            self.store_zeros(batch, at, len)?;
+        }
+        for write in &batch.writes {
+            let len = write.len as usize;
+            self.m.put(DATA, write.at, batch.builder.payload(write.payload, len))?;
+            let delta = &batch.delta[write.delta..write.delta + len];
+            self.patch_parity(write.at, delta, &mut batch.scratch)?;
+        }
+        Ok(())
+    }
+
+    /// Zeroes a range with its parity, a page at a time: the old bytes are the difference.
+    fn store_zeros(
+        &self,
+        batch: &mut Batch,
+        at: u64,
+        len: u64,
+    ) -> core::result::Result<(), MediaError> {
+        let mut old = [0; 4096];
+        let mut done = 0;
+        while done < len {
+            let n = (len - done).min(old.len() as u64) as usize;
+            self.m.read(at + done, &mut old[..n])?;
+            self.m.zero(ZERO, at + done, n as u64)?;
+            self.patch_parity(at + done, &old[..n], &mut batch.scratch)?;
+            done += n as u64;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn patch_parity(
+        &self,
+        at: u64,
+        delta: &[u8],
+        scratch: &mut holdfast_redundancy::parity::Scratch,
+    ) -> core::result::Result<(), MediaError> {
+        let Some(zone) = self.zone_of(at) else { return Ok(()) };
+        if !zone.has_p() || !self.m.enabled(PATCH) {
+            return Ok(());
+        }
+        patch(&self.m, zone, at, delta, scratch, PARITY).map_err(|e| crate::error::media_of(e, at))
+    }
+
+    /// F2 and step 11.
+    pub(crate) fn complete(&self, log: u32, number: u64) {
+        if !self.is_file() {
+            self.m.drain(F2);
+        }
+        self.m.step(STEP_DONE);
+        self.log_done(log, number);
+    }
+
+    /// After the commit: gives back what was freed, publishes chunks that changed.
+    fn finish(&self, work: &mut Work, number: u64) {
+        for i in 0..work.pieces.len() {
+            let piece = work.pieces[i];
+            let Some(zone) = self.heap.zone(piece.spot.zone) else { continue };
+            match piece.fate {
+                Fate::Freed => {
+                    for granule in 0..granules(piece.before.len.into()) {
+                        self.touched.forget(zone, &piece.spot, granule);
+                    }
+                    self.note_freed(number);
+                    if piece.spot.class == Spot::LARGE {
+                        self.publish_large(&piece.spot, ChunkKind::Free);
+                    } else {
+                        self.heap.release(&mut work.cache, &piece.spot);
+                    }
+                }
+                Fate::Fresh if piece.spot.class == Spot::LARGE => {
+                    self.publish_large(&piece.spot, ChunkKind::Large);
+                }
+                Fate::Nothing if piece.version.is_none() => {
+                    self.heap.release(&mut work.cache, &piece.spot);
+                }
+                Fate::Fresh | Fate::Changed | Fate::Nothing => {}
+            }
+        }
+    }
+
+    fn publish_large(&self, spot: &Spot, kind: ChunkKind) {
+        let Some(zone) = self.heap.zone(spot.zone) else { return };
+        for i in 0..spot.chunks {
+            let chunk = spot.chunk + i;
+            let now = zone.entry(chunk).or_else(|| zone.reserved(chunk, ChunkKind::Free));
+            let next = large_entry(&now.unwrap_or(ChunkEntry::VIRGIN), kind, i, spot.chunks);
+            self.heap.publish(spot.zone, chunk, &next);
+        }
+    }
+
+    /// After an abort: gives back what was reserved.
+    pub(crate) fn forget(&self, work: &mut Work) {
+        for i in 0..work.pieces.len() {
+            let piece = work.pieces[i];
+            if piece.version.is_none() {
+                self.heap.release(&mut work.cache, &piece.spot);
+            }
+        }
+    }
+}
+
+fn pointer(piece: &Piece) -> RawPtr {
+    RawPtr::new(piece.spot.object, piece.after.generation)
+}
+
+/// The next entry of the `i`-th of `count` chunks of a large object that is made or freed.
+fn large_entry(now: &ChunkEntry, to: ChunkKind, i: u32, count: u32) -> ChunkEntry {
+    match to {
+        ChunkKind::Large if i == 0 => now.next(ChunkKind::Large, 0, count),
+        ChunkKind::Large => now.next(ChunkKind::Tail, 0, i),
+        _ => now.next(ChunkKind::Free, 0, 0),
+    }
+}
+
+/// A directory entry as it lies on the medium: a virgin one is zeros.
+pub(crate) fn entry_bytes(
+    sums: &holdfast_heap::Sums,
+    at: u64,
+    entry: &ChunkEntry,
+) -> [u8; CHUNK_LEN] {
+    if *entry == ChunkEntry::VIRGIN { [0; CHUNK_LEN] } else { entry.encode(sums, at) }
+}
+
+/// Calls `each(from, to)` for every range in which `old` and `new` differ, in whole words, close
+/// ranges merged.
+fn each_change(old: &[u8], new: &[u8], mut each: impl FnMut(usize, usize)) {
+    let mut open: Option<(usize, usize)> = None;
+    for (i, (o, n)) in old.chunks(64).zip(new.chunks(64)).enumerate() {
+        if o == n {
+            continue;
+        }
+        for (j, (o, n)) in o.chunks(8).zip(n.chunks(8)).enumerate() {
+            if o == n {
+                continue;
+            }
+            let from = i * 64 + j * 8;
+            let to = from + n.len();
+            open = match open {
+                Some((start, end)) if from - end <= MERGE_GAP => Some((start, to)),
+                Some((start, end)) => {
+                    each(start, end);
+                    Some((from, to))
+                }
+                None => Some((from, to)),
+            };
+        }
+    }
+    if let Some((start, end)) = open {
+        each(start, end);
+    }
+}
+
+/// Debug mode: every changed byte of an object with declared ranges lies in one of them.
+fn check_declared(work: &Work, piece: &Piece, old: &[u8], new: &[u8]) -> Result<()> {
+    let object = piece.spot.object;
+    let ranges = || work.declared.iter().filter(|d| d.0 == object);
+    if ranges().next().is_none() {
+        return Ok(());
+    }
+    let base = piece.first * GRANULE;
+    for (i, (o, n)) in old.iter().zip(new).enumerate() {
+        let at = base + i as u64;
+        if o != n && !ranges().any(|d| (d.1..d.2).contains(&at)) {
+            return Err(TxError::Undeclared { object: pointer(piece), at });
+        }
+    }
+    Ok(())
+}
+
+/// Consecutive sum words that changed, committed as one range.
+#[derive(Default)]
+struct SumRun {
+    first: u64,
+    count: usize,
+    old: [u8; 64],
+    new: [u8; 64],
+}
+
+impl SumRun {
+    fn push(&mut self, batch: &mut Batch, piece: &Piece, granule: u64, old: u32, new: u32) {
+        let next = self.first + self.count as u64;
+        if self.count == self.new.len() / SUM_LEN as usize || (self.count > 0 && granule != next) {
+            self.end(batch, piece);
+        }
+        if self.count == 0 {
+            self.first = granule;
+        }
+        let at = self.count * SUM_LEN as usize;
+        self.old[at..at + 4].copy_from_slice(&old.to_le_bytes());
+        self.new[at..at + 4].copy_from_slice(&new.to_le_bytes());
+        self.count += 1;
+    }
+
+    fn end(&mut self, batch: &mut Batch, piece: &Piece) {
+        if self.count > 0 {
+            let len = self.count * SUM_LEN as usize;
+            batch.data(piece.spot.sum_at(self.first), &self.old[..len], &self.new[..len]);
+            self.count = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changes(old: &[u8], new: &[u8]) -> Vec<(usize, usize)> {
+        let mut found = Vec::new();
+        each_change(old, new, |a, b| found.push((a, b)));
+        found
+    }
+
+    #[test]
+    fn changes_are_found_in_words_and_merged_when_close() {
+        let old = [0; 200];
+        let mut new = old;
+        assert!(changes(&old, &new).is_empty());
+        new[3] = 1;
+        assert_eq!(changes(&old, &new), [(0, 8)]);
+        new[35] = 1;
+        assert_eq!(changes(&old, &new), [(0, 40)]);
+        new[199] = 1;
+        assert_eq!(changes(&old, &new), [(0, 40), (192, 200)]);
+    }
+
+    #[test]
+    fn a_short_tail_is_compared_too() {
+        let mut new = [7; 13];
+        new[12] = 8;
+        assert_eq!(changes(&[7; 13], &new), [(8, 13)]);
+    }
+
+    #[test]
+    fn an_unused_slot_encodes_as_zeros() {
+        assert_eq!(Slot::default().encode(), [0; SLOT_LEN]);
+    }
+}

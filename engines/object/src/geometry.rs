@@ -1,0 +1,136 @@
+//! Where the parts of a new pool go.
+
+use holdfast_layout::format::EVENTS_START;
+use holdfast_layout::{LogPlacement, Region, RegionKind, SumKind, Superblock};
+use holdfast_pmem::{MediumKind, PAGE};
+use holdfast_redundancy::Zone;
+
+use crate::error::Error;
+use crate::options::CreateOptions;
+
+/// User lanes of a pool that does not ask for a number.
+const LANES: u32 = 16;
+/// Smallest pool with ordinary frames.
+const SIZE_MIN: u64 = 16 << 20;
+/// One spare frame for each of these bytes.
+const SPARE_EACH: u64 = 1 << 30;
+/// Longest log chosen for a file, in each side.
+const FILE_LOG_MAX: u64 = 32 << 20;
+
+/// The superblock and regions of a new pool.
+pub(crate) struct Plan {
+    pub(crate) superblock: Superblock,
+    pub(crate) regions: Vec<Region>,
+}
+
+/// Bytes of a chunk for a pool of `size` bytes: a chunk should be a small part of a zone, and
+/// large enough for 4 KiB objects to share one.
+fn chunk_for(size: u64) -> u64 {
+    match size {
+        0..=0x01ff_ffff => 32 << 10,
+        0x0200_0000..=0x0fff_ffff => 64 << 10,
+        _ => 256 << 10,
+    }
+}
+
+/// Chooses a geometry.
+///
+/// # Errors
+/// [`Error::Options`] naming the limit that is not met.
+pub(crate) fn plan(options: &CreateOptions, kind: MediumKind) -> Result<Plan, Error> {
+    let fail = |what, limit| Err(Error::Options { what, limit });
+    let frame = options.frame;
+    if !frame.is_power_of_two() || !(PAGE..=1 << 30).contains(&frame) {
+        return fail("the frame must be a power of two from a page up", PAGE);
+    }
+    let size = options.size / PAGE * PAGE;
+    if frame > PAGE && size < SIZE_MIN {
+        return fail("a pool must have at least this many bytes", SIZE_MIN);
+    }
+    if size > 1 << 47 {
+        return fail("a pool can have at most this many bytes", 1 << 47);
+    }
+    if !(3..=254).contains(&options.rows) {
+        return fail("the number of rows must be 3 to 254", 254);
+    }
+    let lanes = if options.lanes == 0 { LANES } else { options.lanes } + 1;
+    let events = options.events.max(PAGE).next_multiple_of(PAGE);
+    let log_start = EVENTS_START + events;
+    let room = frame.saturating_sub(log_start);
+    let wanted = match (options.log, kind) {
+        (0, MediumKind::File) => (size / 16).clamp(1 << 20, FILE_LOG_MAX),
+        (0, _) => room.max(u64::from(lanes) * PAGE),
+        (log, _) => log,
+    };
+    let ring = (wanted / u64::from(lanes) / PAGE * PAGE).max(PAGE);
+    let side = (log_start + ring * u64::from(lanes)).next_multiple_of(frame);
+    let spare = size.div_ceil(SPARE_EACH).max(1) * frame;
+    let zone_start = 2 * side + spare;
+    if zone_start + 4 * PAGE > size {
+        return fail("metadata and log alone need this many bytes", zone_start + 4 * PAGE);
+    }
+    let chunk = if options.chunk == 0 { chunk_for(size) } else { options.chunk };
+    let zone = zone_region(zone_start, size - zone_start, options, chunk)?;
+    let mut regions = vec![side_region(0, side, RegionKind::SideA)];
+    regions.push(side_region(side, side, RegionKind::SideB));
+    regions.push(side_region(2 * side, spare, RegionKind::Spare));
+    regions.push(zone);
+    let superblock = Superblock {
+        sequence: 1,
+        uuid: options.uuid,
+        compatible: 0,
+        read_only_compatible: 0,
+        incompatible: incompatible(options),
+        log_generation: 1,
+        clean: false,
+        size,
+        frame,
+        chunk,
+        side_len: side,
+        events_len: events,
+        log_start,
+        ring_len: ring,
+        lanes,
+        log_placement: placement(kind),
+        sum_kind: options.sums,
+        parity: options.parity.rows(),
+        copies: if options.metadata_copies { 2 } else { 1 },
+        allow_inject: options.allow_inject,
+        anchor: 0,
+        rows: options.rows,
+        label: options.label.clone(),
+    };
+    Ok(Plan { superblock, regions })
+}
+
+/// How log copies lie on a medium of `kind`.
+pub(crate) fn placement(kind: MediumKind) -> LogPlacement {
+    match kind {
+        MediumKind::File => LogPlacement::Adjacent,
+        MediumKind::Dax | MediumKind::Shm => LogPlacement::Apart,
+    }
+}
+
+/// A zone over `[start, start + len)` with the options' rows and parity.
+pub(crate) fn zone_region(
+    start: u64,
+    len: u64,
+    options: &CreateOptions,
+    chunk: u64,
+) -> Result<Region, Error> {
+    let parity = options.parity.rows();
+    Ok(Zone::for_size(start, len, options.rows, parity, options.frame, chunk)?)
+}
+
+fn side_region(start: u64, len: u64, kind: RegionKind) -> Region {
+    Region { start, len, kind, data_rows: 0, parity_rows: 0, row_len: 0, chunk: 0 }
+}
+
+fn incompatible(options: &CreateOptions) -> u64 {
+    let q = if options.parity.rows() == 2 { holdfast_layout::format::INCOMPATIBLE_Q } else { 0 };
+    let adler = match options.sums {
+        SumKind::Adler32 => holdfast_layout::format::INCOMPATIBLE_ADLER,
+        SumKind::None | SumKind::Crc32c => 0,
+    };
+    q | adler
+}

@@ -1,0 +1,390 @@
+//! A pool: made, opened, used, closed.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use holdfast_heap::Heap;
+use holdfast_layout::{Persist, Ptr, RawPtr, RegionKind, Superblock, bytemuck};
+use holdfast_logs::Log;
+use holdfast_pmem::{Clock, Medium, MediumKind, Site};
+use holdfast_redundancy::events::Journal;
+use holdfast_redundancy::intent::RepairIntent;
+use holdfast_redundancy::progress::{Progress, ScrubProgress};
+use holdfast_redundancy::remap::RemapTable;
+use holdfast_redundancy::superblock::write_superblock;
+use holdfast_redundancy::{Mirror, Zone};
+use holdfast_txn::{Isolation, Store, Transaction, TxError};
+
+use crate::anchor::Anchor;
+use crate::error::Error;
+use crate::geometry;
+use crate::options::{CreateOptions, OpenOptions, VerifyReads};
+use crate::shared::{Parts, Repairer, Shared};
+use crate::tx::Tx;
+use crate::view::Held;
+
+/// Making a new pool durable on a file.
+const CREATED: Site = Site::new("object.pool.created");
+/// Making everything durable before a clean close on a file.
+const CLOSED: Site = Site::new("object.pool.closed");
+
+/// Times a transaction is run again after conflicts before it is given up.
+const CONFLICTS_MAX: u32 = 100_000;
+/// Times a transaction is run again after repairs before damage is reported as lost.
+const REPAIRS_MAX: u32 = 64;
+
+/// An open pool of objects on a medium. Cheap to clone; the last clone to go closes the pool.
+#[derive(Debug)]
+pub struct Pool<M: Medium> {
+    pub(crate) shared: Arc<Shared<M>>,
+}
+
+impl<M: Medium> Clone for Pool<M> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+/// Figures of an open pool since it was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Transactions that changed something.
+    pub commits: u64,
+    /// Times a transaction was run again because of another.
+    pub conflicts: u64,
+    /// Damages found.
+    pub detected: u64,
+    /// Damages repaired.
+    pub repaired: u64,
+    /// Damages beyond the redundancy.
+    pub lost: u64,
+}
+
+impl<M: Medium> Pool<M> {
+    /// Makes a pool on an empty (all-zero) medium of at least `options.size` bytes. The
+    /// superblock is written last: a crash before leaves something that is no pool.
+    ///
+    /// # Errors
+    /// [`Error::Options`] if the options cannot make a pool, or whatever the medium answers.
+    pub fn create(
+        m: M,
+        options: &CreateOptions,
+        open: OpenOptions,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, Error> {
+        let plan = geometry::plan(options, m.kind())?;
+        if m.len() < plan.superblock.size {
+            return Err(Error::Truncated { pool: plan.superblock.size, file: m.len() });
+        }
+        let mirror = Mirror::of(&plan.superblock);
+        let heap = Heap::new(plan.superblock.seed(), plan.superblock.sum_kind);
+        crate::open::write_regions(&m, mirror, 1, &plan.regions)?;
+        let repairer = Repairer {
+            intent: RepairIntent::create(&m, mirror)?,
+            remap: RemapTable::create(&m, &plan.superblock, &plan.regions)?,
+            progress: ScrubProgress::create(&m, mirror)?,
+            scrubbed: Progress::default(),
+            scratch: holdfast_redundancy::parity::Scratch::new(),
+        };
+        let pool = Self::assemble(Parts {
+            heap,
+            log: Log::open(&m, &plan.superblock)?,
+            first_number: 1,
+            repairer,
+            journal: Journal::open(&m, &plan.superblock),
+            superblock: plan.superblock,
+            regions: plan.regions,
+            options: open,
+            clock,
+            read_only: false,
+            m,
+        })?;
+        let anchor = pool.run(|tx| {
+            tx.alloc(Anchor { root: RawPtr::NULL, maps: RawPtr::NULL, reserved: [0; 6] })
+        })?;
+        pool.shared.set_anchor(anchor);
+        let shared = &pool.shared;
+        if shared.is_file() {
+            shared.m.sync(CREATED)?;
+        }
+        {
+            let mut superblock = shared.superblock();
+            superblock.anchor = anchor.raw().word();
+            write_superblock(&shared.m, &mut superblock)?;
+        }
+        shared.closable.store(true, Ordering::Release);
+        Ok(pool)
+    }
+
+    /// Puts the parts of a pool together: zones from the region table.
+    pub(crate) fn assemble(parts: Parts<M>) -> Result<Self, Error> {
+        let shared = Shared::new(parts);
+        let regions = shared.regions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for region in regions.iter().filter(|r| r.kind == RegionKind::Zone) {
+            if let Some(index) = shared.heap.add_zone(region) {
+                shared.know_zone(index, Zone::new(region, index.into())?);
+            }
+        }
+        drop(regions);
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Runs `body` as one serializable transaction and returns once it is durable. After a
+    /// conflict or a repair `body` is executed again; a `run` inside a `run` on the same pool
+    /// joins the outer one.
+    ///
+    /// # Errors
+    /// What `body` returned, or why it could not be committed; nothing happened then.
+    pub fn run<R>(
+        &self,
+        mut body: impl FnMut(&Tx<'_, M>) -> holdfast_txn::Result<R>,
+    ) -> Result<R, Error> {
+        let shared = &*self.shared;
+        if let Some(lane) = shared.lanes.join() {
+            return Ok(body(&Tx { shared, lane })?);
+        }
+        let lane = self.take_lane();
+        let mut conflicts = 0_u32;
+        let mut repairs = 0_u32;
+        loop {
+            let error = match attempt(shared, &lane, &mut body) {
+                Ok(value) => return Ok(value),
+                Err(error) => error,
+            };
+            match error {
+                TxError::Conflict if conflicts < CONFLICTS_MAX => {
+                    conflicts += 1;
+                    shared.counters.conflicts.fetch_add(1, Ordering::Relaxed);
+                    back_off(conflicts);
+                }
+                TxError::Damaged { at, len } if repairs < REPAIRS_MAX => {
+                    repairs += 1;
+                    shared.mend_found(at, len, holdfast_redundancy::event::Finder::Read)?;
+                }
+                other => return Err(other.into()),
+            }
+        }
+    }
+
+    /// A free lane; waits until another transaction ends if all are taken.
+    fn take_lane(&self) -> Held<'_, crate::lane::LaneState> {
+        loop {
+            if let Some(lane) = self.shared.lanes.take() {
+                return lane;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Reads an object outside a transaction: a copy of one committed state of it.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn read<T: Persist>(&self, of: Ptr<T>) -> Result<T, Error> {
+        self.run(|tx| tx.read(of))
+    }
+
+    /// The root object, null if none was set.
+    ///
+    /// # Errors
+    /// `WrongType` if it is no `T`, and as [`run`](Self::run).
+    pub fn root<T: Persist>(&self) -> Result<Ptr<T>, Error> {
+        self.run(|tx| tx.root())
+    }
+
+    /// Borrows an object in place. While the guard lives, nothing is stored to the object:
+    /// commits that would are run again later. The loads themselves are plain; whether the bytes
+    /// were verified before depends on the read policy.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn view<T: Persist>(&self, of: Ptr<T>) -> Result<View<'_, T, M>, Error> {
+        let shared = &*self.shared;
+        let word = shared.versions.index(of.raw().offset());
+        loop {
+            // Verified (as the policy says) and checked for type and life by an ordinary read.
+            self.read(of)?;
+            let Some(version) = shared.versions.pin(word) else {
+                std::thread::yield_now();
+                continue;
+            };
+            let len = size_of::<T>() as u64;
+            let guard = View { shared, word, at: of.raw().offset(), of: core::marker::PhantomData };
+            // Between the read and the pin the object may have been freed or replaced.
+            let Some(spot) = shared.heap.locate(guard.at) else { continue };
+            let slot = holdfast_heap::verify::read_slot(
+                &holdfast_heap::verify::Direct(&shared.m),
+                &spot,
+            )?;
+            let same = slot.is_live()
+                && slot.generation == of.raw().generation()
+                && slot.type_number == T::TYPE.0
+                && u64::from(slot.len) == len;
+            if same && shared.versions.unchanged(word, version) {
+                return Ok(guard);
+            }
+        }
+    }
+
+    /// When reads verify, from now on.
+    pub fn set_verify_reads(&self, policy: VerifyReads) {
+        self.shared.set_verify_reads(policy);
+    }
+
+    /// Figures since the pool was opened.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let c = &self.shared.counters;
+        let get = |n: &std::sync::atomic::AtomicU64| n.load(Ordering::Relaxed);
+        Stats {
+            commits: get(&c.commits),
+            conflicts: get(&c.conflicts),
+            detected: get(&c.detected),
+            repaired: get(&c.repaired),
+            lost: get(&c.lost),
+        }
+    }
+
+    /// What the pool is.
+    #[must_use]
+    pub fn superblock(&self) -> Superblock {
+        self.shared.superblock().clone()
+    }
+
+    /// The medium behind the pool.
+    #[must_use]
+    pub fn medium(&self) -> &M {
+        &self.shared.m
+    }
+
+    /// How much of the heap is what. Reads every slot.
+    #[must_use]
+    pub fn space(&self) -> holdfast_heap::Space {
+        self.shared.heap.space(&self.shared.m)
+    }
+
+    /// Whether the pool can only be read.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.shared.is_read_only()
+    }
+}
+
+/// One execution of a transaction.
+fn attempt<M: Medium, R>(
+    shared: &Shared<M>,
+    lane: &Held<'_, crate::lane::LaneState>,
+    body: &mut impl FnMut(&Tx<'_, M>) -> holdfast_txn::Result<R>,
+) -> holdfast_txn::Result<R> {
+    lane.work.borrow_mut().sees_below = shared.numbers.next();
+    let undo = Undo { shared, lane };
+    let Some(held) = shared.lanes.join() else {
+        return Err(TxError::Inconsistent("a lane was lost"));
+    };
+    let value = body(&Tx { shared, lane: held })?;
+    shared.commit(lane)?;
+    core::mem::forget(undo);
+    if !lane.work.borrow().pieces.is_empty() {
+        shared.counters.commits.fetch_add(1, Ordering::Relaxed);
+    }
+    tidy_lane(lane);
+    Ok(value)
+}
+
+fn tidy_lane(lane: &Held<'_, crate::lane::LaneState>) {
+    lane.work.borrow_mut().clear();
+    lane.arena.borrow_mut().reset();
+}
+
+/// Aborts when dropped: also when the closure panics.
+struct Undo<'a, 'l, M: Medium> {
+    shared: &'a Shared<M>,
+    lane: &'a Held<'l, crate::lane::LaneState>,
+}
+
+impl<M: Medium> Drop for Undo<'_, '_, M> {
+    fn drop(&mut self) {
+        self.shared.forget(&mut self.lane.work.borrow_mut());
+        tidy_lane(self.lane);
+    }
+}
+
+fn back_off(conflicts: u32) {
+    if conflicts < 4 {
+        for _ in 0..1 << (4 + conflicts) {
+            core::hint::spin_loop();
+        }
+    } else {
+        std::thread::yield_now();
+    }
+}
+
+impl<M: Medium> Store for Pool<M> {
+    type Tx<'s> = Tx<'s, M>;
+    type Error = Error;
+
+    fn run<R>(
+        &self,
+        _: Isolation,
+        body: impl FnMut(&Tx<'_, M>) -> holdfast_txn::Result<R>,
+    ) -> Result<R, Error> {
+        // Serializable in an order that agrees with real time is what every run is.
+        Pool::run(self, body)
+    }
+}
+
+/// A borrowed object. Holds off commits that would change it.
+#[derive(Debug)]
+pub struct View<'p, T: Persist, M: Medium> {
+    shared: &'p Shared<M>,
+    word: u32,
+    at: u64,
+    of: core::marker::PhantomData<&'p T>,
+}
+
+impl<T: Persist, M: Medium> core::ops::Deref for View<'_, T, M> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        crate::view::in_place(&self.shared.m, self.at)
+    }
+}
+
+impl<T: Persist, M: Medium> Drop for View<'_, T, M> {
+    fn drop(&mut self) {
+        self.shared.versions.unpin(self.word);
+    }
+}
+
+impl<M: Medium> Drop for Shared<M> {
+    fn drop(&mut self) {
+        // A pool that cannot be closed clean is recovered at its next open: nothing is lost.
+        let _ = self.close();
+    }
+}
+
+impl<M: Medium> Shared<M> {
+    /// Marks the pool clean: everything committed is complete, old records are dead.
+    fn close(&mut self) -> Result<(), Error> {
+        if self.is_read_only() || !self.closable.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        if self.m.kind() == MediumKind::File {
+            self.m.sync(CLOSED)?;
+        }
+        let superblock = self
+            .superblock
+            .get_mut()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        superblock.log_generation += 1;
+        superblock.clean = true;
+        write_superblock(&self.m, superblock)?;
+        Ok(())
+    }
+}
+
+/// Whether bytes are plain enough to be shown in place; a compile-time reminder that `View`
+/// relies on it.
+const _: fn() = || {
+    fn plain<T: bytemuck::Pod>() {}
+    plain::<Anchor>();
+};

@@ -1,0 +1,230 @@
+//! What all handles of an open pool share, and small questions about it.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use holdfast_heap::Heap;
+use holdfast_layout::{Ptr, RawPtr, Region, Superblock};
+use holdfast_logs::{Log, Numbers};
+use holdfast_pmem::{Clock, Medium, MediumKind, SyncError};
+use holdfast_redundancy::events::Journal;
+use holdfast_redundancy::intent::RepairIntent;
+use holdfast_redundancy::progress::{Progress, ScrubProgress};
+use holdfast_redundancy::remap::RemapTable;
+use holdfast_redundancy::{Columns, Zone};
+use holdfast_txn::TxError;
+
+use crate::anchor::Anchor;
+use crate::batch::Batch;
+use crate::lane::LaneState;
+use crate::options::{OpenOptions, VerifyReads};
+use crate::touched::Touched;
+use crate::versions::Versions;
+use crate::view::Lanes;
+
+/// The log lane of system transactions; lane `n` of users is log lane `n + 1`.
+pub(crate) const SYSTEM_LANE: u32 = 0;
+
+/// Records only the repairing thread writes.
+#[derive(Debug)]
+pub(crate) struct Repairer {
+    pub(crate) intent: RepairIntent,
+    pub(crate) remap: RemapTable,
+    pub(crate) progress: ScrubProgress,
+    pub(crate) scrubbed: Progress,
+    pub(crate) scratch: holdfast_redundancy::parity::Scratch,
+}
+
+/// Counters of an open pool.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) commits: AtomicU64,
+    pub(crate) conflicts: AtomicU64,
+    pub(crate) detected: AtomicU64,
+    pub(crate) repaired: AtomicU64,
+    pub(crate) lost: AtomicU64,
+}
+
+/// The state of an open pool.
+#[derive(Debug)]
+pub(crate) struct Shared<M: Medium> {
+    pub(crate) m: M,
+    pub(crate) superblock: Mutex<Superblock>,
+    pub(crate) regions: Mutex<Vec<Region>>,
+    pub(crate) options: OpenOptions,
+    pub(crate) inline_max: u64,
+    pub(crate) heap: Heap,
+    zones: [OnceLock<Zone>; holdfast_heap::heap::ZONES_MAX],
+    pub(crate) columns: Columns,
+    pub(crate) log: Log,
+    pub(crate) numbers: Numbers,
+    pub(crate) versions: Versions,
+    pub(crate) touched: Touched,
+    pub(crate) lanes: Lanes<LaneState>,
+    pub(crate) system: Mutex<Batch>,
+    pub(crate) repairer: Mutex<Repairer>,
+    pub(crate) journal: Journal,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) counters: Counters,
+    verify: AtomicU8,
+    read_only: AtomicBool,
+    freed: AtomicU64,
+    file: bool,
+    anchor: AtomicU64,
+    /// Set once the pool may be closed clean: recovery is behind it and no repair is pending.
+    pub(crate) closable: AtomicBool,
+}
+
+/// What `Shared` is put together from.
+#[derive(Debug)]
+pub(crate) struct Parts<M: Medium> {
+    pub(crate) m: M,
+    pub(crate) superblock: Superblock,
+    pub(crate) regions: Vec<Region>,
+    pub(crate) options: OpenOptions,
+    pub(crate) heap: Heap,
+    pub(crate) log: Log,
+    pub(crate) first_number: u64,
+    pub(crate) repairer: Repairer,
+    pub(crate) journal: Journal,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) read_only: bool,
+}
+
+impl<M: Medium> Shared<M> {
+    pub(crate) fn new(parts: Parts<M>) -> Self {
+        let lanes = parts.superblock.lanes;
+        let file = parts.m.kind() == MediumKind::File;
+        // On a file, writing in place would need a sync of its own: contents travel in the
+        // record as far as it can carry them.
+        let longest = parts.log.max_record_len() as u64;
+        let inline_max = if file { longest / 2 } else { parts.options.inline_max };
+        let this = Self {
+            inline_max: inline_max.min(longest / 4),
+            heap: parts.heap,
+            zones: core::array::from_fn(|_| OnceLock::new()),
+            columns: Columns::new(),
+            numbers: Numbers::new(lanes as usize, parts.first_number),
+            log: parts.log,
+            versions: Versions::new(parts.options.version_bits.clamp(4, 26)),
+            touched: Touched::new(),
+            lanes: Lanes::new(lanes - 1, |_| LaneState::default()),
+            system: Mutex::new(Batch::default()),
+            repairer: Mutex::new(parts.repairer),
+            journal: parts.journal,
+            clock: parts.clock,
+            counters: Counters::default(),
+            verify: AtomicU8::new(policy_code(parts.options.verify)),
+            read_only: AtomicBool::new(parts.read_only),
+            freed: AtomicU64::new(parts.first_number),
+            file,
+            anchor: AtomicU64::new(parts.superblock.anchor),
+            options: parts.options,
+            superblock: Mutex::new(parts.superblock),
+            regions: Mutex::new(parts.regions),
+            m: parts.m,
+            closable: AtomicBool::new(false),
+        };
+        for zone in this.heap.zones() {
+            this.touched.add_zone(zone);
+        }
+        this
+    }
+
+    /// Makes a zone of the heap known to columns and parity; its index is the heap's.
+    pub(crate) fn know_zone(&self, index: u8, zone: Zone) {
+        self.columns.add_zone(&zone);
+        // A zone is made known once, by open or by growth under the region table's lock.
+        let _ = self.zones[usize::from(index)].set(zone);
+        if let Some(table) = self.heap.zone(index) {
+            self.touched.add_zone(table);
+        }
+    }
+
+    /// The zone whose data holds `at`.
+    #[inline]
+    pub(crate) fn zone_of(&self, at: u64) -> Option<&Zone> {
+        self.zones().find(|z| z.contains(at))
+    }
+
+    /// All zones.
+    #[inline]
+    pub(crate) fn zones(&self) -> impl Iterator<Item = &Zone> {
+        self.zones.iter().map_while(OnceLock::get)
+    }
+
+    #[inline]
+    pub(crate) fn is_file(&self) -> bool {
+        self.file
+    }
+
+    #[inline]
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.read_only.load(Ordering::Relaxed)
+    }
+
+    /// Ends writing for good: a sync failed, and what it covered may be gone.
+    pub(crate) fn stop(&self, error: SyncError) -> TxError {
+        self.read_only.store(true, Ordering::Release);
+        drop(error);
+        TxError::ReadOnly
+    }
+
+    #[inline]
+    pub(crate) fn verify_reads(&self) -> VerifyReads {
+        match self.verify.load(Ordering::Relaxed) {
+            0 => VerifyReads::Never,
+            1 => VerifyReads::FirstTouch,
+            _ => VerifyReads::Always,
+        }
+    }
+
+    pub(crate) fn set_verify_reads(&self, policy: VerifyReads) {
+        self.verify.store(policy_code(policy), Ordering::Relaxed);
+    }
+
+    pub(crate) fn anchor(&self) -> Ptr<Anchor> {
+        RawPtr::from_word(self.anchor.load(Ordering::Relaxed)).typed()
+    }
+
+    pub(crate) fn set_anchor(&self, anchor: Ptr<Anchor>) {
+        self.anchor.store(anchor.raw().word(), Ordering::Relaxed);
+    }
+
+    /// Log lane of a user lane.
+    #[inline]
+    pub(crate) fn log_lane(&self, lane: u32) -> u32 {
+        lane + 1
+    }
+
+    /// The highest number of a commit that freed anything.
+    pub(crate) fn last_freed(&self) -> u64 {
+        self.freed.load(Ordering::Acquire)
+    }
+
+    /// Records that commit `number` freed something.
+    pub(crate) fn note_freed(&self, number: u64) {
+        self.freed.fetch_max(number, Ordering::AcqRel);
+    }
+
+    pub(crate) fn repairer(&self) -> MutexGuard<'_, Repairer> {
+        self.repairer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn superblock(&self) -> MutexGuard<'_, Superblock> {
+        self.superblock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The ranges of log chunks, which count as zeros in parity.
+    pub(crate) fn exempt(&self) -> impl Fn(u64, u64) -> Option<(u64, u64)> + '_ {
+        |at, len| self.heap.log_chunk_in(at, len)
+    }
+}
+
+fn policy_code(policy: VerifyReads) -> u8 {
+    match policy {
+        VerifyReads::Never => 0,
+        VerifyReads::FirstTouch => 1,
+        VerifyReads::Always => 2,
+    }
+}

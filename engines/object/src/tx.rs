@@ -1,0 +1,632 @@
+//! A transaction in progress: reads, private copies, allocation. Nothing here changes the medium.
+
+use core::cell::RefMut;
+
+use holdfast_heap::format::{GRANULE, STATE_LIVE};
+use holdfast_heap::sums::{granule_range, granules};
+use holdfast_heap::verify::{Direct, read_slot, read_sum};
+use holdfast_heap::{ReserveError, Slot, Spot, ZoneTable};
+use holdfast_layout::{Persist, Ptr, RawPtr, TypeNumber, bytemuck};
+use holdfast_pmem::{MediaError, Medium, Site};
+use holdfast_txn::{Result, Transaction, TxError};
+
+use crate::lane::{Fate, LaneState, Piece, Work};
+use crate::options::VerifyReads;
+use crate::shared::Shared;
+use crate::versions::Version;
+use crate::view::{CopyId, Held, Mut};
+
+/// Verifying what is opened for change: without it, damage would be patched into sum and parity.
+const VERIFY_OPEN: Site = Site::new("object.tx.verify-open");
+/// Verifying what is read.
+const VERIFY_READ: Site = Site::new("object.tx.verify-read");
+
+/// A transaction of the object store. Reached through [`Pool::run`](crate::Pool::run).
+#[derive(Debug)]
+pub struct Tx<'p, M: Medium> {
+    pub(crate) shared: &'p Shared<M>,
+    pub(crate) lane: Held<'p, LaneState>,
+}
+
+/// An object found by its pointer, at a version.
+struct Seen<'z> {
+    spot: Spot,
+    zone: &'z ZoneTable,
+    word: u32,
+    version: Version,
+}
+
+pub(crate) fn damaged(error: MediaError) -> TxError {
+    TxError::Damaged { at: error.at, len: error.len.max(1) }
+}
+
+impl<M: Medium> Tx<'_, M> {
+    fn work(&self) -> RefMut<'_, Work> {
+        self.lane.work.borrow_mut()
+    }
+
+    fn dangling(of: RawPtr) -> TxError {
+        TxError::Dangling { pointer: of }
+    }
+
+    /// Finds the object and a version this transaction may see.
+    #[inline]
+    fn see(&self, work: &mut Work, of: RawPtr) -> Result<Seen<'_>> {
+        let shared = self.shared;
+        let zone = shared.heap.zone_of(of.offset()).ok_or_else(|| Self::dangling(of))?;
+        let spot = zone.locate(of.offset()).ok_or_else(|| Self::dangling(of))?;
+        let word = shared.versions.index(spot.object);
+        let version = shared.versions.read(word).ok_or(TxError::Conflict)?;
+        if version.number() >= work.sees_below {
+            // Committed since this transaction began: go on only if nothing read so far changed.
+            let sees_below = shared.numbers.next();
+            if !work.reads.iter().all(|(w, v)| shared.versions.unchanged(*w, *v)) {
+                return Err(TxError::Conflict);
+            }
+            work.sees_below = sees_below;
+            if version.number() >= sees_below {
+                return Err(TxError::Conflict);
+            }
+        }
+        Ok(Seen { spot, zone, word, version })
+    }
+
+    /// Ends a read of `seen`: `Conflict` if the object changed meanwhile. A finding made on bytes
+    /// that changed meanwhile means nothing, so this comes before any verdict.
+    #[inline]
+    fn settle(&self, work: &mut Work, seen: &Seen<'_>) -> Result<()> {
+        if !self.shared.versions.unchanged(seen.word, seen.version) {
+            return Err(TxError::Conflict);
+        }
+        work.reads.push((seen.word, seen.version));
+        Ok(())
+    }
+
+    /// Whether the slot is of the object the pointer names.
+    fn names(of: RawPtr, slot: &Slot, spot: &Spot) -> Result<()> {
+        let good = slot.state == STATE_LIVE
+            && slot.generation == of.generation()
+            && u64::from(slot.len) <= spot.capacity;
+        if good { Ok(()) } else { Err(Self::dangling(of)) }
+    }
+
+    /// A slot that does not fit the pointer: a stale pointer if the slot verifies, else damage.
+    fn judge_slot(&self, seen: &Seen<'_>, of: RawPtr, slot: &Slot) -> Result<()> {
+        let Err(error) = Self::names(of, slot, &seen.spot) else { return Ok(()) };
+        let found = holdfast_heap::verify::check_granule(
+            &Direct(&self.shared.m),
+            self.shared.heap.sums(),
+            &seen.spot,
+            0,
+        )
+        .map_err(damaged)?;
+        if found.is_bad() {
+            return Err(TxError::Damaged { at: seen.spot.slot, len: 16 });
+        }
+        Err(error)
+    }
+
+    /// Verifies granules `[first, first + count)` whose bytes, from the first one's start, are
+    /// `bytes`; shows `keep` the sum stored for each.
+    fn verify(
+        &self,
+        seen: &Seen<'_>,
+        slot: &Slot,
+        first: u64,
+        count: u64,
+        bytes: &[u8],
+        mut keep: impl FnMut(u32),
+    ) -> Result<()> {
+        let sums = self.shared.heap.sums();
+        if !sums.active() {
+            return Ok(());
+        }
+        let base = first * GRANULE;
+        for granule in first..first + count {
+            let (start, len) = granule_range(granule, slot.len.into());
+            let part = &bytes[(start - base) as usize..(start - base + len) as usize];
+            let expected = read_sum(&Direct(&self.shared.m), &seen.spot, slot, granule)
+                .map_err(damaged)?;
+            keep(expected);
+            if self.shared.m.enabled(VERIFY_OPEN) && sums.granule(seen.spot.object, slot, granule, part) != expected {
+                return Err(TxError::Damaged { at: seen.spot.object + start, len: len.max(1) });
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads bytes `[from, from + into.len())` of an object nobody in this transaction opened.
+    /// `typed` is the type and length that must be found.
+    fn read_committed(
+        &self,
+        work: &mut Work,
+        of: RawPtr,
+        from: u64,
+        into: &mut [u8],
+        typed: Option<(TypeNumber, u64)>,
+    ) -> Result<()> {
+        let seen = self.see(work, of)?;
+        let answer = self.read_seen(&seen, of, from, into, typed);
+        match (&answer, self.settle(work, &seen)) {
+            (_, Err(conflict)) => Err(conflict),
+            _ => answer,
+        }
+    }
+
+    #[inline]
+    fn read_seen(
+        &self,
+        seen: &Seen<'_>,
+        of: RawPtr,
+        from: u64,
+        into: &mut [u8],
+        typed: Option<(TypeNumber, u64)>,
+    ) -> Result<()> {
+        let shared = self.shared;
+        let len = into.len() as u64;
+        let first = from / GRANULE;
+        let last = (from + len.max(1) - 1) / GRANULE;
+        let policy = shared.verify_reads();
+        let generation = of.generation();
+        let touched = policy == VerifyReads::FirstTouch
+            && (first..=last).all(|g| {
+                (g + 1) * GRANULE <= seen.spot.capacity.next_multiple_of(GRANULE)
+                    && shared.touched.is(seen.zone, &seen.spot, g, generation)
+            });
+        // Verified before in this generation: type and length were checked then.
+        if touched && typed.is_some_and(|(_, whole)| whole <= seen.spot.capacity) {
+            return shared.m.read(seen.spot.object + from, into).map_err(damaged);
+        }
+        let slot = read_slot(&Direct(&shared.m), &seen.spot).map_err(damaged)?;
+        self.judge_slot(seen, of, &slot)?;
+        check_asked(of, &slot, from + len, typed)?;
+        if len == 0 {
+            return Ok(());
+        }
+        let verify = shared.m.enabled(VERIFY_READ)
+            && shared.heap.sums().active()
+            && match policy {
+                VerifyReads::Never => false,
+                VerifyReads::FirstTouch => !touched,
+                VerifyReads::Always => true,
+            };
+        if !verify {
+            return shared.m.read(seen.spot.object + from, into).map_err(damaged);
+        }
+        self.read_verified(seen, &slot, from, into)
+    }
+
+    fn read_verified(
+        &self,
+        seen: &Seen<'_>,
+        slot: &Slot,
+        from: u64,
+        into: &mut [u8],
+    ) -> Result<()> {
+        let shared = self.shared;
+        let end = from + into.len() as u64;
+        let mut buffer = [0; GRANULE as usize];
+        for granule in from / GRANULE..=(end - 1) / GRANULE {
+            let (start, len) = granule_range(granule, slot.len.into());
+            let bytes = &mut buffer[..len as usize];
+            shared.m.read(seen.spot.object + start, bytes).map_err(damaged)?;
+            self.verify(seen, slot, granule, 1, bytes, |_| {})?;
+            let (a, b) = (from.max(start), end.min(start + len));
+            into[(a - from) as usize..(b - from) as usize]
+                .copy_from_slice(&bytes[(a - start) as usize..(b - start) as usize]);
+            if shared.versions.unchanged(seen.word, seen.version) {
+                shared.touched.set(seen.zone, &seen.spot, granule, slot.generation);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes private copies of granules `[first, first + count)`; all of them if `count` is
+    /// `None`. Always verified, whatever the read policy.
+    fn open_piece(
+        &self,
+        work: &mut Work,
+        of: RawPtr,
+        first: u64,
+        count: Option<u64>,
+        typed: Option<(TypeNumber, u64)>,
+    ) -> Result<usize> {
+        if self.shared.is_read_only() {
+            return Err(TxError::ReadOnly);
+        }
+        let seen = self.see(work, of)?;
+        let sums = work.sums.len();
+        let copied = self.copy_verified(&seen, of, first, count, typed, &mut work.sums);
+        // As in `read_committed`: a change meanwhile outranks what was found.
+        if !self.shared.versions.unchanged(seen.word, seen.version) {
+            return Err(TxError::Conflict);
+        }
+        let (slot, count, copies) = copied?;
+        work.reads.push((seen.word, seen.version));
+        Ok(work.add(Piece {
+            spot: seen.spot,
+            before: slot,
+            after: slot,
+            first,
+            count,
+            copies,
+            fate: Fate::Changed,
+            sums,
+            version: Some(seen.version),
+        }))
+    }
+
+    fn copy_verified(
+        &self,
+        seen: &Seen<'_>,
+        of: RawPtr,
+        first: u64,
+        count: Option<u64>,
+        typed: Option<(TypeNumber, u64)>,
+        sums: &mut Vec<u32>,
+    ) -> Result<(Slot, u64, CopyId)> {
+        let shared = self.shared;
+        let slot = read_slot(&Direct(&shared.m), &seen.spot).map_err(damaged)?;
+        self.judge_slot(seen, of, &slot)?;
+        check_asked(of, &slot, 0, typed)?;
+        let len = u64::from(slot.len);
+        let count = count.unwrap_or_else(|| granules(len) - first);
+        let start = first * GRANULE;
+        let bytes = len.min(start + count * GRANULE) - start;
+        let mut arena = self.lane.arena.borrow_mut();
+        let copies = arena.make(bytes as usize);
+        let Some((old, new)) = arena.both_mut(copies) else {
+            return Err(TxError::AlreadyOpen { object: of });
+        };
+        shared.m.read(seen.spot.object + start, old).map_err(damaged)?;
+        self.verify(seen, &slot, first, count, old, |sum| sums.push(sum))?;
+        new.copy_from_slice(old);
+        Ok((slot, count, copies))
+    }
+
+    /// The piece that holds `granule` of `of`, opened if need be together with the granules up
+    /// to `last` that are not open yet.
+    fn piece_for(&self, work: &mut Work, of: RawPtr, granule: u64, last: u64) -> Result<usize> {
+        if let Some(at) = work.find(of.offset(), granule) {
+            return Self::own(work, at, of);
+        }
+        let open = (granule + 1..=last)
+            .find(|g| work.find(of.offset(), *g).is_some())
+            .unwrap_or(last + 1);
+        self.open_piece(work, of, granule, Some(open - granule), None)
+    }
+
+    /// A piece this transaction has, if the pointer still names its object.
+    fn own(work: &Work, at: usize, of: RawPtr) -> Result<usize> {
+        let piece = &work.pieces[at];
+        let gone = matches!(piece.fate, Fate::Freed | Fate::Nothing);
+        if gone || piece.after.generation != of.generation() {
+            return Err(Self::dangling(of));
+        }
+        Ok(at)
+    }
+
+    /// Length of an object, through the transaction's own view of it.
+    fn length(&self, work: &mut Work, of: RawPtr) -> Result<u64> {
+        if let Some(at) = work.any_of(of.offset()) {
+            let at = Self::own(work, at, of)?;
+            return Ok(work.pieces[at].after.len.into());
+        }
+        let seen = self.see(work, of)?;
+        let slot = read_slot(&Direct(&self.shared.m), &seen.spot).map_err(damaged);
+        let judged = slot.and_then(|slot| self.judge_slot(&seen, of, &slot).map(|()| slot));
+        self.settle(work, &seen)?;
+        Ok(judged?.len.into())
+    }
+
+    /// Reads where the transaction has copies of some granules: each from its place.
+    fn read_mixed(&self, work: &mut Work, of: RawPtr, from: u64, into: &mut [u8]) -> Result<()> {
+        let len = self.length(work, of)?;
+        let end = from.saturating_add(into.len() as u64);
+        if end > len {
+            return Err(TxError::OutOfBounds { object: of, end, len });
+        }
+        let mut at = from;
+        while at < end {
+            let granule = at / GRANULE;
+            let stop = end.min((granule + 1) * GRANULE);
+            let part = &mut into[(at - from) as usize..(stop - from) as usize];
+            match work.find(of.offset(), granule) {
+                Some(index) => {
+                    let piece = work.pieces[index];
+                    let arena = self.lane.arena.borrow();
+                    let bytes = arena
+                        .new_bytes(piece.copies)
+                        .ok_or(TxError::AlreadyOpen { object: of })?;
+                    let start = (at - piece.first * GRANULE) as usize;
+                    part.copy_from_slice(&bytes[start..start + part.len()]);
+                }
+                None => self.read_committed(work, of, at, part, None)?,
+            }
+            at = stop;
+        }
+        Ok(())
+    }
+
+    /// Reserves a place and makes the copies of a fresh object: `new` zero, `old` what the free
+    /// place holds now.
+    fn fresh(&self, of: TypeNumber, len: u64) -> Result<(RawPtr, CopyId)> {
+        let shared = self.shared;
+        if shared.is_read_only() {
+            return Err(TxError::ReadOnly);
+        }
+        let mut work = self.work();
+        let spot = self.reserve(&mut work, len)?;
+        let mut arena = self.lane.arena.borrow_mut();
+        let copies = arena.make(len as usize);
+        let found = match arena.both_mut(copies) {
+            Some((old, new)) => {
+                new.fill(0);
+                shared.m.read(spot.object, old).and_then(|()| read_slot(&Direct(&shared.m), &spot))
+            }
+            None => return Err(TxError::Conflict),
+        };
+        let before = match found {
+            // The first use of chunks of its own: whatever lies where the slot will be.
+            Ok(slot) if spot.class == Spot::LARGE || !slot.is_live() => slot,
+            Ok(_) => return Err(TxError::Inconsistent("a free place holds a live object")),
+            Err(error) => {
+                shared.heap.release(&mut work.cache, &spot);
+                return Err(damaged(error));
+            }
+        };
+        let generation = next_generation(&spot, &before);
+        let after = Slot {
+            sum: 0,
+            generation,
+            state: STATE_LIVE,
+            flags: 0,
+            type_number: of.0,
+            len: len as u32,
+        };
+        work.freed_before = work.freed_before.max(shared.last_freed());
+        work.add(Piece {
+            spot,
+            before,
+            after,
+            first: 0,
+            count: granules(len),
+            copies,
+            fate: Fate::Fresh,
+            sums: 0,
+            version: None,
+        });
+        Ok((RawPtr::new(spot.object, generation), copies))
+    }
+
+    fn reserve(&self, work: &mut Work, len: u64) -> Result<Spot> {
+        loop {
+            match self.shared.heap.reserve(&self.shared.m, &mut work.cache, len) {
+                Ok(spot) => return Ok(spot),
+                Err(ReserveError::NeedRun { class }) => self.shared.format_run(class)?,
+                Err(ReserveError::TooLarge { limit }) => {
+                    return Err(TxError::TooLarge { wanted: len, limit });
+                }
+                Err(ReserveError::NoSpace) => {
+                    // Runs that became empty may give the chunks that are missing.
+                    if !self.shared.recycle_run()? {
+                        return Err(TxError::NoSpace { wanted: len });
+                    }
+                }
+                Err(ReserveError::Damaged(error)) => return Err(damaged(error)),
+            }
+        }
+    }
+
+    /// Declares that only `[from, to)` of an object will be changed. Checked at commit where the
+    /// pool was opened with `debug_ranges`; changes outside all declared ranges of an object that
+    /// has some are then an error (O36).
+    pub fn declare(&self, of: RawPtr, from: u64, to: u64) {
+        if self.shared.options.debug_ranges {
+            self.work().declared.push((of.offset(), from, to));
+        }
+    }
+
+    /// Opens an object for change and lends its private copy as raw memory of the object's
+    /// length, between guard words: for code in other languages. Valid until the closure returns.
+    ///
+    /// # Errors
+    /// As [`open_mut`](Transaction::open_mut).
+    pub fn open_raw(&self, of: RawPtr) -> Result<(*mut u8, u64)> {
+        let mut work = self.work();
+        let at = match work.find(of.offset(), 0) {
+            Some(at) => Self::own(&work, at, of)?,
+            None => self.open_piece(&mut work, of, 0, None, None)?,
+        };
+        let piece = work.pieces[at];
+        if piece.first != 0 || piece.count != granules(piece.after.len.into()) {
+            return Err(TxError::AlreadyOpen { object: of });
+        }
+        let raw = self.lane.arena.borrow_mut().lend_raw(piece.copies);
+        raw.map(|p| (p, u64::from(piece.after.len))).ok_or(TxError::AlreadyOpen { object: of })
+    }
+
+    /// The pool's root object, null if none was set.
+    ///
+    /// # Errors
+    /// As [`read`](Transaction::read); `WrongType` if the root is no `T`.
+    pub fn root<T: Persist>(&self) -> Result<Ptr<T>> {
+        let root = self.read(self.shared.anchor())?.root;
+        if root.is_null() {
+            return Ok(Ptr::null());
+        }
+        let found = self.type_of(root)?;
+        if found != T::TYPE {
+            return Err(TxError::WrongType { object: root, wanted: T::TYPE, found });
+        }
+        Ok(root.typed())
+    }
+
+    /// Makes `object` the pool's root.
+    ///
+    /// # Errors
+    /// As [`open_mut`](Transaction::open_mut).
+    pub fn set_root<T: Persist>(&self, object: Ptr<T>) -> Result<()> {
+        self.update(self.shared.anchor(), |anchor| anchor.root = object.raw())
+    }
+
+    /// Type number of an object.
+    ///
+    /// # Errors
+    /// As [`read`](Transaction::read).
+    pub fn type_of(&self, of: RawPtr) -> Result<TypeNumber> {
+        let mut work = self.work();
+        if let Some(at) = work.any_of(of.offset()) {
+            let at = Self::own(&work, at, of)?;
+            return Ok(TypeNumber(work.pieces[at].after.type_number));
+        }
+        let seen = self.see(&mut work, of)?;
+        let slot = read_slot(&Direct(&self.shared.m), &seen.spot).map_err(damaged);
+        let judged = slot.and_then(|slot| self.judge_slot(&seen, of, &slot).map(|()| slot));
+        self.settle(&mut work, &seen)?;
+        Ok(TypeNumber(judged?.type_number))
+    }
+}
+
+/// Checks what the caller asked for against the slot.
+fn check_asked(
+    of: RawPtr,
+    slot: &Slot,
+    end: u64,
+    typed: Option<(TypeNumber, u64)>,
+) -> Result<()> {
+    let len = u64::from(slot.len);
+    if let Some((wanted, whole)) = typed
+        && (wanted.0 != slot.type_number || whole != len)
+    {
+        let found = TypeNumber(slot.type_number);
+        return Err(TxError::WrongType { object: of, wanted, found });
+    }
+    if end > len {
+        return Err(TxError::OutOfBounds { object: of, end, len });
+    }
+    Ok(())
+}
+
+/// The generation an object gets: one more than the place's last, never zero; a place never used
+/// starts from its chunk's generation, so that it differs from the chunk's earlier objects.
+fn next_generation(spot: &Spot, before: &Slot) -> u16 {
+    let fresh = spot.class == Spot::LARGE || before.is_virgin();
+    let last = if fresh { spot.chunk_generation.wrapping_mul(0x6d2b) } else { before.generation };
+    last.wrapping_add(1).max(1)
+}
+
+impl<M: Medium> Transaction for Tx<'_, M> {
+    type Mut<'t, T: Persist>
+        = Mut<'t, T>
+    where
+        Self: 't;
+
+    fn read<T: Persist>(&self, of: Ptr<T>) -> Result<T> {
+        let mut value = T::zeroed();
+        let into = bytemuck::bytes_of_mut(&mut value);
+        let raw = of.raw();
+        let mut work = self.work();
+        let typed = (T::TYPE, into.len() as u64);
+        if work.any_of_fast(raw.offset()) {
+            let found = work.any_of(raw.offset()).map(|at| work.pieces[at].after);
+            if let Some(slot) = found {
+                check_asked(raw, &slot, 0, Some(typed))?;
+            }
+            self.read_mixed(&mut work, raw, 0, into)?;
+        } else {
+            self.read_committed(&mut work, raw, 0, into, Some(typed))?;
+        }
+        Ok(value)
+    }
+
+    fn read_bytes(&self, of: RawPtr, from: u64, into: &mut [u8]) -> Result<()> {
+        let mut work = self.work();
+        if work.any_of_fast(of.offset()) {
+            self.read_mixed(&mut work, of, from, into)
+        } else {
+            self.read_committed(&mut work, of, from, into, None)
+        }
+    }
+
+    fn len_of(&self, of: RawPtr) -> Result<u64> {
+        self.length(&mut self.work(), of)
+    }
+
+    fn open_mut<T: Persist>(&self, of: Ptr<T>) -> Result<Mut<'_, T>> {
+        let raw = of.raw();
+        let typed = (T::TYPE, size_of::<T>() as u64);
+        let mut work = self.work();
+        let at = match work.any_of(raw.offset()) {
+            Some(at) => {
+                let at = Self::own(&work, at, raw)?;
+                check_asked(raw, &work.pieces[at].after, 0, Some(typed))?;
+                at
+            }
+            None => self.open_piece(&mut work, raw, 0, None, Some(typed))?,
+        };
+        let copies = work.pieces[at].copies;
+        drop(work);
+        Mut::lend(&self.lane.arena, copies).ok_or(TxError::AlreadyOpen { object: raw })
+    }
+
+    fn write_bytes(&self, of: RawPtr, from: u64, bytes: &[u8]) -> Result<()> {
+        let mut work = self.work();
+        let len = self.length(&mut work, of)?;
+        let end = from.saturating_add(bytes.len() as u64);
+        if end > len {
+            return Err(TxError::OutOfBounds { object: of, end, len });
+        }
+        let mut at = from;
+        while at < end {
+            let last = (end - 1) / GRANULE;
+            let index = self.piece_for(&mut work, of, at / GRANULE, last)?;
+            let piece = work.pieces[index];
+            let base = piece.first * GRANULE;
+            let stop = end.min(base + piece.count * GRANULE);
+            let mut arena = self.lane.arena.borrow_mut();
+            let (_, new) =
+                arena.both_mut(piece.copies).ok_or(TxError::AlreadyOpen { object: of })?;
+            new[(at - base) as usize..(stop - base) as usize]
+                .copy_from_slice(&bytes[(at - from) as usize..(stop - from) as usize]);
+            at = stop;
+        }
+        Ok(())
+    }
+
+    fn alloc<T: Persist>(&self, value: T) -> Result<Ptr<T>> {
+        let bytes = bytemuck::bytes_of(&value);
+        let (object, copies) = self.fresh(T::TYPE, bytes.len() as u64)?;
+        if let Some((_, new)) = self.lane.arena.borrow_mut().both_mut(copies) {
+            new.copy_from_slice(bytes);
+        }
+        Ok(object.typed())
+    }
+
+    fn alloc_bytes(&self, of: TypeNumber, len: u64) -> Result<RawPtr> {
+        Ok(self.fresh(of, len)?.0)
+    }
+
+    fn free(&self, object: RawPtr) -> Result<()> {
+        let mut work = self.work();
+        let at = match work.any_of(object.offset()) {
+            Some(at) => Self::own(&work, at, object)?,
+            None => self.open_piece(&mut work, object, 0, Some(1), None)?,
+        };
+        let spot = work.pieces[at].spot;
+        self.shared.heap.know_run(&self.shared.m, &spot).map_err(damaged)?;
+        let arena = self.lane.arena.borrow();
+        let of_object = |p: &&mut Piece| p.spot.object == object.offset();
+        let copies = work.pieces.iter_mut().filter(of_object).map(|p| p.copies);
+        if copies.into_iter().any(|c| arena.new_bytes(c).is_none()) {
+            return Err(TxError::AlreadyOpen { object });
+        }
+        // One piece stands for the object from now on.
+        let mut fate =
+            if work.pieces[at].fate == Fate::Fresh { Fate::Nothing } else { Fate::Freed };
+        for piece in work.pieces.iter_mut().filter(of_object) {
+            piece.fate = core::mem::replace(&mut fate, Fate::Nothing);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,146 @@
+//! Version words: which commit last changed an object, and who holds it.
+//!
+//! One word serves all objects whose address hashes to it; a collision costs a retry, never
+//! correctness. A word holds `version << 8 | pins << 1 | locked`. Readers check it before and
+//! after they copy; committers lock it from before their number is drawn until their bytes are
+//! stored; guards pin it so that no committer stores under a borrowed view.
+
+use core::hint::spin_loop;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use holdfast_pmem::Medium;
+
+const LOCKED: u64 = 1;
+const PIN: u64 = 2;
+const PINS: u64 = 0xfe;
+const VERSION_SHIFT: u32 = 8;
+/// Rounds a reader waits for a committer before it gives up the transaction: a commit holds its
+/// words for less than a microsecond unless its thread was descheduled.
+const SPINS: u32 = 2_000;
+
+/// A version as read: compare to see whether anything changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Version(u64);
+
+impl Version {
+    /// Number of the commit that last changed the word's objects.
+    pub(crate) fn number(self) -> u64 {
+        self.0 >> VERSION_SHIFT
+    }
+}
+
+/// The table of version words of a pool.
+#[derive(Debug)]
+pub(crate) struct Versions {
+    words: Box<[AtomicU64]>,
+    mask: u64,
+}
+
+impl Versions {
+    /// A table of `1 << bits` words.
+    pub(crate) fn new(bits: u32) -> Self {
+        Self {
+            words: (0..1_u64 << bits).map(|_| AtomicU64::new(0)).collect(),
+            mask: (1 << bits) - 1,
+        }
+    }
+
+    /// Index of the word of the object at `object`. Neighbours get neighbouring words, so that a
+    /// scan walks the table as it walks the pool.
+    #[inline]
+    pub(crate) fn index(&self, object: u64) -> u32 {
+        let line = object >> 6;
+        ((line ^ (line >> 18)) & self.mask) as u32
+    }
+
+    #[inline]
+    fn word(&self, index: u32) -> &AtomicU64 {
+        &self.words[index as usize]
+    }
+
+    /// Version now, or `None` if a committer holds the word longer than a reader waits.
+    #[inline]
+    pub(crate) fn read(&self, index: u32) -> Option<Version> {
+        let word = self.word(index);
+        let mut now = word.load(Ordering::Acquire);
+        let mut spins = 0;
+        while now & LOCKED != 0 {
+            if spins == SPINS {
+                return None;
+            }
+            spins += 1;
+            if spins % 256 == 0 {
+                std::thread::yield_now();
+            }
+            spin_loop();
+            now = word.load(Ordering::Acquire);
+        }
+        Some(Version(now & !PINS))
+    }
+
+    /// Whether the word still has `version`, for bytes read since. Pins do not count.
+    #[inline]
+    pub(crate) fn unchanged(&self, index: u32, version: Version) -> bool {
+        fence(Ordering::Acquire);
+        self.word(index).load(Ordering::Acquire) & !PINS == version.0
+    }
+
+    /// Locks the word if it has `version`, nobody holds it and nobody pins it.
+    #[inline]
+    pub(crate) fn try_lock<M: Medium>(&self, m: &M, index: u32, version: Version) -> bool {
+        m.locked();
+        self.word(index)
+            .compare_exchange(version.0, version.0 | LOCKED, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Locks the word whatever its version, waiting as long as it takes: for repair, which comes
+    /// after objects' committers in no order and so must hold nothing else.
+    pub(crate) fn lock<M: Medium>(&self, m: &M, index: u32) -> Version {
+        loop {
+            if let Some(version) = self.read(index)
+                && self.try_lock(m, index, version)
+            {
+                return version;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Releases a word this thread locked, as changed by commit `number`.
+    #[inline]
+    pub(crate) fn release(&self, index: u32, number: u64) {
+        self.word(index).store(number << VERSION_SHIFT, Ordering::Release);
+    }
+
+    /// Releases a word this thread locked, unchanged.
+    #[inline]
+    pub(crate) fn unlock(&self, index: u32, version: Version) {
+        self.word(index).store(version.0, Ordering::Release);
+    }
+
+    /// Keeps committers from storing to the word's objects. `None` if one does right now, or too
+    /// many guards pin the word.
+    pub(crate) fn pin(&self, index: u32) -> Option<Version> {
+        let word = self.word(index);
+        for _ in 0..SPINS {
+            let now = word.load(Ordering::Acquire);
+            if now & LOCKED != 0 || now & PINS == PINS {
+                spin_loop();
+                continue;
+            }
+            if word
+                .compare_exchange_weak(now, now + PIN, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+            {
+                return Some(Version(now & !PINS));
+            }
+        }
+        None
+    }
+
+    /// Ends a pin.
+    pub(crate) fn unpin(&self, index: u32) {
+        self.word(index).fetch_sub(PIN, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,368 @@
+//! Memory of private copies, and lanes: the only file of this crate with `unsafe`.
+//!
+//! A transaction's copies lie in an [`Arena`] whose blocks never move while the transaction runs,
+//! so that guards may lend them out while further objects are opened. Each copy is laid out as
+//! `old bytes | guard line | new bytes | guard line`; whatever runs over either end of the new
+//! bytes hits a guard line before it hits anything else.
+//!
+//! Lent copies are tracked: while a copy is lent, the arena does not show it, and it cannot be
+//! lent twice. [`Lanes`] hands per-lane state to one thread at a time, and again to a nested run
+//! on that same thread.
+
+use core::cell::{RefCell, UnsafeCell};
+use core::marker::PhantomData;
+use core::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use holdfast_layout::Persist;
+
+/// Bytes of a guard.
+const GUARD_LEN: usize = 64;
+/// What every 8-byte word of a guard holds.
+const GUARD_WORD: u64 = 0x9d5b_21f3_c6a8_4e17;
+/// Lines of an ordinary block.
+const BLOCK_LINES: usize = 1024;
+/// Ordinary blocks kept between transactions.
+const BLOCKS_KEPT: usize = 16;
+
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+struct Line([u8; 64]);
+
+/// A block of lines, by raw pointer: copies inside are reached by pointers of their own, which a
+/// reference to the whole block would invalidate.
+struct Block {
+    start: *mut Line,
+    lines: usize,
+}
+
+impl Block {
+    fn new(lines: usize) -> Self {
+        let lines_box = vec![Line([0; 64]); lines].into_boxed_slice();
+        Self { start: Box::into_raw(lines_box).cast::<Line>(), lines }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let slice = core::ptr::slice_from_raw_parts_mut(self.start, self.lines);
+        // SAFETY: `new` made exactly this slice with `Box::into_raw`; it is freed once, here.
+        drop(unsafe { Box::from_raw(slice) });
+    }
+}
+
+/// Number of a pair of copies in an arena.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CopyId(u32);
+
+/// One object's two copies: `old` at `start`, `new` a guard line later.
+#[derive(Clone, Copy)]
+struct Copies {
+    start: *mut u8,
+    len: usize,
+    room: usize,
+    lent: bool,
+}
+
+impl Copies {
+    fn new_start(&self) -> *mut u8 {
+        self.start.wrapping_add(self.room + GUARD_LEN)
+    }
+
+    fn guard_words(&self) -> impl Iterator<Item = *mut u64> + use<> {
+        let (start, room) = (self.start, self.room);
+        [room, 2 * room + GUARD_LEN].into_iter().flat_map(move |at| {
+            (0..GUARD_LEN / 8).map(move |w| start.wrapping_add(at + 8 * w).cast::<u64>())
+        })
+    }
+}
+
+/// Blocks of 64-byte lines, handed out from the front and all given back at once.
+#[derive(Default)]
+pub(crate) struct Arena {
+    blocks: Vec<Block>,
+    block: usize,
+    used: usize,
+    copies: Vec<Copies>,
+}
+
+impl core::fmt::Debug for Arena {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Arena").field("copies", &self.copies.len()).finish_non_exhaustive()
+    }
+}
+
+impl Arena {
+    /// Makes room for two copies of `len` bytes, guards set. The bytes are unspecified.
+    pub(crate) fn make(&mut self, len: usize) -> CopyId {
+        let lines = len.div_ceil(64).max(1);
+        let start = self.take(2 * lines + 2 * GUARD_LEN / 64);
+        let copies = Copies { start, len, room: lines * 64, lent: false };
+        for word in copies.guard_words() {
+            // SAFETY: `take` reserved 2 * room + 2 * GUARD_LEN bytes from `start`; both guards
+            // lie inside and are 8-byte aligned because `start` is 64-byte aligned.
+            unsafe { word.write(GUARD_WORD) };
+        }
+        self.copies.push(copies);
+        CopyId(self.copies.len() as u32 - 1)
+    }
+
+    fn take(&mut self, count: usize) -> *mut u8 {
+        loop {
+            if let Some(block) = self.blocks.get(self.block) {
+                if self.used + count <= block.lines {
+                    let start = block.start.wrapping_add(self.used);
+                    self.used += count;
+                    return start.cast();
+                }
+                // A block too short for this request is passed over until the next reset.
+                self.block += 1;
+            } else {
+                self.blocks.push(Block::new(count.max(BLOCK_LINES)));
+                self.block = self.blocks.len() - 1;
+            }
+            self.used = 0;
+        }
+    }
+
+    /// Gives everything back. Blocks beyond the ordinary are freed: a huge transaction should
+    /// not keep its memory for ever. Called when no guard can be alive any more.
+    pub(crate) fn reset(&mut self) {
+        self.copies.clear();
+        if self.blocks.len() > BLOCKS_KEPT || self.blocks.iter().any(|b| b.lines > BLOCK_LINES) {
+            self.blocks.retain(|b| b.lines == BLOCK_LINES);
+            self.blocks.truncate(BLOCKS_KEPT);
+        }
+        self.block = 0;
+        self.used = 0;
+    }
+
+    /// The bytes as they were verified.
+    pub(crate) fn old(&self, id: CopyId) -> &[u8] {
+        let c = &self.copies[id.0 as usize];
+        // SAFETY: `make` reserved `room >= len` initialised bytes at `start` in a block that
+        // lives until `reset` or drop, both of which need `&mut self`; nobody writes the old
+        // copy except through `&mut self`.
+        unsafe { core::slice::from_raw_parts(c.start, c.len) }
+    }
+
+    /// Both copies, to be filled: `(old, new)`. `None` while the copy is lent.
+    pub(crate) fn both_mut(&mut self, id: CopyId) -> Option<(&mut [u8], &mut [u8])> {
+        let c = self.copies[id.0 as usize];
+        if c.lent {
+            return None;
+        }
+        // SAFETY: as in `old`; the two ranges do not overlap (a guard lies between), `&mut self`
+        // excludes other borrows from the arena, and `lent` excludes a guard's.
+        unsafe {
+            Some((
+                core::slice::from_raw_parts_mut(c.start, c.len),
+                core::slice::from_raw_parts_mut(c.new_start(), c.len),
+            ))
+        }
+    }
+
+    /// The private copy. `None` while it is lent.
+    pub(crate) fn new_bytes(&self, id: CopyId) -> Option<&[u8]> {
+        let c = &self.copies[id.0 as usize];
+        if c.lent {
+            return None;
+        }
+        // SAFETY: as in `both_mut`; `lend` needs `&mut self`, so no guard can appear meanwhile.
+        Some(unsafe { core::slice::from_raw_parts(c.new_start(), c.len) })
+    }
+
+    /// Whether both guards are as they were set.
+    pub(crate) fn guards_intact(&self, id: CopyId) -> bool {
+        self.copies[id.0 as usize].guard_words().all(|word| {
+            // SAFETY: as in `make`; guards are never lent.
+            unsafe { word.read() == GUARD_WORD }
+        })
+    }
+
+    /// Lends the private copy. `None` if it is lent already or is no `T`-sized copy.
+    fn lend<T: Persist>(&mut self, id: CopyId) -> Option<*mut T> {
+        let c = &mut self.copies[id.0 as usize];
+        let at = c.new_start();
+        let fits = c.len == size_of::<T>() && at.addr() % align_of::<T>() == 0;
+        if c.lent || !fits {
+            return None;
+        }
+        c.lent = true;
+        Some(at.cast())
+    }
+
+    /// Lends the private copy as raw bytes to code that is checked by guards only.
+    pub(crate) fn lend_raw(&mut self, id: CopyId) -> Option<*mut u8> {
+        let c = &mut self.copies[id.0 as usize];
+        (!core::mem::replace(&mut c.lent, true)).then(|| c.new_start())
+    }
+
+    /// Ends a loan.
+    pub(crate) fn take_back(&mut self, id: CopyId) {
+        if let Some(c) = self.copies.get_mut(id.0 as usize) {
+            c.lent = false;
+        }
+    }
+
+    /// Ends all loans, of guards that were forgotten.
+    pub(crate) fn take_all_back(&mut self) {
+        self.copies.iter_mut().for_each(|c| c.lent = false);
+    }
+}
+
+/// Lends the private copy of a `T` for change; gives it back when dropped.
+#[derive(Debug)]
+pub struct Mut<'t, T: Persist> {
+    arena: &'t RefCell<Arena>,
+    id: CopyId,
+    value: *mut T,
+    of: PhantomData<&'t mut T>,
+}
+
+impl<'t, T: Persist> Mut<'t, T> {
+    /// Lends copy `id` of `arena`, or `None` if it is lent already or has another length.
+    pub(crate) fn lend(arena: &'t RefCell<Arena>, id: CopyId) -> Option<Self> {
+        let value = arena.borrow_mut().lend(id)?;
+        Some(Self { arena, id, value, of: PhantomData })
+    }
+}
+
+impl<T: Persist> Deref for Mut<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: `lend` checked length and alignment and marked the copy as lent, so nobody else
+        // reaches these bytes until `drop`; the arena is reset only after the transaction's
+        // closure returned, which `'t` cannot outlive; every bit pattern is a `T` (Persist).
+        unsafe { &*self.value }
+    }
+}
+
+impl<T: Persist> DerefMut for Mut<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as in `deref`; `&mut self` makes the borrow unique.
+        unsafe { &mut *self.value }
+    }
+}
+
+impl<T: Persist> Drop for Mut<'_, T> {
+    fn drop(&mut self) {
+        self.arena.borrow_mut().take_back(self.id);
+    }
+}
+
+/// State of one lane, taken by a flag.
+#[derive(Debug)]
+struct LaneCell<T> {
+    taken: AtomicBool,
+    value: UnsafeCell<T>,
+}
+
+/// Per-lane state that one thread at a time uses.
+#[derive(Debug)]
+pub(crate) struct Lanes<T> {
+    cells: Box<[LaneCell<T>]>,
+}
+
+// SAFETY: a cell's value is reached only through `Held`, of which one thread at a time has some:
+// `take` sets the flag with acquire/release, and `join` finds only lanes its own thread entered.
+unsafe impl<T: Send> Sync for Lanes<T> {}
+
+/// A lane held by this thread. Not `Send`: nested runs find it through the thread.
+#[derive(Debug)]
+pub(crate) struct Held<'l, T> {
+    lanes: &'l Lanes<T>,
+    lane: u32,
+    owner: bool,
+    stays: PhantomData<*const ()>,
+}
+
+thread_local! {
+    /// Lanes this thread holds, innermost last: (address of the lanes, lane).
+    static HELD: RefCell<Vec<(usize, u32)>> = const { RefCell::new(Vec::new()) };
+    /// Where this thread found a free lane last.
+    static HINT: core::cell::Cell<u32> = const { core::cell::Cell::new(0) };
+}
+
+impl<T> Lanes<T> {
+    /// `count` lanes with states from `make`.
+    pub(crate) fn new(count: u32, make: impl Fn(u32) -> T) -> Self {
+        let cell = |lane| LaneCell {
+            taken: AtomicBool::new(false),
+            value: UnsafeCell::new(make(lane)),
+        };
+        Self { cells: (0..count).map(cell).collect() }
+    }
+
+    fn key(&self) -> usize {
+        self.cells.as_ptr().addr()
+    }
+
+    /// Takes a free lane, the one this thread had last if possible. `None` if all are taken.
+    pub(crate) fn take(&self) -> Option<Held<'_, T>> {
+        let count = self.cells.len() as u32;
+        let hint = HINT.get() % count;
+        let free = (0..count).map(|i| (hint + i) % count).find(|lane| {
+            let taken = &self.cells[*lane as usize].taken;
+            !taken.load(Ordering::Relaxed) && !taken.swap(true, Ordering::Acquire)
+        })?;
+        HINT.set(free);
+        HELD.with_borrow_mut(|held| held.push((self.key(), free)));
+        Some(Held { lanes: self, lane: free, owner: true, stays: PhantomData })
+    }
+
+    /// The lane this thread holds already, for a nested run.
+    pub(crate) fn join(&self) -> Option<Held<'_, T>> {
+        let key = self.key();
+        let lane = HELD.with_borrow(|held| held.iter().rev().find(|h| h.0 == key).map(|h| h.1))?;
+        Some(Held { lanes: self, lane, owner: false, stays: PhantomData })
+    }
+}
+
+impl<T> Held<'_, T> {
+    /// Number of the lane.
+    pub(crate) fn lane(&self) -> u32 {
+        self.lane
+    }
+}
+
+impl<T> Deref for Held<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: this thread took the lane (`take`), or an outer `Held` on this thread did
+        // (`join` finds only entries of this thread, and `Held` is not `Send`); values are shared
+        // between those by `&` only.
+        unsafe { &*self.lanes.cells[self.lane as usize].value.get() }
+    }
+}
+
+impl<T> Drop for Held<'_, T> {
+    fn drop(&mut self) {
+        if self.owner {
+            let key = self.lanes.key();
+            HELD.with_borrow_mut(|held| {
+                if let Some(i) = held.iter().rposition(|h| *h == (key, self.lane)) {
+                    held.remove(i);
+                }
+            });
+            self.lanes.cells[self.lane as usize].taken.store(false, Ordering::Release);
+        }
+    }
+}
+
+// SAFETY: the raw pointers of an arena name memory that the arena owns; nothing is tied to a
+// thread.
+unsafe impl Send for Arena {}
+
+/// The object at `at` in the program's view of the medium.
+///
+/// # Panics
+/// If the range lies outside the medium: the caller located an object of this length there.
+pub(crate) fn in_place<T: Persist, M: holdfast_pmem::Medium>(m: &M, at: u64) -> &T {
+    let view = m.view(at, size_of::<T>() as u64).expect("a located object lies in its medium");
+    assert!(view.addr() % align_of::<T>() == 0, "objects are 64-byte aligned");
+    // SAFETY: `view` gave an address valid for `size_of::<T>()` bytes as long as the medium
+    // lives; alignment was checked; every bit pattern is a `T`. The caller pins the object's
+    // version word, so no commit of this process stores to it while the borrow lives.
+    unsafe { &*view.cast::<T>() }
+}

@@ -1,0 +1,188 @@
+//! What CI runs, as one table of steps, cheapest first.
+//!
+//! A step whose crate or file does not exist yet is skipped and the summary says so. The whole run
+//! must stay below [`BUDGET`] on a machine with two cores.
+
+use std::ffi::OsString;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::workspace::{Workspace, cargo};
+
+/// Longest run allowed; a longer one that passes is reported as a failure.
+const BUDGET: Duration = Duration::from_secs(40 * 60);
+
+/// What a step starts.
+#[derive(Debug, Clone, Copy)]
+enum Run {
+    /// `cargo` with these arguments.
+    Cargo(&'static [&'static str]),
+    /// This program with these arguments.
+    Xtask(&'static [&'static str]),
+}
+
+/// What must exist for a step to make sense.
+#[derive(Debug, Clone, Copy)]
+enum Needs {
+    Nothing,
+    Crate(&'static str),
+    File(&'static str),
+}
+
+/// One step: its name, what it starts, with which variables, and what it needs.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    name: &'static str,
+    run: Run,
+    variables: &'static [(&'static str, &'static str)],
+    needs: Needs,
+}
+
+const fn step(name: &'static str, run: Run) -> Step {
+    Step { name, run, variables: &[], needs: Needs::Nothing }
+}
+
+/// The steps, in the order they run.
+#[rustfmt::skip]
+const STEPS: &[Step] = &[
+    step("fmt", Run::Cargo(&["fmt", "--all", "--", "--check"])),
+    step("layers", Run::Xtask(&["layers"])),
+    step("tidy", Run::Xtask(&["tidy"])),
+    step("formats", Run::Xtask(&["formats"])),
+    Step { needs: Needs::File("docs/papers.md"), ..step("papers", Run::Xtask(&["papers"])) },
+    step("clippy", Run::Cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
+    Step { variables: &[("RUSTDOCFLAGS", "-D warnings")],
+           ..step("doc", Run::Cargo(&["doc", "--workspace", "--no-deps"])) },
+    step("test", Run::Cargo(&["test", "--workspace"])),
+    Step { needs: Needs::Crate("holdfast-campaign"),
+           ..step("campaign", Run::Xtask(&["campaign", "all", "--tier", "ci"])) },
+    Step { needs: Needs::Crate("holdfast-cli"),
+           ..step("demo", Run::Cargo(&["run", "--release", "--", "demo"])) },
+];
+
+/// How a step ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Passed,
+    Failed,
+    Skipped(&'static str),
+    NotRun,
+}
+
+/// Runs the steps (those of `only`, if any); `true` if all that ran passed within the budget.
+pub(crate) fn run(workspace: &Workspace, keep_going: bool, only: &[String]) -> Result<bool> {
+    if let Some(name) = only.iter().find(|name| STEPS.iter().all(|step| step.name != *name)) {
+        let names: Vec<_> = STEPS.iter().map(|step| step.name).collect();
+        bail!("no step {name}; the steps are: {}", names.join(", "));
+    }
+    let chosen = |step: &&Step| only.is_empty() || only.iter().any(|name| name == step.name);
+    let steps: Vec<&Step> = STEPS.iter().filter(chosen).collect();
+    let start = Instant::now();
+    let mut results = Vec::new();
+    let mut stopped = false;
+    for (number, step) in (1..).zip(&steps) {
+        let begin = Instant::now();
+        let outcome = match missing(step.needs, workspace) {
+            _ if stopped => Outcome::NotRun,
+            Some(what) => Outcome::Skipped(what),
+            None => {
+                let (program, arguments) = command(step.run)?;
+                println!("\n==> [{number}/{}] {}: {}", steps.len(), step.name, shown(step));
+                run_step(step, workspace, program, arguments)?
+            }
+        };
+        stopped |= outcome == Outcome::Failed && !keep_going;
+        results.push((step.name, outcome, begin.elapsed()));
+    }
+    Ok(summarise(&results, start.elapsed()))
+}
+
+/// Runs one step with its output passed through.
+fn run_step(
+    step: &Step,
+    workspace: &Workspace,
+    program: OsString,
+    arguments: Vec<&'static str>,
+) -> Result<Outcome> {
+    let status = Command::new(&program)
+        .current_dir(&workspace.root)
+        .args(arguments)
+        .envs(step.variables.iter().copied())
+        .status()
+        .with_context(|| format!("cannot start {}", program.to_string_lossy()))?;
+    Ok(if status.success() { Outcome::Passed } else { Outcome::Failed })
+}
+
+/// What a step needs and the workspace does not have.
+fn missing(needs: Needs, workspace: &Workspace) -> Option<&'static str> {
+    match needs {
+        Needs::Nothing => None,
+        Needs::Crate(name) => (!workspace.has(name)).then_some(name),
+        Needs::File(path) => (!workspace.root.join(path).exists()).then_some(path),
+    }
+}
+
+/// Program and arguments of a step.
+fn command(run: Run) -> Result<(OsString, Vec<&'static str>)> {
+    Ok(match run {
+        Run::Cargo(arguments) => (cargo(), arguments.to_vec()),
+        Run::Xtask(arguments) => {
+            let program = std::env::current_exe().context("cannot find this program again")?;
+            (program.into(), arguments.to_vec())
+        }
+    })
+}
+
+/// A step as one would type it.
+fn shown(step: &Step) -> String {
+    let variables = step.variables.iter().map(|(name, value)| format!("{name}={value:?} "));
+    let (program, arguments) = match step.run {
+        Run::Cargo(arguments) => ("cargo", arguments),
+        Run::Xtask(arguments) => ("cargo xtask", arguments),
+    };
+    format!("{}{program} {}", variables.collect::<String>(), arguments.join(" "))
+}
+
+/// Prints one line per step and the verdict; `true` if nothing failed and the budget was kept.
+fn summarise(results: &[(&str, Outcome, Duration)], total: Duration) -> bool {
+    println!("\nci summary");
+    for (name, outcome, time) in results {
+        let verdict = match outcome {
+            Outcome::Passed => "passed".to_owned(),
+            Outcome::Failed => "FAILED".to_owned(),
+            Outcome::Skipped(what) => format!("skipped: there is no {what} yet"),
+            Outcome::NotRun => "not run".to_owned(),
+        };
+        println!("  {name:10} {:>8.1} s  {verdict}", time.as_secs_f64());
+    }
+    let failed = results.iter().any(|(_, outcome, _)| *outcome == Outcome::Failed);
+    let slow = total > BUDGET;
+    if slow {
+        println!("  over the budget of {} s: make a step cheaper", BUDGET.as_secs());
+    }
+    let verdict = if failed || slow { "FAILED" } else { "passed" };
+    println!("ci: {verdict} in {:.1} s", total.as_secs_f64());
+    !failed && !slow
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_step_or_a_blown_budget_fails_the_run() {
+        let second = Duration::from_secs(1);
+        assert!(summarise(&[("a", Outcome::Passed, second)], second));
+        assert!(summarise(&[("a", Outcome::Skipped("b"), second)], second));
+        assert!(!summarise(&[("a", Outcome::Failed, second)], second));
+        assert!(!summarise(&[("a", Outcome::Passed, second)], BUDGET + second));
+    }
+
+    #[test]
+    fn a_step_is_shown_as_one_would_type_it() {
+        let doc = STEPS.iter().find(|step| step.name == "doc").unwrap();
+        assert_eq!(shown(doc), "RUSTDOCFLAGS=\"-D warnings\" cargo doc --workspace --no-deps");
+    }
+}

@@ -1,0 +1,92 @@
+//! The steps of CI with a cargo that only takes notes: order, failure, skipping, arguments.
+
+use crate::support::Tree;
+
+/// The calls of cargo when every step runs; the checks of this program call no cargo but metadata.
+const STEPS: [&str; 4] = [
+    "fmt --all -- --check []",
+    "clippy --workspace --all-targets -- -D warnings []",
+    "doc --workspace --no-deps [-D warnings]",
+    "test --workspace []",
+];
+
+#[test]
+fn every_step_runs_in_order_and_the_missing_crates_are_named() {
+    let tree = Tree::new();
+    let said = tree.xtask_with(&tree.fake_cargo("nothing"), &["ci"]);
+    said.passed();
+    assert_eq!(tree.calls(), STEPS);
+    for part in [
+        "==> [6/10] clippy: cargo clippy --workspace",
+        "skipped: there is no holdfast-campaign yet",
+        "skipped: there is no holdfast-cli yet",
+        "ci: passed in",
+    ] {
+        assert!(said.text.contains(part), "not said: {part}\n{}", said.text);
+    }
+}
+
+#[test]
+fn steps_of_crates_that_exist_run() {
+    let tree = Tree::new();
+    tree.crate_at("testing/campaign", "holdfast-campaign", "");
+    tree.crate_at("surfaces/cli", "holdfast-cli", "");
+    tree.xtask_with(&tree.fake_cargo("nothing"), &["ci"]).passed();
+    let calls = tree.calls();
+    assert_eq!(calls[..4], STEPS);
+    assert_eq!(
+        calls[4..],
+        ["run --release -p holdfast-campaign -- all --tier ci []", "run --release -- demo []"]
+    );
+}
+
+#[test]
+fn the_first_failure_stops_the_run() {
+    let tree = Tree::new();
+    let said = tree.xtask_with(&tree.fake_cargo("clippy"), &["ci"]);
+    said.refused("ci: FAILED in");
+    assert_eq!(tree.calls(), STEPS[..2]);
+    assert!(said.text.contains("not run"), "{}", said.text);
+}
+
+#[test]
+fn with_keep_going_the_rest_runs_and_the_exit_code_still_tells() {
+    let tree = Tree::new();
+    tree.xtask_with(&tree.fake_cargo("clippy"), &["ci", "--keep-going"]).refused("ci: FAILED in");
+    assert_eq!(tree.calls(), STEPS);
+}
+
+#[test]
+fn a_check_that_finds_something_fails_the_run() {
+    let tree = Tree::new();
+    tree.write("core/layout/src/x.rs", "//! x\nfn f() { todo!() }\n");
+    tree.xtask_with(&tree.fake_cargo("nothing"), &["ci"]).refused("x.rs:2: stub:");
+    assert_eq!(tree.calls(), STEPS[..1]);
+}
+
+#[test]
+fn single_steps_can_be_chosen() {
+    let tree = Tree::new();
+    let cargo = tree.fake_cargo("nothing");
+    tree.xtask_with(&cargo, &["ci", "--only", "test", "--only", "layers"]).passed();
+    assert_eq!(tree.calls(), STEPS[3..]);
+    let said = tree.xtask_with(&cargo, &["ci", "--only", "none"]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.text.contains("no step none; the steps are: fmt, "), "{}", said.text);
+}
+
+#[test]
+fn campaigns_and_benches_get_their_arguments_as_they_came() {
+    let tree = Tree::new();
+    let cargo = tree.fake_cargo("bad");
+    tree.xtask_with(&cargo, &["campaign", "object", "--tier", "long", "--seed", "7"]).passed();
+    tree.xtask_with(&cargo, &["bench", "codes", "-q"]).passed();
+    assert_eq!(
+        tree.calls(),
+        [
+            "run --release -p holdfast-campaign -- object --tier long --seed 7 []",
+            "run --release -p holdfast-bench -- codes -q []",
+        ]
+    );
+    assert_eq!(tree.xtask_with(&cargo, &["campaign", "bad"]).code, Some(1));
+}

@@ -1,0 +1,5 @@
+//! The program as users start it, on small workspaces made for the purpose.
+
+mod checks;
+mod ci;
+mod support;
