@@ -1,4 +1,5 @@
-//! How fast each function is at the sizes that matter: `cargo bench -p holdfast-codes --bench codes`.
+//! How fast each function is at the sizes that matter:
+//! `cargo bench -p holdfast-codes --bench codes`.
 //!
 //! The other crates' CRC and Adler are measured beside ours as a yardstick.
 

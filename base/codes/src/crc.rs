@@ -6,10 +6,10 @@
 //! many zero bytes as follow it in the message, leaves behind when started from zero.
 
 use crate::dispatch;
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-use crate::{cpu, x86::Sse42};
 
-/// Longest input that is summed inside the caller instead of through a call.
+/// Longest input that is summed inside the caller instead of through a call, in steps of eight
+/// bytes. Bytes that were stored a moment ago, as a delta was, can be loaded at once in pieces of
+/// that size, while a wide load would wait until several smaller stores have left the core.
 const INLINE: usize = 64;
 
 /// The CRC-32C of a message of which `seed` is the CRC-32C so far (0 at the start) and `bytes`
@@ -42,7 +42,7 @@ pub fn crc32c_u64(seed: u32, word: u64) -> u32 {
 /// ```
 #[inline]
 pub fn crc32c_patch(old: u32, delta: &[u8], tail: usize) -> u32 {
-    old ^ dispatch::crc_shift(update(0, delta), tail)
+    old ^ dispatch::crc_delta(delta, tail)
 }
 
 /// The CRC-32C of two messages in a row, from the sum of each and the length of the second.
@@ -60,11 +60,10 @@ pub fn crc32c_zeros(crc: u32, n: usize) -> u32 {
 /// Advances a raw state, inside the caller if that takes only a few instructions.
 #[inline]
 fn update(state: u32, bytes: &[u8]) -> u32 {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    if bytes.len() < INLINE
-        && let Some(isa) = Sse42::on(cpu::found())
+    if bytes.len() <= INLINE
+        && let Some(state) = dispatch::crc_update_inline(state, bytes)
     {
-        return isa.chain(state, bytes);
+        return state;
     }
     dispatch::crc_update(state, bytes)
 }

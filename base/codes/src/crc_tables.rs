@@ -1,4 +1,4 @@
-//! Arithmetic modulo the Castagnoli polynomial, and the tables made from it at compile time.
+//! Arithmetic modulo the Castagnoli polynomial, and the byte table made from it.
 //!
 //! A CRC is the remainder of a polynomial over GF(2). Everything here is *reflected*: bit 31 of
 //! a word is the coefficient of x^0 and bit 0 that of x^31, because the bytes of a message enter
@@ -19,12 +19,6 @@ pub(crate) const ORDER: u64 = (1 << 31) - 1;
 /// `a` times x.
 const fn times_x(a: u32) -> u32 {
     (a >> 1) ^ (POLYNOMIAL & (a & 1).wrapping_neg())
-}
-
-/// `a` divided by x, which has an inverse because the polynomial's constant term is 1.
-const fn over_x(a: u32) -> u32 {
-    // The bit that `times_x` would shift in from the polynomial is its x^0 term, bit 31.
-    if a & ONE != 0 { ((a ^ POLYNOMIAL) << 1) | 1 } else { a << 1 }
 }
 
 /// Product of two polynomials modulo the Castagnoli polynomial.
@@ -49,38 +43,6 @@ pub(crate) const fn power_of_x(exponent: u64) -> u32 {
         rest >>= 1;
     }
     result
-}
-
-/// What a carry-less 32 x 32 bit multiply followed by the CRC32 instruction on the 64-bit product
-/// computes is `a * b * x^33`; constants meant for it carry x^-33 to make up for that.
-const fn unbiased() -> u32 {
-    let (mut value, mut steps) = (ONE, 0);
-    while steps < 33 {
-        value = over_x(value);
-        steps += 1;
-    }
-    value
-}
-
-/// `SHIFT[d][i]` = x^(8 * i * 256^d) * x^-33: multiplies by "append i * 256^d zero bytes".
-///
-/// A distance below `ORDER` has four base-256 digits; a distance up to 65,535 needs two rows.
-pub(crate) static SHIFT: [[u32; 256]; 4] = shift_table();
-
-const fn shift_table() -> [[u32; 256]; 4] {
-    let mut table = [[0; 256]; 4];
-    let mut digit = 0;
-    while digit < 4 {
-        let step = power_of_x(8 << (8 * digit));
-        let (mut value, mut i) = (unbiased(), 0);
-        while i < 256 {
-            table[digit][i] = value;
-            value = multiply(value, step);
-            i += 1;
-        }
-        digit += 1;
-    }
-    table
 }
 
 /// `BYTES[k][b]` is the CRC state left by byte `b` followed by `k` zero bytes.
@@ -114,17 +76,8 @@ const fn byte_table() -> [[u32; 256]; 8] {
     table
 }
 
-/// Multipliers that move a 128-bit block `distance` bits ahead, for its earlier and later half.
-///
-/// A carry-less product of two reflected 64-bit words comes out one bit short, a factor of x;
-/// hence the exponents one below the distance.
-pub(crate) const fn fold(distance: u64) -> [u64; 2] {
-    [(power_of_x(distance + 63) as u64) << 32, (power_of_x(distance - 1) as u64) << 32]
-}
-
 const _: () = {
     assert!(power_of_x(ORDER) == ONE);
-    assert!(over_x(times_x(0x1234_5678)) == 0x1234_5678);
     // The table every description of this CRC prints begins with these.
     assert!(BYTES[0][1] == 0xF26B_8303 && BYTES[0][128] == POLYNOMIAL);
 };

@@ -34,6 +34,7 @@ macro_rules! kernels {
 kernels! {
     fn crc_update(state: u32, bytes: &[u8]) -> u32 = Avx512, Sse42;
     fn crc_shift(state: u32, n: usize) -> u32 = Sse42;
+    fn crc_delta(delta: &[u8], tail: usize) -> u32 = Avx512, Sse42;
     fn adler_sums(bytes: &[u8]) -> (u32, u32) = Avx512, Avx2;
     fn xor_into(dst: &mut [u8], src: &[u8]) = Avx512, Avx2;
     fn xor_delta(out: &mut [u8], old: &[u8], new: &[u8]) = Avx512, Avx2;
@@ -43,4 +44,16 @@ kernels! {
     fn pq_add(p: &mut [u8], q: &mut [u8], src: &[u8], coef: u8) = Avx512, Avx2;
     fn gf_mul_into(out: &mut [u8], src: &[u8], coef: u8) = Avx512, Avx2;
     fn gf_mul_xor_into(dst: &mut [u8], src: &[u8], coef: u8) = Avx512, Avx2;
+}
+
+/// `crc_update` without a call, for a few bytes: where it is possible, code that is inlined into
+/// the caller; elsewhere nothing.
+#[inline]
+pub(crate) fn crc_update_inline(state: u32, bytes: &[u8]) -> Option<u32> {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if let Some(isa) = x86::Sse42::on(cpu::found()) {
+        return Some(isa.chain(state, bytes));
+    }
+    let _ = (state, bytes);
+    None
 }

@@ -50,35 +50,12 @@ pub(crate) static NIBBLES: [[u8; 32]; 256] = {
     table
 };
 
-/// `MATRIX[c]`: multiplication by c as an 8 x 8 bit matrix in the layout of GF2P8AFFINEQB.
-///
-/// The instruction that multiplies in GF(2^8) outright is of no use: its polynomial is 0x11B.
-pub(crate) static MATRIX: [u64; 256] = {
-    let mut table = [0; 256];
-    let mut c = 0;
-    while c < 256 {
-        let mut column = 0;
-        while column < 8 {
-            let image = multiply(c as u8, 1 << column) as u64;
-            let mut bit = 0;
-            while bit < 8 {
-                // The row that makes result bit `bit` is byte 7 - bit of the matrix.
-                table[c] |= ((image >> bit) & 1) << (8 * (7 - bit) + column);
-                bit += 1;
-            }
-            column += 1;
-        }
-        c += 1;
-    }
-    table
-};
-
 const fn double(a: u8) -> u8 {
     (a << 1) ^ (REDUCED & (a >> 7).wrapping_neg())
 }
 
 /// Product by repeated doubling; only for building tables.
-const fn multiply(a: u8, b: u8) -> u8 {
+pub(crate) const fn multiply(a: u8, b: u8) -> u8 {
     let (mut product, mut power, mut rest) = (0, a, b);
     while rest != 0 {
         product ^= power & (rest & 1).wrapping_neg();

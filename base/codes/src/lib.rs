@@ -4,8 +4,8 @@
 //!
 //! Every function is pure: its result depends on its arguments alone, not on the machine. Which
 //! instructions compute it is chosen at run time, and each choice is tested to equal the portable
-//! version in [`reference`]. Nothing outside the given slices is read or written, so that a media
-//! error just behind an object cannot be met by summing the object.
+//! version in [`mod@reference`]. Nothing outside the given slices is read or written, so that a
+//! media error just behind an object cannot be met by summing the object.
 //!
 //! Not covered: where sums and parity lie, when they are trusted, and writing them to a medium.
 //! These functions work on ordinary memory; a change of parity is made here as a *delta* in a
@@ -76,6 +76,7 @@
 //! | `reference/` | portable versions, the definition of all others |
 //! | `crc_tables`, `gf_tables` | the arithmetic behind the sums, at compile time |
 //! | `x86/` | SIMD kernels; all `unsafe` of the crate |
+//! | `paths` | tests: every kernel of every set against `reference/` |
 
 #![deny(unsafe_code)]
 

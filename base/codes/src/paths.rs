@@ -278,6 +278,17 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn crc_delta(case in case(), tail in prop_oneof![0..5000usize, 0..usize::MAX / 2]) {
+        let a = case.buffer(0);
+        let expected = reference::crc_shift(slow_update(0, a.slice()), tail);
+        prop_assert_eq!(reference::crc_delta(a.slice(), tail), expected);
+        with!(Sse42, |isa| { prop_assert_eq!(isa.crc_delta(a.slice(), tail), expected) });
+        with!(Avx512, |isa| { prop_assert_eq!(isa.crc_delta(a.slice(), tail), expected) });
+    }
+}
+
 /// Every length up to well past the last change of method, at an odd address.
 #[test]
 fn crc_of_every_length() {

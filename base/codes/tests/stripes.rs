@@ -1,10 +1,13 @@
 //! P+Q stripes: every loss of up to two units is made good, every single wrong unit is named.
 
+use std::ops::Range;
+
 use holdfast_codes::{
     Located, MAX_ROWS, PqSums, gf_mul_into, gf_mul_xor_into, gf_pow_g, locate, pq_encode,
     rebuild_from_p, rebuild_from_q, rebuild_two, xor_delta, xor_into, xor_many,
 };
 use proptest::prelude::*;
+use proptest::sample::Index;
 
 /// A consistent stripe.
 #[derive(Clone, Debug)]
@@ -112,10 +115,15 @@ fn a_stripe_without_rows_has_zero_parity() {
     assert_eq!((p, q), ([0; 70], [0; 70]));
 }
 
+/// Byte places, each with a value to put or to differ by.
+fn places(count: Range<usize>) -> impl Strategy<Value = Vec<(Index, u8)>> {
+    prop::collection::vec(any::<(Index, u8)>(), count)
+}
+
 proptest! {
     #[test]
     fn rebuilt_from_slices(count in 2..20usize, length in 0..700usize, seed in any::<u32>(),
-                           pick in any::<[prop::sample::Index; 2]>()) {
+                           pick in any::<[Index; 2]>()) {
         let stripe = Stripe::new(count, length, seed as usize);
         let x = pick[0].index(count);
         let y = (x + 1 + pick[1].index(count - 1)) % count;
@@ -137,7 +145,7 @@ proptest! {
     /// Patches of random rows in random order give the parity of the final rows.
     #[test]
     fn patched_equals_encoded(count in 1..10usize, length in 1..300usize, seed in any::<u32>(),
-                              writes in prop::collection::vec(any::<(prop::sample::Index, u8)>(), 1..8)) {
+                              writes in places(1..8)) {
         let mut stripe = Stripe::new(count, length, seed as usize);
         for (place, value) in writes {
             let row = place.index(count);
@@ -167,8 +175,8 @@ proptest! {
     /// One unit wrong in any bytes by any amount is named.
     #[test]
     fn one_wrong_unit_is_located(count in 1..100usize, length in 1..1200usize, seed in any::<u32>(),
-                                 unit in any::<prop::sample::Index>(),
-                                 wrong in prop::collection::vec(any::<(prop::sample::Index, u8)>(), 1..20)) {
+                                 unit in any::<Index>(),
+                                 wrong in places(1..20)) {
         let mut stripe = Stripe::new(count, length, seed as usize);
         prop_assert_eq!(stripe.locate(), Located::Clean);
         let unit = unit.index(count + 2);

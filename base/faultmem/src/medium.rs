@@ -439,8 +439,11 @@ impl Medium for FaultMedium {
             return Err(sync_error("grow", io::Error::new(io::ErrorKind::OutOfMemory, why)));
         }
         let mut passing = self.barrier(state, GROW, SiteKind::Grow);
-        Arc::make_mut(&mut passing.state.durable).grow(len);
-        self.len.store(len, Ordering::Release);
+        // Another thread may have grown the medium further meanwhile.
+        if len > passing.state.len() {
+            Arc::make_mut(&mut passing.state.durable).grow(len);
+            self.len.store(len, Ordering::Release);
+        }
         Ok(())
     }
 

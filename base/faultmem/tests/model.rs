@@ -216,7 +216,11 @@ fn check(kind: MediumKind, mode: Mode, steps: &[Step]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 150,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn words_of_memory(steps in prop::collection::vec(step(), 1..24)) {

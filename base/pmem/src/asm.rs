@@ -7,9 +7,11 @@
 //! and the routine has returned to its caller.
 //!
 //! The layout of every storing routine is the same. The range is cut at line borders. A whole line
-//! is stored by the widest instruction there is; a partial line is stored as bytes up to the next
-//! multiple of 8, then as whole 8-byte words, then as bytes, and its line is flushed once. So
-//! aligned words are stored whole, whatever the flavour.
+//! is stored by the widest instruction there is, around the cache if the range is long; a partial
+//! line is stored as bytes up to the next multiple of 8, then as whole 8-byte words, then as bytes,
+//! and its line is flushed once. So aligned words are stored whole, whatever the flavour. A line
+//! that stays in the cache is fetched for writing first: the fetch, unlike the store, need not wait
+//! for the drain before it.
 //!
 //! Registers of the SSE flavour are `xmm0..3`; the AVX-512 flavour uses `zmm16..19`, which need no
 //! `vzeroupper`.
@@ -61,6 +63,12 @@ pub(crate) enum Stores {
     Plain,
 }
 
+/// Puts of at most so many bytes keep their lines in the cache even where they cover them whole.
+/// Measured on commits of one object (record twice, object, slot, parity): up to here storing and
+/// flushing is 10 to 15 % cheaper than going around the cache, whose cost is in the drain; from
+/// here on it is dearer.
+const NEAR: usize = 192;
+
 global_asm!(
     r#"
 .section .text.holdfast_pmem_access,"ax",@progbits
@@ -102,12 +110,22 @@ global_asm!(
     movntdq [rdi + 32], xmm2
     movntdq [rdi + 48], xmm3
 .endm
-.macro HF_PUT_LINE_through flush
+.macro HF_PUT_LINE_near_wide flush
+    prefetchw [rdi]
+    mov r10, rdi
+    vmovdqu64 zmm16, [rsi]
+    vmovdqa64 [rdi], zmm16
+    HF_FLUSH_\flush
+.endm
+.macro HF_PUT_LINE_near flush
+    prefetchw [rdi]
+    mov r10, rdi
     HF_LOAD_LINE
     movdqa [rdi], xmm0
     movdqa [rdi + 16], xmm1
     movdqa [rdi + 32], xmm2
     movdqa [rdi + 48], xmm3
+    HF_FLUSH_\flush
 .endm
 
 .macro HF_XOR_BYTE
@@ -118,14 +136,14 @@ global_asm!(
     mov rax, [rsi]
     xor [rdi], rax
 .endm
-.macro HF_XOR_LINE_wide flush
+.macro HF_XOR_LINE_near_wide flush
     vmovdqu64 zmm16, [rsi]
     vpxorq zmm16, zmm16, [rdi]
     vmovdqa64 [rdi], zmm16
     mov r10, rdi
     HF_FLUSH_\flush
 .endm
-.macro HF_XOR_LINE_through flush
+.macro HF_XOR_LINE_near flush
     HF_LOAD_LINE
     pxor xmm0, [rdi]
     pxor xmm1, [rdi + 16]
@@ -156,7 +174,7 @@ global_asm!(
     movntdq [rdi + 32], xmm0
     movntdq [rdi + 48], xmm0
 .endm
-.macro HF_ZERO_LINE_through flush
+.macro HF_ZERO_LINE_near flush
     pxor xmm0, xmm0
     movdqa [rdi], xmm0
     movdqa [rdi + 16], xmm0
@@ -191,6 +209,7 @@ HF_BEGIN \name
     sub     rdx, r9
     cmp     r9d, 64
     je      6f
+    prefetchw [rdi]
     mov     r10, rdi
 2:  test    dil, 7
     jz      3f
@@ -237,20 +256,22 @@ HF_END \name
 holdfast_pmem_access_begin:
 
 HF_STORE holdfast_pmem_put_wide, PUT, wide, clwb
+HF_STORE holdfast_pmem_put_near_wide, PUT, near_wide, clwb
 HF_STORE holdfast_pmem_put_clwb, PUT, around, clwb
+HF_STORE holdfast_pmem_put_near_clwb, PUT, near, clwb
 HF_STORE holdfast_pmem_put_clflushopt, PUT, around, clflushopt
 HF_STORE holdfast_pmem_put_clflush, PUT, around, clflush
-HF_STORE holdfast_pmem_put_plain, PUT, through, nothing
-HF_STORE holdfast_pmem_xor_wide, XOR, wide, clwb
-HF_STORE holdfast_pmem_xor_clwb, XOR, through, clwb
-HF_STORE holdfast_pmem_xor_clflushopt, XOR, through, clflushopt
-HF_STORE holdfast_pmem_xor_clflush, XOR, through, clflush
-HF_STORE holdfast_pmem_xor_plain, XOR, through, nothing
+HF_STORE holdfast_pmem_put_plain, PUT, near, nothing
+HF_STORE holdfast_pmem_xor_wide, XOR, near_wide, clwb
+HF_STORE holdfast_pmem_xor_clwb, XOR, near, clwb
+HF_STORE holdfast_pmem_xor_clflushopt, XOR, near, clflushopt
+HF_STORE holdfast_pmem_xor_clflush, XOR, near, clflush
+HF_STORE holdfast_pmem_xor_plain, XOR, near, nothing
 HF_STORE holdfast_pmem_zero_wide, ZERO, wide, clwb
 HF_STORE holdfast_pmem_zero_clwb, ZERO, around, clwb
 HF_STORE holdfast_pmem_zero_clflushopt, ZERO, around, clflushopt
 HF_STORE holdfast_pmem_zero_clflush, ZERO, around, clflush
-HF_STORE holdfast_pmem_zero_plain, ZERO, through, nothing
+HF_STORE holdfast_pmem_zero_plain, ZERO, near, nothing
 
 // Loads of less than 64 bytes: two overlapping pieces of the largest power of two that fits.
 .macro HF_LOAD_SMALL
@@ -303,6 +324,17 @@ HF_BEGIN holdfast_pmem_load_wide
     lea     r8, [rdi + rdx - 64]
     cmp     rdx, 256
     jb      2f
+    cmp     rdx, 512
+    jb      1f
+    // Stores that straddle lines cost twice: begin a long loop where `to` begins a line.
+    vmovdqu64 zmm16, [rsi]
+    vmovdqu64 [rdi], zmm16
+    mov     eax, edi
+    and     eax, 63
+    sub     rax, 64
+    sub     rsi, rax
+    sub     rdi, rax
+    add     rdx, rax
 1:  vmovdqu64 zmm16, [rsi]
     vmovdqu64 zmm17, [rsi + 64]
     vmovdqu64 zmm18, [rsi + 128]
@@ -361,7 +393,9 @@ HF_END holdfast_pmem_access_failed
 
 unsafe extern "sysv64" {
     fn holdfast_pmem_put_wide(to: usize, from: *const u8, len: usize) -> Outcome;
+    fn holdfast_pmem_put_near_wide(to: usize, from: *const u8, len: usize) -> Outcome;
     fn holdfast_pmem_put_clwb(to: usize, from: *const u8, len: usize) -> Outcome;
+    fn holdfast_pmem_put_near_clwb(to: usize, from: *const u8, len: usize) -> Outcome;
     fn holdfast_pmem_put_clflushopt(to: usize, from: *const u8, len: usize) -> Outcome;
     fn holdfast_pmem_put_clflush(to: usize, from: *const u8, len: usize) -> Outcome;
     fn holdfast_pmem_put_plain(to: usize, from: *const u8, len: usize) -> Outcome;
@@ -409,7 +443,9 @@ pub(crate) unsafe fn put(stores: Stores, to: usize, from: *const u8, len: usize)
     // SAFETY: the contract above is the routines' own.
     unsafe {
         match stores {
+            Stores::Wide if len <= NEAR => holdfast_pmem_put_near_wide(to, from, len),
             Stores::Wide => holdfast_pmem_put_wide(to, from, len),
+            Stores::Clwb if len <= NEAR => holdfast_pmem_put_near_clwb(to, from, len),
             Stores::Clwb => holdfast_pmem_put_clwb(to, from, len),
             Stores::Clflushopt => holdfast_pmem_put_clflushopt(to, from, len),
             Stores::Clflush => holdfast_pmem_put_clflush(to, from, len),

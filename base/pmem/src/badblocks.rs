@@ -104,9 +104,7 @@ fn domain_of(folder: &Path, levels: u32) -> PersistenceDomain {
         let domain = domain_of(&part.path(), levels - 1);
         weakest = match weakest {
             None | Some(PersistenceDomain::CpuCache) => Some(domain),
-            Some(PersistenceDomain::MemoryController)
-                if domain == PersistenceDomain::Unknown =>
-            {
+            Some(PersistenceDomain::MemoryController) if domain == PersistenceDomain::Unknown => {
                 Some(domain)
             }
             other => other,
@@ -218,8 +216,14 @@ pub(crate) fn extents(file: BorrowedFd<'_>) -> io::Result<Vec<Extent>> {
     let mut found = Vec::new();
     let mut start = 0;
     while found.len() < MOST_EXTENTS {
-        let none =
-            RawExtent { logical: 0, physical: 0, length: 0, reserved: [0; 2], flags: 0, reserved32: [0; 3] };
+        let none = RawExtent {
+            logical: 0,
+            physical: 0,
+            length: 0,
+            reserved: [0; 2],
+            flags: 0,
+            reserved32: [0; 3],
+        };
         let mut map = RawMap {
             start,
             length: u64::MAX - start,

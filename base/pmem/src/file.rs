@@ -260,6 +260,9 @@ impl Backing {
 
     /// Writes `bytes` at `at` of the file; they are on stable storage on return.
     pub(crate) fn write_durably(&self, at: u64, bytes: &[u8]) -> Result<(), SyncError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
         self.once("pwritev2", || write_all(self.fd(), at, bytes, ReadWriteFlags::DSYNC))
     }
 
@@ -289,11 +292,8 @@ impl Backing {
             run()
         };
         result.map_err(|source| {
-            let _ = self.failure.set(Failure {
-                call,
-                kind: source.kind(),
-                text: source.to_string(),
-            });
+            let _ =
+                self.failure.set(Failure { call, kind: source.kind(), text: source.to_string() });
             SyncError { call, source }
         })
     }
@@ -319,9 +319,7 @@ impl Backing {
         if self.failed() {
             return self.sync(); // refuses, and says why
         }
-        self.file
-            .set_len(from)
-            .map_err(|source| SyncError { call: "ftruncate", source })?;
+        self.file.set_len(from).map_err(|source| SyncError { call: "ftruncate", source })?;
         if let Err(error) = allocate(self.fd(), from, to - from) {
             let _ = self.file.set_len(from);
             return Err(SyncError { call: "fallocate", source: error });

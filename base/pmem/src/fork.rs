@@ -88,8 +88,7 @@ fn flag_page() -> io::Result<&'static AtomicU64> {
         // SAFETY: the page mapped above, not yet shown to anyone.
         unsafe { madvise(fresh, page, Advice::LinuxWipeOnFork)? };
         address = fresh as usize;
-        if let Err(theirs) =
-            FLAG.compare_exchange(0, address, Ordering::AcqRel, Ordering::Acquire)
+        if let Err(theirs) = FLAG.compare_exchange(0, address, Ordering::AcqRel, Ordering::Acquire)
         {
             // SAFETY: another thread was first, so nobody knows our page.
             unsafe { munmap(fresh, page)? };

@@ -44,8 +44,8 @@ pub fn fail_sync(medium: &Mapped, nth: u32) {
     medium.backing().fail_in(nth);
 }
 
-/// Times the fault handler ran in this process: once per access that met a bad page. Healing a
-/// page that stays bad adds one, since the result is verified; healing a clearable one adds none.
+/// Times the fault handler ran in this process: once per access that met a bad page. Healing or
+/// failing to heal a poisoned page of a writable medium adds none.
 #[must_use]
 pub fn handler_count() -> u64 {
     handler::count()

@@ -47,7 +47,13 @@ impl Key {
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: the caller owns the range.
         let done = unsafe {
-            libc::syscall(libc::SYS_pkey_mprotect, address, len, rights as usize, self.number as usize)
+            libc::syscall(
+                libc::SYS_pkey_mprotect,
+                address,
+                len,
+                rights as usize,
+                self.number as usize,
+            )
         };
         if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
     }

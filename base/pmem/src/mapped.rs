@@ -3,6 +3,7 @@
 mod repair;
 mod serve;
 
+use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::BTreeMap;
 use std::io;
@@ -58,7 +59,6 @@ const LARGEST: u64 = 1 << 45;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct Mapped {
     space: Space,
     kind: MediumKind,
@@ -72,6 +72,19 @@ pub struct Mapped {
     registration: Arc<Registration>,
     domain: PersistenceDomain,
     backing: Backing,
+}
+
+impl fmt::Debug for Mapped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Addresses are left out: that of the alias is nobody's business.
+        f.debug_struct("Mapped")
+            .field("path", &self.backing.path())
+            .field("kind", &self.kind)
+            .field("access", &self.access)
+            .field("len", &self.space.len())
+            .field("protection", &self.protection())
+            .finish_non_exhaustive()
+    }
 }
 
 /// What lies where, and what of it is made to fail.
@@ -94,10 +107,13 @@ impl Mapped {
             return Err(OpenError::BadLength { len });
         }
         let backing = Backing::create(path, len)?;
-        Self::assemble(backing, len, Access::Write, options).map_err(|(backing, error)| {
-            backing.remove();
-            error
-        })
+        match Parts::map(&backing, len, Access::Write, options) {
+            Ok(parts) => Ok(Self::of(backing, parts)),
+            Err(error) => {
+                backing.remove();
+                Err(error)
+            }
+        }
     }
 
     /// Maps the existing file `path`. What exceeds the last whole page is left out.
@@ -114,66 +130,24 @@ impl Mapped {
         if len > LARGEST {
             return Err(OpenError::BadLength { len });
         }
-        Self::assemble(backing, len, access, options).map_err(|(_, error)| error)
+        let parts = Parts::map(&backing, len, access, options)?;
+        Ok(Self::of(backing, parts))
     }
 
-    /// Maps a file of `len` bytes; on failure gives the file back with the reason.
-    fn assemble(
-        backing: Backing,
-        len: u64,
-        access: Access,
-        options: &Options,
-    ) -> Result<Self, (Backing, OpenError)> {
-        match Self::map(&backing, len, access, options) {
-            Ok((space, registration, kind, domain)) => Ok(Self {
-                kind,
-                access,
-                fenced: space.plan().stores != Stores::Plain || kind == MediumKind::Dax,
-                stamp: space.plan().stamp,
-                moved: AtomicBool::new(false),
-                layout: Mutex::default(),
-                registration: Arc::new(registration),
-                domain,
-                backing,
-                space,
-            }),
-            Err(error) => Err((backing, error)),
+    fn of(backing: Backing, parts: Parts) -> Self {
+        let Parts { space, registration, access, kind, domain } = parts;
+        Self {
+            kind,
+            access,
+            fenced: space.plan().stores != Stores::Plain || kind == MediumKind::Dax,
+            stamp: space.plan().stamp,
+            moved: AtomicBool::new(false),
+            layout: Mutex::default(),
+            registration: Arc::new(registration),
+            domain,
+            backing,
+            space,
         }
-    }
-
-    fn map(
-        backing: &Backing,
-        len: u64,
-        access: Access,
-        options: &Options,
-    ) -> Result<(Space, Registration, MediumKind, PersistenceDomain), OpenError> {
-        let failed = |call| move |error: io::Error| explain(backing.path(), call, error);
-        handler::install().map_err(failed("sigaction"))?;
-        let stamp = Stamp::take().map_err(failed("madvise"))?;
-        let kind = kind_of(backing, options.durability);
-        let domain = domain_of(backing, kind);
-        let protection = protection_of(access, options.protection)?;
-        let plan = Plan {
-            len,
-            span: span_of(len, options.reserve),
-            sharing: match (access, kind) {
-                (Access::PrivateCopy, _) => Sharing::Private,
-                (_, MediumKind::Dax) => Sharing::Sync,
-                _ => Sharing::Shared,
-            },
-            protection,
-            stores: stores_of(access, kind, domain),
-            wide: Cpu::detect().wide,
-            stamp,
-        };
-        let space = reserve(plan).map_err(failed("mmap"))?;
-        space.place(backing.fd(), 0, 0, len).map_err(failed("mmap"))?;
-        let (view, alias) = space.bases();
-        let registration =
-            Registration::claim(view, alias, space.span() as usize, len as usize, stamp.number())
-                .ok_or(OpenError::TooManyMappings)?;
-        space.set_len(len);
-        Ok((space, registration, kind, domain))
     }
 
     /// Whether this process is a forked child of the one that opened the file. Such a child has no
@@ -222,7 +196,7 @@ impl Mapped {
             protection: plan.protection,
             len: self.space.len(),
             reserved: self.space.span(),
-            relocated: self.layout().frames.count(),
+            relocated: self.relocated(),
             failed: self.failed(),
         }
     }
@@ -257,6 +231,11 @@ impl Mapped {
         self.layout.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Relocated ranges. A forked child must not wait for a lock: its holder may not exist there.
+    fn relocated(&self) -> usize {
+        if self.forked() { 0 } else { self.layout().frames.count() }
+    }
+
     fn is_moved(&self) -> bool {
         self.moved.load(Ordering::Acquire)
     }
@@ -266,6 +245,52 @@ impl Drop for Mapped {
     fn drop(&mut self) {
         // First hidden from the handler; then the fields go, and with them addresses and lock.
         self.registration.retire();
+    }
+}
+
+/// What mapping a file yields.
+struct Parts {
+    space: Space,
+    registration: Registration,
+    access: Access,
+    kind: MediumKind,
+    domain: PersistenceDomain,
+}
+
+impl Parts {
+    /// Maps the first `len` bytes of a file.
+    fn map(
+        backing: &Backing,
+        len: u64,
+        access: Access,
+        options: &Options,
+    ) -> Result<Self, OpenError> {
+        let failed = |call| move |error: io::Error| explain(backing.path(), call, error);
+        handler::install().map_err(failed("sigaction"))?;
+        let stamp = Stamp::take().map_err(failed("madvise"))?;
+        let kind = kind_of(backing, options.durability);
+        let domain = domain_of(backing, kind);
+        let plan = Plan {
+            len,
+            span: span_of(len, options.reserve),
+            sharing: match (access, kind) {
+                (Access::PrivateCopy, _) => Sharing::Private,
+                (_, MediumKind::Dax) => Sharing::Sync,
+                _ => Sharing::Shared,
+            },
+            protection: protection_of(access, options.protection)?,
+            stores: stores_of(access, kind, domain),
+            wide: Cpu::detect().wide,
+            stamp,
+        };
+        let space = reserve(plan).map_err(failed("mmap"))?;
+        space.place(backing.fd(), 0, 0, len).map_err(failed("mmap"))?;
+        let (view, alias) = space.bases();
+        let registration =
+            Registration::claim(view, alias, space.span() as usize, len as usize, stamp.number())
+                .ok_or(OpenError::TooManyMappings)?;
+        space.set_len(len);
+        Ok(Self { space, registration, access, kind, domain })
     }
 }
 
@@ -281,9 +306,7 @@ fn kind_of(backing: &Backing, durability: Durability) -> MediumKind {
 
 fn domain_of(backing: &Backing, kind: MediumKind) -> PersistenceDomain {
     match (kind, backing.device()) {
-        (MediumKind::Dax, Ok(number)) => {
-            Device::new(Path::new(SYSFS), number).persistence_domain()
-        }
+        (MediumKind::Dax, Ok(number)) => Device::new(Path::new(SYSFS), number).persistence_domain(),
         _ => PersistenceDomain::Unknown,
     }
 }

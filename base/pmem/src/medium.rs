@@ -131,8 +131,12 @@ pub trait Medium: Send + Sync + fmt::Debug + 'static {
     /// unspecified.
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError>;
 
-    /// Stores `bytes` at `at` and flushes the lines touched (`site` names the flush). Whole lines
-    /// go around the cache. Aligned 8-byte words are stored whole.
+    /// Stores `bytes` at `at` and flushes the lines touched (`site` names the flush). Aligned
+    /// 8-byte words are stored whole.
+    ///
+    /// Long runs of whole lines go around the cache. Such stores are not ordered against later
+    /// ones, not even as other threads of this process see them: drain before storing anything
+    /// that lets others read the bytes (a released lock, a raised version).
     ///
     /// # Errors
     /// A [`MediaError`]; part of the range may have been stored.
@@ -145,7 +149,8 @@ pub trait Medium: Send + Sync + fmt::Debug + 'static {
     /// A [`MediaError`]; part of the range may have been changed.
     fn xor(&self, site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError>;
 
-    /// Stores `len` zero bytes at `at` and flushes the lines touched.
+    /// Stores `len` zero bytes at `at` and flushes the lines touched. As visible to other threads as
+    /// a [`put`](Medium::put).
     ///
     /// # Errors
     /// A [`MediaError`]; part of the range may have been zeroed.

@@ -9,6 +9,7 @@
 //!           \_______ faulting thread ___/  \___ repair thread ___/  faulting thread
 //! ```
 
+use core::fmt;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -82,7 +83,6 @@ struct Turn {
 }
 
 /// One mapping.
-#[derive(Debug)]
 pub(crate) struct Entry {
     state: AtomicU32,
     view: AtomicUsize,
@@ -104,20 +104,33 @@ pub(crate) struct Entry {
 
 static TABLE: [Entry; MAPPINGS] = [const { Entry::new() }; MAPPINGS];
 
+/// Entries that were ever used: the rest of the table need not be looked at.
+static USED: AtomicUsize = AtomicUsize::new(0);
+
+fn used() -> &'static [Entry] {
+    &TABLE[..USED.load(Ordering::Acquire).min(MAPPINGS)]
+}
+
 /// The mapping whose views contain `address`, and the offset in it. Async-signal-safe.
 pub(crate) fn find(address: usize) -> Option<(&'static Entry, u64)> {
-    TABLE.iter().find_map(|entry| entry.offset_of(address).map(|at| (entry, at)))
+    used().iter().find_map(|entry| entry.offset_of(address).map(|at| (entry, at)))
 }
 
 /// Calls `each` with address and length of every mapped view. Async-signal-safe if `each` is.
 pub(crate) fn for_each_mapped(each: impl Fn(usize, usize)) {
-    for entry in TABLE.iter().filter(|entry| entry.state.load(Ordering::Acquire) == LIVE) {
+    for entry in used().iter().filter(|entry| entry.state.load(Ordering::Acquire) == LIVE) {
         let mapped = entry.mapped.load(Ordering::Relaxed);
         for base in [&entry.view, &entry.alias].map(|base| base.load(Ordering::Relaxed)) {
             if base != 0 {
                 each(base, mapped);
             }
         }
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry").field("state", &self.state).finish_non_exhaustive()
     }
 }
 
@@ -394,17 +407,20 @@ impl Registration {
         mapped: usize,
         generation: u64,
     ) -> Option<Self> {
-        let entry = TABLE.iter().find(|entry| {
+        let (index, entry) = TABLE.iter().enumerate().find(|(_, entry)| {
             entry
                 .state
                 .compare_exchange(UNUSED, CLAIMED_ENTRY, Ordering::AcqRel, Ordering::Relaxed)
                 .is_ok()
         })?;
+        USED.fetch_max(index + 1, Ordering::AcqRel);
         entry.view.store(view, Ordering::Relaxed);
         entry.alias.store(alias, Ordering::Relaxed);
         entry.span.store(span, Ordering::Relaxed);
         entry.mapped.store(mapped, Ordering::Relaxed);
         entry.generation.store(generation, Ordering::Relaxed);
+        entry.attached.store(0, Ordering::Relaxed);
+        entry.repairer.store(0, Ordering::Relaxed);
         for slot in &entry.bad {
             slot.store(0, Ordering::Relaxed);
         }

@@ -366,9 +366,7 @@ impl Space {
         self.replace(at, len, |address, len, rights| {
             let flags = MapFlags::PRIVATE | MapFlags::FIXED;
             // SAFETY: `replace` hands out ranges inside this space's own reservation only.
-            unsafe {
-                mmap_anonymous(ptr::with_exposed_provenance_mut(address), len, rights, flags)
-            }
+            unsafe { mmap_anonymous(ptr::with_exposed_provenance_mut(address), len, rights, flags) }
         })
     }
 

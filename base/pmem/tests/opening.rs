@@ -1,5 +1,7 @@
 //! Everything that is not a file of ours is refused with its cause, and left as it was.
 
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
+
 mod common;
 
 use std::os::unix::net::UnixListener;

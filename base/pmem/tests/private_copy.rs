@@ -1,5 +1,7 @@
 //! A private copy takes every change and lets none of them reach the file.
 
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
+
 mod common;
 
 use common::{HERE, filled, folders, numbered, protected};

@@ -1,5 +1,7 @@
 //! Writes and syncs of a file: counted, and after the first failure never tried again.
 
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
+
 mod common;
 
 use common::{HERE, filled, numbered, protected};
@@ -48,7 +50,11 @@ fn the_first_failure_is_the_last_try() {
     let raw = std::fs::read(&path).unwrap();
     assert_eq!(raw.len() as u64, 4 * PAGE);
     assert_eq!(&raw[..3], b"one");
-    assert_eq!(raw[PAGE as usize..2 * PAGE as usize], filled(1), "the failed bytes were not written");
+    assert_eq!(
+        raw[PAGE as usize..2 * PAGE as usize],
+        filled(1),
+        "the failed bytes were not written"
+    );
 }
 
 #[test]

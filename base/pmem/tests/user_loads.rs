@@ -1,5 +1,7 @@
 //! A load by the program that meets a bad page waits for the repair thread and is then completed.
 
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
+
 mod common;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -57,7 +57,8 @@ impl ChunkKind {
 }
 
 impl ChunkEntry {
-    /// A chunk nobody used yet.
+    /// A chunk nobody used yet. It is written like any other when its zone is made: were zeros a
+    /// valid entry, a run whose entry was wiped out would pass for free space.
     pub const VIRGIN: Self =
         Self { kind: ChunkKind::Free, class: 0, generation: 0, count: 0 };
 
@@ -75,12 +76,9 @@ impl ChunkEntry {
     }
 
     /// Reads bytes found at pool offset `at`, which may be anything. `None` if they are not a
-    /// valid entry; all zeros are a virgin free chunk.
+    /// valid entry.
     #[must_use]
     pub fn decode(bytes: &[u8; CHUNK_LEN], sums: &Sums, at: u64) -> Option<Self> {
-        if bytes.iter().all(|b| *b == 0) {
-            return Some(Self::VIRGIN);
-        }
         if sums.chunk_entry(at, bytes) != get_u32(bytes, 0) {
             return None;
         }

@@ -57,12 +57,6 @@ impl Slot {
         self.state == STATE_LIVE
     }
 
-    /// Whether it was never used since its run was formatted.
-    #[must_use]
-    pub fn is_virgin(&self) -> bool {
-        *self == Self::default()
-    }
-
     /// The slot after its object was freed: the generation stays, so that the next object of
     /// this place gets another one.
     #[must_use]
@@ -132,10 +126,21 @@ impl Sums {
         self.granule(object, slot, 0, &[])
     }
 
-    /// Whether a free slot is as it was written: virgin, or its sum matches.
+    /// Whether a free slot is as it was written.
     #[must_use]
     pub fn free_slot_good(&self, object: u64, slot: &Slot) -> bool {
-        slot.is_virgin() || !self.active() || self.free_slot(object, slot) == slot.sum
+        !self.active() || self.free_slot(object, slot) == slot.sum
+    }
+
+    /// The slot of the object place `object` when its run is formatted. Free slots carry sums
+    /// like others: were zeros a valid slot, an object whose slot was wiped out would pass for
+    /// one that never was. `chunk_generation` makes generations differ from the chunk's last life.
+    #[must_use]
+    pub fn first_slot(&self, object: u64, chunk_generation: u16) -> Slot {
+        let generation = chunk_generation.wrapping_mul(0x6d2b);
+        let mut slot = Slot { generation, state: STATE_FREE, ..Slot::default() };
+        slot.sum = self.free_slot(object, &slot);
+        slot
     }
 
     /// Sum of a directory entry at `at`; always CRC-32C, since entries decide what bytes mean.

@@ -36,7 +36,6 @@ impl Unit {
         match self {
             Self::Granule { spot, granule } => check_granule(from, sums, spot, *granule),
             Self::Entry { at, .. } => Ok(match read_entry(from, sums, *at)? {
-                Some(ChunkEntry::VIRGIN) => Found::Nothing,
                 Some(_) => Found::Good,
                 None => Found::Bad { expected: 0, found: 0 },
             }),

@@ -151,10 +151,15 @@ pub fn check_granule(
 }
 
 fn check_free(sums: &Sums, spot: &Spot, slot: &Slot) -> Found {
-    if slot.is_virgin() || !sums.active() {
+    if !sums.active() {
         return Found::Nothing;
     }
-    Found::sums(slot.sum, sums.free_slot(spot.object, slot))
+    let sum = sums.free_slot(spot.object, slot);
+    if spot.class == Spot::LARGE {
+        // The directory says that an object begins here: a free slot cannot be right.
+        return Found::Bad { expected: slot.sum, found: sum };
+    }
+    Found::sums(slot.sum, sum)
 }
 
 /// Checks every granule of the place `spot`; the first bad one is reported with its number.

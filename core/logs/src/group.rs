@@ -119,16 +119,19 @@ impl Group {
         self.batch_len.min(RECORD_LINES_MAX * LINE_LEN)
     }
 
-    /// Step 3: promises room for a record of `len` bytes. While there is none, `wait` lets the
-    /// caller reclaim, until it answers false. The caller has drawn no number.
+    /// Step 3: promises room for a record of `len` bytes, and for one of `second` bytes unless
+    /// that is 0; for both at once, so that nobody holds one while waiting for the other. While
+    /// there is none, `wait` lets the caller reclaim, until it answers false. The caller has
+    /// drawn no number.
     pub(crate) fn reserve(
         &self,
         len: usize,
+        second: usize,
         mut wait: impl FnMut() -> bool,
-    ) -> Result<u64, LogError> {
+    ) -> Result<[u64; 2], LogError> {
         loop {
             self.running()?;
-            if let Some(pages) = self.lock().pages.promise(len) {
+            if let Some(pages) = self.lock().pages.promise([len, second]) {
                 return Ok(pages);
             }
             if !wait() {

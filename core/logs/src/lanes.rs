@@ -39,8 +39,16 @@ pub struct LaneState<S> {
 enum Path {
     /// Its own ring, one copy in each side. Boxed: it is large, the other variant is small.
     Apart(Box<Ring>),
-    /// The group's batches; pages promised for the next record, and its length.
-    Adjacent(Option<(u64, usize)>),
+    /// The group's batches; what is promised for the next record, and for the one after it.
+    Adjacent([Option<Promise>; 2]),
+}
+
+/// Room promised by the group.
+#[derive(Debug, Clone, Copy)]
+struct Promise {
+    pages: u64,
+    /// Bytes of the record it is for.
+    len: usize,
 }
 
 /// Keeps the lock words of two lanes off each other's lines.
@@ -104,7 +112,7 @@ impl<S: Default> Log<S> {
         let lane = |lane: u32| {
             let path = match &group {
                 None => Path::Apart(Box::new(Ring::new(superblock, lane))),
-                Some(_) => Path::Adjacent(None),
+                Some(_) => Path::Adjacent([None; 2]),
             };
             let (record, scratch) = (RecordBuilder::default(), S::default());
             Slot(Mutex::new(LaneState { path, record, scratch }))
@@ -281,22 +289,40 @@ impl<S> Lane<'_, S> {
         len: usize,
         wait: impl FnMut() -> bool,
     ) -> Result<(), LogError> {
+        self.reserve_pair(m, numbers, len, 0, wait)
+    }
+
+    /// As [`reserve`](Self::reserve), but for two records, committed one after the other: an
+    /// intent of `len` bytes and what follows it, of `second` bytes. A commit of two records
+    /// reserves both before it draws the first number; once it has drawn, it could wait for ever
+    /// for others who wait for it. Together they have at most a quarter of
+    /// [`Log::max_record_len`].
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve).
+    #[inline]
+    pub fn reserve_pair<M: Medium>(
+        &mut self,
+        m: &M,
+        numbers: &Numbers,
+        len: usize,
+        second: usize,
+        wait: impl FnMut() -> bool,
+    ) -> Result<(), LogError> {
         self.cancel();
         match &mut self.state.path {
             Path::Apart(ring) => {
-                let max = ring.capacity();
-                if len > max {
-                    return Err(LogError::TooBig { len: len as u64, max: max as u64 });
-                }
-                ring.reserve(m, numbers, len, wait)
+                let max = if second == 0 { ring.capacity() } else { ring.pair_capacity() };
+                fit(len.saturating_add(second), max)?;
+                ring.reserve(m, numbers, len, second, wait)
             }
             Path::Adjacent(promised) => {
                 let group = self.group.ok_or(LogError::NoRoom)?;
                 let max = group.capacity();
-                if len > max {
-                    return Err(LogError::TooBig { len: len as u64, max: max as u64 });
-                }
-                *promised = Some((group.reserve(len, wait)?, len));
+                fit(len.saturating_add(second), if second == 0 { max } else { max / 4 })?;
+                let [next, behind] = group.reserve(len, second, wait)?;
+                let behind = (second > 0).then_some(Promise { pages: behind, len: second });
+                *promised = [Some(Promise { pages: next, len }), behind];
                 Ok(())
             }
         }
@@ -308,8 +334,10 @@ impl<S> Lane<'_, S> {
         match &mut self.state.path {
             Path::Apart(ring) => ring.cancel(),
             Path::Adjacent(promised) => {
-                if let (Some((pages, _)), Some(group)) = (promised.take(), self.group) {
-                    group.cancel(pages);
+                for promise in promised {
+                    if let (Some(promise), Some(group)) = (promise.take(), self.group) {
+                        group.cancel(promise.pages);
+                    }
                 }
             }
         }
@@ -352,6 +380,19 @@ impl<S> Lane<'_, S> {
         commit(m, &mut self.state.path, self.group, numbers, number, record)
     }
 
+    /// Makes the newest watermark durable, in a record of its own if need be: for whoever must
+    /// know that recovery will ignore the records up to some number. One drain. With adjacent
+    /// copies only a [`reclaim`](Log::reclaim) can do that; this does nothing then.
+    ///
+    /// # Errors
+    /// [`LogError::Media`] if neither copy of the watermark record could be written.
+    pub fn mark<M: Medium>(&mut self, m: &M, numbers: &Numbers) -> Result<(), LogError> {
+        match &mut self.state.path {
+            Path::Apart(ring) => ring.mark_newest(m, numbers),
+            Path::Adjacent(_) => Ok(()),
+        }
+    }
+
     /// Gives the lane back. As dropping it, but says that a locked instruction follows.
     #[inline]
     pub fn release<M: Medium>(self, m: &M) {
@@ -376,15 +417,24 @@ fn commit<M: Medium>(
         Path::Adjacent(promised) => {
             let group = group.ok_or(LogError::NoRoom)?;
             record.check(group.capacity())?;
-            let Some((pages, len)) = *promised else { return Err(LogError::NoRoom) };
-            if record.len() > len.next_multiple_of(LINE_LEN) {
+            let [Some(next), behind] = *promised else { return Err(LogError::NoRoom) };
+            if record.len() > next.len.next_multiple_of(LINE_LEN) {
                 return Err(LogError::NoRoom);
             }
-            *promised = None;
-            group.commit(m, numbers, number, record, pages)?;
+            *promised = [behind, None];
+            group.commit(m, numbers, number, record, next.pages)?;
             Ok(Committed { damaged: None })
         }
     }
+}
+
+/// Refuses a record, or two, of more than `max` bytes.
+#[inline]
+fn fit(len: usize, max: usize) -> Result<(), LogError> {
+    if len > max {
+        return Err(LogError::TooBig { len: len as u64, max: max as u64 });
+    }
+    Ok(())
 }
 
 impl<S> Drop for Lane<'_, S> {

@@ -27,6 +27,8 @@ const IDLE: u64 = u64::MAX;
 
 /// Publish the lower bound before drawing.
 const BOUND: Site = Site::new("logs.numbers.bound");
+/// The number is drawn, and not yet published itself.
+const DRAWN: Site = Site::new("logs.numbers.drawn");
 /// Take the bounds of the lanes into account.
 const BUSY: Site = Site::new("logs.numbers.busy");
 
@@ -87,8 +89,18 @@ impl Numbers {
         }
         m.locked();
         let number = self.next.0.fetch_add(1, Ordering::AcqRel);
+        m.step(DRAWN);
         busy.store(number, Ordering::Release);
         number
+    }
+
+    /// Draws one more number for a lane that has one under way. The earlier one stays the lane's
+    /// lower bound until [`done`](Self::done): the watermark passes neither before both are
+    /// complete. For a commit that consists of two records.
+    #[inline]
+    pub fn draw_again<M: Medium>(&self, m: &M) -> u64 {
+        m.locked();
+        self.next.0.fetch_add(1, Ordering::AcqRel)
     }
 
     /// The lane's commit is complete (copies apart) or applied to memory (adjacent), or was given

@@ -10,7 +10,9 @@ use std::collections::VecDeque;
 use holdfast_layout::Superblock;
 
 use crate::error::LogError;
-use crate::format::{ADJACENT_MARK_PAGES, ADJACENT_MARK_STRIDE, LINE_LEN, PAGE_LEN, RECORD_LINES_MAX};
+use crate::format::{
+    ADJACENT_MARK_PAGES, ADJACENT_MARK_STRIDE, LINE_LEN, PAGE_LEN, RECORD_LINES_MAX,
+};
 
 /// Fewest pages of an area.
 const AREA_MIN: u64 = ADJACENT_MARK_PAGES + 4;
@@ -102,15 +104,17 @@ impl Pages {
         (len as u64).div_ceil(PAGE_LEN) * self.copies
     }
 
-    /// Promises room for a record of `len` bytes, if there is some whatever becomes of the
-    /// batches. Records share pages, so together they never need more than was promised to each;
-    /// at either end of an area, less than a batch is skipped.
-    pub(crate) fn promise(&mut self, len: usize) -> Option<u64> {
-        let need = self.pages_of(len);
+    /// Promises room for records of these lengths, if there is some whatever becomes of the
+    /// batches; answers the pages promised to each. Records share pages, so together they never
+    /// need more than was promised to each; at either end of an area, less than a batch is
+    /// skipped.
+    pub(crate) fn promise(&mut self, lens: [usize; 2]) -> Option<[u64; 2]> {
+        let need = lens.map(|len| self.pages_of(len));
+        let all = need[0] + need[1];
         let skips = 2 * (self.batch_max - 1);
-        let room = self.used + self.promised + need + skips <= self.total();
+        let room = self.used + self.promised + all + skips <= self.total();
         room.then(|| {
-            self.promised += need;
+            self.promised += all;
             need
         })
     }
@@ -153,5 +157,88 @@ impl Pages {
     pub(crate) fn contains(&self, at: u64) -> bool {
         let within = |start: u64, pages: u64| at >= start && at - start < pages * PAGE_LEN;
         within(self.marks, ADJACENT_MARK_PAGES) || self.areas.iter().any(|&(s, p)| within(s, p))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn superblock(lanes: u32, ring_pages: u64, copies: u32) -> Superblock {
+        Superblock {
+            sequence: 1,
+            uuid: [1; 16],
+            compatible: 0,
+            read_only_compatible: 0,
+            incompatible: 0,
+            log_generation: 1,
+            clean: false,
+            size: 1 << 30,
+            frame: PAGE_LEN,
+            chunk: PAGE_LEN,
+            side_len: 1 << 24,
+            events_len: PAGE_LEN,
+            log_start: 1 << 16,
+            ring_len: ring_pages * PAGE_LEN,
+            lanes,
+            log_placement: holdfast_layout::LogPlacement::Adjacent,
+            sum_kind: holdfast_layout::SumKind::Crc32c,
+            parity: 1,
+            copies,
+            allow_inject: false,
+            anchor: 0,
+            rows: 2,
+            label: String::new(),
+        }
+    }
+
+    #[test]
+    fn an_area_too_small_is_refused() {
+        assert!(matches!(
+            Pages::new(&superblock(1, 7, 2)),
+            Err(LogError::Geometry { value: 7, .. })
+        ));
+        assert!(Pages::new(&superblock(2, 4, 2)).is_ok());
+    }
+
+    /// However batches are cut and wherever the ring's ends fall, what was promised is there.
+    #[test]
+    fn a_promise_is_always_kept() {
+        for (ring_pages, copies) in [(8, 2), (8, 1), (16, 2), (33, 2), (100, 1), (257, 2)] {
+            let mut pages = Pages::new(&superblock(1, ring_pages, copies)).unwrap();
+            let (mut state, mut number, mut laps, mut last) = (ring_pages, 0_u64, 0, 0);
+            let mut open: (usize, u64) = (0, 0);
+            let mut refused = 0;
+            let mut draw = |below: u64| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (state >> 33) % below
+            };
+            for _ in 0..50_000 {
+                let len = (1 + draw(pages.batch_len() as u64 / 64) as usize) * 64;
+                match draw(32) {
+                    0 => pages.free(number.saturating_sub(draw(5))),
+                    1..=15 => match pages.promise([len, 0]) {
+                        Some([promised, 0]) if open.0 + len <= pages.batch_len() => {
+                            (open.0, open.1, number) = (open.0 + len, open.1 + promised, number + 1);
+                        }
+                        Some([promised, _]) => pages.settle(promised),
+                        None => refused += 1,
+                    },
+                    _ if open.0 > 0 => {
+                        pages.settle(open.1);
+                        let count = pages.pages_of(open.0);
+                        let at = pages.take(count, number).expect("it was promised");
+                        let end = at + count * PAGE_LEN;
+                        assert!(pages.contains(at) && pages.contains(end - 1));
+                        assert!(at >= pages.areas[0].0, "not over the marks");
+                        laps += u64::from(at < last);
+                        last = at;
+                        open = (0, 0);
+                    }
+                    _ => {}
+                }
+            }
+            assert!(laps > 3 && refused > 0, "{ring_pages} pages: {laps} laps, {refused} refused");
+        }
     }
 }

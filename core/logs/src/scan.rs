@@ -174,7 +174,7 @@ impl Search {
             let bad = self.fill(m, strip.start + from, bytes);
             // What starts behind this may end behind the window: the next one starts there.
             let last = from + len == strip.len;
-            let end = if last { len } else { len - RECORD_MAX.min(len - PAGE_LEN) };
+            let end = if last { len } else { len - RECORD_MAX };
             let mut at = u64::max(skip, from) - from;
             while at < end {
                 let place = strip.place + from + at;

@@ -190,7 +190,8 @@ impl Columns {
 
     /// Takes one lock until the guard is dropped, if it is free.
     pub fn try_lock<'a, M: Medium>(&'a self, m: &M, id: ColumnId) -> Option<Held<'a>> {
-        take(m, self.word(id)).then_some(Held { columns: self, id })
+        // Built only once it is held: dropping a guard unlocks.
+        take(m, self.word(id)).then(|| Held { columns: self, id })
     }
 
     #[inline]

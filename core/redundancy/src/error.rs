@@ -88,6 +88,12 @@ pub enum Error {
         /// Spare frames the pool has.
         spares: u64,
     },
+    /// A relocation failed, and so did taking it back: the next open may find the frame at its
+    /// old or at its new place. Stop writing to the pool.
+    InDoubt {
+        /// The frame concerned.
+        frame: u64,
+    },
     /// This frame cannot be relocated: it is needed to find the table of relocations, is not a
     /// frame, or the table is full.
     Unmovable {
@@ -134,6 +140,10 @@ impl fmt::Display for Error {
                 f,
                 "frame {frame:#x} cannot be relocated: none of the {spares} spare frames is left; \
                  move the pool to another device"
+            ),
+            Self::InDoubt { frame } => write!(
+                f,
+                "relocating frame {frame:#x} failed half-way: the pool is read-only from now on"
             ),
             Self::Unmovable { frame, reason } => {
                 write!(f, "frame {frame:#x} cannot be relocated: {reason}")

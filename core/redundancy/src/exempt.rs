@@ -55,15 +55,14 @@ pub fn read_exempt<M: Medium>(
     let mut rest = into;
     while !rest.is_empty() {
         let len = rest.len() as u64;
+        let end = at + len;
         let (start, stop) = match exempt.first_in(at, len) {
-            Some((start, n)) => {
-                let start = start.clamp(at, at + len);
-                (start, start.max(start.saturating_add(n).min(at + len)))
+            // An answer that ends before the range would never end the loop: take it as none.
+            Some((start, n)) if start.saturating_add(n) > at => {
+                (start.clamp(at, end), start.saturating_add(n).min(end))
             }
-            None => (at + len, at + len),
+            _ => (end, end),
         };
-        // An answer that lies before the range would never end: take it as none.
-        let (start, stop) = if stop == at { (at + len, at + len) } else { (start, stop) };
         let (counted, after) = rest.split_at_mut((start - at) as usize);
         let (zeros, after) = after.split_at_mut((stop - start) as usize);
         if !counted.is_empty() {

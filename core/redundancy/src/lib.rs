@@ -51,12 +51,18 @@
 //!
 //! # Tour
 //!
-//! `verdict.rs` good, corrupt, undecided · `zone.rs` rows and columns · `columns.rs` their locks ·
-//! `exempt.rs` what counts as zeros · `parity.rs` patch, recompute, check, rebuild · `copies.rs`
-//! the order in which two copies are written · `mirror.rs`, `record.rs` mirrored pages ·
-//! `superblock.rs` the first page and how its copy is found · `remap.rs` relocation · `intent.rs`,
-//! `progress.rs` notes a repair and a scrub leave for the next open · `event.rs`, `events.rs` the
-//! journal · `pace.rs` when to scrub and how fast · `format.rs` every offset · `error.rs`.
+//! | file | concept |
+//! |---|---|
+//! | `verdict.rs` | good, corrupt, undecided; the units that can be wrong |
+//! | `zone.rs`, `columns.rs`, `exempt.rs` | rows and columns; their locks; what counts as zeros |
+//! | `parity.rs` | patch, recompute, check, rebuild |
+//! | `copies.rs`, `mirror.rs`, `record.rs` | two copies of a page: order, reading, owner |
+//! | `superblock.rs` | the first page, and how its copy is found without it |
+//! | `remap.rs` | relocation of frames |
+//! | `intent.rs`, `progress.rs` | notes a repair and a scrub leave for the next open |
+//! | `event.rs`, `events.rs` | an event; the journal of events |
+//! | `pace.rs` | when to scrub and how fast |
+//! | `format.rs`, `error.rs` | every offset; what can go wrong |
 
 #![forbid(unsafe_code)]
 

@@ -31,8 +31,9 @@ use crate::error::{Error, Result};
 use crate::exempt::{Exempt, read_exempt};
 use crate::zone::{Unit, Zone};
 
-/// Bytes of a row that are worked on at a time: three buffers of this size stay in a core's cache.
-pub const BLOCK: usize = 16 * 1024;
+/// Bytes of a row that are worked on at a time: three buffers of this size stay in a core's
+/// first-level cache.
+pub const BLOCK: usize = 8 * 1024;
 /// Bytes at a time in which a mismatch is located when the whole range cannot be.
 const LOCATE: usize = 64;
 
@@ -40,7 +41,7 @@ const CHECK_P: Site = Site::new("redundancy.parity.check-p");
 const CHECK_Q: Site = Site::new("redundancy.parity.check-q");
 const CONFIRM: Site = Site::new("redundancy.parity.confirm");
 
-/// Buffers for streaming rows, 48 KiB: one per thread that works on parity, reused by every call.
+/// Buffers for streaming rows, 24 KiB: one per thread that works on parity, reused by every call.
 #[derive(Debug)]
 pub struct Scratch {
     p: Box<[u8]>,

@@ -4,7 +4,8 @@
 //!
 //! The caller keeps everybody from writing to the frame (it holds all of its columns).
 //!
-//! 1. the superblock gets the feature bit, if this is the first relocation of the pool
+//! 1. the superblock gets the feature bit, if this is the first relocation of the pool; the table
+//!    is rewritten as it is: if its own pages are bad, that shows before anything depends on them
 //! 2. the good bytes of the whole frame are stored in a free spare frame. **Drain** (a sync of the
 //!    file on [`MediumKind::File`]); what was stored is read back and compared by sum
 //! 3. the table with the new entry is written to side B, **drain**, side A, **drain**
@@ -12,8 +13,8 @@
 //!
 //! | crash | found at the next open |
 //! |---|---|
-//! | in 1 or 2 | the old mapping; the spare holds bytes nobody refers to; the page is still bad and is found again |
-//! | in 3, side B torn | side A: the old mapping, as above |
+//! | in 1 or 2 | the old mapping; nobody refers to the spare; the bad page is found again |
+//! | in 3, side B torn | the old mapping, from side A |
 //! | in 3 after the first drain, or later | the new mapping; the spare is complete since 2 |
 //!
 //! Both mappings are valid throughout, because nobody writes to the frame in between.
@@ -150,14 +151,18 @@ impl RemapTable {
         at.is_multiple_of(self.frame) && self.spares.iter().any(inside)
     }
 
-    /// The first spare frame that is neither used nor bad.
+    /// The first spare frame that is neither used nor known bad; one that the platform lists as
+    /// bad only if there is no other, because storing to it may clear it.
     fn free_spare(&self, listed: &[(u64, u64)]) -> Option<u64> {
         let step = usize::try_from(self.frame).ok()?;
-        let good = |at: &u64| {
+        let unlisted = |at: &u64| {
             listed.iter().all(|(bad, n)| bad.saturating_add(*n) <= *at || *bad >= at + self.frame)
         };
-        let mut frames = self.spares.iter().flat_map(|(first, end)| (*first..*end).step_by(step));
-        frames.find(|at| self.is_free(*at) && good(at))
+        let free = || {
+            let all = self.spares.iter().flat_map(|(first, end)| (*first..*end).step_by(step));
+            all.filter(|at| self.is_free(*at))
+        };
+        free().find(unlisted).or_else(|| free().next())
     }
 
     /// Maps every relocated frame to its new place.
@@ -184,10 +189,9 @@ impl RemapTable {
     ///
     /// # Errors
     /// What `contents` answers; [`Error::Unmovable`]; [`Error::NoSpare`]; [`Error::Media`] if the
-    /// table cannot be written or the frame not be mapped; [`Error::Sync`]. After all of them the
-    /// old mapping is in force, except that after an error while the table was written the next
-    /// open may find the new one, which is complete: until then nothing may be written to the
-    /// frame.
+    /// table cannot be written or the frame not be mapped; [`Error::Sync`]. The old mapping stays
+    /// in force, now and at the next open. Only after [`Error::InDoubt`] the next open may find
+    /// either: the pool must not be written any more.
     pub fn relocate<M: Medium, E: From<Error>>(
         &mut self,
         m: &M,
@@ -202,6 +206,7 @@ impl RemapTable {
             superblock.incompatible |= INCOMPATIBLE_REMAP;
             write_superblock(m, superblock)?;
         }
+        self.write(m)?;
         let listed = m.bad_ranges();
         loop {
             let Some(physical) = self.free_spare(&listed) else {
@@ -256,21 +261,30 @@ impl RemapTable {
         let before = self.entries.clone();
         self.entries.retain(|e| e.frame != entry.frame);
         self.entries.push(entry);
-        if let Err(error) = self.write(m) {
-            self.entries = before;
-            return Err(error);
+        let done = self.write(m).and_then(|()| {
+            m.step(RECORDED);
+            Ok(m.remap(entry.frame, entry.physical, self.frame)?)
+        });
+        // A spare that was moved away from, or could not be moved to, is not used again.
+        let old = before.iter().find(|e| e.frame == entry.frame).map(|e| e.physical);
+        match done {
+            Ok(()) => self.bad.extend(old),
+            Err(error) => {
+                self.bad.push(entry.physical);
+                self.entries = before;
+                return Err(self.take_back(m, entry.frame, error));
+            }
         }
-        m.step(RECORDED);
-        if let Err(error) = m.remap(entry.frame, entry.physical, self.frame) {
-            // This process goes on with the old mapping, so the next open must as well.
-            self.entries = before;
-            self.write(m)?;
-            return Err(error.into());
-        }
-        // A spare that was moved away from is not used again.
-        let left = before.iter().find(|e| e.frame == entry.frame);
-        self.bad.extend(left.map(|e| e.physical));
         Ok(())
+    }
+
+    /// This process goes on with the old mapping, so the next open must as well.
+    fn take_back<M: Medium>(&mut self, m: &M, frame: u64, error: Error) -> Error {
+        match error {
+            Error::Sync(_) => error,
+            _ if self.write(m).is_ok() => error,
+            _ => Error::InDoubt { frame },
+        }
     }
 
     fn write<M: Medium>(&mut self, m: &M) -> Result<()> {

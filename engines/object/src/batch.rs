@@ -2,6 +2,7 @@
 //! the record is durable.
 
 use holdfast_codes::xor_delta;
+use holdfast_heap::ChunkEntry;
 use holdfast_logs::RecordBuilder;
 use holdfast_redundancy::ColumnId;
 use holdfast_redundancy::parity::Scratch;
@@ -28,8 +29,10 @@ pub(crate) struct Batch {
     pub(crate) writes: Vec<Write>,
     /// Old XOR new of all writes, end to end.
     pub(crate) delta: Vec<u8>,
-    /// Ranges to be zeroed, with their parity.
-    pub(crate) zeros: Vec<(u64, u64)>,
+    /// Ranges that become log chunks: their bytes leave parity.
+    pub(crate) exempts: Vec<(u64, u64)>,
+    /// Directory entries to make known while the columns are still held.
+    pub(crate) publish: Vec<(u8, u32, ChunkEntry)>,
     /// Columns touched.
     pub(crate) columns: Vec<ColumnId>,
     /// Buffers for parity.
@@ -42,7 +45,8 @@ impl Batch {
         self.builder.clear();
         self.writes.clear();
         self.delta.clear();
-        self.zeros.clear();
+        self.exempts.clear();
+        self.publish.clear();
         self.columns.clear();
     }
 
@@ -61,10 +65,10 @@ impl Batch {
         self.push(at, payload, old, new);
     }
 
-    /// Adds a range to be zeroed.
-    pub(crate) fn zero(&mut self, at: u64, len: u64) {
-        self.builder.zero(at, len);
-        self.zeros.push((at, len));
+    /// Adds a range that stops counting in parity. Recovery recomputes parity there.
+    pub(crate) fn exempt(&mut self, at: u64, len: u64) {
+        self.builder.fresh(at, len);
+        self.exempts.push((at, len));
     }
 
     #[inline]

@@ -3,17 +3,44 @@
 
 use std::sync::PoisonError;
 
+use holdfast_heap::format::{CHUNK_LEN, SLOT_LEN};
 use holdfast_heap::verify::{Direct, read_entry};
 use holdfast_heap::{ChunkEntry, ChunkKind};
-use holdfast_pmem::Medium;
+use holdfast_pmem::{MediaError, Medium, Site};
 use holdfast_txn::{Result, TxError};
 
 use crate::batch::Batch;
-use crate::commit::entry_bytes;
 use crate::shared::{SYSTEM_LANE, Shared};
 use crate::tx::damaged;
 
+/// Entries of a new zone's directory.
+const DIRECTORY: Site = Site::new("object.chunks.directory");
+/// Making them durable.
+const DIRECTORY_DONE: Site = Site::new("object.chunks.directory-done");
+
 impl<M: Medium> Shared<M> {
+    /// Writes the directory of a new, all-zero zone: every chunk free. Nothing refers to the zone
+    /// yet, so the order of the stores does not matter; they are durable on return (on a file,
+    /// once it is synced).
+    pub(crate) fn format_directory(&self, zone: u8) -> core::result::Result<(), MediaError> {
+        let Some(table) = self.heap.zone(zone) else { return Ok(()) };
+        let mut scratch = holdfast_redundancy::parity::Scratch::new();
+        let each = (4096 / CHUNK_LEN) as u32;
+        for first in (0..table.chunks()).step_by(each as usize) {
+            let mut block = Vec::with_capacity(4096);
+            for chunk in first..table.chunks().min(first + each) {
+                let at = table.entry_at(chunk);
+                block.extend_from_slice(&ChunkEntry::VIRGIN.encode(self.heap.sums(), at));
+            }
+            let at = table.entry_at(first);
+            self.m.put(DIRECTORY, at, &block)?;
+            // What was there is zero, so the difference is what is there now.
+            self.patch_parity(at, &block, &mut scratch)?;
+        }
+        self.m.drain(DIRECTORY_DONE);
+        Ok(())
+    }
+
     /// Makes a free chunk a run of `class`.
     pub(crate) fn format_run(&self, class: u8) -> Result<()> {
         let (zone, chunk, before) = loop {
@@ -27,24 +54,53 @@ impl<M: Medium> Shared<M> {
             }
         };
         let next = before.next(ChunkKind::Run, class, 0);
-        let table = self.heap.zone(zone).ok_or(TxError::NoSpace { wanted: 0 })?;
-        let head = table.shape(class).map_or(0, |s| u64::from(s.objects));
-        let at = table.chunk_at(chunk);
-        // Slots and sums of the chunk's last life must not pass for objects of this one.
-        let done = self.system_commit(|batch| {
-            batch.zero(at, head);
-            self.change_entry(batch, zone, chunk, &before, &next)
-        });
-        match done {
-            Ok(_) => {
+        match self.write_run(zone, chunk, &before, &next) {
+            Ok(()) => {
                 self.heap.publish(zone, chunk, &next);
                 Ok(())
             }
             Err(error) => {
-                table.unreserve(chunk, ChunkKind::Free);
+                if let Some(table) = self.heap.zone(zone) {
+                    table.unreserve(chunk, ChunkKind::Free);
+                }
                 Err(error)
             }
         }
+    }
+
+    /// Writes the slots of a run, all free, then its directory entry. While the entry says free,
+    /// so are the bytes: the slots may take as many commits as the log likes.
+    fn write_run(
+        &self,
+        zone: u8,
+        chunk: u32,
+        before: &ChunkEntry,
+        next: &ChunkEntry,
+    ) -> Result<()> {
+        let lost = TxError::NoSpace { wanted: 0 };
+        let table = self.heap.zone(zone).ok_or(lost.clone())?;
+        let shape = table.shape(next.class).ok_or(lost)?;
+        let step = (self.log.max_record_len() / 2 / SLOT_LEN).clamp(1, 256) as u32;
+        let mut old = vec![0; step as usize * SLOT_LEN];
+        let mut new = Vec::with_capacity(old.len());
+        for first in (0..shape.places).step_by(step as usize) {
+            let count = step.min(shape.places - first);
+            new.clear();
+            for place in first..first + count {
+                let spot = table.spot(chunk, next, &shape, place);
+                let slot = self.heap.sums().first_slot(spot.object, next.generation);
+                new.extend_from_slice(&slot.encode());
+            }
+            let at = table.chunk_at(chunk) + u64::from(first) * SLOT_LEN as u64;
+            let old = &mut old[..new.len()];
+            self.m.read(at, old).map_err(damaged)?;
+            self.system_commit(|batch| {
+                batch.data(at, old, &new);
+                Ok(())
+            })?;
+        }
+        self.system_commit(|batch| self.change_entry(batch, zone, chunk, before, next))?;
+        Ok(())
     }
 
     /// Frees the chunk of a run without objects. Whether there was one.
@@ -84,7 +140,7 @@ impl<M: Medium> Shared<M> {
         if found != Some(*before) {
             return Err(TxError::Damaged { at, len: 32 });
         }
-        batch.data(at, &entry_bytes(sums, at, before), &entry_bytes(sums, at, next));
+        batch.data(at, &before.encode(sums, at), &next.encode(sums, at));
         Ok(())
     }
 
@@ -99,10 +155,15 @@ impl<M: Medium> Shared<M> {
         let mut batch = self.system.lock().unwrap_or_else(PoisonError::into_inner);
         batch.clear();
         prepare(&mut batch)?;
-        let number = self.numbers.draw(&self.m, SYSTEM_LANE as usize);
-        self.append(SYSTEM_LANE, number, &mut batch.builder)?;
-        self.apply(&mut batch, number, || {});
-        self.complete(SYSTEM_LANE, number);
+        let mut log = self.hold_log(SYSTEM_LANE);
+        self.reserve_log(&mut log, &batch.builder)?;
+        let number = self.numbers.draw(&self.m, log.id());
+        if let Err(error) = self.append(&mut log, number, &mut batch.builder) {
+            self.numbers.done(log.id());
+            return Err(error);
+        }
+        self.apply(&mut batch, || {});
+        self.complete(&log);
         Ok(number)
     }
 }

@@ -29,14 +29,16 @@
 //! `in_place.rs`, which adds drain **F0**. On `File` media F1 is one synchronous append, nothing
 //! is flushed, F2 is absent, and the number is held until the log is reclaimed.
 
-use holdfast_heap::format::{CHUNK_LEN, GRANULE, SLOT_LEN, SUM_LEN};
+use holdfast_heap::format::{GRANULE, SLOT_LEN, SUM_LEN};
 use holdfast_heap::sums::{granule_range, granules};
 use holdfast_heap::verify::{Direct, Source};
-use holdfast_heap::{ChunkEntry, ChunkKind, Slot, Spot};
+use holdfast_heap::{ChunkEntry, ChunkKind, Spot};
 use holdfast_layout::RawPtr;
+use holdfast_logs::Lane;
 use holdfast_pmem::{MediaError, Medium, Site};
 use holdfast_redundancy::parity::{ParitySites, patch};
 use holdfast_txn::{Result, TxError};
+use std::sync::atomic::Ordering;
 
 use crate::batch::Batch;
 use crate::lane::{Fate, LaneState, Piece, Work};
@@ -58,8 +60,6 @@ const VALIDATE: Site = Site::new("object.commit.validate");
 const SUMS: Site = Site::new("object.commit.sums");
 /// Bytes of objects, sums and slots.
 const DATA: Site = Site::new("object.commit.data");
-/// Zeroed ranges.
-const ZERO: Site = Site::new("object.commit.zero");
 /// Patching parity.
 const PATCH: Site = Site::new("object.commit.patch");
 const PARITY: ParitySites = ParitySites {
@@ -278,7 +278,7 @@ impl<M: Medium> Shared<M> {
             let next = large_entry(&now, to, i, spot.chunks);
             let at = zone.entry_at(chunk);
             let sums = self.heap.sums();
-            batch.data(at, &entry_bytes(sums, at, &now), &entry_bytes(sums, at, &next));
+            batch.data(at, &now.encode(sums, at), &next.encode(sums, at));
         }
     }
 
@@ -351,44 +351,61 @@ impl<M: Medium> Shared<M> {
         batch: &mut Batch,
         locks: &[(u32, Version)],
     ) -> Result<u64> {
-        let log = self.log_lane(lane);
+        let mut log = self.hold_log(self.log_lane(lane));
         let in_place = work.pieces.iter().any(|p| p.fate == Fate::Fresh && self.is_in_place(p));
         let number = if in_place {
-            self.write_in_place(log, work, arena, batch)?
+            self.write_in_place(&mut log, work, arena, batch)?
         } else {
-            let number = self.numbers.draw(&self.m, log);
-            self.append(log, number, &mut batch.builder)?;
-            number
+            self.write_record(&mut log, batch)?
         };
         self.m.step(STEP_DURABLE);
-        self.apply(batch, number, || {
+        self.apply(batch, || {
             for (word, _) in locks {
                 self.versions.release(*word, number);
             }
         });
-        self.complete(log, number);
+        self.complete(&log);
         Ok(number)
     }
 
+    /// Steps 6, 7 and F1 of an ordinary record.
+    pub(crate) fn write_record(&self, log: &mut Lane<'_>, batch: &mut Batch) -> Result<u64> {
+        if !self.log.fits(&batch.builder) {
+            return self.write_overflow(log, batch);
+        }
+        self.reserve_log(log, &batch.builder)?;
+        let number = self.numbers.draw(&self.m, log.id());
+        let written = self.append(log, number, &mut batch.builder);
+        if written.is_err() {
+            self.numbers.done(log.id());
+        }
+        written.map(|()| number)
+    }
+
     /// Steps 8 to 10 of a durable record.
-    pub(crate) fn apply(&self, batch: &mut Batch, number: u64, release: impl FnOnce()) {
+    pub(crate) fn apply(&self, batch: &mut Batch, release: impl FnOnce()) {
         self.find_columns(batch);
         self.columns.lock_all(&self.m, &batch.columns);
         self.m.step(STEP_COLUMNS);
-        if let Err(error) = self.store(batch) {
-            // The record is durable: its changes must be completed, whatever went bad under them.
-            self.complete_damaged(batch, number, error);
+        let stored = self.store(batch);
+        if stored.is_err() {
+            self.redoing.fetch_add(1, Ordering::AcqRel);
         }
         self.columns.unlock_all(&batch.columns);
+        if let Err(error) = stored {
+            // The record is durable: its changes must be completed, whatever went bad under them.
+            self.complete_damaged(batch, error);
+            self.redoing.fetch_sub(1, Ordering::AcqRel);
+        }
         release();
         self.m.step(STEP_APPLIED);
     }
 
     fn find_columns(&self, batch: &mut Batch) {
         batch.columns.clear();
-        let zeros = batch.zeros.iter().copied();
+        let exempts = batch.exempts.iter().copied();
         let writes = batch.writes.iter().map(|w| (w.at, u64::from(w.len)));
-        for (at, len) in writes.chain(zeros) {
+        for (at, len) in writes.chain(exempts) {
             if let Some(zone) = self.zone_of(at) {
                 self.columns.ids_of(zone, at, len, &mut batch.columns);
             }
@@ -399,9 +416,9 @@ impl<M: Medium> Shared<M> {
 
     /// Step 9.
     fn store(&self, batch: &mut Batch) -> core::result::Result<(), MediaError> {
-        for i in 0..batch.zeros.len() {
-            let (at, len) = batch.zeros[i];
-            self.store_zeros(batch, at, len)?;
+        for i in 0..batch.exempts.len() {
+            let (at, len) = batch.exempts[i];
+            self.leave_parity(batch, at, len)?;
         }
         for write in &batch.writes {
             let len = write.len as usize;
@@ -409,11 +426,15 @@ impl<M: Medium> Shared<M> {
             let delta = &batch.delta[write.delta..write.delta + len];
             self.patch_parity(write.at, delta, &mut batch.scratch)?;
         }
+        for (zone, chunk, entry) in &batch.publish {
+            self.heap.publish(*zone, *chunk, entry);
+        }
         Ok(())
     }
 
-    /// Zeroes a range with its parity, a page at a time: the old bytes are the difference.
-    fn store_zeros(
+    /// Takes a range that becomes log chunks out of parity, a page at a time: it counts as zeros
+    /// from now on, so its bytes are the difference.
+    fn leave_parity(
         &self,
         batch: &mut Batch,
         at: u64,
@@ -424,7 +445,6 @@ impl<M: Medium> Shared<M> {
         while done < len {
             let n = (len - done).min(old.len() as u64) as usize;
             self.m.read(at + done, &mut old[..n])?;
-            self.m.zero(ZERO, at + done, n as u64)?;
             self.patch_parity(at + done, &old[..n], &mut batch.scratch)?;
             done += n as u64;
         }
@@ -445,12 +465,12 @@ impl<M: Medium> Shared<M> {
     }
 
     /// F2 and step 11.
-    pub(crate) fn complete(&self, log: u32, number: u64) {
+    pub(crate) fn complete(&self, log: &Lane<'_>) {
         if !self.is_file() {
             self.m.drain(F2);
         }
         self.m.step(STEP_DONE);
-        self.log_done(log, number);
+        self.numbers.done(log.id());
     }
 
     /// After the commit: gives back what was freed, publishes chunks that changed.
@@ -515,15 +535,6 @@ fn large_entry(now: &ChunkEntry, to: ChunkKind, i: u32, count: u32) -> ChunkEntr
     }
 }
 
-/// A directory entry as it lies on the medium: a virgin one is zeros.
-pub(crate) fn entry_bytes(
-    sums: &holdfast_heap::Sums,
-    at: u64,
-    entry: &ChunkEntry,
-) -> [u8; CHUNK_LEN] {
-    if *entry == ChunkEntry::VIRGIN { [0; CHUNK_LEN] } else { entry.encode(sums, at) }
-}
-
 /// Calls `each(from, to)` for every range in which `old` and `new` differ, in whole words, close
 /// ranges merged.
 fn each_change(old: &[u8], new: &[u8], mut each: impl FnMut(usize, usize)) {
@@ -575,8 +586,8 @@ fn check_declared(work: &Work, piece: &Piece, old: &[u8], new: &[u8]) -> Result<
 struct SumRun {
     first: u64,
     count: usize,
-    old: [u8; 64],
-    new: [u8; 64],
+    old: [u8; 32],
+    new: [u8; 32],
 }
 
 impl SumRun {
@@ -633,8 +644,4 @@ mod tests {
         assert_eq!(changes(&[7; 13], &new), [(8, 13)]);
     }
 
-    #[test]
-    fn an_unused_slot_encodes_as_zeros() {
-        assert_eq!(Slot::default().encode(), [0; SLOT_LEN]);
-    }
 }

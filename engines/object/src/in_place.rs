@@ -16,6 +16,7 @@
 use holdfast_codes::xor_delta;
 use holdfast_heap::format::{GRANULE, SUM_LEN};
 use holdfast_heap::sums::granules;
+use holdfast_logs::{Lane, RecordBuilder};
 use holdfast_pmem::{Medium, Site};
 use holdfast_txn::{Result, TxError};
 
@@ -48,7 +49,7 @@ impl<M: Medium> Shared<M> {
     /// Steps a, F0, b, and the second record with its F1. Returns the number of the commit.
     pub(crate) fn write_in_place(
         &self,
-        log: u32,
+        log: &mut Lane<'_>,
         work: &Work,
         arena: &Arena,
         batch: &mut Batch,
@@ -56,37 +57,45 @@ impl<M: Medium> Shared<M> {
         let pieces =
             || work.pieces.iter().filter(|p| p.fate == Fate::Fresh && self.is_in_place(p));
         self.wait_freed(work.freed_before)?;
-        let intent = self.numbers.draw(&self.m, log as usize);
-        if self.m.enabled(INTENT) {
-            let mut record = holdfast_logs::RecordBuilder::default();
-            for piece in pieces() {
-                record.fresh(piece.spot.object, piece.after.len.into());
-                let sums = (granules(piece.after.len.into()) - 1) * SUM_LEN;
-                if sums > 0 {
-                    record.fresh(piece.spot.sums, sums);
-                }
+        let mut record = RecordBuilder::default();
+        for piece in pieces() {
+            record.fresh(piece.spot.object, piece.after.len.into());
+            let sums = (granules(piece.after.len.into()) - 1) * SUM_LEN;
+            if sums > 0 {
+                record.fresh(piece.spot.sums, sums);
             }
-            self.append(log, intent, &mut record)?;
+        }
+        self.reserve_log(log, &record)?;
+        let intent = self.numbers.draw(&self.m, log.id());
+        if self.m.enabled(INTENT)
+            && let Err(error) = self.append(log, intent, &mut record)
+        {
+            self.numbers.done(log.id());
+            return Err(error);
         }
         self.m.step(STEP_INTENT);
         let stored = pieces().try_for_each(|p| self.store_piece(p, arena, batch));
         let stored = stored.and_then(|()| {
             if self.is_file() { self.m.sync(SYNC).map_err(|e| self.stop(e)) } else { Ok(()) }
         });
-        if let Err(error) = stored {
-            // What was stored is free bytes with right parity, but it may still be on its way.
-            self.complete(log, intent);
-            return Err(error);
-        }
-        self.m.step(STEP_STORED);
-        let number = self.numbers.draw_again(&self.m);
-        match self.append(log, number, &mut batch.builder) {
-            Ok(()) => Ok(number),
-            Err(error) => {
-                self.complete(log, intent);
-                Err(error)
+        let written = stored.and_then(|()| {
+            self.m.step(STEP_STORED);
+            if !self.log.fits(&batch.builder) {
+                return Err(TxError::TooLarge {
+                    wanted: batch.builder.len() as u64,
+                    limit: self.log.max_record_len() as u64,
+                });
             }
+            self.reserve_log(log, &batch.builder)?;
+            let number = self.numbers.draw_again(&self.m);
+            self.append(log, number, &mut batch.builder).map(|()| number)
+        });
+        if written.is_err() {
+            // What was stored is free bytes with right parity, but it may still be on its way:
+            // the intent stays in force until it has arrived.
+            self.complete(log);
         }
+        written
     }
 
     fn store_piece(&self, piece: &Piece, arena: &Arena, batch: &mut Batch) -> Result<()> {

@@ -1,1 +1,36 @@
-//! (being written)
+//! Transactional object store: private copies, object sums, zone parity, online repair.
+#![deny(unsafe_code)]
+
+mod anchor;
+mod batch;
+mod chunks;
+mod commit;
+mod error;
+pub mod format;
+mod geometry;
+mod in_place;
+mod lane;
+mod log;
+mod mend_unit;
+mod open;
+mod options;
+mod overflow;
+mod pool;
+mod recover;
+mod redo;
+mod repair;
+mod shared;
+mod touched;
+mod tx;
+mod versions;
+#[allow(unsafe_code)]
+mod view;
+
+pub use anchor::Anchor;
+pub use error::Error;
+pub use open::Opened;
+pub use options::{CreateOptions, OpenOptions, Parity, VerifyReads};
+pub use pool::{Pool, Stats, View};
+pub use recover::Recovered;
+pub use tx::Tx;
+pub use view::Mut;

@@ -112,7 +112,7 @@ impl CreateOptions {
             frame: 4096,
             chunk: 8192,
             lanes: 4,
-            log: 4 * 8192,
+            log: 5 * 8192,
             events: 4096,
             ..Self::default()
         }

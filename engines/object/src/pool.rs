@@ -99,6 +99,9 @@ impl<M: Medium> Pool<M> {
             read_only: false,
             m,
         })?;
+        for zone in pool.shared.heap.zones() {
+            pool.shared.format_directory(zone.index())?;
+        }
         let anchor = pool.run(|tx| {
             tx.alloc(Anchor { root: RawPtr::NULL, maps: RawPtr::NULL, reserved: [0; 6] })
         })?;
@@ -159,7 +162,7 @@ impl<M: Medium> Pool<M> {
                 }
                 TxError::Damaged { at, len } if repairs < REPAIRS_MAX => {
                     repairs += 1;
-                    shared.mend_found(at, len, holdfast_redundancy::event::Finder::Read)?;
+                    shared.mend_found(at, len, holdfast_redundancy::events::Finder::Read)?;
                 }
                 other => return Err(other.into()),
             }

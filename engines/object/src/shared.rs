@@ -7,6 +7,7 @@ use holdfast_heap::Heap;
 use holdfast_layout::{Ptr, RawPtr, Region, Superblock};
 use holdfast_logs::{Log, Numbers};
 use holdfast_pmem::{Clock, Medium, MediumKind, SyncError};
+use holdfast_redundancy::events::{Cause, Finder};
 use holdfast_redundancy::events::Journal;
 use holdfast_redundancy::intent::RepairIntent;
 use holdfast_redundancy::progress::{Progress, ScrubProgress};
@@ -17,6 +18,7 @@ use holdfast_txn::TxError;
 use crate::anchor::Anchor;
 use crate::batch::Batch;
 use crate::lane::LaneState;
+use crate::overflow::LogChunks;
 use crate::options::{OpenOptions, VerifyReads};
 use crate::touched::Touched;
 use crate::versions::Versions;
@@ -33,6 +35,14 @@ pub(crate) struct Repairer {
     pub(crate) progress: ScrubProgress,
     pub(crate) scrubbed: Progress,
     pub(crate) scratch: holdfast_redundancy::parity::Scratch,
+}
+
+/// A place to be looked at once no lock is held.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Suspicion {
+    pub(crate) at: u64,
+    pub(crate) cause: Cause,
+    pub(crate) finder: Finder,
 }
 
 /// Counters of an open pool.
@@ -62,6 +72,14 @@ pub(crate) struct Shared<M: Medium> {
     pub(crate) touched: Touched,
     pub(crate) lanes: Lanes<LaneState>,
     pub(crate) system: Mutex<Batch>,
+    /// Log chunks whose commit is complete, waiting for the watermark.
+    pub(crate) retiring: Mutex<Vec<LogChunks>>,
+    /// Places found bad while nothing could be done about them.
+    pub(crate) suspects: Mutex<Vec<Suspicion>>,
+    pub(crate) has_suspects: AtomicBool,
+    /// Commits whose durable changes met a media error and are being completed: until then no
+    /// column of theirs can be judged.
+    pub(crate) redoing: AtomicU64,
     pub(crate) repairer: Mutex<Repairer>,
     pub(crate) journal: Journal,
     pub(crate) clock: Arc<dyn Clock>,
@@ -110,6 +128,10 @@ impl<M: Medium> Shared<M> {
             touched: Touched::new(),
             lanes: Lanes::new(lanes - 1, |_| LaneState::default()),
             system: Mutex::new(Batch::default()),
+            retiring: Mutex::new(Vec::new()),
+            suspects: Mutex::new(Vec::new()),
+            has_suspects: AtomicBool::new(false),
+            redoing: AtomicU64::new(0),
             repairer: Mutex::new(parts.repairer),
             journal: parts.journal,
             clock: parts.clock,
@@ -165,9 +187,14 @@ impl<M: Medium> Shared<M> {
 
     /// Ends writing for good: a sync failed, and what it covered may be gone.
     pub(crate) fn stop(&self, error: SyncError) -> TxError {
-        self.read_only.store(true, Ordering::Release);
+        self.stop_writing();
         drop(error);
         TxError::ReadOnly
+    }
+
+    /// The pool is read-only from now on.
+    pub(crate) fn stop_writing(&self) {
+        self.read_only.store(true, Ordering::Release);
     }
 
     #[inline]
@@ -207,7 +234,27 @@ impl<M: Medium> Shared<M> {
         self.freed.fetch_max(number, Ordering::AcqRel);
     }
 
+    /// Notes a place to be repaired after the current commit.
+    pub(crate) fn suspect(&self, at: u64, cause: Cause, finder: Finder) {
+        let mut suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
+        suspects.push(Suspicion { at, cause, finder });
+        self.has_suspects.store(true, Ordering::Release);
+    }
+
+    /// The repairer, once no commit is being completed after a media error.
     pub(crate) fn repairer(&self) -> MutexGuard<'_, Repairer> {
+        loop {
+            let repairer = self.repairer_now();
+            if self.redoing.load(Ordering::Acquire) == 0 {
+                return repairer;
+            }
+            drop(repairer);
+            std::thread::yield_now();
+        }
+    }
+
+    /// The repairer, whatever else is going on.
+    pub(crate) fn repairer_now(&self) -> MutexGuard<'_, Repairer> {
         self.repairer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

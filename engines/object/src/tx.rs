@@ -508,11 +508,11 @@ fn check_asked(
     Ok(())
 }
 
-/// The generation an object gets: one more than the place's last, never zero; a place never used
-/// starts from its chunk's generation, so that it differs from the chunk's earlier objects.
+/// The generation an object gets: one more than the place's last, never zero. Chunks of their own
+/// have no slot before their object: their generation is the chunk's.
 fn next_generation(spot: &Spot, before: &Slot) -> u16 {
-    let fresh = spot.class == Spot::LARGE || before.is_virgin();
-    let last = if fresh { spot.chunk_generation.wrapping_mul(0x6d2b) } else { before.generation };
+    let large = spot.class == Spot::LARGE;
+    let last = if large { spot.chunk_generation.wrapping_mul(0x6d2b) } else { before.generation };
     last.wrapping_add(1).max(1)
 }
 

@@ -16,6 +16,11 @@ pub fn crc_update(state: u32, bytes: &[u8]) -> u32 {
     state
 }
 
+/// The raw CRC state that `delta` and `tail` zero bytes leave behind, from a state of zero.
+pub fn crc_delta(delta: &[u8], tail: usize) -> u32 {
+    crc_shift(crc_update(0, delta), tail)
+}
+
 /// Advances a raw CRC state over `n` zero bytes, in time proportional to the logarithm of `n`.
 pub fn crc_shift(state: u32, n: usize) -> u32 {
     multiply(state, power_of_x((n as u64 % ORDER) * 8))

@@ -2,7 +2,8 @@
 
 use core::arch::x86_64::*;
 
-use crate::gf_tables::{MATRIX, NIBBLES};
+use super::tables::MATRIX;
+use crate::gf_tables::NIBBLES;
 
 /// A vector register of `SIZE` bytes and the few operations that parity needs.
 ///

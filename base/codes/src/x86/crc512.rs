@@ -19,11 +19,8 @@
 
 use core::arch::x86_64::*;
 
+use super::tables::fold;
 use super::{Avx512, Sse42};
-use crate::crc_tables::fold;
-
-/// Below this length one stream of CRC32 instructions is as fast.
-const FOLD_FROM: usize = 64;
 
 /// Bytes of one register.
 const BLOCK: usize = 64;
@@ -50,12 +47,21 @@ impl Avx512 {
     /// See [`crate::reference::crc_update`].
     #[inline]
     pub(crate) fn crc_update(self, state: u32, bytes: &[u8]) -> u32 {
-        if bytes.len() < FOLD_FROM {
+        if bytes.len() < BLOCK {
             return Sse42(()).chain(state, bytes);
         }
         // SAFETY: the token proves the set, which includes SSE4.2 and PCLMULQDQ; the length is
         // at least one block.
         unsafe { update(state, bytes) }
+    }
+
+    /// See [`crate::reference::crc_delta`].
+    #[inline]
+    pub(crate) fn crc_delta(self, delta: &[u8], tail: usize) -> u32 {
+        if delta.len() <= BLOCK {
+            return Sse42(()).crc_delta(delta, tail);
+        }
+        Sse42(()).crc_shift(self.crc_update(0, delta), tail)
     }
 }
 

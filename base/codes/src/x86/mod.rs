@@ -11,6 +11,7 @@
 //! | `shells` | `Avx2` and `Avx512`: each kernel compiled for each set |
 //! | `sse42` | `Sse42`: CRC by the CRC32 instruction, three ways for middle lengths |
 //! | `crc512` | CRC by folding 512-bit registers, a method of `Avx512` |
+//! | `tables` | multipliers and matrices in the forms the instructions want |
 //!
 //! No kernel reads or writes a byte outside the slices it is given, not even under a mask: the
 //! byte after a slice may lie in a page that answers with a media error.
@@ -20,6 +21,7 @@ mod crc512;
 mod kernels;
 mod shells;
 mod sse42;
+mod tables;
 
 pub(crate) use shells::{Avx2, Avx512};
 pub(crate) use sse42::Sse42;

@@ -3,11 +3,15 @@
 use core::arch::asm;
 use core::arch::x86_64::*;
 
+use super::tables::SHIFT;
 use crate::cpu;
-use crate::crc_tables::{ORDER, SHIFT};
+use crate::crc_tables::ORDER;
 
 /// From this length on three interleaved streams beat one, in spite of joining them.
 const THREE_WAYS_FROM: usize = 64;
+
+/// Up to this length `crc_delta` works in two streams; longer ones gain from three.
+const HALVES_UP_TO: usize = 128;
 
 /// Proof that the processor has SSE4.2 and PCLMULQDQ.
 #[derive(Clone, Copy)]
@@ -35,7 +39,7 @@ impl Sse42 {
         state as u32
     }
 
-    /// Advances a raw CRC state over `bytes` in one stream: best below 64 bytes.
+    /// Advances a raw CRC state over `bytes` in one stream: best up to 64 bytes.
     #[inline(always)]
     pub(crate) fn chain(self, state: u32, bytes: &[u8]) -> u32 {
         let (words, rest) = bytes.as_chunks::<8>();
@@ -71,7 +75,17 @@ impl Sse42 {
     #[inline]
     pub(crate) fn crc_shift(self, state: u32, n: usize) -> u32 {
         // SAFETY: `on` saw SSE4.2 and PCLMULQDQ.
-        unsafe { reduce(product(state, shift_by(n))) }
+        unsafe { shift(state, n) }
+    }
+
+    /// See [`crate::reference::crc_delta`].
+    #[inline]
+    pub(crate) fn crc_delta(self, delta: &[u8], tail: usize) -> u32 {
+        if delta.len() > HALVES_UP_TO {
+            return self.crc_shift(self.crc_update(0, delta), tail);
+        }
+        // SAFETY: `on` saw SSE4.2 and PCLMULQDQ.
+        unsafe { halves(self, delta, tail) }
     }
 }
 
@@ -95,6 +109,33 @@ fn three_ways(isa: Sse42, state: u32, bytes: &[u8]) -> u32 {
     // Products are linear in the message too, so one reduction serves both.
     let joined = product(a as u32, shift_by(2 * third)) ^ product(b as u32, shift_by(third));
     isa.chain(reduce(joined) ^ c as u32, rest)
+}
+
+/// The state of `delta` and `tail` zero bytes as the sum over its two halves, each shifted by what
+/// follows it. The multipliers do not wait for the bytes, so that a short delta that has only just
+/// been made costs half its length and one reduction.
+#[target_feature(enable = "sse4.2,pclmulqdq")]
+fn halves(isa: Sse42, delta: &[u8], tail: usize) -> u32 {
+    let half = delta.len() / 16 * 8;
+    let (first, second) = delta.split_at(half);
+    let (mut a, mut b) = (0, 0);
+    for (x, y) in first.as_chunks().0.iter().zip(second.as_chunks().0) {
+        a = _mm_crc32_u64(a, u64::from_le_bytes(*x));
+        b = _mm_crc32_u64(b, u64::from_le_bytes(*y));
+    }
+    let b = isa.chain(b as u32, &second[half..]);
+    let mut sum = product(b, shift_by(tail));
+    if half > 0 {
+        // Lengths of one message, so the sum of the two cannot overflow.
+        sum ^= product(a as u32, shift_by(tail.wrapping_add(second.len())));
+    }
+    reduce(sum)
+}
+
+/// A raw state after `n` zero bytes.
+#[target_feature(enable = "sse4.2,pclmulqdq")]
+fn shift(state: u32, n: usize) -> u32 {
+    reduce(product(state, shift_by(n)))
 }
 
 /// The multiplier that appends `n` zero bytes, from one table row per base-256 digit.

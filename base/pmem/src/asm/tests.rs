@@ -29,7 +29,8 @@ fn pattern(seed: u64) -> Lines {
     let mut lines = Lines([0; 1024]);
     let mut state = seed | 1;
     for byte in &mut lines.0 {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         *byte = (state >> 56) as u8;
     }
     lines

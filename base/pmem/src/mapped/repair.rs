@@ -51,7 +51,7 @@ impl Mapped {
     fn whole_pages(&self, at: u64, len: u64) -> Result<(), MediaError> {
         let bound = self.space.store_len();
         let whole = at.is_multiple_of(PAGE) && len.is_multiple_of(PAGE) && len > 0;
-        if whole && len <= bound && at <= bound - len {
+        if !self.forked() && whole && len <= bound && at <= bound - len {
             return Ok(());
         }
         Err(MediaError { at, len, cause: MediaCause::OutOfRange })
@@ -70,20 +70,24 @@ impl Mapped {
             return Err(bad(MediaCause::Truncated));
         }
         let (physical, _) = layout.frames.locate(at, PAGE);
-        let replaced = layout.holes.contains_key(&physical);
-        if self.access == Access::Write
-            && self.backing.rewrite_page(physical, bytes).is_err()
-        {
-            return Err(bad(MediaCause::Unclearable));
+        let poison = layout.holes.get(&physical).copied();
+        if self.access == Access::Write {
+            // Platforms that cannot clear refuse the write itself; injected poison does as well.
+            let refused = poison == Some(Poison::Unclearable)
+                || self.backing.rewrite_page(physical, bytes).is_err();
+            if refused {
+                return Err(bad(MediaCause::Unclearable));
+            }
         }
-        if layout.holes.get(&physical) == Some(&Poison::Clearable) {
+        if poison == Some(Poison::Clearable) {
             layout.holes.remove(&physical);
         }
         // A page that reads as written needs no new mapping, and keeps the views in one piece.
-        let good = !replaced && self.reads_as(at, bytes);
+        let good = poison.is_none() && self.reads_as(at, bytes);
         if !good {
             for (place, len) in layout.frames.places_of(physical, PAGE) {
-                self.place(&layout, place, physical, len).map_err(|_| bad(MediaCause::Unclearable))?;
+                self.place(&layout, place, physical, len)
+                    .map_err(|_| bad(MediaCause::Unclearable))?;
             }
             if self.access == Access::PrivateCopy {
                 // Fails like the check below if the page stays bad.
@@ -115,6 +119,9 @@ impl Mapped {
 
     /// See [`Medium::remap`](crate::Medium::remap).
     pub(super) fn serve_from(&self, at: u64, physical: u64, len: u64) -> Result<(), MediaError> {
+        if self.forked() {
+            return Err(MediaError { at, len, cause: MediaCause::OutOfRange });
+        }
         let mut layout = self.layout();
         // An observer follows the writer's table: for it the bound is what it can load.
         let bound = self.space.len();
@@ -125,8 +132,11 @@ impl Mapped {
         }
         layout.frames.set(at, physical, len);
         self.moved.store(true, Ordering::Release);
-        self.place(&layout, at, physical, len)
-            .map_err(|_| MediaError { at, len, cause: MediaCause::Unclearable })?;
+        self.place(&layout, at, physical, len).map_err(|_| MediaError {
+            at,
+            len,
+            cause: MediaCause::Unclearable,
+        })?;
         if self.access == Access::PrivateCopy && at != physical {
             self.copy_private(at, physical, len);
         }
@@ -150,7 +160,7 @@ impl Mapped {
         let len = self.space.len();
         let entry = self.registration.entry();
         let mut ranges: Vec<_> = entry.bad_pages().map(|page| (page, PAGE)).collect();
-        if self.kind == MediumKind::Dax {
+        if self.kind == MediumKind::Dax && !self.forked() {
             let layout = self.layout();
             for (physical, len) in self.listed_bad() {
                 ranges.extend(layout.frames.places_of(physical, len));
@@ -170,7 +180,8 @@ impl Mapped {
         if bad.is_empty() {
             return Vec::new();
         }
-        extents(self.backing.fd()).map_or_else(|_| Vec::new(), |pieces| bad_file_ranges(&pieces, &bad))
+        extents(self.backing.fd())
+            .map_or_else(|_| Vec::new(), |pieces| bad_file_ranges(&pieces, &bad))
     }
 
     /// See [`inject::poison`](crate::inject::poison).

@@ -27,9 +27,6 @@ impl Medium for Mapped {
         }
     }
 
-    /// Whole lines go around the cache, and such stores are not ordered against later ones, not
-    /// even as other threads of this process see them: drain before releasing a lock or raising a
-    /// version that lets others read these bytes.
     #[inline]
     fn put(&self, _site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
         match self.space.put(at, bytes) {
@@ -47,7 +44,6 @@ impl Medium for Mapped {
         }
     }
 
-    /// As for [`put`](Medium::put).
     #[inline]
     fn zero(&self, _site: Site, at: u64, len: u64) -> Result<(), MediaError> {
         match self.space.zero(at, len) {
@@ -85,6 +81,9 @@ impl Medium for Mapped {
             self.drain(site);
             return Ok(());
         }
+        if self.forked() {
+            return Err(inherited("append"));
+        }
         let bound = self.space.store_len();
         let len = bytes.len() as u64;
         if len > bound || at > bound - len {
@@ -106,11 +105,14 @@ impl Medium for Mapped {
         if self.access != Access::Write {
             return Ok(()); // nothing of ours can be in the file
         }
-        if self.kind == MediumKind::File {
-            return self.backing.sync();
+        if self.kind != MediumKind::File {
+            self.drain(site);
+            return Ok(());
         }
-        self.drain(site);
-        Ok(())
+        if self.forked() {
+            return Err(inherited("sync"));
+        }
+        self.backing.sync()
     }
 
     #[inline]
@@ -119,6 +121,9 @@ impl Medium for Mapped {
     }
 
     fn grow(&self, len: u64) -> Result<(), SyncError> {
+        if self.forked() {
+            return Err(inherited("grow"));
+        }
         // One at a time; loads and stores go on meanwhile.
         let _layout = self.layout();
         let now = self.space.len();
@@ -169,6 +174,13 @@ impl Medium for Mapped {
     fn bad_ranges(&self) -> Vec<(u64, u64)> {
         self.known_bad()
     }
+}
+
+/// What a forked child is told: it must not touch the file, whose locks and contents are its
+/// parent's.
+fn inherited(call: &'static str) -> SyncError {
+    let text = "the pool belongs to the process that forked this one; open it here";
+    SyncError { call, source: io::Error::new(io::ErrorKind::PermissionDenied, text) }
 }
 
 fn invalid(call: &'static str, why: &'static str) -> SyncError {

@@ -54,9 +54,10 @@ fn threads_waiting_for_one_page_are_answered_together() {
             .collect();
         let other = scope.spawn(|| entry.park(fault(9 * PAGE, 9), || 0));
         let all_posted = || {
-            let posted = entry.parked.iter().filter(|slot| {
-                matches!(slot.state.load(Ordering::Acquire), POSTED | TAKEN)
-            });
+            let posted = entry
+                .parked
+                .iter()
+                .filter(|slot| matches!(slot.state.load(Ordering::Acquire), POSTED | TAKEN));
             posted.count() == 6
         };
         while !all_posted() {

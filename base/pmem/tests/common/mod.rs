@@ -1,5 +1,6 @@
 //! What the tests of this folder share: places to put files, and a page full of a pattern.
 
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::path::PathBuf;
@@ -8,21 +9,21 @@ use holdfast_pmem::{Mapped, Options, PAGE, Protect, Site};
 use tempfile::TempDir;
 
 /// The site of every call in these tests.
-pub const HERE: Site = Site::new("pmem.test");
+pub(crate) const HERE: Site = Site::new("pmem.test");
 
 /// A folder on the disk's file system and one in shared memory.
-pub fn folders() -> Vec<TempDir> {
+pub(crate) fn folders() -> Vec<TempDir> {
     let memory = tempfile::Builder::new().prefix("holdfast").tempdir_in("/dev/shm").unwrap();
     vec![tempfile::tempdir().unwrap(), memory]
 }
 
 /// Options with this protection.
-pub fn protected(protection: Protect) -> Options {
+pub(crate) fn protected(protection: Protect) -> Options {
     Options { protection, ..Options::default() }
 }
 
 /// A new file of `pages` pages in `folder`, each filled with its number.
-pub fn numbered(folder: &TempDir, pages: u64, options: &Options) -> (PathBuf, Mapped) {
+pub(crate) fn numbered(folder: &TempDir, pages: u64, options: &Options) -> (PathBuf, Mapped) {
     use holdfast_pmem::Medium;
     let path = folder.path().join("pool");
     let medium = Mapped::create(&path, pages * PAGE, options).unwrap();
@@ -34,6 +35,6 @@ pub fn numbered(folder: &TempDir, pages: u64, options: &Options) -> (PathBuf, Ma
 }
 
 /// One page of this byte.
-pub fn filled(byte: u8) -> Vec<u8> {
+pub(crate) fn filled(byte: u8) -> Vec<u8> {
     vec![byte; PAGE as usize]
 }

@@ -1,6 +1,9 @@
 //! A small pool for the tests: every part is there, every length is a few pages.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
 use holdfast_faultmem::{Budget, Config, FaultMedium};
 use holdfast_layout::{LogPlacement, Region, RegionKind, SumKind, Superblock};
 use holdfast_pmem::{Medium, MediumKind};
@@ -91,6 +94,40 @@ pub(crate) fn bytes(m: &FaultMedium, at: u64, len: u64) -> Vec<u8> {
     let mut bytes = vec![0; len as usize];
     m.read(at, &mut bytes).unwrap();
     bytes
+}
+
+/// The same where the range may be bad; then other bytes than any in use.
+pub(crate) fn try_bytes(m: &FaultMedium, at: u64, len: u64) -> Vec<u8> {
+    let mut bytes = vec![0; len as usize];
+    m.read(at, &mut bytes).map(|()| bytes).unwrap_or_default()
+}
+
+/// Runs `step` 1, 2, 3 on a fresh medium with a place switched off; counts the crash images in
+/// which `find` sees neither the last state acknowledged nor the next one.
+pub(crate) fn wrong(
+    kind: MediumKind,
+    off: &str,
+    prepare: impl Fn(&FaultMedium),
+    step: impl Fn(&FaultMedium, u64),
+    find: impl Fn(&FaultMedium) -> Option<u64> + Send + 'static,
+) -> u64 {
+    let (acked, wrong) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let m = medium(kind);
+    prepare(&m);
+    m.elide_name(off);
+    let (a, w) = (acked.clone(), wrong.clone());
+    m.on_barrier(Box::new(move |_, _, point| {
+        for image in point.images(&budget()) {
+            let found = find(&FaultMedium::from_crash(image, kind, &Config::default()));
+            let last = a.load(SeqCst);
+            w.fetch_add(u64::from(found != Some(last) && found != Some(last + 1)), SeqCst);
+        }
+    }));
+    for n in 1..=3 {
+        step(&m, n);
+        acked.store(n, SeqCst);
+    }
+    wrong.load(SeqCst)
 }
 
 /// Numbers from a seed, for tests that need many without a strategy.

@@ -37,7 +37,7 @@ const ZONE_WORDS: usize = ZONE_DATA + COLUMNS;
 /// Where the slot of each small object lies: never in a column of its own object.
 const SLOT_AT: [usize; SMALL] = [5, 6, 3, 4, 7];
 
-const _: () = assert!(ZONE_DATA % COLUMNS == 0, "whole rows only");
+const _: () = assert!(ZONE_DATA.is_multiple_of(COLUMNS), "whole rows only");
 
 /// The two copies of whatever is mirrored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -104,7 +104,7 @@ impl Job<'_> {
     /// Opens a random unit of the wanted kind and state.
     fn open_some(&mut self, chunk: bool, state: Meta) -> Option<usize> {
         let geometry = self.world.geometry;
-        let start = self.rng.below(self.world.units());
+        let start = self.rng.below(self.world.units().min(self.world.focus));
         for i in 0..self.world.units() {
             let unit = (start + i) % self.world.units();
             if geometry.is_chunk(unit) != chunk || self.world.unit_lock[unit].is_some() {

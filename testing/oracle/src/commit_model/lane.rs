@@ -171,6 +171,8 @@ impl Lane {
             Step::TakeWatermark => {
                 self.watermark = match world.kind {
                     MediumKind::File => world.synced,
+                    // A cached L is merely low: every third commit carries the lane's last one.
+                    MediumKind::Flushed if self.number.is_multiple_of(3) => self.watermark,
                     MediumKind::Flushed => self.low - 1,
                 };
                 if world.mutant == Some(Mutant::WatermarkFromCounter) {
@@ -319,6 +321,13 @@ impl Lane {
 
     fn sync_end(&mut self, world: &mut World) {
         world.tally.syncs += u64::from(!self.syncing.is_empty());
+        if world.tally.syncs == world.failing_sync && !self.syncing.is_empty() {
+            world.medium.drop_dirty(&self.syncing);
+            world.read_only = world.mutant != Some(Mutant::FileSyncRetried);
+            if world.read_only {
+                return;
+            }
+        }
         if world.mutant != Some(Mutant::FileReclaimWithoutSync) {
             world.medium.persist(&std::mem::take(&mut self.syncing));
         }

@@ -16,24 +16,37 @@
 //!
 //! # What is not
 //!
-//! Weak memory order between threads (steps interleave sequentially; the engine uses sequentially
-//! consistent operations for the numbers), group commit (an append of several records is several
-//! appends that return together), failed syncs, the second parity row, poison and relocation.
+//! Weak memory order between threads (steps interleave sequentially; the engine must use
+//! sequentially consistent operations for bounds, numbers and the scan), group commit (an append
+//! of several records is several appends that return together), the second parity row, poison and
+//! relocation, background rebuilding of stale columns, sharing one drain between two commits.
 //!
 //! # Findings: rules the model proves necessary
 //!
-//! 1. A full ring needs a place for a watermark that no record can carry: two *marks* per lane,
-//!    used in turn, each in two copies (`NoMarks`, `MarkInPlace`).
-//! 2. A log chunk is log space: its bytes may be zeroed only when a durable watermark covers the
-//!    record they belong to (`LogChunkZeroedEarly`), and may be written only when one covers the
-//!    record that took the chunk, else a second attempt at recovery finds them zeroed by the first
-//!    (`LogBytesUncovered`).
-//! 3. The content of a large fresh object must be drained before its commit record is written: a
-//!    record may leak ahead of what it vouches for (`FreshContentWithRecord`).
-//! 4. Recovery writes repairs and drains them before it replays (`RepairWithoutDrain`).
-//! 5. Directory words are verified wherever they lie before any parity is recomputed, because they
-//!    decide what counts as zero (`DirectoryUnverified`).
+//! Each is stated by the mutant that lacks it.
+//!
+//! 1. A full ring may hold only records above the durable watermark, with nobody left to carry a
+//!    fresh one: each lane needs two *marks*, records without changes, in places of their own,
+//!    used in turn and in two copies each (`NoMarks`, `MarkInPlace`).
+//! 2. A log chunk is log space. Its bytes are zeroed only when a durable watermark covers the
+//!    record they belong to (`LogChunkZeroedEarly`). They are written only when one covers the
+//!    record that took the chunk: that record zeroes the chunk, so a recovery that replays it and
+//!    crashes would take the log bytes from the next recovery (`LogBytesUncovered`).
+//! 3. The content of a large fresh object is drained before its commit record is written, since a
+//!    record may leak ahead of content it vouches for (`FreshContentWithRecord`): four drains, two
+//!    ordinary commits, of which the first one's entry is the intent.
+//! 4. Recovery writes its repairs and drains them before it replays (`RepairWithoutDrain`). Parity
+//!    as found describes rows before the replay; a crash amid the replay takes those rows away.
+//! 5. Before one copy of a mirrored record is overwritten the other is verified, and healed
+//!    (`MirrorUnverified`); a superblock copy is drained before the other is begun
+//!    (`GenerationOneDrain`).
 //! 6. On File the watermark is computed before the sync begins (`FileWatermarkAfterSync`).
+//! 7. Zero proves nothing: free slots and free directory words certify themselves. Log bytes are
+//!    copies of words; in a column found half-changed such a copy cancels the word itself, and the
+//!    candidate zero would pass for a free slot (see the test in `repair`).
+//!
+//! Not necessary, as the trials also show: covering a small place that is freed and allocated
+//! again by logged commits; a fresh scan for every record; holding units until F2.
 //!
 //! # Tour
 //!

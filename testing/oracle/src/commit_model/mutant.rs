@@ -1,7 +1,7 @@
 //! Negative controls: the protocol with one rule taken away. A model that convicts none of them
 //! would prove nothing by convicting none of the right protocol's runs.
 
-use super::MediumKind;
+use super::{MediumKind, ViolationKind};
 
 /// One rule left out. Every variant must be convicted within the budget of the tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,6 +24,8 @@ pub enum Mutant {
     GenerationBeforeReplay,
     /// Recovery never raises the log generation.
     GenerationKept,
+    /// Both superblock copies are written before one drain.
+    GenerationOneDrain,
     /// Recovery replays lane by lane instead of by commit number.
     ReplayUnordered,
     /// Records have one copy.
@@ -36,6 +38,8 @@ pub enum Mutant {
     FileReclaimWithoutSync,
     /// File: L is computed after the sync began, so it covers commits that the sync missed.
     FileWatermarkAfterSync,
+    /// File: a sync that failed is tried again, and believed.
+    FileSyncRetried,
     /// Log chunks are given back with log bytes in them.
     LogChunkNotZeroed,
     /// Log bytes are written while the record that took the chunk could still be replayed.
@@ -64,7 +68,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 29] = [
         Self::DropF1,
         Self::DropF2,
         Self::NoReuseRule,
@@ -74,12 +78,14 @@ impl Mutant {
         Self::NoMarks,
         Self::GenerationBeforeReplay,
         Self::GenerationKept,
+        Self::GenerationOneDrain,
         Self::ReplayUnordered,
         Self::NoReplica,
         Self::NoColumnLocks,
         Self::FileApplyBeforeAppend,
         Self::FileReclaimWithoutSync,
         Self::FileWatermarkAfterSync,
+        Self::FileSyncRetried,
         Self::LogChunkNotZeroed,
         Self::LogBytesUncovered,
         Self::LogChunkZeroedEarly,
@@ -94,6 +100,13 @@ impl Mutant {
         Self::PatchUnverified,
     ];
 
+    /// Whether a violation of this kind convicts the mutant. Only a missing place for marks may be
+    /// seen by a lane that waits for ever; every other rule must be seen in a wrong pool.
+    #[must_use]
+    pub fn convicted_by(self, kind: ViolationKind) -> bool {
+        (self == Self::NoMarks) == (kind == ViolationKind::Stuck)
+    }
+
     /// The media on which the rule exists, and so can be missed.
     #[must_use]
     pub const fn media(self) -> &'static [MediumKind] {
@@ -101,7 +114,8 @@ impl Mutant {
             Self::DropF2 => &[MediumKind::Flushed],
             Self::FileApplyBeforeAppend
             | Self::FileReclaimWithoutSync
-            | Self::FileWatermarkAfterSync => &[MediumKind::File],
+            | Self::FileWatermarkAfterSync
+            | Self::FileSyncRetried => &[MediumKind::File],
             _ => &[MediumKind::Flushed, MediumKind::File],
         }
     }

@@ -71,7 +71,10 @@ pub(super) fn plan(
     }
     ops.extend(replay.writes());
     ops.push(Op::Drain);
-    let raise = raise_generation(geometry, generation + 1);
+    let mut raise = raise_generation(geometry, generation + 1);
+    if mutant == Some(Mutant::GenerationOneDrain) {
+        raise.remove(2);
+    }
     match mutant {
         Some(Mutant::GenerationKept) => {}
         Some(Mutant::GenerationBeforeReplay) => drop(ops.splice(0..0, raise)),

@@ -84,3 +84,67 @@ pub(super) fn wrong_columns(geometry: Geometry, image: &[u64], zones: usize) -> 
     let wrong = |&c: &usize| image[geometry.parity(c)] != column_sum(geometry, image, c, None);
     (0..zones * COLUMNS).filter(wrong).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::{Meta, free_meta, log_meta};
+    use super::super::state::{World, meta_of};
+    use super::*;
+    use crate::rng::Rng;
+
+    const SHAPE: Geometry = Geometry { lanes: 3, ring: 3 };
+
+    /// A pool whose chunk 5 is log space, so that parity does not count its words.
+    fn pool_with_log_chunk(log: &[u64]) -> Vec<u64> {
+        let mut image = World::create(SHAPE, &mut Rng::new(3));
+        image[SHAPE.meta(5)] = log_meta(5);
+        image[SHAPE.content(5)].copy_from_slice(log);
+        for column in 0..COLUMNS {
+            image[SHAPE.parity(column)] = column_sum(SHAPE, &image, column, None);
+        }
+        image
+    }
+
+    #[test]
+    fn any_one_damaged_word_of_a_unit_is_rebuilt() {
+        let clean = pool_with_log_chunk(&[1, 2, 3, 4]);
+        for unit in 0..UNITS {
+            // The content of free and log space certifies nothing; the word that says so does.
+            let live = meta_of(SHAPE, &clean, unit) == Meta::Live;
+            for word in SHAPE.unit_words(unit).take(if live { usize::MAX } else { 1 }) {
+                let mut image = clean.clone();
+                image[word] ^= 1 << 17;
+                assert!(scrub(SHAPE, &mut image).is_empty());
+                assert!(image == clean, "unit {unit}, word {word}");
+            }
+        }
+    }
+
+    #[test]
+    fn two_damaged_words_of_a_unit_are_named_not_guessed() {
+        let mut image = pool_with_log_chunk(&[1, 2, 3, 4]);
+        SHAPE.content(0).for_each(|word| image[word] ^= 1);
+        assert_eq!(scrub(SHAPE, &mut image), [0]);
+    }
+
+    /// The log bytes of a transaction are copies of words. When a crash leaves the directory word
+    /// of the log chunk already free, a column as found counts such a copy although parity does
+    /// not, and the two cancel: the slot rebuilds to zero. Were zero a free slot, the repair of a
+    /// damaged object would free it. Found by a random trial; kept here as the smallest case.
+    #[test]
+    fn a_slot_that_rebuilds_to_zero_is_not_a_free_slot() {
+        let unit = 2;
+        let slot = World::create(SHAPE, &mut Rng::new(3))[SHAPE.meta(unit)];
+        let aligned = SHAPE
+            .content(5)
+            .map(|word| u64::from(SHAPE.column(word) == SHAPE.column(SHAPE.meta(unit))) * slot);
+        let mut found = pool_with_log_chunk(&aligned.collect::<Vec<_>>());
+        found[SHAPE.meta(5)] = free_meta(5);
+        let damaged = SHAPE.content(unit).next().expect("objects have words");
+        found[damaged] ^= 1;
+        found[SHAPE.parity(SHAPE.column(damaged))] ^= 2;
+        let evidence = Evidence { geometry: SHAPE, found: &found, after: &found };
+        assert_eq!(candidates(&evidence, &found, unit, SHAPE.meta(unit)), [0]);
+        assert_eq!(find_repair(&evidence, unit, &|_| false), None);
+    }
+}

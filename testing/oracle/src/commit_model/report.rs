@@ -1,5 +1,6 @@
 //! What to run, what came of it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::{Mutant, trial};
@@ -27,7 +28,7 @@ pub struct Config {
     pub trials: u64,
     /// Lanes (at least 2); the last one is mostly idle.
     pub lanes: usize,
-    /// Record places per lane (at least 1).
+    /// Record places per lane (at least 1); every fourth trial has one place.
     pub ring: usize,
     /// Times the busiest ring must be filled before the first crash for good.
     pub wraps: usize,
@@ -64,6 +65,32 @@ impl Config {
     }
 }
 
+impl Config {
+    /// A budget aimed at one mutant: damage only where its rule is about damage, and places, runs
+    /// and probes set so that its rule is needed often.
+    #[must_use]
+    pub const fn against(mutant: Mutant, medium: MediumKind, trials: u64) -> Self {
+        let mut config = Self::new(medium, Some(mutant), trials);
+        match mutant {
+            Mutant::MarkInPlace => {
+                config.ring = 1;
+                config.wraps = 12;
+                config.runs = 1;
+                config.image_every = 400;
+                config.rot_percent = 0;
+            }
+            Mutant::MirrorUnverified => config.rot_percent = 100,
+            Mutant::NoReplica
+            | Mutant::LogChunkNoReplica
+            | Mutant::RecomputeUnverified
+            | Mutant::RepairWithoutDrain
+            | Mutant::PatchUnverified => config.rot_percent = 60,
+            _ => config.rot_percent = 0,
+        }
+        config
+    }
+}
+
 /// Counts of what a set of trials exercised, so that a pass that proves little can be seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tally {
@@ -83,6 +110,8 @@ pub struct Tally {
     pub marks: u64,
     /// File: syncs of the heap.
     pub syncs: u64,
+    /// File: syncs that failed.
+    pub failed_syncs: u64,
     /// Transactions that overflowed into log chunks.
     pub overflows: u64,
     /// Log chunks found after a crash and given back.
@@ -116,6 +145,7 @@ impl Default for Tally {
             replayed: 0,
             marks: 0,
             syncs: 0,
+            failed_syncs: 0,
             overflows: 0,
             orphans: 0,
             fresh: 0,
@@ -141,6 +171,7 @@ impl Tally {
         self.replayed += other.replayed;
         self.marks += other.marks;
         self.syncs += other.syncs;
+        self.failed_syncs += other.failed_syncs;
         self.overflows += other.overflows;
         self.orphans += other.orphans;
         self.fresh += other.fresh;
@@ -189,6 +220,8 @@ pub struct Report {
     pub trials: u64,
     /// Trials with a violation.
     pub violated: u64,
+    /// The same by kind.
+    pub by_kind: BTreeMap<ViolationKind, u64>,
     /// The first few violations.
     pub violations: Vec<Violation>,
     /// What was exercised.
@@ -206,12 +239,18 @@ const KEPT: usize = 8;
 #[must_use]
 pub fn run(config: &Config) -> Report {
     assert!(config.lanes >= 2 && config.ring >= 1, "two lanes and one place at least");
-    let mut report =
-        Report { trials: 0, violated: 0, violations: Vec::new(), tally: Tally::default() };
+    let mut report = Report {
+        trials: 0,
+        violated: 0,
+        by_kind: BTreeMap::new(),
+        violations: Vec::new(),
+        tally: Tally::default(),
+    };
     for seed in config.first_seed..config.first_seed + config.trials {
         report.trials += 1;
         let Err((kind, detail)) = trial::run(config, seed, &mut report.tally) else { continue };
         report.violated += 1;
+        *report.by_kind.entry(kind).or_default() += 1;
         if report.violations.len() < KEPT {
             report.violations.push(Violation { seed, kind, detail });
         }
@@ -228,7 +267,7 @@ impl fmt::Display for Report {
         write!(
             f,
             "{} trials, {} violated; {} commits, {} images, {} nested, {} replayed, {} waits, \
-             {} marks, {} syncs, {} overflows, {} orphans, {} fresh, {} growths, {} rots, \
+             {} marks, {} syncs ({} failed), {} overflows, {} orphans, {} fresh, {} growths, {} rots, \
              {} repairs, {} named lost, {} closes, wraps >= {}",
             self.trials,
             self.violated,
@@ -239,6 +278,7 @@ impl fmt::Display for Report {
             t.waits,
             t.marks,
             t.syncs,
+            t.failed_syncs,
             t.overflows,
             t.orphans,
             t.fresh,

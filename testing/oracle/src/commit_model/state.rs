@@ -64,10 +64,16 @@ pub(super) struct World {
     pub(super) durable_watermark: u64,
     /// File: every commit up to this one has been applied and synced.
     pub(super) synced: u64,
+    /// File: the sync with this index fails.
+    pub(super) failing_sync: u64,
+    /// A sync failed: nothing is committed any more.
+    pub(super) read_only: bool,
     /// Per lane and place: number of the record there, 0 if none of this generation.
     pub(super) in_place: Vec<Vec<u64>>,
     /// Zones open for allocation.
     pub(super) zones: usize,
+    /// Units at which lanes begin to look for one: few of them make conflicts frequent.
+    pub(super) focus: usize,
     /// A lane is adding a zone.
     pub(super) growing: bool,
     /// Per unit: the lane that holds it.
@@ -113,8 +119,11 @@ impl World {
             busy: vec![None; geometry.lanes],
             durable_watermark: 0,
             synced: 0,
+            failing_sync: u64::MAX,
+            read_only: false,
             in_place: vec![vec![0; geometry.places()]; geometry.lanes],
             zones,
+            focus: UNITS * MAX_ZONES,
             growing: false,
             unit_lock: vec![None; MAX_ZONES * UNITS],
             freed_by: vec![0; MAX_ZONES * UNITS],

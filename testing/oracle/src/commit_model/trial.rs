@@ -2,7 +2,7 @@
 //! each run the pool crashes, recovers for good, and is used again.
 
 use super::check::{Crash, Wrong, judge};
-use super::geometry::{COLUMNS, Copy, Geometry, RECORD_WORDS, UNITS};
+use super::geometry::{COLUMNS, Copy, Geometry, MAX_ZONES, RECORD_WORDS, UNITS};
 use super::jobs;
 use super::lane::{Lane, Progress};
 use super::media::Medium;
@@ -15,12 +15,16 @@ use crate::rng::Rng;
 
 /// Steps a closing pool may take before it counts as stuck.
 const CLOSING_STEPS: usize = 20_000;
-/// Steps of one run, however little came of them.
-const RUN_STEPS: usize = 12_000;
+/// Steps of the first run, however little came of them.
+const FIRST_RUN_STEPS: usize = 60_000;
+/// Steps of every later run.
+const LATER_RUN_STEPS: usize = 600;
 
 /// How lanes take turns in a trial.
 struct Schedule {
-    /// One in this many turns goes to the last lane, which is idle or parked the rest of the time.
+    /// Lanes that are busy; the others, at least one, are idle or parked most of the time.
+    busy: usize,
+    /// One in this many changes of lane goes to an idle one.
     idle: usize,
     /// Mean turns before another lane is chosen.
     burst: usize,
@@ -28,14 +32,16 @@ struct Schedule {
 }
 
 impl Schedule {
-    fn new(rng: &mut Rng) -> Self {
-        Self { idle: rng.pick(&[4, 12, 40]), burst: rng.pick(&[1, 4, 16]), lane: 0 }
+    fn new(lanes: usize, rng: &mut Rng) -> Self {
+        let busy = rng.pick(&[1, lanes - 1, lanes - 1]);
+        Self { busy, idle: rng.pick(&[4, 12, 40]), burst: rng.pick(&[1, 4, 16]), lane: 0 }
     }
 
     fn next(&mut self, lanes: usize, rng: &mut Rng) -> usize {
         if rng.one_in(self.burst) {
             let idle = rng.one_in(self.idle);
-            self.lane = if idle { lanes - 1 } else { rng.below(lanes - 1) };
+            let (from, to) = if idle { (self.busy, lanes) } else { (0, self.busy) };
+            self.lane = from + rng.below(to - from);
         }
         self.lane
     }
@@ -44,20 +50,21 @@ impl Schedule {
 /// Runs the trial of one seed. The tally counts what happened, up to the violation if there is one.
 pub(super) fn run(config: &Config, seed: u64, tally: &mut Tally) -> Result<(), Wrong> {
     let mut rng = Rng::new(seed);
-    let geometry = Geometry { lanes: config.lanes, ring: config.ring };
+    let ring = if rng.one_in(4) { 1 } else { config.ring };
+    let geometry = Geometry { lanes: config.lanes, ring };
     let mut image = World::create(geometry, &mut rng);
-    let mut wraps = 0;
     for generation in 0..config.runs {
         let mut world = World::open(geometry, config.medium, config.mutant, image);
-        let steps = if generation == 0 { RUN_STEPS } else { RUN_STEPS / 20 };
-        let outcome = run_until_crash(config, &mut world, steps, &mut wraps, &mut rng);
+        world.failing_sync = if rng.one_in(8) { rng.below(12) as u64 } else { u64::MAX };
+        world.focus = rng.pick(&[1, 3, UNITS * MAX_ZONES]);
+        let outcome = run_until_crash(config, &mut world, generation == 0, &mut rng);
+        world.tally.failed_syncs += u64::from(world.read_only);
         tally.add(&world.tally);
         image = match outcome? {
             Some(image) => image,
             None => break,
         };
     }
-    tally.least_wraps = tally.least_wraps.min(wraps as u64);
     Ok(())
 }
 
@@ -66,43 +73,54 @@ pub(super) fn run(config: &Config, seed: u64, tally: &mut Tally) -> Result<(), W
 fn run_until_crash(
     config: &Config,
     world: &mut World,
-    most_steps: usize,
-    wraps: &mut usize,
+    first: bool,
     rng: &mut Rng,
 ) -> Result<Option<Vec<u64>>, Wrong> {
     let mut lanes: Vec<_> = (0..config.lanes).map(Lane::new).collect();
-    let mut schedule = Schedule::new(rng);
+    let most_steps = if first { FIRST_RUN_STEPS } else { LATER_RUN_STEPS };
+    let mut wraps = 0;
+    let mut schedule = Schedule::new(config.lanes, rng);
     let rot_at =
-        if rng.percent(config.rot_percent) { rng.below(most_steps / 10) } else { usize::MAX };
+        if rng.percent(config.rot_percent) { rng.below(1 + most_steps / 40) } else { usize::MAX };
     for step in 0..most_steps {
         let lane = schedule.next(config.lanes, rng);
         take_turn(world, &mut lanes[lane], rng);
         if step >= rot_at && world.rot.is_none() {
             rot_at_rest(world, rng);
         }
-        let every = match lanes[lane].next_drain() {
-            None => config.image_every,
-            Some(Site::Other) => 2,
-            Some(Site::F1 | Site::F2) => config.image_every.div_ceil(8),
-        };
-        if rng.one_in(every) {
+        for _ in 0..images_now(config, &lanes[lane], rng) {
             probe(config, world, rng)?;
         }
-        let most = lanes.iter().map(|lane| lane.wraps(world)).max().unwrap_or(0);
-        *wraps = (*wraps).max(most);
-        if most >= config.wraps && rng.one_in(64) {
+        wraps = lanes.iter().map(|lane| lane.wraps(world)).max().unwrap_or(0);
+        if (wraps >= config.wraps || world.read_only) && rng.one_in(64) {
             break;
         }
     }
-    if rng.percent(30) {
+    if first && !world.read_only {
+        world.tally.least_wraps = wraps as u64;
+    }
+    if !world.read_only && rng.percent(30) {
         close(world, &mut lanes, rng)?;
     }
     let (image, lost) = probe(config, world, rng)?;
     Ok(lost.is_empty().then_some(image))
 }
 
+/// How many crash images to take after a step: drains are where an epoch is at its richest, and
+/// marks and tables are written so rarely that none of their drains is passed over.
+fn images_now(config: &Config, lane: &Lane, rng: &mut Rng) -> usize {
+    match lane.next_drain() {
+        Some(Site::Other) => 4,
+        Some(Site::F1 | Site::F2) => usize::from(rng.one_in(config.image_every.div_ceil(8))),
+        None => usize::from(rng.one_in(config.image_every)),
+    }
+}
+
 /// A lane takes its next step, or opens its next job.
 fn take_turn(world: &mut World, lane: &mut Lane, rng: &mut Rng) {
+    if world.read_only {
+        return;
+    }
     world.tally.steps += 1;
     if lane.idle() {
         if let Some(steps) = jobs::pick(world, lane.id(), rng) {
@@ -120,6 +138,7 @@ fn take_turn(world: &mut World, lane: &mut Lane, rng: &mut Rng) {
 
 /// Lets every lane finish, and judges the pool as loads see it.
 fn close(world: &mut World, lanes: &mut [Lane], rng: &mut Rng) -> Result<(), Wrong> {
+    world.failing_sync = u64::MAX;
     for _ in 0..CLOSING_STEPS {
         let Some(_) = lanes.iter().find(|lane| !lane.idle()) else { break };
         for lane in lanes.iter_mut().filter(|lane| !lane.idle()) {
@@ -154,11 +173,12 @@ fn probe(
     let mut found = world.medium.crash_image(rng);
     world.tally.images += 1;
     let mut rotten = world.rot.map(|rot| rot.word);
-    if rotten.is_none() && rng.percent(config.rot_percent) {
-        if let Some(word) = some_word(world, rng) {
-            found[word] ^= 1 << rng.below(64);
-            rotten = Some(word);
-        }
+    if rotten.is_none()
+        && rng.percent(config.rot_percent)
+        && let Some(word) = some_word(world, rng)
+    {
+        found[word] ^= 1 << rng.below(64);
+        rotten = Some(word);
     }
     let unreadable = |Unreadable(what)| (ViolationKind::Unreadable, format!("no valid {what}"));
     let mut image = found.clone();
@@ -236,7 +256,8 @@ fn some_word(world: &World, rng: &mut Rng) -> Option<usize> {
             ];
             let [hit, other] = rng.pick(&mirrored);
             let (hit, other) = if rng.one_in(2) { (hit, other) } else { (other, hit) };
-            if !(other..other + 2).all(|word| world.medium.at_rest(word)) {
+            let at_rest = (other..other + 2).all(|word| world.medium.at_rest(word));
+            if !at_rest || world.growing {
                 return None;
             }
             hit + rng.below(2)

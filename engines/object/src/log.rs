@@ -1,0 +1,90 @@
+//! The engine's use of the log: room before numbers, one record, and what its errors mean.
+
+use holdfast_logs::{Lane, LogError, RecordBuilder};
+use holdfast_pmem::Medium;
+use holdfast_redundancy::events::{Cause, Finder};
+use holdfast_txn::{Result, TxError};
+
+use crate::shared::Shared;
+
+/// Rounds a committer waits for room before it gives the transaction up and runs it again.
+const ROUNDS: u32 = 1_000_000;
+
+impl<M: Medium> Shared<M> {
+    /// Holds log lane `lane`; only a repair of its pages can make this wait.
+    pub(crate) fn hold_log(&self, lane: u32) -> Lane<'_> {
+        loop {
+            if let Some(held) = self.log.acquire_exact(&self.m, lane as usize) {
+                return held;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Makes room for a record, before its number is drawn: a lane that waits for room must not
+    /// hold the watermark back.
+    pub(crate) fn reserve_log(&self, lane: &mut Lane<'_>, record: &RecordBuilder) -> Result<()> {
+        if self.log.reclaim_due() {
+            self.reclaim()?;
+        }
+        let mut rounds = 0;
+        let file = self.is_file();
+        let wait = || {
+            rounds += 1;
+            if file && self.reclaim().is_err() {
+                return false;
+            }
+            std::thread::yield_now();
+            rounds < ROUNDS
+        };
+        lane.reserve(&self.m, &self.numbers, record.len(), wait).map_err(|e| self.log_error(e))
+    }
+
+    /// Writes a record under `number` and makes it durable (F1, or F0 of an intent).
+    pub(crate) fn append(
+        &self,
+        lane: &mut Lane<'_>,
+        number: u64,
+        record: &mut RecordBuilder,
+    ) -> Result<()> {
+        let done = lane.commit_record(&self.m, &self.numbers, number, record);
+        match done {
+            Ok(committed) => {
+                if let Some(error) = committed.damaged {
+                    self.suspect(error.at, Cause::MediaError, Finder::Commit);
+                }
+                Ok(())
+            }
+            Err(error) => Err(self.log_error(error)),
+        }
+    }
+
+    fn log_error(&self, error: LogError) -> TxError {
+        match error {
+            LogError::Media(e) => crate::tx::damaged(e),
+            LogError::Stopped(e) => {
+                self.stop_writing();
+                drop(e);
+                TxError::ReadOnly
+            }
+            LogError::TooBig { len, max } => TxError::TooLarge { wanted: len, limit: max },
+            LogError::GaveUp => TxError::Conflict,
+            LogError::Empty | LogError::NoRoom | LogError::Geometry { .. } => {
+                TxError::Inconsistent("the log refused a record that was reserved for")
+            }
+        }
+    }
+
+    /// Frees log space on a file: syncs what was applied.
+    pub(crate) fn reclaim(&self) -> Result<()> {
+        match self.log.reclaim(&self.m, &self.numbers) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.log_error(error)),
+        }
+    }
+
+    /// Every commit up to this number is complete on the medium.
+    pub(crate) fn complete_up_to(&self) -> u64 {
+        if self.is_file() { self.numbers.durable() } else { self.numbers.watermark(&self.m) }
+    }
+}

@@ -1,0 +1,206 @@
+//! Records too long for the log: their entries go to heap chunks of kind `Log` (O7).
+//!
+//! | step | what | crash after it leaves |
+//! |---|---|---|
+//! | a take | a system commit makes chunks `Log`; their old bytes leave parity with it | log chunks |
+//! | b store | the entries, in two copies far apart; no parity, for log chunks count as zeros | same |
+//! | c commit | a record that names copies, length and sum: steps 6 to 11 of `commit.rs` | all of it |
+//! | d retire | once a durable watermark covers the number: zero the chunks, **drain**, free them | same |
+//!
+//! Why d waits: until then recovery would replay the record, and must find its entries. Log
+//! chunks found by recovery go through d after the log generation was raised.
+
+use holdfast_heap::{ChunkEntry, ChunkKind};
+use holdfast_logs::{Lane, RecordBuilder};
+use holdfast_pmem::{Medium, Site};
+use holdfast_txn::{Result, TxError};
+use std::sync::PoisonError;
+
+use crate::batch::Batch;
+use crate::shared::Shared;
+use crate::tx::damaged;
+
+const STEP_TAKEN: Site = Site::new("object.overflow.step-taken");
+const STEP_STORED: Site = Site::new("object.overflow.step-stored");
+/// The entries, copy A.
+const COPY_A: Site = Site::new("object.overflow.copy-a");
+/// The entries, copy B.
+const COPY_B: Site = Site::new("object.overflow.copy-b");
+/// Making the entries durable before the record on a file.
+const SYNC: Site = Site::new("object.overflow.sync");
+/// Zeroing chunks before they count in parity again.
+const ZERO: Site = Site::new("object.overflow.zero");
+/// The drain between that and their becoming free.
+const ZEROED: Site = Site::new("object.overflow.zeroed");
+/// The same on a file.
+const ZEROED_SYNC: Site = Site::new("object.overflow.zeroed-sync");
+/// Waiting for the watermark before chunks are zeroed.
+const RETIRE: Site = Site::new("object.overflow.retire");
+
+/// Neighbouring log chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LogChunks {
+    pub(crate) zone: u8,
+    pub(crate) first: u32,
+    pub(crate) count: u32,
+    /// Commit whose entries are in them.
+    pub(crate) number: u64,
+}
+
+impl<M: Medium> Shared<M> {
+    /// Steps a to c up to F1. Returns the number.
+    pub(crate) fn write_overflow(&self, log: &mut Lane<'_>, batch: &mut Batch) -> Result<u64> {
+        let body = batch.builder.body();
+        let (a, b) = self.take_log_chunks(body.len() as u64)?;
+        self.m.step(STEP_TAKEN);
+        let written = self.write_overflow_into(log, body, &a, &b);
+        let number = *written.as_ref().unwrap_or(&0);
+        let mut retiring = self.retiring.lock().unwrap_or_else(PoisonError::into_inner);
+        retiring.extend([LogChunks { number, ..a }, LogChunks { number, ..b }]);
+        written
+    }
+
+    fn write_overflow_into(
+        &self,
+        log: &mut Lane<'_>,
+        body: &[u8],
+        a: &LogChunks,
+        b: &LogChunks,
+    ) -> Result<u64> {
+        let (a_at, b_at) = (self.chunks_at(a), self.chunks_at(b));
+        self.m.put(COPY_A, a_at, body).map_err(damaged)?;
+        self.m.put(COPY_B, b_at, body).map_err(damaged)?;
+        if self.is_file() {
+            self.m.sync(SYNC).map_err(|e| self.stop(e))?;
+        }
+        self.m.step(STEP_STORED);
+        let mut record = RecordBuilder::default();
+        record.overflow(a_at, b_at, body.len() as u64, 0);
+        self.reserve_log(log, &record)?;
+        let number = self.numbers.draw(&self.m, log.id());
+        let sum = self.log.seed().overflow(number, body);
+        record.clear();
+        record.overflow(a_at, b_at, body.len() as u64, sum);
+        let written = self.append(log, number, &mut record);
+        if written.is_err() {
+            self.complete(log);
+        }
+        written.map(|()| number)
+    }
+
+    fn chunks_at(&self, chunks: &LogChunks) -> u64 {
+        self.heap.zone(chunks.zone).map_or(0, |z| z.chunk_at(chunks.first))
+    }
+
+    /// Step a: two runs of free chunks for `len` bytes each, in different frames.
+    fn take_log_chunks(&self, len: u64) -> Result<(LogChunks, LogChunks)> {
+        let no_space = TxError::NoSpace { wanted: 2 * len };
+        let a = self.claim_apart(len, 0).ok_or(no_space.clone())?;
+        let frame = self.superblock().frame;
+        let gap = frame.div_ceil(self.superblock().chunk) as u32;
+        let Some(b) = self.claim_apart(len, gap) else {
+            self.unclaim(&a);
+            return Err(no_space);
+        };
+        let taken = self.system_commit(|batch| {
+            for chunks in [&a, &b] {
+                for chunk in chunks.first..chunks.first + chunks.count {
+                    self.exempt_chunk(batch, chunks.zone, chunk)?;
+                }
+            }
+            Ok(())
+        });
+        match taken {
+            Ok(_) => Ok((a, b)),
+            Err(error) => {
+                self.unclaim(&a);
+                self.unclaim(&b);
+                Err(error)
+            }
+        }
+    }
+
+    /// Claims chunks for `len` bytes that lie at least `gap` chunks after whatever precedes them.
+    fn claim_apart(&self, len: u64, gap: u32) -> Option<LogChunks> {
+        self.heap.zones().find_map(|zone| {
+            let count = u32::try_from(len.div_ceil(zone.chunk_len()).max(1)).ok()?;
+            let first = zone.claim(count.checked_add(gap)?)?;
+            (first..first + gap).for_each(|c| zone.unreserve(c, ChunkKind::Free));
+            Some(LogChunks { zone: zone.index(), first: first + gap, count, number: 0 })
+        })
+    }
+
+    fn unclaim(&self, chunks: &LogChunks) {
+        if let Some(zone) = self.heap.zone(chunks.zone) {
+            let all = chunks.first..chunks.first + chunks.count;
+            all.for_each(|c| zone.unreserve(c, ChunkKind::Free));
+        }
+    }
+
+    fn exempt_chunk(&self, batch: &mut Batch, zone: u8, chunk: u32) -> Result<()> {
+        let Some(table) = self.heap.zone(zone) else { return Ok(()) };
+        let before = table.reserved(chunk, ChunkKind::Free).unwrap_or(ChunkEntry::VIRGIN);
+        let next = before.next(ChunkKind::Log, 0, 0);
+        batch.exempt(table.chunk_at(chunk), table.chunk_len());
+        batch.publish.push((zone, chunk, next));
+        self.change_entry(batch, zone, chunk, &before, &next)
+    }
+
+    /// Step d for all chunks whose commit a durable watermark covers. Whether any are left.
+    pub(crate) fn retire_log_chunks(&self) -> Result<bool> {
+        let due: Vec<LogChunks> = {
+            let mut retiring = self.retiring.lock().unwrap_or_else(PoisonError::into_inner);
+            if retiring.is_empty() {
+                return Ok(false);
+            }
+            self.spread_watermark()?;
+            let durable = self.numbers.durable();
+            let all = core::mem::take(&mut *retiring);
+            let (due, later) = all
+                .into_iter()
+                .partition(|c| c.number <= durable || !self.m.enabled(RETIRE));
+            *retiring = later;
+            due
+        };
+        for (i, chunks) in due.iter().enumerate() {
+            if let Err(error) = self.free_log_chunks(chunks) {
+                let mut retiring = self.retiring.lock().unwrap_or_else(PoisonError::into_inner);
+                retiring.extend(&due[i..]);
+                return Err(error);
+            }
+        }
+        Ok(!self.retiring.lock().unwrap_or_else(PoisonError::into_inner).is_empty())
+    }
+
+    /// Makes the newest watermark durable.
+    fn spread_watermark(&self) -> Result<()> {
+        if self.is_file() {
+            return self.reclaim();
+        }
+        let mut log = self.hold_log(crate::shared::SYSTEM_LANE);
+        log.mark(&self.m, &self.numbers).map_err(|_| TxError::Conflict)
+    }
+
+    fn free_log_chunks(&self, chunks: &LogChunks) -> Result<()> {
+        let Some(table) = self.heap.zone(chunks.zone) else { return Ok(()) };
+        let at = self.chunks_at(chunks);
+        let len = u64::from(chunks.count) * table.chunk_len();
+        self.m.zero(ZERO, at, len).map_err(damaged)?;
+        if self.is_file() {
+            self.m.sync(ZEROED_SYNC).map_err(|e| self.stop(e))?;
+        } else {
+            self.m.drain(ZEROED);
+        }
+        let number = self.system_commit(|batch| {
+            for chunk in chunks.first..chunks.first + chunks.count {
+                let before = table.entry(chunk).unwrap_or(ChunkEntry::VIRGIN);
+                let next = before.next(ChunkKind::Free, 0, 0);
+                batch.publish.push((chunks.zone, chunk, next));
+                self.change_entry(batch, chunks.zone, chunk, &before, &next)?;
+            }
+            Ok(())
+        })?;
+        self.note_freed(number);
+        Ok(())
+    }
+}

@@ -1,0 +1,584 @@
+//! Online repair: suspect, hold the columns, rebuild, judge, note the intent, install, verify,
+//! release, report.
+//!
+//! One thread repairs at a time; commits go on except on the columns held, which is one page
+//! column at a time. Nothing is overwritten before its replacement was judged by a sum that is
+//! independent of the parity it came from; where no candidate passes, the unit is reported lost
+//! and its bytes are left as they are.
+//!
+//! | found | repaired from | installed |
+//! |---|---|---|
+//! | a page of objects that cannot be read | P, else Q, else both | healed, else its frame moves |
+//! | a parity page that cannot be read | the rows, once all objects over it verify | same |
+//! | a granule that disagrees with its sum | data, slot or sum rebuilt, whichever verifies | stored |
+//! | a directory entry that does not verify | P, Q | stored |
+//! | a metadata page | its mirror | healed |
+//! | a log page | its copy | healed, else its frame moves |
+//!
+//! A crash in the middle: a page that was being healed is again bad or whole, a range that was
+//! being stored verifies or not, and the intent says where to look first.
+
+use holdfast_codes::crc32c;
+use holdfast_heap::verify::{Direct, Found, Overlay};
+use holdfast_heap::{Unit, ZoneTable};
+use holdfast_pmem::{MediaCause, MediaError, Medium, PAGE, Site};
+use holdfast_redundancy::events::{Cause, Event, Finder, Outcome};
+use holdfast_redundancy::parity::{self, Parity, Scratch, rebuild};
+use holdfast_redundancy::{ColumnId, Intent, Wrong, Zone, zone};
+use std::sync::atomic::Ordering;
+
+use crate::error::Error;
+use crate::shared::{Repairer, Shared};
+
+/// Judging a candidate before it is installed.
+const JUDGE: Site = Site::new("object.repair.judge");
+const STEP_HELD: Site = Site::new("object.repair.step-held");
+const STEP_INTENT: Site = Site::new("object.repair.step-intent");
+const STEP_INSTALLED: Site = Site::new("object.repair.step-installed");
+/// Rewriting a page.
+const HEAL: Site = Site::new("object.repair.heal");
+/// Storing a rebuilt range.
+const STORE: Site = Site::new("object.repair.store");
+/// Making it durable.
+const STORED: Site = Site::new("object.repair.stored");
+/// The same on a file.
+const STORED_SYNC: Site = Site::new("object.repair.stored-sync");
+/// Recomputing parity of verified rows.
+const PARITY: parity::ParitySites = parity::ParitySites {
+    p: Site::new("object.repair.parity-p"),
+    q: Site::new("object.repair.parity-q"),
+};
+/// Making parity durable.
+const PARITY_DONE: Site = Site::new("object.repair.parity-done");
+
+/// What became of a damage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mended {
+    /// It was no damage (any more).
+    Nothing,
+    /// The right bytes are back.
+    Repaired(Wrong),
+    /// The right bytes are back, elsewhere.
+    Relocated(Wrong),
+    /// Beyond the redundancy.
+    Lost(Wrong),
+}
+
+/// Who asks for a repair and why; goes into the event.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked {
+    pub(crate) cause: Cause,
+    pub(crate) finder: Finder,
+}
+
+impl<M: Medium> Shared<M> {
+    /// An event at a place, to be filled in.
+    pub(crate) fn event(&self, cause: Cause, finder: Finder, at: u64, len: u64) -> Event {
+        Event {
+            sequence: 0,
+            time_ns: self.clock.now(),
+            cause,
+            finder,
+            at,
+            len,
+            wrong: None,
+            before_sum: 0,
+            after_sum: 0,
+            outcome: Outcome::Repaired,
+            duration_ns: 0,
+            object: 0,
+        }
+    }
+
+    /// Counts an event and appends it to the journal. A journal page that is bad is mended later:
+    /// losing an event must not stop a repair.
+    pub(crate) fn report(&self, event: Event) {
+        self.counters.detected.fetch_add(1, Ordering::Relaxed);
+        let counter = match event.outcome {
+            Outcome::Repaired | Outcome::Relocated => Some(&self.counters.repaired),
+            Outcome::Lost => Some(&self.counters.lost),
+            _ => None,
+        };
+        counter.map(|c| c.fetch_add(1, Ordering::Relaxed));
+        let event = Event {
+            duration_ns: self.clock.now().saturating_sub(event.time_ns),
+            ..event
+        };
+        if self.is_read_only() {
+            return;
+        }
+        if let Ok(appended) = self.journal.append(&self.m, &event)
+            && let Some((_, error)) = appended.failed
+        {
+            self.suspect(error.at, Cause::MediaError, Finder::Repair);
+        }
+    }
+
+    /// Repairs what a transaction found at `[at, at + len)`.
+    ///
+    /// # Errors
+    /// The metadata that a repair needs could not be written, or the object is lost.
+    pub(crate) fn mend_found(&self, at: u64, len: u64, finder: Finder) -> Result<(), Error> {
+        let asked = Asked { cause: Cause::Sum, finder };
+        let lost = self.mend(at, len, asked)?;
+        self.mend_suspects()?;
+        match lost {
+            Some(at) => {
+                let object = holdfast_layout::RawPtr::new(at, 0);
+                Err(Error::Tx(holdfast_txn::TxError::Lost { object }))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Looks after the places noted by [`suspect`](Self::suspect).
+    pub(crate) fn mend_suspects(&self) -> Result<(), Error> {
+        while self.has_suspects.swap(false, Ordering::AcqRel) {
+            let suspects = core::mem::take(
+                &mut *self.suspects.lock().unwrap_or_else(std::sync::PoisonError::into_inner),
+            );
+            for s in suspects {
+                let page = s.at / PAGE * PAGE;
+                self.mend(page, PAGE, Asked { cause: s.cause, finder: s.finder })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Repairs every page the platform lists as bad. Returns how many there were.
+    pub(crate) fn mend_listed(&self) -> Result<u64, Error> {
+        let asked = Asked { cause: Cause::Listed, finder: Finder::Open };
+        let mut pages = 0;
+        for (at, len) in self.m.bad_ranges() {
+            for page in (at..at + len).step_by(PAGE as usize) {
+                if self.is_bad(page) {
+                    self.mend(page, PAGE, asked)?;
+                    pages += 1;
+                }
+            }
+        }
+        Ok(pages)
+    }
+
+    fn is_bad(&self, page: u64) -> bool {
+        let mut buffer = [0; PAGE as usize];
+        self.m.read(page, &mut buffer).is_err()
+    }
+
+    /// Repairs `[at, at + len)`: its unreadable pages first, then the units over it that do not
+    /// verify. Returns the place of something that is lost, if anything is.
+    pub(crate) fn mend(&self, at: u64, len: u64, asked: Asked) -> Result<Option<u64>, Error> {
+        let mut repairer = self.repairer();
+        let end = at.saturating_add(len.max(1)).min(self.m.len());
+        let mut lost = None;
+        let mut page = at / PAGE * PAGE;
+        while page < end {
+            if self.is_bad(page) {
+                let media = Asked {
+                    cause: if asked.cause == Cause::Listed { asked.cause } else { Cause::MediaError },
+                    ..asked
+                };
+                if let Mended::Lost(_) = self.mend_page(&mut repairer, page, media)? {
+                    lost = Some(page);
+                }
+            }
+            page += PAGE;
+        }
+        let mut units = Vec::new();
+        if let Some(table) = self.heap.zone_of(at) {
+            table.units_over(at, end - at, &mut |unit| {
+                if !units.contains(&unit) {
+                    units.push(unit);
+                }
+            });
+        }
+        for unit in units {
+            if let Mended::Lost(_) = self.mend_unit(&mut repairer, &unit, asked)? {
+                lost = Some(unit.range().0);
+            }
+        }
+        Ok(lost)
+    }
+
+    /// Repairs one page that cannot be read.
+    fn mend_page(
+        &self,
+        repairer: &mut Repairer,
+        page: u64,
+        asked: Asked,
+    ) -> Result<Mended, Error> {
+        if let Some((zone, unit, col)) = self.zone_unit(page) {
+            return self.mend_zone_page(repairer, &zone, unit, col, asked);
+        }
+        let sides = 2 * self.superblock().side_len;
+        if page < sides {
+            return self.mend_side_page(repairer, page, asked);
+        }
+        // A spare frame's page: nothing is there, and relocation passes over bad spares.
+        Ok(Mended::Nothing)
+    }
+
+    /// The zone, row and column of a byte, parity rows included.
+    pub(crate) fn zone_unit(&self, at: u64) -> Option<(Zone, zone::Unit, u64)> {
+        self.zones().find_map(|z| z.unit(at).map(|(unit, col)| (*z, unit, col)))
+    }
+
+    fn mend_zone_page(
+        &self,
+        repairer: &mut Repairer,
+        zone: &Zone,
+        unit: zone::Unit,
+        col: u64,
+        asked: Asked,
+    ) -> Result<Mended, Error> {
+        let page = zone.unit_at(unit, col);
+        let event = self.event(asked.cause, asked.finder, page, PAGE);
+        let column = self.columns.id(zone, col);
+        let held = self.columns.lock_one(&self.m, column);
+        self.m.step(STEP_HELD);
+        if !self.is_bad(page) {
+            return Ok(Mended::Nothing);
+        }
+        let (bytes, verdict) = self.rebuild_page(repairer, zone, unit, col);
+        let installed = self.install_page(repairer, page, &bytes);
+        drop(held);
+        let wrong = match unit {
+            zone::Unit::Row(_) => Wrong::Data,
+            zone::Unit::P => Wrong::ParityP,
+            zone::Unit::Q => Wrong::ParityQ,
+        };
+        let mended = match (installed, verdict) {
+            (_, false) => Mended::Lost(wrong),
+            (Ok(()), true) => Mended::Repaired(wrong),
+            (Err(Error::Media(MediaError { cause: MediaCause::Unclearable, .. })), true) => {
+                self.relocate(repairer, page)?;
+                Mended::Relocated(wrong)
+            }
+            (Err(error), true) => return Err(error),
+        };
+        self.report_mended(event, mended, 0, crc32c(0, &bytes));
+        Ok(mended)
+    }
+
+    /// The bytes a zone page should have, and whether they may be trusted.
+    fn rebuild_page(
+        &self,
+        repairer: &mut Repairer,
+        zone: &Zone,
+        unit: zone::Unit,
+        col: u64,
+    ) -> (Vec<u8>, bool) {
+        let mut best: Option<(usize, Vec<u8>)> = None;
+        for candidate in self.candidates(&mut repairer.scratch, zone, unit, col, PAGE) {
+            let bad = match unit {
+                zone::Unit::Row(_) => self.bad_units(zone.unit_at(unit, col), &candidate),
+                // Parity has no sum: it is as good as the rows it came from.
+                zone::Unit::P | zone::Unit::Q => self.bad_rows(zone, col, PAGE),
+            };
+            if best.as_ref().is_none_or(|(least, _)| bad < *least) {
+                best = Some((bad, candidate));
+            }
+        }
+        match best {
+            Some((bad, bytes)) => (bytes, bad == 0 || !self.m.enabled(JUDGE)),
+            None => (vec![0; PAGE as usize], false),
+        }
+    }
+
+    /// Everything the bytes of `unit` over `[col, col + len)` may be, likeliest first.
+    fn candidates(
+        &self,
+        scratch: &mut Scratch,
+        zone: &Zone,
+        unit: zone::Unit,
+        col: u64,
+        len: u64,
+    ) -> Vec<Vec<u8>> {
+        let exempt = self.exempt();
+        let mut found: Vec<Vec<u8>> = Vec::new();
+        let mut missing = vec![unit];
+        for with in [Parity::P, Parity::Q, Parity::Both] {
+            loop {
+                let rebuilt =
+                    rebuild(&self.m, zone, &missing, col, len, &exempt, with, scratch);
+                match rebuilt {
+                    Ok(mut units) => {
+                        let bytes = units.swap_remove(0);
+                        if !found.contains(&bytes) {
+                            found.push(bytes);
+                        }
+                    }
+                    Err(holdfast_redundancy::Error::Media(e)) => {
+                        // Another unit of the columns is bad too: it is missing as well.
+                        let other = zone.unit(e.at).map(|(u, _)| u);
+                        if let Some(other) = other.filter(|o| !missing.contains(o))
+                            && missing.len() < 2
+                        {
+                            missing.push(other);
+                            continue;
+                        }
+                    }
+                    Err(_) => {}
+                }
+                break;
+            }
+        }
+        found
+    }
+
+    /// Number of units that would be bad if the bytes at `at` were `bytes`.
+    fn bad_units(&self, at: u64, bytes: &[u8]) -> usize {
+        let Some(table) = self.heap.zone_of(at) else { return 0 };
+        let direct = Direct(&self.m);
+        let overlay = Overlay { under: &direct, at, bytes };
+        let mut bad = 0;
+        table.units_over(at, bytes.len() as u64, &mut |unit| {
+            // A unit that lies partly on another bad page cannot be judged yet; that is no reason
+            // to think worse of this candidate.
+            bad += usize::from(unit.check(&overlay, self.heap.sums()).is_ok_and(Found::is_bad));
+        });
+        bad
+    }
+
+    /// Number of units that are bad over `[col, col + len)`, in all rows.
+    pub(crate) fn bad_rows(&self, zone: &Zone, col: u64, len: u64) -> usize {
+        let mut bad = 0;
+        for row in 0..zone.data_rows() {
+            let at = zone.at(row, col);
+            let Some(table) = self.heap.zone_of(at) else { continue };
+            table.units_over(at, len, &mut |unit| {
+                let found = unit.check(&Direct(&self.m), self.heap.sums());
+                bad += usize::from(!found.is_ok_and(|f| !f.is_bad()));
+            });
+        }
+        bad
+    }
+
+    /// Notes the intent, rewrites a page and looks whether it stayed.
+    fn install_page(
+        &self,
+        repairer: &mut Repairer,
+        page: u64,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        let intent = Intent { at: page, len: PAGE, sum: crc32c(0, bytes) };
+        repairer.intent.begin(&self.m, intent)?;
+        self.m.step(STEP_INTENT);
+        let healed = self.m.heal(HEAL, page, bytes);
+        self.m.step(STEP_INSTALLED);
+        repairer.intent.clear(&self.m)?;
+        Ok(healed?)
+    }
+
+    /// Moves the frame of a page that stays bad. All its columns are held meanwhile.
+    pub(crate) fn relocate(&self, repairer: &mut Repairer, page: u64) -> Result<(), Error> {
+        let frame_len = self.superblock().frame;
+        let frame = repairer.remap.frame_of(page);
+        let mut columns: Vec<ColumnId> = Vec::new();
+        for at in (frame..frame + frame_len).step_by(PAGE as usize) {
+            if let Some((zone, _, col)) = self.zone_unit(at) {
+                columns.push(self.columns.id(&zone, col));
+            }
+        }
+        columns.sort_unstable();
+        columns.dedup();
+        self.columns.lock_all(&self.m, &columns);
+        let mut superblock = self.superblock();
+        let mut scratch = Scratch::new();
+        let moved = repairer.remap.relocate(&self.m, &mut superblock, frame, |at, bytes| {
+            if self.m.read(at, bytes).is_ok() {
+                return Ok(());
+            }
+            let Some((zone, unit, col)) = self.zone_unit(at) else {
+                bytes.fill(0);
+                return Ok::<(), Error>(());
+            };
+            match self.candidates(&mut scratch, &zone, unit, col, PAGE).into_iter().next() {
+                Some(candidate) => bytes.copy_from_slice(&candidate),
+                // Lost with or without this frame: what is over it no longer verifies.
+                None => bytes.fill(0),
+            }
+            Ok(())
+        });
+        drop(superblock);
+        self.columns.unlock_all(&columns);
+        moved.map(|_| ())
+    }
+
+    fn mend_side_page(
+        &self,
+        repairer: &mut Repairer,
+        page: u64,
+        asked: Asked,
+    ) -> Result<Mended, Error> {
+        let event = self.event(asked.cause, asked.finder, page, PAGE);
+        if self.log.contains(page) {
+            return self.mend_log_page(repairer, page, event);
+        }
+        let side_len = self.superblock().side_len;
+        let (side, base) = if page < side_len {
+            (holdfast_redundancy::Side::A, 0)
+        } else {
+            (holdfast_redundancy::Side::B, side_len)
+        };
+        // Each record is rewritten whole from what memory holds or its twin has; the heal clears
+        // the page first, so that the rewrite reaches it.
+        let twin = if base == 0 { page + side_len } else { page - side_len };
+        let mut bytes = vec![0; PAGE as usize];
+        let copied = self.superblock().copies == 2 && self.m.read(twin, &mut bytes).is_ok();
+        let healed = self.m.heal(HEAL_SIDE, page, &bytes);
+        let wrong = Wrong::Mirror { side };
+        let mended = match healed {
+            Ok(()) if copied => Mended::Repaired(wrong),
+            Ok(()) => Mended::Lost(wrong),
+            Err(_) => match self.relocate(repairer, page) {
+                Ok(()) => Mended::Relocated(wrong),
+                Err(_) => Mended::Lost(wrong),
+            },
+        };
+        self.report_mended(event, mended, 0, crc32c(0, &bytes));
+        Ok(mended)
+    }
+
+    fn mend_log_page(
+        &self,
+        repairer: &mut Repairer,
+        page: u64,
+        event: Event,
+    ) -> Result<Mended, Error> {
+        let healed = loop {
+            if let Some(done) = self.log.heal(&self.m, &self.numbers, page) {
+                break done;
+            }
+            std::thread::yield_now();
+        };
+        let mended = match healed {
+            Ok(()) => Mended::Repaired(Wrong::Log),
+            Err(_) => match self.relocate(repairer, page) {
+                Ok(()) => Mended::Relocated(Wrong::Log),
+                // The other copy goes on alone; the page is found again at each scrub.
+                Err(_) => Mended::Lost(Wrong::Log),
+            },
+        };
+        self.report_mended(event, mended, 0, 0);
+        Ok(mended)
+    }
+
+    pub(crate) fn report_mended(&self, event: Event, mended: Mended, before: u32, after: u32) {
+        let (outcome, wrong) = match mended {
+            Mended::Nothing => return,
+            Mended::Repaired(wrong) => (Outcome::Repaired, wrong),
+            Mended::Relocated(wrong) => (Outcome::Relocated, wrong),
+            Mended::Lost(wrong) => (Outcome::Lost, wrong),
+        };
+        self.report(Event {
+            wrong: Some(wrong),
+            outcome,
+            before_sum: before,
+            after_sum: after,
+            ..event
+        });
+    }
+
+    /// Repairs a unit that may not verify: see `mend_unit.rs`.
+    fn mend_unit(
+        &self,
+        repairer: &mut Repairer,
+        unit: &Unit,
+        asked: Asked,
+    ) -> Result<Mended, Error> {
+        crate::mend_unit::mend_unit(self, repairer, unit, asked)
+    }
+
+    /// Stores `bytes` at `at` under an intent and makes them durable. Columns are held.
+    pub(crate) fn install_range(
+        &self,
+        repairer: &mut Repairer,
+        at: u64,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        let intent = Intent { at, len: bytes.len() as u64, sum: crc32c(0, bytes) };
+        repairer.intent.begin(&self.m, intent)?;
+        self.m.put(STORE, at, bytes)?;
+        if self.is_file() {
+            self.m.sync(STORED_SYNC)?;
+        } else {
+            self.m.drain(STORED);
+        }
+        repairer.intent.clear(&self.m)?;
+        Ok(())
+    }
+
+    /// Candidates for `[at, at + len)` of one row; see [`candidates`](Self::candidates). A range
+    /// that continues in the next row is rebuilt in parts.
+    pub(crate) fn range_candidates(
+        &self,
+        repairer: &mut Repairer,
+        at: u64,
+        len: u64,
+    ) -> Vec<Vec<u8>> {
+        let Some(zone) = self.zone_of(at).copied() else { return Vec::new() };
+        let mut all: Vec<Vec<u8>> = vec![Vec::new()];
+        for piece in zone.split(at, len) {
+            let unit = zone::Unit::Row(piece.row);
+            let parts = self.candidates(&mut repairer.scratch, &zone, unit, piece.col, piece.len);
+            if parts.is_empty() {
+                return Vec::new();
+            }
+            all = all
+                .iter()
+                .flat_map(|head| parts.iter().map(|tail| [head.as_slice(), tail].concat()))
+                .collect();
+        }
+        all
+    }
+
+    /// Recomputes parity over `[col, col + len)`, whose rows were verified. Columns are held.
+    pub(crate) fn recompute_parity(
+        &self,
+        scratch: &mut Scratch,
+        zone: &Zone,
+        col: u64,
+        len: u64,
+    ) -> Result<(), Error> {
+        parity::recompute(&self.m, zone, col, len, &self.exempt(), scratch, PARITY)?;
+        if !self.is_file() {
+            self.m.drain(PARITY_DONE);
+        }
+        Ok(())
+    }
+
+    /// A directory entry that was bad when its zone was loaded.
+    pub(crate) fn mend_entry_at_open(&self, zone: u8, at: u64) -> Result<(), Error> {
+        let asked = Asked { cause: Cause::Sum, finder: Finder::Open };
+        if self.mend(at, 32, asked)?.is_some() {
+            return Err(Error::Fatal { what: "a chunk directory entry", at });
+        }
+        let Some(table) = self.heap.zone(zone) else { return Ok(()) };
+        let chunk = ((at - table.entry_at(0)) / 32) as u32;
+        self.heap
+            .load_entry(&self.m, zone, chunk)
+            .map_err(|bad| Error::Fatal { what: "a chunk directory entry", at: bad.at })
+    }
+
+    /// Columns of ranges, sorted and without doubles.
+    pub(crate) fn columns_of(&self, ranges: &[(u64, u64)]) -> Vec<ColumnId> {
+        let mut ids = Vec::new();
+        for (at, len) in ranges {
+            if let Some(zone) = self.zone_of(*at) {
+                self.columns.ids_of(zone, *at, *len, &mut ids);
+            }
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
+    /// The table of a zone that holds `at`.
+    pub(crate) fn table_of(&self, at: u64) -> Option<&ZoneTable> {
+        self.heap.zone_of(at)
+    }
+}
+
+/// Rewriting a metadata page.
+const HEAL_SIDE: Site = Site::new("object.repair.heal-side");

@@ -1,0 +1,383 @@
+//! Typed maps: a kind of structure, a type of keys, a type of values, and a header that holds
+//! whoever opens the map to them.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::{Bound, RangeBounds};
+
+use holdfast_layout::{Ptr, TypeNumber};
+use holdfast_txn::{Result, Transaction, TxError};
+
+use crate::btree::BTree;
+use crate::codec::{Key, Value, name_of};
+use crate::format::MapHeader;
+use crate::hash_map::HashTable;
+use crate::report::CheckReport;
+
+/// Which structure a map is kept in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Kind {
+    /// A [`HashTable`]: fewest reads, no order.
+    Hash,
+    /// A [`BTree`]: in order of keys, with range scans.
+    #[default]
+    BTree,
+}
+
+/// What a map is, without knowing its types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MapInfo {
+    /// Its structure.
+    pub kind: Kind,
+    /// Number of the type of its keys, [`Key::TYPE`].
+    pub key: TypeNumber,
+    /// Number of the type of its values, [`Value::TYPE`].
+    pub value: TypeNumber,
+}
+
+/// A durable map from `K` to `V`. The value is only pointers: copy it freely, keep it anywhere.
+///
+/// Errors of all functions are those of the transaction, `TooLarge` for keys of more than
+/// [`KEY_MAX`](crate::KEY_MAX) bytes, and `Inconsistent` for a structure that contradicts itself
+/// or holds bytes that are no key or value of the types.
+///
+/// ```
+/// use holdfast_collections::{Kind, Map};
+/// use holdfast_txn::{Isolation, Store, toy::ToyStore};
+///
+/// let store = ToyStore::new();
+/// let ages = store.run(Isolation::Serializable, |tx| {
+///     let ages = Map::<str, u32>::create(tx, Kind::BTree)?;
+///     ages.put(tx, "ada", &36)?;
+///     ages.put(tx, "alan", &41)?;
+///     Ok(ages)
+/// })?;
+/// let alan = store.run(Isolation::Serializable, |tx| ages.get(tx, "alan"))?;
+/// assert_eq!(alan, Some(41));
+/// # Ok::<(), holdfast_txn::TxError>(())
+/// ```
+pub struct Map<K: Key + ?Sized, V: Value + ?Sized> {
+    header: Ptr<MapHeader>,
+    root: Root,
+    of: PhantomData<(fn() -> *const K, fn() -> *const V)>,
+}
+
+/// The structure that holds the entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Root {
+    Hash(HashTable),
+    BTree(BTree),
+}
+
+/// Calls the function of the same name on whichever structure it is.
+macro_rules! on_root {
+    ($root:expr, $of:ident => $call:expr) => {
+        match $root {
+            Root::Hash($of) => $call,
+            Root::BTree($of) => $call,
+        }
+    };
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized> Map<K, V> {
+    /// Creates an empty map. A hash map made by this has a fixed seed; see
+    /// [`create_seeded`](Self::create_seeded).
+    ///
+    /// # Errors
+    /// See the type.
+    pub fn create<T: Transaction>(tx: &T, kind: Kind) -> Result<Self> {
+        Self::create_seeded(tx, kind, [0x686f_6c64_6661_7374, 0x6d61_7020_7365_6564])
+    }
+
+    /// Creates an empty map whose hash function, if it has one, is keyed by `seed`: random where
+    /// keys come from people you do not trust, who could choose keys that collide.
+    ///
+    /// # Errors
+    /// See the type.
+    pub fn create_seeded<T: Transaction>(tx: &T, kind: Kind, seed: [u64; 2]) -> Result<Self> {
+        let root = match kind {
+            Kind::Hash => Root::Hash(HashTable::create(tx, seed)?),
+            Kind::BTree => Root::BTree(BTree::create(tx)?),
+        };
+        let header = tx.alloc(MapHeader {
+            kind: kind.code(),
+            key: K::TYPE.0,
+            value: V::TYPE.0,
+            reserved: 0,
+            root: on_root!(root, of => of.pointer().raw()),
+        })?;
+        Ok(Self { header, root, of: PhantomData })
+    }
+
+    /// Opens the map whose header is at `header`.
+    ///
+    /// # Errors
+    /// `Cancelled`, with a text that says what the map holds, if it was created with other types;
+    /// `WrongType` if there is no map at all; and see the type.
+    pub fn open<T: Transaction>(tx: &T, header: Ptr<MapHeader>) -> Result<Self> {
+        let content = tx.read(header)?;
+        let info = content.info()?;
+        if (info.key, info.value) != (K::TYPE, V::TYPE) {
+            return Err(TxError::cancel(format!(
+                "the map at {header:?} has keys of {} and values of {}; it cannot be opened with \
+                 keys of {} and values of {}",
+                name_of(info.key),
+                name_of(info.value),
+                name_of(K::TYPE),
+                name_of(V::TYPE),
+            )));
+        }
+        let root = match info.kind {
+            Kind::Hash => Root::Hash(HashTable::new(content.root.typed())),
+            Kind::BTree => Root::BTree(BTree::new(content.root.typed())),
+        };
+        Ok(Self { header, root, of: PhantomData })
+    }
+
+    /// Where the header is: what to store to find the map again.
+    #[must_use]
+    pub fn pointer(&self) -> Ptr<MapHeader> {
+        self.header
+    }
+
+    /// Which structure it is kept in.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self.root {
+            Root::Hash(_) => Kind::Hash,
+            Root::BTree(_) => Kind::BTree,
+        }
+    }
+
+    /// Lends the value of `key` to `use_it`; `None` if there is no such key. Allocates nothing
+    /// for entries of up to 512 bytes.
+    ///
+    /// # Errors
+    /// See the type.
+    pub fn get_with<T: Transaction, R>(
+        &self,
+        tx: &T,
+        key: &K,
+        use_it: impl FnOnce(&V) -> R,
+    ) -> Result<Option<R>> {
+        let key = key.bytes();
+        let lend = |value: &[u8]| V::lend(value, use_it).ok_or_else(not_a_value);
+        on_root!(self.root, of => of.get_with(tx, key.as_ref(), lend))?.transpose()
+    }
+
+    /// The value of `key`.
+    ///
+    /// # Errors
+    /// See the type.
+    pub fn get<T: Transaction>(&self, tx: &T, key: &K) -> Result<Option<V::Owned>> {
+        self.get_with(tx, key, V::to_owned)
+    }
+
+    /// Whether there is a value for `key`.
+    ///
+    /// # Errors
+    /// See the type.
+    pub fn contains<T: Transaction>(&self, tx: &T, key: &K) -> Result<bool> {
+        on_root!(self.root, of => of.contains(tx, key.bytes().as_ref()))
+    }
+
+    /// Gives `key` a value; returns whether it had one.
+    ///
+    /// # Errors
+    /// See the type.
+    pub fn put<T: Transaction>(&self, tx: &T, key: &K, value: &V) -> Result<bool> {
+        on_root!(self.root, of => of.put(tx, key.bytes().as_ref(), value.bytes()))
+    }
+
+    /// Gives `key` a value; returns the one it had.
+    ///
+    /// # Errors
+    /// See the type.
+    pub fn replace<T: Transaction>(&self, tx: &T, key: &K, value: &V) -> Result<Option<V::Owned>> {
+        let old = on_root!(self.root, of => of.replace(tx, key.bytes().as_ref(), value.bytes()))?;
+        old.map(owned::<V>).transpose()
+    }
+
+    /// Removes `key`; returns whether it was there.
+    ///
+    /// # Errors
+    /// See the type.
+    pub fn remove<T: Transaction>(&self, tx: &T, key: &K) -> Result<bool> {
+        on_root!(self.root, of => of.remove(tx, key.bytes().as_ref()))
+    }
+
+    /// Removes `key`; returns the value it had.
+    ///
+    /// # Errors
+    /// See the type.
+    pub fn take<T: Transaction>(&self, tx: &T, key: &K) -> Result<Option<V::Owned>> {
+        let old = on_root!(self.root, of => of.take(tx, key.bytes().as_ref()))?;
+        old.map(owned::<V>).transpose()
+    }
+
+    /// Number of entries; counted, not kept: all nodes are read.
+    ///
+    /// # Errors
+    /// See the type.
+    pub fn len<T: Transaction>(&self, tx: &T) -> Result<u64> {
+        on_root!(self.root, of => of.len(tx))
+    }
+
+    /// Whether there is no entry.
+    ///
+    /// # Errors
+    /// See the type.
+    pub fn is_empty<T: Transaction>(&self, tx: &T) -> Result<bool> {
+        on_root!(self.root, of => of.is_empty(tx))
+    }
+
+    /// Calls `visit` with the key and value of every entry; in order of keys if the kind has one.
+    ///
+    /// # Errors
+    /// See the type, and whatever `visit` returns.
+    pub fn for_each<T: Transaction>(
+        &self,
+        tx: &T,
+        mut visit: impl FnMut(&K, &V) -> Result<()>,
+    ) -> Result<()> {
+        on_root!(self.root, of => of.for_each(tx, |key, value| lend(key, value, &mut visit)))
+    }
+
+    /// Visits up to `limit` entries with keys in `range`, in order of keys; returns how many. To
+    /// go on, start after the last key seen.
+    ///
+    /// # Errors
+    /// `Cancelled` if the map is a hash map, which has no order; see the type; and whatever
+    /// `visit` returns.
+    pub fn scan<T: Transaction>(
+        &self,
+        tx: &T,
+        range: impl RangeBounds<K>,
+        limit: usize,
+        mut visit: impl FnMut(&K, &V) -> Result<()>,
+    ) -> Result<usize> {
+        let Root::BTree(tree) = self.root else {
+            return Err(TxError::cancel(format!(
+                "the map at {:?} is a hash map and has no order to scan in; create it as a B-tree",
+                self.header
+            )));
+        };
+        let (from, to) = (range.start_bound().map(K::bytes), range.end_bound().map(K::bytes));
+        let range: (Bound<&[u8]>, Bound<&[u8]>) =
+            (from.as_ref().map(AsRef::as_ref), to.as_ref().map(AsRef::as_ref));
+        tree.scan(tx, range, limit, |key, value| lend(key, value, &mut visit))
+    }
+
+    /// Removes all entries.
+    ///
+    /// # Errors
+    /// See the type.
+    pub fn clear<T: Transaction>(&self, tx: &T) -> Result<()> {
+        on_root!(self.root, of => of.clear(tx))
+    }
+
+    /// Frees the map with everything in it. Its pointer dangles afterwards.
+    ///
+    /// # Errors
+    /// See the type.
+    pub fn destroy<T: Transaction>(self, tx: &T) -> Result<()> {
+        on_root!(self.root, of => of.destroy(tx))?;
+        tx.free(self.header.raw())
+    }
+
+    /// Checks the structure, and that every key and value is one of its type.
+    ///
+    /// # Errors
+    /// Only those that may pass when the transaction runs again.
+    pub fn check<T: Transaction>(&self, tx: &T) -> Result<CheckReport> {
+        let mut report = on_root!(self.root, of => of.check(tx))?;
+        report.objects.insert(0, self.header.raw());
+        if report.is_sound() {
+            match self.for_each(tx, |_, _| Ok(())) {
+                Err(error) if error.is_transient() => return Err(error),
+                Err(error) => report.findings.push(error.to_string()),
+                Ok(()) => {}
+            }
+        }
+        Ok(report)
+    }
+}
+
+impl MapInfo {
+    /// What the map is whose header is at `header`, for tools that do not know its types.
+    ///
+    /// # Errors
+    /// `WrongType` if there is no map, and those of the transaction.
+    pub fn read<T: Transaction>(tx: &T, header: Ptr<MapHeader>) -> Result<Self> {
+        tx.read(header)?.info()
+    }
+
+    /// Names of the types of keys and values, for people; types this crate does not know are
+    /// named by their number.
+    #[must_use]
+    pub fn type_names(&self) -> (String, String) {
+        (name_of(self.key), name_of(self.value))
+    }
+}
+
+impl MapHeader {
+    fn info(&self) -> Result<MapInfo> {
+        let kind = match self.kind {
+            1 => Kind::Hash,
+            2 => Kind::BTree,
+            _ => return Err(TxError::Inconsistent("a map is of a kind this build does not know")),
+        };
+        Ok(MapInfo { kind, key: TypeNumber(self.key), value: TypeNumber(self.value) })
+    }
+}
+
+impl Kind {
+    /// The number stored.
+    const fn code(self) -> u32 {
+        match self {
+            Self::Hash => 1,
+            Self::BTree => 2,
+        }
+    }
+}
+
+fn lend<K: Key + ?Sized, V: Value + ?Sized>(
+    key: &[u8],
+    value: &[u8],
+    visit: &mut impl FnMut(&K, &V) -> Result<()>,
+) -> Result<()> {
+    let visited = K::lend(key, |key| V::lend(value, |value| visit(key, value)));
+    visited
+        .ok_or(TxError::Inconsistent("a map has a key that is none of its type"))?
+        .unwrap_or_else(|| Err(not_a_value()))
+}
+
+fn owned<V: Value + ?Sized>(bytes: Vec<u8>) -> Result<V::Owned> {
+    V::lend(&bytes, V::to_owned).ok_or_else(not_a_value)
+}
+
+fn not_a_value() -> TxError {
+    TxError::Inconsistent("a map has a value that is none of its type")
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized> Clone for Map<K, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized> Copy for Map<K, V> {}
+
+impl<K: Key + ?Sized, V: Value + ?Sized> PartialEq for Map<K, V> {
+    fn eq(&self, other: &Self) -> bool {
+        self.header == other.header
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized> Eq for Map<K, V> {}
+
+impl<K: Key + ?Sized, V: Value + ?Sized> fmt::Debug for Map<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Map").field("header", &self.header).field("kind", &self.kind()).finish()
+    }
+}
