@@ -24,14 +24,26 @@ pub(crate) const AVX512: u8 = 1 << 3;
 
 static FOUND: AtomicU8 = AtomicU8::new(0);
 
-/// The sets found, as a union of the constants above.
+/// What was found. Only this file makes one, so that a token made from it is proof.
+#[derive(Clone, Copy)]
+pub(crate) struct Found(u8);
+
+impl Found {
+    /// Whether `set`, one of the constants above, is there.
+    #[inline(always)]
+    pub(crate) fn has(self, set: u8) -> bool {
+        self.0 & set != 0
+    }
+}
+
+/// The sets found.
 #[inline(always)]
-pub(crate) fn found() -> u8 {
+pub(crate) fn found() -> Found {
     // Relaxed is enough: the byte guards no other memory, and two threads that race to fill it
     // in store the same value.
     match FOUND.load(Ordering::Relaxed) {
-        0 => ask(),
-        found => found,
+        0 => Found(ask()),
+        found => Found(found),
     }
 }
 

@@ -223,6 +223,11 @@ impl Mapped {
         self.backing.fill_holes(len)
     }
 
+    #[cfg(test)]
+    pub(crate) fn space_bases(&self) -> (usize, usize) {
+        self.space.bases()
+    }
+
     pub(crate) fn backing(&self) -> &Backing {
         &self.backing
     }

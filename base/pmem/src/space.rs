@@ -464,3 +464,6 @@ fn release(address: usize, len: usize) {
         let _ = unsafe { munmap(ptr::with_exposed_provenance_mut(address), len) };
     }
 }
+
+#[cfg(test)]
+mod tests;

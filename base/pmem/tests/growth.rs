@@ -13,7 +13,7 @@ use holdfast_pmem::{Access, Mapped, Medium, Options, PAGE, Protect};
 #[test]
 fn a_reference_survives_growth_under_load() {
     for folder in folders() {
-        for protection in [Protect::Alias, Protect::Mprotect, Protect::None] {
+        for protection in [Protect::Auto, Protect::Alias, Protect::Mprotect, Protect::None] {
             let folder = tempfile::tempdir_in(folder.path()).unwrap();
             let (path, medium) = numbered(&folder, 16, &protected(protection));
             let address = medium.view(5 * PAGE, PAGE).unwrap();

@@ -29,7 +29,7 @@ fn page_of(medium: &Mapped, page: u64) -> Vec<u8> {
 fn every_kind_of_access_meets_the_page_and_returns() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     for folder in folders() {
-        for protection in [Protect::Alias, Protect::Mprotect, Protect::None] {
+        for protection in [Protect::Auto, Protect::Alias, Protect::Mprotect, Protect::None] {
             let folder = tempfile::tempdir_in(folder.path()).unwrap();
             let (_, medium) = numbered(&folder, 8, &protected(protection));
             poison(&medium, 3 * PAGE, PAGE, Poison::Clearable).unwrap();

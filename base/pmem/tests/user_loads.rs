@@ -52,7 +52,7 @@ fn beside_repair(medium: &Mapped, loads: impl FnOnce()) -> usize {
 #[test]
 fn the_load_completes_with_the_healed_byte() {
     for folder in folders() {
-        for protection in [Protect::Alias, Protect::None] {
+        for protection in [Protect::Auto, Protect::Alias, Protect::None] {
             let folder = tempfile::tempdir_in(folder.path()).unwrap();
             let (_, medium) = numbered(&folder, 16, &protected(protection));
             let healed = beside_repair(&medium, || {

@@ -35,7 +35,7 @@
 //!
 //! # Tour
 //!
-//! `input.rs` what is accepted, and the messages for what is not · `emit.rs` the generated code.
+//! `input.rs` what is accepted, and the messages for what is not; `emit.rs` the generated code.
 
 #![forbid(unsafe_code)]
 

@@ -380,6 +380,16 @@ impl<S> Lane<'_, S> {
         commit(m, &mut self.state.path, self.group, numbers, number, record)
     }
 
+    /// Looks up to where every commit is complete; answers the watermark that this lane's next
+    /// record carries at least. For whoever must know that once that record is durable, recovery
+    /// will ignore the records up to some number.
+    pub fn watermark<M: Medium>(&mut self, m: &M, numbers: &Numbers) -> u64 {
+        match &mut self.state.path {
+            Path::Apart(ring) => ring.watermark(m, numbers),
+            Path::Adjacent(_) => numbers.durable(),
+        }
+    }
+
     /// Makes the newest watermark durable, in a record of its own if need be: for whoever must
     /// know that recovery will ignore the records up to some number. One drain. With adjacent
     /// copies only a [`reclaim`](Log::reclaim) can do that; this does nothing then.

@@ -181,6 +181,12 @@ impl Ring {
         Ok(self.damaged.take())
     }
 
+    /// The watermark that the next record carries at least.
+    pub(crate) fn watermark<M: Medium>(&mut self, m: &M, numbers: &Numbers) -> u64 {
+        self.refresh(m, numbers);
+        self.watermark
+    }
+
     /// Makes the newest watermark durable, if it is news.
     pub(crate) fn mark_newest<M: Medium>(
         &mut self,

@@ -143,7 +143,7 @@ impl RemapTable {
     pub fn spares(&self) -> (u64, u64) {
         let all: u64 = self.spares.iter().map(|(first, end)| (end - first) / self.frame).sum();
         let bad = self.bad.iter().filter(|at| self.entries.iter().all(|e| e.physical != **at));
-        (all, all - self.entries.len() as u64 - bad.count() as u64)
+        (all, all.saturating_sub((self.entries.len() + bad.count()) as u64))
     }
 
     fn is_spare(&self, at: u64) -> bool {

@@ -27,7 +27,7 @@
 //!
 //! # Tour
 //!
-//! `error.rs` what can go wrong · `store.rs` the traits · `toy.rs` a second implementor.
+//! `error.rs` what can go wrong; `store.rs` the traits; `toy.rs` a second implementor.
 
 #![forbid(unsafe_code)]
 

@@ -5,26 +5,37 @@ use std::sync::PoisonError;
 
 use holdfast_heap::format::{CHUNK_LEN, SLOT_LEN};
 use holdfast_heap::verify::{Direct, read_entry};
-use holdfast_heap::{ChunkEntry, ChunkKind};
-use holdfast_pmem::{MediaError, Medium, Site};
+use holdfast_heap::{ChunkEntry, ChunkKind, ZoneTable};
+use holdfast_pmem::{Medium, Site};
+use holdfast_redundancy::{Zone, parity};
 use holdfast_txn::{Result, TxError};
 
 use crate::batch::Batch;
+use crate::error::Error;
 use crate::shared::{SYSTEM_LANE, Shared};
 use crate::tx::damaged;
 
 /// Entries of a new zone's directory.
 const DIRECTORY: Site = Site::new("object.chunks.directory");
+/// Their parity.
+const DIRECTORY_PARITY: parity::ParitySites = parity::ParitySites {
+    p: Site::new("object.chunks.directory-p"),
+    q: Site::new("object.chunks.directory-q"),
+};
 /// Making them durable.
 const DIRECTORY_DONE: Site = Site::new("object.chunks.directory-done");
+/// The same on a file.
+const DIRECTORY_SYNC: Site = Site::new("object.chunks.directory-sync");
 
 impl<M: Medium> Shared<M> {
     /// Writes the directory of a new, all-zero zone: every chunk free. Nothing refers to the zone
-    /// yet, so the order of the stores does not matter; they are durable on return (on a file,
-    /// once it is synced).
-    pub(crate) fn format_directory(&self, zone: u8) -> core::result::Result<(), MediaError> {
-        let Some(table) = self.heap.zone(zone) else { return Ok(()) };
-        let mut scratch = holdfast_redundancy::parity::Scratch::new();
+    /// yet, so the order of the stores does not matter; they are durable on return.
+    pub(crate) fn format_directory(
+        &self,
+        table: &ZoneTable,
+        zone: &Zone,
+    ) -> core::result::Result<(), Error> {
+        let mut scratch = parity::Scratch::new();
         let each = (4096 / CHUNK_LEN) as u32;
         for first in (0..table.chunks()).step_by(each as usize) {
             let mut block = Vec::with_capacity(4096);
@@ -34,10 +45,16 @@ impl<M: Medium> Shared<M> {
             }
             let at = table.entry_at(first);
             self.m.put(DIRECTORY, at, &block)?;
-            // What was there is zero, so the difference is what is there now.
-            self.patch_parity(at, &block, &mut scratch)?;
+            if zone.has_p() {
+                // What was there is zero, so the difference is what is there now.
+                parity::patch(&self.m, zone, at, &block, &mut scratch, DIRECTORY_PARITY)?;
+            }
         }
-        self.m.drain(DIRECTORY_DONE);
+        if self.is_file() {
+            self.m.sync(DIRECTORY_SYNC)?;
+        } else {
+            self.m.drain(DIRECTORY_DONE);
+        }
         Ok(())
     }
 

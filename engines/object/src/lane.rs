@@ -1,6 +1,6 @@
 //! What one running transaction knows: its private copies, what it read, what it allocated.
 
-use core::cell::{Cell, RefCell};
+use core::cell::RefCell;
 
 use holdfast_heap::{Cache, Slot, Spot};
 
@@ -71,8 +71,6 @@ pub(crate) struct LaneState {
     pub(crate) work: RefCell<Work>,
     pub(crate) arena: RefCell<Arena>,
     pub(crate) batch: RefCell<Batch>,
-    /// Set by an error that closes the transaction, such as an overrun guard.
-    pub(crate) doomed: Cell<bool>,
     pub(crate) locks: RefCell<Vec<(u32, Version)>>,
 }
 

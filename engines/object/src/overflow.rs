@@ -15,6 +15,7 @@ use holdfast_logs::{Lane, RecordBuilder};
 use holdfast_pmem::{Medium, Site};
 use holdfast_txn::{Result, TxError};
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use crate::batch::Batch;
 use crate::shared::Shared;
@@ -57,6 +58,7 @@ impl<M: Medium> Shared<M> {
         let number = *written.as_ref().unwrap_or(&0);
         let mut retiring = self.retiring.lock().unwrap_or_else(PoisonError::into_inner);
         retiring.extend([LogChunks { number, ..a }, LogChunks { number, ..b }]);
+        self.retiring_count.store(retiring.len(), Ordering::Relaxed);
         written
     }
 
@@ -146,6 +148,11 @@ impl<M: Medium> Shared<M> {
         self.change_entry(batch, zone, chunk, &before, &next)
     }
 
+    /// Whether log chunks wait to be freed.
+    pub(crate) fn has_retiring(&self) -> bool {
+        self.retiring_count.load(Ordering::Relaxed) > 0
+    }
+
     /// Step d for all chunks whose commit a durable watermark covers. Whether any are left.
     pub(crate) fn retire_log_chunks(&self) -> Result<bool> {
         let due: Vec<LogChunks> = {
@@ -162,14 +169,19 @@ impl<M: Medium> Shared<M> {
             *retiring = later;
             due
         };
-        for (i, chunks) in due.iter().enumerate() {
-            if let Err(error) = self.free_log_chunks(chunks) {
-                let mut retiring = self.retiring.lock().unwrap_or_else(PoisonError::into_inner);
-                retiring.extend(&due[i..]);
-                return Err(error);
+        let mut done = Ok(());
+        let mut left = due.as_slice();
+        while let [chunks, rest @ ..] = left {
+            done = self.free_log_chunks(chunks);
+            if done.is_err() {
+                break;
             }
+            left = rest;
         }
-        Ok(!self.retiring.lock().unwrap_or_else(PoisonError::into_inner).is_empty())
+        let mut retiring = self.retiring.lock().unwrap_or_else(PoisonError::into_inner);
+        retiring.extend(left);
+        self.retiring_count.store(retiring.len(), Ordering::Relaxed);
+        done.map(|()| !retiring.is_empty())
     }
 
     /// Makes the newest watermark durable.

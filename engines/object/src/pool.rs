@@ -99,8 +99,8 @@ impl<M: Medium> Pool<M> {
             read_only: false,
             m,
         })?;
-        for zone in pool.shared.heap.zones() {
-            pool.shared.format_directory(zone.index())?;
+        for (table, zone) in pool.shared.heap.zones().zip(pool.shared.zones()) {
+            pool.shared.format_directory(table, zone)?;
         }
         let anchor = pool.run(|tx| {
             tx.alloc(Anchor { root: RawPtr::NULL, maps: RawPtr::NULL, reserved: [0; 6] })
@@ -151,7 +151,10 @@ impl<M: Medium> Pool<M> {
         let mut repairs = 0_u32;
         loop {
             let error = match attempt(shared, &lane, &mut body) {
-                Ok(value) => return Ok(value),
+                Ok(value) => {
+                    after_commit(shared)?;
+                    return Ok(value);
+                }
                 Err(error) => error,
             };
             match error {
@@ -292,6 +295,15 @@ fn attempt<M: Medium, R>(
     }
     tidy_lane(lane);
     Ok(value)
+}
+
+/// What a commit left to be done once it holds nothing: log chunks to free, copies to mend.
+fn after_commit<M: Medium>(shared: &Shared<M>) -> Result<(), Error> {
+    if shared.has_retiring() {
+        // Freeing them is housekeeping: if it cannot be done now, it is tried again later.
+        let _ = shared.retire_log_chunks();
+    }
+    if shared.has_suspects.load(Ordering::Relaxed) { shared.mend_suspects() } else { Ok(()) }
 }
 
 fn tidy_lane(lane: &Held<'_, crate::lane::LaneState>) {

@@ -162,11 +162,13 @@ impl<M: Medium> Shared<M> {
                 }
             }
         }
-        self.retiring
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .extend(stale);
-        self.retire_log_chunks()?;
+        if !stale.is_empty() {
+            self.retiring
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .extend(stale);
+            self.retire_log_chunks()?;
+        }
         Ok(())
     }
 }

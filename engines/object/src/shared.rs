@@ -1,6 +1,6 @@
 //! What all handles of an open pool share, and small questions about it.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use holdfast_heap::Heap;
@@ -74,6 +74,7 @@ pub(crate) struct Shared<M: Medium> {
     pub(crate) system: Mutex<Batch>,
     /// Log chunks whose commit is complete, waiting for the watermark.
     pub(crate) retiring: Mutex<Vec<LogChunks>>,
+    pub(crate) retiring_count: AtomicUsize,
     /// Places found bad while nothing could be done about them.
     pub(crate) suspects: Mutex<Vec<Suspicion>>,
     pub(crate) has_suspects: AtomicBool,
@@ -129,6 +130,7 @@ impl<M: Medium> Shared<M> {
             lanes: Lanes::new(lanes - 1, |_| LaneState::default()),
             system: Mutex::new(Batch::default()),
             retiring: Mutex::new(Vec::new()),
+            retiring_count: AtomicUsize::new(0),
             suspects: Mutex::new(Vec::new()),
             has_suspects: AtomicBool::new(false),
             redoing: AtomicU64::new(0),

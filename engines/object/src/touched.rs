@@ -57,13 +57,4 @@ impl Touched {
             cell.store(0, Ordering::Relaxed);
         }
     }
-
-    /// Forgets everything: the next use of each granule verifies it again.
-    pub(crate) fn forget_all(&self) {
-        for table in self.zones.iter().filter_map(OnceLock::get) {
-            for cell in table {
-                cell.store(0, Ordering::Relaxed);
-            }
-        }
-    }
 }

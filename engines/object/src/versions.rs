@@ -94,19 +94,6 @@ impl Versions {
             .is_ok()
     }
 
-    /// Locks the word whatever its version, waiting as long as it takes: for repair, which comes
-    /// after objects' committers in no order and so must hold nothing else.
-    pub(crate) fn lock<M: Medium>(&self, m: &M, index: u32) -> Version {
-        loop {
-            if let Some(version) = self.read(index)
-                && self.try_lock(m, index, version)
-            {
-                return version;
-            }
-            std::thread::yield_now();
-        }
-    }
-
     /// Releases a word this thread locked, as changed by commit `number`.
     #[inline]
     pub(crate) fn release(&self, index: u32, number: u64) {

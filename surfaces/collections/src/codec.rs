@@ -159,10 +159,7 @@ mod tests {
 
     #[test]
     fn bytes_of_integers_order_as_they_do_and_come_back() {
-        fn check<K: Key + Ord + Copy>(mut keys: Vec<K>)
-        where
-            K: core::fmt::Debug,
-        {
+        fn check<K: Key + Ord + Copy + core::fmt::Debug>(mut keys: Vec<K>) {
             keys.sort_unstable();
             keys.dedup();
             for pair in keys.windows(2) {

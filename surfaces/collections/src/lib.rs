@@ -39,11 +39,11 @@
 //!
 //! # Tour
 //!
-//! `format.rs` every structure as stored · `entry.rs` entries · `sip.rs` the hash function ·
+//! `format.rs` every structure as stored; `entry.rs` entries; `sip.rs` the hash function;
 //! `hash_map/` the hash table: growing in `split.rs`, shrinking in `shrink.rs`, walking in
-//! `walk.rs` · `btree/` the ordered map: a node in memory in `node.rs`, growing in `insert.rs`,
-//! shrinking in `remove.rs`, walking in `scan.rs` · `map.rs` typed maps · `codec.rs` their keys and
-//! values · `report.rs` what a check finds.
+//! `walk.rs`; `btree/` the ordered map: a node in memory in `node.rs`, growing in `insert.rs`,
+//! shrinking in `remove.rs`, walking in `scan.rs`; `map.rs` typed maps; `codec.rs` their keys and
+//! values; `report.rs` what a check finds.
 
 #![forbid(unsafe_code)]
 

@@ -12,7 +12,7 @@ use crate::btree::BTree;
 use crate::codec::{Key, Value, name_of};
 use crate::format::MapHeader;
 use crate::hash_map::HashTable;
-use crate::report::CheckReport;
+use crate::report::{CheckReport, Checker};
 
 /// Which structure a map is kept in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -59,7 +59,7 @@ pub struct MapInfo {
 pub struct Map<K: Key + ?Sized, V: Value + ?Sized> {
     header: Ptr<MapHeader>,
     root: Root,
-    of: PhantomData<(fn() -> *const K, fn() -> *const V)>,
+    of: PhantomData<fn(&K, &V)>,
 }
 
 /// The structure that holds the entries.
@@ -290,15 +290,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Map<K, V> {
     /// # Errors
     /// Only those that may pass when the transaction runs again.
     pub fn check<T: Transaction>(&self, tx: &T) -> Result<CheckReport> {
-        let mut report = on_root!(self.root, of => of.check(tx))?;
-        report.objects.insert(0, self.header.raw());
-        if report.is_sound() {
-            match self.for_each(tx, |_, _| Ok(())) {
-                Err(error) if error.is_transient() => return Err(error),
-                Err(error) => report.findings.push(error.to_string()),
-                Ok(()) => {}
-            }
+        let mut checker = Checker::default();
+        checker.meet(self.header.raw(), "map header");
+        let read = Self::open(tx, self.header);
+        if checker.readable(self.header.raw(), read)?.is_none() {
+            return Ok(checker.finish());
         }
+        let mut report = on_root!(self.root, of => of.check(tx))?;
+        if report.is_sound() {
+            let read = self.for_each(tx, |_, _| Ok(()));
+            checker.readable(self.header.raw(), read)?;
+        }
+        let own = checker.finish();
+        report.objects.splice(..0, own.objects);
+        report.findings.extend(own.findings);
         Ok(report)
     }
 }

@@ -60,7 +60,7 @@ impl ByteStrings {
 }
 
 /// The content of version `version` of what is stored under number `key`: any length, the same on
-/// every machine, different for every key and version from the eighth byte on at the latest.
+/// every machine. Values of 8 bytes or more of different keys or versions differ.
 #[must_use]
 pub fn value(key: u64, version: u64, len: usize) -> Vec<u8> {
     let mut value = vec![0; len];

@@ -24,7 +24,7 @@ const UNROLL: usize = 4;
 /// Outputs at least this long are written around the caches. They would not stay in a
 /// second-level cache anyway, and a streamed line need not be read before it is written, which
 /// saves a sixth of the memory traffic of 4 + 1 parity.
-pub(super) const STREAM_FROM: usize = 4 << 20;
+const STREAM_FROM: usize = 4 << 20;
 
 /// Something done at every byte offset of a few buffers of one length.
 trait Operation {

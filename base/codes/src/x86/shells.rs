@@ -3,7 +3,7 @@
 use core::arch::x86_64::{__m256i, __m512i};
 
 use super::kernels;
-use crate::cpu;
+use crate::cpu::{self, Found};
 use crate::pq::check_rows;
 use crate::xor::same_length;
 
@@ -16,8 +16,8 @@ macro_rules! shell {
         impl $token {
             /// The token, if `found` (from [`cpu::found`]) has the set.
             #[inline(always)]
-            pub(crate) fn on(found: u8) -> Option<Self> {
-                (found & $bit != 0).then_some(Self(()))
+            pub(crate) fn on(found: Found) -> Option<Self> {
+                found.has($bit).then_some(Self(()))
             }
 
             pub(crate) fn xor_into(self, dst: &mut [u8], src: &[u8]) {

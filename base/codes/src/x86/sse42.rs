@@ -4,7 +4,7 @@ use core::arch::asm;
 use core::arch::x86_64::*;
 
 use super::tables::SHIFT;
-use crate::cpu;
+use crate::cpu::{self, Found};
 use crate::crc_tables::ORDER;
 
 /// From this length on three interleaved streams beat one, in spite of joining them.
@@ -20,8 +20,8 @@ pub(crate) struct Sse42(pub(super) ());
 impl Sse42 {
     /// The token, if `found` (from [`cpu::found`]) has the set.
     #[inline(always)]
-    pub(crate) fn on(found: u8) -> Option<Self> {
-        (found & cpu::SSE42 != 0).then_some(Self(()))
+    pub(crate) fn on(found: Found) -> Option<Self> {
+        found.has(cpu::SSE42).then_some(Self(()))
     }
 
     /// Advances a raw CRC state over the eight bytes of `word`, lowest first.

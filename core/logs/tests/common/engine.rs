@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
 use holdfast_faultmem::{Budget, Clear, Config, FaultMedium, Image};
-use holdfast_layout::Superblock;
+use holdfast_layout::{LogPlacement, Superblock};
 use holdfast_logs::{Lane, Log, LogError, Numbers, scan};
 use holdfast_pmem::{Medium, MediumKind, Site};
 
@@ -128,12 +128,25 @@ impl<M: Medium> Engine<M> {
         }
         if m.kind() != MediumKind::File {
             m.drain(F2);
-            // On a file it is complete only once reclaimed.
-            lock(&self.oracle).done.insert(open.number);
         }
+        let mut oracle = lock(&self.oracle);
+        // On a file this means applied: that is all a reclaim may count on.
+        oracle.done.insert(open.number);
+        oracle.durable = oracle.durable.max(numbers.durable());
+        drop(oracle);
         numbers.done(open.lane.id());
         self.unlock(open.writes.iter().map(|(object, ..)| *object));
         open.lane.release(m);
+    }
+
+    /// Syncs and frees log space. Whether the log still runs.
+    pub(crate) fn reclaim(&self) -> bool {
+        let reclaimed = self.log.reclaim(&self.m, &self.numbers);
+        if let Ok(durable) = reclaimed {
+            let mut oracle = lock(&self.oracle);
+            oracle.durable = oracle.durable.max(durable);
+        }
+        reclaimed.is_ok()
     }
 
     fn unlock(&self, objects: impl Iterator<Item = usize>) {
@@ -188,7 +201,11 @@ pub(crate) fn judged_medium(
     budget: Budget,
     oracle: &SharedOracle,
 ) -> FaultMedium {
-    let m = FaultMedium::new(superblock.size, MediumKind::Dax, &Config::default());
+    let kind = match superblock.log_placement {
+        LogPlacement::Apart => MediumKind::Dax,
+        LogPlacement::Adjacent => MediumKind::File,
+    };
+    let m = FaultMedium::new(superblock.size, kind, &Config::default());
     m.elide_name(off);
     let (superblock, oracle) = (superblock.clone(), Arc::clone(oracle));
     m.on_barrier(Box::new(move |_, _, point| {

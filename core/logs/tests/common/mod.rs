@@ -9,6 +9,7 @@ use holdfast_layout::{LogPlacement, SumKind, Superblock};
 use holdfast_logs::{Entry, Scan};
 
 pub(crate) mod engine;
+pub(crate) mod gated;
 pub(crate) mod lockstep;
 
 /// A linear congruential generator: the tests' only source of chance.
@@ -94,6 +95,8 @@ pub(crate) struct Oracle {
     pub(crate) acked: BTreeMap<u64, Vec<(usize, u64)>>,
     /// Complete, as the engine said.
     pub(crate) done: BTreeSet<u64>,
+    /// The durable watermark, as the log answered it last.
+    pub(crate) durable: u64,
     /// Crash images looked at.
     pub(crate) images: u64,
     /// Records replayed in them.
@@ -138,12 +141,13 @@ impl Oracle {
                 data[from as usize..][..bytes.len()].copy_from_slice(bytes);
             }
         }
-        let early = |(number, _): (&u64, _)| *number <= scan.max_l;
-        let incomplete = self.acked.iter().map(|(n, w)| (n, w)).find(|(n, _)| {
-            early((n, ())) && !self.done.contains(n)
-        });
-        if incomplete.is_some() || self.pending.keys().any(|n| *n <= scan.max_l) {
+        let acked = self.acked.keys().filter(|number| !self.done.contains(number));
+        let mut incomplete = acked.chain(self.pending.keys());
+        if incomplete.any(|number| *number <= scan.max_l) {
             self.blame("the watermark covers a commit that is not complete");
+        }
+        if scan.max_l < self.durable {
+            self.blame("a watermark said to be durable is gone");
         }
         let mut expected = BTreeMap::new();
         let found: BTreeSet<u64> = scan.records.iter().map(|record| record.number).collect();

@@ -18,10 +18,9 @@ pub(super) fn split<T: Transaction>(tx: &T, spot: &Spot, leaf: &HashLeaf) -> Res
     // What stays keeps its slot, so that only what leaves is changed.
     let mut low = HashLeaf { depth: depth + 1, ..*leaf };
     let mut high = HashLeaf::empty(leaf.path | bit, depth + 1);
-    let mut moved = 0;
-    for slot in low.slots.iter_mut().filter(|slot| slot.hash & bit != 0) {
-        high.slots[moved] = core::mem::take(slot);
-        moved += 1;
+    let moving = low.slots.iter_mut().filter(|slot| slot.hash & bit != 0);
+    for (place, slot) in high.slots.iter_mut().zip(moving) {
+        *place = core::mem::take(slot);
     }
     let high = leaf_word(tx.alloc(high)?)?;
     *tx.open_mut(spot.leaf)? = low;

@@ -64,7 +64,7 @@ fn equal_hashes_are_chained_and_the_chain_goes_away() {
 
 #[test]
 fn hashes_that_differ_in_their_last_bits_only_go_through_all_directories() {
-    fill_and_empty(100, |n| 0xffff_ffff_ffff_ff00 | n % 128);
+    fill_and_empty(100, |n| 0xffff_ffff_ffff_ff00 | (n % 128));
     fill_and_empty(70, |n| n % 64);
 }
 

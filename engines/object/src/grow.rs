@@ -1,0 +1,113 @@
+//! Growth: more bytes, as a zone of their own. Zones never change, so no object moves and no
+//! address changes.
+//!
+//! | step | what | crash after it leaves |
+//! |---|---|---|
+//! | 1 extend | the file is longer; its new bytes are zero | bytes nobody refers to |
+//! | 2 format | directory and parity of the new zone, durable | the same |
+//! | 3 table | region table: side B, drain, side A, drain | the new zone, empty |
+//! | 4 size | superblock: side B, drain, side A, drain | the same |
+//! | 5 use | the zone is known to this process | |
+
+use holdfast_heap::ZoneTable;
+use holdfast_layout::{Region, RegionKind};
+use holdfast_pmem::{Medium, PAGE, Site};
+use holdfast_redundancy::{Zone, write_superblock};
+
+use crate::error::Error;
+use crate::options::{CreateOptions, Parity};
+use crate::pool::Pool;
+
+const STEP_EXTENDED: Site = Site::new("object.grow.step-extended");
+const STEP_FORMATTED: Site = Site::new("object.grow.step-formatted");
+const STEP_LISTED: Site = Site::new("object.grow.step-listed");
+/// Clearing what a growth that crashed left behind.
+const LEFT: Site = Site::new("object.grow.left");
+/// Making that durable.
+const LEFT_DONE: Site = Site::new("object.grow.left-done");
+/// The same on a file.
+const LEFT_SYNC: Site = Site::new("object.grow.left-sync");
+/// Formatting the zone before it is listed.
+const FORMAT: Site = Site::new("object.grow.format");
+
+impl<M: Medium> Pool<M> {
+    /// Grows the pool to `size` bytes, rounded down to pages. Transactions go on meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Options`] if `size` is too close to the present size, or if the pool has as many
+    /// zones as it can; the medium's answer if it cannot be extended. The pool stays as it was.
+    pub fn grow(&self, size: u64) -> Result<(), Error> {
+        let shared = &*self.shared;
+        if shared.is_read_only() {
+            return Err(Error::Tx(holdfast_txn::TxError::ReadOnly));
+        }
+        let mut regions = shared.regions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let superblock = shared.superblock().clone();
+        let size = size / PAGE * PAGE;
+        let rows = u64::from(superblock.parity + 2);
+        let least = superblock.size + rows * superblock.frame.max(4 * superblock.chunk);
+        if size < least {
+            return Err(Error::Options { what: "growth needs at least this size", limit: least });
+        }
+        if regions.len() >= holdfast_layout::format::REGIONS_MAX {
+            let limit = holdfast_layout::format::REGIONS_MAX as u64;
+            return Err(Error::Options { what: "a pool has at most this many regions", limit });
+        }
+        let options = CreateOptions {
+            rows: superblock.rows,
+            frame: superblock.frame,
+            parity: Parity::from_rows(superblock.parity),
+            ..CreateOptions::default()
+        };
+        let start = superblock.size;
+        let region =
+            crate::geometry::zone_region(start, size - start, &options, superblock.chunk)?;
+        self.extend(start, size)?;
+        shared.m.step(STEP_EXTENDED);
+        self.add_zone(&mut regions, region, size)
+    }
+
+    /// Step 1.
+    fn extend(&self, start: u64, size: u64) -> Result<(), Error> {
+        let m = &self.shared.m;
+        let left = m.len().min(size);
+        if left > start {
+            m.zero(LEFT, start, left - start)?;
+            if self.shared.is_file() {
+                m.sync(LEFT_SYNC)?;
+            } else {
+                m.drain(LEFT_DONE);
+            }
+        }
+        if size > m.len() {
+            m.grow(size)?;
+        }
+        Ok(())
+    }
+
+    /// Steps 2 to 5.
+    fn add_zone(&self, regions: &mut Vec<Region>, region: Region, size: u64) -> Result<(), Error> {
+        let shared = &*self.shared;
+        let index = regions.iter().filter(|r| r.kind == RegionKind::Zone).count();
+        let table = ZoneTable::new(index as u8, &region);
+        let zone = Zone::new(&region, index as u32)?;
+        if shared.m.enabled(FORMAT) {
+            shared.format_directory(&table, &zone)?;
+        }
+        shared.m.step(STEP_FORMATTED);
+        regions.push(region);
+        if let Err(error) = shared.write_region_table(regions) {
+            regions.pop();
+            return Err(error);
+        }
+        shared.m.step(STEP_LISTED);
+        let mut superblock = shared.superblock();
+        superblock.size = size;
+        write_superblock(&shared.m, &mut superblock)?;
+        drop(superblock);
+        if let Some(index) = shared.heap.add_zone(&region) {
+            shared.know_zone(index, zone);
+        }
+        Ok(())
+    }
+}

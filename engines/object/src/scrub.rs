@@ -1,0 +1,278 @@
+//! Scrub: a pass over the whole pool that repairs what it finds. Paced, pausable, resumable.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use holdfast_pmem::{Medium, PAGE};
+use holdfast_redundancy::events::{Cause, Finder};
+use holdfast_redundancy::parity::{self, Scratch};
+use holdfast_redundancy::progress::ScrubState;
+use holdfast_redundancy::{Pace, Progress, Verdict, Wrong, Zone, verdict::Reason};
+
+use crate::error::Error;
+use crate::pool::Pool;
+use crate::repair::{Asked, Mended};
+use crate::shared::Shared;
+use crate::sweep::{CheckReport, Finding, Position};
+
+/// Steps between two stores of the progress: what a crash makes a scrub do again.
+const STEPS_PER_STORE: u32 = 256;
+
+/// How a scrub runs.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ScrubOptions {
+    /// Bytes per second it may read; unlimited if `None`.
+    pub rate: Option<u64>,
+    /// Whether to go on where an earlier pass was interrupted.
+    pub resume: bool,
+}
+
+/// Stops, pauses or cancels a scrub from another thread.
+#[derive(Debug, Default)]
+pub struct ScrubControl(AtomicU8);
+
+impl ScrubControl {
+    /// Lets the scrub run, or go on.
+    pub fn run(&self) {
+        self.0.store(0, Ordering::Release);
+    }
+
+    /// Makes the scrub stop where it is, its position kept for a later `resume`.
+    pub fn pause(&self) {
+        self.0.store(1, Ordering::Release);
+    }
+
+    /// Makes the scrub stop and forget its position.
+    pub fn cancel(&self) {
+        self.0.store(2, Ordering::Release);
+    }
+}
+
+/// What a scrub did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scrubbed {
+    /// What it saw.
+    pub report: CheckReport,
+    /// Findings repaired.
+    pub repaired: u64,
+    /// Findings beyond the redundancy.
+    pub lost: u64,
+    /// How it ended.
+    pub state: ScrubState,
+}
+
+impl<M: Medium> Pool<M> {
+    /// Checks the whole pool and changes nothing. `progress` is told how far it is (bytes looked
+    /// at, bytes in all).
+    ///
+    /// # Errors
+    /// Something other than damage stopped the check.
+    pub fn check(&self, mut progress: impl FnMut(u64, u64)) -> Result<CheckReport, Error> {
+        let shared = &*self.shared;
+        let mut scratch = Scratch::new();
+        let mut report = CheckReport::default();
+        let mut position = Position::Chunk(0, 0);
+        let all = shared.m.len();
+        while position != Position::End {
+            position = shared.sweep_step(position, &mut scratch, &mut report)?;
+            progress(shared.offset_of(position), all);
+        }
+        Ok(report)
+    }
+
+    /// Checks the whole pool and repairs what can be. Commits go on meanwhile.
+    ///
+    /// # Errors
+    /// Something other than damage stopped the scrub.
+    pub fn scrub(
+        &self,
+        options: ScrubOptions,
+        control: &ScrubControl,
+        mut progress: impl FnMut(&Progress, u64),
+    ) -> Result<Scrubbed, Error> {
+        let shared = &*self.shared;
+        let mut pace = Pace::new(options.rate);
+        let mut scratch = Scratch::new();
+        let mut state = shared.begin_pass(options.resume)?;
+        let mut position = shared.position_of(state.next);
+        let mut done =
+            Scrubbed { report: CheckReport::default(), repaired: 0, lost: 0, state: state.state };
+        let mut steps = 0_u32;
+        while position != Position::End {
+            match control.0.load(Ordering::Acquire) {
+                0 => {}
+                1 => {
+                    state.state = ScrubState::Paused;
+                    break;
+                }
+                _ => {
+                    state.state = ScrubState::Cancelled;
+                    break;
+                }
+            }
+            let before = done.report.column_bytes + done.report.object_bytes;
+            let known = done.report.findings.len();
+            position = shared.sweep_step(position, &mut scratch, &mut done.report)?;
+            for finding in done.report.findings.split_off(known) {
+                let mended = shared.mend_finding(&finding, &mut scratch)?;
+                match mended {
+                    Mended::Repaired(_) | Mended::Relocated(_) => done.repaired += 1,
+                    Mended::Lost(_) => done.lost += 1,
+                    // Another finding's repair settled it, or a writer did.
+                    Mended::Nothing => {}
+                }
+                done.report.findings.push(finding);
+            }
+            let bytes = done.report.column_bytes + done.report.object_bytes - before;
+            state.next = shared.offset_of(position);
+            state.scanned += bytes;
+            state.found = done.report.found;
+            state.repaired = done.repaired;
+            state.lost = done.lost;
+            steps += 1;
+            if steps.is_multiple_of(STEPS_PER_STORE) {
+                shared.store_progress(&state)?;
+                progress(&state, shared.m.len());
+            }
+            let wait = pace.wait_after(shared.clock.now(), bytes);
+            if wait > 0 {
+                std::thread::sleep(Duration::from_nanos(wait));
+            }
+        }
+        if position == Position::End {
+            state.state = ScrubState::Idle;
+            shared.journal.heal(&shared.m);
+        }
+        done.state = state.state;
+        shared.store_progress(&state)?;
+        progress(&state, shared.m.len());
+        Ok(done)
+    }
+
+    /// Where the last scrub is or was.
+    #[must_use]
+    pub fn scrub_progress(&self) -> Progress {
+        self.shared.repairer().scrubbed
+    }
+
+    /// Repairs whatever is damaged in `[at, at + len)`; for loads that met a media error. True if
+    /// the bytes can be read again.
+    pub fn heal_load(&self, at: u64, len: u64) -> bool {
+        let asked = Asked { cause: Cause::MediaError, finder: Finder::Load };
+        matches!(self.shared.mend(at, len, asked), Ok(None))
+    }
+}
+
+impl<M: Medium> Shared<M> {
+    fn begin_pass(&self, resume: bool) -> Result<Progress, Error> {
+        let last = self.repairer().scrubbed;
+        let interrupted = matches!(last.state, ScrubState::Paused | ScrubState::Running);
+        let state = if resume && interrupted {
+            Progress { state: ScrubState::Running, ..last }
+        } else {
+            Progress {
+                pass: last.pass + 1,
+                started_ns: self.clock.now(),
+                state: ScrubState::Running,
+                ..Progress::default()
+            }
+        };
+        self.store_progress(&state)?;
+        Ok(state)
+    }
+
+    fn store_progress(&self, state: &Progress) -> Result<(), Error> {
+        let mut repairer = self.repairer();
+        repairer.scrubbed = *state;
+        if !self.is_read_only() {
+            repairer.progress.store(&self.m, state)?;
+        }
+        Ok(())
+    }
+
+    /// Repairs one finding of a sweep.
+    fn mend_finding(&self, finding: &Finding, scratch: &mut Scratch) -> Result<Mended, Error> {
+        let asked = Asked { cause: Cause::Sum, finder: Finder::Scrub };
+        match finding.verdict {
+            Verdict::Good => Ok(Mended::Nothing),
+            Verdict::Corrupt(Wrong::FreeOrParity | Wrong::ParityP | Wrong::ParityQ) => {
+                self.mend_columns(finding, scratch)
+            }
+            Verdict::Corrupt(wrong @ Wrong::Mirror { .. }) => self.mend_copies(finding, wrong),
+            Verdict::Corrupt(wrong) => {
+                let lost = self.mend(finding.at, finding.len, asked)?;
+                Ok(lost.map_or(Mended::Repaired(wrong), |_| Mended::Lost(wrong)))
+            }
+            Verdict::Undecided(Reason::Media(e)) => {
+                let asked = Asked { cause: Cause::MediaError, ..asked };
+                let lost = self.mend(e.at / PAGE * PAGE, PAGE, asked)?;
+                Ok(lost.map_or(Mended::Repaired(Wrong::Data), |_| Mended::Lost(Wrong::Data)))
+            }
+            Verdict::Undecided(_) => Ok(Mended::Nothing),
+        }
+    }
+
+    /// A column that does not add up: the bad units over it are repaired first; if all verify,
+    /// its parity is recomputed from them.
+    fn mend_columns(&self, finding: &Finding, scratch: &mut Scratch) -> Result<Mended, Error> {
+        let Some((zone, _, col)) = self.zone_unit(finding.at) else { return Ok(Mended::Nothing) };
+        let asked = Asked { cause: Cause::Parity, finder: Finder::Scrub };
+        for row in 0..zone.data_rows() {
+            self.mend(zone.at(row, col), finding.len, asked)?;
+        }
+        let event = self.event(asked.cause, asked.finder, finding.at, finding.len);
+        let repairer = self.repairer();
+        let columns = self.columns_of(&[(zone.at(0, col), finding.len)]);
+        self.columns.lock_all(&self.m, &columns);
+        let mended = self.settle_columns(&zone, col, finding, scratch);
+        self.columns.unlock_all(&columns);
+        drop(repairer);
+        let mended = mended?;
+        self.report_mended(event, mended, 0, 0);
+        Ok(mended)
+    }
+
+    fn settle_columns(
+        &self,
+        zone: &Zone,
+        col: u64,
+        finding: &Finding,
+        scratch: &mut Scratch,
+    ) -> Result<Mended, Error> {
+        let wrong = match finding.verdict {
+            Verdict::Corrupt(wrong) => wrong,
+            Verdict::Good | Verdict::Undecided(_) => Wrong::FreeOrParity,
+        };
+        let len = finding.len;
+        match parity::check(&self.m, zone, col, len, &self.exempt(), scratch) {
+            Ok(left) if left.is_empty() => return Ok(Mended::Nothing),
+            Ok(_) => {}
+            Err(_) => return Ok(Mended::Lost(wrong)),
+        }
+        if self.bad_rows(zone, col, len) > 0 {
+            // A unit over the column is lost. Parity stays as it is: it may be what is right.
+            return Ok(Mended::Lost(wrong));
+        }
+        self.recompute_parity(scratch, zone, col, len)?;
+        Ok(Mended::Repaired(wrong))
+    }
+
+    /// A copy of a mirrored record that does not verify is written again.
+    fn mend_copies(&self, finding: &Finding, wrong: Wrong) -> Result<Mended, Error> {
+        let side_len = self.superblock().side_len;
+        let place = if finding.at < side_len { finding.at } else { finding.at - side_len };
+        let event = self.event(Cause::Copies, Finder::Scrub, finding.at, finding.len);
+        let mut repairer = self.repairer();
+        let superblock = self.superblock().clone();
+        let still = crate::copies::damaged_copies(&self.m, &superblock);
+        if !still.iter().any(|(p, _)| *p == place) {
+            return Ok(Mended::Nothing);
+        }
+        if !self.rewrite_record(&mut repairer, place)? {
+            return Ok(Mended::Nothing);
+        }
+        drop(repairer);
+        self.report_mended(event, Mended::Repaired(wrong), 0, 0);
+        Ok(Mended::Repaired(wrong))
+    }
+}

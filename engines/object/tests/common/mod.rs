@@ -1,0 +1,81 @@
+//! What the engine's tests share: a clock that counts, and pools on the faulty medium.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use holdfast_faultmem::{Config, FaultMedium};
+use holdfast_layout::{Ptr, RawPtr, TypeNumber};
+use holdfast_object::{CreateOptions, OpenOptions, Opened, Pool};
+use holdfast_pmem::{Clock, MediumKind};
+use holdfast_txn::Transaction;
+
+/// A clock that advances a microsecond whenever it is asked.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Clock for Counter {
+    fn now(&self) -> u64 {
+        self.0.fetch_add(1000, Ordering::Relaxed)
+    }
+}
+
+pub fn clock() -> Arc<dyn Clock> {
+    Arc::new(Counter::default())
+}
+
+pub type TestPool = Pool<FaultMedium>;
+
+pub fn create_with(kind: MediumKind, options: &CreateOptions) -> TestPool {
+    let m = FaultMedium::new(options.size, kind, &Config::default());
+    Pool::create(m, options, OpenOptions::default(), clock()).unwrap()
+}
+
+pub fn create(kind: MediumKind) -> TestPool {
+    create_with(kind, &CreateOptions::tiny(1 << 20))
+}
+
+/// What a power cut right now leaves if nothing in doubt arrives, opened again.
+pub fn crash(pool: TestPool) -> (TestPool, Opened) {
+    let image = pool.medium().crash_point().persisted();
+    let kind = holdfast_pmem::Medium::kind(pool.medium());
+    core::mem::forget(pool);
+    let m = FaultMedium::from_crash(image, kind, &Config::default());
+    Pool::open(m, OpenOptions::default(), clock()).unwrap()
+}
+
+/// Bytes that depend on a number.
+pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..len)
+        .map(|_| {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            x as u8
+        })
+        .collect()
+}
+
+/// Allocates an object of bytes.
+pub fn put(pool: &TestPool, bytes: &[u8]) -> RawPtr {
+    pool.run(|tx| {
+        let p = tx.alloc_bytes(TypeNumber::BYTES, bytes.len() as u64)?;
+        tx.write_bytes(p, 0, bytes)?;
+        Ok(p)
+    })
+    .unwrap()
+}
+
+/// Reads an object of bytes.
+pub fn get(pool: &TestPool, of: RawPtr) -> Result<Vec<u8>, holdfast_object::Error> {
+    pool.run(|tx| {
+        let mut bytes = vec![0; tx.len_of(of)? as usize];
+        tx.read_bytes(of, 0, &mut bytes)?;
+        Ok(bytes)
+    })
+}
+
+pub fn raw<T>(p: Ptr<T>) -> RawPtr {
+    p.raw()
+}

@@ -1,0 +1,191 @@
+//! Damage of every kind of place is found and repaired while the pool is in use, and what is
+//! beyond the redundancy is named and contained.
+
+mod common;
+
+use common::{clock, create_with, crash, get, pattern, put};
+use holdfast_faultmem::Clear;
+use holdfast_layout::{RawPtr, RegionKind};
+use holdfast_object::{
+    CreateOptions, OpenOptions, Parity, Pool, ScrubControl, ScrubOptions, VerifyReads,
+};
+use holdfast_pmem::{Medium, MediumKind};
+
+struct Filled {
+    pool: common::TestPool,
+    objects: Vec<(RawPtr, Vec<u8>)>,
+}
+
+fn filled(kind: MediumKind, parity: Parity) -> Filled {
+    let options = CreateOptions { parity, ..CreateOptions::tiny(2 << 20) };
+    let pool = create_with(kind, &options);
+    pool.set_verify_reads(VerifyReads::Always);
+    let sizes = [48, 64, 200, 512, 1000, 1500, 3000, 5000, 20_000];
+    let mut objects = Vec::new();
+    for i in 0..90_u64 {
+        let bytes = pattern(i + 1, sizes[i as usize % sizes.len()]);
+        objects.push((put(&pool, &bytes), bytes));
+    }
+    Filled { pool, objects }
+}
+
+impl Filled {
+    fn all_right(&self) {
+        for (p, bytes) in &self.objects {
+            assert_eq!(&get(&self.pool, *p).unwrap(), bytes, "{p}");
+        }
+    }
+
+    fn scrub(&self) -> holdfast_object::Scrubbed {
+        let control = ScrubControl::default();
+        self.pool.scrub(ScrubOptions::default(), &control, |_, _| {}).unwrap()
+    }
+
+    fn zone(&self) -> holdfast_layout::Region {
+        let zones = self.pool.regions();
+        *zones.iter().find(|r| r.kind == RegionKind::Zone).unwrap()
+    }
+}
+
+#[test]
+fn a_clean_pool_has_no_findings() {
+    for kind in [MediumKind::Shm, MediumKind::File] {
+        for parity in [Parity::None, Parity::P, Parity::PQ] {
+            let f = filled(kind, parity);
+            let report = f.pool.check(|_, _| {}).unwrap();
+            assert!(report.is_clean(), "{kind} {parity:?}: {:?}", report.findings);
+            assert_eq!(report.objects, 91, "with the anchor");
+            f.all_right();
+        }
+    }
+}
+
+#[test]
+fn stray_writes_over_objects_are_repaired_by_the_read_that_meets_them() {
+    for parity in [Parity::P, Parity::PQ] {
+        let f = filled(MediumKind::Shm, parity);
+        for (i, (p, bytes)) in f.objects.iter().enumerate() {
+            let at = p.offset() + (i as u64 * 7) % bytes.len() as u64;
+            f.pool.medium().stray(at, &[!bytes[(at - p.offset()) as usize]]);
+            assert_eq!(&get(&f.pool, *p).unwrap(), bytes, "{p}");
+        }
+        assert_eq!(f.pool.stats().repaired, 90);
+        assert!(f.pool.check(|_, _| {}).unwrap().is_clean());
+    }
+}
+
+#[test]
+fn a_flipped_bit_anywhere_in_a_zone_is_found_and_repaired_by_scrub() {
+    for parity in [Parity::P, Parity::PQ] {
+        let f = filled(MediumKind::Shm, parity);
+        let zone = f.zone();
+        let mut at = zone.start + 5;
+        let mut flips = 0;
+        while at < zone.start + zone.row_len * u64::from(zone.data_rows + zone.parity_rows) {
+            f.pool.medium().flip_bit(at, (at % 8) as u8);
+            let done = f.scrub();
+            assert_eq!((done.lost, done.repaired > 0), (0, true), "{at:#x}");
+            at += 30_011;
+            flips += 1;
+        }
+        assert!(flips > 30);
+        f.all_right();
+        assert!(f.pool.check(|_, _| {}).unwrap().is_clean());
+    }
+}
+
+#[test]
+fn wiped_slots_and_directory_entries_are_damage_and_not_free_space() {
+    let f = filled(MediumKind::Shm, Parity::P);
+    let zone = f.zone();
+    f.pool.medium().stray(zone.start, &[0; 256]);
+    let first_chunk = zone.start + 4096;
+    f.pool.medium().stray(first_chunk, &[0; 512]);
+    assert_eq!(f.scrub().lost, 0);
+    f.all_right();
+    assert!(f.pool.check(|_, _| {}).unwrap().is_clean());
+}
+
+#[test]
+fn bad_pages_are_healed_or_relocated() {
+    for (clear, parity) in [
+        (Clear::Able, Parity::P),
+        (Clear::Unable, Parity::P),
+        (Clear::Able, Parity::PQ),
+        (Clear::Unable, Parity::PQ),
+    ] {
+        let f = filled(MediumKind::Shm, parity);
+        // One frame is all a tiny pool can move; heal as many as we like.
+        let count = if clear == Clear::Able { 40 } else { 1 };
+        for i in 0..count {
+            let (p, bytes) = &f.objects[i * 2];
+            f.pool.medium().poison(p.offset() / 4096 * 4096, 4096, clear);
+            assert_eq!(&get(&f.pool, *p).unwrap(), bytes, "{p} {clear:?}");
+        }
+        f.all_right();
+        let report = f.pool.check(|_, _| {}).unwrap();
+        assert!(report.is_clean(), "{clear:?} {:?}", report.findings);
+        let (pool, _) = crash(f.pool);
+        for (p, bytes) in &f.objects {
+            assert_eq!(&get(&pool, *p).unwrap(), bytes, "{p}");
+        }
+    }
+}
+
+#[test]
+fn any_page_of_the_pool_may_go_bad() {
+    let f = filled(MediumKind::Shm, Parity::P);
+    let len = f.pool.medium().len();
+    for page in (0..len).step_by(4096 * 3) {
+        f.pool.medium().poison(page, 4096, Clear::Able);
+        let done = f.scrub();
+        assert_eq!(done.lost, 0, "page {page:#x}: {:?}", done.report.findings);
+    }
+    f.all_right();
+    let report = f.pool.check(|_, _| {}).unwrap();
+    assert!(report.is_clean(), "{:?}", report.findings);
+}
+
+#[test]
+fn two_rows_of_a_column_are_rebuilt_with_q_and_named_without() {
+    for parity in [Parity::P, Parity::PQ] {
+        let f = filled(MediumKind::Shm, parity);
+        let zone = f.zone();
+        let col = 4096 * 3;
+        for row in [0, 1] {
+            f.pool.medium().poison(zone.start + row * zone.row_len + col, 4096, Clear::Able);
+        }
+        let done = f.scrub();
+        let wrong = f.objects.iter().filter(|(p, bytes)| match get(&f.pool, *p) {
+            Ok(found) => {
+                assert_eq!(&found, bytes, "never silently wrong");
+                false
+            }
+            Err(_) => true,
+        });
+        let lost = wrong.count();
+        if parity == Parity::PQ {
+            assert_eq!((done.lost, lost), (0, 0));
+        } else {
+            assert!(done.lost > 0 && lost > 0 && lost < 30, "{} {lost}", done.lost);
+        }
+    }
+}
+
+#[test]
+fn damage_met_at_open_is_repaired_too() {
+    let f = filled(MediumKind::Shm, Parity::P);
+    let (p, bytes) = f.objects[10].clone();
+    let image = f.pool.medium().crash_point().persisted();
+    core::mem::forget(f.pool);
+    let m = holdfast_faultmem::FaultMedium::from_crash(
+        image,
+        MediumKind::Shm,
+        &holdfast_faultmem::Config::default(),
+    );
+    m.poison(0, 4096, Clear::Able);
+    m.poison(p.offset() / 4096 * 4096, 4096, Clear::Able);
+    let (pool, opened) = Pool::open(m, OpenOptions::default(), clock()).unwrap();
+    assert!(opened.mended >= 2, "{opened:?}");
+    assert_eq!(get(&pool, p).unwrap(), bytes);
+}

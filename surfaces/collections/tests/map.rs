@@ -1,0 +1,235 @@
+//! Typed maps: keys in their order, values of their types, and headers that refuse what they are
+//! not.
+
+mod support;
+
+use holdfast_collections::{BTree, HashTable, KEY_MAX, Kind, Map, MapHeader, MapInfo};
+use holdfast_layout::{Persist, Ptr, RawPtr};
+use holdfast_txn::toy::ToyStore;
+use holdfast_txn::{Transaction, TxError};
+use support::{KINDS, run};
+
+#[derive(Debug, Clone, Copy, PartialEq, Persist)]
+#[repr(C)]
+struct Account {
+    balance: i64,
+    next: Ptr<Account>,
+}
+
+#[test]
+fn values_are_of_their_type() {
+    for kind in KINDS {
+        let store = ToyStore::new();
+        run(&store, |tx| {
+            let accounts = Map::<str, Account>::create(tx, kind)?;
+            let account = Account { balance: -3, next: RawPtr::new(64, 1).typed() };
+            assert!(!accounts.put(tx, "ada", &account)?);
+            assert_eq!(accounts.get(tx, "ada")?, Some(account));
+            assert_eq!(accounts.get_with(tx, "ada", |a| a.balance)?, Some(-3));
+            let richer = Account { balance: 7, ..account };
+            assert_eq!(accounts.replace(tx, "ada", &richer)?, Some(account));
+            assert_eq!(accounts.take(tx, "ada")?, Some(richer));
+            assert_eq!(accounts.take(tx, "ada")?, None);
+            let texts = Map::<u32, str>::create(tx, kind)?;
+            texts.put(tx, &7, "seven")?;
+            assert_eq!(texts.get(tx, &7)?.as_deref(), Some("seven"));
+            assert_eq!(texts.get_with(tx, &7, str::len)?, Some(5));
+            assert_eq!(texts.check(tx)?.findings, Vec::<String>::new());
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn numbers_are_scanned_in_their_order() {
+    let store = ToyStore::new();
+    run(&store, |tx| {
+        let map = Map::<i64, u64>::create(tx, Kind::BTree)?;
+        let keys = [i64::MIN, -1 << 40, -256, -255, -1, 0, 1, 255, 256, 1 << 40, i64::MAX];
+        for key in keys.iter().rev() {
+            map.put(tx, key, &key.unsigned_abs())?;
+        }
+        let mut found = Vec::new();
+        map.for_each(tx, |key, value| {
+            assert_eq!(*value, key.unsigned_abs());
+            found.push(*key);
+            Ok(())
+        })?;
+        assert_eq!(found, keys);
+        found.clear();
+        let count = map.scan(tx, -255..=255, 4, |key, _| {
+            found.push(*key);
+            Ok(())
+        })?;
+        assert_eq!((count, &found[..]), (4, &[-255, -1, 0, 1][..]));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_map_opened_with_other_types_says_what_it_holds() {
+    let store = ToyStore::new();
+    for kind in KINDS {
+        run(&store, |tx| {
+            let map = Map::<str, [u8]>::create(tx, kind)?;
+            map.put(tx, "key", b"value")?;
+            let again = Map::<str, [u8]>::open(tx, map.pointer())?;
+            assert_eq!(again, map);
+            assert_eq!(again.kind(), kind);
+            assert_eq!(again.get(tx, "key")?.as_deref(), Some(&b"value"[..]));
+            let error = Map::<u64, str>::open(tx, map.pointer()).unwrap_err().to_string();
+            let holds = "has keys of str and values of [u8]";
+            let asked = "cannot be opened with keys of u64 and values of str";
+            assert!(error.contains(holds) && error.contains(asked), "{error}");
+            let info = MapInfo::read(tx, map.pointer())?;
+            assert_eq!((info.kind, info.type_names()), (kind, ("str".into(), "[u8]".into())));
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn what_is_no_map_is_not_opened() {
+    let store = ToyStore::new();
+    run(&store, |tx| {
+        let number = tx.alloc(5_u64)?.raw();
+        let open = |at: RawPtr| Map::<str, str>::open(tx, at.typed()).unwrap_err();
+        assert!(matches!(open(number), TxError::WrongType { .. }));
+        assert!(matches!(open(RawPtr::NULL), TxError::Dangling { .. }));
+        let map = Map::<str, str>::create(tx, Kind::Hash)?;
+        let header: Ptr<MapHeader> = map.pointer();
+        tx.write_bytes(header.raw(), 0, &9_u32.to_le_bytes())?;
+        assert!(matches!(open(header.raw()), TxError::Inconsistent(_)));
+        assert!(!map.check(tx)?.is_sound());
+        // One structure is not taken for the other.
+        tx.write_bytes(header.raw(), 0, &2_u32.to_le_bytes())?;
+        let other = Map::<str, str>::open(tx, header)?;
+        assert!(matches!(other.get(tx, "x"), Err(TxError::WrongType { .. })));
+        Ok(())
+    });
+}
+
+#[test]
+fn bytes_that_are_no_value_of_the_type_are_an_error() {
+    for kind in KINDS {
+        let store = ToyStore::new();
+        run(&store, |tx| {
+            let map = Map::<str, str>::create(tx, kind)?;
+            let raw = Map::<[u8], [u8]>::create(tx, kind)?;
+            raw.put(tx, b"key", b"\xff")?;
+            // The entries of one under the header of the other: a map damaged unnoticed.
+            let mut root = [0; 8];
+            tx.read_bytes(raw.pointer().raw(), 16, &mut root)?;
+            tx.write_bytes(map.pointer().raw(), 16, &root)?;
+            let map = Map::<str, str>::open(tx, map.pointer())?;
+            assert!(matches!(map.get(tx, "key"), Err(TxError::Inconsistent(_))));
+            assert!(matches!(map.for_each(tx, |_, _| Ok(())), Err(TxError::Inconsistent(_))));
+            let findings = map.check(tx)?.findings;
+            assert!(findings[0].contains("value that is none of its type"), "{findings:?}");
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn hash_maps_have_no_order_and_say_so() {
+    let store = ToyStore::new();
+    run(&store, |tx| {
+        let map = Map::<str, u8>::create(tx, Kind::Hash)?;
+        let error = map.scan(tx, .., 1, |_, _| Ok(())).unwrap_err().to_string();
+        assert!(error.contains("create it as a B-tree"), "{error}");
+        Ok(())
+    });
+}
+
+#[test]
+fn keys_have_a_longest_length() {
+    for kind in KINDS {
+        let store = ToyStore::new();
+        run(&store, |tx| {
+            let map = Map::<[u8], u8>::create(tx, kind)?;
+            let key = vec![1; KEY_MAX + 1];
+            map.put(tx, &key[1..], &5)?;
+            assert_eq!(map.get(tx, &key[1..])?, Some(5));
+            assert_eq!(map.get(tx, &key)?, None);
+            assert!(matches!(map.put(tx, &key, &5), Err(TxError::TooLarge { .. })));
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn a_visitor_may_stop_a_walk() {
+    for kind in KINDS {
+        let store = ToyStore::new();
+        run(&store, |tx| {
+            let map = Map::<u32, u32>::create(tx, kind)?;
+            (0..100).try_for_each(|n| map.put(tx, &n, &n).map(drop))?;
+            let mut seen = 0;
+            let stopped = map.for_each(tx, |_, _| {
+                seen += 1;
+                if seen == 10 { Err(TxError::cancel("enough")) } else { Ok(()) }
+            });
+            assert_eq!((stopped, seen), (Err(TxError::cancel("enough")), 10));
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn walks_go_on_in_other_transactions() {
+    let store = ToyStore::new();
+    let (table, tree) = run(&store, |tx| {
+        let (table, tree) = (HashTable::create(tx, [1, 2])?, BTree::create(tx)?);
+        for n in 0..2000_u32 {
+            table.put(tx, &n.to_le_bytes(), b"")?;
+            tree.put(tx, &n.to_le_bytes(), b"")?;
+        }
+        Ok((table, tree))
+    });
+    // Between two parts, keys that were seen are removed and new ones put in: leaves merge and
+    // split, and no key that stays is missed or seen twice.
+    let (mut seen, mut from, mut added) = (vec![0; 4000], Some(0), 2000_u32);
+    while let Some(path) = from {
+        let mut part = Vec::new();
+        from = run(&store, |tx| {
+            part.clear();
+            table.scan(tx, path, 100, |key, _| {
+                part.push(key.to_vec());
+                Ok(())
+            })
+        });
+        run(&store, |tx| {
+            for key in &part {
+                assert!(table.remove(tx, key)?);
+            }
+            for n in added..(added + 20).min(4000) {
+                table.put(tx, &n.to_le_bytes(), b"")?;
+            }
+            Ok(())
+        });
+        added = (added + 20).min(4000);
+        for key in part {
+            seen[u32::from_le_bytes(key.try_into().expect("four bytes")) as usize] += 1;
+        }
+    }
+    assert!(seen[..2000].iter().all(|count| *count == 1));
+    assert!(seen[2000..].iter().all(|count| *count <= 1));
+    // An ordered walk goes on after the last key.
+    let (mut last, mut count) = (None::<Vec<u8>>, 0);
+    loop {
+        let from = last.clone();
+        let start = from.as_deref().map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
+        let visited = run(&store, |tx| {
+            tree.scan(tx, (start, std::ops::Bound::Unbounded), 150, |key, _| {
+                last = Some(key.to_vec());
+                Ok(())
+            })
+        });
+        count += visited;
+        if visited == 0 {
+            break;
+        }
+    }
+    assert_eq!(count, 2000);
+}
