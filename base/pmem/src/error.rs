@@ -116,7 +116,7 @@ impl fmt::Display for OpenError {
             }
             Self::ReadOnlyFile { path } => write!(
                 f,
-                "{}: is read-only (file mode or file system); make it writable or open it read-only",
+                "{}: is read-only (mode or file system); make it writable or open it read-only",
                 path.display()
             ),
             Self::Permission { path } => write!(

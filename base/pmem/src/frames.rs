@@ -93,7 +93,9 @@ mod tests {
     proptest! {
         /// Against a plain table of pages.
         #[test]
-        fn equals_a_table_of_pages(moves in prop::collection::vec((0u64..32, 0u64..32, 1u64..8), 0..12)) {
+        fn equals_a_table_of_pages(
+            moves in prop::collection::vec((0u64..32, 0u64..32, 1u64..8), 0..12),
+        ) {
             let mut frames = Frames::default();
             let mut table: Vec<u64> = (0..40).collect();
             for (at, physical, len) in moves {

@@ -1,11 +1,11 @@
-//! The process-wide handler of `SIGBUS` and `SIGSEGV`: what happens when a page cannot be used.
+//! The process-wide handler of `SIGBUS` and `SIGSEGV`. Who touched the page decides:
 //!
-//! | who touched it | what the handler does |
-//! |---|---|
-//! | a routine of [`crate::asm`], on a registered mapping | sends it to its error exit: the access returns an error in normal context |
-//! | the program, through a view, and the medium failed (`SIGBUS`) | posts the address, waits for the repair thread, repeats the load; or passes the signal on |
-//! | nobody: the kernel announces a page it found bad (`BUS_MCEERR_AO`) | remembers the page |
-//! | anybody else, anywhere else | passes the signal on to the handler that was there before |
+//! - A routine of [`crate::asm`], on a registered mapping: the handler sends it to its error exit,
+//!   so the access returns an error in normal context.
+//! - The program, through a view, and the medium failed (`SIGBUS`): the handler posts the address,
+//!   waits for the repair thread, and repeats the load, or passes the signal on.
+//! - Nobody: the kernel announces a page it found bad (`BUS_MCEERR_AO`), which is remembered.
+//! - Anybody else, anywhere else: the signal goes on to the handler that was there before.
 //!
 //! Repair never happens in here. Everything called from [`on_fault`] is async-signal-safe: atomics
 //! in static memory, `futex`, `gettid`, `clock_gettime`, `signal`, `raise`. The stack it needs is

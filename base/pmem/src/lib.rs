@@ -18,13 +18,13 @@
 //! # Picture
 //!
 //! ```text
-//!       program                       layers above, through trait Medium
-//!          | loads                      | read put xor zero      | append sync      | heal remap grow
-//!          v                            v                        |                  |
-//!   view (read-only) ......... alias (writable, hidden)          |                  |
-//!          \____________ mmap __________/                        v                  v
-//!                          |  <------------- pwritev2(DSYNC), fdatasync, pwrite + mmap, fallocate
-//!                       one file
+//!       program                 layers above, through trait Medium
+//!          | loads                | read put xor zero   | append sync    | heal remap grow
+//!          v                      v                     |                |
+//!   view (read-only) ..... alias (writable, hidden)     |                |
+//!          \_________ mmap _______/                     v                v
+//!                       |  <------- pwritev2(DSYNC), fdatasync, pwrite + mmap, fallocate
+//!                    one file
 //!
 //!   bad page -> SIGBUS -> handler: a routine of ours goes to its error exit -> Err(MediaError)
 //!                                  a load of the program waits for the repair thread, then repeats
@@ -58,12 +58,14 @@
 //!
 //! # Tour
 //!
-//! [`medium`] the contract; [`Mapped`] its real form, with `mapped/serve.rs` for loads and stores
-//! and `mapped/repair.rs` for bad pages; `space.rs` views, gates and bounds; `asm.rs` the routines
-//! that touch the mapping; `handler.rs` and `registry.rs` what a signal meets; [`FaultMailbox`]
-//! its other end; `file.rs` creating, locking, syncing; `frames.rs` relocated frames; `badblocks.rs`
-//! what sysfs tells; `fork.rs` what a child may do; `keys.rs` protection keys; [`cpu`] which
-//! instructions; [`inject`] real media errors on purpose; [`Clock`] time as a parameter.
+//! - [`medium`]: the contract. [`Mapped`]: its real form, with `mapped/serve.rs` for loads and
+//!   stores and `mapped/repair.rs` for bad pages.
+//! - `space.rs`: views, gates and bounds. `asm.rs`: the routines that touch the mapping.
+//! - `handler.rs`, `registry.rs`: what a signal meets. [`FaultMailbox`]: its other end.
+//! - `file.rs`: creating, locking, syncing. `frames.rs`: relocated frames. `badblocks.rs`: what
+//!   sysfs tells. `fork.rs`: what a child may do. `keys.rs`: protection keys.
+//! - [`cpu`]: which instructions. [`inject`]: real media errors on purpose. [`Clock`]: time as a
+//!   parameter.
 
 #[cfg(not(all(
     target_os = "linux",

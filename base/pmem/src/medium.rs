@@ -149,8 +149,8 @@ pub trait Medium: Send + Sync + fmt::Debug + 'static {
     /// A [`MediaError`]; part of the range may have been changed.
     fn xor(&self, site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError>;
 
-    /// Stores `len` zero bytes at `at` and flushes the lines touched. As visible to other threads as
-    /// a [`put`](Medium::put).
+    /// Stores `len` zero bytes at `at` and flushes the lines touched. Other threads see them as
+    /// late as those of a [`put`](Medium::put).
     ///
     /// # Errors
     /// A [`MediaError`]; part of the range may have been zeroed.

@@ -9,8 +9,8 @@ use std::path::Path;
 
 use common::{HERE, folders};
 use holdfast_pmem::{
-    Access, Cpu, Durability, Mapped, Medium, MediumKind, OpenError, Options, PAGE, Protect,
-    Protection,
+    Access, Cpu, Durability, Mapped, Medium, MediumKind, OpenError, Options, PAGE,
+    PersistenceDomain, Protect, Protection,
 };
 
 fn refusal(path: &Path) -> OpenError {
@@ -81,7 +81,12 @@ fn options_decide_and_the_status_tells() {
         let medium = Mapped::create(&path, 4 * PAGE, &Options::default()).unwrap();
         let status = medium.status();
         assert_eq!(status.kind, medium.kind());
-        assert_eq!(status.flushes, medium.kind() == MediumKind::Shm);
+        let needless = match medium.kind() {
+            MediumKind::File => true,
+            MediumKind::Dax => status.domain == PersistenceDomain::CpuCache,
+            MediumKind::Shm => false,
+        };
+        assert_eq!(status.flushes, !needless);
         assert!(matches!(status.protection, Protection::Alias | Protection::Keys));
         assert_eq!((status.len, status.relocated, status.failed), (4 * PAGE, 0, false));
         let text = status.to_string();

@@ -17,7 +17,7 @@ const BUDGET: Budget = Budget { exhaustive: 256, singles: 16, pairs: 16, samples
 fn engine(lose: Lose, off: &'static str) -> (Arc<Engine<Lockstep>>, SharedOracle) {
     let superblock = superblock(LogPlacement::Apart, 4, 1, 2);
     let oracle = SharedOracle::default();
-    let inner = Arc::new(judged_medium(&superblock, lose, off, BUDGET, &oracle));
+    let inner = Arc::new(judged_medium(&superblock, lose, off, None, BUDGET, &oracle));
     let m = Lockstep { inner, turns: Turns::new(&[1], 0, 0) };
     (Arc::new(Engine::new(m, superblock, Arc::clone(&oracle))), oracle)
 }

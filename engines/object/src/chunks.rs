@@ -173,6 +173,7 @@ impl<M: Medium> Shared<M> {
         batch.clear();
         prepare(&mut batch)?;
         let mut log = self.hold_log(SYSTEM_LANE);
+        let _gate = crate::commit::WriteGate::open(&self.m);
         self.reserve_log(&mut log, &batch.builder)?;
         let number = self.numbers.draw(&self.m, log.id());
         if let Err(error) = self.append(&mut log, number, &mut batch.builder) {

@@ -12,15 +12,17 @@
 //! | **F1** | drain: **the commit point**; one valid copy is enough | the record: replayed |
 //! | 8 columns | locks of all columns touched, ascending | the record: replayed |
 //! | 9 apply | bytes, slots, then P and Q of each, all flushed | some of it: replayed |
-//! | 10 release | columns, then version words at the new number | some of it: replayed |
 //! | **F2** | drain: bytes, slots and parity are on the medium | all of it |
+//! | 10 release | columns, then version words at the new number | all of it |
 //! | 11 done | the number is no longer held: the next records' watermark says so | all of it |
 //!
 //! Why F1: a store of step 9 must not reach the medium before the record that can complete it.
 //! Why F2: the watermark must not pass this number while its stores can still be lost, since
-//! recovery ignores records at or below the watermark. No third drain: there is no mark that says
-//! "complete"; later records' watermarks do. The one store that makes a commit visible to other
-//! threads is the release of its version words in step 10.
+//! recovery ignores records at or below the watermark. It also comes before the locks are
+//! released: stores that go around the cache may become visible to other threads after a later
+//! plain store, so without it somebody could find an object unlocked and its bytes old. No third
+//! drain: there is no mark that says "complete"; later records' watermarks do. The one store that
+//! makes a commit visible to other threads is the release of its version words in step 10.
 //!
 //! Locks come before F1 (version words) or between F1 and the first store of step 9 (columns):
 //! nothing is outstanding then, so their locked instructions are no drains.
@@ -68,6 +70,10 @@ const PARITY: ParitySites = ParitySites {
 };
 /// F2.
 const F2: Site = Site::new("object.commit.F2");
+/// F2 of a commit that was completed after a media error.
+const F2_DAMAGED: Site = Site::new("object.commit.F2-damaged");
+/// The drain of a commit that failed after storing into free space.
+const ABANDON: Site = Site::new("object.commit.abandon");
 
 /// Unchanged bytes between two changed ranges that are not worth an entry of their own.
 const MERGE_GAP: usize = 24;
@@ -352,6 +358,7 @@ impl<M: Medium> Shared<M> {
         locks: &[(u32, Version)],
     ) -> Result<u64> {
         let mut log = self.hold_log(self.log_lane(lane));
+        let _gate = WriteGate::open(&self.m);
         let in_place = work.pieces.iter().any(|p| p.fate == Fate::Fresh && self.is_in_place(p));
         let number = if in_place {
             self.write_in_place(&mut log, work, arena, batch)?
@@ -388,17 +395,33 @@ impl<M: Medium> Shared<M> {
         self.columns.lock_all(&self.m, &batch.columns);
         self.m.step(STEP_COLUMNS);
         let stored = self.store(batch);
+        self.m.step(STEP_APPLIED);
         if stored.is_err() {
             self.redoing.fetch_add(1, Ordering::AcqRel);
         }
+        self.settle();
         self.columns.unlock_all(&batch.columns);
         if let Err(error) = stored {
             // The record is durable: its changes must be completed, whatever went bad under them.
             self.complete_damaged(batch, error);
+            self.settle_damaged();
             self.redoing.fetch_sub(1, Ordering::AcqRel);
         }
         release();
-        self.m.step(STEP_APPLIED);
+    }
+
+    /// F2.
+    fn settle(&self) {
+        if !self.is_file() {
+            self.m.drain(F2);
+        }
+    }
+
+    /// F2 of a commit that was completed after a media error.
+    fn settle_damaged(&self) {
+        if !self.is_file() {
+            self.m.drain(F2_DAMAGED);
+        }
     }
 
     fn find_columns(&self, batch: &mut Batch) {
@@ -464,12 +487,18 @@ impl<M: Medium> Shared<M> {
         patch(&self.m, zone, at, delta, scratch, PARITY).map_err(|e| crate::error::media_of(e, at))
     }
 
-    /// F2 and step 11.
+    /// Step 11.
     pub(crate) fn complete(&self, log: &Lane<'_>) {
-        if !self.is_file() {
-            self.m.drain(F2);
-        }
         self.m.step(STEP_DONE);
+        self.numbers.done(log.id());
+    }
+
+    /// Ends a number whose record was not written, but under which bytes were stored: they arrive
+    /// before the number is no longer held.
+    pub(crate) fn abandon(&self, log: &Lane<'_>) {
+        if !self.is_file() {
+            self.m.drain(ABANDON);
+        }
         self.numbers.done(log.id());
     }
 
@@ -522,6 +551,22 @@ impl<M: Medium> Shared<M> {
     }
 }
 
+/// Lets this thread store to a protected medium; where that costs a system call, once a commit.
+pub(crate) struct WriteGate<'m, M: Medium>(&'m M);
+
+impl<'m, M: Medium> WriteGate<'m, M> {
+    pub(crate) fn open(m: &'m M) -> Self {
+        m.begin_write();
+        Self(m)
+    }
+}
+
+impl<M: Medium> Drop for WriteGate<'_, M> {
+    fn drop(&mut self) {
+        self.0.end_write();
+    }
+}
+
 fn pointer(piece: &Piece) -> RawPtr {
     RawPtr::new(piece.spot.object, piece.after.generation)
 }
@@ -539,28 +584,42 @@ fn large_entry(now: &ChunkEntry, to: ChunkKind, i: u32, count: u32) -> ChunkEntr
 /// ranges merged.
 fn each_change(old: &[u8], new: &[u8], mut each: impl FnMut(usize, usize)) {
     let mut open: Option<(usize, usize)> = None;
-    for (i, (o, n)) in old.chunks(64).zip(new.chunks(64)).enumerate() {
-        if o == n {
-            continue;
-        }
-        for (j, (o, n)) in o.chunks(8).zip(n.chunks(8)).enumerate() {
-            if o == n {
-                continue;
+    let mut note = |from: usize, to: usize| {
+        open = match open {
+            Some((start, end)) if from - end <= MERGE_GAP => Some((start, to)),
+            Some((start, end)) => {
+                each(start, end);
+                Some((from, to))
             }
-            let from = i * 64 + j * 8;
-            let to = from + n.len();
-            open = match open {
-                Some((start, end)) if from - end <= MERGE_GAP => Some((start, to)),
-                Some((start, end)) => {
-                    each(start, end);
-                    Some((from, to))
-                }
-                None => Some((from, to)),
-            };
+            None => Some((from, to)),
+        };
+    };
+    let (old_lines, old_rest) = old.as_chunks::<64>();
+    let (new_lines, new_rest) = new.as_chunks::<64>();
+    for (i, (o, n)) in old_lines.iter().zip(new_lines).enumerate() {
+        if o != n {
+            changed_words(o, n, i * 64, &mut note);
         }
     }
+    changed_words(old_rest, new_rest, old_lines.len() * 64, &mut note);
     if let Some((start, end)) = open {
         each(start, end);
+    }
+}
+
+/// Calls `note(from, to)` for the words from the first to the last that differ, with a gap that is
+/// worth it left out; a shorter rest counts as a word.
+fn changed_words(old: &[u8], new: &[u8], at: usize, note: &mut impl FnMut(usize, usize)) {
+    let (old_words, old_rest) = old.as_chunks::<8>();
+    let (new_words, new_rest) = new.as_chunks::<8>();
+    for (i, (o, n)) in old_words.iter().zip(new_words).enumerate() {
+        if o != n {
+            note(at + i * 8, at + i * 8 + 8);
+        }
+    }
+    if old_rest != new_rest {
+        let from = at + old_words.len() * 8;
+        note(from, from + new_rest.len());
     }
 }
 

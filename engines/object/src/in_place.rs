@@ -34,6 +34,8 @@ const INTENT: Site = Site::new("object.in_place.intent");
 const REUSE: Site = Site::new("object.in_place.reuse");
 /// Bytes of the object.
 const DATA: Site = Site::new("object.in_place.data");
+/// The drain before columns are released.
+const STEP_SETTLED: Site = Site::new("object.in_place.settled");
 /// Making b durable on a file.
 const SYNC: Site = Site::new("object.in_place.sync");
 
@@ -93,7 +95,7 @@ impl<M: Medium> Shared<M> {
         if written.is_err() {
             // What was stored is free bytes with right parity, but it may still be on its way:
             // the intent stays in force until it has arrived.
-            self.complete(log);
+            self.abandon(log);
         }
         written
     }
@@ -128,8 +130,11 @@ impl<M: Medium> Shared<M> {
                 self.m.put(DATA, at, part)?;
                 self.patch_parity(at, delta, &mut batch.scratch)
             });
-            // The locks' release and the next locks are ordinary stores and locked instructions
-            // amid outstanding flushes: extra drains, bounded by one for each 16 KiB.
+            // Before the columns are released, for stores that go around the cache are not ordered
+            // before that otherwise: one drain for each 16 KiB.
+            if !self.is_file() {
+                self.m.drain(STEP_SETTLED);
+            }
             self.columns.unlock_all(&batch.columns);
             stored.map_err(damaged)?;
         }

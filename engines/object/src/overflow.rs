@@ -85,7 +85,7 @@ impl<M: Medium> Shared<M> {
         record.overflow(a_at, b_at, body.len() as u64, sum);
         let written = self.append(log, number, &mut record);
         if written.is_err() {
-            self.complete(log);
+            self.abandon(log);
         }
         written.map(|()| number)
     }

@@ -269,6 +269,11 @@ impl<M: Medium> Pool<M> {
         self.shared.heap.space(&self.shared.m)
     }
 
+    /// Makes the pool read-only from now on: for a medium whose changes are not kept.
+    pub fn stop_writing(&self) {
+        self.shared.stop_writing();
+    }
+
     /// Whether the pool can only be read.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
@@ -284,10 +289,7 @@ fn attempt<M: Medium, R>(
 ) -> holdfast_txn::Result<R> {
     lane.work.borrow_mut().sees_below = shared.numbers.next();
     let undo = Undo { shared, lane };
-    let Some(held) = shared.lanes.join() else {
-        return Err(TxError::Inconsistent("a lane was lost"));
-    };
-    let value = body(&Tx { shared, lane: held })?;
+    let value = body(&Tx { shared, lane: lane.share() })?;
     shared.commit(lane)?;
     core::mem::forget(undo);
     if !lane.work.borrow().pieces.is_empty() {

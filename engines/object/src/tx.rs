@@ -36,6 +36,18 @@ struct Seen<'z> {
     version: Version,
 }
 
+/// Which granules of an object to copy, and the end of the bytes that must exist.
+#[derive(Clone, Copy)]
+struct Part {
+    first: u64,
+    last: u64,
+    end: u64,
+}
+
+impl Part {
+    const WHOLE: Self = Self { first: 0, last: u64::MAX - 1, end: 0 };
+}
+
 pub(crate) fn damaged(error: MediaError) -> TxError {
     TxError::Damaged { at: error.at, len: error.len.max(1) }
 }
@@ -221,14 +233,12 @@ impl<M: Medium> Tx<'_, M> {
         Ok(())
     }
 
-    /// Makes private copies of granules `[first, first + count)`; all of them if `count` is
-    /// `None`. Always verified, whatever the read policy.
+    /// Makes private copies of a part of an object. Always verified, whatever the read policy.
     fn open_piece(
         &self,
         work: &mut Work,
         of: RawPtr,
-        first: u64,
-        count: Option<u64>,
+        part: Part,
         typed: Option<(TypeNumber, u64)>,
     ) -> Result<usize> {
         if self.shared.is_read_only() {
@@ -236,7 +246,7 @@ impl<M: Medium> Tx<'_, M> {
         }
         let seen = self.see(work, of)?;
         let sums = work.sums.len();
-        let copied = self.copy_verified(&seen, of, first, count, typed, &mut work.sums);
+        let copied = self.copy_verified(&seen, of, part, typed, &mut work.sums);
         // As in `read_committed`: a change meanwhile outranks what was found.
         if !self.shared.versions.unchanged(seen.word, seen.version) {
             return Err(TxError::Conflict);
@@ -247,7 +257,7 @@ impl<M: Medium> Tx<'_, M> {
             spot: seen.spot,
             before: slot,
             after: slot,
-            first,
+            first: part.first,
             count,
             copies,
             fate: Fate::Changed,
@@ -260,17 +270,17 @@ impl<M: Medium> Tx<'_, M> {
         &self,
         seen: &Seen<'_>,
         of: RawPtr,
-        first: u64,
-        count: Option<u64>,
+        part: Part,
         typed: Option<(TypeNumber, u64)>,
         sums: &mut Vec<u32>,
     ) -> Result<(Slot, u64, CopyId)> {
         let shared = self.shared;
         let slot = read_slot(&Direct(&shared.m), &seen.spot).map_err(damaged)?;
         self.judge_slot(seen, of, &slot)?;
-        check_asked(of, &slot, 0, typed)?;
+        check_asked(of, &slot, part.end, typed)?;
+        let Part { first, last, .. } = part;
         let len = u64::from(slot.len);
-        let count = count.unwrap_or_else(|| granules(len) - first);
+        let count = last.min(granules(len) - 1) + 1 - first;
         let start = first * GRANULE;
         let bytes = len.min(start + count * GRANULE) - start;
         let mut arena = self.lane.arena.borrow_mut();
@@ -285,15 +295,22 @@ impl<M: Medium> Tx<'_, M> {
     }
 
     /// The piece that holds `granule` of `of`, opened if need be together with the granules up
-    /// to `last` that are not open yet.
-    fn piece_for(&self, work: &mut Work, of: RawPtr, granule: u64, last: u64) -> Result<usize> {
+    /// to that of byte `end - 1` that are not open yet.
+    fn piece_for(&self, work: &mut Work, of: RawPtr, granule: u64, end: u64) -> Result<usize> {
         if let Some(at) = work.find(of.offset(), granule) {
-            return Self::own(work, at, of);
+            let at = Self::own(work, at, of)?;
+            let len = u64::from(work.pieces[at].after.len);
+            if end > len {
+                return Err(TxError::OutOfBounds { object: of, end, len });
+            }
+            return Ok(at);
         }
-        let open = (granule + 1..=last)
-            .find(|g| work.find(of.offset(), *g).is_some())
-            .unwrap_or(last + 1);
-        self.open_piece(work, of, granule, Some(open - granule), None)
+        let mut last = (end.max(1) - 1) / GRANULE;
+        if !work.pieces.is_empty() {
+            let open = (granule + 1..=last).find(|g| work.find(of.offset(), *g).is_some());
+            last = open.map_or(last, |g| g - 1);
+        }
+        self.open_piece(work, of, Part { first: granule, last, end }, None)
     }
 
     /// A piece this transaction has, if the pointer still names its object.
@@ -436,7 +453,7 @@ impl<M: Medium> Tx<'_, M> {
         let mut work = self.work();
         let at = match work.find(of.offset(), 0) {
             Some(at) => Self::own(&work, at, of)?,
-            None => self.open_piece(&mut work, of, 0, None, None)?,
+            None => self.open_piece(&mut work, of, Part::WHOLE, None)?,
         };
         let piece = work.pieces[at];
         if piece.first != 0 || piece.count != granules(piece.after.len.into()) {
@@ -563,7 +580,7 @@ impl<M: Medium> Transaction for Tx<'_, M> {
                 check_asked(raw, &work.pieces[at].after, 0, Some(typed))?;
                 at
             }
-            None => self.open_piece(&mut work, raw, 0, None, Some(typed))?,
+            None => self.open_piece(&mut work, raw, Part::WHOLE, Some(typed))?,
         };
         let copies = work.pieces[at].copies;
         drop(work);
@@ -572,15 +589,10 @@ impl<M: Medium> Transaction for Tx<'_, M> {
 
     fn write_bytes(&self, of: RawPtr, from: u64, bytes: &[u8]) -> Result<()> {
         let mut work = self.work();
-        let len = self.length(&mut work, of)?;
         let end = from.saturating_add(bytes.len() as u64);
-        if end > len {
-            return Err(TxError::OutOfBounds { object: of, end, len });
-        }
         let mut at = from;
         while at < end {
-            let last = (end - 1) / GRANULE;
-            let index = self.piece_for(&mut work, of, at / GRANULE, last)?;
+            let index = self.piece_for(&mut work, of, at / GRANULE, end)?;
             let piece = work.pieces[index];
             let base = piece.first * GRANULE;
             let stop = end.min(base + piece.count * GRANULE);
@@ -611,7 +623,7 @@ impl<M: Medium> Transaction for Tx<'_, M> {
         let mut work = self.work();
         let at = match work.any_of(object.offset()) {
             Some(at) => Self::own(&work, at, object)?,
-            None => self.open_piece(&mut work, object, 0, Some(1), None)?,
+            None => self.open_piece(&mut work, object, Part { last: 0, ..Part::WHOLE }, None)?,
         };
         let spot = work.pieces[at].spot;
         self.shared.heap.know_run(&self.shared.m, &spot).map_err(damaged)?;

@@ -319,7 +319,12 @@ impl<T> Lanes<T> {
     }
 }
 
-impl<T> Held<'_, T> {
+impl<'l, T> Held<'l, T> {
+    /// The same lane for a part of the same run.
+    pub(crate) fn share(&self) -> Held<'l, T> {
+        Held { lanes: self.lanes, lane: self.lane, owner: false, stays: PhantomData }
+    }
+
     /// Number of the lane.
     pub(crate) fn lane(&self) -> u32 {
         self.lane

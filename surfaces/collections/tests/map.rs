@@ -3,6 +3,8 @@
 
 mod support;
 
+use std::ops::Bound;
+
 use holdfast_collections::{BTree, HashTable, KEY_MAX, Kind, Map, MapHeader, MapInfo};
 use holdfast_layout::{Persist, Ptr, RawPtr};
 use holdfast_txn::toy::ToyStore;
@@ -176,60 +178,74 @@ fn a_visitor_may_stop_a_walk() {
     }
 }
 
+/// Keys of `table` that a part of a walk sees, and where to go on.
+fn part(store: &ToyStore, table: HashTable, from: u64, limit: usize) -> (Vec<u32>, Option<u64>) {
+    run(store, |tx| {
+        let mut seen = Vec::new();
+        let next = table.scan(tx, from, limit, |key, _| {
+            seen.push(u32::from_le_bytes(key.try_into().expect("four bytes")));
+            Ok(())
+        })?;
+        Ok((seen, next))
+    })
+}
+
 #[test]
-fn walks_go_on_in_other_transactions() {
-    let store = ToyStore::new();
-    let (table, tree) = run(&store, |tx| {
-        let (table, tree) = (HashTable::create(tx, [1, 2])?, BTree::create(tx)?);
-        for n in 0..2000_u32 {
-            table.put(tx, &n.to_le_bytes(), b"")?;
-            tree.put(tx, &n.to_le_bytes(), b"")?;
-        }
-        Ok((table, tree))
-    });
-    // Between two parts, keys that were seen are removed and new ones put in: leaves merge and
-    // split, and no key that stays is missed or seen twice.
-    let (mut seen, mut from, mut added) = (vec![0; 4000], Some(0), 2000_u32);
-    while let Some(path) = from {
-        let mut part = Vec::new();
-        from = run(&store, |tx| {
-            part.clear();
-            table.scan(tx, path, 100, |key, _| {
-                part.push(key.to_vec());
-                Ok(())
-            })
+fn a_walk_in_parts_sees_what_stays_once_whatever_splits_or_merges_between() {
+    for stop in 1..30 {
+        let store = ToyStore::new();
+        let table = run(&store, |tx| {
+            let table = HashTable::create(tx, [1, 2])?;
+            (0..2000_u32).try_for_each(|n| table.put(tx, &n.to_le_bytes(), b"").map(drop))?;
+            Ok(table)
         });
+        let (mut seen, next) = part(&store, table, 0, stop * 60);
         run(&store, |tx| {
-            for key in &part {
-                assert!(table.remove(tx, key)?);
-            }
-            for n in added..(added + 20).min(4000) {
-                table.put(tx, &n.to_le_bytes(), b"")?;
+            for n in 0..2000_u32 {
+                // In odd rounds leaves merge, in even ones they split.
+                if stop % 2 == 0 {
+                    table.put(tx, &(n + 2000).to_le_bytes(), b"")?;
+                } else if n % 5 > 0 {
+                    table.remove(tx, &n.to_le_bytes())?;
+                }
             }
             Ok(())
         });
-        added = (added + 20).min(4000);
-        for key in part {
-            seen[u32::from_le_bytes(key.try_into().expect("four bytes")) as usize] += 1;
+        let mut from = next;
+        while let Some(path) = from {
+            let (more, next) = part(&store, table, path, 100);
+            seen.extend(more);
+            from = next;
         }
+        seen.sort_unstable();
+        assert!(seen.windows(2).all(|pair| pair[0] < pair[1]), "a key is seen twice");
+        assert!((0..2000).step_by(5).all(|n| seen.binary_search(&n).is_ok()), "a key is missed");
     }
-    assert!(seen[..2000].iter().all(|count| *count == 1));
-    assert!(seen[2000..].iter().all(|count| *count <= 1));
-    // An ordered walk goes on after the last key.
+}
+
+#[test]
+fn an_ordered_walk_goes_on_after_the_last_key() {
+    let store = ToyStore::new();
+    let tree = run(&store, |tx| {
+        let tree = BTree::create(tx)?;
+        (0..2000_u32).try_for_each(|n| tree.put(tx, &n.to_le_bytes(), b"").map(drop))?;
+        Ok(tree)
+    });
     let (mut last, mut count) = (None::<Vec<u8>>, 0);
     loop {
-        let from = last.clone();
-        let start = from.as_deref().map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
+        let start = last.clone();
+        let start = start.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let visited = run(&store, |tx| {
-            tree.scan(tx, (start, std::ops::Bound::Unbounded), 150, |key, _| {
+            tree.scan(tx, (start, Bound::Unbounded), 150, |key, _| {
+                assert!(last.as_deref().is_none_or(|last| last < key));
                 last = Some(key.to_vec());
                 Ok(())
             })
         });
-        count += visited;
         if visited == 0 {
             break;
         }
+        count += visited;
     }
     assert_eq!(count, 2000);
 }

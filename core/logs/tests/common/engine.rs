@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
-use holdfast_faultmem::{Budget, Clear, Config, FaultMedium, Image};
+use holdfast_faultmem::{Budget, Clear, Config, FaultMedium, Image, Mode};
 use holdfast_layout::{LogPlacement, Superblock};
 use holdfast_logs::{Lane, Log, LogError, Numbers, scan};
 use holdfast_pmem::{Medium, MediumKind, Site};
@@ -198,6 +198,7 @@ pub(crate) fn judged_medium(
     superblock: &Superblock,
     lose: Lose,
     off: &'static str,
+    mode: Option<Mode>,
     budget: Budget,
     oracle: &SharedOracle,
 ) -> FaultMedium {
@@ -205,7 +206,7 @@ pub(crate) fn judged_medium(
         LogPlacement::Apart => MediumKind::Dax,
         LogPlacement::Adjacent => MediumKind::File,
     };
-    let m = FaultMedium::new(superblock.size, kind, &Config::default());
+    let m = FaultMedium::new(superblock.size, kind, &Config { mode, ..Config::default() });
     m.elide_name(off);
     let (superblock, oracle) = (superblock.clone(), Arc::clone(oracle));
     m.on_barrier(Box::new(move |_, _, point| {
@@ -238,7 +239,7 @@ impl Apart {
         let oracle: SharedOracle = Arc::default();
         let budget =
             Budget { exhaustive: 4, singles: 1, pairs: 0, samples: self.samples, seed: self.seed };
-        let inner = judged_medium(&self.superblock, self.lose, self.off, budget, &oracle);
+        let inner = judged_medium(&self.superblock, self.lose, self.off, None, budget, &oracle);
         let turns = Turns::new(&self.weights, self.turns, self.seed);
         let m = Lockstep { inner: Arc::new(inner), turns: Arc::clone(&turns) };
         let engine = Arc::new(Engine::new(m, self.superblock.clone(), Arc::clone(&oracle)));

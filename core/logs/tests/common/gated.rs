@@ -1,9 +1,10 @@
 //! A medium that lets one call in at a time, hooks included, and yields between calls: what a
 //! hook judges is then the instant it judges.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use holdfast_faultmem::FaultMedium;
+use holdfast_faultmem::{FailMode, FaultMedium};
 use holdfast_pmem::{MediaError, Medium, MediumKind, Site, SyncError};
 
 use super::lock;
@@ -13,11 +14,27 @@ use super::lock;
 pub(crate) struct Gated {
     pub(crate) inner: Arc<FaultMedium>,
     gate: Mutex<()>,
+    /// Which append or sync from now on fails: 1 is the next; 0 is none.
+    fails: AtomicU64,
 }
 
 impl Gated {
     pub(crate) fn new(inner: FaultMedium) -> Self {
-        Self { inner: Arc::new(inner), gate: Mutex::new(()) }
+        Self { inner: Arc::new(inner), gate: Mutex::new(()), fails: AtomicU64::new(0) }
+    }
+
+    /// Lets the `nth` append or sync from now on fail, once.
+    pub(crate) fn fail_sync(&self, nth: u64) {
+        self.fails.store(nth, Ordering::Relaxed);
+    }
+
+    /// An append or sync; the gate is closed.
+    fn arm(&self, m: &FaultMedium) {
+        let left = self.fails.load(Ordering::Relaxed);
+        self.fails.store(left.saturating_sub(1), Ordering::Relaxed);
+        if left == 1 {
+            m.fail_nth(m.calls() + 1, FailMode::Once);
+        }
     }
 
     fn alone<T>(&self, call: impl FnOnce(&FaultMedium) -> T) -> T {
@@ -61,7 +78,7 @@ impl Medium for Gated {
     }
 
     fn locked(&self) {
-        self.alone(Medium::locked);
+        self.inner.locked();
     }
 
     fn step(&self, site: Site) {
@@ -69,11 +86,17 @@ impl Medium for Gated {
     }
 
     fn append(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), SyncError> {
-        self.alone(|m| m.append(site, at, bytes))
+        self.alone(|m| {
+            self.arm(m);
+            m.append(site, at, bytes)
+        })
     }
 
     fn sync(&self, site: Site) -> Result<(), SyncError> {
-        self.alone(|m| m.sync(site))
+        self.alone(|m| {
+            self.arm(m);
+            m.sync(site)
+        })
     }
 
     fn view(&self, at: u64, len: u64) -> Option<*const u8> {

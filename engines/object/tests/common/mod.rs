@@ -27,7 +27,7 @@ pub fn clock() -> Arc<dyn Clock> {
 pub type TestPool = Pool<FaultMedium>;
 
 pub fn create_with(kind: MediumKind, options: &CreateOptions) -> TestPool {
-    let m = FaultMedium::new(options.size, kind, &Config::default());
+    let m = FaultMedium::new(options.size, kind, &Config { reserve: 4 << 20, ..Config::default() });
     Pool::create(m, options, OpenOptions::default(), clock()).unwrap()
 }
 

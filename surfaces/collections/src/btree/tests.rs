@@ -47,6 +47,38 @@ fn long_common_starts_do_not_blur_a_node() {
     });
 }
 
+/// All leaves below a node.
+fn leaves(tx: &Tx, node: RawPtr, level: u32, into: &mut Vec<BTreeLeaf>) -> Result<()> {
+    if level == 0 {
+        into.push(read_leaf(tx, node)?);
+        return Ok(());
+    }
+    let inner = read_inner(tx, node, level)?;
+    inner.children().iter().try_for_each(|child| leaves(tx, *child, level - 1, into))
+}
+
+#[test]
+fn leaves_that_split_learn_what_their_keys_have_in_common() {
+    run(|tx| {
+        let tree = BTree::create(tx)?;
+        // In no order: the first leaf has keys from everywhere, those split from it have not.
+        for n in 0..3000_u32 {
+            let n = n * 1009 % 3001;
+            let key = format!("{}:in one group:{:06}", n / 300, n % 300);
+            tree.put(tx, key.as_bytes(), b"value")?;
+        }
+        let header = tree.read_header(tx)?;
+        let mut all = Vec::new();
+        leaves(tx, header.root, header.height - 1, &mut all)?;
+        let blurred = |leaf: &&BTreeLeaf| {
+            leaf.items().windows(2).any(|pair| pair[0].prefix == pair[1].prefix)
+        };
+        let count = all.iter().filter(blurred).count();
+        assert!(count * 4 < all.len(), "{count} of {} leaves are blurred", all.len());
+        Ok(())
+    });
+}
+
 #[test]
 fn nodes_that_lead_back_or_astray_are_found_out() {
     run(|tx| {

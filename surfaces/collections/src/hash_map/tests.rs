@@ -131,3 +131,24 @@ fn chains_and_directories_that_lead_back_are_found_out() {
         })
         .unwrap();
 }
+
+#[test]
+fn a_key_that_is_there_twice_is_found_out() {
+    let store = ToyStore::new();
+    store
+        .run(Isolation::Serializable, |tx| {
+            let table = HashTable::create(tx, [3, 4])?;
+            table.put(tx, b"key", b"value")?;
+            assert!(table.check(tx)?.is_sound());
+            let header = tx.read(table.header)?;
+            let hash = sip::hash(header.seed, b"key");
+            let seek = table.seek(tx, header.root, hash, b"other", &mut EntryBuf::new())?;
+            let twin = HashSlot { hash, entry: entry::create(tx, b"key", b"other")? };
+            let free = seek.free.expect("one entry does not fill a leaf");
+            tx.write_bytes(free.object, free.at, bytemuck::bytes_of(&twin))?;
+            let findings = table.check(tx)?.findings;
+            assert!(findings[0].contains("have the same key"), "{findings:?}");
+            Ok(())
+        })
+        .unwrap();
+}

@@ -35,7 +35,7 @@ const ZONE_DATA: usize = CHUNKS + SMALL + SMALL * SMALL_WORDS + CHUNKS * CHUNK_W
 /// Words of a zone with its parity row.
 const ZONE_WORDS: usize = ZONE_DATA + COLUMNS;
 /// Where the slot of each small object lies: never in a column of its own object.
-const SLOT_AT: [usize; SMALL] = [5, 6, 3, 4, 7];
+const SLOT_PLACES: [usize; SMALL] = [5, 6, 3, 4, 7];
 
 const _: () = assert!(ZONE_DATA.is_multiple_of(COLUMNS), "whole rows only");
 
@@ -118,7 +118,7 @@ impl Geometry {
     /// The word that certifies a unit: the slot of a small object, the directory word of a chunk.
     pub(super) const fn meta(self, unit: usize) -> usize {
         let (zone, index) = (unit / UNITS, unit % UNITS);
-        let at = if index < SMALL { SLOT_AT[index] } else { index - SMALL };
+        let at = if index < SMALL { SLOT_PLACES[index] } else { index - SMALL };
         self.zone(zone) + at
     }
 

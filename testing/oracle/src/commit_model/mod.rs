@@ -23,7 +23,7 @@
 //!
 //! # Findings: rules the model proves necessary
 //!
-//! Each is stated by the mutant that lacks it.
+//! Each is stated by the mutant that lacks it, the last two by unit tests.
 //!
 //! 1. A full ring may hold only records above the durable watermark, with nobody left to carry a
 //!    fresh one: each lane needs two *marks*, records without changes, in places of their own,
@@ -44,6 +44,9 @@
 //! 7. Zero proves nothing: free slots and free directory words certify themselves. Log bytes are
 //!    copies of words; in a column found half-changed such a copy cancels the word itself, and the
 //!    candidate zero would pass for a free slot (see the test in `repair`).
+//! 8. Every candidate tried is one more chance for a sum to agree by accident, and half-changed
+//!    columns offer candidates a few bits away from the truth: repair may only trust a sum under
+//!    which small changes in different words cannot cancel (see `sum_delta` in `record`).
 //!
 //! Not necessary, as the trials also show: covering a small place that is freed and allocated
 //! again by logged commits; a fresh scan for every record; holding units until F2.

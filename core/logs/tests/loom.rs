@@ -1,0 +1,142 @@
+//! The rule that makes the watermark true, under every interleaving and every order of memory
+//! that the model knows. Run it with
+//! `RUSTFLAGS="--cfg loom" cargo test -p holdfast-logs --release --test loom`.
+#![cfg(loom)]
+
+use holdfast_logs::Numbers;
+use holdfast_pmem::{MediaError, Medium, MediumKind, Site, SyncError};
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, Ordering};
+
+/// A medium with nothing on it: numbers only ask it which sites are in force.
+#[derive(Debug)]
+struct Nothing {
+    /// The site that is switched off.
+    off: &'static str,
+}
+
+impl Medium for Nothing {
+    fn len(&self) -> u64 {
+        0
+    }
+    fn kind(&self) -> MediumKind {
+        MediumKind::Dax
+    }
+    fn read(&self, _: u64, _: &mut [u8]) -> Result<(), MediaError> {
+        Ok(())
+    }
+    fn put(&self, _: Site, _: u64, _: &[u8]) -> Result<(), MediaError> {
+        Ok(())
+    }
+    fn xor(&self, _: Site, _: u64, _: &[u8]) -> Result<(), MediaError> {
+        Ok(())
+    }
+    fn zero(&self, _: Site, _: u64, _: u64) -> Result<(), MediaError> {
+        Ok(())
+    }
+    fn drain(&self, _: Site) {}
+    fn enabled(&self, site: Site) -> bool {
+        site.name() != self.off
+    }
+    fn append(&self, _: Site, _: u64, _: &[u8]) -> Result<(), SyncError> {
+        Ok(())
+    }
+    fn sync(&self, _: Site) -> Result<(), SyncError> {
+        Ok(())
+    }
+    fn view(&self, _: u64, _: u64) -> Option<*const u8> {
+        None
+    }
+    fn grow(&self, _: u64) -> Result<(), SyncError> {
+        Ok(())
+    }
+    fn heal(&self, _: Site, _: u64, _: &[u8]) -> Result<(), MediaError> {
+        Ok(())
+    }
+    fn remap(&self, _: u64, _: u64, _: u64) -> Result<(), MediaError> {
+        Ok(())
+    }
+    fn bad_ranges(&self) -> Vec<(u64, u64)> {
+        Vec::new()
+    }
+}
+
+/// What the threads share: flag `n` says that commit `n + 1` is complete.
+struct World {
+    m: Nothing,
+    numbers: Numbers,
+    complete: [AtomicBool; 3],
+}
+
+/// Two lanes commit, one of them twice, while a third thread computes the watermark twice.
+fn watermark_is_true(off: &'static str) {
+    loom::model(move || {
+        let world = Arc::new(World {
+            m: Nothing { off },
+            numbers: Numbers::new(2, 1),
+            complete: std::array::from_fn(|_| AtomicBool::new(false)),
+        });
+        let commits = |lane: usize, count: usize| {
+            let world = Arc::clone(&world);
+            loom::thread::spawn(move || {
+                for _ in 0..count {
+                    let number = world.numbers.draw(&world.m, lane);
+                    // The data of the commit: not ordered by anything but `done`.
+                    world.complete[number as usize - 1].store(true, Ordering::Relaxed);
+                    world.numbers.done(lane);
+                }
+            })
+        };
+        let lanes = [commits(0, 2), commits(1, 1)];
+        for _ in 0..2 {
+            let l = world.numbers.watermark(&world.m);
+            for number in 1..=l {
+                let complete = world.complete[number as usize - 1].load(Ordering::Relaxed);
+                assert!(complete, "commit {number} counts as complete and is not");
+            }
+        }
+        for lane in lanes {
+            lane.join().expect("lanes do not panic");
+        }
+        assert_eq!(world.numbers.watermark(&world.m), 3);
+    });
+}
+
+#[test]
+fn no_incomplete_commit_is_below_the_watermark() {
+    watermark_is_true("");
+}
+
+#[test]
+#[should_panic(expected = "counts as complete and is not")]
+fn the_lower_bound_is_needed() {
+    watermark_is_true("logs.numbers.bound");
+}
+
+#[test]
+#[should_panic(expected = "counts as complete and is not")]
+fn the_bounds_are_needed() {
+    watermark_is_true("logs.numbers.busy");
+}
+
+/// The durable watermark only rises, whoever raises it.
+#[test]
+fn the_durable_watermark_only_rises() {
+    loom::model(|| {
+        let world = Arc::new((Nothing { off: "" }, Numbers::new(2, 1)));
+        let raise = |l: u64| {
+            let world = Arc::clone(&world);
+            loom::thread::spawn(move || {
+                world.1.raise_durable(&world.0, l);
+                assert!(world.1.durable() >= l);
+            })
+        };
+        let threads = [raise(3), raise(5)];
+        let (first, second) = (world.1.durable(), world.1.durable());
+        assert!(first <= second);
+        for thread in threads {
+            thread.join().expect("raising does not panic");
+        }
+        assert_eq!(world.1.durable(), 5);
+    });
+}

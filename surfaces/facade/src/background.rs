@@ -1,0 +1,113 @@
+//! The threads that serve an open pool: one heals loads that met a media error, one listens for
+//! operators' commands. Neither keeps the pool open.
+
+use core::time::Duration;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::{self, JoinHandle};
+
+use holdfast_pmem::{Mapped, Verdict};
+
+use crate::owner;
+use crate::pool::{Inner, Pool};
+
+/// How long the healer waits before it looks whether the pool is still there.
+const LOOK: Duration = Duration::from_millis(50);
+/// Commands served at the same time; more are turned away.
+const SERVED_MAX: usize = 8;
+
+/// The threads of one pool.
+#[derive(Debug)]
+pub(crate) struct Background {
+    stop: Arc<AtomicBool>,
+    listener: Option<(SocketAddr, JoinHandle<()>)>,
+}
+
+impl Background {
+    /// Starts the threads asked for. A thread or socket that cannot be had is done without: the
+    /// pool works, and the command that finds nobody says so.
+    pub(crate) fn start(pool: &Pool, heal_loads: bool, commands: bool) {
+        let stop = Arc::new(AtomicBool::new(false));
+        if heal_loads {
+            let (mailbox, weak) = (pool.medium().faults(), Arc::downgrade(pool.inner()));
+            let stop = Arc::clone(&stop);
+            let named = thread::Builder::new().name("holdfast-heal".to_owned());
+            let _ = named.spawn(move || {
+                while !stop.load(Ordering::Acquire) {
+                    let Some(fault) = mailbox.wait(LOOK) else { continue };
+                    let healed = upgrade(&weak)
+                        .is_some_and(|pool| pool.engine().heal_load(fault.at, fault.len));
+                    mailbox.answer(fault, if healed { Verdict::Healed } else { Verdict::Lost });
+                }
+            });
+        }
+        let listener = pool
+            .path()
+            .filter(|_| commands)
+            .and_then(address_of)
+            .and_then(|address| listen(address, &stop, Arc::downgrade(pool.inner())));
+        let _ = pool.inner().background.set(Self { stop, listener });
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        let Some((address, thread)) = self.listener.take() else { return };
+        // Wakes the listener, whose name has to be free once the pool is closed.
+        let _ = UnixStream::connect_addr(&address);
+        if thread.thread().id() != thread::current().id() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Where the owner of the pool in the file `path` listens: a name of the kernel's, not of the file
+/// system, so that nothing is left behind.
+pub(crate) fn address_of(path: &Path) -> Option<SocketAddr> {
+    let found = std::fs::metadata(path).ok()?;
+    SocketAddr::from_abstract_name(format!("holdfast-{:x}-{:x}", found.dev(), found.ino())).ok()
+}
+
+fn upgrade(weak: &Weak<Inner<Mapped>>) -> Option<Pool> {
+    weak.upgrade().map(Pool::from_inner)
+}
+
+fn listen(
+    address: SocketAddr,
+    stop: &Arc<AtomicBool>,
+    weak: Weak<Inner<Mapped>>,
+) -> Option<(SocketAddr, JoinHandle<()>)> {
+    let listener = UnixListener::bind_addr(&address).ok()?;
+    let stop = Arc::clone(stop);
+    let serve = move || {
+        let served = Arc::new(());
+        for stream in listener.incoming() {
+            if stop.load(Ordering::Acquire) {
+                break;
+            }
+            let Ok(stream) = stream else { continue };
+            if Arc::strong_count(&served) > SERVED_MAX || !is_ours(&stream) {
+                continue;
+            }
+            let (weak, count) = (weak.clone(), Arc::clone(&served));
+            let named = thread::Builder::new().name("holdfast-command".to_owned());
+            let _ = named.spawn(move || {
+                owner::serve(&stream, || upgrade(&weak));
+                drop(count);
+            });
+        }
+    };
+    let named = thread::Builder::new().name("holdfast-owner".to_owned());
+    Some((address, named.spawn(serve).ok()?))
+}
+
+/// Whether the other end belongs to the same user. Names of the kernel's have no permissions.
+fn is_ours(stream: &UnixStream) -> bool {
+    rustix::net::sockopt::socket_peercred(stream)
+        .is_ok_and(|peer| peer.uid == rustix::process::geteuid())
+}

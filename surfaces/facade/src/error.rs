@@ -1,0 +1,358 @@
+//! One error for users: what happened, where, and what to do about it.
+
+use core::fmt;
+use std::path::{Path, PathBuf};
+
+use holdfast_layout::SuperblockError;
+use holdfast_object::Error as EngineError;
+use holdfast_pmem::{MediaError, OpenError, SyncError};
+use holdfast_redundancy::Error as RedundancyError;
+use holdfast_txn::TxError;
+
+/// Kinds of errors, for programs that decide by them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Nothing has this name.
+    NotFound,
+    /// The name is taken.
+    Exists,
+    /// The name is a directory's, a device's, a pipe's or a socket's.
+    NotAFile,
+    /// The file is no pool.
+    NotAPool,
+    /// A newer build wrote the pool.
+    NewerVersion,
+    /// The file is shorter than the pool in it.
+    Truncated,
+    /// Somebody else writes to the pool.
+    Locked,
+    /// The file, or the pool as it was opened, can only be read.
+    ReadOnly,
+    /// The system forbids it.
+    Permission,
+    /// No space, on the file system or in the pool.
+    NoSpace,
+    /// Damage beyond the redundancy.
+    Damaged,
+    /// An option or argument that makes no sense.
+    Invalid,
+    /// The object or map is of another type than asked for.
+    WrongType,
+    /// The transaction decided not to commit.
+    Cancelled,
+    /// The transaction did something that is not allowed.
+    Refused,
+    /// A system call failed.
+    System,
+}
+
+impl ErrorKind {
+    /// The kind as one word, for machine-readable output.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NotFound => "not-found",
+            Self::Exists => "exists",
+            Self::NotAFile => "not-a-file",
+            Self::NotAPool => "not-a-pool",
+            Self::NewerVersion => "newer-version",
+            Self::Truncated => "truncated",
+            Self::Locked => "locked",
+            Self::ReadOnly => "read-only",
+            Self::Permission => "permission",
+            Self::NoSpace => "no-space",
+            Self::Damaged => "damaged",
+            Self::Invalid => "invalid",
+            Self::WrongType => "wrong-type",
+            Self::Cancelled => "cancelled",
+            Self::Refused => "refused",
+            Self::System => "system",
+        }
+    }
+
+    /// What usually helps.
+    const fn remedy(self) -> &'static str {
+        match self {
+            Self::NotFound => "check the name",
+            Self::Exists => "choose another name",
+            Self::NotAFile => "name a regular file",
+            Self::NotAPool => "check the path; the file was not changed",
+            Self::NewerVersion => "use a build at least as new; the file was not changed",
+            Self::Truncated => "restore the whole file from a copy; it was not changed",
+            Self::Locked => "close it there, or open it read-only",
+            Self::ReadOnly => "open the pool for writing; after a failed sync, open it anew",
+            Self::Permission => "check the owner and mode of the file and its folder",
+            Self::NoSpace => "make room, or grow the pool",
+            Self::Damaged => "restore what is lost from a copy; the rest stays usable",
+            Self::Invalid => "change the option",
+            Self::WrongType => "open it as what it was created as",
+            Self::Cancelled => "nothing was committed",
+            Self::Refused => "nothing was committed; correct the program",
+            Self::System => "see the system's own message",
+        }
+    }
+}
+
+/// Result of the functions of this crate.
+pub type Result<T, E = Error> = core::result::Result<T, E>;
+
+/// What can go wrong with a pool. Prints as one line: place, cause, remedy.
+///
+/// Nothing was changed by whatever failed, unless the text says so.
+#[derive(Debug)]
+pub struct Error {
+    path: Option<PathBuf>,
+    cause: Cause,
+}
+
+#[derive(Debug)]
+enum Cause {
+    Open(OpenError),
+    Engine(EngineError),
+    Own { kind: ErrorKind, what: String, remedy: Option<String> },
+}
+
+impl Error {
+    /// An error of this crate's own.
+    #[must_use]
+    pub fn new(kind: ErrorKind, what: impl Into<String>) -> Self {
+        Self { path: None, cause: Cause::Own { kind, what: what.into(), remedy: None } }
+    }
+
+    /// The same with a remedy that fits better than the usual one.
+    #[must_use]
+    pub fn with_remedy(self, text: impl Into<String>) -> Self {
+        match self.cause {
+            Cause::Own { kind, what, .. } => Self {
+                cause: Cause::Own { kind, what, remedy: Some(text.into()) },
+                path: self.path,
+            },
+            cause => Self { cause, path: self.path },
+        }
+    }
+
+    /// The same, said of the file at `path`.
+    #[must_use]
+    pub fn at(mut self, path: &Path) -> Self {
+        self.path.get_or_insert_with(|| path.to_path_buf());
+        self
+    }
+
+    /// What kind of error it is.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match &self.cause {
+            Cause::Open(error) => kind_of_open(error),
+            Cause::Engine(error) => kind_of_engine(error),
+            Cause::Own { kind, .. } => *kind,
+        }
+    }
+
+    /// The file concerned, if one is.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Why the transaction failed, if it was one that did.
+    #[must_use]
+    pub fn as_tx(&self) -> Option<&TxError> {
+        match &self.cause {
+            Cause::Engine(EngineError::Tx(error)) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// What happened.
+    #[must_use]
+    pub fn cause(&self) -> String {
+        self.parts().0
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn remedy(&self) -> String {
+        self.parts().1
+    }
+
+    /// Cause and remedy. Texts from below hold both, parted by a semicolon, or the cause only.
+    fn parts(&self) -> (String, String) {
+        let usual = self.kind().remedy();
+        let text = match &self.cause {
+            Cause::Open(error) => error.to_string(),
+            Cause::Engine(error) => error.to_string(),
+            Cause::Own { what, remedy, .. } => {
+                return (what.clone(), remedy.clone().unwrap_or_else(|| usual.to_owned()));
+            }
+        };
+        // The path is told once, in front.
+        let text = match &self.path {
+            Some(path) => text.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&text),
+            None => &text,
+        };
+        match text.split_once("; ") {
+            Some((what, remedy)) => (what.to_owned(), remedy.to_owned()),
+            None => (text.to_owned(), usual.to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = &self.path {
+            write!(f, "{}: ", path.display())?;
+        }
+        let (cause, remedy) = self.parts();
+        write!(f, "{cause}; {remedy}")
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.cause {
+            Cause::Open(error) => std::error::Error::source(error),
+            Cause::Engine(error) => std::error::Error::source(error),
+            Cause::Own { .. } => None,
+        }
+    }
+}
+
+fn kind_of_open(error: &OpenError) -> ErrorKind {
+    match error {
+        OpenError::NotFound { .. } => ErrorKind::NotFound,
+        OpenError::Exists { .. } => ErrorKind::Exists,
+        OpenError::IsDirectory { .. } | OpenError::NotRegular { .. } => ErrorKind::NotAFile,
+        OpenError::Locked { .. } => ErrorKind::Locked,
+        OpenError::ReadOnlyFile { .. } => ErrorKind::ReadOnly,
+        OpenError::Permission { .. } => ErrorKind::Permission,
+        OpenError::NoSpace { .. } => ErrorKind::NoSpace,
+        OpenError::TooSmall { .. } => ErrorKind::NotAPool,
+        OpenError::BadLength { .. } | OpenError::Unsupported { .. } => ErrorKind::Invalid,
+        OpenError::TooManyMappings | OpenError::Io { .. } => ErrorKind::System,
+    }
+}
+
+fn kind_of_engine(error: &EngineError) -> ErrorKind {
+    match error {
+        EngineError::Tx(error) => kind_of_tx(error),
+        EngineError::Redundancy(RedundancyError::Superblock { source, .. }) => match source {
+            SuperblockError::NotAPool => ErrorKind::NotAPool,
+            SuperblockError::NewerVersion(_) | SuperblockError::UnknownFeatures(_) => {
+                ErrorKind::NewerVersion
+            }
+            SuperblockError::Corrupt { .. } | SuperblockError::BadField { .. } => {
+                ErrorKind::Damaged
+            }
+        },
+        EngineError::Redundancy(RedundancyError::Geometry { .. }) | EngineError::Options { .. } => {
+            ErrorKind::Invalid
+        }
+        EngineError::Redundancy(_)
+        | EngineError::Media(_)
+        | EngineError::Log(_)
+        | EngineError::Fatal { .. } => ErrorKind::Damaged,
+        EngineError::Truncated { .. } => ErrorKind::Truncated,
+        EngineError::NeedsRecovery | EngineError::ReadOnlyFeatures(_) => ErrorKind::ReadOnly,
+        EngineError::Forked => ErrorKind::Invalid,
+        EngineError::Sync(error) if is_full(error) => ErrorKind::NoSpace,
+        _ => ErrorKind::System,
+    }
+}
+
+fn is_full(error: &SyncError) -> bool {
+    use std::io::ErrorKind as Io;
+    matches!(error.source.kind(), Io::StorageFull | Io::QuotaExceeded | Io::FileTooLarge)
+}
+
+fn kind_of_tx(error: &TxError) -> ErrorKind {
+    match error {
+        TxError::Lost { .. } | TxError::Damaged { .. } | TxError::Inconsistent(_) => {
+            ErrorKind::Damaged
+        }
+        TxError::WrongType { .. } => ErrorKind::WrongType,
+        TxError::NoSpace { .. } | TxError::TooLarge { .. } => ErrorKind::NoSpace,
+        TxError::ReadOnly => ErrorKind::ReadOnly,
+        TxError::Cancelled(_) => ErrorKind::Cancelled,
+        _ => ErrorKind::Refused,
+    }
+}
+
+impl From<OpenError> for Error {
+    fn from(error: OpenError) -> Self {
+        Self { path: None, cause: Cause::Open(error) }
+    }
+}
+
+impl From<EngineError> for Error {
+    fn from(error: EngineError) -> Self {
+        Self { path: None, cause: Cause::Engine(error) }
+    }
+}
+
+impl From<TxError> for Error {
+    fn from(error: TxError) -> Self {
+        EngineError::Tx(error).into()
+    }
+}
+
+impl From<RedundancyError> for Error {
+    fn from(error: RedundancyError) -> Self {
+        EngineError::from(error).into()
+    }
+}
+
+impl From<MediaError> for Error {
+    fn from(error: MediaError) -> Self {
+        EngineError::Media(error).into()
+    }
+}
+
+impl From<SyncError> for Error {
+    fn from(error: SyncError) -> Self {
+        EngineError::Sync(error).into()
+    }
+}
+
+/// Inside a transaction, errors of the pool (`pool.root()?`) end it.
+impl From<Error> for TxError {
+    fn from(error: Error) -> Self {
+        match error.cause {
+            Cause::Engine(EngineError::Tx(error)) => error,
+            _ => Self::cancel(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_says_where_what_and_what_to_do() {
+        let path = Path::new("/tmp/a.pool");
+        let cases: [(Error, ErrorKind); 5] = [
+            (OpenError::NotFound { path: path.into() }.into(), ErrorKind::NotFound),
+            (OpenError::TooSmall { path: path.into(), len: 0 }.into(), ErrorKind::NotAPool),
+            (EngineError::Truncated { pool: 8192, file: 4096 }.into(), ErrorKind::Truncated),
+            (TxError::NoSpace { wanted: 64 }.into(), ErrorKind::NoSpace),
+            (Error::new(ErrorKind::Invalid, "a rate of zero"), ErrorKind::Invalid),
+        ];
+        for (error, kind) in cases {
+            let error = error.at(path);
+            assert_eq!(error.kind(), kind);
+            let text = error.to_string();
+            assert_eq!(text.matches("/tmp/a.pool").count(), 1, "{text}");
+            assert!(text.ends_with(&format!("{}; {}", error.cause(), error.remedy())), "{text}");
+            assert!(!error.remedy().is_empty() && !error.cause().is_empty());
+        }
+    }
+
+    #[test]
+    fn errors_pass_through_transactions() {
+        let lost = TxError::NoSpace { wanted: 1 };
+        assert_eq!(TxError::from(Error::from(lost.clone())), lost);
+        let own = TxError::from(Error::new(ErrorKind::Locked, "in use"));
+        assert!(matches!(own, TxError::Cancelled(text) if text.contains("in use")));
+    }
+}

@@ -1,0 +1,304 @@
+//! Commands for a pool that another process has open: lines of words over a local socket.
+//!
+//! ```text
+//! -> scrub 0 1                       rate, whether to resume
+//! <- progress 1048576 67108864       any number of these
+//! <- done 12 4096 1 1 0 0 3 51234    or: failed LOCKED text
+//! ```
+//!
+//! Both ends are of one build or refuse each other: the first word says which. The owner is told
+//! nothing by a `poison` command but the order itself; what comes of it, it has to find.
+
+use core::time::Duration;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Instant;
+
+use holdfast_object::{CheckReport, ScrubOptions, Scrubbed, Stats};
+use holdfast_pmem::inject::{Poison, poison};
+use holdfast_redundancy::progress::ScrubState;
+
+use crate::background::address_of;
+use crate::error::{Error, ErrorKind, Result};
+use crate::pool::Pool;
+
+/// First word of every request.
+const VERSION: &str = "holdfast-1";
+/// Longest request or answer in bytes.
+const LINE_MAX: u64 = 4096;
+/// A client that says nothing for so long is left.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Least time between two lines about progress.
+const PROGRESS_EACH: Duration = Duration::from_millis(50);
+
+/// What a check or scrub came to, in numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Live objects looked at.
+    pub objects: u64,
+    /// Their bytes.
+    pub object_bytes: u64,
+    /// Bytes of columns compared with their parity.
+    pub column_bytes: u64,
+    /// Findings.
+    pub found: u64,
+    /// Findings repaired.
+    pub repaired: u64,
+    /// Findings beyond the redundancy.
+    pub lost: u64,
+    /// Whether it was paused or cancelled before its end.
+    pub stopped: bool,
+    /// Nanoseconds it took.
+    pub nanos: u64,
+}
+
+impl Summary {
+    /// Of a check.
+    #[must_use]
+    pub fn of_check(report: &CheckReport, took: Duration) -> Self {
+        Self {
+            objects: report.objects,
+            object_bytes: report.object_bytes,
+            column_bytes: report.column_bytes,
+            found: report.found,
+            nanos: u64::try_from(took.as_nanos()).unwrap_or(u64::MAX),
+            ..Self::default()
+        }
+    }
+
+    /// Of a scrub.
+    #[must_use]
+    pub fn of_scrub(done: &Scrubbed, took: Duration) -> Self {
+        Self {
+            repaired: done.repaired,
+            lost: done.lost,
+            stopped: done.state != ScrubState::Idle,
+            ..Self::of_check(&done.report, took)
+        }
+    }
+
+    fn words(&self) -> String {
+        let Self { objects, object_bytes, column_bytes, found, repaired, lost, .. } = self;
+        format!(
+            "{objects} {object_bytes} {column_bytes} {found} {repaired} {lost} {} {}",
+            u8::from(self.stopped),
+            self.nanos
+        )
+    }
+
+    fn parse(words: &[u64]) -> Option<Self> {
+        let &[objects, object_bytes, column_bytes, found, repaired, lost, stopped, nanos] = words
+        else {
+            return None;
+        };
+        let stopped = stopped != 0;
+        Some(Self {
+            objects,
+            object_bytes,
+            column_bytes,
+            found,
+            repaired,
+            lost,
+            stopped,
+            nanos,
+        })
+    }
+}
+
+/// The process that has a pool open, as one that gives it commands sees it.
+#[derive(Debug)]
+pub struct Owner {
+    stream: BufReader<UnixStream>,
+    path: std::path::PathBuf,
+}
+
+impl Owner {
+    /// Reaches the process that has the pool in the file `path` open; `None` if nobody answers.
+    #[must_use]
+    pub fn reach(path: impl AsRef<Path>) -> Option<Self> {
+        let path = path.as_ref();
+        let stream = UnixStream::connect_addr(&address_of(path)?).ok()?;
+        Some(Self { stream: BufReader::new(stream), path: path.to_path_buf() })
+    }
+
+    /// Makes the owner check the pool.
+    ///
+    /// # Errors
+    /// What the owner answers, or that it stopped answering.
+    pub fn check(&mut self, progress: impl FnMut(u64, u64)) -> Result<Summary> {
+        let words = self.ask("check", progress)?;
+        Summary::parse(&words).ok_or_else(|| self.strange())
+    }
+
+    /// Makes the owner scrub the pool, at most `rate` bytes a second (`None`: no limit).
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn scrub(
+        &mut self,
+        options: ScrubOptions,
+        progress: impl FnMut(u64, u64),
+    ) -> Result<Summary> {
+        let rate = options.rate.unwrap_or(0);
+        let words =
+            self.ask(&format!("scrub {rate} {}", u8::from(options.resume)), progress)?;
+        Summary::parse(&words).ok_or_else(|| self.strange())
+    }
+
+    /// Makes the scrub that runs stop, to be resumed later.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn pause_scrub(&mut self) -> Result<()> {
+        self.ask("pause", |_, _| {}).map(drop)
+    }
+
+    /// Makes the scrub that runs stop for good.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn cancel_scrub(&mut self) -> Result<()> {
+        self.ask("cancel", |_, _| {}).map(drop)
+    }
+
+    /// The owner's figures since it opened the pool.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn stats(&mut self) -> Result<Stats> {
+        let words = self.ask("stats", |_, _| {})?;
+        let &[commits, conflicts, detected, repaired, lost] = words.as_slice() else {
+            return Err(self.strange());
+        };
+        Ok(Stats { commits, conflicts, detected, repaired, lost })
+    }
+
+    /// Poisons the page at `at` in the owner's mapping: its loads meet a true media error.
+    ///
+    /// # Errors
+    /// The pool was not created to be injected into; and as [`check`](Self::check).
+    pub fn poison(&mut self, at: u64, clearable: bool) -> Result<()> {
+        self.ask(&format!("poison {at} {}", u8::from(clearable)), |_, _| {}).map(drop)
+    }
+
+    fn ask(&mut self, request: &str, mut progress: impl FnMut(u64, u64)) -> Result<Vec<u64>> {
+        let sent = writeln!(self.stream.get_mut(), "{VERSION} {request}");
+        sent.map_err(|error| self.silent(&error.to_string()))?;
+        loop {
+            let mut line = String::new();
+            match self.stream.by_ref().take(LINE_MAX).read_line(&mut line) {
+                Ok(0) => return Err(self.silent("it closed the connection")),
+                Ok(_) => {}
+                Err(error) => return Err(self.silent(&error.to_string())),
+            }
+            let (word, rest) = line.trim_end().split_once(' ').unwrap_or((line.trim_end(), ""));
+            let numbers = || rest.split(' ').filter_map(|word| word.parse().ok()).collect();
+            match word {
+                "progress" => {
+                    let numbers: Vec<u64> = numbers();
+                    if let &[done, all] = numbers.as_slice() {
+                        progress(done, all);
+                    }
+                }
+                "done" => return Ok(numbers()),
+                "failed" => {
+                    let error = Error::new(ErrorKind::Refused, format!("its owner says: {rest}"));
+                    return Err(error.with_remedy("see the owner's message").at(&self.path));
+                }
+                _ => return Err(self.strange()),
+            }
+        }
+    }
+
+    fn silent(&self, why: &str) -> Error {
+        Error::new(ErrorKind::Locked, format!("the process that has it open does not answer: {why}"))
+            .with_remedy("try again, or close the pool there")
+            .at(&self.path)
+    }
+
+    fn strange(&self) -> Error {
+        Error::new(ErrorKind::Locked, "the process that has it open answers in another way")
+            .with_remedy("use the same build as it")
+            .at(&self.path)
+    }
+}
+
+/// Serves one connection to its end.
+pub(crate) fn serve(stream: &UnixStream, pool: impl Fn() -> Option<Pool>) {
+    let _ = stream.set_read_timeout(Some(PATIENCE));
+    let _ = stream.set_write_timeout(Some(PATIENCE));
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut line = String::new();
+        match reader.by_ref().take(LINE_MAX).read_line(&mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        let Some(pool) = pool() else { return };
+        let mut out = stream;
+        let answer = match line.trim_end().strip_prefix(VERSION) {
+            Some(request) => execute(&pool, request.trim_start(), out),
+            None => Err(Error::new(ErrorKind::Invalid, "another build is needed to ask this one")),
+        };
+        // The pool may be closed from here on while the client reads.
+        drop(pool);
+        let sent = match answer {
+            Ok(words) => writeln!(out, "done {words}"),
+            Err(error) => writeln!(out, "failed {}", error.to_string().replace('\n', " ")),
+        };
+        if sent.is_err() {
+            return;
+        }
+    }
+}
+
+fn execute(pool: &Pool, request: &str, mut out: &UnixStream) -> Result<String> {
+    let mut words = request.split(' ');
+    let command = words.next().unwrap_or_default();
+    let numbers: Vec<u64> = words.filter_map(|word| word.parse().ok()).collect();
+    let started = Instant::now();
+    let mut told: Option<Instant> = None;
+    let mut tell = |done: u64, all: u64| {
+        if told.is_none_or(|at| at.elapsed() >= PROGRESS_EACH) {
+            told = Some(Instant::now());
+            // A client that went away misses nothing; what it asked for is done all the same.
+            let _ = writeln!(out, "progress {done} {all}");
+        }
+    };
+    match (command, numbers.as_slice()) {
+        ("check", []) => {
+            let report = pool.check(tell)?;
+            Ok(Summary::of_check(&report, started.elapsed()).words())
+        }
+        ("scrub", &[rate, resume]) => {
+            let options =
+                ScrubOptions { rate: (rate > 0).then_some(rate), resume: resume != 0 };
+            let done = pool.scrub(options, |progress, all| tell(progress.next, all))?;
+            Ok(Summary::of_scrub(&done, started.elapsed()).words())
+        }
+        ("pause", []) => {
+            pool.scrub_control().pause();
+            Ok(String::new())
+        }
+        ("cancel", []) => {
+            pool.scrub_control().cancel();
+            Ok(String::new())
+        }
+        ("stats", []) => {
+            let Stats { commits, conflicts, detected, repaired, lost } = pool.stats();
+            Ok(format!("{commits} {conflicts} {detected} {repaired} {lost}"))
+        }
+        ("poison", &[at, clearable]) => {
+            if !pool.superblock().allow_inject {
+                let text = "the pool does not allow faults to be injected";
+                return Err(Error::new(ErrorKind::Refused, text)
+                    .with_remedy("create one with allow_inject"));
+            }
+            let kind = if clearable == 1 { Poison::Clearable } else { Poison::Unclearable };
+            poison(pool.medium(), at, holdfast_pmem::PAGE, kind)?;
+            Ok(String::new())
+        }
+        _ => Err(Error::new(ErrorKind::Invalid, "this build does not know the command")),
+    }
+}

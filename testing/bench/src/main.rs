@@ -1,0 +1,69 @@
+//! Own benchmarks: latencies of commits, scrub, open, recovery, space. Every figure with a goal is
+//! printed as a line `goal NAME value limit met|missed`.
+//!
+//! All of it runs on the real medium (`/dev/shm` unless told otherwise), in one process, several
+//! rounds, and reports medians with their spread. Ratios are taken between figures of the same
+//! round, since machines are noisy and differ.
+//!
+//! ```text
+//! cargo xtask bench object [--quick] [--dir DIR] [--json FILE] [--check]
+//! ```
+//!
+//! Tour: `object.rs` the runs · `rig.rs` pools to measure on · `report.rs` medians, goals, JSON.
+
+mod object;
+mod report;
+mod rig;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(about = "Own benchmarks: every figure with its goal")]
+struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// The object engine.
+    Object(Options),
+}
+
+/// How a benchmark runs.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Options {
+    /// Fewer rounds, smaller pools.
+    #[arg(long)]
+    quick: bool,
+    /// Only this part: latencies, scrub, open or space.
+    #[arg(long)]
+    only: Option<String>,
+    /// Only objects of this length.
+    #[arg(long)]
+    len: Option<u64>,
+    /// Where pools are made.
+    #[arg(long, default_value = "/dev/shm")]
+    dir: PathBuf,
+    /// Write all figures to this file.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Exit 1 if a goal is missed.
+    #[arg(long)]
+    check: bool,
+}
+
+fn main() -> ExitCode {
+    let Args { what: What::Object(options) } = Args::parse();
+    match object::run(&options) {
+        Ok(missed) if missed > 0 && options.check => ExitCode::from(1),
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench: {error:#}");
+            ExitCode::from(8)
+        }
+    }
+}

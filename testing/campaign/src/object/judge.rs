@@ -1,0 +1,153 @@
+//! Judges a crash image: open it, compare, work on it, compare again, crash it again.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use holdfast_faultmem::{Budget, Image};
+use holdfast_object::Error;
+use holdfast_oracle::acked::Acked;
+use holdfast_workloads::Rng;
+
+use super::driver::{Driver, agree, whole};
+use super::model::Objects;
+use super::ops::anchor_type;
+use super::world::World;
+use crate::runner::panic_text;
+use crate::tally::{Fault, Judged, Tally, Violation};
+
+/// What an image must hold.
+#[derive(Debug, Clone)]
+pub enum Promise {
+    /// A pool is being made: there is none yet, or an empty one.
+    Making,
+    /// What was acknowledged, with or without each change in flight.
+    Kept(Acked<Objects>),
+}
+
+/// How thoroughly images are judged.
+#[derive(Debug, Clone, Copy)]
+pub struct Care {
+    /// Jobs run on the recovered pool.
+    pub more: u32,
+    /// Whether the recovered pool is crashed once more after those jobs, and opened again.
+    pub again: bool,
+    /// Images looked at for each barrier of the recovery itself, and how deep that goes.
+    pub nested: Option<(Budget, u32)>,
+}
+
+impl Care {
+    /// Open, compare, three jobs, compare.
+    pub const USUAL: Self = Self { more: 3, again: false, nested: None };
+}
+
+/// Judges one image. Counts nested images in `tally`.
+///
+/// # Errors
+/// The violation.
+pub fn judge(
+    world: &Arc<World>,
+    image: Image,
+    promise: &Promise,
+    care: &Care,
+    seed: u64,
+    tally: &mut Tally,
+) -> Judged<()> {
+    let judged = catch_unwind(AssertUnwindSafe(|| open(world, image, promise, care, seed, tally)));
+    judged.unwrap_or_else(|panic| Err(Violation::new(Fault::Panicked, panic_text(&*panic))))
+}
+
+fn open(
+    world: &Arc<World>,
+    image: Image,
+    promise: &Promise,
+    care: &Care,
+    seed: u64,
+    tally: &mut Tally,
+) -> Judged<()> {
+    let medium = world.after(image);
+    let inner = Arc::new(Mutex::new(Tally::default()));
+    if let Some((budget, depth)) = care.nested {
+        let (world, promise, inner) = (Arc::clone(world), promise.clone(), Arc::clone(&inner));
+        medium.on_barrier(Box::new(move |_, site, point| {
+            let nested = (depth > 1).then_some((Budget { samples: 1, ..budget }, depth - 1));
+            let care = Care { more: 0, again: false, nested };
+            let mut inner = inner.lock().unwrap_or_else(PoisonError::into_inner);
+            for image in point.images(&budget) {
+                inner.count += 1;
+                let place = format!("crash in recovery at {site}, image {}", image.index());
+                let judged = judge(&world, image, &promise, &care, seed, &mut inner);
+                inner.judge(judged.map_err(|violation| violation.during(place)));
+            }
+        }));
+    }
+    let opened = world.open(&medium);
+    medium.clear_on_barrier();
+    let inner = std::mem::take(&mut *inner.lock().unwrap_or_else(PoisonError::into_inner));
+    tally.merge(inner);
+    let pool = match opened {
+        Ok((pool, _)) => pool,
+        Err(error) => return refused(promise, &error),
+    };
+    let driver = match promise {
+        Promise::Making => {
+            let driver = Driver::found(medium, pool)?;
+            empty(&driver)?;
+            driver
+        }
+        Promise::Kept(promise) => {
+            let found = whole(&medium)?;
+            agree(promise, &found.objects)?;
+            if found.log_chunks > 0 {
+                let story = format!("{} log chunks are left after the open", found.log_chunks);
+                return Err(Violation::new(Fault::Wrong, story));
+            }
+            Driver::new(medium, pool, found.objects)
+        }
+    };
+    work(world, driver, care, seed, tally)
+}
+
+/// An image may be no pool yet, while one is being made; nothing else may be refused.
+fn refused(promise: &Promise, error: &Error) -> Judged<()> {
+    let no_pool = matches!(error, Error::Redundancy(holdfast_redundancy::Error::Superblock { .. }));
+    if matches!(promise, Promise::Making) && no_pool {
+        return Ok(());
+    }
+    Err(Violation::new(Fault::Refused, format!("open: {error}")))
+}
+
+/// A pool just made holds its anchor, and that is empty.
+fn empty(driver: &Driver) -> Judged<()> {
+    let objects = driver.ledger.objects();
+    let anchor = objects.get(driver.anchor);
+    let blank = |anchor: &super::model::Object| {
+        anchor.kind == anchor_type() && anchor.bytes.iter().all(|byte| *byte == 0)
+    };
+    if objects.len() == 1 && anchor.is_some_and(blank) {
+        return Ok(());
+    }
+    Err(Violation::new(Fault::Wrong, format!("a new pool holds {} objects", objects.len())))
+}
+
+/// Runs the jobs, compares, and crashes the pool once more if asked.
+fn work(
+    world: &Arc<World>,
+    driver: Driver,
+    care: &Care,
+    seed: u64,
+    tally: &mut Tally,
+) -> Judged<()> {
+    let mut rng = Rng::new(seed);
+    if care.more > 0 {
+        driver.read_all()?;
+        driver.go_on(&mut rng, care.more).map_err(|v| v.during("after recovery"))?;
+        driver.check().map_err(|v| v.during("after recovery and more work"))?;
+    }
+    let again = care.again.then(|| driver.medium.crash_point().persisted());
+    let promise = Promise::Kept(driver.ledger.promise());
+    let Driver { medium, pool, .. } = driver;
+    medium.abandon(pool);
+    let Some(image) = again else { return Ok(()) };
+    let care = Care { more: 0, again: false, nested: None };
+    judge(world, image, &promise, &care, seed, tally).map_err(|v| v.during("crashed again"))
+}

@@ -1,0 +1,12 @@
+//! The campaign against the transactional object store.
+
+pub mod driver;
+pub mod handle;
+pub mod judge;
+pub mod model;
+pub mod ops;
+pub mod raw;
+pub mod rows;
+pub mod scenes;
+pub mod watch;
+pub mod world;

@@ -1,0 +1,69 @@
+//! Row `crash-single`: crash images at every barrier of every public operation.
+//!
+//! Each case is one scene in one world. Every image is opened, compared with what was
+//! acknowledged, checked byte by byte, worked on and checked again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_faultmem::Budget;
+
+use crate::object::judge::Care;
+use crate::object::scenes::{SCENES, play};
+use crate::object::watch::{Plan, Watch};
+use crate::object::world::World;
+use crate::runner::{Case, Row, Tier};
+use crate::tally::Tally;
+
+/// The row.
+pub const ROW: Row = Row {
+    name: "crash-single",
+    story: "crash images at every barrier of every public operation",
+    cases: |tier| (SCENES.len() * World::usual().len()) as u64 * rounds(tier),
+    run,
+    finish: |_| {},
+    patience: Duration::from_secs(600),
+    threads: 2,
+};
+
+const fn rounds(tier: Tier) -> u64 {
+    match tier {
+        Tier::Ci => 1,
+        Tier::Long => 25,
+    }
+}
+
+/// How many images for each barrier.
+const fn plan() -> Plan {
+    let thin = Budget { exhaustive: 1 << 12, singles: 60, pairs: 30, samples: 60, seed: 0 };
+    Plan {
+        thin,
+        thick: Budget { singles: 400, pairs: 200, samples: 400, ..thin },
+        thick_each: 8,
+        care: Care::USUAL,
+        again_each: 8,
+        enough: 20,
+    }
+}
+
+fn run(case: &Case) -> Tally {
+    let worlds = World::usual();
+    let scene = &SCENES[case.number as usize % SCENES.len()];
+    let world = case.number as usize / SCENES.len() % worlds.len();
+    let world = Arc::new(worlds[world].clone());
+    let mut rng = case.rng(1);
+    let mut tally = Tally::default();
+    let played = play(scene, &world, &mut rng, |ledger| {
+        Watch::new(&world, ledger, plan(), case.rng(2))
+    });
+    let place = format!("{} in {}", scene.name, world.name);
+    match played {
+        Ok(watch) => tally.merge(watch.end()),
+        Err(violation) => tally.convict(violation),
+    }
+    for violation in &mut tally.violations {
+        violation.story = format!("{place}: {}", violation.story);
+    }
+    tally.add(format!("scene {}", scene.name), tally.count);
+    tally
+}

@@ -1,0 +1,8 @@
+//! The rows of the campaign against the object engine, one module each.
+
+pub mod crash_single;
+
+use crate::runner::Row;
+
+/// All rows, in the order they are run.
+pub const ROWS: &[Row] = &[crash_single::ROW];

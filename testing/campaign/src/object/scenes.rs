@@ -1,0 +1,276 @@
+//! Short stories of a pool, one for each public operation: what is there before, what is done.
+
+use std::sync::Arc;
+
+use holdfast_workloads::Rng;
+
+use super::driver::Driver;
+use super::handle::Handle;
+use super::ops::{Choice, Job, Op};
+use super::watch::Watch;
+use super::world::World;
+use crate::tally::{Fault, Judged, Violation};
+
+/// A story: everything in it is watched.
+#[derive(Debug, Clone, Copy)]
+pub struct Scene {
+    /// Its name in reports.
+    pub name: &'static str,
+    /// What is done.
+    pub plot: Plot,
+}
+
+/// What is done in a scene.
+#[derive(Debug, Clone, Copy)]
+pub enum Plot {
+    /// A pool is made.
+    Create,
+    /// A pool that was closed clean is opened.
+    OpenClean,
+    /// A pool that was not closed is opened.
+    OpenDirty,
+    /// A pool is closed.
+    Close,
+    /// Jobs are run, one after the other.
+    Jobs(fn(&mut Rng, &Choice) -> Vec<Job>),
+    /// Jobs are run and cancelled.
+    Cancelled(fn(&mut Rng, &Choice) -> Vec<Job>),
+    /// The pool is filled, then a place of another size is made out of a run that became empty.
+    Full,
+}
+
+const fn jobs(name: &'static str, jobs: fn(&mut Rng, &Choice) -> Vec<Job>) -> Scene {
+    Scene { name, plot: Plot::Jobs(jobs) }
+}
+
+/// Every public operation on a pool.
+pub const SCENES: &[Scene] = &[
+    Scene { name: "create", plot: Plot::Create },
+    Scene { name: "open-clean", plot: Plot::OpenClean },
+    Scene { name: "open-dirty", plot: Plot::OpenDirty },
+    Scene { name: "close", plot: Plot::Close },
+    jobs("alloc-small", |rng, _| one(rng, Op::Alloc { len: 60 })),
+    jobs("alloc-node", |rng, _| one(rng, Op::AllocNode)),
+    jobs("alloc-new-class", |rng, _| one(rng, Op::Alloc { len: 600 })),
+    jobs("alloc-empty", |rng, _| one(rng, Op::Alloc { len: 1 })),
+    jobs("alloc-large", |rng, _| one(rng, Op::Alloc { len: 5_000 })),
+    jobs("alloc-larger", |rng, _| one(rng, Op::Alloc { len: 14_000 })),
+    jobs("write-8", |rng, c| one(rng, Op::Write { of: c.small[0].0, from: 16, len: 8 })),
+    jobs("write-3", |rng, c| one(rng, Op::Write { of: c.small[1].0, from: 5, len: 3 })),
+    jobs("write-whole", |rng, c| {
+        let (of, len) = c.small[2];
+        one(rng, Op::Write { of, from: 0, len })
+    }),
+    jobs("write-span", |rng, c| one(rng, Op::Write { of: c.large[0].0, from: 1000, len: 1100 })),
+    jobs("write-middle", |rng, c| one(rng, Op::Write { of: c.large[0].0, from: 2060, len: 16 })),
+    jobs("write-overflow", |rng, c| {
+        let of = c.large.iter().max_by_key(|o| o.1).map_or(0, |o| o.0);
+        one(rng, Op::Write { of, from: 100, len: 8_500 })
+    }),
+    jobs("update-node", |rng, c| one(rng, Op::Update { of: c.nodes[0] })),
+    jobs("free-small", |rng, c| one(rng, Op::Free { of: c.small[0].0 })),
+    jobs("free-large", |rng, c| one(rng, Op::Free { of: c.large[0].0 })),
+    jobs("set-root", |rng, c| one(rng, Op::Root { to: c.nodes[1] })),
+    jobs("many", |rng, c| {
+        let ops = [
+            Op::Alloc { len: 30 },
+            Op::Write { of: c.small[0].0, from: 0, len: 8 },
+            Op::Free { of: c.small[1].0 },
+            Op::Update { of: c.nodes[0] },
+            Op::Root { to: c.nodes[0] },
+        ];
+        vec![Job::new(rng, ops)]
+    }),
+    jobs("many-large", |rng, c| {
+        let ops = [
+            Op::Free { of: c.large[0].0 },
+            Op::Alloc { len: 2_500 },
+            Op::Write { of: c.small[2].0, from: 0, len: 20 },
+        ];
+        vec![Job::new(rng, ops)]
+    }),
+    jobs("reuse-place", |rng, c| {
+        let mut all = one(rng, Op::Free { of: c.small[0].0 });
+        all.extend(one(rng, Op::Alloc { len: c.small[0].1 }));
+        all
+    }),
+    jobs("reuse-chunks", |rng, c| {
+        let mut all = one(rng, Op::Free { of: c.large[0].0 });
+        all.extend(one(rng, Op::Alloc { len: c.large[0].1 }));
+        all
+    }),
+    Scene {
+        name: "cancel",
+        plot: Plot::Cancelled(|rng, c| {
+            let ops = [
+                Op::Alloc { len: 60 },
+                Op::Alloc { len: 3_000 },
+                Op::Write { of: c.small[0].0, from: 0, len: 8 },
+                Op::Free { of: c.small[1].0 },
+            ];
+            vec![Job::new(rng, ops)]
+        }),
+    },
+    Scene { name: "full", plot: Plot::Full },
+];
+
+/// One transaction of one operation.
+fn one(rng: &mut Rng, op: Op) -> Vec<Job> {
+    vec![Job::new(rng, [op])]
+}
+
+/// What most scenes begin with: a few objects of each kind.
+const CAST: &[Op] = &[
+    Op::Alloc { len: 64 },
+    Op::Alloc { len: 24 },
+    Op::Alloc { len: 200 },
+    Op::AllocNode,
+    Op::AllocNode,
+    Op::Alloc { len: 3_000 },
+    Op::Alloc { len: 12_000 },
+    Op::Alloc { len: 900 },
+];
+
+/// A pool with the usual objects in it, just made.
+///
+/// # Errors
+/// What went wrong making it.
+pub fn stage(world: &World, rng: &mut Rng) -> Judged<Driver> {
+    let medium = world.blank();
+    let pool = world.create(&medium).map_err(|error| refused("create", &error))?;
+    let driver = Driver::found(medium, pool)?;
+    for op in CAST {
+        driver.must(&Job::new(rng, [op.clone()]))?;
+    }
+    Ok(driver)
+}
+
+/// A violation for an error of a call that has to succeed.
+pub fn refused(call: &str, error: &holdfast_object::Error) -> Violation {
+    Violation::new(Fault::Refused, format!("{call}: {error}"))
+}
+
+/// Plays a scene in `world`, with `watch` making the watch once the promise is known.
+///
+/// # Errors
+/// What went wrong in the story itself, apart from what the watch sees.
+pub fn play(
+    scene: &Scene,
+    world: &Arc<World>,
+    rng: &mut Rng,
+    watch: impl FnOnce(&super::driver::Ledger) -> Watch,
+) -> Judged<Watch> {
+    if matches!(scene.plot, Plot::Create) {
+        return play_create(world, rng, watch);
+    }
+    let driver = stage(world, rng)?;
+    match scene.plot {
+        Plot::OpenClean | Plot::OpenDirty => {
+            return play_open(world, driver, rng, matches!(scene.plot, Plot::OpenClean), watch);
+        }
+        _ => {}
+    }
+    let watch = watch(&driver.ledger);
+    let choice = Choice::of(&driver.ledger.objects());
+    watch.begin(&driver.medium);
+    match scene.plot {
+        Plot::Jobs(jobs) => {
+            for job in jobs(rng, &choice) {
+                driver.must(&job)?;
+            }
+        }
+        Plot::Cancelled(jobs) => {
+            for job in jobs(rng, &choice) {
+                driver.cancel(&job)?;
+            }
+        }
+        Plot::Full => fill(&driver, rng)?,
+        _ => {}
+    }
+    finish(driver, &watch, matches!(scene.plot, Plot::Close))?;
+    Ok(watch)
+}
+
+/// The instant after the last operation, and the end of the pool.
+fn finish(driver: Driver, watch: &Watch, close: bool) -> Judged<()> {
+    driver.check().map_err(|v| v.during("the pool in use"))?;
+    driver.read_all().map_err(|v| v.during("the pool in use"))?;
+    watch.look(&driver.medium.crash_point());
+    let Driver { medium, pool, .. } = driver;
+    if close {
+        drop(pool);
+        medium.clear_on_barrier();
+        watch.look(&medium.crash_point());
+    } else {
+        medium.abandon(pool);
+    }
+    Ok(())
+}
+
+fn play_create(
+    world: &Arc<World>,
+    rng: &mut Rng,
+    watch: impl FnOnce(&super::driver::Ledger) -> Watch,
+) -> Judged<Watch> {
+    let ledger = super::driver::Ledger::new(super::model::Objects::default());
+    let watch = watch(&ledger);
+    watch.making(true);
+    let medium = world.blank();
+    watch.begin(&medium);
+    let pool = world.create(&medium).map_err(|error| refused("create", &error))?;
+    medium.clear_on_barrier();
+    let driver = Driver::found(medium, pool)?;
+    *ledger.lock() = driver.ledger.promise();
+    watch.making(false);
+    watch.look(&driver.medium.crash_point());
+    let driver = Driver { ledger, ..driver };
+    watch.begin(&driver.medium);
+    driver.must(&Job::new(rng, [Op::AllocNode]))?;
+    finish(driver, &watch, false)?;
+    Ok(watch)
+}
+
+fn play_open(
+    world: &Arc<World>,
+    driver: Driver,
+    rng: &mut Rng,
+    clean: bool,
+    watch: impl FnOnce(&super::driver::Ledger) -> Watch,
+) -> Judged<Watch> {
+    let Driver { medium, pool, ledger, .. } = driver;
+    let image = if clean {
+        drop(pool);
+        medium.crash_point().persisted()
+    } else {
+        let image = medium.crash_point().persisted();
+        medium.abandon(pool);
+        image
+    };
+    let watch = watch(&ledger);
+    let medium: Handle = world.after(image);
+    watch.begin(&medium);
+    let (pool, opened) = world.open(&medium).map_err(|error| refused("open", &error))?;
+    if opened.clean != clean {
+        let story = format!("a pool closed {clean:?} was found {:?}", opened.clean);
+        return Err(Violation::new(Fault::Wrong, story));
+    }
+    let anchor = pool.superblock().anchor;
+    let driver = Driver { medium, pool, ledger, anchor };
+    driver.must(&Job::new(rng, [Op::Alloc { len: 33 }]))?;
+    finish(driver, &watch, false)?;
+    Ok(watch)
+}
+
+/// Fills the pool with one size, frees it all, and asks for another size.
+fn fill(driver: &Driver, rng: &mut Rng) -> Judged<()> {
+    let before = driver.ledger.objects();
+    while driver.must(&Job::new(rng, [Op::Alloc { len: 1_200 }]))? {}
+    let added: Vec<u64> = {
+        let now = driver.ledger.objects();
+        now.iter().map(|(word, _)| word).filter(|word| before.get(*word).is_none()).collect()
+    };
+    for of in added {
+        driver.must(&Job::new(rng, [Op::Free { of }]))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! Watches a pool at work: at each barrier, the images that a crash could leave are judged.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use holdfast_faultmem::{Budget, CrashPoint};
+use holdfast_workloads::Rng;
+
+use super::driver::Ledger;
+use super::handle::Handle;
+use super::judge::{Care, Promise, judge};
+use super::world::World;
+use crate::tally::Tally;
+
+/// How many images are looked at.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// For most barriers.
+    pub thin: Budget,
+    /// For one in `thick_each` barriers.
+    pub thick: Budget,
+    /// How often a barrier gets the thick budget.
+    pub thick_each: u64,
+    /// How each image is judged.
+    pub care: Care,
+    /// How often an image is also crashed after its further jobs.
+    pub again_each: u64,
+    /// Violations after which nothing more is looked at.
+    pub enough: u64,
+}
+
+/// What a watch is about and has seen.
+#[derive(Debug)]
+struct State {
+    plan: Plan,
+    rng: Rng,
+    /// Images judged already, with the promise they were judged by.
+    seen: HashSet<(u64, u64, usize)>,
+    tally: Tally,
+    making: bool,
+}
+
+/// A watch over one medium.
+#[derive(Debug, Clone)]
+pub struct Watch {
+    world: Arc<World>,
+    ledger: Ledger,
+    state: Arc<Mutex<State>>,
+}
+
+impl Watch {
+    /// A watch that compares with `ledger`.
+    #[must_use]
+    pub fn new(world: &Arc<World>, ledger: &Ledger, plan: Plan, rng: Rng) -> Self {
+        let state =
+            State { plan, rng, seen: HashSet::new(), tally: Tally::default(), making: false };
+        Self {
+            world: Arc::clone(world),
+            ledger: ledger.clone(),
+            state: Arc::new(Mutex::new(state)),
+        }
+    }
+
+    /// From now on a pool is being made, or no longer.
+    pub fn making(&self, making: bool) {
+        self.lock().making = making;
+    }
+
+    /// Judges at every barrier of `medium` from now on.
+    pub fn begin(&self, medium: &Handle) {
+        let this = self.clone();
+        medium.on_barrier(Box::new(move |_, _, point| this.look(point)));
+    }
+
+    /// Judges the images of one instant.
+    pub fn look(&self, point: &CrashPoint) {
+        let mut state = self.lock();
+        let State { plan, rng, seen, tally, making } = &mut *state;
+        if tally.violated() >= plan.enough {
+            return;
+        }
+        let promise = if *making {
+            Promise::Making
+        } else {
+            Promise::Kept(self.ledger.promise())
+        };
+        let stage = match &promise {
+            Promise::Making => (u64::MAX, 0),
+            Promise::Kept(promise) => (promise.acked(), promise.in_flight()),
+        };
+        let thick = rng.below(plan.thick_each.max(1)) == 0;
+        let budget = Budget { seed: rng.next_u64(), ..if thick { plan.thick } else { plan.thin } };
+        tally.add("barriers", 1);
+        for image in point.images(&budget) {
+            if !seen.insert((image.fingerprint(), stage.0, stage.1)) {
+                continue;
+            }
+            tally.count += 1;
+            let site = point.barrier().map_or("the end", |(site, _)| site.name());
+            let place = format!("{} before {site}, image {}", self.world.name, image.index());
+            let again = rng.below(plan.again_each.max(1)) == 0;
+            let care = Care { again, ..plan.care };
+            let before = tally.violated();
+            let count = tally.count;
+            let judged = judge(&self.world, image, &promise, &care, rng.next_u64(), tally);
+            tally.add("nested", tally.count - count);
+            tally.count = count;
+            tally.judge(judged.map_err(|violation| violation.during(&place)));
+            if tally.violated() > before && tally.violated() >= plan.enough {
+                return;
+            }
+        }
+    }
+
+    /// Ends the watch and answers what was seen.
+    #[must_use]
+    pub fn end(&self) -> Tally {
+        std::mem::take(&mut self.lock().tally)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

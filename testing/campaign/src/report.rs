@@ -1,0 +1,76 @@
+//! What is printed: a line for each row, its figures, a replay command for each violation, and at
+//! the end a ledger line and how many rows passed.
+
+use std::fmt::Write;
+
+use crate::runner::{Outcome, Plan, Tier, replay};
+
+/// Violations told in full for each row.
+const TOLD: usize = 10;
+
+/// The lines of one row.
+#[must_use]
+pub fn row(outcome: &Outcome, plan: &Plan) -> String {
+    let tally = &outcome.tally;
+    let mut text = format!(
+        "row {} count {} violations {} time {:.1} s\n",
+        outcome.row,
+        tally.count,
+        tally.violated(),
+        outcome.seconds
+    );
+    // Writing into a string cannot fail.
+    for line in &tally.lines {
+        let _ = writeln!(text, "    {line}");
+    }
+    for (figure, value) in &tally.figures {
+        let _ = writeln!(text, "    {figure}: {value}");
+    }
+    for violation in tally.violations.iter().take(TOLD) {
+        let _ = writeln!(text, "    violation ({:?}): {}", violation.fault, violation.story);
+        let _ = writeln!(text, "      replay: {}", replay(outcome.row, plan, violation.case));
+    }
+    if tally.violated() > TOLD as u64 {
+        let _ = writeln!(text, "    and {} more", tally.violated() - TOLD as u64);
+    }
+    text
+}
+
+/// The ledger line and the last line.
+#[must_use]
+pub fn closing(outcomes: &[Outcome], plan: &Plan) -> String {
+    let failed = outcomes.iter().filter(|outcome| outcome.tally.violated() > 0).count();
+    let mut text = ledger(outcomes, plan);
+    let _ = writeln!(text, "{} passed, {failed} failed", outcomes.len() - failed);
+    text
+}
+
+/// One line for the ledger: seed, tier, counts, violations, time.
+fn ledger(outcomes: &[Outcome], plan: &Plan) -> String {
+    let tier = if plan.tier == Tier::Ci { "ci" } else { "long" };
+    let counts: Vec<String> =
+        outcomes.iter().map(|o| format!("{} {}", o.row, o.tally.count)).collect();
+    let violations: u64 = outcomes.iter().map(|o| o.tally.violated()).sum();
+    let seconds: f64 = outcomes.iter().map(|o| o.seconds).sum();
+    format!(
+        "ledger object tier {tier} seed {} | {} | violations {violations} | {seconds:.0} s\n",
+        plan.seed,
+        counts.join(", ")
+    )
+}
+
+/// The whole report as one JSON value.
+#[must_use]
+pub fn json(outcomes: &[Outcome], plan: &Plan) -> String {
+    let failed = outcomes.iter().filter(|outcome| outcome.tally.violated() > 0).count();
+    let report = serde_json::json!({
+        "campaign": "object",
+        "seed": plan.seed,
+        "tier": if plan.tier == Tier::Ci { "ci" } else { "long" },
+        "rows": outcomes,
+        "passed": outcomes.len() - failed,
+        "failed": failed,
+        "ledger": ledger(outcomes, plan).trim_end(),
+    });
+    report.to_string()
+}

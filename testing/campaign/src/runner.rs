@@ -1,0 +1,223 @@
+//! Runs the cases of a row on a few threads: any thread, any order, the same result.
+//!
+//! A case is a number; with the campaign's seed it decides everything the case does. What a case
+//! did is merged in order of case numbers, so that the report does not depend on scheduling.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use holdfast_workloads::Rng;
+
+use crate::tally::{Fault, Tally, Violation};
+
+/// How much to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Tier {
+    /// For every submission: minutes.
+    Ci,
+    /// For hours.
+    Long,
+}
+
+/// One case of a row: a number and what follows from it.
+#[derive(Debug, Clone, Copy)]
+pub struct Case {
+    /// Seed of the campaign.
+    pub seed: u64,
+    /// Number of the case in its row.
+    pub number: u64,
+    /// How much to do.
+    pub tier: Tier,
+}
+
+impl Case {
+    /// The stream of random numbers of this case, apart from those of all others.
+    #[must_use]
+    pub fn rng(&self, stream: u64) -> Rng {
+        Rng::part(Rng::part(self.seed, self.number).next_u64(), stream)
+    }
+}
+
+/// A row: one method of breaking the engine.
+#[derive(Debug, Clone, Copy)]
+pub struct Row {
+    /// Its name on the command line and in the report.
+    pub name: &'static str,
+    /// What it does, in a sentence.
+    pub story: &'static str,
+    /// Number of cases.
+    pub cases: fn(Tier) -> u64,
+    /// Runs one case.
+    pub run: fn(&Case) -> Tally,
+    /// Looks at everything together once all cases are done.
+    pub finish: fn(&mut Tally),
+    /// Longest time a case may take, before it counts as hung.
+    pub patience: Duration,
+    /// Threads that may run cases at once; rows that measure time or kill processes say 1.
+    pub threads: usize,
+}
+
+/// How a row is run.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// Seed of the campaign.
+    pub seed: u64,
+    /// How much to do.
+    pub tier: Tier,
+    /// Threads to use at most.
+    pub threads: usize,
+    /// The one case to run, if only one is to be repeated.
+    pub only: Option<u64>,
+    /// Whether to show progress on a terminal.
+    pub progress: bool,
+}
+
+/// What a row came to.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Outcome {
+    /// Name of the row.
+    pub row: &'static str,
+    /// Counts and violations.
+    pub tally: Tally,
+    /// Seconds it took.
+    pub seconds: f64,
+}
+
+/// Cases in the works: when each began, by thread.
+type Clocks = Mutex<BTreeMap<usize, (u64, Instant)>>;
+
+/// Runs all cases of a row.
+#[must_use]
+pub fn run(row: &Row, plan: &Plan) -> Outcome {
+    let start = Instant::now();
+    let cases = (row.cases)(plan.tier);
+    let bar = bar(row, plan, cases);
+    let next = AtomicU64::new(plan.only.unwrap_or(0));
+    let end = plan.only.map_or(cases, |only| only + 1);
+    let done: Mutex<BTreeMap<u64, Tally>> = Mutex::new(BTreeMap::new());
+    let clocks = Clocks::default();
+    let finished = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let watch = scope.spawn(|| watch(row, plan, &clocks, &finished));
+        let workers: Vec<_> = (0..plan.threads.min(row.threads).max(1))
+            .map(|worker| {
+                let (next, done, clocks, bar) = (&next, &done, &clocks, &bar);
+                scope.spawn(move || {
+                    loop {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        if number >= end {
+                            break;
+                        }
+                        lock(clocks).insert(worker, (number, Instant::now()));
+                        let tally = one(row, &Case { seed: plan.seed, number, tier: plan.tier });
+                        lock(clocks).remove(&worker);
+                        bar.inc(1);
+                        lock(done).insert(number, tally);
+                    }
+                })
+            })
+            .collect();
+        for worker in workers {
+            // A worker catches what its cases do; if it dies itself, its cases are missing below.
+            let _ = worker.join();
+        }
+        finished.store(true, Ordering::Release);
+        watch.thread().unpark();
+    });
+    bar.finish_and_clear();
+    let mut tally = Tally::default();
+    for (_, part) in lock(&done).split_off(&0) {
+        tally.merge(part);
+    }
+    if plan.only.is_none() {
+        (row.finish)(&mut tally);
+    }
+    Outcome { row: row.name, tally, seconds: start.elapsed().as_secs_f64() }
+}
+
+/// Runs one case; a panic that gets this far is a violation of its own.
+fn one(row: &Row, case: &Case) -> Tally {
+    let mut tally = catch_unwind(AssertUnwindSafe(|| (row.run)(case))).unwrap_or_else(|panic| {
+        let mut tally = Tally::default();
+        tally.convict(Violation::new(Fault::Panicked, panic_text(&*panic)));
+        tally
+    });
+    tally.violations.iter_mut().for_each(|violation| violation.case = case.number);
+    tally
+}
+
+/// Ends the program if a case takes too long: a thread that hangs cannot be stopped, and what it
+/// holds may be what the others wait for.
+fn watch(row: &Row, plan: &Plan, clocks: &Clocks, finished: &AtomicBool) {
+    while !finished.load(Ordering::Acquire) {
+        std::thread::park_timeout(Duration::from_millis(500));
+        let late = lock(clocks).values().find(|(_, since)| since.elapsed() > row.patience).copied();
+        if let Some((case, _)) = late {
+            eprintln!(
+                "row {} case {case} hung for more than {:?}; replay: {}",
+                row.name,
+                row.patience,
+                replay(row.name, plan, case)
+            );
+            std::process::exit(1);
+        }
+    }
+}
+
+/// The command that repeats one case.
+#[must_use]
+pub fn replay(row: &str, plan: &Plan, case: u64) -> String {
+    let tier = if plan.tier == Tier::Ci { "ci" } else { "long" };
+    format!(
+        "cargo xtask campaign object --tier {tier} --seed {} --only {row} --case {case}",
+        plan.seed
+    )
+}
+
+thread_local! {
+    /// Where this thread panicked last.
+    static PLACE: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// From now on panics are not printed but remembered, for whoever catches them.
+pub fn keep_panics_quiet() {
+    std::panic::set_hook(Box::new(|info| {
+        let place = info.location().map_or_else(String::new, ToString::to_string);
+        PLACE.set(place);
+    }));
+}
+
+/// What a panic of this thread said, and where.
+#[must_use]
+pub fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without words".to_owned());
+    format!("panic at {}: {text}", PLACE.take())
+}
+
+fn bar(row: &Row, plan: &Plan, cases: u64) -> ProgressBar {
+    if !plan.progress || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(Some(cases), ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template("{prefix:>14} {wide_bar} {pos}/{len} cases {eta}");
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    bar.set_prefix(row.name);
+    bar
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
