@@ -94,15 +94,6 @@ impl Numbers {
         number
     }
 
-    /// Draws one more number for a lane that has one under way. The earlier one stays the lane's
-    /// lower bound until [`done`](Self::done): the watermark passes neither before both are
-    /// complete. For a commit that consists of two records.
-    #[inline]
-    pub fn draw_again<M: Medium>(&self, m: &M) -> u64 {
-        m.locked();
-        self.next.0.fetch_add(1, Ordering::AcqRel)
-    }
-
     /// The lane's commit is complete (copies apart) or applied to memory (adjacent), or was given
     /// up before any of its record was written.
     #[inline]

@@ -77,6 +77,9 @@ impl<M: Medium> Shared<M> {
                 Ok(())
             }
             Err(error) => {
+                // Records of slots may be durable: nobody may write there unlogged before they are
+                // complete.
+                self.note_freed(self.numbers.next());
                 if let Some(table) = self.heap.zone(zone) {
                     table.unreserve(chunk, ChunkKind::Free);
                 }

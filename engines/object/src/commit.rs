@@ -72,8 +72,6 @@ const PARITY: ParitySites = ParitySites {
 const F2: Site = Site::new("object.commit.F2");
 /// F2 of a commit that was completed after a media error.
 const F2_DAMAGED: Site = Site::new("object.commit.F2-damaged");
-/// The drain of a commit that failed after storing into free space.
-const ABANDON: Site = Site::new("object.commit.abandon");
 
 /// Unchanged bytes between two changed ranges that are not worth an entry of their own.
 const MERGE_GAP: usize = 24;
@@ -360,11 +358,10 @@ impl<M: Medium> Shared<M> {
         let mut log = self.hold_log(self.log_lane(lane));
         let _gate = WriteGate::open(&self.m);
         let in_place = work.pieces.iter().any(|p| p.fate == Fate::Fresh && self.is_in_place(p));
-        let number = if in_place {
-            self.write_in_place(&mut log, work, arena, batch)?
-        } else {
-            self.write_record(&mut log, batch)?
-        };
+        if in_place {
+            self.write_in_place(&mut log, work, arena, batch)?;
+        }
+        let number = self.write_record(&mut log, batch)?;
         self.m.step(STEP_DURABLE);
         self.apply(batch, || {
             for (word, _) in locks {
@@ -490,15 +487,6 @@ impl<M: Medium> Shared<M> {
     /// Step 11.
     pub(crate) fn complete(&self, log: &Lane<'_>) {
         self.m.step(STEP_DONE);
-        self.numbers.done(log.id());
-    }
-
-    /// Ends a number whose record was not written, but under which bytes were stored: they arrive
-    /// before the number is no longer held.
-    pub(crate) fn abandon(&self, log: &Lane<'_>) {
-        if !self.is_file() {
-            self.m.drain(ABANDON);
-        }
         self.numbers.done(log.id());
     }
 

@@ -5,13 +5,14 @@
 //! | a intent | a record that names the ranges, at a number of its own | nothing, or the intent |
 //! | **F0** | drain | the intent: recovery recomputes parity of the ranges |
 //! | b store | bytes and sums into free space, with their parity, under column locks | free bytes |
-//! | then | steps 6 to 11 of `commit.rs`, whose F1 makes b durable with the record | the object |
+//! | **FC** | drain, at each release of columns: one for each 16 KiB | free bytes, right parity |
+//! | c done | the intent's number is no longer held | the same |
+//! | then | an ordinary commit: steps 6 to 11 of `commit.rs` | the object |
 //!
-//! Two rules. The lane keeps holding the intent's number while the second one is drawn: were the
-//! watermark to pass the intent before F1, a crash would leave parity of the ranges torn and
-//! nobody would recompute it. And the intent's watermark must reach the last commit that freed
-//! any of the space: replaying an older record would otherwise write over the new bytes. On
-//! `File` media b is synced before the second record.
+//! Why FC comes before the commit's record is written, and does not share its F1: the record could
+//! reach the medium before the bytes, and would then vouch for what is not there. Why a durable
+//! watermark must cover the last commit that freed any of the space before b: recovery could
+//! otherwise replay an older record over the new bytes. On `File` media b is synced before c.
 
 use holdfast_codes::xor_delta;
 use holdfast_heap::format::{GRANULE, SUM_LEN};
@@ -34,8 +35,8 @@ const INTENT: Site = Site::new("object.in_place.intent");
 const REUSE: Site = Site::new("object.in_place.reuse");
 /// Bytes of the object.
 const DATA: Site = Site::new("object.in_place.data");
-/// The drain before columns are released.
-const STEP_SETTLED: Site = Site::new("object.in_place.settled");
+/// FC.
+const FC: Site = Site::new("object.in_place.FC");
 /// Making b durable on a file.
 const SYNC: Site = Site::new("object.in_place.sync");
 
@@ -48,17 +49,19 @@ impl<M: Medium> Shared<M> {
         u64::from(piece.after.len) > self.inline_max
     }
 
-    /// Steps a, F0, b, and the second record with its F1. Returns the number of the commit.
+    /// Steps a to c.
     pub(crate) fn write_in_place(
         &self,
         log: &mut Lane<'_>,
         work: &Work,
         arena: &Arena,
         batch: &mut Batch,
-    ) -> Result<u64> {
+    ) -> Result<()> {
         let pieces =
             || work.pieces.iter().filter(|p| p.fate == Fate::Fresh && self.is_in_place(p));
-        self.wait_freed(work.freed_before)?;
+        if self.m.enabled(REUSE) {
+            self.cover(log, work.freed_before)?;
+        }
         let mut record = RecordBuilder::default();
         for piece in pieces() {
             record.fresh(piece.spot.object, piece.after.len.into());
@@ -80,24 +83,10 @@ impl<M: Medium> Shared<M> {
         let stored = stored.and_then(|()| {
             if self.is_file() { self.m.sync(SYNC).map_err(|e| self.stop(e)) } else { Ok(()) }
         });
-        let written = stored.and_then(|()| {
-            self.m.step(STEP_STORED);
-            if !self.log.fits(&batch.builder) {
-                return Err(TxError::TooLarge {
-                    wanted: batch.builder.len() as u64,
-                    limit: self.log.max_record_len() as u64,
-                });
-            }
-            self.reserve_log(log, &batch.builder)?;
-            let number = self.numbers.draw_again(&self.m);
-            self.append(log, number, &mut batch.builder).map(|()| number)
-        });
-        if written.is_err() {
-            // What was stored is free bytes with right parity, but it may still be on its way:
-            // the intent stays in force until it has arrived.
-            self.abandon(log);
-        }
-        written
+        self.m.step(STEP_STORED);
+        // Also after an error: what was stored is free bytes with right parity by now.
+        self.numbers.done(log.id());
+        stored
     }
 
     fn store_piece(&self, piece: &Piece, arena: &Arena, batch: &mut Batch) -> Result<()> {
@@ -130,32 +119,11 @@ impl<M: Medium> Shared<M> {
                 self.m.put(DATA, at, part)?;
                 self.patch_parity(at, delta, &mut batch.scratch)
             });
-            // Before the columns are released, for stores that go around the cache are not ordered
-            // before that otherwise: one drain for each 16 KiB.
             if !self.is_file() {
-                self.m.drain(STEP_SETTLED);
+                self.m.drain(FC);
             }
             self.columns.unlock_all(&batch.columns);
             stored.map_err(damaged)?;
-        }
-        Ok(())
-    }
-
-    /// Waits until a new record's watermark covers every commit up to `number`.
-    fn wait_freed(&self, number: u64) -> Result<()> {
-        if !self.m.enabled(REUSE) {
-            return Ok(());
-        }
-        let mut rounds = 0_u32;
-        while self.complete_up_to() < number {
-            if self.is_file() {
-                self.reclaim()?;
-            }
-            rounds += 1;
-            if rounds > 1_000_000 {
-                return Err(TxError::Conflict);
-            }
-            std::thread::yield_now();
         }
         Ok(())
     }

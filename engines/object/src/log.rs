@@ -83,8 +83,22 @@ impl<M: Medium> Shared<M> {
         }
     }
 
-    /// Every commit up to this number is complete on the medium.
-    pub(crate) fn complete_up_to(&self) -> u64 {
-        if self.is_file() { self.numbers.durable() } else { self.numbers.watermark(&self.m) }
+    /// Waits until a durable watermark covers `number`: recovery will not replay it any more. The
+    /// caller holds no number.
+    pub(crate) fn cover(&self, lane: &mut Lane<'_>, number: u64) -> Result<()> {
+        for _ in 0..ROUNDS {
+            if self.numbers.durable() >= number {
+                return Ok(());
+            }
+            if self.is_file() {
+                self.reclaim()?;
+            } else if self.numbers.watermark(&self.m) >= number {
+                lane.mark(&self.m, &self.numbers).map_err(|e| self.log_error(e))?;
+            } else {
+                // Another lane's commit is under way; it does not wait for this one.
+                std::thread::yield_now();
+            }
+        }
+        Err(TxError::Conflict)
     }
 }

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | a take | a system commit makes chunks `Log`; their old bytes leave parity with it | log chunks |
 //! | b store | the entries, in two copies far apart; no parity, for log chunks count as zeros | same |
+//! | **FO** | drain: the record must not vouch for what is not there | same |
 //! | c commit | a record that names copies, length and sum: steps 6 to 11 of `commit.rs` | all of it |
 //! | d retire | once a durable watermark covers the number: zero the chunks, **drain**, free them | same |
 //!
@@ -27,6 +28,10 @@ const STEP_STORED: Site = Site::new("object.overflow.step-stored");
 const COPY_A: Site = Site::new("object.overflow.copy-a");
 /// The entries, copy B.
 const COPY_B: Site = Site::new("object.overflow.copy-b");
+/// FO.
+const FO: Site = Site::new("object.overflow.FO");
+/// Waiting until no older record can be replayed over the chunks.
+const REUSE: Site = Site::new("object.overflow.reuse");
 /// Making the entries durable before the record on a file.
 const SYNC: Site = Site::new("object.overflow.sync");
 /// Zeroing chunks before they count in parity again.
@@ -44,7 +49,8 @@ pub(crate) struct LogChunks {
     pub(crate) zone: u8,
     pub(crate) first: u32,
     pub(crate) count: u32,
-    /// Commit whose entries are in them.
+    /// While they are filled: the last commit that may have freed them. Afterwards: the commit
+    /// whose entries are in them.
     pub(crate) number: u64,
 }
 
@@ -70,10 +76,15 @@ impl<M: Medium> Shared<M> {
         b: &LogChunks,
     ) -> Result<u64> {
         let (a_at, b_at) = (self.chunks_at(a), self.chunks_at(b));
+        if self.m.enabled(REUSE) {
+            self.cover(log, a.number.max(b.number))?;
+        }
         self.m.put(COPY_A, a_at, body).map_err(damaged)?;
         self.m.put(COPY_B, b_at, body).map_err(damaged)?;
         if self.is_file() {
             self.m.sync(SYNC).map_err(|e| self.stop(e))?;
+        } else {
+            self.m.drain(FO);
         }
         self.m.step(STEP_STORED);
         let mut record = RecordBuilder::default();
@@ -85,7 +96,7 @@ impl<M: Medium> Shared<M> {
         record.overflow(a_at, b_at, body.len() as u64, sum);
         let written = self.append(log, number, &mut record);
         if written.is_err() {
-            self.abandon(log);
+            self.numbers.done(log.id());
         }
         written.map(|()| number)
     }
@@ -128,7 +139,8 @@ impl<M: Medium> Shared<M> {
             let count = u32::try_from(len.div_ceil(zone.chunk_len()).max(1)).ok()?;
             let first = zone.claim(count.checked_add(gap)?)?;
             (first..first + gap).for_each(|c| zone.unreserve(c, ChunkKind::Free));
-            Some(LogChunks { zone: zone.index(), first: first + gap, count, number: 0 })
+            let number = self.last_freed();
+            Some(LogChunks { zone: zone.index(), first: first + gap, count, number })
         })
     }
 

@@ -62,7 +62,7 @@ fn a_commit_on_a_file_is_one_sync() {
     }
     let per_commit = (barriers(&pool) - before) as f64 / 20.0;
     // A reclaim now and then adds its sync and its watermark record.
-    assert!((1.0..=1.3).contains(&per_commit), "{per_commit} syncs");
+    assert!((1.0..=1.5).contains(&per_commit), "{per_commit} syncs");
 }
 
 fn barriers(pool: &common::TestPool) -> u64 {
