@@ -121,6 +121,12 @@ pub trait Medium: Send + Sync + fmt::Debug + 'static {
         self.len() == 0
     }
 
+    /// Whether this process inherited the medium through a fork, and so cannot use it.
+    #[inline(always)]
+    fn inherited(&self) -> bool {
+        false
+    }
+
     /// What lies behind, and so what makes a commit durable.
     fn kind(&self) -> MediumKind;
 

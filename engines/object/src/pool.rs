@@ -143,6 +143,9 @@ impl<M: Medium> Pool<M> {
         mut body: impl FnMut(&Tx<'_, M>) -> holdfast_txn::Result<R>,
     ) -> Result<R, Error> {
         let shared = &*self.shared;
+        if shared.m.inherited() {
+            return Err(Error::Forked);
+        }
         if let Some(lane) = shared.lanes.join() {
             return Ok(body(&Tx { shared, lane })?);
         }
@@ -382,7 +385,7 @@ impl<M: Medium> Drop for Shared<M> {
 impl<M: Medium> Shared<M> {
     /// Marks the pool clean: everything committed is complete, old records are dead.
     fn close(&mut self) -> Result<(), Error> {
-        if self.is_read_only() || !self.closable.load(Ordering::Acquire) {
+        if self.is_read_only() || self.m.inherited() || !self.closable.load(Ordering::Acquire) {
             return Ok(());
         }
         if self.m.kind() == MediumKind::File {

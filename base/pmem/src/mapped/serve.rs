@@ -14,6 +14,11 @@ impl Medium for Mapped {
         self.space.len()
     }
 
+    #[inline(always)]
+    fn inherited(&self) -> bool {
+        self.forked()
+    }
+
     #[inline]
     fn kind(&self) -> MediumKind {
         self.kind
