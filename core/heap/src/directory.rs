@@ -59,8 +59,7 @@ impl ChunkKind {
 impl ChunkEntry {
     /// A chunk nobody used yet. It is written like any other when its zone is made: were zeros a
     /// valid entry, a run whose entry was wiped out would pass for free space.
-    pub const VIRGIN: Self =
-        Self { kind: ChunkKind::Free, class: 0, generation: 0, count: 0 };
+    pub const VIRGIN: Self = Self { kind: ChunkKind::Free, class: 0, generation: 0, count: 0 };
 
     /// The entry as it is stored at pool offset `at`.
     #[must_use]

@@ -80,7 +80,10 @@ fn an_aborted_large_object_gives_all_its_chunks_back() {
     let before = zone.heap.space(&zone.m);
     let spot = zone.reserve(&mut cache, 50_000).unwrap();
     assert!(spot.chunks > 6);
-    assert_eq!(zone.heap.space(&zone.m).free_chunks, before.free_chunks - u64::from(spot.chunks) * 8192);
+    assert_eq!(
+        zone.heap.space(&zone.m).free_chunks,
+        before.free_chunks - u64::from(spot.chunks) * 8192
+    );
     zone.heap.release(&mut cache, &spot);
     assert_eq!(zone.heap.space(&zone.m), before);
 }

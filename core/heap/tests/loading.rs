@@ -82,12 +82,12 @@ fn a_bad_entry_is_named_and_the_chunk_stays_as_it_was_known() {
     let before = zone.table().entry(0);
     let at = zone.table().entry_at(0);
     for byte in 0..CHUNK_LEN as u64 {
-        zone.m.flip_bit(at + byte, 5);
+        zone.m.flip_bit(at + byte, 5).unwrap();
         assert_eq!(zone.heap.load_zone(&zone.m, 0), [BadEntry { at, media: None }]);
         assert_eq!(zone.table().entry(0), before);
-        zone.m.flip_bit(at + byte, 5);
+        zone.m.flip_bit(at + byte, 5).unwrap();
     }
-    zone.m.poison(at, PAGE, Clear::Able);
+    zone.m.poison(at, PAGE, Clear::Able).unwrap();
     let bad = zone.heap.load_zone(&zone.m, 0);
     assert_eq!(bad.len(), zone.table().chunks() as usize);
     assert!(bad.iter().all(|entry| entry.media.is_some()));
@@ -141,7 +141,8 @@ fn walk(zone: &Zone) {
         units += 1;
     });
     assert!(units >= table.chunks());
-    zone.heap.log_chunk_in(START, zone.region.len);
+    let met = zone.heap.log_chunk_in(START, zone.region.len);
+    assert!(met.is_none_or(|(at, len)| at >= START && at + len <= end));
     let mut cache = Cache::default();
     for len in [1, 700, 8192, 20_000] {
         if let Ok(spot) = zone.heap.reserve(&zone.m, &mut cache, len) {
@@ -163,8 +164,12 @@ fn forged() -> impl Strategy<Value = ChunkEntry> {
         Just(ChunkKind::Log),
     ];
     let count = prop_oneof![0..30_u32, any::<u32>()];
-    (kind, 0..40_u8, any::<u16>(), count)
-        .prop_map(|(kind, class, generation, count)| ChunkEntry { kind, class, generation, count })
+    (kind, 0..40_u8, any::<u16>(), count).prop_map(|(kind, class, generation, count)| ChunkEntry {
+        kind,
+        class,
+        generation,
+        count,
+    })
 }
 
 proptest! {

@@ -215,7 +215,10 @@ fn a_lane_that_frees_much_gives_places_to_the_others() {
     while let Some(spot) = zone.reserve(&mut mine, 64) {
         taken.push(spot);
     }
-    assert_eq!(zone.heap.reserve(&zone.m, &mut others, 64), Err(ReserveError::NeedRun { class: 0 }));
+    assert_eq!(
+        zone.heap.reserve(&zone.m, &mut others, 64),
+        Err(ReserveError::NeedRun { class: 0 })
+    );
     assert!(taken.len() > 200);
     for spot in &taken {
         zone.heap.release(&mut mine, spot);
@@ -250,13 +253,14 @@ fn objects_no_zone_can_hold_are_refused_with_the_limit() {
 
 #[test]
 fn damaged_slots_are_never_handed_out() {
-    for (damage, what) in [(0, "sum"), (4, "generation"), (6, "state"), (8, "type"), (12, "length")] {
+    for (damage, what) in [(0, "sum"), (4, "generation"), (6, "state"), (8, "type"), (12, "length")]
+    {
         let zone = Zone::new(8, 8192);
         let mut cache = Cache::default();
         let victim = zone.reserve(&mut cache, 64).unwrap();
         zone.heap.release(&mut cache, &victim);
         zone.heap.flush(&mut cache);
-        zone.m.flip_bit(victim.slot + damage, 1);
+        zone.m.flip_bit(victim.slot + damage, 1).unwrap();
         let zone = zone.reopened();
         let mut cache = Cache::default();
         let mut count = 0;
@@ -274,7 +278,7 @@ fn a_slot_that_cannot_be_read_is_an_error_and_no_place_is_lost() {
     assert!(zone.format_run(0));
     let zone = zone.reopened();
     let slots = zone.table().chunk_at(0);
-    zone.m.poison(slots / 4096 * 4096, 4096, holdfast_faultmem::Clear::Able);
+    zone.m.poison(slots / 4096 * 4096, 4096, holdfast_faultmem::Clear::Able).unwrap();
     let mut cache = Cache::default();
     let refused = zone.heap.reserve(&zone.m, &mut cache, 64);
     assert!(matches!(refused, Err(ReserveError::Damaged(_))), "{refused:?}");

@@ -36,7 +36,7 @@ proptest! {
     #[test]
     fn every_field_every_byte_and_the_place_matter(
         slot in a_slot(),
-        line in 1..1 << 41_u64,
+        line in 1..1_u64 << 41,
         granule in 0..5_u64,
         bytes in vec(any::<u8>(), 1..1024),
         (at, by) in (any::<prop::sample::Index>(), any::<u32>()),
@@ -53,7 +53,8 @@ proptest! {
             let elsewhere = Sums::new(4, kind);
             prop_assert_ne!(elsewhere.granule(object, &slot, granule, &bytes), sum, "pool");
             let mut bytes = bytes.clone();
-            bytes[at.index(bytes.len())] ^= by as u8 | 1;
+            let at = at.index(bytes.len());
+            bytes[at] ^= by as u8 | 1;
             prop_assert_ne!(sums.granule(object, &slot, granule, &bytes), sum, "bytes");
         }
     }
@@ -120,7 +121,7 @@ proptest! {
 
     #[test]
     fn directory_entries_are_bound_to_place_and_contents(
-        at in (1..1 << 42_u64).prop_map(|n| n * 32),
+        at in (1..1_u64 << 42).prop_map(|n| n * 32),
         (class, generation, count, kind) in any::<(u8, u16, u32, u8)>(),
         bit in 0..8 * CHUNK_LEN,
     ) {
@@ -168,14 +169,7 @@ fn a_first_slot_is_free_and_its_generation_is_new_for_each_life_of_the_chunk() {
 
 #[test]
 fn a_freed_slot_keeps_its_generation_and_nothing_else() {
-    let slot = Slot {
-        sum: 1,
-        generation: 77,
-        state: STATE_LIVE,
-        flags: 3,
-        type_number: 4,
-        len: 5,
-    };
+    let slot = Slot { sum: 1, generation: 77, state: STATE_LIVE, flags: 3, type_number: 4, len: 5 };
     let freed = slot.freed();
     assert_eq!(freed, Slot { generation: 77, state: STATE_FREE, ..Slot::default() });
 }

@@ -5,7 +5,9 @@ mod common;
 
 use common::{START, Zone, pattern};
 use holdfast_faultmem::Clear;
-use holdfast_heap::verify::{Direct, Found, Overlay, Source, check_granule, check_object, read_sum};
+use holdfast_heap::verify::{
+    Direct, Found, Overlay, Source, check_granule, check_object, read_sum,
+};
 use holdfast_heap::{Cache, Spot};
 use holdfast_layout::SumKind;
 use holdfast_pmem::Medium;
@@ -30,20 +32,20 @@ fn every_byte_of_an_object_of_its_slot_and_of_its_sums_is_covered() {
         let (zone, spot, bytes) = with_object(kind, 2600);
         assert_eq!(check(&zone, &spot).0, Found::Good);
         for at in (0..bytes.len() as u64).step_by(13) {
-            zone.m.flip_bit(spot.object + at, 0);
+            zone.m.flip_bit(spot.object + at, 0).unwrap();
             let (found, granule) = check(&zone, &spot);
             assert!(found.is_bad() && granule == at / 1024, "{kind:?} byte {at}: {found:?}");
-            zone.m.flip_bit(spot.object + at, 0);
+            zone.m.flip_bit(spot.object + at, 0).unwrap();
         }
         for bit in 0..128 {
-            zone.m.flip_bit(spot.slot + bit / 8, (bit % 8) as u8);
+            zone.m.flip_bit(spot.slot + bit / 8, (bit % 8) as u8).unwrap();
             assert!(check(&zone, &spot).0.is_bad(), "{kind:?} bit {bit} of the slot");
-            zone.m.flip_bit(spot.slot + bit / 8, (bit % 8) as u8);
+            zone.m.flip_bit(spot.slot + bit / 8, (bit % 8) as u8).unwrap();
         }
         for granule in 1..3 {
-            zone.m.flip_bit(spot.sum_at(granule), 7);
+            zone.m.flip_bit(spot.sum_at(granule), 7).unwrap();
             assert_eq!(check(&zone, &spot).1, granule);
-            zone.m.flip_bit(spot.sum_at(granule), 7);
+            zone.m.flip_bit(spot.sum_at(granule), 7).unwrap();
         }
         assert_eq!(check(&zone, &spot).0, Found::Good);
     }
@@ -105,7 +107,7 @@ fn a_large_object_whose_slot_says_free_is_bad() {
 #[test]
 fn without_sums_damage_is_not_found() {
     let (zone, spot, _) = with_object(SumKind::None, 300);
-    zone.m.stray(spot.object, &[0; 300]);
+    zone.m.stray(spot.object, &[0; 300]).unwrap();
     assert_eq!(check(&zone, &spot).0, Found::Nothing);
     assert_eq!(zone.slot(&spot).sum, 0);
 }
@@ -114,7 +116,7 @@ fn without_sums_damage_is_not_found() {
 fn what_cannot_be_read_is_an_error_and_no_verdict() {
     let (zone, spot, _) = with_object(SumKind::Crc32c, 20_000);
     let bad = (spot.object + 10_000) / 4096 * 4096;
-    zone.m.poison(bad, 4096, Clear::Able);
+    zone.m.poison(bad, 4096, Clear::Able).unwrap();
     let error = check_object(&Direct(&zone.m), zone.heap.sums(), &spot).unwrap_err();
     assert_eq!(error.at / 4096 * 4096, bad);
     let slot = zone.slot(&spot);
@@ -125,7 +127,7 @@ fn what_cannot_be_read_is_an_error_and_no_verdict() {
 fn a_candidate_is_judged_before_a_byte_of_it_is_stored() {
     let (zone, spot, bytes) = with_object(SumKind::Crc32c, 2600);
     let page = spot.object / 4096 * 4096;
-    zone.m.stray(spot.object + 1100, &[0xee; 300]);
+    zone.m.stray(spot.object + 1100, &[0xee; 300]).unwrap();
     let m = Direct(&zone.m);
     let sums = zone.heap.sums();
     assert!(check_granule(&m, sums, &spot, 1).unwrap().is_bad());
@@ -137,7 +139,7 @@ fn a_candidate_is_judged_before_a_byte_of_it_is_stored() {
     let mut whole = vec![0; 4096];
     zone.m.read(page, &mut whole).unwrap();
     whole[(spot.object + 1024 - page) as usize..][..1024].copy_from_slice(&bytes[1024..2048]);
-    zone.m.poison(page, 4096, Clear::Able);
+    zone.m.poison(page, 4096, Clear::Able).unwrap();
     assert!(check_granule(&m, sums, &spot, 1).is_err());
     let healed = Overlay { under: &m, at: page, bytes: &whole };
     let inside = spot.object + 2048 <= page + 4096;

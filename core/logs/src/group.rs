@@ -119,19 +119,16 @@ impl Group {
         self.batch_len.min(RECORD_LINES_MAX * LINE_LEN)
     }
 
-    /// Step 3: promises room for a record of `len` bytes, and for one of `second` bytes unless
-    /// that is 0; for both at once, so that nobody holds one while waiting for the other. While
-    /// there is none, `wait` lets the caller reclaim, until it answers false. The caller has
-    /// drawn no number.
+    /// Step 3: promises room for a record of `len` bytes. While there is none, `wait` lets the
+    /// caller reclaim, until it answers false. The caller has drawn no number.
     pub(crate) fn reserve(
         &self,
         len: usize,
-        second: usize,
         mut wait: impl FnMut() -> bool,
-    ) -> Result<[u64; 2], LogError> {
+    ) -> Result<u64, LogError> {
         loop {
             self.running()?;
-            if let Some(pages) = self.lock().pages.promise([len, second]) {
+            if let Some(pages) = self.lock().pages.promise(len) {
                 return Ok(pages);
             }
             if !wait() {
@@ -201,8 +198,8 @@ impl Group {
         Ok(numbers.durable())
     }
 
-    /// Rewrites a page of the log that turned bad. Records on it keep their other copy; after the
-    /// reclaim done here, only those of commits not yet applied still hang on that.
+    /// Rewrites a page of the log that turned bad, with zeros. Records on it have their other
+    /// copy; after the reclaim done here, only those of commits not yet applied still hang on it.
     pub(crate) fn heal<M: Medium>(
         &self,
         m: &M,
@@ -210,7 +207,7 @@ impl Group {
         at: u64,
     ) -> Result<(), LogError> {
         let _only = self.reclaiming.lock().unwrap_or_else(PoisonError::into_inner);
-        self.reclaim_alone(m, numbers)?;
+        self.running()?;
         let mut inner = self.lock();
         while inner.leading {
             inner = self.sleep(inner);
@@ -218,6 +215,7 @@ impl Group {
         let page = at / PAGE_LEN * PAGE_LEN;
         m.heal(HEAL, page, &vec![0; PAGE_LEN as usize]).map_err(LogError::Media)?;
         drop(inner);
+        self.reclaim_alone(m, numbers)?;
         // The page may have held the newest watermark record.
         self.write_mark(m, numbers.durable())
     }
@@ -225,11 +223,6 @@ impl Group {
     /// Whether the byte at `at` belongs to this log.
     pub(crate) fn contains(&self, at: u64) -> bool {
         self.lock().pages.contains(at)
-    }
-
-    /// The failure that stopped the log, if one did.
-    pub(crate) fn stopped(&self) -> Option<Arc<SyncError>> {
-        self.stopped.get().cloned()
     }
 
     /// Closes the open batch, writes it, and wakes everybody.

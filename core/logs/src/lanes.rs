@@ -1,12 +1,11 @@
 //! The log of a pool as commits see it: lanes to hold, room to reserve, records to commit.
 
 use core::fmt;
-use core::ops::{Deref, DerefMut};
 use core::time::Duration;
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use holdfast_layout::{LogPlacement, Superblock};
-use holdfast_pmem::{MediaError, Medium, SyncError};
+use holdfast_pmem::{MediaError, Medium};
 
 use crate::error::LogError;
 use crate::format::{LINE_LEN, PAGE_LEN, RECORD_ENTRIES_MAX, RING_MARKS};
@@ -24,23 +23,13 @@ pub struct Committed {
     pub damaged: Option<MediaError>,
 }
 
-/// What the holder of a lane has to itself.
-#[derive(Debug)]
-pub struct LaneState<S> {
-    path: Path,
-    /// A record to fill; it keeps its buffer from one commit to the next.
-    pub record: RecordBuilder,
-    /// Whatever else the engine wants to keep per lane.
-    pub scratch: S,
-}
-
-/// How the lane's records get to the medium.
+/// How a lane's records get to the medium.
 #[derive(Debug)]
 enum Path {
     /// Its own ring, one copy in each side. Boxed: it is large, the other variant is small.
     Apart(Box<Ring>),
-    /// The group's batches; what is promised for the next record, and for the one after it.
-    Adjacent([Option<Promise>; 2]),
+    /// The group's batches; what is promised for the next record.
+    Adjacent(Option<Promise>),
 }
 
 /// Room promised by the group.
@@ -54,13 +43,12 @@ struct Promise {
 /// Keeps the lock words of two lanes off each other's lines.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Slot<S>(Mutex<LaneState<S>>);
+struct Slot(Mutex<Path>);
 
-/// The log of a pool: its lanes, and for adjacent placement the group they commit through. `S` is
-/// what the engine keeps per lane.
+/// The log of a pool: its lanes, and for adjacent placement the group they commit through.
 #[derive(Debug)]
-pub struct Log<S = ()> {
-    lanes: Box<[Slot<S>]>,
+pub struct Log {
+    lanes: Box<[Slot]>,
     group: Option<Group>,
     seed: Seed,
     max_record: usize,
@@ -84,7 +72,7 @@ impl Rings {
     }
 }
 
-impl<S: Default> Log<S> {
+impl Log {
     /// The empty log of the pool's live generation. To be called when nothing of that generation
     /// was written yet: recovery and clean close raise it as their last step.
     ///
@@ -112,12 +100,11 @@ impl<S: Default> Log<S> {
         let lane = |lane: u32| {
             let path = match &group {
                 None => Path::Apart(Box::new(Ring::new(superblock, lane))),
-                Some(_) => Path::Adjacent([None; 2]),
+                Some(_) => Path::Adjacent(None),
             };
-            let (record, scratch) = (RecordBuilder::default(), S::default());
-            Slot(Mutex::new(LaneState { path, record, scratch }))
+            Slot(Mutex::new(path))
         };
-        let lanes: Box<[Slot<S>]> = (0..superblock.lanes).map(lane).collect();
+        let lanes: Box<[Slot]> = (0..superblock.lanes).map(lane).collect();
         let max_record = match &group {
             None => Ring::new(superblock, 0).capacity(),
             Some(group) => group.capacity(),
@@ -130,9 +117,7 @@ impl<S: Default> Log<S> {
         };
         Ok(Self { lanes, group, seed: Seed::new(superblock), max_record, rings })
     }
-}
 
-impl<S> Log<S> {
     /// Number of lanes: how many commits can be under way at once.
     #[must_use]
     pub fn lanes(&self) -> usize {
@@ -164,23 +149,23 @@ impl<S> Log<S> {
     /// held. A thread that keeps its hint keeps its lane, and its lines stay in its cache. One
     /// locked instruction if the first one is free.
     #[inline]
-    pub fn acquire<M: Medium>(&self, m: &M, hint: usize) -> Option<Lane<'_, S>> {
+    pub fn acquire<M: Medium>(&self, m: &M, hint: usize) -> Option<Lane<'_>> {
         let lanes = self.lanes.len();
         (0..lanes).find_map(|i| self.acquire_exact(m, (hint % lanes + i) % lanes))
     }
 
     /// Takes this lane, if it is free.
     #[inline]
-    pub fn acquire_exact<M: Medium>(&self, m: &M, lane: usize) -> Option<Lane<'_, S>> {
+    pub fn acquire_exact<M: Medium>(&self, m: &M, lane: usize) -> Option<Lane<'_>> {
         m.locked();
-        let state = match self.lanes.get(lane)?.0.try_lock() {
-            Ok(state) => state,
+        let path = match self.lanes.get(lane)?.0.try_lock() {
+            Ok(path) => path,
             // A holder panicked, in code of the engine or of its user: the ring is only changed
-            // by `commit`, in one go.
-            Err(TryLockError::Poisoned(state)) => state.into_inner(),
+            // by commits, in one go.
+            Err(TryLockError::Poisoned(path)) => path.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        Some(Lane { lane, state, group: self.group.as_ref() })
+        Some(Lane { lane, path, group: self.group.as_ref() })
     }
 
     /// Whether a reclaim is due (adjacent placement): call [`reclaim`](Self::reclaim) soon, or
@@ -202,12 +187,6 @@ impl<S> Log<S> {
             Some(group) => group.reclaim(m, numbers),
             None => Ok(numbers.durable()),
         }
-    }
-
-    /// The failure that stopped this log for good, if one did.
-    #[must_use]
-    pub fn stopped(&self) -> Option<Arc<SyncError>> {
-        self.group.as_ref().and_then(Group::stopped)
     }
 
     /// Whether the byte at `at` lies in a place this log writes to.
@@ -242,7 +221,7 @@ impl<S> Log<S> {
         }
         let lane = self.lane_of(at)?;
         let mut lane = self.acquire_exact(m, lane)?;
-        match &mut lane.state.path {
+        match &mut *lane.path {
             Path::Apart(ring) => Some(ring.heal(m, numbers, at)),
             Path::Adjacent(_) => None,
         }
@@ -255,14 +234,14 @@ impl<S> Log<S> {
 }
 
 /// A lane that is held, until dropped: through the whole of a transaction's commit, up to the
-/// last drain. Gives access to [`LaneState`].
-pub struct Lane<'a, S = ()> {
+/// last drain.
+pub struct Lane<'a> {
     lane: usize,
-    state: MutexGuard<'a, LaneState<S>>,
+    path: MutexGuard<'a, Path>,
     group: Option<&'a Group>,
 }
 
-impl<S> Lane<'_, S> {
+impl Lane<'_> {
     /// The lane's number: what [`Numbers::draw`] and [`Numbers::done`] want.
     #[inline]
     #[must_use]
@@ -275,8 +254,8 @@ impl<S> Lane<'_, S> {
     /// others back. `wait` is called as long as there is no room; it lets others go on, or
     /// reclaims; once it answers false this gives up.
     ///
-    /// Room is for one record, and is used up by [`commit`](Self::commit) or given back by
-    /// [`cancel`](Self::cancel), by the next `reserve`, and on drop.
+    /// Room is for one record, and is used up by [`commit_record`](Self::commit_record) or given
+    /// back by [`cancel`](Self::cancel), by the next `reserve`, and on drop.
     ///
     /// # Errors
     /// [`LogError::TooBig`], [`LogError::GaveUp`], [`LogError::Media`] (both copies of a
@@ -289,40 +268,16 @@ impl<S> Lane<'_, S> {
         len: usize,
         wait: impl FnMut() -> bool,
     ) -> Result<(), LogError> {
-        self.reserve_pair(m, numbers, len, 0, wait)
-    }
-
-    /// As [`reserve`](Self::reserve), but for two records, committed one after the other: an
-    /// intent of `len` bytes and what follows it, of `second` bytes. A commit of two records
-    /// reserves both before it draws the first number; once it has drawn, it could wait for ever
-    /// for others who wait for it. Together they have at most a quarter of
-    /// [`Log::max_record_len`].
-    ///
-    /// # Errors
-    /// As [`reserve`](Self::reserve).
-    #[inline]
-    pub fn reserve_pair<M: Medium>(
-        &mut self,
-        m: &M,
-        numbers: &Numbers,
-        len: usize,
-        second: usize,
-        wait: impl FnMut() -> bool,
-    ) -> Result<(), LogError> {
         self.cancel();
-        match &mut self.state.path {
+        match &mut *self.path {
             Path::Apart(ring) => {
-                let max = if second == 0 { ring.capacity() } else { ring.pair_capacity() };
-                fit(len.saturating_add(second), max)?;
-                ring.reserve(m, numbers, len, second, wait)
+                fit(len, ring.capacity())?;
+                ring.reserve(m, numbers, len, wait)
             }
             Path::Adjacent(promised) => {
                 let group = self.group.ok_or(LogError::NoRoom)?;
-                let max = group.capacity();
-                fit(len.saturating_add(second), if second == 0 { max } else { max / 4 })?;
-                let [next, behind] = group.reserve(len, second, wait)?;
-                let behind = (second > 0).then_some(Promise { pages: behind, len: second });
-                *promised = [Some(Promise { pages: next, len }), behind];
+                fit(len, group.capacity())?;
+                *promised = Some(Promise { pages: group.reserve(len, wait)?, len });
                 Ok(())
             }
         }
@@ -331,21 +286,19 @@ impl<S> Lane<'_, S> {
     /// Gives back reserved room: the transaction aborts before its commit.
     #[inline]
     pub fn cancel(&mut self) {
-        match &mut self.state.path {
+        match &mut *self.path {
             Path::Apart(ring) => ring.cancel(),
             Path::Adjacent(promised) => {
-                for promise in promised {
-                    if let (Some(promise), Some(group)) = (promise.take(), self.group) {
-                        group.cancel(promise.pages);
-                    }
+                if let (Some(promise), Some(group)) = (promised.take(), self.group) {
+                    group.cancel(promise.pages);
                 }
             }
         }
     }
 
-    /// Commits the lane's own [`record`](LaneState::record) under `number`: once this returns
-    /// `Ok`, the record is on the medium. One drain (copies apart) or one append, shared with
-    /// whoever commits at the same time (adjacent).
+    /// Commits `record` under `number`: once this returns `Ok`, the record is on the medium. One
+    /// drain (copies apart) or one append, shared with whoever commits at the same time
+    /// (adjacent).
     ///
     /// `number` was drawn by this lane, after [`reserve`](Self::reserve), and is not done.
     ///
@@ -354,22 +307,6 @@ impl<S> Lane<'_, S> {
     /// known whether it is committed; nothing may be applied. [`LogError::Empty`],
     /// [`LogError::TooBig`], [`LogError::NoRoom`]: the caller's mistake; not committed.
     #[inline]
-    pub fn commit<M: Medium>(
-        &mut self,
-        m: &M,
-        numbers: &Numbers,
-        number: u64,
-    ) -> Result<Committed, LogError> {
-        let LaneState { path, record, .. } = &mut *self.state;
-        commit(m, path, self.group, numbers, number, record)
-    }
-
-    /// As [`commit`](Self::commit), but of another record: one that says where the lane's own
-    /// record, too long for the log, overflowed to.
-    ///
-    /// # Errors
-    /// As [`commit`](Self::commit).
-    #[inline]
     pub fn commit_record<M: Medium>(
         &mut self,
         m: &M,
@@ -377,16 +314,22 @@ impl<S> Lane<'_, S> {
         number: u64,
         record: &mut RecordBuilder,
     ) -> Result<Committed, LogError> {
-        commit(m, &mut self.state.path, self.group, numbers, number, record)
-    }
-
-    /// Looks up to where every commit is complete; answers the watermark that this lane's next
-    /// record carries at least. For whoever must know that once that record is durable, recovery
-    /// will ignore the records up to some number.
-    pub fn watermark<M: Medium>(&mut self, m: &M, numbers: &Numbers) -> u64 {
-        match &mut self.state.path {
-            Path::Apart(ring) => ring.watermark(m, numbers),
-            Path::Adjacent(_) => numbers.durable(),
+        match &mut *self.path {
+            Path::Apart(ring) => {
+                let damaged = ring.commit(m, numbers, number, record)?;
+                Ok(Committed { damaged })
+            }
+            Path::Adjacent(promised) => {
+                let group = self.group.ok_or(LogError::NoRoom)?;
+                record.check(group.capacity())?;
+                let pages = match *promised {
+                    Some(Promise { pages, len }) if len >= record.len() => pages,
+                    _ => return Err(LogError::NoRoom),
+                };
+                *promised = None;
+                group.commit(m, numbers, number, record, pages)?;
+                Ok(Committed { damaged: None })
+            }
         }
     }
 
@@ -397,7 +340,7 @@ impl<S> Lane<'_, S> {
     /// # Errors
     /// [`LogError::Media`] if neither copy of the watermark record could be written.
     pub fn mark<M: Medium>(&mut self, m: &M, numbers: &Numbers) -> Result<(), LogError> {
-        match &mut self.state.path {
+        match &mut *self.path {
             Path::Apart(ring) => ring.mark_newest(m, numbers),
             Path::Adjacent(_) => Ok(()),
         }
@@ -410,67 +353,25 @@ impl<S> Lane<'_, S> {
     }
 }
 
-#[inline]
-fn commit<M: Medium>(
-    m: &M,
-    path: &mut Path,
-    group: Option<&Group>,
-    numbers: &Numbers,
-    number: u64,
-    record: &mut RecordBuilder,
-) -> Result<Committed, LogError> {
-    match path {
-        Path::Apart(ring) => {
-            let damaged = ring.commit(m, numbers, number, record)?;
-            Ok(Committed { damaged })
-        }
-        Path::Adjacent(promised) => {
-            let group = group.ok_or(LogError::NoRoom)?;
-            record.check(group.capacity())?;
-            let [Some(next), behind] = *promised else { return Err(LogError::NoRoom) };
-            if record.len() > next.len.next_multiple_of(LINE_LEN) {
-                return Err(LogError::NoRoom);
-            }
-            *promised = [behind, None];
-            group.commit(m, numbers, number, record, next.pages)?;
-            Ok(Committed { damaged: None })
-        }
+impl Drop for Lane<'_> {
+    fn drop(&mut self) {
+        self.cancel();
     }
 }
 
-/// Refuses a record, or two, of more than `max` bytes.
+impl fmt::Debug for Lane<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lane").field("lane", &self.lane).finish_non_exhaustive()
+    }
+}
+
+/// Refuses a record of more than `max` bytes.
 #[inline]
 fn fit(len: usize, max: usize) -> Result<(), LogError> {
     if len > max {
         return Err(LogError::TooBig { len: len as u64, max: max as u64 });
     }
     Ok(())
-}
-
-impl<S> Drop for Lane<'_, S> {
-    fn drop(&mut self) {
-        self.cancel();
-    }
-}
-
-impl<S> Deref for Lane<'_, S> {
-    type Target = LaneState<S>;
-
-    fn deref(&self) -> &LaneState<S> {
-        &self.state
-    }
-}
-
-impl<S> DerefMut for Lane<'_, S> {
-    fn deref_mut(&mut self) -> &mut LaneState<S> {
-        &mut self.state
-    }
-}
-
-impl<S> fmt::Debug for Lane<'_, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lane").field("lane", &self.lane).finish_non_exhaustive()
-    }
 }
 
 /// Refuses a log that does not lie inside the medium, whatever the superblock says.

@@ -3,7 +3,7 @@
 //!
 //! # Guarantee
 //!
-//! Once [`Lane::commit`] has returned `Ok`, [`scan`] finds the record after a crash at any later
+//! Once [`Lane::commit_record`] has returned `Ok`, [`scan`] finds the record after a crash at any later
 //! instant, as long as its commit is not complete, and in order with all others; also if one of
 //! its two copies was lost. What [`scan`] answers was committed or was being committed: nothing
 //! torn, nothing of another pool, place or log generation. Whatever the bytes of the log are,
@@ -34,13 +34,13 @@
 //!
 //! # Life of a commit
 //!
-//! 1. [`Log::acquire`] a lane; fill its [`RecordBuilder`] while the transaction runs.
+//! 1. Fill a [`RecordBuilder`] while the transaction runs; [`Log::acquire`] a lane.
 //! 2. The engine locks what it writes.
 //! 3. [`Lane::reserve`]: what the record will overwrite must be covered by a *durable* watermark.
 //!    If need be a mark is written and drained (`logs.ring.marked`), or the lane waits. It holds
 //!    no number yet, so nobody waits for it.
 //! 4. [`Numbers::draw`]: first a lower bound is published, then the number is drawn.
-//! 5. [`Lane::commit`]: the record, with a recent L, to both copies; then **F1**
+//! 5. [`Lane::commit_record`]: the record, with a recent L, to both copies; then **F1**
 //!    (`logs.ring.F1`, or the append `logs.group.F1`). This is the commit point: the last word
 //!    of one copy that F1 waits for makes the commit visible to any later recovery. There is no
 //!    *complete* mark and no *committed* mark.
@@ -63,7 +63,7 @@
 //!
 //! ```
 //! use holdfast_faultmem::{Config, FaultMedium};
-//! use holdfast_logs::{Entry, Log, Numbers, scan};
+//! use holdfast_logs::{Entry, Log, Numbers, RecordBuilder, scan};
 //! # use holdfast_layout::{LogPlacement, SumKind, Superblock};
 //! # use holdfast_pmem::MediumKind;
 //! # let superblock = Superblock {
@@ -74,15 +74,15 @@
 //! #     allow_inject: false, anchor: 0, rows: 2, label: String::new(),
 //! # };
 //! let medium = FaultMedium::new(superblock.size, MediumKind::Dax, &Config::default());
-//! let log: Log = Log::open(&medium, &superblock)?;
+//! let log = Log::open(&medium, &superblock)?;
 //! let numbers = Numbers::new(log.lanes(), 1);
 //!
+//! let mut record = RecordBuilder::default();
+//! record.data(0x80000, b"hello");
 //! let mut lane = log.acquire(&medium, 0).expect("no lane is held yet");
-//! lane.record.data(0x80000, b"hello");
-//! let len = lane.record.len();
-//! lane.reserve(&medium, &numbers, len, || false)?;
+//! lane.reserve(&medium, &numbers, record.len(), || false)?;
 //! let number = numbers.draw(&medium, lane.id());
-//! lane.commit(&medium, &numbers, number)?; // durable from here on
+//! lane.commit_record(&medium, &numbers, number, &mut record)?; // durable from here on
 //! // The engine would now apply the data, drain it, and say numbers.done(lane.id()).
 //!
 //! let found = scan(&medium, &superblock)?;
@@ -117,7 +117,7 @@ mod sync;
 
 pub use entry::{Entries, Entry, entries};
 pub use error::{EntryError, LogError};
-pub use lanes::{Committed, Lane, LaneState, Log};
+pub use lanes::{Committed, Lane, Log};
 pub use numbers::Numbers;
 pub use record::RecordBuilder;
 pub use scan::{FoundRecord, Scan, scan};

@@ -104,17 +104,15 @@ impl Pages {
         (len as u64).div_ceil(PAGE_LEN) * self.copies
     }
 
-    /// Promises room for records of these lengths, if there is some whatever becomes of the
-    /// batches; answers the pages promised to each. Records share pages, so together they never
-    /// need more than was promised to each; at either end of an area, less than a batch is
-    /// skipped.
-    pub(crate) fn promise(&mut self, lens: [usize; 2]) -> Option<[u64; 2]> {
-        let need = lens.map(|len| self.pages_of(len));
-        let all = need[0] + need[1];
+    /// Promises room for a record of `len` bytes, if there is some whatever becomes of the
+    /// batches; answers the pages promised. Records share pages, so together they never need more
+    /// than was promised to each; at either end of an area, less than a batch is skipped.
+    pub(crate) fn promise(&mut self, len: usize) -> Option<u64> {
+        let need = self.pages_of(len);
         let skips = 2 * (self.batch_max - 1);
-        let room = self.used + self.promised + all + skips <= self.total();
+        let room = self.used + self.promised + need + skips <= self.total();
         room.then(|| {
-            self.promised += all;
+            self.promised += need;
             need
         })
     }
@@ -217,11 +215,12 @@ mod tests {
                 let len = (1 + draw(pages.batch_len() as u64 / 64) as usize) * 64;
                 match draw(32) {
                     0 => pages.free(number.saturating_sub(draw(5))),
-                    1..=15 => match pages.promise([len, 0]) {
-                        Some([promised, 0]) if open.0 + len <= pages.batch_len() => {
-                            (open.0, open.1, number) = (open.0 + len, open.1 + promised, number + 1);
+                    1..=15 => match pages.promise(len) {
+                        Some(promised) if open.0 + len <= pages.batch_len() => {
+                            (open.0, open.1, number) =
+                                (open.0 + len, open.1 + promised, number + 1);
                         }
-                        Some([promised, _]) => pages.settle(promised),
+                        Some(promised) => pages.settle(promised),
                         None => refused += 1,
                     },
                     _ if open.0 > 0 => {

@@ -54,8 +54,8 @@ pub(crate) struct Ring {
     b: Option<u64>,
     len: u64,
     space: Space,
-    /// Places of the next record, and of the one after it.
-    reserved: [Option<Place>; 2],
+    /// Place of the next record.
+    reserved: Option<Place>,
     /// Newest watermark this lane has computed.
     watermark: u64,
     /// Newest watermark this lane has made durable, or found to be.
@@ -79,7 +79,7 @@ impl Ring {
             b: (superblock.copies > 1).then_some(superblock.side_len + start),
             len: superblock.ring_len,
             space: Space::new(lines as u32),
-            reserved: [None; 2],
+            reserved: None,
             watermark: 0,
             known: 0,
             age: 0,
@@ -93,16 +93,9 @@ impl Ring {
         (self.space.capacity() as usize).min(RECORD_LINES_MAX) * LINE_LEN
     }
 
-    /// Most bytes of two records reserved together: they lie far enough apart, however the ring
-    /// wraps, that the second never needs the first to be complete.
-    pub(crate) fn pair_capacity(&self) -> usize {
-        self.capacity() / 4
-    }
-
-    /// Step 3: makes sure that a record of `len` bytes has room, and behind it one of `second`
-    /// bytes, unless that is 0. If what they would overwrite is not covered by a durable
-    /// watermark, a newer watermark is written; if there is none, `wait` lets other lanes go on,
-    /// until it answers false.
+    /// Step 3: makes sure that a record of `len` bytes has room. If what it would overwrite is
+    /// not covered by a durable watermark, a newer watermark is written; if there is none, `wait`
+    /// lets other lanes go on, until it answers false.
     ///
     /// The caller has drawn no number, so it holds back nobody while it waits.
     #[inline]
@@ -111,17 +104,10 @@ impl Ring {
         m: &M,
         numbers: &Numbers,
         len: usize,
-        second: usize,
         mut wait: impl FnMut() -> bool,
     ) -> Result<(), LogError> {
-        let place = self.space.place(lines(len));
-        let mut needed = self.space.overwrites(&place);
-        let mut behind = None;
-        if second > 0 {
-            let place = self.space.place_behind(&place, lines(second));
-            needed = needed.max(self.space.overwrites(&place));
-            behind = Some(place);
-        }
+        let place = self.space.place(len.max(LINE_LEN).div_ceil(LINE_LEN) as u32);
+        let needed = self.space.overwrites(&place);
         if needed > self.known && m.enabled(REUSE) {
             while needed > numbers.durable() {
                 self.refresh(m, numbers);
@@ -135,14 +121,14 @@ impl Ring {
             // What allows the overwriting is carried on by what overwrites.
             self.watermark = self.watermark.max(self.known);
         }
-        self.reserved = [Some(place), behind];
+        self.reserved = Some(place);
         Ok(())
     }
 
     /// Gives back what was reserved and not used.
     #[inline]
     pub(crate) fn cancel(&mut self) {
-        self.reserved = [None; 2];
+        self.reserved = None;
     }
 
     /// Steps 5 and F1: the record goes to both copies, and is committed once they are drained.
@@ -156,12 +142,11 @@ impl Ring {
         record: &mut RecordBuilder,
     ) -> Result<Option<MediaError>, LogError> {
         record.check(self.capacity())?;
-        let [next, behind] = self.reserved;
-        let place = match next {
+        let place = match self.reserved {
             Some(place) if place.lines as usize * LINE_LEN >= record.len() => place,
             _ => return Err(LogError::NoRoom),
         };
-        self.reserved = [behind, None];
+        self.reserved = None;
         self.age += 1;
         // Looking ahead, so that the next record finds its room without a record just for that.
         if self.age >= REFRESH || self.space.overwrites_next(&place) > self.known {
@@ -179,12 +164,6 @@ impl Ring {
         m.drain(F1);
         self.raise(m, numbers, watermark);
         Ok(self.damaged.take())
-    }
-
-    /// The watermark that the next record carries at least.
-    pub(crate) fn watermark<M: Medium>(&mut self, m: &M, numbers: &Numbers) -> u64 {
-        self.refresh(m, numbers);
-        self.watermark
     }
 
     /// Makes the newest watermark durable, if it is news.
@@ -281,10 +260,4 @@ impl Ring {
             (Err(e), None | Some(Err(_))) => Err(e),
         }
     }
-}
-
-/// Lines of a record of `len` bytes.
-#[inline]
-fn lines(len: usize) -> u32 {
-    len.max(LINE_LEN).div_ceil(LINE_LEN) as u32
 }

@@ -31,15 +31,9 @@ impl Seed {
         crc32c_u64(self.0, place)
     }
 
-    /// The sum of an overflow payload of the commit `number`, or of its first part.
+    /// The sum of an overflow payload of the commit `number`.
     #[must_use]
     pub fn overflow(self, number: u64, payload: &[u8]) -> u32 {
         crc32c(crc32c_u64(self.0, number), payload)
-    }
-
-    /// Continues the sum of an overflow payload with its next part.
-    #[must_use]
-    pub fn overflow_more(self, sum: u32, payload: &[u8]) -> u32 {
-        crc32c(sum, payload)
     }
 }

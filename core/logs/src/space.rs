@@ -77,18 +77,12 @@ impl Space {
         entered.iter().copied().max().unwrap_or(0)
     }
 
-    /// Where a record of `lines` lines goes once another is in `place`.
-    #[inline]
-    pub(crate) fn place_behind(&self, place: &Place, lines: u32) -> Place {
-        let end = place.line + place.lines;
-        let last = ((end - 1) >> self.shift) as usize;
-        self.behind(end, last, lines)
-    }
-
     /// The newest number that a record as long as this one would overwrite right behind it.
     #[inline]
     pub(crate) fn overwrites_next(&self, place: &Place) -> u64 {
-        self.overwrites(&self.place_behind(place, place.lines))
+        let end = place.line + place.lines;
+        let last = ((end - 1) >> self.shift) as usize;
+        self.overwrites(&self.behind(end, last, place.lines))
     }
 
     /// The record `number` is in this place now.
@@ -162,28 +156,6 @@ mod tests {
                 exact[range].fill(number);
             }
             assert!(asked > 1000, "the ring wrapped");
-        }
-    }
-
-    /// A pair never asks for its own first record, wherever it lands.
-    #[test]
-    fn the_second_of_a_pair_does_not_need_the_first() {
-        for lines in [64_u32, 65, 127, 128, 512, 1000] {
-            let mut space = Space::new(lines);
-            let mut state = u64::from(lines);
-            for number in (1..4000).step_by(2) {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                let both = space.capacity() / 4;
-                let first = 1 + (state >> 33) as u32 % (both - 1);
-                let second = 1 + (state >> 48) as u32 % (both - first);
-                let place = space.place(first);
-                let behind = space.place_behind(&place, second);
-                assert!(space.overwrites(&behind) < number);
-                space.take(&place, number);
-                assert_eq!(space.place(second), behind);
-                assert!(space.overwrites(&behind) < number, "{place:?} {behind:?}");
-                space.take(&behind, number + 1);
-            }
         }
     }
 }

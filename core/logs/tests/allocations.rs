@@ -8,7 +8,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_layout::{LogPlacement, Superblock};
-use holdfast_logs::{Log, Numbers};
+use holdfast_logs::{Log, Numbers, RecordBuilder};
 use holdfast_pmem::{MediaError, Medium, MediumKind, Site, SyncError};
 
 /// Counts allocations, and lets the system do them.
@@ -88,24 +88,23 @@ impl Medium for Sink {
 }
 
 /// Commits of one to four objects, some aborted after they reserved; every lane in turn.
-fn commits(m: &Sink, log: &Log, numbers: &Numbers, count: usize) {
+fn commits(m: &Sink, log: &Log, numbers: &Numbers, record: &mut RecordBuilder, count: usize) {
     for i in 0..count {
         let mut lane = log.acquire(m, i).expect("none is held");
-        lane.record.clear();
+        record.clear();
         for object in 0..=i % 4 {
-            let at = lane.record.data(object as u64 * 64, &[i as u8; 256]);
-            assert_eq!(lane.record.payload(at, 256)[0], i as u8);
-            lane.record.slot(4096 + object as u64 * 16, &[i as u8; 16]);
+            let at = record.data(object as u64 * 64, &[i as u8; 256]);
+            assert_eq!(record.payload(at, 256)[0], i as u8);
+            record.slot(4096 + object as u64 * 16, &[i as u8; 16]);
         }
-        let len = lane.record.len();
-        lane.reserve(m, numbers, len, || false).expect("room was made");
+        lane.reserve(m, numbers, record.len(), || false).expect("room was made");
         if i % 17 == 0 {
             lane.cancel();
             lane.release(m);
             continue;
         }
         let number = numbers.draw(m, lane.id());
-        lane.commit(m, numbers, number).expect("nothing fails");
+        lane.commit_record(m, numbers, number, record).expect("nothing fails");
         numbers.done(lane.id());
         lane.release(m);
         if log.reclaim_due() {
@@ -127,9 +126,10 @@ fn commits_allocate_nothing_after_warm_up() {
         let m = Sink(superblock.size, kind);
         let log = Log::open(&m, &superblock).expect("the geometry is good");
         let numbers = Numbers::new(log.lanes(), 1);
-        commits(&m, &log, &numbers, 20_000);
+        let mut record = RecordBuilder::default();
+        commits(&m, &log, &numbers, &mut record, 20_000);
         let before = ALLOCATIONS.load(Ordering::Relaxed);
-        commits(&m, &log, &numbers, 1_000_000);
+        commits(&m, &log, &numbers, &mut record, 1_000_000);
         let allocated = ALLOCATIONS.load(Ordering::Relaxed) - before;
         assert_eq!(allocated, 0, "{placement:?}");
     }

@@ -37,12 +37,11 @@ impl Pool {
 
     /// Commits `len` bytes of data; what became of it.
     fn commit(&self, lane: &mut Lane<'_>, len: usize) -> Result<Option<u64>, LogError> {
-        lane.record.clear();
-        lane.record.data(0, &vec![7; len]);
-        let len = lane.record.len();
-        lane.reserve(&self.m, &self.numbers, len, || false)?;
+        let mut record = RecordBuilder::default();
+        record.data(0, &vec![7; len]);
+        lane.reserve(&self.m, &self.numbers, record.len(), || false)?;
         let number = self.numbers.draw(&self.m, lane.id());
-        let committed = lane.commit(&self.m, &self.numbers, number);
+        let committed = lane.commit_record(&self.m, &self.numbers, number, &mut record);
         self.numbers.done(lane.id());
         committed.map(|committed| committed.damaged.map(|error| error.at))
     }
@@ -69,22 +68,27 @@ fn misuse_is_refused_and_nothing_is_written() {
     for placement in [LogPlacement::Apart, LogPlacement::Adjacent] {
         let p = pool(placement, 2);
         let mut lane = p.lane(0);
-        let commit = |lane: &mut Lane<'_>| lane.commit(&p.m, &p.numbers, 1);
-        assert!(matches!(commit(&mut lane), Err(LogError::Empty)));
-        lane.record.data(0, &[1; 100]);
-        assert!(matches!(commit(&mut lane), Err(LogError::NoRoom)));
+        let mut record = RecordBuilder::default();
+        let commit = |lane: &mut Lane<'_>, record: &mut RecordBuilder| {
+            lane.commit_record(&p.m, &p.numbers, 1, record)
+        };
+        assert!(matches!(commit(&mut lane, &mut record), Err(LogError::Empty)));
+        record.data(0, &[1; 100]);
+        assert!(matches!(commit(&mut lane, &mut record), Err(LogError::NoRoom)));
         lane.reserve(&p.m, &p.numbers, 64, || false).unwrap();
-        assert!(matches!(commit(&mut lane), Err(LogError::NoRoom)), "room for less");
+        let less = commit(&mut lane, &mut record);
+        assert!(matches!(less, Err(LogError::NoRoom)), "room for less");
         lane.reserve(&p.m, &p.numbers, 192, || false).unwrap();
         lane.cancel();
-        assert!(matches!(commit(&mut lane), Err(LogError::NoRoom)), "given back");
+        let none = commit(&mut lane, &mut record);
+        assert!(matches!(none, Err(LogError::NoRoom)), "given back");
         let max = p.log.max_record_len();
         let too_big = lane.reserve(&p.m, &p.numbers, max + 1, || false);
         assert!(matches!(too_big, Err(LogError::TooBig { len, .. }) if len == max as u64 + 1));
-        lane.record.clear();
-        (0..70_000).for_each(|_| lane.record.zero(0, 0));
-        assert!(!p.log.fits(&lane.record));
-        assert!(matches!(commit(&mut lane), Err(LogError::TooBig { .. })));
+        record.clear();
+        (0..70_000).for_each(|_| record.zero(0, 0));
+        assert!(!p.log.fits(&record));
+        assert!(matches!(commit(&mut lane, &mut record), Err(LogError::TooBig { .. })));
         assert_eq!(p.m.counters().stored_bytes, 0);
     }
 }
@@ -103,7 +107,6 @@ fn the_longest_record_is_found_again() {
         let len = max - 24 - 16;
         assert!(matches!(p.commit(&mut lane, len + 1), Err(LogError::TooBig { .. })));
         assert_eq!(p.commit(&mut lane, len).unwrap(), None);
-        assert_eq!(lane.record.len(), max);
         let found = scan(&p.m, &p.superblock).unwrap();
         assert_eq!((found.records.len(), found.valid), (1, copies.into()));
         assert_eq!((found.records[0].bytes.len(), found.records[0].copy_damaged), (max, false));
@@ -192,51 +195,23 @@ fn a_bad_page_of_the_adjacent_log_is_rewritten_after_a_reclaim() {
     assert_eq!(p.found(), [2]);
 }
 
+/// Watermarks become durable on request, without a commit.
 #[test]
-fn a_pair_has_room_for_both_before_the_first_number() {
-    for placement in [LogPlacement::Apart, LogPlacement::Adjacent] {
-        let p = pool(placement, 2);
-        let mut lane = p.lane(0);
-        let mut intent = RecordBuilder::default();
-        intent.fresh(0, 4096);
-        for _ in 0..400 {
-            lane.record.clear();
-            lane.record.data(0, &[7; 400]);
-            let second = lane.record.len();
-            let wait = || p.log.reclaim(&p.m, &p.numbers).is_ok();
-            lane.reserve_pair(&p.m, &p.numbers, intent.len(), second, wait).unwrap();
-            let first = p.numbers.draw(&p.m, 0);
-            lane.commit_record(&p.m, &p.numbers, first, &mut intent).unwrap();
-            let number = p.numbers.draw_again(&p.m);
-            lane.commit(&p.m, &p.numbers, number).unwrap();
-            let none = lane.commit(&p.m, &p.numbers, number + 1);
-            assert!(matches!(none, Err(LogError::NoRoom)));
-            assert!(p.found().ends_with(&[first, number]), "both, and nothing after them");
-            p.numbers.done(0);
-        }
-        let max = p.log.max_record_len() / 4;
-        let fits = lane.reserve_pair(&p.m, &p.numbers, max / 2, max / 2, || true);
-        assert!(fits.is_ok());
-        let not = lane.reserve_pair(&p.m, &p.numbers, max / 2, max / 2 + 1, || true);
-        assert!(matches!(not, Err(LogError::TooBig { .. })));
-    }
-}
-
-/// The watermark a lane answers is what its next record carries, however old its last look was.
-#[test]
-fn the_next_record_carries_the_watermark_that_was_answered() {
+fn a_mark_makes_the_watermark_durable() {
     let p = pool(LogPlacement::Apart, 2);
     let (mut one, mut two) = (p.lane(1), p.lane(2));
-    p.commit(&mut one, 8).unwrap();
     for _ in 0..3 {
-        p.commit(&mut two, 8).unwrap();
+        p.commit(&mut one, 8).unwrap();
     }
-    let l = one.watermark(&p.m, &p.numbers);
-    assert_eq!(l, 4);
-    p.commit(&mut one, 8).unwrap();
-    assert_eq!(scan(&p.m, &p.superblock).unwrap().max_l, l);
+    let number = p.numbers.draw(&p.m, two.id());
+    two.mark(&p.m, &p.numbers).unwrap();
+    assert_eq!((p.numbers.durable(), scan(&p.m, &p.superblock).unwrap().max_l), (3, 3));
+    let drains = p.m.counters().drains;
     one.mark(&p.m, &p.numbers).unwrap();
-    assert_eq!((p.numbers.durable(), scan(&p.m, &p.superblock).unwrap().max_l), (5, 5));
+    assert_eq!(p.m.counters().drains, drains, "no news");
+    p.numbers.done(two.id());
+    one.mark(&p.m, &p.numbers).unwrap();
+    assert_eq!(scan(&p.m, &p.superblock).unwrap().max_l, number);
 }
 
 /// One drain for the record and one for the data, whatever wraps and however many lanes there
@@ -245,15 +220,15 @@ fn the_next_record_carries_the_watermark_that_was_answered() {
 fn a_commit_has_one_drain_of_its_own() {
     let p = pool(LogPlacement::Apart, 2);
     let mut lanes: Vec<_> = (0..3).map(|lane| p.lane(lane)).collect();
+    let mut record = RecordBuilder::default();
     let commits = 3 * 500;
     for i in 0..commits {
         let lane = &mut lanes[i % 3];
-        lane.record.clear();
-        lane.record.data(0, &[i as u8; 64]);
-        let len = lane.record.len();
-        lane.reserve(&p.m, &p.numbers, len, || false).unwrap();
+        record.clear();
+        record.data(0, &[i as u8; 64]);
+        lane.reserve(&p.m, &p.numbers, record.len(), || false).unwrap();
         let number = p.numbers.draw(&p.m, lane.id());
-        lane.commit(&p.m, &p.numbers, number).unwrap();
+        lane.commit_record(&p.m, &p.numbers, number, &mut record).unwrap();
         p.m.put(F2, 2 * p.superblock.side_len, &[i as u8; 64]).unwrap();
         p.m.drain(F2);
         p.numbers.done(lane.id());
@@ -279,10 +254,10 @@ fn a_log_that_is_not_in_the_medium_is_refused() {
         Superblock { side_len: 1 << 63, ..good.clone() },
     ];
     for superblock in bad {
-        let opened = Log::<()>::open(&m, &superblock);
+        let opened = Log::open(&m, &superblock);
         assert!(matches!(opened, Err(LogError::Geometry { .. })), "{superblock:?}");
         assert!(matches!(scan(&m, &superblock), Err(LogError::Geometry { .. })));
     }
     let small = Superblock { log_placement: LogPlacement::Adjacent, lanes: 1, ..good };
-    assert!(matches!(Log::<()>::open(&m, &small), Err(LogError::Geometry { .. })));
+    assert!(matches!(Log::open(&m, &small), Err(LogError::Geometry { .. })));
 }

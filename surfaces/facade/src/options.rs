@@ -167,6 +167,7 @@ impl Options {
     /// read like this; [`Observer`](crate::Observer) shows its state.
     pub fn open_read_only(&self, path: impl AsRef<Path>) -> Result<Pool> {
         let pool = self.open_private(path)?;
+        pool.engine().stop_writing();
         Ok(pool)
     }
 

@@ -146,6 +146,16 @@ impl Owner {
         Summary::parse(&words).ok_or_else(|| self.strange())
     }
 
+    /// Makes the owner begin a scrub, and returns once it has begun or is done already.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn start_scrub(mut self, options: ScrubOptions) -> Result<()> {
+        let rate = options.rate.unwrap_or(0);
+        self.send(&format!("scrub {rate} {}", u8::from(options.resume)))?;
+        self.answer(|_, _| {}, true).map(drop)
+    }
+
     /// Makes the scrub that runs stop, to be resumed later.
     ///
     /// # Errors
@@ -182,9 +192,18 @@ impl Owner {
         self.ask(&format!("poison {at} {}", u8::from(clearable)), |_, _| {}).map(drop)
     }
 
-    fn ask(&mut self, request: &str, mut progress: impl FnMut(u64, u64)) -> Result<Vec<u64>> {
+    fn ask(&mut self, request: &str, progress: impl FnMut(u64, u64)) -> Result<Vec<u64>> {
+        self.send(request)?;
+        self.answer(progress, false)
+    }
+
+    fn send(&mut self, request: &str) -> Result<()> {
         let sent = writeln!(self.stream.get_mut(), "{VERSION} {request}");
-        sent.map_err(|error| self.silent(&error.to_string()))?;
+        sent.map_err(|error| self.silent(&error.to_string()))
+    }
+
+    /// The numbers of the answer, or none at the first sign of life if that is enough.
+    fn answer(&mut self, mut progress: impl FnMut(u64, u64), begun: bool) -> Result<Vec<u64>> {
         loop {
             let mut line = String::new();
             match self.stream.by_ref().take(LINE_MAX).read_line(&mut line) {
@@ -195,6 +214,7 @@ impl Owner {
             let (word, rest) = line.trim_end().split_once(' ').unwrap_or((line.trim_end(), ""));
             let numbers = || rest.split(' ').filter_map(|word| word.parse().ok()).collect();
             match word {
+                "progress" if begun => return Ok(Vec::new()),
                 "progress" => {
                     let numbers: Vec<u64> = numbers();
                     if let &[done, all] = numbers.as_slice() {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier, Mutex};
 
 use holdfast_faultmem::{Budget, Clear, Config, FaultMedium, Image, Mode};
 use holdfast_layout::{LogPlacement, Superblock};
-use holdfast_logs::{Lane, Log, LogError, Numbers, scan};
+use holdfast_logs::{Lane, Log, LogError, Numbers, RecordBuilder, scan};
 use holdfast_pmem::{Medium, MediumKind, Site};
 
 use super::lockstep::{Lockstep, Turns};
@@ -31,6 +31,7 @@ pub(crate) struct Engine<M> {
 #[derive(Debug)]
 pub(crate) struct Open<'a> {
     lane: Lane<'a>,
+    record: RecordBuilder,
     number: u64,
     writes: Vec<(usize, u64, usize)>,
 }
@@ -54,12 +55,7 @@ impl<M: Medium> Engine<M> {
     }
 
     /// Commits new contents for `objects`; `wait` is called for want of room.
-    pub(crate) fn update(
-        &self,
-        lane: usize,
-        objects: &[usize],
-        wait: impl FnMut() -> bool,
-    ) -> End {
+    pub(crate) fn update(&self, lane: usize, objects: &[usize], wait: impl FnMut() -> bool) -> End {
         match self.begin(lane, objects, wait) {
             Ok(open) => {
                 self.finish(open);
@@ -94,11 +90,11 @@ impl<M: Medium> Engine<M> {
     ) -> Result<Open<'_>, End> {
         let Self { m, numbers, superblock, .. } = self;
         let mut lane = self.log.acquire_exact(m, lane).expect("each thread has its own lane");
-        lane.record.clear();
+        let mut record = RecordBuilder::default();
         let mut writes = Vec::new();
         for object in objects {
             let stamp = self.stamps.fetch_add(1, Ordering::Relaxed);
-            let at = lane.record.data(place(superblock, *object), &contents(stamp));
+            let at = record.data(place(superblock, *object), &contents(stamp));
             writes.push((*object, stamp, at));
         }
         let end = |error| match error {
@@ -106,24 +102,23 @@ impl<M: Medium> Engine<M> {
             LogError::Stopped(_) => End::Stopped,
             error => panic!("{error}"),
         };
-        let len = lane.record.len();
-        lane.reserve(m, numbers, len, wait).map_err(end)?;
+        lane.reserve(m, numbers, record.len(), wait).map_err(end)?;
         let number = numbers.draw(m, lane.id());
         let plain = writes.iter().map(|(object, stamp, _)| (*object, *stamp)).collect();
         lock(&self.oracle).pending.insert(number, plain);
-        lane.commit(m, numbers, number).map_err(end)?;
+        lane.commit_record(m, numbers, number, &mut record).map_err(end)?;
         let mut oracle = lock(&self.oracle);
         let plain = oracle.pending.remove(&number).expect("it was drawn");
         oracle.acked.insert(number, plain);
         drop(oracle);
-        Ok(Open { lane, number, writes })
+        Ok(Open { lane, record, number, writes })
     }
 
     /// The second half: data, F2, done.
     pub(crate) fn finish(&self, open: Open<'_>) {
         let Self { m, numbers, superblock, .. } = self;
         for (object, _, at) in &open.writes {
-            let bytes = open.lane.record.payload(*at, WORDS * 8);
+            let bytes = open.record.payload(*at, WORDS * 8);
             m.put(DATA, place(superblock, *object), bytes).expect("data is good");
         }
         if m.kind() != MediumKind::File {
@@ -175,7 +170,13 @@ pub(crate) enum Lose {
 }
 
 /// Opens an image as recovery would, loses what is to be lost, and judges it.
-pub(crate) fn judge(superblock: &Superblock, image: Image, lose: Lose, off: &str, oracle: &mut Oracle) {
+pub(crate) fn judge(
+    superblock: &Superblock,
+    image: Image,
+    lose: Lose,
+    off: &str,
+    oracle: &mut Oracle,
+) {
     let data = image.bytes()[2 * superblock.side_len as usize..].to_vec();
     let m = FaultMedium::from_crash(image, MediumKind::Dax, &Config::default());
     m.elide_name(off);
@@ -263,7 +264,8 @@ fn work(engine: &Engine<Lockstep>, turns: &Turns, lane: usize, ready: &Barrier) 
     while turns.going() {
         let first = turns.below(OBJECTS as u64) as usize;
         let second = turns.below(OBJECTS as u64) as usize;
-        let objects = if second % 2 == 0 && second != first { vec![first, second] } else { vec![first] };
+        let objects =
+            if second % 2 == 0 && second != first { vec![first, second] } else { vec![first] };
         let mut tries = 0;
         engine.update(lane, &objects, || {
             tries += 1;

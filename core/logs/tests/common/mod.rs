@@ -35,7 +35,12 @@ impl Rng {
 }
 
 /// A pool as small as it gets: `lanes` rings of `ring_pages` pages in each side, then data.
-pub(crate) fn superblock(placement: LogPlacement, lanes: u32, ring_pages: u64, copies: u32) -> Superblock {
+pub(crate) fn superblock(
+    placement: LogPlacement,
+    lanes: u32,
+    ring_pages: u64,
+    copies: u32,
+) -> Superblock {
     let log = u64::from(lanes) * ring_pages * 4096;
     let side_len = 4096 + log;
     Superblock {

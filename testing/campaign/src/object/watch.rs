@@ -25,9 +25,14 @@ pub struct Plan {
     pub care: Care,
     /// How often an image is also crashed after its further jobs.
     pub again_each: u64,
+    /// Images after which barriers are only sampled.
+    pub limit: u64,
     /// Violations after which nothing more is looked at.
     pub enough: u64,
 }
+
+/// Images taken of a barrier that is only sampled.
+const SAMPLED: usize = 8;
 
 /// What a watch is about and has seen.
 #[derive(Debug)]
@@ -89,9 +94,18 @@ impl Watch {
             Promise::Kept(promise) => (promise.acked(), promise.in_flight()),
         };
         let thick = rng.below(plan.thick_each.max(1)) == 0;
-        let budget = Budget { seed: rng.next_u64(), ..if thick { plan.thick } else { plan.thin } };
+        let mut budget = if thick { plan.thick } else { plan.thin };
+        let mut step = 1;
+        if tally.count >= plan.limit {
+            // Up to a dozen units every subset is listed, whatever the budget.
+            let few = point.units() <= 12;
+            step = if few { (1 << point.units()) / SAMPLED } else { 1 };
+            budget = Budget { singles: 2, pairs: 1, samples: 3, ..budget };
+            tally.add("barriers only sampled", 1);
+        }
+        budget.seed = rng.next_u64();
         tally.add("barriers", 1);
-        for image in point.images(&budget) {
+        for image in point.images(&budget).step_by(step.max(1)) {
             if !seen.insert((image.fingerprint(), stage.0, stage.1)) {
                 continue;
             }

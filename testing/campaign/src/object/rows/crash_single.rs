@@ -34,7 +34,7 @@ const fn rounds(tier: Tier) -> u64 {
 }
 
 /// How many images for each barrier.
-const fn plan() -> Plan {
+const fn plan(tier: Tier) -> Plan {
     let thin = Budget { exhaustive: 1 << 12, singles: 60, pairs: 30, samples: 60, seed: 0 };
     Plan {
         thin,
@@ -42,6 +42,7 @@ const fn plan() -> Plan {
         thick_each: 8,
         care: Care::USUAL,
         again_each: 8,
+        limit: if matches!(tier, Tier::Ci) { 2_500 } else { 20_000 },
         enough: 20,
     }
 }
@@ -54,7 +55,7 @@ fn run(case: &Case) -> Tally {
     let mut rng = case.rng(1);
     let mut tally = Tally::default();
     let played = play(scene, &world, &mut rng, |ledger| {
-        Watch::new(&world, ledger, plan(), case.rng(2))
+        Watch::new(&world, ledger, plan(case.tier), case.rng(2))
     });
     let place = format!("{} in {}", scene.name, world.name);
     match played {

@@ -1,0 +1,374 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::size;
+
+/// Durable, self-checking pools in memory-mapped files: make them, check them, repair them.
+#[derive(Debug, Parser)]
+#[command(name = "holdfast", version, about, arg_required_else_help = true)]
+#[command(after_help = "Exit codes add up, as those of fsck: 0 clean, 1 damage found and all \
+    corrected, 4 damage left, 8 the command could not be done, 16 usage, 32 interrupted.")]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Common {
+    /// Print one JSON object, or one per line where there are many
+    #[arg(short = 'j', long, global = true)]
+    pub(crate) json: bool,
+    /// Print results only
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// Print more
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a pool, or show what one is
+    #[command(subcommand)]
+    Pool(PoolCommand),
+    /// Check everything in a pool; change nothing unless asked to
+    Check(CheckArgs),
+    /// Look for damage and repair it, while the pool is in use or not
+    #[command(subcommand)]
+    Scrub(ScrubCommand),
+    /// Open a pool, recover it, and repair all damage
+    Repair(RepairArgs),
+    /// Damage live bytes of a pool made with --allow-inject
+    #[command(subcommand)]
+    Inject(InjectCommand),
+    /// Show the detections and repairs in a pool's journal
+    Events(EventsArgs),
+    /// Read and change maps
+    #[command(subcommand)]
+    Map(MapCommand),
+    /// Index text files in a pool, damage it while it is queried, kill commits, and count
+    Demo(DemoArgs),
+    /// The process of the demo that damages the pool
+    #[command(hide = true)]
+    DemoInjector(InjectorArgs),
+    /// The process of the demo that dies in its commits
+    #[command(hide = true)]
+    DemoVictim(VictimArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PoolCommand {
+    /// Make a pool in a new file
+    Create(CreateArgs),
+    /// Show what a pool is, what protects it and what is in it
+    Info(PathArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PathArgs {
+    /// The pool's file
+    pub(crate) pool: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CreateArgs {
+    /// The file to make
+    pub(crate) pool: PathBuf,
+    /// Bytes of the pool: 64M, 1G
+    #[arg(short, long, default_value = "64M", value_parser = size::parse)]
+    pub(crate) size: u64,
+    /// Parity rows: with one, a lost page of each column is rebuilt; with two, two are
+    #[arg(short, long, default_value = "p")]
+    pub(crate) parity: ParityArg,
+    /// Sums of objects
+    #[arg(long, default_value = "crc32c")]
+    pub(crate) sums: SumsArg,
+    /// A name for people
+    #[arg(short, long, default_value = "")]
+    pub(crate) label: String,
+    /// Let `holdfast inject` damage it
+    #[arg(long)]
+    pub(crate) allow_inject: bool,
+    /// Keep metadata and log once only
+    #[arg(long)]
+    pub(crate) single_copy: bool,
+    /// Rows of a zone, parity included
+    #[arg(long)]
+    pub(crate) rows: Option<u32>,
+    /// Largest contiguous loss to survive; pools below 16M need less than the default of 2M
+    #[arg(long, value_parser = size::parse)]
+    pub(crate) frame: Option<u64>,
+    /// Bytes of a heap chunk
+    #[arg(long, value_parser = size::parse)]
+    pub(crate) chunk: Option<u64>,
+    /// Transactions that can run at once
+    #[arg(long)]
+    pub(crate) lanes: Option<u32>,
+    /// Bytes of log in each copy
+    #[arg(long, value_parser = size::parse)]
+    pub(crate) log: Option<u64>,
+    /// Bytes of the events journal in each copy
+    #[arg(long, value_parser = size::parse)]
+    pub(crate) events: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum ParityArg {
+    None,
+    P,
+    Pq,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum SumsArg {
+    None,
+    Crc32c,
+    Adler32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The pool's file
+    pub(crate) pool: PathBuf,
+    /// Repair what can be
+    #[arg(short, long)]
+    pub(crate) repair: bool,
+    /// Change nothing: with --repair, tell what a repair would come to
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ScrubCommand {
+    /// Scrub the whole pool; a pool in use is scrubbed by its owner
+    Start(ScrubArgs),
+    /// Show how far the scrub is
+    Status(PathArgs),
+    /// Stop the scrub of a pool in use, to go on later
+    Pause(PathArgs),
+    /// Go on where a scrub was paused or interrupted
+    Resume(ScrubArgs),
+    /// Stop the scrub of a pool in use for good
+    Cancel(PathArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ScrubArgs {
+    /// The pool's file
+    pub(crate) pool: PathBuf,
+    /// Wait until the owner is done (a pool not in use is scrubbed by this command, which waits)
+    #[arg(short, long)]
+    pub(crate) wait: bool,
+    /// At most so many bytes a second
+    #[arg(long, value_parser = size::parse)]
+    pub(crate) rate: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RepairArgs {
+    /// The pool's file
+    pub(crate) pool: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum InjectCommand {
+    /// Turn over one bit
+    Bitflip(InjectArgs),
+    /// Overwrite bytes with others, as a stray store would
+    Stray(InjectArgs),
+    /// Make pages unreadable; in a file nobody has open, destroy their contents
+    Poison(InjectArgs),
+    /// Put back what was there before a write, as if it had been lost
+    Lost(InjectArgs),
+    /// Put what belongs in one place in another
+    Misdirect(InjectArgs),
+    /// Put back the end of what was there before a write, as if it had been torn
+    Torn(InjectArgs),
+    /// Take damage back, by the lines an injection printed with --json or --record
+    Restore(RestoreArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InjectArgs {
+    /// The pool's file
+    pub(crate) pool: PathBuf,
+    /// Seed of all choices
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Faults to inject, no two where they could add up
+    #[arg(long, default_value_t = 1)]
+    pub(crate) count: u64,
+    /// Damage this only
+    #[arg(long)]
+    pub(crate) part: Option<PartArg>,
+    /// Add what was done to this file, one JSON object per line, to be taken back with `restore`
+    #[arg(long)]
+    pub(crate) record: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PartArg {
+    Object,
+    Slot,
+    Sums,
+    Directory,
+    Parity,
+    Metadata,
+    Log,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArgs {
+    /// The pool's file
+    pub(crate) pool: PathBuf,
+    /// File with the lines of the injection
+    #[arg(long)]
+    pub(crate) record: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EventsArgs {
+    /// The pool's file
+    pub(crate) pool: PathBuf,
+    /// Go on with events as they come, until interrupted
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// From this event on
+    #[arg(long, default_value_t = 0)]
+    pub(crate) from: u64,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MapCommand {
+    /// Print the value of a key
+    Get(KeyArgs),
+    /// Give a key a value; makes the map if there is none
+    Put(PutArgs),
+    /// Remove a key
+    Del(KeyArgs),
+    /// Print keys and values in order
+    Scan(ScanArgs),
+    /// Put lines of KEY, tab, VALUE from a file (- for standard input)
+    Load(LoadArgs),
+    /// List the maps of a pool
+    List(PathArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KeyArgs {
+    /// The pool's file
+    pub(crate) pool: PathBuf,
+    /// Name of the map
+    pub(crate) map: String,
+    /// The key
+    pub(crate) key: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PutArgs {
+    #[command(flatten)]
+    pub(crate) place: KeyArgs,
+    /// The value
+    pub(crate) value: String,
+    /// Structure of a map to be made
+    #[arg(long, default_value = "btree")]
+    pub(crate) kind: KindArg,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum KindArg {
+    Btree,
+    Hash,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ScanArgs {
+    /// The pool's file
+    pub(crate) pool: PathBuf,
+    /// Name of the map
+    pub(crate) map: String,
+    /// First key
+    #[arg(long)]
+    pub(crate) from: Option<String>,
+    /// Key to stop before
+    #[arg(long)]
+    pub(crate) to: Option<String>,
+    /// Keys that start with this
+    #[arg(long, conflicts_with_all = ["from", "to"])]
+    pub(crate) prefix: Option<String>,
+    /// At most so many
+    #[arg(long, default_value_t = usize::MAX, hide_default_value = true)]
+    pub(crate) limit: usize,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LoadArgs {
+    /// The pool's file
+    pub(crate) pool: PathBuf,
+    /// Name of the map
+    pub(crate) map: String,
+    /// The file with the lines
+    pub(crate) file: PathBuf,
+    /// What parts key and value
+    #[arg(long, default_value = "\t", hide_default_value = true)]
+    pub(crate) separator: String,
+    /// Lines per transaction
+    #[arg(long, default_value_t = 100)]
+    pub(crate) batch: usize,
+    /// Structure of a map to be made
+    #[arg(long, default_value = "btree")]
+    pub(crate) kind: KindArg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Folder whose text files are indexed
+    #[arg(default_value = ".")]
+    pub(crate) path: PathBuf,
+    /// Seed of all choices
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Faults to inject while every read verifies
+    #[arg(long, default_value_t = 1200)]
+    pub(crate) faults: u64,
+    /// Commits to kill, at the least
+    #[arg(long, default_value_t = 24)]
+    pub(crate) kills: u64,
+    /// Bytes of text to index, at the most
+    #[arg(long, default_value = "4M", value_parser = size::parse)]
+    pub(crate) text: u64,
+    /// Folder for the pool; the system's for temporary files unless given
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
+    /// Leave the pool there and say where
+    #[arg(long)]
+    pub(crate) keep: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InjectorArgs {
+    pub(crate) pool: PathBuf,
+    #[arg(long)]
+    pub(crate) seed: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VictimArgs {
+    pub(crate) pool: PathBuf,
+    #[arg(long)]
+    pub(crate) seed: u64,
+    /// Transactions to run
+    #[arg(long)]
+    pub(crate) runs: u64,
+    /// Step to die at
+    #[arg(long)]
+    pub(crate) step: Option<String>,
+    /// The how-manieth time it is reached
+    #[arg(long, default_value_t = 1)]
+    pub(crate) nth: u64,
+}

@@ -1,0 +1,384 @@
+//! `check` and `repair`: everything in a pool is looked at; repaired if asked for.
+
+use std::path::Path;
+use std::time::Instant;
+
+use holdfast::collections::CheckReport as MapReport;
+use holdfast::{
+    CheckReport, ErrorKind, Finding, Key, Kind, MapInfo, Observer, Owner, Pool, ScrubOptions,
+    Summary, Value, VerifyReads,
+};
+use serde_json::{Value as Json, json};
+
+use crate::args::CheckArgs;
+use crate::exit::Exit;
+use crate::failure::{Failure, Outcome};
+use crate::out::{Out, table};
+use crate::progress::Progress;
+use crate::size::{show, show_nanos};
+
+/// Findings shown to people who did not ask for more.
+const SHOWN: usize = 20;
+/// Findings in an object.
+const LISTED: usize = 1000;
+/// Passes of a repair: a later one finds what an earlier one uncovered.
+const PASSES: u32 = 3;
+
+/// What a check came to.
+#[derive(Debug, Default)]
+struct Verdict {
+    /// Damages found, by opening, by passing over the pool, in maps.
+    found: u64,
+    repaired: u64,
+    lost: u64,
+    /// Damages there at the end.
+    left: u64,
+    report: CheckReport,
+    maps: Vec<MapVerdict>,
+    nanos: u64,
+    interrupted: bool,
+}
+
+/// What checking a map came to.
+#[derive(Debug)]
+struct MapVerdict {
+    name: String,
+    /// `None` if this tool does not know its types.
+    report: Option<MapReport>,
+}
+
+/// `check`.
+pub(crate) fn check(out: Out, args: &CheckArgs) -> Outcome {
+    if !args.repair || args.dry_run {
+        return match open_privately(&args.pool)? {
+            Some(pool) if args.repair => {
+                let verdict = mend(out, &pool, "would repair")?;
+                Ok(tell(out, "check", &args.pool, &verdict, Mode::DryRun))
+            }
+            Some(pool) => {
+                let verdict = look(out, &pool)?;
+                Ok(tell(out, "check", &args.pool, &verdict, Mode::Look))
+            }
+            None if args.repair => Err(Failure::usage(
+                format!("{}: is in use, and its owner repairs for good", args.pool.display()),
+                "leave out --dry-run, or close the pool first",
+            )),
+            None => by_owner(out, "check", &args.pool, false),
+        };
+    }
+    repair_as(out, "check", &args.pool)
+}
+
+/// `repair`.
+pub(crate) fn repair(out: Out, path: &Path) -> Outcome {
+    repair_as(out, "repair", path)
+}
+
+fn repair_as(out: Out, command: &str, path: &Path) -> Outcome {
+    let options = Pool::options().verify_reads(VerifyReads::Always);
+    let pool = match options.open(path) {
+        Ok(pool) => pool,
+        Err(error) if error.kind() == ErrorKind::Locked => {
+            return by_owner(out, command, path, true);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let verdict = mend(out, &pool, "repairing")?;
+    drop(pool);
+    Ok(tell(out, command, path, &verdict, Mode::Repair))
+}
+
+/// The pool on pages of our own, or nothing if somebody has it open.
+fn open_privately(path: &Path) -> Outcome<Option<Pool>> {
+    match Pool::options().verify_reads(VerifyReads::Always).open_private(path) {
+        Ok(pool) => Ok(Some(pool)),
+        Err(error) if error.kind() == ErrorKind::Locked => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Looks at everything, repairs nothing on purpose. What had to be mended to open the pool was
+/// mended on pages that are thrown away.
+fn look(out: Out, pool: &Pool) -> Outcome<Verdict> {
+    let started = Instant::now();
+    let at_open = pool.stats();
+    let progress = Progress::bytes(out, "checking");
+    let report = pool.check(|done, all| progress.set(done, all))?;
+    progress.done();
+    let maps = check_maps(pool)?;
+    let found = at_open.detected + report.found + broken(&maps);
+    Ok(Verdict { found, left: found, report, maps, nanos: nanos(started), ..Verdict::default() })
+}
+
+/// Looks at everything and repairs it, until a pass finds nothing or nothing more can be done.
+fn mend(out: Out, pool: &Pool, what: &str) -> Outcome<Verdict> {
+    let started = Instant::now();
+    let mut verdict = Verdict::default();
+    let at_open = pool.stats();
+    verdict.found = at_open.detected;
+    verdict.repaired = at_open.repaired;
+    for pass in 0..PASSES {
+        let progress = Progress::bytes(out, what);
+        let done = pool.scrub(ScrubOptions::default(), |state, all| {
+            progress.set(state.next, all);
+            if crate::interrupt::asked() {
+                pool.scrub_control().pause();
+            }
+        })?;
+        progress.done();
+        if pass == 0 {
+            verdict.report = done.report.clone();
+        }
+        verdict.found += done.report.found;
+        verdict.repaired += done.repaired;
+        verdict.interrupted = done.state != holdfast::ScrubState::Idle;
+        if done.report.is_clean() || done.repaired == 0 || verdict.interrupted {
+            break;
+        }
+    }
+    if !verdict.interrupted {
+        let rest = pool.check(|_, _| {})?;
+        verdict.maps = check_maps(pool)?;
+        verdict.left = rest.found + broken(&verdict.maps);
+        verdict.lost = rest.found;
+    }
+    verdict.nanos = nanos(started);
+    Ok(verdict)
+}
+
+/// Lets the owner of the pool do it.
+fn by_owner(out: Out, command: &str, path: &Path, repair: bool) -> Outcome {
+    let Some(mut owner) = Owner::reach(path) else {
+        let holder = Observer::open(path)?.holder().flatten();
+        let who = holder.map_or_else(|| "another process".to_owned(), |id| format!("process {id}"));
+        return Err(Failure::new(
+            "locked",
+            format!("{}: {who} has it open and takes no commands", path.display()),
+            "close the pool there",
+        ));
+    };
+    let progress = Progress::bytes(out, "the owner is at it");
+    let tell_progress = |done, all| progress.set(done, all);
+    let summary = if repair {
+        owner.scrub(ScrubOptions::default(), tell_progress)?
+    } else {
+        owner.check(tell_progress)?
+    };
+    progress.done();
+    Ok(tell_summary(out, command, path, &summary, repair))
+}
+
+/// Tells what an owner answered.
+pub(crate) fn tell_summary(
+    out: Out,
+    command: &str,
+    path: &Path,
+    summary: &Summary,
+    repair: bool,
+) -> Exit {
+    let Summary { found, repaired, lost, .. } = *summary;
+    let left = if repair { lost } else { found };
+    out.object(command, summary_json(path, summary, left));
+    out.words(format!(
+        "{} {} and {} objects in {}: {found} damaged, {repaired} repaired, {lost} lost",
+        if repair { "scrubbed" } else { "checked" },
+        show(summary.column_bytes),
+        summary.objects,
+        show_nanos(summary.nanos),
+    ));
+    exit_of(found, left, summary.stopped)
+}
+
+pub(crate) fn summary_json(path: &Path, summary: &Summary, left: u64) -> Json {
+    json!({
+        "path": path.display().to_string(),
+        "by": "owner",
+        "objects": summary.objects,
+        "object_bytes": summary.object_bytes,
+        "column_bytes": summary.column_bytes,
+        "found": summary.found,
+        "repaired": summary.repaired,
+        "lost": summary.lost,
+        "left": left,
+        "interrupted": summary.stopped,
+        "nanos": summary.nanos,
+    })
+}
+
+/// Codes of a command that found so much and left so much.
+pub(crate) fn exit_of(found: u64, left: u64, interrupted: bool) -> Exit {
+    let exit = match (found, left) {
+        (_, 1..) => Exit::LEFT,
+        (1.., 0) => Exit::CORRECTED,
+        (0, 0) => Exit::CLEAN,
+    };
+    if interrupted { exit.and(Exit::CANCELLED) } else { exit }
+}
+
+/// How a check was meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Look,
+    DryRun,
+    Repair,
+}
+
+fn tell(out: Out, command: &str, path: &Path, verdict: &Verdict, mode: Mode) -> Exit {
+    let Verdict { found, repaired, lost, report, .. } = verdict;
+    // What was repaired on pages that are thrown away is still there in the file.
+    let left = if mode == Mode::Repair { verdict.left } else { *found };
+    out.object(
+        command,
+        json!({
+            "path": path.display().to_string(),
+            "by": "command",
+            "dry_run": mode != Mode::Repair,
+            "objects": report.objects,
+            "object_bytes": report.object_bytes,
+            "column_bytes": report.column_bytes,
+            "found": found,
+            "repaired": repaired,
+            "lost": lost,
+            "left": left,
+            "interrupted": verdict.interrupted,
+            "nanos": verdict.nanos,
+            "findings": report.findings.iter().take(LISTED).map(finding_json).collect::<Vec<_>>(),
+            "maps": verdict.maps.iter().map(map_json).collect::<Vec<_>>(),
+        }),
+    );
+    if !out.json {
+        tell_people(out, verdict, mode, left);
+    }
+    exit_of(*found, left, verdict.interrupted)
+}
+
+fn tell_people(out: Out, verdict: &Verdict, mode: Mode, left: u64) {
+    let report = &verdict.report;
+    if !report.findings.is_empty() {
+        let shown = if out.verbose > 0 { report.findings.len() } else { SHOWN };
+        let mut rows = table(&["at", "bytes", "verdict", "object"]);
+        for finding in report.findings.iter().take(shown) {
+            rows.add_row([
+                format!("{:#x}", finding.at),
+                finding.len.to_string(),
+                finding.verdict.to_string(),
+                object_of(finding).unwrap_or_default(),
+            ]);
+        }
+        out.words(rows.to_string());
+        if report.findings.len() > shown {
+            out.words(format!("... {} more (-v shows all)", report.findings.len() - shown));
+        }
+    }
+    for map in &verdict.maps {
+        match &map.report {
+            Some(report) => {
+                for finding in &report.findings {
+                    out.answer(format!("map `{}`: {finding}", map.name));
+                }
+                out.more(|| format!("map `{}`: {} entries", map.name, report.entries));
+            }
+            None => out.more(|| format!("map `{}`: of types unknown here, not walked", map.name)),
+        }
+    }
+    let Verdict { found, repaired, lost, .. } = verdict;
+    let did = match mode {
+        Mode::Look => format!("{found} damaged"),
+        Mode::DryRun => {
+            format!("{found} damaged, {repaired} can be repaired, {lost} are lost; nothing changed")
+        }
+        Mode::Repair => format!("{found} damaged, {repaired} repaired, {left} left"),
+    };
+    let (objects, bytes) = (report.objects, show(report.column_bytes));
+    out.words(format!("{objects} objects, {bytes} in {}: {did}", show_nanos(verdict.nanos)));
+    if mode == Mode::Look && *found > 0 {
+        out.words("the file was not changed; `holdfast repair` repairs it");
+    }
+}
+
+/// One finding as an object.
+fn finding_json(finding: &Finding) -> Json {
+    json!({
+        "at": finding.at,
+        "len": finding.len,
+        "verdict": finding.verdict.to_string(),
+        "object": object_of(finding),
+    })
+}
+
+fn object_of(finding: &Finding) -> Option<String> {
+    (!finding.object.is_null()).then(|| finding.object.to_string())
+}
+
+fn map_json(map: &MapVerdict) -> Json {
+    match &map.report {
+        Some(report) => json!({
+            "name": map.name,
+            "checked": true,
+            "entries": report.entries,
+            "findings": report.findings,
+        }),
+        None => json!({ "name": map.name, "checked": false }),
+    }
+}
+
+/// Maps that contradict themselves.
+fn broken(maps: &[MapVerdict]) -> u64 {
+    maps.iter().filter(|map| map.report.as_ref().is_some_and(|r| !r.is_sound())).count() as u64
+}
+
+/// Checks the catalogue and every map whose types are known here. Objects that are lost show as
+/// findings of the maps they belong to.
+fn check_maps(pool: &Pool) -> Outcome<Vec<MapVerdict>> {
+    let name = "(catalogue)".to_owned();
+    let catalogue = match pool.check_catalogue() {
+        Ok(report) => report,
+        Err(error) => failed(&error),
+    };
+    let sound = catalogue.is_sound();
+    let mut verdicts = vec![MapVerdict { name, report: Some(catalogue) }];
+    if sound {
+        for (name, info) in pool.maps()? {
+            let report = check_map(pool, &name, &info);
+            verdicts.push(MapVerdict { name, report });
+        }
+    }
+    Ok(verdicts)
+}
+
+fn check_map(pool: &Pool, name: &str, info: &MapInfo) -> Option<MapReport> {
+    let _: Kind = info.kind;
+    macro_rules! try_types {
+        ($($key:ty => [$($value:ty),*];)*) => {$($(
+            if (info.key, info.value) == (<$key as Key>::TYPE, <$value as Value>::TYPE) {
+                return Some(typed::<$key, $value>(pool, name));
+            }
+        )*)*};
+    }
+    try_types! {
+        str => [[u8], str, u32, u64, i32, i64, f64];
+        [u8] => [[u8], str, u32, u64, i32, i64, f64];
+        u32 => [[u8], str, u32, u64, i32, i64, f64];
+        u64 => [[u8], str, u32, u64, i32, i64, f64];
+        i32 => [[u8], str, u32, u64, i32, i64, f64];
+        i64 => [[u8], str, u32, u64, i32, i64, f64];
+    }
+    None
+}
+
+fn typed<K: Key + ?Sized, V: Value + ?Sized>(pool: &Pool, name: &str) -> MapReport {
+    let checked = pool.existing_map::<K, V>(name).and_then(|map| match map {
+        Some(map) => map.check(),
+        None => Ok(MapReport::default()),
+    });
+    checked.unwrap_or_else(|error| failed(&error))
+}
+
+/// A report that says that there is none.
+fn failed(error: &holdfast::Error) -> MapReport {
+    MapReport { findings: vec![error.cause()], ..MapReport::default() }
+}
+
+fn nanos(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,177 @@
+//! `inject`: damage done to live bytes of a pool that was made for it, and taken back.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use holdfast::anatomy::Part;
+use holdfast::{Observer, Owner};
+use serde_json::{Value, json};
+
+use crate::args::{InjectArgs, InjectCommand, RestoreArgs};
+use crate::exit::Exit;
+use crate::failure::{Failure, Outcome};
+use crate::faults::{Fault, Injector, Kind};
+use crate::out::Out;
+
+/// What is damaged unless a part is named: everything whose damage anybody reads before it is
+/// overwritten.
+const PARTS: [Part; 7] = [
+    Part::Object,
+    Part::Slot,
+    Part::Sums,
+    Part::Directory,
+    Part::ParityP,
+    Part::ParityQ,
+    Part::Metadata,
+];
+
+/// Does the damage asked for.
+pub(crate) fn inject(out: Out, command: &InjectCommand) -> Outcome {
+    let (kind, args) = match command {
+        InjectCommand::Bitflip(args) => (Kind::Bitflip, args),
+        InjectCommand::Stray(args) => (Kind::Stray, args),
+        InjectCommand::Poison(args) => (Kind::Poison, args),
+        InjectCommand::Lost(args) => (Kind::Lost, args),
+        InjectCommand::Misdirect(args) => (Kind::Misdirect, args),
+        InjectCommand::Torn(args) => (Kind::Torn, args),
+        InjectCommand::Restore(args) => return restore(out, args),
+    };
+    let observer = Observer::open(&args.pool)?;
+    refuse_others(&observer)?;
+    let mut owner = match (kind, observer.is_in_use()) {
+        (Kind::Poison, true) => Some(expect_owner(&args.pool)?),
+        _ => None,
+    };
+    let file = writable(&args.pool)?;
+    let mut injector = Injector::new(file, observer.anatomy()?, args.seed);
+    let mut record = args.record.as_deref().map(append_to).transpose()?;
+    let parts = args.part.map_or(&PARTS[..], crate::args::PartArg::parts);
+    let failed = |error: &std::io::Error| Failure::io(args.pool.display(), error);
+    let mut done = 0;
+    while done < args.count && !crate::interrupt::asked() {
+        let chosen = injector.choose(kind, parts).map_err(|error| failed(&error))?;
+        let Some(fault) = chosen else {
+            return Err(nothing_left(args, done));
+        };
+        if let (Some(record), Some(path)) = (&mut record, &args.record) {
+            // Written first: damage nobody knows of could not be taken back.
+            writeln!(record, "{}", fault.json())
+                .map_err(|error| Failure::io(path.display(), &error))?;
+        }
+        match &mut owner {
+            Some(owner) => owner.poison(fault.hits[0].at, true)?,
+            None => injector.apply(&fault).map_err(|error| failed(&error))?,
+        }
+        done += 1;
+        out.item("inject", fault_json(&fault, done), || words(&fault));
+    }
+    if kind == Kind::Poison && owner.is_none() {
+        out.note(
+            "a file cannot hold a media error: the pages were destroyed instead; in a pool that \
+             is open, poison is real",
+        );
+    }
+    out.words(format!(
+        "{done} faults injected; `holdfast scrub start -w {}` repairs{}",
+        args.pool.display(),
+        match &args.record {
+            Some(path) => format!(", `holdfast inject restore` with {} undoes", path.display()),
+            None => String::new(),
+        }
+    ));
+    Ok(if done < args.count { Exit::CANCELLED } else { Exit::CLEAN })
+}
+
+/// Takes damage back: the last first.
+pub(crate) fn restore(out: Out, args: &RestoreArgs) -> Outcome {
+    let observer = Observer::open(&args.pool)?;
+    refuse_others(&observer)?;
+    let text = std::fs::read_to_string(&args.record)
+        .map_err(|error| Failure::io(args.record.display(), &error))?;
+    let mut faults = Vec::new();
+    for (line, number) in text.lines().zip(1_u64..) {
+        let fault = Fault::parse(line).ok_or_else(|| {
+            Failure::new(
+                "invalid",
+                format!("{}, line {number}: tells of no fault", args.record.display()),
+                "give the file that `holdfast inject --record` wrote; nothing was changed",
+            )
+        })?;
+        faults.push(fault);
+    }
+    let size = observer.superblock()?.size;
+    let file = writable(&args.pool)?;
+    let hits = || faults.iter().rev().flat_map(|fault| fault.hits.iter().rev());
+    let inside = |at: u64, len: usize| at.checked_add(len as u64).is_some_and(|end| end <= size);
+    if let Some(hit) = hits().find(|hit| !inside(hit.in_file, hit.before.len())) {
+        return Err(Failure::new(
+            "invalid",
+            format!("{}: {:#x} lies outside of the pool", args.record.display(), hit.in_file),
+            "give the record of this pool; nothing was changed",
+        ));
+    }
+    for hit in hits() {
+        file.write_all_at(&hit.before, hit.in_file)
+            .map_err(|error| Failure::io(args.pool.display(), &error))?;
+    }
+    out.object("inject", json!({ "restored": faults.len() }));
+    out.words(format!("{} faults taken back", faults.len()));
+    Ok(Exit::CLEAN)
+}
+
+/// Pools are damaged only if they were made for it.
+pub(crate) fn refuse_others(observer: &Observer) -> Outcome<()> {
+    if observer.superblock()?.allow_inject {
+        return Ok(());
+    }
+    Err(Failure::new(
+        "refused",
+        format!("{}: does not allow faults to be injected", observer.path().display()),
+        "make a pool for it with `holdfast pool create --allow-inject`; this one was not changed",
+    ))
+}
+
+fn expect_owner(path: &Path) -> Outcome<Owner> {
+    Owner::reach(path).ok_or_else(|| {
+        Failure::new(
+            "locked",
+            format!("{}: the process that has it open takes no commands", path.display()),
+            "poison is met by whoever has the mapping; close the pool there, or inject another kind",
+        )
+    })
+}
+
+fn writable(path: &Path) -> Outcome<File> {
+    let opened = OpenOptions::new().read(true).write(true).open(path);
+    opened.map_err(|error| Failure::io(path.display(), &error))
+}
+
+fn append_to(path: &Path) -> Outcome<File> {
+    let opened = OpenOptions::new().create(true).append(true).open(path);
+    opened.map_err(|error| Failure::io(path.display(), &error))
+}
+
+fn nothing_left(args: &InjectArgs, done: u64) -> Failure {
+    Failure::new(
+        "invalid",
+        format!(
+            "{}: after {done} faults there is no place left where another would not add up",
+            args.pool.display()
+        ),
+        "put more into the pool, repair it first, or ask for fewer",
+    )
+}
+
+fn fault_json(fault: &Fault, number: u64) -> Value {
+    let mut body = fault.json();
+    body["number"] = number.into();
+    body
+}
+
+fn words(fault: &Fault) -> String {
+    let places = fault.hits.iter().map(|hit| format!("{:#x}+{}", hit.at, hit.before.len()));
+    let places: Vec<String> = places.collect();
+    format!("{} {} at {}", fault.kind.name(), fault.part.name(), places.join(" and "))
+}

@@ -1,0 +1,128 @@
+//! `map load`: lines of a file into a map, some in each transaction.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use holdfast::Pool;
+use serde_json::json;
+
+use crate::args::LoadArgs;
+use crate::commands::map::AnyMap;
+use crate::exit::Exit;
+use crate::failure::{Failure, Outcome};
+use crate::out::Out;
+use crate::progress::Progress;
+use crate::session;
+
+/// Longest line taken, in bytes; a longer one is no line of keys and values.
+const LINE_MAX: usize = 1 << 20;
+
+/// What was loaded.
+#[derive(Debug, Default)]
+struct Loaded {
+    lines: u64,
+    new: u64,
+}
+
+/// Puts the lines of a file.
+pub(crate) fn load(out: Out, args: &LoadArgs) -> Outcome {
+    if args.separator.is_empty() || args.batch == 0 {
+        let remedy = "give a separator of at least one character and a batch of at least one line";
+        return Err(Failure::usage("nothing parts keys and values, or no line fits a batch", remedy));
+    }
+    let (mut lines, bytes) = open(&args.file)?;
+    let pool = session::to_change(&args.pool)?;
+    let map = AnyMap::find_or_make(&pool, &args.map, args.kind.into())?;
+    let progress = Progress::bytes(out, "loading");
+    let mut loaded = Loaded::default();
+    let (mut batch, mut done): (Vec<String>, u64) = (Vec::new(), 0);
+    while let Some(line) = next_line(&mut lines, &args.file, loaded.lines + 1 + batch.len() as u64)?
+    {
+        done += line.len() as u64 + 1;
+        if !line.trim().is_empty() {
+            batch.push(line);
+        }
+        if batch.len() == args.batch {
+            put(&pool, &map, args, &mut batch, &mut loaded)?;
+            progress.set(done, bytes.max(done));
+            if crate::interrupt::asked() {
+                break;
+            }
+        }
+    }
+    let interrupted = crate::interrupt::asked();
+    if !interrupted {
+        put(&pool, &map, args, &mut batch, &mut loaded)?;
+    }
+    progress.done();
+    drop(map);
+    let exit = session::finish(out, pool, true);
+    let Loaded { lines, new } = loaded;
+    let body = json!({ "lines": lines, "new": new, "interrupted": interrupted });
+    out.object("map load", body);
+    out.words(format!("{lines} lines loaded, {new} keys new"));
+    Ok(if interrupted { exit.and(Exit::CANCELLED) } else { exit })
+}
+
+fn open(path: &Path) -> Outcome<(Box<dyn BufRead>, u64)> {
+    if path == Path::new("-") {
+        return Ok((Box::new(BufReader::new(std::io::stdin())), 0));
+    }
+    let file = File::open(path).map_err(|error| Failure::io(path.display(), &error))?;
+    let len = file.metadata().map_or(0, |found| found.len());
+    Ok((Box::new(BufReader::new(file)), len))
+}
+
+/// The next line, without its end.
+fn next_line(lines: &mut dyn BufRead, path: &Path, number: u64) -> Outcome<Option<String>> {
+    use std::io::Read;
+    let bad = |what: &str| {
+        Failure::new(
+            "invalid",
+            format!("{}, line {number}: {what}", path.display()),
+            "give lines of text: a key, a tab, a value; lines before it are loaded",
+        )
+    };
+    let mut line = Vec::new();
+    let read = lines.take(LINE_MAX as u64).read_until(b'\n', &mut line);
+    match read {
+        Ok(0) => return Ok(None),
+        Ok(_) => {}
+        Err(error) => return Err(Failure::io(path.display(), &error)),
+    }
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    } else if line.len() == LINE_MAX {
+        return Err(bad("is too long"));
+    }
+    if line.last() == Some(&b'\r') {
+        line.pop();
+    }
+    String::from_utf8(line).map(Some).map_err(|_| bad("is no UTF-8 text"))
+}
+
+fn put(
+    pool: &Pool,
+    map: &AnyMap,
+    args: &LoadArgs,
+    batch: &mut Vec<String>,
+    loaded: &mut Loaded,
+) -> Outcome<()> {
+    let mut pairs = Vec::with_capacity(batch.len());
+    for (line, number) in batch.iter().zip(loaded.lines + 1..) {
+        let Some(pair) = line.split_once(args.separator.as_str()) else {
+            return Err(Failure::new(
+                "invalid",
+                format!("{}, entry {number}: nothing parts key and value", args.file.display()),
+                "part them by a tab, or name what does with --separator; entries of earlier \
+                 batches are loaded",
+            ));
+        };
+        pairs.push(pair);
+    }
+    loaded.new += map.put_all(pool, &pairs)?;
+    loaded.lines += pairs.len() as u64;
+    batch.clear();
+    Ok(())
+}

@@ -1,0 +1,281 @@
+//! `map get`, `put`, `del`, `scan` and `list`.
+
+use core::ops::Bound;
+
+use holdfast::{Kind, MapInfo, NamedMap, Pool, TypeNumber};
+use serde_json::{Value, json};
+
+use std::path::Path;
+
+use crate::args::{KeyArgs, KindArg, PutArgs, ScanArgs};
+use crate::exit::Exit;
+use crate::failure::{Failure, Outcome};
+use crate::out::{Out, json_bytes, show_bytes, table};
+use crate::session;
+
+impl From<KindArg> for Kind {
+    fn from(kind: KindArg) -> Self {
+        match kind {
+            KindArg::Btree => Self::BTree,
+            KindArg::Hash => Self::Hash,
+        }
+    }
+}
+
+/// A map whose types this tool can write: texts or bytes.
+#[derive(Debug)]
+pub(crate) enum AnyMap {
+    TextToBytes(NamedMap<str, [u8]>),
+    TextToText(NamedMap<str, str>),
+    BytesToBytes(NamedMap<[u8], [u8]>),
+}
+
+/// Calls the same on whichever map it is, with the key and the value as it wants them.
+macro_rules! on_map {
+    ($any:expr, $map:ident, $key:ident = $text:expr => $call:expr) => {
+        match $any {
+            AnyMap::TextToBytes($map) => {
+                let $key: &str = $text;
+                $call
+            }
+            AnyMap::TextToText($map) => {
+                let $key: &str = $text;
+                $call
+            }
+            AnyMap::BytesToBytes($map) => {
+                let $key: &[u8] = $text.as_bytes();
+                $call
+            }
+        }
+    };
+}
+
+impl AnyMap {
+    /// Finds the map called `name`.
+    pub(crate) fn find(pool: &Pool, name: &str) -> Outcome<Option<Self>> {
+        let maps = pool.maps()?;
+        let Some((_, info)) = maps.iter().find(|(known, _)| known == name) else {
+            return Ok(None);
+        };
+        let types = (info.key, info.value);
+        let text = <str as holdfast::Key>::TYPE;
+        let bytes = TypeNumber::BYTES;
+        if types == (text, bytes) {
+            Ok(pool.existing_map(name)?.map(Self::TextToBytes))
+        } else if types == (text, text) {
+            Ok(pool.existing_map(name)?.map(Self::TextToText))
+        } else if types == (bytes, bytes) {
+            Ok(pool.existing_map(name)?.map(Self::BytesToBytes))
+        } else {
+            let (key, value) = info.type_names();
+            Err(Failure::new(
+                "wrong-type",
+                format!("the map `{name}` has keys of {key} and values of {value}"),
+                "use the program it belongs to; this command knows texts and bytes",
+            ))
+        }
+    }
+
+    /// Finds it, or says that there is none and which there are.
+    fn expect(pool: &Pool, name: &str) -> Outcome<Self> {
+        if let Some(map) = Self::find(pool, name)? {
+            return Ok(map);
+        }
+        let names: Vec<String> = pool.maps()?.into_iter().map(|(name, _)| name).collect();
+        let remedy = match names.as_slice() {
+            [] => "the pool has no maps; `holdfast map put` makes one".to_owned(),
+            names => format!("the pool has: {}", names.join(", ")),
+        };
+        Err(Failure::new("not-found", format!("no map is called `{name}`"), remedy))
+    }
+
+    /// Finds it, or makes one from texts to bytes.
+    pub(crate) fn find_or_make(pool: &Pool, name: &str, kind: Kind) -> Outcome<Self> {
+        match Self::find(pool, name)? {
+            Some(map) => Ok(map),
+            None => Ok(Self::TextToBytes(pool.map_as(name, kind)?)),
+        }
+    }
+
+    fn get(&self, key: &str) -> Outcome<Option<Vec<u8>>> {
+        Ok(match self {
+            Self::TextToBytes(map) => map.get(key)?,
+            Self::TextToText(map) => map.get(key)?.map(String::into_bytes),
+            Self::BytesToBytes(map) => map.get(key.as_bytes())?,
+        })
+    }
+
+    fn put(&self, key: &str, value: &str) -> Outcome<bool> {
+        Ok(match self {
+            Self::TextToBytes(map) => map.put(key, value.as_bytes())?,
+            Self::TextToText(map) => map.put(key, value)?,
+            Self::BytesToBytes(map) => map.put(key.as_bytes(), value.as_bytes())?,
+        })
+    }
+
+    /// Puts several in one transaction; answers how many keys were new.
+    pub(crate) fn put_all(&self, pool: &Pool, pairs: &[(&str, &str)]) -> Outcome<u64> {
+        let new = pool.run(|tx| {
+            let mut new = 0;
+            for (key, value) in pairs {
+                let had = match self {
+                    Self::TextToBytes(map) => map.map().put(tx, key, value.as_bytes())?,
+                    Self::TextToText(map) => map.map().put(tx, key, value)?,
+                    Self::BytesToBytes(map) => {
+                        map.map().put(tx, key.as_bytes(), value.as_bytes())?
+                    }
+                };
+                new += u64::from(!had);
+            }
+            Ok(new)
+        });
+        Ok(new?)
+    }
+
+    fn remove(&self, key: &str) -> Outcome<bool> {
+        Ok(on_map!(self, map, key = key => map.remove(key)?))
+    }
+
+    /// Some entries in order, keys and values as bytes.
+    fn scan(
+        &self,
+        (from, to): (Bound<&str>, Bound<&str>),
+        limit: usize,
+    ) -> Outcome<Vec<(Vec<u8>, Vec<u8>)>> {
+        Ok(match self {
+            Self::TextToBytes(map) => {
+                let found = map.scan((from, to), limit)?;
+                found.into_iter().map(|(key, value)| (key.into_bytes(), value)).collect()
+            }
+            Self::TextToText(map) => {
+                let found = map.scan((from, to), limit)?;
+                found.into_iter().map(|(k, v)| (k.into_bytes(), v.into_bytes())).collect()
+            }
+            Self::BytesToBytes(map) => {
+                let range = (from.map(str::as_bytes), to.map(str::as_bytes));
+                map.scan(range, limit)?
+            }
+        })
+    }
+}
+
+/// Prints the value of a key.
+pub(crate) fn get(out: Out, args: &KeyArgs) -> Outcome {
+    let pool = session::to_look(&args.pool)?;
+    let found = AnyMap::expect(&pool, &args.map)?.get(&args.key)?;
+    let exit = session::finish(out, pool, false);
+    let Some(value) = found else {
+        return Err(no_key(args));
+    };
+    out.object("map get", json!({ "key": args.key, "value": json_bytes(&value) }));
+    out.answer(show_bytes(&value));
+    Ok(exit)
+}
+
+/// Gives a key a value.
+pub(crate) fn put(out: Out, args: &PutArgs) -> Outcome {
+    let place = &args.place;
+    let pool = session::to_change(&place.pool)?;
+    let map = AnyMap::find_or_make(&pool, &place.map, args.kind.into())?;
+    let replaced = map.put(&place.key, &args.value)?;
+    drop(map);
+    let exit = session::finish(out, pool, true);
+    out.object("map put", json!({ "key": place.key, "replaced": replaced }));
+    out.more(|| (if replaced { "replaced" } else { "added" }).to_owned());
+    Ok(exit)
+}
+
+/// Removes a key.
+pub(crate) fn del(out: Out, args: &KeyArgs) -> Outcome {
+    let pool = session::to_change(&args.pool)?;
+    let removed = AnyMap::expect(&pool, &args.map)?.remove(&args.key)?;
+    let exit = session::finish(out, pool, true);
+    if !removed {
+        return Err(no_key(args));
+    }
+    out.object("map del", json!({ "key": args.key, "removed": removed }));
+    Ok(exit)
+}
+
+fn no_key(args: &KeyArgs) -> Failure {
+    Failure::new(
+        "not-found",
+        format!("the map `{}` has no key `{}`", args.map, args.key),
+        "`holdfast map scan` lists its keys",
+    )
+}
+
+/// Prints keys and values in order.
+pub(crate) fn scan(out: Out, args: &ScanArgs) -> Outcome {
+    /// Entries read in one transaction.
+    const PAGE: usize = 1000;
+    let pool = session::to_look(&args.pool)?;
+    let map = AnyMap::expect(&pool, &args.map)?;
+    let prefix = args.prefix.as_deref().unwrap_or_default();
+    let first = args.prefix.as_deref().or(args.from.as_deref());
+    let mut from = first.map_or(Bound::Unbounded, |key| Bound::Included(key.to_owned()));
+    let to = args.to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+    let mut left = args.limit;
+    while left > 0 && !crate::interrupt::asked() {
+        let part = map.scan((from.as_ref().map(String::as_str), to), left.min(PAGE))?;
+        let Some((last, _)) = part.last() else { break };
+        // A key of bytes may be no text: then the next page starts at what comes close, below.
+        let next = String::from_utf8(last.clone());
+        let whole = part.len() == left.min(PAGE);
+        for (key, value) in &part {
+            if !key.starts_with(prefix.as_bytes()) {
+                return Ok(end(out, map, pool));
+            }
+            left -= 1;
+            let body = json!({ "key": json_bytes(key), "value": json_bytes(value) });
+            out.item("map scan", body, || format!("{}\t{}", show_bytes(key), show_bytes(value)));
+        }
+        match next {
+            Ok(key) if whole => from = Bound::Excluded(key),
+            _ => break,
+        }
+    }
+    Ok(end(out, map, pool))
+}
+
+fn end(out: Out, map: AnyMap, pool: Pool) -> Exit {
+    drop(map);
+    let exit = session::finish(out, pool, false);
+    if crate::interrupt::asked() { exit.and(Exit::CANCELLED) } else { exit }
+}
+
+/// Lists the maps of a pool.
+pub(crate) fn list(out: Out, path: &Path) -> Outcome {
+    let pool = session::to_look(path)?;
+    let maps = pool.maps()?;
+    let exit = session::finish(out, pool, false);
+    out.object("map list", json!({ "maps": json_of(&maps) }));
+    out.words(table_of(&maps).to_string());
+    Ok(exit)
+}
+
+/// Maps as a table.
+pub(crate) fn table_of(maps: &[(String, MapInfo)]) -> comfy_table::Table {
+    let mut table = table(&["map", "kind", "keys", "values"]);
+    for (name, info) in maps {
+        let (key, value) = info.type_names();
+        table.add_row([name.clone(), kind(info).to_owned(), key, value]);
+    }
+    table
+}
+
+/// Maps as objects.
+pub(crate) fn json_of(maps: &[(String, MapInfo)]) -> Value {
+    let one = |(name, info): &(String, MapInfo)| {
+        let (key, value) = info.type_names();
+        json!({ "name": name, "kind": kind(info), "key": key, "value": value })
+    };
+    maps.iter().map(one).collect()
+}
+
+fn kind(info: &MapInfo) -> &'static str {
+    match info.kind {
+        Kind::Hash => "hash",
+        Kind::BTree => "btree",
+    }
+}

@@ -1,0 +1,89 @@
+//! Why a command could not do what it was asked for, and how that is told.
+
+use core::fmt;
+
+use holdfast::{ErrorKind, TxError};
+use serde_json::{Value, json};
+
+use crate::exit::Exit;
+
+/// Result of a command.
+pub(crate) type Outcome<T = Exit> = Result<T, Failure>;
+
+/// The end of a command that failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The pool said no.
+    Pool(Box<holdfast::Error>),
+    /// Anything else: a kind in a word, the cause, the remedy.
+    Other { exit: Exit, kind: &'static str, cause: String, remedy: String },
+}
+
+impl Failure {
+    /// A failure of the command's own.
+    pub(crate) fn new(
+        kind: &'static str,
+        cause: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self::Other { exit: Exit::OPERATIONAL, kind, cause: cause.into(), remedy: remedy.into() }
+    }
+
+    /// The command line makes no sense.
+    pub(crate) fn usage(cause: impl Into<String>, remedy: impl Into<String>) -> Self {
+        let (kind, exit) = ("usage", Exit::USAGE);
+        Self::Other { exit, kind, cause: cause.into(), remedy: remedy.into() }
+    }
+
+    /// A file other than a pool.
+    pub(crate) fn io(what: impl fmt::Display, error: &std::io::Error) -> Self {
+        Self::new("system", format!("{what}: {error}"), "check the path and its permissions")
+    }
+
+    /// The exit code. Damage beyond the redundancy is damage left, besides the failure.
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Self::Pool(error) if error.kind() == ErrorKind::Damaged => {
+                Exit::OPERATIONAL.and(Exit::LEFT)
+            }
+            Self::Pool(_) => Exit::OPERATIONAL,
+            Self::Other { exit, .. } => *exit,
+        }
+    }
+
+    /// The failure as an object.
+    pub(crate) fn json(&self) -> Value {
+        match self {
+            Self::Pool(error) => json!({
+                "kind": error.kind().name(),
+                "path": error.path().map(|path| path.display().to_string()),
+                "cause": error.cause(),
+                "remedy": error.remedy(),
+            }),
+            Self::Other { kind, cause, remedy, .. } => {
+                json!({ "kind": kind, "path": null, "cause": cause, "remedy": remedy })
+            }
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pool(error) => write!(f, "{error}"),
+            Self::Other { cause, remedy, .. } => write!(f, "{cause}; {remedy}"),
+        }
+    }
+}
+
+impl From<holdfast::Error> for Failure {
+    fn from(error: holdfast::Error) -> Self {
+        Self::Pool(Box::new(error))
+    }
+}
+
+impl From<TxError> for Failure {
+    fn from(error: TxError) -> Self {
+        holdfast::Error::from(error).into()
+    }
+}

@@ -1,0 +1,189 @@
+//! What a command prints: tables for people, one object or lines of objects for programs.
+
+use std::io::{self, IsTerminal, Write};
+
+use comfy_table::presets::UTF8_BORDERS_ONLY;
+use comfy_table::{CellAlignment, Table};
+use serde_json::{Map, Value, json};
+
+use crate::failure::Failure;
+
+/// Version of everything printed with `--json`.
+const SCHEMA: u64 = 1;
+
+/// Where output goes, and how much of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Out {
+    /// Print objects.
+    pub(crate) json: bool,
+    /// Print results only.
+    pub(crate) quiet: bool,
+    /// Print more: how many times it was asked for.
+    pub(crate) verbose: u8,
+}
+
+impl Out {
+    /// Prints one object, the only one of a command; nothing for people.
+    pub(crate) fn object(&self, command: &str, body: Value) {
+        if self.json {
+            line(&dressed(command, body).to_string());
+        }
+    }
+
+    /// Prints one line of a stream: the object, or the words for people.
+    pub(crate) fn item(&self, command: &str, body: Value, words: impl FnOnce() -> String) {
+        if self.json {
+            line(&dressed(command, body).to_string());
+        } else if !self.quiet {
+            line(&words());
+        }
+    }
+
+    /// Prints words for people.
+    pub(crate) fn words(&self, text: impl AsRef<str>) {
+        if !self.json && !self.quiet {
+            line(text.as_ref());
+        }
+    }
+
+    /// Prints words for people who asked for more.
+    pub(crate) fn more(&self, text: impl FnOnce() -> String) {
+        if self.verbose > 0 && !self.json && !self.quiet {
+            line(&text());
+        }
+    }
+
+    /// Prints the answer of a command: also when asked to be quiet.
+    pub(crate) fn answer(&self, text: impl AsRef<str>) {
+        if !self.json {
+            line(text.as_ref());
+        }
+    }
+
+    /// Tells people something on standard error, beside the output.
+    pub(crate) fn note(&self, text: impl AsRef<str>) {
+        if !self.quiet {
+            let _ = writeln!(io::stderr(), "holdfast: {}", text.as_ref());
+        }
+    }
+
+    /// Tells why a command failed.
+    pub(crate) fn failure(&self, command: &str, failure: &Failure) {
+        if self.json {
+            let body = json!({ "error": failure.json(), "exit": failure.exit().code() });
+            line(&dressed(command, body).to_string());
+        }
+        let _ = writeln!(io::stderr(), "holdfast: {failure}");
+    }
+
+    /// Whether progress is worth showing: somebody is looking at standard error.
+    pub(crate) fn shows_progress(&self) -> bool {
+        !self.quiet && io::stderr().is_terminal()
+    }
+}
+
+/// The object with the version of the schema and the command in front.
+fn dressed(command: &str, body: Value) -> Value {
+    let mut all = Map::new();
+    all.insert("schema".to_owned(), SCHEMA.into());
+    all.insert("command".to_owned(), command.into());
+    match body {
+        Value::Object(fields) => all.extend(fields),
+        other => {
+            all.insert("value".to_owned(), other);
+        }
+    }
+    Value::Object(all)
+}
+
+/// One line to standard output. Whoever closed it has read enough.
+fn line(text: &str) {
+    let mut out = io::stdout().lock();
+    if writeln!(out, "{text}").and_then(|()| out.flush()).is_err() {
+        std::process::exit(crate::exit::Exit::OPERATIONAL.code().into());
+    }
+}
+
+/// An empty table in the house's style.
+pub(crate) fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_BORDERS_ONLY);
+    if !header.is_empty() {
+        table.set_header(header.to_vec());
+    }
+    table
+}
+
+/// A table of two columns: what, and how it is.
+pub(crate) fn facts(rows: &[(&str, String)]) -> Table {
+    let mut table = table(&[]);
+    for (what, how) in rows {
+        table.add_row([(*what).to_owned(), how.clone()]);
+    }
+    table
+}
+
+/// Aligns the columns from the second on to the right: numbers.
+pub(crate) fn numbers(table: &mut Table) {
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+}
+
+/// Bytes for people: as text if they are some, else as hexadecimal digits.
+pub(crate) fn show_bytes(bytes: &[u8]) -> String {
+    match core::str::from_utf8(bytes) {
+        Ok(text) if !text.chars().any(|c| c.is_control() && c != '\t') => text.to_owned(),
+        _ => format!("0x{}", hex(bytes)),
+    }
+}
+
+/// Bytes for programs: a string if they are UTF-8, else an object that says what it is.
+pub(crate) fn json_bytes(bytes: &[u8]) -> Value {
+    match core::str::from_utf8(bytes) {
+        Ok(text) => text.into(),
+        Err(_) => json!({ "hex": hex(bytes) }),
+    }
+}
+
+/// Hexadecimal digits of bytes.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble & 15)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(*byte)]).collect()
+}
+
+/// The bytes of hexadecimal digits.
+pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
+    if !text.is_ascii() || !text.len().is_multiple_of(2) {
+        return None;
+    }
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hexadecimal_digits_go_both_ways() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        assert_eq!(unhex(&hex(&bytes)), Some(bytes));
+        assert_eq!(unhex("0"), None);
+        assert_eq!(unhex("zz"), None);
+        assert_eq!(unhex("\u{e9}"), None);
+    }
+
+    #[test]
+    fn bytes_are_shown_as_text_or_digits() {
+        assert_eq!(show_bytes(b"a b"), "a b");
+        assert_eq!(show_bytes(b"\x00\xff"), "0x00ff");
+        assert_eq!(json_bytes(b"\xff"), json!({ "hex": "ff" }));
+    }
+
+    #[test]
+    fn objects_carry_their_schema() {
+        let object = dressed("pool info", json!({ "size": 1 }));
+        assert_eq!(object, json!({ "schema": 1, "command": "pool info", "size": 1 }));
+    }
+}

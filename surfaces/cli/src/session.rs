@@ -1,0 +1,42 @@
+//! Opening pools for commands, and what an opening found.
+
+use std::path::Path;
+
+use holdfast::{Pool, Stats, VerifyReads};
+
+use crate::exit::Exit;
+use crate::failure::Outcome;
+use crate::out::Out;
+
+/// Opens a pool to look at: privately, every read verified.
+pub(crate) fn to_look(path: &Path) -> Outcome<Pool> {
+    let options = Pool::options().verify_reads(VerifyReads::Always);
+    Ok(options.open_read_only(path)?)
+}
+
+/// Opens a pool to change it.
+pub(crate) fn to_change(path: &Path) -> Outcome<Pool> {
+    Ok(Pool::options().verify_reads(VerifyReads::Always).open(path)?)
+}
+
+/// The end of a command that used a pool: tells what was repaired on the way, and closes it.
+pub(crate) fn finish(out: Out, pool: Pool, changed: bool) -> Exit {
+    let Stats { detected, repaired, lost, .. } = pool.stats();
+    let recovered = pool.opened().recovered;
+    drop(pool);
+    if recovered.replayed > 0 && out.verbose > 0 {
+        out.note(format!("the pool had not been closed: {} records replayed", recovered.replayed));
+    }
+    if detected == 0 {
+        return Exit::CLEAN;
+    }
+    if !changed {
+        out.note(format!(
+            "{detected} damages found ({lost} beyond repair); the file was not changed, \
+             `holdfast repair` repairs it"
+        ));
+        return Exit::LEFT;
+    }
+    out.note(format!("{detected} damages found, {repaired} repaired, {lost} lost"));
+    if lost > 0 { Exit::CORRECTED.and(Exit::LEFT) } else { Exit::CORRECTED }
+}
