@@ -178,15 +178,13 @@ fn threads_claim_different_chunks() {
             let zone = &zone;
             scope.spawn(move || {
                 let mut mine = Vec::new();
-                while let Some(first) = zone.table().claim(size) {
-                    mine.extend(first..first + size);
-                    if mine.len() % 5 == 0 {
-                        let back = mine.split_off(mine.len() - size as usize);
-                        back.iter().for_each(|c| zone.table().unreserve(*c, ChunkKind::Free));
-                        // Else this thread might go on for ever with what it gives back.
-                        if mine.len() > 150 {
-                            break;
-                        }
+                for round in 0..300 {
+                    let Some(first) = zone.table().claim(size) else { break };
+                    if round % 5 == 0 {
+                        (first..first + size)
+                            .for_each(|c| zone.table().unreserve(c, ChunkKind::Free));
+                    } else {
+                        mine.extend(first..first + size);
                     }
                 }
                 mine

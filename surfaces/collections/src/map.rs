@@ -127,11 +127,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Map<K, V> {
                 name_of(V::TYPE),
             )));
         }
-        let root = match info.kind {
-            Kind::Hash => Root::Hash(HashTable::new(content.root.typed())),
-            Kind::BTree => Root::BTree(BTree::new(content.root.typed())),
-        };
-        Ok(Self { header, root, of: PhantomData })
+        Ok(Self { header, root: content.root_of(info), of: PhantomData })
     }
 
     /// Where the header is: what to store to find the map again.
@@ -317,6 +313,21 @@ impl MapInfo {
         tx.read(header)?.info()
     }
 
+    /// The map whose header is at `header`, its keys and values as bytes whatever their types are:
+    /// for tools that walk and check maps they know nothing about. What is written through it may
+    /// be no key or value of the map's types.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn open_untyped<T: Transaction>(
+        tx: &T,
+        header: Ptr<MapHeader>,
+    ) -> Result<Map<[u8], [u8]>> {
+        let content = tx.read(header)?;
+        let info = content.info()?;
+        Ok(Map { header, root: content.root_of(info), of: PhantomData })
+    }
+
     /// Names of the types of keys and values, for people; types this crate does not know are
     /// named by their number.
     #[must_use]
@@ -326,6 +337,13 @@ impl MapInfo {
 }
 
 impl MapHeader {
+    fn root_of(&self, info: MapInfo) -> Root {
+        match info.kind {
+            Kind::Hash => Root::Hash(HashTable::new(self.root.typed())),
+            Kind::BTree => Root::BTree(BTree::new(self.root.typed())),
+        }
+    }
+
     fn info(&self) -> Result<MapInfo> {
         let kind = match self.kind {
             1 => Kind::Hash,
