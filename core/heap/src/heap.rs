@@ -475,7 +475,10 @@ impl Heap {
                             space.object_bytes += u64::from(slot.len);
                             space.used += spot.capacity;
                         }
-                        _ => space.free_places += spot.capacity,
+                        _ => {
+                            space.free_places += spot.capacity;
+                            space.largest = space.largest.max(spot.capacity);
+                        }
                     }
                 });
                 if places > 0 {

@@ -35,9 +35,9 @@
 //!
 //! # Tour
 //!
-//! `format.rs` offsets · `class.rs` size classes, inside of a run · `sums.rs` slots and sums ·
-//! `directory.rs` chunk entries · `table.rs` what DRAM knows of a zone · `heap.rs` reservations ·
-//! `verify.rs` whether bytes are what was committed · `units.rs` what a repair must satisfy.
+//! `format.rs` offsets | `class.rs` size classes, inside of a run | `sums.rs` slots and sums |
+//! `directory.rs` chunk entries | `table.rs` what DRAM knows of a zone | `heap.rs` reservations |
+//! `verify.rs` whether bytes are what was committed | `units.rs` what a repair must satisfy.
 
 #![forbid(unsafe_code)]
 

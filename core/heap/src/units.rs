@@ -4,7 +4,7 @@ use holdfast_pmem::MediaError;
 
 use crate::directory::{ChunkEntry, ChunkKind};
 use crate::format::{CHUNK_LEN, GRANULE, SLOT_LEN, SUM_LEN};
-use crate::sums::Sums;
+use crate::sums::{Sums, granules};
 use crate::table::{Spot, ZoneTable};
 use crate::verify::{Found, Source, check_granule, read_entry};
 
@@ -60,13 +60,9 @@ impl ZoneTable {
     /// Units may be named twice where a range covers both an object and its slot.
     pub fn units_over(&self, at: u64, len: u64, each: &mut impl FnMut(Unit)) {
         let end = at.saturating_add(len);
-        let directory_end = self.entry_at(self.chunks());
-        if at < directory_end && self.contains(at) {
-            let first = (at - self.entry_at(0)) / CHUNK_LEN as u64;
-            let last = (end.min(directory_end) - 1 - self.entry_at(0)) / CHUNK_LEN as u64;
-            for chunk in first as u32..=last as u32 {
-                each(Unit::Entry { at: self.entry_at(chunk), chunk });
-            }
+        let directory = (self.entry_at(0), self.entry_at(self.chunks()));
+        for chunk in indices(at, end, directory, CHUNK_LEN as u64) {
+            each(Unit::Entry { at: self.entry_at(chunk), chunk });
         }
         let mut from = at.max(self.chunks_at());
         while from < end {
@@ -137,7 +133,9 @@ fn large_units(spot: &Spot, from: u64, to: u64, each: &mut impl FnMut(Unit)) {
     if from < spot.slot + SLOT_LEN as u64 && to > spot.slot {
         each(Unit::Granule { spot: *spot, granule: 0 });
     }
-    for sum in indices(from, to, (spot.sums, spot.object), SUM_LEN) {
+    // Between the last sum and the object there is rounding, which belongs to nobody.
+    let sums_end = spot.sums + (granules(spot.capacity) - 1) * SUM_LEN;
+    for sum in indices(from, to, (spot.sums, sums_end), SUM_LEN) {
         each(Unit::Granule { spot: *spot, granule: u64::from(sum) + 1 });
     }
     for granule in indices(from, to, (spot.object, spot.object + spot.capacity), GRANULE) {

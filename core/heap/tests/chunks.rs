@@ -125,7 +125,7 @@ fn a_run_whose_recycling_failed_goes_on_in_service() {
 
 #[test]
 fn a_recycled_chunk_starts_a_new_life() {
-    let zone = Zone::new(6, 8192);
+    let zone = Zone::new(4, 8192);
     let mut cache = Cache::default();
     let first = zone.reserve(&mut cache, 64).unwrap();
     zone.commit(&first, &[1; 64]);

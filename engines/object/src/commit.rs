@@ -64,10 +64,8 @@ const SUMS: Site = Site::new("object.commit.sums");
 const DATA: Site = Site::new("object.commit.data");
 /// Patching parity.
 const PATCH: Site = Site::new("object.commit.patch");
-const PARITY: ParitySites = ParitySites {
-    p: Site::new("object.commit.parity-p"),
-    q: Site::new("object.commit.parity-q"),
-};
+const PARITY: ParitySites =
+    ParitySites { p: Site::new("object.commit.parity-p"), q: Site::new("object.commit.parity-q") };
 /// F2.
 const F2: Site = Site::new("object.commit.F2");
 /// F2 of a commit that was completed after a media error.
@@ -319,12 +317,11 @@ impl<M: Medium> Shared<M> {
         if !self.m.enabled(VALIDATE) {
             return Ok(());
         }
-        let same = |&(word, version): &(u32, Version)| {
-            match locks.binary_search_by_key(&word, |l| l.0) {
+        let same =
+            |&(word, version): &(u32, Version)| match locks.binary_search_by_key(&word, |l| l.0) {
                 Ok(mine) => locks[mine].1 == version,
                 Err(_) => self.versions.unchanged(word, version),
-            }
-        };
+            };
         if work.reads.iter().all(same) { Ok(()) } else { Err(TxError::Conflict) }
     }
 
@@ -690,5 +687,4 @@ mod tests {
         new[12] = 8;
         assert_eq!(changes(&[7; 13], &new), [(8, 13)]);
     }
-
 }

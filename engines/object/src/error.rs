@@ -62,10 +62,9 @@ impl fmt::Display for Error {
                 f,
                 "the pool has {pool} bytes but its file only {file}: restore the whole file"
             ),
-            Self::NeedsRecovery => write!(
-                f,
-                "the pool was not closed and must be recovered: open it for writing once"
-            ),
+            Self::NeedsRecovery => {
+                write!(f, "the pool was not closed and must be recovered: open it for writing once")
+            }
             Self::Fatal { what, at } => write!(
                 f,
                 "{what} at {at:#x} is damaged beyond the pool's redundancy; nothing was changed"

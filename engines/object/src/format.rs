@@ -3,11 +3,8 @@
 use holdfast_layout::Field;
 
 /// The anchor object: where a program finds everything else.
-pub const FIELDS_ANCHOR: &[Field] = &[
-    Field::new("root", 0, 8),
-    Field::new("maps", 8, 8),
-    Field::new("reserved", 16, 48),
-];
+pub const FIELDS_ANCHOR: &[Field] =
+    &[Field::new("root", 0, 8), Field::new("maps", 8, 8), Field::new("reserved", 16, 48)];
 
 /// The status page: what observers of an open pool may know.
 pub const FIELDS_STATUS: &[Field] = &[

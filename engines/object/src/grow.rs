@@ -60,8 +60,7 @@ impl<M: Medium> Pool<M> {
             ..CreateOptions::default()
         };
         let start = superblock.size;
-        let region =
-            crate::geometry::zone_region(start, size - start, &options, superblock.chunk)?;
+        let region = crate::geometry::zone_region(start, size - start, &options, superblock.chunk)?;
         self.extend(start, size)?;
         shared.m.step(STEP_EXTENDED);
         self.add_zone(&mut regions, region, size)

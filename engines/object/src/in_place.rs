@@ -57,8 +57,7 @@ impl<M: Medium> Shared<M> {
         arena: &Arena,
         batch: &mut Batch,
     ) -> Result<()> {
-        let pieces =
-            || work.pieces.iter().filter(|p| p.fate == Fate::Fresh && self.is_in_place(p));
+        let pieces = || work.pieces.iter().filter(|p| p.fate == Fate::Fresh && self.is_in_place(p));
         if self.m.enabled(REUSE) {
             self.cover(log, work.freed_before)?;
         }

@@ -48,9 +48,8 @@ pub(crate) fn read_regions<M: Medium>(
     superblock: &Superblock,
 ) -> Result<(Vec<Region>, Mirrored), Error> {
     let found = Mirror::of(superblock).read(m, REGIONS_PAGE, KIND_REGIONS)?;
-    let regions = region::decode(&found.page.body, found.page.count, m.len()).map_err(|_| {
-        Error::Fatal { what: "the region table", at: REGIONS_PAGE }
-    })?;
+    let regions = region::decode(&found.page.body, found.page.count, m.len())
+        .map_err(|_| Error::Fatal { what: "the region table", at: REGIONS_PAGE })?;
     Ok((regions, found))
 }
 

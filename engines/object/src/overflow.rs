@@ -175,9 +175,8 @@ impl<M: Medium> Shared<M> {
             self.spread_watermark()?;
             let durable = self.numbers.durable();
             let all = core::mem::take(&mut *retiring);
-            let (due, later) = all
-                .into_iter()
-                .partition(|c| c.number <= durable || !self.m.enabled(RETIRE));
+            let (due, later) =
+                all.into_iter().partition(|c| c.number <= durable || !self.m.enabled(RETIRE));
             *retiring = later;
             due
         };

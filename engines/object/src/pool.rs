@@ -221,10 +221,8 @@ impl<M: Medium> Pool<M> {
             let guard = View { shared, word, at: of.raw().offset(), of: core::marker::PhantomData };
             // Between the read and the pin the object may have been freed or replaced.
             let Some(spot) = shared.heap.locate(guard.at) else { continue };
-            let slot = holdfast_heap::verify::read_slot(
-                &holdfast_heap::verify::Direct(&shared.m),
-                &spot,
-            )?;
+            let slot =
+                holdfast_heap::verify::read_slot(&holdfast_heap::verify::Direct(&shared.m), &spot)?;
             let same = slot.is_live()
                 && slot.generation == of.raw().generation()
                 && slot.type_number == T::TYPE.0
@@ -391,10 +389,8 @@ impl<M: Medium> Shared<M> {
         if self.m.kind() == MediumKind::File {
             self.m.sync(CLOSED)?;
         }
-        let superblock = self
-            .superblock
-            .get_mut()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let superblock =
+            self.superblock.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
         superblock.log_generation += 1;
         superblock.clean = true;
         write_superblock(&self.m, superblock)?;

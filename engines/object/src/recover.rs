@@ -142,9 +142,7 @@ impl<M: Medium> Shared<M> {
     ) -> Result<Vec<u8>, Error> {
         let mut payload = vec![0; len as usize];
         for at in [a, b] {
-            if self.m.read(at, &mut payload).is_ok()
-                && seed.overflow(number, &payload) == crc
-            {
+            if self.m.read(at, &mut payload).is_ok() && seed.overflow(number, &payload) == crc {
                 return Ok(payload);
             }
         }
@@ -163,10 +161,7 @@ impl<M: Medium> Shared<M> {
             }
         }
         if !stale.is_empty() {
-            self.retiring
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .extend(stale);
+            self.retiring.lock().unwrap_or_else(std::sync::PoisonError::into_inner).extend(stale);
             self.retire_log_chunks()?;
         }
         Ok(())

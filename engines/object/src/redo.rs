@@ -135,9 +135,8 @@ impl<M: Medium> Shared<M> {
     ) -> Result<(), Error> {
         match self.recompute_parity(&mut repairer.scratch, zone, col, len) {
             Err(Error::Media(e)) => {
-                let bad_parity = zone
-                    .unit(e.at)
-                    .is_some_and(|(unit, _)| !matches!(unit, zone::Unit::Row(_)));
+                let bad_parity =
+                    zone.unit(e.at).is_some_and(|(unit, _)| !matches!(unit, zone::Unit::Row(_)));
                 if !bad_parity {
                     // A row that could not be read and could not be mended either.
                     return Ok(());

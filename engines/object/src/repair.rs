@@ -100,10 +100,7 @@ impl<M: Medium> Shared<M> {
             _ => None,
         };
         counter.map(|c| c.fetch_add(1, Ordering::Relaxed));
-        let event = Event {
-            duration_ns: self.clock.now().saturating_sub(event.time_ns),
-            ..event
-        };
+        let event = Event { duration_ns: self.clock.now().saturating_sub(event.time_ns), ..event };
         if self.is_read_only() {
             return;
         }
@@ -175,7 +172,11 @@ impl<M: Medium> Shared<M> {
         while page < end {
             if self.is_bad(page) {
                 let media = Asked {
-                    cause: if asked.cause == Cause::Listed { asked.cause } else { Cause::MediaError },
+                    cause: if asked.cause == Cause::Listed {
+                        asked.cause
+                    } else {
+                        Cause::MediaError
+                    },
                     ..asked
                 };
                 if let Mended::Lost(_) = self.mend_page(&mut repairer, page, media)? {
@@ -201,12 +202,7 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Repairs one page that cannot be read.
-    fn mend_page(
-        &self,
-        repairer: &mut Repairer,
-        page: u64,
-        asked: Asked,
-    ) -> Result<Mended, Error> {
+    fn mend_page(&self, repairer: &mut Repairer, page: u64, asked: Asked) -> Result<Mended, Error> {
         if let Some((zone, unit, col)) = self.zone_unit(page) {
             return self.mend_zone_page(repairer, &zone, unit, col, asked);
         }
@@ -299,8 +295,7 @@ impl<M: Medium> Shared<M> {
         let mut missing = vec![unit];
         for with in [Parity::P, Parity::Q, Parity::Both] {
             loop {
-                let rebuilt =
-                    rebuild(&self.m, zone, &missing, col, len, &exempt, with, scratch);
+                let rebuilt = rebuild(&self.m, zone, &missing, col, len, &exempt, with, scratch);
                 match rebuilt {
                     Ok(mut units) => {
                         let bytes = units.swap_remove(0);
@@ -355,12 +350,7 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Notes the intent, rewrites a page and looks whether it stayed.
-    fn install_page(
-        &self,
-        repairer: &mut Repairer,
-        page: u64,
-        bytes: &[u8],
-    ) -> Result<(), Error> {
+    fn install_page(&self, repairer: &mut Repairer, page: u64, bytes: &[u8]) -> Result<(), Error> {
         let intent = Intent { at: page, len: PAGE, sum: crc32c(0, bytes) };
         repairer.intent.begin(&self.m, intent)?;
         self.m.step(STEP_INTENT);

@@ -39,8 +39,7 @@ impl Touched {
     /// Whether the granule of that generation was verified.
     #[inline]
     pub(crate) fn is(&self, zone: &ZoneTable, spot: &Spot, granule: u64, generation: u16) -> bool {
-        self.cell(zone, spot, granule)
-            .is_some_and(|c| c.load(Ordering::Relaxed) == generation)
+        self.cell(zone, spot, granule).is_some_and(|c| c.load(Ordering::Relaxed) == generation)
     }
 
     /// Records that the granule of that generation was verified.

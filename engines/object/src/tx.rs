@@ -137,10 +137,12 @@ impl<M: Medium> Tx<'_, M> {
         for granule in first..first + count {
             let (start, len) = granule_range(granule, slot.len.into());
             let part = &bytes[(start - base) as usize..(start - base + len) as usize];
-            let expected = read_sum(&Direct(&self.shared.m), &seen.spot, slot, granule)
-                .map_err(damaged)?;
+            let expected =
+                read_sum(&Direct(&self.shared.m), &seen.spot, slot, granule).map_err(damaged)?;
             keep(expected);
-            if self.shared.m.enabled(VERIFY_OPEN) && sums.granule(seen.spot.object, slot, granule, part) != expected {
+            if self.shared.m.enabled(VERIFY_OPEN)
+                && sums.granule(seen.spot.object, slot, granule, part) != expected
+            {
                 return Err(TxError::Damaged { at: seen.spot.object + start, len: len.max(1) });
             }
         }
@@ -352,9 +354,8 @@ impl<M: Medium> Tx<'_, M> {
                 Some(index) => {
                     let piece = work.pieces[index];
                     let arena = self.lane.arena.borrow();
-                    let bytes = arena
-                        .new_bytes(piece.copies)
-                        .ok_or(TxError::AlreadyOpen { object: of })?;
+                    let bytes =
+                        arena.new_bytes(piece.copies).ok_or(TxError::AlreadyOpen { object: of })?;
                     let start = (at - piece.first * GRANULE) as usize;
                     part.copy_from_slice(&bytes[start..start + part.len()]);
                 }
@@ -506,12 +507,7 @@ impl<M: Medium> Tx<'_, M> {
 }
 
 /// Checks what the caller asked for against the slot.
-fn check_asked(
-    of: RawPtr,
-    slot: &Slot,
-    end: u64,
-    typed: Option<(TypeNumber, u64)>,
-) -> Result<()> {
+fn check_asked(of: RawPtr, slot: &Slot, end: u64, typed: Option<(TypeNumber, u64)>) -> Result<()> {
     let len = u64::from(slot.len);
     if let Some((wanted, whole)) = typed
         && (wanted.0 != slot.type_number || whole != len)

@@ -287,10 +287,8 @@ thread_local! {
 impl<T> Lanes<T> {
     /// `count` lanes with states from `make`.
     pub(crate) fn new(count: u32, make: impl Fn(u32) -> T) -> Self {
-        let cell = |lane| LaneCell {
-            taken: AtomicBool::new(false),
-            value: UnsafeCell::new(make(lane)),
-        };
+        let cell =
+            |lane| LaneCell { taken: AtomicBool::new(false), value: UnsafeCell::new(make(lane)) };
         Self { cells: (0..count).map(cell).collect() }
     }
 

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{clock, create_with, crash, get, pattern, put};
+use common::{clock, crash, create_with, get, pattern, put};
 use holdfast_faultmem::Clear;
 use holdfast_layout::{RawPtr, RegionKind};
 use holdfast_object::{

@@ -188,9 +188,8 @@ fn threads_that_change_the_same_objects_lose_no_update() {
                 });
             }
         });
-        let count = |p: &RawPtr| {
-            u64::from_le_bytes(get(&pool, *p).unwrap()[..8].try_into().unwrap())
-        };
+        let count =
+            |p: &RawPtr| u64::from_le_bytes(get(&pool, *p).unwrap()[..8].try_into().unwrap());
         assert_eq!(objects.iter().map(count).sum::<u64>(), 3 * 200 * 2, "{kind}");
         assert!(runs.load(Ordering::Relaxed) >= 600);
         let report = pool.check(|_, _| {}).unwrap();

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{clock, create_with, crash, get, pattern, put};
+use common::{clock, crash, create_with, get, pattern, put};
 use holdfast_faultmem::{Config, FaultMedium};
 use holdfast_layout::{RegionKind, SumKind};
 use holdfast_object::{
@@ -163,9 +163,8 @@ fn stray_writes_of_every_length_up_to_a_row_are_repaired() {
     let pool = create_with(MediumKind::Shm, &options);
     pool.set_verify_reads(VerifyReads::Always);
     let zone = *pool.regions().iter().find(|r| r.kind == RegionKind::Zone).unwrap();
-    let objects: Vec<_> = (0..300_u64)
-        .map(|i| (put(&pool, &pattern(i, 40 + (i as usize * 53) % 3000)), i))
-        .collect();
+    let objects: Vec<_> =
+        (0..300_u64).map(|i| (put(&pool, &pattern(i, 40 + (i as usize * 53) % 3000)), i)).collect();
     let mut len = 1;
     while len <= zone.row_len {
         let at = zone.start + (len * 7919) % (zone.row_len * 6);

@@ -92,7 +92,7 @@ impl Zone {
                         return None;
                     }
                 }
-                Err(ReserveError::NoSpace) => return None,
+                Err(ReserveError::NoSpace | ReserveError::TooLarge { .. }) => return None,
                 Err(other) => panic!("{other:?}"),
             }
         }

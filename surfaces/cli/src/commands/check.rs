@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use holdfast::collections::CheckReport as MapReport;
 use holdfast::{
-    CheckReport, ErrorKind, Finding, Key, Kind, MapInfo, Observer, Owner, Pool, ScrubOptions,
-    Summary, Value, VerifyReads,
+    CheckReport, ErrorKind, Finding, Key, MapInfo, Observer, Owner, Pool, ScrubOptions, Summary,
+    TypeNumber, VerifyReads,
 };
 use serde_json::{Value as Json, json};
 
@@ -43,8 +43,7 @@ struct Verdict {
 #[derive(Debug)]
 struct MapVerdict {
     name: String,
-    /// `None` if this tool does not know its types.
-    report: Option<MapReport>,
+    report: MapReport,
 }
 
 /// `check`.
@@ -105,6 +104,10 @@ fn look(out: Out, pool: &Pool) -> Outcome<Verdict> {
     let progress = Progress::bytes(out, "checking");
     let report = pool.check(|done, all| progress.set(done, all))?;
     progress.done();
+    if !report.is_clean() {
+        // Maps are walked as a repair would leave them: what is wrong then is lost.
+        pool.scrub(ScrubOptions::default(), |_, _| {})?;
+    }
     let maps = check_maps(pool)?;
     let found = at_open.detected + report.found + broken(&maps);
     Ok(Verdict { found, left: found, report, maps, nanos: nanos(started), ..Verdict::default() })
@@ -271,15 +274,10 @@ fn tell_people(out: Out, verdict: &Verdict, mode: Mode, left: u64) {
         }
     }
     for map in &verdict.maps {
-        match &map.report {
-            Some(report) => {
-                for finding in &report.findings {
-                    out.answer(format!("map `{}`: {finding}", map.name));
-                }
-                out.more(|| format!("map `{}`: {} entries", map.name, report.entries));
-            }
-            None => out.more(|| format!("map `{}`: of types unknown here, not walked", map.name)),
+        for finding in &map.report.findings {
+            out.answer(format!("map `{}`: {finding}", map.name));
         }
+        out.more(|| format!("map `{}`: {} entries", map.name, map.report.entries));
     }
     let Verdict { found, repaired, lost, .. } = verdict;
     let did = match mode {
@@ -311,23 +309,19 @@ fn object_of(finding: &Finding) -> Option<String> {
 }
 
 fn map_json(map: &MapVerdict) -> Json {
-    match &map.report {
-        Some(report) => json!({
-            "name": map.name,
-            "checked": true,
-            "entries": report.entries,
-            "findings": report.findings,
-        }),
-        None => json!({ "name": map.name, "checked": false }),
-    }
+    json!({
+        "name": map.name,
+        "entries": map.report.entries,
+        "findings": map.report.findings,
+    })
 }
 
 /// Maps that contradict themselves.
 fn broken(maps: &[MapVerdict]) -> u64 {
-    maps.iter().filter(|map| map.report.as_ref().is_some_and(|r| !r.is_sound())).count() as u64
+    maps.iter().filter(|map| !map.report.is_sound()).count() as u64
 }
 
-/// Checks the catalogue and every map whose types are known here. Objects that are lost show as
+/// Checks the catalogue and every map. Objects that are lost show as
 /// findings of the maps they belong to.
 fn check_maps(pool: &Pool) -> Outcome<Vec<MapVerdict>> {
     let name = "(catalogue)".to_owned();
@@ -336,7 +330,7 @@ fn check_maps(pool: &Pool) -> Outcome<Vec<MapVerdict>> {
         Err(error) => failed(&error),
     };
     let sound = catalogue.is_sound();
-    let mut verdicts = vec![MapVerdict { name, report: Some(catalogue) }];
+    let mut verdicts = vec![MapVerdict { name, report: catalogue }];
     if sound {
         for (name, info) in pool.maps()? {
             let report = check_map(pool, &name, &info);
@@ -346,32 +340,21 @@ fn check_maps(pool: &Pool) -> Outcome<Vec<MapVerdict>> {
     Ok(verdicts)
 }
 
-fn check_map(pool: &Pool, name: &str, info: &MapInfo) -> Option<MapReport> {
-    let _: Kind = info.kind;
-    macro_rules! try_types {
-        ($($key:ty => [$($value:ty),*];)*) => {$($(
-            if (info.key, info.value) == (<$key as Key>::TYPE, <$value as Value>::TYPE) {
-                return Some(typed::<$key, $value>(pool, name));
-            }
-        )*)*};
-    }
-    try_types! {
-        str => [[u8], str, u32, u64, i32, i64, f64];
-        [u8] => [[u8], str, u32, u64, i32, i64, f64];
-        u32 => [[u8], str, u32, u64, i32, i64, f64];
-        u64 => [[u8], str, u32, u64, i32, i64, f64];
-        i32 => [[u8], str, u32, u64, i32, i64, f64];
-        i64 => [[u8], str, u32, u64, i32, i64, f64];
-    }
-    None
-}
-
-fn typed<K: Key + ?Sized, V: Value + ?Sized>(pool: &Pool, name: &str) -> MapReport {
-    let checked = pool.existing_map::<K, V>(name).and_then(|map| match map {
-        Some(map) => map.check(),
-        None => Ok(MapReport::default()),
-    });
-    checked.unwrap_or_else(|error| failed(&error))
+/// Checks one map: as texts where it has some, else as what all maps are.
+fn check_map(pool: &Pool, name: &str, info: &MapInfo) -> MapReport {
+    let types = (info.key, info.value);
+    let text = <str as Key>::TYPE;
+    let checked = if types == (text, text) {
+        pool.existing_map::<str, str>(name).and_then(|map| map.map(|map| map.check()).transpose())
+    } else if types == (text, TypeNumber::BYTES) {
+        pool.existing_map::<str, [u8]>(name).and_then(|map| map.map(|map| map.check()).transpose())
+    } else {
+        pool.run(|tx| {
+            let Some(header) = pool.map_header(tx, name)? else { return Ok(None) };
+            MapInfo::open_untyped(tx, header)?.check(tx).map(Some)
+        })
+    };
+    checked.map_or_else(|error| failed(&error), Option::unwrap_or_default)
 }
 
 /// A report that says that there is none.

@@ -3,7 +3,7 @@
 //! No two faults are chosen for one stripe until it is given back: damage that could add up would
 //! test luck, not repair.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -32,13 +32,15 @@ pub(crate) struct Injector {
     /// The file as it was at an earlier moment, for writes that never arrive.
     earlier: Vec<u8>,
     used: BTreeSet<Stripe>,
+    /// Live places by part.
+    places: BTreeMap<Part, Vec<Place>>,
 }
 
 impl Injector {
     /// For the pool in `file`, taken apart in `anatomy`.
     pub(crate) fn new(file: File, anatomy: Anatomy, seed: u64) -> Self {
-        let rng = Rng::new(seed, 0xfa);
-        Self { file, anatomy, rng, earlier: Vec::new(), used: BTreeSet::new() }
+        let (rng, places) = (Rng::new(seed, 0xfa), by_part(&anatomy));
+        Self { file, anatomy, rng, earlier: Vec::new(), used: BTreeSet::new(), places }
     }
 
     /// Remembers the file as it is now: later, a lost write shows this again. Without, it shows
@@ -51,6 +53,7 @@ impl Injector {
 
     /// Takes note of what is alive now.
     pub(crate) fn refresh(&mut self, anatomy: Anatomy) {
+        self.places = by_part(&anatomy);
         self.anatomy = anatomy;
     }
 
@@ -62,11 +65,8 @@ impl Injector {
     /// Chooses a fault of a kind in one of the parts; nothing is changed by that. `None` if there
     /// is no place left where it would not add up with another.
     pub(crate) fn choose(&mut self, kind: Kind, parts: &[Part]) -> io::Result<Option<Fault>> {
-        let present: Vec<Part> = parts
-            .iter()
-            .copied()
-            .filter(|part| self.anatomy.of(*part).next().is_some())
-            .collect();
+        let present: Vec<Part> =
+            parts.iter().copied().filter(|part| self.places.contains_key(part)).collect();
         for _ in 0..TRIES {
             let Some(&part) = self.rng.pick(&present) else { break };
             let Some(place) = self.place(part) else { continue };
@@ -96,8 +96,7 @@ impl Injector {
     }
 
     fn place(&mut self, part: Part) -> Option<Place> {
-        let all: Vec<&Place> = self.anatomy.of(part).collect();
-        self.rng.pick(&all).map(|place| **place)
+        self.rng.pick(self.places.get(&part)?).copied()
     }
 
     /// A byte of the place.
@@ -206,6 +205,14 @@ impl Injector {
         }
         Ok(hits)
     }
+}
+
+fn by_part(anatomy: &Anatomy) -> BTreeMap<Part, Vec<Place>> {
+    let mut places: BTreeMap<Part, Vec<Place>> = BTreeMap::new();
+    for place in anatomy.places() {
+        places.entry(place.part).or_default().push(*place);
+    }
+    places
 }
 
 fn range_of(sector: u64) -> core::ops::Range<usize> {

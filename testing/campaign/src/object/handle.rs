@@ -1,22 +1,51 @@
 //! A medium that outlives the pool on it: pools own their medium and close it when they go, but a
 //! campaign wants to look at what is left, and to let a pool die instead of closing it.
 
+use std::collections::BTreeSet;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use holdfast_faultmem::{FailMode, FaultMedium};
 use holdfast_object::Pool;
 use holdfast_pmem::{MediaError, Medium, MediumKind, Site, SyncError};
 
+/// Names of the sites passed on any of several media.
+#[derive(Debug, Clone, Default)]
+pub struct Visited(Arc<Mutex<BTreeSet<&'static str>>>);
+
+impl Visited {
+    /// The names, in order.
+    #[must_use]
+    pub fn names(&self) -> BTreeSet<&'static str> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// A medium, and who wants to know where it was passed once it goes.
+#[derive(Debug)]
+struct Noted {
+    medium: FaultMedium,
+    visited: Option<Visited>,
+}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        if let Some(visited) = &self.visited {
+            let seen = self.medium.sites_seen().into_iter().map(|(site, ..)| site.name());
+            visited.0.lock().unwrap_or_else(PoisonError::into_inner).extend(seen);
+        }
+    }
+}
+
 /// A shared faulty medium.
 #[derive(Debug, Clone)]
-pub struct Handle(Arc<FaultMedium>);
+pub struct Handle(Arc<Noted>);
 
 impl Handle {
-    /// Shares a medium.
+    /// Shares a medium; when the last handle goes, `visited` learns which sites it has seen.
     #[must_use]
-    pub fn new(medium: FaultMedium) -> Self {
-        Self(Arc::new(medium))
+    pub fn new(medium: FaultMedium, visited: Option<Visited>) -> Self {
+        Self(Arc::new(Noted { medium, visited }))
     }
 
     /// Lets a pool on this medium go without a clean close, as a killed process would: from now
@@ -33,76 +62,76 @@ impl Deref for Handle {
     type Target = FaultMedium;
 
     fn deref(&self) -> &FaultMedium {
-        &self.0
+        &self.0.medium
     }
 }
 
 impl Medium for Handle {
     fn len(&self) -> u64 {
-        self.0.len()
+        self.0.medium.len()
     }
 
     fn kind(&self) -> MediumKind {
-        self.0.kind()
+        self.0.medium.kind()
     }
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError> {
-        self.0.read(at, into)
+        self.0.medium.read(at, into)
     }
 
     fn put(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
-        self.0.put(site, at, bytes)
+        self.0.medium.put(site, at, bytes)
     }
 
     fn xor(&self, site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError> {
-        self.0.xor(site, at, delta)
+        self.0.medium.xor(site, at, delta)
     }
 
     fn zero(&self, site: Site, at: u64, len: u64) -> Result<(), MediaError> {
-        self.0.zero(site, at, len)
+        self.0.medium.zero(site, at, len)
     }
 
     fn drain(&self, site: Site) {
-        self.0.drain(site);
+        self.0.medium.drain(site);
     }
 
     fn enabled(&self, site: Site) -> bool {
-        self.0.enabled(site)
+        self.0.medium.enabled(site)
     }
 
     fn locked(&self) {
-        self.0.locked();
+        self.0.medium.locked();
     }
 
     fn step(&self, site: Site) {
-        self.0.step(site);
+        self.0.medium.step(site);
     }
 
     fn append(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), SyncError> {
-        self.0.append(site, at, bytes)
+        self.0.medium.append(site, at, bytes)
     }
 
     fn sync(&self, site: Site) -> Result<(), SyncError> {
-        self.0.sync(site)
+        self.0.medium.sync(site)
     }
 
     fn view(&self, at: u64, len: u64) -> Option<*const u8> {
-        self.0.view(at, len)
+        self.0.medium.view(at, len)
     }
 
     fn grow(&self, len: u64) -> Result<(), SyncError> {
-        self.0.grow(len)
+        self.0.medium.grow(len)
     }
 
     fn heal(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
-        self.0.heal(site, at, bytes)
+        self.0.medium.heal(site, at, bytes)
     }
 
     fn remap(&self, at: u64, physical: u64, len: u64) -> Result<(), MediaError> {
-        self.0.remap(at, physical, len)
+        self.0.medium.remap(at, physical, len)
     }
 
     fn bad_ranges(&self) -> Vec<(u64, u64)> {
-        self.0.bad_ranges()
+        self.0.medium.bad_ranges()
     }
 }

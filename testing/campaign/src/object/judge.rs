@@ -4,11 +4,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use holdfast_faultmem::{Budget, Image};
-use holdfast_object::Error;
+use holdfast_object::{Error, Pool, ScrubControl, ScrubOptions, Scrubbed};
 use holdfast_oracle::acked::Acked;
 use holdfast_workloads::Rng;
 
 use super::driver::{Driver, agree, whole};
+use super::handle::Handle;
 use super::model::Objects;
 use super::ops::anchor_type;
 use super::world::World;
@@ -29,6 +30,8 @@ pub enum Promise {
 pub struct Care {
     /// Jobs run on the recovered pool.
     pub more: u32,
+    /// Whether the recovered pool is scrubbed first: damage that nobody met stays until then.
+    pub scrub: bool,
     /// Whether the recovered pool is crashed once more after those jobs, and opened again.
     pub again: bool,
     /// Images looked at for each barrier of the recovery itself, and how deep that goes.
@@ -37,7 +40,7 @@ pub struct Care {
 
 impl Care {
     /// Open, compare, three jobs, compare.
-    pub const USUAL: Self = Self { more: 3, again: false, nested: None };
+    pub const USUAL: Self = Self { more: 3, scrub: false, again: false, nested: None };
 }
 
 /// Judges one image. Counts nested images in `tally`.
@@ -68,9 +71,10 @@ fn open(
     let inner = Arc::new(Mutex::new(Tally::default()));
     if let Some((budget, depth)) = care.nested {
         let (world, promise, inner) = (Arc::clone(world), promise.clone(), Arc::clone(&inner));
+        let care = *care;
         medium.on_barrier(Box::new(move |_, site, point| {
             let nested = (depth > 1).then_some((Budget { samples: 1, ..budget }, depth - 1));
-            let care = Care { more: 0, again: false, nested };
+            let care = Care { more: 0, again: false, nested, ..care };
             let mut inner = inner.lock().unwrap_or_else(PoisonError::into_inner);
             for image in point.images(&budget) {
                 inner.count += 1;
@@ -88,6 +92,9 @@ fn open(
         Ok((pool, _)) => pool,
         Err(error) => return refused(promise, &error),
     };
+    if care.scrub {
+        scrub(&pool)?;
+    }
     let driver = match promise {
         Promise::Making => {
             let driver = Driver::found(medium, pool)?;
@@ -105,6 +112,21 @@ fn open(
         }
     };
     work(world, driver, care, seed, tally)
+}
+
+/// Scrubs a pool in which nothing may be beyond repair.
+///
+/// # Errors
+/// What was lost, or why the scrub failed.
+pub fn scrub(pool: &Pool<Handle>) -> Judged<Scrubbed> {
+    let done = pool.scrub(ScrubOptions::default(), &ScrubControl::default(), |_, _| {});
+    let done = done
+        .map_err(|error| Violation::new(Fault::Refused, format!("scrub: {error}")))?;
+    if done.lost > 0 {
+        let story = format!("the scrub gave up {}: {:?}", done.lost, done.report.findings);
+        return Err(Violation::new(Fault::Wrong, story));
+    }
+    Ok(done)
 }
 
 /// An image may be no pool yet, while one is being made; nothing else may be refused.
@@ -148,6 +170,6 @@ fn work(
     let Driver { medium, pool, .. } = driver;
     medium.abandon(pool);
     let Some(image) = again else { return Ok(()) };
-    let care = Care { more: 0, again: false, nested: None };
+    let care = Care { more: 0, again: false, nested: None, ..*care };
     judge(world, image, &promise, &care, seed, tally).map_err(|v| v.during("crashed again"))
 }

@@ -3,10 +3,12 @@
 pub mod driver;
 pub mod handle;
 pub mod judge;
+pub mod lanes;
 pub mod model;
 pub mod ops;
 pub mod raw;
 pub mod rows;
 pub mod scenes;
+pub mod targets;
 pub mod watch;
 pub mod world;

@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 
+use holdfast_faultmem::Clear;
 use holdfast_workloads::Rng;
 
 use super::driver::Driver;
 use super::handle::Handle;
+use super::judge::scrub;
 use super::ops::{Choice, Job, Op};
+use super::raw::Bytes;
+use super::targets::{Area, Side, Targets};
 use super::watch::Watch;
 use super::world::World;
 use crate::tally::{Fault, Judged, Violation};
@@ -18,6 +22,15 @@ pub struct Scene {
     pub name: &'static str,
     /// What is done.
     pub plot: Plot,
+}
+
+/// Damage done in a scene.
+#[derive(Debug, Clone, Copy)]
+pub struct Wound {
+    /// What is hit.
+    pub area: Area,
+    /// Whether its page becomes unreadable, and whether for good; else a bit is flipped.
+    pub poison: Option<Clear>,
 }
 
 /// What is done in a scene.
@@ -35,6 +48,12 @@ pub enum Plot {
     Jobs(fn(&mut Rng, &Choice) -> Vec<Job>),
     /// Jobs are run and cancelled.
     Cancelled(fn(&mut Rng, &Choice) -> Vec<Job>),
+    /// A pool without damage is scrubbed.
+    Scrub,
+    /// A zone is added.
+    Grow,
+    /// A place is damaged, and the damage is repaired by a scrub.
+    Repair(Wound),
     /// The pool is filled, then a place of another size is made out of a run that became empty.
     Full,
 }
@@ -112,6 +131,49 @@ pub const SCENES: &[Scene] = &[
         }),
     },
     Scene { name: "full", plot: Plot::Full },
+    Scene { name: "scrub", plot: Plot::Scrub },
+    Scene { name: "grow", plot: Plot::Grow },
+];
+
+const fn flip(name: &'static str, area: Area) -> Scene {
+    Scene { name, plot: Plot::Repair(Wound { area, poison: None }) }
+}
+
+const fn poison(name: &'static str, area: Area, clear: Clear) -> Scene {
+    Scene { name, plot: Plot::Repair(Wound { area, poison: Some(clear) }) }
+}
+
+/// A repair of every kind of place.
+pub const REPAIRS: &[Scene] = &[
+    flip("flip-object", Area::Object),
+    flip("flip-slot", Area::Slot),
+    flip("flip-free-slot", Area::FreeSlot),
+    flip("flip-sum", Area::Sum),
+    flip("flip-directory", Area::Directory),
+    flip("flip-p", Area::ParityP),
+    flip("flip-q", Area::ParityQ),
+    flip("flip-free", Area::Free),
+    flip("flip-superblock-a", Area::Superblock(Side::A)),
+    flip("flip-superblock-b", Area::Superblock(Side::B)),
+    flip("flip-regions-a", Area::Regions(Side::A)),
+    flip("flip-remap-b", Area::Remap(Side::B)),
+    flip("flip-intent-a", Area::Intent(Side::A)),
+    flip("flip-progress-b", Area::Progress(Side::B)),
+    poison("poison-object", Area::Object, Clear::Able),
+    poison("poison-directory", Area::Directory, Clear::Able),
+    poison("poison-p", Area::ParityP, Clear::Able),
+    poison("poison-q", Area::ParityQ, Clear::Able),
+    poison("poison-superblock-a", Area::Superblock(Side::A), Clear::Able),
+    poison("poison-superblock-b", Area::Superblock(Side::B), Clear::Able),
+    poison("poison-regions-b", Area::Regions(Side::B), Clear::Able),
+    poison("poison-remap-a", Area::Remap(Side::A), Clear::Able),
+    poison("poison-intent-b", Area::Intent(Side::B), Clear::Able),
+    poison("poison-log-a", Area::Log(Side::A), Clear::Able),
+    poison("poison-log-b", Area::Log(Side::B), Clear::Able),
+    poison("dead-object", Area::Object, Clear::Unable),
+    poison("dead-directory", Area::Directory, Clear::Unable),
+    poison("dead-p", Area::ParityP, Clear::Unable),
+    poison("dead-q", Area::ParityQ, Clear::Unable),
 ];
 
 /// One transaction of one operation.
@@ -185,10 +247,34 @@ pub fn play(
             }
         }
         Plot::Full => fill(&driver, rng)?,
+        Plot::Scrub => {
+            scrub(&driver.pool)?;
+        }
+        Plot::Grow => {
+            let size = world.options.size * 2;
+            driver.pool.grow(size).map_err(|error| refused("grow", &error))?;
+            driver.must(&Job::new(rng, [Op::Alloc { len: 40_000 }]))?;
+        }
+        Plot::Repair(wound) => {
+            hurt(&driver, &wound, rng);
+            scrub(&driver.pool)?;
+        }
         _ => {}
     }
     finish(driver, &watch, matches!(scene.plot, Plot::Close))?;
     Ok(watch)
+}
+
+/// Does the damage of a repair scene. Worlds without such a place are left as they are.
+fn hurt(driver: &Driver, wound: &Wound, rng: &mut Rng) {
+    let targets = Targets::of(&Bytes::of(&driver.medium));
+    let Some(target) = targets.pick(wound.area, rng) else { return };
+    let at = target.at + rng.below(target.len);
+    // The place was found on this very medium: it is in range.
+    let _ = match wound.poison {
+        None => driver.medium.flip_bit(at, rng.below(8) as u8),
+        Some(clear) => driver.medium.poison(at, 1, clear),
+    };
 }
 
 /// The instant after the last operation, and the end of the pool.

@@ -7,7 +7,7 @@ use holdfast_faultmem::{Config, FaultMedium, Image};
 use holdfast_object::{CreateOptions, Error, OpenOptions, Opened, Parity, Pool, VerifyReads};
 use holdfast_pmem::{Clock, MediumKind};
 
-use super::handle::Handle;
+use super::handle::{Handle, Visited};
 
 /// A clock that advances a microsecond whenever it is asked: runs repeat.
 #[derive(Debug, Default)]
@@ -40,6 +40,8 @@ pub struct World {
     pub off: Vec<String>,
     /// Address range kept for growth.
     pub reserve: u64,
+    /// Learns which sites were passed, if somebody wants to know.
+    pub visited: Option<Visited>,
 }
 
 /// Bytes of a small pool: seventeen chunks of 8 KiB in seven rows.
@@ -55,7 +57,7 @@ impl World {
             version_bits: 13,
             ..OpenOptions::default()
         };
-        Self { name, kind, options, open, off: Vec::new(), reserve: 4 * SMALL }
+        Self { name, kind, options, open, off: Vec::new(), reserve: 4 * SMALL, visited: None }
     }
 
     /// The four usual worlds.
@@ -102,7 +104,7 @@ impl World {
         for site in &self.off {
             medium.elide_name(site);
         }
-        Handle::new(medium)
+        Handle::new(medium, self.visited.clone())
     }
 
     /// An empty medium.

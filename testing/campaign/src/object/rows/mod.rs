@@ -1,8 +1,9 @@
 //! The rows of the campaign against the object engine, one module each.
 
 pub mod crash_single;
+pub mod nested;
 
 use crate::runner::Row;
 
 /// All rows, in the order they are run.
-pub const ROWS: &[Row] = &[crash_single::ROW];
+pub const ROWS: &[Row] = &[crash_single::ROW, nested::ROW];

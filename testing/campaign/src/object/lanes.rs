@@ -1,0 +1,109 @@
+//! Deterministic hand-over between threads: one is parked at a named step of its commit while
+//! another works, then goes on.
+
+use std::cell::RefCell;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::handle::Handle;
+
+/// Where a parked thread is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// On its way to the step.
+    Coming,
+    /// At the step.
+    Parked,
+    /// Past the step, or told not to stop.
+    Going,
+    /// Done with all it had to do.
+    Done,
+}
+
+/// One thread's appointment with a step.
+#[derive(Debug)]
+pub struct Park {
+    step: &'static str,
+    stage: Mutex<Stage>,
+    changed: Condvar,
+}
+
+thread_local! {
+    /// The appointment of this thread, if it has one.
+    static MINE: RefCell<Option<Arc<Park>>> = const { RefCell::new(None) };
+}
+
+/// Has every thread with an appointment keep it on this medium.
+pub fn install(medium: &Handle) {
+    medium.on_step(Box::new(|site| {
+        let mine = MINE.with_borrow(Clone::clone);
+        if let Some(park) = mine
+            && park.step == site.name()
+        {
+            park.arrive();
+        }
+    }));
+}
+
+impl Park {
+    /// An appointment at this step.
+    #[must_use]
+    pub fn at(step: &'static str) -> Arc<Self> {
+        Arc::new(Self { step, stage: Mutex::new(Stage::Coming), changed: Condvar::new() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Stage> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, stage: Stage) {
+        *self.lock() = stage;
+        self.changed.notify_all();
+    }
+
+    fn arrive(&self) {
+        let mut stage = self.lock();
+        if *stage != Stage::Coming {
+            return;
+        }
+        *stage = Stage::Parked;
+        self.changed.notify_all();
+        while *stage == Stage::Parked {
+            stage = self.changed.wait(stage).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Runs `work` on the calling thread, which keeps the appointment once.
+    pub fn keep<T>(self: &Arc<Self>, work: impl FnOnce() -> T) -> T {
+        /// Says that the thread is done, also if it unwinds.
+        struct Leave<'a>(&'a Park);
+        impl Drop for Leave<'_> {
+            fn drop(&mut self) {
+                MINE.set(None);
+                self.0.set(Stage::Done);
+            }
+        }
+        MINE.set(Some(Arc::clone(self)));
+        let _leave = Leave(self);
+        work()
+    }
+
+    /// Waits until the thread is parked (true), or done without having come by (false).
+    #[must_use]
+    pub fn wait(&self) -> bool {
+        let mut stage = self.lock();
+        while *stage == Stage::Coming {
+            stage = self.changed.wait(stage).unwrap_or_else(PoisonError::into_inner);
+        }
+        *stage == Stage::Parked
+    }
+
+    /// Lets the thread go on.
+    pub fn release(&self) {
+        let mut stage = self.lock();
+        if matches!(*stage, Stage::Parked | Stage::Coming) {
+            *stage = Stage::Going;
+        }
+        drop(stage);
+        self.changed.notify_all();
+    }
+}

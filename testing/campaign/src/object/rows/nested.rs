@@ -1,0 +1,84 @@
+//! Row `nested`: a crash during the recovery from a crash, and during a repair.
+//!
+//! Half of the cases crash an ordinary operation and then its recovery, two levels deep; the other
+//! half damages a place and crashes its repair, then the recovery from that. Only images inside a
+//! recovery or a repair are counted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_faultmem::Budget;
+
+use crate::object::judge::Care;
+use crate::object::scenes::{Plot, REPAIRS, SCENES, Scene, play};
+use crate::object::watch::{Plan, Watch};
+use crate::object::world::World;
+use crate::runner::{Case, Row, Tier};
+use crate::tally::Tally;
+
+/// The row.
+pub const ROW: Row = Row {
+    name: "nested",
+    story: "crashes inside recoveries and repairs, two levels deep",
+    cases: |tier| (scenes().count() * World::usual().len()) as u64 * rounds(tier),
+    run,
+    finish: |_| {},
+    patience: Duration::from_secs(600),
+    threads: 2,
+};
+
+const fn rounds(tier: Tier) -> u64 {
+    match tier {
+        Tier::Ci => 1,
+        Tier::Long => 25,
+    }
+}
+
+/// Scenes in which recovery has something to do.
+fn scenes() -> impl Iterator<Item = &'static Scene> {
+    let operations = SCENES.iter().filter(|scene| {
+        matches!(scene.plot, Plot::Jobs(_) | Plot::Grow) && scene.name != "alloc-empty"
+    });
+    operations.chain(REPAIRS)
+}
+
+fn plan(scene: &Scene) -> Plan {
+    let outer = Budget { exhaustive: 4, singles: 1, pairs: 0, samples: 2, seed: 0 };
+    let inner = Budget { exhaustive: 4, singles: 1, pairs: 0, samples: 1, seed: 0 };
+    let repair = matches!(scene.plot, Plot::Repair(_));
+    Plan {
+        thin: outer,
+        thick: outer,
+        thick_each: 1,
+        care: Care { more: 1, scrub: repair, again: false, nested: Some((inner, 2)) },
+        again_each: u64::MAX,
+        limit: 0,
+        enough: 5,
+    }
+}
+
+fn run(case: &Case) -> Tally {
+    let worlds = World::usual();
+    let all: Vec<&Scene> = scenes().collect();
+    let scene = all[case.number as usize % all.len()];
+    let world = case.number as usize / all.len() % worlds.len();
+    let world = Arc::new(worlds[world].clone());
+    let mut rng = case.rng(1);
+    let mut tally = Tally::default();
+    let played = play(scene, &world, &mut rng, |ledger| {
+        Watch::new(&world, ledger, plan(scene), case.rng(2))
+    });
+    match played {
+        Ok(watch) => tally.merge(watch.end()),
+        Err(violation) => tally.convict(violation),
+    }
+    for violation in &mut tally.violations {
+        violation.story = format!("{} in {}: {}", scene.name, world.name, violation.story);
+    }
+    let nested = tally.figures.remove("nested").unwrap_or(0);
+    let repairs = matches!(scene.plot, Plot::Repair(_));
+    tally.add(if repairs { "images within repairs" } else { "images before" }, tally.count);
+    tally.add("images within recoveries", nested);
+    tally.count = if repairs { nested + tally.count } else { nested };
+    tally
+}

@@ -1,0 +1,210 @@
+//! Where damage can be done: every live byte of a pool, by what it belongs to.
+
+use std::fmt;
+
+use holdfast_heap::format::{CHUNK_LEN, GRANULE, SLOT_LEN, STATE_LIVE, SUM_LEN};
+use holdfast_layout::format::{
+    FIELDS_REGION, FIELDS_SUPERBLOCK, INTENT_PAGE, PROGRESS_PAGE, REGIONS_PAGE, REMAP_PAGE,
+    SUPERBLOCK_PAGE,
+};
+use holdfast_pmem::PAGE;
+use holdfast_workloads::Rng;
+
+use super::raw::{Bytes, ChunkKind, Slot, Survey, ZoneMap, number};
+
+/// What a byte of a pool belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Area {
+    /// Bytes of a live object.
+    Object,
+    /// The slot of a live object.
+    Slot,
+    /// The slot of a free place.
+    FreeSlot,
+    /// A sum of a granule after the first.
+    Sum,
+    /// An entry of the chunk directory.
+    Directory,
+    /// P over live bytes.
+    ParityP,
+    /// Q over live bytes.
+    ParityQ,
+    /// Free bytes: no sum covers them, parity does.
+    Free,
+    /// The superblock, copy A or B.
+    Superblock(Side),
+    /// The region table.
+    Regions(Side),
+    /// The remap table.
+    Remap(Side),
+    /// The repair intent.
+    Intent(Side),
+    /// The scrub progress.
+    Progress(Side),
+    /// The log.
+    Log(Side),
+}
+
+/// Which copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    /// The first.
+    A,
+    /// The second.
+    B,
+}
+
+impl fmt::Display for Area {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, side) = match self {
+            Self::Object => ("object", None),
+            Self::Slot => ("slot", None),
+            Self::FreeSlot => ("free slot", None),
+            Self::Sum => ("sum", None),
+            Self::Directory => ("directory", None),
+            Self::ParityP => ("parity P", None),
+            Self::ParityQ => ("parity Q", None),
+            Self::Free => ("free bytes", None),
+            Self::Superblock(side) => ("superblock", Some(side)),
+            Self::Regions(side) => ("regions", Some(side)),
+            Self::Remap(side) => ("remap", Some(side)),
+            Self::Intent(side) => ("intent", Some(side)),
+            Self::Progress(side) => ("progress", Some(side)),
+            Self::Log(side) => ("log", Some(side)),
+        };
+        match side {
+            None => f.write_str(name),
+            Some(side) => write!(f, "{name} {side:?}"),
+        }
+    }
+}
+
+impl Area {
+    /// The areas of mirrored records.
+    #[must_use]
+    pub const fn is_mirrored(self) -> bool {
+        use Area::{Intent, Progress, Regions, Remap, Superblock};
+        matches!(self, Superblock(_) | Regions(_) | Remap(_) | Intent(_) | Progress(_))
+    }
+}
+
+/// A range of one area.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target {
+    /// What it belongs to.
+    pub area: Area,
+    /// First byte.
+    pub at: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// Everything in a pool that damage can hit.
+#[derive(Debug, Clone, Default)]
+pub struct Targets {
+    all: Vec<Target>,
+}
+
+impl Targets {
+    /// The targets in a pool that is whole; empty if no superblock verifies.
+    #[must_use]
+    pub fn of(pool: &Bytes) -> Self {
+        let mut this = Self::default();
+        let Some((superblock, seed)) = pool.superblock() else { return this };
+        this.mirrored(superblock);
+        this.log(superblock);
+        let mut survey = Survey::default();
+        for region in pool.zones(superblock, seed) {
+            let map = ZoneMap::read(pool, region, seed, superblock, &mut survey);
+            this.zone(pool, &map, number(FIELDS_REGION, "parity_rows", region));
+        }
+        this
+    }
+
+    fn add(&mut self, area: Area, at: u64, len: u64) {
+        if len > 0 {
+            self.all.push(Target { area, at, len });
+        }
+    }
+
+    fn mirrored(&mut self, superblock: &[u8]) {
+        let side_len = number(FIELDS_SUPERBLOCK, "side_len", superblock);
+        let copies = number(FIELDS_SUPERBLOCK, "copies", superblock);
+        for (side, start) in [(Side::A, 0), (Side::B, side_len)].into_iter().take(copies as usize) {
+            self.add(Area::Superblock(side), start + SUPERBLOCK_PAGE, PAGE);
+            self.add(Area::Regions(side), start + REGIONS_PAGE, PAGE);
+            self.add(Area::Remap(side), start + REMAP_PAGE, PAGE);
+            self.add(Area::Intent(side), start + INTENT_PAGE, PAGE);
+            self.add(Area::Progress(side), start + PROGRESS_PAGE, PAGE);
+        }
+    }
+
+    fn log(&mut self, superblock: &[u8]) {
+        let field = |name| number(FIELDS_SUPERBLOCK, name, superblock);
+        let (start, len) = (field("log_start"), field("ring_len") * field("lanes"));
+        self.add(Area::Log(Side::A), start, len);
+        self.add(Area::Log(Side::B), field("side_len") + start, len);
+    }
+
+    fn zone(&mut self, pool: &Bytes, map: &ZoneMap, parity_rows: u64) {
+        for (index, chunk) in map.chunks.iter().enumerate() {
+            let at = map.start + (index * CHUNK_LEN) as u64;
+            self.add(Area::Directory, at, CHUNK_LEN as u64);
+            if chunk.kind == ChunkKind::Free {
+                self.add(Area::Free, chunk.at, map.chunk_len);
+            }
+        }
+        let live_from = self.all.len();
+        map.each_place(|place| {
+            let Some(slot) = pool.get(place.slot, SLOT_LEN as u64).map(Slot::decode) else { return };
+            if slot.state != STATE_LIVE {
+                self.add(Area::FreeSlot, place.slot, SLOT_LEN as u64);
+                return;
+            }
+            self.add(Area::Object, place.object, slot.len);
+            self.add(Area::Slot, place.slot, SLOT_LEN as u64);
+            let sums = slot.len.div_ceil(GRANULE).max(1) - 1;
+            self.add(Area::Sum, place.sums, sums * SUM_LEN);
+        });
+        // Parity over what was just found, row by row.
+        let live: Vec<Target> = self.all[live_from..].to_vec();
+        for target in live.iter().filter(|target| target.area == Area::Object) {
+            let from = (target.at - map.start) % map.row_len;
+            let len = target.len.min(map.row_len - from);
+            let p = map.start + map.data_rows * map.row_len + from;
+            if parity_rows > 0 {
+                self.add(Area::ParityP, p, len);
+            }
+            if parity_rows > 1 {
+                self.add(Area::ParityQ, p + map.row_len, len);
+            }
+        }
+    }
+
+    /// All targets of an area.
+    pub fn of_area(&self, area: Area) -> impl Iterator<Item = Target> + '_ {
+        self.all.iter().filter(move |target| target.area == area).copied()
+    }
+
+    /// The areas there are, in order.
+    #[must_use]
+    pub fn areas(&self) -> Vec<Area> {
+        let mut areas: Vec<Area> = self.all.iter().map(|target| target.area).collect();
+        areas.sort_unstable();
+        areas.dedup();
+        areas
+    }
+
+    /// A target of an area, if it has any.
+    pub fn pick(&self, area: Area, rng: &mut Rng) -> Option<Target> {
+        let all: Vec<Target> = self.of_area(area).collect();
+        rng.pick(&all).copied()
+    }
+
+    /// The target that holds a byte; objects, slots and sums before parity and free space.
+    #[must_use]
+    pub fn at(&self, at: u64) -> Option<Target> {
+        let holds = |target: &&Target| target.at <= at && at - target.at < target.len;
+        self.all.iter().filter(holds).min_by_key(|target| target.area).copied()
+    }
+}
