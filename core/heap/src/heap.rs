@@ -41,15 +41,9 @@ pub enum ReserveError {
 }
 
 /// Free places a lane holds, so that most allocations touch nothing shared.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Cache {
     places: [Vec<Spot>; CLASS_COUNT],
-}
-
-impl Default for Cache {
-    fn default() -> Self {
-        Self { places: core::array::from_fn(|_| Vec::with_capacity(4 * BATCH)) }
-    }
 }
 
 impl Cache {

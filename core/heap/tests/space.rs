@@ -1,5 +1,6 @@
 //! Free-space figures say what can be had: they add up, and the largest object that is said to
 //! fit does fit.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 mod common;
 

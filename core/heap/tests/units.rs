@@ -1,5 +1,6 @@
 //! What lies over a range: every unit that has a byte in it, and no other. A repair that is told
 //! of one unit too few accepts bytes that nobody verified.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 mod common;
 
@@ -27,8 +28,13 @@ fn furnished() -> Zone {
     zone
 }
 
-/// A number for each unit, so that sets of them can be compared: granules by place and number.
-fn key(unit: &Unit) -> (u64, u64) {
+/// What names a unit, so that sets of them can be compared: granules by place and number.
+type Key = (u64, u64);
+
+/// A unit and the byte ranges that belong to it, each from its first byte to its end.
+type Owner = (Key, Vec<(u64, u64)>);
+
+fn key(unit: &Unit) -> Key {
     match unit {
         Unit::Entry { at, chunk } => (*at, u64::from(*chunk)),
         Unit::Granule { spot, granule } => (spot.object, *granule),
@@ -37,7 +43,7 @@ fn key(unit: &Unit) -> (u64, u64) {
 
 /// Every unit of the zone with the byte ranges that belong to it, from the definition of the
 /// format and not from the code under test.
-fn all_units(zone: &Zone) -> Vec<((u64, u64), Vec<(u64, u64)>)> {
+fn all_units(zone: &Zone) -> Vec<Owner> {
     let mut all = Vec::new();
     for chunk in 0..zone.table().chunks() {
         let at = START + u64::from(chunk) * CHUNK_LEN as u64;
@@ -60,7 +66,7 @@ fn all_units(zone: &Zone) -> Vec<((u64, u64), Vec<(u64, u64)>)> {
     all
 }
 
-fn named(zone: &Zone, at: u64, len: u64) -> Vec<(u64, u64)> {
+fn named(zone: &Zone, at: u64, len: u64) -> Vec<Key> {
     let mut found = Vec::new();
     zone.table().units_over(at, len, &mut |unit| found.push(key(&unit)));
     found.sort_unstable();
@@ -68,7 +74,7 @@ fn named(zone: &Zone, at: u64, len: u64) -> Vec<(u64, u64)> {
     found
 }
 
-fn expected(all: &[((u64, u64), Vec<(u64, u64)>)], at: u64, len: u64) -> Vec<(u64, u64)> {
+fn expected(all: &[Owner], at: u64, len: u64) -> Vec<Key> {
     let touches = |(from, to): &(u64, u64)| *from < at + len && at < *to;
     let mut over: Vec<_> =
         all.iter().filter(|(_, ranges)| ranges.iter().any(touches)).map(|(key, _)| *key).collect();

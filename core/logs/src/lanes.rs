@@ -354,6 +354,7 @@ impl Lane<'_> {
 }
 
 impl Drop for Lane<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.cancel();
     }

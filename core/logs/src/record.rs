@@ -16,9 +16,10 @@ use crate::format::{
 /// that is warmed up allocates nothing.
 #[derive(Debug)]
 pub struct RecordBuilder {
-    /// Room for the header, the entries, and once sealed the padding.
+    /// Room for the header, the entries, and once sealed the padding. What lies behind `end` is
+    /// left over from earlier records.
     bytes: Vec<u8>,
-    /// End of the entries; padding may follow.
+    /// End of the entries, a multiple of their alignment.
     end: usize,
     entries: usize,
 }
@@ -33,15 +34,13 @@ impl RecordBuilder {
     /// A builder that takes entries of `capacity` bytes in all before it allocates again.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
-        let mut bytes = Vec::with_capacity((RECORD_LEN + capacity).next_multiple_of(LINE_LEN));
-        bytes.resize(RECORD_LEN, 0);
+        let bytes = vec![0; (RECORD_LEN + capacity).next_multiple_of(LINE_LEN)];
         Self { bytes, end: RECORD_LEN, entries: 0 }
     }
 
     /// Forgets all entries.
     #[inline]
     pub fn clear(&mut self) {
-        self.bytes.truncate(RECORD_LEN);
         self.end = RECORD_LEN;
         self.entries = 0;
     }
@@ -51,55 +50,50 @@ impl RecordBuilder {
     #[inline]
     pub fn data(&mut self, at: u64, bytes: &[u8]) -> usize {
         debug_assert!(u32::try_from(bytes.len()).is_ok(), "payloads are shorter than 4 GiB");
-        let mut head = [0; DATA_LEN];
+        let padded = bytes.len().next_multiple_of(ENTRY_ALIGN);
+        let entry = self.add(DATA_LEN + padded);
+        let (head, payload) = entry.split_at_mut(DATA_LEN);
         head[..8].copy_from_slice(&word(at, KIND_DATA));
-        head[8..12].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
-        self.add(&head);
-        let place = self.end;
-        self.bytes.extend_from_slice(bytes);
-        self.bytes.resize(self.bytes.len().next_multiple_of(ENTRY_ALIGN), 0);
-        self.end = self.bytes.len();
-        place
+        head[8..].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
+        payload[..bytes.len()].copy_from_slice(bytes);
+        payload[bytes.len()..].fill(0);
+        self.end - padded
     }
 
     /// Adds: the slot at `at` becomes `slot`. Returns where [`payload`](Self::payload) finds it.
     #[inline]
     pub fn slot(&mut self, at: u64, slot: &[u8; SLOT_BYTES]) -> usize {
-        let mut entry = [0; SLOT_LEN];
+        let entry = self.add(SLOT_LEN);
         entry[..8].copy_from_slice(&word(at, KIND_SLOT));
         entry[8..].copy_from_slice(slot);
-        self.add(&entry);
         self.end - SLOT_BYTES
     }
 
     /// Adds: `[at, at + len)` becomes zero.
     #[inline]
     pub fn zero(&mut self, at: u64, len: u64) {
-        let mut entry = [0; ZERO_LEN];
+        let entry = self.add(ZERO_LEN);
         entry[..8].copy_from_slice(&word(at, KIND_ZERO));
         entry[8..].copy_from_slice(&len.to_le_bytes());
-        self.add(&entry);
     }
 
     /// Adds: `[at, at + len)` is about to be written in place, unlogged.
     #[inline]
     pub fn fresh(&mut self, at: u64, len: u64) {
-        let mut entry = [0; FRESH_LEN];
+        let entry = self.add(FRESH_LEN);
         entry[..8].copy_from_slice(&word(at, KIND_FRESH));
         entry[8..].copy_from_slice(&len.to_le_bytes());
-        self.add(&entry);
     }
 
     /// Adds: `len` bytes of further entries are at `a` and at `b`, with the sum `crc`
     /// ([`Seed::overflow`](crate::Seed::overflow)).
     #[inline]
     pub fn overflow(&mut self, a: u64, b: u64, len: u64, crc: u32) {
-        let mut entry = [0; OVERFLOW_LEN];
+        let entry = self.add(OVERFLOW_LEN);
         entry[..8].copy_from_slice(&word(a, KIND_OVERFLOW));
         entry[8..16].copy_from_slice(&b.to_le_bytes());
         entry[16..24].copy_from_slice(&len.to_le_bytes());
-        entry[24..28].copy_from_slice(&crc.to_le_bytes());
-        self.add(&entry);
+        entry[24..].copy_from_slice(&u64::from(crc).to_le_bytes());
     }
 
     /// The payload of an entry: `place` as `data` or `slot` answered it. Empty if there is none.
@@ -165,33 +159,45 @@ impl RecordBuilder {
     /// [`check`](Self::check).
     #[inline]
     pub(crate) fn seal(&mut self, seed: u32, number: u64, watermark: u64) -> &[u8] {
-        self.frame(number, watermark);
-        let crc = crc32c(seed, &self.bytes[RECORD_COVERED_AT..]);
-        put_u32(&mut self.bytes, RECORD_CRC_AT, crc);
-        &self.bytes
+        let bytes = self.frame(number, watermark);
+        let crc = crc32c(seed, &bytes[RECORD_COVERED_AT..]);
+        bytes[RECORD_CRC_AT..][..4].copy_from_slice(&crc.to_le_bytes());
+        bytes
     }
 
     /// As [`seal`](Self::seal), but without the sum.
     #[inline]
-    pub(crate) fn frame(&mut self, number: u64, watermark: u64) -> &[u8] {
+    pub(crate) fn frame(&mut self, number: u64, watermark: u64) -> &mut [u8] {
         debug_assert!(watermark < number && number < NUMBER_END);
         let len = self.len();
-        self.bytes.truncate(self.end);
-        self.bytes.resize(len, 0);
-        put_u16(&mut self.bytes, RECORD_LINES_AT, (len / LINE_LEN) as u16);
-        put_u16(&mut self.bytes, RECORD_ENTRIES_AT, self.entries as u16);
-        put_u64(&mut self.bytes, RECORD_NUMBER_AT, number);
-        put_u64(&mut self.bytes, RECORD_WATERMARK_AT, watermark);
-        &self.bytes
+        // `add` left room for whole lines.
+        let (bytes, padding) = (&mut self.bytes[..len], self.end);
+        bytes[padding..].fill(0);
+        let (lines, entries) = ((len / LINE_LEN) as u16, self.entries as u16);
+        bytes[RECORD_LINES_AT..][..2].copy_from_slice(&lines.to_le_bytes());
+        bytes[RECORD_ENTRIES_AT..][..2].copy_from_slice(&entries.to_le_bytes());
+        bytes[RECORD_NUMBER_AT..][..8].copy_from_slice(&number.to_le_bytes());
+        bytes[RECORD_WATERMARK_AT..][..8].copy_from_slice(&watermark.to_le_bytes());
+        bytes
     }
 
+    /// Room for one more entry of `len` bytes, with anything in it.
     #[inline]
-    fn add(&mut self, entry: &[u8]) {
-        // A record sealed and not cleared is added to: its padding goes.
-        self.bytes.truncate(self.end);
-        self.bytes.extend_from_slice(entry);
-        self.end = self.bytes.len();
+    fn add(&mut self, len: usize) -> &mut [u8] {
+        let (start, end) = (self.end, self.end + len);
+        if end.next_multiple_of(LINE_LEN) > self.bytes.len() {
+            self.grow(end);
+        }
+        self.end = end;
         self.entries += 1;
+        &mut self.bytes[start..end]
+    }
+
+    /// Doubles, so that records of a length once met cost nothing from then on.
+    #[cold]
+    fn grow(&mut self, end: usize) {
+        let len = end.next_multiple_of(LINE_LEN).max(2 * self.bytes.len());
+        self.bytes.resize(len, 0);
     }
 }
 

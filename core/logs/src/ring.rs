@@ -89,6 +89,7 @@ impl Ring {
     }
 
     /// Most bytes of a record.
+    #[inline]
     pub(crate) fn capacity(&self) -> usize {
         (self.space.capacity() as usize).min(RECORD_LINES_MAX) * LINE_LEN
     }

@@ -253,7 +253,7 @@ impl Search {
         scan.max_number = scan.max_number.max(sighting.number);
         if entries > 0 {
             self.found.push(*sighting);
-            if self.found.len() % PRUNE == 0 {
+            if self.found.len().is_multiple_of(PRUNE) {
                 let complete = scan.max_l;
                 self.found.retain(|sighting| sighting.number > complete);
             }

@@ -48,6 +48,7 @@ impl Space {
     }
 
     /// Most lines of a record.
+    #[inline]
     pub(crate) fn capacity(&self) -> u32 {
         self.lines - RING_MARKS
     }

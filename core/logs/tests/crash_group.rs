@@ -77,7 +77,7 @@ fn run(ring_pages: u64, commits: u64) -> (Shared, Oracle) {
 
 #[test]
 fn no_acknowledged_update_is_ever_lost() {
-    for (ring_pages, commits) in [(4, 40), (8, 20)] {
+    for (ring_pages, commits) in [(4, 25), (8, 15)] {
         let (engine, oracle) = run(ring_pages, commits);
         let counters = engine.m.inner.counters();
         println!(
@@ -100,7 +100,7 @@ fn no_acknowledged_update_is_ever_lost() {
 fn alone(off: &'static str) -> Oracle {
     let (engine, oracle) = engine(8, off, Mode::Sectors);
     let mut rng = Rng::new(5);
-    for round in 0..4 {
+    for round in 0..3 {
         // Longer than a sector, so that it can be torn.
         let many: Vec<usize> = (20..36).collect();
         assert_eq!(engine.update(round % 3, &many, || engine.reclaim()), End::Committed);

@@ -6,7 +6,7 @@ mod common;
 use common::superblock;
 use holdfast_faultmem::{Clear, Config, FaultMedium};
 use holdfast_layout::{LogPlacement, Superblock};
-use holdfast_logs::{Lane, Log, LogError, Numbers, RecordBuilder, scan};
+use holdfast_logs::{Entry, Lane, Log, LogError, Numbers, RecordBuilder, scan};
 use holdfast_pmem::{Medium, MediumKind, Site};
 
 const F2: Site = Site::new("test.lanes.F2");
@@ -25,14 +25,14 @@ fn pool(placement: LogPlacement, copies: u32) -> Pool {
         LogPlacement::Adjacent => MediumKind::File,
     };
     let m = FaultMedium::new(superblock.size, kind, &Config::default());
-    let log = Log::open(&m, &superblock).unwrap();
+    let log = Log::open(&m, &superblock).expect("the geometry is good");
     let numbers = Numbers::new(log.lanes(), 1);
     Pool { superblock, m, log, numbers }
 }
 
 impl Pool {
     fn lane(&self, lane: usize) -> Lane<'_> {
-        self.log.acquire_exact(&self.m, lane).unwrap()
+        self.log.acquire_exact(&self.m, lane).expect("nobody holds it")
     }
 
     /// Commits `len` bytes of data; what became of it.
@@ -47,7 +47,7 @@ impl Pool {
     }
 
     fn found(&self) -> Vec<u64> {
-        let found = scan(&self.m, &self.superblock).unwrap();
+        let found = scan(&self.m, &self.superblock).expect("the log can be read");
         found.records.iter().map(|record| record.number).collect()
     }
 }
@@ -260,4 +260,35 @@ fn a_log_that_is_not_in_the_medium_is_refused() {
     }
     let small = Superblock { log_placement: LogPlacement::Adjacent, lanes: 1, ..good };
     assert!(matches!(Log::open(&m, &small), Err(LogError::Geometry { .. })));
+}
+
+/// A ring longer than what a scan looks at in one go: records lie across every border, and are
+/// found once each.
+#[test]
+fn records_are_found_across_the_windows_of_a_scan() {
+    let superblock = superblock(LogPlacement::Apart, 1, 3072, 1);
+    let m = FaultMedium::new(superblock.size, MediumKind::Dax, &Config::default());
+    let log = Log::open(&m, &superblock).unwrap();
+    let numbers = Numbers::new(2, 1);
+    // One that never comes to its end: all others are to be replayed.
+    numbers.draw(&m, 1);
+    let mut lane = log.acquire(&m, 0).unwrap();
+    let mut record = RecordBuilder::default();
+    let lens = [700_000, 64, 4_190_000, 3_000_000, 1, 4_000_000];
+    let mut number = 0;
+    for len in lens {
+        record.clear();
+        record.data(0, &vec![0; len]);
+        lane.reserve(&m, &numbers, record.len(), || false).unwrap();
+        number = numbers.draw(&m, 0);
+        lane.commit_record(&m, &numbers, number, &mut record).unwrap();
+        numbers.done(0);
+    }
+    let found = scan(&m, &superblock).unwrap();
+    assert_eq!((found.valid, found.max_number), (lens.len() as u64, number));
+    assert_eq!(found.records.len(), lens.len());
+    for (record, len) in found.to_replay().iter().zip(lens) {
+        let entry = record.entries(1 << 40).next();
+        assert!(matches!(entry, Some(Ok(Entry::Data { bytes, .. })) if bytes.len() == len));
+    }
 }

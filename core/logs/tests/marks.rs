@@ -6,18 +6,20 @@ mod common;
 
 use std::sync::{Arc, Mutex};
 
-use common::engine::{End, Engine, Lose, judged_medium};
+use common::engine::{End, Engine, Lose, judged_medium, watch};
 use common::lockstep::{Lockstep, Turns};
 use common::{OBJECTS, Oracle, SharedOracle, lock, superblock};
 use holdfast_faultmem::Budget;
 use holdfast_layout::LogPlacement;
 
-const BUDGET: Budget = Budget { exhaustive: 256, singles: 16, pairs: 16, samples: 60, seed: 1 };
+/// Few images while rings fill, many once it matters.
+const FEW: Budget = Budget { exhaustive: 4, singles: 1, pairs: 0, samples: 2, seed: 1 };
+const MANY: Budget = Budget { exhaustive: 256, singles: 16, pairs: 16, samples: 60, seed: 1 };
 
 fn engine(lose: Lose, off: &'static str) -> (Arc<Engine<Lockstep>>, SharedOracle) {
     let superblock = superblock(LogPlacement::Apart, 4, 1, 2);
     let oracle = SharedOracle::default();
-    let inner = Arc::new(judged_medium(&superblock, lose, off, None, BUDGET, &oracle));
+    let inner = Arc::new(judged_medium(&superblock, lose, off, None, FEW, &oracle));
     let m = Lockstep { inner, turns: Turns::new(&[1], 0, 0) };
     (Arc::new(Engine::new(m, superblock, Arc::clone(&oracle))), oracle)
 }
@@ -39,6 +41,7 @@ fn overwrite_after_a_mark(lose: Lose, off: &'static str) -> Oracle {
     assert_eq!(engine.update(1, &[1], || false), End::Committed);
     assert_eq!(engine.update(0, &[1], || false), End::Committed);
     fill(&engine, 0);
+    watch(&engine.m.inner, &engine.superblock, lose, off, MANY, &oracle);
     engine.finish(parked);
     assert_eq!(engine.update(0, &[4], || false), End::Committed);
     let oracle = std::mem::take(&mut *lock(&oracle));
@@ -56,6 +59,7 @@ fn two_marks(off: &'static str) -> Oracle {
     fill(&engine, 1);
     let second = engine.begin(3, &[2], || false).expect("its ring is empty");
     fill(&engine, 0);
+    watch(&engine.m.inner, &engine.superblock, Lose::Nothing, off, MANY, &oracle);
     engine.finish(first);
     reserve(&engine, 128);
     engine.finish(second);

@@ -184,7 +184,7 @@ impl Arena {
     fn lend<T: Persist>(&mut self, id: CopyId) -> Option<*mut T> {
         let c = &mut self.copies[id.0 as usize];
         let at = c.new_start();
-        let fits = c.len == size_of::<T>() && at.addr() % align_of::<T>() == 0;
+        let fits = c.len == size_of::<T>() && at.addr().is_multiple_of(align_of::<T>());
         if c.lent || !fits {
             return None;
         }
@@ -363,7 +363,7 @@ unsafe impl Send for Arena {}
 /// If the range lies outside the medium: the caller located an object of this length there.
 pub(crate) fn in_place<T: Persist, M: holdfast_pmem::Medium>(m: &M, at: u64) -> &T {
     let view = m.view(at, size_of::<T>() as u64).expect("a located object lies in its medium");
-    assert!(view.addr() % align_of::<T>() == 0, "objects are 64-byte aligned");
+    assert!(view.addr().is_multiple_of(align_of::<T>()), "objects are 64-byte aligned");
     // SAFETY: `view` gave an address valid for `size_of::<T>()` bytes as long as the medium
     // lives; alignment was checked; every bit pattern is a `T`. The caller pins the object's
     // version word, so no commit of this process stores to it while the borrow lives.

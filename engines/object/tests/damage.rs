@@ -1,5 +1,6 @@
 //! Damage of every kind of place is found and repaired while the pool is in use, and what is
 //! beyond the redundancy is named and contained.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 mod common;
 
@@ -66,7 +67,7 @@ fn stray_writes_over_objects_are_repaired_by_the_read_that_meets_them() {
         let f = filled(MediumKind::Shm, parity);
         for (i, (p, bytes)) in f.objects.iter().enumerate() {
             let at = p.offset() + (i as u64 * 7) % bytes.len() as u64;
-            f.pool.medium().stray(at, &[!bytes[(at - p.offset()) as usize]]);
+            f.pool.medium().stray(at, &[!bytes[(at - p.offset()) as usize]]).unwrap();
             assert_eq!(&get(&f.pool, *p).unwrap(), bytes, "{p}");
         }
         assert_eq!(f.pool.stats().repaired, 90);
@@ -82,7 +83,7 @@ fn a_flipped_bit_anywhere_in_a_zone_is_found_and_repaired_by_scrub() {
         let mut at = zone.start + 5;
         let mut flips = 0;
         while at < zone.start + zone.row_len * u64::from(zone.data_rows + zone.parity_rows) {
-            f.pool.medium().flip_bit(at, (at % 8) as u8);
+            f.pool.medium().flip_bit(at, (at % 8) as u8).unwrap();
             let done = f.scrub();
             assert_eq!((done.lost, done.repaired > 0), (0, true), "{at:#x}");
             at += 30_011;
@@ -98,9 +99,9 @@ fn a_flipped_bit_anywhere_in_a_zone_is_found_and_repaired_by_scrub() {
 fn wiped_slots_and_directory_entries_are_damage_and_not_free_space() {
     let f = filled(MediumKind::Shm, Parity::P);
     let zone = f.zone();
-    f.pool.medium().stray(zone.start, &[0; 256]);
+    f.pool.medium().stray(zone.start, &[0; 256]).unwrap();
     let first_chunk = zone.start + 4096;
-    f.pool.medium().stray(first_chunk, &[0; 512]);
+    f.pool.medium().stray(first_chunk, &[0; 512]).unwrap();
     assert_eq!(f.scrub().lost, 0);
     f.all_right();
     assert!(f.pool.check(|_, _| {}).unwrap().is_clean());
@@ -119,7 +120,7 @@ fn bad_pages_are_healed_or_relocated() {
         let count = if clear == Clear::Able { 40 } else { 1 };
         for i in 0..count {
             let (p, bytes) = &f.objects[i * 2];
-            f.pool.medium().poison(p.offset() / 4096 * 4096, 4096, clear);
+            f.pool.medium().poison(p.offset() / 4096 * 4096, 4096, clear).unwrap();
             assert_eq!(&get(&f.pool, *p).unwrap(), bytes, "{p} {clear:?}");
         }
         f.all_right();
@@ -137,7 +138,7 @@ fn any_page_of_the_pool_may_go_bad() {
     let f = filled(MediumKind::Shm, Parity::P);
     let len = f.pool.medium().len();
     for page in (0..len).step_by(4096 * 3) {
-        f.pool.medium().poison(page, 4096, Clear::Able);
+        f.pool.medium().poison(page, 4096, Clear::Able).unwrap();
         let done = f.scrub();
         assert_eq!(done.lost, 0, "page {page:#x}: {:?}", done.report.findings);
     }
@@ -153,7 +154,7 @@ fn two_rows_of_a_column_are_rebuilt_with_q_and_named_without() {
         let zone = f.zone();
         let col = 4096 * 3;
         for row in [0, 1] {
-            f.pool.medium().poison(zone.start + row * zone.row_len + col, 4096, Clear::Able);
+            f.pool.medium().poison(zone.start + row * zone.row_len + col, 4096, Clear::Able).unwrap();
         }
         let done = f.scrub();
         let wrong = f.objects.iter().filter(|(p, bytes)| match get(&f.pool, *p) {
@@ -183,8 +184,8 @@ fn damage_met_at_open_is_repaired_too() {
         MediumKind::Shm,
         &holdfast_faultmem::Config::default(),
     );
-    m.poison(0, 4096, Clear::Able);
-    m.poison(p.offset() / 4096 * 4096, 4096, Clear::Able);
+    m.poison(0, 4096, Clear::Able).unwrap();
+    m.poison(p.offset() / 4096 * 4096, 4096, Clear::Able).unwrap();
     let (pool, opened) = Pool::open(m, OpenOptions::default(), clock()).unwrap();
     assert!(opened.mended >= 2, "{opened:?}");
     assert_eq!(get(&pool, p).unwrap(), bytes);

@@ -1,4 +1,5 @@
 //! What a commit costs in drains, and that one thread's delay is not another's.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 mod common;
 
@@ -29,8 +30,8 @@ fn a_small_commit_has_two_drains() {
     assert!(one <= 2.0, "overwrite of 64 B: {one} drains");
     let four = drains(&pool, 60, |i| {
         pool.run(|tx| {
-            for k in 0..4 {
-                tx.write_bytes(objects[k], 0, &pattern(i + k as u64, 200))?;
+            for (k, object) in (0..).zip(&objects[..4]) {
+                tx.write_bytes(*object, 0, &pattern(i + k, 200))?;
             }
             Ok(())
         })
@@ -146,7 +147,7 @@ fn a_repair_holds_one_column_and_others_commit() {
     let objects: Vec<RawPtr> = (0..12).map(|i| put(&pool, &pattern(i, 3000))).collect();
     let park = Park::at(&pool, "object.mend_unit.step-held");
     let (sick, other) = (objects[0], objects[11]);
-    pool.medium().stray(sick.offset() + 10, &[0xee; 3]);
+    pool.medium().stray(sick.offset() + 10, &[0xee; 3]).unwrap();
     std::thread::scope(|s| {
         let pool = &pool;
         let repair = s.spawn(move || pool.run(|tx| tx.write_bytes(sick, 0, &[1; 8])));

@@ -1,4 +1,5 @@
 //! Every protection is a value: each one on finds what it is for, and off does not.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 mod common;
 
@@ -78,7 +79,7 @@ fn without_sums_a_stray_write_is_served_and_with_them_it_is_repaired() {
         let pool = create_with(MediumKind::Shm, &options);
         pool.set_verify_reads(VerifyReads::Always);
         let p = put(&pool, &pattern(1, 500));
-        let _ = pool.medium().stray(p.offset() + 100, &[0xaa; 40]);
+        pool.medium().stray(p.offset() + 100, &[0xaa; 40]).unwrap();
         let found = get(&pool, p).unwrap();
         assert_eq!(found == pattern(1, 500), sums != SumKind::None, "{sums:?}");
     }
@@ -90,7 +91,7 @@ fn without_parity_damage_is_named_and_not_repaired() {
     let pool = create_with(MediumKind::Shm, &options);
     pool.set_verify_reads(VerifyReads::Always);
     let (p, q) = (put(&pool, &pattern(1, 500)), put(&pool, &pattern(2, 500)));
-    let _ = pool.medium().stray(p.offset() + 100, &[0xaa; 40]);
+    pool.medium().stray(p.offset() + 100, &[0xaa; 40]).unwrap();
     assert!(matches!(get(&pool, p), Err(Error::Tx(TxError::Lost { .. }))));
     assert_eq!(get(&pool, q).unwrap(), pattern(2, 500));
 }
@@ -101,10 +102,10 @@ fn reads_verify_as_the_policy_says() {
         let pool = create_with(MediumKind::Shm, &CreateOptions::tiny(1 << 20));
         pool.set_verify_reads(policy);
         let p = put(&pool, &pattern(1, 500));
-        let _ = pool.medium().stray(p.offset() + 100, &[0xaa; 40]);
+        pool.medium().stray(p.offset() + 100, &[0xaa; 40]).unwrap();
         let first = get(&pool, p).unwrap() == pattern(1, 500);
         assert_eq!(first, policy != VerifyReads::Never, "{policy:?}");
-        let _ = pool.medium().stray(p.offset() + 200, &[0xaa; 40]);
+        pool.medium().stray(p.offset() + 200, &[0xaa; 40]).unwrap();
         let second = get(&pool, p).unwrap() == pattern(1, 500);
         assert_eq!(second, policy == VerifyReads::Always, "{policy:?}");
         // Opening for change verifies whatever the policy.
@@ -122,7 +123,7 @@ fn without_metadata_copies_one_bad_page_of_them_is_fatal() {
         let image = pool.medium().crash_point().persisted();
         core::mem::forget(pool);
         let m = FaultMedium::from_crash(image, MediumKind::Shm, &Config::default());
-        let _ = m.stray(4096, &[0x77; 64]);
+        m.stray(4096, &[0x77; 64]).unwrap();
         let opened = Pool::open(m, OpenOptions::default(), clock());
         assert_eq!(opened.is_ok(), copies);
     }
@@ -144,7 +145,7 @@ fn objects_longer_than_a_row_and_pools_of_odd_sizes_work() {
             let mut expected = pattern(5, len);
             expected[zone.row_len as usize - 50..][..100].fill(3);
             for at in [0, zone.row_len - 60, 2 * zone.row_len] {
-                let _ = pool.medium().stray(p.offset() + at, &[0x11; 90]);
+                pool.medium().stray(p.offset() + at, &[0x11; 90]).unwrap();
                 let control = ScrubControl::default();
                 let done = pool.scrub(ScrubOptions::default(), &control, |_, _| {}).unwrap();
                 assert_eq!(done.lost, 0, "{pages} {parity:?} {at}");
@@ -168,7 +169,7 @@ fn stray_writes_of_every_length_up_to_a_row_are_repaired() {
     let mut len = 1;
     while len <= zone.row_len {
         let at = zone.start + (len * 7919) % (zone.row_len * 6);
-        let _ = pool.medium().stray(at, &vec![0xc3; len as usize]);
+        pool.medium().stray(at, &vec![0xc3; len as usize]).unwrap();
         let control = ScrubControl::default();
         let done = pool.scrub(ScrubOptions::default(), &control, |_, _| {}).unwrap();
         assert_eq!(done.lost, 0, "{len} bytes at {at:#x}");

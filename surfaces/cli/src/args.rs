@@ -334,7 +334,7 @@ pub(crate) struct DemoArgs {
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     /// Faults to inject while every read verifies
-    #[arg(long, default_value_t = 1200)]
+    #[arg(long, default_value_t = 1100)]
     pub(crate) faults: u64,
     /// Commits to kill, at the least
     #[arg(long, default_value_t = 24)]

@@ -209,6 +209,19 @@ pub(crate) fn judged_medium(
     };
     let m = FaultMedium::new(superblock.size, kind, &Config { mode, ..Config::default() });
     m.elide_name(off);
+    watch(&m, superblock, lose, off, budget, oracle);
+    m
+}
+
+/// Judges crash images at every barrier from now on, so many as `budget` says.
+pub(crate) fn watch(
+    m: &FaultMedium,
+    superblock: &Superblock,
+    lose: Lose,
+    off: &'static str,
+    budget: Budget,
+    oracle: &SharedOracle,
+) {
     let (superblock, oracle) = (superblock.clone(), Arc::clone(oracle));
     m.on_barrier(Box::new(move |_, _, point| {
         let budget = Budget { seed: budget.seed << 32 | point.ordinal(), ..budget };
@@ -216,7 +229,6 @@ pub(crate) fn judged_medium(
             judge(&superblock, image, lose, off, &mut lock(&oracle));
         }
     }));
-    m
 }
 
 /// A run with copies apart.
@@ -264,8 +276,11 @@ fn work(engine: &Engine<Lockstep>, turns: &Turns, lane: usize, ready: &Barrier) 
     while turns.going() {
         let first = turns.below(OBJECTS as u64) as usize;
         let second = turns.below(OBJECTS as u64) as usize;
-        let objects =
-            if second % 2 == 0 && second != first { vec![first, second] } else { vec![first] };
+        let objects = if second.is_multiple_of(2) && second != first {
+            vec![first, second]
+        } else {
+            vec![first]
+        };
         let mut tries = 0;
         engine.update(lane, &objects, || {
             tries += 1;

@@ -1,4 +1,5 @@
 //! What the engine's tests share: a clock that counts, and pools on the faulty medium.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use holdfast_txn::Transaction;
 
 /// A clock that advances a microsecond whenever it is asked.
 #[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
+pub(crate) struct Counter(AtomicU64);
 
 impl Clock for Counter {
     fn now(&self) -> u64 {
@@ -20,32 +21,37 @@ impl Clock for Counter {
     }
 }
 
-pub fn clock() -> Arc<dyn Clock> {
+pub(crate) fn clock() -> Arc<dyn Clock> {
     Arc::new(Counter::default())
 }
 
-pub type TestPool = Pool<FaultMedium>;
-
-pub fn create_with(kind: MediumKind, options: &CreateOptions) -> TestPool {
-    let m = FaultMedium::new(options.size, kind, &Config { reserve: 4 << 20, ..Config::default() });
-    Pool::create(m, options, OpenOptions::default(), clock()).unwrap()
+/// A small table of versions: most pools of these tests are opened, looked at and dropped.
+pub(crate) fn quick() -> OpenOptions {
+    OpenOptions { version_bits: 8, ..OpenOptions::default() }
 }
 
-pub fn create(kind: MediumKind) -> TestPool {
+pub(crate) type TestPool = Pool<FaultMedium>;
+
+pub(crate) fn create_with(kind: MediumKind, options: &CreateOptions) -> TestPool {
+    let m = FaultMedium::new(options.size, kind, &Config { reserve: 4 << 20, ..Config::default() });
+    Pool::create(m, options, quick(), clock()).unwrap()
+}
+
+pub(crate) fn create(kind: MediumKind) -> TestPool {
     create_with(kind, &CreateOptions::tiny(1 << 20))
 }
 
 /// What a power cut right now leaves if nothing in doubt arrives, opened again.
-pub fn crash(pool: TestPool) -> (TestPool, Opened) {
+pub(crate) fn crash(pool: TestPool) -> (TestPool, Opened) {
     let image = pool.medium().crash_point().persisted();
     let kind = holdfast_pmem::Medium::kind(pool.medium());
     core::mem::forget(pool);
     let m = FaultMedium::from_crash(image, kind, &Config::default());
-    Pool::open(m, OpenOptions::default(), clock()).unwrap()
+    Pool::open(m, quick(), clock()).unwrap()
 }
 
 /// Bytes that depend on a number.
-pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
+pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
     let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     (0..len)
         .map(|_| {
@@ -58,7 +64,7 @@ pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
 }
 
 /// Allocates an object of bytes.
-pub fn put(pool: &TestPool, bytes: &[u8]) -> RawPtr {
+pub(crate) fn put(pool: &TestPool, bytes: &[u8]) -> RawPtr {
     pool.run(|tx| {
         let p = tx.alloc_bytes(TypeNumber::BYTES, bytes.len() as u64)?;
         tx.write_bytes(p, 0, bytes)?;
@@ -68,7 +74,7 @@ pub fn put(pool: &TestPool, bytes: &[u8]) -> RawPtr {
 }
 
 /// Reads an object of bytes.
-pub fn get(pool: &TestPool, of: RawPtr) -> Result<Vec<u8>, holdfast_object::Error> {
+pub(crate) fn get(pool: &TestPool, of: RawPtr) -> Result<Vec<u8>, holdfast_object::Error> {
     pool.run(|tx| {
         let mut bytes = vec![0; tx.len_of(of)? as usize];
         tx.read_bytes(of, 0, &mut bytes)?;
@@ -76,6 +82,6 @@ pub fn get(pool: &TestPool, of: RawPtr) -> Result<Vec<u8>, holdfast_object::Erro
     })
 }
 
-pub fn raw<T>(p: Ptr<T>) -> RawPtr {
+pub(crate) fn raw<T>(p: Ptr<T>) -> RawPtr {
     p.raw()
 }

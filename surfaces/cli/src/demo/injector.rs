@@ -25,8 +25,10 @@ use crate::failure::{Failure, Outcome};
 use crate::faults::{Fault, Injector, Kind};
 use crate::rng::Rng;
 
-/// Everything whose damage somebody reads before it is overwritten.
+/// Everything whose damage somebody reads before it is overwritten; objects the most.
 const LIVE: &[Part] = &[
+    Part::Object,
+    Part::Object,
     Part::Object,
     Part::Object,
     Part::Slot,

@@ -78,16 +78,16 @@ fn play(
     report.medium = pool.status().kind.to_string();
     report.size = pool.superblock().size;
     let index = Index::of(&pool)?;
-    let mut injector = report.time("build", || build(out, args, corpus, path, &index))?;
+    let mut injector = report.time(out, "build", || build(out, args, corpus, path, &index))?;
     {
         let service = Service::new(&pool, &index, corpus, path, args.seed)?;
-        report.damage = report.time("damage", || {
+        report.damage = report.time(out, "damage", || {
             let how = (VerifyReads::Always, "live");
             let mut tally = Tally::default();
             let answers = service.endure(out, &mut injector, how, args.faults, &mut tally)?;
             Ok((tally, answers))
         })?;
-        report.second = report.time("first touch", || {
+        report.second = report.time(out, "first touch", || {
             // Everything is touched once while nothing is damaged.
             expect_none(service.compare_all()?)?;
             let how = (VerifyReads::FirstTouch, "objects");
@@ -96,14 +96,14 @@ fn play(
             Ok((tally, answers))
         })?;
         pool.set_verify_reads(VerifyReads::Always);
-        report.differences = report.time("compare", || service.compare_all())?;
+        report.differences = report.time(out, "compare", || service.compare_all())?;
     }
     drop(index);
     drop(pool);
     report.kills =
-        report.time("kills", || kills::run(out, path, args.seed, args.kills, &mut injector))?;
+        report.time(out, "kills", || kills::run(out, path, args.seed, args.kills, &mut injector))?;
     drop(injector);
-    report.left = report.time("check", || {
+    report.left = report.time(out, "check", || {
         let pool = Pool::options().verify_reads(VerifyReads::Always).open(path)?;
         let left = pool.check(|_, _| {})?.found;
         let index = Index::of(&pool)?;

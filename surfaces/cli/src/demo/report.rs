@@ -67,12 +67,17 @@ impl Report {
     /// Does a phase and notes how long it took.
     pub(crate) fn time<T>(
         &mut self,
+        out: Out,
         name: &'static str,
         phase: impl FnOnce() -> Outcome<T>,
     ) -> Outcome<T> {
         let started = Instant::now();
         let done = phase();
         self.times.push((name, started.elapsed()));
+        if out.verbose > 0 {
+            let how = if done.is_ok() { "done" } else { "failed" };
+            out.note(format!("{name}: {how} after {:.1} s", started.elapsed().as_secs_f64()));
+        }
         done
     }
 

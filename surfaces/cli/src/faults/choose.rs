@@ -152,7 +152,8 @@ impl Injector {
         found.map_or_else(|| vec![0; PAGE as usize], <[u8]>::to_vec)
     }
 
-    /// Puts back what was in changed sectors of the page: the last of at least `least` of them.
+    /// Puts back what was in one of the changed sectors of the page, of which there are at least
+    /// `least`: of a torn write, the first ones arrived and the last did not.
     fn lost(&mut self, place: Place, least: usize) -> io::Result<Vec<Hit>> {
         let page = self.byte(place) / PAGE * PAGE;
         let whole = self.hit(page, PAGE)?;
@@ -160,18 +161,13 @@ impl Injector {
         if changed.len() < least {
             return Ok(Vec::new());
         }
-        // A lost write takes neighbours with it; of a torn one, the first sector arrived.
-        let start = if least > 1 {
-            1 + self.rng.below(changed.len() as u64 - 1) as usize
-        } else {
-            self.rng.below(changed.len() as u64) as usize
+        let sector = match changed.last() {
+            Some(last) if least > 1 => *last,
+            _ => self.rng.pick(&changed).copied().unwrap_or(0),
         };
-        let run = &changed[start..];
-        let run = if least > 1 { run } else { &run[..=self.rng.below(run.len() as u64) as usize] };
-        let (Some(first), Some(last)) = (run.first(), run.last()) else { return Ok(Vec::new()) };
-        let range = (first * SECTOR) as usize..((last + 1) * SECTOR) as usize;
-        let mut hit = self.hit(page + first * SECTOR, (last + 1 - first) * SECTOR)?;
-        hit.after.copy_from_slice(&self.earlier_bytes(whole.in_file)[range]);
+        let mut hit = self.hit(page + sector * SECTOR, SECTOR)?;
+        let earlier = self.earlier_bytes(whole.in_file);
+        hit.after.copy_from_slice(&earlier[range_of(sector)]);
         Ok(if self.covers(&hit, place) { vec![hit] } else { Vec::new() })
     }
 

@@ -12,6 +12,7 @@ use super::driver::{Driver, agree, whole};
 use super::handle::Handle;
 use super::model::Objects;
 use super::ops::anchor_type;
+use super::watch::stride;
 use super::world::World;
 use crate::runner::panic_text;
 use crate::tally::{Fault, Judged, Tally, Violation};
@@ -24,6 +25,9 @@ pub enum Promise {
     /// What was acknowledged, with or without each change in flight.
     Kept(Acked<Objects>),
 }
+
+/// Images looked at for each barrier of a recovery, about.
+const NESTED: usize = 4;
 
 /// How thoroughly images are judged.
 #[derive(Debug, Clone, Copy)]
@@ -76,7 +80,7 @@ fn open(
             let nested = (depth > 1).then_some((Budget { samples: 1, ..budget }, depth - 1));
             let care = Care { more: 0, again: false, nested, ..care };
             let mut inner = inner.lock().unwrap_or_else(PoisonError::into_inner);
-            for image in point.images(&budget) {
+            for image in point.images(&budget).step_by(stride(point, NESTED)) {
                 inner.count += 1;
                 let place = format!("crash in recovery at {site}, image {}", image.index());
                 let judged = judge(&world, image, &promise, &care, seed, &mut inner);

@@ -34,6 +34,14 @@ pub struct Plan {
 /// Images taken of a barrier that is only sampled.
 const SAMPLED: usize = 8;
 
+/// Steps in which to go through the images of an instant to see about so many of them where every
+/// subset of its units is listed, which is up to a dozen units.
+#[must_use]
+pub fn stride(point: &CrashPoint, about: usize) -> usize {
+    let units = point.units();
+    if units > 12 { 1 } else { ((1 << units) / about).max(1) }
+}
+
 /// What a watch is about and has seen.
 #[derive(Debug)]
 struct State {
@@ -95,17 +103,15 @@ impl Watch {
         };
         let thick = rng.below(plan.thick_each.max(1)) == 0;
         let mut budget = if thick { plan.thick } else { plan.thin };
+        budget.seed = rng.next_u64();
         let mut step = 1;
         if tally.count >= plan.limit {
-            // Up to a dozen units every subset is listed, whatever the budget.
-            let few = point.units() <= 12;
-            step = if few { (1 << point.units()) / SAMPLED } else { 1 };
             budget = Budget { singles: 2, pairs: 1, samples: 3, ..budget };
+            step = stride(point, SAMPLED);
             tally.add("barriers only sampled", 1);
         }
-        budget.seed = rng.next_u64();
         tally.add("barriers", 1);
-        for image in point.images(&budget).step_by(step.max(1)) {
+        for image in point.images(&budget).step_by(step) {
             if !seen.insert((image.fingerprint(), stage.0, stage.1)) {
                 continue;
             }

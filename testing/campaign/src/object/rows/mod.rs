@@ -1,9 +1,10 @@
 //! The rows of the campaign against the object engine, one module each.
 
 pub mod crash_single;
+pub mod damage;
 pub mod nested;
 
 use crate::runner::Row;
 
 /// All rows, in the order they are run.
-pub const ROWS: &[Row] = &[crash_single::ROW, nested::ROW];
+pub const ROWS: &[Row] = &[crash_single::ROW, nested::ROW, damage::ROW];

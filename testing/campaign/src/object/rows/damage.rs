@@ -1,0 +1,348 @@
+//! Row `damage`: stray writes and flipped bits over every kind of place, many in one pool.
+//!
+//! A batch damages at most one range of each page column of the zone and one copy of each mirrored
+//! page, which is what the redundancy promises to survive. The damage is then met by reads, by
+//! changes, by a crash and the open after it, or by nobody but the scrub. After the scrub the pool
+//! must hold what the model holds, and the journal must name each place.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_layout::{Region, RegionKind};
+use holdfast_pmem::{Medium, PAGE};
+use holdfast_redundancy::Wrong;
+use holdfast_redundancy::events::{Event, Journal, Outcome};
+use holdfast_workloads::Rng;
+
+use crate::object::driver::Driver;
+use crate::object::judge::scrub;
+use crate::object::raw::Bytes;
+use crate::object::scenes::{refused, stage};
+use crate::object::targets::{Area, Targets};
+use crate::object::world::World;
+use crate::runner::{Case, Row, Tier};
+use crate::tally::{Fault, Judged, Tally, Violation};
+
+/// The row.
+pub const ROW: Row = Row {
+    name: "damage",
+    story: "stray writes and bit flips over every kind of place, found and repaired in use",
+    cases: |tier| CASES * if matches!(tier, Tier::Ci) { 1 } else { 50 },
+    run,
+    finish: |_| {},
+    patience: Duration::from_secs(300),
+    threads: 2,
+};
+
+/// Cases of the CI tier.
+const CASES: u64 = 40;
+/// Faults of each.
+const FAULTS: u64 = 2_500;
+/// Pages of the pools: some twenty page columns.
+const PAGES: u64 = 241;
+/// Batches between two looks at every byte of the medium.
+const SURVEY_EACH: u64 = 4;
+
+/// Worlds of the rows about damage: usual, but larger, and with room for the events of a batch.
+pub(super) fn world_of(number: u64) -> Arc<World> {
+    let mut worlds = World::usual();
+    let mut world = worlds.swap_remove(number as usize % worlds.len()).sized(PAGES);
+    world.options.events = 8 * PAGE;
+    Arc::new(world)
+}
+
+/// The pool's one zone.
+pub(super) fn zone_of(driver: &Driver) -> Judged<Region> {
+    let regions = driver.pool.regions();
+    let zone = regions.iter().find(|region| region.kind == RegionKind::Zone).copied();
+    zone.ok_or_else(|| Violation::new(Fault::Wrong, "the region table has no zone"))
+}
+
+/// Where damage counts as one: the page columns of the zone, the pages of a side.
+pub(super) fn domains(driver: &Driver, zone: &Region, at: u64, len: u64) -> BTreeSet<u64> {
+    let rows = u64::from(zone.data_rows + zone.parity_rows);
+    let side_len = driver.pool.superblock().side_len;
+    let mut all = BTreeSet::new();
+    for page in at / PAGE..=(at + len.max(1) - 1) / PAGE {
+        // The parts of the page that the range covers may lie on both sides of a row's end.
+        let first = at.max(page * PAGE);
+        let last = (at + len.max(1) - 1).min(page * PAGE + PAGE - 1);
+        for byte in [first, last] {
+            if byte >= zone.start && byte < zone.start + rows * zone.row_len {
+                all.insert(1 << 40 | (byte - zone.start) % zone.row_len / PAGE);
+            } else if byte < 2 * side_len {
+                all.insert(byte % side_len / PAGE);
+            } else {
+                all.insert(1 << 41 | byte / PAGE);
+            }
+        }
+    }
+    all
+}
+
+/// A pool that is closed to new events from here on, as far as a look at them goes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen(u64);
+
+impl Seen {
+    /// Everything so far has been seen.
+    pub(super) fn now(driver: &Driver) -> Self {
+        let journal = Journal::open(&driver.medium, &driver.pool.superblock());
+        let last = journal.read_all(&driver.medium).last().map_or(0, |event| event.sequence);
+        Self(last + 1)
+    }
+
+    /// Events since; `None` if there were so many that the journal lost some.
+    pub(super) fn since(self, driver: &Driver) -> Option<Vec<Event>> {
+        let journal = Journal::open(&driver.medium, &driver.pool.superblock());
+        let events = journal.read_from(&driver.medium, self.0);
+        let whole = events.first().is_none_or(|event| event.sequence == self.0);
+        whole.then_some(events)
+    }
+}
+
+/// A range that was damaged.
+#[derive(Debug, Clone, Copy)]
+struct Injury {
+    area: Area,
+    /// First byte that changed.
+    at: u64,
+    /// Bytes up to the last one that changed.
+    len: u64,
+}
+
+/// How the damage of a batch is met before the scrub.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meeting {
+    Reads,
+    Changes,
+    Crash,
+    Scrub,
+}
+
+fn run(case: &Case) -> Tally {
+    let world = world_of(case.number);
+    let mut rng = case.rng(1);
+    let mut tally = Tally::default();
+    let done = batches(&world, &mut rng, &mut tally);
+    tally.judge(done.map_err(|violation| violation.during(world.name)));
+    tally
+}
+
+fn batches(world: &Arc<World>, rng: &mut Rng, tally: &mut Tally) -> Judged<()> {
+    let mut driver = stage(world, rng)?;
+    driver.go_on(rng, 30)?;
+    for batch in 0_u64.. {
+        if tally.count >= FAULTS {
+            break;
+        }
+        let meeting = [Meeting::Reads, Meeting::Changes, Meeting::Crash, Meeting::Scrub]
+            [rng.below(4) as usize];
+        let seen = Seen::now(&driver);
+        let injuries = injure(&driver, rng)?;
+        tally.count += injuries.len() as u64;
+        for injury in &injuries {
+            tally.add(format!("faults in {}", injury.area), 1);
+        }
+        let told = |v: Violation| {
+            let places: Vec<String> =
+                injuries.iter().map(|i| format!("{} {:#x}+{:#x}", i.area, i.at, i.len)).collect();
+            v.during(format!("batch {batch} ({meeting:?}; {})", places.join(", ")))
+        };
+        driver = meet(world, driver, meeting, rng).map_err(told)?;
+        let done = scrub(&driver.pool).map_err(told)?;
+        tally.add("findings repaired by scrub", done.repaired);
+        settled(&driver, batch.is_multiple_of(SURVEY_EACH)).map_err(told)?;
+        named(&driver, &injuries, meeting, seen, tally).map_err(told)?;
+        driver.go_on(rng, 2).map_err(|v| v.during("between batches"))?;
+    }
+    driver.check()?;
+    let Driver { medium, pool, .. } = driver;
+    medium.abandon(pool);
+    Ok(())
+}
+
+/// After a scrub nothing is wrong any more, by the engine's own check and by the second reader.
+pub(super) fn settled(driver: &Driver, survey: bool) -> Judged<()> {
+    let report = driver.pool.check(|_, _| {}).map_err(|error| refused("check", &error))?;
+    if !report.is_clean() {
+        let story = format!("after the scrub a check finds {:?}", report.findings.first());
+        return Err(Violation::new(Fault::Unnoticed, story));
+    }
+    driver.read_all()?;
+    if survey {
+        driver.check()?;
+    }
+    Ok(())
+}
+
+fn meet(world: &Arc<World>, driver: Driver, meeting: Meeting, rng: &mut Rng) -> Judged<Driver> {
+    match meeting {
+        Meeting::Scrub => {}
+        Meeting::Reads => driver.read_all()?,
+        Meeting::Changes => {
+            let count = 1 + rng.below(6) as u32;
+            driver.go_on(rng, count)?;
+        }
+        Meeting::Crash => return crash(world, driver),
+    }
+    Ok(driver)
+}
+
+/// The same pool after a crash that left nothing in doubt, and the open after it.
+pub(super) fn crash(world: &Arc<World>, driver: Driver) -> Judged<Driver> {
+    let Driver { medium, pool, ledger, anchor } = driver;
+    let image = medium.crash_point().persisted();
+    medium.abandon(pool);
+    let medium = world.after(image);
+    let (pool, _) = world.open(&medium).map_err(|error| refused("open", &error))?;
+    Ok(Driver { medium, pool, ledger, anchor })
+}
+
+/// Damages a range in as many domains as chance finds free.
+fn injure(driver: &Driver, rng: &mut Rng) -> Judged<Vec<Injury>> {
+    let bytes = Bytes::of(&driver.medium);
+    let targets = Targets::of(&bytes);
+    let areas = targets.areas();
+    let zone = zone_of(driver)?;
+    let mut taken = BTreeSet::new();
+    let mut injuries = Vec::new();
+    for attempt in 0..60 {
+        let Some(target) = rng.pick(&areas).and_then(|area| targets.pick(*area, rng)) else {
+            continue;
+        };
+        let at = target.at + rng.below(target.len);
+        let most = match rng.below(16) {
+            0..8 => 1,
+            8..12 => 64,
+            12..15 => PAGE,
+            // As long as a row, only where nothing else is damaged yet.
+            _ if attempt == 0 => zone.row_len,
+            _ => 600,
+        };
+        let len = (1 + rng.below(most)).min(end_of(driver, &zone, at) - at);
+        let domains = domains(driver, &zone, at, len);
+        if !taken.is_disjoint(&domains) {
+            continue;
+        }
+        let before = bytes.get(at, len).unwrap_or_default();
+        if let Some(injury) = hit(driver, rng, target.area, at, before)? {
+            taken.extend(domains);
+            injuries.push(injury);
+        }
+    }
+    Ok(injuries)
+}
+
+/// End of the region around `at` that one stray write may cover.
+fn end_of(driver: &Driver, zone: &Region, at: u64) -> u64 {
+    let data = zone.start + u64::from(zone.data_rows) * zone.row_len;
+    if at < zone.start {
+        return (at / PAGE + 1) * PAGE;
+    }
+    let mut end = data;
+    while end <= at {
+        end += zone.row_len;
+    }
+    end.min(driver.medium.len())
+}
+
+fn hit(
+    driver: &Driver,
+    rng: &mut Rng,
+    area: Area,
+    at: u64,
+    before: &[u8],
+) -> Judged<Option<Injury>> {
+    let len = before.len();
+    let mut after = vec![0; len];
+    match rng.below(4) {
+        0 => {}
+        1 => after.fill(0xff),
+        // What an overrun of another object looks like: bytes that are right elsewhere.
+        2 => {
+            let from = rng.below(driver.medium.len() - len as u64);
+            if driver.medium.read(from, &mut after).is_err() {
+                return Ok(None);
+            }
+        }
+        _ => rng.fill(&mut after),
+    }
+    let flip = len == 1 && rng.below(2) == 0;
+    let bit = rng.below(8) as u8;
+    if flip {
+        after[0] = before[0] ^ 1 << bit;
+    }
+    let Some(first) = (0..len).find(|i| after[*i] != before[*i]) else { return Ok(None) };
+    let last = (0..len).rfind(|i| after[*i] != before[*i]).unwrap_or(first);
+    let done = if flip {
+        driver.medium.flip_bit(at, bit)
+    } else {
+        driver.medium.stray(at, &after)
+    };
+    done.map_err(|error| Violation::new(Fault::Refused, format!("injecting: {error}")))?;
+    Ok(Some(Injury { area, at: at + first as u64, len: (last - first + 1) as u64 }))
+}
+
+/// Whether an event names the range, or at least its columns where nothing more can be told.
+pub(super) fn names(zone: &Region, event: &Event, at: u64, len: u64) -> bool {
+    let touches = |a: u64, a_len: u64, b: u64, b_len: u64| a < b + b_len && b < a + a_len;
+    if touches(event.at, event.len, at, len) {
+        return true;
+    }
+    let columns = matches!(
+        event.wrong,
+        None | Some(Wrong::FreeOrParity | Wrong::ParityP | Wrong::ParityQ)
+    );
+    if !columns || event.at < zone.start || at < zone.start {
+        return false;
+    }
+    let (col, hit) = ((event.at - zone.start) % zone.row_len, (at - zone.start) % zone.row_len);
+    // A range over the end of a row goes on at the first column.
+    touches(col, event.len, hit, len) || touches(col + zone.row_len, event.len, hit, len)
+}
+
+/// The journal names the place of each injury that nothing but a repair can have removed.
+fn named(
+    driver: &Driver,
+    injuries: &[Injury],
+    meeting: Meeting,
+    seen: Seen,
+    tally: &mut Tally,
+) -> Judged<()> {
+    let Some(events) = seen.since(driver) else {
+        tally.add("batches with more events than the journal holds", 1);
+        return Ok(());
+    };
+    for event in &events {
+        tally.add(format!("events found by {}", event.finder), 1);
+        if event.outcome == Outcome::Lost {
+            let story = format!("within tolerance, but the journal says: {event}");
+            return Err(Violation::new(Fault::Wrong, story));
+        }
+    }
+    let zone = zone_of(driver)?;
+    for injury in injuries {
+        let Injury { area, at, len } = *injury;
+        if events.iter().any(|event| names(&zone, event, at, len)) {
+            tally.add("named in the journal", 1);
+            continue;
+        }
+        let rewritten = match area {
+            // Records in the log are done with; these pages are written by the scrub itself.
+            Area::Log(_) | Area::Intent(_) | Area::Progress(_) => true,
+            // Writing a page or a free place anew needs no look at what was there.
+            Area::Superblock(_) | Area::Free | Area::FreeSlot | Area::ParityP | Area::ParityQ => {
+                matches!(meeting, Meeting::Changes | Meeting::Crash)
+            }
+            _ => false,
+        };
+        if !rewritten {
+            let story = format!("no event names the damage of {area} at {at:#x}+{len:#x}");
+            return Err(Violation::new(Fault::Unnoticed, story));
+        }
+        tally.add("overwritten before anybody looked", 1);
+    }
+    Ok(())
+}
