@@ -21,11 +21,12 @@ const RECORDS: [(u64, u32); 4] = [
 ];
 
 fn is_damaged(state: CopyState) -> bool {
-    matches!(state, CopyState::Invalid | CopyState::Unreadable(_))
+    // A stale copy is one whose last write was lost.
+    matches!(state, CopyState::Invalid | CopyState::Unreadable(_) | CopyState::Stale(_))
 }
 
-/// Copies that do not verify: place in the side, and side. A record being written right now may
-/// show up; whoever acts on it looks again under the repairer's lock.
+/// Copies that do not verify, or are older than the other one: place in the side, and side. The
+/// caller keeps everybody from writing records meanwhile.
 pub(crate) fn damaged_copies<M: Medium>(m: &M, superblock: &Superblock) -> Vec<(u64, Side)> {
     let mut damaged = Vec::new();
     let mut note = |place, a, b| {

@@ -263,8 +263,11 @@ impl<M: Medium> Shared<M> {
         let place = if finding.at < side_len { finding.at } else { finding.at - side_len };
         let event = self.event(Cause::Copies, Finder::Scrub, finding.at, finding.len);
         let mut repairer = self.repairer();
-        let superblock = self.superblock().clone();
-        let still = crate::copies::damaged_copies(&self.m, &superblock);
+        let still = {
+            let _regions = self.regions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let superblock = self.superblock();
+            crate::copies::damaged_copies(&self.m, &superblock)
+        };
         if !still.iter().any(|(p, _)| *p == place) {
             return Ok(Mended::Nothing);
         }

@@ -140,7 +140,8 @@ impl<M: Medium> Shared<M> {
             counters: Counters::default(),
             verify: AtomicU8::new(policy_code(parts.options.verify)),
             read_only: AtomicBool::new(parts.read_only),
-            freed: AtomicU64::new(parts.first_number),
+            // Whatever was freed before this open is complete, and no record of it is alive.
+            freed: AtomicU64::new(parts.first_number - 1),
             file,
             anchor: AtomicU64::new(parts.superblock.anchor),
             options: parts.options,

@@ -256,7 +256,15 @@ impl<M: Medium> Shared<M> {
                 report.add(Finding { at, len: PAGE, verdict, object: RawPtr::NULL });
             }
         }
-        for (place, damaged) in crate::copies::damaged_copies(&self.m, &superblock) {
+        // Nobody writes a record while its copies are compared: between the two stores of a write
+        // they differ. In the order in which writers take these locks.
+        let damaged = {
+            let _repairer = self.repairer();
+            let _regions = self.regions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let superblock = self.superblock();
+            crate::copies::damaged_copies(&self.m, &superblock)
+        };
+        for (place, damaged) in damaged {
             let base = match damaged {
                 holdfast_redundancy::Side::A => 0,
                 holdfast_redundancy::Side::B => superblock.side_len,

@@ -62,7 +62,7 @@ fn open_image(image: holdfast_faultmem::Image, kind: MediumKind) -> TestPool {
 /// Opens every image of a point; now and then, crashes the recovery as well.
 fn explore(point: &CrashPoint, kind: MediumKind, e: &mut Expected) {
     let some = if kind == MediumKind::File { 1 } else { 3 };
-    for image in point.images(&budget(e.images, some)) {
+    for image in point.images(&budget(e.images, some)).take(some as usize * 12) {
         e.images += 1;
         if e.images.is_multiple_of(40) {
             let m = FaultMedium::from_crash(image, kind, &Config::default());
@@ -74,7 +74,7 @@ fn explore(point: &CrashPoint, kind: MediumKind, e: &mut Expected) {
             verify(&pool, &e.before, &e.after);
             let points = core::mem::take(&mut *inner.lock().unwrap());
             for point in points.iter().step_by(4) {
-                for image in point.images(&budget(e.nested, 2)) {
+                for image in point.images(&budget(e.nested, 2)).take(4) {
                     e.nested += 1;
                     verify(&open_image(image, kind), &e.before, &e.after);
                 }
@@ -155,7 +155,7 @@ fn story(kind: MediumKind, ops: &[Op]) -> (u64, u64) {
         let mut e = expected.lock().unwrap();
         e.after = next.clone();
         // On a file every commit has sectors of all earlier ones in doubt: fewer points do.
-        let step = if kind == MediumKind::File { 6 } else { 1 };
+        let step = if kind == MediumKind::File { 2 } else { 1 };
         for point in core::mem::take(&mut *points.lock().unwrap()).iter().step_by(step) {
             explore(point, kind, &mut e);
         }
@@ -190,12 +190,12 @@ fn operations() -> [Op; 13] {
 fn every_operation_is_all_or_nothing_at_every_drain() {
     let (images, nested) = story(MediumKind::Shm, &operations());
     println!("{images} images, {nested} nested");
-    assert!(images > 3000 && nested > 100, "{images} {nested}");
+    assert!(images > 500 && nested > 50, "{images} {nested}");
 }
 
 #[test]
 fn every_operation_is_all_or_nothing_at_every_sync() {
-    let (images, nested) = story(MediumKind::File, &operations()[..5]);
+    let (images, nested) = story(MediumKind::File, &operations());
     println!("{images} images, {nested} nested");
-    assert!(images > 50 && nested > 0, "{images} {nested}");
+    assert!(images > 200 && nested > 0, "{images} {nested}");
 }

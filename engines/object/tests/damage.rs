@@ -154,7 +154,10 @@ fn two_rows_of_a_column_are_rebuilt_with_q_and_named_without() {
         let zone = f.zone();
         let col = 4096 * 3;
         for row in [0, 1] {
-            f.pool.medium().poison(zone.start + row * zone.row_len + col, 4096, Clear::Able).unwrap();
+            f.pool
+                .medium()
+                .poison(zone.start + row * zone.row_len + col, 4096, Clear::Able)
+                .unwrap();
         }
         let done = f.scrub();
         let wrong = f.objects.iter().filter(|(p, bytes)| match get(&f.pool, *p) {

@@ -288,7 +288,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Map<K, V> {
     pub fn check<T: Transaction>(&self, tx: &T) -> Result<CheckReport> {
         let mut checker = Checker::default();
         checker.meet(self.header.raw(), "map header");
-        let read = Self::open(tx, self.header);
+        let read = MapInfo::read(tx, self.header);
         if checker.readable(self.header.raw(), read)?.is_none() {
             return Ok(checker.finish());
         }
@@ -319,10 +319,7 @@ impl MapInfo {
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    pub fn open_untyped<T: Transaction>(
-        tx: &T,
-        header: Ptr<MapHeader>,
-    ) -> Result<Map<[u8], [u8]>> {
+    pub fn open_untyped<T: Transaction>(tx: &T, header: Ptr<MapHeader>) -> Result<Map<[u8], [u8]>> {
         let content = tx.read(header)?;
         let info = content.info()?;
         Ok(Map { header, root: content.root_of(info), of: PhantomData })

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use holdfast_layout::{Region, Superblock};
 use holdfast_pmem::{Access, Mapped, Medium, OpenError, Options as MapOptions, Status};
 use holdfast_redundancy::superblock::FoundSuperblock;
-use holdfast_redundancy::{Event, Journal, Mirror, Progress, RemapTable, progress, read_superblock};
+use holdfast_redundancy::{
+    Event, Journal, Mirror, Progress, RemapTable, progress, read_superblock,
+};
 
 use crate::anatomy::{Anatomy, read_regions};
 use crate::error::{Error, Result};
@@ -139,8 +141,11 @@ impl Observer {
 
 /// Who has the file at `path` open for writing, found out by trying to: nothing is written.
 pub(crate) fn holder(path: &Path) -> Option<Option<u32>> {
-    match Mapped::open(path, Access::Write, &MapOptions { reserve: Some(0), ..MapOptions::default() })
-    {
+    match Mapped::open(
+        path,
+        Access::Write,
+        &MapOptions { reserve: Some(0), ..MapOptions::default() },
+    ) {
         Err(OpenError::Locked { holder, .. }) => Some(holder),
         _ => None,
     }

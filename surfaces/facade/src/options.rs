@@ -252,12 +252,12 @@ impl Options {
 /// A random identity, by the rules for such numbers (version 4).
 fn random_uuid() -> Result<[u8; 16]> {
     let mut uuid = [0; 16];
-    std::fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut uuid)).map_err(
-        |error| {
+    std::fs::File::open("/dev/urandom")
+        .and_then(|mut source| source.read_exact(&mut uuid))
+        .map_err(|error| {
             Error::new(ErrorKind::System, format!("no random identity for the pool: {error}"))
                 .with_remedy("make /dev/urandom readable, or give the pool a uuid")
-        },
-    )?;
+        })?;
     uuid[6] = uuid[6] & 0x0f | 0x40;
     uuid[8] = uuid[8] & 0x3f | 0x80;
     Ok(uuid)

@@ -93,16 +93,7 @@ impl Summary {
             return None;
         };
         let stopped = stopped != 0;
-        Some(Self {
-            objects,
-            object_bytes,
-            column_bytes,
-            found,
-            repaired,
-            lost,
-            stopped,
-            nanos,
-        })
+        Some(Self { objects, object_bytes, column_bytes, found, repaired, lost, stopped, nanos })
     }
 }
 
@@ -141,8 +132,7 @@ impl Owner {
         progress: impl FnMut(u64, u64),
     ) -> Result<Summary> {
         let rate = options.rate.unwrap_or(0);
-        let words =
-            self.ask(&format!("scrub {rate} {}", u8::from(options.resume)), progress)?;
+        let words = self.ask(&format!("scrub {rate} {}", u8::from(options.resume)), progress)?;
         Summary::parse(&words).ok_or_else(|| self.strange())
     }
 
@@ -232,9 +222,12 @@ impl Owner {
     }
 
     fn silent(&self, why: &str) -> Error {
-        Error::new(ErrorKind::Locked, format!("the process that has it open does not answer: {why}"))
-            .with_remedy("try again, or close the pool there")
-            .at(&self.path)
+        Error::new(
+            ErrorKind::Locked,
+            format!("the process that has it open does not answer: {why}"),
+        )
+        .with_remedy("try again, or close the pool there")
+        .at(&self.path)
     }
 
     fn strange(&self) -> Error {
@@ -292,8 +285,7 @@ fn execute(pool: &Pool, request: &str, mut out: &UnixStream) -> Result<String> {
             Ok(Summary::of_check(&report, started.elapsed()).words())
         }
         ("scrub", &[rate, resume]) => {
-            let options =
-                ScrubOptions { rate: (rate > 0).then_some(rate), resume: resume != 0 };
+            let options = ScrubOptions { rate: (rate > 0).then_some(rate), resume: resume != 0 };
             let done = pool.scrub(options, |progress, all| tell(progress.next, all))?;
             Ok(Summary::of_scrub(&done, started.elapsed()).words())
         }

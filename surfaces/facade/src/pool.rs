@@ -149,10 +149,7 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     /// What `body` returned, or why it could not be committed; nothing happened then.
-    pub fn run<R>(
-        &self,
-        body: impl FnMut(&Tx<'_, M>) -> holdfast_txn::Result<R>,
-    ) -> Result<R> {
+    pub fn run<R>(&self, body: impl FnMut(&Tx<'_, M>) -> holdfast_txn::Result<R>) -> Result<R> {
         self.engine().run(body).map_err(|error| self.fail(error))
     }
 
@@ -213,10 +210,7 @@ impl<M: Medium> Pool<M> {
             return Err(self.fail(error.with_remedy("wait for it, pause it or cancel it")));
         };
         inner.control.run();
-        inner
-            .engine
-            .scrub(options, &inner.control, progress)
-            .map_err(|error| self.fail(error))
+        inner.engine.scrub(options, &inner.control, progress).map_err(|error| self.fail(error))
     }
 
     /// Pauses, resumes or cancels the scrub that runs, from another thread.

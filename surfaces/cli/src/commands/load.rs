@@ -29,7 +29,10 @@ struct Loaded {
 pub(crate) fn load(out: Out, args: &LoadArgs) -> Outcome {
     if args.separator.is_empty() || args.batch == 0 {
         let remedy = "give a separator of at least one character and a batch of at least one line";
-        return Err(Failure::usage("nothing parts keys and values, or no line fits a batch", remedy));
+        return Err(Failure::usage(
+            "nothing parts keys and values, or no line fits a batch",
+            remedy,
+        ));
     }
     let (mut lines, bytes) = open(&args.file)?;
     let pool = session::to_change(&args.pool)?;

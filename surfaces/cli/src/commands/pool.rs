@@ -108,7 +108,12 @@ struct About<'a> {
 }
 
 impl About<'_> {
-    fn json(&self, path: &Path, space: Option<&Space>, maps: Option<&[(String, MapInfo)]>) -> Value {
+    fn json(
+        &self,
+        path: &Path,
+        space: Option<&Space>,
+        maps: Option<&[(String, MapInfo)]>,
+    ) -> Value {
         let s = self.superblock;
         json!({
             "path": path.display().to_string(),

@@ -140,9 +140,17 @@ pub(crate) fn stop(out: Out, path: &Path, for_good: bool) -> Outcome {
             "no scrub is running: nobody has the pool open"
         };
         let cause = format!("{}: {cause}", path.display());
-        return Err(Failure::new("not-found", cause, "`holdfast scrub status` tells how far it is"));
+        return Err(Failure::new(
+            "not-found",
+            cause,
+            "`holdfast scrub status` tells how far it is",
+        ));
     };
-    if for_good { owner.cancel_scrub()? } else { owner.pause_scrub()? }
+    if for_good {
+        owner.cancel_scrub()?
+    } else {
+        owner.pause_scrub()?
+    }
     let name = if for_good { "scrub cancel" } else { "scrub pause" };
     out.object(name, json!({ "path": path.display().to_string() }));
     Ok(Exit::CLEAN)

@@ -114,8 +114,8 @@ impl<'a> Service<'a> {
             let changing = always.then(|| scope.spawn(|| self.change(&answers, &stop)));
             let ended = self.rounds(injector, parts, count, tally, &progress);
             stop.store(true, Ordering::Release);
-            let joined = asking.join().is_ok()
-                && changing.is_none_or(|changing| changing.join().is_ok());
+            let joined =
+                asking.join().is_ok() && changing.is_none_or(|changing| changing.join().is_ok());
             ended.and_then(|()| {
                 let cause = "a thread of the demo panicked";
                 if joined { Ok(()) } else { Err(Failure::new("system", cause, "report it")) }

@@ -94,12 +94,7 @@ fn inject(
     Ok(())
 }
 
-fn do_it(
-    args: &InjectorArgs,
-    injector: &Injector,
-    fault: &Fault,
-    clearable: bool,
-) -> Outcome<()> {
+fn do_it(args: &InjectorArgs, injector: &Injector, fault: &Fault, clearable: bool) -> Outcome<()> {
     if fault.kind != Kind::Poison {
         return injector.apply(fault).map_err(|error| Failure::io(args.pool.display(), &error));
     }
@@ -123,5 +118,7 @@ fn any_kind(rng: &mut Rng) -> Kind {
 
 fn say(line: &str) -> Outcome<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|error| Failure::io("stdout", &error))
+    writeln!(out, "{line}")
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::io("stdout", &error))
 }

@@ -100,8 +100,8 @@ fn play(
     }
     drop(index);
     drop(pool);
-    report.kills =
-        report.time(out, "kills", || kills::run(out, path, args.seed, args.kills, &mut injector))?;
+    report.kills = report
+        .time(out, "kills", || kills::run(out, path, args.seed, args.kills, &mut injector))?;
     drop(injector);
     report.left = report.time(out, "check", || {
         let pool = Pool::options().verify_reads(VerifyReads::Always).open(path)?;

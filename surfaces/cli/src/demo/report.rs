@@ -143,7 +143,8 @@ impl Report {
 
     fn fault_table(&self) -> String {
         let (tally, _) = &self.damage;
-        let header = ["faults", "injected", "detected", "repaired", "lost", "overwritten", "missed"];
+        let header =
+            ["faults", "injected", "detected", "repaired", "lost", "overwritten", "missed"];
         let mut all = table(&header);
         let mut add = |name: &str, c: &Counts| {
             let counts = [c.injected, c.detected, c.repaired, c.lost, c.overwritten, c.missed];

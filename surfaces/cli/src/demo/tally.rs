@@ -95,8 +95,7 @@ fn judge_one(
 ) -> Counts {
     let mut counts = Counts { injected: 1, ..Counts::default() };
     let outcomes = |at| seen.get(&anatomy.stripe(at)).map_or(&[][..], Vec::as_slice);
-    let heard: Vec<Became> =
-        fault.hits.iter().flat_map(|hit| outcomes(hit.at)).copied().collect();
+    let heard: Vec<Became> = fault.hits.iter().flat_map(|hit| outcomes(hit.at)).copied().collect();
     let still_there = |hit: &crate::faults::Hit| {
         let mut now = vec![0; hit.after.len()];
         file.read_exact_at(&mut now, hit.in_file).is_ok() && now == hit.after

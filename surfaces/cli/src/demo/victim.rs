@@ -35,5 +35,7 @@ pub(crate) fn run(args: &VictimArgs) -> Outcome {
 
 fn say(line: &str) -> Outcome<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|error| Failure::io("stdout", &error))
+    writeln!(out, "{line}")
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::io("stdout", &error))
 }

@@ -1,7 +1,7 @@
 //! How a tree grows: a node that overflows splits, and its middle item moves up.
 
 use holdfast_layout::{Ptr, RawPtr};
-use holdfast_txn::{Result, Transaction};
+use holdfast_txn::{Result, Transaction, TxError};
 
 use super::node::Node;
 use super::{BTree, Path, Place, read_inner, read_leaf};
@@ -91,7 +91,9 @@ pub(super) fn sharpen<T: Transaction>(tx: &T, node: &mut Node) -> Result<()> {
     let (first, last) = (node.items()[0].entry, node.items()[node.items().len() - 1].entry);
     if let Some(skip) = node.common_of(&head(first)?, &head(last)?) {
         let keys = node.items().iter().map(|item| head(item.entry)).collect::<Result<Vec<_>>>()?;
-        node.sharpen(skip, &keys);
+        if !node.sharpen(skip, &keys) {
+            return Err(TxError::Inconsistent("a node of a map is out of order"));
+        }
     }
     Ok(())
 }

@@ -163,14 +163,21 @@ impl Node {
         (common > self.skip).then_some(common)
     }
 
-    /// Leaves out the first `skip` bytes of all keys, whose heads are `keys`, in order.
-    pub(super) fn sharpen(&mut self, skip: usize, keys: &[KeyHead]) {
+    /// Leaves out the first `skip` bytes of all keys, whose heads are `keys`, in order. False, and
+    /// nothing done, if a key between the first and the last has less in common with them: the
+    /// node is out of order, which only damage explains.
+    #[must_use]
+    pub(super) fn sharpen(&mut self, skip: usize, keys: &[KeyHead]) -> bool {
+        if keys.iter().any(|key| key.common().len() < skip) {
+            return false;
+        }
         self.skip = skip;
         self.common = [0; COMMON_MAX];
         for (item, key) in self.items[..self.count].iter_mut().zip(keys) {
             self.common[..skip].copy_from_slice(&key.common()[..skip]);
             item.prefix = key.prefix(skip);
         }
+        true
     }
 
     /// Makes room for a key that does not start with what all others do.
@@ -274,7 +281,7 @@ mod tests {
         let heads = keys.map(KeyHead::of);
         let skip = node.common_of(&heads[0], &heads[2]).expect("they have more in common");
         assert_eq!(skip, 11);
-        node.sharpen(skip, &heads);
+        assert!(node.sharpen(skip, &heads));
         assert_true(&node, &keys);
         assert!(!node.is_blurred());
         assert_eq!(node.common_of(&heads[0], &heads[2]), None);

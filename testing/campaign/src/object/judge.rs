@@ -124,8 +124,7 @@ fn open(
 /// What was lost, or why the scrub failed.
 pub fn scrub(pool: &Pool<Handle>) -> Judged<Scrubbed> {
     let done = pool.scrub(ScrubOptions::default(), &ScrubControl::default(), |_, _| {});
-    let done = done
-        .map_err(|error| Violation::new(Fault::Refused, format!("scrub: {error}")))?;
+    let done = done.map_err(|error| Violation::new(Fault::Refused, format!("scrub: {error}")))?;
     if done.lost > 0 {
         let story = format!("the scrub gave up {}: {:?}", done.lost, done.report.findings);
         return Err(Violation::new(Fault::Wrong, story));

@@ -156,7 +156,9 @@ impl Targets {
         }
         let live_from = self.all.len();
         map.each_place(|place| {
-            let Some(slot) = pool.get(place.slot, SLOT_LEN as u64).map(Slot::decode) else { return };
+            let Some(slot) = pool.get(place.slot, SLOT_LEN as u64).map(Slot::decode) else {
+                return;
+            };
             if slot.state != STATE_LIVE {
                 self.add(Area::FreeSlot, place.slot, SLOT_LEN as u64);
                 return;

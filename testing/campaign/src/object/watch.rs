@@ -92,11 +92,7 @@ impl Watch {
         if tally.violated() >= plan.enough {
             return;
         }
-        let promise = if *making {
-            Promise::Making
-        } else {
-            Promise::Kept(self.ledger.promise())
-        };
+        let promise = if *making { Promise::Making } else { Promise::Kept(self.ledger.promise()) };
         let stage = match &promise {
             Promise::Making => (u64::MAX, 0),
             Promise::Kept(promise) => (promise.acked(), promise.in_flight()),

@@ -52,11 +52,8 @@ impl World {
         let log = if kind == MediumKind::File { 5 * 12_288 } else { 5 * 8_192 };
         let uuid = *b"holdfastcampaign";
         let options = CreateOptions { parity, log, uuid, ..CreateOptions::tiny(SMALL) };
-        let open = OpenOptions {
-            verify: VerifyReads::Always,
-            version_bits: 13,
-            ..OpenOptions::default()
-        };
+        let open =
+            OpenOptions { verify: VerifyReads::Always, version_bits: 13, ..OpenOptions::default() };
         Self { name, kind, options, open, off: Vec::new(), reserve: 4 * SMALL, visited: None }
     }
 

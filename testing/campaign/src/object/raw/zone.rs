@@ -278,10 +278,8 @@ impl ZoneMap {
     /// Sum of a granule of an object.
     #[must_use]
     pub fn sum(&self, object: u64, slot: &Slot, granule: u64, bytes: &[u8]) -> u32 {
-        let first = slot.generation
-            | u64::from(slot.state) << 16
-            | slot.flags << 24
-            | slot.kind << 32;
+        let first =
+            slot.generation | u64::from(slot.state) << 16 | slot.flags << 24 | slot.kind << 32;
         let second = slot.len | granule << 32;
         let words = [object, first, second];
         let seed = words.iter().fold(self.seed, |sum, word| crc(sum, &word.to_le_bytes()));

@@ -276,11 +276,7 @@ fn hit(
     }
     let Some(first) = (0..len).find(|i| after[*i] != before[*i]) else { return Ok(None) };
     let last = (0..len).rfind(|i| after[*i] != before[*i]).unwrap_or(first);
-    let done = if flip {
-        driver.medium.flip_bit(at, bit)
-    } else {
-        driver.medium.stray(at, &after)
-    };
+    let done = if flip { driver.medium.flip_bit(at, bit) } else { driver.medium.stray(at, &after) };
     done.map_err(|error| Violation::new(Fault::Refused, format!("injecting: {error}")))?;
     Ok(Some(Injury { area, at: at + first as u64, len: (last - first + 1) as u64 }))
 }
@@ -291,10 +287,8 @@ pub(super) fn names(zone: &Region, event: &Event, at: u64, len: u64) -> bool {
     if touches(event.at, event.len, at, len) {
         return true;
     }
-    let columns = matches!(
-        event.wrong,
-        None | Some(Wrong::FreeOrParity | Wrong::ParityP | Wrong::ParityQ)
-    );
+    let columns =
+        matches!(event.wrong, None | Some(Wrong::FreeOrParity | Wrong::ParityP | Wrong::ParityQ));
     if !columns || event.at < zone.start || at < zone.start {
         return false;
     }
@@ -333,10 +327,13 @@ fn named(
             // Records in the log are done with; these pages are written by the scrub itself.
             Area::Log(_) | Area::Intent(_) | Area::Progress(_) => true,
             // Writing a page or a free place anew needs no look at what was there.
-            Area::Superblock(_) | Area::Free | Area::FreeSlot | Area::ParityP | Area::ParityQ => {
-                matches!(meeting, Meeting::Changes | Meeting::Crash)
+            Area::Superblock(_) | Area::Free | Area::FreeSlot | Area::ParityP | Area::ParityQ
+                if meeting == Meeting::Changes =>
+            {
+                true
             }
-            _ => false,
+            // Recovery replays records over what they changed, whatever is there.
+            _ => meeting == Meeting::Crash,
         };
         if !rewritten {
             let story = format!("no event names the damage of {area} at {at:#x}+{len:#x}");

@@ -2,9 +2,10 @@
 
 pub mod crash_single;
 pub mod damage;
+pub mod lost;
 pub mod nested;
 
 use crate::runner::Row;
 
 /// All rows, in the order they are run.
-pub const ROWS: &[Row] = &[crash_single::ROW, nested::ROW, damage::ROW];
+pub const ROWS: &[Row] = &[crash_single::ROW, nested::ROW, damage::ROW, lost::ROW];
