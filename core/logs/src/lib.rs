@@ -3,9 +3,9 @@
 //!
 //! # Guarantee
 //!
-//! Once [`Lane::commit_record`] has returned `Ok`, [`scan`] finds the record after a crash at any later
-//! instant, as long as its commit is not complete, and in order with all others; also if one of
-//! its two copies was lost. What [`scan`] answers was committed or was being committed: nothing
+//! Once [`Lane::commit_record`] has returned `Ok`, [`scan()`] finds the record after a crash at
+//! any later instant, as long as its commit is not complete, and in order with all others; also
+//! if one of its two copies was lost. What it finds was committed or was being committed: nothing
 //! torn, nothing of another pool, place or log generation. Whatever the bytes of the log are,
 //! reading it ends, in bounded memory, without a panic.
 //!

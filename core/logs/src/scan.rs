@@ -115,7 +115,8 @@ struct Strip {
 /// page could be read first and then, to get a record to replay, could not.
 pub fn scan<M: Medium>(m: &M, superblock: &Superblock) -> Result<Scan, LogError> {
     lanes::check(m, superblock)?;
-    let mut search = Search { scan: Scan::default(), found: Vec::new(), sums: Vec::new() };
+    let certify = m.enabled(CERTIFY);
+    let mut search = Search { scan: Scan::default(), found: Vec::new(), sums: Vec::new(), certify };
     let strips = strips(superblock, m.enabled(EITHER));
     let longest = strips.iter().map(|strip| strip.len).max().unwrap_or(0);
     let mut window = vec![0; longest.min(WINDOW) as usize];
@@ -161,12 +162,13 @@ struct Search {
     found: Vec<Sighting>,
     /// Sum of all lines of the window before this one, for each line and its end.
     sums: Vec<u32>,
+    /// Whether sums are looked at.
+    certify: bool,
 }
 
 impl Search {
     /// Looks at every line of a strip, a window at a time.
     fn strip<M: Medium>(&mut self, m: &M, index: usize, strip: &Strip, window: &mut [u8]) {
-        let certify = m.enabled(CERTIFY);
         let (mut from, mut skip) = (0, 0);
         while from < strip.len {
             let len = (strip.len - from).min(window.len() as u64);
@@ -179,7 +181,7 @@ impl Search {
             while at < end {
                 let place = strip.place + from + at;
                 let seed = strip.seed.place(place);
-                let Some(head) = self.certified(bytes, at as usize, seed, &bad, certify) else {
+                let Some(head) = self.certified(bytes, at as usize, seed, &bad) else {
                     at += LINE_LEN as u64;
                     continue;
                 };
@@ -229,7 +231,6 @@ impl Search {
         at: usize,
         seed: u32,
         bad: &[(usize, usize)],
-        certify: bool,
     ) -> Option<Head> {
         let (first, line) = (at / LINE_LEN, &bytes[at..at + LINE_LEN]);
         let head = Head::of(line, bytes.len() / LINE_LEN - first)?;
@@ -242,7 +243,7 @@ impl Search {
         let (before, all) = (self.sums[first + 1], self.sums[end]);
         let tail = crc32c_combine(before, all, rest);
         let sum = crc32c_combine(crc32c(seed, &line[RECORD_COVERED_AT..]), tail, rest);
-        (sum == get_u32(line, RECORD_CRC_AT) || !certify).then_some(head)
+        (sum == get_u32(line, RECORD_CRC_AT) || !self.certify).then_some(head)
     }
 
     /// Takes down a valid record.
@@ -280,7 +281,7 @@ impl Search {
             m.read(best.at, &mut bytes).map_err(LogError::Media)?;
             let seed = strips[best.strip].seed.place(best.place);
             let sum = crc32c(seed, &bytes[RECORD_COVERED_AT..]);
-            if sum != get_u32(&bytes, RECORD_CRC_AT) && m.enabled(CERTIFY) {
+            if sum != get_u32(&bytes, RECORD_CRC_AT) && self.certify {
                 // It changed under our eyes; nobody writes here, so the medium does not hold.
                 let (at, len) = (best.at, bytes.len() as u64);
                 let cause = holdfast_pmem::MediaCause::Poison;

@@ -7,11 +7,11 @@ use common::{Oracle, superblock};
 use holdfast_layout::LogPlacement;
 
 /// Four lanes on rings of one page; the last two hardly ever run, and then stop anywhere.
-fn run(seed: u64, weights: &[u64], lose: Lose, off: &'static str) -> Oracle {
+fn run(seed: u64, weights: &[u64], turns: u64, lose: Lose, off: &'static str) -> Oracle {
     let run = Apart {
         superblock: superblock(LogPlacement::Apart, 4, 1, 2),
         weights: weights.to_vec(),
-        turns: 6000,
+        turns,
         seed,
         lose,
         samples: 3,
@@ -23,7 +23,7 @@ fn run(seed: u64, weights: &[u64], lose: Lose, off: &'static str) -> Oracle {
 #[test]
 fn no_acknowledged_update_is_ever_lost() {
     for seed in 0..2 {
-        let oracle = run(seed, &[40, 40, 2, 1], Lose::Turns, "");
+        let oracle = run(seed, &[40, 40, 2, 1], 6000, Lose::Turns, "");
         let lanes = 2;
         // A commit takes two lines at least; a ring has 62.
         let laps = oracle.acked.len() as u64 * 2 / 62 / lanes;
@@ -38,7 +38,7 @@ fn no_acknowledged_update_is_ever_lost() {
 /// Switches a site off and runs until the judge convicts it.
 fn convicted(off: &'static str, lose: Lose) {
     for seed in 0..12 {
-        let oracle = run(seed, &[40, 8, 2, 1], lose, off);
+        let oracle = run(seed, &[40, 8, 2, 1], 3000, lose, off);
         if oracle.violations() > 0 {
             println!("{off}: seed {seed}, {} images, {:?}", oracle.images, oracle.wrong);
             return;

@@ -14,7 +14,7 @@ use holdfast_layout::LogPlacement;
 use holdfast_logs::{Log, LogError, Numbers, RecordBuilder, scan};
 use holdfast_pmem::MediumKind;
 
-const BUDGET: Budget = Budget { exhaustive: 16, singles: 2, pairs: 1, samples: 3, seed: 7 };
+const BUDGET: Budget = Budget { exhaustive: 16, singles: 2, pairs: 1, samples: 2, seed: 7 };
 
 type Shared = Arc<Engine<Gated>>;
 

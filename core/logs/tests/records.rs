@@ -81,14 +81,14 @@ fn committed(superblock: &Superblock, changes: &[Change]) -> FaultMedium {
         LogPlacement::Adjacent => MediumKind::File,
     };
     let m = FaultMedium::new(superblock.size, kind, &Config::default());
-    let log = Log::open(&m, superblock).unwrap();
+    let log = Log::open(&m, superblock).expect("the geometry is good");
     let numbers = Numbers::new(log.lanes(), 5);
-    let mut lane = log.acquire(&m, 1).unwrap();
+    let mut lane = log.acquire(&m, 1).expect("nobody holds it");
     let mut record = RecordBuilder::default();
     build(&mut record, changes);
-    lane.reserve(&m, &numbers, record.len(), || false).unwrap();
+    lane.reserve(&m, &numbers, record.len(), || false).expect("the log is empty");
     let number = numbers.draw(&m, lane.id());
-    lane.commit_record(&m, &numbers, number, &mut record).unwrap();
+    lane.commit_record(&m, &numbers, number, &mut record).expect("nothing fails");
     m
 }
 
@@ -118,7 +118,9 @@ proptest! {
     }
 
     #[test]
-    fn random_entries_are_read_in_bounds(body in prop::collection::vec(any::<u8>(), 0..400), size: u64) {
+    fn random_entries_are_read_in_bounds(
+        body in prop::collection::vec(any::<u8>(), 0..400), size: u64,
+    ) {
         for entry in entries(&body, size) {
             let range = match entry {
                 Ok(Entry::Data { at, bytes }) => (at, bytes.len() as u64),

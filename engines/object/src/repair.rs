@@ -194,11 +194,56 @@ impl<M: Medium> Shared<M> {
             });
         }
         for unit in units {
+            self.mend_pages_of(&mut repairer, &unit, asked)?;
             if let Mended::Lost(_) = self.mend_unit(&mut repairer, &unit, asked)? {
                 lost = Some(unit.range().0);
             }
         }
         Ok(lost)
+    }
+
+    /// Repairs the pages that keep a unit from being judged: its slot and sums may lie on others
+    /// than its bytes.
+    fn mend_pages_of(
+        &self,
+        repairer: &mut Repairer,
+        unit: &Unit,
+        asked: Asked,
+    ) -> Result<(), Error> {
+        // A unit has bytes on two pages, and a slot and a sum on one each.
+        for _ in 0..4 {
+            let Err(error) = unit.check(&Direct(&self.m), self.heap.sums()) else { return Ok(()) };
+            let asked = Asked { cause: Cause::MediaError, ..asked };
+            if let Mended::Lost(_) = self.mend_page(repairer, error.at / PAGE * PAGE, asked)? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Repairs the units of all rows over a page of columns, before parity is made from them.
+    fn mend_rows(
+        &self,
+        repairer: &mut Repairer,
+        zone: &Zone,
+        col: u64,
+        asked: Asked,
+    ) -> Result<(), Error> {
+        let mut bad = Vec::new();
+        for row in 0..zone.data_rows() {
+            let at = zone.at(row, col);
+            let Some(table) = self.heap.zone_of(at) else { continue };
+            table.units_over(at, PAGE, &mut |unit| {
+                let found = unit.check(&Direct(&self.m), self.heap.sums());
+                if found.is_ok_and(Found::is_bad) && !bad.contains(&unit) {
+                    bad.push(unit);
+                }
+            });
+        }
+        for unit in bad {
+            self.mend_unit(repairer, &unit, asked)?;
+        }
+        Ok(())
     }
 
     /// Repairs one page that cannot be read.
@@ -229,13 +274,17 @@ impl<M: Medium> Shared<M> {
     ) -> Result<Mended, Error> {
         let page = zone.unit_at(unit, col);
         let event = self.event(asked.cause, asked.finder, page, PAGE);
+        if !matches!(unit, zone::Unit::Row(_)) {
+            // Parity has no sum of its own: it will be as good as the rows it is made from.
+            self.mend_rows(repairer, zone, col, asked)?;
+        }
         let column = self.columns.id(zone, col);
         let held = self.columns.lock_one(&self.m, column);
         self.m.step(STEP_HELD);
         if !self.is_bad(page) {
             return Ok(Mended::Nothing);
         }
-        let (bytes, verdict) = self.rebuild_page(repairer, zone, unit, col);
+        let (bytes, known) = self.rebuild_page(repairer, zone, unit, col);
         let installed = self.install_page(repairer, page, &bytes);
         drop(held);
         let wrong = match unit {
@@ -243,7 +292,7 @@ impl<M: Medium> Shared<M> {
             zone::Unit::P => Wrong::ParityP,
             zone::Unit::Q => Wrong::ParityQ,
         };
-        let mended = match (installed, verdict) {
+        let mended = match (installed, known) {
             (_, false) => Mended::Lost(wrong),
             (Ok(()), true) => Mended::Repaired(wrong),
             (Err(Error::Media(MediaError { cause: MediaCause::Unclearable, .. })), true) => {
@@ -256,7 +305,9 @@ impl<M: Medium> Shared<M> {
         Ok(mended)
     }
 
-    /// The bytes a zone page should have, and whether they may be trusted.
+    /// The likeliest bytes of a zone page: those under which the fewest units over it are bad.
+    /// Units that are bad even so have damage elsewhere as well: they are repaired, or named lost,
+    /// one by one afterwards. False if there is no source at all.
     fn rebuild_page(
         &self,
         repairer: &mut Repairer,
@@ -267,16 +318,17 @@ impl<M: Medium> Shared<M> {
         let mut best: Option<(usize, Vec<u8>)> = None;
         for candidate in self.candidates(&mut repairer.scratch, zone, unit, col, PAGE) {
             let bad = match unit {
-                zone::Unit::Row(_) => self.bad_units(zone.unit_at(unit, col), &candidate),
-                // Parity has no sum: it is as good as the rows it came from.
-                zone::Unit::P | zone::Unit::Q => self.bad_rows(zone, col, PAGE),
+                zone::Unit::Row(_) if self.m.enabled(JUDGE) => {
+                    self.bad_units(zone.unit_at(unit, col), &candidate)
+                }
+                _ => 0,
             };
             if best.as_ref().is_none_or(|(least, _)| bad < *least) {
                 best = Some((bad, candidate));
             }
         }
         match best {
-            Some((bad, bytes)) => (bytes, bad == 0 || !self.m.enabled(JUDGE)),
+            Some((_, bytes)) => (bytes, true),
             None => (vec![0; PAGE as usize], false),
         }
     }

@@ -104,7 +104,12 @@ impl<M: Medium> Tx<'_, M> {
 
     /// A slot that does not fit the pointer: a stale pointer if the slot verifies, else damage.
     fn judge_slot(&self, seen: &Seen<'_>, of: RawPtr, slot: &Slot) -> Result<()> {
-        let Err(error) = Self::names(of, slot, &seen.spot) else { return Ok(()) };
+        self.confirm(seen, Self::names(of, slot, &seen.spot))
+    }
+
+    /// A refusal that rests on what a slot says counts only if the slot verifies.
+    fn confirm(&self, seen: &Seen<'_>, answer: Result<()>) -> Result<()> {
+        let Err(error) = answer else { return Ok(()) };
         let found = holdfast_heap::verify::check_granule(
             &Direct(&self.shared.m),
             self.shared.heap.sums(),
@@ -193,7 +198,7 @@ impl<M: Medium> Tx<'_, M> {
         }
         let slot = read_slot(&Direct(&shared.m), &seen.spot).map_err(damaged)?;
         self.judge_slot(seen, of, &slot)?;
-        check_asked(of, &slot, from + len, typed)?;
+        self.confirm(&seen, check_asked(of, &slot, from + len, typed))?;
         if len == 0 {
             return Ok(());
         }
@@ -279,7 +284,7 @@ impl<M: Medium> Tx<'_, M> {
         let shared = self.shared;
         let slot = read_slot(&Direct(&shared.m), &seen.spot).map_err(damaged)?;
         self.judge_slot(seen, of, &slot)?;
-        check_asked(of, &slot, part.end, typed)?;
+        self.confirm(seen, check_asked(of, &slot, part.end, typed))?;
         let Part { first, last, .. } = part;
         let len = u64::from(slot.len);
         let count = last.min(granules(len) - 1) + 1 - first;

@@ -193,3 +193,26 @@ fn damage_met_at_open_is_repaired_too() {
     assert!(opened.mended >= 2, "{opened:?}");
     assert_eq!(get(&pool, p).unwrap(), bytes);
 }
+
+#[test]
+fn damage_in_two_columns_of_one_object_is_repaired_in_each() {
+    for parity in [Parity::P, Parity::PQ] {
+        let f = filled(MediumKind::Shm, parity);
+        // The slots of a run lie on the first page of its chunk; its objects mostly on others.
+        let zone = f.zone();
+        let chunk = f.pool.superblock().chunk;
+        let chunks_at = zone.start + 4096;
+        let (p, bytes) = f
+            .objects
+            .iter()
+            .find(|(p, b)| b.len() < 2000 && (p.offset() - chunks_at) % chunk > 4096)
+            .unwrap();
+        let slots = chunks_at + (p.offset() - chunks_at) / chunk * chunk;
+        let _ = f.pool.medium().stray(p.offset() + 3, &[!bytes[3]]);
+        f.pool.medium().poison(slots / 4096 * 4096, 4096, Clear::Able);
+        assert_eq!(&get(&f.pool, *p).unwrap(), bytes);
+        assert_eq!(f.pool.stats().lost, 0);
+        f.all_right();
+        assert!(f.pool.check(|_, _| {}).unwrap().is_clean());
+    }
+}

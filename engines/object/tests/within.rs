@@ -95,6 +95,7 @@ fn a_page_that_goes_bad_under_a_commit_costs_nothing() {
                 let Some(page) = f.pages(object).get(n).copied() else { break };
                 let what = format!("{parity:?} {clear:?} {step} page {page:#x}");
                 f.objects[6].1 = pattern(999, len);
+                eprintln!("{what}");
                 poison_at(&f.pool, step, page, clear, || {
                     let new = pattern(999, len);
                     f.pool.run(|tx| tx.write_bytes(object, 0, &new)).unwrap();

@@ -65,7 +65,7 @@ pub(crate) fn inject(out: Out, command: &InjectCommand) -> Outcome {
             None => injector.apply(&fault).map_err(|error| failed(&error))?,
         }
         done += 1;
-        out.item("inject", fault_json(&fault, done), || words(&fault));
+        out.item("inject", fault_json(&fault, done), || fault.to_string());
     }
     if kind == Kind::Poison && owner.is_none() {
         out.note(
@@ -168,10 +168,4 @@ fn fault_json(fault: &Fault, number: u64) -> Value {
     let mut body = fault.json();
     body["number"] = number.into();
     body
-}
-
-fn words(fault: &Fault) -> String {
-    let places = fault.hits.iter().map(|hit| format!("{:#x}+{}", hit.at, hit.before.len()));
-    let places: Vec<String> = places.collect();
-    format!("{} {} at {}", fault.kind.name(), fault.part.name(), places.join(" and "))
 }

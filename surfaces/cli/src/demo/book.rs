@@ -58,7 +58,7 @@ fn changes(seed: u64, number: u64) -> Vec<Change> {
         changes.push(Change::Drop(LONG));
     }
     if number % 12 == 7 {
-        changes.extend((0..300).map(|key| note(&mut rng, SHORT + key, 200)));
+        changes.extend((0..300).map(|key| note(&mut rng, SHORT + key, 8000)));
     }
     changes
 }

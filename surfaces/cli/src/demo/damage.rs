@@ -105,14 +105,12 @@ impl<'a> Service<'a> {
         self.pool.set_verify_reads(policy);
         let answers = Answers::default();
         let stop = AtomicBool::new(false);
-        let what = if policy == VerifyReads::Always { "damaging" } else { "first touch" };
-        let progress = Progress::things(out, what, count);
         let ended = thread::scope(|scope| {
             let asking = scope.spawn(|| self.ask(&answers, &stop));
             // Changes decide by what they read: without verified reads they may decide wrong.
             let always = policy == VerifyReads::Always;
             let changing = always.then(|| scope.spawn(|| self.change(&answers, &stop)));
-            let ended = self.rounds(injector, parts, count, tally, &progress);
+            let ended = self.rounds(out, injector, (parts, count), tally);
             stop.store(true, Ordering::Release);
             let joined =
                 asking.join().is_ok() && changing.is_none_or(|changing| changing.join().is_ok());
@@ -126,20 +124,20 @@ impl<'a> Service<'a> {
 
     fn rounds(
         &self,
+        out: Out,
         injector: &mut InjectorProcess,
-        parts: &str,
-        count: u64,
+        (parts, count): (&str, u64),
         tally: &mut Tally,
-        progress: &Progress,
     ) -> Outcome<()> {
         let before = tally.all.injected;
+        let progress = Progress::things(out, "damaging", count);
         // A page that stays bad takes the place of a whole frame: once, by itself.
         let mut order = match parts {
             "live" => "inject 1 objects unclearable".to_owned(),
             _ => format!("inject {ROUND} {parts} any"),
         };
         while tally.all.injected - before < count {
-            self.round(injector, &order, tally)?;
+            self.round(out, injector, &order, tally)?;
             progress.at(tally.all.injected - before);
             let rest = (count + before).saturating_sub(tally.all.injected).min(ROUND);
             order = format!("inject {rest} {parts} any");
@@ -151,7 +149,13 @@ impl<'a> Service<'a> {
     }
 
     /// Injects, lets queries meet the damage, scrubs, and judges.
-    fn round(&self, injector: &mut InjectorProcess, order: &str, tally: &mut Tally) -> Outcome<()> {
+    fn round(
+        &self,
+        out: Out,
+        injector: &mut InjectorProcess,
+        order: &str,
+        tally: &mut Tally,
+    ) -> Outcome<()> {
         let known = self.pool.events().last().map_or(0, |event| event.sequence);
         let faults = injector.order(order)?;
         if faults.is_empty() {
@@ -161,7 +165,11 @@ impl<'a> Service<'a> {
         thread::sleep(MEET);
         self.pool.scrub(ScrubOptions::default(), |_, _| {})?;
         let events = self.pool.events_from(known + 1);
-        tally.judge(&faults, &events, &self.anatomy, &self.file);
+        let counts = tally.judge(&faults, &events, &self.anatomy, &self.file);
+        if out.verbose > 1 && counts.missed + counts.lost > 0 {
+            faults.iter().for_each(|fault| out.note(fault.to_string()));
+            events.iter().for_each(|event| out.note(event.to_string()));
+        }
         Ok(())
     }
 

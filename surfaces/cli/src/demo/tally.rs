@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use holdfast::anatomy::{Anatomy, Part, Stripe};
 use holdfast::{Event, Outcome as Became};
+use holdfast_pmem::PAGE;
 
 use crate::faults::{Fault, Kind};
 
@@ -33,6 +34,18 @@ impl Counts {
         self.overwritten += other.overwritten;
         self.missed += other.missed;
     }
+
+    /// What was added since.
+    fn since(self, before: Self) -> Self {
+        Self {
+            injected: self.injected - before.injected,
+            detected: self.detected - before.detected,
+            repaired: self.repaired - before.repaired,
+            lost: self.lost - before.lost,
+            overwritten: self.overwritten - before.overwritten,
+            missed: self.missed - before.missed,
+        }
+    }
 }
 
 /// The counts of a run.
@@ -53,17 +66,23 @@ pub(crate) struct Tally {
 const MISSES_MAX: usize = 8;
 
 impl Tally {
-    /// Judges the faults of one round by the events it brought and by the file after it.
+    /// Judges the faults of one round by the events it brought and by the file after it; answers
+    /// the counts of the round.
     pub(crate) fn judge(
         &mut self,
         faults: &[Fault],
         events: &[Event],
         anatomy: &Anatomy,
         file: &File,
-    ) {
+    ) -> Counts {
+        let before = self.all;
         let mut seen: BTreeMap<Stripe, Vec<Became>> = BTreeMap::new();
         for event in events {
-            seen.entry(anatomy.stripe(event.at)).or_default().push(event.outcome);
+            // What was found in neighbouring columns may be told as one.
+            let last = event.at + event.len.max(1) - 1;
+            for page in event.at / PAGE..=last / PAGE {
+                seen.entry(anatomy.stripe(page * PAGE)).or_default().push(event.outcome);
+            }
             if matches!(event.outcome, Became::Repaired | Became::Relocated) {
                 self.repair_nanos.push(event.duration_ns);
             }
@@ -72,18 +91,13 @@ impl Tally {
         for fault in faults {
             let counts = judge_one(fault, &seen, anatomy, file);
             if counts.missed > 0 && self.misses.len() < MISSES_MAX {
-                let places: Vec<String> = fault
-                    .hits
-                    .iter()
-                    .map(|hit| format!("{:#x}+{}", hit.at, hit.before.len()))
-                    .collect();
-                let (kind, part) = (fault.kind.name(), fault.part.name());
-                self.misses.push(format!("{kind} in {part} at {}", places.join(" and ")));
+                self.misses.push(fault.to_string());
             }
             self.by_kind.entry(fault.kind).or_default().add(counts);
             self.by_part.entry(fault.part).or_default().add(counts);
             self.all.add(counts);
         }
+        self.all.since(before)
     }
 }
 

@@ -8,6 +8,8 @@ mod choose;
 
 pub(crate) use choose::Injector;
 
+use core::fmt;
+
 use holdfast::anatomy::Part;
 use serde_json::{Value, json};
 
@@ -91,6 +93,17 @@ pub(crate) struct Fault {
     pub(crate) part: Part,
     /// The bytes changed: one place, or two for a misdirected write.
     pub(crate) hits: Vec<Hit>,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} in {} at ", self.kind.name(), self.part.name())?;
+        for (number, hit) in self.hits.iter().enumerate() {
+            let and = if number > 0 { " and " } else { "" };
+            write!(f, "{and}{:#x}+{}", hit.at, hit.before.len())?;
+        }
+        Ok(())
+    }
 }
 
 impl Fault {

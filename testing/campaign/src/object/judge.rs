@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use holdfast_faultmem::{Budget, Image};
+use holdfast_faultmem::{Budget, CrashPoint, Image};
 use holdfast_object::{Error, Pool, ScrubControl, ScrubOptions, Scrubbed};
 use holdfast_oracle::acked::Acked;
 use holdfast_workloads::Rng;
@@ -27,7 +27,20 @@ pub enum Promise {
 }
 
 /// Images looked at for each barrier of a recovery, about.
-const NESTED: usize = 4;
+const NESTED: usize = 3;
+
+/// How recoveries are crashed.
+#[derive(Debug, Clone, Copy)]
+pub struct Nested {
+    /// Images of each barrier that is looked at.
+    pub budget: Budget,
+    /// One in so many barriers is looked at.
+    pub each: u64,
+    /// Levels: the recovery from a crash in a recovery is level 2.
+    pub depth: u32,
+    /// One in so many images goes a level deeper.
+    pub deeper_each: u64,
+}
 
 /// How thoroughly images are judged.
 #[derive(Debug, Clone, Copy)]
@@ -38,8 +51,8 @@ pub struct Care {
     pub scrub: bool,
     /// Whether the recovered pool is crashed once more after those jobs, and opened again.
     pub again: bool,
-    /// Images looked at for each barrier of the recovery itself, and how deep that goes.
-    pub nested: Option<(Budget, u32)>,
+    /// How the recovery itself is crashed.
+    pub nested: Option<Nested>,
 }
 
 impl Care {
@@ -73,19 +86,16 @@ fn open(
 ) -> Judged<()> {
     let medium = world.after(image);
     let inner = Arc::new(Mutex::new(Tally::default()));
-    if let Some((budget, depth)) = care.nested {
+    if let Some(nested) = care.nested {
         let (world, promise, inner) = (Arc::clone(world), promise.clone(), Arc::clone(&inner));
         let care = *care;
-        medium.on_barrier(Box::new(move |_, site, point| {
-            let nested = (depth > 1).then_some((Budget { samples: 1, ..budget }, depth - 1));
-            let care = Care { more: 0, again: false, nested, ..care };
-            let mut inner = inner.lock().unwrap_or_else(PoisonError::into_inner);
-            for image in point.images(&budget).step_by(stride(point, NESTED)) {
-                inner.count += 1;
-                let place = format!("crash in recovery at {site}, image {}", image.index());
-                let judged = judge(&world, image, &promise, &care, seed, &mut inner);
-                inner.judge(judged.map_err(|violation| violation.during(place)));
+        let mut rng = Rng::part(seed, nested.depth.into());
+        medium.on_barrier(Box::new(move |_, _, point| {
+            if rng.below(nested.each) > 0 {
+                return;
             }
+            let mut inner = inner.lock().unwrap_or_else(PoisonError::into_inner);
+            crash_within(&world, point, &promise, &care, nested, &mut rng, &mut inner);
         }));
     }
     let opened = world.open(&medium);
@@ -116,6 +126,29 @@ fn open(
         }
     };
     work(world, driver, care, seed, tally)
+}
+
+/// Judges images of an instant within a recovery.
+fn crash_within(
+    world: &Arc<World>,
+    point: &CrashPoint,
+    promise: &Promise,
+    care: &Care,
+    nested: Nested,
+    rng: &mut Rng,
+    tally: &mut Tally,
+) {
+    let budget = Budget { seed: rng.next_u64(), ..nested.budget };
+    let site = point.barrier().map_or("the end", |(site, _)| site.name());
+    for image in point.images(&budget).step_by(stride(point, NESTED)) {
+        let deeper = nested.depth > 1 && rng.below(nested.deeper_each) == 0;
+        let level = Nested { depth: nested.depth - 1, ..nested };
+        let care = Care { more: 0, again: false, nested: deeper.then_some(level), ..*care };
+        tally.count += 1;
+        let place = format!("crash in recovery before {site}, image {}", image.index());
+        let judged = judge(world, image, promise, &care, rng.next_u64(), tally);
+        tally.judge(judged.map_err(|violation| violation.during(place)));
+    }
 }
 
 /// Scrubs a pool in which nothing may be beyond repair.

@@ -326,14 +326,8 @@ fn named(
         let rewritten = match area {
             // Records in the log are done with; these pages are written by the scrub itself.
             Area::Log(_) | Area::Intent(_) | Area::Progress(_) => true,
-            // Writing a page or a free place anew needs no look at what was there.
-            Area::Superblock(_) | Area::Free | Area::FreeSlot | Area::ParityP | Area::ParityQ
-                if meeting == Meeting::Changes =>
-            {
-                true
-            }
-            // Recovery replays records over what they changed, whatever is there.
-            _ => meeting == Meeting::Crash,
+            // Changes write pages and places anew; recovery replays records, whatever is there.
+            _ => matches!(meeting, Meeting::Changes | Meeting::Crash),
         };
         if !rewritten {
             let story = format!("no event names the damage of {area} at {at:#x}+{len:#x}");

@@ -1,11 +1,14 @@
 //! The rows of the campaign against the object engine, one module each.
 
+pub mod beyond;
+pub mod crash_pairs;
 pub mod crash_single;
 pub mod damage;
+pub mod fail_nth;
 pub mod lost;
 pub mod nested;
 
 use crate::runner::Row;
 
 /// All rows, in the order they are run.
-pub const ROWS: &[Row] = &[crash_single::ROW, nested::ROW, damage::ROW, lost::ROW];
+pub const ROWS: &[Row] = &[crash_single::ROW, nested::ROW, damage::ROW, lost::ROW, beyond::ROW, fail_nth::ROW];

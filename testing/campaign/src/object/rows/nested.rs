@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use holdfast_faultmem::Budget;
 
-use crate::object::judge::Care;
+use crate::object::judge::{Care, Nested};
 use crate::object::scenes::{Plot, REPAIRS, SCENES, Scene, play};
 use crate::object::watch::{Plan, Watch};
 use crate::object::world::World;
@@ -44,13 +44,14 @@ fn scenes() -> impl Iterator<Item = &'static Scene> {
 
 fn plan(scene: &Scene) -> Plan {
     let outer = Budget { exhaustive: 4, singles: 1, pairs: 0, samples: 2, seed: 0 };
-    let inner = Budget { exhaustive: 4, singles: 1, pairs: 0, samples: 1, seed: 0 };
+    let budget = Budget { exhaustive: 4, singles: 1, pairs: 0, samples: 1, seed: 0 };
+    let nested = Nested { budget, each: 4, depth: 2, deeper_each: 8 };
     let repair = matches!(scene.plot, Plot::Repair(_));
     Plan {
         thin: outer,
         thick: outer,
         thick_each: 1,
-        care: Care { more: 1, scrub: repair, again: false, nested: Some((inner, 2)) },
+        care: Care { more: 1, scrub: repair, again: false, nested: Some(nested) },
         again_each: u64::MAX,
         limit: 0,
         enough: 5,

@@ -1,0 +1,353 @@
+//! Row `beyond`: more damage than the redundancy covers.
+//!
+//! One row more of a page column than there are parity rows, both copies of a mirrored page, or
+//! both copies of the log before recovery. No wrong byte may be served, what lies over the damage
+//! is named, the rest stays readable and writable, and an open that fails changes nothing.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use holdfast_faultmem::{Clear, Image};
+use holdfast_layout::{RawPtr, Region};
+use holdfast_object::{Error, ScrubControl, ScrubOptions};
+use holdfast_pmem::PAGE;
+use holdfast_txn::{Transaction, TxError};
+use holdfast_workloads::Rng;
+
+use super::damage::{Seen, world_of, zone_of};
+use crate::object::driver::Driver;
+use crate::object::handle::Handle;
+use crate::object::model::{Object, Objects, name};
+use crate::object::ops::{Job, Op, any_job};
+use crate::object::raw::Bytes;
+use crate::object::scenes::{refused, stage};
+use crate::object::targets::{Area, Side, Target, Targets};
+use crate::object::world::World;
+use crate::runner::{Case, Row, Tier};
+use crate::tally::{Fault, Judged, Tally, Violation};
+
+/// The row.
+pub const ROW: Row = Row {
+    name: "beyond",
+    story: "damage beyond the redundancy: no wrong byte, contained, the rest in use",
+    cases: |tier| CASES * if matches!(tier, Tier::Ci) { 1 } else { 50 },
+    run,
+    finish: |_| {},
+    patience: Duration::from_secs(300),
+    threads: 2,
+};
+
+/// Cases of the CI tier.
+const CASES: u64 = 200;
+/// Injections of each.
+const ROUNDS: u64 = 50;
+
+fn run(case: &Case) -> Tally {
+    let world = world_of(case.number);
+    let mut rng = case.rng(1);
+    let mut tally = Tally::default();
+    let done = rounds(&world, &mut rng, &mut tally);
+    tally.judge(done.map_err(|violation| violation.during(world.name)));
+    tally
+}
+
+/// A pool to be damaged again and again: as a crash left it, and what it holds.
+struct Origin {
+    image: Image,
+    objects: Objects,
+    anchor: u64,
+}
+
+fn rounds(world: &Arc<World>, rng: &mut Rng, tally: &mut Tally) -> Judged<()> {
+    let driver = stage(world, rng)?;
+    driver.go_on(rng, 25)?;
+    let origin = Origin {
+        image: driver.medium.crash_point().persisted(),
+        objects: driver.ledger.objects(),
+        anchor: driver.anchor,
+    };
+    driver.medium.abandon(driver.pool);
+    for round in 0..ROUNDS {
+        let (what, judged) = match rng.below(4) {
+            0 | 1 => ("rows of a column", columns(world, &origin, rng, tally)),
+            2 => ("both copies of a page", copies(world, &origin, rng, tally)),
+            _ => ("both copies of the log", logs(world, &origin, rng, tally)),
+        };
+        tally.count += 1;
+        tally.add(what, 1);
+        tally.judge(judged.map_err(|v| v.during(format!("round {round}, {what}"))));
+    }
+    Ok(())
+}
+
+fn reopen(world: &Arc<World>, origin: &Origin) -> Judged<Driver> {
+    let medium = world.after(origin.image.clone());
+    let (pool, _) = world.open(&medium).map_err(|error| refused("open", &error))?;
+    Ok(Driver::new(medium, pool, origin.objects.clone()))
+}
+
+/// Makes a page unreadable, or something else.
+fn ruin(medium: &Handle, at: u64, rng: &mut Rng) -> Judged<()> {
+    let done = match rng.below(4) {
+        0 => medium.poison(at, PAGE, Clear::Able),
+        1 => medium.poison(at, PAGE, Clear::Unable),
+        _ => {
+            let mut trash = vec![0; PAGE as usize];
+            rng.fill(&mut trash);
+            medium.stray(at, &trash)
+        }
+    };
+    done.map_err(|error| Violation::new(Fault::Refused, format!("injecting: {error}")))
+}
+
+fn columns(world: &Arc<World>, origin: &Origin, rng: &mut Rng, tally: &mut Tally) -> Judged<()> {
+    let driver = reopen(world, origin)?;
+    let zone = zone_of(&driver)?;
+    let rows = u64::from(zone.data_rows + zone.parity_rows);
+    let mut all: Vec<u64> = (0..rows).collect();
+    rng.shuffle(&mut all);
+    let col = rng.below(zone.row_len.div_ceil(PAGE)) * PAGE;
+    let exposed = exposed(&driver, &zone, &all[..=zone.parity_rows as usize], col);
+    for row in &all[..=zone.parity_rows as usize] {
+        ruin(&driver.medium, zone.start + row * zone.row_len + col, rng)?;
+    }
+    let seen = Seen::now(&driver);
+    let lost = contained(&driver, &exposed, tally)?;
+    let control = ScrubControl::default();
+    let done = driver.pool.scrub(ScrubOptions::default(), &control, |_, _| {});
+    let done = done.map_err(|error| refused("scrub", &error))?;
+    if !lost.is_empty() && done.lost == 0 {
+        let story = format!("{} objects are lost, the scrub names nothing", lost.len());
+        return Err(Violation::new(Fault::Unnoticed, story));
+    }
+    let after = contained(&driver, &exposed, tally)?;
+    tally.add("objects lost", after.len() as u64);
+    if let Some(events) = seen.since(&driver) {
+        for word in &after {
+            let offset = RawPtr::from_word(*word).offset();
+            let ranges = &exposed[word];
+            let named = events.iter().any(|event| {
+                RawPtr::from_word(event.object).offset() == offset
+                    || ranges.iter().any(|t| t.at < event.at + event.len && event.at < t.at + t.len)
+            });
+            if !named {
+                let story = format!("{} is lost and no event names it", name(*word));
+                return Err(Violation::new(Fault::Unnoticed, story));
+            }
+        }
+    }
+    still_writable(&driver, &exposed, rng)?;
+    driver.medium.abandon(driver.pool);
+    Ok(())
+}
+
+/// The objects with a byte, a slot, a sum or a directory entry on one of the pages of `rows`, and
+/// what of each.
+fn exposed(driver: &Driver, zone: &Region, rows: &[u64], col: u64) -> BTreeMap<u64, Vec<Target>> {
+    let bytes = Bytes::of(&driver.medium);
+    let targets = Targets::of(&bytes);
+    let hit = |target: &Target| {
+        rows.iter().any(|row| {
+            let page = zone.start + row * zone.row_len + col;
+            target.at < page + PAGE && page < target.at + target.len
+        })
+    };
+    let directory = targets.of_area(Area::Directory).any(|target| hit(&target));
+    let objects: Vec<Target> = targets.of_area(Area::Object).collect();
+    let slots: Vec<Target> = targets.of_area(Area::Slot).collect();
+    let sums: Vec<Target> = targets.of_area(Area::Sum).collect();
+    let mut all = BTreeMap::new();
+    for (word, _) in driver.ledger.objects().iter() {
+        let offset = RawPtr::from_word(word).offset();
+        // Objects and slots are listed in pairs; the sums of one lie between slot and object.
+        let Some(index) = objects.iter().position(|target| target.at == offset) else { continue };
+        let mut parts = vec![objects[index], slots[index]];
+        let between = |sum: &&Target| sum.at > slots[index].at && sum.at < offset;
+        parts.extend(sums.iter().filter(between));
+        if directory || parts.iter().any(hit) {
+            all.insert(word, parts);
+        }
+    }
+    all
+}
+
+/// Bytes of an object, as the engine serves them.
+fn served(driver: &Driver, word: u64) -> Result<Object, Error> {
+    driver.pool.run(|tx| {
+        let of = RawPtr::from_word(word);
+        let mut bytes = vec![0; tx.len_of(of)? as usize];
+        tx.read_bytes(of, 0, &mut bytes)?;
+        Ok(Object { kind: tx.type_of(of)?.0, bytes: Arc::from(bytes) })
+    })
+}
+
+/// Reads every object. Those over the damage may be lost, and say so; all others are right.
+fn contained(
+    driver: &Driver,
+    exposed: &BTreeMap<u64, Vec<Target>>,
+    tally: &mut Tally,
+) -> Judged<Vec<u64>> {
+    let mut lost = Vec::new();
+    for (word, object) in driver.ledger.objects().iter() {
+        match served(driver, word) {
+            Ok(found) if found == *object => {}
+            Ok(_) => {
+                let story = format!("a wrong byte of {} was served", name(word));
+                return Err(Violation::new(Fault::Wrong, story));
+            }
+            Err(Error::Tx(TxError::Lost { .. })) if exposed.contains_key(&word) => lost.push(word),
+            Err(error) => {
+                let what = if exposed.contains_key(&word) { "over" } else { "beside" };
+                tally.add(format!("errors other than lost {what} the damage"), 1);
+                let story = format!("{}, {what} the damage: {error}", name(word));
+                return Err(Violation::new(Fault::Refused, story));
+            }
+        }
+    }
+    Ok(lost)
+}
+
+/// Objects beside the damage can be changed, and new ones made.
+fn still_writable(
+    driver: &Driver,
+    exposed: &BTreeMap<u64, Vec<Target>>,
+    rng: &mut Rng,
+) -> Judged<()> {
+    let objects = driver.ledger.objects();
+    let safe: Vec<(u64, u64)> = objects
+        .iter()
+        .filter(|(word, object)| !exposed.contains_key(word) && object.bytes.len() > 16)
+        .filter(|(word, _)| *word != driver.anchor)
+        .map(|(word, object)| (word, object.bytes.len() as u64))
+        .collect();
+    let mut written = vec![];
+    for _ in 0..2 {
+        if let Some((of, len)) = rng.pick(&safe).copied() {
+            let from = rng.below(len - 8);
+            driver.must(&Job::new(rng, [Op::Write { of, from, len: 8 }]))?;
+            written.push(of);
+        }
+    }
+    let len = 100 + rng.below(400);
+    driver.must(&Job::new(rng, [Op::Alloc { len }]))?;
+    let now = driver.ledger.objects();
+    let new = now.iter().map(|(word, _)| word).filter(|word| objects.get(*word).is_none());
+    written.extend(new);
+    for word in written {
+        let found = served(driver, word).map_err(|error| refused("reading what was written", &error));
+        if Some(&found?) != now.get(word) {
+            let story = format!("{} was written and reads otherwise", name(word));
+            return Err(Violation::new(Fault::Wrong, story));
+        }
+    }
+    Ok(())
+}
+
+/// Ruins both copies of one mirrored page, in a pool in use or before it is opened.
+fn copies(world: &Arc<World>, origin: &Origin, rng: &mut Rng, tally: &mut Tally) -> Judged<()> {
+    let pairs: [fn(Side) -> Area; 5] =
+        [Area::Superblock, Area::Regions, Area::Remap, Area::Intent, Area::Progress];
+    let pair = pairs[rng.below(5) as usize];
+    let ruin_both = |medium: &Handle, rng: &mut Rng| -> Judged<()> {
+        let targets = Targets::of(&Bytes::of(medium));
+        let both: Vec<Target> =
+            [Side::A, Side::B].into_iter().flat_map(|side| targets.of_area(pair(side))).collect();
+        both.iter().try_for_each(|target| ruin(medium, target.at, rng))
+    };
+    if rng.below(2) == 0 {
+        let driver = reopen(world, origin)?;
+        ruin_both(&driver.medium, rng)?;
+        driver.read_all()?;
+        driver.go_on(rng, 2)?;
+        driver.medium.abandon(driver.pool);
+        return Ok(());
+    }
+    let medium = world.after(origin.image.clone());
+    ruin_both(&medium, rng)?;
+    let Some(driver) = open_or_unchanged(world, medium, origin, tally)? else { return Ok(()) };
+    driver.read_all()?;
+    driver.medium.abandon(driver.pool);
+    Ok(())
+}
+
+/// Opens a damaged pool. An open that fails must not have changed a byte.
+fn open_or_unchanged(
+    world: &Arc<World>,
+    medium: Handle,
+    origin: &Origin,
+    tally: &mut Tally,
+) -> Judged<Option<Driver>> {
+    let before = Bytes::of(&medium);
+    match world.open(&medium) {
+        Ok((pool, _)) => {
+            tally.add("opened all the same", 1);
+            let driver = Driver::new(medium, pool, origin.objects.clone());
+            Ok(Some(Driver { anchor: origin.anchor, ..driver }))
+        }
+        Err(error) => {
+            tally.add("open refused", 1);
+            let after = Bytes::of(&medium);
+            if before.all() == after.all() && before.bad_pages() == after.bad_pages() {
+                return Ok(None);
+            }
+            let story = format!("an open that failed ({error}) changed the pool");
+            Err(Violation::new(Fault::Wrong, story))
+        }
+    }
+}
+
+/// What a barrier saw: the image a crash there leaves.
+type Caught = Arc<Mutex<(u64, Option<Image>)>>;
+
+/// Crashes in the middle of a commit and ruins both copies of the log before recovery: each object
+/// is as before or as after, or lost.
+fn logs(world: &Arc<World>, origin: &Origin, rng: &mut Rng, tally: &mut Tally) -> Judged<()> {
+    let driver = reopen(world, origin)?;
+    let caught = Caught::default();
+    let (nth, hook) = (rng.below(8), Arc::clone(&caught));
+    driver.medium.on_barrier(Box::new(move |_, _, point| {
+        let mut caught = hook.lock().unwrap_or_else(PoisonError::into_inner);
+        if caught.0 <= nth {
+            caught.0 += 1;
+            caught.1 = Some(point.persisted());
+        }
+    }));
+    let mut states = vec![driver.ledger.objects()];
+    for _ in 0..3 {
+        driver.must(&any_job(rng, &driver.ledger.objects()))?;
+        states.push(driver.ledger.objects());
+    }
+    driver.medium.abandon(driver.pool);
+    let image = caught.lock().unwrap_or_else(PoisonError::into_inner).1.take();
+    let Some(image) = image else { return Ok(()) };
+    let medium = world.after(image);
+    let targets = Targets::of(&Bytes::of(&medium));
+    for side in [Side::A, Side::B] {
+        for target in targets.of_area(Area::Log(side)) {
+            for page in (target.at..target.at + target.len).step_by(PAGE as usize) {
+                ruin(&medium, page, rng)?;
+            }
+        }
+    }
+    let Some(driver) = open_or_unchanged(world, medium, origin, tally)? else { return Ok(()) };
+    let mut words: Vec<u64> = states.iter().flat_map(|s| s.iter().map(|(word, _)| word)).collect();
+    words.sort_unstable();
+    words.dedup();
+    for word in words {
+        let allowed: Vec<Option<&Object>> = states.iter().map(|state| state.get(word)).collect();
+        let same = allowed.iter().all(|object| *object == allowed[0]);
+        let right = match served(&driver, word) {
+            Ok(found) => allowed.contains(&Some(&found)),
+            Err(Error::Tx(TxError::Dangling { .. })) => allowed.contains(&None),
+            Err(Error::Tx(TxError::Lost { .. })) => !same,
+            Err(_) => false,
+        };
+        if !right {
+            let story = format!("{} is neither as before nor as after", name(word));
+            return Err(Violation::new(Fault::Wrong, story));
+        }
+    }
+    driver.medium.abandon(driver.pool);
+    Ok(())
+}

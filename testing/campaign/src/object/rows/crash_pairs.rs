@@ -1,0 +1,202 @@
+//! Row `crash-pairs`: sequences of two operations, with other lanes in the middle of their commits.
+//!
+//! Each case draws two operations. Before the first, between both or after the second, up to two
+//! other threads are parked at a named step of a commit of their own; they go on later. Then the
+//! same pool works on until every ring has wrapped several times, with one lane idle, parked
+//! threads now and then, and a crash image here and there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_faultmem::Budget;
+use holdfast_workloads::Rng;
+
+use crate::object::driver::Driver;
+use crate::object::judge::Care;
+use crate::object::lanes::{Park, install};
+use crate::object::model::Objects;
+use crate::object::ops::{Choice, Job, Op, any_job};
+use crate::object::scenes::{Plot, SCENES, stage};
+use crate::object::watch::{Plan, Watch};
+use crate::object::world::World;
+use crate::runner::{Case, Row, Tier};
+use crate::tally::{Fault, Judged, Tally, Violation};
+
+/// The row.
+pub const ROW: Row = Row {
+    name: "crash-pairs",
+    story: "two operations, with other lanes parked inside their commits; rings that wrap",
+    cases: |tier| if tier == Tier::Ci { 96 } else { 6_000 },
+    run,
+    finish: |_| {},
+    patience: Duration::from_secs(600),
+    threads: 2,
+};
+
+/// Steps at which a committer holds no column, so that others can go on.
+const STEPS: &[&str] = &[
+    "object.commit.step-locked",
+    "logs.numbers.drawn",
+    "logs.ring.recorded",
+    "object.commit.step-durable",
+    "object.commit.step-done",
+];
+
+/// Jobs of the long part, and how often one of them is watched.
+const LONG: u64 = 260;
+
+fn plan() -> Plan {
+    let thin = Budget { exhaustive: 64, singles: 10, pairs: 6, samples: 10, seed: 0 };
+    Plan {
+        thin,
+        thick: thin,
+        thick_each: 1,
+        care: Care { more: 2, ..Care::USUAL },
+        again_each: 8,
+        limit: 1_200,
+        enough: 5,
+    }
+}
+
+fn run(case: &Case) -> Tally {
+    let mut worlds = World::usual();
+    let world = Arc::new(worlds.swap_remove(case.number as usize % worlds.len()));
+    let mut tally = Tally::default();
+    let played = stage(&world, &mut case.rng(1)).and_then(|driver| {
+        install(&driver.medium);
+        let watch = Watch::new(&world, &driver.ledger, plan(), case.rng(2));
+        let played = play(&driver, &watch, &mut case.rng(3));
+        driver.medium.clear_on_barrier();
+        let seen = watch.end();
+        let Driver { medium, pool, .. } = driver;
+        medium.abandon(pool);
+        played.map(|()| seen)
+    });
+    match played {
+        Ok(seen) => tally.merge(seen),
+        Err(violation) => tally.convict(violation),
+    }
+    for violation in &mut tally.violations {
+        violation.story = format!("in {}: {}", world.name, violation.story);
+    }
+    tally
+}
+
+fn play(driver: &Driver, watch: &Watch, rng: &mut Rng) -> Judged<()> {
+    watch.begin(&driver.medium);
+    let parked = rng.below(3) as usize;
+    let when = rng.below(3);
+    with_parked(driver, rng, parked, when, |rng, others| two_jobs(driver, rng, others))?;
+    driver.check().map_err(|v| v.during("after both operations"))?;
+    driver.medium.clear_on_barrier();
+    // Rings wrap: a segment of jobs with somebody parked, a segment without, and so on.
+    let mut done = 0;
+    while done < LONG {
+        let parked = rng.below(3) as usize;
+        let count = 8 + rng.below(12);
+        with_parked(driver, rng, parked, 0, |rng, others| {
+            for _ in 0..count {
+                if rng.below(6) == 0 {
+                    watch.begin(&driver.medium);
+                }
+                driver.must(&apart(driver, rng, others))?;
+                driver.medium.clear_on_barrier();
+            }
+            Ok(())
+        })?;
+        done += count;
+        watch.look(&driver.medium.crash_point());
+    }
+    driver.check().map_err(|v| v.during("after the rings wrapped"))?;
+    driver.read_all()
+}
+
+/// Two operations on objects that no other thread has in hand.
+fn two_jobs(driver: &Driver, rng: &mut Rng, others: &[u64]) -> Judged<()> {
+    for _ in 0..2 {
+        let choice = Choice::of(&without(driver, others));
+        let plots: Vec<_> = SCENES.iter().filter(|s| matches!(s.plot, Plot::Jobs(_))).collect();
+        let enough = choice.small.len() >= 3 && !choice.large.is_empty() && choice.nodes.len() >= 2;
+        let scene = rng.pick(&plots).filter(|_| enough);
+        let jobs = match scene.map(|scene| scene.plot) {
+            // Others may have the anchor in hand.
+            Some(Plot::Jobs(jobs)) => jobs(rng, &choice),
+            _ => vec![apart(driver, rng, others)],
+        };
+        for job in jobs {
+            driver.must(&job)?;
+        }
+    }
+    Ok(())
+}
+
+/// The objects there are, without those another thread has in hand.
+fn without(driver: &Driver, others: &[u64]) -> Objects {
+    let mut objects = Objects::default();
+    for (word, object) in driver.ledger.objects().iter() {
+        if !others.contains(&word) {
+            objects.insert(word, object.clone());
+        }
+    }
+    objects
+}
+
+/// A job on objects that no other thread has in hand; it leaves the pool about as full.
+fn apart(driver: &Driver, rng: &mut Rng, others: &[u64]) -> Job {
+    let objects = without(driver, others);
+    let choice = Choice::of(&objects);
+    if objects.len() > 30
+        && let Some((of, _)) = rng.pick(&choice.small)
+    {
+        return Job::new(rng, [Op::Free { of: *of }]);
+    }
+    any_job(rng, &objects)
+}
+
+/// Runs `work` while `count` other threads are parked inside a commit each; they are released
+/// before it, in its middle (by being joined after) or after it, as `when` says. Tells `work` the
+/// objects that the others have in hand.
+fn with_parked(
+    driver: &Driver,
+    rng: &mut Rng,
+    count: usize,
+    when: u64,
+    work: impl FnOnce(&mut Rng, &[u64]) -> Judged<()>,
+) -> Judged<()> {
+    let choice = Choice::of(&driver.ledger.objects());
+    let mut free: Vec<u64> = choice.small.iter().map(|(of, _)| *of).collect();
+    rng.shuffle(&mut free);
+    let hands: Vec<u64> = free.into_iter().take(count).collect();
+    let jobs: Vec<(Job, Arc<Park>)> = hands
+        .iter()
+        .filter_map(|of| {
+            let len = choice.small.iter().find(|(other, _)| other == of)?.1;
+            let op = match rng.below(3) {
+                0 => Op::Free { of: *of },
+                _ => Op::Write { of: *of, from: 0, len },
+            };
+            Some((Job::new(rng, [op]), Park::at(rng.pick(STEPS).copied().unwrap_or(STEPS[0]))))
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (job, park) in &jobs {
+            threads.push(scope.spawn(move || park.keep(|| driver.must(job))));
+            // Parked, or done without having passed the step: the next one may go.
+            let _ = park.wait();
+        }
+        if when == 1 {
+            jobs.iter().for_each(|(_, park)| park.release());
+        }
+        let worked = work(rng, &hands);
+        jobs.iter().for_each(|(_, park)| park.release());
+        let mut all = worked;
+        for thread in threads {
+            let joined = thread.join().unwrap_or_else(|_| {
+                Err(Violation::new(Fault::Panicked, "a parked thread panicked"))
+            });
+            all = all.and(joined.map(|_| ()));
+        }
+        all
+    })
+}
