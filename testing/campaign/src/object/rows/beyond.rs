@@ -40,11 +40,13 @@ pub const ROW: Row = Row {
 
 /// Cases of the CI tier.
 const CASES: u64 = 200;
+/// Pages of the pools.
+const PAGES: u64 = 121;
 /// Injections of each.
 const ROUNDS: u64 = 50;
 
 fn run(case: &Case) -> Tally {
-    let world = world_of(case.number);
+    let world = world_of(case.number, PAGES);
     let mut rng = case.rng(1);
     let mut tally = Tally::default();
     let done = rounds(&world, &mut rng, &mut tally);
@@ -89,9 +91,8 @@ fn reopen(world: &Arc<World>, origin: &Origin) -> Judged<Driver> {
 
 /// Makes a page unreadable, or something else.
 fn ruin(medium: &Handle, at: u64, rng: &mut Rng) -> Judged<()> {
-    let done = match rng.below(4) {
+    let done = match rng.below(2) {
         0 => medium.poison(at, PAGE, Clear::Able),
-        1 => medium.poison(at, PAGE, Clear::Unable),
         _ => {
             let mut trash = vec![0; PAGE as usize];
             rng.fill(&mut trash);

@@ -45,9 +45,9 @@ const PAGES: u64 = 241;
 const SURVEY_EACH: u64 = 4;
 
 /// Worlds of the rows about damage: usual, but larger, and with room for the events of a batch.
-pub(super) fn world_of(number: u64) -> Arc<World> {
+pub(super) fn world_of(number: u64, pages: u64) -> Arc<World> {
     let mut worlds = World::usual();
-    let mut world = worlds.swap_remove(number as usize % worlds.len()).sized(PAGES);
+    let mut world = worlds.swap_remove(number as usize % worlds.len()).sized(pages);
     world.options.events = 8 * PAGE;
     Arc::new(world)
 }
@@ -122,7 +122,7 @@ enum Meeting {
 }
 
 fn run(case: &Case) -> Tally {
-    let world = world_of(case.number);
+    let world = world_of(case.number, PAGES);
     let mut rng = case.rng(1);
     let mut tally = Tally::default();
     let done = batches(&world, &mut rng, &mut tally);

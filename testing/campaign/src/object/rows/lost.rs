@@ -38,11 +38,13 @@ const CASES: u64 = 120;
 const FAULTS: u64 = 250;
 /// Faults after which a case is ended although not all of them came about.
 const ATTEMPTS: u64 = 4 * FAULTS;
+/// Pages of the pools.
+const PAGES: u64 = 121;
 /// Writing back what a file's medium still owes.
 const SETTLE: Site = Site::new("campaign.lost.settle");
 
 fn run(case: &Case) -> Tally {
-    let world = world_of(case.number);
+    let world = world_of(case.number, PAGES);
     let kind = case.number / 4 % 3;
     let mut rng = case.rng(1);
     let mut tally = Tally::default();
