@@ -30,6 +30,9 @@ use std::sync::atomic::Ordering;
 use crate::error::Error;
 use crate::shared::{Repairer, Shared};
 
+/// Pages that may turn bad during one repair before it is given up.
+const BAD_PAGES_MAX: u32 = 8;
+
 /// Judging a candidate before it is installed.
 const JUDGE: Site = Site::new("object.repair.judge");
 const STEP_HELD: Site = Site::new("object.repair.step-held");
@@ -117,7 +120,7 @@ impl<M: Medium> Shared<M> {
     /// The metadata that a repair needs could not be written, or the object is lost.
     pub(crate) fn mend_found(&self, at: u64, len: u64, finder: Finder) -> Result<(), Error> {
         let asked = Asked { cause: Cause::Sum, finder };
-        let lost = self.mend(at, len, asked)?;
+        let lost = self.mend_through(at, len, asked)?;
         self.mend_suspects()?;
         match lost {
             Some(at) => {
@@ -126,6 +129,21 @@ impl<M: Medium> Shared<M> {
             }
             None => Ok(()),
         }
+    }
+
+    /// As [`mend`](Self::mend), but a page that turns bad under the repair is repaired first, and
+    /// then it is tried again.
+    fn mend_through(&self, at: u64, len: u64, asked: Asked) -> Result<Option<u64>, Error> {
+        for _ in 0..BAD_PAGES_MAX {
+            match self.mend(at, len, asked) {
+                Err(Error::Media(MediaError { at: bad, cause: MediaCause::Poison, .. })) => {
+                    let asked = Asked { cause: Cause::MediaError, ..asked };
+                    self.mend(bad / PAGE * PAGE, PAGE, asked)?;
+                }
+                other => return other,
+            }
+        }
+        self.mend(at, len, asked)
     }
 
     /// Looks after the places noted by [`suspect`](Self::suspect).

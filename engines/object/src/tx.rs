@@ -198,7 +198,7 @@ impl<M: Medium> Tx<'_, M> {
         }
         let slot = read_slot(&Direct(&shared.m), &seen.spot).map_err(damaged)?;
         self.judge_slot(seen, of, &slot)?;
-        self.confirm(&seen, check_asked(of, &slot, from + len, typed))?;
+        self.confirm(seen, check_asked(of, &slot, from + len, typed))?;
         if len == 0 {
             return Ok(());
         }

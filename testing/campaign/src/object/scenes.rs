@@ -232,6 +232,12 @@ pub fn play(
         }
         _ => {}
     }
+    let driver = match scene.plot {
+        // What a file still owes to its medium is exempt from the promise of repair: see the
+        // guarantee. So the damage meets a pool that owes nothing.
+        Plot::Repair(_) => settled(world, driver)?,
+        _ => driver,
+    };
     let watch = watch(&driver.ledger);
     let choice = Choice::of(&driver.ledger.objects());
     watch.begin(&driver.medium);
@@ -263,6 +269,15 @@ pub fn play(
     }
     finish(driver, &watch, matches!(scene.plot, Plot::Close))?;
     Ok(watch)
+}
+
+/// Closes a pool and opens it again.
+fn settled(world: &World, driver: Driver) -> Judged<Driver> {
+    let Driver { medium, pool, ledger, anchor } = driver;
+    drop(pool);
+    let medium = world.after(medium.crash_point().persisted());
+    let (pool, _) = world.open(&medium).map_err(|error| refused("open", &error))?;
+    Ok(Driver { medium, pool, ledger, anchor })
 }
 
 /// Does the damage of a repair scene. Worlds without such a place are left as they are.

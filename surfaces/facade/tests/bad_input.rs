@@ -1,0 +1,182 @@
+//! Files that are no pools, or no longer: each is told apart, none is changed, nothing panics.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use holdfast::{Error, ErrorKind, Observer, Persist, Pool, Ptr, Transaction};
+
+struct Folder {
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+}
+
+/// A folder and the name of a file in it that is not there yet.
+fn place() -> Folder {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.pool");
+    Folder { _folder: folder, path }
+}
+
+/// A closed pool with something in it.
+fn pool(path: &Path) {
+    let pool = Pool::options().size(16 << 20).create(path).unwrap();
+    pool.map::<str, u64>("numbers").unwrap().put("one", &1).unwrap();
+}
+
+/// Every way to open a file fails alike, and leaves it as it was.
+fn refused(path: &Path, kind: ErrorKind) -> Error {
+    let before = fs::read(path).ok();
+    let errors = [
+        Pool::open(path).map(drop).unwrap_err(),
+        Pool::open_read_only(path).map(drop).unwrap_err(),
+        Pool::options().open_private(path).map(drop).unwrap_err(),
+        Observer::open(path).map(drop).unwrap_err(),
+    ];
+    for error in &errors {
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.to_string().contains(&path.display().to_string()), "{error}");
+        assert!(!error.remedy().is_empty(), "{error}");
+    }
+    assert!(fs::read(path).ok() == before, "the file was changed");
+    let [error, ..] = errors;
+    error
+}
+
+#[test]
+fn what_is_not_there_or_no_file() {
+    let here = place();
+    refused(&here.path, ErrorKind::NotFound);
+    refused(&here.path.join("below"), ErrorKind::NotFound);
+    fs::create_dir(&here.path).unwrap();
+    refused(&here.path, ErrorKind::NotAFile);
+    refused(Path::new("/dev/null"), ErrorKind::NotAFile);
+}
+
+#[test]
+fn what_is_no_pool() {
+    let here = place();
+    for bytes in [vec![], vec![7; 100], vec![0; 1 << 20], b"text ".repeat(10_000)] {
+        fs::write(&here.path, bytes).unwrap();
+        refused(&here.path, ErrorKind::NotAPool);
+    }
+}
+
+#[test]
+fn what_was_cut_off() {
+    let here = place();
+    pool(&here.path);
+    let whole = fs::read(&here.path).unwrap();
+    for len in [4096, 8192, whole.len() / 2, whole.len() - 4096] {
+        fs::write(&here.path, &whole[..len]).unwrap();
+        let error = refused(&here.path, ErrorKind::Truncated);
+        assert!(error.to_string().contains(&whole.len().to_string()), "{error}");
+    }
+    // One page more than there has to be: left by a growth that did not get to its end.
+    fs::write(&here.path, [whole.as_slice(), &[1; 4096]].concat()).unwrap();
+    let pool = Pool::open(&here.path).unwrap();
+    assert_eq!(pool.map::<str, u64>("numbers").unwrap().get("one").unwrap(), Some(1));
+}
+
+#[test]
+fn what_somebody_else_writes_to() {
+    let here = place();
+    pool(&here.path);
+    let owner = Pool::open(&here.path).unwrap();
+    for error in [
+        Pool::open(&here.path).map(drop).unwrap_err(),
+        Pool::open_read_only(&here.path).map(drop).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
+    }
+    assert!(Observer::open(&here.path).unwrap().is_in_use());
+    drop(owner);
+    Pool::open(&here.path).unwrap();
+}
+
+#[test]
+fn a_pool_that_cannot_be_made_leaves_no_file() {
+    let here = place();
+    let options = Pool::options;
+    for (options, kind) in [
+        (options().size(0), ErrorKind::Invalid),
+        (options().size(100), ErrorKind::Invalid),
+        (options().size(1 << 20), ErrorKind::Invalid),
+        (options().size(1 << 62), ErrorKind::Invalid),
+        (options().rows(1), ErrorKind::Invalid),
+        (options().frame(5000), ErrorKind::Invalid),
+        (options().label("x".repeat(65)), ErrorKind::Invalid),
+        (options().size(1 << 44), ErrorKind::NoSpace),
+    ] {
+        let error = options.create(&here.path).map(drop).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(!here.path.exists(), "{error}");
+    }
+    fs::write(&here.path, b"mine").unwrap();
+    let error = options().create(&here.path).map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Exists, "{error}");
+    assert_eq!(fs::read(&here.path).unwrap(), b"mine");
+}
+
+#[derive(Clone, Copy, Persist)]
+#[repr(C)]
+struct A {
+    a: u64,
+}
+
+#[derive(Clone, Copy, Persist)]
+#[repr(C)]
+struct B {
+    b: u64,
+}
+
+#[test]
+fn wrong_types_and_what_does_not_fit() {
+    let here = place();
+    let pool = Pool::options().size(16 << 20).create(&here.path).unwrap();
+    pool.run(|tx| {
+        let a = tx.alloc(A { a: 1 })?;
+        tx.set_root(a)
+    })
+    .unwrap();
+    let error = pool.root::<B>().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
+    assert_eq!(pool.read(pool.root::<A>().unwrap()).unwrap().a, 1);
+    let error = pool.read(Ptr::<B>::null()).map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+
+    pool.map::<str, u64>("numbers").unwrap();
+    let error = pool.map::<str, str>("numbers").map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
+    assert!(error.to_string().contains("values of u64"), "{error}");
+    for name in ["", &"n".repeat(256)] {
+        let error = pool.map::<str, str>(name).map(drop).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    }
+
+    for len in [17 << 20, u64::MAX] {
+        let error = pool.run(|tx| tx.alloc_bytes(holdfast::TypeNumber::BYTES, len)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+    }
+    let filled = (0..100_000).find_map(|_| {
+        pool.run(|tx| tx.alloc_bytes(holdfast::TypeNumber::BYTES, 100_000)).map(drop).err()
+    });
+    assert_eq!(filled.unwrap().kind(), ErrorKind::NoSpace);
+}
+
+#[test]
+fn read_only_pools_refuse_changes_and_never_reach_the_file() {
+    let here = place();
+    pool(&here.path);
+    let before = fs::read(&here.path).unwrap();
+    let looking = Pool::open_read_only(&here.path).unwrap();
+    let numbers = looking.map::<str, u64>("numbers").unwrap();
+    assert_eq!(numbers.get("one").unwrap(), Some(1));
+    let error = numbers.put("two", &2).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
+    drop((numbers, looking));
+    // A private pool takes changes, and they go with it.
+    let private = Pool::options().open_private(&here.path).unwrap();
+    private.map::<str, u64>("numbers").unwrap().put("two", &2).unwrap();
+    drop(private);
+    assert!(fs::read(&here.path).unwrap() == before, "the file was changed");
+}
