@@ -54,7 +54,7 @@
 //! |---|---|---|
 //! | bit flip, stray write | [`FaultMedium::flip_bit`], [`FaultMedium::stray`] | at once |
 //! | poison | [`FaultMedium::poison`] | a media error; `heal` clears it or says it cannot |
-//! | lost, misdirected, torn write | [`FaultMedium::arm`] | success; wrong bytes after the barrier |
+//! | lost, misdirected, torn write | [`FaultMedium::arm`] | success; wrong bytes afterwards |
 //! | failing call | [`FaultMedium::fail_nth`] | an error, once or for ever |
 //!
 //! # Testing your own data structure

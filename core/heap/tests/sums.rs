@@ -82,7 +82,8 @@ proptest! {
         let (from, to) = (a.min(b), a.max(b));
         let mut after = old.clone();
         after[from..to].copy_from_slice(&new[from..to]);
-        let delta: Vec<u8> = old[from..to].iter().zip(&after[from..to]).map(|(o, n)| o ^ n).collect();
+        let pairs = old[from..to].iter().zip(&after[from..to]);
+        let delta: Vec<u8> = pairs.map(|(o, n)| o ^ n).collect();
         for kind in KINDS {
             let sums = Sums::new(9, kind);
             let before = sums.granule(640, &slot, granule, &old);
@@ -110,7 +111,11 @@ proptest! {
     }
 
     #[test]
-    fn slots_come_back_from_their_bytes(slot in a_slot(), sum in any::<u32>(), flags in any::<u8>()) {
+    fn slots_come_back_from_their_bytes(
+        slot in a_slot(),
+        sum in any::<u32>(),
+        flags in any::<u8>(),
+    ) {
         let slot = Slot { sum, flags, ..slot };
         prop_assert_eq!(Slot::decode(&slot.encode()), slot);
     }

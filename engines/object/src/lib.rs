@@ -1,4 +1,55 @@
 //! Transactional object store: private copies, object sums, zone parity, online repair.
+//!
+//! # Guarantee
+//!
+//! Once [`Pool::run`] has returned `Ok`, the transaction is on the medium as a whole, and survives
+//! what the medium's kind says (a power cut on `Dax` and `File`, a killed process on `Shm`). Before
+//! that it is there as a whole or not at all, after any crash. Any one page of a column (any two
+//! with Q), any stray write up to a row long, and any one copy of metadata or log is found and put
+//! right while the pool is in use. What is damaged beyond that is named, and the rest stays usable.
+//!
+//! Not covered: reads under `FirstTouch` and `Never` serve damage that came after the last look,
+//! until a scrub finds it; a second damage in the ranges of transactions that were in flight at a
+//! crash, which is named; a wrong value the program itself commits; malice.
+//!
+//! # Picture
+//!
+//! ```text
+//!  program ---- tx.open_mut ---> private copy (DRAM, between guard words)
+//!                                     |  commit
+//!              lane's log, copy A <---+---> copy B        F1: the commit point
+//!                                     |
+//!              object, slot, sums <---+---> P (and Q)     F2, then locks are released
+//! ```
+//!
+//! # Vocabulary
+//!
+//! *private copy*: the transaction's verified copy of an object, or of granules of one. *version
+//! word*: says which commit last changed an object and who holds it. *column*: a page wide, over
+//! all rows of a zone; held while anything over it is stored or judged. *watermark*: every commit
+//! up to it is complete. *unit*: bytes with a sum of their own.
+//!
+//! # Life of a commit
+//!
+//! `commit.rs` numbers the steps: guards, prepare, lock, validate, touch, number, record, **F1**,
+//! columns, apply, **F2**, release, done. Objects too long for the record go by `in_place.rs`
+//! (**F0**, **FC**), records too long for the log by `overflow.rs` (**FO**).
+//!
+//! # After a crash
+//!
+//! `recover.rs` has the case table: records above the watermark are replayed in order of number,
+//! what lies over the same columns is verified, parity is recomputed, and then the log generation
+//! is raised, which kills all records at once.
+//!
+//! # Tour
+//!
+//! - `pool.rs`, `tx.rs` what programs call; `options.rs` every policy as a value
+//! - `commit.rs`, `in_place.rs`, `overflow.rs`, `chunks.rs`, `batch.rs` the way to the medium
+//! - `open.rs`, `recover.rs`, `redo.rs` after a crash
+//! - `repair.rs`, `mend_unit.rs`, `copies.rs` putting right; `sweep.rs`, `scrub.rs` looking
+//! - `grow.rs` more room; `versions.rs`, `touched.rs`, `lane.rs`, `view.rs` what DRAM keeps
+//! - `format.rs`, `anchor.rs`, `geometry.rs` where things are
+
 #![deny(unsafe_code)]
 
 mod anchor;

@@ -78,23 +78,18 @@ fn mend_held<M: Medium>(
         shared.report_mended(Event { object, ..event }, lost, before, 0);
         return Ok(lost);
     };
-    let mut wrong = parts[0].wrong;
-    let mut after = 0;
-    let mut place = (event.at, event.len);
     for (part, bytes) in &cure.parts {
         shared.install_range(repairer, part.at, bytes)?;
-        wrong = part.wrong;
-        after = crc32c(0, bytes);
-        place = (part.at, part.len);
     }
     let verified = unit.check(&Direct(&shared.m), shared.heap.sums());
-    let mended = match verified {
-        Ok(Found::Good | Found::Nothing) => Mended::Repaired(wrong),
-        // What was stored did not stay: lost again on its way, or the page went bad.
-        _ => Mended::Lost(wrong),
-    };
-    let event = Event { object, at: place.0, len: place.1, ..event };
-    shared.report_mended(event, mended, before, after);
+    // What was stored may not have stayed: lost again on its way, or the page went bad.
+    let good = matches!(verified, Ok(Found::Good | Found::Nothing));
+    let mut mended = Mended::Nothing;
+    for (part, bytes) in &cure.parts {
+        mended = if good { Mended::Repaired(part.wrong) } else { Mended::Lost(part.wrong) };
+        let event = Event { object, at: part.at, len: part.len, ..event };
+        shared.report_mended(event, mended, before, crc32c(0, bytes));
+    }
     Ok(mended)
 }
 

@@ -67,6 +67,39 @@ pub struct Opened {
 /// Damaged copies of mirrored pages found while opening: which side, where.
 type Wounds = Vec<(Side, u64)>;
 
+/// Reads every table that opening depends on, then heals their damaged copies: nothing is written
+/// before all of them were found.
+fn tables<M: Medium>(m: &M) -> Result<(Superblock, Vec<Region>, Repairer, Wounds), Error> {
+    let found = read_superblock(m)?;
+    let superblock = found.superblock.clone();
+    if m.len() < superblock.size {
+        return Err(Error::Truncated { pool: superblock.size, file: m.len() });
+    }
+    if !superblock.writable() {
+        return Err(Error::ReadOnlyFeatures(superblock.read_only_compatible));
+    }
+    let mirror = Mirror::of(&superblock);
+    let (regions, table) = read_regions(m, &superblock)?;
+    let remap = RemapTable::load(m, &superblock, &regions)?;
+    let intent = RepairIntent::load(m, mirror, superblock.size)?;
+    let (progress, scrubbed) = ScrubProgress::load(m, mirror, superblock.size)?;
+    let mut wounds = Wounds::new();
+    wounds.extend(found.damaged().map(|side| (side, 0)));
+    wounds.extend(table.damaged().map(|side| (side, REGIONS_PAGE)));
+    remap.apply(m)?;
+    heal_superblock(m, &found)?;
+    mirror.heal(m, REGIONS_PAGE, KIND_REGIONS, &table, REGIONS)?;
+    let scratch = holdfast_redundancy::parity::Scratch::new();
+    let holds_columns = false;
+    let mut repairer = Repairer { intent, remap, progress, scrubbed, scratch, holds_columns };
+    for record in [repairer.intent.record(), repairer.remap.record()] {
+        wounds.extend(record.heal(m)?.into_iter().map(|side| (side, record.place())));
+    }
+    let record = repairer.progress.record();
+    wounds.extend(record.heal(m)?.into_iter().map(|side| (side, record.place())));
+    Ok((superblock, regions, repairer, wounds))
+}
+
 impl<M: Medium> Pool<M> {
     /// Opens a pool, recovering it first if it was not closed.
     ///
@@ -78,38 +111,7 @@ impl<M: Medium> Pool<M> {
         options: OpenOptions,
         clock: Arc<dyn Clock>,
     ) -> Result<(Self, Opened), Error> {
-        let found = read_superblock(&m)?;
-        let superblock = found.superblock.clone();
-        if m.len() < superblock.size {
-            return Err(Error::Truncated { pool: superblock.size, file: m.len() });
-        }
-        if !superblock.writable() {
-            return Err(Error::ReadOnlyFeatures(superblock.read_only_compatible));
-        }
-        let mirror = Mirror::of(&superblock);
-        let (regions, table) = read_regions(&m, &superblock)?;
-        let remap = RemapTable::load(&m, &superblock, &regions)?;
-        let intent = RepairIntent::load(&m, mirror, superblock.size)?;
-        let (progress, scrubbed) = ScrubProgress::load(&m, mirror, superblock.size)?;
-        // Nothing was written up to here: all that a reader depends on is there.
-        let mut wounds = Wounds::new();
-        wounds.extend(found.damaged().map(|side| (side, 0)));
-        wounds.extend(table.damaged().map(|side| (side, REGIONS_PAGE)));
-        remap.apply(&m)?;
-        heal_superblock(&m, &found)?;
-        mirror.heal(&m, REGIONS_PAGE, KIND_REGIONS, &table, REGIONS)?;
-        let mut repairer = Repairer {
-            intent,
-            remap,
-            progress,
-            scrubbed,
-            scratch: holdfast_redundancy::parity::Scratch::new(),
-        };
-        for record in [repairer.intent.record(), repairer.remap.record()] {
-            wounds.extend(record.heal(&m)?.into_iter().map(|side| (side, record.place())));
-        }
-        let record = repairer.progress.record();
-        wounds.extend(record.heal(&m)?.into_iter().map(|side| (side, record.place())));
+        let (superblock, regions, repairer, wounds) = tables(&m)?;
         let clean = superblock.clean;
         let scan = if clean { None } else { Some(holdfast_logs::scan(&m, &superblock)?) };
         let first_number = scan.as_ref().map_or(0, |s| s.max_number) + 1;

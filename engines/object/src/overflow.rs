@@ -2,11 +2,11 @@
 //!
 //! | step | what | crash after it leaves |
 //! |---|---|---|
-//! | a take | a system commit makes chunks `Log`; their old bytes leave parity with it | log chunks |
-//! | b store | the entries, in two copies far apart; no parity, for log chunks count as zeros | same |
+//! | a take | a system commit makes chunks `Log`; their bytes leave parity | log chunks |
+//! | b store | the entries, in two copies far apart, without parity | same |
 //! | **FO** | drain: the record must not vouch for what is not there | same |
-//! | c commit | a record that names copies, length and sum: steps 6 to 11 of `commit.rs` | all of it |
-//! | d retire | once a durable watermark covers the number: zero the chunks, **drain**, free them | same |
+//! | c commit | a record that names copies, length, sum: then as `commit.rs` | all of it |
+//! | d retire | once a durable watermark covers it: zero, **drain**, free | same |
 //!
 //! Why d waits: until then recovery would replay the record, and must find its entries. Log
 //! chunks found by recovery go through d after the log generation was raised.

@@ -85,6 +85,7 @@ impl<M: Medium> Pool<M> {
             progress: ScrubProgress::create(&m, mirror)?,
             scrubbed: Progress::default(),
             scratch: holdfast_redundancy::parity::Scratch::new(),
+            holds_columns: false,
         };
         let pool = Self::assemble(Parts {
             heap,

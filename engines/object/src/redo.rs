@@ -9,9 +9,9 @@
 use holdfast_codes::{crc32c, xor_into};
 use holdfast_heap::Unit;
 use holdfast_heap::verify::{Direct, Found, Overlay};
-use holdfast_pmem::{MediaError, Medium, PAGE, Site};
+use holdfast_pmem::{MediaCause, MediaError, Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Finder};
-use holdfast_redundancy::{Wrong, Zone, zone};
+use holdfast_redundancy::{ColumnId, Wrong, Zone, zone};
 
 use crate::batch::Batch;
 use crate::error::Error;
@@ -141,22 +141,30 @@ impl<M: Medium> Shared<M> {
                     // A row that could not be read and could not be mended either.
                     return Ok(());
                 }
-                let page = col / PAGE * PAGE;
-                let mut contents = vec![0; PAGE as usize];
-                for unit in [zone::Unit::P, zone::Unit::Q] {
-                    let at = zone.unit_at(unit, page);
-                    if self.m.read(at, &mut contents).is_err() {
-                        contents.fill(0);
-                        if self.m.heal(HEAL_PARITY, at, &contents).is_err() {
-                            self.relocate(repairer, at)?;
-                        }
-                    }
+                let (first, end) = (col / PAGE * PAGE, (col + len).next_multiple_of(PAGE));
+                for page in (first..end).step_by(PAGE as usize) {
+                    self.clear_parity(repairer, zone, page)?;
                 }
-                let whole = (col + len).next_multiple_of(PAGE) - page;
-                self.recompute_parity(&mut repairer.scratch, zone, page, whole)
+                self.recompute_parity(&mut repairer.scratch, zone, first, end - first)
             }
             other => other,
         }
+    }
+
+    /// Makes the parity pages of a page column usable; what they hold is to be recomputed.
+    fn clear_parity(&self, repairer: &mut Repairer, zone: &Zone, page: u64) -> Result<(), Error> {
+        let mut contents = vec![0; PAGE as usize];
+        let kept = [(zone.has_p(), zone::Unit::P), (zone.has_q(), zone::Unit::Q)];
+        for (_, unit) in kept.into_iter().filter(|(kept, _)| *kept) {
+            let at = zone.unit_at(unit, page);
+            if self.m.read(at, &mut contents).is_err() {
+                contents.fill(0);
+                if self.m.heal(HEAL_PARITY, at, &contents).is_err() {
+                    self.relocate(repairer, at)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     #[expect(clippy::too_many_arguments, reason = "each is a different part of one question")]
@@ -286,11 +294,7 @@ impl<M: Medium> Shared<M> {
             for (zone, chunk, entry) in &batch.publish {
                 self.heap.publish(*zone, *chunk, entry);
             }
-            let columns = self.columns_of(&ranges);
-            self.columns.lock_all(&self.m, &columns);
-            let done = self.redo_parity(repairer, &changes, Finder::Commit);
-            self.columns.unlock_all(&columns);
-            done.map(|_| ())
+            self.redo_held(repairer, &self.columns_of(&ranges), &changes)
         };
         if redo(&mut repairer).is_err() {
             // Neither healed nor moved: what is lost is on the medium's own account, the record
@@ -298,8 +302,35 @@ impl<M: Medium> Shared<M> {
             self.stop_writing();
         }
     }
+
+    /// Recomputes parity of `changes` while `columns` are held. A page that has to be relocated
+    /// on the way is, once they are released, since that takes all columns of its frame; then all
+    /// is done again.
+    fn redo_held(
+        &self,
+        repairer: &mut Repairer,
+        columns: &[ColumnId],
+        changes: &[Change],
+    ) -> Result<(), Error> {
+        for _ in 0..RELOCATIONS_MAX {
+            self.columns.lock_all(&self.m, columns);
+            repairer.holds_columns = true;
+            let done = self.redo_parity(repairer, changes, Finder::Commit);
+            repairer.holds_columns = false;
+            self.columns.unlock_all(columns);
+            match done {
+                Err(Error::Media(e)) if e.cause == MediaCause::Unclearable => {
+                    self.relocate(repairer, e.at)?;
+                }
+                other => return other.map(|_| ()),
+            }
+        }
+        Err(Error::Fatal { what: "a page under a commit", at: changes.first().map_or(0, |c| c.at) })
+    }
 }
 
+/// Pages relocated for the sake of one commit before it is given up.
+const RELOCATIONS_MAX: u32 = 64;
 /// Rewriting a bad parity page.
 const HEAL_PARITY: Site = Site::new("object.redo.heal-parity");
 /// Rewriting a bad page of a row.

@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | a page of objects that cannot be read | P, else Q, else both | healed, else its frame moves |
 //! | a parity page that cannot be read | the rows, once all objects over it verify | same |
-//! | a granule that disagrees with its sum | data, slot or sum rebuilt, whichever verifies | stored |
+//! | a granule that disagrees with its sum | data, slot or sum, whichever verifies | stored |
 //! | a directory entry that does not verify | P, Q | stored |
 //! | a metadata page | its mirror | healed |
 //! | a log page | its copy | healed, else its frame moves |
@@ -430,8 +430,13 @@ impl<M: Medium> Shared<M> {
         Ok(healed?)
     }
 
-    /// Moves the frame of a page that stays bad. All its columns are held meanwhile.
+    /// Moves the frame of a page that stays bad. All its columns are held meanwhile; a caller that
+    /// holds some gets `Unclearable` and has to come back without.
     pub(crate) fn relocate(&self, repairer: &mut Repairer, page: u64) -> Result<(), Error> {
+        if repairer.holds_columns {
+            let cause = MediaCause::Unclearable;
+            return Err(Error::Media(MediaError { at: page, len: PAGE, cause }));
+        }
         let frame_len = self.superblock().frame;
         let frame = repairer.remap.frame_of(page);
         let mut columns: Vec<ColumnId> = Vec::new();

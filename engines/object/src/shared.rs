@@ -35,6 +35,8 @@ pub(crate) struct Repairer {
     pub(crate) progress: ScrubProgress,
     pub(crate) scrubbed: Progress,
     pub(crate) scratch: holdfast_redundancy::parity::Scratch,
+    /// Columns are held: a relocation, which takes many, must wait until they are released.
+    pub(crate) holds_columns: bool,
 }
 
 /// A place to be looked at once no lock is held.

@@ -33,9 +33,9 @@
 //!
 //! # Tour
 //!
-//! `commands/` one file each · `faults/` choosing and doing damage · `demo/` the demo and its two
-//! child processes · `out.rs` tables and objects · `size.rs` sizes and times · `failure.rs` what
-//! can go wrong · `interrupt.rs` Ctrl-C · `progress.rs` bars.
+//! `commands/` one file each; `faults/` choosing and doing damage; `demo/` the demo and its two
+//! child processes; `out.rs` tables and objects; `size.rs` sizes and times; `failure.rs` what
+//! can go wrong; `interrupt.rs` Ctrl-C; `progress.rs` bars.
 
 #![forbid(unsafe_code)]
 

@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Makes the bank if there is none, then lets it work.
-pub fn run(path: &Path) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(path: &Path) -> Result<(), Box<dyn Error>> {
     let pool = match Pool::open(path) {
         Ok(pool) => pool,
         Err(error) if error.kind() == ErrorKind::NotFound => {

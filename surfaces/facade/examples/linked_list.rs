@@ -10,7 +10,9 @@
 use std::error::Error;
 use std::path::Path;
 
-use holdfast::{ErrorKind, Persist, Pool, Ptr, RawPtr, Transaction, Tx, TxError, TxResult, TypeNumber};
+use holdfast::{
+    ErrorKind, Persist, Pool, Ptr, RawPtr, Transaction, Tx, TxError, TxResult, TypeNumber,
+};
 
 /// One note: where its text is, and the note before it.
 #[derive(Debug, Clone, Copy, Persist)]
@@ -38,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Does one command.
-pub fn run(path: &Path, words: &[&str]) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(path: &Path, words: &[&str]) -> Result<(), Box<dyn Error>> {
     let pool = open(path)?;
     let list = pool.root::<List>()?;
     match words {
@@ -52,7 +54,10 @@ pub fn run(path: &Path, words: &[&str]) -> Result<(), Box<dyn Error>> {
                 // The note is gone. Its pointer carries a generation, so it cannot be followed to
                 // whatever takes the place next.
                 let error = pool.read(note).err();
-                assert!(matches!(error.as_ref().and_then(|e| e.as_tx()), Some(TxError::Dangling { .. })));
+                assert!(matches!(
+                    error.as_ref().and_then(|e| e.as_tx()),
+                    Some(TxError::Dangling { .. })
+                ));
             }
             None => println!("nothing there"),
         },

@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Opens the pool, or makes one; every read of it verifies.
-pub fn open(path: &Path) -> Result<Pool, holdfast::Error> {
+pub(crate) fn open(path: &Path) -> Result<Pool, holdfast::Error> {
     let options = Pool::options().size(64 << 20).parity(Parity::PQ);
     let options = options.verify_reads(VerifyReads::Always);
     match options.open(path) {
@@ -53,7 +53,7 @@ fn counts(pool: &Pool) -> Result<NamedMap<str, u64>, holdfast::Error> {
 }
 
 /// Puts the words of a text into the index; how many different ones there are.
-pub fn add(pool: &Pool, name: &str, text: &str) -> Result<usize, holdfast::Error> {
+pub(crate) fn add(pool: &Pool, name: &str, text: &str) -> Result<usize, holdfast::Error> {
     let counts = counts(pool)?;
     let all: Vec<String> = text
         .split(|c: char| !c.is_alphanumeric())
@@ -74,14 +74,11 @@ pub fn add(pool: &Pool, name: &str, text: &str) -> Result<usize, holdfast::Error
 }
 
 /// Files that have a word, and how often.
-pub fn find(pool: &Pool, word: &str) -> Result<Vec<(String, u64)>, holdfast::Error> {
+pub(crate) fn find(pool: &Pool, word: &str) -> Result<Vec<(String, u64)>, holdfast::Error> {
     let word = word.to_lowercase();
     // A space is the least character a key goes on with, `!` the next.
     let (from, to) = (format!("{word} "), format!("{word}!"));
-    let range = (
-        std::ops::Bound::Included(from.as_str()),
-        std::ops::Bound::Excluded(to.as_str()),
-    );
+    let range = (std::ops::Bound::Included(from.as_str()), std::ops::Bound::Excluded(to.as_str()));
     let found = counts(pool)?.scan(range, usize::MAX)?;
     let file = |key: String| key.split_once(' ').map(|(_, file)| file.to_owned()).unwrap_or(key);
     Ok(found.into_iter().map(|(key, times)| (file(key), times)).collect())

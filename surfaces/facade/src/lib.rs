@@ -56,10 +56,10 @@
 //!
 //! # Tour
 //!
-//! [`Options`] how a pool is made and opened · [`Pool`] what can be done with it · [`NamedMap`]
-//! maps by name · [`Error`] what can go wrong, and the remedy · [`Observer`], [`Owner`] pools that
-//! other processes have open · [`anatomy`] where the live bytes are · `background.rs` threads that
-//! serve a pool · `clock.rs` the time of events · `examples/` bank transfer, linked list, word
+//! [`Options`] how a pool is made and opened; [`Pool`] what can be done with it; [`NamedMap`]
+//! maps by name; [`Error`] what can go wrong, and the remedy; [`Observer`], [`Owner`] pools that
+//! other processes have open; [`anatomy`] where the live bytes are; `background.rs` threads that
+//! serve a pool; `clock.rs` the time of events; `examples/` bank transfer, linked list, word
 //! index.
 
 #![forbid(unsafe_code)]

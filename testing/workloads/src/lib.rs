@@ -14,7 +14,7 @@
 //!  seed --> Rng --> Uniform | Zipfian | ScrambledZipfian | Latest | HotSpot --> key number
 //!             |       |
 //!             |       +--> ycsb::Operations (mixes A to F) --> read, update, insert, scan, ...
-//!             +----------> bytes::ByteStrings --> awkward keys;   bytes::value --> checkable values
+//!             +--------> bytes::ByteStrings --> awkward keys; bytes::value --> checkable values
 //!  alphabet ------------> sequences::Sequences (all of 1 and 2), sample (of 3) --> crash explorer
 //! ```
 //!

@@ -58,7 +58,8 @@ const TABLE: &[Row] = &[
     row("sim/hierarchy",        &["trace", "codes"]),
 
     row("surfaces/collections", &["txn", "layout"]),
-    row("surfaces/facade",      &["object", "heap", "logs", "collections", "txn", "layout", "pmem", "derive",
+    row("surfaces/facade",      &["object", "heap", "logs", "collections", "txn", "layout", "pmem",
+                                  "derive",
                                   "redundancy"]),
     row("surfaces/fuse",        &["fs"]),
     row("surfaces/capi",        &["facade"]),

@@ -267,7 +267,8 @@ impl fmt::Display for Report {
         write!(
             f,
             "{} trials, {} violated; {} commits, {} images, {} nested, {} replayed, {} waits, \
-             {} marks, {} syncs ({} failed), {} overflows, {} orphans, {} fresh, {} growths, {} rots, \
+             {} marks, {} syncs ({} failed), {} overflows, {} orphans, {} fresh, {} growths, \
+             {} rots, \
              {} repairs, {} named lost, {} closes, wraps >= {}",
             self.trials,
             self.violated,

@@ -227,7 +227,8 @@ pub(super) fn mark(watermark: u64) -> Vec<Step> {
     steps
 }
 
-/// Growth: the empty zone and its header first, then the replica of the table, a drain, then the primary. While
+/// Growth: the empty zone and its header first, then the replica of the table, a drain, then the
+/// primary. While
 /// the replica is written the primary must be good, so it is verified, and healed, before.
 pub(super) fn grow(world: &World) -> Vec<Step> {
     let (geometry, zone) = (world.geometry, world.zones);

@@ -236,7 +236,8 @@ fn still_writable(
     let new = now.iter().map(|(word, _)| word).filter(|word| objects.get(*word).is_none());
     written.extend(new);
     for word in written {
-        let found = served(driver, word).map_err(|error| refused("reading what was written", &error));
+        let found =
+            served(driver, word).map_err(|error| refused("reading what was written", &error));
         if Some(&found?) != now.get(word) {
             let story = format!("{} was written and reads otherwise", name(word));
             return Err(Violation::new(Fault::Wrong, story));

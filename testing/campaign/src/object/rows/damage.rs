@@ -137,30 +137,47 @@ fn batches(world: &Arc<World>, rng: &mut Rng, tally: &mut Tally) -> Judged<()> {
         if tally.count >= FAULTS {
             break;
         }
-        let meeting = [Meeting::Reads, Meeting::Changes, Meeting::Crash, Meeting::Scrub]
-            [rng.below(4) as usize];
-        let seen = Seen::now(&driver);
-        let injuries = injure(&driver, rng)?;
-        tally.count += injuries.len() as u64;
-        for injury in &injuries {
-            tally.add(format!("faults in {}", injury.area), 1);
-        }
-        let told = |v: Violation| {
-            let places: Vec<String> =
-                injuries.iter().map(|i| format!("{} {:#x}+{:#x}", i.area, i.at, i.len)).collect();
-            v.during(format!("batch {batch} ({meeting:?}; {})", places.join(", ")))
+        let judged = one_batch(world, driver, batch, rng, tally);
+        driver = match tally.judge(judged) {
+            Some(driver) => driver,
+            // What is wrong with this pool says nothing about the next batch.
+            None => stage(world, rng)?,
         };
-        driver = meet(world, driver, meeting, rng).map_err(told)?;
-        let done = scrub(&driver.pool).map_err(told)?;
-        tally.add("findings repaired by scrub", done.repaired);
-        settled(&driver, batch.is_multiple_of(SURVEY_EACH)).map_err(told)?;
-        named(&driver, &injuries, meeting, seen, tally).map_err(told)?;
-        driver.go_on(rng, 2).map_err(|v| v.during("between batches"))?;
     }
     driver.check()?;
     let Driver { medium, pool, .. } = driver;
     medium.abandon(pool);
     Ok(())
+}
+
+/// Damages, meets, scrubs, looks.
+fn one_batch(
+    world: &Arc<World>,
+    driver: Driver,
+    batch: u64,
+    rng: &mut Rng,
+    tally: &mut Tally,
+) -> Judged<Driver> {
+    let meeting =
+        [Meeting::Reads, Meeting::Changes, Meeting::Crash, Meeting::Scrub][rng.below(4) as usize];
+    let seen = Seen::now(&driver);
+    let injuries = injure(&driver, rng)?;
+    tally.count += injuries.len() as u64;
+    for injury in &injuries {
+        tally.add(format!("faults in {}", injury.area), 1);
+    }
+    let told = |v: Violation| {
+        let places: Vec<String> =
+            injuries.iter().map(|i| format!("{} {:#x}+{:#x}", i.area, i.at, i.len)).collect();
+        v.during(format!("batch {batch} ({meeting:?}; {})", places.join(", ")))
+    };
+    let driver = meet(world, driver, meeting, rng).map_err(told)?;
+    let done = scrub(&driver.pool).map_err(told)?;
+    tally.add("findings repaired by scrub", done.repaired);
+    settled(&driver, batch.is_multiple_of(SURVEY_EACH)).map_err(told)?;
+    named(&driver, &injuries, meeting, seen, tally).map_err(told)?;
+    driver.go_on(rng, 2).map_err(|v| v.during("between batches"))?;
+    Ok(driver)
 }
 
 /// After a scrub nothing is wrong any more, by the engine's own check and by the second reader.

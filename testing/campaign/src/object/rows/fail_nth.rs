@@ -72,12 +72,7 @@ fn run(case: &Case) -> Tally {
     tally
 }
 
-fn every_call(
-    scene: &Scene,
-    world: &Arc<World>,
-    case: &Case,
-    tally: &mut Tally,
-) -> Judged<()> {
+fn every_call(scene: &Scene, world: &Arc<World>, case: &Case, tally: &mut Tally) -> Judged<()> {
     let mut rng = case.rng(1);
     let driver = stage(world, &mut rng)?;
     let objects = driver.ledger.objects();
@@ -105,8 +100,8 @@ fn every_call(
                 let mut inner = Tally::default();
                 once(scene, world, &origin, Some((nth, mode)), &mut inner).map(|_| inner)
             }));
-            let done = done
-                .unwrap_or_else(|p| Err(Violation::new(Fault::Panicked, panic_text(&*p))));
+            let done =
+                done.unwrap_or_else(|p| Err(Violation::new(Fault::Panicked, panic_text(&*p))));
             let done = done.map_err(|v| v.during(format!("call {nth} of {calls} ({mode:?})")));
             if let Some(inner) = tally.judge(done) {
                 tally.merge(inner);

@@ -68,19 +68,18 @@ fn rounds(world: &Arc<World>, kind: u64, rng: &mut Rng, tally: &mut Tally) -> Ju
         }
         let seen = Seen::now(&driver);
         let Some(injected) = strike(&driver, kind, rng)? else { continue };
-        let told = |v: Violation| v.during(format!("round {round}, {}", words(&injected)));
         let zone = zone_of(&driver)?;
-        if beyond(&driver, &zone, &injected) {
+        let outside = beyond(&driver, &zone, &injected);
+        let judged = judge(world, driver, &injected, outside, rng);
+        if outside {
             tally.add("beyond tolerance, not judged further", 1);
-            serves_no_wrong_byte(&driver).map_err(told)?;
-            let Driver { medium, pool, .. } = driver;
-            medium.abandon(pool);
-            driver = begin(world, rng)?;
-            continue;
         }
-        driver = meet(world, driver, &injected, rng).map_err(told)?;
-        scrub(&driver.pool).map_err(told)?;
-        settled(&driver, true).map_err(told)?;
+        let story = || format!("round {round}, {}", words(&injected));
+        driver = match tally.judge(judged.map_err(|v| v.during(story()))) {
+            Some(Some(driver)) => driver,
+            // What is wrong with this pool says nothing about the next fault.
+            Some(None) | None => begin(world, rng)?,
+        };
         tally.count += 1;
         tally.add(["lost", "misdirected", "torn"][kind as usize], 1);
         located(&driver, &zone, &injected, seen, tally);
@@ -89,6 +88,26 @@ fn rounds(world: &Arc<World>, kind: u64, rng: &mut Rng, tally: &mut Tally) -> Ju
     let Driver { medium, pool, .. } = driver;
     medium.abandon(pool);
     Ok(())
+}
+
+/// Has the fault met and scrubbed away. Answers the pool if it can go on.
+fn judge(
+    world: &Arc<World>,
+    driver: Driver,
+    injected: &Injected,
+    outside: bool,
+    rng: &mut Rng,
+) -> Judged<Option<Driver>> {
+    if outside {
+        serves_no_wrong_byte(&driver)?;
+        let Driver { medium, pool, .. } = driver;
+        medium.abandon(pool);
+        return Ok(None);
+    }
+    let driver = meet(world, driver, injected, rng)?;
+    scrub(&driver.pool)?;
+    settled(&driver, true)?;
+    Ok(Some(driver))
 }
 
 /// Arms a fault and runs a transaction into it. `None` if it met no write.

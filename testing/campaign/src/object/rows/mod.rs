@@ -11,4 +11,12 @@ pub mod nested;
 use crate::runner::Row;
 
 /// All rows, in the order they are run.
-pub const ROWS: &[Row] = &[crash_single::ROW, crash_pairs::ROW, nested::ROW, damage::ROW, lost::ROW, beyond::ROW, fail_nth::ROW];
+pub const ROWS: &[Row] = &[
+    crash_single::ROW,
+    crash_pairs::ROW,
+    nested::ROW,
+    damage::ROW,
+    lost::ROW,
+    beyond::ROW,
+    fail_nth::ROW,
+];
