@@ -30,6 +30,20 @@
 //! mirrored records. *mirrored record*: written to side B, drained, then to side A, drained.
 //! *zone*: a piece of heap with its own rows and parity; its geometry never changes.
 //!
+//! # Life of a table
+//!
+//! 1. The owner changes the decoded value, for example [`Superblock::log_generation`].
+//! 2. `encode` makes the page: contents, a sequence one higher, a sum over pool, place and bytes.
+//! 3. `holdfast-redundancy` stores it in side B, **drain**, then in side A, **drain**.
+//! 4. At the next open both copies are decoded. A page that does not verify, is of another kind,
+//!    place or pool, or says something impossible, is no page; the newer of what is left counts.
+//!
+//! | a crash in 3 | left |
+//! |---|---|
+//! | side B torn | the old page, in side A |
+//! | between the drains | the new page in side B, the old one in side A: the new one counts |
+//! | side A torn | the new page, in side B |
+//!
 //! # Tour
 //!
 //! `format.rs` every offset; `superblock.rs`, `region.rs`, `remap.rs` the tables; `mirrored.rs`

@@ -9,6 +9,16 @@
 //!
 //! Not covered: registered operations and thread placement; they belong to engines.
 //!
+//! # Picture
+//!
+//! ```text
+//!   collections, checkers, programs
+//!            |  written against
+//!      Store, Transaction  ------ TxError: what a closure may see
+//!            |  implemented by
+//!   an engine on a medium        toy::ToyStore in memory
+//! ```
+//!
 //! # Rules an engine keeps
 //!
 //! - A closure given to [`Store::run`] may be executed several times. It must not keep effects
@@ -18,6 +28,18 @@
 //!   and `Damaged` make the engine run it again (after repair); other errors reach the caller.
 //! - A private copy is opened at most once: a second `open_mut` of an object while the first
 //!   guard lives is [`TxError::AlreadyOpen`].
+//!
+//! # Life of one run
+//!
+//! 1. [`Store::run`] calls the closure with a handle. Reads go through it and are recorded.
+//! 2. `open_mut` and `write_bytes` change private copies; nobody else sees them.
+//! 3. The closure returns `Ok`: the engine validates the reads and commits. What was changed is
+//!    durable once `run` returns; which **fences** that takes is the engine's to say.
+//! 4. The closure returns an error: the copies are dropped. After `Conflict` and `Damaged` step 1
+//!    comes again, and whatever the closure did outside of the transaction is done twice.
+//!
+//! After a crash the store holds what the runs that returned have changed, and of each run under
+//! way everything or nothing.
 //!
 //! # Vocabulary
 //!

@@ -392,7 +392,7 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Number of units that would be bad if the bytes at `at` were `bytes`.
-    fn bad_units(&self, at: u64, bytes: &[u8]) -> usize {
+    pub(crate) fn bad_units(&self, at: u64, bytes: &[u8]) -> usize {
         let Some(table) = self.heap.zone_of(at) else { return 0 };
         let direct = Direct(&self.m);
         let overlay = Overlay { under: &direct, at, bytes };

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use holdfast_pmem::{Medium, PAGE};
 use holdfast_redundancy::events::{Cause, Finder};
-use holdfast_redundancy::parity::{self, Scratch};
+use holdfast_redundancy::parity::{self, Mismatch, Scratch, Suspect};
 use holdfast_redundancy::progress::ScrubState;
-use holdfast_redundancy::{Pace, Progress, Verdict, Wrong, Zone, verdict::Reason};
+use holdfast_redundancy::{Pace, Progress, Verdict, Wrong, Zone, verdict::Reason, zone};
 
 use crate::error::Error;
 use crate::pool::Pool;
 use crate::repair::{Asked, Mended};
-use crate::shared::Shared;
+use crate::shared::{Repairer, Shared};
 use crate::sweep::{CheckReport, Finding, Position};
 
 /// Steps between two stores of the progress: what a crash makes a scrub do again.
@@ -221,10 +221,10 @@ impl<M: Medium> Shared<M> {
             self.mend(zone.at(row, col), finding.len, asked)?;
         }
         let event = self.event(asked.cause, asked.finder, finding.at, finding.len);
-        let repairer = self.repairer();
+        let mut repairer = self.repairer();
         let columns = self.columns_of(&[(zone.at(0, col), finding.len)]);
         self.columns.lock_all(&self.m, &columns);
-        let mended = self.settle_columns(&zone, col, finding, scratch);
+        let mended = self.settle_columns(&mut repairer, &zone, col, finding, scratch);
         self.columns.unlock_all(&columns);
         drop(repairer);
         let mended = mended?;
@@ -234,6 +234,7 @@ impl<M: Medium> Shared<M> {
 
     fn settle_columns(
         &self,
+        repairer: &mut Repairer,
         zone: &Zone,
         col: u64,
         finding: &Finding,
@@ -246,7 +247,14 @@ impl<M: Medium> Shared<M> {
         let len = finding.len;
         match parity::check(&self.m, zone, col, len, &self.exempt(), scratch) {
             Ok(left) if left.is_empty() => return Ok(Mended::Nothing),
-            Ok(_) => {}
+            Ok(left) => {
+                if let [Mismatch { suspect: Suspect::Unit(unit @ zone::Unit::Row(_)), .. }] =
+                    left[..]
+                    && self.settle_row(repairer, zone, unit, col, len)?
+                {
+                    return Ok(Mended::Repaired(Wrong::Data));
+                }
+            }
             Err(_) => return Ok(Mended::Lost(wrong)),
         }
         if self.bad_rows(zone, col, len) > 0 {
@@ -255,6 +263,27 @@ impl<M: Medium> Shared<M> {
         }
         self.recompute_parity(scratch, zone, col, len)?;
         Ok(Mended::Repaired(wrong))
+    }
+
+    /// P and Q agree that one row is wrong although everything over it verifies: its last write was
+    /// lost, and what is there is an older state with the sums of that time. The row is rebuilt, if
+    /// everything over it verifies then as well.
+    fn settle_row(
+        &self,
+        repairer: &mut Repairer,
+        zone: &Zone,
+        unit: zone::Unit,
+        col: u64,
+        len: u64,
+    ) -> Result<bool, Error> {
+        let at = zone.unit_at(unit, col);
+        let candidates = self.range_candidates(repairer, at, len);
+        let [candidate] = &candidates[..] else { return Ok(false) };
+        if self.bad_units(at, candidate) > 0 {
+            return Ok(false);
+        }
+        self.install_range(repairer, at, candidate)?;
+        Ok(true)
     }
 
     /// A copy of a mirrored record that does not verify is written again.

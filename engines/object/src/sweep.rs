@@ -228,22 +228,26 @@ impl<M: Medium> Shared<M> {
         let columns: Vec<_> =
             (col..col + len).step_by(PAGE as usize).map(|c| self.columns.id(zone, c)).collect();
         self.columns.lock_all(&self.m, &columns);
-        let found = parity::check(&self.m, zone, col, len, &self.exempt(), scratch);
+        // A page column at a time: damage in one must not blur what is found in the next.
+        let pages = (col..col + len).step_by(PAGE as usize);
+        let found: Vec<_> =
+            pages.map(|c| parity::check(&self.m, zone, c, PAGE, &self.exempt(), scratch)).collect();
         self.columns.unlock_all(&columns);
-        match found {
-            Ok(mismatches) => {
-                for mismatch in mismatches {
-                    report.add(column_finding(zone, &mismatch));
+        for found in found {
+            match found {
+                Ok(mismatches) => {
+                    for mismatch in mismatches {
+                        report.add(column_finding(zone, &mismatch));
+                    }
                 }
-                Ok(())
+                Err(holdfast_redundancy::Error::Media(e)) => {
+                    let verdict = Verdict::Undecided(Reason::Media(e));
+                    report.add(Finding { at: e.at, len: e.len, verdict, object: RawPtr::NULL });
+                }
+                Err(other) => return Err(other.into()),
             }
-            Err(holdfast_redundancy::Error::Media(e)) => {
-                let verdict = Verdict::Undecided(Reason::Media(e));
-                report.add(Finding { at: e.at, len: e.len, verdict, object: RawPtr::NULL });
-                Ok(())
-            }
-            Err(other) => Err(other.into()),
         }
+        Ok(())
     }
 
     /// Every page of both sides can be read, and copies of mirrored records agree.

@@ -217,3 +217,24 @@ fn damage_in_two_columns_of_one_object_is_repaired_in_each() {
         assert!(report.is_clean(), "{parity:?} {p} {slots:#x} {:?}", report.findings);
     }
 }
+
+#[test]
+fn a_lost_write_of_a_slot_is_undone_where_q_locates_it() {
+    use holdfast_faultmem::{FaultKind, When};
+    let f = filled(MediumKind::Shm, Parity::PQ);
+    let (p, _) = f.objects[2].clone();
+    let zone = f.zone();
+    let table = holdfast_heap::ZoneTable::new(0, &zone);
+    let chunk = table.chunk_of(p.offset()).unwrap();
+    // The write that makes the next object of this size live is lost: its slot stays free.
+    let slots = table.chunk_at(chunk);
+    let _ = f.pool.medium().arm(FaultKind::Lost, When::touching(slots, 512));
+    let bytes = pattern(77, 200);
+    let q = put(&f.pool, &bytes);
+    assert!(f.pool.medium().injected().len() <= 1);
+    let done = f.scrub();
+    assert_eq!(done.lost, 0);
+    assert_eq!(get(&f.pool, q).unwrap(), bytes);
+    f.all_right();
+    assert!(f.pool.check(|_, _| {}).unwrap().is_clean());
+}
