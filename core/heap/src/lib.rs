@@ -33,6 +33,19 @@
 //! 3. abort: `release` puts the place back; crash: the place was never taken
 //! 4. free: the record carries the freed slot; after the commit is complete, `release`
 //!
+//! # After a crash
+//!
+//! | found | then |
+//! |---|---|
+//! | a slot that says live, and verifies | the object is there |
+//! | a slot that says free, and verifies | the place can be reserved |
+//! | a slot that does not verify | its place is not handed out; the slot or the object is damaged |
+//! | an entry that verifies and fits its zone | the chunk is what it says |
+//! | any other entry | it is named; the engine repairs it before the zone is used |
+//!
+//! Reservations leave no trace. The heap has no **fence** of its own: slots and entries become
+//! durable with the commit that carries them.
+//!
 //! # Tour
 //!
 //! `format.rs` offsets | `class.rs` size classes, inside of a run | `sums.rs` slots and sums |

@@ -208,8 +208,8 @@ fn damage_in_two_columns_of_one_object_is_repaired_in_each() {
             .find(|(p, b)| b.len() < 2000 && (p.offset() - chunks_at) % chunk > 4096)
             .unwrap();
         let slots = chunks_at + (p.offset() - chunks_at) / chunk * chunk;
-        let _ = f.pool.medium().stray(p.offset() + 3, &[!bytes[3]]);
-        f.pool.medium().poison(slots / 4096 * 4096, 4096, Clear::Able);
+        f.pool.medium().stray(p.offset() + 3, &[!bytes[3]]).unwrap();
+        f.pool.medium().poison(slots / 4096 * 4096, 4096, Clear::Able).unwrap();
         assert_eq!(&get(&f.pool, *p).unwrap(), bytes);
         assert_eq!(f.pool.stats().lost, 0);
         f.all_right();
@@ -228,7 +228,7 @@ fn a_lost_write_of_a_slot_is_undone_where_q_locates_it() {
     let chunk = table.chunk_of(p.offset()).unwrap();
     // The write that makes the next object of this size live is lost: its slot stays free.
     let slots = table.chunk_at(chunk);
-    let _ = f.pool.medium().arm(FaultKind::Lost, When::touching(slots, 512));
+    f.pool.medium().arm(FaultKind::Lost, When::touching(slots, 512));
     let bytes = pattern(77, 200);
     let q = put(&f.pool, &bytes);
     assert!(f.pool.medium().injected().len() <= 1);

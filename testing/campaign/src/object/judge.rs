@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use holdfast_faultmem::{Budget, CrashPoint, Image};
+use holdfast_faultmem::{Budget, Clear, CrashPoint, Image};
 use holdfast_object::{Error, Pool, ScrubControl, ScrubOptions, Scrubbed};
 use holdfast_oracle::acked::Acked;
 use holdfast_workloads::Rng;
@@ -12,6 +12,8 @@ use super::driver::{Driver, agree, whole};
 use super::handle::Handle;
 use super::model::Objects;
 use super::ops::anchor_type;
+use super::raw::Bytes;
+use super::targets::{Area, Targets};
 use super::watch::stride;
 use super::world::World;
 use crate::runner::panic_text;
@@ -53,11 +55,13 @@ pub struct Care {
     pub again: bool,
     /// How the recovery itself is crashed.
     pub nested: Option<Nested>,
+    /// An area all pages of which are lost together with the crash: one copy of something.
+    pub ruin: Option<Area>,
 }
 
 impl Care {
     /// Open, compare, three jobs, compare.
-    pub const USUAL: Self = Self { more: 3, scrub: false, again: false, nested: None };
+    pub const USUAL: Self = Self { more: 3, scrub: false, again: false, nested: None, ruin: None };
 }
 
 /// Judges one image. Counts nested images in `tally`.
@@ -85,6 +89,9 @@ fn open(
     tally: &mut Tally,
 ) -> Judged<()> {
     let medium = world.after(image);
+    if let Some(area) = care.ruin {
+        ruin(&medium, area);
+    }
     let inner = Arc::new(Mutex::new(Tally::default()));
     if let Some(nested) = care.nested {
         let (world, promise, inner) = (Arc::clone(world), promise.clone(), Arc::clone(&inner));
@@ -126,6 +133,14 @@ fn open(
         }
     };
     work(world, driver, care, seed, tally)
+}
+
+/// Makes all pages of an area unreadable, clearable by a rewrite.
+fn ruin(medium: &Handle, area: Area) {
+    for target in Targets::of(&Bytes::of(medium)).of_area(area) {
+        // The place was found on this very medium: it is in range.
+        let _ = medium.poison(target.at, target.len, Clear::Able);
+    }
 }
 
 /// Judges images of an instant within a recovery.
@@ -206,6 +221,6 @@ fn work(
     let Driver { medium, pool, .. } = driver;
     medium.abandon(pool);
     let Some(image) = again else { return Ok(()) };
-    let care = Care { more: 0, again: false, nested: None, ..*care };
+    let care = Care { more: 0, again: false, nested: None, ruin: None, ..*care };
     judge(world, image, &promise, &care, seed, tally).map_err(|v| v.during("crashed again"))
 }

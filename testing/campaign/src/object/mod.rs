@@ -12,3 +12,4 @@ pub mod scenes;
 pub mod targets;
 pub mod watch;
 pub mod world;
+pub mod wrap;

@@ -1,6 +1,7 @@
 //! Watches a pool at work: at each barrier, the images that a crash could leave are judged.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use holdfast_faultmem::{Budget, CrashPoint};
@@ -9,6 +10,7 @@ use holdfast_workloads::Rng;
 use super::driver::Ledger;
 use super::handle::Handle;
 use super::judge::{Care, Promise, judge};
+use super::targets::Area;
 use super::world::World;
 use crate::tally::Tally;
 
@@ -23,6 +25,8 @@ pub struct Plan {
     pub thick_each: u64,
     /// How each image is judged.
     pub care: Care,
+    /// Areas of which one is lost with each image, in no order; none if there are none.
+    pub ruins: &'static [Area],
     /// How often an image is also crashed after its further jobs.
     pub again_each: u64,
     /// Images after which barriers are only sampled.
@@ -59,6 +63,7 @@ pub struct Watch {
     world: Arc<World>,
     ledger: Ledger,
     state: Arc<Mutex<State>>,
+    looking: Arc<AtomicBool>,
 }
 
 impl Watch {
@@ -71,6 +76,7 @@ impl Watch {
             world: Arc::clone(world),
             ledger: ledger.clone(),
             state: Arc::new(Mutex::new(state)),
+            looking: Arc::default(),
         }
     }
 
@@ -87,6 +93,18 @@ impl Watch {
 
     /// Judges the images of one instant.
     pub fn look(&self, point: &CrashPoint) {
+        self.looking.store(true, Ordering::Release);
+        self.judge_all(point);
+        self.looking.store(false, Ordering::Release);
+    }
+
+    /// Whether images are being judged right now: what is watched stands still meanwhile.
+    #[must_use]
+    pub fn is_looking(&self) -> bool {
+        self.looking.load(Ordering::Acquire)
+    }
+
+    fn judge_all(&self, point: &CrashPoint) {
         let mut state = self.lock();
         let State { plan, rng, seen, tally, making } = &mut *state;
         if tally.violated() >= plan.enough {
@@ -115,13 +133,15 @@ impl Watch {
             let site = point.barrier().map_or("the end", |(site, _)| site.name());
             let place = format!("{} before {site}, image {}", self.world.name, image.index());
             let again = rng.below(plan.again_each.max(1)) == 0;
-            let care = Care { again, ..plan.care };
+            let ruin = rng.pick(plan.ruins).copied();
+            let care = Care { again, ruin, ..plan.care };
             let before = tally.violated();
             let count = tally.count;
             let judged = judge(&self.world, image, &promise, &care, rng.next_u64(), tally);
             tally.add("nested", tally.count - count);
             tally.count = count;
-            tally.judge(judged.map_err(|violation| violation.during(&place)));
+            let lost = ruin.map_or_else(String::new, |area| format!(" and {area} lost"));
+            tally.judge(judged.map_err(|v| v.during(format_args!("{place}{lost}"))));
             if tally.violated() > before && tally.violated() >= plan.enough {
                 return;
             }

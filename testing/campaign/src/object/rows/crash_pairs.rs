@@ -44,9 +44,15 @@ const STEPS: &[&str] = &[
 ];
 
 /// Operations that wait for commits before them to be complete: not while one is parked.
-const WAITING: &[&str] =
-    &["alloc-large", "alloc-larger", "write-overflow", "many-large", "reuse-chunks", "free-large",
-        "alloc-new-class"];
+const WAITING: &[&str] = &[
+    "alloc-large",
+    "alloc-larger",
+    "write-overflow",
+    "many-large",
+    "reuse-chunks",
+    "free-large",
+    "alloc-new-class",
+];
 
 /// Jobs of the long part: with a dozen rings' worth of records, every ring wraps.
 const LONG: u64 = 300;
@@ -60,6 +66,7 @@ fn plan() -> Plan {
         thick: thin,
         thick_each: 1,
         care: Care { more: 2, ..Care::USUAL },
+        ruins: &[],
         again_each: 8,
         limit: 0,
         enough: 5,
@@ -166,7 +173,9 @@ fn apart(driver: &Driver, rng: &mut Rng, others: &[u64]) -> Job {
     let large = rng.pick(&choice.large).copied();
     let op = match (rng.below(8), small, node, large) {
         (0, Some((of, _)), ..) if objects.len() > 12 => Op::Free { of },
-        (0 | 1, ..) if objects.len() < 40 => Op::Alloc { len: [20, 64, 190][rng.below(3) as usize] },
+        (0 | 1, ..) if objects.len() < 40 => {
+            Op::Alloc { len: [20, 64, 190][rng.below(3) as usize] }
+        }
         (2, _, Some(of), _) => Op::Update { of },
         (3, _, Some(to), _) => Op::Root { to },
         (4, _, _, Some((of, len))) => {

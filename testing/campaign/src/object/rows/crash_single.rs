@@ -41,6 +41,7 @@ const fn plan(tier: Tier) -> Plan {
         thick: Budget { singles: 400, pairs: 200, samples: 400, ..thin },
         thick_each: 8,
         care: Care::USUAL,
+        ruins: &[],
         again_each: 8,
         limit: if matches!(tier, Tier::Ci) { 2_500 } else { 20_000 },
         enough: 20,
