@@ -1,5 +1,23 @@
 //! Fault campaigns: a seed makes a workload, a crash or a fault hits it, the engine recovers, and
 //! checkers that share nothing with the engine judge what is left.
+//!
+//! # What a row is
+//!
+//! One kind of evidence with one story: crash images of every operation, crashes within
+//! recovery, damage of every kind of place, failing calls. A row consists of cases; a case is
+//! repeated exactly by the campaign's seed, the row's name and the case's number, which is what
+//! every violation prints as its replay command.
+//!
+//! # What is not covered
+//!
+//! Rows that are listed but not yet part of the CI tier have open findings: see the changelog.
+//!
+//! # Tour
+//!
+//! - `cli.rs` arguments, `runner.rs` rows, cases, threads and budgets
+//! - `tally.rs`, `report.rs` counts, violations, the ledger line
+//! - `object/` the campaign against the object engine: worlds, scenes, operations, judges, rows
+//!
 #![forbid(unsafe_code)]
 
 pub mod cli;

@@ -138,7 +138,7 @@ fn expect_owner(path: &Path) -> Outcome<Owner> {
         Failure::new(
             "locked",
             format!("{}: the process that has it open takes no commands", path.display()),
-            "poison is met by whoever has the mapping; close the pool there, or inject another kind",
+            "poison is met by whoever has the mapping; close the pool there, or inject another",
         )
     })
 }

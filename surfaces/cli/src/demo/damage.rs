@@ -169,27 +169,6 @@ impl<'a> Service<'a> {
         if out.verbose > 1 && counts.missed + counts.lost > 0 {
             faults.iter().for_each(|fault| out.note(fault.to_string()));
             events.iter().for_each(|event| out.note(event.to_string()));
-            let r = self.pool.check(|_, _| {})?;
-            out.note(format!("DBG check {:?}", r.findings));
-            for f in &faults {
-                for h in &f.hits {
-                    let mut now = vec![0; h.after.len()];
-                    let _ =
-                        std::os::unix::fs::FileExt::read_exact_at(&self.file, &mut now, h.in_file);
-                    let mut map = vec![0; h.after.len()];
-                    let r = holdfast_pmem::Medium::read(self.pool.medium(), h.at, &mut map);
-                    if now == h.after {
-                        out.note(format!(
-                            "DBG {f} {:#x} infile {:#x} map==file {} {:?} before==after {}",
-                            h.at,
-                            h.in_file,
-                            map == now,
-                            r,
-                            h.before == h.after
-                        ));
-                    }
-                }
-            }
         }
         Ok(())
     }

@@ -78,10 +78,10 @@ pub fn double(bytes: &mut [u8]) {
         let value = u64::from_le_bytes(*word);
         let carries = value >> 7 & 0x0101_0101_0101_0101;
         let shifted = value << 1 & 0xfefe_fefe_fefe_fefe;
-        *word = (shifted ^ carries * 0x1d).to_le_bytes();
+        *word = (shifted ^ (carries * 0x1d)).to_le_bytes();
     }
     for byte in rest {
-        *byte = *byte << 1 ^ (*byte >> 7) * 0x1d;
+        *byte = (*byte << 1) ^ ((*byte >> 7) * 0x1d);
     }
 }
 

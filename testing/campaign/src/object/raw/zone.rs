@@ -284,7 +284,7 @@ impl ZoneMap {
         let words = [object, first, second];
         let seed = words.iter().fold(self.seed, |sum, word| crc(sum, &word.to_le_bytes()));
         if self.sums == SUMS_ADLER {
-            let halves = (seed & 0xffff) % 65_521 | (seed >> 16) % 65_521 << 16;
+            let halves = ((seed & 0xffff) % 65_521) | (((seed >> 16) % 65_521) << 16);
             return adler(halves, bytes);
         }
         crc(seed, bytes)

@@ -70,11 +70,11 @@ pub(super) fn domains(driver: &Driver, zone: &Region, at: u64, len: u64) -> BTre
         let last = (at + len.max(1) - 1).min(page * PAGE + PAGE - 1);
         for byte in [first, last] {
             if byte >= zone.start && byte < zone.start + rows * zone.row_len {
-                all.insert(1 << 40 | (byte - zone.start) % zone.row_len / PAGE);
+                all.insert((1 << 40) | ((byte - zone.start) % zone.row_len / PAGE));
             } else if byte < 2 * side_len {
                 all.insert(byte % side_len / PAGE);
             } else {
-                all.insert(1 << 41 | byte / PAGE);
+                all.insert((1 << 41) | (byte / PAGE));
             }
         }
     }
