@@ -1,5 +1,6 @@
 //! An owner and those who look on or give it commands, within one process and by the same ways
 //! that other processes take.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::os::unix::fs::FileExt;
 use std::time::Duration;

@@ -1,4 +1,5 @@
 //! The examples do what they say: each is run, twice where it goes on with what it left.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 #[path = "../examples/bank_transfer.rs"]
 #[expect(dead_code, reason = "its main is not called")]

@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn keys_order_by_word_and_file_and_come_back() {
-        let mut keys = vec![key("b", 1), key("a", 256), key("ab", 0), key("a", 2)];
+        let mut keys = [key("b", 1), key("a", 256), key("ab", 0), key("a", 2)];
         keys.sort();
         let back: Vec<_> = keys.iter().filter_map(|key| decode(key, &[7, 0, 0, 0])).collect();
         assert_eq!(back, [(2, vec![7]), (256, vec![7]), (0, vec![7]), (1, vec![7])]);
