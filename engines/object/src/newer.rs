@@ -7,6 +7,13 @@
 //! loss permanent. But what P says a row was has sums of its own: the one row whose other state
 //! verifies *and is newer* (generations rise, and of one generation the free slot comes after the
 //! live one) lost its write. If no row has one, P itself is what is wrong.
+//!
+//! Sums are linear, which makes some evidence worthless: if P is stale for a slot of one row, then
+//! XOR with the same difference also turns a slot of another row into one that verifies, where
+//! both sums cover equally many bytes (free and free; live and live of one length). What counts
+//! is a slot that goes from free to live or back: its sum covers the object's bytes in one state
+//! and not in the other, which ties it to its place. Directory entries count where only one row
+//! has entries over the columns.
 
 use holdfast_codes::xor_into;
 use holdfast_heap::Unit;
@@ -37,6 +44,8 @@ pub(crate) struct Newer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
     Newer(Wrong),
+    /// Newer, but a difference that belongs to another row could look the same.
+    Perhaps,
     /// Nothing that is certified differs.
     Same,
     /// Older, or wrong.
@@ -45,7 +54,8 @@ enum Order {
 
 impl<M: Medium> Shared<M> {
     /// The one row over `[col, col + syndrome.len())` whose state XOR `syndrome` is newer and
-    /// verifies, seen through `changes`. Columns are held; everything over them verifies.
+    /// verifies, seen through `changes`. Columns are held; everything over them verifies. For
+    /// zones with P only: Q tells more.
     pub(crate) fn newer_row(
         &self,
         zone: &Zone,
@@ -59,12 +69,13 @@ impl<M: Medium> Shared<M> {
             return None;
         }
         let (col, syndrome) = (col + first as u64, &syndrome[first..=last]);
+        let entries = self.rows_of_entries(zone, col, syndrome.len() as u64);
         let mut rows = (0..zone.data_rows()).filter_map(|row| {
             let at = zone.at(row, col);
             let mut bytes = vec![0; syndrome.len()];
             self.m.read(at, &mut bytes).ok()?;
             xor_into(&mut bytes, syndrome);
-            let wrong = self.is_newer(at, &bytes, changes)?;
+            let wrong = self.is_newer(at, &bytes, changes, entries == 1)?;
             Some(Newer { at, bytes, wrong })
         });
         let found = rows.next()?;
@@ -72,8 +83,27 @@ impl<M: Medium> Shared<M> {
         rows.next().is_none().then_some(found)
     }
 
+    /// Number of rows that have directory entries over the columns.
+    fn rows_of_entries(&self, zone: &Zone, col: u64, len: u64) -> usize {
+        let has_entries = |row: &u32| {
+            let at = zone.at(*row, col);
+            let mut any = false;
+            if let Some(table) = self.heap.zone_of(at) {
+                table.units_over(at, len, &mut |u| any |= matches!(u, Unit::Entry { .. }));
+            }
+            any
+        };
+        (0..zone.data_rows()).filter(has_entries).count()
+    }
+
     /// Whether `bytes` at `at` would be newer than what is there, and what they concern.
-    fn is_newer(&self, at: u64, bytes: &[u8], changes: &Changes) -> Option<Wrong> {
+    fn is_newer(
+        &self,
+        at: u64,
+        bytes: &[u8],
+        changes: &Changes,
+        trust_entries: bool,
+    ) -> Option<Wrong> {
         let direct = Direct(&self.m);
         let overlay = Overlay { under: &direct, at, bytes };
         let (now, then) = (changes.over(&direct), changes.over(&overlay));
@@ -82,8 +112,9 @@ impl<M: Medium> Shared<M> {
         self.heap.zone_of(at)?.units_over(at, bytes.len() as u64, &mut |unit| match self
             .compare(&unit, &now, &then)
         {
+            Order::Newer(Wrong::Directory) if !trust_entries => {}
             Order::Newer(wrong) => newer = Some(wrong),
-            Order::Same => {}
+            Order::Same | Order::Perhaps => {}
             Order::Worse => worse = true,
         });
         newer.filter(|_| !worse)
@@ -110,10 +141,9 @@ impl<M: Medium> Shared<M> {
                     (false, _) => Order::Worse,
                     // Bytes that the unchanged slot certifies cannot have changed and verify.
                     (true, true) => Order::Same,
-                    (true, false) if sums.active() && succeeds(&before, &after) => {
-                        Order::Newer(Wrong::Slot)
-                    }
-                    (true, false) => Order::Worse,
+                    (true, false) if !sums.active() || !succeeds(&before, &after) => Order::Worse,
+                    (true, false) if tells(&before, &after) => Order::Newer(Wrong::Slot),
+                    (true, false) => Order::Perhaps,
                 }
             }
         }
@@ -146,6 +176,11 @@ fn succeeds(before: &Slot, after: &Slot) -> bool {
         return before.state == STATE_LIVE && !after.is_live();
     }
     rises(before.generation, after.generation)
+}
+
+/// Whether only this place's slot can have gone from one to the other.
+fn tells(before: &Slot, after: &Slot) -> bool {
+    before.is_live() != after.is_live() && before.len != after.len
 }
 
 const _: () = assert!(SLOT_LEN == 16, "a slot is one lost write");

@@ -23,15 +23,17 @@
 
 use holdfast_codes::{crc32c, xor_into};
 use holdfast_heap::Unit;
-use holdfast_heap::verify::{Direct, Found, Source};
+use holdfast_heap::verify::{Direct, Found, Overlay, Source};
 use holdfast_pmem::{MediaCause, MediaError, Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Finder};
+use holdfast_redundancy::parity::{self, Mismatch, Suspect};
 use holdfast_redundancy::{ColumnId, Exempt, ExemptRanges, Wrong, Zone, zone};
 
 use crate::batch::Batch;
 use crate::changes::Changes;
 use crate::error::Error;
 use crate::mend_unit::{find_cure, parts_of};
+use crate::newer::Newer;
 use crate::repair::Mended;
 use crate::shared::{Repairer, Shared};
 
@@ -150,7 +152,7 @@ impl<M: Medium> Shared<M> {
             }
         }
         for col in (col..col + len).step_by(PAGE as usize).map(|c| (c, PAGE.min(col + len - c))) {
-            self.cure_lost_write(redo, zone, col, redone)?;
+            self.cure_lost_write(repairer, redo, zone, col, redone)?;
         }
         Ok(())
     }
@@ -243,37 +245,73 @@ impl<M: Medium> Shared<M> {
     /// Step 3.
     fn cure_lost_write(
         &self,
+        repairer: &mut Repairer,
         redo: &Redo<'_>,
         zone: &Zone,
         (col, len): (u64, u64),
         redone: &mut Redone,
     ) -> Result<(), Error> {
-        if !zone.has_p() {
-            return Ok(());
-        }
-        let direct = Direct(&self.m);
-        let was = ExemptRanges(redo.was_exempt);
-        let as_found = self.sum_of_rows(&direct, zone, None, col, len, &was);
-        let exempt = self.exempt();
-        let future = redo.changes.over(&direct);
-        let as_will_be = self.sum_of_rows(&future, zone, None, col, len, &exempt);
-        for syndrome in [as_found, as_will_be].into_iter().flatten() {
-            if syndrome.iter().all(|b| *b == 0) {
-                // Parity is right already for this state of the rows: no write of them was lost.
-                return Ok(());
-            }
-            if let Some(newer) = self.newer_row(zone, col, &syndrome, redo.changes) {
-                let event =
-                    self.event(Cause::Parity, redo.finder, newer.at, newer.bytes.len() as u64);
-                self.m.put(CURE, newer.at, &newer.bytes)?;
-                self.know_entries(newer.at, newer.bytes.len() as u64);
-                let after = crc32c(0, &newer.bytes);
-                self.report_mended(event, Mended::Repaired(newer.wrong), 0, after);
-                redone.cured += 1;
-                return Ok(());
-            }
+        let newer = if zone.has_q() {
+            self.located_row(repairer, redo, zone, col, len)
+        } else if zone.has_p() {
+            self.newer_of_rows(redo, zone, col, len)
+        } else {
+            None
+        };
+        if let Some(Newer { at, bytes, wrong }) = newer {
+            let event = self.event(Cause::Parity, redo.finder, at, bytes.len() as u64);
+            self.m.put(CURE, at, &bytes)?;
+            self.know_entries(at, bytes.len() as u64);
+            self.report_mended(event, Mended::Repaired(wrong), 0, crc32c(0, &bytes));
+            redone.cured += 1;
         }
         Ok(())
+    }
+
+    /// With P alone: see `newer.rs`.
+    fn newer_of_rows(&self, redo: &Redo<'_>, zone: &Zone, col: u64, len: u64) -> Option<Newer> {
+        let direct = Direct(&self.m);
+        let was = ExemptRanges(redo.was_exempt);
+        let as_found = self.sum_of_rows(&direct, zone, None, col, len, &was)?;
+        let future = redo.changes.over(&direct);
+        let as_will_be = self.sum_of_rows(&future, zone, None, col, len, &self.exempt())?;
+        let adds_up = |sum: &Vec<u8>| sum.iter().all(|b| *b == 0);
+        if adds_up(&as_found) || adds_up(&as_will_be) {
+            // Parity is right for this state of the rows: no write of them was lost.
+            return None;
+        }
+        let try_one = |syndrome: &[u8]| self.newer_row(zone, col, syndrome, redo.changes);
+        try_one(&as_found).or_else(|| try_one(&as_will_be))
+    }
+
+    /// With P and Q: the row they agree on, if it then verifies and the changes do not cover what
+    /// was wrong in it.
+    fn located_row(
+        &self,
+        repairer: &mut Repairer,
+        redo: &Redo<'_>,
+        zone: &Zone,
+        col: u64,
+        len: u64,
+    ) -> Option<Newer> {
+        let was = ExemptRanges(redo.was_exempt);
+        let found = parity::check(&self.m, zone, col, len, &was, &mut repairer.scratch).ok()?;
+        let [Mismatch { col, len, suspect: Suspect::Unit(unit @ zone::Unit::Row(_)) }] = found[..]
+        else {
+            return None;
+        };
+        let at = zone.unit_at(unit, col);
+        let candidates = self.range_candidates(repairer, at, len, &was);
+        let [bytes] = &candidates[..] else { return None };
+        if self.bad_units(at, bytes, redo.changes) > 0 {
+            return None;
+        }
+        let direct = Direct(&self.m);
+        let overlay = Overlay { under: &direct, at, bytes };
+        let (mut now, mut then) = (vec![0; bytes.len()], vec![0; bytes.len()]);
+        redo.changes.over(&direct).read(at, &mut now).ok()?;
+        redo.changes.over(&overlay).read(at, &mut then).ok()?;
+        (now != then).then(|| Newer { at, bytes: bytes.clone(), wrong: Wrong::Data })
     }
 
     /// What `[at, at + len)` of a row may have been when parity was last right.

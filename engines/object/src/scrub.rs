@@ -320,7 +320,7 @@ impl<M: Medium> Shared<M> {
         Ok(mended)
     }
 
-    /// Brings back a slot or a directory entry whose write was lost: see `newer.rs`.
+    /// With P alone: brings back a slot or a directory entry whose write was lost, see `newer.rs`.
     fn settle_lost_write(
         &self,
         repairer: &mut Repairer,
@@ -329,6 +329,9 @@ impl<M: Medium> Shared<M> {
         len: u64,
         asked: Asked,
     ) -> Result<Option<Wrong>, Error> {
+        if zone.has_q() {
+            return Ok(None);
+        }
         let scratch = &mut repairer.scratch;
         let found = parity::syndromes(&self.m, zone, col, len, &self.exempt(), scratch)?;
         let Some(newer) = self.newer_row(zone, col, &found.p, &Changes::default()) else {
