@@ -61,7 +61,7 @@ impl<M: Medium> Shared<M> {
         place: u64,
     ) -> Result<bool, Error> {
         match place {
-            SUPERBLOCK_PAGE => write_superblock(&self.m, &mut self.superblock())?,
+            SUPERBLOCK_PAGE => drop(write_superblock(&self.m, &mut self.superblock())?),
             REGIONS_PAGE => {
                 let regions =
                     self.regions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -9,7 +9,6 @@ use holdfast_layout::RawPtr;
 use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::Wrong;
 use holdfast_redundancy::events::Event;
-use std::sync::atomic::Ordering;
 
 use crate::changes::Changes;
 use crate::error::Error;
@@ -17,6 +16,8 @@ use crate::repair::{Asked, Mended};
 use crate::shared::{Repairer, Shared};
 
 const STEP_HELD: Site = Site::new("object.mend_unit.step-held");
+/// Times a unit is looked at again that turned bad anew, or did not keep what was stored.
+const AGAIN_MAX: u32 = 4;
 /// Judging a candidate before it is installed.
 const JUDGE: Site = Site::new("object.mend_unit.judge");
 
@@ -46,12 +47,7 @@ pub(crate) fn mend_unit<M: Medium>(
     let columns = shared.columns_of(&ranges);
     shared.columns.lock_all(&shared.m, &columns);
     shared.m.step(STEP_HELD);
-    let mended = if shared.redoing.load(Ordering::Acquire) > 0 {
-        // A commit that met a media error left these columns to be completed: not to be judged.
-        Ok(Mended::Nothing)
-    } else {
-        mend_held(shared, repairer, unit, &parts, event)
-    };
+    let mended = shared.may_judge().and_then(|()| mend_held(shared, repairer, unit, &parts, event));
     shared.columns.unlock_all(&columns);
     mended
 }
@@ -63,38 +59,38 @@ fn mend_held<M: Medium>(
     parts: &[Part],
     event: Event,
 ) -> Result<Mended, Error> {
-    let found = match unit.check(&Direct(&shared.m), shared.heap.sums()) {
-        Ok(Found::Good | Found::Nothing) => return Ok(Mended::Nothing),
-        Ok(bad @ Found::Bad { .. }) => bad,
-        // A page that could not be read and could not be mended either: that was reported.
-        Err(_) => return Ok(Mended::Lost(Wrong::Data)),
-    };
-    let before = match found {
-        Found::Bad { found, .. } => found,
-        Found::Good | Found::Nothing => 0,
-    };
-    let object = object_of(shared, unit);
-    let rebuilt: Vec<_> = { parts.iter() }
-        .map(|p| shared.range_candidates(repairer, p.at, p.len, &shared.exempt()))
-        .collect();
-    let Some(cure) = find_cure(shared, unit, parts, rebuilt, &Changes::default()) else {
-        let lost = Mended::Lost(parts[0].wrong);
-        shared.report_mended(Event { object, ..event }, lost, before, 0);
-        return Ok(lost);
-    };
-    for (part, bytes) in &cure.parts {
-        shared.install_range(repairer, part.at, bytes)?;
-    }
-    let verified = unit.check(&Direct(&shared.m), shared.heap.sums());
-    // What was stored may not have stayed: lost again on its way, or the page went bad.
-    let good = matches!(verified, Ok(Found::Good | Found::Nothing));
     let mut mended = Mended::Nothing;
-    for (part, bytes) in &cure.parts {
-        mended = if good { Mended::Repaired(part.wrong) } else { Mended::Lost(part.wrong) };
-        let event = Event { object, at: part.at, len: part.len, ..event };
-        shared.report_mended(event, mended, before, crc32c(0, bytes));
+    for _ in 0..AGAIN_MAX {
+        let before = match unit.check(&Direct(&shared.m), shared.heap.sums()) {
+            Ok(Found::Good | Found::Nothing) => return Ok(mended),
+            Ok(Found::Bad { found, .. }) => found,
+            // A page that could not be read and could not be mended either: that was reported.
+            Err(_) => return Ok(Mended::Lost(Wrong::Data)),
+        };
+        let object = object_of(shared, unit);
+        let rebuilt: Vec<_> = { parts.iter() }
+            .map(|p| shared.range_candidates(repairer, p.at, p.len, &shared.exempt()))
+            .collect();
+        let Some(cure) = find_cure(shared, unit, parts, rebuilt, &Changes::default()) else {
+            let lost = Mended::Lost(parts[0].wrong);
+            shared.report_mended(Event { object, ..event }, lost, before, 0);
+            return Ok(lost);
+        };
+        for (part, bytes) in &cure.parts {
+            shared.install_range(repairer, part.at, bytes)?;
+            let event = Event { object, at: part.at, len: part.len, ..event };
+            // What was stored may not have stayed: lost again on its way.
+            if current(shared, part).as_ref() == Some(bytes) {
+                mended = Mended::Repaired(part.wrong);
+                shared.report_mended(event, mended, before, crc32c(0, bytes));
+            }
+        }
+        // Other parts may have turned bad meanwhile: damage of its own, with a cure of its own.
     }
-    Ok(mended)
+    let lost = Mended::Lost(parts[0].wrong);
+    let object = object_of(shared, unit);
+    shared.report_mended(Event { object, ..event }, lost, 0, 0);
+    Ok(lost)
 }
 
 /// The parts of a unit, the likeliest culprit first.

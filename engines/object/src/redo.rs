@@ -36,6 +36,8 @@ use crate::mend_unit::{find_cure, parts_of};
 use crate::newer::Newer;
 use crate::repair::Mended;
 use crate::shared::{Repairer, Shared};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 const STEP_CURED: Site = Site::new("object.redo.step-cured");
 const STEP_STORED: Site = Site::new("object.redo.step-stored");
@@ -106,7 +108,7 @@ impl<M: Medium> Shared<M> {
         for zone in &zones {
             for (col, len) in redo.changes.columns(zone) {
                 if self.m.enabled(RECOMPUTE) {
-                    self.redo_columns(repairer, zone, col, len)?;
+                    self.redo_columns(repairer, zone, (col, len), redo.finder)?;
                 }
                 redone.columns += len;
             }
@@ -386,8 +388,8 @@ impl<M: Medium> Shared<M> {
         &self,
         repairer: &mut Repairer,
         zone: &Zone,
-        col: u64,
-        len: u64,
+        (col, len): (u64, u64),
+        finder: Finder,
     ) -> Result<(), Error> {
         match self.recompute_parity(&mut repairer.scratch, zone, col, len) {
             Err(Error::Media(e)) => {
@@ -399,7 +401,7 @@ impl<M: Medium> Shared<M> {
                 }
                 let (first, end) = (col / PAGE * PAGE, (col + len).next_multiple_of(PAGE));
                 for page in (first..end).step_by(PAGE as usize) {
-                    self.clear_parity(repairer, zone, page)?;
+                    self.clear_parity(repairer, zone, page, finder)?;
                 }
                 self.recompute_parity(&mut repairer.scratch, zone, first, end - first)
             }
@@ -408,14 +410,30 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Makes the parity pages of a page column usable; what they hold is to be recomputed.
-    fn clear_parity(&self, repairer: &mut Repairer, zone: &Zone, page: u64) -> Result<(), Error> {
+    fn clear_parity(
+        &self,
+        repairer: &mut Repairer,
+        zone: &Zone,
+        page: u64,
+        finder: Finder,
+    ) -> Result<(), Error> {
         let contents = vec![0; PAGE as usize];
         let kept = [(zone.has_p(), zone::Unit::P), (zone.has_q(), zone::Unit::Q)];
         for (_, unit) in kept.into_iter().filter(|(kept, _)| *kept) {
             let at = zone.unit_at(unit, page);
-            if self.is_bad(at) && self.m.heal(HEAL_PARITY, at, &contents).is_err() {
-                self.relocate(repairer, at)?;
+            if !self.is_bad(at) {
+                continue;
             }
+            let wrong = if unit == zone::Unit::P { Wrong::ParityP } else { Wrong::ParityQ };
+            let event = self.event(Cause::MediaError, finder, at, PAGE);
+            let mended = match self.m.heal(HEAL_PARITY, at, &contents) {
+                Ok(()) => Mended::Repaired(wrong),
+                Err(_) => {
+                    self.relocate(repairer, at)?;
+                    Mended::Relocated(wrong)
+                }
+            };
+            self.report_mended(event, mended, 0, 0);
         }
         Ok(())
     }
@@ -434,11 +452,9 @@ impl<M: Medium> Shared<M> {
         ranges
     }
 
-    /// Completes a commit whose record is durable and whose stores met a media error. Columns are
-    /// not held: relocation needs them all. The version words still are, and no repair judges any
-    /// column meanwhile.
-    pub(crate) fn complete_damaged(&self, batch: &mut Batch, _error: MediaError) {
-        let mut repairer = self.repairer_now();
+    /// Notes what a commit changes that met a media error after its record was durable. Its
+    /// columns are still held: from now on nobody judges any column until it is completed.
+    pub(crate) fn owe(&self, batch: &Batch) {
         let mut changes = Changes::default();
         for write in &batch.writes {
             changes.put(write.at, batch.builder.payload(write.payload, write.len as usize));
@@ -446,38 +462,82 @@ impl<M: Medium> Shared<M> {
         for (at, len) in &batch.exempts {
             changes.touch(*at, *len);
         }
-        let was_exempt = self.log_ranges();
+        self.redoing.fetch_add(1, Ordering::AcqRel);
         for (zone, chunk, entry) in &batch.publish {
             self.heap.publish(*zone, *chunk, entry);
         }
-        let redo = Redo { changes: &changes, was_exempt: &was_exempt, finder: Finder::Commit };
-        if self.redo_held(&mut repairer, &redo).is_err() {
-            // Neither healed nor moved: what is lost is on the medium's own account, the record
-            // is durable, and the next open replays it. Until then nothing more is written.
-            self.stop_writing();
-        }
+        let exempts = batch.exempts.clone();
+        self.owed.lock().unwrap_or_else(PoisonError::into_inner).push(Owed { changes, exempts });
     }
 
-    /// A redo while its columns are held. A page that has to be relocated on the way is, once they
-    /// are released, since that takes all columns of its frame; then all is done again.
-    fn redo_held(&self, repairer: &mut Repairer, redo: &Redo<'_>) -> Result<(), Error> {
-        let columns: Vec<ColumnId> = self.columns_of(redo.changes.ranges());
-        for _ in 0..RELOCATIONS_MAX {
+    fn take_owed(&self) -> Vec<Owed> {
+        core::mem::take(&mut *self.owed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Completes all commits that met a media error: each may have left the columns of the others
+    /// half patched, so they are completed together. No columns are held: relocation needs them
+    /// all. The version words of these commits still are.
+    pub(crate) fn complete_owed(&self) {
+        let mut repairer = self.repairer_now();
+        let mut owed = self.take_owed();
+        if owed.is_empty() {
+            // Somebody else's completion took this one along.
+            return;
+        }
+        if self.redo_owed(&mut repairer, &mut owed).is_err() {
+            // Neither healed nor moved: what is lost is on the medium's own account, the records
+            // are durable, and the next open replays them. Until then nothing more is written.
+            self.stop_writing();
+        }
+        self.settle_damaged();
+        self.redoing.fetch_sub(owed.len() as u64, Ordering::AcqRel);
+    }
+
+    /// The redo of `owed`, and of what joins it, while their columns are held. A page that has to
+    /// be relocated on the way is, once they are released, since that takes all columns of its
+    /// frame; then all is done again.
+    fn redo_owed(&self, repairer: &mut Repairer, owed: &mut Vec<Owed>) -> Result<(), Error> {
+        let mut relocations = 0;
+        loop {
+            let mut changes = Changes::default();
+            for one in owed.iter() {
+                one.changes.pieces().for_each(|(at, bytes)| changes.put(at, bytes));
+                one.changes.ranges().iter().for_each(|(at, len)| changes.touch(*at, *len));
+            }
+            let mut was_exempt = self.log_ranges();
+            was_exempt.retain(|range| !owed.iter().any(|one| one.exempts.contains(range)));
+            let columns: Vec<ColumnId> = self.columns_of(changes.ranges());
             self.columns.lock_all(&self.m, &columns);
+            let joined = self.take_owed();
+            if !joined.is_empty() {
+                self.columns.unlock_all(&columns);
+                owed.extend(joined);
+                continue;
+            }
+            let redo = Redo { changes: &changes, was_exempt: &was_exempt, finder: Finder::Commit };
             repairer.holds_columns = true;
-            let done = self.redo(repairer, redo);
+            let done = self.redo(repairer, &redo);
             repairer.holds_columns = false;
             self.columns.unlock_all(&columns);
             match done {
-                Err(Error::Media(e)) if e.cause == MediaCause::Unclearable => {
+                Err(Error::Media(e))
+                    if e.cause == MediaCause::Unclearable && relocations < RELOCATIONS_MAX =>
+                {
+                    relocations += 1;
                     self.relocate(repairer, e.at)?;
                 }
                 other => return other.map(|_| ()),
             }
         }
-        let at = redo.changes.ranges().first().map_or(0, |(at, _)| *at);
-        Err(Error::Fatal { what: "a page under a commit", at })
     }
+}
+
+/// What a commit changes that met a media error after its record was durable.
+#[derive(Debug)]
+pub(crate) struct Owed {
+    changes: Changes,
+    /// Ranges that become log chunks.
+    exempts: Vec<(u64, u64)>,
 }
 
 /// Zeroes the exempt parts of bytes that lie at `at`.

@@ -25,7 +25,7 @@ use holdfast_heap::{ChunkKind, Unit, ZoneTable};
 use holdfast_pmem::{MediaCause, MediaError, Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Event, Finder, Outcome};
 use holdfast_redundancy::parity::{self, Parity, Scratch, rebuild};
-use holdfast_redundancy::{ColumnId, Exempt, Intent, Wrong, Zone, zone};
+use holdfast_redundancy::{ColumnId, Exempt, Intent, Side, Wrong, Zone, zone};
 use std::sync::atomic::Ordering;
 
 use crate::changes::Changes;
@@ -109,7 +109,25 @@ impl<M: Medium> Shared<M> {
         if self.is_read_only() {
             return;
         }
-        if let Ok(appended) = self.journal.append(&self.m, &event)
+        let mut early = self.early.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(early) = early.as_mut() {
+            early.push(event);
+            return;
+        }
+        drop(early);
+        self.journalize(&event);
+    }
+
+    /// Writes the events of an opening that is through.
+    pub(crate) fn report_early(&self) {
+        let mut early = self.early.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let events = early.take();
+        drop(early);
+        events.iter().flatten().for_each(|event| self.journalize(event));
+    }
+
+    fn journalize(&self, event: &Event) {
+        if let Ok(appended) = self.journal.append(&self.m, event)
             && let Some((_, error)) = appended.failed
         {
             self.suspect(error.at, Cause::MediaError, Finder::Repair);
@@ -190,7 +208,32 @@ impl<M: Medium> Shared<M> {
     /// Repairs `[at, at + len)`: its unreadable pages first, then the units over it that do not
     /// verify. Returns the place of something that is lost, if anything is.
     pub(crate) fn mend(&self, at: u64, len: u64, asked: Asked) -> Result<Option<u64>, Error> {
-        self.or_stop(self.mend_all(at, len, asked))
+        let mended = self.or_stop(self.undisturbed(|| self.mend_all(at, len, asked)));
+        self.report_cleared(&mut self.repairer_now());
+        mended
+    }
+
+    /// Refuses, by a conflict, to judge columns while a commit that met a media error has left
+    /// some to be completed. To be asked with the columns held.
+    pub(crate) fn may_judge(&self) -> Result<(), Error> {
+        match self.redoing.load(Ordering::Acquire) {
+            0 => Ok(()),
+            _ => Err(Error::Tx(holdfast_txn::TxError::Conflict)),
+        }
+    }
+
+    /// Tries again until no such commit came in between; each attempt takes the repairer anew,
+    /// which they wait for.
+    pub(crate) fn undisturbed<T>(
+        &self,
+        mut repair: impl FnMut() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        loop {
+            match repair() {
+                Err(Error::Tx(holdfast_txn::TxError::Conflict)) => std::thread::yield_now(),
+                done => return done,
+            }
+        }
     }
 
     fn mend_all(&self, at: u64, len: u64, asked: Asked) -> Result<Option<u64>, Error> {
@@ -223,31 +266,42 @@ impl<M: Medium> Shared<M> {
             });
         }
         for unit in units {
-            self.mend_pages_of(&mut repairer, &unit, asked)?;
-            if let Mended::Lost(_) = self.mend_unit(&mut repairer, &unit, asked)? {
-                lost = Some(unit.range().0);
+            let mut tries = 0;
+            loop {
+                tries += 1;
+                let readable = self.mend_pages_of(&mut repairer, &unit, asked)?;
+                let Mended::Lost(_) = self.mend_unit(&mut repairer, &unit, asked)? else { break };
+                // A page that could be read before may have turned bad in between: that can be
+                // mended, too.
+                let again = readable && unit.check(&Direct(&self.m), self.heap.sums()).is_err();
+                if !again || tries == BAD_PAGES_MAX {
+                    lost = Some(unit.range().0);
+                    break;
+                }
             }
         }
         Ok(lost)
     }
 
     /// Repairs the pages that keep a unit from being judged: its slot and sums may lie on others
-    /// than its bytes.
+    /// than its bytes. False if one is left.
     fn mend_pages_of(
         &self,
         repairer: &mut Repairer,
         unit: &Unit,
         asked: Asked,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         // A unit has bytes on two pages, and a slot and a sum on one each.
         for _ in 0..4 {
-            let Err(error) = unit.check(&Direct(&self.m), self.heap.sums()) else { return Ok(()) };
+            let Err(error) = unit.check(&Direct(&self.m), self.heap.sums()) else {
+                return Ok(true);
+            };
             let asked = Asked { cause: Cause::MediaError, ..asked };
             if let Mended::Lost(_) = self.mend_page(repairer, error.at / PAGE * PAGE, asked)? {
-                return Ok(());
+                return Ok(false);
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Repairs the units of all rows over a page of columns, before parity is made from them.
@@ -310,6 +364,7 @@ impl<M: Medium> Shared<M> {
         let column = self.columns.id(zone, col);
         let held = self.columns.lock_one(&self.m, column);
         self.m.step(STEP_HELD);
+        self.may_judge()?;
         if !self.is_bad(page) {
             return Ok(Mended::Nothing);
         }
@@ -434,13 +489,49 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Notes the intent, rewrites a page and looks whether it stayed.
+    fn begin_install(&self, repairer: &mut Repairer, intent: Intent) -> Result<(), Error> {
+        match repairer.intent.begin(&self.m, intent) {
+            // A page of it stays bad: the repair goes on without, since what it installs comes
+            // from bytes that it does not touch, and can be made again.
+            Err(holdfast_redundancy::Error::Media(_)) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    pub(crate) fn end_install(&self, repairer: &mut Repairer) -> Result<(), Error> {
+        match repairer.intent.clear(&self.m) {
+            Err(holdfast_redundancy::Error::Media(_)) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    /// Reports pages of records that a write of the record found bad and cleared.
+    pub(crate) fn report_cleared(&self, repairer: &mut Repairer) {
+        let side_len = self.superblock().side_len;
+        let records =
+            [repairer.intent.record(), repairer.remap.record(), repairer.progress.record()];
+        for record in records {
+            let place = record.place();
+            for side in record.take_cleared() {
+                self.report_cleared_side(side, place, side_len);
+            }
+        }
+    }
+
+    /// The same for one page.
+    pub(crate) fn report_cleared_side(&self, side: Side, place: u64, side_len: u64) {
+        let at = if side == Side::A { place } else { side_len + place };
+        let event = self.event(Cause::MediaError, Finder::Repair, at, PAGE);
+        self.report_mended(event, Mended::Repaired(Wrong::Mirror { side }), 0, 0);
+    }
+
     fn install_page(&self, repairer: &mut Repairer, page: u64, bytes: &[u8]) -> Result<(), Error> {
         let intent = Intent { at: page, len: PAGE, sum: crc32c(0, bytes) };
-        repairer.intent.begin(&self.m, intent)?;
+        self.begin_install(repairer, intent)?;
         self.m.step(STEP_INTENT);
         let healed = self.m.heal(HEAL, page, bytes);
         self.m.step(STEP_INSTALLED);
-        repairer.intent.clear(&self.m)?;
+        self.end_install(repairer)?;
         Ok(healed?)
     }
 
@@ -578,14 +669,14 @@ impl<M: Medium> Shared<M> {
         bytes: &[u8],
     ) -> Result<(), Error> {
         let intent = Intent { at, len: bytes.len() as u64, sum: crc32c(0, bytes) };
-        repairer.intent.begin(&self.m, intent)?;
+        self.begin_install(repairer, intent)?;
         self.m.put(STORE, at, bytes)?;
         if self.is_file() {
             self.m.sync(STORED_SYNC)?;
         } else {
             self.m.drain(STORED);
         }
-        repairer.intent.clear(&self.m)?;
+        self.end_install(repairer)?;
         Ok(())
     }
 

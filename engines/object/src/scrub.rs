@@ -183,7 +183,7 @@ impl<M: Medium> Shared<M> {
             Progress { state: ScrubState::Running, ..last }
         } else {
             Progress {
-                pass: last.pass + 1,
+                pass: last.pass.saturating_add(1),
                 started_ns: self.clock.now(),
                 state: ScrubState::Running,
                 ..Progress::default()
@@ -196,9 +196,15 @@ impl<M: Medium> Shared<M> {
     fn store_progress(&self, state: &Progress) -> Result<(), Error> {
         let mut repairer = self.repairer();
         repairer.scrubbed = *state;
-        if !self.is_read_only() {
-            repairer.progress.store(&self.m, state)?;
+        if self.is_read_only() {
+            return Ok(());
         }
+        match repairer.progress.store(&self.m, state) {
+            // A page of it stays bad. The pass goes on; after a crash it starts from the front.
+            Err(holdfast_redundancy::Error::Media(_)) => {}
+            other => other?,
+        }
+        self.report_cleared(&mut repairer);
         Ok(())
     }
 
@@ -247,11 +253,15 @@ impl<M: Medium> Shared<M> {
         for row in 0..zone.data_rows() {
             self.mend(zone.at(row, col), len, asked)?;
         }
-        let mut repairer = self.repairer();
-        self.columns.lock_all(&self.m, &columns);
-        let mended = self.settle_columns(&mut repairer, &zone, col, len, asked);
-        self.columns.unlock_all(&columns);
-        self.or_stop(mended)
+        self.or_stop(self.undisturbed(|| {
+            let mut repairer = self.repairer();
+            self.columns.lock_all(&self.m, &columns);
+            let mended = self
+                .may_judge()
+                .and_then(|()| self.settle_columns(&mut repairer, &zone, col, len, asked));
+            self.columns.unlock_all(&columns);
+            mended
+        }))
     }
 
     fn settle_columns(
@@ -382,11 +392,15 @@ impl<M: Medium> Shared<M> {
         if !still.iter().any(|(p, _)| *p == place) {
             return Ok(Mended::Nothing);
         }
-        if !self.rewrite_record(&mut repairer, place)? {
-            return Ok(Mended::Nothing);
-        }
+        let mended = match self.rewrite_record(&mut repairer, place) {
+            Ok(true) => Mended::Repaired(wrong),
+            Ok(false) => return Ok(Mended::Nothing),
+            // Its page stays bad, and pages of records do not move: the other copy goes on alone.
+            Err(Error::Media(_)) => Mended::Lost(wrong),
+            Err(error) => return Err(error),
+        };
         drop(repairer);
-        self.report_mended(event, Mended::Repaired(wrong), 0, 0);
-        Ok(Mended::Repaired(wrong))
+        self.report_mended(event, mended, 0, 0);
+        Ok(mended)
     }
 }

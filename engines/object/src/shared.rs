@@ -7,8 +7,7 @@ use holdfast_heap::Heap;
 use holdfast_layout::{Ptr, RawPtr, Region, Superblock};
 use holdfast_logs::{Log, Numbers};
 use holdfast_pmem::{Clock, Medium, MediumKind, SyncError};
-use holdfast_redundancy::events::Journal;
-use holdfast_redundancy::events::{Cause, Finder};
+use holdfast_redundancy::events::{Cause, Event, Finder, Journal};
 use holdfast_redundancy::intent::RepairIntent;
 use holdfast_redundancy::progress::{Progress, ScrubProgress};
 use holdfast_redundancy::remap::RemapTable;
@@ -21,6 +20,7 @@ use crate::error::Error;
 use crate::lane::LaneState;
 use crate::options::{OpenOptions, VerifyReads};
 use crate::overflow::LogChunks;
+use crate::redo::Owed;
 use crate::touched::Touched;
 use crate::versions::Versions;
 use crate::view::Lanes;
@@ -86,6 +86,10 @@ pub(crate) struct Shared<M: Medium> {
     /// Commits whose durable changes met a media error and are being completed: until then no
     /// column of theirs can be judged.
     pub(crate) redoing: AtomicU64,
+    /// What they changed.
+    pub(crate) owed: Mutex<Vec<Owed>>,
+    /// Events of an opening that is not through: they reach the journal if it succeeds.
+    pub(crate) early: Mutex<Option<Vec<Event>>>,
     pub(crate) repairer: Mutex<Repairer>,
     pub(crate) journal: Journal,
     pub(crate) clock: Arc<dyn Clock>,
@@ -140,6 +144,8 @@ impl<M: Medium> Shared<M> {
             suspects: Mutex::new(Vec::new()),
             has_suspects: AtomicBool::new(false),
             redoing: AtomicU64::new(0),
+            owed: Mutex::new(Vec::new()),
+            early: Mutex::new(Some(Vec::new())),
             repairer: Mutex::new(parts.repairer),
             journal: parts.journal,
             clock: parts.clock,
