@@ -7,7 +7,8 @@ mod common;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use common::Here;
+use common::{Here, crc32c};
+use holdfast::Transaction;
 
 /// Commands that take a pool.
 const COMMANDS: [&[&str]; 14] = [
@@ -88,18 +89,6 @@ fn newer_version() {
     refused(&here, "newer.pool", "newer-version");
 }
 
-/// Bit by bit, as the definition says.
-fn crc32c(bytes: &[u8]) -> u32 {
-    let mut sum = !0_u32;
-    for byte in bytes {
-        sum ^= u32::from(*byte);
-        for _ in 0..8 {
-            sum = if sum & 1 == 1 { sum >> 1 ^ 0x82f6_3b78 } else { sum >> 1 };
-        }
-    }
-    !sum
-}
-
 #[test]
 fn read_only_files_can_be_looked_at_but_not_changed() {
     let here = Here::new();
@@ -165,40 +154,62 @@ fn a_full_file_system() {
 }
 
 #[test]
-fn pools_of_random_bytes_and_randomly_damaged_ones() {
+fn pipes_devices_links_and_files_of_zeros() {
     let here = Here::new();
-    here.pool("a.pool");
-    let whole = fs::read(here.path("a.pool")).unwrap();
-    let mut state = 7_u64;
-    let mut next = move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (state >> 20) as usize
-    };
-    for round in 0..6 {
-        let mut bytes = whole.clone();
-        // From a few bytes to a tenth of everything; the second half in the tables of both sides.
-        for _ in 0..10_usize.pow(round % 3 * 2 + 1) {
-            let range = if round < 3 { bytes.len() } else { 6 << 20 };
-            let at = next() % range;
-            bytes[at] = next() as u8;
-        }
-        fs::write(here.path("b.pool"), &bytes).unwrap();
-        for command in COMMANDS {
-            let words: Vec<&str> =
-                command.iter().map(|word| if *word == "P" { "b.pool" } else { word }).collect();
-            let reads_only = !["repair", "--repair", "start", "stray", "put"]
-                .iter()
-                .any(|word| words.contains(word))
-                || words.contains(&"--dry-run");
-            let before = fs::read(here.path("b.pool")).unwrap();
-            let done = here.run(&words);
-            assert!((0..64).contains(&done.code), "{words:?}: {} {}", done.code, done.err);
-            if reads_only {
-                let same = fs::read(here.path("b.pool")).unwrap() == before;
-                assert!(same, "round {round}: {words:?} changed the file");
-            }
+    let made = std::process::Command::new("mkfifo").arg(here.path("pipe.pool")).status().unwrap();
+    assert!(made.success());
+    std::os::unix::fs::symlink("nowhere", here.path("link.pool")).unwrap();
+    fs::File::create(here.path("zeros.pool")).unwrap().set_len(1 << 30).unwrap();
+    for (name, kind) in
+        [("pipe.pool", "not-a-file"), ("/dev/null", "not-a-file"), ("link.pool", "not-found")]
+    {
+        for words in [&["check", name][..], &["repair", name], &["map", "put", name, "m", "k", "v"]]
+        {
+            assert_eq!(here.json(8, words)["error"]["kind"], kind, "{words:?}");
         }
     }
+    for words in [&["check", "zeros.pool"][..], &["repair", "zeros.pool"]] {
+        assert_eq!(here.json(8, words)["error"]["kind"], "not-a-pool", "{words:?}");
+    }
+}
+
+#[test]
+fn longer_files_than_their_pools_are_used_and_the_rest_is_left_alone() {
+    let here = Here::new();
+    here.pool("a.pool");
+    let mut file = fs::OpenOptions::new().append(true).open(here.path("a.pool")).unwrap();
+    std::io::Write::write_all(&mut file, &[0xab; 5000]).unwrap();
+    for words in [
+        &["pool", "info", "a.pool"][..],
+        &["check", "a.pool"],
+        &["map", "put", "a.pool", "words", "k", "v"],
+        &["check", "a.pool", "--repair"],
+    ] {
+        here.good(words);
+    }
+    let bytes = fs::read(here.path("a.pool")).unwrap();
+    assert_eq!(bytes.len(), (16 << 20) + 5000);
+    assert!(bytes[16 << 20..].iter().all(|byte| *byte == 0xab));
+}
+
+#[test]
+fn roots_of_programs_are_left_to_them() {
+    let here = Here::new();
+    let pool = holdfast::Pool::options().size(16 << 20).create(here.path("a.pool")).unwrap();
+    let root = pool.run(|tx| {
+        let root = tx.alloc(7_u64)?;
+        tx.set_root(root)?;
+        Ok(root)
+    });
+    drop(pool);
+    let none = here.json(8, &["map", "get", "a.pool", "m", "k"]);
+    assert_eq!(none["error"]["kind"], "not-found", "{none}");
+    here.good(&["check", "a.pool"]);
+    here.good(&["map", "put", "a.pool", "m", "k", "v"]);
+    here.good(&["repair", "a.pool"]);
+    let pool = holdfast::Pool::open(here.path("a.pool")).unwrap();
+    assert_eq!(pool.read(root.unwrap()).unwrap(), 7);
+    assert_eq!(pool.root::<i64>().unwrap_err().kind(), holdfast::ErrorKind::WrongType);
 }
 
 #[test]

@@ -181,6 +181,15 @@ impl Error {
         let usual = self.kind().remedy();
         let text = match &self.cause {
             Cause::Open(error) => error.to_string(),
+            Cause::Engine(EngineError::Sync(error)) => {
+                let what = if is_full(error) {
+                    "make room or raise the limit"
+                } else {
+                    "check the device"
+                };
+                let remedy = format!("{what}, then open the pool anew: until then it is read-only");
+                return (error.to_string(), remedy);
+            }
             Cause::Engine(error) => error.to_string(),
             Cause::Own { what, remedy, .. } => {
                 return (what.clone(), remedy.clone().unwrap_or_else(|| usual.to_owned()));

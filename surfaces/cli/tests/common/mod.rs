@@ -1,11 +1,17 @@
 //! Running the built command: in a folder of its own, as a shell would.
 
 #![allow(dead_code, reason = "each test file uses some of it")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use serde_json::Value;
+
+/// A command that takes so long hangs, however slow the machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A folder to work in; gone afterwards.
 pub(crate) struct Here {
@@ -39,11 +45,9 @@ impl Here {
         command
     }
 
-    /// Runs the command; it must neither panic nor die.
+    /// Runs the command; it must neither panic nor die nor hang.
     pub(crate) fn run(&self, words: &[&str]) -> Done {
-        let done = Done::of(self.command(words).output().unwrap());
-        assert!(!done.err.contains("panicked"), "{words:?}: {}", done.err);
-        done
+        finish(words, &mut self.command(words))
     }
 
     /// Runs the command and expects this code.
@@ -77,6 +81,24 @@ impl Here {
     }
 }
 
+/// Runs a command to its end; it must neither panic nor die nor hang.
+pub(crate) fn finish(words: &[&str], command: &mut Command) -> Done {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    let id = rustix::process::Pid::from_child(&child);
+    let (tell, told) = mpsc::channel();
+    let waiter = std::thread::spawn(move || tell.send(child.wait_with_output()));
+    let Ok(output) = told.recv_timeout(PATIENCE) else {
+        let _ = rustix::process::kill_process(id, rustix::process::Signal::KILL);
+        panic!("{words:?} hangs");
+    };
+    let _ = waiter.join();
+    let done = Done::of(output.unwrap());
+    let died = done.code < 0 || done.code == 101 || done.err.contains("panicked");
+    assert!(!died, "{words:?}: {} {}", done.code, done.err);
+    done
+}
+
 impl Done {
     pub(crate) fn of(output: Output) -> Self {
         Self {
@@ -85,4 +107,16 @@ impl Done {
             err: String::from_utf8(output.stderr).unwrap(),
         }
     }
+}
+
+/// CRC-32C bit by bit, as the definition says.
+pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
+    let mut sum = !0_u32;
+    for byte in bytes {
+        sum ^= u32::from(*byte);
+        for _ in 0..8 {
+            sum = if sum & 1 == 1 { sum >> 1 ^ 0x82f6_3b78 } else { sum >> 1 };
+        }
+    }
+    !sum
 }
