@@ -58,7 +58,8 @@ pub(crate) fn check(out: Out, args: &CheckArgs) -> Outcome {
                 let verdict = look(out, &pool)?;
                 Ok(tell(out, "check", &args.pool, &verdict, Mode::Look))
             }
-            None if args.repair => Err(Failure::usage(
+            None if args.repair => Err(Failure::new(
+                "locked",
                 format!("{}: is in use, and its owner repairs for good", args.pool.display()),
                 "leave out --dry-run, or close the pool first",
             )),
