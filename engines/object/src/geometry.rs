@@ -1,7 +1,10 @@
 //! Where the parts of a new pool go.
 
 use holdfast_layout::format::EVENTS_START;
-use holdfast_layout::{LogPlacement, Region, RegionKind, SumKind, Superblock};
+use holdfast_layout::superblock::LABEL_LEN;
+use holdfast_layout::{
+    LogPlacement, Region, RegionKind, SumKind, Superblock, SuperblockError, region,
+};
 use holdfast_pmem::{MediumKind, PAGE};
 use holdfast_redundancy::Zone;
 
@@ -12,6 +15,19 @@ use crate::options::CreateOptions;
 const LANES: u32 = 16;
 /// Smallest pool with ordinary frames.
 const SIZE_MIN: u64 = 16 << 20;
+/// Longest frame and longest chunk.
+const LENGTH_MAX: u64 = 1 << 30;
+/// Most user lanes: one more is the engine's own.
+const LANES_MAX: u32 = 1023;
+/// Fewest pages of the log in each side: batches in a file need so many, and a pool made elsewhere
+/// may be copied into one.
+const LOG_PAGES_MIN: u64 = 8;
+/// Longest ring of one lane.
+const RING_MAX: u64 = 1 << 34;
+/// Longest journal of events.
+const EVENTS_MAX: u64 = 1 << 24;
+/// Longest label.
+const LABEL_MAX: u64 = LABEL_LEN as u64;
 /// One spare frame for each of these bytes.
 const SPARE_EACH: u64 = 1 << 30;
 /// Longest log chosen for a file, in each side.
@@ -39,10 +55,8 @@ fn chunk_for(size: u64) -> u64 {
 /// [`Error::Options`] naming the limit that is not met.
 pub(crate) fn plan(options: &CreateOptions, kind: MediumKind) -> Result<Plan, Error> {
     let fail = |what, limit| Err(Error::Options { what, limit });
+    check_lengths(options)?;
     let frame = options.frame;
-    if !frame.is_power_of_two() || !(PAGE..=1 << 30).contains(&frame) {
-        return fail("the frame must be a power of two from a page up", PAGE);
-    }
     let size = options.size / PAGE * PAGE;
     if frame > PAGE && size < SIZE_MIN {
         return fail("a pool must have at least this many bytes", SIZE_MIN);
@@ -50,8 +64,8 @@ pub(crate) fn plan(options: &CreateOptions, kind: MediumKind) -> Result<Plan, Er
     if size > 1 << 47 {
         return fail("a pool can have at most this many bytes", 1 << 47);
     }
-    if !(3..=254).contains(&options.rows) {
-        return fail("the number of rows must be 3 to 254", 254);
+    if options.log > size {
+        return fail("the log cannot be longer than the pool of so many bytes", size);
     }
     let lanes = if options.lanes == 0 { LANES } else { options.lanes } + 1;
     let events = options.events.max(PAGE).next_multiple_of(PAGE);
@@ -62,7 +76,11 @@ pub(crate) fn plan(options: &CreateOptions, kind: MediumKind) -> Result<Plan, Er
         (0, _) => room.max(u64::from(lanes) * PAGE),
         (log, _) => log,
     };
-    let ring = (wanted / u64::from(lanes) / PAGE * PAGE).max(PAGE);
+    let least = LOG_PAGES_MIN.div_ceil(lanes.into()) * PAGE;
+    let ring = (wanted / u64::from(lanes) / PAGE * PAGE).max(least);
+    if ring > RING_MAX {
+        return fail("the log can have at most this many bytes", RING_MAX * u64::from(lanes));
+    }
     let side = (log_start + ring * u64::from(lanes)).next_multiple_of(frame);
     let spare = size.div_ceil(SPARE_EACH).max(1) * frame;
     let zone_start = 2 * side + spare;
@@ -100,7 +118,50 @@ pub(crate) fn plan(options: &CreateOptions, kind: MediumKind) -> Result<Plan, Er
         rows: options.rows,
         label: options.label.clone(),
     };
+    readable(&superblock, &regions)?;
     Ok(Plan { superblock, regions })
+}
+
+/// Refuses lengths and counts that no pool has, whatever its size: what `Superblock::decode` would
+/// refuse when the pool is opened.
+fn check_lengths(options: &CreateOptions) -> Result<(), Error> {
+    let fail = |what, limit| Err(Error::Options { what, limit });
+    let length = |bytes: u64| bytes.is_power_of_two() && (PAGE..=LENGTH_MAX).contains(&bytes);
+    if !length(options.frame) {
+        return fail("the frame must be a power of two of 4 KiB to 1 GiB, at least", PAGE);
+    }
+    if options.chunk != 0 && !length(options.chunk) {
+        return fail("the chunk must be a power of two of 4 KiB to 1 GiB, at least", PAGE);
+    }
+    if !(3..=254).contains(&options.rows) {
+        return fail("the number of rows must be 3 to 254", 254);
+    }
+    if options.lanes > LANES_MAX {
+        return fail("the number of lanes can be at most", LANES_MAX.into());
+    }
+    if options.events > EVENTS_MAX {
+        return fail("the journal of events can have at most this many bytes", EVENTS_MAX);
+    }
+    if options.label.len() as u64 > LABEL_MAX || options.label.contains('\0') {
+        return fail("the label must be text without NUL, with at most so many bytes", LABEL_MAX);
+    }
+    Ok(())
+}
+
+/// Refuses what opening would refuse: reads back what is going to be written, before it is.
+fn readable(superblock: &Superblock, regions: &[Region]) -> Result<(), Error> {
+    let again = Superblock::decode(&superblock.encode());
+    if let Err(SuperblockError::BadField { field, value }) = again {
+        return Err(Error::Options { what: field, limit: value });
+    }
+    if again.as_ref() != Ok(superblock) {
+        return Err(Error::Options { what: "the superblock reads back as another", limit: 0 });
+    }
+    let (body, count) = (region::encode(regions), regions.len() as u32);
+    if let Err(error) = region::decode(&body, count, superblock.size) {
+        return Err(Error::Options { what: error.what, limit: superblock.size });
+    }
+    Ok(())
 }
 
 /// How log copies lie on a medium of `kind`.

@@ -8,7 +8,7 @@ use crate::size;
 
 /// Durable, self-checking pools in memory-mapped files: make them, check them, repair them.
 #[derive(Debug, Parser)]
-#[command(name = "holdfast", version, about, arg_required_else_help = true)]
+#[command(name = "holdfast", version, arg_required_else_help = true)]
 #[command(after_help = "Exit codes add up, as those of fsck: 0 clean, 1 damage found and all \
     corrected, 4 damage left, 8 the command could not be done, 16 usage, 32 interrupted.")]
 pub(crate) struct Cli {
@@ -34,24 +34,36 @@ pub(crate) struct Common {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Make a pool, or show what one is
+    #[command(after_help = "Example:\n  holdfast pool create a.pool --size 64M")]
     #[command(subcommand)]
     Pool(PoolCommand),
     /// Check everything in a pool; change nothing unless asked to
+    #[command(after_help = "Examples:\n  \
+        holdfast check a.pool\n  \
+        holdfast check a.pool --repair --dry-run")]
     Check(CheckArgs),
     /// Look for damage and repair it, while the pool is in use or not
+    #[command(after_help = "Example:\n  holdfast scrub start -w a.pool")]
     #[command(subcommand)]
     Scrub(ScrubCommand),
     /// Open a pool, recover it, and repair all damage
+    #[command(after_help = "Example:\n  holdfast repair a.pool")]
     Repair(RepairArgs),
     /// Damage live bytes of a pool made with --allow-inject
+    #[command(after_help = "Example:\n  holdfast inject stray a.pool --count 5 --seed 7")]
     #[command(subcommand)]
     Inject(InjectCommand),
     /// Show the detections and repairs in a pool's journal
+    #[command(after_help = "Example:\n  holdfast events a.pool --follow --json")]
     Events(EventsArgs),
     /// Read and change maps
+    #[command(after_help = "Example:\n  holdfast map put a.pool users alice 42")]
     #[command(subcommand)]
     Map(MapCommand),
     /// Index text files in a pool, damage it while it is queried, kill commits, and count
+    #[command(after_help = "Examples:\n  \
+        holdfast demo\n  \
+        holdfast demo ~/texts --seed 7 --faults 2000")]
     Demo(DemoArgs),
     /// The process of the demo that damages the pool
     #[command(hide = true)]
@@ -64,8 +76,12 @@ pub(crate) enum Command {
 #[derive(Debug, Subcommand)]
 pub(crate) enum PoolCommand {
     /// Make a pool in a new file
+    #[command(after_help = "Examples:\n  \
+        holdfast pool create a.pool --size 1G --parity pq --label bank\n  \
+        holdfast pool create small.pool --size 4M --frame 4K --log 128K")]
     Create(CreateArgs),
     /// Show what a pool is, what protects it and what is in it
+    #[command(after_help = "Example:\n  holdfast pool info a.pool -v")]
     Info(PathArgs),
 }
 
@@ -146,14 +162,19 @@ pub(crate) struct CheckArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ScrubCommand {
     /// Scrub the whole pool; a pool in use is scrubbed by its owner
+    #[command(after_help = "Example:\n  holdfast scrub start -w a.pool --rate 100M")]
     Start(ScrubArgs),
     /// Show how far the scrub is
+    #[command(after_help = "Example:\n  holdfast scrub status a.pool --json")]
     Status(PathArgs),
     /// Stop the scrub of a pool in use, to go on later
+    #[command(after_help = "Example:\n  holdfast scrub pause a.pool")]
     Pause(PathArgs),
     /// Go on where a scrub was paused or interrupted
+    #[command(after_help = "Example:\n  holdfast scrub resume -w a.pool")]
     Resume(ScrubArgs),
     /// Stop the scrub of a pool in use for good
+    #[command(after_help = "Example:\n  holdfast scrub cancel a.pool")]
     Cancel(PathArgs),
 }
 
@@ -178,18 +199,27 @@ pub(crate) struct RepairArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum InjectCommand {
     /// Turn over one bit
+    #[command(after_help = "Example:\n  holdfast inject bitflip a.pool --part object")]
     Bitflip(InjectArgs),
     /// Overwrite bytes with others, as a stray store would
+    #[command(after_help = "Example:\n  holdfast inject stray a.pool --seed 7")]
     Stray(InjectArgs),
     /// Make pages unreadable; in a file nobody has open, destroy their contents
+    #[command(after_help = "Example:\n  holdfast inject poison a.pool --count 3")]
     Poison(InjectArgs),
     /// Put back what was there before a write, as if it had been lost
+    #[command(after_help = "Example:\n  holdfast inject lost a.pool --record damage.jsonl")]
     Lost(InjectArgs),
     /// Put what belongs in one place in another
+    #[command(after_help = "Example:\n  holdfast inject misdirect a.pool --seed 2")]
     Misdirect(InjectArgs),
     /// Put back the end of what was there before a write, as if it had been torn
+    #[command(after_help = "Example:\n  holdfast inject torn a.pool --part parity")]
     Torn(InjectArgs),
     /// Take damage back, by the lines an injection printed with --json or --record
+    #[command(after_help = "Examples:\n  \
+        holdfast inject lost a.pool --record damage.jsonl\n  \
+        holdfast inject restore a.pool --record damage.jsonl")]
     Restore(RestoreArgs),
 }
 
@@ -246,16 +276,24 @@ pub(crate) struct EventsArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum MapCommand {
     /// Print the value of a key
+    #[command(after_help = "Example:\n  holdfast map get a.pool users alice")]
     Get(KeyArgs),
     /// Give a key a value; makes the map if there is none
+    #[command(after_help = "Example:\n  holdfast map put a.pool users alice 42")]
     Put(PutArgs),
     /// Remove a key
+    #[command(after_help = "Example:\n  holdfast map del a.pool users alice")]
     Del(KeyArgs),
     /// Print keys and values in order
+    #[command(after_help = "Example:\n  holdfast map scan a.pool users --prefix al --limit 10")]
     Scan(ScanArgs),
     /// Put lines of KEY, tab, VALUE from a file (- for standard input)
+    #[command(after_help = "Examples:\n  \
+        holdfast map load a.pool users users.tsv\n  \
+            seq 9 | sed 's/.*/&,x&/' | holdfast map load a.pool users - --separator ,")]
     Load(LoadArgs),
     /// List the maps of a pool
+    #[command(after_help = "Example:\n  holdfast map list a.pool")]
     List(PathArgs),
 }
 

@@ -37,7 +37,19 @@ impl Failure {
 
     /// A file other than a pool.
     pub(crate) fn io(what: impl fmt::Display, error: &std::io::Error) -> Self {
-        Self::new("system", format!("{what}: {error}"), "check the path and its permissions")
+        use std::io::ErrorKind as Io;
+        let (kind, remedy) = match error.kind() {
+            Io::NotFound => ("not-found", "check the path"),
+            Io::AlreadyExists => ("exists", "choose another name"),
+            Io::IsADirectory | Io::NotADirectory => ("not-a-file", "name a regular file"),
+            Io::PermissionDenied => ("permission", "check the owner and mode of the file"),
+            Io::ReadOnlyFilesystem => ("read-only", "use a file system that can be written to"),
+            Io::StorageFull | Io::QuotaExceeded | Io::FileTooLarge => {
+                ("no-space", "make room, or raise the limit")
+            }
+            _ => ("system", "check the path and its permissions"),
+        };
+        Self::new(kind, format!("{what}: {error}"), remedy)
     }
 
     /// The exit code. Damage beyond the redundancy is damage left, besides the failure.

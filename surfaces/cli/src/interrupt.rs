@@ -1,10 +1,11 @@
-//! Ctrl-C: the first one asks the command to stop where it can, the second one ends it.
+//! Signals. Ctrl-C: the first one asks the command to stop where it can, the second one ends it.
+//! A limit on the length of files is an error of the write that meets it, not the end.
 
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::SIGINT;
+use signal_hook::consts::{SIGINT, SIGXFSZ};
 use signal_hook::flag;
 
 use crate::exit::Exit;
@@ -20,6 +21,8 @@ pub(crate) fn listen() {
         // Without it, Ctrl-C ends the command at once: nothing is lost, a pool recovers.
         let _ = flag::register(SIGINT, asked);
     }
+    // Whoever handles it, if only by a flag nobody reads, gets the error from the system call.
+    let _ = flag::register(SIGXFSZ, Arc::default());
 }
 
 /// Whether somebody asked the command to stop.

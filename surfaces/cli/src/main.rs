@@ -58,7 +58,7 @@ use clap::Parser;
 
 use args::{Cli, Command, InjectCommand, MapCommand, PoolCommand, ScrubCommand};
 use exit::Exit;
-use failure::Outcome;
+use failure::{Failure, Outcome};
 use out::Out;
 
 fn main() -> ExitCode {
@@ -66,9 +66,12 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are answers; everything else is misuse.
-            let exit = if error.use_stderr() { Exit::USAGE } else { Exit::CLEAN };
             let _ = error.print();
-            return exit.into();
+            if !error.use_stderr() {
+                return Exit::CLEAN.into();
+            }
+            misused(&error);
+            return Exit::USAGE.into();
         }
     };
     let common = &cli.common;
@@ -82,6 +85,19 @@ fn main() -> ExitCode {
             failure.exit().into()
         }
     }
+}
+
+/// Tells programs, too, that the command line makes no sense; people were told.
+fn misused(error: &clap::Error) {
+    let wants = |word: std::ffi::OsString| word == "--json" || word == "-j";
+    if !std::env::args_os().any(wants) {
+        return;
+    }
+    let text = error.to_string();
+    let cause = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    let failure = Failure::usage(cause, "see `holdfast --help`");
+    let out = Out { json: true, quiet: false, verbose: 0 };
+    out.failure_object("holdfast", &failure);
 }
 
 fn run(out: Out, command: Command) -> Outcome {

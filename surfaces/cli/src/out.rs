@@ -69,11 +69,14 @@ impl Out {
 
     /// Tells why a command failed.
     pub(crate) fn failure(&self, command: &str, failure: &Failure) {
-        if self.json {
-            let body = json!({ "error": failure.json(), "exit": failure.exit().code() });
-            line(&dressed(command, body).to_string());
-        }
+        self.failure_object(command, failure);
         let _ = writeln!(io::stderr(), "holdfast: {failure}");
+    }
+
+    /// The same for programs only.
+    pub(crate) fn failure_object(&self, command: &str, failure: &Failure) {
+        let body = json!({ "error": failure.json(), "exit": failure.exit().code() });
+        self.object(command, body);
     }
 
     /// Whether progress is worth showing: somebody is looking at standard error.

@@ -2,21 +2,31 @@
 
 use std::path::Path;
 
-use holdfast::{Pool, Stats, VerifyReads};
+use holdfast::{Error, ErrorKind, Pool, Stats, VerifyReads};
 
 use crate::exit::Exit;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::out::Out;
 
 /// Opens a pool to look at: privately, every read verified.
 pub(crate) fn to_look(path: &Path) -> Outcome<Pool> {
     let options = Pool::options().verify_reads(VerifyReads::Always);
-    Ok(options.open_read_only(path)?)
+    options.open_read_only(path).map_err(in_use)
 }
 
 /// Opens a pool to change it.
 pub(crate) fn to_change(path: &Path) -> Outcome<Pool> {
-    Ok(Pool::options().verify_reads(VerifyReads::Always).open(path)?)
+    Pool::options().verify_reads(VerifyReads::Always).open(path).map_err(in_use)
+}
+
+/// Objects of a pool that somebody has open can be had from him only: says what can be done.
+fn in_use(error: Error) -> Failure {
+    let remedy = "close it there, or ask that process; `pool info`, `check`, `scrub`, `repair` \
+                  and `events` work meanwhile";
+    match error.kind() {
+        ErrorKind::Locked => error.with_remedy(remedy).into(),
+        _ => error.into(),
+    }
 }
 
 /// The end of a command that used a pool: tells what was repaired on the way, and closes it.

@@ -71,6 +71,31 @@ impl ErrorKind {
         }
     }
 
+    /// All kinds.
+    const ALL: [Self; 16] = [
+        Self::NotFound,
+        Self::Exists,
+        Self::NotAFile,
+        Self::NotAPool,
+        Self::NewerVersion,
+        Self::Truncated,
+        Self::Locked,
+        Self::ReadOnly,
+        Self::Permission,
+        Self::NoSpace,
+        Self::Damaged,
+        Self::Invalid,
+        Self::WrongType,
+        Self::Cancelled,
+        Self::Refused,
+        Self::System,
+    ];
+
+    /// The kind of that name.
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// What usually helps.
     const fn remedy(self) -> &'static str {
         match self {
@@ -104,32 +129,28 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 pub struct Error {
     path: Option<PathBuf>,
     cause: Cause,
+    /// What to do, where that is known better here than below.
+    remedy: Option<String>,
 }
 
 #[derive(Debug)]
 enum Cause {
     Open(OpenError),
     Engine(EngineError),
-    Own { kind: ErrorKind, what: String, remedy: Option<String> },
+    Own { kind: ErrorKind, what: String },
 }
 
 impl Error {
     /// An error of this crate's own.
     #[must_use]
     pub fn new(kind: ErrorKind, what: impl Into<String>) -> Self {
-        Self { path: None, cause: Cause::Own { kind, what: what.into(), remedy: None } }
+        Self { path: None, cause: Cause::Own { kind, what: what.into() }, remedy: None }
     }
 
     /// The same with a remedy that fits better than the usual one.
     #[must_use]
     pub fn with_remedy(self, text: impl Into<String>) -> Self {
-        match self.cause {
-            Cause::Own { kind, what, .. } => Self {
-                cause: Cause::Own { kind, what, remedy: Some(text.into()) },
-                path: self.path,
-            },
-            cause => Self { cause, path: self.path },
-        }
+        Self { remedy: Some(text.into()), ..self }
     }
 
     /// The same, said of the file at `path`.
@@ -173,7 +194,7 @@ impl Error {
     /// What to do about it.
     #[must_use]
     pub fn remedy(&self) -> String {
-        self.parts().1
+        self.remedy.clone().unwrap_or_else(|| self.parts().1)
     }
 
     /// Cause and remedy. Texts from below hold both, parted by a semicolon, or the cause only.
@@ -181,10 +202,17 @@ impl Error {
         let usual = self.kind().remedy();
         let text = match &self.cause {
             Cause::Open(error) => error.to_string(),
-            Cause::Engine(error) => error.to_string(),
-            Cause::Own { what, remedy, .. } => {
-                return (what.clone(), remedy.clone().unwrap_or_else(|| usual.to_owned()));
+            Cause::Engine(EngineError::Sync(error)) => {
+                let what = if is_full(error) {
+                    "make room or raise the limit"
+                } else {
+                    "check the device"
+                };
+                let remedy = format!("{what}, then open the pool anew: until then it is read-only");
+                return (error.to_string(), remedy);
             }
+            Cause::Engine(error) => error.to_string(),
+            Cause::Own { what, .. } => return (what.clone(), usual.to_owned()),
         };
         // The path is told once, in front.
         let text = match &self.path {
@@ -203,8 +231,7 @@ impl fmt::Display for Error {
         if let Some(path) = &self.path {
             write!(f, "{}: ", path.display())?;
         }
-        let (cause, remedy) = self.parts();
-        write!(f, "{cause}; {remedy}")
+        write!(f, "{}; {}", self.cause(), self.remedy())
     }
 }
 
@@ -282,13 +309,13 @@ fn kind_of_tx(error: &TxError) -> ErrorKind {
 
 impl From<OpenError> for Error {
     fn from(error: OpenError) -> Self {
-        Self { path: None, cause: Cause::Open(error) }
+        Self { path: None, cause: Cause::Open(error), remedy: None }
     }
 }
 
 impl From<EngineError> for Error {
     fn from(error: EngineError) -> Self {
-        Self { path: None, cause: Cause::Engine(error) }
+        Self { path: None, cause: Cause::Engine(error), remedy: None }
     }
 }
 

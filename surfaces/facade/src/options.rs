@@ -1,18 +1,23 @@
 //! How a pool is made and opened: every policy is a value, and every value has a default.
 
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use holdfast_layout::SumKind;
 use holdfast_object::{CreateOptions, OpenOptions, Parity, VerifyReads};
-use holdfast_pmem::{Access, Durability, Mapped, Medium, Options as MapOptions, Protect};
+use holdfast_pmem::{
+    Access, Durability, Mapped, Medium, MediumKind, Options as MapOptions, Protect,
+};
 
 use crate::background::Background;
 use crate::clock::WallClock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::pool::Pool;
 
+/// What the system counts the room of files in.
+const BLOCK: u64 = 512;
 /// Longest label.
 pub const LABEL_MAX: usize = holdfast_layout::superblock::LABEL_LEN;
 
@@ -185,6 +190,7 @@ impl Options {
         }
         let mapped = self.map(path, Access::PrivateCopy)?;
         self.look(path, &mapped)?;
+        room_to_read(path, &mapped)?;
         let pool = self.open_on(mapped).map_err(|error| error.at(path))?;
         Ok(pool.of(path))
     }
@@ -247,6 +253,27 @@ impl Options {
         Background::start(&pool, self.heal_loads, self.commands);
         pool
     }
+}
+
+/// In memory file systems, even loads of a hole take a page. Where there is none, every hole would
+/// look like a page that cannot be read: the answer is that, not a list of damages.
+fn room_to_read(path: &Path, mapped: &Mapped) -> Result<()> {
+    if mapped.kind() != MediumKind::Shm {
+        return Ok(());
+    }
+    let (Ok(found), Ok(system)) = (std::fs::metadata(path), rustix::fs::statvfs(path)) else {
+        return Ok(());
+    };
+    let missing = mapped.len().saturating_sub(found.blocks().saturating_mul(BLOCK));
+    let free = system.f_bavail.saturating_mul(system.f_frsize);
+    if missing <= free {
+        return Ok(());
+    }
+    let text = format!(
+        "reading the holes in the file takes {missing} bytes of its file system, which has {free}"
+    );
+    let error = Error::new(ErrorKind::NoSpace, text);
+    Err(error.with_remedy("make room there, or copy the pool to another file system").at(path))
 }
 
 /// A random identity, by the rules for such numbers (version 4).

@@ -3,7 +3,7 @@
 //! ```text
 //! -> scrub 0 1                       rate, whether to resume
 //! <- progress 1048576 67108864       any number of these
-//! <- done 12 4096 1 1 0 0 3 51234    or: failed LOCKED text
+//! <- done 12 4096 1 1 0 0 3 51234    or: failed locked cause; remedy
 //! ```
 //!
 //! Both ends are of one build or refuse each other: the first word says which. The owner is told
@@ -213,8 +213,11 @@ impl Owner {
                 }
                 "done" => return Ok(numbers()),
                 "failed" => {
-                    let error = Error::new(ErrorKind::Refused, format!("its owner says: {rest}"));
-                    return Err(error.with_remedy("see the owner's message").at(&self.path));
+                    let (name, text) = rest.split_once(' ').unwrap_or(("", rest));
+                    let (cause, remedy) = text.split_once("; ").unwrap_or((text, "see there"));
+                    let kind = ErrorKind::from_name(name).unwrap_or(ErrorKind::Refused);
+                    let error = Error::new(kind, format!("its owner says: {cause}"));
+                    return Err(error.with_remedy(remedy).at(&self.path));
                 }
                 _ => return Err(self.strange()),
             }
@@ -258,7 +261,10 @@ pub(crate) fn serve(stream: &UnixStream, pool: impl Fn() -> Option<Pool>) {
         drop(pool);
         let sent = match answer {
             Ok(words) => writeln!(out, "done {words}"),
-            Err(error) => writeln!(out, "failed {}", error.to_string().replace('\n', " ")),
+            Err(error) => {
+                let text = format!("{}; {}", error.cause(), error.remedy()).replace('\n', " ");
+                writeln!(out, "failed {} {text}", error.kind().name())
+            }
         };
         if sent.is_err() {
             return;

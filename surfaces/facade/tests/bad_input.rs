@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use holdfast::{Error, ErrorKind, Observer, Persist, Pool, Ptr, Transaction};
+use holdfast::{Error, ErrorKind, Observer, Parity, Persist, Pool, Ptr, Transaction};
 
 struct Folder {
     _folder: tempfile::TempDir,
@@ -116,6 +116,83 @@ fn a_pool_that_cannot_be_made_leaves_no_file() {
     let error = options().create(&here.path).map(drop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Exists, "{error}");
     assert_eq!(fs::read(&here.path).unwrap(), b"mine");
+}
+
+#[test]
+fn lengths_and_counts_that_no_pool_has_are_refused_by_name() {
+    let here = place();
+    let options = || Pool::options().size(32 << 20);
+    for (options, name) in [
+        (options().chunk(3000), "chunk"),
+        (options().chunk(2048), "chunk"),
+        (options().chunk(1 << 31), "chunk"),
+        (options().frame(3 << 20), "frame"),
+        (options().frame(u64::MAX), "frame"),
+        (options().rows(255), "rows"),
+        (options().lanes(1024), "lanes"),
+        (options().lanes(u32::MAX), "lanes"),
+        (options().log(33 << 20), "log"),
+        (options().log(u64::MAX), "log"),
+        (options().events((16 << 20) + 1), "events"),
+        (options().events(u64::MAX), "events"),
+        (options().label("a\0b"), "label"),
+    ] {
+        let error = options.create(&here.path).map(drop).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{name}: {error}");
+        assert!(error.to_string().contains(name), "{name}: {error}");
+        assert!(!here.path.exists(), "{error}");
+    }
+}
+
+/// Whatever options are accepted, the pool they make can be used, closed, opened and checked.
+#[test]
+fn a_pool_is_made_so_that_it_can_be_opened_or_not_at_all() {
+    let here = place();
+    let mut state = 3_u64;
+    let mut pick = |values: &[u64]| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        values[(state >> 33) as usize % values.len()]
+    };
+    let (mut made, mut refused) = (0, 0);
+    for round in 0..150 {
+        let options = Pool::options()
+            .size(pick(&[40 << 10, 256 << 10, 1 << 20, 4 << 20, (16 << 20) + 5, 24 << 20]))
+            .frame(pick(&[4096, 4096, 8192, 64 << 10, 2 << 20, 5000]))
+            .chunk(pick(&[0, 0, 4096, 8192, 32 << 10, 1 << 20, 16 << 20, 3000]))
+            .rows(pick(&[0, 3, 4, 8, 100, 254]) as u32)
+            .lanes(pick(&[0, 0, 1, 3, 70, 1023, 1024]) as u32)
+            .log(pick(&[0, 0, 1, 4096, 100_000, 3 << 20, u64::MAX]))
+            .events(pick(&[0, 1, 4096, 64 << 10, 1 << 20, u64::MAX - 5]))
+            .parity([Parity::None, Parity::P, Parity::PQ][round % 3])
+            .metadata_copies(round % 5 > 0);
+        match options.create(&here.path) {
+            Ok(pool) => {
+                made += 1;
+                let put = pool.map::<str, u64>("numbers").and_then(|map| map.put("one", &1));
+                drop(pool);
+                let pool = Pool::open(&here.path).unwrap_or_else(|e| panic!("{options:?}: {e}"));
+                let checked = pool.check(|_, _| {}).unwrap();
+                assert!(checked.is_clean(), "{options:?}: {checked:?}");
+                match put {
+                    Ok(_) => {
+                        let found = pool.map::<str, u64>("numbers").unwrap().get("one").unwrap();
+                        assert_eq!(found, Some(1), "{options:?}");
+                    }
+                    // So small that nothing fits is allowed, if it is said.
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::NoSpace, "{options:?}"),
+                }
+                drop(pool);
+                fs::remove_file(&here.path).unwrap();
+            }
+            Err(error) => {
+                refused += 1;
+                let known = [ErrorKind::Invalid, ErrorKind::NoSpace].contains(&error.kind());
+                assert!(known, "{options:?}: {error}");
+                assert!(!here.path.exists(), "{options:?}: {error}");
+            }
+        }
+    }
+    assert!(made > 15 && refused > 15, "{made} made, {refused} refused");
 }
 
 #[derive(Clone, Copy, Persist)]

@@ -5,12 +5,13 @@ use std::time::Instant;
 
 use holdfast::collections::CheckReport as MapReport;
 use holdfast::{
-    CheckReport, ErrorKind, Finding, Key, MapInfo, Observer, Owner, Pool, ScrubOptions, Summary,
-    TypeNumber, VerifyReads,
+    CheckReport, ErrorKind, Event, Finding, Key, MapInfo, Observer, Owner, Pool, ScrubOptions,
+    Summary, TypeNumber, VerifyReads,
 };
 use serde_json::{Value as Json, json};
 
 use crate::args::CheckArgs;
+use crate::commands::events::event_json;
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::out::{Out, table};
@@ -34,6 +35,8 @@ struct Verdict {
     /// Damages there at the end.
     left: u64,
     report: CheckReport,
+    /// What opening the pool found, as its journal tells it.
+    opening: Vec<Event>,
     maps: Vec<MapVerdict>,
     nanos: u64,
     interrupted: bool,
@@ -49,16 +52,18 @@ struct MapVerdict {
 /// `check`.
 pub(crate) fn check(out: Out, args: &CheckArgs) -> Outcome {
     if !args.repair || args.dry_run {
+        let known = last_event(&args.pool);
         return match open_privately(&args.pool)? {
             Some(pool) if args.repair => {
-                let verdict = mend(out, &pool, "would repair")?;
+                let verdict = mend(out, &pool, known, "would repair")?;
                 Ok(tell(out, "check", &args.pool, &verdict, Mode::DryRun))
             }
             Some(pool) => {
-                let verdict = look(out, &pool)?;
+                let verdict = look(out, &pool, known)?;
                 Ok(tell(out, "check", &args.pool, &verdict, Mode::Look))
             }
-            None if args.repair => Err(Failure::usage(
+            None if args.repair => Err(Failure::new(
+                "locked",
                 format!("{}: is in use, and its owner repairs for good", args.pool.display()),
                 "leave out --dry-run, or close the pool first",
             )),
@@ -75,6 +80,7 @@ pub(crate) fn repair(out: Out, path: &Path) -> Outcome {
 
 fn repair_as(out: Out, command: &str, path: &Path) -> Outcome {
     let options = Pool::options().verify_reads(VerifyReads::Always);
+    let known = last_event(path);
     let pool = match options.open(path) {
         Ok(pool) => pool,
         Err(error) if error.kind() == ErrorKind::Locked => {
@@ -82,7 +88,7 @@ fn repair_as(out: Out, command: &str, path: &Path) -> Outcome {
         }
         Err(error) => return Err(error.into()),
     };
-    let verdict = mend(out, &pool, "repairing")?;
+    let verdict = mend(out, &pool, known, "repairing")?;
     drop(pool);
     Ok(tell(out, command, path, &verdict, Mode::Repair))
 }
@@ -96,27 +102,39 @@ fn open_privately(path: &Path) -> Outcome<Option<Pool>> {
     }
 }
 
+/// Number of the last event in the journal before the pool is opened. A journal that cannot be
+/// read has none: then all of its events seem new, and are told.
+fn last_event(path: &Path) -> u64 {
+    let events = Observer::open(path).and_then(|observer| observer.events_from(0));
+    events.ok().and_then(|events| events.last().map(|event| event.sequence)).unwrap_or(0)
+}
+
 /// Looks at everything, repairs nothing on purpose. What had to be mended to open the pool was
 /// mended on pages that are thrown away.
-fn look(out: Out, pool: &Pool) -> Outcome<Verdict> {
+fn look(out: Out, pool: &Pool, known: u64) -> Outcome<Verdict> {
     let started = Instant::now();
     let at_open = pool.stats();
+    let opening = pool.events_from(known.saturating_add(1));
     let progress = Progress::bytes(out, "checking");
-    let report = pool.check(|done, all| progress.set(done, all))?;
+    let mut report = pool.check(|done, all| progress.set(done, all))?;
     progress.done();
     if !report.is_clean() {
-        // Maps are walked as a repair would leave them: what is wrong then is lost.
-        pool.scrub(ScrubOptions::default(), |_, _| {})?;
+        // Maps are walked as a repair would leave them: what is wrong then is lost. And a repair
+        // tells which damages there are, where a look sees an object and its column disagree.
+        let mended = pool.scrub(ScrubOptions::default(), |_, _| {})?.report;
+        report = if mended.is_clean() { report } else { mended };
     }
     let maps = check_maps(pool)?;
     let found = at_open.detected + report.found + broken(&maps);
-    Ok(Verdict { found, left: found, report, maps, nanos: nanos(started), ..Verdict::default() })
+    let nanos = nanos(started);
+    Ok(Verdict { found, left: found, report, opening, maps, nanos, ..Verdict::default() })
 }
 
 /// Looks at everything and repairs it, until a pass finds nothing or nothing more can be done.
-fn mend(out: Out, pool: &Pool, what: &str) -> Outcome<Verdict> {
+fn mend(out: Out, pool: &Pool, known: u64, what: &str) -> Outcome<Verdict> {
     let started = Instant::now();
-    let mut verdict = Verdict::default();
+    let mut verdict =
+        Verdict { opening: pool.events_from(known.saturating_add(1)), ..Verdict::default() };
     let at_open = pool.stats();
     verdict.found = at_open.detected;
     verdict.repaired = at_open.repaired;
@@ -245,6 +263,7 @@ fn tell(out: Out, command: &str, path: &Path, verdict: &Verdict, mode: Mode) -> 
             "left": left,
             "interrupted": verdict.interrupted,
             "nanos": verdict.nanos,
+            "at_open": verdict.opening.iter().map(event_json).collect::<Vec<_>>(),
             "findings": report.findings.iter().take(LISTED).map(finding_json).collect::<Vec<_>>(),
             "maps": verdict.maps.iter().map(map_json).collect::<Vec<_>>(),
         }),
@@ -257,20 +276,15 @@ fn tell(out: Out, command: &str, path: &Path, verdict: &Verdict, mode: Mode) -> 
 
 fn tell_people(out: Out, verdict: &Verdict, mode: Mode, left: u64) {
     let report = &verdict.report;
-    if !report.findings.is_empty() {
-        let shown = if out.verbose > 0 { report.findings.len() } else { SHOWN };
-        let mut rows = table(&["at", "bytes", "verdict", "object"]);
-        for finding in report.findings.iter().take(shown) {
-            rows.add_row([
-                format!("{:#x}", finding.at),
-                finding.len.to_string(),
-                finding.verdict.to_string(),
-                object_of(finding).unwrap_or_default(),
-            ]);
-        }
-        out.words(rows.to_string());
-        if report.findings.len() > shown {
-            out.words(format!("... {} more (-v shows all)", report.findings.len() - shown));
+    let opening = verdict.opening.iter().map(row_of_event);
+    let rows: Vec<[String; 4]> = opening.chain(report.findings.iter().map(row_of)).collect();
+    if !rows.is_empty() {
+        let shown = if out.verbose > 0 { rows.len() } else { SHOWN };
+        let mut shown_rows = table(&["at", "bytes", "verdict", "object"]);
+        shown_rows.add_rows(rows.iter().take(shown));
+        out.words(shown_rows.to_string());
+        if rows.len() > shown {
+            out.words(format!("... {} more (-v shows all)", rows.len() - shown));
         }
     }
     for map in &verdict.maps {
@@ -292,6 +306,23 @@ fn tell_people(out: Out, verdict: &Verdict, mode: Mode, left: u64) {
     if mode == Mode::Look && *found > 0 {
         out.words("the file was not changed; `holdfast repair` repairs it");
     }
+}
+
+/// What a pass found, as a row of the table.
+fn row_of(finding: &Finding) -> [String; 4] {
+    [
+        format!("{:#x}", finding.at),
+        finding.len.to_string(),
+        finding.verdict.to_string(),
+        object_of(finding).unwrap_or_default(),
+    ]
+}
+
+/// What opening found.
+fn row_of_event(event: &Event) -> [String; 4] {
+    let wrong = event.wrong.map_or_else(|| event.cause.to_string(), |wrong| wrong.to_string());
+    let verdict = format!("corrupt: {wrong}, found by {}", event.finder);
+    [format!("{:#x}", event.at), event.len.to_string(), verdict, String::new()]
 }
 
 /// One finding as an object.

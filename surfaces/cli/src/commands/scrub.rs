@@ -46,7 +46,7 @@ fn here(out: Out, args: &ScrubArgs, pool: &Pool, options: ScrubOptions) -> Outco
     let found = summary.found + at_open.detected;
     let (repaired, lost) = (summary.repaired + at_open.repaired, summary.lost + at_open.lost);
     out.object(
-        "scrub start",
+        name_of(options),
         json!({
             "path": args.pool.display().to_string(),
             "by": "command",
@@ -69,20 +69,24 @@ fn here(out: Out, args: &ScrubArgs, pool: &Pool, options: ScrubOptions) -> Outco
     Ok(exit_of(found, lost, summary.stopped))
 }
 
+const fn name_of(options: ScrubOptions) -> &'static str {
+    if options.resume { "scrub resume" } else { "scrub start" }
+}
+
 fn by_owner(out: Out, args: &ScrubArgs, mut owner: Owner, options: ScrubOptions) -> Outcome {
     if !args.wait {
         owner.start_scrub(options)?;
         let body = json!({
             "path": args.pool.display().to_string(), "by": "owner", "state": "running",
         });
-        out.object("scrub start", body);
+        out.object(name_of(options), body);
         out.words("the process that has the pool open is scrubbing it; `scrub status` tells more");
         return Ok(Exit::CLEAN);
     }
     let progress = Progress::bytes(out, "the owner scrubs");
     let summary = owner.scrub(options, |done, all| progress.set(done, all))?;
     progress.done();
-    Ok(tell_summary(out, "scrub start", &args.pool, &summary, true))
+    Ok(tell_summary(out, name_of(options), &args.pool, &summary, true))
 }
 
 /// Shows how far the scrub is.

@@ -33,7 +33,7 @@ use index::Index;
 use report::Report;
 use tally::Tally;
 
-/// Faults of the pass in which reads verify at first touch only.
+/// Faults of the pass in which reads verify at first touch only, at the most.
 const SECOND_PASS: u64 = 200;
 /// Bytes of the pool for each byte of text, and at the least.
 const POOL_FACTOR: u64 = 40;
@@ -92,7 +92,8 @@ fn play(
             expect_none(service.compare_all()?)?;
             let how = (VerifyReads::FirstTouch, "objects");
             let mut tally = Tally::default();
-            let answers = service.endure(out, &mut injector, how, SECOND_PASS, &mut tally)?;
+            let count = args.faults.min(SECOND_PASS);
+            let answers = service.endure(out, &mut injector, how, count, &mut tally)?;
             Ok((tally, answers))
         })?;
         pool.set_verify_reads(VerifyReads::Always);

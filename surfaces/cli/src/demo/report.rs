@@ -276,7 +276,7 @@ impl Report {
             "left": self.left,
             "millis": times.collect::<serde_json::Map<_, Value>>(),
             "total_millis": millis(&self.total),
-            "command": self.command,
+            "again": self.command,
             "exit": if self.is_good() { Exit::CLEAN.code() } else { Exit::LEFT.code() },
         })
     }
@@ -289,7 +289,7 @@ fn command(args: &DemoArgs) -> String {
         if text.contains(char::is_whitespace) { format!("'{text}'") } else { text }
     };
     format!(
-        "holdfast demo {} --seed {} --faults {} --kills {} --text {}",
+        "cargo run --release -- demo {} --seed {} --faults {} --kills {} --text {}",
         quote(&args.path),
         args.seed,
         args.faults,

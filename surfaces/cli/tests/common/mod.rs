@@ -1,0 +1,122 @@
+//! Running the built command: in a folder of its own, as a shell would.
+
+#![allow(dead_code, reason = "each test file uses some of it")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// A command that takes so long hangs, however slow the machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A folder to work in; gone afterwards.
+pub(crate) struct Here {
+    folder: tempfile::TempDir,
+}
+
+/// What a command did.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Here {
+    pub(crate) fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
+        command.current_dir(self.folder.path()).args(words);
+        command
+    }
+
+    /// Runs the command; it must neither panic nor die nor hang.
+    pub(crate) fn run(&self, words: &[&str]) -> Done {
+        finish(words, &mut self.command(words))
+    }
+
+    /// Runs the command and expects this code.
+    pub(crate) fn expect(&self, code: i32, words: &[&str]) -> Done {
+        let done = self.run(words);
+        assert_eq!(done.code, code, "{words:?}: {}{}", done.out, done.err);
+        done
+    }
+
+    /// Runs a command that has to find nothing wrong.
+    pub(crate) fn good(&self, words: &[&str]) -> Done {
+        self.expect(0, words)
+    }
+
+    /// Runs a command with `--json` and expects this code; the one object it printed.
+    pub(crate) fn json(&self, code: i32, words: &[&str]) -> Value {
+        let done = self.expect(code, &[words, &["--json"]].concat());
+        let value: Value = serde_json::from_str(&done.out)
+            .unwrap_or_else(|error| panic!("{words:?}: {error}: {}", done.out));
+        assert_eq!(value["schema"], 1, "{words:?}");
+        value
+    }
+
+    /// Makes a pool with some entries, that faults may be injected into.
+    pub(crate) fn pool(&self, name: &str) {
+        let size = ["--size", "16M", "--parity", "pq", "--allow-inject"];
+        self.good(&[&["pool", "create", name][..], &size].concat());
+        let lines: String = (0..500).map(|n| format!("key{n:03}\tvalue {n}\n")).collect();
+        std::fs::write(self.path("lines"), lines).unwrap();
+        self.good(&["map", "load", name, "words", "lines"]);
+    }
+}
+
+/// Runs a command to its end; it must neither panic nor die nor hang.
+pub(crate) fn finish(words: &[&str], command: &mut Command) -> Done {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    let id = rustix::process::Pid::from_child(&child);
+    let (tell, told) = mpsc::channel();
+    let waiter = std::thread::spawn(move || tell.send(child.wait_with_output()));
+    let Ok(output) = told.recv_timeout(PATIENCE) else {
+        let _ = rustix::process::kill_process(id, rustix::process::Signal::KILL);
+        panic!("{words:?} hangs");
+    };
+    let _ = waiter.join();
+    let done = Done::of(output.unwrap());
+    let died = done.code < 0 || done.code == 101 || done.err.contains("panicked");
+    assert!(!died, "{words:?}: {} {}", done.code, done.err);
+    done
+}
+
+impl Done {
+    pub(crate) fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+/// CRC-32C bit by bit, as the definition says.
+pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
+    let mut sum = !0_u32;
+    for byte in bytes {
+        sum ^= u32::from(*byte);
+        for _ in 0..8 {
+            sum = if sum & 1 == 1 { sum >> 1 ^ 0x82f6_3b78 } else { sum >> 1 };
+        }
+    }
+    !sum
+}
