@@ -1,6 +1,7 @@
 //! The campaign against the transactional object store.
 
 pub mod driver;
+pub mod fields;
 pub mod handle;
 pub mod judge;
 pub mod lanes;

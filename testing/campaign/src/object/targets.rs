@@ -121,6 +121,15 @@ impl Targets {
         this
     }
 
+    /// The zones of a pool that is whole.
+    #[must_use]
+    pub fn zones(pool: &Bytes) -> Vec<ZoneMap> {
+        let Some((superblock, seed)) = pool.superblock() else { return Vec::new() };
+        let mut survey = Survey::default();
+        let regions = pool.zones(superblock, seed).into_iter();
+        regions.map(|region| ZoneMap::read(pool, region, seed, superblock, &mut survey)).collect()
+    }
+
     fn add(&mut self, area: Area, at: u64, len: u64) {
         if len > 0 {
             self.all.push(Target { area, at, len });

@@ -5,6 +5,7 @@ pub mod crash_pairs;
 pub mod crash_single;
 pub mod damage;
 pub mod fail_nth;
+pub mod fields;
 pub mod lost;
 pub mod nested;
 
@@ -19,4 +20,5 @@ pub const ROWS: &[Row] = &[
     lost::ROW,
     beyond::ROW,
     fail_nth::ROW,
+    fields::ROW,
 ];
