@@ -11,6 +11,7 @@ pub mod raw;
 pub mod rows;
 pub mod scenes;
 pub mod targets;
+pub mod victim;
 pub mod watch;
 pub mod world;
 pub mod wrap;

@@ -8,6 +8,7 @@ pub mod fail_nth;
 pub mod fields;
 pub mod lost;
 pub mod nested;
+pub mod sigkill;
 
 use crate::runner::Row;
 
@@ -21,4 +22,5 @@ pub const ROWS: &[Row] = &[
     beyond::ROW,
     fail_nth::ROW,
     fields::ROW,
+    sigkill::ROW,
 ];
