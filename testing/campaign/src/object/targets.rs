@@ -197,6 +197,21 @@ impl Targets {
         self.all.iter().filter(move |target| target.area == area).copied()
     }
 
+    /// The object at `at`, its slot and its sums.
+    #[must_use]
+    pub fn of_object(&self, at: u64, len: u64) -> Vec<Target> {
+        let mut parts = vec![Target { area: Area::Object, at, len }];
+        // Objects and slots are listed in pairs; the sums of one lie between slot and object.
+        for (object, slot) in self.of_area(Area::Object).zip(self.of_area(Area::Slot)) {
+            if object.at == at {
+                parts.push(slot);
+                let between = |t: &&Target| t.area == Area::Sum && t.at > slot.at && t.at < at;
+                parts.extend(self.all.iter().filter(between));
+            }
+        }
+        parts
+    }
+
     /// The areas there are, in order.
     #[must_use]
     pub fn areas(&self) -> Vec<Area> {

@@ -7,6 +7,7 @@ pub mod damage;
 pub mod fail_nth;
 pub mod fields;
 pub mod lost;
+pub mod media;
 pub mod nested;
 pub mod sigkill;
 
@@ -23,4 +24,5 @@ pub const ROWS: &[Row] = &[
     fail_nth::ROW,
     fields::ROW,
     sigkill::ROW,
+    media::ROW,
 ];
