@@ -200,3 +200,29 @@ impl Medium for Live {
         self.0.mapped.bad_ranges()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use holdfast_pmem::Options;
+    use holdfast_pmem::inject::handler_count;
+
+    use super::*;
+
+    const HERE: Site = Site::new("campaign.live.test");
+
+    #[test]
+    fn a_page_goes_bad_before_the_call_asked_for_and_each_error_is_counted() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mapped = Mapped::create(&folder.path().join("pool"), 4 * PAGE, &Options::default());
+        let live = Live::new(mapped.expect("a mapping"));
+        let before = handler_count();
+        live.arm(Trip { after: 1, page: PAGE, poison: Poison::Clearable });
+        let (done, calls) = live.trace(|| live.put(HERE, PAGE, &[1]));
+        assert_eq!((done, calls), (Ok(()), vec![HERE.name()]));
+        assert!(live.read(PAGE, &mut [0]).is_err());
+        assert!(live.put(HERE, PAGE + 8, &[1]).is_err());
+        assert_eq!(live.disarm(), Some("read"));
+        assert_eq!(live.met().into_iter().collect::<Vec<_>>(), [(PAGE, 2)]);
+        assert_eq!(handler_count() - before, 2);
+    }
+}

@@ -5,6 +5,7 @@ pub mod fields;
 pub mod handle;
 pub mod judge;
 pub mod lanes;
+pub mod life;
 pub mod live;
 pub mod model;
 pub mod ops;

@@ -53,8 +53,8 @@ const SLOW: Duration = Duration::from_secs(10);
 /// Figures that only count which fields were damaged.
 const DAMAGED: &str = "damaged ";
 
-/// Worlds of even and of odd groups, by round: the two rounds of the CI tier see both media and both
-/// kinds of parity.
+/// Worlds of even and of odd groups, by round: the two rounds of the CI tier see both media and
+/// both kinds of parity.
 const WORLDS: [[u64; 4]; 2] = [[0, 3, 1, 2], [1, 2, 0, 3]];
 
 /// What is damaged together, and the pool that has it.
@@ -193,13 +193,45 @@ fn one(hit: &Hit<'_>, meeting: Meeting, rng: &mut Rng, tally: &mut Tally) -> Jud
         driver.medium.abandon(driver.pool);
         return Ok(false);
     }
-    if hit.sealed {
-        hostile(hit, &driver, meeting, rng)?;
-    } else {
+    if !hit.sealed {
         tolerated(hit, &driver, meeting, seen, rng)?;
+        driver.medium.abandon(driver.pool);
+        return Ok(true);
+    }
+    hostile(hit, &driver, meeting, rng)?;
+    if meeting == Meeting::Use {
+        return reopened(hit, driver).map(|()| true);
     }
     driver.medium.abandon(driver.pool);
     Ok(true)
+}
+
+/// Closes a pool with damage that verifies and opens it again, as far as that goes.
+fn reopened(hit: &Hit<'_>, driver: Driver) -> Judged<()> {
+    let world = &hit.specimen.world;
+    let expected = others(hit, &driver);
+    let Driver { medium, pool, ledger, anchor } = driver;
+    drop(pool);
+    let medium = world.after(medium.crash_point().newest());
+    let before = medium.crash_point().newest();
+    match world.open(&medium) {
+        Ok((pool, _)) => {
+            let driver = Driver { medium, pool, ledger, anchor };
+            served(&driver, &expected).map_err(|v| v.during("closed and opened again"))?;
+            driver.medium.abandon(driver.pool);
+            Ok(())
+        }
+        Err(error) => {
+            unchanged(&before, &medium, &format!("an open that failed ({error})"))?;
+            match hit.spot.owns {
+                // One object's damage is no reason to refuse the others; a chunk's entry may be.
+                Some(_) if hit.spot.guard == Guard::Unit && !hit.spot.key.contains("CHUNK") => {
+                    Err(refused("open after a clean close", &error))
+                }
+                _ => Ok(()),
+            }
+        }
+    }
 }
 
 /// Damages the field. `false` if it is as it was.
@@ -404,5 +436,23 @@ fn finish(tally: &mut Tally) {
             }
             tally.lines.push(format!("{} fields of {} damaged", counted.len(), all.len()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_that_no_case_damaged_is_a_violation() {
+        let mut tally = Tally::default();
+        let all = formats::all().expect("the sources are here");
+        for key in &all[1..] {
+            tally.add(format!("{DAMAGED}{key}"), 1);
+        }
+        finish(&mut tally);
+        assert_eq!(tally.violated(), 1);
+        assert!(tally.violations[0].story.contains(&all[0]));
+        assert!(tally.figures.is_empty());
     }
 }

@@ -13,24 +13,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use holdfast_layout::{RawPtr, Region, RegionKind};
-use holdfast_object::{Error, Pool, ScrubControl, ScrubOptions, Scrubbed};
-use holdfast_oracle::acked::Model;
+use holdfast_layout::RawPtr;
 use holdfast_pmem::inject::{Poison, handler_count, poison};
-use holdfast_pmem::{Access, Durability, Mapped, Medium, MediumKind, Options, PAGE, Verdict};
-use holdfast_redundancy::Journal;
+use holdfast_pmem::{Medium, MediumKind, PAGE, Verdict};
 use holdfast_redundancy::events::{Event, Outcome};
-use holdfast_txn::{Transaction, TxError};
 use holdfast_workloads::Rng;
 
 use super::damage::names;
-use crate::object::live::{Live, Trip};
-use crate::object::model::{Change, Object, Objects, name};
+use crate::object::life::{Life, origin, work};
+use crate::object::live::Trip;
+use crate::object::model::{Objects, name};
 use crate::object::ops::{Choice, Job, Node, Op, any_job};
-use crate::object::raw::{Bytes, Scope, survey};
+use crate::object::raw::Bytes;
 use crate::object::scenes::refused;
 use crate::object::targets::{Area, Side, Target, Targets};
-use crate::object::world::{World, clock};
+use crate::object::world::World;
 use crate::runner::{Case, Row, Tier};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
@@ -62,6 +59,12 @@ const BEYOND_EACH: u64 = 25;
 const STUCK_EACH: u64 = 50;
 /// One life in so many is closed and opened again.
 const REOPEN_EACH: u64 = 8;
+/// One life in so many has two threads at work while its pages go bad.
+const BUSY_EACH: u64 = 4;
+/// Jobs of each of them.
+const BUSY_JOBS: u64 = 15;
+/// Longest time before a page goes bad under them, in microseconds.
+const BUSY_WAIT: u64 = 400;
 /// Where shared memory is.
 const SHARED: &str = "/dev/shm";
 /// Figures of places in commits that a page went bad at.
@@ -73,7 +76,7 @@ fn run(case: &Case) -> Tally {
     let kind = if file { MediumKind::File } else { MediumKind::Shm };
     let shared = kind == MediumKind::Shm && Path::new(SHARED).is_dir();
     let folder = if shared { PathBuf::from(SHARED) } else { std::env::temp_dir() };
-    let parity = if case.number / FILE_EACH % 2 == 0 { "p" } else { "pq" };
+    let parity = if (case.number / FILE_EACH).is_multiple_of(2) { "p" } else { "pq" };
     let mut world = World::named(&format!("{kind}-{parity}")).sized(PAGES);
     world.options.events = 8 * PAGE;
     let temporary = tempfile::Builder::new().prefix("holdfast-campaign-").tempdir_in(&folder);
@@ -99,8 +102,21 @@ enum When {
     Change,
     /// Under a program that looks at an object in place.
     Load,
+    /// While two threads commit.
+    Busy,
     /// Before the scrub, which meets it first.
     Scrub,
+}
+
+/// What a life is like.
+#[derive(Debug, Clone, Copy)]
+struct Manner {
+    /// Its incurable page is one that cannot be relocated.
+    stuck: bool,
+    /// It is opened again in the end.
+    reopen: bool,
+    /// Threads are at work while the pages go bad.
+    busy: bool,
 }
 
 /// A page that went bad.
@@ -110,34 +126,6 @@ struct Wound {
     page: u64,
     poison: Poison,
     when: When,
-}
-
-/// A pool to begin each life with.
-struct Origin {
-    bytes: Vec<u8>,
-    objects: Objects,
-    anchor: u64,
-}
-
-/// One life of a pool.
-struct Life<'a> {
-    world: &'a World,
-    path: &'a Path,
-    live: Live,
-    pool: Pool<Live>,
-    objects: Objects,
-    anchor: u64,
-    zone: Region,
-    /// Loads that waited for a repair.
-    waited: u64,
-}
-
-fn map(path: &Path, kind: MediumKind) -> Judged<Live> {
-    let durability = if kind == MediumKind::Shm { Durability::Process } else { Durability::Auto };
-    let options = Options { durability, ..Options::default() };
-    let mapped = Mapped::open(path, Access::Write, &options)
-        .map_err(|error| Violation::new(Fault::Refused, error.to_string()))?;
-    Ok(Live::new(mapped))
 }
 
 fn lives(case: &Case, world: &World, path: &Path, tally: &mut Tally) -> Judged<()> {
@@ -150,8 +138,12 @@ fn lives(case: &Case, world: &World, path: &Path, tally: &mut Tally) -> Judged<(
         let done = if number % BEYOND_EACH == BEYOND_EACH - 1 {
             life.beyond(&mut rng, tally)
         } else {
-            let stuck = number % STUCK_EACH == STUCK_EACH / 2;
-            life.within(stuck, number % REOPEN_EACH == 0, &mut rng, tally)
+            let manner = Manner {
+                stuck: number % STUCK_EACH == STUCK_EACH / 2,
+                reopen: number % REOPEN_EACH == 0,
+                busy: number % BUSY_EACH == 1,
+            };
+            life.within(manner, &mut rng, tally)
         };
         let signals = handler_count() - before;
         let met = life.live.met();
@@ -167,147 +159,10 @@ fn lives(case: &Case, world: &World, path: &Path, tally: &mut Tally) -> Judged<(
     Ok(())
 }
 
-fn origin(world: &World, path: &Path, rng: &mut Rng) -> Judged<Origin> {
-    let options = Options {
-        durability: if world.kind == MediumKind::Shm {
-            Durability::Process
-        } else {
-            Durability::Auto
-        },
-        ..Options::default()
-    };
-    let mapped = Mapped::create(path, world.options.size, &options)
-        .map_err(|error| Violation::new(Fault::Refused, format!("create: {error}")))?;
-    let live = Live::new(mapped);
-    let pool = Pool::create(live.clone(), &world.options, world.open, clock());
-    let pool = pool.map_err(|error| refused("create", &error))?;
-    let found = survey(&Bytes::of(&live), Scope::ALL);
-    let found = found.ok_or_else(|| Violation::new(Fault::Wrong, "no superblock verifies"))?;
-    let mut life = Life::of(world, path, live, pool, found.objects, found.anchor)?;
-    for len in [64, 24, 200, 3_000, 12_000, 900] {
-        life.must(&Job::new(rng, [Op::Alloc { len }]))?;
-    }
-    for _ in 0..2 {
-        life.must(&Job::new(rng, [Op::AllocNode]))?;
-    }
-    for _ in 0..25 {
-        let job = any_job(rng, &life.objects);
-        life.must(&job)?;
-    }
-    let Life { live, pool, objects, anchor, .. } = life;
-    drop((pool, live));
-    let bytes = std::fs::read(path).map_err(|error| io(path, &error))?;
-    Ok(Origin { bytes, objects, anchor })
-}
-
-fn io(path: &Path, error: &std::io::Error) -> Violation {
-    Violation::new(Fault::Refused, format!("{}: {error}", path.display()))
-}
-
-impl<'a> Life<'a> {
-    /// A pool that is as it was in the beginning.
-    fn begin(world: &'a World, path: &'a Path, origin: &Origin) -> Judged<Self> {
-        std::fs::write(path, &origin.bytes).map_err(|error| io(path, &error))?;
-        Self::open(world, path, origin.objects.clone(), origin.anchor)
-    }
-
-    fn open(world: &'a World, path: &'a Path, objects: Objects, anchor: u64) -> Judged<Self> {
-        let live = map(path, world.kind)?;
-        let opened = Pool::open(live.clone(), world.open, clock());
-        let (pool, _) = opened.map_err(|error| refused("open", &error))?;
-        Self::of(world, path, live, pool, objects, anchor)
-    }
-
-    fn of(
-        world: &'a World,
-        path: &'a Path,
-        live: Live,
-        pool: Pool<Live>,
-        objects: Objects,
-        anchor: u64,
-    ) -> Judged<Self> {
-        let zone = pool.regions().into_iter().find(|region| region.kind == RegionKind::Zone);
-        let zone = zone.ok_or_else(|| Violation::new(Fault::Wrong, "there is no zone"))?;
-        Ok(Self { world, path, live, pool, objects, anchor, zone, waited: 0 })
-    }
-
-    /// Runs a job. `false` if it was refused for want of space; anything else has to be done,
-    /// whatever the medium does meanwhile.
-    fn must(&mut self, job: &Job) -> Judged<bool> {
-        let mut change = Change::new();
-        let done = self.pool.run(|tx| {
-            change = job.execute(tx, &self.objects, self.anchor)?;
-            Ok(())
-        });
-        match done {
-            Ok(()) => {
-                self.objects.apply(&change);
-                Ok(true)
-            }
-            Err(Error::Tx(TxError::NoSpace { .. })) if job.takes_space() => Ok(false),
-            Err(error) => Err(refused(&format!("{:?}", job.ops), &error)),
-        }
-    }
-
-    fn served(&self, word: u64) -> Result<Object, Error> {
-        self.pool.run(|tx| {
-            let of = RawPtr::from_word(word);
-            let mut bytes = vec![0; tx.len_of(of)? as usize];
-            tx.read_bytes(of, 0, &mut bytes)?;
-            Ok(Object { kind: tx.type_of(of)?.0, bytes: Arc::from(bytes) })
-        })
-    }
-
-    /// Reads everything; all of it must be right.
-    fn read_all(&self) -> Judged<()> {
-        for (word, object) in self.objects.iter() {
-            let found = self.served(word);
-            let found = found.map_err(|e| refused(&format!("reading {}", name(word)), &e))?;
-            if found != *object {
-                let story = format!("reading {} gave something else", name(word));
-                return Err(Violation::new(Fault::Wrong, story));
-            }
-        }
-        Ok(())
-    }
-
-    fn scrub(&self) -> Judged<Scrubbed> {
-        let done = self.pool.scrub(ScrubOptions::default(), &ScrubControl::default(), |_, _| {});
-        done.map_err(|error| refused("scrub", &error))
-    }
-
-    fn events_since(&self, seen: u64) -> Vec<Event> {
-        let journal = Journal::open(&self.live, &self.pool.superblock());
-        journal.read_from(&self.live, seen + 1)
-    }
-
-    fn last_event(&self) -> u64 {
-        let journal = Journal::open(&self.live, &self.pool.superblock());
-        journal.read_all(&self.live).last().map_or(0, |event| event.sequence)
-    }
-
-    /// Where damage counts as one: a page of all rows, a page of both sides.
-    fn domain(&self, page: u64) -> u64 {
-        let rows = u64::from(self.zone.data_rows + self.zone.parity_rows);
-        let zone = self.zone.start..self.zone.start + rows * self.zone.row_len;
-        let side_len = self.pool.superblock().side_len;
-        if zone.contains(&page) {
-            1 << 40 | ((page - self.zone.start) % self.zone.row_len / PAGE)
-        } else if page < 2 * side_len {
-            page % side_len / PAGE
-        } else {
-            1 << 41 | page / PAGE
-        }
-    }
-
+impl Life<'_> {
     /// A life with two bad pages that the redundancy covers.
-    fn within(
-        &mut self,
-        stuck: bool,
-        reopen: bool,
-        rng: &mut Rng,
-        tally: &mut Tally,
-    ) -> Judged<()> {
+    fn within(&mut self, manner: Manner, rng: &mut Rng, tally: &mut Tally) -> Judged<()> {
+        let Manner { stuck, reopen, busy } = manner;
         for _ in 0..rng.below(3) {
             let job = any_job(rng, &self.objects);
             self.must(&job)?;
@@ -319,12 +174,18 @@ impl<'a> Life<'a> {
         for kind in order {
             let taken: BTreeSet<u64> = wounds.iter().map(|w| self.domain(w.page)).collect();
             let Some(wound) = self.choose(kind, stuck, &taken, rng) else { continue };
-            let told = |v: Violation| v.during(format!("{:?}, {wound:?}", wounds));
-            let wound = self.inflict(wound, &taken, rng, tally).map_err(told)?;
+            let told = |v: Violation| v.during(format!("{wounds:x?}, {wound:x?}"));
+            let wound = match busy {
+                true => Wound { when: When::Busy, ..wound },
+                false => self.inflict(wound, &taken, rng, tally).map_err(told)?,
+            };
             tally.count += 1;
             tally.add(format!("{:?} in {}", wound.poison, kind_of(wound.area)), 1);
             tally.add(format!("met by {:?}", wound.when), 1);
             wounds.push(wound);
+        }
+        if busy {
+            self.under_work(&wounds, rng).map_err(|v| v.during(format!("{wounds:x?}")))?;
         }
         let told = |v: Violation| v.during(format!("{wounds:x?}"));
         self.read_all().map_err(told)?;
@@ -362,11 +223,11 @@ impl<'a> Life<'a> {
             if taken.contains(&self.domain(page)) {
                 continue;
             }
-            let when = match rng.below(12) {
-                0..5 => When::Commit,
-                5..8 => When::Read,
-                8 => When::Change,
-                9 => When::Load,
+            let when = match rng.below(14) {
+                0..7 => When::Commit,
+                7..10 => When::Read,
+                10 => When::Change,
+                11 => When::Load,
                 _ => When::Scrub,
             };
             return Some(Wound { area: target.area, page, poison, when });
@@ -445,17 +306,41 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// An object with bytes on this page, or in its column.
-    fn touching(&self, page: u64) -> Option<(u64, u64)> {
-        let choice = Choice::of(&self.objects);
-        let all = choice.small.into_iter().chain(choice.large);
-        let domain = self.domain(page);
-        let mut all: Vec<(u64, u64)> = all.collect();
-        all.retain(|(word, len)| {
-            let at = RawPtr::from_word(*word).offset();
-            (at / PAGE..=(at + len - 1) / PAGE).any(|page| self.domain(page * PAGE) == domain)
-        });
-        all.first().copied()
+    /// Two threads work on objects of their own while the pages go bad.
+    fn under_work(&mut self, wounds: &[Wound], rng: &mut Rng) -> Judged<()> {
+        let mut parts = [Objects::default(), Objects::default()];
+        for (index, (word, object)) in self.objects.iter().enumerate() {
+            // The anchor is not in hand: its object has no kind that a job changes.
+            parts[index % 2].insert(word, object.clone());
+        }
+        let seeds = [rng.next_u64(), rng.next_u64()];
+        let waits: Vec<u64> = wounds.iter().map(|_| rng.below(BUSY_WAIT)).collect();
+        let (pool, anchor) = (&self.pool, self.anchor);
+        let done = std::thread::scope(|scope| {
+            let workers: Vec<_> = parts
+                .into_iter()
+                .zip(seeds)
+                .map(|(part, seed)| {
+                    scope.spawn(move || work(pool, part, anchor, (BUSY_JOBS, seed)))
+                })
+                .collect();
+            let poisoned = wounds.iter().zip(&waits).try_for_each(|(wound, wait)| {
+                std::thread::sleep(Duration::from_micros(*wait));
+                self.poison(wound)
+            });
+            let joined = |worker: std::thread::ScopedJoinHandle<'_, _>| {
+                let panicked = || Violation::new(Fault::Panicked, "a thread at work");
+                worker.join().unwrap_or_else(|_| Err(panicked()))
+            };
+            let parts: Vec<Judged<Objects>> = workers.into_iter().map(joined).collect();
+            poisoned.map(|()| parts)
+        })?;
+        let mut all = Objects::default();
+        for part in done {
+            part?.iter().for_each(|(word, object)| all.insert(word, object.clone()));
+        }
+        self.objects = all;
+        Ok(())
     }
 
     /// A program looks at an object in place when its page goes bad.
@@ -510,14 +395,6 @@ impl<'a> Life<'a> {
         Ok(wound)
     }
 
-    /// Cures a page by what the campaign knows.
-    fn force(&self, page: u64, bytes: &[u8]) {
-        let site = holdfast_pmem::Site::new("campaign.media.force");
-        // The load comes back if either failed, and ends the program, which is all there is left.
-        let _ = poison(self.live.mapped(), page, PAGE, Poison::Clearable);
-        let _ = self.live.heal(site, page, bytes);
-    }
-
     /// Scrubs, and looks whether everything is whole and every error has its event.
     fn settle(&self, wounds: &[Wound], seen: u64, stuck: bool, tally: &mut Tally) -> Judged<()> {
         let done = self.scrub()?;
@@ -539,31 +416,10 @@ impl<'a> Life<'a> {
             let story = format!("after the scrub a check finds {:?}", report.findings.first());
             return Err(Violation::new(Fault::Unnoticed, story));
         }
-        self.whole(wounds, tally)
-    }
-
-    /// The medium is as it should be, by the second reader.
-    fn whole(&self, wounds: &[Wound], tally: &mut Tally) -> Judged<()> {
-        let bytes = Bytes::of(&self.live);
-        for page in bytes.bad_pages() {
-            // Records there are done with; the page is rewritten when the log comes to it.
-            let log = |w: &&Wound| w.page == page * PAGE && matches!(w.area, Area::Log(_));
-            if wounds.iter().find(log).is_none() {
-                let story = format!("page {:#x} is still bad after the scrub", page * PAGE);
-                return Err(Violation::new(Fault::Unnoticed, story));
-            }
-            tally.add("left bad in the log, which holds nothing", 1);
-        }
-        let found = survey(&bytes, Scope::ALL);
-        let found = found.ok_or_else(|| Violation::new(Fault::Wrong, "no superblock verifies"))?;
-        if let Some((exposed, what)) = found.complaint() {
-            let fault = if exposed { Fault::Exposed } else { Fault::Wrong };
-            return Err(Violation::new(fault, what));
-        }
-        if found.objects != self.objects {
-            let story = self.objects.difference(&found.objects);
-            return Err(Violation::new(Fault::Wrong, story));
-        }
+        // Records in the log are done with; a page there is rewritten when the log comes to it.
+        let in_log = |wound: &&Wound| matches!(wound.area, Area::Log(_));
+        let spared: Vec<u64> = wounds.iter().filter(in_log).map(|wound| wound.page).collect();
+        tally.add("left bad in the log, which holds nothing", self.whole(&spared)?);
         Ok(())
     }
 
@@ -614,32 +470,6 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// Closes the pool and opens the file anew: what was relocated is found again.
-    fn again(&mut self) -> Judged<()> {
-        // The pool must be gone before the file is opened again, so an empty one stands in.
-        let (path, world) = (self.path, self.world);
-        let objects = std::mem::take(&mut self.objects);
-        let (copy, anchor) = (path.with_extension("again"), self.anchor);
-        // A copy of the file, as any restart finds it: the page cache holds what was stored.
-        let superblock = self.pool.superblock();
-        if self.live.kind() == MediumKind::File {
-            let site = holdfast_pmem::Site::new("campaign.media.settle");
-            let synced = self.live.sync(site);
-            synced.map_err(|error| Violation::new(Fault::Refused, format!("sync: {error}")))?;
-        }
-        std::fs::copy(path, &copy).map_err(|error| io(path, &error))?;
-        let again = Life::open(world, &copy, objects, anchor)?;
-        if again.pool.superblock().uuid != superblock.uuid {
-            return Err(Violation::new(Fault::Wrong, "another pool was opened"));
-        }
-        again.read_all()?;
-        again.whole(&[], &mut Tally::default())?;
-        let Life { objects, pool, .. } = again;
-        self.objects = objects;
-        drop(pool);
-        std::fs::remove_file(&copy).map_err(|error| io(&copy, &error))
-    }
-
     /// More bad pages in one column than parity covers.
     fn beyond(&mut self, rng: &mut Rng, tally: &mut Tally) -> Judged<()> {
         let rows = u64::from(self.zone.data_rows + self.zone.parity_rows);
@@ -684,46 +514,6 @@ impl<'a> Life<'a> {
             }
         }
         Ok(())
-    }
-
-    /// Objects with something on one of these pages, and what.
-    fn exposed(&self, bad: &[u64]) -> BTreeMap<u64, Vec<Target>> {
-        let bytes = Bytes::of(&self.live);
-        let targets = Targets::of(&bytes);
-        let hit = |target: &Target| {
-            bad.iter().any(|page| target.at < page + PAGE && *page < target.at + target.len)
-        };
-        let directory = targets.of_area(Area::Directory).any(|target| hit(&target));
-        let entries: Vec<Target> = targets.of_area(Area::Directory).filter(hit).collect();
-        let mut all = BTreeMap::new();
-        for (word, object) in self.objects.iter() {
-            let at = RawPtr::from_word(word).offset();
-            let mut parts = targets.of_object(at, object.bytes.len() as u64);
-            if directory || parts.iter().any(hit) {
-                parts.extend(&entries);
-                all.insert(word, parts);
-            }
-        }
-        all
-    }
-
-    /// Reads everything: right, or lost where that may be. Answers what is lost.
-    fn contained(&self, exposed: &BTreeMap<u64, Vec<Target>>) -> Judged<Vec<u64>> {
-        let mut lost = Vec::new();
-        for (word, object) in self.objects.iter() {
-            match self.served(word) {
-                Ok(found) if found == *object => {}
-                Ok(_) => {
-                    let story = format!("a wrong byte of {} was served", name(word));
-                    return Err(Violation::new(Fault::Wrong, story));
-                }
-                Err(Error::Tx(TxError::Lost { .. })) if exposed.contains_key(&word) => {
-                    lost.push(word);
-                }
-                Err(error) => return Err(refused(&format!("reading {}", name(word)), &error)),
-            }
-        }
-        Ok(lost)
     }
 }
 

@@ -137,7 +137,7 @@ impl Promise {
 
 fn story(case: &Case, path: &Path, tally: &mut Tally) -> Judged<()> {
     let mut rng = case.rng(1);
-    let parity = if case.number / 2 % 2 == 0 { Parity::P } else { Parity::PQ };
+    let parity = if (case.number / 2).is_multiple_of(2) { Parity::P } else { Parity::PQ };
     let medium = Mapped::create(path, SIZE, &Options::default())
         .map_err(|error| Violation::new(Fault::Refused, format!("create: {error}")))?;
     let options = CreateOptions {
@@ -314,4 +314,43 @@ fn served(pool: &Pool<Mapped>, objects: &Objects) -> Judged<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::model::Object;
+
+    fn change(word: u64, byte: u8) -> Change {
+        vec![(word, Some(Object { kind: 1, bytes: Arc::from(vec![byte; 8]) }))]
+    }
+
+    fn holding(changes: &[Change]) -> Objects {
+        let mut objects = Objects::default();
+        for (word, object) in changes.iter().flatten() {
+            objects.insert(*word, object.clone().expect("a change that makes something"));
+        }
+        objects
+    }
+
+    #[test]
+    fn what_was_acknowledged_must_be_there_and_nothing_half() {
+        let mut promise = Promise::of(&Objects::default(), 0);
+        for said in [
+            Said::Begin(0, change(64, 1)),
+            Said::Ack(0),
+            Said::Begin(1, change(128, 2)),
+            // Once more after a conflict, then killed.
+            Said::Begin(1, change(192, 3)),
+        ] {
+            assert!(promise.note(said));
+        }
+        let found = |changes: &[Change]| promise.verify(&holding(changes));
+        assert_eq!(found(&[change(64, 1)]), Ok(1));
+        assert_eq!(found(&[change(64, 1), change(192, 3)]), Ok(1));
+        assert!(found(&[]).is_err(), "an acknowledged change is lost");
+        assert!(found(&[change(64, 1), change(192, 4)]).is_err(), "a change is torn");
+        assert!(found(&[change(64, 1), change(128, 2)]).is_err(), "one taken back is there");
+        assert!(found(&[change(64, 1), change(256, 5)]).is_err(), "one is invented");
+    }
 }
