@@ -188,13 +188,23 @@ impl Life<'_> {
             self.under_work(&wounds, rng).map_err(|v| v.during(format!("{wounds:x?}")))?;
         }
         let told = |v: Violation| v.during(format!("{wounds:x?}"));
-        self.read_all().map_err(told)?;
+        self.read_all().map_err(|v| told(self.later(v)))?;
         self.settle(&wounds, seen, stuck, tally).map_err(told)?;
         if reopen && !stuck {
             self.again().map_err(|v| told(v.during("opened again")))?;
             tally.add("closed and opened again", 1);
         }
         Ok(())
+    }
+
+    /// A violation seen before the scrub, and whether it is still there after it.
+    fn later(&self, violation: Violation) -> Violation {
+        let later = match self.scrub().and_then(|_| self.read_all()) {
+            Ok(()) => "everything is right".to_owned(),
+            Err(again) => again.story,
+        };
+        let story = format!("{}; after a scrub: {later}", violation.story);
+        Violation::new(violation.fault, story)
     }
 
     /// Chooses a page whose domain is not taken.
