@@ -72,6 +72,9 @@ pub(crate) struct LaneState {
     pub(crate) arena: RefCell<Arena>,
     pub(crate) batch: RefCell<Batch>,
     pub(crate) locks: RefCell<Vec<(u32, Version)>>,
+    /// Slots that verify but do not fit a pointer newer than they are, and whose columns were
+    /// looked at for it already in this `run`.
+    pub(crate) doubted: RefCell<Vec<u64>>,
 }
 
 impl Work {

@@ -11,6 +11,7 @@ use holdfast_redundancy::Wrong;
 use holdfast_redundancy::events::Event;
 use std::sync::atomic::Ordering;
 
+use crate::changes::Changes;
 use crate::error::Error;
 use crate::repair::{Asked, Mended};
 use crate::shared::{Repairer, Shared};
@@ -28,8 +29,8 @@ pub(crate) struct Part {
 }
 
 /// What a successful trial would install.
-struct Cure {
-    parts: Vec<(Part, Vec<u8>)>,
+pub(crate) struct Cure {
+    pub(crate) parts: Vec<(Part, Vec<u8>)>,
 }
 
 /// Repairs `unit` if it does not verify. Holds the columns of all its parts meanwhile.
@@ -73,7 +74,10 @@ fn mend_held<M: Medium>(
         Found::Good | Found::Nothing => 0,
     };
     let object = object_of(shared, unit);
-    let Some(cure) = find_cure(shared, repairer, unit, parts) else {
+    let rebuilt: Vec<_> = { parts.iter() }
+        .map(|p| shared.range_candidates(repairer, p.at, p.len, &shared.exempt()))
+        .collect();
+    let Some(cure) = find_cure(shared, unit, parts, rebuilt, &Changes::default()) else {
         let lost = Mended::Lost(parts[0].wrong);
         shared.report_mended(Event { object, ..event }, lost, before, 0);
         return Ok(lost);
@@ -110,22 +114,19 @@ pub(crate) fn parts_of(unit: &Unit) -> Vec<Part> {
     }
 }
 
-/// Tries each part alone, then pairs, then all: the first that verifies is the cure.
-fn find_cure<M: Medium>(
+/// Tries each part alone, then pairs, then all: the first that verifies is the cure. `rebuilt` is
+/// what each part may be; it is judged as it will be after `changes`.
+pub(crate) fn find_cure<M: Medium>(
     shared: &Shared<M>,
-    repairer: &mut Repairer,
     unit: &Unit,
     parts: &[Part],
+    mut rebuilt: Vec<Vec<Vec<u8>>>,
+    changes: &Changes,
 ) -> Option<Cure> {
-    let rebuilt: Vec<Vec<Vec<u8>>> = parts
-        .iter()
-        .map(|part| {
-            let mut found = shared.range_candidates(repairer, part.at, part.len);
-            let now = current(shared, part);
-            found.retain(|c| Some(c) != now.as_ref());
-            found
-        })
-        .collect();
+    for (part, candidates) in parts.iter().zip(&mut rebuilt) {
+        let now = current(shared, part);
+        candidates.retain(|c| Some(c) != now.as_ref());
+    }
     for mask in [0b001, 0b010, 0b100, 0b011, 0b101, 0b110, 0b111_u32] {
         let chosen: Vec<usize> = (0..parts.len()).filter(|i| mask >> i & 1 == 1).collect();
         if mask >> parts.len() != 0 || chosen.is_empty() {
@@ -135,7 +136,7 @@ fn find_cure<M: Medium>(
         loop {
             let options = || chosen.iter().zip(&picks).map(|(i, pick)| rebuilt[*i].get(*pick));
             if let Some(bytes) = options().collect::<Option<Vec<_>>>()
-                && cures(shared, unit, &chosen, parts, &bytes)
+                && cures(shared, unit, &chosen, parts, &bytes, changes)
             {
                 let pair = |(i, b): (&usize, &Vec<u8>)| (parts[*i], b.clone());
                 let parts = chosen.iter().zip(bytes).map(pair).collect();
@@ -170,6 +171,7 @@ fn cures<M: Medium>(
     chosen: &[usize],
     parts: &[Part],
     bytes: &[&Vec<u8>],
+    changes: &Changes,
 ) -> bool {
     if !shared.m.enabled(JUDGE) {
         return true;
@@ -177,10 +179,11 @@ fn cures<M: Medium>(
     let direct = Direct(&shared.m);
     let pick = |n: usize| (parts[chosen[n]].at, bytes[n].as_slice());
     let sums = shared.heap.sums();
+    let one = over(&direct, pick(0));
     let verdict = match chosen.len() {
-        1 => unit.check(&over(&direct, pick(0)), sums),
-        2 => unit.check(&over(&over(&direct, pick(0)), pick(1)), sums),
-        _ => unit.check(&over(&over(&over(&direct, pick(0)), pick(1)), pick(2)), sums),
+        1 => unit.check(&changes.over(&one), sums),
+        2 => unit.check(&changes.over(&over(&one, pick(1))), sums),
+        _ => unit.check(&changes.over(&over(&over(&one, pick(1)), pick(2))), sums),
     };
     matches!(verdict, Ok(Found::Good)) || (verdict == Ok(Found::Nothing) && chosen != [0])
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use holdfast_heap::verify::Direct;
 use holdfast_heap::{BadEntry, Heap};
 use holdfast_layout::format::{KIND_REGIONS, REGIONS_PAGE};
 use holdfast_layout::{Region, RegionKind, Superblock, region};
@@ -69,7 +70,7 @@ type Wounds = Vec<(Side, u64)>;
 
 /// Reads every table that opening depends on, then heals their damaged copies: nothing is written
 /// before all of them were found.
-fn tables<M: Medium>(m: &M) -> Result<(Superblock, Vec<Region>, Repairer, Wounds), Error> {
+fn tables<M: Medium>(m: &M) -> Result<(Superblock, Vec<Region>, u64, Repairer, Wounds), Error> {
     let found = read_superblock(m)?;
     let superblock = found.superblock.clone();
     if m.len() < superblock.size {
@@ -97,7 +98,7 @@ fn tables<M: Medium>(m: &M) -> Result<(Superblock, Vec<Region>, Repairer, Wounds
     }
     let record = repairer.progress.record();
     wounds.extend(record.heal(m)?.into_iter().map(|side| (side, record.place())));
-    Ok((superblock, regions, repairer, wounds))
+    Ok((superblock, regions, table.page.sequence, repairer, wounds))
 }
 
 impl<M: Medium> Pool<M> {
@@ -111,7 +112,7 @@ impl<M: Medium> Pool<M> {
         options: OpenOptions,
         clock: Arc<dyn Clock>,
     ) -> Result<(Self, Opened), Error> {
-        let (superblock, regions, repairer, wounds) = tables(&m)?;
+        let (superblock, regions, regions_sequence, repairer, wounds) = tables(&m)?;
         let clean = superblock.clean;
         let scan = if clean { None } else { Some(holdfast_logs::scan(&m, &superblock)?) };
         let first_number = scan.as_ref().map_or(0, |s| s.max_number) + 1;
@@ -132,6 +133,7 @@ impl<M: Medium> Pool<M> {
             journal: Journal::open(&m, &superblock),
             superblock,
             regions,
+            regions_sequence,
             options,
             clock,
             read_only: false,
@@ -142,7 +144,7 @@ impl<M: Medium> Pool<M> {
         match scan {
             None => opened.mended += pool.load_heap()?,
             Some(scan) => {
-                opened.recovered = pool.shared.recover(&scan, seed, || pool.load_heap())?;
+                opened.recovered = pool.shared.recover(&scan, seed)?;
             }
         }
         // From here on the pool is in use: a crash leaves it to be recovered.
@@ -169,7 +171,7 @@ impl<M: Medium> Pool<M> {
         let zones: Vec<u8> = shared.heap.zones().map(holdfast_heap::ZoneTable::index).collect();
         let mut mended = 0;
         for zone in zones {
-            for BadEntry { at, .. } in shared.heap.load_zone(&shared.m, zone) {
+            for BadEntry { at, .. } in shared.heap.load_zone(&Direct(&shared.m), zone) {
                 shared.mend_entry_at_open(zone, at)?;
                 mended += 1;
             }

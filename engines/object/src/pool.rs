@@ -95,6 +95,7 @@ impl<M: Medium> Pool<M> {
             journal: Journal::open(&m, &plan.superblock),
             superblock: plan.superblock,
             regions: plan.regions,
+            regions_sequence: 1,
             options: open,
             clock,
             read_only: false,
@@ -151,6 +152,7 @@ impl<M: Medium> Pool<M> {
             return Ok(body(&Tx { shared, lane })?);
         }
         let lane = self.take_lane();
+        lane.doubted.borrow_mut().clear();
         let mut conflicts = 0_u32;
         let mut repairs = 0_u32;
         loop {

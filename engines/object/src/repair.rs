@@ -19,14 +19,16 @@
 //! being stored verifies or not, and the intent says where to look first.
 
 use holdfast_codes::crc32c;
+use holdfast_heap::format::{CHUNK_LEN, SLOT_LEN};
 use holdfast_heap::verify::{Direct, Found, Overlay};
-use holdfast_heap::{Unit, ZoneTable};
+use holdfast_heap::{ChunkKind, Unit, ZoneTable};
 use holdfast_pmem::{MediaCause, MediaError, Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Event, Finder, Outcome};
 use holdfast_redundancy::parity::{self, Parity, Scratch, rebuild};
-use holdfast_redundancy::{ColumnId, Intent, Wrong, Zone, zone};
+use holdfast_redundancy::{ColumnId, Exempt, Intent, Wrong, Zone, zone};
 use std::sync::atomic::Ordering;
 
+use crate::changes::Changes;
 use crate::error::Error;
 use crate::shared::{Repairer, Shared};
 
@@ -121,6 +123,7 @@ impl<M: Medium> Shared<M> {
     pub(crate) fn mend_found(&self, at: u64, len: u64, finder: Finder) -> Result<(), Error> {
         let asked = Asked { cause: Cause::Sum, finder };
         let lost = self.mend_through(at, len, asked)?;
+        self.mend_columns(at, len, finder)?;
         self.mend_suspects()?;
         match lost {
             Some(at) => {
@@ -153,6 +156,10 @@ impl<M: Medium> Shared<M> {
                 &mut *self.suspects.lock().unwrap_or_else(std::sync::PoisonError::into_inner),
             );
             for s in suspects {
+                if s.cause == Cause::Parity {
+                    self.mend_columns(s.at, SLOT_LEN as u64, s.finder)?;
+                    continue;
+                }
                 let page = s.at / PAGE * PAGE;
                 self.mend(page, PAGE, Asked { cause: s.cause, finder: s.finder })?;
             }
@@ -175,7 +182,7 @@ impl<M: Medium> Shared<M> {
         Ok(pages)
     }
 
-    fn is_bad(&self, page: u64) -> bool {
+    pub(crate) fn is_bad(&self, page: u64) -> bool {
         let mut buffer = [0; PAGE as usize];
         self.m.read(page, &mut buffer).is_err()
     }
@@ -183,6 +190,10 @@ impl<M: Medium> Shared<M> {
     /// Repairs `[at, at + len)`: its unreadable pages first, then the units over it that do not
     /// verify. Returns the place of something that is lost, if anything is.
     pub(crate) fn mend(&self, at: u64, len: u64, asked: Asked) -> Result<Option<u64>, Error> {
+        self.or_stop(self.mend_all(at, len, asked))
+    }
+
+    fn mend_all(&self, at: u64, len: u64, asked: Asked) -> Result<Option<u64>, Error> {
         let mut repairer = self.repairer();
         let end = at.saturating_add(len.max(1)).min(self.m.len());
         let mut lost = None;
@@ -334,10 +345,11 @@ impl<M: Medium> Shared<M> {
         col: u64,
     ) -> (Vec<u8>, bool) {
         let mut best: Option<(usize, Vec<u8>)> = None;
-        for candidate in self.candidates(&mut repairer.scratch, zone, unit, col, PAGE) {
+        let exempt = self.exempt();
+        for candidate in self.candidates(&mut repairer.scratch, zone, unit, col, PAGE, &exempt) {
             let bad = match unit {
                 zone::Unit::Row(_) if self.m.enabled(JUDGE) => {
-                    self.bad_units(zone.unit_at(unit, col), &candidate)
+                    self.bad_units(zone.unit_at(unit, col), &candidate, &Changes::default())
                 }
                 _ => 0,
             };
@@ -351,21 +363,22 @@ impl<M: Medium> Shared<M> {
         }
     }
 
-    /// Everything the bytes of `unit` over `[col, col + len)` may be, likeliest first.
-    fn candidates(
+    /// Everything the bytes of `unit` over `[col, col + len)` may be, likeliest first. Bytes that
+    /// are `exempt` count as zeros.
+    pub(crate) fn candidates(
         &self,
         scratch: &mut Scratch,
         zone: &Zone,
         unit: zone::Unit,
         col: u64,
         len: u64,
+        exempt: &impl Exempt,
     ) -> Vec<Vec<u8>> {
-        let exempt = self.exempt();
         let mut found: Vec<Vec<u8>> = Vec::new();
         let mut missing = vec![unit];
         for with in [Parity::P, Parity::Q, Parity::Both] {
             loop {
-                let rebuilt = rebuild(&self.m, zone, &missing, col, len, &exempt, with, scratch);
+                let rebuilt = rebuild(&self.m, zone, &missing, col, len, exempt, with, scratch);
                 match rebuilt {
                     Ok(mut units) => {
                         let bytes = units.swap_remove(0);
@@ -391,16 +404,17 @@ impl<M: Medium> Shared<M> {
         found
     }
 
-    /// Number of units that would be bad if the bytes at `at` were `bytes`.
-    pub(crate) fn bad_units(&self, at: u64, bytes: &[u8]) -> usize {
+    /// Number of units that would be bad if the bytes at `at` were `bytes`, after `changes`.
+    pub(crate) fn bad_units(&self, at: u64, bytes: &[u8], changes: &Changes) -> usize {
         let Some(table) = self.heap.zone_of(at) else { return 0 };
         let direct = Direct(&self.m);
         let overlay = Overlay { under: &direct, at, bytes };
+        let seen = changes.over(&overlay);
         let mut bad = 0;
         table.units_over(at, bytes.len() as u64, &mut |unit| {
             // A unit that lies partly on another bad page cannot be judged yet; that is no reason
             // to think worse of this candidate.
-            bad += usize::from(unit.check(&overlay, self.heap.sums()).is_ok_and(Found::is_bad));
+            bad += usize::from(unit.check(&seen, self.heap.sums()).is_ok_and(Found::is_bad));
         });
         bad
     }
@@ -458,7 +472,8 @@ impl<M: Medium> Shared<M> {
                 bytes.fill(0);
                 return Ok::<(), Error>(());
             };
-            match self.candidates(&mut scratch, &zone, unit, col, PAGE).into_iter().next() {
+            let candidates = self.candidates(&mut scratch, &zone, unit, col, PAGE, &self.exempt());
+            match candidates.into_iter().next() {
                 Some(candidate) => bytes.copy_from_slice(&candidate),
                 // Lost with or without this frame: what is over it no longer verifies.
                 None => bytes.fill(0),
@@ -581,12 +596,14 @@ impl<M: Medium> Shared<M> {
         repairer: &mut Repairer,
         at: u64,
         len: u64,
+        exempt: &impl Exempt,
     ) -> Vec<Vec<u8>> {
         let Some(zone) = self.zone_of(at).copied() else { return Vec::new() };
         let mut all: Vec<Vec<u8>> = vec![Vec::new()];
         for piece in zone.split(at, len) {
             let unit = zone::Unit::Row(piece.row);
-            let parts = self.candidates(&mut repairer.scratch, &zone, unit, piece.col, piece.len);
+            let scratch = &mut repairer.scratch;
+            let parts = self.candidates(scratch, &zone, unit, piece.col, piece.len, exempt);
             if parts.is_empty() {
                 return Vec::new();
             }
@@ -613,17 +630,22 @@ impl<M: Medium> Shared<M> {
         Ok(())
     }
 
-    /// A directory entry that was bad when its zone was loaded.
+    /// Repairs a directory entry that was bad when its zone was loaded. One that is lost leaves its
+    /// chunk unknown: its objects are lost, and nothing new is put there.
     pub(crate) fn mend_entry_at_open(&self, zone: u8, at: u64) -> Result<(), Error> {
         let asked = Asked { cause: Cause::Sum, finder: Finder::Open };
-        if self.mend(at, 32, asked)?.is_some() {
-            return Err(Error::Fatal { what: "a chunk directory entry", at });
+        let lost = self.mend(at, CHUNK_LEN as u64, asked)?.is_some();
+        self.load_mended_entry(zone, at, lost);
+        Ok(())
+    }
+
+    /// Loads a directory entry after its repair, or withholds its chunk.
+    pub(crate) fn load_mended_entry(&self, zone: u8, at: u64, lost: bool) {
+        let Some(table) = self.heap.zone(zone) else { return };
+        let chunk = ((at - table.entry_at(0)) / CHUNK_LEN as u64) as u32;
+        if lost || self.heap.load_entry(&Direct(&self.m), zone, chunk).is_err() {
+            table.reserve_if(chunk, ChunkKind::Free);
         }
-        let Some(table) = self.heap.zone(zone) else { return Ok(()) };
-        let chunk = ((at - table.entry_at(0)) / 32) as u32;
-        self.heap
-            .load_entry(&self.m, zone, chunk)
-            .map_err(|bad| Error::Fatal { what: "a chunk directory entry", at: bad.at })
     }
 
     /// Columns of ranges, sorted and without doubles.

@@ -17,6 +17,7 @@ use holdfast_txn::TxError;
 
 use crate::anchor::Anchor;
 use crate::batch::Batch;
+use crate::error::Error;
 use crate::lane::LaneState;
 use crate::options::{OpenOptions, VerifyReads};
 use crate::overflow::LogChunks;
@@ -63,6 +64,8 @@ pub(crate) struct Shared<M: Medium> {
     pub(crate) m: M,
     pub(crate) superblock: Mutex<Superblock>,
     pub(crate) regions: Mutex<Vec<Region>>,
+    /// Sequence of the region table, also of one whose write failed half way.
+    pub(crate) regions_sequence: AtomicU64,
     pub(crate) options: OpenOptions,
     pub(crate) inline_max: u64,
     pub(crate) heap: Heap,
@@ -102,6 +105,7 @@ pub(crate) struct Parts<M: Medium> {
     pub(crate) m: M,
     pub(crate) superblock: Superblock,
     pub(crate) regions: Vec<Region>,
+    pub(crate) regions_sequence: u64,
     pub(crate) options: OpenOptions,
     pub(crate) heap: Heap,
     pub(crate) log: Log,
@@ -149,6 +153,7 @@ impl<M: Medium> Shared<M> {
             options: parts.options,
             superblock: Mutex::new(parts.superblock),
             regions: Mutex::new(parts.regions),
+            regions_sequence: AtomicU64::new(parts.regions_sequence),
             m: parts.m,
             closable: AtomicBool::new(false),
         };
@@ -195,6 +200,14 @@ impl<M: Medium> Shared<M> {
         self.stop_writing();
         drop(error);
         TxError::ReadOnly
+    }
+
+    /// Ends writing for good if what was done failed in a sync.
+    pub(crate) fn or_stop<T>(&self, done: Result<T, Error>) -> Result<T, Error> {
+        if let Err(Error::Sync(_)) = done {
+            self.stop_writing();
+        }
+        done
     }
 
     /// The pool is read-only from now on.
