@@ -7,9 +7,7 @@ use holdfast_collections::{Kind, Map};
 use holdfast_faultmem::{Clear, Image};
 use holdfast_layout::RawPtr;
 use holdfast_layout::format::{FIELDS_MIRRORED, FIELDS_SUPERBLOCK, INTENT_PAGE, KIND_INTENT};
-use holdfast_logs::format::{
-    FIELDS_RECORD, KIND_DATA, KIND_FRESH, KIND_OVERFLOW, KIND_SLOT, KIND_ZERO, RECORD_LEN, ZERO_LEN,
-};
+use holdfast_logs::format::{KIND_FRESH, KIND_OVERFLOW};
 use holdfast_object::{Pool, Tx};
 use holdfast_pmem::PAGE;
 use holdfast_txn::{Result as TxResult, TxError};
@@ -227,10 +225,9 @@ fn record(world: &Arc<World>, driver: Driver, kind: u8, rng: &mut Rng) -> Judged
         KIND_OVERFLOW => Op::Write { of: large, from: 100, len: 8_500 },
         _ => Op::Write { of: small, from: 16, len: 8 },
     };
-    let real = if kind == KIND_ZERO { KIND_DATA } else { kind };
     let caught = catch(&driver.medium, move |bytes| {
         // Both copies, or one damaged copy is more than the redundancy covers.
-        let found = with_entry(bytes, real);
+        let found = with_entry(bytes, kind);
         found.iter().any(|a| found.iter().any(|b| a.number == b.number && a.at != b.at))
     });
     let before = driver.ledger.objects();
@@ -238,51 +235,7 @@ fn record(world: &Arc<World>, driver: Driver, kind: u8, rng: &mut Rng) -> Judged
     let image = take(&driver, &caught, "record waiting for recovery")?;
     // A record that announces contents comes before the one that commits them.
     let objects = if kind == KIND_FRESH { before } else { driver.ledger.objects() };
-    let specimen = Specimen::crashed(world, driver, image, objects);
-    if kind == KIND_ZERO { with_zero(specimen) } else { Ok(specimen) }
-}
-
-/// Adds an entry that zeroes free bytes to the record: the engine reads such entries, and writes
-/// none yet.
-fn with_zero(specimen: Specimen) -> Judged<Specimen> {
-    let medium = specimen.medium();
-    let bytes = Bytes::of(&medium);
-    let free =
-        Targets::of(&bytes).of_area(Area::Free).last().ok_or_else(|| missing("free chunk"))?;
-    let place = free.at + free.len - 64;
-    if bytes.get(place, 64).is_none_or(|bytes| bytes.iter().any(|byte| *byte != 0)) {
-        return Err(missing("free bytes that are zero"));
-    }
-    for record in with_entry(&bytes, KIND_DATA) {
-        let mut new = bytes.get(record.at, record.len).unwrap_or_default().to_vec();
-        let used = end_of(&new, &record);
-        let Some(entry) = new.get_mut(used..used + ZERO_LEN) else {
-            return Err(missing("room in its record"));
-        };
-        entry[..8].copy_from_slice(&(place | u64::from(KIND_ZERO) << 48).to_le_bytes());
-        entry[8..16].copy_from_slice(&64_u64.to_le_bytes());
-        let entries = number(FIELDS_RECORD, "entries", &new) as u16 + 1;
-        new[6..8].copy_from_slice(&entries.to_le_bytes());
-        let sum = record.seed.sum(record.at, &new[4..]);
-        new[..4].copy_from_slice(&sum.to_le_bytes());
-        let done = medium.stray(record.at, &new);
-        done.map_err(|error| Violation::new(Fault::Refused, format!("forging: {error}")))?;
-    }
-    let image = medium.crash_point().newest();
-    Ok(Specimen { image, ..specimen })
-}
-
-/// Where the entries of a record end, as an offset in it.
-fn end_of(bytes: &[u8], record: &Record) -> usize {
-    let Some((kind, at)) = record.entries.last() else { return RECORD_LEN };
-    let from = (at - record.at) as usize;
-    from + match *kind {
-        KIND_SLOT => holdfast_logs::format::SLOT_LEN,
-        _ => {
-            let len = number(holdfast_logs::format::FIELDS_DATA, "len", &bytes[from..]);
-            holdfast_logs::format::DATA_LEN + len.next_multiple_of(8) as usize
-        }
-    }
+    Ok(Specimen::crashed(world, driver, image, objects))
 }
 
 /// Uses both maps: every entry is asked for, both are walked and checked, and changes are made in

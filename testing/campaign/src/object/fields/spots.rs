@@ -12,7 +12,7 @@ use holdfast_layout::format::{
 };
 use holdfast_layout::{Field, Persist};
 use holdfast_logs::format::{
-    FIELDS_DATA, FIELDS_FRESH, FIELDS_OVERFLOW, FIELDS_RECORD, FIELDS_ZERO, KIND_DATA, KIND_FRESH,
+    FIELDS_DATA, FIELDS_FRESH, FIELDS_OVERFLOW, FIELDS_RECORD, KIND_DATA, KIND_FRESH,
     KIND_OVERFLOW, KIND_SLOT,
 };
 use holdfast_object::format::{FIELDS_ANCHOR, FIELDS_STATUS};
@@ -209,7 +209,7 @@ impl Spots<'_> {
                     KIND_SLOT => ("logs SLOT", holdfast_logs::format::FIELDS_SLOT),
                     KIND_FRESH => ("logs FRESH", FIELDS_FRESH),
                     KIND_OVERFLOW => ("logs OVERFLOW", FIELDS_OVERFLOW),
-                    _ => ("logs ZERO", FIELDS_ZERO),
+                    _ => continue,
                 };
                 self.add(name, fields, *at, &like);
             }

@@ -3,8 +3,7 @@
 use holdfast_layout::format::FIELDS_SUPERBLOCK;
 use holdfast_logs::format::{
     DATA_LEN, FIELDS_DATA, FIELDS_RECORD, FRESH_LEN, KIND_DATA, KIND_FRESH, KIND_OVERFLOW,
-    KIND_SLOT, KIND_ZERO, LINE_LEN, NO_LANE, NUMBER_END, OVERFLOW_LEN, RECORD_LEN, SLOT_LEN,
-    ZERO_LEN,
+    KIND_SLOT, LINE_LEN, NO_LANE, NUMBER_END, OVERFLOW_LEN, RECORD_LEN, SLOT_LEN,
 };
 
 use super::sums::crc;
@@ -86,7 +85,6 @@ fn record(pool: &Bytes, at: u64, end: u64, seed: LogSeed) -> Option<Record> {
         next += match kind {
             KIND_DATA => DATA_LEN + number(FIELDS_DATA, "len", entry).next_multiple_of(8) as usize,
             KIND_SLOT => SLOT_LEN,
-            KIND_ZERO => ZERO_LEN,
             KIND_FRESH => FRESH_LEN,
             KIND_OVERFLOW => OVERFLOW_LEN,
             _ => return None,

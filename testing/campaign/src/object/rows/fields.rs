@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use holdfast_faultmem::Image;
 use holdfast_layout::RawPtr;
-use holdfast_logs::format::{KIND_DATA, KIND_FRESH, KIND_OVERFLOW, KIND_ZERO};
+use holdfast_logs::format::{KIND_DATA, KIND_FRESH, KIND_OVERFLOW};
 use holdfast_object::{Error, ScrubControl, ScrubOptions};
 use holdfast_redundancy::events::{Event, Journal};
 use holdfast_txn::Transaction;
@@ -68,7 +68,6 @@ const GROUPS: &[(&[&str], Wanted)] = &[
     (&["heap SLOT", "heap SUM", "parity"], Wanted::Tables),
     (&["redundancy INTENT"], Wanted::Intent),
     (&["logs RECORD", "logs DATA", "logs SLOT"], Wanted::Record(KIND_DATA)),
-    (&["logs ZERO"], Wanted::Record(KIND_ZERO)),
     (&["logs FRESH"], Wanted::Record(KIND_FRESH)),
     (&["logs OVERFLOW", "heap CHUNK"], Wanted::Record(KIND_OVERFLOW)),
     (&["collections Map", "collections HashHeader", "collections BTreeHeader"], Wanted::Maps),

@@ -48,6 +48,8 @@ const SIZE: u64 = 1 << 20;
 const SIZE_MAX: u64 = 4 << 20;
 /// Where shared memory is.
 const SHARED: &str = "/dev/shm";
+/// The pool as a kill left it, beside the one that was opened since.
+const LEFT: &str = "pool.left";
 /// Longest time to wait for the process to come to its phase.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -60,11 +62,16 @@ fn run(case: &Case) -> Tally {
         return tally;
     }
     let temporary = tempfile::Builder::new().prefix("holdfast-campaign-").tempdir_in(&folder);
-    let done = match &temporary {
-        Ok(temporary) => story(case, &temporary.path().join("pool"), &mut tally),
-        Err(error) => Err(Violation::new(Fault::Refused, format!("{}: {error}", folder.display()))),
-    };
-    tally.judge(done.map_err(|violation| violation.during(folder.display())));
+    let failed = |error| Violation::new(Fault::Refused, format!("{}: {error}", folder.display()));
+    let done = temporary.map_err(failed).and_then(|temporary| {
+        let told = story(case, &temporary.path().join("pool"), &mut tally);
+        told.map_err(|violation| {
+            // No replay hits the same instant: what the process left is kept to be looked at.
+            let kept = temporary.keep();
+            violation.during(format!("{} ({LEFT} is what was killed)", kept.display()))
+        })
+    });
+    tally.judge(done);
     tally
 }
 
@@ -271,6 +278,8 @@ fn reach(told: &Receiver<Said>, phase: Phase) -> Judged<()> {
 /// Opens what the process left, compares, checks and scrubs it, and closes it. Answers what is
 /// promised from here on.
 fn judge(path: &Path, promise: Option<&Promise>, tally: &mut Tally) -> Judged<Promise> {
+    let kept = std::fs::copy(path, path.with_file_name(LEFT));
+    kept.map_err(|error| Violation::new(Fault::Refused, format!("{LEFT}: {error}")))?;
     let opened = open(path);
     let (pool, opened) = opened.map_err(|error| Violation::new(Fault::Refused, error))?;
     tally.add("records replayed", opened.recovered.replayed);
