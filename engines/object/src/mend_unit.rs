@@ -6,7 +6,7 @@ use holdfast_heap::format::{SLOT_LEN, SUM_LEN};
 use holdfast_heap::verify::{Direct, Found, Overlay, Source};
 use holdfast_heap::{Spot, Unit};
 use holdfast_layout::RawPtr;
-use holdfast_pmem::{Medium, Site};
+use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::Wrong;
 use holdfast_redundancy::events::Event;
 use std::sync::atomic::Ordering;
@@ -124,8 +124,9 @@ pub(crate) fn find_cure<M: Medium>(
     changes: &Changes,
 ) -> Option<Cure> {
     for (part, candidates) in parts.iter().zip(&mut rebuilt) {
-        let now = current(shared, part);
-        candidates.retain(|c| Some(c) != now.as_ref());
+        let Some(now) = current(shared, part) else { continue };
+        mix_columns(part.at, &now, candidates);
+        candidates.retain(|c| *c != now);
     }
     for mask in [0b001, 0b010, 0b100, 0b011, 0b101, 0b110, 0b111_u32] {
         let chosen: Vec<usize> = (0..parts.len()).filter(|i| mask >> i & 1 == 1).collect();
@@ -148,6 +149,20 @@ pub(crate) fn find_cure<M: Medium>(
         }
     }
     None
+}
+
+/// Where a part lies in two page columns, adds to its candidates those that leave it as it is in
+/// one of them: each column survives a damage of its own, and parity of the other may be wrong.
+fn mix_columns(at: u64, now: &[u8], candidates: &mut Vec<Vec<u8>>) {
+    let first = (PAGE - at % PAGE) as usize;
+    if first >= now.len() {
+        return;
+    }
+    for i in 0..candidates.len() {
+        let whole = &candidates[i];
+        let mixed = [[&whole[..first], &now[first..]], [&now[..first], &whole[first..]]];
+        candidates.extend(mixed.map(|halves| halves.concat()));
+    }
 }
 
 /// The next combination of candidates; false after the last.
