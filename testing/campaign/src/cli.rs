@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::object::rows::ROWS;
+use crate::object::victim;
 use crate::report;
 use crate::runner::{self, Plan, Row, Tier};
 
@@ -35,6 +36,9 @@ pub struct Cli {
     /// List the rows and stop.
     #[arg(long)]
     list: bool,
+    /// Be the process that a row kills: what to do, as JSON.
+    #[arg(long, hide = true, value_name = "ORDERS")]
+    victim: Option<String>,
 }
 
 /// Runs what the command line asks for.
@@ -43,6 +47,9 @@ pub fn run(cli: &Cli) -> ExitCode {
     if !matches!(cli.name.as_str(), "object" | "all") {
         eprintln!("campaign: there is no campaign `{}`; known are: object, all", cli.name);
         return ExitCode::from(2);
+    }
+    if let Some(orders) = &cli.victim {
+        return victim::run(orders);
     }
     if cli.list {
         ROWS.iter().for_each(|row| println!("{:<16} {}", row.name, row.story));

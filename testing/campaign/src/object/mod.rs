@@ -1,15 +1,19 @@
 //! The campaign against the transactional object store.
 
 pub mod driver;
+pub mod fields;
 pub mod handle;
 pub mod judge;
 pub mod lanes;
+pub mod life;
+pub mod live;
 pub mod model;
 pub mod ops;
 pub mod raw;
 pub mod rows;
 pub mod scenes;
 pub mod targets;
+pub mod victim;
 pub mod watch;
 pub mod world;
 pub mod wrap;

@@ -121,6 +121,15 @@ impl Targets {
         this
     }
 
+    /// The zones of a pool that is whole.
+    #[must_use]
+    pub fn zones(pool: &Bytes) -> Vec<ZoneMap> {
+        let Some((superblock, seed)) = pool.superblock() else { return Vec::new() };
+        let mut survey = Survey::default();
+        let regions = pool.zones(superblock, seed).into_iter();
+        regions.map(|region| ZoneMap::read(pool, region, seed, superblock, &mut survey)).collect()
+    }
+
     fn add(&mut self, area: Area, at: u64, len: u64) {
         if len > 0 {
             self.all.push(Target { area, at, len });
@@ -186,6 +195,21 @@ impl Targets {
     /// All targets of an area.
     pub fn of_area(&self, area: Area) -> impl Iterator<Item = Target> + '_ {
         self.all.iter().filter(move |target| target.area == area).copied()
+    }
+
+    /// The object at `at`, its slot and its sums.
+    #[must_use]
+    pub fn of_object(&self, at: u64, len: u64) -> Vec<Target> {
+        let mut parts = vec![Target { area: Area::Object, at, len }];
+        // Objects and slots are listed in pairs; the sums of one lie between slot and object.
+        for (object, slot) in self.of_area(Area::Object).zip(self.of_area(Area::Slot)) {
+            if object.at == at {
+                parts.push(slot);
+                let between = |t: &&Target| t.area == Area::Sum && t.at > slot.at && t.at < at;
+                parts.extend(self.all.iter().filter(between));
+            }
+        }
+        parts
     }
 
     /// The areas there are, in order.

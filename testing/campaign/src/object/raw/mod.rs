@@ -4,6 +4,7 @@
 //! does not verify. It knows fields by the names that the format lists give them, and shares with
 //! the engine only those lists and the table of size classes; sums and parity are its own.
 
+pub mod log;
 mod parity;
 mod read;
 pub mod sums;

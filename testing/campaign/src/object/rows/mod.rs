@@ -5,8 +5,11 @@ pub mod crash_pairs;
 pub mod crash_single;
 pub mod damage;
 pub mod fail_nth;
+pub mod fields;
 pub mod lost;
+pub mod media;
 pub mod nested;
+pub mod sigkill;
 
 use crate::runner::Row;
 
@@ -19,4 +22,7 @@ pub const ROWS: &[Row] = &[
     lost::ROW,
     beyond::ROW,
     fail_nth::ROW,
+    fields::ROW,
+    sigkill::ROW,
+    media::ROW,
 ];

@@ -1,0 +1,8 @@
+//! What row `fields` is made of: the fields there are, pools that have them all, where they lie,
+//! how they are damaged and sealed again.
+
+pub mod formats;
+pub mod seal;
+pub mod specimen;
+pub mod spots;
+pub mod verbs;

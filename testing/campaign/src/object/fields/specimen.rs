@@ -1,0 +1,283 @@
+//! Pools in which every structure is there to be damaged: tables with entries, events, a relocated
+//! frame, a repair under way, records that wait for recovery, maps.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use holdfast_collections::{Kind, Map};
+use holdfast_faultmem::{Clear, Image};
+use holdfast_layout::RawPtr;
+use holdfast_layout::format::{FIELDS_MIRRORED, FIELDS_SUPERBLOCK, INTENT_PAGE, KIND_INTENT};
+use holdfast_logs::format::{KIND_FRESH, KIND_OVERFLOW};
+use holdfast_object::{Pool, Tx};
+use holdfast_pmem::PAGE;
+use holdfast_txn::{Result as TxResult, TxError};
+use holdfast_workloads::Rng;
+
+use crate::object::driver::{Driver, agree, whole};
+use crate::object::handle::Handle;
+use crate::object::judge::scrub;
+use crate::object::model::Objects;
+use crate::object::ops::{Choice, Job, Op};
+use crate::object::raw::log::{Record, pending};
+use crate::object::raw::{Bytes, number};
+use crate::object::scenes::{refused, stage};
+use crate::object::targets::{Area, Targets};
+use crate::object::world::World;
+use crate::tally::{Fault, Judged, Violation};
+
+/// Entries of each map: enough for a level above the leaves.
+const PAIRS: u64 = 70;
+
+/// What a specimen is to have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// Tables, events, a relocated frame, objects of every kind.
+    Tables,
+    /// Both kinds of maps.
+    Maps,
+    /// A repair under way.
+    Intent,
+    /// A record waiting for recovery, with an entry of this kind.
+    Record(u8),
+}
+
+/// Two maps with the same entries.
+#[derive(Debug, Clone)]
+pub struct Maps {
+    /// Pointer words of their headers.
+    pub headers: [u64; 2],
+    /// Their entries.
+    pub pairs: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// A pool to be damaged again and again, and what it holds.
+#[derive(Debug, Clone)]
+pub struct Specimen {
+    /// Where it is played.
+    pub world: Arc<World>,
+    /// The pool.
+    pub image: Image,
+    /// What it holds once it is opened.
+    pub objects: Objects,
+    /// Its anchor.
+    pub anchor: u64,
+    /// Its maps, if it has any.
+    pub maps: Option<Maps>,
+    /// Whether it has to be recovered.
+    pub dirty: bool,
+}
+
+impl Specimen {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// The pool cannot be made so, or cannot be opened without any damage.
+    pub fn of(world: &Arc<World>, wanted: Wanted, rng: &mut Rng) -> Judged<Self> {
+        let driver = stage(world, rng)?;
+        let specimen = match wanted {
+            Wanted::Tables => tables(world, driver, rng)?,
+            Wanted::Maps => maps(world, driver)?,
+            Wanted::Intent => intent(world, driver)?,
+            Wanted::Record(kind) => record(world, driver, kind, rng)?,
+        };
+        let driver = specimen.open().map_err(|v| v.during("undamaged"))?;
+        agree(&driver.ledger.promise(), &whole(&driver.medium)?.objects)?;
+        driver.medium.abandon(driver.pool);
+        Ok(specimen)
+    }
+
+    /// Its medium, closed.
+    #[must_use]
+    pub fn medium(&self) -> Handle {
+        self.world.after(self.image.clone())
+    }
+
+    /// Opens it.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub fn open(&self) -> Judged<Driver> {
+        let medium = self.medium();
+        let (pool, _) = self.world.open(&medium).map_err(|error| refused("open", &error))?;
+        Ok(self.driver(medium, pool))
+    }
+
+    /// Drives the pool that was opened on one of its media.
+    #[must_use]
+    pub fn driver(&self, medium: Handle, pool: Pool<Handle>) -> Driver {
+        let driver = Driver::new(medium, pool, self.objects.clone());
+        Driver { anchor: self.anchor, ..driver }
+    }
+
+    fn closed(world: &Arc<World>, driver: Driver) -> Self {
+        let Driver { medium, pool, ledger, anchor } = driver;
+        drop(pool);
+        let image = medium.crash_point().newest();
+        let (world, objects) = (Arc::clone(world), ledger.objects());
+        Self { world, image, objects, anchor, maps: None, dirty: false }
+    }
+
+    fn crashed(world: &Arc<World>, driver: Driver, image: Image, objects: Objects) -> Self {
+        let anchor = driver.anchor;
+        driver.medium.abandon(driver.pool);
+        Self { world: Arc::clone(world), image, objects, anchor, maps: None, dirty: true }
+    }
+}
+
+fn missing(what: &str) -> Violation {
+    Violation::new(Fault::Refused, format!("the specimen has no {what}"))
+}
+
+fn tables(world: &Arc<World>, driver: Driver, rng: &mut Rng) -> Judged<Specimen> {
+    driver.go_on(rng, 12)?;
+    // The last free page: no object comes to lie on it.
+    let targets = Targets::of(&Bytes::of(&driver.medium));
+    let free = targets.of_area(Area::Free).last().ok_or_else(|| missing("free chunk"))?;
+    let page = (free.at + free.len - PAGE) / PAGE * PAGE;
+    let poisoned = driver.medium.poison(page, 1, Clear::Unable);
+    poisoned.map_err(|error| Violation::new(Fault::Refused, format!("injecting: {error}")))?;
+    scrub(&driver.pool)?;
+    Ok(Specimen::closed(world, driver))
+}
+
+/// Runs `work` as a transaction of its own.
+fn commit<R>(driver: &Driver, work: impl FnMut(&Tx<'_, Handle>) -> TxResult<R>) -> Judged<R> {
+    driver.pool.run(work).map_err(|error| refused("filling maps", &error))
+}
+
+fn maps(world: &Arc<World>, driver: Driver) -> Judged<Specimen> {
+    let mut headers = [0; 2];
+    let mut pairs = Vec::new();
+    for n in 0..PAIRS {
+        pairs.push((format!("key {:04}", n * 37 % 1000).into_bytes(), n.to_le_bytes().to_vec()));
+    }
+    for (header, kind) in headers.iter_mut().zip([Kind::Hash, Kind::BTree]) {
+        let map = commit(&driver, |tx| Map::<[u8], [u8]>::create(tx, kind))?;
+        *header = map.pointer().raw().word();
+        for (key, value) in &pairs {
+            commit(&driver, |tx| map.put(tx, key, value))?;
+        }
+    }
+    pairs.sort();
+    let objects = whole(&driver.medium)?.objects;
+    let specimen = Specimen::closed(world, driver);
+    Ok(Specimen { objects, maps: Some(Maps { headers, pairs }), ..specimen })
+}
+
+/// What a barrier saw first.
+type Caught = Arc<Mutex<Option<Image>>>;
+
+/// Keeps the first image at a barrier that `wanted` takes.
+fn catch(medium: &Handle, wanted: impl Fn(&Bytes) -> bool + Send + Sync + 'static) -> Caught {
+    let caught = Caught::default();
+    let hook = Arc::clone(&caught);
+    medium.on_barrier(Box::new(move |_, _, point| {
+        let mut caught = hook.lock().unwrap_or_else(PoisonError::into_inner);
+        if caught.is_none() {
+            let image = point.newest();
+            if wanted(&Bytes::from_vec(image.bytes().to_vec())) {
+                *caught = Some(image);
+            }
+        }
+    }));
+    caught
+}
+
+fn take(driver: &Driver, caught: &Caught, what: &str) -> Judged<Image> {
+    driver.medium.clear_on_barrier();
+    let image = caught.lock().unwrap_or_else(PoisonError::into_inner).take();
+    image.ok_or_else(|| missing(what))
+}
+
+fn intent(world: &Arc<World>, driver: Driver) -> Judged<Specimen> {
+    let targets = Targets::of(&Bytes::of(&driver.medium));
+    let object = targets.of_area(Area::Object).last().ok_or_else(|| missing("object"))?;
+    let flipped = driver.medium.flip_bit(object.at, 3);
+    flipped.map_err(|error| Violation::new(Fault::Refused, format!("injecting: {error}")))?;
+    let caught = catch(&driver.medium, |bytes| {
+        let Some((superblock, seed)) = bytes.superblock() else { return false };
+        let side_len = number(FIELDS_SUPERBLOCK, "side_len", superblock);
+        [0, side_len].into_iter().all(|side| {
+            let page = bytes.mirrored(side, INTENT_PAGE, KIND_INTENT, seed);
+            page.is_some_and(|page| number(FIELDS_MIRRORED, "count", page.bytes) == 1)
+        })
+    });
+    scrub(&driver.pool)?;
+    let image = take(&driver, &caught, "repair under way")?;
+    let objects = driver.ledger.objects();
+    Ok(Specimen::crashed(world, driver, image, objects))
+}
+
+/// The records waiting for recovery that have an entry of this kind.
+fn with_entry(bytes: &Bytes, kind: u8) -> Vec<Record> {
+    let Some((superblock, seed)) = bytes.superblock() else { return Vec::new() };
+    let mut all = pending(bytes, superblock, seed);
+    all.retain(|record| record.entries.iter().any(|(other, _)| *other == kind));
+    all
+}
+
+fn record(world: &Arc<World>, driver: Driver, kind: u8, rng: &mut Rng) -> Judged<Specimen> {
+    let choice = Choice::of(&driver.ledger.objects());
+    let large = choice.large.iter().max_by_key(|large| large.1).map_or(0, |large| large.0);
+    let small = choice.small.first().map_or(0, |small| small.0);
+    let op = match kind {
+        KIND_FRESH => Op::Alloc { len: 5_000 },
+        KIND_OVERFLOW => Op::Write { of: large, from: 100, len: 8_500 },
+        _ => Op::Write { of: small, from: 16, len: 8 },
+    };
+    let caught = catch(&driver.medium, move |bytes| {
+        // Both copies, or one damaged copy is more than the redundancy covers.
+        let found = with_entry(bytes, kind);
+        found.iter().any(|a| found.iter().any(|b| a.number == b.number && a.at != b.at))
+    });
+    let before = driver.ledger.objects();
+    driver.must(&Job::new(rng, [op]))?;
+    let image = take(&driver, &caught, "record waiting for recovery")?;
+    // A record that announces contents comes before the one that commits them.
+    let objects = if kind == KIND_FRESH { before } else { driver.ledger.objects() };
+    Ok(Specimen::crashed(world, driver, image, objects))
+}
+
+/// Uses both maps: every entry is asked for, both are walked and checked, and changes are made in
+/// transactions that are cancelled. Answers the first thing that is not as it was put there.
+#[must_use]
+pub fn use_maps(driver: &Driver, maps: &Maps) -> Option<String> {
+    let mut complaint = None;
+    for header in maps.headers {
+        let done = driver.pool.run(|tx| {
+            let map = Map::<[u8], [u8]>::open(tx, RawPtr::from_word(header).typed())?;
+            let mut found = Vec::new();
+            map.for_each(tx, |key, value| {
+                found.push((key.to_vec(), value.to_vec()));
+                Ok(())
+            })?;
+            found.sort();
+            let mut same = found == maps.pairs && map.check(tx)?.is_sound();
+            for (key, value) in &maps.pairs {
+                same &= map.get(tx, key)?.as_deref() == Some(value);
+            }
+            Ok(same)
+        });
+        match done {
+            Ok(true) => {}
+            Ok(false) => complaint = Some("a map holds something else".to_owned()),
+            Err(error) => complaint = Some(format!("walking a map: {error}")),
+        }
+        let done = driver.pool.run(|tx| {
+            let map = Map::<[u8], [u8]>::open(tx, RawPtr::from_word(header).typed())?;
+            for n in 0..40_u64 {
+                map.put(tx, format!("new {n}").as_bytes(), &n.to_le_bytes())?;
+            }
+            for (key, _) in &maps.pairs {
+                map.remove(tx, key)?;
+            }
+            Err::<(), _>(TxError::cancel("on purpose"))
+        });
+        match done {
+            Err(holdfast_object::Error::Tx(TxError::Cancelled(_) | TxError::NoSpace { .. })) => {}
+            Err(error) => complaint = Some(format!("changing a map: {error}")),
+            Ok(()) => complaint = Some("a cancelled transaction went through".to_owned()),
+        }
+    }
+    complaint
+}

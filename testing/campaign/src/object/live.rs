@@ -1,0 +1,228 @@
+//! A real mapping whose pages go bad in the middle of things: each call of the engine can be the
+//! one before which a page is poisoned, and each media error it is answered is counted.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use holdfast_pmem::inject::{Poison, poison};
+use holdfast_pmem::{Mapped, MediaCause, MediaError, Medium, MediumKind, PAGE, Site, SyncError};
+
+/// A page that is to go bad.
+#[derive(Debug, Clone, Copy)]
+pub struct Trip {
+    /// It does so before the call with this number from now on; 0 is the next.
+    pub after: u64,
+    /// Its first byte.
+    pub page: u64,
+    /// Whether a rewrite cures it.
+    pub poison: Poison,
+}
+
+#[derive(Debug)]
+struct Inner {
+    mapped: Mapped,
+    /// Names of the calls since somebody asked for them.
+    trace: Mutex<Option<Vec<&'static str>>>,
+    trip: Mutex<Option<Trip>>,
+    /// Where the last trip went off.
+    hit: Mutex<Option<&'static str>>,
+    /// Media errors answered, by page.
+    met: Mutex<BTreeMap<u64, u64>>,
+}
+
+/// The mapping.
+#[derive(Debug, Clone)]
+pub struct Live(Arc<Inner>);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Live {
+    /// Watches over a mapping.
+    #[must_use]
+    pub fn new(mapped: Mapped) -> Self {
+        Self(Arc::new(Inner {
+            mapped,
+            trace: Mutex::default(),
+            trip: Mutex::default(),
+            hit: Mutex::default(),
+            met: Mutex::default(),
+        }))
+    }
+
+    /// The mapping itself.
+    #[must_use]
+    pub fn mapped(&self) -> &Mapped {
+        &self.0.mapped
+    }
+
+    /// Names the calls of `work`, in order.
+    pub fn trace<T>(&self, work: impl FnOnce() -> T) -> (T, Vec<&'static str>) {
+        *lock(&self.0.trace) = Some(Vec::new());
+        let done = work();
+        (done, lock(&self.0.trace).take().unwrap_or_default())
+    }
+
+    /// Has a page go bad before a call to come.
+    pub fn arm(&self, trip: Trip) {
+        *lock(&self.0.trip) = Some(trip);
+        *lock(&self.0.hit) = None;
+    }
+
+    /// Where the page armed last went bad; nothing if it did not, and then it will not.
+    #[must_use]
+    pub fn disarm(&self) -> Option<&'static str> {
+        *lock(&self.0.trip) = None;
+        lock(&self.0.hit).take()
+    }
+
+    /// Media errors answered so far, by page.
+    #[must_use]
+    pub fn met(&self) -> BTreeMap<u64, u64> {
+        lock(&self.0.met).clone()
+    }
+
+    fn before(&self, site: &'static str) {
+        if let Some(trace) = lock(&self.0.trace).as_mut() {
+            trace.push(site);
+        }
+        let mut trip = lock(&self.0.trip);
+        let Some(armed) = trip.as_mut() else { return };
+        if armed.after > 0 {
+            armed.after -= 1;
+            return;
+        }
+        if poison(&self.0.mapped, armed.page, PAGE, armed.poison).is_ok() {
+            *lock(&self.0.hit) = Some(site);
+        }
+        *trip = None;
+    }
+
+    fn note<T>(&self, result: Result<T, MediaError>) -> Result<T, MediaError> {
+        if let Err(MediaError { at, cause: MediaCause::Poison, .. }) = &result {
+            *lock(&self.0.met).entry(at / PAGE * PAGE).or_default() += 1;
+        }
+        result
+    }
+}
+
+impl Medium for Live {
+    fn len(&self) -> u64 {
+        self.0.mapped.len()
+    }
+
+    fn inherited(&self) -> bool {
+        self.0.mapped.inherited()
+    }
+
+    fn kind(&self) -> MediumKind {
+        self.0.mapped.kind()
+    }
+
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError> {
+        self.before("read");
+        self.note(self.0.mapped.read(at, into))
+    }
+
+    fn put(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
+        self.before(site.name());
+        self.note(self.0.mapped.put(site, at, bytes))
+    }
+
+    fn xor(&self, site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError> {
+        self.before(site.name());
+        self.note(self.0.mapped.xor(site, at, delta))
+    }
+
+    fn zero(&self, site: Site, at: u64, len: u64) -> Result<(), MediaError> {
+        self.before(site.name());
+        self.note(self.0.mapped.zero(site, at, len))
+    }
+
+    fn drain(&self, site: Site) {
+        self.before(site.name());
+        self.0.mapped.drain(site);
+    }
+
+    fn step(&self, site: Site) {
+        self.before(site.name());
+        self.0.mapped.step(site);
+    }
+
+    fn begin_write(&self) {
+        self.0.mapped.begin_write();
+    }
+
+    fn end_write(&self) {
+        self.0.mapped.end_write();
+    }
+
+    fn prefetch(&self, at: u64, len: u64) {
+        self.0.mapped.prefetch(at, len);
+    }
+
+    fn append(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), SyncError> {
+        self.before(site.name());
+        if self.kind() == MediumKind::File {
+            return self.0.mapped.append(site, at, bytes);
+        }
+        // What the mapping does itself, with the media error in sight.
+        self.note(self.0.mapped.put(site, at, bytes))
+            .map_err(|error| SyncError { call: "store", source: std::io::Error::other(error) })?;
+        self.0.mapped.drain(site);
+        Ok(())
+    }
+
+    fn sync(&self, site: Site) -> Result<(), SyncError> {
+        self.before(site.name());
+        self.0.mapped.sync(site)
+    }
+
+    fn view(&self, at: u64, len: u64) -> Option<*const u8> {
+        self.0.mapped.view(at, len)
+    }
+
+    fn grow(&self, len: u64) -> Result<(), SyncError> {
+        self.0.mapped.grow(len)
+    }
+
+    fn heal(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
+        self.before(site.name());
+        self.0.mapped.heal(site, at, bytes)
+    }
+
+    fn remap(&self, at: u64, physical: u64, len: u64) -> Result<(), MediaError> {
+        self.0.mapped.remap(at, physical, len)
+    }
+
+    fn bad_ranges(&self) -> Vec<(u64, u64)> {
+        self.0.mapped.bad_ranges()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_pmem::Options;
+    use holdfast_pmem::inject::handler_count;
+
+    use super::*;
+
+    const HERE: Site = Site::new("campaign.live.test");
+
+    #[test]
+    fn a_page_goes_bad_before_the_call_asked_for_and_each_error_is_counted() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mapped = Mapped::create(&folder.path().join("pool"), 4 * PAGE, &Options::default());
+        let live = Live::new(mapped.expect("a mapping"));
+        let before = handler_count();
+        live.arm(Trip { after: 1, page: PAGE, poison: Poison::Clearable });
+        let (done, calls) = live.trace(|| live.put(HERE, PAGE, &[1]));
+        assert_eq!((done, calls), (Ok(()), vec![HERE.name()]));
+        assert!(live.read(PAGE, &mut [0]).is_err());
+        assert!(live.put(HERE, PAGE + 8, &[1]).is_err());
+        assert_eq!(live.disarm(), Some("read"));
+        assert_eq!(live.met().into_iter().collect::<Vec<_>>(), [(PAGE, 2)]);
+        assert_eq!(handler_count() - before, 2);
+    }
+}

@@ -1,0 +1,457 @@
+//! Row `fields`: every field of every structure on the medium, damaged in eight ways, met in five.
+//!
+//! Damage with the sum left as it is hits one copy or one unit: it must be found, named and
+//! repaired, and no wrong byte be served. Damage with the sum computed again, in all copies, is
+//! hostile: no panic, no hang, an open that refuses says why and changes nothing, and where the
+//! field belongs to one object or chunk all other objects are served right. A field that the
+//! sources define and that no case could damage makes the row fail.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use holdfast_faultmem::Image;
+use holdfast_layout::RawPtr;
+use holdfast_logs::format::{KIND_DATA, KIND_FRESH, KIND_OVERFLOW};
+use holdfast_object::{Error, ScrubControl, ScrubOptions};
+use holdfast_redundancy::events::{Event, Journal};
+use holdfast_txn::Transaction;
+use holdfast_workloads::Rng;
+
+use super::damage::{names, settled, world_of, zone_of};
+use crate::object::driver::Driver;
+use crate::object::fields::formats;
+use crate::object::fields::seal::{Sealer, read};
+use crate::object::fields::specimen::{Specimen, Wanted, use_maps};
+use crate::object::fields::spots::{Guard, Spot, find};
+use crate::object::fields::verbs::Verb;
+use crate::object::handle::Handle;
+use crate::object::judge::scrub;
+use crate::object::model::{Objects, name};
+use crate::object::ops::{Node, any_job};
+use crate::object::raw::Bytes;
+use crate::object::scenes::refused;
+use crate::runner::{Case, Row, Tier, panic_text};
+use crate::tally::{Fault, Judged, Tally, Violation};
+
+/// The row.
+pub const ROW: Row = Row {
+    name: "fields",
+    story: "every field on the medium damaged in eight ways, its sum left or computed again",
+    cases: |tier| GROUPS.len() as u64 * if matches!(tier, Tier::Ci) { 2 } else { 4 * ROUNDS },
+    run,
+    finish,
+    patience: Duration::from_secs(300),
+    threads: 2,
+};
+
+/// Rounds of the long tier over all groups and worlds.
+const ROUNDS: u64 = 20;
+/// Pages of the pools.
+const PAGES: u64 = 121;
+/// Longest time one run may take: the same without damage takes milliseconds.
+const SLOW: Duration = Duration::from_secs(10);
+/// Figures that only count which fields were damaged.
+const DAMAGED: &str = "damaged ";
+
+/// Worlds of even and of odd groups, by round: the two rounds of the CI tier see both media and
+/// both kinds of parity.
+const WORLDS: [[u64; 4]; 2] = [[0, 3, 1, 2], [1, 2, 0, 3]];
+
+/// What is damaged together, and the pool that has it.
+const GROUPS: &[(&[&str], Wanted)] = &[
+    (&["layout SUPERBLOCK"], Wanted::Tables),
+    (&["layout MIRRORED", "layout REMAP"], Wanted::Tables),
+    (&["layout REGION"], Wanted::Tables),
+    (&["redundancy EVENT", "object STATUS"], Wanted::Tables),
+    (&["redundancy PROGRESS", "object ANCHOR"], Wanted::Tables),
+    (&["heap CHUNK"], Wanted::Tables),
+    (&["heap SLOT", "heap SUM", "parity"], Wanted::Tables),
+    (&["redundancy INTENT"], Wanted::Intent),
+    (&["logs RECORD", "logs DATA", "logs SLOT"], Wanted::Record(KIND_DATA)),
+    (&["logs FRESH"], Wanted::Record(KIND_FRESH)),
+    (&["logs OVERFLOW", "heap CHUNK"], Wanted::Record(KIND_OVERFLOW)),
+    (&["collections Map", "collections HashHeader", "collections BTreeHeader"], Wanted::Maps),
+    (&["collections HashDirectory", "collections HashLeaf"], Wanted::Maps),
+    (&["collections HashSlot", "collections Entry"], Wanted::Maps),
+    (&["collections NodeHead", "collections Item"], Wanted::Maps),
+    (&["collections BTreeLeaf", "collections BTreeInner"], Wanted::Maps),
+];
+
+/// How the damage is met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meeting {
+    /// A closed pool is damaged and opened.
+    Open,
+    /// An open pool is checked.
+    Check,
+    /// An open pool is scrubbed.
+    Scrub,
+    /// A closed pool is damaged, and repaired as the command line does it.
+    Repair,
+    /// An open pool is read and changed.
+    Use,
+}
+
+const MEETINGS: [Meeting; 5] =
+    [Meeting::Open, Meeting::Check, Meeting::Scrub, Meeting::Repair, Meeting::Use];
+
+/// One run.
+struct Hit<'a> {
+    specimen: &'a Specimen,
+    sealer: &'a Sealer,
+    spot: &'a Spot,
+    neighbour: &'a [u8],
+    verb: Verb,
+    /// Whether the damage is made to verify, in both copies.
+    sealed: bool,
+}
+
+fn run(case: &Case) -> Tally {
+    let (wanted, pool) = GROUPS[case.number as usize % GROUPS.len()];
+    let round = case.number / GROUPS.len() as u64;
+    let world =
+        world_of(WORLDS[case.number as usize % GROUPS.len() % 2][round as usize % 4], PAGES);
+    let mut rng = case.rng(1);
+    let mut tally = Tally::default();
+    let done = Specimen::of(&world, pool, &mut rng);
+    if let Some(specimen) = tally.judge(done.map_err(|v| v.during("the specimen"))) {
+        each_field(&specimen, wanted, &mut rng, &mut tally);
+    }
+    for violation in &mut tally.violations {
+        violation.story = format!("in {}: {}", world.name, violation.story);
+    }
+    tally
+}
+
+fn each_field(specimen: &Specimen, wanted: &[&str], rng: &mut Rng, tally: &mut Tally) {
+    let bytes = Bytes::of(&specimen.medium());
+    let sealer = Sealer::of(&bytes);
+    for ((key, of), spots) in find(&bytes, &sealer, wanted) {
+        let Some(spot) = rng.pick(&spots) else { continue };
+        let own = bytes.get(spot.at, spot.len).unwrap_or_default();
+        let other = spots.iter().filter_map(|other| bytes.get(other.at, other.len));
+        let next = bytes.get(spot.at + spot.len, spot.len).unwrap_or_default();
+        let neighbour = other.into_iter().find(|other| *other != own).unwrap_or(next);
+        for verb in Verb::ALL {
+            for sealed in [false, true] {
+                let hit = Hit { specimen, sealer: &sealer, spot, neighbour, verb, sealed };
+                for meeting in MEETINGS {
+                    let started = Instant::now();
+                    let done = catch_unwind(AssertUnwindSafe(|| one(&hit, meeting, rng, tally)));
+                    let done = done
+                        .unwrap_or_else(|p| Err(Violation::new(Fault::Panicked, panic_text(&*p))));
+                    let done = match done {
+                        Ok(true) if started.elapsed() > SLOW => {
+                            let story = format!("took {:?}", started.elapsed());
+                            Err(Violation::new(Fault::Hung, story))
+                        }
+                        done => done,
+                    };
+                    let sum = if sealed { "sealed" } else { "sum as it was" };
+                    let place = || format!("{key} of {of} at {:#x}", spot.at);
+                    let done = done.map_err(|v| {
+                        v.during(format!("{}, {verb:?}, {sum}, {meeting:?}", place()))
+                    });
+                    match tally.judge(done) {
+                        Some(false) => tally.add("no change, not counted", 1),
+                        Some(true) | None => {
+                            tally.count += 1;
+                            tally.add(format!("met by {meeting:?}, {sum}"), 1);
+                            tally.add(format!("{DAMAGED}{key}"), 1);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Damages and meets. `false` if the field was as damaged already.
+fn one(hit: &Hit<'_>, meeting: Meeting, rng: &mut Rng, tally: &mut Tally) -> Judged<bool> {
+    let specimen = hit.specimen;
+    let medium = specimen.medium();
+    let closed = matches!(meeting, Meeting::Open | Meeting::Repair);
+    if closed && !hurt(hit, &medium, rng)? {
+        return Ok(false);
+    }
+    let before = closed.then(|| medium.crash_point().newest());
+    let seen = last_event(&medium);
+    let pool = match specimen.world.open(&medium) {
+        Ok((pool, _)) => pool,
+        Err(error) => {
+            let Some(before) = before.filter(|_| hit.sealed) else {
+                return Err(refused("open", &error));
+            };
+            tally.add("open refused", 1);
+            unchanged(&before, &medium, &format!("an open that failed ({error})"))?;
+            return Ok(true);
+        }
+    };
+    let driver = specimen.driver(medium, pool);
+    if !closed && !hurt(hit, &driver.medium, rng)? {
+        driver.medium.abandon(driver.pool);
+        return Ok(false);
+    }
+    if !hit.sealed {
+        tolerated(hit, &driver, meeting, seen, rng)?;
+        driver.medium.abandon(driver.pool);
+        return Ok(true);
+    }
+    hostile(hit, &driver, meeting, rng)?;
+    if meeting == Meeting::Use {
+        return reopened(hit, driver).map(|()| true);
+    }
+    driver.medium.abandon(driver.pool);
+    Ok(true)
+}
+
+/// Closes a pool with damage that verifies and opens it again, as far as that goes.
+fn reopened(hit: &Hit<'_>, driver: Driver) -> Judged<()> {
+    let world = &hit.specimen.world;
+    let expected = others(hit, &driver);
+    let Driver { medium, pool, ledger, anchor } = driver;
+    drop(pool);
+    let medium = world.after(medium.crash_point().newest());
+    let before = medium.crash_point().newest();
+    match world.open(&medium) {
+        Ok((pool, _)) => {
+            let driver = Driver { medium, pool, ledger, anchor };
+            served(&driver, &expected).map_err(|v| v.during("closed and opened again"))?;
+            driver.medium.abandon(driver.pool);
+            Ok(())
+        }
+        Err(error) => {
+            unchanged(&before, &medium, &format!("an open that failed ({error})"))?;
+            match hit.spot.owns {
+                // One object's damage is no reason to refuse the others; a chunk's entry may be.
+                Some(_) if hit.spot.guard == Guard::Unit && !hit.spot.key.contains("CHUNK") => {
+                    Err(refused("open after a clean close", &error))
+                }
+                _ => Ok(()),
+            }
+        }
+    }
+}
+
+/// Damages the field. `false` if it is as it was.
+fn hurt(hit: &Hit<'_>, medium: &Handle, rng: &mut Rng) -> Judged<bool> {
+    let Hit { sealer, spot, sealed, .. } = *hit;
+    let old = read(medium, spot.at, spot.len)?;
+    let new = hit.verb.apply(&old, hit.neighbour, rng);
+    if new == old {
+        return Ok(false);
+    }
+    sealer.store(medium, spot.at, &new, sealed)?;
+    if sealed {
+        sealer.seal(medium, spot.seal)?;
+        if let Some((twin, seal)) = spot.twin {
+            sealer.store(medium, twin, &new, true)?;
+            sealer.seal(medium, seal)?;
+        }
+    }
+    // The field may have been the sum.
+    Ok(read(medium, spot.at, spot.len)? != old)
+}
+
+/// A medium holds what it held.
+fn unchanged(before: &Image, medium: &Handle, who: &str) -> Judged<()> {
+    let after = medium.crash_point().newest();
+    let (old, new) = (before.bytes(), after.bytes());
+    if old == new && before.bad_pages() == after.bad_pages() {
+        return Ok(());
+    }
+    let differs = |at: &usize| old.get(*at) != new.get(*at);
+    let first = (0..old.len()).find(differs).unwrap_or(old.len());
+    let last = (0..old.len()).rfind(differs).unwrap_or(old.len());
+    let story = format!("{who} changed the pool from {first:#x} to {last:#x}");
+    Err(Violation::new(Fault::Wrong, story))
+}
+
+/// Number of the last event in the journal of a pool, 0 if it cannot be told.
+fn last_event(medium: &Handle) -> u64 {
+    let Ok(found) = holdfast_redundancy::read_superblock(medium) else { return 0 };
+    let journal = Journal::open(medium, &found.superblock);
+    journal.read_all(medium).last().map_or(0, |event| event.sequence)
+}
+
+fn events_since(driver: &Driver, seen: u64) -> Vec<Event> {
+    let journal = Journal::open(&driver.medium, &driver.pool.superblock());
+    journal.read_from(&driver.medium, seen + 1)
+}
+
+/// Damage within tolerance: found, named, repaired, and never served.
+fn tolerated(
+    hit: &Hit<'_>,
+    driver: &Driver,
+    meeting: Meeting,
+    seen: u64,
+    rng: &mut Rng,
+) -> Judged<()> {
+    let spot = hit.spot;
+    match meeting {
+        Meeting::Open => driver.read_all()?,
+        Meeting::Check => {
+            let before = driver.medium.crash_point().newest();
+            let report = driver.pool.check(|_, _| {}).map_err(|error| refused("check", &error))?;
+            unchanged(&before, &driver.medium, "a check")?;
+            if report.is_clean() && matches!(spot.guard, Guard::Unit | Guard::Copy) {
+                return Err(Violation::new(Fault::Unnoticed, "a check found nothing"));
+            }
+        }
+        Meeting::Scrub | Meeting::Repair => {
+            scrub(&driver.pool)?;
+        }
+        Meeting::Use => {
+            driver.read_all()?;
+            if let Some(maps) = &hit.specimen.maps
+                && let Some(complaint) = use_maps(driver, maps)
+            {
+                return Err(Violation::new(Fault::Wrong, complaint));
+            }
+            driver.go_on(rng, 3)?;
+        }
+    }
+    scrub(&driver.pool)?;
+    settled(driver, true)?;
+    let strict = match spot.guard {
+        // Changes write anew, and so do a recovery's replay and the freeing of log chunks.
+        Guard::Unit if hit.specimen.dirty => matches!(meeting, Meeting::Check | Meeting::Scrub),
+        Guard::Unit => meeting != Meeting::Use,
+        Guard::Copy => true,
+        Guard::Note | Guard::Log | Guard::Loose => false,
+    };
+    let zone = zone_of(driver)?;
+    let named = |event: &Event| names(&zone, event, spot.at, spot.len);
+    if strict && !events_since(driver, seen).iter().any(named) {
+        return Err(Violation::new(Fault::Unnoticed, "no event names the damage"));
+    }
+    Ok(())
+}
+
+/// Damage that verifies: whatever becomes of it, the program goes on, and objects that are not
+/// concerned are served right.
+fn hostile(hit: &Hit<'_>, driver: &Driver, meeting: Meeting, rng: &mut Rng) -> Judged<()> {
+    let others = others(hit, driver);
+    let settle = |result: Result<(), Error>| {
+        // An error is an answer; that it can be told is all there is to ask.
+        let _ = result.map_err(|error| error.to_string());
+    };
+    match meeting {
+        Meeting::Open => {}
+        Meeting::Check => {
+            let before = driver.medium.crash_point().newest();
+            settle(driver.pool.check(|_, _| {}).map(|_| ()));
+            unchanged(&before, &driver.medium, "a check")?;
+        }
+        Meeting::Scrub | Meeting::Repair => {
+            for _ in 0..2 {
+                let control = ScrubControl::default();
+                let done = driver.pool.scrub(ScrubOptions::default(), &control, |_, _| {});
+                settle(done.map(|_| ()));
+            }
+        }
+        Meeting::Use => {
+            served(driver, &others)?;
+            settle(driver.pool.root::<Node>().map(|_| ()));
+            if let Some(maps) = &hit.specimen.maps {
+                let _ = use_maps(driver, maps);
+            }
+            for _ in 0..4 {
+                let known =
+                    hit.spot.owns.map_or_else(|| driver.ledger.objects(), |_| others.clone());
+                let job = any_job(rng, &known);
+                settle(driver.run(&job).map(|_| ()));
+            }
+        }
+    }
+    let expected = match meeting {
+        Meeting::Use => self::others(hit, driver),
+        _ => others,
+    };
+    served(driver, &expected)
+}
+
+/// The objects that damage made to verify has nothing to do with.
+fn others(hit: &Hit<'_>, driver: &Driver) -> Objects {
+    let mut others = Objects::default();
+    let Some((start, len)) = hit.spot.owns else { return others };
+    for (word, object) in driver.ledger.objects().iter() {
+        let at = RawPtr::from_word(word).offset();
+        if at >= start + len || at + (object.bytes.len() as u64).max(1) <= start {
+            others.insert(word, object.clone());
+        }
+    }
+    others
+}
+
+/// Reads all objects through the engine; those expected must be right.
+fn served(driver: &Driver, expected: &Objects) -> Judged<()> {
+    for (word, object) in driver.ledger.objects().iter() {
+        let of = RawPtr::from_word(word);
+        let mut bytes = vec![0; object.bytes.len()];
+        let read = driver.pool.run(|tx| {
+            tx.read_bytes(of, 0, &mut bytes)?;
+            Ok((tx.len_of(of)?, tx.type_of(of)?))
+        });
+        if expected.get(word).is_none() {
+            continue;
+        }
+        match read {
+            Err(error) => {
+                let story = format!("reading {}, which is not concerned: {error}", name(word));
+                return Err(Violation::new(Fault::Refused, story));
+            }
+            Ok((len, kind)) => {
+                let same = len == object.bytes.len() as u64
+                    && kind.0 == object.kind
+                    && bytes[..] == object.bytes[..];
+                if !same {
+                    let story = format!("{}, which is not concerned, is changed", name(word));
+                    return Err(Violation::new(Fault::Wrong, story));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Every field that the sources define was damaged.
+fn finish(tally: &mut Tally) {
+    let counted: Vec<String> =
+        tally.figures.keys().filter(|key| key.starts_with(DAMAGED)).cloned().collect();
+    counted.iter().for_each(|key| {
+        tally.figures.remove(key);
+    });
+    match formats::all() {
+        Err(error) => tally.convict(Violation::new(
+            Fault::Unnoticed,
+            format!("which fields there are cannot be told: {error}"),
+        )),
+        Ok(all) => {
+            let missed = |key: &&String| !counted.iter().any(|c| c[DAMAGED.len()..] == **key);
+            for key in all.iter().filter(missed) {
+                let story = format!("no case could damage {key}");
+                tally.convict(Violation::new(Fault::Unnoticed, story));
+            }
+            tally.lines.push(format!("{} fields of {} damaged", counted.len(), all.len()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_that_no_case_damaged_is_a_violation() {
+        let mut tally = Tally::default();
+        let all = formats::all().expect("the sources are here");
+        for key in &all[1..] {
+            tally.add(format!("{DAMAGED}{key}"), 1);
+        }
+        finish(&mut tally);
+        assert_eq!(tally.violated(), 1);
+        assert!(tally.violations[0].story.contains(&all[0]));
+        assert!(tally.figures.is_empty());
+    }
+}

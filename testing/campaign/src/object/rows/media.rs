@@ -1,0 +1,558 @@
+//! Row `media`: real media errors on a real mapping: pages that raise `SIGBUS`, a third of them in
+//! the middle of commits, half of them for good.
+//!
+//! Each life of a pool sees two pages of different columns go bad, one that a rewrite cures and
+//! one that has to be relocated; a pool of this size has one spare frame. Every signal must be
+//! accounted for by an error that the engine was answered or a load that waited, every error by an
+//! event, and after the scrub the pool must be whole. Now and then more pages of one column go bad
+//! than the parity covers: what is lost must be named, and nothing wrong be served.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use holdfast_layout::RawPtr;
+use holdfast_pmem::inject::{Poison, handler_count, poison};
+use holdfast_pmem::{Medium, MediumKind, PAGE, Verdict};
+use holdfast_redundancy::events::{Event, Outcome};
+use holdfast_workloads::Rng;
+
+use super::damage::names;
+use crate::object::life::{Life, origin, work};
+use crate::object::live::Trip;
+use crate::object::model::{Objects, name};
+use crate::object::ops::{Choice, Job, Node, Op, any_job};
+use crate::object::raw::Bytes;
+use crate::object::scenes::refused;
+use crate::object::targets::{Area, Side, Target, Targets};
+use crate::object::world::World;
+use crate::runner::{Case, Row, Tier};
+use crate::tally::{Fault, Judged, Tally, Violation};
+
+/// The row.
+pub const ROW: Row = Row {
+    name: "media",
+    story: "media errors by real SIGBUS, in commits, reads and loads; cleared or relocated",
+    cases: |tier| CASES * if matches!(tier, Tier::Ci) { 1 } else { 100 },
+    run,
+    finish,
+    patience: Duration::from_secs(180),
+    // Signals are counted for the whole process.
+    threads: 1,
+};
+
+/// Cases of the CI tier.
+const CASES: u64 = 48;
+/// Lives of pools in each, with two errors or more.
+const LIVES: u64 = 125;
+/// One case in so many is on a file, where each repair syncs several times; it has fewer lives.
+const FILE_EACH: u64 = 6;
+/// Lives of pools on a file.
+const FILE_LIVES: u64 = 15;
+/// Pages of the pools.
+const PAGES: u64 = 121;
+/// One life in so many has more bad pages in a column than its parity covers.
+const BEYOND_EACH: u64 = 25;
+/// One life in so many has an incurable page where nothing can be relocated.
+const STUCK_EACH: u64 = 50;
+/// One life in so many is closed and opened again.
+const REOPEN_EACH: u64 = 8;
+/// One life in so many has two threads at work while its pages go bad.
+const BUSY_EACH: u64 = 4;
+/// Jobs of each of them.
+const BUSY_JOBS: u64 = 15;
+/// Longest time before a page goes bad under them, in microseconds.
+const BUSY_WAIT: u64 = 400;
+/// Where shared memory is.
+const SHARED: &str = "/dev/shm";
+/// Figures of places in commits that a page went bad at.
+const PLACES: &str = "in commits, before ";
+
+fn run(case: &Case) -> Tally {
+    let mut tally = Tally::default();
+    let file = case.number % FILE_EACH == FILE_EACH - 1;
+    let kind = if file { MediumKind::File } else { MediumKind::Shm };
+    let shared = kind == MediumKind::Shm && Path::new(SHARED).is_dir();
+    let folder = if shared { PathBuf::from(SHARED) } else { std::env::temp_dir() };
+    let parity = if (case.number / FILE_EACH).is_multiple_of(2) { "p" } else { "pq" };
+    let mut world = World::named(&format!("{kind}-{parity}")).sized(PAGES);
+    world.options.events = 8 * PAGE;
+    let temporary = tempfile::Builder::new().prefix("holdfast-campaign-").tempdir_in(&folder);
+    let done = match &temporary {
+        Ok(temporary) => lives(case, &world, &temporary.path().join("pool"), &mut tally),
+        Err(error) => Err(Violation::new(Fault::Refused, format!("{}: {error}", folder.display()))),
+    };
+    tally.judge(done);
+    for violation in &mut tally.violations {
+        violation.story = format!("in {}: {}", world.name, violation.story);
+    }
+    tally
+}
+
+/// When a page goes bad.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum When {
+    /// In the middle of a transaction's commit.
+    Commit,
+    /// Before everything is read.
+    Read,
+    /// Before a transaction.
+    Change,
+    /// Under a program that looks at an object in place.
+    Load,
+    /// While two threads commit.
+    Busy,
+    /// Before the scrub, which meets it first.
+    Scrub,
+}
+
+/// What a life is like.
+#[derive(Debug, Clone, Copy)]
+struct Manner {
+    /// Its incurable page is one that cannot be relocated.
+    stuck: bool,
+    /// It is opened again in the end.
+    reopen: bool,
+    /// Threads are at work while the pages go bad.
+    busy: bool,
+}
+
+/// A page that went bad.
+#[derive(Debug, Clone, Copy)]
+struct Wound {
+    area: Area,
+    page: u64,
+    poison: Poison,
+    when: When,
+}
+
+fn lives(case: &Case, world: &World, path: &Path, tally: &mut Tally) -> Judged<()> {
+    let mut rng = case.rng(1);
+    let origin = origin(world, path, &mut rng)?;
+    let lives = if world.kind == MediumKind::File { FILE_LIVES } else { LIVES };
+    for number in 0..lives {
+        let before = handler_count();
+        let mut life = Life::begin(world, path, &origin)?;
+        let done = if number % BEYOND_EACH == BEYOND_EACH - 1 {
+            life.beyond(&mut rng, tally)
+        } else {
+            let manner = Manner {
+                stuck: number % STUCK_EACH == STUCK_EACH / 2,
+                reopen: number % REOPEN_EACH == 0,
+                busy: number % BUSY_EACH == 1,
+            };
+            life.within(manner, &mut rng, tally)
+        };
+        let signals = handler_count() - before;
+        let met = life.live.met();
+        let answered: u64 = met.values().sum::<u64>() + life.waited;
+        tally.add("signals", signals);
+        let told = |v: Violation| v.during(format!("life {number}"));
+        if signals != answered {
+            let story = format!("{signals} signals, but {answered} errors and loads that waited");
+            tally.convict(told(Violation::new(Fault::Unnoticed, story)));
+        }
+        tally.judge(done.map_err(told));
+    }
+    Ok(())
+}
+
+impl Life<'_> {
+    /// A life with two bad pages that the redundancy covers.
+    fn within(&mut self, manner: Manner, rng: &mut Rng, tally: &mut Tally) -> Judged<()> {
+        let Manner { stuck, reopen, busy } = manner;
+        for _ in 0..rng.below(3) {
+            let job = any_job(rng, &self.objects);
+            self.must(&job)?;
+        }
+        let seen = self.last_event();
+        let mut order = [Poison::Clearable, Poison::Unclearable];
+        rng.shuffle(&mut order);
+        let mut wounds: Vec<Wound> = Vec::new();
+        for kind in order {
+            let taken: BTreeSet<u64> = wounds.iter().map(|w| self.domain(w.page)).collect();
+            let Some(wound) = self.choose(kind, stuck, &taken, rng) else { continue };
+            let told = |v: Violation| v.during(format!("{wounds:x?}, {wound:x?}"));
+            let wound = match busy {
+                true => Wound { when: When::Busy, ..wound },
+                false => self.inflict(wound, &taken, rng, tally).map_err(told)?,
+            };
+            tally.count += 1;
+            tally.add(format!("{:?} in {}", wound.poison, kind_of(wound.area)), 1);
+            tally.add(format!("met by {:?}", wound.when), 1);
+            wounds.push(wound);
+        }
+        if busy {
+            self.under_work(&wounds, rng).map_err(|v| v.during(format!("{wounds:x?}")))?;
+        }
+        let told = |v: Violation| v.during(format!("{wounds:x?}"));
+        self.read_all().map_err(|v| told(self.later(v)))?;
+        self.settle(&wounds, seen, stuck, tally).map_err(told)?;
+        if reopen && !stuck {
+            self.again().map_err(|v| told(v.during("opened again")))?;
+            tally.add("closed and opened again", 1);
+        }
+        Ok(())
+    }
+
+    /// A violation seen before the scrub, and whether it is still there after it.
+    fn later(&self, violation: Violation) -> Violation {
+        let later = match self.scrub().and_then(|_| self.read_all()) {
+            Ok(()) => "everything is right".to_owned(),
+            Err(again) => again.story,
+        };
+        let story = format!("{}; after a scrub: {later}", violation.story);
+        Violation::new(violation.fault, story)
+    }
+
+    /// Chooses a page whose domain is not taken.
+    fn choose(
+        &self,
+        poison: Poison,
+        stuck: bool,
+        taken: &BTreeSet<u64>,
+        rng: &mut Rng,
+    ) -> Option<Wound> {
+        let targets = Targets::of(&Bytes::of(&self.live));
+        let mut areas = targets.areas();
+        let unmovable =
+            |area: &Area| matches!(area, Area::Superblock(_) | Area::Regions(_) | Area::Remap(_));
+        if poison == Poison::Unclearable {
+            areas.retain(|area| unmovable(area) == stuck);
+        }
+        // There are as many kinds of places in metadata and log as in the zone.
+        let in_zone: Vec<Area> = areas.iter().copied().filter(|area| is_in_zone(*area)).collect();
+        if rng.below(2) == 0 && !in_zone.is_empty() {
+            areas = in_zone;
+        }
+        for _ in 0..20 {
+            let target = targets.pick(*rng.pick(&areas)?, rng)?;
+            let page = (target.at + rng.below(target.len)) / PAGE * PAGE;
+            if taken.contains(&self.domain(page)) {
+                continue;
+            }
+            let when = match rng.below(14) {
+                0..7 => When::Commit,
+                7..10 => When::Read,
+                10 => When::Change,
+                11 => When::Load,
+                _ => When::Scrub,
+            };
+            return Some(Wound { area: target.area, page, poison, when });
+        }
+        None
+    }
+
+    /// Has a page go bad, and met as planned.
+    fn inflict(
+        &mut self,
+        wound: Wound,
+        taken: &BTreeSet<u64>,
+        rng: &mut Rng,
+        tally: &mut Tally,
+    ) -> Judged<Wound> {
+        match wound.when {
+            When::Commit => self.in_commit(wound, rng, tally),
+            When::Load => self.under_load(wound, taken, rng),
+            _ => {
+                self.poison(&wound)?;
+                match wound.when {
+                    When::Read => self.read_all()?,
+                    When::Change => {
+                        let job = any_job(rng, &self.objects);
+                        self.must(&job)?;
+                    }
+                    _ => {}
+                }
+                Ok(wound)
+            }
+        }
+    }
+
+    fn poison(&self, wound: &Wound) -> Judged<()> {
+        let done = poison(self.live.mapped(), wound.page, PAGE, wound.poison);
+        done.map_err(|error| Violation::new(Fault::Refused, format!("injecting: {error}")))
+    }
+
+    /// Between any two calls of a transaction.
+    fn in_commit(&mut self, wound: Wound, rng: &mut Rng, tally: &mut Tally) -> Judged<Wound> {
+        // A page that the job touches is met within it.
+        let touching = self.touching(wound.page).filter(|_| rng.below(4) > 0);
+        let job = |life: &Self, rng: &mut Rng| match touching {
+            Some((of, len)) => {
+                let from = rng.below(len);
+                let len = 1 + rng.below((len - from).min(600));
+                Job::new(rng, [Op::Write { of, from, len }])
+            }
+            None => any_job(rng, &life.objects),
+        };
+        // The calls of such a job, and one of them: places that are passed often no oftener.
+        let first = job(self, rng);
+        let live = self.live.clone();
+        let (done, calls) = live.trace(|| self.must(&first));
+        done?;
+        let places: BTreeSet<&str> = calls.iter().copied().collect();
+        let places: Vec<&str> = places.into_iter().collect();
+        let place = rng.pick(&places).copied().unwrap_or_default();
+        let all: Vec<usize> = (0..calls.len()).filter(|call| calls[*call] == place).collect();
+        let after = rng.pick(&all).copied().unwrap_or(0) as u64;
+        self.live.arm(Trip { after, page: wound.page, poison: wound.poison });
+        let job = job(self, rng);
+        let done = self.must(&job);
+        match self.live.disarm() {
+            Some(site) => {
+                tally.add(format!("{PLACES}{site}"), 1);
+                done?;
+                Ok(wound)
+            }
+            None => {
+                done?;
+                // The transaction was shorter.
+                self.poison(&wound)?;
+                Ok(Wound { when: When::Scrub, ..wound })
+            }
+        }
+    }
+
+    /// Two threads work on objects of their own while the pages go bad.
+    fn under_work(&mut self, wounds: &[Wound], rng: &mut Rng) -> Judged<()> {
+        let mut parts = [Objects::default(), Objects::default()];
+        for (index, (word, object)) in self.objects.iter().enumerate() {
+            // The anchor is not in hand: its object has no kind that a job changes.
+            parts[index % 2].insert(word, object.clone());
+        }
+        let seeds = [rng.next_u64(), rng.next_u64()];
+        let waits: Vec<u64> = wounds.iter().map(|_| rng.below(BUSY_WAIT)).collect();
+        let (pool, anchor) = (&self.pool, self.anchor);
+        let done = std::thread::scope(|scope| {
+            let workers: Vec<_> = parts
+                .into_iter()
+                .zip(seeds)
+                .map(|(part, seed)| {
+                    scope.spawn(move || work(pool, part, anchor, (BUSY_JOBS, seed)))
+                })
+                .collect();
+            let poisoned = wounds.iter().zip(&waits).try_for_each(|(wound, wait)| {
+                std::thread::sleep(Duration::from_micros(*wait));
+                self.poison(wound)
+            });
+            let joined = |worker: std::thread::ScopedJoinHandle<'_, _>| {
+                let panicked = || Violation::new(Fault::Panicked, "a thread at work");
+                worker.join().unwrap_or_else(|_| Err(panicked()))
+            };
+            let parts: Vec<Judged<Objects>> = workers.into_iter().map(joined).collect();
+            poisoned.map(|()| parts)
+        })?;
+        let mut all = Objects::default();
+        for part in done {
+            part?.iter().for_each(|(word, object)| all.insert(word, object.clone()));
+        }
+        self.objects = all;
+        Ok(())
+    }
+
+    /// A program looks at an object in place when its page goes bad.
+    fn under_load(&mut self, wound: Wound, taken: &BTreeSet<u64>, rng: &mut Rng) -> Judged<Wound> {
+        let mut nodes = Choice::of(&self.objects).nodes;
+        let page_of = |word: u64| RawPtr::from_word(word).offset() / PAGE * PAGE;
+        nodes.retain(|word| !taken.contains(&self.domain(page_of(*word))));
+        let Some(word) = rng.pick(&nodes).copied() else {
+            self.poison(&wound)?;
+            return Ok(Wound { when: When::Scrub, ..wound });
+        };
+        let expected = self.objects.get(word).map(|object| Arc::clone(&object.bytes));
+        let at = RawPtr::from_word(word).offset();
+        // Only pages in the zone can be moved, cured and loaded alike.
+        let wound = Wound { area: Area::Object, page: at / PAGE * PAGE, ..wound };
+        let mailbox = self.live.mapped().faults();
+        let view = self.pool.view::<Node>(RawPtr::from_word(word).typed());
+        let view = view.map_err(|error| refused("view", &error))?;
+        let mut before = vec![0; PAGE as usize];
+        let read = self.live.read(wound.page, &mut before);
+        read.map_err(|error| Violation::new(Fault::Refused, error.to_string()))?;
+        self.poison(&wound)?;
+        let over = AtomicBool::new(false);
+        let (loaded, answered) = std::thread::scope(|scope| {
+            let healer = scope.spawn(|| {
+                let mut answered = Vec::new();
+                while !over.load(Ordering::Acquire) {
+                    let Some(fault) = mailbox.wait(Duration::from_millis(2)) else { continue };
+                    let healed = self.pool.heal_load(fault.at, fault.len);
+                    answered.push(healed);
+                    if !healed {
+                        // Told the truth, the load would end this process.
+                        self.force(fault.at, &before);
+                    }
+                    mailbox.answer(fault, Verdict::Healed);
+                }
+                answered
+            });
+            let loaded: Node = *view;
+            over.store(true, Ordering::Release);
+            (loaded, healer.join().unwrap_or_default())
+        });
+        drop(view);
+        self.waited += answered.len() as u64;
+        if answered != [true] {
+            let story = format!("a load was answered {answered:?}");
+            return Err(Violation::new(Fault::Unnoticed, story));
+        }
+        if expected.as_deref() != Some(holdfast_layout::bytemuck::bytes_of(&loaded)) {
+            return Err(Violation::new(Fault::Wrong, "a load gave something else"));
+        }
+        Ok(wound)
+    }
+
+    /// Scrubs, and looks whether everything is whole and every error has its event.
+    fn settle(&self, wounds: &[Wound], seen: u64, stuck: bool, tally: &mut Tally) -> Judged<()> {
+        let done = self.scrub()?;
+        if done.lost > 0 && !stuck {
+            let story = format!("the scrub gave up {}: {:?}", done.lost, done.report.findings);
+            return Err(Violation::new(Fault::Wrong, story));
+        }
+        let met = self.live.met();
+        let events = self.events_since(seen);
+        for wound in wounds {
+            self.accounted(wound, &met, &events, stuck, tally)?;
+        }
+        self.read_all()?;
+        if stuck {
+            return Ok(());
+        }
+        let report = self.pool.check(|_, _| {}).map_err(|error| refused("check", &error))?;
+        if !report.is_clean() {
+            let story = format!("after the scrub a check finds {:?}", report.findings.first());
+            return Err(Violation::new(Fault::Unnoticed, story));
+        }
+        // Records in the log are done with; a page there is rewritten when the log comes to it.
+        let in_log = |wound: &&Wound| matches!(wound.area, Area::Log(_));
+        let spared: Vec<u64> = wounds.iter().filter(in_log).map(|wound| wound.page).collect();
+        tally.add("left bad in the log, which holds nothing", self.whole(&spared)?);
+        Ok(())
+    }
+
+    /// An error that the engine met has an event, and an incurable page was relocated.
+    fn accounted(
+        &self,
+        wound: &Wound,
+        met: &BTreeMap<u64, u64>,
+        events: &[Event],
+        stuck: bool,
+        tally: &mut Tally,
+    ) -> Judged<()> {
+        let touched = met.contains_key(&wound.page) || wound.when == When::Load;
+        if !touched {
+            if wound.page >= self.zone.start {
+                let story = format!("page {:#x} went bad and nobody touched it", wound.page);
+                return Err(Violation::new(Fault::Unnoticed, story));
+            }
+            tally.add("bad pages of metadata or log that nothing read", 1);
+            return Ok(());
+        }
+        tally.add("bad pages touched", 1);
+        let mut of_page =
+            events.iter().filter(|event| names(&self.zone, event, wound.page, PAGE)).peekable();
+        if of_page.peek().is_none() {
+            let all: Vec<String> = events.iter().take(4).map(ToString::to_string).collect();
+            let (page, area) = (wound.page, kind_of(wound.area));
+            let story = format!("no event names page {page:#x} ({area}); there are: {all:?}");
+            return Err(Violation::new(Fault::Unnoticed, story));
+        }
+        let here = |event: &&Event| event.at / PAGE * PAGE == wound.page;
+        let outcomes: BTreeSet<String> =
+            of_page.filter(here).map(|event| format!("{:?}", event.outcome)).collect();
+        for outcome in &outcomes {
+            tally.add(format!("events {outcome}"), 1);
+        }
+        let relocated = outcomes.contains("Relocated");
+        let in_zone = wound.page >= self.zone.start;
+        if wound.poison == Poison::Unclearable && in_zone && !relocated {
+            let story = format!("page {:#x} cannot be cured and was not relocated", wound.page);
+            return Err(Violation::new(Fault::Unnoticed, story));
+        }
+        if outcomes.contains("Lost") && !stuck {
+            let story =
+                format!("within tolerance, but an event says that {:#x} is lost", wound.page);
+            return Err(Violation::new(Fault::Wrong, story));
+        }
+        Ok(())
+    }
+
+    /// More bad pages in one column than parity covers.
+    fn beyond(&mut self, rng: &mut Rng, tally: &mut Tally) -> Judged<()> {
+        let rows = u64::from(self.zone.data_rows + self.zone.parity_rows);
+        let mut all: Vec<u64> = (0..rows).collect();
+        rng.shuffle(&mut all);
+        let col = rng.below(self.zone.row_len.div_ceil(PAGE)) * PAGE;
+        let bad: Vec<u64> = all[..=self.zone.parity_rows as usize]
+            .iter()
+            .map(|row| self.zone.start + row * self.zone.row_len + col)
+            .collect();
+        let exposed = self.exposed(&bad);
+        let seen = self.last_event();
+        for page in &bad {
+            let wound = Wound {
+                area: Area::Free,
+                page: *page,
+                poison: Poison::Clearable,
+                when: When::Scrub,
+            };
+            self.poison(&wound)?;
+            tally.count += 1;
+            tally.add("beyond tolerance", 1);
+        }
+        let told = |v: Violation| v.during(format!("pages {bad:x?} of one column"));
+        self.contained(&exposed).map_err(told)?;
+        let done = self.scrub().map_err(told)?;
+        let lost = self.contained(&exposed).map_err(told)?;
+        tally.add("objects lost beyond tolerance", lost.len() as u64);
+        let events = self.events_since(seen);
+        for word in &lost {
+            let touches =
+                |event: &Event, t: &Target| t.at < event.at + event.len && event.at < t.at + t.len;
+            let named = events.iter().any(|event| {
+                event.outcome == Outcome::Lost
+                    && (RawPtr::from_word(event.object).offset()
+                        == RawPtr::from_word(*word).offset()
+                        || exposed[word].iter().any(|part| touches(event, part)))
+            });
+            if !named || done.report.found == 0 {
+                let story = format!("{} is lost and no event names it", name(*word));
+                return Err(told(Violation::new(Fault::Unnoticed, story)));
+            }
+        }
+        Ok(())
+    }
+}
+
+const fn is_in_zone(area: Area) -> bool {
+    !area.is_mirrored() && !matches!(area, Area::Log(_))
+}
+
+/// Areas in the report: copies are not told apart.
+fn kind_of(area: Area) -> String {
+    match area {
+        Area::Log(_) => Area::Log(Side::A).to_string(),
+        area if area.is_mirrored() => "metadata".to_owned(),
+        area => area.to_string(),
+    }
+}
+
+/// Places in commits are counted, not listed.
+fn finish(tally: &mut Tally) {
+    let places: Vec<String> =
+        tally.figures.keys().filter(|key| key.starts_with(PLACES)).cloned().collect();
+    let mut hits = 0;
+    for place in &places {
+        hits += tally.figures.remove(place).unwrap_or(0);
+    }
+    let names: Vec<&str> = places.iter().map(|place| &place[PLACES.len()..]).collect();
+    tally.lines.push(format!(
+        "{hits} of {} errors hit inside commits, before calls of {} places: {}",
+        tally.count,
+        places.len(),
+        names.join(", ")
+    ));
+}
