@@ -39,7 +39,6 @@ const LOCATE: usize = 64;
 
 const CHECK_P: Site = Site::new("redundancy.parity.check-p");
 const CHECK_Q: Site = Site::new("redundancy.parity.check-q");
-const CONFIRM: Site = Site::new("redundancy.parity.confirm");
 
 /// Buffers for streaming rows, 24 KiB: one per thread that works on parity, reused by every call.
 #[derive(Debug)]
@@ -433,17 +432,17 @@ impl Plan {
                 Parts { first, second: none, p, q: none }
             }
         };
-        self.confirm(m, zone, col, parts.q)?;
+        self.confirm(zone, col, parts.q)?;
         Ok(parts)
     }
 
     /// Where a row came from P and the stored Q was added as well, what is left of Q must be zero.
-    fn confirm<M: Medium>(&self, m: &M, zone: &Zone, col: u64, q: &[u8]) -> Result<()> {
+    fn confirm(&self, zone: &Zone, col: u64, q: &[u8]) -> Result<()> {
         let (Some(row), None, true, true) = (self.first, self.second, self.use_p, self.use_q)
         else {
             return Ok(());
         };
-        if is_zero(q) || !m.enabled(CONFIRM) {
+        if is_zero(q) {
             return Ok(());
         }
         let start = q.iter().position(|b| *b != 0).unwrap_or(0);

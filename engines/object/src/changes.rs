@@ -161,7 +161,10 @@ mod tests {
     proptest! {
         #[test]
         fn later_bytes_win(
-            puts in prop::collection::vec((0..60_u64, prop::collection::vec(any::<u8>(), 0..20)), 0..12),
+            puts in prop::collection::vec(
+                (0..60_u64, prop::collection::vec(any::<u8>(), 0..20)),
+                0..12,
+            ),
             from in 0..80_usize,
         ) {
             let mut flat = Flat { bytes: (0..80).collect(), bad: None };

@@ -67,8 +67,6 @@ const PARITY: ParitySites =
     ParitySites { p: Site::new("object.commit.parity-p"), q: Site::new("object.commit.parity-q") };
 /// F2.
 const F2: Site = Site::new("object.commit.F2");
-/// F2 of a commit that was completed after a media error.
-const F2_DAMAGED: Site = Site::new("object.commit.F2-damaged");
 
 /// Unchanged bytes between two changed ranges that are not worth an entry of their own.
 const MERGE_GAP: usize = 24;
@@ -405,13 +403,6 @@ impl<M: Medium> Shared<M> {
     fn settle(&self) {
         if !self.is_file() {
             self.m.drain(F2);
-        }
-    }
-
-    /// F2 of a commit that was completed after a media error.
-    pub(crate) fn settle_damaged(&self) {
-        if !self.is_file() {
-            self.m.drain(F2_DAMAGED);
         }
     }
 

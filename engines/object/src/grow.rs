@@ -23,10 +23,6 @@ const STEP_FORMATTED: Site = Site::new("object.grow.step-formatted");
 const STEP_LISTED: Site = Site::new("object.grow.step-listed");
 /// Clearing what a growth that crashed left behind.
 const LEFT: Site = Site::new("object.grow.left");
-/// Making that durable.
-const LEFT_DONE: Site = Site::new("object.grow.left-done");
-/// The same on a file.
-const LEFT_SYNC: Site = Site::new("object.grow.left-sync");
 /// Formatting the zone before it is listed.
 const FORMAT: Site = Site::new("object.grow.format");
 
@@ -71,12 +67,8 @@ impl<M: Medium> Pool<M> {
         let m = &self.shared.m;
         let left = m.len().min(size);
         if left > start {
+            // Durable together with the directory that is written next.
             m.zero(LEFT, start, left - start)?;
-            if self.shared.is_file() {
-                m.sync(LEFT_SYNC)?;
-            } else {
-                m.drain(LEFT_DONE);
-            }
         }
         if size > m.len() {
             // Nothing was written: a file that cannot be longer is no failed sync.

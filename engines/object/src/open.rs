@@ -89,7 +89,7 @@ fn staying(healed: holdfast_redundancy::Result<Vec<Side>>) -> Result<Vec<Side>, 
 /// before all of them were found.
 fn tables<M: Medium>(m: &M) -> Result<(Superblock, Vec<Region>, u64, Repairer, Wounds), Error> {
     let found = read_superblock(m)?;
-    let superblock = found.superblock.clone();
+    let mut superblock = found.superblock.clone();
     if m.len() < superblock.size {
         return Err(Error::Truncated { pool: superblock.size, file: m.len() });
     }
@@ -98,6 +98,9 @@ fn tables<M: Medium>(m: &M) -> Result<(Superblock, Vec<Region>, u64, Repairer, W
     }
     let mirror = Mirror::of(&superblock);
     let (regions, table) = read_regions(m, &superblock)?;
+    // A growth that stopped after its zone was listed: the zone counts, and so do its bytes.
+    let end = regions.iter().map(|r| r.start.saturating_add(r.len)).max().unwrap_or(0);
+    superblock.size = superblock.size.max(end);
     let remap = RemapTable::load(m, &superblock, &regions)?;
     let mut wounds = Wounds::default();
     let intent = match RepairIntent::load(m, mirror, superblock.size) {

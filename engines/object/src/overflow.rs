@@ -13,12 +13,15 @@
 
 use holdfast_heap::{ChunkEntry, ChunkKind};
 use holdfast_logs::{Lane, RecordBuilder};
-use holdfast_pmem::{Medium, Site};
+use holdfast_pmem::{Medium, PAGE, Site};
+use holdfast_redundancy::Wrong;
+use holdfast_redundancy::events::{Cause, Finder};
 use holdfast_txn::{Result, TxError};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use crate::batch::Batch;
+use crate::repair::Mended;
 use crate::shared::Shared;
 use crate::tx::damaged;
 
@@ -36,6 +39,8 @@ const REUSE: Site = Site::new("object.overflow.reuse");
 const SYNC: Site = Site::new("object.overflow.sync");
 /// Zeroing chunks before they count in parity again.
 const ZERO: Site = Site::new("object.overflow.zero");
+/// Making a page of theirs usable.
+const HEAL_ZERO: Site = Site::new("object.overflow.heal-zero");
 /// The drain between that and their becoming free.
 const ZEROED: Site = Site::new("object.overflow.zeroed");
 /// The same on a file.
@@ -226,11 +231,37 @@ impl<M: Medium> Shared<M> {
         log.mark(&self.m, &self.numbers).map_err(|_| TxError::Conflict)
     }
 
+    /// Zeroes log chunks. What is in them is not needed any more, so a page that cannot be written
+    /// is only made usable.
+    fn zero_chunks(&self, at: u64, len: u64) -> Result<()> {
+        let mut pages = 0;
+        loop {
+            match self.m.zero(ZERO, at, len) {
+                Ok(()) => return Ok(()),
+                Err(error) if pages > len / PAGE => return Err(damaged(error)),
+                Err(error) => {
+                    pages += 1;
+                    let page = error.at / PAGE * PAGE;
+                    let event = self.event(Cause::MediaError, Finder::Commit, page, PAGE);
+                    let mended = match self.m.heal(HEAL_ZERO, page, &[0; PAGE as usize]) {
+                        Ok(()) => Mended::Repaired(Wrong::Log),
+                        Err(_) => {
+                            self.relocate(&mut self.repairer_now(), page)
+                                .map_err(|_| damaged(error))?;
+                            Mended::Relocated(Wrong::Log)
+                        }
+                    };
+                    self.report_mended(event, mended, 0, 0);
+                }
+            }
+        }
+    }
+
     fn free_log_chunks(&self, chunks: &LogChunks) -> Result<()> {
         let Some(table) = self.heap.zone(chunks.zone) else { return Ok(()) };
         let at = self.chunks_at(chunks);
         let len = u64::from(chunks.count) * table.chunk_len();
-        self.m.zero(ZERO, at, len).map_err(damaged)?;
+        self.zero_chunks(at, len)?;
         if self.is_file() {
             self.m.sync(ZEROED_SYNC).map_err(|e| self.stop(e))?;
         } else {

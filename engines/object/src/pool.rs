@@ -23,8 +23,6 @@ use crate::shared::{Parts, Repairer, Shared};
 use crate::tx::Tx;
 use crate::view::Held;
 
-/// Making a new pool durable on a file.
-const CREATED: Site = Site::new("object.pool.created");
 /// Making everything durable before a clean close on a file.
 const CLOSED: Site = Site::new("object.pool.closed");
 
@@ -109,9 +107,6 @@ impl<M: Medium> Pool<M> {
         })?;
         pool.shared.set_anchor(anchor);
         let shared = &pool.shared;
-        if shared.is_file() {
-            shared.m.sync(CREATED)?;
-        }
         {
             let mut superblock = shared.superblock();
             superblock.anchor = anchor.raw().word();

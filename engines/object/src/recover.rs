@@ -32,9 +32,7 @@ use crate::shared::{Repairer, Shared};
 const STEP_PARITY: Site = Site::new("object.recover.step-parity");
 /// Replaying at all.
 const REPLAY: Site = Site::new("object.recover.replay");
-/// Making it all durable before the records die.
-const DONE: Site = Site::new("object.recover.done");
-/// The same on a file.
+/// Making it all durable on a file before the records die; elsewhere recomputing parity drained.
 const DONE_SYNC: Site = Site::new("object.recover.done-sync");
 
 /// What a recovery did.
@@ -79,8 +77,6 @@ impl<M: Medium> Shared<M> {
         self.m.step(STEP_PARITY);
         if self.is_file() {
             self.m.sync(DONE_SYNC)?;
-        } else {
-            self.m.drain(DONE);
         }
         Ok(recovered)
     }

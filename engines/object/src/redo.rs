@@ -49,6 +49,8 @@ const HEAL: Site = Site::new("object.redo.heal");
 const VERIFY: Site = Site::new("object.redo.verify");
 /// Storing a rebuilt unit.
 const CURE: Site = Site::new("object.redo.cure");
+/// Storing a row whose last write was lost.
+const CURE_ROW: Site = Site::new("object.redo.cure-row");
 /// The drain of steps 1 to 3.
 const CURED: Site = Site::new("object.redo.cured");
 /// The same on a file.
@@ -262,7 +264,7 @@ impl<M: Medium> Shared<M> {
         };
         if let Some(Newer { at, bytes, wrong }) = newer {
             let event = self.event(Cause::Parity, redo.finder, at, bytes.len() as u64);
-            self.m.put(CURE, at, &bytes)?;
+            self.m.put(CURE_ROW, at, &bytes)?;
             self.know_entries(at, bytes.len() as u64);
             self.report_mended(event, Mended::Repaired(wrong), 0, crc32c(0, &bytes));
             redone.cured += 1;
@@ -370,15 +372,18 @@ impl<M: Medium> Shared<M> {
         at: u64,
         bytes: &[u8],
     ) -> Result<(), Error> {
-        for _ in 0..BAD_PAGES_MAX {
+        let mut tries = 0;
+        loop {
             match self.m.put(STORE, at, bytes) {
-                Err(MediaError { at: bad, cause: MediaCause::Poison, .. }) => {
+                Err(MediaError { at: bad, cause: MediaCause::Poison, .. })
+                    if tries < BAD_PAGES_MAX =>
+                {
+                    tries += 1;
                     self.cure_page(repairer, redo, bad / PAGE * PAGE)?;
                 }
                 other => return Ok(other?),
             }
         }
-        Ok(self.m.put(STORE, at, bytes)?)
     }
 
     /// Step 5: recomputes parity of a range; parity pages that are bad are rewritten whole, from
@@ -475,7 +480,8 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Completes all commits that met a media error: each may have left the columns of the others
-    /// half patched, so they are completed together. No columns are held: relocation needs them
+    /// half patched, so they are completed together. Recomputing their parity ends with a drain,
+    /// which is their F2. No columns are held: relocation needs them
     /// all. The version words of these commits still are.
     pub(crate) fn complete_owed(&self) {
         let mut repairer = self.repairer_now();
@@ -489,7 +495,6 @@ impl<M: Medium> Shared<M> {
             // are durable, and the next open replays them. Until then nothing more is written.
             self.stop_writing();
         }
-        self.settle_damaged();
         self.redoing.fetch_sub(owed.len() as u64, Ordering::AcqRel);
     }
 
@@ -524,7 +529,9 @@ impl<M: Medium> Shared<M> {
                     if e.cause == MediaCause::Unclearable && relocations < RELOCATIONS_MAX =>
                 {
                     relocations += 1;
+                    let event = self.event(Cause::MediaError, Finder::Commit, e.at, PAGE);
                     self.relocate(repairer, e.at)?;
+                    self.report_mended(event, Mended::Relocated(Wrong::Data), 0, 0);
                 }
                 other => return other.map(|_| ()),
             }

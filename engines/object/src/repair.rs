@@ -33,7 +33,7 @@ use crate::error::Error;
 use crate::shared::{Repairer, Shared};
 
 /// Pages that may turn bad during one repair before it is given up.
-const BAD_PAGES_MAX: u32 = 8;
+pub(crate) const BAD_PAGES_MAX: u32 = 8;
 
 /// Judging a candidate before it is installed.
 const JUDGE: Site = Site::new("object.repair.judge");
@@ -44,9 +44,7 @@ const STEP_INSTALLED: Site = Site::new("object.repair.step-installed");
 const HEAL: Site = Site::new("object.repair.heal");
 /// Storing a rebuilt range.
 const STORE: Site = Site::new("object.repair.store");
-/// Making it durable.
-const STORED: Site = Site::new("object.repair.stored");
-/// The same on a file.
+/// Making it durable on a file.
 const STORED_SYNC: Site = Site::new("object.repair.stored-sync");
 /// Recomputing parity of verified rows.
 const PARITY: parity::ParitySites = parity::ParitySites {
@@ -673,9 +671,8 @@ impl<M: Medium> Shared<M> {
         self.m.put(STORE, at, bytes)?;
         if self.is_file() {
             self.m.sync(STORED_SYNC)?;
-        } else {
-            self.m.drain(STORED);
         }
+        // Elsewhere, clearing the intent drains: what was stored is durable with it.
         self.end_install(repairer)?;
         Ok(())
     }

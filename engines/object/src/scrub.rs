@@ -12,7 +12,7 @@ use holdfast_redundancy::{Pace, Progress, Verdict, Wrong, Zone, verdict::Reason,
 use crate::changes::Changes;
 use crate::error::Error;
 use crate::pool::Pool;
-use crate::repair::{Asked, Mended};
+use crate::repair::{Asked, BAD_PAGES_MAX, Mended};
 use crate::shared::{Repairer, Shared};
 use crate::sweep::{CheckReport, Finding, Position};
 
@@ -250,20 +250,35 @@ impl<M: Medium> Shared<M> {
         if add_up {
             return Ok(Mended::Nothing);
         }
-        for row in 0..zone.data_rows() {
-            self.mend(zone.at(row, col), len, asked)?;
+        for _ in 0..BAD_PAGES_MAX {
+            for row in 0..zone.data_rows() {
+                self.mend(zone.at(row, col), len, asked)?;
+            }
+            // Parity that cannot be read is mended like any page; only then can it be judged.
+            for parity in [Some(zone.p_at(col)), zone.has_q().then(|| zone.q_at(col))] {
+                parity.map_or(Ok(None), |at| self.mend(at, len, asked))?;
+            }
+            let settled = self.undisturbed(|| {
+                let mut repairer = self.repairer();
+                self.columns.lock_all(&self.m, &columns);
+                let settled = self
+                    .may_judge()
+                    .and_then(|()| self.settle_columns(&mut repairer, &zone, col, len, asked));
+                self.columns.unlock_all(&columns);
+                settled
+            });
+            if let Some(mended) = self.or_stop(settled)? {
+                return Ok(mended);
+            }
+            // Another page turned bad in between.
         }
-        self.or_stop(self.undisturbed(|| {
-            let mut repairer = self.repairer();
-            self.columns.lock_all(&self.m, &columns);
-            let mended = self
-                .may_judge()
-                .and_then(|()| self.settle_columns(&mut repairer, &zone, col, len, asked));
-            self.columns.unlock_all(&columns);
-            mended
-        }))
+        let event = self.event(asked.cause, asked.finder, zone.p_at(col), len);
+        let lost = Mended::Lost(Wrong::FreeOrParity);
+        self.report_mended(event, lost, 0, 0);
+        Ok(lost)
     }
 
+    /// Settles what differs over columns that are held; `None` if a page cannot be read.
     fn settle_columns(
         &self,
         repairer: &mut Repairer,
@@ -271,15 +286,11 @@ impl<M: Medium> Shared<M> {
         col: u64,
         len: u64,
         asked: Asked,
-    ) -> Result<Mended, Error> {
+    ) -> Result<Option<Mended>, Error> {
         let scratch = &mut repairer.scratch;
-        let event = self.event(asked.cause, asked.finder, zone.p_at(col), len);
         let left = match parity::check(&self.m, zone, col, len, &self.exempt(), scratch) {
             Ok(left) => left,
-            Err(_) => {
-                self.report_mended(event, Mended::Lost(Wrong::FreeOrParity), 0, 0);
-                return Ok(Mended::Lost(Wrong::FreeOrParity));
-            }
+            Err(_) => return Ok(None),
         };
         let mut mended = Mended::Nothing;
         for mismatch in left {
@@ -288,7 +299,7 @@ impl<M: Medium> Shared<M> {
                 break;
             }
         }
-        Ok(mended)
+        Ok(Some(mended))
     }
 
     fn settle_mismatch(

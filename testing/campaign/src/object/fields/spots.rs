@@ -8,14 +8,14 @@ use holdfast_heap::format::{
 };
 use holdfast_layout::format::{
     EVENTS_START, FIELDS_MIRRORED, FIELDS_REGION, FIELDS_REMAP, FIELDS_SUPERBLOCK, INTENT_PAGE,
-    MIRRORED_LEN, PROGRESS_PAGE, REGION_LEN, REGIONS_PAGE, REMAP_LEN, REMAP_PAGE, STATUS_PAGE,
+    MIRRORED_LEN, PROGRESS_PAGE, REGION_LEN, REGIONS_PAGE, REMAP_LEN, REMAP_PAGE,
 };
 use holdfast_layout::{Field, Persist};
 use holdfast_logs::format::{
     FIELDS_DATA, FIELDS_FRESH, FIELDS_OVERFLOW, FIELDS_RECORD, KIND_DATA, KIND_FRESH,
     KIND_OVERFLOW, KIND_SLOT,
 };
-use holdfast_object::format::{FIELDS_ANCHOR, FIELDS_STATUS};
+use holdfast_object::format::FIELDS_ANCHOR;
 use holdfast_redundancy::format::{EVENT_LEN, FIELDS_EVENT, FIELDS_INTENT, FIELDS_PROGRESS};
 
 use super::formats::{Structs, key, structure};
@@ -139,18 +139,6 @@ impl Spots<'_> {
             self.add("redundancy PROGRESS", FIELDS_PROGRESS, body(&progress), &progress);
             self.events((side, other), events_len, &progress);
         }
-        let status = Spot {
-            key: String::new(),
-            of: "status",
-            at: STATUS_PAGE,
-            len: 0,
-            seal: Seal::None,
-            twin: None,
-            guard: Guard::Loose,
-            owns: Some((0, 0)),
-        };
-        let at = STATUS_PAGE + MIRRORED_LEN as u64;
-        self.add("object STATUS", FIELDS_STATUS, at, &status);
     }
 
     fn count(&self, page: &Spot) -> u64 {

@@ -62,7 +62,7 @@ const GROUPS: &[(&[&str], Wanted)] = &[
     (&["layout SUPERBLOCK"], Wanted::Tables),
     (&["layout MIRRORED", "layout REMAP"], Wanted::Tables),
     (&["layout REGION"], Wanted::Tables),
-    (&["redundancy EVENT", "object STATUS"], Wanted::Tables),
+    (&["redundancy EVENT"], Wanted::Tables),
     (&["redundancy PROGRESS", "object ANCHOR"], Wanted::Tables),
     (&["heap CHUNK"], Wanted::Tables),
     (&["heap SLOT", "heap SUM", "parity"], Wanted::Tables),
