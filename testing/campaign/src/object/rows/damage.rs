@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_layout::{Region, RegionKind};
+use holdfast_layout::{LogPlacement, Region, RegionKind};
 use holdfast_pmem::{Medium, PAGE};
 use holdfast_redundancy::Wrong;
 use holdfast_redundancy::events::{Event, Journal, Outcome};
@@ -62,7 +62,14 @@ pub(super) fn zone_of(driver: &Driver) -> Judged<Region> {
 /// Where damage counts as one: the page columns of the zone, the pages of a side.
 pub(super) fn domains(driver: &Driver, zone: &Region, at: u64, len: u64) -> BTreeSet<u64> {
     let rows = u64::from(zone.data_rows + zone.parity_rows);
-    let side_len = driver.pool.superblock().side_len;
+    let superblock = driver.pool.superblock();
+    let side_len = superblock.side_len;
+    // A record survives the loss of one copy, and may lie on several pages: those of its ring
+    // count as one. On a file a record and its replica lie in the same ring.
+    let ring = match superblock.log_placement {
+        LogPlacement::Adjacent => u64::MAX,
+        LogPlacement::Apart => superblock.ring_len,
+    };
     let mut all = BTreeSet::new();
     for page in at / PAGE..=(at + len.max(1) - 1) / PAGE {
         // The parts of the page that the range covers may lie on both sides of a row's end.
@@ -72,7 +79,11 @@ pub(super) fn domains(driver: &Driver, zone: &Region, at: u64, len: u64) -> BTre
             if byte >= zone.start && byte < zone.start + rows * zone.row_len {
                 all.insert((1 << 40) | ((byte - zone.start) % zone.row_len / PAGE));
             } else if byte < 2 * side_len {
-                all.insert(byte % side_len / PAGE);
+                let place = byte % side_len;
+                all.insert(match place.checked_sub(superblock.log_start) {
+                    Some(inside) => (1 << 42) | (inside / ring),
+                    None => place / PAGE,
+                });
             } else {
                 all.insert((1 << 41) | (byte / PAGE));
             }
