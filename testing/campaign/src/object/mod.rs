@@ -3,6 +3,7 @@
 pub mod driver;
 pub mod handle;
 pub mod judge;
+pub mod killers;
 pub mod lanes;
 pub mod model;
 pub mod ops;

@@ -6,6 +6,7 @@ pub mod crash_single;
 pub mod damage;
 pub mod fail_nth;
 pub mod lost;
+pub mod mutants;
 pub mod nested;
 
 use crate::runner::Row;
@@ -15,6 +16,7 @@ pub const ROWS: &[Row] = &[
     crash_single::ROW,
     crash_pairs::ROW,
     nested::ROW,
+    mutants::ROW,
     damage::ROW,
     lost::ROW,
     beyond::ROW,
