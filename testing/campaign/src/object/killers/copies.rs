@@ -15,6 +15,9 @@ use crate::object::targets::{Area, Side, Targets};
 use crate::object::world::World;
 use crate::tally::{Fault, Judged, Tally, Violation};
 
+/// Steps behind the write of a record.
+const WRITTEN: [&str; 2] = ["object.grow.step-listed", "redundancy.remap.recorded"];
+
 /// At an instant within a deed, a copy may be old or torn; at the end of it none may.
 fn check(image: holdfast_faultmem::Image, site: &'static str) -> Judged<()> {
     let Some(survey) = mirrors(&Bytes::from_vec(image.into_bytes())) else {
@@ -37,8 +40,16 @@ fn watched(
     let driver = settled(&world, stage(&world, &mut rng)?)?;
     let jury = Jury::new(MANY, &mut rng, check);
     jury.sit(&driver.medium);
+    let (steps, medium) = (jury.clone(), driver.medium.clone());
+    driver.medium.on_step(Box::new(move |site| {
+        // A record was written a moment ago, and it is said to be durable.
+        if WRITTEN.contains(&site.name()) {
+            steps.look(&medium.crash_point());
+        }
+    }));
     let done = deed(&world, &driver, &mut rng);
     driver.medium.clear_on_barrier();
+    driver.medium.clear_on_step();
     jury.look(&driver.medium.crash_point());
     abandon(driver);
     done?;

@@ -12,7 +12,7 @@ use crate::object::driver::{Driver, agree, whole};
 use crate::object::judge::scrub;
 use crate::object::ops::{Choice, Job, Op};
 use crate::object::raw::Bytes;
-use crate::object::scenes::{Wound, hurt, settled, stage};
+use crate::object::scenes::{Wound, hurt, refused, settled, stage};
 use crate::object::targets::{Area, Side, Target, Targets};
 use crate::object::world::World;
 use crate::tally::{Fault, Judged, Tally, Violation};
@@ -65,6 +65,16 @@ const fn flip(area: Area) -> Wound {
 
 const fn poison(area: Area) -> Wound {
     Wound { area, poison: Some(Clear::Able) }
+}
+
+/// Nothing is damaged: a pool just made is whole as it lies there. (What an open would repair
+/// anyway does not count as there.)
+pub fn made(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, mut rng) = (Arc::new(mutant.world(world)), mutant.rng(1));
+    let medium = world.blank();
+    let pool = world.create(&medium).map_err(|error| refused("create", &error))?;
+    let driver = Driver::found(medium, pool)?;
+    durable(&world, driver, &mut rng, false)
 }
 
 /// Flipped bits.

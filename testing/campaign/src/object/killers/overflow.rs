@@ -200,3 +200,57 @@ fn over_freed_at(mutant: &Mutant, world: &'static str, phase: u32) -> Judged<Tal
     done?;
     Ok(jury.end())
 }
+
+/// A large object is written in place over one that was freed a moment ago, and older records
+/// would still be replayed over it.
+pub fn in_place(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let mut all = Tally::default();
+    for phase in 0..4 {
+        all.merge(in_place_at(mutant, world, phase)?);
+    }
+    Ok(all)
+}
+
+fn in_place_at(mutant: &Mutant, world: &'static str, phase: u32) -> Judged<Tally> {
+    let (world, mut rng) = (Arc::new(mutant.world(world)), mutant.rng(1));
+    let driver = stage(&world, &mut rng)?;
+    let before = driver.ledger.objects();
+    let (held, other) = (Choice::of(&before).small[0].0, longest(&driver));
+    let fresh = Job::new(&mut rng, [Op::Alloc { len: 14_000 }]);
+    driver.must(&fresh)?;
+    for _ in 0..2 * phase {
+        driver.must(&Job::new(&mut rng, [Op::Write { of: other, from: 0, len: 8 }]))?;
+    }
+    let now = driver.ledger.objects();
+    let added = now.iter().map(|(word, _)| word).find(|word| before.get(*word).is_none());
+    let Some(of) = added else { return Err(unable("an object was made")) };
+    let jury = jury_of(&world, &driver, &mut rng);
+    install(&driver.medium);
+    let (park, locked) = (Park::at("object.commit.step-durable"), Park::at(LOCKED));
+    let job = Job::new(&mut rng, [Op::Write { of: held, from: 0, len: 8 }]);
+    let both = [600, 9_000].map(|from| Op::Write { of, from, len: 100 });
+    let (write, free) = (Job::new(&mut rng, both), Job::new(&mut rng, [Op::Free { of }]));
+    let anew = Job::new(&mut rng, [Op::Alloc { len: 14_000 }]);
+    let panicked = || unable("a thread of the story panicked");
+    let done = std::thread::scope(|scope| {
+        let holder = scope.spawn(|| park.keep(|| driver.must(&job)));
+        let _ = park.wait();
+        let prepared = driver.must(&write).and_then(|_| driver.must(&free));
+        let writer = scope.spawn(|| locked.keep(|| driver.must(&anew)));
+        let _ = locked.wait();
+        park.release();
+        let held = holder.join().unwrap_or_else(|_| Err(panicked()));
+        jury.sit(&driver.medium);
+        locked.release();
+        let written = writer.join().unwrap_or_else(|_| Err(panicked()));
+        prepared.and(held).and(written)
+    });
+    driver.medium.clear_on_barrier();
+    jury.look(&driver.medium.crash_point());
+    abandon(driver);
+    done?;
+    Ok(jury.end())
+}
+
+/// Nothing is written yet, and nothing was waited for.
+const LOCKED: &str = "object.commit.step-locked";

@@ -87,13 +87,13 @@ const LOG: &[Trial] = &[
     ("logs.scan.certify", &[scene("open-clean", SHM)]),
     ("logs.scan.complete", &[WORN]),
     ("logs.scan.either", &[without_log("write-8", Side::A)]),
-    ("logs.scan.order", &[RECOVERED_FILE]),
+    ("logs.scan.order", &[scene("reuse-place", FILE), scene("open-dirty", FILE)]),
     ("logs.scan.order", &[scene("create", SHM)]),
 ];
 
 /// Commits, growth, opening and closing.
 const ENGINE: &[Trial] = &[
-    ("object.chunks.directory", &[scene("create", SHM)]),
+    ("object.chunks.directory", &[made!(mended::made, SHM)]),
     ("object.chunks.directory-done", &[scene("grow", SHM)]),
     ("object.chunks.directory-p", &[scene("create", SHM)]),
     ("object.chunks.directory-q", &[scene("grow", PQ)]),
@@ -114,7 +114,7 @@ const ENGINE: &[Trial] = &[
     ("object.in_place.FC", &[scene("alloc-large", SHM), scene("alloc-larger", SHM)]),
     ("object.in_place.data", &[FLIPPED]),
     ("object.in_place.intent", &[scene("alloc-large", SHM), scene("alloc-larger", SHM)]),
-    ("object.in_place.reuse", &[scene("reuse-chunks", SHM), made!(overflow::over_freed, SHM)]),
+    ("object.in_place.reuse", &[made!(overflow::in_place, SHM)]),
     ("object.in_place.sync", &[RECOVERED_FILE]),
     ("object.open.regions-a", &[GROW]),
     ("object.open.regions-a", &[GROW_FILE]),
