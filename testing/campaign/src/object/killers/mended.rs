@@ -3,15 +3,18 @@
 use std::sync::Arc;
 
 use holdfast_faultmem::{Clear, FaultKind, When};
-use holdfast_layout::RegionKind;
+use holdfast_layout::{RegionKind, Superblock};
+use holdfast_pmem::PAGE;
+use holdfast_redundancy::events::Journal;
 use holdfast_workloads::Rng;
 
 use super::Mutant;
-use super::jury::{FEW, Jury, MANY, abandon, opened, unable};
+use super::jury::{FEW, Jury, MANY, abandon, opened, unable, wrong};
 use crate::object::driver::{Driver, agree, whole};
+use crate::object::handle::Handle;
 use crate::object::judge::scrub;
 use crate::object::ops::{Choice, Job, Op};
-use crate::object::raw::Bytes;
+use crate::object::raw::{Bytes, Scope, survey};
 use crate::object::scenes::{Wound, hurt, refused, settled, stage};
 use crate::object::targets::{Area, Side, Target, Targets};
 use crate::object::world::World;
@@ -152,10 +155,11 @@ pub fn moving_to_bad(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
 }
 
 /// The device loses the write to the spare frame. A scrub that says it moved the frame must have.
+/// It is a frame of P: what is over objects is looked at once more by their sums.
 pub fn moving_in_vain(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     let (world, driver, mut rng) = begin(mutant, world)?;
     let (at, len) = spare_of(&driver)?;
-    hurt(&driver, &Wound { area: Area::Object, poison: Some(Clear::Unable) }, &mut rng);
+    hurt(&driver, &Wound { area: Area::ParityP, poison: Some(Clear::Unable) }, &mut rng);
     driver.medium.arm(FaultKind::Lost, When::touching(at, len));
     if scrub(&driver.pool).is_err() {
         // There is no other spare frame, and it says so.
@@ -203,6 +207,65 @@ pub fn page_and_parity(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     let _ = driver.medium.flip_bit(p, 5);
     scrub(&driver.pool)?;
     durable(&world, driver, &mut rng, false)
+}
+
+/// A load meets a page that cannot be read, and a byte of P over another object on it is wrong.
+/// The whole page is repaired for the sake of the load, so all of it must be right.
+pub fn loaded(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, mut rng) = (Arc::new(mutant.world(world)), mutant.rng(1));
+    let driver = stage(&world, &mut rng)?;
+    for _ in 0..6 {
+        driver.must(&Job::new(&mut rng, [Op::Alloc { len: 64 }]))?;
+    }
+    let driver = settled(&world, driver)?;
+    let choice = Choice::of(&driver.ledger.objects());
+    let places: Vec<u64> =
+        choice.small.iter().filter(|o| o.1 == 64).map(|o| o.0 & ((1 << 48) - 1)).collect();
+    let near = |pair: &&[u64]| pair[0] / PAGE == pair[1] / PAGE;
+    let Some(&[first, second]) = places.windows(2).find(near) else {
+        return Err(unable("no two small objects share a page"));
+    };
+    let p = parity_of(&driver, second, false)?;
+    // Both were found on this very medium.
+    let _ = driver.medium.flip_bit(p, 5);
+    let _ = driver.medium.poison(first, 1, Clear::Able);
+    let healed = driver.pool.heal_load(first, 64);
+    let found = survey(&Bytes::of(&driver.medium), Scope::ALL);
+    abandon(driver);
+    if !healed {
+        return Err(unable("the load was not helped"));
+    }
+    // P itself was not met by anybody.
+    let found = found.ok_or_else(|| wrong("no superblock verifies"))?;
+    match found.flaws.iter().find(|flaw| !flaw.exposed) {
+        Some(flaw) => Err(wrong(flaw.what.clone())),
+        None => Ok(Tally { count: 1, ..Tally::default() }),
+    }
+}
+
+/// No event is there before its repair is: who finds it on the medium finds the right bytes too.
+pub fn told_after(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, driver, mut rng) = begin(mutant, world)?;
+    let superblock = driver.pool.superblock();
+    let newest = |medium: &Handle, superblock: &Superblock| {
+        let journal = Journal::open(medium, superblock);
+        journal.read_all(medium).last().map_or(0, |event| event.sequence)
+    };
+    let (shared, before) = (Arc::clone(&world), newest(&driver.medium, &superblock));
+    let jury = Jury::new(MANY, &mut rng, move |image, site| {
+        let medium = shared.after(image);
+        if !site.starts_with("redundancy.events") || newest(&medium, &superblock) == before {
+            return Ok(());
+        }
+        whole(&medium).map(|_| ()).map_err(|v| v.during("an event says it is repaired"))
+    });
+    hurt(&driver, &Wound { area: Area::ParityP, poison: None }, &mut rng);
+    jury.sit(&driver.medium);
+    let done = scrub(&driver.pool);
+    driver.medium.clear_on_barrier();
+    abandon(driver);
+    done?;
+    Ok(jury.end())
 }
 
 /// A damaged object is changed elsewhere: nothing of the damage may get into sums and parity.

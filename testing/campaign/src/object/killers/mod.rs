@@ -45,7 +45,7 @@ impl Mutant {
     /// A world with the place switched off.
     #[must_use]
     pub fn within(&self, mut world: World) -> World {
-        world.off.extend(self.off.iter().flat_map(|o| o.split('+').map(str::to_owned)));
+        world.off.extend(self.off.clone());
         world.visited = Some(self.visited.clone());
         world
     }

@@ -8,7 +8,7 @@ use holdfast_layout::{Region, RegionKind};
 use holdfast_workloads::Rng;
 
 use super::Mutant;
-use super::jury::{FEW, Jury, abandon, opened, unable};
+use super::jury::{FEW, Jury, MANY, abandon, opened, unable};
 use super::mended::parity_of;
 use crate::object::driver::{Driver, agree, whole};
 use crate::object::lanes::{Park, install};
@@ -129,6 +129,23 @@ pub fn sound(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     crashed(mutant, world)?.open(|_, _| Ok(()))
 }
 
+/// The recovery is crashed at each of its barriers.
+pub fn crashed_again(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let Crashed { world, image, promise, mut rng, .. } = crashed(mutant, world)?;
+    let shared = Arc::clone(&world);
+    let jury = Jury::new(MANY, &mut rng, move |image, _| {
+        opened(&shared, shared.after(image), &promise).map(abandon)
+    });
+    let medium = world.after(image);
+    jury.sit(&medium);
+    let done = world.open(&medium).map_err(|error| refused("open", &error));
+    medium.clear_on_barrier();
+    jury.look(&medium.crash_point());
+    let (pool, _) = done?;
+    medium.abandon(pool);
+    Ok(jury.end())
+}
+
 /// The page of P over the change cannot be read. See `healed.rs` for what a rewrite that is not
 /// made durable leaves.
 pub fn bad_parity(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
@@ -236,7 +253,7 @@ pub fn regrown(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     }
     let (pool, _) = world.open(&medium).map_err(|error| refused("open", &error))?;
     let (shared, kept) = (Arc::clone(&world), promise.clone());
-    let jury = Jury::new(super::jury::MANY, &mut rng, move |image, _| {
+    let jury = Jury::new(MANY, &mut rng, move |image, _| {
         let driver = opened(&shared, shared.after(image), &kept)?;
         abandon(driver);
         Ok(())

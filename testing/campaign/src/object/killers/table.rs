@@ -139,7 +139,7 @@ const ENGINE: &[Trial] = &[
 /// Recovery and repair.
 const REPAIRS: &[Trial] = &[
     ("object.mend_unit.judge", &[TWO]),
-    ("object.recover.done", &[RECOVERED, made!(recovery::bad_parity, SHM)]),
+    ("object.recover.done", &[made!(recovery::crashed_again, SHM)]),
     ("object.recover.done-sync", &[RECOVERED_FILE]),
     ("object.recover.parity", &[RECOVERED]),
     ("object.recover.replay", &[RECOVERED]),
@@ -152,8 +152,8 @@ const REPAIRS: &[Trial] = &[
     ("object.redo.verify", &[made!(recovery::wrong_row, SHM)]),
     ("object.repair.heal", &[made!(mended::poisoned, SHM)]),
     ("object.repair.heal-side", &[made!(mended::poisoned_sides, SHM)]),
-    ("object.repair.judge", &[made!(mended::page_and_parity, PQ), TWO]),
-    ("object.repair.parity-done", &[FLIPPED_P, RECOVERED, FLIPPED_Q]),
+    ("object.repair.judge", &[made!(mended::loaded, PQ)]),
+    ("object.repair.parity-done", &[made!(mended::told_after, SHM)]),
     ("object.repair.parity-p", &[FLIPPED_P]),
     ("object.repair.parity-q", &[FLIPPED_Q]),
     ("object.repair.store", &[FLIPPED]),
