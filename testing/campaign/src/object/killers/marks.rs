@@ -51,9 +51,12 @@ impl Lanes {
             let (order, orders) = channel::<Order>();
             let (tell, done) = channel();
             let together = Arc::clone(&together);
+            let (enter, entered) = channel();
             scope.spawn(move || {
-                // All of them in a transaction at once, so that each has a lane of its own.
+                // All of them in a transaction at once, so that each has a lane of its own; one
+                // after the other, so that it is the same in every run.
                 let taken = driver.pool.run(|_| {
+                    let _ = enter.send(());
                     together.wait();
                     Ok(())
                 });
@@ -69,6 +72,8 @@ impl Lanes {
             });
             lanes.orders.push(order);
             lanes.done.push(done);
+            // If it died instead, its lane says so later.
+            let _ = entered.recv();
         }
         lanes
     }

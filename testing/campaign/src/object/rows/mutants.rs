@@ -176,7 +176,7 @@ fn finish(tally: &mut Tally) {
 /// Compares the table with the names in the sources, where there are any.
 fn sources(tally: &mut Tally) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut names = BTreeSet::new();
+    let mut names = BTreeMap::new();
     for path in PATHS {
         collect(&root.join(path), &mut names);
     }
@@ -184,21 +184,23 @@ fn sources(tally: &mut Tally) {
         tally.lines.push("no sources here: the list of places is that of the table".to_owned());
         return;
     }
+    let mut convict = |story| tally.convict(Violation::new(Fault::Unnoticed, story));
     let known: BTreeSet<&str> = trials().map(|(site, _)| site).collect();
-    for name in &names {
-        if !known.contains(name.as_str()) && !STEPS.contains(&name.as_str()) {
-            let story = format!("{name} is named in the sources and has no killer");
-            tally.convict(Violation::new(Fault::Unnoticed, story));
+    for (name, step) in &names {
+        if *step != STEPS.contains(&name.as_str()) {
+            convict(format!("{name} is listed as a step only tests see, or should be"));
+        } else if !step && !known.contains(name.as_str()) {
+            convict(format!("{name} is named in the sources and has no killer"));
         }
     }
-    for name in known.iter().chain(STEPS).filter(|name| !names.contains(**name)) {
-        let story = format!("{name} is in the table of killers and not in the sources");
-        tally.convict(Violation::new(Fault::Unnoticed, story));
+    for name in known.iter().chain(STEPS).filter(|name| !names.contains_key(**name)) {
+        convict(format!("{name} is in the table of killers and not in the sources"));
     }
 }
 
-/// Adds the names of all sites in the files of a folder and of those in it.
-fn collect(folder: &Path, names: &mut BTreeSet<String>) {
+/// Adds the names of all sites in the files of a folder and of those in it, and whether each is a
+/// step, at which nothing is done.
+fn collect(folder: &Path, names: &mut BTreeMap<String, bool>) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     paths.sort();
@@ -207,9 +209,13 @@ fn collect(folder: &Path, names: &mut BTreeSet<String>) {
             collect(&path, names);
         } else if let Ok(text) = std::fs::read_to_string(&path) {
             let code = text.split("#[cfg(test)]").next().unwrap_or("");
-            let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
-            for part in lines.flat_map(|line| line.split("Site::new(\"").skip(1)) {
-                names.extend(part.split('"').next().map(str::to_owned));
+            for line in code.lines().filter(|line| !line.trim_start().starts_with("//")) {
+                let constant = line.trim_start().strip_prefix("const ");
+                let constant = constant.and_then(|rest| rest.split(':').next());
+                let step = constant.is_some_and(|name| code.contains(&format!("step({name})")));
+                let parts = line.split("Site::new(\"").skip(1);
+                let named = parts.filter_map(|part| part.split('"').next());
+                names.extend(named.map(|name| (name.to_owned(), step)));
             }
         }
     }
