@@ -160,6 +160,11 @@ impl Durable {
         log.is_some_and(|log| log.iter().any(|event| event.fate == Fate::Unsynced))
     }
 
+    /// Whether a store of this fate still waits for its barrier.
+    pub(crate) fn is_on_its_way(&self, fate: Fate) -> bool {
+        self.pending.values().flatten().any(|event| event.fate == fate)
+    }
+
     /// Appends a store to the log of its line.
     pub(crate) fn push(&mut self, line: u64, event: Event) {
         self.pending.entry(line).or_default().push(event);

@@ -106,8 +106,8 @@ pub struct Injected {
     pub after: Vec<u8>,
     /// For a misdirected write, content of the place it lands on, before.
     pub target_before: Vec<u8>,
-    /// Whether the fault has taken effect. A faulty write does so at the barrier that would have
-    /// made it durable, and never if newer stores replaced all of it first.
+    /// Whether the fault has taken effect, wholly. A faulty write does so at the barriers that
+    /// would have made it durable, and never if newer stores replaced all of it first.
     pub settled: bool,
 }
 

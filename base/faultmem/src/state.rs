@@ -263,8 +263,10 @@ impl State {
             show(&self.frames, view, word, self.durable.persisted(word));
         }
         let Fate::Lost(index) = event.fate else { return };
+        let waits = self.durable.is_on_its_way(Fate::Lost(index));
         let entry = &mut self.injected[index];
-        entry.settled = true;
+        // Barriers may cover a write piece by piece: an append takes its own words only.
+        entry.settled = !waits;
         let Damage::Write(FaultKind::Misdirected { to }) = entry.damage else { return };
         let range = entry.at..entry.at + entry.len;
         let mut lands_at = None;

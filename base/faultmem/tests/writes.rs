@@ -2,8 +2,8 @@
 
 mod common;
 use common::*;
-use holdfast_faultmem::{Damage, FaultKind, Torn, When};
-use holdfast_pmem::{Medium, Site};
+use holdfast_faultmem::{Config, Damage, FaultKind, FaultMedium, Torn, When};
+use holdfast_pmem::{Medium, MediumKind, Site};
 
 #[test]
 fn a_lost_write_is_acknowledged_and_the_old_bytes_stay() {
@@ -179,4 +179,18 @@ fn heals_can_be_lost_too() {
     m.arm(FaultKind::Lost, When::next());
     m.heal(heal, 0, &[5; 4096]).unwrap();
     assert_ne!(get(&m, 0), 0x0505_0505_0505_0505);
+}
+
+#[test]
+fn a_lost_write_that_is_covered_piece_by_piece_settles_with_its_last_piece() {
+    let m = FaultMedium::new(4096, MediumKind::File, &Config::default());
+    m.arm(FaultKind::Lost, When::next());
+    m.put(S, 0, &[7; 16]).unwrap();
+    // The same bytes again: nothing new to write, but the append's words go to the medium now.
+    m.append(S, 0, &[7; 8]).unwrap();
+    assert_eq!((get(&m, 0), get(&m, 8)), (0, u64::from_le_bytes([7; 8])));
+    assert!(!m.injected()[0].settled, "the second word is still on its way");
+    m.sync(D).unwrap();
+    assert_eq!(get(&m, 8), 0);
+    assert!(m.injected()[0].settled);
 }

@@ -14,7 +14,7 @@ use crate::class::{CLASS_COUNT, class_of, large_chunks};
 use crate::directory::{ChunkEntry, ChunkKind};
 use crate::sums::{Slot, Sums};
 use crate::table::{FreePlaces, Spot, ZoneTable};
-use crate::verify::{Direct, read_entry, read_slot};
+use crate::verify::{Direct, Source, read_entry, read_slot};
 
 /// Zones a pool can have.
 pub const ZONES_MAX: usize = holdfast_layout::format::REGIONS_MAX;
@@ -159,10 +159,10 @@ impl Heap {
     ///
     /// # Errors
     /// The [`BadEntry`].
-    pub fn load_entry<M: Medium>(&self, m: &M, zone: u8, chunk: u32) -> Result<(), BadEntry> {
+    pub fn load_entry(&self, from: &impl Source, zone: u8, chunk: u32) -> Result<(), BadEntry> {
         let Some(table) = self.zone(zone) else { return Ok(()) };
         let at = table.entry_at(chunk);
-        match read_entry(&Direct(m), &self.sums, at) {
+        match read_entry(from, &self.sums, at) {
             Ok(Some(entry)) if table.plausible(chunk, &entry) => {
                 table.set(chunk, &entry);
                 if entry.kind == ChunkKind::Run {
@@ -176,9 +176,9 @@ impl Heap {
     }
 
     /// Reads the whole directory of a zone; bad entries are returned.
-    pub fn load_zone<M: Medium>(&self, m: &M, zone: u8) -> Vec<BadEntry> {
+    pub fn load_zone(&self, from: &impl Source, zone: u8) -> Vec<BadEntry> {
         let chunks = self.zone(zone).map_or(0, ZoneTable::chunks);
-        (0..chunks).filter_map(|chunk| self.load_entry(m, zone, chunk).err()).collect()
+        (0..chunks).filter_map(|chunk| self.load_entry(from, zone, chunk).err()).collect()
     }
 
     fn list(&self, zone: u8, chunk: u32, class: u8) {

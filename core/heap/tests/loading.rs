@@ -7,6 +7,7 @@ mod common;
 use common::{PAGE, START, Zone, pattern, region};
 use holdfast_faultmem::{Clear, Config, FaultMedium};
 use holdfast_heap::format::CHUNK_LEN;
+use holdfast_heap::verify::Direct;
 use holdfast_heap::{BadEntry, Cache, ChunkEntry, ChunkKind, Heap};
 use holdfast_layout::SumKind;
 use holdfast_pmem::{Medium, MediumKind};
@@ -84,12 +85,12 @@ fn a_bad_entry_is_named_and_the_chunk_stays_as_it_was_known() {
     let at = zone.table().entry_at(0);
     for byte in 0..CHUNK_LEN as u64 {
         zone.m.flip_bit(at + byte, 5).unwrap();
-        assert_eq!(zone.heap.load_zone(&zone.m, 0), [BadEntry { at, media: None }]);
+        assert_eq!(zone.heap.load_zone(&Direct(&zone.m), 0), [BadEntry { at, media: None }]);
         assert_eq!(zone.table().entry(0), before);
         zone.m.flip_bit(at + byte, 5).unwrap();
     }
     zone.m.poison(at, PAGE, Clear::Able).unwrap();
-    let bad = zone.heap.load_zone(&zone.m, 0);
+    let bad = zone.heap.load_zone(&Direct(&zone.m), 0);
     assert_eq!(bad.len(), zone.table().chunks() as usize);
     assert!(bad.iter().all(|entry| entry.media.is_some()));
     assert_eq!(zone.table().entry(0), before);
@@ -104,7 +105,7 @@ fn an_entry_of_another_chunk_is_bad() {
     let mut bytes = [0; CHUNK_LEN];
     zone.m.read(from, &mut bytes).unwrap();
     zone.store(to, &bytes);
-    assert_eq!(zone.heap.load_zone(&zone.m, 0), [BadEntry { at: to, media: None }]);
+    assert_eq!(zone.heap.load_zone(&Direct(&zone.m), 0), [BadEntry { at: to, media: None }]);
 }
 
 #[test]
@@ -144,7 +145,7 @@ fn entries_that_lead_out_of_the_zone_are_refused() {
         zone.write_entry(chunk, &entry);
         let at = table.entry_at(chunk);
         let expected = if plausible { Ok(()) } else { Err(BadEntry { at, media: None }) };
-        assert_eq!(zone.heap.load_entry(&zone.m, 0, chunk), expected, "{entry:?}");
+        assert_eq!(zone.heap.load_entry(&Direct(&zone.m), 0, chunk), expected, "{entry:?}");
     }
 }
 
@@ -217,7 +218,7 @@ proptest! {
         for (chunk, entry) in entries.iter().enumerate() {
             zone.write_entry(chunk as u32, entry);
         }
-        zone.heap.load_zone(&zone.m, 0);
+        zone.heap.load_zone(&Direct(&zone.m), 0);
         walk(&zone);
     }
 
@@ -225,7 +226,7 @@ proptest! {
     fn a_directory_of_noise_is_refused_entry_by_entry(noise in any::<u64>()) {
         let zone = Zone::new(40, 8192);
         zone.store(START, &pattern(noise, 40 * 4096));
-        let bad = zone.heap.load_zone(&zone.m, 0);
+        let bad = zone.heap.load_zone(&Direct(&zone.m), 0);
         prop_assert_eq!(bad.len(), 19, "no 32 bytes of noise have a right sum");
         walk(&zone);
     }
@@ -254,6 +255,6 @@ proptest! {
         prop_assert!(directory + (more << shift) > end - START);
         prop_assert_eq!(table.chunk_of(table.chunk_at(chunks)), None);
         let m = FaultMedium::new(4096, MediumKind::Shm, &Config::default());
-        prop_assert_eq!(heap.load_zone(&m, 0).len(), chunks as usize, "all beyond the medium");
+        prop_assert_eq!(heap.load_zone(&Direct(&m), 0).len(), chunks as usize, "all beyond the medium");
     }
 }

@@ -6,6 +6,9 @@ use crate::field::Field;
 pub const MAGIC: [u8; 8] = *b"HOLDFAST";
 /// Version of the format this build writes.
 pub const VERSION: u32 = 1;
+/// Highest sequence or generation that is believed: no pool lives long enough to count further,
+/// and whoever counts on from one does not overflow.
+pub const SEQUENCE_MAX: u64 = 1 << 62;
 /// Bytes of a page: each mirrored structure has one (the journal several).
 pub const PAGE_LEN: usize = 4096;
 
@@ -19,8 +22,6 @@ pub const REMAP_PAGE: u64 = 8192;
 pub const INTENT_PAGE: u64 = 12288;
 /// Scrub progress: where it starts in its side.
 pub const PROGRESS_PAGE: u64 = 16384;
-/// Status page (side A only; advisory, for observers): where it starts in its side.
-pub const STATUS_PAGE: u64 = 20480;
 /// Events journal: where it starts in its side; its length is a field of the superblock.
 pub const EVENTS_START: u64 = 24576;
 
@@ -99,8 +100,6 @@ pub const KIND_REMAP: u32 = 0x5041_4d52;
 pub const KIND_INTENT: u32 = 0x4e45_544e;
 /// Kind word of the scrub progress.
 pub const KIND_PROGRESS: u32 = 0x474f_5250;
-/// Kind word of the status page.
-pub const KIND_STATUS: u32 = 0x5441_5453;
 
 /// Incompatible: the pool has Q parity rows.
 pub const INCOMPATIBLE_Q: u64 = 1;

@@ -4,7 +4,7 @@
 use holdfast_codes::crc32c;
 
 use crate::bytes::{get_u32, get_u64, put_u32, put_u64};
-use crate::format::{MIRRORED_LEN, PAGE_LEN};
+use crate::format::{MIRRORED_LEN, PAGE_LEN, SEQUENCE_MAX};
 
 /// A valid mirrored page: its sequence, its entry count, and the whole page.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub fn decode(seed: u32, place: u64, kind: u32, page: &[u8]) -> Option<MirroredP
         return None;
     }
     let page = &page[..PAGE_LEN];
-    if page_sum(seed, place, page) != get_u32(page, 0) {
+    if page_sum(seed, place, page) != get_u32(page, 0) || get_u64(page, 8) > SEQUENCE_MAX {
         return None;
     }
     Some(MirroredPage {

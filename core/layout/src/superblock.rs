@@ -5,7 +5,9 @@ use core::fmt;
 use holdfast_codes::crc32c;
 
 use crate::bytes::{get_u32, get_u64, put, put_u32, put_u64};
-use crate::format::{INCOMPATIBLE_KNOWN, MAGIC, PAGE_LEN, READ_ONLY_COMPATIBLE_KNOWN, VERSION};
+use crate::format::{
+    INCOMPATIBLE_KNOWN, MAGIC, PAGE_LEN, READ_ONLY_COMPATIBLE_KNOWN, SEQUENCE_MAX, VERSION,
+};
 
 /// How the two copies of the log lie on the medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -255,6 +257,8 @@ impl Superblock {
         let paged = |field, value: u64| {
             if value.is_multiple_of(page) { Ok(()) } else { Err(bad(field, value)) }
         };
+        within("sequence", self.sequence, 0, SEQUENCE_MAX)?;
+        within("log_generation", self.log_generation, 0, SEQUENCE_MAX)?;
         within("size", self.size, 2 * page, SIZE_MAX)?;
         paged("size", self.size)?;
         power("frame", self.frame, page, 1 << 30)?;

@@ -174,7 +174,7 @@ fn anything_may_be_decoded() {
         let mut page: Vec<u8> = (0..len).map(|_| rng.next() as u8).collect();
         let count = rng.next() as u32 >> (rng.next() % 32);
         let _ = Superblock::decode(&page);
-        assert_eq!(mirrored::decode(SEED, 0, format::KIND_STATUS, &page), None);
+        assert_eq!(mirrored::decode(SEED, 0, format::KIND_INTENT, &page), None);
         if let Ok(regions) = region::decode(&page, count, SIZE) {
             assert_regions_bounded(&regions, SIZE);
         }

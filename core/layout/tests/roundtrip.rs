@@ -49,10 +49,10 @@ prop_compose! {
         label in "[a-z\u{e4}]{0,32}",
     ) -> Superblock {
         Superblock {
-            sequence: words[0],
+            sequence: words[0] >> 2,
             compatible: words[1],
             read_only_compatible: words[2],
-            log_generation: words[3],
+            log_generation: words[3] >> 2,
             anchor: words[4],
             incompatible: words[0] & format::INCOMPATIBLE_KNOWN,
             uuid,
@@ -147,7 +147,7 @@ proptest! {
 
     #[test]
     fn mirrored_pages_come_back(
-        seed: u32, place: u64, kind: u32, sequence: u64, count: u32,
+        seed: u32, place: u64, kind: u32, sequence in 0..1_u64 << 62, count: u32,
         body in proptest::collection::vec(any::<u8>(), 0..=format::PAGE_LEN - format::MIRRORED_LEN),
     ) {
         let page = mirrored::encode(seed, place, kind, sequence, count, &body);

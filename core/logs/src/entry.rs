@@ -5,7 +5,7 @@ use holdfast_layout::bytes::{get_u32, get_u64};
 use crate::error::EntryError;
 use crate::format::{
     DATA_LEN, ENTRY_ALIGN, ENTRY_LEN, FRESH_LEN, KIND_DATA, KIND_FRESH, KIND_OVERFLOW, KIND_SLOT,
-    KIND_ZERO, OFFSET_BITS, OVERFLOW_LEN, SLOT_BYTES, SLOT_LEN, ZERO_LEN,
+    OFFSET_BITS, OVERFLOW_LEN, SLOT_BYTES, SLOT_LEN,
 };
 
 /// One change that a record holds. Every range lies inside the pool it was parsed for.
@@ -24,13 +24,6 @@ pub enum Entry<'a> {
         at: u64,
         /// New slot.
         slot: &'a [u8; SLOT_BYTES],
-    },
-    /// The range becomes zero.
-    Zero {
-        /// First byte.
-        at: u64,
-        /// Bytes.
-        len: u64,
     },
     /// The range was announced to be written in place: its contents are anything, its parity is
     /// to be recomputed.
@@ -128,11 +121,6 @@ fn parse(body: &[u8], size: u64) -> Result<(Entry<'_>, usize), &'static str> {
             inside(at, SLOT_BYTES as u64)?;
             let slot = whole(SLOT_LEN)?[ENTRY_LEN..].first_chunk().ok_or("is cut off")?;
             Ok((Entry::Slot { at, slot }, SLOT_LEN))
-        }
-        KIND_ZERO => {
-            let len = get_u64(whole(ZERO_LEN)?, ENTRY_LEN);
-            inside(at, len)?;
-            Ok((Entry::Zero { at, len }, ZERO_LEN))
         }
         KIND_FRESH => {
             let len = get_u64(whole(FRESH_LEN)?, ENTRY_LEN);

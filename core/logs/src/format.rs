@@ -47,12 +47,10 @@ pub const OFFSET_BITS: u32 = 48;
 pub const KIND_DATA: u8 = 1;
 /// Kind of an entry that changes one slot.
 pub const KIND_SLOT: u8 = 2;
-/// Kind of an entry that zeroes a range.
-pub const KIND_ZERO: u8 = 3;
 /// Kind of an entry that announces contents written in place.
-pub const KIND_FRESH: u8 = 4;
+pub const KIND_FRESH: u8 = 3;
 /// Kind of an entry that says where further entries are.
-pub const KIND_OVERFLOW: u8 = 5;
+pub const KIND_OVERFLOW: u8 = 4;
 
 /// New bytes of a range; they follow, padded with zeros to a multiple of eight.
 pub const FIELDS_DATA: &[Field] = &[
@@ -76,16 +74,6 @@ pub const FIELDS_SLOT: &[Field] = &[
 pub const SLOT_BYTES: usize = 16;
 /// Bytes of a SLOT entry.
 pub const SLOT_LEN: usize = 24;
-
-/// A range that becomes zero.
-pub const FIELDS_ZERO: &[Field] = &[
-    Field::new("offset", 0, 6),
-    Field::new("kind", 6, 1),
-    Field::new("reserved", 7, 1),
-    Field::new("len", 8, 8),
-];
-/// Bytes of a ZERO entry.
-pub const ZERO_LEN: usize = 16;
 
 /// A range whose contents are written in place, unlogged, after this record is durable.
 pub const FIELDS_FRESH: &[Field] = &[
@@ -124,7 +112,6 @@ const _: () = {
     assert!(covers(FIELDS_RECORD, RECORD_LEN as u64));
     assert!(covers(FIELDS_DATA, DATA_LEN as u64));
     assert!(covers(FIELDS_SLOT, SLOT_LEN as u64));
-    assert!(covers(FIELDS_ZERO, ZERO_LEN as u64));
     assert!(covers(FIELDS_FRESH, FRESH_LEN as u64));
     assert!(covers(FIELDS_OVERFLOW, OVERFLOW_LEN as u64));
     assert!(RECORD_LEN + OVERFLOW_LEN <= LINE_LEN);

@@ -6,10 +6,10 @@ use holdfast_layout::bytes::{get_u16, get_u64, put_u16, put_u32, put_u64};
 use crate::entry::{Entries, counted, entries};
 use crate::error::LogError;
 use crate::format::{
-    DATA_LEN, ENTRY_ALIGN, FRESH_LEN, KIND_DATA, KIND_FRESH, KIND_OVERFLOW, KIND_SLOT, KIND_ZERO,
-    LINE_LEN, NUMBER_END, OFFSET_BITS, OVERFLOW_LEN, RECORD_COVERED_AT, RECORD_CRC_AT,
-    RECORD_ENTRIES_AT, RECORD_ENTRIES_MAX, RECORD_LEN, RECORD_LINES_AT, RECORD_NUMBER_AT,
-    RECORD_WATERMARK_AT, SLOT_BYTES, SLOT_LEN, ZERO_LEN,
+    DATA_LEN, ENTRY_ALIGN, FRESH_LEN, KIND_DATA, KIND_FRESH, KIND_OVERFLOW, KIND_SLOT, LINE_LEN,
+    NUMBER_END, OFFSET_BITS, OVERFLOW_LEN, RECORD_COVERED_AT, RECORD_CRC_AT, RECORD_ENTRIES_AT,
+    RECORD_ENTRIES_MAX, RECORD_LEN, RECORD_LINES_AT, RECORD_NUMBER_AT, RECORD_WATERMARK_AT,
+    SLOT_BYTES, SLOT_LEN,
 };
 
 /// A record under construction. Keeps its capacity over [`clear`](Self::clear), so that a lane
@@ -67,14 +67,6 @@ impl RecordBuilder {
         entry[..8].copy_from_slice(&word(at, KIND_SLOT));
         entry[8..].copy_from_slice(slot);
         self.end - SLOT_BYTES
-    }
-
-    /// Adds: `[at, at + len)` becomes zero.
-    #[inline]
-    pub fn zero(&mut self, at: u64, len: u64) {
-        let entry = self.add(ZERO_LEN);
-        entry[..8].copy_from_slice(&word(at, KIND_ZERO));
-        entry[8..].copy_from_slice(&len.to_le_bytes());
     }
 
     /// Adds: `[at, at + len)` is about to be written in place, unlogged.

@@ -221,13 +221,17 @@ fn a_failure_is_told_to_all_who_wait() {
     let work = |lane: usize| {
         let engine = Arc::clone(&engine);
         move || {
+            let mut commits = 0;
             for i in 0.. {
                 let wait = || engine.reclaim();
-                if engine.update(lane, &[lane * 10 + i % 10], wait) == End::Stopped {
-                    return i;
+                match engine.update(lane, &[lane * 10 + i % 10], wait) {
+                    End::Committed => commits += 1,
+                    // No room, and the reclaim that would make some has failed.
+                    End::Retry => {}
+                    End::Stopped => break,
                 }
             }
-            0
+            commits
         }
     };
     let threads: Vec<_> = (0..4).map(|lane| std::thread::spawn(work(lane))).collect();

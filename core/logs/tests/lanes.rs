@@ -86,7 +86,7 @@ fn misuse_is_refused_and_nothing_is_written() {
         let too_big = lane.reserve(&p.m, &p.numbers, max + 1, || false);
         assert!(matches!(too_big, Err(LogError::TooBig { len, .. }) if len == max as u64 + 1));
         record.clear();
-        (0..70_000).for_each(|_| record.zero(0, 0));
+        (0..70_000).for_each(|_| record.fresh(0, 0));
         assert!(!p.log.fits(&record));
         assert!(matches!(commit(&mut lane, &mut record), Err(LogError::TooBig { .. })));
         assert_eq!(p.m.counters().stored_bytes, 0);

@@ -16,7 +16,6 @@ const STRAY: Site = Site::new("test.records.stray");
 enum Change {
     Data(u64, Vec<u8>),
     Slot(u64, [u8; 16]),
-    Zero(u64, u64),
     Fresh(u64, u64),
     Overflow(u64, u64, u64, u32),
 }
@@ -27,7 +26,6 @@ fn change() -> impl Strategy<Value = Change> {
         (at.clone(), prop::collection::vec(any::<u8>(), 0..300))
             .prop_map(|(at, bytes)| Change::Data(at, bytes)),
         (at.clone(), any::<[u8; 16]>()).prop_map(|(at, slot)| Change::Slot(at, slot)),
-        (at.clone(), 0..1_u64 << 30).prop_map(|(at, len)| Change::Zero(at, len)),
         (at.clone(), 0..1_u64 << 30).prop_map(|(at, len)| Change::Fresh(at, len)),
         (at.clone(), at, 0..1_u64 << 30, any::<u32>())
             .prop_map(|(a, b, len, crc)| Change::Overflow(a, b, len, crc)),
@@ -46,7 +44,6 @@ fn build(record: &mut RecordBuilder, changes: &[Change]) {
                 let place = record.slot(*at, slot);
                 assert_eq!(record.payload(place, 16), slot);
             }
-            Change::Zero(at, len) => record.zero(*at, *len),
             Change::Fresh(at, len) => record.fresh(*at, *len),
             Change::Overflow(a, b, len, crc) => record.overflow(*a, *b, *len, *crc),
         }
@@ -60,7 +57,6 @@ fn same(changes: &[Change], read: impl Iterator<Item = Result<Entry<'static>, En
         let expected = match change {
             Change::Data(at, bytes) => Entry::Data { at: *at, bytes },
             Change::Slot(at, slot) => Entry::Slot { at: *at, slot },
-            Change::Zero(at, len) => Entry::Zero { at: *at, len: *len },
             Change::Fresh(at, len) => Entry::Fresh { at: *at, len: *len },
             Change::Overflow(a, b, len, crc) => {
                 Entry::Overflow { a: *a, b: *b, len: *len, crc: *crc }
@@ -110,7 +106,6 @@ proptest! {
                 Entry::Slot { at, slot } => {
                     Entry::Slot { at, slot: leak(slot).first_chunk().unwrap() }
                 }
-                Entry::Zero { at, len } => Entry::Zero { at, len },
                 Entry::Fresh { at, len } => Entry::Fresh { at, len },
                 Entry::Overflow { a, b, len, crc } => Entry::Overflow { a, b, len, crc },
             })
@@ -125,7 +120,7 @@ proptest! {
             let range = match entry {
                 Ok(Entry::Data { at, bytes }) => (at, bytes.len() as u64),
                 Ok(Entry::Slot { at, .. }) => (at, 16),
-                Ok(Entry::Zero { at, len } | Entry::Fresh { at, len }) => (at, len),
+                Ok(Entry::Fresh { at, len }) => (at, len),
                 Ok(Entry::Overflow { a, b, len, .. }) => {
                     prop_assert!(b + len <= size);
                     (a, len)
@@ -215,7 +210,7 @@ fn leak_record(scan: &Scan) -> &'static holdfast_logs::FoundRecord {
 #[test]
 fn a_record_counts_only_in_its_pool_place_and_generation() {
     let home = superblock(LogPlacement::Apart, 4, 1, 2);
-    let m = committed(&home, &[Change::Zero(0, 8)]);
+    let m = committed(&home, &[Change::Fresh(0, 8)]);
     assert_eq!(scan(&m, &home).unwrap().records.len(), 1);
     let later = Superblock { log_generation: home.log_generation + 1, ..home.clone() };
     assert_eq!(scan(&m, &later).unwrap(), Scan::default());
@@ -224,7 +219,7 @@ fn a_record_counts_only_in_its_pool_place_and_generation() {
     // Moved within its ring, or into another lane's.
     let mut ring = vec![0; 4096];
     for (from, to) in [(4096, 0), (0, 64)] {
-        let m = committed(&home, &[Change::Zero(0, 8)]);
+        let m = committed(&home, &[Change::Fresh(0, 8)]);
         for side in [0, home.side_len] {
             let start = side + home.log_start + home.ring_len;
             m.read(start, &mut ring).unwrap();

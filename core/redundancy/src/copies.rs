@@ -123,17 +123,24 @@ pub(crate) fn read<M: Medium, T>(
     Newest { value: if newer_b { b } else { a }, a: a_state, b: b_state }
 }
 
-/// Stores `page` in both places, in the order that keeps one of them valid.
+/// Stores `page` in both places, in the order that keeps one of them valid. Answers the sides
+/// whose page had been bad and was cleared by it.
 pub(crate) fn write<M: Medium>(
     m: &M,
     places: Places,
     page: &[u8],
     sites: MirrorSites,
-) -> Result<()> {
-    if let Some(b) = places.b {
-        store(m, b, page, (sites.b, sites.drain_b), sites.heal)?;
+) -> Result<Vec<Side>> {
+    let mut cleared = Vec::new();
+    if let Some(b) = places.b
+        && store(m, b, page, (sites.b, sites.drain_b), sites.heal)?
+    {
+        cleared.push(Side::B);
     }
-    store(m, places.a, page, (sites.a, sites.drain_a), sites.heal)
+    if store(m, places.a, page, (sites.a, sites.drain_a), sites.heal)? {
+        cleared.push(Side::A);
+    }
+    Ok(cleared)
 }
 
 /// Rewrites what is stale or damaged with `page`, clearing poison. Durable on return.
@@ -156,20 +163,29 @@ pub(crate) fn heal<M: Medium>(
     Ok(healed)
 }
 
-fn store<M: Medium>(m: &M, at: u64, page: &[u8], sites: (Site, Site), heal: Site) -> Result<()> {
+/// Stores a page and makes it durable; true if it had been bad.
+fn store<M: Medium>(m: &M, at: u64, page: &[u8], sites: (Site, Site), heal: Site) -> Result<bool> {
     let stored = if m.kind() == MediumKind::File {
         // A bad page must not look like a failed sync, after which nothing may be written.
         match m.read(at, &mut vec![0; page.len()]) {
-            Ok(()) => return Ok(m.append(sites.0, at, page)?),
+            Ok(()) => {
+                m.append(sites.0, at, page)?;
+                return Ok(false);
+            }
             Err(error) => Err(error),
         }
     } else {
         m.put(sites.0, at, page)
     };
     match stored {
-        Ok(()) => m.drain(sites.1),
+        Ok(()) => {
+            m.drain(sites.1);
+            Ok(false)
+        }
         // The whole page is being replaced, so its old bytes are not missed.
-        Err(_) => m.heal(heal, at, page)?,
+        Err(_) => {
+            m.heal(heal, at, page)?;
+            Ok(true)
+        }
     }
-    Ok(())
 }

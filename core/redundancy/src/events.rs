@@ -20,6 +20,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use holdfast_layout::Superblock;
 use holdfast_layout::bytes;
+use holdfast_layout::format::SEQUENCE_MAX;
 use holdfast_layout::format::{EVENTS_START, PAGE_LEN};
 use holdfast_pmem::{MediaError, Medium, MediumKind, Site};
 
@@ -247,7 +248,7 @@ impl Journal {
     fn decode(&self, place: u64, entry: &[u8]) -> Option<Event> {
         let event = Event::decode(self.mirror.seed, place, entry)?;
         let belongs = event.sequence.checked_rem(self.entries)? == place / EVENT_LEN as u64;
-        (belongs && event.sequence > 0).then_some(event)
+        (belongs && (1..=SEQUENCE_MAX).contains(&event.sequence)).then_some(event)
     }
 }
 

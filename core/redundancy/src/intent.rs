@@ -57,6 +57,13 @@ impl RepairIntent {
         Ok(Self { record, active: None })
     }
 
+    /// The handle of a record both copies of which are lost: what it said is given up. Writes
+    /// nothing; the next [`begin`](Self::begin) or [`clear`](Self::clear) makes it whole.
+    #[must_use]
+    pub fn lost(mirror: Mirror) -> Self {
+        Self { record: Record::create(mirror, INTENT_PAGE, KIND_INTENT, SITES), active: None }
+    }
+
     /// Reads the intent of a pool of `size` bytes. Writes nothing.
     ///
     /// # Errors

@@ -122,6 +122,7 @@ impl Mirror {
 
     /// Replaces the page of `kind` at `place`: side B, drain, side A, drain. `sequence` is above
     /// that of every earlier write; `count` entries are in `body`, at most [`BODY_LEN`] bytes.
+    /// Answers the sides whose page had been bad and was cleared by it.
     ///
     /// # Errors
     /// [`Error::Media`] if a copy cannot be written; then the other one is valid, old or new.
@@ -136,7 +137,7 @@ impl Mirror {
         count: u32,
         body: &[u8],
         sites: MirrorSites,
-    ) -> Result<()> {
+    ) -> Result<Vec<Side>> {
         if body.len() > BODY_LEN {
             return Err(Error::Table {
                 what: "mirrored record",
@@ -146,11 +147,13 @@ impl Mirror {
             });
         }
         let Newest { value, a, b } = self.find(m, place, kind);
+        let mut cleared = Vec::new();
         if let (Some(page), true, State::Good(_)) = (value, a.needs_heal(), b) {
             // Side B is about to be overwritten and is the only copy of what is valid now.
-            self.heal(m, place, kind, &Mirrored { page, a, b }, sites)?;
+            cleared = self.heal(m, place, kind, &Mirrored { page, a, b }, sites)?;
         }
         let page = mirrored::encode(self.seed, place, kind, sequence, count, body);
-        copies::write(m, self.places(place), &page, sites)
+        cleared.extend(copies::write(m, self.places(place), &page, sites)?);
+        Ok(cleared)
     }
 }

@@ -96,6 +96,13 @@ impl ScrubProgress {
         Ok(this)
     }
 
+    /// The handle of a record both copies of which are lost: as if no pass had ever run. Writes
+    /// nothing; the next [`store`](Self::store) makes it whole.
+    #[must_use]
+    pub fn lost(mirror: Mirror) -> Self {
+        Self { record: Record::create(mirror, PROGRESS_PAGE, KIND_PROGRESS, SITES) }
+    }
+
     /// Reads the progress of a pool of `size` bytes. Writes nothing.
     ///
     /// # Errors

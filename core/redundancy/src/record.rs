@@ -19,6 +19,7 @@ pub struct Record {
     sites: MirrorSites,
     /// What the record was when it was last read or written.
     found: Mirrored,
+    cleared: Vec<Side>,
 }
 
 impl Record {
@@ -27,7 +28,7 @@ impl Record {
     pub fn create(mirror: Mirror, place: u64, kind: u32, sites: MirrorSites) -> Self {
         let page = MirroredPage { sequence: 0, count: 0, body: Vec::new() };
         let found = Mirrored { page, a: CopyState::None, b: CopyState::None };
-        Self { mirror, place, kind, sites, found }
+        Self { mirror, place, kind, sites, found, cleared: Vec::new() }
     }
 
     /// Reads the record of `kind` at `place` of the sides. Writes nothing.
@@ -42,7 +43,7 @@ impl Record {
         sites: MirrorSites,
     ) -> Result<Self> {
         let found = mirror.read(m, place, kind)?;
-        Ok(Self { mirror, place, kind, sites, found })
+        Ok(Self { mirror, place, kind, sites, found, cleared: Vec::new() })
     }
 
     /// The newest valid page, as it was last read or written.
@@ -89,11 +90,18 @@ impl Record {
         let sequence = self.found.page.sequence + 1;
         // Counted up even if the write fails: the failed one may be on the medium.
         self.found.page.sequence = sequence;
-        self.mirror.write(m, self.place, self.kind, sequence, count, body, self.sites)?;
+        let Self { place, kind, sites, .. } = *self;
+        let cleared = self.mirror.write(m, place, kind, sequence, count, body, sites)?;
+        self.cleared.extend(cleared);
         self.found.page.count = count;
         self.found.page.body = body.to_vec();
         self.settle();
         Ok(())
+    }
+
+    /// Sides whose page had been bad and was cleared by a write since the last call.
+    pub fn take_cleared(&mut self) -> Vec<Side> {
+        core::mem::take(&mut self.cleared)
     }
 
     /// Both copies are known to be the same.

@@ -128,19 +128,22 @@ pub fn heal_superblock<M: Medium>(m: &M, found: &FoundSuperblock) -> Result<Vec<
 }
 
 /// Replaces the superblock: raises its sequence, then side B, drain, side A, drain. The caller is
-/// the only writer.
+/// the only writer. Answers the sides whose page had been bad and was cleared by it.
 ///
 /// # Errors
 /// [`Error::Media`] if a copy cannot be written; then the other one is valid, old or new.
 /// [`Error::Sync`]: the pool must not be written any more.
-pub fn write_superblock<M: Medium>(m: &M, superblock: &mut Superblock) -> Result<()> {
+pub fn write_superblock<M: Medium>(m: &M, superblock: &mut Superblock) -> Result<Vec<Side>> {
     let copies::Newest { value, a, b } = current(m, superblock);
+    let places = places(superblock);
+    let mut cleared = Vec::new();
     if let (Some(good), true, CopyState::Good(_)) = (value, a.needs_heal(), b) {
         // Side B is about to be overwritten and is the only copy of what is valid now.
-        copies::heal(m, places(superblock), (a, b), &good.encode(), SUPERBLOCK_SITES.heal)?;
+        cleared = copies::heal(m, places, (a, b), &good.encode(), SUPERBLOCK_SITES.heal)?;
     }
     superblock.sequence += 1;
-    copies::write(m, places(superblock), &superblock.encode(), SUPERBLOCK_SITES)
+    cleared.extend(copies::write(m, places, &superblock.encode(), SUPERBLOCK_SITES)?);
+    Ok(cleared)
 }
 
 fn current<M: Medium>(m: &M, like: &Superblock) -> copies::Newest<Superblock> {

@@ -29,7 +29,7 @@ const KINDS: [MediumKind; 3] = [MediumKind::Dax, MediumKind::Shm, MediumKind::Fi
 
 fn write(m: &FaultMedium, sequence: u64) -> Result<(), Error> {
     let body = vec![sequence as u8; BODY_LEN];
-    mirror().write(m, PLACE, KIND, sequence, sequence as u32, &body, SITES)
+    mirror().write(m, PLACE, KIND, sequence, sequence as u32, &body, SITES).map(|_| ())
 }
 
 /// The sequence of the page, if it is whole.

@@ -92,7 +92,9 @@ pub trait Store {
     type Error: From<crate::TxError> + std::error::Error + 'static;
 
     /// Runs `body` as one transaction and returns once it is durable. Executes it again after a
-    /// conflict or a repair. A `run` inside a `run` on the same store joins the outer one.
+    /// conflict or a repair. A `run` inside a `run` on the same store joins the outer one: what it
+    /// did becomes durable with that, and if it fails after it changed something, the outer one
+    /// fails with the same error, whatever its closure makes of it.
     ///
     /// # Errors
     /// What `body` returned, or the store's own error; nothing happened then.

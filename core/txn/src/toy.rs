@@ -3,8 +3,8 @@
 //! It keeps the traits honest (nothing in them may presume an engine) and gives collections a
 //! store to be tested on that cannot be wrong about durability, because it has none.
 //!
-//! A `run` inside a `run` on the same store joins the outer transaction; if it fails, what it did
-//! is undone and the outer one may go on.
+//! A `run` inside a `run` on the same store joins the outer transaction; if it fails, so does the
+//! outer one, unless nothing had been changed yet.
 
 use core::cell::{Cell, RefCell};
 use core::ops::{Deref, DerefMut};
@@ -17,14 +17,14 @@ use holdfast_layout::{Persist, Ptr, RawPtr, TypeNumber, bytemuck};
 use crate::error::{Result, TxError};
 use crate::store::{Isolation, Store, Transaction};
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Object {
     of: TypeNumber,
     generation: u16,
     bytes: Vec<u8>,
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Heap {
     objects: BTreeMap<u64, Object>,
     next: u64,
@@ -41,6 +41,8 @@ pub struct ToyStore {
 pub struct ToyTx {
     heap: RefCell<Heap>,
     open: RefCell<Vec<u64>>,
+    /// Why an inner `run` failed.
+    doomed: RefCell<Option<TxError>>,
 }
 
 /// Guard over a private copy; written back when dropped.
@@ -74,15 +76,27 @@ impl Store for ToyStore {
     fn run<R>(&self, _: Isolation, mut body: impl FnMut(&ToyTx) -> Result<R>) -> Result<R> {
         if let Some(outer) = Running::on(self) {
             let before = outer.heap.borrow().clone();
-            return body(&outer).inspect_err(|_| *outer.heap.borrow_mut() = before);
+            return body(&outer).inspect_err(|error| {
+                if *outer.heap.borrow() == before {
+                    return;
+                }
+                outer.doomed.borrow_mut().get_or_insert_with(|| error.clone());
+            });
         }
         let mut heap = self.heap.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            let tx =
-                Rc::new(ToyTx { heap: RefCell::new(heap.clone()), open: RefCell::new(Vec::new()) });
+            let tx = Rc::new(ToyTx {
+                heap: RefCell::new(heap.clone()),
+                open: RefCell::new(Vec::new()),
+                doomed: RefCell::new(None),
+            });
             let running = Running::enter(self, &tx);
             let result = body(&tx);
             drop(running);
+            let result = match tx.doomed.take() {
+                Some(error) => Err(error),
+                None => result,
+            };
             match result {
                 Ok(value) => {
                     *heap = tx.heap.take();

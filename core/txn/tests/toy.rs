@@ -145,13 +145,8 @@ fn an_inner_run_joins_the_outer_one() {
         tx.update(a, |a| a.balance = 10)?;
         run(&store, |inner| inner.update(a, |a| a.balance += 5));
         assert_eq!(tx.read(a)?.balance, 15);
-        // What a failed inner run did is undone; the outer one goes on.
-        let error = fail(&store, |inner| {
-            inner.update(a, |a| a.balance = 0)?;
-            Err::<(), _>(TxError::cancel("no"))
-        });
-        assert_eq!(error, TxError::cancel("no"));
-        assert_eq!(tx.read(a)?.balance, 15);
+        // An inner run that fails before it changed anything is no harm.
+        fail(&store, |_| Err::<(), _>(TxError::cancel("early")));
         Ok(())
     });
     assert_eq!(run(&store, |tx| tx.read(a)).balance, 15);
@@ -161,6 +156,23 @@ fn an_inner_run_joins_the_outer_one() {
         Err::<(), _>(TxError::cancel("outer"))
     });
     assert_eq!(run(&store, |tx| tx.read(a)).balance, 15);
+}
+
+#[test]
+fn an_inner_run_that_fails_half_way_takes_the_outer_one_along() {
+    let store = ToyStore::new();
+    let a = account(&store, 1);
+    let error = fail(&store, |tx| {
+        tx.update(a, |a| a.balance = 10)?;
+        let swallowed = store.run(Isolation::default(), |inner| {
+            inner.update(a, |a| a.balance = 0)?;
+            Err::<(), _>(TxError::cancel("half way"))
+        });
+        assert_eq!(swallowed, Err(TxError::cancel("half way")));
+        Ok(())
+    });
+    assert_eq!(error, TxError::cancel("half way"));
+    assert_eq!(run(&store, |tx| tx.read(a)).balance, 1);
 }
 
 #[test]

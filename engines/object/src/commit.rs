@@ -40,7 +40,6 @@ use holdfast_logs::Lane;
 use holdfast_pmem::{MediaError, Medium, Site};
 use holdfast_redundancy::parity::{ParitySites, patch};
 use holdfast_txn::{Result, TxError};
-use std::sync::atomic::Ordering;
 
 use crate::batch::Batch;
 use crate::lane::{Fate, LaneState, Piece, Work};
@@ -391,15 +390,13 @@ impl<M: Medium> Shared<M> {
         let stored = self.store(batch);
         self.m.step(STEP_APPLIED);
         if stored.is_err() {
-            self.redoing.fetch_add(1, Ordering::AcqRel);
+            self.owe(batch);
         }
         self.settle();
         self.columns.unlock_all(&batch.columns);
-        if let Err(error) = stored {
+        if stored.is_err() {
             // The record is durable: its changes must be completed, whatever went bad under them.
-            self.complete_damaged(batch, error);
-            self.settle_damaged();
-            self.redoing.fetch_sub(1, Ordering::AcqRel);
+            self.complete_owed();
         }
         release();
     }
@@ -412,7 +409,7 @@ impl<M: Medium> Shared<M> {
     }
 
     /// F2 of a commit that was completed after a media error.
-    fn settle_damaged(&self) {
+    pub(crate) fn settle_damaged(&self) {
         if !self.is_file() {
             self.m.drain(F2_DAMAGED);
         }

@@ -8,6 +8,7 @@ use holdfast_layout::{Superblock, region};
 use holdfast_pmem::Medium;
 use holdfast_redundancy::superblock::read_superblock;
 use holdfast_redundancy::{CopyState, Mirror, Side, write_superblock};
+use std::sync::atomic::Ordering;
 
 use crate::error::Error;
 use crate::shared::{Repairer, Shared};
@@ -60,7 +61,7 @@ impl<M: Medium> Shared<M> {
         place: u64,
     ) -> Result<bool, Error> {
         match place {
-            SUPERBLOCK_PAGE => write_superblock(&self.m, &mut self.superblock())?,
+            SUPERBLOCK_PAGE => drop(write_superblock(&self.m, &mut self.superblock())?),
             REGIONS_PAGE => {
                 let regions =
                     self.regions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -87,12 +88,9 @@ impl<M: Medium> Shared<M> {
         regions: &[holdfast_layout::Region],
     ) -> Result<(), Error> {
         let mirror = Mirror::of(&self.superblock());
-        let sequence = match mirror.read(&self.m, REGIONS_PAGE, KIND_REGIONS) {
-            Ok(found) => found.page.sequence,
-            // Both copies are gone, but this process knows what they said.
-            Err(_) => self.clock.now(),
-        };
+        // Counted here and not read back: a write that failed half way may have left either.
+        let sequence = self.regions_sequence.fetch_add(1, Ordering::Relaxed) + 1;
         debug_assert!(region::encode(regions).len() <= 4096);
-        crate::open::write_regions(&self.m, mirror, sequence + 1, regions)
+        crate::open::write_regions(&self.m, mirror, sequence, regions)
     }
 }

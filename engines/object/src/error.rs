@@ -16,6 +16,8 @@ pub enum Error {
     Media(MediaError),
     /// A write or sync of the file failed; the pool is read-only until it is opened anew.
     Sync(SyncError),
+    /// The file could not be made longer; the pool is as it was.
+    Extend(SyncError),
     /// Metadata could not be read or written.
     Redundancy(holdfast_redundancy::Error),
     /// The log could not be used.
@@ -55,6 +57,7 @@ impl fmt::Display for Error {
             Self::Tx(e) => write!(f, "{e}"),
             Self::Media(e) => write!(f, "media error: {e}"),
             Self::Sync(e) => write!(f, "{e}; the pool is read-only until it is opened anew"),
+            Self::Extend(e) => write!(f, "the pool's file cannot be made longer: {e}"),
             Self::Redundancy(e) => write!(f, "{e}"),
             Self::Log(e) => write!(f, "{e}"),
             Self::Options { what, limit } => write!(f, "cannot make this pool: {what} ({limit})"),
@@ -84,7 +87,7 @@ impl std::error::Error for Error {
         match self {
             Self::Tx(e) => Some(e),
             Self::Media(e) => Some(e),
-            Self::Sync(e) => Some(e),
+            Self::Sync(e) | Self::Extend(e) => Some(e),
             Self::Redundancy(e) => Some(e),
             Self::Log(e) => Some(e),
             _ => None,

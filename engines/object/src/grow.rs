@@ -61,9 +61,9 @@ impl<M: Medium> Pool<M> {
         };
         let start = superblock.size;
         let region = crate::geometry::zone_region(start, size - start, &options, superblock.chunk)?;
-        self.extend(start, size)?;
+        shared.or_stop(self.extend(start, size))?;
         shared.m.step(STEP_EXTENDED);
-        self.add_zone(&mut regions, region, size)
+        shared.or_stop(self.add_zone(&mut regions, region, size))
     }
 
     /// Step 1.
@@ -79,7 +79,8 @@ impl<M: Medium> Pool<M> {
             }
         }
         if size > m.len() {
-            m.grow(size)?;
+            // Nothing was written: a file that cannot be longer is no failed sync.
+            m.grow(size).map_err(Error::Extend)?;
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use core::cell::RefCell;
 
 use holdfast_heap::{Cache, Slot, Spot};
+use holdfast_txn::TxError;
 
 use crate::batch::Batch;
 use crate::versions::Version;
@@ -62,6 +63,8 @@ pub(crate) struct Work {
     pub(crate) declared: Vec<Declared>,
     /// Highest number of a commit that may have freed what this transaction allocated.
     pub(crate) freed_before: u64,
+    /// Why a `run` within this one failed after it had changed something.
+    pub(crate) doomed: Option<TxError>,
     pub(crate) cache: Cache,
 }
 
@@ -72,6 +75,9 @@ pub(crate) struct LaneState {
     pub(crate) arena: RefCell<Arena>,
     pub(crate) batch: RefCell<Batch>,
     pub(crate) locks: RefCell<Vec<(u32, Version)>>,
+    /// Slots that verify but do not fit a pointer newer than they are, and whose columns were
+    /// looked at for it already in this `run`.
+    pub(crate) doubted: RefCell<Vec<u64>>,
 }
 
 impl Work {
@@ -84,6 +90,13 @@ impl Work {
         self.reads.clear();
         self.declared.clear();
         self.freed_before = 0;
+        self.doomed = None;
+    }
+
+    /// How much was changed: rises with everything opened, allocated or freed.
+    pub(crate) fn extent(&self) -> usize {
+        let freed = |p: &&Piece| matches!(p.fate, Fate::Freed | Fate::Nothing);
+        self.pieces.len() + self.pieces.iter().filter(freed).count()
     }
 
     /// Adds a piece.

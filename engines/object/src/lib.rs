@@ -54,6 +54,7 @@
 
 mod anchor;
 mod batch;
+mod changes;
 mod chunks;
 mod commit;
 mod copies;
@@ -65,6 +66,7 @@ mod in_place;
 mod lane;
 mod log;
 mod mend_unit;
+mod newer;
 mod open;
 mod options;
 mod overflow;

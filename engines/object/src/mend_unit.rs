@@ -6,16 +6,18 @@ use holdfast_heap::format::{SLOT_LEN, SUM_LEN};
 use holdfast_heap::verify::{Direct, Found, Overlay, Source};
 use holdfast_heap::{Spot, Unit};
 use holdfast_layout::RawPtr;
-use holdfast_pmem::{Medium, Site};
+use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::Wrong;
 use holdfast_redundancy::events::Event;
-use std::sync::atomic::Ordering;
 
+use crate::changes::Changes;
 use crate::error::Error;
 use crate::repair::{Asked, Mended};
 use crate::shared::{Repairer, Shared};
 
 const STEP_HELD: Site = Site::new("object.mend_unit.step-held");
+/// Times a unit is looked at again that turned bad anew, or did not keep what was stored.
+const AGAIN_MAX: u32 = 4;
 /// Judging a candidate before it is installed.
 const JUDGE: Site = Site::new("object.mend_unit.judge");
 
@@ -28,8 +30,8 @@ pub(crate) struct Part {
 }
 
 /// What a successful trial would install.
-struct Cure {
-    parts: Vec<(Part, Vec<u8>)>,
+pub(crate) struct Cure {
+    pub(crate) parts: Vec<(Part, Vec<u8>)>,
 }
 
 /// Repairs `unit` if it does not verify. Holds the columns of all its parts meanwhile.
@@ -45,12 +47,7 @@ pub(crate) fn mend_unit<M: Medium>(
     let columns = shared.columns_of(&ranges);
     shared.columns.lock_all(&shared.m, &columns);
     shared.m.step(STEP_HELD);
-    let mended = if shared.redoing.load(Ordering::Acquire) > 0 {
-        // A commit that met a media error left these columns to be completed: not to be judged.
-        Ok(Mended::Nothing)
-    } else {
-        mend_held(shared, repairer, unit, &parts, event)
-    };
+    let mended = shared.may_judge().and_then(|()| mend_held(shared, repairer, unit, &parts, event));
     shared.columns.unlock_all(&columns);
     mended
 }
@@ -62,35 +59,38 @@ fn mend_held<M: Medium>(
     parts: &[Part],
     event: Event,
 ) -> Result<Mended, Error> {
-    let found = match unit.check(&Direct(&shared.m), shared.heap.sums()) {
-        Ok(Found::Good | Found::Nothing) => return Ok(Mended::Nothing),
-        Ok(bad @ Found::Bad { .. }) => bad,
-        // A page that could not be read and could not be mended either: that was reported.
-        Err(_) => return Ok(Mended::Lost(Wrong::Data)),
-    };
-    let before = match found {
-        Found::Bad { found, .. } => found,
-        Found::Good | Found::Nothing => 0,
-    };
-    let object = object_of(shared, unit);
-    let Some(cure) = find_cure(shared, repairer, unit, parts) else {
-        let lost = Mended::Lost(parts[0].wrong);
-        shared.report_mended(Event { object, ..event }, lost, before, 0);
-        return Ok(lost);
-    };
-    for (part, bytes) in &cure.parts {
-        shared.install_range(repairer, part.at, bytes)?;
-    }
-    let verified = unit.check(&Direct(&shared.m), shared.heap.sums());
-    // What was stored may not have stayed: lost again on its way, or the page went bad.
-    let good = matches!(verified, Ok(Found::Good | Found::Nothing));
     let mut mended = Mended::Nothing;
-    for (part, bytes) in &cure.parts {
-        mended = if good { Mended::Repaired(part.wrong) } else { Mended::Lost(part.wrong) };
-        let event = Event { object, at: part.at, len: part.len, ..event };
-        shared.report_mended(event, mended, before, crc32c(0, bytes));
+    for _ in 0..AGAIN_MAX {
+        let before = match unit.check(&Direct(&shared.m), shared.heap.sums()) {
+            Ok(Found::Good | Found::Nothing) => return Ok(mended),
+            Ok(Found::Bad { found, .. }) => found,
+            // A page that could not be read and could not be mended either: that was reported.
+            Err(_) => return Ok(Mended::Lost(Wrong::Data)),
+        };
+        let object = object_of(shared, unit);
+        let rebuilt: Vec<_> = { parts.iter() }
+            .map(|p| shared.range_candidates(repairer, p.at, p.len, &shared.exempt()))
+            .collect();
+        let Some(cure) = find_cure(shared, unit, parts, rebuilt, &Changes::default()) else {
+            let lost = Mended::Lost(parts[0].wrong);
+            shared.report_mended(Event { object, ..event }, lost, before, 0);
+            return Ok(lost);
+        };
+        for (part, bytes) in &cure.parts {
+            shared.install_range(repairer, part.at, bytes)?;
+            let event = Event { object, at: part.at, len: part.len, ..event };
+            // What was stored may not have stayed: lost again on its way.
+            if current(shared, part).as_ref() == Some(bytes) {
+                mended = Mended::Repaired(part.wrong);
+                shared.report_mended(event, mended, before, crc32c(0, bytes));
+            }
+        }
+        // Other parts may have turned bad meanwhile: damage of its own, with a cure of its own.
     }
-    Ok(mended)
+    let lost = Mended::Lost(parts[0].wrong);
+    let object = object_of(shared, unit);
+    shared.report_mended(Event { object, ..event }, lost, 0, 0);
+    Ok(lost)
 }
 
 /// The parts of a unit, the likeliest culprit first.
@@ -110,22 +110,20 @@ pub(crate) fn parts_of(unit: &Unit) -> Vec<Part> {
     }
 }
 
-/// Tries each part alone, then pairs, then all: the first that verifies is the cure.
-fn find_cure<M: Medium>(
+/// Tries each part alone, then pairs, then all: the first that verifies is the cure. `rebuilt` is
+/// what each part may be; it is judged as it will be after `changes`.
+pub(crate) fn find_cure<M: Medium>(
     shared: &Shared<M>,
-    repairer: &mut Repairer,
     unit: &Unit,
     parts: &[Part],
+    mut rebuilt: Vec<Vec<Vec<u8>>>,
+    changes: &Changes,
 ) -> Option<Cure> {
-    let rebuilt: Vec<Vec<Vec<u8>>> = parts
-        .iter()
-        .map(|part| {
-            let mut found = shared.range_candidates(repairer, part.at, part.len);
-            let now = current(shared, part);
-            found.retain(|c| Some(c) != now.as_ref());
-            found
-        })
-        .collect();
+    for (part, candidates) in parts.iter().zip(&mut rebuilt) {
+        let Some(now) = current(shared, part) else { continue };
+        mix_columns(part.at, &now, candidates);
+        candidates.retain(|c| *c != now);
+    }
     for mask in [0b001, 0b010, 0b100, 0b011, 0b101, 0b110, 0b111_u32] {
         let chosen: Vec<usize> = (0..parts.len()).filter(|i| mask >> i & 1 == 1).collect();
         if mask >> parts.len() != 0 || chosen.is_empty() {
@@ -135,7 +133,7 @@ fn find_cure<M: Medium>(
         loop {
             let options = || chosen.iter().zip(&picks).map(|(i, pick)| rebuilt[*i].get(*pick));
             if let Some(bytes) = options().collect::<Option<Vec<_>>>()
-                && cures(shared, unit, &chosen, parts, &bytes)
+                && cures(shared, unit, &chosen, parts, &bytes, changes)
             {
                 let pair = |(i, b): (&usize, &Vec<u8>)| (parts[*i], b.clone());
                 let parts = chosen.iter().zip(bytes).map(pair).collect();
@@ -147,6 +145,20 @@ fn find_cure<M: Medium>(
         }
     }
     None
+}
+
+/// Where a part lies in two page columns, adds to its candidates those that leave it as it is in
+/// one of them: each column survives a damage of its own, and parity of the other may be wrong.
+fn mix_columns(at: u64, now: &[u8], candidates: &mut Vec<Vec<u8>>) {
+    let first = (PAGE - at % PAGE) as usize;
+    if first >= now.len() {
+        return;
+    }
+    for i in 0..candidates.len() {
+        let whole = &candidates[i];
+        let mixed = [[&whole[..first], &now[first..]], [&now[..first], &whole[first..]]];
+        candidates.extend(mixed.map(|halves| halves.concat()));
+    }
 }
 
 /// The next combination of candidates; false after the last.
@@ -170,6 +182,7 @@ fn cures<M: Medium>(
     chosen: &[usize],
     parts: &[Part],
     bytes: &[&Vec<u8>],
+    changes: &Changes,
 ) -> bool {
     if !shared.m.enabled(JUDGE) {
         return true;
@@ -177,10 +190,11 @@ fn cures<M: Medium>(
     let direct = Direct(&shared.m);
     let pick = |n: usize| (parts[chosen[n]].at, bytes[n].as_slice());
     let sums = shared.heap.sums();
+    let one = over(&direct, pick(0));
     let verdict = match chosen.len() {
-        1 => unit.check(&over(&direct, pick(0)), sums),
-        2 => unit.check(&over(&over(&direct, pick(0)), pick(1)), sums),
-        _ => unit.check(&over(&over(&over(&direct, pick(0)), pick(1)), pick(2)), sums),
+        1 => unit.check(&changes.over(&one), sums),
+        2 => unit.check(&changes.over(&over(&one, pick(1))), sums),
+        _ => unit.check(&changes.over(&over(&over(&one, pick(1)), pick(2))), sums),
     };
     matches!(verdict, Ok(Found::Good)) || (verdict == Ok(Found::Nothing) && chosen != [0])
 }

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use holdfast_heap::verify::Direct;
 use holdfast_heap::{BadEntry, Heap};
-use holdfast_layout::format::{KIND_REGIONS, REGIONS_PAGE};
+use holdfast_layout::format::{INTENT_PAGE, KIND_REGIONS, PROGRESS_PAGE, REGIONS_PAGE};
 use holdfast_layout::{Region, RegionKind, Superblock, region};
 use holdfast_logs::Log;
 use holdfast_pmem::{Clock, Medium, Site};
-use holdfast_redundancy::events::{Cause, Event, Finder, Journal};
+use holdfast_redundancy::events::{Cause, Event, Finder, Journal, Outcome};
 use holdfast_redundancy::intent::RepairIntent;
-use holdfast_redundancy::progress::ScrubProgress;
+use holdfast_redundancy::progress::{Progress, ScrubProgress};
 use holdfast_redundancy::remap::RemapTable;
 use holdfast_redundancy::superblock::{heal_superblock, read_superblock, write_superblock};
 use holdfast_redundancy::{Mirror, MirrorSites, Mirrored, Side, Wrong};
@@ -20,6 +21,7 @@ use crate::geometry;
 use crate::options::OpenOptions;
 use crate::pool::Pool;
 use crate::recover::Recovered;
+use crate::repair::Asked;
 use crate::shared::{Parts, Repairer};
 
 const REGIONS: MirrorSites = MirrorSites {
@@ -39,7 +41,8 @@ pub(crate) fn write_regions<M: Medium>(
 ) -> Result<(), Error> {
     let body = region::encode(regions);
     let count = regions.len() as u32;
-    Ok(mirror.write(m, REGIONS_PAGE, KIND_REGIONS, sequence, count, &body, REGIONS)?)
+    mirror.write(m, REGIONS_PAGE, KIND_REGIONS, sequence, count, &body, REGIONS)?;
+    Ok(())
 }
 
 /// Reads the region table; tells which copy was damaged.
@@ -64,12 +67,27 @@ pub struct Opened {
     pub mended: u64,
 }
 
-/// Damaged copies of mirrored pages found while opening: which side, where.
-type Wounds = Vec<(Side, u64)>;
+/// What was damaged in the tables.
+#[derive(Debug, Default)]
+struct Wounds {
+    /// Copies written again: which side, where.
+    mended: Vec<(Side, u64)>,
+    /// Records that were lost in both copies and can be done without: they say where a repair or
+    /// a scrub was interrupted.
+    lost: Vec<u64>,
+}
+
+/// A page that stays bad leaves its record with one copy, which is no reason to refuse the pool.
+fn staying(healed: holdfast_redundancy::Result<Vec<Side>>) -> Result<Vec<Side>, Error> {
+    match healed {
+        Err(holdfast_redundancy::Error::Media(_)) => Ok(Vec::new()),
+        other => Ok(other?),
+    }
+}
 
 /// Reads every table that opening depends on, then heals their damaged copies: nothing is written
 /// before all of them were found.
-fn tables<M: Medium>(m: &M) -> Result<(Superblock, Vec<Region>, Repairer, Wounds), Error> {
+fn tables<M: Medium>(m: &M) -> Result<(Superblock, Vec<Region>, u64, Repairer, Wounds), Error> {
     let found = read_superblock(m)?;
     let superblock = found.superblock.clone();
     if m.len() < superblock.size {
@@ -81,23 +99,41 @@ fn tables<M: Medium>(m: &M) -> Result<(Superblock, Vec<Region>, Repairer, Wounds
     let mirror = Mirror::of(&superblock);
     let (regions, table) = read_regions(m, &superblock)?;
     let remap = RemapTable::load(m, &superblock, &regions)?;
-    let intent = RepairIntent::load(m, mirror, superblock.size)?;
-    let (progress, scrubbed) = ScrubProgress::load(m, mirror, superblock.size)?;
-    let mut wounds = Wounds::new();
-    wounds.extend(found.damaged().map(|side| (side, 0)));
-    wounds.extend(table.damaged().map(|side| (side, REGIONS_PAGE)));
+    let mut wounds = Wounds::default();
+    let intent = match RepairIntent::load(m, mirror, superblock.size) {
+        Ok(intent) => intent,
+        Err(_) => {
+            wounds.lost.push(INTENT_PAGE);
+            RepairIntent::lost(mirror)
+        }
+    };
+    let (progress, scrubbed) = match ScrubProgress::load(m, mirror, superblock.size) {
+        Ok(found) => found,
+        Err(_) => {
+            wounds.lost.push(PROGRESS_PAGE);
+            (ScrubProgress::lost(mirror), Progress::default())
+        }
+    };
+    wounds.mended.extend(found.damaged().map(|side| (side, 0)));
+    wounds.mended.extend(table.damaged().map(|side| (side, REGIONS_PAGE)));
     remap.apply(m)?;
-    heal_superblock(m, &found)?;
-    mirror.heal(m, REGIONS_PAGE, KIND_REGIONS, &table, REGIONS)?;
+    staying(heal_superblock(m, &found))?;
+    staying(mirror.heal(m, REGIONS_PAGE, KIND_REGIONS, &table, REGIONS))?;
     let scratch = holdfast_redundancy::parity::Scratch::new();
     let holds_columns = false;
     let mut repairer = Repairer { intent, remap, progress, scrubbed, scratch, holds_columns };
-    for record in [repairer.intent.record(), repairer.remap.record()] {
-        wounds.extend(record.heal(m)?.into_iter().map(|side| (side, record.place())));
+    let records = [repairer.intent.record(), repairer.remap.record(), repairer.progress.record()];
+    for record in records {
+        let healed = staying(record.heal(m))?;
+        wounds.mended.extend(healed.into_iter().map(|side| (side, record.place())));
     }
-    let record = repairer.progress.record();
-    wounds.extend(record.heal(m)?.into_iter().map(|side| (side, record.place())));
-    Ok((superblock, regions, repairer, wounds))
+    if wounds.lost.contains(&INTENT_PAGE) {
+        staying(repairer.intent.clear(m).map(|()| Vec::new()))?;
+    }
+    if wounds.lost.contains(&PROGRESS_PAGE) {
+        staying(repairer.progress.store(m, &scrubbed).map(|()| Vec::new()))?;
+    }
+    Ok((superblock, regions, table.page.sequence, repairer, wounds))
 }
 
 impl<M: Medium> Pool<M> {
@@ -111,7 +147,7 @@ impl<M: Medium> Pool<M> {
         options: OpenOptions,
         clock: Arc<dyn Clock>,
     ) -> Result<(Self, Opened), Error> {
-        let (superblock, regions, repairer, wounds) = tables(&m)?;
+        let (superblock, regions, regions_sequence, repairer, wounds) = tables(&m)?;
         let clean = superblock.clean;
         let scan = if clean { None } else { Some(holdfast_logs::scan(&m, &superblock)?) };
         let first_number = scan.as_ref().map_or(0, |s| s.max_number) + 1;
@@ -132,34 +168,77 @@ impl<M: Medium> Pool<M> {
             journal: Journal::open(&m, &superblock),
             superblock,
             regions,
+            regions_sequence,
             options,
             clock,
             read_only: false,
             m,
         })?;
-        let mut opened = Opened { clean, mended: wounds.len() as u64, ..Opened::default() };
+        let mended = (wounds.mended.len() + wounds.lost.len()) as u64;
+        let mut opened = Opened { clean, mended, ..Opened::default() };
         pool.report_wounds(&wounds);
         match scan {
             None => opened.mended += pool.load_heap()?,
             Some(scan) => {
-                opened.recovered = pool.shared.recover(&scan, seed, || pool.load_heap())?;
+                opened.recovered = pool.shared.recover(&scan, seed)?;
             }
         }
-        // From here on the pool is in use: a crash leaves it to be recovered.
-        write_superblock(&pool.shared.m, &mut pool.shared.superblock())?;
+        pool.claim()?;
         pool.shared.free_stale_log_chunks()?;
         opened.mended += pool.shared.mend_listed()?;
+        pool.finish_repair()?;
+        pool.shared.report_early();
         pool.shared.closable.store(true, Ordering::Release);
         Ok((pool, opened))
     }
 
+    /// Writes the superblock: from here on the pool is in use, and a crash leaves it to be
+    /// recovered. Where one of its copies cannot be written any more, the other is not risked: the
+    /// pool can be read.
+    fn claim(&self) -> Result<(), Error> {
+        let mut superblock = self.shared.superblock();
+        let side_len = superblock.side_len;
+        match write_superblock(&self.shared.m, &mut superblock) {
+            Ok(cleared) => {
+                drop(superblock);
+                for side in cleared {
+                    self.shared.report_cleared_side(side, 0, side_len);
+                }
+            }
+            Err(holdfast_redundancy::Error::Media(_)) => self.shared.stop_writing(),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// Looks at what a repair was about to replace when the pool stopped. Whether it got through
+    /// or not: the bytes verify, or they are rebuilt like any others.
+    fn finish_repair(&self) -> Result<(), Error> {
+        let shared = &*self.shared;
+        let Some(intent) = shared.repairer().intent.active() else { return Ok(()) };
+        if shared.is_read_only() {
+            return Ok(());
+        }
+        let asked = Asked { cause: Cause::Sum, finder: Finder::Open };
+        shared.mend(intent.at, intent.len, asked)?;
+        shared.mend_columns(intent.at, intent.len, Finder::Open)?;
+        let mut repairer = shared.repairer();
+        shared.end_install(&mut repairer)
+    }
+
     fn report_wounds(&self, wounds: &Wounds) {
-        for (side, place) in wounds {
-            let base = if *side == Side::A { 0 } else { self.shared.superblock().side_len };
-            self.shared.report(Event {
-                wrong: Some(Wrong::Mirror { side: *side }),
-                ..self.shared.event(Cause::Copies, Finder::Open, base + place, 4096)
-            });
+        let side_len = self.shared.superblock().side_len;
+        let event = |side, at| Event {
+            wrong: Some(Wrong::Mirror { side }),
+            ..self.shared.event(Cause::Copies, Finder::Open, at, 4096)
+        };
+        for (side, place) in &wounds.mended {
+            let base = if *side == Side::A { 0 } else { side_len };
+            self.shared.report(event(*side, base + place));
+        }
+        for place in &wounds.lost {
+            let event = event(Side::A, *place);
+            self.shared.report(Event { outcome: Outcome::Lost, ..event });
         }
     }
 
@@ -169,7 +248,7 @@ impl<M: Medium> Pool<M> {
         let zones: Vec<u8> = shared.heap.zones().map(holdfast_heap::ZoneTable::index).collect();
         let mut mended = 0;
         for zone in zones {
-            for BadEntry { at, .. } in shared.heap.load_zone(&shared.m, zone) {
+            for BadEntry { at, .. } in shared.heap.load_zone(&Direct(&shared.m), zone) {
                 shared.mend_entry_at_open(zone, at)?;
                 mended += 1;
             }

@@ -108,10 +108,8 @@ impl<M: Medium> Shared<M> {
     /// Step a: two runs of free chunks for `len` bytes each, in different frames.
     fn take_log_chunks(&self, len: u64) -> Result<(LogChunks, LogChunks)> {
         let no_space = TxError::NoSpace { wanted: 2 * len };
-        let a = self.claim_apart(len, 0).ok_or(no_space.clone())?;
-        let frame = self.superblock().frame;
-        let gap = frame.div_ceil(self.superblock().chunk) as u32;
-        let Some(b) = self.claim_apart(len, gap) else {
+        let a = self.claim_apart(len, None).ok_or(no_space.clone())?;
+        let Some(b) = self.claim_apart(len, Some(&a)) else {
             self.unclaim(&a);
             return Err(no_space);
         };
@@ -133,15 +131,39 @@ impl<M: Medium> Shared<M> {
         }
     }
 
-    /// Claims chunks for `len` bytes that lie at least `gap` chunks after whatever precedes them.
-    fn claim_apart(&self, len: u64, gap: u32) -> Option<LogChunks> {
-        self.heap.zones().find_map(|zone| {
+    /// Claims chunks for `len` bytes, no frame of which holds any of `other`: what one bad frame
+    /// takes must not take both copies.
+    fn claim_apart(&self, len: u64, other: Option<&LogChunks>) -> Option<LogChunks> {
+        let frame = self.superblock().frame;
+        let frames = |chunks: &LogChunks| {
+            let zone = self.heap.zone(chunks.zone)?;
+            let start = zone.chunk_at(chunks.first);
+            let end = start + u64::from(chunks.count) * zone.chunk_len();
+            Some((start / frame, end.div_ceil(frame)))
+        };
+        let taken = other.and_then(frames);
+        let apart = |chunks: &LogChunks| match (frames(chunks), taken) {
+            (Some((first, end)), Some((from, to))) => end <= from || to <= first,
+            _ => true,
+        };
+        let number = self.last_freed();
+        let mut passed_over = Vec::new();
+        let found = self.heap.zones().find_map(|zone| {
             let count = u32::try_from(len.div_ceil(zone.chunk_len()).max(1)).ok()?;
-            let first = zone.claim(count.checked_add(gap)?)?;
-            (first..first + gap).for_each(|c| zone.unreserve(c, ChunkKind::Free));
-            let number = self.last_freed();
-            Some(LogChunks { zone: zone.index(), first: first + gap, count, number })
-        })
+            // A claim that shares a frame is kept while the next one is made, so that it is
+            // another; there are fewer of them than chunks in a frame.
+            for _ in 0..=frame.div_ceil(zone.chunk_len()) + 1 {
+                let first = zone.claim(count)?;
+                let chunks = LogChunks { zone: zone.index(), first, count, number };
+                if apart(&chunks) {
+                    return Some(chunks);
+                }
+                passed_over.push(chunks);
+            }
+            None
+        });
+        passed_over.iter().for_each(|chunks| self.unclaim(chunks));
+        found
     }
 
     fn unclaim(&self, chunks: &LogChunks) {

@@ -95,6 +95,7 @@ impl<M: Medium> Pool<M> {
             journal: Journal::open(&m, &plan.superblock),
             superblock: plan.superblock,
             regions: plan.regions,
+            regions_sequence: 1,
             options: open,
             clock,
             read_only: false,
@@ -116,6 +117,7 @@ impl<M: Medium> Pool<M> {
             superblock.anchor = anchor.raw().word();
             write_superblock(&shared.m, &mut superblock)?;
         }
+        shared.report_early();
         shared.closable.store(true, Ordering::Release);
         Ok(pool)
     }
@@ -135,7 +137,7 @@ impl<M: Medium> Pool<M> {
 
     /// Runs `body` as one serializable transaction and returns once it is durable. After a
     /// conflict or a repair `body` is executed again; a `run` inside a `run` on the same pool
-    /// joins the outer one.
+    /// joins the outer one, which fails with it if it fails after it changed something.
     ///
     /// # Errors
     /// What `body` returned, or why it could not be committed; nothing happened then.
@@ -148,9 +150,17 @@ impl<M: Medium> Pool<M> {
             return Err(Error::Forked);
         }
         if let Some(lane) = shared.lanes.join() {
-            return Ok(body(&Tx { shared, lane })?);
+            let outer = lane.share();
+            let before = outer.work.borrow().extent();
+            return Ok(body(&Tx { shared, lane }).inspect_err(|error| {
+                let mut work = outer.work.borrow_mut();
+                if work.extent() > before {
+                    work.doomed.get_or_insert_with(|| error.clone());
+                }
+            })?);
         }
         let lane = self.take_lane();
+        lane.doubted.borrow_mut().clear();
         let mut conflicts = 0_u32;
         let mut repairs = 0_u32;
         loop {
@@ -292,6 +302,10 @@ fn attempt<M: Medium, R>(
     lane.work.borrow_mut().sees_below = shared.numbers.next();
     let undo = Undo { shared, lane };
     let value = body(&Tx { shared, lane: lane.share() })?;
+    if let Some(error) = lane.work.borrow_mut().doomed.take() {
+        // A transaction within this one failed half way: there is no whole to commit.
+        return Err(error);
+    }
     shared.commit(lane)?;
     core::mem::forget(undo);
     if !lane.work.borrow().pieces.is_empty() {

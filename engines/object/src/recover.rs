@@ -7,27 +7,31 @@
 //! | a torn record, or one of an older generation | nothing: it was never committed |
 //! | an intent (fresh range) | parity recomputed; the bytes are free or belong to a later record |
 //! | an overflow record | its entries, from either copy in the heap, replayed in its place |
-//! | a page that cannot be read under a replay | rebuilt, then replayed over |
+//! | damage over the columns of a replay | rebuilt first, see `redo.rs` |
 //! | log chunks | freed, once the log generation was raised |
 //!
-//! Everything is idempotent, and the log is left alone until the end: a crash in the middle finds
-//! the same records again. The last step raises the log generation, which kills them all.
+//! All records are read before anything is stored: what is damaged is judged by what the pool will
+//! be, and rebuilt from what it still is. Everything is idempotent, and the log is left alone until
+//! the end: a crash in the middle finds the same records again. The last step raises the log
+//! generation, which kills them all.
 
+use holdfast_heap::ChunkKind;
+use holdfast_heap::format::CHUNK_LEN;
+use holdfast_heap::verify::{Direct, read_entry};
+use holdfast_heap::{BadEntry, Unit, ZoneTable};
 use holdfast_logs::{Entry, FoundRecord, Scan, Seed};
 use holdfast_pmem::{Medium, Site};
 use holdfast_redundancy::events::Finder;
 
+use crate::changes::Changes;
 use crate::error::Error;
 use crate::overflow::LogChunks;
-use crate::redo::{Change, Redone};
+use crate::redo::Redo;
 use crate::shared::{Repairer, Shared};
 
-const STEP_REPLAYED: Site = Site::new("object.recover.step-replayed");
 const STEP_PARITY: Site = Site::new("object.recover.step-parity");
 /// Replaying at all.
 const REPLAY: Site = Site::new("object.recover.replay");
-/// Recomputing parity of what was replayed.
-const PARITY: Site = Site::new("object.recover.parity");
 /// Making it all durable before the records die.
 const DONE: Site = Site::new("object.recover.done");
 /// The same on a file.
@@ -49,35 +53,28 @@ pub struct Recovered {
 }
 
 impl<M: Medium> Shared<M> {
-    /// Replays the records found, loads the heap through `load`, and makes parity right.
+    /// Loads the heap as the records found make it, and completes what they say.
     ///
     /// # Errors
-    /// A record cannot be replayed: nothing it depends on can be repaired.
-    pub(crate) fn recover(
-        &self,
-        scan: &Scan,
-        seed: Seed,
-        load: impl FnOnce() -> Result<u64, Error>,
-    ) -> Result<Recovered, Error> {
-        let mut repairer = self.repairer_now();
+    /// A record cannot be read: nothing it depends on can be repaired.
+    pub(crate) fn recover(&self, scan: &Scan, seed: Seed) -> Result<Recovered, Error> {
         let mut recovered = Recovered::default();
-        let mut changes = Vec::new();
+        let mut changes = Changes::default();
         for record in scan.to_replay() {
             if self.m.enabled(REPLAY) {
-                self.replay(&mut repairer, record, seed, &mut changes)?;
+                self.collect(record, seed, &mut changes)?;
                 recovered.replayed += 1;
             }
         }
-        recovered.bytes = changes.iter().map(|c| c.len).sum();
-        self.m.step(STEP_REPLAYED);
+        let was_exempt = self.log_ranges_found();
+        let redo = Redo { changes: &changes, was_exempt: &was_exempt, finder: Finder::Open };
+        let mut repairer = self.repairer_now();
+        let entries = self.load_future(&mut repairer, &redo)?;
+        let redone = self.redo(&mut repairer, &redo)?;
         drop(repairer);
-        load()?;
-        let mut redone = Redone::default();
-        if self.m.enabled(PARITY) {
-            redone = self.redo_parity(&mut self.repairer_now(), &changes, Finder::Open)?;
-        }
+        recovered.bytes = changes.len();
         recovered.columns = redone.columns;
-        recovered.cured = redone.cured;
+        recovered.cured = redone.cured + entries;
         recovered.lost = redone.lost;
         self.m.step(STEP_PARITY);
         if self.is_file() {
@@ -88,12 +85,12 @@ impl<M: Medium> Shared<M> {
         Ok(recovered)
     }
 
-    fn replay(
+    /// Adds what a record says to `changes`.
+    fn collect(
         &self,
-        repairer: &mut Repairer,
         record: &FoundRecord,
         seed: Seed,
-        changes: &mut Vec<Change>,
+        changes: &mut Changes,
     ) -> Result<(), Error> {
         let size = self.superblock().size;
         for entry in record.entries(size) {
@@ -102,33 +99,49 @@ impl<M: Medium> Shared<M> {
                 let payload = self.overflow_payload(seed, record.number, (a, b), len, crc)?;
                 for entry in holdfast_logs::entries(&payload, size) {
                     let entry = entry.map_err(|_| unreadable(a))?;
-                    self.replay_entry(repairer, &entry, changes)?;
+                    collect_entry(&entry, changes)?;
                 }
             } else {
-                self.replay_entry(repairer, &entry, changes)?;
+                collect_entry(&entry, changes)?;
             }
         }
         Ok(())
     }
 
-    fn replay_entry(
-        &self,
-        repairer: &mut Repairer,
-        entry: &Entry<'_>,
-        changes: &mut Vec<Change>,
-    ) -> Result<(), Error> {
-        match *entry {
-            Entry::Data { at, bytes } => changes.push(self.redo_store(repairer, at, bytes)?),
-            Entry::Slot { at, slot } => changes.push(self.redo_store(repairer, at, slot)?),
-            Entry::Fresh { at, len } => changes.push(Change { at, delta: None, len }),
-            // An overflow inside an overflow is never written.
-            Entry::Overflow { a, .. } => return Err(unreadable(a)),
-            Entry::Zero { at, len } => {
-                self.redo_store(repairer, at, &vec![0; len as usize])?;
-                changes.push(Change { at, delta: None, len });
+    /// The ranges of log chunks as the directory on the medium has them, ascending.
+    fn log_ranges_found(&self) -> Vec<(u64, u64)> {
+        let mut ranges = Vec::new();
+        for table in self.heap.zones() {
+            for chunk in 0..table.chunks() {
+                let found = read_entry(&Direct(&self.m), self.heap.sums(), table.entry_at(chunk));
+                if matches!(found, Ok(Some(entry)) if entry.kind == ChunkKind::Log) {
+                    ranges.push((table.chunk_at(chunk), table.chunk_len()));
+                }
             }
         }
-        Ok(())
+        ranges
+    }
+
+    /// Reads the directories as they will be after the changes. Answers how many bad entries were
+    /// rebuilt; the chunk of one that is lost is left alone.
+    fn load_future(&self, repairer: &mut Repairer, redo: &Redo<'_>) -> Result<u64, Error> {
+        let zones: Vec<u8> = self.heap.zones().map(ZoneTable::index).collect();
+        let mut cured = 0;
+        for zone in zones {
+            let direct = Direct(&self.m);
+            for BadEntry { at, .. } in self.heap.load_zone(&redo.changes.over(&direct), zone) {
+                let Some(table) = self.heap.zone(zone) else { continue };
+                let chunk = ((at - table.entry_at(0)) / CHUNK_LEN as u64) as u32;
+                let good = self.cure_unit(repairer, redo, &Unit::Entry { at, chunk })?;
+                let future = redo.changes.over(&direct);
+                if good && self.heap.load_entry(&future, zone, chunk).is_ok() {
+                    cured += 1;
+                } else {
+                    table.reserve_if(chunk, ChunkKind::Free);
+                }
+            }
+        }
+        Ok(cured)
     }
 
     /// The entries of a record that overflowed, from whichever copy verifies.
@@ -160,12 +173,23 @@ impl<M: Medium> Shared<M> {
                 }
             }
         }
-        if !stale.is_empty() {
+        if !stale.is_empty() && !self.is_read_only() {
             self.retiring.lock().unwrap_or_else(std::sync::PoisonError::into_inner).extend(stale);
             self.retire_log_chunks()?;
         }
         Ok(())
     }
+}
+
+fn collect_entry(entry: &Entry<'_>, changes: &mut Changes) -> Result<(), Error> {
+    match *entry {
+        Entry::Data { at, bytes } => changes.put(at, bytes),
+        Entry::Slot { at, slot } => changes.put(at, slot),
+        Entry::Fresh { at, len } => changes.touch(at, len),
+        // An overflow inside an overflow is never written.
+        Entry::Overflow { a, .. } => return Err(unreadable(a)),
+    }
+    Ok(())
 }
 
 fn unreadable(at: u64) -> Error {

@@ -1,41 +1,76 @@
 //! Completing changes that a durable record describes: after a crash, and after a media error
-//! under a commit. Both come to the same: store what the record says, verify what lies over the
-//! same columns, then recompute parity there, since nobody knows how far the patches got.
+//! under a commit. Both come to the same, since nobody knows how far the stores and the parity
+//! patches got.
 //!
-//! Recomputing parity from rows that were not verified would bless damage in them for ever. So
-//! every unit over the columns is checked first; a bad one is rebuilt from parity as found, and
-//! from parity as it was before the record's change, and accepted only if its sum agrees.
+//! | step | what | crash after it leaves |
+//! |---|---|---|
+//! | 1 pages | under the columns: those that cannot be read, rebuilt | the same records |
+//! | 2 units | over the columns: those that would not verify *after* the replay, rebuilt | same |
+//! | 3 rows | whose last write was lost: brought back | same |
+//! | drain | what was rebuilt is on the medium | same |
+//! | 4 store | what the records say | same |
+//! | 5 parity | recomputed from the rows, all of which verify | same |
+//!
+//! Recomputing parity from rows that were not verified would bless damage in them for ever: hence
+//! 2 and 3 before 5. They come before 4 too, and are made durable before it: parity on the medium
+//! may still be that of the bytes which 4 overwrites. A rebuilt row is judged by its sum with the
+//! changes over it, and what was rebuilt is stored without them: then a crash between any two
+//! steps finds bytes that go with the parity found.
+//!
+//! Parity is that of the rows as found, with nothing patched, or of the rows as they will be, with
+//! all of it patched; both are tried. Between the two (some patched, some not, in the very bytes
+//! of the column in which a third row is damaged) the row is lost: a crash and a damage at once.
 
 use holdfast_codes::{crc32c, xor_into};
 use holdfast_heap::Unit;
-use holdfast_heap::verify::{Direct, Found, Overlay};
+use holdfast_heap::verify::{Direct, Found, Overlay, Source};
 use holdfast_pmem::{MediaCause, MediaError, Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Finder};
-use holdfast_redundancy::{ColumnId, Wrong, Zone, zone};
+use holdfast_redundancy::parity::{self, Mismatch, Suspect};
+use holdfast_redundancy::{ColumnId, Exempt, ExemptRanges, Wrong, Zone, zone};
 
 use crate::batch::Batch;
+use crate::changes::Changes;
 use crate::error::Error;
-use crate::repair::{Asked, Mended};
+use crate::mend_unit::{find_cure, parts_of};
+use crate::newer::Newer;
+use crate::repair::Mended;
 use crate::shared::{Repairer, Shared};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
+const STEP_CURED: Site = Site::new("object.redo.step-cured");
+const STEP_STORED: Site = Site::new("object.redo.step-stored");
 /// Storing what a record says.
 const STORE: Site = Site::new("object.redo.store");
-/// Rewriting a bad page under it.
+/// Rewriting a bad page.
 const HEAL: Site = Site::new("object.redo.heal");
 /// Verifying rows before parity is recomputed from them.
 const VERIFY: Site = Site::new("object.redo.verify");
 /// Storing a rebuilt unit.
 const CURE: Site = Site::new("object.redo.cure");
+/// The drain of steps 1 to 3.
+const CURED: Site = Site::new("object.redo.cured");
+/// The same on a file.
+const CURED_SYNC: Site = Site::new("object.redo.cured-sync");
 /// Recomputing parity.
 const RECOMPUTE: Site = Site::new("object.redo.recompute");
+/// Rewriting a bad parity page.
+const HEAL_PARITY: Site = Site::new("object.redo.heal-parity");
 
-/// Bytes that a record put over others.
-#[derive(Debug, Clone)]
-pub(crate) struct Change {
-    pub(crate) at: u64,
-    /// What was there before, XOR what is there now; `None` if it could not be read.
-    pub(crate) delta: Option<Vec<u8>>,
-    pub(crate) len: u64,
+/// Pages relocated for the sake of one commit before it is given up.
+const RELOCATIONS_MAX: u32 = 64;
+/// Pages that may turn bad under one store before it is given up.
+const BAD_PAGES_MAX: u32 = 8;
+
+/// What is to be completed.
+pub(crate) struct Redo<'a> {
+    /// What the records say.
+    pub(crate) changes: &'a Changes,
+    /// Ranges that counted as zeros before, ascending: as found, the directory knows those after.
+    pub(crate) was_exempt: &'a [(u64, u64)],
+    /// Who found out.
+    pub(crate) finder: Finder,
 }
 
 /// What a redo did.
@@ -50,73 +85,30 @@ pub(crate) struct Redone {
 }
 
 impl<M: Medium> Shared<M> {
-    /// Stores bytes of a record, whatever is bad under them. Answers the change.
+    /// Steps 1 to 5. The directory is known as it will be after the changes.
     ///
     /// # Errors
-    /// The page stays bad and no frame is left for it.
-    pub(crate) fn redo_store(
-        &self,
-        repairer: &mut Repairer,
-        at: u64,
-        bytes: &[u8],
-    ) -> Result<Change, Error> {
-        let mut old = vec![0; bytes.len()];
-        let mut delta = None;
-        if self.m.read(at, &mut old).is_ok() {
-            xor_into(&mut old, bytes);
-            delta = Some(old);
-        } else {
-            self.redo_pages(repairer, at, bytes)?;
-        }
-        self.m.put(STORE, at, bytes)?;
-        Ok(Change { at, delta, len: bytes.len() as u64 })
-    }
-
-    /// Makes the bad pages under `[at, at + bytes.len())` usable: rebuilt from parity as found,
-    /// with the record's bytes over it.
-    fn redo_pages(&self, repairer: &mut Repairer, at: u64, bytes: &[u8]) -> Result<(), Error> {
-        let end = at + bytes.len() as u64;
-        for page in (at / PAGE * PAGE..end).step_by(PAGE as usize) {
-            let mut contents = vec![0; PAGE as usize];
-            if self.m.read(page, &mut contents).is_ok() {
-                continue;
-            }
-            let event = self.event(Cause::MediaError, Finder::Commit, page, PAGE);
-            let rebuilt = self.range_candidates(repairer, page, PAGE).into_iter().next();
-            let known = rebuilt.is_some();
-            contents = rebuilt.unwrap_or(contents);
-            let (from, to) = (at.max(page), end.min(page + PAGE));
-            contents[(from - page) as usize..(to - page) as usize]
-                .copy_from_slice(&bytes[(from - at) as usize..(to - at) as usize]);
-            let mended = match self.m.heal(HEAL, page, &contents) {
-                Ok(()) if known => Mended::Repaired(Wrong::Data),
-                Ok(()) => Mended::Lost(Wrong::Data),
-                Err(_) => {
-                    self.relocate(repairer, page)?;
-                    Mended::Relocated(Wrong::Data)
-                }
-            };
-            self.report_mended(event, mended, 0, crc32c(0, &contents));
-        }
-        Ok(())
-    }
-
-    /// Verifies everything over the columns of `changes`, then recomputes their parity.
-    pub(crate) fn redo_parity(
-        &self,
-        repairer: &mut Repairer,
-        changes: &[Change],
-        finder: Finder,
-    ) -> Result<Redone, Error> {
+    /// A page stays bad and no frame is left for it; a write fails.
+    pub(crate) fn redo(&self, repairer: &mut Repairer, redo: &Redo<'_>) -> Result<Redone, Error> {
         let mut redone = Redone::default();
         let zones: Vec<Zone> = self.zones().copied().collect();
-        for zone in &zones {
-            for (col, len) in column_ranges(zone, changes) {
-                if self.m.enabled(VERIFY) {
-                    self.verify_rows(repairer, zone, col, len, changes, finder, &mut redone)?;
+        if self.m.enabled(VERIFY) {
+            for zone in &zones {
+                for (col, len) in redo.changes.columns(zone) {
+                    self.cure_columns(repairer, redo, zone, col, len, &mut redone)?;
                 }
+            }
+            self.harden_cures()?;
+        }
+        self.m.step(STEP_CURED);
+        for (at, bytes) in redo.changes.pieces() {
+            self.redo_store(repairer, redo, at, bytes)?;
+        }
+        self.m.step(STEP_STORED);
+        for zone in &zones {
+            for (col, len) in redo.changes.columns(zone) {
                 if self.m.enabled(RECOMPUTE) {
-                    self.redo_columns(repairer, zone, col, len)?;
+                    self.redo_columns(repairer, zone, (col, len), redo.finder)?;
                 }
                 redone.columns += len;
             }
@@ -124,14 +116,280 @@ impl<M: Medium> Shared<M> {
         Ok(redone)
     }
 
-    /// Recomputes parity of a range; parity pages that are bad are rewritten whole, from rows that
-    /// the caller verified over the range (and parity elsewhere on the page has no other source).
+    fn harden_cures(&self) -> Result<(), Error> {
+        if self.is_file() {
+            self.m.sync(CURED_SYNC)?;
+        } else {
+            self.m.drain(CURED);
+        }
+        Ok(())
+    }
+
+    /// Steps 1 to 3 of some columns.
+    fn cure_columns(
+        &self,
+        repairer: &mut Repairer,
+        redo: &Redo<'_>,
+        zone: &Zone,
+        col: u64,
+        len: u64,
+        redone: &mut Redone,
+    ) -> Result<(), Error> {
+        self.cure_pages(repairer, redo, zone, (col, len))?;
+        let mut bad = Vec::new();
+        for row in 0..zone.data_rows() {
+            let at = zone.at(row, col);
+            let Some(table) = self.table_of(at) else { continue };
+            table.units_over(at, len, &mut |unit| {
+                if !self.will_verify(&unit, redo.changes) && !bad.contains(&unit) {
+                    bad.push(unit);
+                }
+            });
+        }
+        for unit in bad {
+            if self.cure_unit(repairer, redo, &unit)? {
+                redone.cured += 1;
+            } else {
+                redone.lost += 1;
+            }
+        }
+        for col in (col..col + len).step_by(PAGE as usize).map(|c| (c, PAGE.min(col + len - c))) {
+            self.cure_lost_write(repairer, redo, zone, col, redone)?;
+        }
+        Ok(())
+    }
+
+    /// Step 1.
+    fn cure_pages(
+        &self,
+        repairer: &mut Repairer,
+        redo: &Redo<'_>,
+        zone: &Zone,
+        (col, len): (u64, u64),
+    ) -> Result<(), Error> {
+        for page in (col / PAGE * PAGE..col + len).step_by(PAGE as usize) {
+            for row in 0..zone.data_rows() {
+                let at = zone.at(row, page);
+                if self.is_bad(at) && self.exempt().first_in(at, PAGE).is_none() {
+                    self.cure_page(repairer, redo, at)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a unit verifies once the changes are made.
+    fn will_verify(&self, unit: &Unit, changes: &Changes) -> bool {
+        let direct = Direct(&self.m);
+        let found = unit.check(&changes.over(&direct), self.heap.sums());
+        matches!(found, Ok(Found::Good | Found::Nothing))
+    }
+
+    /// Rewrites a page of a row that cannot be read with the likeliest of what it may have been.
+    pub(crate) fn cure_page(
+        &self,
+        repairer: &mut Repairer,
+        redo: &Redo<'_>,
+        page: u64,
+    ) -> Result<(), Error> {
+        let event = self.event(Cause::MediaError, redo.finder, page, PAGE);
+        let candidates = self.may_have_been(repairer, redo, page, PAGE);
+        let judged = candidates.into_iter().map(|c| (self.bad_units(page, &c, redo.changes), c));
+        let best = judged.min_by_key(|(bad, _)| *bad);
+        let known = best.is_some();
+        let bytes = best.map_or_else(|| vec![0; PAGE as usize], |(_, bytes)| bytes);
+        let mended = match self.m.heal(HEAL, page, &bytes) {
+            Ok(()) if known => Mended::Repaired(Wrong::Data),
+            Ok(()) => Mended::Lost(Wrong::Data),
+            Err(_) => {
+                self.relocate(repairer, page)?;
+                Mended::Relocated(Wrong::Data)
+            }
+        };
+        self.report_mended(event, mended, 0, crc32c(0, &bytes));
+        Ok(())
+    }
+
+    /// Step 2 for one unit.
+    pub(crate) fn cure_unit(
+        &self,
+        repairer: &mut Repairer,
+        redo: &Redo<'_>,
+        unit: &Unit,
+    ) -> Result<bool, Error> {
+        let parts = parts_of(unit);
+        for part in &parts {
+            for page in (part.at / PAGE * PAGE..part.at + part.len).step_by(PAGE as usize) {
+                if self.is_bad(page) {
+                    self.cure_page(repairer, redo, page)?;
+                }
+            }
+        }
+        if self.will_verify(unit, redo.changes) {
+            return Ok(true);
+        }
+        let (at, len) = unit.range();
+        let event = self.event(Cause::Sum, redo.finder, at, len);
+        let rebuilt: Vec<_> =
+            parts.iter().map(|p| self.may_have_been(repairer, redo, p.at, p.len)).collect();
+        let Some(cure) = find_cure(self, unit, &parts, rebuilt, redo.changes) else {
+            self.report_mended(event, Mended::Lost(parts[0].wrong), 0, 0);
+            return Ok(false);
+        };
+        for (part, bytes) in &cure.parts {
+            self.m.put(CURE, part.at, bytes)?;
+            let event = holdfast_redundancy::events::Event { at: part.at, len: part.len, ..event };
+            self.report_mended(event, Mended::Repaired(part.wrong), 0, crc32c(0, bytes));
+        }
+        Ok(true)
+    }
+
+    /// Step 3.
+    fn cure_lost_write(
+        &self,
+        repairer: &mut Repairer,
+        redo: &Redo<'_>,
+        zone: &Zone,
+        (col, len): (u64, u64),
+        redone: &mut Redone,
+    ) -> Result<(), Error> {
+        let newer = if zone.has_q() {
+            self.located_row(repairer, redo, zone, col, len)
+        } else if zone.has_p() {
+            self.newer_of_rows(redo, zone, col, len)
+        } else {
+            None
+        };
+        if let Some(Newer { at, bytes, wrong }) = newer {
+            let event = self.event(Cause::Parity, redo.finder, at, bytes.len() as u64);
+            self.m.put(CURE, at, &bytes)?;
+            self.know_entries(at, bytes.len() as u64);
+            self.report_mended(event, Mended::Repaired(wrong), 0, crc32c(0, &bytes));
+            redone.cured += 1;
+        }
+        Ok(())
+    }
+
+    /// With P alone: see `newer.rs`.
+    fn newer_of_rows(&self, redo: &Redo<'_>, zone: &Zone, col: u64, len: u64) -> Option<Newer> {
+        let direct = Direct(&self.m);
+        let was = ExemptRanges(redo.was_exempt);
+        let as_found = self.sum_of_rows(&direct, zone, None, col, len, &was)?;
+        let future = redo.changes.over(&direct);
+        let as_will_be = self.sum_of_rows(&future, zone, None, col, len, &self.exempt())?;
+        let adds_up = |sum: &Vec<u8>| sum.iter().all(|b| *b == 0);
+        if adds_up(&as_found) || adds_up(&as_will_be) {
+            // Parity is right for this state of the rows: no write of them was lost.
+            return None;
+        }
+        let try_one = |syndrome: &[u8]| self.newer_row(zone, col, syndrome, redo.changes);
+        try_one(&as_found).or_else(|| try_one(&as_will_be))
+    }
+
+    /// With P and Q: the row they agree on, if it then verifies and the changes do not cover what
+    /// was wrong in it.
+    fn located_row(
+        &self,
+        repairer: &mut Repairer,
+        redo: &Redo<'_>,
+        zone: &Zone,
+        col: u64,
+        len: u64,
+    ) -> Option<Newer> {
+        let was = ExemptRanges(redo.was_exempt);
+        let found = parity::check(&self.m, zone, col, len, &was, &mut repairer.scratch).ok()?;
+        let [Mismatch { col, len, suspect: Suspect::Unit(unit @ zone::Unit::Row(_)) }] = found[..]
+        else {
+            return None;
+        };
+        let at = zone.unit_at(unit, col);
+        let candidates = self.range_candidates(repairer, at, len, &was);
+        let [bytes] = &candidates[..] else { return None };
+        if self.bad_units(at, bytes, redo.changes) > 0 {
+            return None;
+        }
+        let direct = Direct(&self.m);
+        let overlay = Overlay { under: &direct, at, bytes };
+        let (mut now, mut then) = (vec![0; bytes.len()], vec![0; bytes.len()]);
+        redo.changes.over(&direct).read(at, &mut now).ok()?;
+        redo.changes.over(&overlay).read(at, &mut then).ok()?;
+        (now != then).then(|| Newer { at, bytes: bytes.clone(), wrong: Wrong::Data })
+    }
+
+    /// What `[at, at + len)` of a row may have been when parity was last right.
+    fn may_have_been(
+        &self,
+        repairer: &mut Repairer,
+        redo: &Redo<'_>,
+        at: u64,
+        len: u64,
+    ) -> Vec<Vec<u8>> {
+        let was = ExemptRanges(redo.was_exempt);
+        let mut all = self.range_candidates(repairer, at, len, &was);
+        let direct = Direct(&self.m);
+        let (future, exempt) = (redo.changes.over(&direct), self.exempt());
+        let Some(zone) = self.zone_of(at).filter(|z| z.has_p()) else { return all };
+        let mut patched = Some(Vec::with_capacity(len as usize));
+        for piece in zone.split(at, len) {
+            let part =
+                self.sum_of_rows(&future, zone, Some(piece.row), piece.col, piece.len, &exempt);
+            patched = patched.zip(part).map(|(head, part)| [head, part].concat());
+        }
+        all.extend(patched.filter(|p| !all.contains(p)));
+        all
+    }
+
+    /// P over `[col, col + len)` XOR all rows but `missing`, as `from` shows them; `None` if one
+    /// cannot be read.
+    fn sum_of_rows(
+        &self,
+        from: &impl Source,
+        zone: &Zone,
+        missing: Option<u32>,
+        col: u64,
+        len: u64,
+        exempt: &impl Exempt,
+    ) -> Option<Vec<u8>> {
+        let mut sum = vec![0; len as usize];
+        let mut row_bytes = vec![0; len as usize];
+        self.m.read(zone.p_at(col), &mut sum).ok()?;
+        for row in (0..zone.data_rows()).filter(|row| Some(*row) != missing) {
+            let at = zone.at(row, col);
+            from.read(at, &mut row_bytes).ok()?;
+            clear_exempt(at, &mut row_bytes, exempt);
+            xor_into(&mut sum, &row_bytes);
+        }
+        Some(sum)
+    }
+
+    /// Step 4 for some bytes, whatever turns bad under them.
+    fn redo_store(
+        &self,
+        repairer: &mut Repairer,
+        redo: &Redo<'_>,
+        at: u64,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        for _ in 0..BAD_PAGES_MAX {
+            match self.m.put(STORE, at, bytes) {
+                Err(MediaError { at: bad, cause: MediaCause::Poison, .. }) => {
+                    self.cure_page(repairer, redo, bad / PAGE * PAGE)?;
+                }
+                other => return Ok(other?),
+            }
+        }
+        Ok(self.m.put(STORE, at, bytes)?)
+    }
+
+    /// Step 5: recomputes parity of a range; parity pages that are bad are rewritten whole, from
+    /// rows that the caller verified over the range (and parity elsewhere on the page has no other
+    /// source).
     fn redo_columns(
         &self,
         repairer: &mut Repairer,
         zone: &Zone,
-        col: u64,
-        len: u64,
+        (col, len): (u64, u64),
+        finder: Finder,
     ) -> Result<(), Error> {
         match self.recompute_parity(&mut repairer.scratch, zone, col, len) {
             Err(Error::Media(e)) => {
@@ -143,7 +401,7 @@ impl<M: Medium> Shared<M> {
                 }
                 let (first, end) = (col / PAGE * PAGE, (col + len).next_multiple_of(PAGE));
                 for page in (first..end).step_by(PAGE as usize) {
-                    self.clear_parity(repairer, zone, page)?;
+                    self.clear_parity(repairer, zone, page, finder)?;
                 }
                 self.recompute_parity(&mut repairer.scratch, zone, first, end - first)
             }
@@ -152,203 +410,149 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Makes the parity pages of a page column usable; what they hold is to be recomputed.
-    fn clear_parity(&self, repairer: &mut Repairer, zone: &Zone, page: u64) -> Result<(), Error> {
-        let mut contents = vec![0; PAGE as usize];
-        let kept = [(zone.has_p(), zone::Unit::P), (zone.has_q(), zone::Unit::Q)];
-        for (_, unit) in kept.into_iter().filter(|(kept, _)| *kept) {
-            let at = zone.unit_at(unit, page);
-            if self.m.read(at, &mut contents).is_err() {
-                contents.fill(0);
-                if self.m.heal(HEAL_PARITY, at, &contents).is_err() {
-                    self.relocate(repairer, at)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "each is a different part of one question")]
-    fn verify_rows(
+    fn clear_parity(
         &self,
         repairer: &mut Repairer,
         zone: &Zone,
-        col: u64,
-        len: u64,
-        changes: &[Change],
+        page: u64,
         finder: Finder,
-        redone: &mut Redone,
     ) -> Result<(), Error> {
-        let mut bad = Vec::new();
-        for row in 0..zone.data_rows() {
-            let at = zone.at(row, col);
-            let Some(table) = self.table_of(at) else { continue };
-            table.units_over(at, len, &mut |unit| {
-                let found = unit.check(&Direct(&self.m), self.heap.sums());
-                if !matches!(found, Ok(Found::Good | Found::Nothing)) && !bad.contains(&unit) {
-                    bad.push(unit);
+        let contents = vec![0; PAGE as usize];
+        let kept = [(zone.has_p(), zone::Unit::P), (zone.has_q(), zone::Unit::Q)];
+        for (_, unit) in kept.into_iter().filter(|(kept, _)| *kept) {
+            let at = zone.unit_at(unit, page);
+            if !self.is_bad(at) {
+                continue;
+            }
+            let wrong = if unit == zone::Unit::P { Wrong::ParityP } else { Wrong::ParityQ };
+            let event = self.event(Cause::MediaError, finder, at, PAGE);
+            let mended = match self.m.heal(HEAL_PARITY, at, &contents) {
+                Ok(()) => Mended::Repaired(wrong),
+                Err(_) => {
+                    self.relocate(repairer, at)?;
+                    Mended::Relocated(wrong)
                 }
-            });
-        }
-        for unit in bad {
-            let (at, len) = unit.range();
-            let event = self.event(Cause::Sum, finder, at, len);
-            let cured = self.cure(repairer, &unit, changes)?;
-            let mended = if cured {
-                redone.cured += 1;
-                Mended::Repaired(Wrong::Data)
-            } else {
-                redone.lost += 1;
-                Mended::Lost(Wrong::Data)
             };
             self.report_mended(event, mended, 0, 0);
         }
         Ok(())
     }
 
-    /// Rebuilds a unit from parity as found, and from parity as it was before the changes.
-    fn cure(
-        &self,
-        repairer: &mut Repairer,
-        unit: &Unit,
-        changes: &[Change],
-    ) -> Result<bool, Error> {
-        let (at, len) = unit.range();
-        for page in (at / PAGE * PAGE..at + len).step_by(PAGE as usize) {
-            let mut contents = vec![0; PAGE as usize];
-            if self.m.read(page, &mut contents).is_err() {
-                self.redo_pages(repairer, page, &[])?;
-                if self.m.read(page, &mut contents).is_err() {
-                    let whole = self.range_candidates(repairer, page, PAGE);
-                    let whole = whole.into_iter().next().unwrap_or(vec![0; PAGE as usize]);
-                    if self.m.heal(HEAL_ROW, page, &whole).is_err() {
-                        self.relocate(repairer, page)?;
-                    }
+    /// The ranges of all log chunks, ascending, as the directory in memory has them.
+    pub(crate) fn log_ranges(&self) -> Vec<(u64, u64)> {
+        let mut ranges = Vec::new();
+        for table in self.heap.zones() {
+            for chunk in 0..table.chunks() {
+                let log = |e: holdfast_heap::ChunkEntry| e.kind == holdfast_heap::ChunkKind::Log;
+                if table.entry(chunk).is_some_and(log) {
+                    ranges.push((table.chunk_at(chunk), table.chunk_len()));
                 }
             }
         }
-        let asked = Asked { cause: Cause::Sum, finder: Finder::Open };
-        let parts = crate::mend_unit::parts_of(unit);
-        for part in &parts {
-            for found in self.range_candidates(repairer, part.at, part.len) {
-                let mut before = found.clone();
-                self.undo_changes(part.at, &mut before, changes);
-                for candidate in [&found, &before] {
-                    let direct = Direct(&self.m);
-                    let over = Overlay { under: &direct, at: part.at, bytes: candidate };
-                    if unit.check(&over, self.heap.sums()) == Ok(Found::Good) {
-                        self.m.put(CURE, part.at, candidate)?;
-                        return Ok(true);
-                    }
-                }
-            }
-        }
-        let _ = asked;
-        Ok(matches!(
-            unit.check(&Direct(&self.m), self.heap.sums()),
-            Ok(Found::Good | Found::Nothing)
-        ))
+        ranges
     }
 
-    /// XORs into `bytes` (a candidate for a row, at `at`) what other rows of the same columns
-    /// changed by: the candidate as if parity did not know of the changes yet.
-    fn undo_changes(&self, at: u64, bytes: &mut [u8], changes: &[Change]) {
-        let Some(zone) = self.zone_of(at) else { return };
-        for piece in zone.split(at, bytes.len() as u64) {
-            let part = &mut bytes[(piece.at - at) as usize..][..piece.len as usize];
-            for change in changes {
-                let Some(delta) = &change.delta else { continue };
-                for other in zone.split(change.at, change.len) {
-                    if other.row == piece.row {
-                        continue;
-                    }
-                    let from = other.col.max(piece.col);
-                    let to = (other.col + other.len).min(piece.col + piece.len);
-                    if from < to {
-                        let source = (other.at - change.at + from - other.col) as usize;
-                        let n = (to - from) as usize;
-                        let into = (from - piece.col) as usize;
-                        xor_into(&mut part[into..into + n], &delta[source..source + n]);
-                    }
-                }
-            }
+    /// Notes what a commit changes that met a media error after its record was durable. Its
+    /// columns are still held: from now on nobody judges any column until it is completed.
+    pub(crate) fn owe(&self, batch: &Batch) {
+        let mut changes = Changes::default();
+        for write in &batch.writes {
+            changes.put(write.at, batch.builder.payload(write.payload, write.len as usize));
         }
+        for (at, len) in &batch.exempts {
+            changes.touch(*at, *len);
+        }
+        self.redoing.fetch_add(1, Ordering::AcqRel);
+        for (zone, chunk, entry) in &batch.publish {
+            self.heap.publish(*zone, *chunk, entry);
+        }
+        let exempts = batch.exempts.clone();
+        self.owed.lock().unwrap_or_else(PoisonError::into_inner).push(Owed { changes, exempts });
     }
 
-    /// Completes a commit whose record is durable and whose stores met a media error. Columns are
-    /// not held: relocation needs them all. The version words still are, and no repair judges any
-    /// column meanwhile.
-    pub(crate) fn complete_damaged(&self, batch: &mut Batch, _error: MediaError) {
+    fn take_owed(&self) -> Vec<Owed> {
+        core::mem::take(&mut *self.owed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Completes all commits that met a media error: each may have left the columns of the others
+    /// half patched, so they are completed together. No columns are held: relocation needs them
+    /// all. The version words of these commits still are.
+    pub(crate) fn complete_owed(&self) {
         let mut repairer = self.repairer_now();
-        let mut ranges: Vec<(u64, u64)> =
-            batch.writes.iter().map(|w| (w.at, u64::from(w.len))).collect();
-        ranges.extend(&batch.exempts);
-        let redo = |repairer: &mut Repairer| -> Result<(), Error> {
-            let mut changes = Vec::with_capacity(ranges.len());
-            for write in &batch.writes {
-                let bytes = batch.builder.payload(write.payload, write.len as usize);
-                changes.push(self.redo_store(repairer, write.at, bytes)?);
-            }
-            for (at, len) in &batch.exempts {
-                changes.push(Change { at: *at, delta: None, len: *len });
-            }
-            for (zone, chunk, entry) in &batch.publish {
-                self.heap.publish(*zone, *chunk, entry);
-            }
-            self.redo_held(repairer, &self.columns_of(&ranges), &changes)
-        };
-        if redo(&mut repairer).is_err() {
-            // Neither healed nor moved: what is lost is on the medium's own account, the record
-            // is durable, and the next open replays it. Until then nothing more is written.
+        let mut owed = self.take_owed();
+        if owed.is_empty() {
+            // Somebody else's completion took this one along.
+            return;
+        }
+        if self.redo_owed(&mut repairer, &mut owed).is_err() {
+            // Neither healed nor moved: what is lost is on the medium's own account, the records
+            // are durable, and the next open replays them. Until then nothing more is written.
             self.stop_writing();
         }
+        self.settle_damaged();
+        self.redoing.fetch_sub(owed.len() as u64, Ordering::AcqRel);
     }
 
-    /// Recomputes parity of `changes` while `columns` are held. A page that has to be relocated
-    /// on the way is, once they are released, since that takes all columns of its frame; then all
-    /// is done again.
-    fn redo_held(
-        &self,
-        repairer: &mut Repairer,
-        columns: &[ColumnId],
-        changes: &[Change],
-    ) -> Result<(), Error> {
-        for _ in 0..RELOCATIONS_MAX {
-            self.columns.lock_all(&self.m, columns);
+    /// The redo of `owed`, and of what joins it, while their columns are held. A page that has to
+    /// be relocated on the way is, once they are released, since that takes all columns of its
+    /// frame; then all is done again.
+    fn redo_owed(&self, repairer: &mut Repairer, owed: &mut Vec<Owed>) -> Result<(), Error> {
+        let mut relocations = 0;
+        loop {
+            let mut changes = Changes::default();
+            for one in owed.iter() {
+                one.changes.pieces().for_each(|(at, bytes)| changes.put(at, bytes));
+                one.changes.ranges().iter().for_each(|(at, len)| changes.touch(*at, *len));
+            }
+            let mut was_exempt = self.log_ranges();
+            was_exempt.retain(|range| !owed.iter().any(|one| one.exempts.contains(range)));
+            let columns: Vec<ColumnId> = self.columns_of(changes.ranges());
+            self.columns.lock_all(&self.m, &columns);
+            let joined = self.take_owed();
+            if !joined.is_empty() {
+                self.columns.unlock_all(&columns);
+                owed.extend(joined);
+                continue;
+            }
+            let redo = Redo { changes: &changes, was_exempt: &was_exempt, finder: Finder::Commit };
             repairer.holds_columns = true;
-            let done = self.redo_parity(repairer, changes, Finder::Commit);
+            let done = self.redo(repairer, &redo);
             repairer.holds_columns = false;
-            self.columns.unlock_all(columns);
+            self.columns.unlock_all(&columns);
             match done {
-                Err(Error::Media(e)) if e.cause == MediaCause::Unclearable => {
+                Err(Error::Media(e))
+                    if e.cause == MediaCause::Unclearable && relocations < RELOCATIONS_MAX =>
+                {
+                    relocations += 1;
                     self.relocate(repairer, e.at)?;
                 }
                 other => return other.map(|_| ()),
             }
         }
-        Err(Error::Fatal { what: "a page under a commit", at: changes.first().map_or(0, |c| c.at) })
     }
 }
 
-/// Pages relocated for the sake of one commit before it is given up.
-const RELOCATIONS_MAX: u32 = 64;
-/// Rewriting a bad parity page.
-const HEAL_PARITY: Site = Site::new("object.redo.heal-parity");
-/// Rewriting a bad page of a row.
-const HEAL_ROW: Site = Site::new("object.redo.heal-row");
+/// What a commit changes that met a media error after its record was durable.
+#[derive(Debug)]
+pub(crate) struct Owed {
+    changes: Changes,
+    /// Ranges that become log chunks.
+    exempts: Vec<(u64, u64)>,
+}
 
-/// The columns that changes lie in, merged and ascending.
-fn column_ranges(zone: &Zone, changes: &[Change]) -> Vec<(u64, u64)> {
-    let mut ranges: Vec<(u64, u64)> = Vec::new();
-    for change in changes.iter().filter(|c| zone.contains(c.at)) {
-        ranges.extend(zone.split(change.at, change.len).map(|p| (p.col, p.len)));
-    }
-    ranges.sort_unstable();
-    let mut merged: Vec<(u64, u64)> = Vec::new();
-    for (col, len) in ranges {
-        match merged.last_mut() {
-            Some((start, n)) if col <= *start + *n => *n = (*n).max(col + len - *start),
-            _ => merged.push((col, len)),
+/// Zeroes the exempt parts of bytes that lie at `at`.
+fn clear_exempt(at: u64, bytes: &mut [u8], exempt: &impl Exempt) {
+    let end = at + bytes.len() as u64;
+    let mut from = at;
+    while let Some((start, len)) = exempt.first_in(from, end - from) {
+        let (first, stop) = (start.max(from), start.saturating_add(len).min(end));
+        if stop <= from {
+            return;
+        }
+        bytes[(first - at) as usize..(stop - at) as usize].fill(0);
+        from = stop;
+        if from == end {
+            return;
         }
     }
-    merged
 }

@@ -19,14 +19,16 @@
 //! being stored verifies or not, and the intent says where to look first.
 
 use holdfast_codes::crc32c;
+use holdfast_heap::format::{CHUNK_LEN, SLOT_LEN};
 use holdfast_heap::verify::{Direct, Found, Overlay};
-use holdfast_heap::{Unit, ZoneTable};
+use holdfast_heap::{ChunkKind, Unit, ZoneTable};
 use holdfast_pmem::{MediaCause, MediaError, Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Event, Finder, Outcome};
 use holdfast_redundancy::parity::{self, Parity, Scratch, rebuild};
-use holdfast_redundancy::{ColumnId, Intent, Wrong, Zone, zone};
+use holdfast_redundancy::{ColumnId, Exempt, Intent, Side, Wrong, Zone, zone};
 use std::sync::atomic::Ordering;
 
+use crate::changes::Changes;
 use crate::error::Error;
 use crate::shared::{Repairer, Shared};
 
@@ -107,7 +109,25 @@ impl<M: Medium> Shared<M> {
         if self.is_read_only() {
             return;
         }
-        if let Ok(appended) = self.journal.append(&self.m, &event)
+        let mut early = self.early.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(early) = early.as_mut() {
+            early.push(event);
+            return;
+        }
+        drop(early);
+        self.journalize(&event);
+    }
+
+    /// Writes the events of an opening that is through.
+    pub(crate) fn report_early(&self) {
+        let mut early = self.early.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let events = early.take();
+        drop(early);
+        events.iter().flatten().for_each(|event| self.journalize(event));
+    }
+
+    fn journalize(&self, event: &Event) {
+        if let Ok(appended) = self.journal.append(&self.m, event)
             && let Some((_, error)) = appended.failed
         {
             self.suspect(error.at, Cause::MediaError, Finder::Repair);
@@ -121,6 +141,7 @@ impl<M: Medium> Shared<M> {
     pub(crate) fn mend_found(&self, at: u64, len: u64, finder: Finder) -> Result<(), Error> {
         let asked = Asked { cause: Cause::Sum, finder };
         let lost = self.mend_through(at, len, asked)?;
+        self.mend_columns(at, len, finder)?;
         self.mend_suspects()?;
         match lost {
             Some(at) => {
@@ -153,6 +174,10 @@ impl<M: Medium> Shared<M> {
                 &mut *self.suspects.lock().unwrap_or_else(std::sync::PoisonError::into_inner),
             );
             for s in suspects {
+                if s.cause == Cause::Parity {
+                    self.mend_columns(s.at, SLOT_LEN as u64, s.finder)?;
+                    continue;
+                }
                 let page = s.at / PAGE * PAGE;
                 self.mend(page, PAGE, Asked { cause: s.cause, finder: s.finder })?;
             }
@@ -175,7 +200,7 @@ impl<M: Medium> Shared<M> {
         Ok(pages)
     }
 
-    fn is_bad(&self, page: u64) -> bool {
+    pub(crate) fn is_bad(&self, page: u64) -> bool {
         let mut buffer = [0; PAGE as usize];
         self.m.read(page, &mut buffer).is_err()
     }
@@ -183,6 +208,35 @@ impl<M: Medium> Shared<M> {
     /// Repairs `[at, at + len)`: its unreadable pages first, then the units over it that do not
     /// verify. Returns the place of something that is lost, if anything is.
     pub(crate) fn mend(&self, at: u64, len: u64, asked: Asked) -> Result<Option<u64>, Error> {
+        let mended = self.or_stop(self.undisturbed(|| self.mend_all(at, len, asked)));
+        self.report_cleared(&mut self.repairer_now());
+        mended
+    }
+
+    /// Refuses, by a conflict, to judge columns while a commit that met a media error has left
+    /// some to be completed. To be asked with the columns held.
+    pub(crate) fn may_judge(&self) -> Result<(), Error> {
+        match self.redoing.load(Ordering::Acquire) {
+            0 => Ok(()),
+            _ => Err(Error::Tx(holdfast_txn::TxError::Conflict)),
+        }
+    }
+
+    /// Tries again until no such commit came in between; each attempt takes the repairer anew,
+    /// which they wait for.
+    pub(crate) fn undisturbed<T>(
+        &self,
+        mut repair: impl FnMut() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        loop {
+            match repair() {
+                Err(Error::Tx(holdfast_txn::TxError::Conflict)) => std::thread::yield_now(),
+                done => return done,
+            }
+        }
+    }
+
+    fn mend_all(&self, at: u64, len: u64, asked: Asked) -> Result<Option<u64>, Error> {
         let mut repairer = self.repairer();
         let end = at.saturating_add(len.max(1)).min(self.m.len());
         let mut lost = None;
@@ -212,31 +266,42 @@ impl<M: Medium> Shared<M> {
             });
         }
         for unit in units {
-            self.mend_pages_of(&mut repairer, &unit, asked)?;
-            if let Mended::Lost(_) = self.mend_unit(&mut repairer, &unit, asked)? {
-                lost = Some(unit.range().0);
+            let mut tries = 0;
+            loop {
+                tries += 1;
+                let readable = self.mend_pages_of(&mut repairer, &unit, asked)?;
+                let Mended::Lost(_) = self.mend_unit(&mut repairer, &unit, asked)? else { break };
+                // A page that could be read before may have turned bad in between: that can be
+                // mended, too.
+                let again = readable && unit.check(&Direct(&self.m), self.heap.sums()).is_err();
+                if !again || tries == BAD_PAGES_MAX {
+                    lost = Some(unit.range().0);
+                    break;
+                }
             }
         }
         Ok(lost)
     }
 
     /// Repairs the pages that keep a unit from being judged: its slot and sums may lie on others
-    /// than its bytes.
+    /// than its bytes. False if one is left.
     fn mend_pages_of(
         &self,
         repairer: &mut Repairer,
         unit: &Unit,
         asked: Asked,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         // A unit has bytes on two pages, and a slot and a sum on one each.
         for _ in 0..4 {
-            let Err(error) = unit.check(&Direct(&self.m), self.heap.sums()) else { return Ok(()) };
+            let Err(error) = unit.check(&Direct(&self.m), self.heap.sums()) else {
+                return Ok(true);
+            };
             let asked = Asked { cause: Cause::MediaError, ..asked };
             if let Mended::Lost(_) = self.mend_page(repairer, error.at / PAGE * PAGE, asked)? {
-                return Ok(());
+                return Ok(false);
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Repairs the units of all rows over a page of columns, before parity is made from them.
@@ -299,6 +364,7 @@ impl<M: Medium> Shared<M> {
         let column = self.columns.id(zone, col);
         let held = self.columns.lock_one(&self.m, column);
         self.m.step(STEP_HELD);
+        self.may_judge()?;
         if !self.is_bad(page) {
             return Ok(Mended::Nothing);
         }
@@ -334,10 +400,11 @@ impl<M: Medium> Shared<M> {
         col: u64,
     ) -> (Vec<u8>, bool) {
         let mut best: Option<(usize, Vec<u8>)> = None;
-        for candidate in self.candidates(&mut repairer.scratch, zone, unit, col, PAGE) {
+        let exempt = self.exempt();
+        for candidate in self.candidates(&mut repairer.scratch, zone, unit, col, PAGE, &exempt) {
             let bad = match unit {
                 zone::Unit::Row(_) if self.m.enabled(JUDGE) => {
-                    self.bad_units(zone.unit_at(unit, col), &candidate)
+                    self.bad_units(zone.unit_at(unit, col), &candidate, &Changes::default())
                 }
                 _ => 0,
             };
@@ -351,21 +418,22 @@ impl<M: Medium> Shared<M> {
         }
     }
 
-    /// Everything the bytes of `unit` over `[col, col + len)` may be, likeliest first.
-    fn candidates(
+    /// Everything the bytes of `unit` over `[col, col + len)` may be, likeliest first. Bytes that
+    /// are `exempt` count as zeros.
+    pub(crate) fn candidates(
         &self,
         scratch: &mut Scratch,
         zone: &Zone,
         unit: zone::Unit,
         col: u64,
         len: u64,
+        exempt: &impl Exempt,
     ) -> Vec<Vec<u8>> {
-        let exempt = self.exempt();
         let mut found: Vec<Vec<u8>> = Vec::new();
         let mut missing = vec![unit];
         for with in [Parity::P, Parity::Q, Parity::Both] {
             loop {
-                let rebuilt = rebuild(&self.m, zone, &missing, col, len, &exempt, with, scratch);
+                let rebuilt = rebuild(&self.m, zone, &missing, col, len, exempt, with, scratch);
                 match rebuilt {
                     Ok(mut units) => {
                         let bytes = units.swap_remove(0);
@@ -391,16 +459,17 @@ impl<M: Medium> Shared<M> {
         found
     }
 
-    /// Number of units that would be bad if the bytes at `at` were `bytes`.
-    pub(crate) fn bad_units(&self, at: u64, bytes: &[u8]) -> usize {
+    /// Number of units that would be bad if the bytes at `at` were `bytes`, after `changes`.
+    pub(crate) fn bad_units(&self, at: u64, bytes: &[u8], changes: &Changes) -> usize {
         let Some(table) = self.heap.zone_of(at) else { return 0 };
         let direct = Direct(&self.m);
         let overlay = Overlay { under: &direct, at, bytes };
+        let seen = changes.over(&overlay);
         let mut bad = 0;
         table.units_over(at, bytes.len() as u64, &mut |unit| {
             // A unit that lies partly on another bad page cannot be judged yet; that is no reason
             // to think worse of this candidate.
-            bad += usize::from(unit.check(&overlay, self.heap.sums()).is_ok_and(Found::is_bad));
+            bad += usize::from(unit.check(&seen, self.heap.sums()).is_ok_and(Found::is_bad));
         });
         bad
     }
@@ -420,13 +489,49 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Notes the intent, rewrites a page and looks whether it stayed.
+    fn begin_install(&self, repairer: &mut Repairer, intent: Intent) -> Result<(), Error> {
+        match repairer.intent.begin(&self.m, intent) {
+            // A page of it stays bad: the repair goes on without, since what it installs comes
+            // from bytes that it does not touch, and can be made again.
+            Err(holdfast_redundancy::Error::Media(_)) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    pub(crate) fn end_install(&self, repairer: &mut Repairer) -> Result<(), Error> {
+        match repairer.intent.clear(&self.m) {
+            Err(holdfast_redundancy::Error::Media(_)) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    /// Reports pages of records that a write of the record found bad and cleared.
+    pub(crate) fn report_cleared(&self, repairer: &mut Repairer) {
+        let side_len = self.superblock().side_len;
+        let records =
+            [repairer.intent.record(), repairer.remap.record(), repairer.progress.record()];
+        for record in records {
+            let place = record.place();
+            for side in record.take_cleared() {
+                self.report_cleared_side(side, place, side_len);
+            }
+        }
+    }
+
+    /// The same for one page.
+    pub(crate) fn report_cleared_side(&self, side: Side, place: u64, side_len: u64) {
+        let at = if side == Side::A { place } else { side_len + place };
+        let event = self.event(Cause::MediaError, Finder::Repair, at, PAGE);
+        self.report_mended(event, Mended::Repaired(Wrong::Mirror { side }), 0, 0);
+    }
+
     fn install_page(&self, repairer: &mut Repairer, page: u64, bytes: &[u8]) -> Result<(), Error> {
         let intent = Intent { at: page, len: PAGE, sum: crc32c(0, bytes) };
-        repairer.intent.begin(&self.m, intent)?;
+        self.begin_install(repairer, intent)?;
         self.m.step(STEP_INTENT);
         let healed = self.m.heal(HEAL, page, bytes);
         self.m.step(STEP_INSTALLED);
-        repairer.intent.clear(&self.m)?;
+        self.end_install(repairer)?;
         Ok(healed?)
     }
 
@@ -458,7 +563,8 @@ impl<M: Medium> Shared<M> {
                 bytes.fill(0);
                 return Ok::<(), Error>(());
             };
-            match self.candidates(&mut scratch, &zone, unit, col, PAGE).into_iter().next() {
+            let candidates = self.candidates(&mut scratch, &zone, unit, col, PAGE, &self.exempt());
+            match candidates.into_iter().next() {
                 Some(candidate) => bytes.copy_from_slice(&candidate),
                 // Lost with or without this frame: what is over it no longer verifies.
                 None => bytes.fill(0),
@@ -563,14 +669,14 @@ impl<M: Medium> Shared<M> {
         bytes: &[u8],
     ) -> Result<(), Error> {
         let intent = Intent { at, len: bytes.len() as u64, sum: crc32c(0, bytes) };
-        repairer.intent.begin(&self.m, intent)?;
+        self.begin_install(repairer, intent)?;
         self.m.put(STORE, at, bytes)?;
         if self.is_file() {
             self.m.sync(STORED_SYNC)?;
         } else {
             self.m.drain(STORED);
         }
-        repairer.intent.clear(&self.m)?;
+        self.end_install(repairer)?;
         Ok(())
     }
 
@@ -581,12 +687,14 @@ impl<M: Medium> Shared<M> {
         repairer: &mut Repairer,
         at: u64,
         len: u64,
+        exempt: &impl Exempt,
     ) -> Vec<Vec<u8>> {
         let Some(zone) = self.zone_of(at).copied() else { return Vec::new() };
         let mut all: Vec<Vec<u8>> = vec![Vec::new()];
         for piece in zone.split(at, len) {
             let unit = zone::Unit::Row(piece.row);
-            let parts = self.candidates(&mut repairer.scratch, &zone, unit, piece.col, piece.len);
+            let scratch = &mut repairer.scratch;
+            let parts = self.candidates(scratch, &zone, unit, piece.col, piece.len, exempt);
             if parts.is_empty() {
                 return Vec::new();
             }
@@ -613,17 +721,22 @@ impl<M: Medium> Shared<M> {
         Ok(())
     }
 
-    /// A directory entry that was bad when its zone was loaded.
+    /// Repairs a directory entry that was bad when its zone was loaded. One that is lost leaves its
+    /// chunk unknown: its objects are lost, and nothing new is put there.
     pub(crate) fn mend_entry_at_open(&self, zone: u8, at: u64) -> Result<(), Error> {
         let asked = Asked { cause: Cause::Sum, finder: Finder::Open };
-        if self.mend(at, 32, asked)?.is_some() {
-            return Err(Error::Fatal { what: "a chunk directory entry", at });
+        let lost = self.mend(at, CHUNK_LEN as u64, asked)?.is_some();
+        self.load_mended_entry(zone, at, lost);
+        Ok(())
+    }
+
+    /// Loads a directory entry after its repair, or withholds its chunk.
+    pub(crate) fn load_mended_entry(&self, zone: u8, at: u64, lost: bool) {
+        let Some(table) = self.heap.zone(zone) else { return };
+        let chunk = ((at - table.entry_at(0)) / CHUNK_LEN as u64) as u32;
+        if lost || self.heap.load_entry(&Direct(&self.m), zone, chunk).is_err() {
+            table.reserve_if(chunk, ChunkKind::Free);
         }
-        let Some(table) = self.heap.zone(zone) else { return Ok(()) };
-        let chunk = ((at - table.entry_at(0)) / 32) as u32;
-        self.heap
-            .load_entry(&self.m, zone, chunk)
-            .map_err(|bad| Error::Fatal { what: "a chunk directory entry", at: bad.at })
     }
 
     /// Columns of ranges, sorted and without doubles.

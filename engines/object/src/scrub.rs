@@ -3,18 +3,21 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use holdfast_pmem::{Medium, PAGE};
+use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Finder};
 use holdfast_redundancy::parity::{self, Mismatch, Scratch, Suspect};
 use holdfast_redundancy::progress::ScrubState;
 use holdfast_redundancy::{Pace, Progress, Verdict, Wrong, Zone, verdict::Reason, zone};
 
+use crate::changes::Changes;
 use crate::error::Error;
 use crate::pool::Pool;
 use crate::repair::{Asked, Mended};
 use crate::shared::{Repairer, Shared};
 use crate::sweep::{CheckReport, Finding, Position};
 
+/// Making recomputed parity durable on a file.
+const PARITY_SYNC: Site = Site::new("object.scrub.parity-sync");
 /// Steps between two stores of the progress: what a crash makes a scrub do again.
 const STEPS_PER_STORE: u32 = 256;
 
@@ -88,6 +91,15 @@ impl<M: Medium> Pool<M> {
         &self,
         options: ScrubOptions,
         control: &ScrubControl,
+        progress: impl FnMut(&Progress, u64),
+    ) -> Result<Scrubbed, Error> {
+        self.shared.or_stop(self.scrub_pass(options, control, progress))
+    }
+
+    fn scrub_pass(
+        &self,
+        options: ScrubOptions,
+        control: &ScrubControl,
         mut progress: impl FnMut(&Progress, u64),
     ) -> Result<Scrubbed, Error> {
         let shared = &*self.shared;
@@ -114,7 +126,7 @@ impl<M: Medium> Pool<M> {
             let known = done.report.findings.len();
             position = shared.sweep_step(position, &mut scratch, &mut done.report)?;
             for finding in done.report.findings.split_off(known) {
-                let mended = shared.mend_finding(&finding, &mut scratch)?;
+                let mended = shared.mend_finding(&finding)?;
                 match mended {
                     Mended::Repaired(_) | Mended::Relocated(_) => done.repaired += 1,
                     Mended::Lost(_) => done.lost += 1,
@@ -171,7 +183,7 @@ impl<M: Medium> Shared<M> {
             Progress { state: ScrubState::Running, ..last }
         } else {
             Progress {
-                pass: last.pass + 1,
+                pass: last.pass.saturating_add(1),
                 started_ns: self.clock.now(),
                 state: ScrubState::Running,
                 ..Progress::default()
@@ -184,19 +196,25 @@ impl<M: Medium> Shared<M> {
     fn store_progress(&self, state: &Progress) -> Result<(), Error> {
         let mut repairer = self.repairer();
         repairer.scrubbed = *state;
-        if !self.is_read_only() {
-            repairer.progress.store(&self.m, state)?;
+        if self.is_read_only() {
+            return Ok(());
         }
+        match repairer.progress.store(&self.m, state) {
+            // A page of it stays bad. The pass goes on; after a crash it starts from the front.
+            Err(holdfast_redundancy::Error::Media(_)) => {}
+            other => other?,
+        }
+        self.report_cleared(&mut repairer);
         Ok(())
     }
 
     /// Repairs one finding of a sweep.
-    fn mend_finding(&self, finding: &Finding, scratch: &mut Scratch) -> Result<Mended, Error> {
+    fn mend_finding(&self, finding: &Finding) -> Result<Mended, Error> {
         let asked = Asked { cause: Cause::Sum, finder: Finder::Scrub };
         match finding.verdict {
             Verdict::Good => Ok(Mended::Nothing),
             Verdict::Corrupt(Wrong::FreeOrParity | Wrong::ParityP | Wrong::ParityQ) => {
-                self.mend_columns(finding, scratch)
+                self.mend_columns(finding.at, finding.len, Finder::Scrub)
             }
             Verdict::Corrupt(wrong @ Wrong::Mirror { .. }) => self.mend_copies(finding, wrong),
             Verdict::Corrupt(wrong) => {
@@ -212,24 +230,38 @@ impl<M: Medium> Shared<M> {
         }
     }
 
-    /// A column that does not add up: the bad units over it are repaired first; if all verify,
-    /// its parity is recomputed from them.
-    fn mend_columns(&self, finding: &Finding, scratch: &mut Scratch) -> Result<Mended, Error> {
-        let Some((zone, _, col)) = self.zone_unit(finding.at) else { return Ok(Mended::Nothing) };
-        let asked = Asked { cause: Cause::Parity, finder: Finder::Scrub };
-        for row in 0..zone.data_rows() {
-            self.mend(zone.at(row, col), finding.len, asked)?;
+    /// Columns that may not add up: the bad units over them are repaired first; if all verify, a
+    /// lost write is brought back, or else their parity is recomputed from them.
+    pub(crate) fn mend_columns(&self, at: u64, len: u64, finder: Finder) -> Result<Mended, Error> {
+        let Some((zone, _, col)) = self.zone_unit(at).filter(|(zone, ..)| zone.has_p()) else {
+            return Ok(Mended::Nothing);
+        };
+        let len = len.min(zone.row_len() - col);
+        let asked = Asked { cause: Cause::Parity, finder };
+        let columns = self.columns_of(&[(zone.at(0, col), len)]);
+        let add_up = {
+            let mut repairer = self.repairer();
+            self.columns.lock_all(&self.m, &columns);
+            let scratch = &mut repairer.scratch;
+            let left = parity::check(&self.m, &zone, col, len, &self.exempt(), scratch);
+            self.columns.unlock_all(&columns);
+            left.is_ok_and(|left| left.is_empty())
+        };
+        if add_up {
+            return Ok(Mended::Nothing);
         }
-        let event = self.event(asked.cause, asked.finder, finding.at, finding.len);
-        let mut repairer = self.repairer();
-        let columns = self.columns_of(&[(zone.at(0, col), finding.len)]);
-        self.columns.lock_all(&self.m, &columns);
-        let mended = self.settle_columns(&mut repairer, &zone, col, finding, scratch);
-        self.columns.unlock_all(&columns);
-        drop(repairer);
-        let mended = mended?;
-        self.report_mended(event, mended, 0, 0);
-        Ok(mended)
+        for row in 0..zone.data_rows() {
+            self.mend(zone.at(row, col), len, asked)?;
+        }
+        self.or_stop(self.undisturbed(|| {
+            let mut repairer = self.repairer();
+            self.columns.lock_all(&self.m, &columns);
+            let mended = self
+                .may_judge()
+                .and_then(|()| self.settle_columns(&mut repairer, &zone, col, len, asked));
+            self.columns.unlock_all(&columns);
+            mended
+        }))
     }
 
     fn settle_columns(
@@ -237,32 +269,91 @@ impl<M: Medium> Shared<M> {
         repairer: &mut Repairer,
         zone: &Zone,
         col: u64,
-        finding: &Finding,
-        scratch: &mut Scratch,
+        len: u64,
+        asked: Asked,
     ) -> Result<Mended, Error> {
-        let wrong = match finding.verdict {
-            Verdict::Corrupt(wrong) => wrong,
-            Verdict::Good | Verdict::Undecided(_) => Wrong::FreeOrParity,
-        };
-        let len = finding.len;
-        match parity::check(&self.m, zone, col, len, &self.exempt(), scratch) {
-            Ok(left) if left.is_empty() => return Ok(Mended::Nothing),
-            Ok(left) => {
-                if let [Mismatch { suspect: Suspect::Unit(unit @ zone::Unit::Row(_)), .. }] =
-                    left[..]
-                    && self.settle_row(repairer, zone, unit, col, len)?
-                {
-                    return Ok(Mended::Repaired(Wrong::Data));
-                }
+        let scratch = &mut repairer.scratch;
+        let event = self.event(asked.cause, asked.finder, zone.p_at(col), len);
+        let left = match parity::check(&self.m, zone, col, len, &self.exempt(), scratch) {
+            Ok(left) => left,
+            Err(_) => {
+                self.report_mended(event, Mended::Lost(Wrong::FreeOrParity), 0, 0);
+                return Ok(Mended::Lost(Wrong::FreeOrParity));
             }
-            Err(_) => return Ok(Mended::Lost(wrong)),
+        };
+        let mut mended = Mended::Nothing;
+        for mismatch in left {
+            mended = self.settle_mismatch(repairer, zone, &mismatch, asked)?;
+            if let Mended::Lost(_) = mended {
+                break;
+            }
         }
-        if self.bad_rows(zone, col, len) > 0 {
+        Ok(mended)
+    }
+
+    fn settle_mismatch(
+        &self,
+        repairer: &mut Repairer,
+        zone: &Zone,
+        mismatch: &Mismatch,
+        asked: Asked,
+    ) -> Result<Mended, Error> {
+        let (col, len) = (mismatch.col, mismatch.len);
+        let event = |unit| self.event(asked.cause, asked.finder, zone.unit_at(unit, col), len);
+        if let Suspect::Unit(unit @ zone::Unit::Row(_)) = mismatch.suspect {
+            let event = event(unit);
+            if self.settle_row(repairer, zone, unit, col, len)? {
+                self.report_mended(event, Mended::Repaired(Wrong::Data), 0, 0);
+                return Ok(Mended::Repaired(Wrong::Data));
+            }
+        }
+        let (unit, wrong) = match mismatch.suspect {
+            Suspect::Unit(zone::Unit::Q) => (zone::Unit::Q, Wrong::ParityQ),
+            Suspect::Unit(zone::Unit::P) => (zone::Unit::P, Wrong::ParityP),
+            _ => (zone::Unit::P, Wrong::FreeOrParity),
+        };
+        let event = event(unit);
+        let mended = if self.bad_rows(zone, col, len) > 0 {
             // A unit over the column is lost. Parity stays as it is: it may be what is right.
-            return Ok(Mended::Lost(wrong));
+            Mended::Lost(wrong)
+        } else if let Some(wrong) = self.settle_lost_write(repairer, zone, col, len, asked)? {
+            return Ok(Mended::Repaired(wrong));
+        } else {
+            self.recompute_parity(&mut repairer.scratch, zone, col, len)?;
+            if self.is_file() {
+                // Until this, a crash would bring the wrong parity back.
+                self.m.sync(PARITY_SYNC)?;
+            }
+            Mended::Repaired(wrong)
+        };
+        self.report_mended(event, mended, 0, 0);
+        Ok(mended)
+    }
+
+    /// With P alone: brings back a slot or a directory entry whose write was lost, see `newer.rs`.
+    fn settle_lost_write(
+        &self,
+        repairer: &mut Repairer,
+        zone: &Zone,
+        col: u64,
+        len: u64,
+        asked: Asked,
+    ) -> Result<Option<Wrong>, Error> {
+        if zone.has_q() {
+            return Ok(None);
         }
-        self.recompute_parity(scratch, zone, col, len)?;
-        Ok(Mended::Repaired(wrong))
+        let scratch = &mut repairer.scratch;
+        let found = parity::syndromes(&self.m, zone, col, len, &self.exempt(), scratch)?;
+        let Some(newer) = self.newer_row(zone, col, &found.p, &Changes::default()) else {
+            return Ok(None);
+        };
+        let len = newer.bytes.len() as u64;
+        let event = self.event(asked.cause, asked.finder, newer.at, len);
+        self.install_range(repairer, newer.at, &newer.bytes)?;
+        self.know_entries(newer.at, len);
+        let sum = holdfast_codes::crc32c(0, &newer.bytes);
+        self.report_mended(event, Mended::Repaired(newer.wrong), 0, sum);
+        Ok(Some(newer.wrong))
     }
 
     /// P and Q agree that one row is wrong although everything over it verifies: its last write was
@@ -277,12 +368,13 @@ impl<M: Medium> Shared<M> {
         len: u64,
     ) -> Result<bool, Error> {
         let at = zone.unit_at(unit, col);
-        let candidates = self.range_candidates(repairer, at, len);
+        let candidates = self.range_candidates(repairer, at, len, &self.exempt());
         let [candidate] = &candidates[..] else { return Ok(false) };
-        if self.bad_units(at, candidate) > 0 {
+        if self.bad_units(at, candidate, &Changes::default()) > 0 {
             return Ok(false);
         }
         self.install_range(repairer, at, candidate)?;
+        self.know_entries(at, candidate.len() as u64);
         Ok(true)
     }
 
@@ -300,11 +392,15 @@ impl<M: Medium> Shared<M> {
         if !still.iter().any(|(p, _)| *p == place) {
             return Ok(Mended::Nothing);
         }
-        if !self.rewrite_record(&mut repairer, place)? {
-            return Ok(Mended::Nothing);
-        }
+        let mended = match self.rewrite_record(&mut repairer, place) {
+            Ok(true) => Mended::Repaired(wrong),
+            Ok(false) => return Ok(Mended::Nothing),
+            // Its page stays bad, and pages of records do not move: the other copy goes on alone.
+            Err(Error::Media(_)) => Mended::Lost(wrong),
+            Err(error) => return Err(error),
+        };
         drop(repairer);
-        self.report_mended(event, Mended::Repaired(wrong), 0, 0);
-        Ok(Mended::Repaired(wrong))
+        self.report_mended(event, mended, 0, 0);
+        Ok(mended)
     }
 }

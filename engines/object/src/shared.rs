@@ -7,8 +7,7 @@ use holdfast_heap::Heap;
 use holdfast_layout::{Ptr, RawPtr, Region, Superblock};
 use holdfast_logs::{Log, Numbers};
 use holdfast_pmem::{Clock, Medium, MediumKind, SyncError};
-use holdfast_redundancy::events::Journal;
-use holdfast_redundancy::events::{Cause, Finder};
+use holdfast_redundancy::events::{Cause, Event, Finder, Journal};
 use holdfast_redundancy::intent::RepairIntent;
 use holdfast_redundancy::progress::{Progress, ScrubProgress};
 use holdfast_redundancy::remap::RemapTable;
@@ -17,9 +16,11 @@ use holdfast_txn::TxError;
 
 use crate::anchor::Anchor;
 use crate::batch::Batch;
+use crate::error::Error;
 use crate::lane::LaneState;
 use crate::options::{OpenOptions, VerifyReads};
 use crate::overflow::LogChunks;
+use crate::redo::Owed;
 use crate::touched::Touched;
 use crate::versions::Versions;
 use crate::view::Lanes;
@@ -63,6 +64,8 @@ pub(crate) struct Shared<M: Medium> {
     pub(crate) m: M,
     pub(crate) superblock: Mutex<Superblock>,
     pub(crate) regions: Mutex<Vec<Region>>,
+    /// Sequence of the region table, also of one whose write failed half way.
+    pub(crate) regions_sequence: AtomicU64,
     pub(crate) options: OpenOptions,
     pub(crate) inline_max: u64,
     pub(crate) heap: Heap,
@@ -83,6 +86,10 @@ pub(crate) struct Shared<M: Medium> {
     /// Commits whose durable changes met a media error and are being completed: until then no
     /// column of theirs can be judged.
     pub(crate) redoing: AtomicU64,
+    /// What they changed.
+    pub(crate) owed: Mutex<Vec<Owed>>,
+    /// Events of an opening that is not through: they reach the journal if it succeeds.
+    pub(crate) early: Mutex<Option<Vec<Event>>>,
     pub(crate) repairer: Mutex<Repairer>,
     pub(crate) journal: Journal,
     pub(crate) clock: Arc<dyn Clock>,
@@ -102,6 +109,7 @@ pub(crate) struct Parts<M: Medium> {
     pub(crate) m: M,
     pub(crate) superblock: Superblock,
     pub(crate) regions: Vec<Region>,
+    pub(crate) regions_sequence: u64,
     pub(crate) options: OpenOptions,
     pub(crate) heap: Heap,
     pub(crate) log: Log,
@@ -136,6 +144,8 @@ impl<M: Medium> Shared<M> {
             suspects: Mutex::new(Vec::new()),
             has_suspects: AtomicBool::new(false),
             redoing: AtomicU64::new(0),
+            owed: Mutex::new(Vec::new()),
+            early: Mutex::new(Some(Vec::new())),
             repairer: Mutex::new(parts.repairer),
             journal: parts.journal,
             clock: parts.clock,
@@ -149,6 +159,7 @@ impl<M: Medium> Shared<M> {
             options: parts.options,
             superblock: Mutex::new(parts.superblock),
             regions: Mutex::new(parts.regions),
+            regions_sequence: AtomicU64::new(parts.regions_sequence),
             m: parts.m,
             closable: AtomicBool::new(false),
         };
@@ -195,6 +206,14 @@ impl<M: Medium> Shared<M> {
         self.stop_writing();
         drop(error);
         TxError::ReadOnly
+    }
+
+    /// Ends writing for good if what was done failed in a sync.
+    pub(crate) fn or_stop<T>(&self, done: Result<T, Error>) -> Result<T, Error> {
+        if let Err(Error::Sync(_)) = done {
+            self.stop_writing();
+        }
+        done
     }
 
     /// The pool is read-only from now on.

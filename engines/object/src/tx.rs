@@ -8,6 +8,7 @@ use holdfast_heap::verify::{Direct, read_slot, read_sum};
 use holdfast_heap::{ReserveError, Slot, Spot, ZoneTable};
 use holdfast_layout::{Persist, Ptr, RawPtr, TypeNumber, bytemuck};
 use holdfast_pmem::{MediaError, Medium, Site};
+use holdfast_redundancy::events::{Cause, Finder};
 use holdfast_txn::{Result, Transaction, TxError};
 
 use crate::lane::{Fate, LaneState, Piece, Work};
@@ -102,14 +103,56 @@ impl<M: Medium> Tx<'_, M> {
         if good { Ok(()) } else { Err(Self::dangling(of)) }
     }
 
-    /// A slot that does not fit the pointer: a stale pointer if the slot verifies, else damage.
+    /// A slot that does not fit the pointer: a stale pointer if the slot verifies, else damage. A
+    /// pointer that is *newer* than its slot hints at a lost write of the slot: once in a `run`,
+    /// that is damage as well, and the columns of the slot are looked at.
     fn judge_slot(&self, seen: &Seen<'_>, of: RawPtr, slot: &Slot) -> Result<()> {
-        self.confirm(seen, Self::names(of, slot, &seen.spot))
+        let judged = self.confirm(seen, Self::names(of, slot, &seen.spot));
+        if let Err(TxError::Dangling { .. }) = judged
+            && crate::newer::rises(slot.generation, of.generation())
+        {
+            let mut doubted = self.lane.doubted.borrow_mut();
+            if !doubted.contains(&seen.spot.slot) {
+                doubted.push(seen.spot.slot);
+                return Err(TxError::Damaged { at: seen.spot.slot, len: 16 });
+            }
+        }
+        judged
+    }
+
+    /// What an object's slot says of it, verified as far as the read policy asks for.
+    fn slot_of(&self, work: &mut Work, of: RawPtr) -> Result<Slot> {
+        let seen = self.see(work, of)?;
+        let answer = self.slot_seen(&seen, of);
+        self.settle(work, &seen)?;
+        answer
+    }
+
+    fn slot_seen(&self, seen: &Seen<'_>, of: RawPtr) -> Result<Slot> {
+        let slot = read_slot(&Direct(&self.shared.m), &seen.spot).map_err(damaged)?;
+        self.judge_slot(seen, of, &slot)?;
+        let verified = match self.shared.verify_reads() {
+            VerifyReads::Never => true,
+            VerifyReads::FirstTouch => {
+                self.shared.touched.is(seen.zone, &seen.spot, 0, slot.generation)
+            }
+            VerifyReads::Always => false,
+        };
+        if !verified {
+            self.verify_slot(seen)?;
+        }
+        Ok(slot)
     }
 
     /// A refusal that rests on what a slot says counts only if the slot verifies.
     fn confirm(&self, seen: &Seen<'_>, answer: Result<()>) -> Result<()> {
         let Err(error) = answer else { return Ok(()) };
+        self.verify_slot(seen)?;
+        Err(error)
+    }
+
+    /// Verifies a slot: by the sum of the first granule, which covers both.
+    fn verify_slot(&self, seen: &Seen<'_>) -> Result<()> {
         let found = holdfast_heap::verify::check_granule(
             &Direct(&self.shared.m),
             self.shared.heap.sums(),
@@ -120,7 +163,7 @@ impl<M: Medium> Tx<'_, M> {
         if found.is_bad() {
             return Err(TxError::Damaged { at: seen.spot.slot, len: 16 });
         }
-        Err(error)
+        Ok(())
     }
 
     /// Verifies granules `[first, first + count)` whose bytes, from the first one's start, are
@@ -336,11 +379,7 @@ impl<M: Medium> Tx<'_, M> {
             let at = Self::own(work, at, of)?;
             return Ok(work.pieces[at].after.len.into());
         }
-        let seen = self.see(work, of)?;
-        let slot = read_slot(&Direct(&self.shared.m), &seen.spot).map_err(damaged);
-        let judged = slot.and_then(|slot| self.judge_slot(&seen, of, &slot).map(|()| slot));
-        self.settle(work, &seen)?;
-        Ok(judged?.len.into())
+        Ok(self.slot_of(work, of)?.len.into())
     }
 
     /// Reads where the transaction has copies of some granules: each from its place.
@@ -379,23 +418,25 @@ impl<M: Medium> Tx<'_, M> {
             return Err(TxError::ReadOnly);
         }
         let mut work = self.work();
-        let spot = self.reserve(&mut work, len)?;
-        let mut arena = self.lane.arena.borrow_mut();
-        let copies = arena.make(len as usize);
-        let found = match arena.both_mut(copies) {
-            Some((old, new)) => {
-                new.fill(0);
-                shared.m.read(spot.object, old).and_then(|()| read_slot(&Direct(&shared.m), &spot))
-            }
-            None => return Err(TxError::Conflict),
-        };
-        let before = match found {
-            // The first use of chunks of its own: whatever lies where the slot will be.
-            Ok(slot) if spot.class == Spot::LARGE || !slot.is_live() => slot,
-            Ok(_) => return Err(TxError::Inconsistent("a free place holds a live object")),
-            Err(error) => {
-                shared.heap.release(&mut work.cache, &spot);
-                return Err(damaged(error));
+        let (spot, before, copies) = loop {
+            let spot = self.reserve(&mut work, len)?;
+            let mut arena = self.lane.arena.borrow_mut();
+            let copies = arena.make(len as usize);
+            let Some((old, new)) = arena.both_mut(copies) else { return Err(TxError::Conflict) };
+            new.fill(0);
+            let read = shared.m.read(spot.object, old);
+            match read.and_then(|()| read_slot(&Direct(&shared.m), &spot)) {
+                // The first use of chunks of its own: whatever lies where the slot will be.
+                Ok(slot) if spot.class == Spot::LARGE || !slot.is_live() => {
+                    break (spot, slot, copies);
+                }
+                // The write that freed it was lost. It is looked after once this transaction is
+                // through; until the next open nobody is given the place.
+                Ok(_) => shared.suspect(spot.slot, Cause::Parity, Finder::Change),
+                Err(error) => {
+                    shared.heap.release(&mut work.cache, &spot);
+                    return Err(damaged(error));
+                }
             }
         };
         let generation = next_generation(&spot, &before);
@@ -503,11 +544,7 @@ impl<M: Medium> Tx<'_, M> {
             let at = Self::own(&work, at, of)?;
             return Ok(TypeNumber(work.pieces[at].after.type_number));
         }
-        let seen = self.see(&mut work, of)?;
-        let slot = read_slot(&Direct(&self.shared.m), &seen.spot).map_err(damaged);
-        let judged = slot.and_then(|slot| self.judge_slot(&seen, of, &slot).map(|()| slot));
-        self.settle(&mut work, &seen)?;
-        Ok(TypeNumber(judged?.type_number))
+        Ok(TypeNumber(self.slot_of(&mut work, of)?.type_number))
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use holdfast_heap::format::{CHUNK_LEN, GRANULE, SLOT_LEN, SUM_LEN};
 use holdfast_heap::sums::granules;
+use holdfast_heap::verify::Direct;
 use holdfast_heap::{Heap, Slot, Spot};
 use holdfast_layout::format::{
     INTENT_PAGE, KIND_REGIONS, PROGRESS_PAGE, REGIONS_PAGE, REMAP_PAGE, SUPERBLOCK_PAGE,
@@ -194,7 +195,7 @@ impl Anatomy {
         for region in self.regions.iter().filter(|r| r.kind == RegionKind::Zone) {
             if let Some(index) = heap.add_zone(region) {
                 // Entries that do not verify are left out; what lies in their chunks is too.
-                heap.load_zone(medium, index);
+                heap.load_zone(&Direct(medium), index);
             }
         }
         let mut live: Vec<(Spot, Slot)> = Vec::new();

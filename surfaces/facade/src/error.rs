@@ -255,7 +255,9 @@ fn kind_of_engine(error: &EngineError) -> ErrorKind {
         EngineError::Truncated { .. } => ErrorKind::Truncated,
         EngineError::NeedsRecovery | EngineError::ReadOnlyFeatures(_) => ErrorKind::ReadOnly,
         EngineError::Forked => ErrorKind::Invalid,
-        EngineError::Sync(error) if is_full(error) => ErrorKind::NoSpace,
+        EngineError::Sync(error) | EngineError::Extend(error) if is_full(error) => {
+            ErrorKind::NoSpace
+        }
         _ => ErrorKind::System,
     }
 }

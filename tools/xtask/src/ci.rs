@@ -53,6 +53,8 @@ const STEPS: &[Step] = &[
     step("formats", Run::Xtask(&["formats"])),
     Step { needs: Needs::File("docs/papers.md"), ..step("papers", Run::Xtask(&["papers"])) },
     step("clippy", Run::Cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
+    Step { variables: &[("RUSTDOCFLAGS", "-D warnings")],
+           ..step("doc", Run::Cargo(&["doc", "--workspace", "--no-deps"])) },
     step("test", Run::Cargo(&["test", "--workspace"])),
     // The rows that have no open finding. The others run by hand until they are green too.
     Step { needs: Needs::Crate("holdfast-campaign"),

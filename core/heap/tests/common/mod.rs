@@ -5,6 +5,7 @@
 use holdfast_faultmem::{Config, FaultMedium};
 use holdfast_heap::format::{SLOT_LEN, STATE_LIVE};
 use holdfast_heap::sums::granules;
+use holdfast_heap::verify::Direct;
 use holdfast_heap::{Cache, ChunkEntry, ChunkKind, Heap, ReserveError, Slot, Spot, ZoneTable};
 use holdfast_layout::{Region, RegionKind, SumKind};
 use holdfast_pmem::{Medium, MediumKind, Site};
@@ -166,7 +167,7 @@ impl Zone {
         let m = FaultMedium::from_crash(image, MediumKind::Shm, &Config::default());
         let heap = Heap::new(SEED, self.kind);
         assert_eq!(heap.add_zone(&self.region), Some(0));
-        assert_eq!(heap.load_zone(&m, 0), []);
+        assert_eq!(heap.load_zone(&Direct(&m), 0), []);
         Self { m, heap, ..self }
     }
 

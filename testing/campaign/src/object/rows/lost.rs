@@ -70,13 +70,20 @@ fn rounds(world: &Arc<World>, kind: u64, rng: &mut Rng, tally: &mut Tally) -> Ju
         let Some(injected) = strike(&driver, kind, rng)? else { continue };
         let zone = zone_of(&driver)?;
         let outside = beyond(&driver, &zone, &injected);
+        let log_lost = took_both_copies(&driver, &injected);
         let judged = judge(world, driver, &injected, outside, rng);
         if outside {
             tally.add("beyond tolerance, not judged further", 1);
         }
         let story = || format!("round {round}, {}", words(&injected));
         driver = match tally.judge(judged.map_err(|v| v.during(story()))) {
-            Some(Some(driver)) => driver,
+            // Until its log is reclaimed, a crash would lose the transaction.
+            Some(Some(driver)) if !log_lost => driver,
+            Some(Some(driver)) => {
+                let Driver { medium, pool, .. } = driver;
+                medium.abandon(pool);
+                begin(world, rng)?
+            }
             // What is wrong with this pool says nothing about the next fault.
             Some(None) | None => begin(world, rng)?,
         };
