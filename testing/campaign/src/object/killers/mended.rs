@@ -196,6 +196,38 @@ pub fn two_at_once(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     durable(&world, driver, &mut rng, false)
 }
 
+/// A slot is wrong, and a byte of P over the object of that slot: one damage for each column.
+pub fn slot_and_parity(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, driver, mut rng) = begin(mutant, world)?;
+    let targets = Targets::of(&Bytes::of(&driver.medium));
+    let (objects, slots) = (targets.of_area(Area::Object), targets.of_area(Area::Slot));
+    let Some((object, slot)) = objects.zip(slots).nth(2) else {
+        return Err(unable("the pool has no three objects"));
+    };
+    let p = parity_of(&driver, object.at, false)?;
+    // Both were found on this very medium.
+    let _ = driver.medium.flip_bit(slot.at + 1, 3);
+    let _ = driver.medium.flip_bit(p, 5);
+    scrub(&driver.pool)?;
+    durable(&world, driver, &mut rng, false)
+}
+
+/// The device loses the write of a slot: the object that was freed is back, and verifies.
+pub fn slot_lost(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, driver, mut rng) = begin(mutant, world)?;
+    let targets = Targets::of(&Bytes::of(&driver.medium));
+    let of = Choice::of(&driver.ledger.objects()).small[0].0;
+    let mut pairs = targets.of_area(Area::Object).zip(targets.of_area(Area::Slot));
+    let Some((_, slot)) = pairs.find(|(object, _)| object.at == of & ((1 << 48) - 1)) else {
+        return Err(unable("an object has no slot"));
+    };
+    driver.medium.arm(FaultKind::Lost, When::touching(slot.at, slot.len));
+    driver.must(&Job::new(&mut rng, [Op::Free { of }]))?;
+    driver.medium.disarm();
+    scrub(&driver.pool)?;
+    durable(&world, driver, &mut rng, true)
+}
+
 /// A page of objects cannot be read, and a byte of P over it is wrong; Q knows better.
 pub fn page_and_parity(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     let (world, driver, mut rng) = begin(mutant, world)?;

@@ -1,15 +1,15 @@
 //! Records too long for the log: their entries lie in two copies in chunks of the heap, until a
 //! durable watermark covers the commit.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use holdfast_faultmem::Image;
 use holdfast_workloads::Rng;
 
 use super::Mutant;
 use super::jury::{FEW, Jury, MANY, abandon, opened, unable};
-use crate::object::driver::Driver;
+use crate::object::driver::{Driver, Ledger};
 use crate::object::lanes::{Park, install};
 use crate::object::ops::{Choice, Job, Op};
 use crate::object::raw::{Bytes, ChunkKind, Survey, ZoneMap};
@@ -17,30 +17,26 @@ use crate::object::scenes::stage;
 use crate::object::world::World;
 use crate::tally::{Judged, Tally};
 
-/// The first bytes of runs of log chunks, ascending.
-fn log_chunks(pool: &Bytes) -> Vec<(u64, u64)> {
+/// The first bytes of all log chunks, ascending.
+fn log_chunks(pool: &Bytes) -> Vec<u64> {
     let Some((superblock, seed)) = pool.superblock() else { return Vec::new() };
-    let mut found: Vec<(u64, u64)> = Vec::new();
+    let mut found = Vec::new();
     for region in pool.zones(superblock, seed) {
         let map = ZoneMap::read(pool, region, seed, superblock, &mut Survey::default());
-        for chunk in map.chunks.iter().filter(|chunk| chunk.kind == ChunkKind::Log) {
-            match found.last_mut() {
-                Some((at, len)) if *at + *len == chunk.at => *len += map.chunk_len,
-                _ => found.push((chunk.at, map.chunk_len)),
-            }
-        }
+        let logs = map.chunks.iter().filter(|chunk| chunk.kind == ChunkKind::Log);
+        found.extend(logs.map(|chunk| chunk.at));
     }
     found
 }
 
-/// The image with the beginning of one of the copies overwritten, if it has two.
+/// The image with the beginning of one of the copies overwritten, if it has two, of two chunks
+/// each: what the transactions here take.
 pub(super) fn without(world: &World, image: Image, copy: usize) -> Image {
     let medium = world.after(image);
-    let copies = log_chunks(&Bytes::of(&medium));
-    if let [_, _] = copies[..] {
-        let (at, _) = copies[copy];
+    let chunks = log_chunks(&Bytes::of(&medium));
+    if chunks.len() == 4 {
         // Found on this very medium: in range.
-        let _ = medium.stray(at, &[0xa5; 100]);
+        let _ = medium.stray(chunks[2 * copy], &[0xa5; 100]);
     }
     medium.crash_point().persisted()
 }
@@ -171,7 +167,15 @@ fn over_freed_at(mutant: &Mutant, world: &'static str, phase: u32) -> Judged<Tal
     let now = driver.ledger.objects();
     let fresh: Vec<u64> =
         now.iter().map(|(word, _)| word).filter(|word| before.get(*word).is_none()).collect();
-    let jury = jury_of(&world, &driver, &mut rng);
+    let (shared, ledger) = (Arc::clone(&world), driver.ledger.clone());
+    let jury = Jury::new(FEW, &mut rng, move |image, site| {
+        // Recovery reads the entries before it stores anything: they are needed once more if it
+        // is crashed after that.
+        if matches!(site, "object.commit.F2" | "logs.group.F1") {
+            crashed_in_recovery(&shared, image, &ledger)?;
+        }
+        Ok(())
+    });
     install(&driver.medium);
     let (park, taken) =
         (Park::at("object.commit.step-durable"), Park::at("object.overflow.step-taken"));
@@ -199,6 +203,24 @@ fn over_freed_at(mutant: &Mutant, world: &'static str, phase: u32) -> Judged<Tal
     abandon(driver);
     done?;
     Ok(jury.end())
+}
+
+/// Opens the image, and what crashes of that recovery leave.
+fn crashed_in_recovery(world: &Arc<World>, image: Image, ledger: &Ledger) -> Judged<()> {
+    let left: Arc<Mutex<Vec<Image>>> = Arc::default();
+    let (keep, medium) = (Arc::clone(&left), world.after(image));
+    medium.on_barrier(Box::new(move |_, _, point| {
+        let mut left = keep.lock().unwrap_or_else(PoisonError::into_inner);
+        if left.len() < 8 {
+            left.extend([point.newest(), point.persisted()]);
+        }
+    }));
+    let opened_once = opened(world, medium.clone(), &ledger.promise()).map(abandon);
+    medium.clear_on_barrier();
+    opened_once?;
+    let left = std::mem::take(&mut *left.lock().unwrap_or_else(PoisonError::into_inner));
+    left.into_iter()
+        .try_for_each(|image| opened(world, world.after(image), &ledger.promise()).map(abandon))
 }
 
 /// A large object is written in place over one that was freed a moment ago, and older records

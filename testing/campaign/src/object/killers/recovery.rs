@@ -130,20 +130,42 @@ pub fn sound(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
 }
 
 /// The recovery is crashed at each of its barriers.
-pub fn crashed_again(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
-    let Crashed { world, image, promise, mut rng, .. } = crashed(mutant, world)?;
-    let shared = Arc::clone(&world);
-    let jury = Jury::new(MANY, &mut rng, move |image, _| {
-        opened(&shared, shared.after(image), &promise).map(abandon)
+fn again(
+    mutant: &Mutant,
+    world: &'static str,
+    harm: impl FnOnce(&Crashed, &crate::object::handle::Handle) -> Judged<()>,
+) -> Judged<Tally> {
+    let mut crashed = crashed(mutant, world)?;
+    let medium = crashed.world.after(crashed.image.clone());
+    harm(&crashed, &medium)?;
+    let (world, promise) = (Arc::clone(&crashed.world), crashed.promise.clone());
+    let jury = Jury::new(MANY, &mut crashed.rng, move |image, _| {
+        let driver = opened(&world, world.after(image), &promise)?;
+        let read = driver.read_all();
+        abandon(driver);
+        read
     });
-    let medium = world.after(image);
     jury.sit(&medium);
-    let done = world.open(&medium).map_err(|error| refused("open", &error));
+    let done = crashed.world.open(&medium).map_err(|error| refused("open", &error));
     medium.clear_on_barrier();
     jury.look(&medium.crash_point());
     let (pool, _) = done?;
     medium.abandon(pool);
     Ok(jury.end())
+}
+
+/// Nothing is damaged.
+pub fn crashed_again(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    again(mutant, world, |_, _| Ok(()))
+}
+
+/// A byte of another row over the change is wrong.
+pub fn cured_again(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    again(mutant, world, |crashed, medium| {
+        // As above.
+        let _ = medium.flip_bit(crashed.neighbour(medium)?, 6);
+        Ok(())
+    })
 }
 
 /// The page of P over the change cannot be read. See `healed.rs` for what a rewrite that is not
