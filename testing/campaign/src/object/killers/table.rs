@@ -162,6 +162,7 @@ const REPAIRS: &[Trial] = &[
     ("object.repair.stored", &[FLIPPED, made!(mended::read, SHM)]),
     ("object.repair.stored-sync", &[FLIPPED_FILE]),
     ("object.scrub.parity-sync", &[made!(mended::flipped_p, FILE)]),
+    ("object.scrub.parity-sync", &[made!(mended::told_after, FILE)]),
     ("object.tx.verify-open", &[made!(mended::changed, SHM)]),
     ("object.tx.verify-read", &[made!(mended::read, SHM)]),
     ("redundancy.parity.check-p", &[FLIPPED_P]),
