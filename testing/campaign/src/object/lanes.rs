@@ -2,6 +2,7 @@
 //! another works, then goes on.
 
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::handle::Handle;
@@ -23,6 +24,8 @@ enum Stage {
 #[derive(Debug)]
 pub struct Park {
     step: &'static str,
+    /// Times the thread still passes the step before it stops there.
+    passes: AtomicU32,
     stage: Mutex<Stage>,
     changed: Condvar,
 }
@@ -48,7 +51,14 @@ impl Park {
     /// An appointment at this step.
     #[must_use]
     pub fn at(step: &'static str) -> Arc<Self> {
-        Arc::new(Self { step, stage: Mutex::new(Stage::Coming), changed: Condvar::new() })
+        Self::at_nth(step, 1)
+    }
+
+    /// An appointment at the `nth` time that the thread comes by this step; 1 is the first.
+    #[must_use]
+    pub fn at_nth(step: &'static str, nth: u32) -> Arc<Self> {
+        let passes = AtomicU32::new(nth.saturating_sub(1));
+        Arc::new(Self { step, passes, stage: Mutex::new(Stage::Coming), changed: Condvar::new() })
     }
 
     fn lock(&self) -> MutexGuard<'_, Stage> {
@@ -61,6 +71,12 @@ impl Park {
     }
 
     fn arrive(&self) {
+        // Only the one thread that has this appointment comes here.
+        let passes = self.passes.load(Ordering::Relaxed);
+        if passes > 0 {
+            self.passes.store(passes - 1, Ordering::Relaxed);
+            return;
+        }
         let mut stage = self.lock();
         if *stage != Stage::Coming {
             return;
@@ -95,6 +111,16 @@ impl Park {
             stage = self.changed.wait(stage).unwrap_or_else(PoisonError::into_inner);
         }
         *stage == Stage::Parked
+    }
+
+    /// Lets the thread go on until it comes by the step once more.
+    pub fn go_round(&self) {
+        let mut stage = self.lock();
+        if *stage == Stage::Parked {
+            *stage = Stage::Coming;
+        }
+        drop(stage);
+        self.changed.notify_all();
     }
 
     /// Lets the thread go on.

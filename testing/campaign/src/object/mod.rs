@@ -4,6 +4,7 @@ pub mod driver;
 pub mod fields;
 pub mod handle;
 pub mod judge;
+pub mod killers;
 pub mod lanes;
 pub mod life;
 pub mod live;

@@ -272,7 +272,10 @@ pub fn play(
 }
 
 /// Closes a pool and opens it again.
-fn settled(world: &World, driver: Driver) -> Judged<Driver> {
+///
+/// # Errors
+/// What the engine answered to the open.
+pub fn settled(world: &World, driver: Driver) -> Judged<Driver> {
     let Driver { medium, pool, ledger, anchor } = driver;
     drop(pool);
     let medium = world.after(medium.crash_point().persisted());
@@ -281,7 +284,7 @@ fn settled(world: &World, driver: Driver) -> Judged<Driver> {
 }
 
 /// Does the damage of a repair scene. Worlds without such a place are left as they are.
-fn hurt(driver: &Driver, wound: &Wound, rng: &mut Rng) {
+pub fn hurt(driver: &Driver, wound: &Wound, rng: &mut Rng) {
     let targets = Targets::of(&Bytes::of(&driver.medium));
     let Some(target) = targets.pick(wound.area, rng) else { return };
     let at = target.at + rng.below(target.len);

@@ -108,6 +108,15 @@ pub fn survey(pool: &Bytes, scope: Scope) -> Option<Survey> {
     Some(survey)
 }
 
+/// Looks at the mirrored pages alone. `None` if no superblock verifies.
+#[must_use]
+pub fn mirrors(pool: &Bytes) -> Option<Survey> {
+    let (superblock, seed) = pool.superblock()?;
+    let mut survey = Survey::default();
+    check_mirrors(pool, superblock, seed, &mut survey);
+    Some(survey)
+}
+
 /// Both copies of the superblock and of each table verify and are the same.
 fn check_mirrors(pool: &Bytes, superblock: &[u8], seed: u32, survey: &mut Survey) {
     let side = number(FIELDS_SUPERBLOCK, "side_len", superblock);

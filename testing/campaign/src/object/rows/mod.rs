@@ -8,6 +8,7 @@ pub mod fail_nth;
 pub mod fields;
 pub mod lost;
 pub mod media;
+pub mod mutants;
 pub mod nested;
 pub mod sigkill;
 
@@ -18,6 +19,7 @@ pub const ROWS: &[Row] = &[
     crash_single::ROW,
     crash_pairs::ROW,
     nested::ROW,
+    mutants::ROW,
     damage::ROW,
     lost::ROW,
     beyond::ROW,

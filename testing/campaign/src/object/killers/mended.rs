@@ -1,0 +1,331 @@
+//! Repairs: once a scrub says that a place is repaired, it is, on the medium as well.
+
+use std::sync::Arc;
+
+use holdfast_faultmem::{Clear, FaultKind, When};
+use holdfast_layout::{RegionKind, Superblock};
+use holdfast_pmem::PAGE;
+use holdfast_redundancy::events::Journal;
+use holdfast_workloads::Rng;
+
+use super::Mutant;
+use super::jury::{FEW, Jury, MANY, abandon, opened, unable, wrong};
+use crate::object::driver::{Driver, agree, whole};
+use crate::object::handle::Handle;
+use crate::object::judge::scrub;
+use crate::object::ops::{Choice, Job, Op};
+use crate::object::raw::{Bytes, Scope, survey};
+use crate::object::scenes::{Wound, hurt, refused, settled, stage};
+use crate::object::targets::{Area, Side, Target, Targets};
+use crate::object::world::World;
+use crate::tally::{Fault, Judged, Tally, Violation};
+
+/// The usual pool, owing nothing to its medium.
+fn begin(mutant: &Mutant, world: &'static str) -> Judged<(Arc<World>, Driver, Rng)> {
+    let (world, mut rng) = (Arc::new(mutant.world(world)), mutant.rng(1));
+    let driver = settled(&world, stage(&world, &mut rng)?)?;
+    Ok((world, driver, rng))
+}
+
+/// The pool in use is whole, and so is every image of this quiet instant, as it lies there or
+/// opened without a scrub.
+fn durable(world: &Arc<World>, driver: Driver, rng: &mut Rng, open: bool) -> Judged<Tally> {
+    driver.check().map_err(|v| v.during("the pool in use"))?;
+    driver.read_all()?;
+    let (world, promise) = (Arc::clone(world), driver.ledger.promise());
+    let jury = Jury::new(FEW, rng, move |image, _| {
+        let medium = world.after(image);
+        if open {
+            return opened(&world, medium, &promise).map(abandon);
+        }
+        agree(&promise, &whole(&medium)?.objects)
+    });
+    jury.look(&driver.medium.crash_point());
+    abandon(driver);
+    Ok(jury.end())
+}
+
+fn scrubbed(mutant: &Mutant, world: &'static str, wounds: &[Wound]) -> Judged<Tally> {
+    let mut all = Tally::default();
+    for wound in wounds {
+        let (world, driver, mut rng) = begin(mutant, world)?;
+        hurt(&driver, wound, &mut rng);
+        scrub(&driver.pool)?;
+        let open = wound.poison == Some(Clear::Unable);
+        let place = format!("{} {:?}", wound.area, wound.poison);
+        let mut tally = durable(&world, driver, &mut rng, open).map_err(|v| v.during(&place))?;
+        for violation in &mut tally.violations {
+            violation.story = format!("{place}: {}", violation.story);
+        }
+        all.merge(tally);
+    }
+    Ok(all)
+}
+
+const fn flip(area: Area) -> Wound {
+    Wound { area, poison: None }
+}
+
+const fn poison(area: Area) -> Wound {
+    Wound { area, poison: Some(Clear::Able) }
+}
+
+/// Nothing is damaged: a pool just made is whole as it lies there. (What an open would repair
+/// anyway does not count as there.)
+pub fn made(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, mut rng) = (Arc::new(mutant.world(world)), mutant.rng(1));
+    let medium = world.blank();
+    let pool = world.create(&medium).map_err(|error| refused("create", &error))?;
+    let driver = Driver::found(medium, pool)?;
+    durable(&world, driver, &mut rng, false)
+}
+
+/// Flipped bits.
+pub fn flipped(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    use Area::{Directory, Object, Slot, Sum};
+    scrubbed(mutant, world, &[Object, Slot, Sum, Directory].map(flip))
+}
+
+/// Flipped bits that only parity tells.
+pub fn flipped_p(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    scrubbed(mutant, world, &[Area::ParityP, Area::Free].map(flip))
+}
+
+/// A flipped bit in Q.
+pub fn flipped_q(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    scrubbed(mutant, world, &[flip(Area::ParityQ)])
+}
+
+/// Pages of the zone that cannot be read.
+pub fn poisoned(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    scrubbed(mutant, world, &[Area::Object, Area::Directory, Area::ParityP].map(poison))
+}
+
+/// Pages of metadata and log that cannot be read.
+pub fn poisoned_sides(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let areas = [Area::Superblock(Side::A), Area::Regions(Side::B), Area::Intent(Side::A)];
+    scrubbed(mutant, world, &areas.map(poison))
+}
+
+/// Pages of the zone that stay bad.
+pub fn dead(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let wound = |area| Wound { area, poison: Some(Clear::Unable) };
+    scrubbed(mutant, world, &[Area::Object, Area::Directory, Area::ParityP].map(wound))
+}
+
+/// The first byte of the only spare frame.
+fn spare_of(driver: &Driver) -> Judged<(u64, u64)> {
+    let regions = driver.pool.regions();
+    let spare = regions.iter().find(|region| region.kind == RegionKind::Spare);
+    spare.map(|spare| (spare.start, spare.len)).ok_or_else(|| unable("the pool has no spare frame"))
+}
+
+/// A page stays bad, and its frame moves: at every barrier, the next open finds one or the other.
+pub fn moving(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, driver, mut rng) = begin(mutant, world)?;
+    let (shared, promise) = (Arc::clone(&world), driver.ledger.promise());
+    let jury = Jury::new(MANY, &mut rng, move |image, site| {
+        if !site.starts_with("redundancy.remap") && !site.is_empty() {
+            return Ok(());
+        }
+        let medium = shared.after(image);
+        let driver = opened(&shared, medium, &promise)?;
+        abandon(driver);
+        Ok(())
+    });
+    hurt(&driver, &Wound { area: Area::Object, poison: Some(Clear::Unable) }, &mut rng);
+    jury.sit(&driver.medium);
+    let done = scrub(&driver.pool);
+    driver.medium.clear_on_barrier();
+    jury.look(&driver.medium.crash_point());
+    abandon(driver);
+    done?;
+    Ok(jury.end())
+}
+
+/// The spare frame is bad as well, until it is written.
+pub fn moving_to_bad(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, driver, mut rng) = begin(mutant, world)?;
+    let (at, len) = spare_of(&driver)?;
+    // The frame was found on this very medium.
+    let _ = driver.medium.poison(at, len, Clear::Able);
+    hurt(&driver, &Wound { area: Area::Object, poison: Some(Clear::Unable) }, &mut rng);
+    scrub(&driver.pool)?;
+    durable(&world, driver, &mut rng, true)
+}
+
+/// The device loses the write to the spare frame. A scrub that says it moved the frame must have.
+/// It is a frame of P: what is over objects is looked at once more by their sums.
+pub fn moving_in_vain(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, driver, mut rng) = begin(mutant, world)?;
+    let (at, len) = spare_of(&driver)?;
+    hurt(&driver, &Wound { area: Area::ParityP, poison: Some(Clear::Unable) }, &mut rng);
+    driver.medium.arm(FaultKind::Lost, When::touching(at, len));
+    if scrub(&driver.pool).is_err() {
+        // There is no other spare frame, and it says so.
+        abandon(driver);
+        return Ok(Tally { count: 1, ..Tally::default() });
+    }
+    durable(&world, driver, &mut rng, true)
+}
+
+/// The place in the parity rows above a byte of the zone: P, or Q one row later.
+pub(super) fn parity_of(driver: &Driver, at: u64, q: bool) -> Judged<u64> {
+    let regions = driver.pool.regions();
+    let zone = regions.iter().find(|region| region.kind == RegionKind::Zone);
+    let zone = zone.ok_or_else(|| unable("the pool has no zone"))?;
+    let row = u64::from(zone.data_rows) + u64::from(q);
+    Ok(zone.start + row * zone.row_len + (at - zone.start) % zone.row_len)
+}
+
+fn pick(driver: &Driver, area: Area, rng: &mut Rng) -> Judged<Target> {
+    let targets = Targets::of(&Bytes::of(&driver.medium));
+    targets.pick(area, rng).ok_or_else(|| unable(format!("the pool has no {area}")))
+}
+
+/// A byte of an object and the byte of P over it are wrong; Q knows better.
+pub fn two_at_once(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, driver, mut rng) = begin(mutant, world)?;
+    let target = pick(&driver, Area::Object, &mut rng)?;
+    let at = target.at + rng.below(target.len);
+    let p = parity_of(&driver, at, false)?;
+    // Both were found on this very medium.
+    let _ = driver.medium.flip_bit(at, 0);
+    let _ = driver.medium.flip_bit(p, 5);
+    scrub(&driver.pool)?;
+    durable(&world, driver, &mut rng, false)
+}
+
+/// A slot is wrong, and a byte of P over the object of that slot: one damage for each column.
+pub fn slot_and_parity(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, driver, mut rng) = begin(mutant, world)?;
+    let targets = Targets::of(&Bytes::of(&driver.medium));
+    let (objects, slots) = (targets.of_area(Area::Object), targets.of_area(Area::Slot));
+    let Some((object, slot)) = objects.zip(slots).nth(2) else {
+        return Err(unable("the pool has no three objects"));
+    };
+    let p = parity_of(&driver, object.at, false)?;
+    // Both were found on this very medium.
+    let _ = driver.medium.flip_bit(slot.at + 1, 3);
+    let _ = driver.medium.flip_bit(p, 5);
+    scrub(&driver.pool)?;
+    durable(&world, driver, &mut rng, false)
+}
+
+/// The device loses the write of a slot: the object that was freed is back, and verifies.
+pub fn slot_lost(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, driver, mut rng) = begin(mutant, world)?;
+    let targets = Targets::of(&Bytes::of(&driver.medium));
+    let of = Choice::of(&driver.ledger.objects()).small[0].0;
+    let mut pairs = targets.of_area(Area::Object).zip(targets.of_area(Area::Slot));
+    let Some((_, slot)) = pairs.find(|(object, _)| object.at == of & ((1 << 48) - 1)) else {
+        return Err(unable("an object has no slot"));
+    };
+    driver.medium.arm(FaultKind::Lost, When::touching(slot.at, slot.len));
+    driver.must(&Job::new(&mut rng, [Op::Free { of }]))?;
+    driver.medium.disarm();
+    scrub(&driver.pool)?;
+    durable(&world, driver, &mut rng, true)
+}
+
+/// A page of objects cannot be read, and a byte of P over it is wrong; Q knows better.
+pub fn page_and_parity(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, driver, mut rng) = begin(mutant, world)?;
+    let target = pick(&driver, Area::Object, &mut rng)?;
+    let at = target.at + rng.below(target.len);
+    let p = parity_of(&driver, at, false)?;
+    // Both were found on this very medium.
+    let _ = driver.medium.poison(at, 1, Clear::Able);
+    let _ = driver.medium.flip_bit(p, 5);
+    scrub(&driver.pool)?;
+    durable(&world, driver, &mut rng, false)
+}
+
+/// A load meets a page that cannot be read, and a byte of P over another object on it is wrong.
+/// The whole page is repaired for the sake of the load, so all of it must be right.
+pub fn loaded(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, mut rng) = (Arc::new(mutant.world(world)), mutant.rng(1));
+    let driver = stage(&world, &mut rng)?;
+    for _ in 0..6 {
+        driver.must(&Job::new(&mut rng, [Op::Alloc { len: 64 }]))?;
+    }
+    let driver = settled(&world, driver)?;
+    let choice = Choice::of(&driver.ledger.objects());
+    let places: Vec<u64> =
+        choice.small.iter().filter(|o| o.1 == 64).map(|o| o.0 & ((1 << 48) - 1)).collect();
+    let near = |pair: &&[u64]| pair[0] / PAGE == pair[1] / PAGE;
+    let Some(&[first, second]) = places.windows(2).find(near) else {
+        return Err(unable("no two small objects share a page"));
+    };
+    let p = parity_of(&driver, second, false)?;
+    // Both were found on this very medium.
+    let _ = driver.medium.flip_bit(p, 5);
+    let _ = driver.medium.poison(first, 1, Clear::Able);
+    let healed = driver.pool.heal_load(first, 64);
+    let found = survey(&Bytes::of(&driver.medium), Scope::ALL);
+    abandon(driver);
+    if !healed {
+        return Err(unable("the load was not helped"));
+    }
+    // P itself was not met by anybody.
+    let found = found.ok_or_else(|| wrong("no superblock verifies"))?;
+    match found.flaws.iter().find(|flaw| !flaw.exposed) {
+        Some(flaw) => Err(wrong(flaw.what.clone())),
+        None => Ok(Tally { count: 1, ..Tally::default() }),
+    }
+}
+
+/// No event is there before its repair is: who finds it on the medium finds the right bytes too.
+pub fn told_after(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, driver, mut rng) = begin(mutant, world)?;
+    let superblock = driver.pool.superblock();
+    let newest = |medium: &Handle, superblock: &Superblock| {
+        let journal = Journal::open(medium, superblock);
+        journal.read_all(medium).last().map_or(0, |event| event.sequence)
+    };
+    let (shared, before) = (Arc::clone(&world), newest(&driver.medium, &superblock));
+    let jury = Jury::new(MANY, &mut rng, move |image, site| {
+        let medium = shared.after(image);
+        if !site.starts_with("redundancy.events") || newest(&medium, &superblock) == before {
+            return Ok(());
+        }
+        whole(&medium).map(|_| ()).map_err(|v| v.during("an event says it is repaired"))
+    });
+    hurt(&driver, &Wound { area: Area::ParityP, poison: None }, &mut rng);
+    jury.sit(&driver.medium);
+    let done = scrub(&driver.pool);
+    driver.medium.clear_on_barrier();
+    abandon(driver);
+    done?;
+    Ok(jury.end())
+}
+
+/// A damaged object is changed elsewhere: nothing of the damage may get into sums and parity.
+pub fn changed(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, driver, mut rng) = begin(mutant, world)?;
+    let choice = Choice::of(&driver.ledger.objects());
+    for (of, len) in choice.small {
+        let at = of & ((1 << 48) - 1);
+        // Objects lie where their pointers say.
+        let _ = driver.medium.flip_bit(at + len - 1, 4);
+        driver.must(&Job::new(&mut rng, [Op::Write { of, from: 0, len: 8 }]))?;
+    }
+    scrub(&driver.pool)?;
+    let clean = settled(&world, driver)?;
+    durable(&world, clean, &mut rng, false)
+}
+
+/// A damaged object is read.
+pub fn read(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, driver, mut rng) = begin(mutant, world)?;
+    for _ in 0..4 {
+        hurt(&driver, &Wound { area: Area::Object, poison: None }, &mut rng);
+        driver.read_all()?;
+    }
+    let violation = |what| Violation::new(Fault::Unnoticed, what);
+    let report = driver.pool.check(|_, _| {}).map_err(|e| violation(format!("check: {e}")))?;
+    if !report.is_clean() {
+        return Err(violation(format!("read, and not repaired: {:?}", report.findings.first())));
+    }
+    durable(&world, driver, &mut rng, false)
+}

@@ -1,0 +1,241 @@
+//! Which killers each place is tried with, the likeliest first.
+//!
+//! A place that does something on both kinds of media is listed once for each. A place of the
+//! engine path that is missing here makes the row fail.
+
+use super::played::{How, Scened, Worn};
+use super::{Killer, Made, copies, healed, journal, marks, mended, overflow, recovery, threads};
+use crate::object::targets::Side;
+use crate::object::wrap::Wear;
+
+/// Copies apart, on memory; P.
+const SHM: &str = "shm-p";
+/// Copies adjacent, on a file; P.
+const FILE: &str = "file-p";
+/// Copies apart, on memory; P and Q.
+const PQ: &str = "shm-pq";
+
+macro_rules! made {
+    ($module:ident :: $story:ident, $world:expr) => {
+        Killer::Made(Made {
+            name: concat!(stringify!($module), " ", stringify!($story)),
+            world: $world,
+            story: $module::$story,
+        })
+    };
+}
+
+const fn scene(scene: &'static str, world: &'static str) -> Killer {
+    Killer::Scened(Scened { scene, world, how: How::Plain })
+}
+
+const fn without_log(scene: &'static str, side: Side) -> Killer {
+    Killer::Scened(Scened { scene, world: SHM, how: How::LogLost(side) })
+}
+
+const WORN: Killer = Killer::Worn(Worn {
+    world: SHM,
+    wear: Wear { jobs: 200, watched: 4, park: None, churn: false },
+});
+
+const REPAIR: Killer = made!(copies::repair, SHM);
+const REPAIR_FILE: Killer = made!(copies::repair, FILE);
+const RELOCATE: Killer = made!(copies::relocate, SHM);
+const RELOCATE_FILE: Killer = made!(copies::relocate, FILE);
+const GROW: Killer = made!(copies::grow, SHM);
+const GROW_FILE: Killer = made!(copies::grow, FILE);
+const EVENTS: Killer = made!(journal::events, SHM);
+const EVENTS_FILE: Killer = made!(journal::events, FILE);
+const RECOVERED: Killer = made!(recovery::sound, SHM);
+const RECOVERED_FILE: Killer = made!(recovery::sound, FILE);
+const REGROWN: Killer = made!(recovery::regrown, SHM);
+const LONG: Killer = made!(overflow::once, SHM);
+const LONG_FILE: Killer = made!(overflow::once, FILE);
+const FLIPPED: Killer = made!(mended::flipped, SHM);
+const FLIPPED_FILE: Killer = made!(mended::flipped, FILE);
+const FLIPPED_P: Killer = made!(mended::flipped_p, SHM);
+const FLIPPED_Q: Killer = made!(mended::flipped_q, PQ);
+const TWO: Killer = made!(mended::two_at_once, PQ);
+const MOVING: Killer = made!(mended::moving, SHM);
+
+/// A place, and the killers to try.
+pub type Trial = (&'static str, &'static [Killer]);
+
+/// All trials.
+pub const TRIALS: &[&[Trial]] = &[LOG, ENGINE, REPAIRS, RECORDS];
+
+/// The log.
+const LOG: &[Trial] = &[
+    ("logs.group.F1", &[RECOVERED_FILE]),
+    ("logs.group.heal", &[made!(healed::group, FILE)]),
+    ("logs.group.marked", &[made!(overflow::second_lost, FILE)]),
+    ("logs.group.reuse", &[made!(marks::full_log, FILE)]),
+    ("logs.group.synced", &[made!(recovery::bad_under_commit, FILE), scene("full", FILE)]),
+    ("logs.group.turn", &[made!(marks::two_marks_in_words, FILE)]),
+    ("logs.numbers.bound", &[made!(marks::drawn, SHM)]),
+    ("logs.numbers.busy", &[made!(marks::reused, SHM)]),
+    ("logs.ring.F1", &[RECOVERED]),
+    ("logs.ring.heal", &[made!(healed::ring, SHM)]),
+    ("logs.ring.heal_twin", &[made!(healed::both_rings, SHM)]),
+    ("logs.ring.mark_a", &[made!(marks::reused_without_b, SHM)]),
+    ("logs.ring.mark_b", &[made!(marks::reused_without_a, SHM)]),
+    ("logs.ring.marked", &[made!(marks::reused, SHM)]),
+    ("logs.ring.record_a", &[without_log("write-8", Side::B)]),
+    ("logs.ring.record_b", &[without_log("write-8", Side::A)]),
+    ("logs.ring.reuse", &[made!(marks::reused, SHM)]),
+    ("logs.ring.turn", &[made!(marks::two_marks, SHM)]),
+    ("logs.scan.certify", &[scene("open-clean", SHM)]),
+    ("logs.scan.complete", &[WORN]),
+    ("logs.scan.either", &[without_log("write-8", Side::A)]),
+    ("logs.scan.order", &[scene("reuse-place", FILE), scene("open-dirty", FILE)]),
+    ("logs.scan.order", &[scene("create", SHM)]),
+];
+
+/// Commits, growth, opening and closing.
+const ENGINE: &[Trial] = &[
+    ("object.chunks.directory", &[made!(mended::made, SHM)]),
+    ("object.chunks.directory-done", &[scene("grow", SHM)]),
+    ("object.chunks.directory-p", &[scene("create", SHM)]),
+    ("object.chunks.directory-q", &[scene("grow", PQ)]),
+    ("object.chunks.directory-sync", &[scene("grow", FILE)]),
+    ("object.commit.F2", &[scene("close", SHM)]),
+    ("object.commit.data", &[FLIPPED]),
+    ("object.commit.guards", &[made!(threads::overrun, SHM)]),
+    ("object.commit.parity-p", &[REPAIR]),
+    ("object.commit.parity-q", &[TWO]),
+    ("object.commit.patch", &[REPAIR]),
+    ("object.commit.sums", &[RECOVERED]),
+    ("object.commit.validate", &[made!(threads::skew, SHM)]),
+    ("object.grow.format", &[REGROWN]),
+    ("object.grow.left", &[REGROWN]),
+    ("object.in_place.FC", &[scene("alloc-large", SHM), scene("alloc-larger", SHM)]),
+    ("object.in_place.data", &[FLIPPED]),
+    ("object.in_place.intent", &[scene("alloc-large", SHM), scene("alloc-larger", SHM)]),
+    ("object.in_place.reuse", &[made!(overflow::in_place, SHM)]),
+    ("object.in_place.sync", &[RECOVERED_FILE]),
+    ("object.open.regions-a", &[GROW]),
+    ("object.open.regions-a", &[GROW_FILE]),
+    ("object.open.regions-a-drain", &[GROW]),
+    ("object.open.regions-b", &[GROW]),
+    ("object.open.regions-b", &[GROW_FILE]),
+    ("object.open.regions-b-drain", &[GROW]),
+    ("object.open.regions-heal", &[made!(copies::heal_regions, SHM)]),
+    ("object.overflow.FO", &[LONG]),
+    ("object.overflow.copy-a", &[made!(overflow::second_lost, SHM)]),
+    ("object.overflow.copy-b", &[made!(overflow::first_lost, SHM)]),
+    ("object.overflow.retire", &[made!(overflow::held_back, FILE)]),
+    ("object.overflow.reuse", &[made!(overflow::over_freed, SHM)]),
+    ("object.overflow.sync", &[LONG_FILE]),
+    ("object.overflow.zero", &[LONG]),
+    ("object.overflow.zeroed", &[LONG]),
+    ("object.overflow.zeroed-sync", &[LONG_FILE]),
+    ("object.pool.closed", &[FLIPPED_FILE]),
+];
+
+/// Recovery and repair.
+const REPAIRS: &[Trial] = &[
+    ("object.mend_unit.judge", &[made!(mended::slot_and_parity, SHM), TWO]),
+    ("object.newer.compare", &[made!(mended::slot_lost, SHM)]),
+    ("object.recover.done-sync", &[RECOVERED_FILE]),
+    ("object.recover.replay", &[RECOVERED]),
+    ("object.redo.cure", &[made!(recovery::wrong_row, SHM)]),
+    ("object.redo.cured", &[made!(recovery::cured_again, SHM)]),
+    ("object.redo.cured-sync", &[made!(recovery::cured_again, FILE)]),
+    ("object.redo.heal", &[made!(recovery::bad_data, SHM)]),
+    ("object.redo.heal", &[made!(recovery::bad_row, SHM)]),
+    ("object.redo.heal-parity", &[made!(recovery::bad_parity, SHM)]),
+    ("object.redo.recompute", &[RECOVERED]),
+    ("object.redo.store", &[RECOVERED]),
+    ("object.redo.verify", &[made!(recovery::wrong_row, SHM)]),
+    ("object.repair.heal", &[made!(mended::poisoned, SHM)]),
+    ("object.repair.heal-side", &[made!(mended::poisoned_sides, SHM)]),
+    ("object.repair.judge", &[made!(mended::loaded, PQ)]),
+    ("object.repair.parity-done", &[made!(mended::told_after, SHM)]),
+    ("object.repair.parity-p", &[FLIPPED_P]),
+    ("object.repair.parity-q", &[FLIPPED_Q]),
+    ("object.repair.store", &[FLIPPED]),
+    ("object.repair.stored-sync", &[FLIPPED_FILE]),
+    ("object.scrub.parity-sync", &[made!(mended::flipped_p, FILE)]),
+    ("object.scrub.parity-sync", &[made!(mended::told_after, FILE)]),
+    ("object.tx.verify-open", &[made!(mended::changed, SHM)]),
+    ("object.tx.verify-read", &[made!(mended::read, SHM)]),
+    ("redundancy.parity.check-p", &[FLIPPED_P]),
+    ("redundancy.parity.check-q", &[FLIPPED_Q]),
+];
+
+/// Mirrored records and the journal.
+const RECORDS: &[Trial] = &[
+    ("redundancy.events.a", &[EVENTS]),
+    ("redundancy.events.a", &[EVENTS_FILE]),
+    ("redundancy.events.b", &[EVENTS]),
+    ("redundancy.events.b", &[EVENTS_FILE]),
+    ("redundancy.events.drain-a", &[EVENTS]),
+    ("redundancy.events.drain-b", &[EVENTS]),
+    ("redundancy.events.heal", &[made!(journal::poisoned, SHM)]),
+    ("redundancy.events.heal-page", &[made!(journal::scrubbed, SHM)]),
+    ("redundancy.intent.a", &[REPAIR]),
+    ("redundancy.intent.a", &[REPAIR_FILE]),
+    ("redundancy.intent.b", &[REPAIR]),
+    ("redundancy.intent.b", &[REPAIR_FILE]),
+    ("redundancy.intent.drain-a", &[RELOCATE]),
+    ("redundancy.intent.drain-b", &[REPAIR]),
+    ("redundancy.intent.heal", &[made!(copies::heal_intent, SHM)]),
+    ("redundancy.progress.a", &[REPAIR]),
+    ("redundancy.progress.a", &[REPAIR_FILE]),
+    ("redundancy.progress.b", &[REPAIR]),
+    ("redundancy.progress.b", &[REPAIR_FILE]),
+    ("redundancy.progress.drain-a", &[REPAIR]),
+    ("redundancy.progress.drain-b", &[REPAIR]),
+    ("redundancy.progress.heal", &[made!(copies::heal_progress, SHM)]),
+    ("redundancy.remap.a", &[RELOCATE]),
+    ("redundancy.remap.a", &[RELOCATE_FILE]),
+    ("redundancy.remap.b", &[RELOCATE]),
+    ("redundancy.remap.b", &[RELOCATE_FILE]),
+    ("redundancy.remap.copy", &[made!(mended::dead, SHM)]),
+    ("redundancy.remap.drain-a", &[RELOCATE, MOVING]),
+    ("redundancy.remap.drain-b", &[RELOCATE]),
+    ("redundancy.remap.drain-copy", &[MOVING]),
+    ("redundancy.remap.heal", &[made!(copies::heal_remap, SHM)]),
+    ("redundancy.remap.heal-copy", &[made!(mended::moving_to_bad, SHM)]),
+    ("redundancy.remap.sync-copy", &[made!(mended::dead, FILE)]),
+    ("redundancy.remap.verify-copy", &[made!(mended::moving_in_vain, SHM)]),
+    ("redundancy.superblock.a", &[RELOCATE]),
+    ("redundancy.superblock.a", &[GROW_FILE]),
+    ("redundancy.superblock.b", &[RELOCATE]),
+    ("redundancy.superblock.b", &[GROW_FILE]),
+    ("redundancy.superblock.drain-a", &[GROW]),
+    ("redundancy.superblock.drain-b", &[RELOCATE]),
+    ("redundancy.superblock.heal", &[made!(copies::heal_superblock, SHM)]),
+];
+
+/// Places that only tests see: there is nothing to switch off.
+pub const STEPS: &[&str] = &[
+    "logs.numbers.drawn",
+    "logs.ring.recorded",
+    "object.commit.step-applied",
+    "object.commit.step-columns",
+    "object.commit.step-done",
+    "object.commit.step-durable",
+    "object.commit.step-locked",
+    "object.grow.step-extended",
+    "object.grow.step-formatted",
+    "object.grow.step-listed",
+    "object.in_place.step-intent",
+    "object.in_place.step-stored",
+    "object.mend_unit.step-held",
+    "object.overflow.step-stored",
+    "object.overflow.step-taken",
+    "object.recover.step-parity",
+    "object.redo.step-cured",
+    "object.redo.step-stored",
+    "object.repair.step-held",
+    "object.repair.step-installed",
+    "object.repair.step-intent",
+    "redundancy.remap.copied",
+    "redundancy.remap.recorded",
+];
+
+/// The trials, one after the other.
+pub fn trials() -> impl Iterator<Item = Trial> {
+    TRIALS.iter().flat_map(|part| part.iter().copied())
+}
