@@ -1,5 +1,5 @@
 //! The threads that serve an open pool: one heals loads that met a media error, one listens for
-//! operators' commands. Neither keeps the pool open.
+//! operators' commands, one starts scrubs when they are due. None keeps the pool open.
 
 use core::time::Duration;
 use std::os::linux::net::SocketAddrExt;
@@ -10,8 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 
-use holdfast_pmem::{Mapped, Verdict};
+use holdfast_object::ScrubOptions;
+use holdfast_pmem::{Clock, Mapped, Verdict};
+use holdfast_redundancy::{Schedule, Scheduler};
 
+use crate::clock::WallClock;
 use crate::owner;
 use crate::pool::{Inner, Pool};
 
@@ -30,7 +33,12 @@ pub(crate) struct Background {
 impl Background {
     /// Starts the threads asked for. A thread or socket that cannot be had is done without: the
     /// pool works, and the command that finds nobody says so.
-    pub(crate) fn start(pool: &Pool, heal_loads: bool, commands: bool) {
+    pub(crate) fn start(
+        pool: &Pool,
+        heal_loads: bool,
+        commands: bool,
+        (schedule, rate): (Schedule, Option<u64>),
+    ) {
         let stop = Arc::new(AtomicBool::new(false));
         if heal_loads {
             let (mailbox, weak) = (pool.medium().faults(), Arc::downgrade(pool.inner()));
@@ -44,6 +52,11 @@ impl Background {
                     mailbox.answer(fault, if healed { Verdict::Healed } else { Verdict::Lost });
                 }
             });
+        }
+        if schedule != Schedule::default() {
+            let (weak, stop) = (Arc::downgrade(pool.inner()), Arc::clone(&stop));
+            let named = thread::Builder::new().name("holdfast-schedule".to_owned());
+            let _ = named.spawn(move || keep_schedule(&weak, &stop, schedule, rate));
         }
         let listener = pool
             .path()
@@ -62,6 +75,45 @@ impl Drop for Background {
         let _ = UnixStream::connect_addr(&address);
         if thread.thread().id() != thread::current().id() {
             let _ = thread.join();
+        }
+    }
+}
+
+/// Starts a pass whenever one is due, until the pool is closed.
+fn keep_schedule(
+    weak: &Weak<Inner<Mapped>>,
+    stop: &AtomicBool,
+    schedule: Schedule,
+    rate: Option<u64>,
+) {
+    let clock = WallClock::new();
+    let mut scheduler = Scheduler::new(schedule, clock.now(), 0);
+    while !stop.load(Ordering::Acquire) {
+        thread::sleep(LOOK);
+        let Some(pool) = upgrade(weak) else { return };
+        let commits = pool.stats().commits;
+        if scheduler.due(clock.now(), commits).is_some() {
+            scheduler.started(clock.now(), commits);
+            scrub_watched(weak, pool, rate);
+        }
+    }
+}
+
+/// Runs a pass, and pauses it once it is all that keeps the pool open.
+fn scrub_watched(weak: &Weak<Inner<Mapped>>, pool: Pool, rate: Option<u64>) {
+    let pass = move || {
+        let options = ScrubOptions { rate, resume: true };
+        // One that somebody asked for may be running; a pass that fails has left its events.
+        let _ = pool.scrub(options, |_, _| {});
+    };
+    let named = thread::Builder::new().name("holdfast-scrub".to_owned());
+    let Ok(pass) = named.spawn(pass) else { return };
+    while !pass.is_finished() {
+        thread::sleep(LOOK);
+        if weak.strong_count() == 1
+            && let Some(pool) = upgrade(weak)
+        {
+            pool.scrub_control().pause();
         }
     }
 }

@@ -4,12 +4,15 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use holdfast_layout::SumKind;
 use holdfast_object::{CreateOptions, OpenOptions, Parity, VerifyReads};
 use holdfast_pmem::{
     Access, Durability, Mapped, Medium, MediumKind, Options as MapOptions, Protect,
 };
+
+use holdfast_redundancy::Schedule;
 
 use crate::background::Background;
 use crate::clock::WallClock;
@@ -45,6 +48,8 @@ pub struct Options {
     uuid: Option<[u8; 16]>,
     heal_loads: bool,
     commands: bool,
+    scrub: Schedule,
+    scrub_rate: Option<u64>,
 }
 
 impl Default for Options {
@@ -56,6 +61,8 @@ impl Default for Options {
             uuid: None,
             heal_loads: true,
             commands: true,
+            scrub: Schedule::default(),
+            scrub_rate: None,
         }
     }
 }
@@ -118,8 +125,24 @@ impl Options {
         /// Whether operators' commands reach this process while it has the pool open: a local
         /// socket that answers the same user only. Default yes.
         commands(yes: bool) |o| &mut o.commands;
+        /// Scrubs by itself whenever so many transactions were committed since the last pass
+        /// began. Default never.
+        scrub_after_transactions(count: Option<u64>) |o| &mut o.scrub.every_transactions;
+        /// Bytes per second that scrubs of its own may read. Default as many as it can.
+        scrub_rate(bytes: Option<u64>) |o| &mut o.scrub_rate;
         /// Identity of a new pool; chosen at random unless given.
         uuid(uuid: Option<[u8; 16]>) |o| &mut o.uuid;
+    }
+
+    /// Scrubs by itself whenever this long passed since the last pass began. Default never.
+    ///
+    /// A pass that runs when the last handle of the pool is dropped is paused, and goes on at the
+    /// next one; the pool is closed, and its file unlocked, once it has stopped.
+    #[must_use]
+    pub fn scrub_every(mut self, time: Option<Duration>) -> Self {
+        let nanoseconds = |t: Duration| u64::try_from(t.as_nanos()).unwrap_or(u64::MAX);
+        self.scrub.every_ns = time.map(nanoseconds);
+        self
     }
 
     /// A name for people, at most 64 bytes of it.
@@ -250,7 +273,7 @@ impl Options {
     }
 
     fn serve(&self, pool: Pool) -> Pool {
-        Background::start(&pool, self.heal_loads, self.commands);
+        Background::start(&pool, self.heal_loads, self.commands, (self.scrub, self.scrub_rate));
         pool
     }
 }
