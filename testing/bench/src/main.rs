@@ -22,6 +22,7 @@
 mod object;
 mod report;
 mod rig;
+mod waits;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -47,7 +48,7 @@ pub(crate) struct Options {
     /// Fewer rounds, smaller pools.
     #[arg(long)]
     quick: bool,
-    /// Only this part: latencies, scrub, open or space.
+    /// Only this part: latencies, scrub, open, space or waits.
     #[arg(long)]
     only: Option<String>,
     /// Only objects of this length.

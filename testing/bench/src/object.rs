@@ -13,7 +13,7 @@ use crate::report::{Limit, Report, Spread};
 use crate::rig::{Rig, fill};
 
 /// Protections, from none to all: each row's price is its difference to the one above.
-const MODES: [(&str, Parity, SumKind, bool); 5] = [
+pub(crate) const MODES: [(&str, Parity, SumKind, bool); 5] = [
     ("private copies only", Parity::None, SumKind::None, false),
     ("+ metadata and log copies", Parity::None, SumKind::None, true),
     ("+ parity P", Parity::P, SumKind::None, true),
@@ -21,7 +21,7 @@ const MODES: [(&str, Parity, SumKind, bool); 5] = [
     ("+ parity Q", Parity::PQ, SumKind::Crc32c, true),
 ];
 
-fn options(size: u64, mode: (&str, Parity, SumKind, bool)) -> CreateOptions {
+pub(crate) fn options(size: u64, mode: (&str, Parity, SumKind, bool)) -> CreateOptions {
     CreateOptions {
         size,
         parity: mode.1,
@@ -36,8 +36,13 @@ type Part = fn(&Options, &mut Report) -> anyhow::Result<()>;
 /// Runs everything. Answers the number of goals missed.
 pub(crate) fn run(o: &Options) -> anyhow::Result<u32> {
     let mut report = Report::default();
-    let parts: [(&str, Part); 4] =
-        [("latencies", latencies), ("scrub", scrubbing), ("open", opening), ("space", space)];
+    let parts: [(&str, Part); 5] = [
+        ("latencies", latencies),
+        ("scrub", scrubbing),
+        ("open", opening),
+        ("space", space),
+        ("waits", crate::waits::waits),
+    ];
     for (name, part) in parts {
         if o.only.as_deref().is_none_or(|only| only == name) {
             part(o, &mut report)?;
@@ -99,7 +104,7 @@ fn latencies(o: &Options, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn overwrite(pool: &Pool<Mapped>, object: RawPtr, bytes: &[u8]) -> anyhow::Result<()> {
+pub(crate) fn overwrite(pool: &Pool<Mapped>, object: RawPtr, bytes: &[u8]) -> anyhow::Result<()> {
     Ok(pool.run(|tx| tx.write_bytes(object, 0, bytes))?)
 }
 
