@@ -12,7 +12,8 @@ pub const FIELDS_RECORD: &[Field] = &[
     Field::new("crc", 0, 4),
     Field::new("lines", 4, 2),
     Field::new("entries", 6, 2),
-    Field::new("number", 8, 8),
+    Field::new("number", 8, 6),
+    Field::new("back", 14, 2),
     Field::new("watermark", 16, 8),
 ];
 /// Bytes of the header of a record.
@@ -25,16 +26,18 @@ pub const RECORD_COVERED_AT: usize = 4;
 pub const RECORD_LINES_AT: usize = 4;
 /// Where the number of entries is.
 pub const RECORD_ENTRIES_AT: usize = 6;
-/// Where the commit number is.
+/// Where the commit number is, in the low bits of a word of eight bytes.
 pub const RECORD_NUMBER_AT: usize = 8;
+/// Bits of a commit number. Above them is how far back the lane's record before this one is.
+pub const NUMBER_BITS: u32 = 48;
 /// Where the watermark is.
 pub const RECORD_WATERMARK_AT: usize = 16;
 /// Most lines of a record.
 pub const RECORD_LINES_MAX: usize = u16::MAX as usize;
 /// Most entries of a record.
 pub const RECORD_ENTRIES_MAX: usize = u16::MAX as usize;
-/// Commit numbers are below this, so that one more never wraps around.
-pub const NUMBER_END: u64 = 1 << 62;
+/// Commit numbers are below this.
+pub const NUMBER_END: u64 = 1 << NUMBER_BITS;
 
 /// First word of every entry: place, kind, and a byte that is zero.
 pub const ENTRY_LEN: usize = 8;

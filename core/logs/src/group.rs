@@ -143,16 +143,17 @@ impl Group {
     }
 
     /// Steps 5 and F1: returns once the record is durable, written by this thread or another.
-    /// `promised` is what [`reserve`](Self::reserve) answered for a record at least as long.
+    /// `last` is the number of the lane's record before; `promised` is what [`reserve`](Self::reserve) answered for a record at least as long.
     pub(crate) fn commit<M: Medium>(
         &self,
         m: &M,
         numbers: &Numbers,
         number: u64,
         record: &mut RecordBuilder,
+        last: u64,
         promised: u64,
     ) -> Result<(), LogError> {
-        let bytes = record.frame(number, 0);
+        let bytes = record.frame(number, last, 0);
         let mut inner = self.lock();
         while inner.open.len() + bytes.len() > self.batch_len {
             self.running()?;

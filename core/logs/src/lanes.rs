@@ -28,8 +28,8 @@ pub struct Committed {
 enum Path {
     /// Its own ring, one copy in each side. Boxed: it is large, the other variant is small.
     Apart(Box<Ring>),
-    /// The group's batches; what is promised for the next record.
-    Adjacent(Option<Promise>),
+    /// The group's batches; what is promised for the next record, and the number of the last one.
+    Adjacent(Option<Promise>, u64),
 }
 
 /// Room promised by the group.
@@ -100,7 +100,7 @@ impl Log {
         let lane = |lane: u32| {
             let path = match &group {
                 None => Path::Apart(Box::new(Ring::new(superblock, lane))),
-                Some(_) => Path::Adjacent(None),
+                Some(_) => Path::Adjacent(None, 0),
             };
             Slot(Mutex::new(path))
         };
@@ -223,7 +223,7 @@ impl Log {
         let mut lane = self.acquire_exact(m, lane)?;
         match &mut *lane.path {
             Path::Apart(ring) => Some(ring.heal(m, numbers, at)),
-            Path::Adjacent(_) => None,
+            Path::Adjacent(..) => None,
         }
     }
 
@@ -274,7 +274,7 @@ impl Lane<'_> {
                 fit(len, ring.capacity())?;
                 ring.reserve(m, numbers, len, wait)
             }
-            Path::Adjacent(promised) => {
+            Path::Adjacent(promised, _) => {
                 let group = self.group.ok_or(LogError::NoRoom)?;
                 fit(len, group.capacity())?;
                 *promised = Some(Promise { pages: group.reserve(len, wait)?, len });
@@ -288,7 +288,7 @@ impl Lane<'_> {
     pub fn cancel(&mut self) {
         match &mut *self.path {
             Path::Apart(ring) => ring.cancel(),
-            Path::Adjacent(promised) => {
+            Path::Adjacent(promised, _) => {
                 if let (Some(promise), Some(group)) = (promised.take(), self.group) {
                     group.cancel(promise.pages);
                 }
@@ -319,7 +319,7 @@ impl Lane<'_> {
                 let damaged = ring.commit(m, numbers, number, record)?;
                 Ok(Committed { damaged })
             }
-            Path::Adjacent(promised) => {
+            Path::Adjacent(promised, last) => {
                 let group = self.group.ok_or(LogError::NoRoom)?;
                 record.check(group.capacity())?;
                 let pages = match *promised {
@@ -327,7 +327,8 @@ impl Lane<'_> {
                     _ => return Err(LogError::NoRoom),
                 };
                 *promised = None;
-                group.commit(m, numbers, number, record, pages)?;
+                group.commit(m, numbers, number, record, *last, pages)?;
+                *last = number;
                 Ok(Committed { damaged: None })
             }
         }
@@ -342,7 +343,7 @@ impl Lane<'_> {
     pub fn mark<M: Medium>(&mut self, m: &M, numbers: &Numbers) -> Result<(), LogError> {
         match &mut *self.path {
             Path::Apart(ring) => ring.mark_newest(m, numbers),
-            Path::Adjacent(_) => Ok(()),
+            Path::Adjacent(..) => Ok(()),
         }
     }
 

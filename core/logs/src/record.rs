@@ -7,9 +7,9 @@ use crate::entry::{Entries, counted, entries};
 use crate::error::LogError;
 use crate::format::{
     DATA_LEN, ENTRY_ALIGN, FRESH_LEN, KIND_DATA, KIND_FRESH, KIND_OVERFLOW, KIND_SLOT, LINE_LEN,
-    NUMBER_END, OFFSET_BITS, OVERFLOW_LEN, RECORD_COVERED_AT, RECORD_CRC_AT, RECORD_ENTRIES_AT,
-    RECORD_ENTRIES_MAX, RECORD_LEN, RECORD_LINES_AT, RECORD_NUMBER_AT, RECORD_WATERMARK_AT,
-    SLOT_BYTES, SLOT_LEN,
+    NUMBER_BITS, NUMBER_END, OFFSET_BITS, OVERFLOW_LEN, RECORD_COVERED_AT, RECORD_CRC_AT,
+    RECORD_ENTRIES_AT, RECORD_ENTRIES_MAX, RECORD_LEN, RECORD_LINES_AT, RECORD_NUMBER_AT,
+    RECORD_WATERMARK_AT, SLOT_BYTES, SLOT_LEN,
 };
 
 /// A record under construction. Keeps its capacity over [`clear`](Self::clear), so that a lane
@@ -147,11 +147,11 @@ impl RecordBuilder {
     }
 
     /// Fills the header, pads to whole lines and sums: the bytes as they are stored in a place
-    /// whose seed is `seed`. May be called again with other arguments. The record has passed
+    /// whose seed is `seed`. `last` is the number of the lane's record before. May be called again with other arguments. The record has passed
     /// [`check`](Self::check).
     #[inline]
-    pub(crate) fn seal(&mut self, seed: u32, number: u64, watermark: u64) -> &[u8] {
-        let bytes = self.frame(number, watermark);
+    pub(crate) fn seal(&mut self, seed: u32, number: u64, last: u64, watermark: u64) -> &[u8] {
+        let bytes = self.frame(number, last, watermark);
         let crc = crc32c(seed, &bytes[RECORD_COVERED_AT..]);
         bytes[RECORD_CRC_AT..][..4].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -159,7 +159,7 @@ impl RecordBuilder {
 
     /// As [`seal`](Self::seal), but without the sum.
     #[inline]
-    pub(crate) fn frame(&mut self, number: u64, watermark: u64) -> &mut [u8] {
+    pub(crate) fn frame(&mut self, number: u64, last: u64, watermark: u64) -> &mut [u8] {
         debug_assert!(watermark < number && number < NUMBER_END);
         let len = self.len();
         // `add` left room for whole lines.
@@ -168,7 +168,8 @@ impl RecordBuilder {
         let (lines, entries) = ((len / LINE_LEN) as u16, self.entries as u16);
         bytes[RECORD_LINES_AT..][..2].copy_from_slice(&lines.to_le_bytes());
         bytes[RECORD_ENTRIES_AT..][..2].copy_from_slice(&entries.to_le_bytes());
-        bytes[RECORD_NUMBER_AT..][..8].copy_from_slice(&number.to_le_bytes());
+        let numbers = number | back(number, last) << NUMBER_BITS;
+        bytes[RECORD_NUMBER_AT..][..8].copy_from_slice(&numbers.to_le_bytes());
         bytes[RECORD_WATERMARK_AT..][..8].copy_from_slice(&watermark.to_le_bytes());
         bytes
     }
@@ -191,6 +192,13 @@ impl RecordBuilder {
         let len = end.next_multiple_of(LINE_LEN).max(2 * self.bytes.len());
         self.bytes.resize(len, 0);
     }
+}
+
+/// How far before `number` its lane's last record is; 0 if there was none, or too far to say.
+#[inline]
+fn back(number: u64, last: u64) -> u64 {
+    let back = number.saturating_sub(last);
+    if last == 0 || back > u64::from(u16::MAX) { 0 } else { back }
 }
 
 /// First word of an entry.
@@ -218,6 +226,8 @@ pub(crate) struct Head {
     pub(crate) lines: usize,
     pub(crate) entries: usize,
     pub(crate) number: u64,
+    /// Number of the lane's record before; 0 if it does not say.
+    pub(crate) last: u64,
     pub(crate) watermark: u64,
 }
 
@@ -226,13 +236,16 @@ impl Head {
     /// starts like this. Cheap: tells almost all other lines from records without a sum.
     #[inline]
     pub(crate) fn of(line: &[u8], lines_max: usize) -> Option<Self> {
+        let word = get_u64(line, RECORD_NUMBER_AT);
+        let (number, back) = (word & (NUMBER_END - 1), word >> NUMBER_BITS);
         let head = Self {
             lines: get_u16(line, RECORD_LINES_AT).into(),
             entries: get_u16(line, RECORD_ENTRIES_AT).into(),
-            number: get_u64(line, RECORD_NUMBER_AT),
+            number,
+            last: if back == 0 { 0 } else { number.saturating_sub(back) },
             watermark: get_u64(line, RECORD_WATERMARK_AT),
         };
-        let Self { lines, entries, number, watermark } = head;
+        let Self { lines, entries, watermark, .. } = head;
         let sized = (1..=lines_max).contains(&lines);
         let dated = if entries == 0 { watermark == number } else { watermark < number };
         (sized && dated && (1..NUMBER_END).contains(&number)).then_some(head)

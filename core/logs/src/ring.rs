@@ -64,6 +64,8 @@ pub(crate) struct Ring {
     age: u32,
     /// Which watermark line is written next.
     turn: bool,
+    /// Number of the newest record; 0 if there is none.
+    last: u64,
     /// Copy that could not be written, and was not reported yet.
     damaged: Option<MediaError>,
 }
@@ -84,6 +86,7 @@ impl Ring {
             known: 0,
             age: 0,
             turn: false,
+            last: 0,
             damaged: None,
         }
     }
@@ -155,7 +158,7 @@ impl Ring {
         }
         let watermark = self.watermark.min(number.saturating_sub(1));
         let offset = u64::from(place.line) * LINE_LEN as u64;
-        let bytes = record.seal(self.seed.place(offset), number, watermark);
+        let bytes = record.seal(self.seed.place(offset), number, self.last, watermark);
         let a = m.put(RECORD_A, self.a + offset, bytes);
         let b = self.b.map(|b| m.put(RECORD_B, b + offset, bytes));
         m.step(RECORDED);
@@ -163,6 +166,7 @@ impl Ring {
         self.space.take(&place, number);
         written.map_err(LogError::Media)?;
         m.drain(F1);
+        self.last = number;
         self.raise(m, numbers, watermark);
         Ok(self.damaged.take())
     }

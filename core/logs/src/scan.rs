@@ -76,6 +76,10 @@ pub struct Scan {
     pub bad: Vec<(u64, u64)>,
     /// Valid records seen, in either copy, complete ones included.
     pub valid: u64,
+    /// Numbers of commits whose records are gone in both copies though later records of their
+    /// lanes name them, each with the place of one that does: they were committed, and what they
+    /// changed may be lost. The last record of a lane has nobody to miss it.
+    pub missing: Vec<(u64, u64)>,
 }
 
 impl Scan {
@@ -90,6 +94,7 @@ impl Scan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Sighting {
     number: u64,
+    last: u64,
     watermark: u64,
     at: u64,
     place: u64,
@@ -187,6 +192,7 @@ impl Search {
                 };
                 let sighting = Sighting {
                     number: head.number,
+                    last: head.last,
                     watermark: head.watermark,
                     at: strip.start + from + at,
                     place,
@@ -261,6 +267,18 @@ impl Search {
         }
     }
 
+    /// Looks for the record before each record of a lane. It was durable before its successor was
+    /// written, and is overwritten only once a durable watermark covers it.
+    fn miss(&mut self, complete: u64) {
+        let mut numbers: Vec<u64> = self.found.iter().map(|s| s.number).collect();
+        numbers.sort_unstable();
+        let gone = |s: &&Sighting| s.last > complete && numbers.binary_search(&s.last).is_err();
+        let missing = self.found.iter().filter(gone).map(|s| (s.last, s.at));
+        self.scan.missing = missing.collect();
+        self.scan.missing.sort_unstable();
+        self.scan.missing.dedup_by_key(|(number, _)| *number);
+    }
+
     /// Gets the bytes of what is to be replayed, one copy of each.
     fn collect<M: Medium>(
         mut self,
@@ -275,6 +293,7 @@ impl Search {
         } else {
             self.found.sort_unstable_by_key(|s| (u64::MAX - s.number, s.at));
         }
+        self.miss(complete);
         for copies in self.found.chunk_by(|a, b| a.number == b.number) {
             let best = copies[0];
             let mut bytes = vec![0; best.lines * LINE_LEN];

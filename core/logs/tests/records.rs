@@ -231,6 +231,55 @@ fn a_record_counts_only_in_its_pool_place_and_generation() {
 }
 
 #[test]
+fn a_record_gone_in_both_copies_is_missed_by_the_next_one_of_its_lane() {
+    for placement in [LogPlacement::Apart, LogPlacement::Adjacent] {
+        let home = superblock(placement, 4, 2, 2);
+        let kind = match placement {
+            LogPlacement::Apart => MediumKind::Dax,
+            LogPlacement::Adjacent => MediumKind::File,
+        };
+        let m = FaultMedium::new(home.size, kind, &Config::default());
+        let log = Log::open(&m, &home).expect("the geometry is good");
+        let numbers = Numbers::new(log.lanes(), 5);
+        let mut record = RecordBuilder::default();
+        let mut drawn = Vec::new();
+        // Two lanes by turns, nothing complete: all are to be replayed.
+        for lane in [0, 1, 0, 1, 0] {
+            let mut lane = log.acquire_exact(&m, lane).expect("nobody holds it");
+            build(&mut record, &[Change::Fresh(0, 8)]);
+            lane.reserve(&m, &numbers, record.len(), || false).expect("there is room");
+            drawn.push(numbers.draw(&m, lane.id()));
+            let number = drawn[drawn.len() - 1];
+            lane.commit_record(&m, &numbers, number, &mut record).expect("nothing fails");
+        }
+        let whole = scan(&m, &home).unwrap();
+        assert_eq!((whole.records.len(), whole.missing.len()), (5, 0));
+        // The third of them: the second of lane 0. One copy is enough; without both, it is missed.
+        let gone = whole.records[2].clone();
+        let places = |m: &FaultMedium| {
+            let mut places = Vec::new();
+            for at in (0..2 * home.side_len).step_by(64) {
+                let mut line = [0; 64];
+                m.read(at, &mut line).unwrap();
+                if line[4..24] == gone.bytes[4..24] {
+                    places.push(at);
+                }
+            }
+            places
+        };
+        let copies = places(&m);
+        assert_eq!(copies.len(), 2);
+        m.stray(copies[0], &[0; 8]).unwrap();
+        assert_eq!(scan(&m, &home).unwrap().missing, []);
+        m.stray(copies[1], &[0; 8]).unwrap();
+        let after = scan(&m, &home).unwrap();
+        assert_eq!(after.records.len(), 4);
+        assert_eq!(after.missing.len(), 1);
+        assert_eq!(after.missing[0].0, gone.number);
+    }
+}
+
+#[test]
 fn overflow_sums_are_bound_to_number_and_generation() {
     let home = superblock(LogPlacement::Apart, 1, 1, 2);
     let seed = Seed::new(&home);

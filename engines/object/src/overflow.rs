@@ -223,7 +223,7 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Makes the newest watermark durable.
-    fn spread_watermark(&self) -> Result<()> {
+    pub(crate) fn spread_watermark(&self) -> Result<()> {
         if self.is_file() {
             return self.reclaim();
         }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | a record at or below the largest watermark | nothing: it is complete |
 //! | a record above it, either copy | replayed, in order of number |
+//! | no copy of a record that a later one of its lane names | reported as lost |
 //! | a torn record, or one of an older generation | nothing: it was never committed |
 //! | an intent (fresh range) | parity recomputed; the bytes are free or belong to a later record |
 //! | an overflow record | its entries, from either copy in the heap, replayed in its place |
@@ -20,13 +21,15 @@ use holdfast_heap::format::CHUNK_LEN;
 use holdfast_heap::verify::{Direct, read_entry};
 use holdfast_heap::{BadEntry, Unit, ZoneTable};
 use holdfast_logs::{Entry, FoundRecord, Scan, Seed};
-use holdfast_pmem::{Medium, Site};
-use holdfast_redundancy::events::Finder;
+use holdfast_pmem::{Medium, PAGE, Site};
+use holdfast_redundancy::Wrong;
+use holdfast_redundancy::events::{Cause, Finder};
 
 use crate::changes::Changes;
 use crate::error::Error;
 use crate::overflow::LogChunks;
 use crate::redo::Redo;
+use crate::repair::Mended;
 use crate::shared::{Repairer, Shared};
 
 const STEP_PARITY: Site = Site::new("object.recover.step-parity");
@@ -46,7 +49,7 @@ pub struct Recovered {
     pub columns: u64,
     /// Damaged units over them that were rebuilt.
     pub cured: u64,
-    /// Damaged units over them that were lost.
+    /// Damaged units over them that were lost, and transactions whose records were.
     pub lost: u64,
 }
 
@@ -57,6 +60,12 @@ impl<M: Medium> Shared<M> {
     /// A record cannot be read: nothing it depends on can be repaired.
     pub(crate) fn recover(&self, scan: &Scan, seed: Seed) -> Result<Recovered, Error> {
         let mut recovered = Recovered::default();
+        for (_, at) in &scan.missing {
+            // A transaction that was committed, and of which nothing is known but that.
+            let event = self.event(Cause::Copies, Finder::Open, *at, PAGE);
+            self.report_mended(event, Mended::Lost(Wrong::Log), 0, 0);
+            recovered.lost += 1;
+        }
         let mut changes = Changes::default();
         for record in scan.to_replay() {
             if self.m.enabled(REPLAY) {
@@ -73,7 +82,7 @@ impl<M: Medium> Shared<M> {
         recovered.bytes = changes.len();
         recovered.columns = redone.columns;
         recovered.cured = redone.cured + entries;
-        recovered.lost = redone.lost;
+        recovered.lost += redone.lost;
         self.m.step(STEP_PARITY);
         if self.is_file() {
             self.m.sync(DONE_SYNC)?;

@@ -154,6 +154,9 @@ impl<M: Medium> Pool<M> {
         if position == Position::End {
             state.state = ScrubState::Idle;
             shared.journal.heal(&shared.m);
+            // A record may be rotten in one copy, which nobody sees before it is needed. Once a
+            // watermark covers all that is complete, none of them is needed.
+            shared.spread_watermark().map_err(Error::Tx)?;
         }
         done.state = state.state;
         shared.store_progress(&state)?;

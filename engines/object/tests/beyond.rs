@@ -10,6 +10,7 @@ use holdfast_faultmem::{Clear, Config, FaultKind, FaultMedium, When};
 use holdfast_heap::ZoneTable;
 use holdfast_layout::format::{INTENT_PAGE, PROGRESS_PAGE, REGIONS_PAGE};
 use holdfast_layout::{RawPtr, Region, RegionKind, TypeNumber};
+use holdfast_logs::format::ADJACENT_MARK_PAGES;
 use holdfast_object::{CreateOptions, Parity, Pool, ScrubControl, ScrubOptions, Scrubbed};
 use holdfast_pmem::{MediumKind, PAGE};
 use holdfast_redundancy::events::{Journal, Outcome};
@@ -153,4 +154,24 @@ fn a_transaction_that_failed_half_way_is_no_part_of_another() {
         tx.alloc_bytes(TypeNumber::BYTES, 64)
     });
     assert!(fresh.is_ok());
+}
+
+#[test]
+fn a_lost_append_to_the_log_of_a_file_is_told() {
+    let pool = create(MediumKind::File);
+    let (object, other) = (put(&pool, &[1; 64]), put(&pool, &[1; 64]));
+    let write = |of, byte| pool.run(|tx| tx.write_bytes(of, 0, &[byte; 64])).unwrap();
+    write(object, 2);
+    // The device keeps what was there: record and replica are gone, and later ones are not.
+    let superblock = pool.superblock();
+    let first = superblock.log_start + ADJACENT_MARK_PAGES * PAGE;
+    let batches = When::touching(first, 2 * superblock.side_len - first);
+    pool.medium().arm(FaultKind::Lost, batches);
+    write(object, 3);
+    assert_eq!(pool.medium().armed(), 0);
+    write(other, 4);
+    let (pool, opened) = crash(pool);
+    assert_eq!(opened.recovered.lost, 1, "a transaction is lost, and that is known");
+    assert!(outcomes(&pool).contains(&Outcome::Lost));
+    assert_eq!(get(&pool, other).unwrap(), [4; 64]);
 }
