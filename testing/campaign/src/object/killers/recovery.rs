@@ -216,25 +216,34 @@ pub fn slot_lost(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
             other => break other,
         }
     };
-    let Some((freed, slot, (of, from))) = found else {
+    let Some(Under { small, slot, large, from }) = found else {
         return Err(unable("no slot shares columns with an object of several granules"));
     };
     driver.medium.arm(FaultKind::Lost, When::touching(slot.at, slot.len));
-    driver.must(&Job::new(&mut rng, [Op::Free { of: freed }]))?;
+    driver.must(&Job::new(&mut rng, [Op::Free { of: small }]))?;
     driver.medium.disarm();
     // No record of it is left.
     let driver = settled(&world, driver)?;
-    let write = Op::Write { of, from, len: slot.len };
+    let write = Op::Write { of: large, from, len: slot.len };
     let image = cut_short(&driver, &Job::new(&mut rng, [write]))?;
     let (promise, zone) = (driver.ledger.promise(), zone_of(&driver)?);
-    let changed = ((of & ((1 << 48) - 1)) + from, slot.len);
+    let changed = ((large & ((1 << 48) - 1)) + from, slot.len);
     abandon(driver);
     Crashed { world, image, promise, changed, zone, rng, undone: None }.open(|_, _| Ok(()))
 }
 
-/// An object of one granule, its slot, and a place over all columns of that slot: an object of
-/// several granules in another row, and how far in.
-fn slot_under(driver: &Driver) -> Judged<Option<(u64, Target, (u64, u64))>> {
+/// A slot, and a place in another row over all its columns.
+struct Under {
+    /// The object of the slot, of one granule.
+    small: u64,
+    slot: Target,
+    /// An object of several granules.
+    large: u64,
+    /// How far in it the columns of the slot begin.
+    from: u64,
+}
+
+fn slot_under(driver: &Driver) -> Judged<Option<Under>> {
     const PLACE: u64 = (1 << 48) - 1;
     let zone = zone_of(driver)?;
     let choice = Choice::of(&driver.ledger.objects());
@@ -252,7 +261,7 @@ fn slot_under(driver: &Driver) -> Judged<Option<(u64, Target, (u64, u64))>> {
     let slots = targets.of_area(Area::Object).zip(targets.of_area(Area::Slot));
     let mut small = slots.filter_map(|(object, slot)| {
         let of = choice.small.iter().find(|(of, _)| of & PLACE == object.at)?.0;
-        over(&slot).map(|over| (of, slot, over))
+        over(&slot).map(|(large, from)| Under { small: of, slot, large, from })
     });
     Ok(small.next())
 }
