@@ -4,12 +4,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use holdfast_faultmem::Image;
+use holdfast_faultmem::{Clear, Image};
 use holdfast_workloads::Rng;
 
 use super::Mutant;
 use super::jury::{FEW, Jury, MANY, abandon, opened, unable};
-use crate::object::driver::{Driver, Ledger};
+use crate::object::driver::{Driver, Ledger, agree, whole};
 use crate::object::lanes::{Park, install};
 use crate::object::ops::{Choice, Job, Op};
 use crate::object::raw::{Bytes, ChunkKind, Survey, ZoneMap};
@@ -29,14 +29,14 @@ fn log_chunks(pool: &Bytes) -> Vec<u64> {
     found
 }
 
-/// The image with the beginning of one of the copies overwritten, if it has two, of two chunks
+/// The image with the beginning of one of the copies unreadable, if it has two, of two chunks
 /// each: what the transactions here take.
 pub(super) fn without(world: &World, image: Image, copy: usize) -> Image {
     let medium = world.after(image);
     let chunks = log_chunks(&Bytes::of(&medium));
     if chunks.len() == 4 {
         // Found on this very medium: in range.
-        let _ = medium.stray(chunks[2 * copy], &[0xa5; 100]);
+        let _ = medium.poison(chunks[2 * copy], 1, Clear::Able);
     }
     medium.crash_point().persisted()
 }
@@ -83,6 +83,53 @@ pub fn first_lost(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
 /// Copy B is.
 pub fn second_lost(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     copy_lost(mutant, world, 1)
+}
+
+/// A pool that crashed in the middle of a long transaction is opened, and a page of the entries
+/// cannot be read: replayed from the other copy, and good for anything afterwards. See `healed.rs`
+/// for what a rewrite that is switched off leaves.
+pub fn bad_at_open(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    const HEAL: &str = "object.overflow.heal-zero";
+    let (world, mut rng) = (Arc::new(mutant.world(world)), mutant.rng(1));
+    let driver = stage(&world, &mut rng)?;
+    let crash: Arc<Mutex<Option<(Image, u64)>>> = Arc::default();
+    let (keep, shared) = (Arc::clone(&crash), Arc::clone(&world));
+    driver.medium.on_barrier(Box::new(move |_, site, point| {
+        let mut kept = keep.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.is_none() && site.name() == "object.commit.F2" {
+            // The first such instant at which both copies are there: nothing is stored yet.
+            let image = point.persisted();
+            let chunks = log_chunks(&Bytes::of(&shared.after(image.clone())));
+            *kept = (chunks.len() == 4).then(|| (image, chunks[0]));
+        }
+    }));
+    let of = longest(&driver);
+    driver.must(&Job::new(&mut rng, [Op::Write { of, from: 100, len: 8_500 }]))?;
+    driver.medium.clear_on_barrier();
+    let promise = driver.ledger.promise();
+    abandon(driver);
+    let Some((image, page)) = crash.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+        return Err(unable("the long transaction took no chunks"));
+    };
+    let medium = world.after(image);
+    // Found on this very medium: in range.
+    let _ = medium.poison(page, 1, Clear::Able);
+    let driver = opened(&world, medium, &promise)?;
+    if !driver.medium.sites_seen().iter().any(|(site, ..)| site.name() == HEAL) {
+        return Err(unable("the bad page was not met"));
+    }
+    let again = mutant.lacks(HEAL);
+    let jury = Jury::new(FEW, &mut rng, move |image, _| {
+        let medium = world.after(image);
+        if again {
+            // As above.
+            let _ = medium.poison(page, 1, Clear::Able);
+        }
+        agree(&promise, &whole(&medium)?.objects)
+    });
+    jury.look(&driver.medium.crash_point());
+    abandon(driver);
+    Ok(jury.end())
 }
 
 /// The object of the usual cast that is long enough.

@@ -122,9 +122,7 @@ impl Worn {
     /// Its name in reports.
     #[must_use]
     pub fn name(&self) -> String {
-        let parked = self.wear.park.map_or_else(String::new, |step| format!(", parked at {step}"));
-        let churn = if self.wear.churn { ", churned" } else { "" };
-        format!("worn rings in {}{parked}{churn}", self.world)
+        format!("worn rings in {}", self.world)
     }
 
     /// Wears the rings out.

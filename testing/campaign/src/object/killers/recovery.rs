@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use holdfast_faultmem::{Clear, Image};
+use holdfast_faultmem::{Clear, FaultKind, Image, When};
 use holdfast_layout::{Region, RegionKind};
 use holdfast_workloads::Rng;
 
@@ -15,7 +15,7 @@ use crate::object::lanes::{Park, install};
 use crate::object::model::Objects;
 use crate::object::ops::{Choice, Job, Op};
 use crate::object::raw::Bytes;
-use crate::object::scenes::{refused, stage};
+use crate::object::scenes::{refused, settled, stage};
 use crate::object::targets::{Area, Target, Targets};
 use crate::object::world::World;
 use crate::tally::{Fault, Judged, Tally, Violation};
@@ -26,7 +26,7 @@ struct Crashed {
     world: Arc<World>,
     image: Image,
     promise: Acked<Objects>,
-    /// The object that was changed, from its first byte to its last.
+    /// What was changed of an object, and its length.
     changed: (u64, u64),
     zone: Region,
     rng: Rng,
@@ -52,6 +52,15 @@ fn crashed(mutant: &Mutant, world: &'static str) -> Judged<Crashed> {
     let Some(&(of, len)) = choice.large.iter().find(|(_, len)| *len < 4_000) else {
         return Err(unable("the cast has no object of some granules"));
     };
+    let image = cut_short(&driver, &Job::new(&mut rng, [Op::Write { of, from: 0, len }]))?;
+    let (promise, zone) = (driver.ledger.promise(), zone_of(&driver)?);
+    let changed = (of & ((1 << 48) - 1), len);
+    abandon(driver);
+    Ok(Crashed { world, image, promise, changed, zone, rng, undone: None })
+}
+
+/// Runs a job; the image is that of its last commit, after the commit point and before its stores.
+fn cut_short(driver: &Driver, job: &Job) -> Judged<Image> {
     let last: Arc<Mutex<Option<Image>>> = Arc::default();
     let keep = Arc::clone(&last);
     driver.medium.on_barrier(Box::new(move |_, site, point| {
@@ -59,15 +68,11 @@ fn crashed(mutant: &Mutant, world: &'static str) -> Judged<Crashed> {
             *keep.lock().unwrap_or_else(PoisonError::into_inner) = Some(point.persisted());
         }
     }));
-    driver.must(&Job::new(&mut rng, [Op::Write { of, from: 0, len }]))?;
+    driver.must(job)?;
     driver.medium.clear_on_barrier();
     let image = last.lock().unwrap_or_else(PoisonError::into_inner).take();
     // Where nothing is flushed, and with the drain switched off, the end of the commit is as good.
-    let image = image.unwrap_or_else(|| driver.medium.crash_point().persisted());
-    let (promise, zone) = (driver.ledger.promise(), zone_of(&driver)?);
-    let changed = (of & ((1 << 48) - 1), len);
-    abandon(driver);
-    Ok(Crashed { world, image, promise, changed, zone, rng, undone: None })
+    Ok(image.unwrap_or_else(|| driver.medium.crash_point().persisted()))
 }
 
 impl Crashed {
@@ -197,6 +202,68 @@ pub fn wrong_row(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
         let _ = medium.flip_bit(crashed.neighbour(medium)?, 6);
         Ok(())
     })
+}
+
+/// The device lost the write of a slot, so that a freed object is back and verifies; long after
+/// that a crash leaves a change of another row to be replayed over the very columns of that slot.
+/// Parity of the rows as they lie there would make the loss permanent.
+pub fn slot_lost(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, mut rng) = (Arc::new(mutant.world(world)), mutant.rng(1));
+    let driver = stage(&world, &mut rng)?;
+    let found = loop {
+        match slot_under(&driver)? {
+            None if driver.must(&Job::new(&mut rng, [Op::Alloc { len: 6_000 }]))? => {}
+            other => break other,
+        }
+    };
+    let Some(Under { small, slot, large, from }) = found else {
+        return Err(unable("no slot shares columns with an object of several granules"));
+    };
+    driver.medium.arm(FaultKind::Lost, When::touching(slot.at, slot.len));
+    driver.must(&Job::new(&mut rng, [Op::Free { of: small }]))?;
+    driver.medium.disarm();
+    // No record of it is left.
+    let driver = settled(&world, driver)?;
+    let write = Op::Write { of: large, from, len: slot.len };
+    let image = cut_short(&driver, &Job::new(&mut rng, [write]))?;
+    let (promise, zone) = (driver.ledger.promise(), zone_of(&driver)?);
+    let changed = ((large & ((1 << 48) - 1)) + from, slot.len);
+    abandon(driver);
+    Crashed { world, image, promise, changed, zone, rng, undone: None }.open(|_, _| Ok(()))
+}
+
+/// A slot, and a place in another row over all its columns.
+struct Under {
+    /// The object of the slot, of one granule.
+    small: u64,
+    slot: Target,
+    /// An object of several granules.
+    large: u64,
+    /// How far in it the columns of the slot begin.
+    from: u64,
+}
+
+fn slot_under(driver: &Driver) -> Judged<Option<Under>> {
+    const PLACE: u64 = (1 << 48) - 1;
+    let zone = zone_of(driver)?;
+    let choice = Choice::of(&driver.ledger.objects());
+    let targets = Targets::of(&Bytes::of(&driver.medium));
+    let over = |slot: &Target| {
+        let col = (slot.at - zone.start) % zone.row_len;
+        let rows = (0..u64::from(zone.data_rows)).map(|row| zone.start + row * zone.row_len + col);
+        rows.filter(|at| *at != slot.at).find_map(|at| {
+            let holds =
+                |(of, len): &(u64, u64)| (of & PLACE) <= at && at + slot.len <= (of & PLACE) + len;
+            let of = choice.large.iter().copied().find(holds)?.0;
+            Some((of, at - (of & PLACE)))
+        })
+    };
+    let slots = targets.of_area(Area::Object).zip(targets.of_area(Area::Slot));
+    let mut small = slots.filter_map(|(object, slot)| {
+        let of = choice.small.iter().find(|(of, _)| of & PLACE == object.at)?.0;
+        over(&slot).map(|(large, from)| Under { small: of, slot, large, from })
+    });
+    Ok(small.next())
 }
 
 /// A page turns bad between the commit point of a change and its stores; its thread then has

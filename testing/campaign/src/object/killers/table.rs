@@ -33,10 +33,7 @@ const fn without_log(scene: &'static str, side: Side) -> Killer {
     Killer::Scened(Scened { scene, world: SHM, how: How::LogLost(side) })
 }
 
-const WORN: Killer = Killer::Worn(Worn {
-    world: SHM,
-    wear: Wear { jobs: 200, watched: 4, park: None, churn: false },
-});
+const WORN: Killer = Killer::Worn(Worn { world: SHM, wear: Wear { jobs: 200, watched: 4 } });
 
 const REPAIR: Killer = made!(copies::repair, SHM);
 const REPAIR_FILE: Killer = made!(copies::repair, FILE);
@@ -123,6 +120,7 @@ const ENGINE: &[Trial] = &[
     ("object.overflow.FO", &[LONG]),
     ("object.overflow.copy-a", &[made!(overflow::second_lost, SHM)]),
     ("object.overflow.copy-b", &[made!(overflow::first_lost, SHM)]),
+    ("object.overflow.heal-zero", &[made!(overflow::bad_at_open, SHM)]),
     ("object.overflow.retire", &[made!(overflow::held_back, FILE)]),
     ("object.overflow.reuse", &[made!(overflow::over_freed, SHM)]),
     ("object.overflow.sync", &[LONG_FILE]),
@@ -139,6 +137,8 @@ const REPAIRS: &[Trial] = &[
     ("object.recover.done-sync", &[RECOVERED_FILE]),
     ("object.recover.replay", &[RECOVERED]),
     ("object.redo.cure", &[made!(recovery::wrong_row, SHM)]),
+    ("object.redo.cure-row", &[made!(recovery::slot_lost, SHM)]),
+    ("object.redo.cure-row", &[made!(recovery::slot_lost, PQ)]),
     ("object.redo.cured", &[made!(recovery::cured_again, SHM)]),
     ("object.redo.cured-sync", &[made!(recovery::cured_again, FILE)]),
     ("object.redo.heal", &[made!(recovery::bad_data, SHM)]),
