@@ -143,7 +143,8 @@ impl Group {
     }
 
     /// Steps 5 and F1: returns once the record is durable, written by this thread or another.
-    /// `last` is the number of the lane's record before; `promised` is what [`reserve`](Self::reserve) answered for a record at least as long.
+    /// `last` is the number of the lane's record before; `promised` is what
+    /// [`reserve`](Self::reserve) answered for a record at least as long.
     pub(crate) fn commit<M: Medium>(
         &self,
         m: &M,

@@ -147,8 +147,8 @@ impl RecordBuilder {
     }
 
     /// Fills the header, pads to whole lines and sums: the bytes as they are stored in a place
-    /// whose seed is `seed`. `last` is the number of the lane's record before. May be called again with other arguments. The record has passed
-    /// [`check`](Self::check).
+    /// whose seed is `seed`. `last` is the number of the lane's record before. May be called again
+    /// with other arguments. The record has passed [`check`](Self::check).
     #[inline]
     pub(crate) fn seal(&mut self, seed: u32, number: u64, last: u64, watermark: u64) -> &[u8] {
         let bytes = self.frame(number, last, watermark);

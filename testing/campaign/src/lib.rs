@@ -10,7 +10,8 @@
 //!
 //! # What is not covered
 //!
-//! Rows that are listed but not yet part of the CI tier have open findings: see the changelog.
+//! Interleavings of threads are left to chance here; `core/logs` enumerates those of its own.
+//! Media that lie about a completed flush, and malice.
 //!
 //! # Tour
 //!
