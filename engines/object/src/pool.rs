@@ -28,8 +28,10 @@ const CLOSED: Site = Site::new("object.pool.closed");
 
 /// Times a transaction is run again after conflicts before it is given up.
 const CONFLICTS_MAX: u32 = 100_000;
-/// Times a transaction is run again after repairs before damage is reported as lost.
-const REPAIRS_MAX: u32 = 64;
+/// Repairs for one `run` before it is given up.
+const REPAIRS_MAX: usize = 10_000;
+/// Repairs of one place for one `run` before damage there is reported as lost.
+const AGAIN_MAX: usize = 8;
 
 /// An open pool of objects on a medium. Cheap to clone; the last clone to go closes the pool.
 #[derive(Debug)]
@@ -157,7 +159,7 @@ impl<M: Medium> Pool<M> {
         let lane = self.take_lane();
         lane.doubted.borrow_mut().clear();
         let mut conflicts = 0_u32;
-        let mut repairs = 0_u32;
+        let mut repairs: Vec<u64> = Vec::new();
         loop {
             let error = match attempt(shared, &lane, &mut body) {
                 Ok(value) => {
@@ -172,9 +174,14 @@ impl<M: Medium> Pool<M> {
                     shared.counters.conflicts.fetch_add(1, Ordering::Relaxed);
                     back_off(conflicts);
                 }
-                TxError::Damaged { at, len } if repairs < REPAIRS_MAX => {
-                    repairs += 1;
-                    shared.mend_found(at, len, holdfast_redundancy::events::Finder::Read)?;
+                TxError::Damaged { at, len } if may_mend(&repairs, at) => {
+                    // One damage seldom comes alone: from the second on, objects are repaired
+                    // whole, instead of one granule for each time the closure runs.
+                    let (first, count) =
+                        if repairs.is_empty() { (at, len) } else { shared.whole_object(at, len) };
+                    repairs.push(at);
+                    let finder = holdfast_redundancy::events::Finder::Read;
+                    shared.mend_found(first, count, finder)?;
                 }
                 other => return Err(other.into()),
             }
@@ -308,6 +315,11 @@ fn attempt<M: Medium, R>(
     }
     tidy_lane(lane);
     Ok(value)
+}
+
+/// Whether a run that had these places repaired may have `at` repaired: as long as it gets on.
+fn may_mend(repairs: &[u64], at: u64) -> bool {
+    repairs.len() < REPAIRS_MAX && repairs.iter().filter(|r| **r == at).count() < AGAIN_MAX
 }
 
 /// What a commit left to be done once it holds nothing: log chunks to free, copies to mend.

@@ -165,13 +165,34 @@ impl<M: Medium> Shared<M> {
         self.mend(at, len, asked)
     }
 
+    /// The object that bytes belong to, as a range; the bytes themselves if they belong to none.
+    pub(crate) fn whole_object(&self, at: u64, len: u64) -> (u64, u64) {
+        let mut whole = (at, len);
+        if let Some(table) = self.heap.zone_of(at) {
+            table.units_over(at, len, &mut |unit| {
+                if let Unit::Granule { spot, .. } = unit
+                    && at >= spot.object
+                {
+                    whole = (spot.object, spot.capacity);
+                }
+            });
+        }
+        whole
+    }
+
     /// Looks after the places noted by [`suspect`](Self::suspect).
     pub(crate) fn mend_suspects(&self) -> Result<(), Error> {
+        // A page that stays bad is suspected again by the very event that says so.
+        let mut seen = Vec::new();
         while self.has_suspects.swap(false, Ordering::AcqRel) {
             let suspects = core::mem::take(
                 &mut *self.suspects.lock().unwrap_or_else(std::sync::PoisonError::into_inner),
             );
             for s in suspects {
+                if seen.contains(&s.at) {
+                    continue;
+                }
+                seen.push(s.at);
                 if s.cause == Cause::Parity {
                     self.mend_columns(s.at, SLOT_LEN as u64, s.finder)?;
                     continue;

@@ -235,11 +235,14 @@ impl<M: Medium> Tx<'_, M> {
                 (g + 1) * GRANULE <= seen.spot.capacity.next_multiple_of(GRANULE)
                     && shared.touched.is(seen.zone, &seen.spot, g, generation)
             });
-        // Verified before in this generation: type and length were checked then.
-        if touched && typed.is_some_and(|(_, whole)| whole <= seen.spot.capacity) {
+        let slot = read_slot(&Direct(&shared.m), &seen.spot).map_err(damaged)?;
+        // Verified before in this generation; whether it is what was asked for, the slot tells.
+        if touched
+            && Self::names(of, &slot, &seen.spot).is_ok()
+            && check_asked(of, &slot, from + len, typed).is_ok()
+        {
             return shared.m.read(seen.spot.object + from, into).map_err(damaged);
         }
-        let slot = read_slot(&Direct(&shared.m), &seen.spot).map_err(damaged)?;
         self.judge_slot(seen, of, &slot)?;
         self.confirm(seen, check_asked(of, &slot, from + len, typed))?;
         if len == 0 {

@@ -8,8 +8,8 @@ mod common;
 use common::{TestPool, clock, crash, create, create_with, get, pattern, put, quick};
 use holdfast_faultmem::{Clear, Config, FaultKind, FaultMedium, When};
 use holdfast_heap::ZoneTable;
-use holdfast_layout::format::{INTENT_PAGE, PROGRESS_PAGE, REGIONS_PAGE};
-use holdfast_layout::{RawPtr, Region, RegionKind, TypeNumber};
+use holdfast_layout::format::{EVENTS_START, INTENT_PAGE, PROGRESS_PAGE, REGIONS_PAGE};
+use holdfast_layout::{Ptr, RawPtr, Region, RegionKind, TypeNumber};
 use holdfast_logs::format::ADJACENT_MARK_PAGES;
 use holdfast_object::{CreateOptions, Parity, Pool, ScrubControl, ScrubOptions, Scrubbed};
 use holdfast_pmem::{MediumKind, PAGE};
@@ -174,4 +174,39 @@ fn a_lost_append_to_the_log_of_a_file_is_told() {
     assert_eq!(opened.recovered.lost, 1, "a transaction is lost, and that is known");
     assert!(outcomes(&pool).contains(&Outcome::Lost));
     assert_eq!(get(&pool, other).unwrap(), [4; 64]);
+}
+
+#[test]
+fn however_much_of_an_object_is_damaged_one_run_reads_it() {
+    let options = CreateOptions { parity: Parity::P, rows: 16, ..CreateOptions::tiny(8 << 20) };
+    let pool = create_with(MediumKind::Dax, &options);
+    pool.set_verify_reads(holdfast_object::VerifyReads::Always);
+    let bytes = pattern(5, 100_000);
+    let object = put(&pool, &bytes);
+    // A hundred granules, each of which would take a run of its own.
+    pool.medium().stray(object.offset(), &[0; 100_000]).unwrap();
+    assert_eq!(get(&pool, object).unwrap(), bytes);
+}
+
+#[test]
+fn a_journal_page_that_stays_bad_keeps_nobody_busy() {
+    let pool = create(MediumKind::Dax);
+    let object = put(&pool, &pattern(1, 300));
+    let spare = pool.regions().iter().find(|r| r.kind == RegionKind::Spare).copied();
+    let spare = spare.expect("every pool has a spare frame");
+    pool.medium().poison(spare.start, spare.len, Clear::Unable).unwrap();
+    pool.medium().poison(EVENTS_START, PAGE, Clear::Unable).unwrap();
+    pool.set_verify_reads(holdfast_object::VerifyReads::Always);
+    pool.medium().flip_bit(object.offset() + 7, 3).unwrap();
+    assert_eq!(get(&pool, object).unwrap(), pattern(1, 300));
+    put(&pool, &pattern(2, 300));
+}
+
+#[test]
+fn a_type_is_compared_also_where_bytes_were_verified_before() {
+    let pool = create(MediumKind::Shm);
+    let narrow: Ptr<[u64; 1]> = pool.run(|tx| tx.alloc([7])).unwrap();
+    assert_eq!(pool.read(narrow).unwrap(), [7]);
+    let wide = pool.read::<[u64; 8]>(narrow.raw().typed());
+    assert!(matches!(wide, Err(holdfast_object::Error::Tx(TxError::WrongType { .. }))));
 }
