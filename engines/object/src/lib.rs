@@ -74,6 +74,7 @@ mod pool;
 mod recover;
 mod redo;
 mod repair;
+mod report;
 mod scrub;
 mod shared;
 mod sweep;
