@@ -141,8 +141,7 @@ impl Journal {
             (Some(error), None) => Some((Side::A, error)),
             (None, error) => error.map(|error| (Side::B, error)),
         };
-        let cleared =
-            [in_a.cleared.map(|at| (Side::A, at)), in_b.cleared.map(|at| (Side::B, at))];
+        let cleared = [in_a.cleared.map(|at| (Side::A, at)), in_b.cleared.map(|at| (Side::B, at))];
         Ok(Appended { sequence: event.sequence, failed, cleared })
     }
 

@@ -389,12 +389,7 @@ impl<M: Medium> Shared<M> {
 
     /// Steps 8 to 10 of a durable record. `publish` makes known what the columns hold now, before
     /// anybody else can judge them.
-    pub(crate) fn apply(
-        &self,
-        batch: &mut Batch,
-        publish: impl FnOnce(),
-        release: impl FnOnce(),
-    ) {
+    pub(crate) fn apply(&self, batch: &mut Batch, publish: impl FnOnce(), release: impl FnOnce()) {
         self.find_columns(batch);
         self.columns.lock_all(&self.m, &batch.columns);
         self.m.step(STEP_COLUMNS);

@@ -1,6 +1,7 @@
 //! Completing changes that a durable record describes: after a crash, and after a media error
-//! under a commit. Both come to the same, since nobody knows how far the stores and the parity
-//! patches got.
+//! under a commit that takes chunks out of parity. Both come to the same, since nobody knows how
+//! far the stores and the parity patches got. Other commits go on past a page that turns bad, and
+//! have it rebuilt from its columns like any other: [`mend_missed`](Shared::mend_missed).
 //!
 //! | step | what | crash after it leaves |
 //! |---|---|---|
@@ -457,7 +458,7 @@ impl<M: Medium> Shared<M> {
         ranges
     }
 
-    /// Notes what a commit changes that met a media error after its record was durable. Its
+    /// Notes what a commit changes that could not take its chunks out of parity. Its
     /// columns are still held: from now on nobody judges any column until it is completed.
     pub(crate) fn owe(&self, batch: &Batch) {
         let mut changes = Changes::default();

@@ -95,7 +95,12 @@ impl<M: Medium> Shared<M> {
 
     /// As [`mend`](Self::mend), but a page that turns bad under the repair is repaired first, and
     /// then it is tried again.
-    pub(crate) fn mend_through(&self, at: u64, len: u64, asked: Asked) -> Result<Option<u64>, Error> {
+    pub(crate) fn mend_through(
+        &self,
+        at: u64,
+        len: u64,
+        asked: Asked,
+    ) -> Result<Option<u64>, Error> {
         for _ in 0..BAD_PAGES_MAX {
             match self.mend(at, len, asked) {
                 Err(Error::Media(MediaError { at: bad, cause: MediaCause::Poison, .. })) => {
