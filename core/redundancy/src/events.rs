@@ -60,6 +60,15 @@ pub struct Appended {
     pub sequence: u64,
     /// The copy that could not be written, although the other could.
     pub failed: Option<(Side, MediaError)>,
+    /// Pages that had been bad and were cleared by it: side, and offset into the pool.
+    pub cleared: [Option<(Side, u64)>; 2],
+}
+
+/// What became of one copy of an event.
+#[derive(Debug, Clone, Copy, Default)]
+struct Stored {
+    failed: Option<MediaError>,
+    cleared: Option<u64>,
 }
 
 /// A page of the journal that was not the same in both sides.
@@ -126,14 +135,14 @@ impl Journal {
         let bytes = event.encode(self.mirror.seed, place);
         let in_b = self.store(m, Side::B, place, &bytes, (ENTRY_B, DRAIN_B))?;
         let in_a = self.store(m, Side::A, place, &bytes, (ENTRY_A, DRAIN_A))?;
-        let sequence = event.sequence;
-        match (in_a, in_b) {
-            (Some(error), Some(_)) => Err(Error::Media(error)),
-            (Some(error), None) if self.mirror.copies < 2 => Err(Error::Media(error)),
-            (Some(error), None) => Ok(Appended { sequence, failed: Some((Side::A, error)) }),
-            (None, Some(error)) => Ok(Appended { sequence, failed: Some((Side::B, error)) }),
-            (None, None) => Ok(Appended { sequence, failed: None }),
-        }
+        let failed = match (in_a.failed, in_b.failed) {
+            (Some(error), Some(_)) => return Err(Error::Media(error)),
+            (Some(error), None) if self.mirror.copies < 2 => return Err(Error::Media(error)),
+            (Some(error), None) => Some((Side::A, error)),
+            (None, error) => error.map(|error| (Side::B, error)),
+        };
+        let cleared = [in_a.cleared.map(|at| (Side::A, at)), in_b.cleared.map(|at| (Side::B, at))];
+        Ok(Appended { sequence: event.sequence, failed, cleared })
     }
 
     /// Stores an entry durably in one side; a media error that stays is an answer, because the
@@ -145,22 +154,27 @@ impl Journal {
         place: u64,
         entry: &[u8],
         sites: (Site, Site),
-    ) -> Result<Option<MediaError>> {
-        let Some(at) = self.mirror.at(side, EVENTS_START + place) else { return Ok(None) };
+    ) -> Result<Stored> {
+        let done = Stored::default();
+        let Some(at) = self.mirror.at(side, EVENTS_START + place) else { return Ok(done) };
         if m.kind() == MediumKind::File {
             // A bad page must not look like a failed sync, after which nothing may be written.
             if m.read(at, &mut [0; EVENT_LEN]).is_ok() {
                 m.append(sites.0, at, entry)?;
-                return Ok(None);
+                return Ok(done);
             }
         } else if m.put(sites.0, at, entry).is_ok() {
             m.drain(sites.1);
-            return Ok(None);
+            return Ok(done);
         }
         let inside = place % PAGE_LEN as u64;
         let mut page = self.page(m, side.other(), place - inside);
         bytes::put(&mut page, inside as usize, entry);
-        Ok(m.heal(HEAL, at - inside, &page).err())
+        let at = at - inside;
+        Ok(match m.heal(HEAL, at, &page) {
+            Ok(()) => Stored { cleared: Some(at), ..done },
+            Err(error) => Stored { failed: Some(error), ..done },
+        })
     }
 
     /// The page of the journal at `place` as `side` has it; zeros if it cannot be read.

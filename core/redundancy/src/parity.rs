@@ -76,8 +76,8 @@ pub struct ParitySites {
 /// caller holds the columns.
 ///
 /// # Errors
-/// [`Error::OutsideZone`] before anything is stored; [`Error::Media`] if a parity page is bad:
-/// parity of the range is then neither old nor new and has to be recomputed.
+/// [`Error::OutsideZone`] before anything is stored; [`Error::Media`] with the first bad parity
+/// page: all others were patched nevertheless, so that nothing is wrong but what cannot be read.
 pub fn patch<M: Medium>(
     m: &M,
     zone: &Zone,
@@ -90,24 +90,37 @@ pub fn patch<M: Medium>(
         return Err(Error::OutsideZone { at, len: delta.len() as u64, limit: zone.data_len() });
     }
     let mut rest = delta;
+    let mut done = Ok(());
     for piece in zone.split(at, delta.len() as u64) {
         let (change, after) = rest.split_at(piece.len as usize);
         rest = after;
         if zone.has_p() {
-            m.xor(sites.p, zone.p_at(piece.col), change)?;
+            for (col, part) in page_parts(piece.col, change) {
+                done = done.and(m.xor(sites.p, zone.p_at(col), part));
+            }
         }
         if zone.has_q() {
             let factor = gf_pow_g(piece.row as usize);
-            let mut col = piece.col;
-            for part in change.chunks(BLOCK) {
+            for (col, part) in page_parts(piece.col, change) {
                 let weighted = &mut scratch.row[..part.len()];
                 gf_mul_into(weighted, part, factor);
-                m.xor(sites.q, zone.q_at(col), weighted)?;
-                col += part.len() as u64;
+                done = done.and(m.xor(sites.q, zone.q_at(col), weighted));
             }
         }
     }
-    Ok(())
+    Ok(done?)
+}
+
+/// The parts of `bytes`, which lie over `col`, on each page: one that is bad must not leave
+/// another half patched.
+fn page_parts(mut col: u64, mut bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
+    core::iter::from_fn(move || {
+        let on_page = (PAGE - col % PAGE) as usize;
+        let (part, rest) = bytes.split_at(on_page.min(bytes.len()));
+        let at = col;
+        (col, bytes) = (col + part.len() as u64, rest);
+        (!part.is_empty()).then_some((at, part))
+    })
 }
 
 /// Computes P and Q over columns `[col, col + len)` from all rows and stores them. Flushes, does

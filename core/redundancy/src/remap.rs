@@ -31,6 +31,7 @@ use crate::error::{Error, Result};
 use crate::mirror::{Mirror, MirrorSites};
 use crate::record::Record;
 use crate::superblock::write_superblock;
+use crate::verdict::Side;
 
 const SITES: MirrorSites = MirrorSites {
     b: Site::new("redundancy.remap.b"),
@@ -62,6 +63,8 @@ pub struct RemapTable {
     entries: Vec<Remap>,
     /// Spare frames that turned out bad since the pool was opened.
     bad: Vec<u64>,
+    /// Sides of the superblock that a relocation found bad and cleared.
+    superblock_cleared: Vec<Side>,
 }
 
 impl RemapTable {
@@ -112,7 +115,8 @@ impl RemapTable {
         entries: Vec<Remap>,
     ) -> Self {
         let (frame, side_len) = (superblock.frame, superblock.side_len);
-        let mut this = Self { record, frame, side_len, spares: Vec::new(), entries, bad: vec![] };
+        let (spares, bad, superblock_cleared) = (Vec::new(), Vec::new(), Vec::new());
+        let mut this = Self { record, frame, side_len, spares, entries, bad, superblock_cleared };
         this.set_regions(regions);
         this
     }
@@ -130,6 +134,11 @@ impl RemapTable {
     /// The record, to heal its copies.
     pub const fn record(&mut self) -> &mut Record {
         &mut self.record
+    }
+
+    /// Sides whose page of the superblock a relocation found bad and cleared since the last call.
+    pub fn take_superblock_cleared(&mut self) -> Vec<Side> {
+        core::mem::take(&mut self.superblock_cleared)
     }
 
     /// The relocated frames.
@@ -204,7 +213,7 @@ impl RemapTable {
         }
         if superblock.incompatible & INCOMPATIBLE_REMAP == 0 {
             superblock.incompatible |= INCOMPATIBLE_REMAP;
-            write_superblock(m, superblock)?;
+            self.superblock_cleared.extend(write_superblock(m, superblock)?);
         }
         self.write(m)?;
         let listed = m.bad_ranges();

@@ -113,6 +113,34 @@ fn a_patch_longer_than_the_buffers_is_right() {
 }
 
 #[test]
+fn a_bad_parity_page_keeps_no_other_from_its_patch() {
+    for bad in [Unit::P, Unit::Q] {
+        for page in 0..2 {
+            let (m, zone) = filled(2, 6, &NoneExempt);
+            // Over the end of a page.
+            let (at, len) = (zone.at(1, PAGE - 100), 200);
+            m.poison(zone.unit_at(bad, page * PAGE), PAGE, Clear::Able).unwrap();
+            let new = Numbers(9).bytes(len as usize);
+            let delta: Vec<u8> = bytes(&m, at, len).iter().zip(&new).map(|(a, b)| a ^ b).collect();
+            m.put(STORE, at, &new).unwrap();
+            let mut scratch = Scratch::new();
+            assert!(patch(&m, &zone, at, &delta, &mut scratch, SITES).is_err());
+            let right = bytes(&m, zone.at(1, 0), 2 * PAGE);
+            let with = if bad == Unit::P { Parity::Q } else { Parity::P };
+            let missing = [Unit::Row(1)];
+            let all = 2 * PAGE;
+            let got = rebuild(&m, &zone, &missing, 0, all, &NoneExempt, with, &mut scratch);
+            assert_eq!(got.unwrap()[0], right, "{bad:?} {page}");
+            // The page of the same parity that is not bad was patched, too.
+            let (other, with) =
+                ((1 - page) * PAGE, if bad == Unit::P { Parity::P } else { Parity::Q });
+            let got = rebuild(&m, &zone, &missing, other, PAGE, &NoneExempt, with, &mut scratch);
+            assert_eq!(got.unwrap()[0], right[other as usize..][..PAGE as usize]);
+        }
+    }
+}
+
+#[test]
 fn every_combination_of_lost_units_comes_back() {
     for parity in 0..=2u32 {
         let (m, zone) = filled(parity, 3, &NoneExempt);

@@ -179,7 +179,7 @@ impl<M: Medium> Shared<M> {
             self.numbers.done(log.id());
             return Err(error);
         }
-        self.apply(&mut batch, || {});
+        self.apply(&mut batch, || {}, || {});
         self.complete(&log);
         Ok(number)
     }

@@ -37,7 +37,7 @@ use holdfast_heap::verify::{Direct, Source};
 use holdfast_heap::{ChunkEntry, ChunkKind, Spot};
 use holdfast_layout::RawPtr;
 use holdfast_logs::Lane;
-use holdfast_pmem::{MediaError, Medium, Site};
+use holdfast_pmem::{MediaError, Medium, PAGE, Site};
 use holdfast_redundancy::parity::{ParitySites, patch};
 use holdfast_txn::{Result, TxError};
 
@@ -61,6 +61,8 @@ const VALIDATE: Site = Site::new("object.commit.validate");
 const SUMS: Site = Site::new("object.commit.sums");
 /// Bytes of objects, sums and slots.
 const DATA: Site = Site::new("object.commit.data");
+/// The same page by page, after one of them turned bad.
+const PAGEWISE: Site = Site::new("object.commit.pagewise");
 /// Patching parity.
 const PATCH: Site = Site::new("object.commit.patch");
 const PARITY: ParitySites =
@@ -96,8 +98,8 @@ impl<M: Medium> Shared<M> {
             .and_then(|()| self.touch(&batch))
             .and_then(|()| self.write(lane.lane(), &work, &arena, &mut batch, &locks));
         match written {
-            Ok(number) => {
-                self.finish(&mut work, number);
+            Ok(()) => {
+                self.finish(&mut work);
                 Ok(())
             }
             Err(error) => {
@@ -340,7 +342,7 @@ impl<M: Medium> Shared<M> {
         Ok(())
     }
 
-    /// Steps 6 to 11. Returns the number of the commit.
+    /// Steps 6 to 11.
     fn write(
         &self,
         lane: u32,
@@ -348,7 +350,7 @@ impl<M: Medium> Shared<M> {
         arena: &Arena,
         batch: &mut Batch,
         locks: &[(u32, Version)],
-    ) -> Result<u64> {
+    ) -> Result<()> {
         let mut log = self.hold_log(self.log_lane(lane));
         let _gate = WriteGate::open(&self.m);
         let in_place = work.pieces.iter().any(|p| p.fate == Fate::Fresh && self.is_in_place(p));
@@ -357,13 +359,18 @@ impl<M: Medium> Shared<M> {
         }
         let number = self.write_record(&mut log, batch)?;
         self.m.step(STEP_DURABLE);
-        self.apply(batch, || {
+        if work.pieces.iter().any(|p| p.fate == Fate::Freed) {
+            // Whoever takes the space has to know before it is to be had.
+            self.note_freed(number);
+        }
+        let release = || {
             for (word, _) in locks {
                 self.versions.release(*word, number);
             }
-        });
+        };
+        self.apply(batch, || self.publish_all_large(work), release);
         self.complete(&log);
-        Ok(number)
+        Ok(())
     }
 
     /// Steps 6, 7 and F1 of an ordinary record.
@@ -380,8 +387,9 @@ impl<M: Medium> Shared<M> {
         written.map(|()| number)
     }
 
-    /// Steps 8 to 10 of a durable record.
-    pub(crate) fn apply(&self, batch: &mut Batch, release: impl FnOnce()) {
+    /// Steps 8 to 10 of a durable record. `publish` makes known what the columns hold now, before
+    /// anybody else can judge them.
+    pub(crate) fn apply(&self, batch: &mut Batch, publish: impl FnOnce(), release: impl FnOnce()) {
         self.find_columns(batch);
         self.columns.lock_all(&self.m, &batch.columns);
         self.m.step(STEP_COLUMNS);
@@ -391,10 +399,13 @@ impl<M: Medium> Shared<M> {
             self.owe(batch);
         }
         self.settle();
+        publish();
         self.columns.unlock_all(&batch.columns);
+        // The record is durable: its changes must be completed, whatever went bad under them.
         if stored.is_err() {
-            // The record is durable: its changes must be completed, whatever went bad under them.
             self.complete_owed();
+        } else if !batch.missed.is_empty() {
+            self.mend_missed(batch);
         }
         release();
     }
@@ -419,22 +430,45 @@ impl<M: Medium> Shared<M> {
         batch.columns.dedup();
     }
 
-    /// Step 9.
+    /// Step 9. A page that turned bad misses its part and nothing else does: what the page would
+    /// hold is what the others of its columns say. Such writes are noted in the batch.
+    ///
+    /// # Errors
+    /// What leaves parity cannot be read: parity of its columns is then neither old nor new.
     fn store(&self, batch: &mut Batch) -> core::result::Result<(), MediaError> {
+        batch.missed.clear();
         for i in 0..batch.exempts.len() {
             let (at, len) = batch.exempts[i];
             self.leave_parity(batch, at, len)?;
         }
         for write in &batch.writes {
             let len = write.len as usize;
-            self.m.put(DATA, write.at, batch.builder.payload(write.payload, len))?;
+            let bytes = batch.builder.payload(write.payload, len);
+            let put = self.m.put(DATA, write.at, bytes);
+            if put.is_err() {
+                self.put_pagewise(write.at, bytes);
+            }
             let delta = &batch.delta[write.delta..write.delta + len];
-            self.patch_parity(write.at, delta, &mut batch.scratch)?;
+            let patched = self.patch_parity(write.at, delta, &mut batch.scratch);
+            if put.and(patched).is_err() {
+                batch.missed.push((write.at, u64::from(write.len)));
+            }
         }
         for (zone, chunk, entry) in &batch.publish {
             self.heap.publish(*zone, *chunk, entry);
         }
         Ok(())
+    }
+
+    /// Stores bytes on those of their pages that take them.
+    pub(crate) fn put_pagewise(&self, at: u64, bytes: &[u8]) {
+        let (mut at, mut rest) = (at, bytes);
+        while !rest.is_empty() {
+            let (part, after) = rest.split_at(rest.len().min((PAGE - at % PAGE) as usize));
+            // A page that refuses is rebuilt by whoever gets the error of the whole.
+            let _ = self.m.put(PAGEWISE, at, part);
+            (at, rest) = (at + part.len() as u64, after);
+        }
     }
 
     /// Takes a range that becomes log chunks out of parity, a page at a time: it counts as zeros
@@ -475,8 +509,19 @@ impl<M: Medium> Shared<M> {
         self.numbers.done(log.id());
     }
 
-    /// After the commit: gives back what was freed, publishes chunks that changed.
-    fn finish(&self, work: &mut Work, number: u64) {
+    /// Makes the chunks of large objects that were made or freed known as such.
+    fn publish_all_large(&self, work: &Work) {
+        for piece in work.pieces.iter().filter(|p| p.spot.class == Spot::LARGE) {
+            match piece.fate {
+                Fate::Freed => self.publish_large(&piece.spot, ChunkKind::Free),
+                Fate::Fresh => self.publish_large(&piece.spot, ChunkKind::Large),
+                Fate::Changed | Fate::Nothing => {}
+            }
+        }
+    }
+
+    /// After the commit: gives back what was freed.
+    fn finish(&self, work: &mut Work) {
         for i in 0..work.pieces.len() {
             let piece = work.pieces[i];
             let Some(zone) = self.heap.zone(piece.spot.zone) else { continue };
@@ -485,15 +530,9 @@ impl<M: Medium> Shared<M> {
                     for granule in 0..granules(piece.before.len.into()) {
                         self.touched.forget(zone, &piece.spot, granule);
                     }
-                    self.note_freed(number);
-                    if piece.spot.class == Spot::LARGE {
-                        self.publish_large(&piece.spot, ChunkKind::Free);
-                    } else {
+                    if piece.spot.class != Spot::LARGE {
                         self.heap.release(&mut work.cache, &piece.spot);
                     }
-                }
-                Fate::Fresh if piece.spot.class == Spot::LARGE => {
-                    self.publish_large(&piece.spot, ChunkKind::Large);
                 }
                 Fate::Nothing if piece.version.is_none() => {
                     self.heap.release(&mut work.cache, &piece.spot);

@@ -7,7 +7,7 @@ use holdfast_layout::format::{
 use holdfast_layout::{Superblock, region};
 use holdfast_pmem::Medium;
 use holdfast_redundancy::superblock::read_superblock;
-use holdfast_redundancy::{CopyState, Mirror, Side, write_superblock};
+use holdfast_redundancy::{CopyState, Mirror, Side};
 use std::sync::atomic::Ordering;
 
 use crate::error::Error;
@@ -61,7 +61,7 @@ impl<M: Medium> Shared<M> {
         place: u64,
     ) -> Result<bool, Error> {
         match place {
-            SUPERBLOCK_PAGE => drop(write_superblock(&self.m, &mut self.superblock())?),
+            SUPERBLOCK_PAGE => self.store_superblock(&mut self.superblock())?,
             REGIONS_PAGE => {
                 let regions =
                     self.regions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -79,6 +79,7 @@ impl<M: Medium> Shared<M> {
             }
             _ => return Ok(false),
         }
+        self.report_cleared(repairer);
         Ok(true)
     }
 
@@ -91,6 +92,8 @@ impl<M: Medium> Shared<M> {
         // Counted here and not read back: a write that failed half way may have left either.
         let sequence = self.regions_sequence.fetch_add(1, Ordering::Relaxed) + 1;
         debug_assert!(region::encode(regions).len() <= 4096);
-        crate::open::write_regions(&self.m, mirror, sequence, regions)
+        let cleared = crate::open::write_regions(&self.m, mirror, sequence, regions)?;
+        self.report_cleared_sides(cleared, REGIONS_PAGE, mirror.side_len);
+        Ok(())
     }
 }

@@ -12,7 +12,7 @@
 use holdfast_heap::ZoneTable;
 use holdfast_layout::{Region, RegionKind};
 use holdfast_pmem::{Medium, PAGE, Site};
-use holdfast_redundancy::{Zone, write_superblock};
+use holdfast_redundancy::Zone;
 
 use crate::error::Error;
 use crate::options::{CreateOptions, Parity};
@@ -95,7 +95,7 @@ impl<M: Medium> Pool<M> {
         shared.m.step(STEP_LISTED);
         let mut superblock = shared.superblock();
         superblock.size = size;
-        write_superblock(&shared.m, &mut superblock)?;
+        shared.store_superblock(&mut superblock)?;
         drop(superblock);
         if let Some(index) = shared.heap.add_zone(&region) {
             shared.know_zone(index, zone);

@@ -115,8 +115,12 @@ impl<M: Medium> Shared<M> {
             self.columns.lock_all(&self.m, &batch.columns);
             let stored = self.m.read(at, old).and_then(|()| {
                 xor_delta(delta, old, part);
-                self.m.put(DATA, at, part)?;
-                self.patch_parity(at, delta, &mut batch.scratch)
+                let put = self.m.put(DATA, at, part);
+                if put.is_err() {
+                    self.put_pagewise(at, part);
+                }
+                // Also then: only pages that cannot be read may differ from what parity says.
+                put.and(self.patch_parity(at, delta, &mut batch.scratch))
             });
             if !self.is_file() {
                 self.m.drain(FC);

@@ -46,7 +46,8 @@
 //! - `pool.rs`, `tx.rs` what programs call; `options.rs` every policy as a value
 //! - `commit.rs`, `in_place.rs`, `overflow.rs`, `chunks.rs`, `batch.rs` the way to the medium
 //! - `open.rs`, `recover.rs`, `redo.rs` after a crash
-//! - `repair.rs`, `mend_unit.rs`, `copies.rs` putting right; `sweep.rs`, `scrub.rs` looking
+//! - `repair.rs`, `mend_unit.rs`, `copies.rs` putting right; `report.rs` telling of it
+//! - `sweep.rs`, `scrub.rs` looking
 //! - `grow.rs` more room; `versions.rs`, `touched.rs`, `lane.rs`, `view.rs` what DRAM keeps
 //! - `format.rs`, `anchor.rs`, `geometry.rs` where things are
 
@@ -74,6 +75,7 @@ mod pool;
 mod recover;
 mod redo;
 mod repair;
+mod report;
 mod scrub;
 mod shared;
 mod sweep;

@@ -13,7 +13,7 @@ use holdfast_redundancy::events::{Cause, Event, Finder, Journal, Outcome};
 use holdfast_redundancy::intent::RepairIntent;
 use holdfast_redundancy::progress::{Progress, ScrubProgress};
 use holdfast_redundancy::remap::RemapTable;
-use holdfast_redundancy::superblock::{heal_superblock, read_superblock, write_superblock};
+use holdfast_redundancy::superblock::{heal_superblock, read_superblock};
 use holdfast_redundancy::{Mirror, MirrorSites, Mirrored, Side, Wrong};
 
 use crate::error::Error;
@@ -32,17 +32,16 @@ const REGIONS: MirrorSites = MirrorSites {
     heal: Site::new("object.open.regions-heal"),
 };
 
-/// Writes the region table.
+/// Writes the region table. Answers the sides whose page had been bad and was cleared by it.
 pub(crate) fn write_regions<M: Medium>(
     m: &M,
     mirror: Mirror,
     sequence: u64,
     regions: &[Region],
-) -> Result<(), Error> {
+) -> Result<Vec<Side>, Error> {
     let body = region::encode(regions);
     let count = regions.len() as u32;
-    mirror.write(m, REGIONS_PAGE, KIND_REGIONS, sequence, count, &body, REGIONS)?;
-    Ok(())
+    Ok(mirror.write(m, REGIONS_PAGE, KIND_REGIONS, sequence, count, &body, REGIONS)?)
 }
 
 /// Reads the region table; tells which copy was damaged.
@@ -123,8 +122,9 @@ fn tables<M: Medium>(m: &M) -> Result<(Superblock, Vec<Region>, u64, Repairer, W
     staying(heal_superblock(m, &found))?;
     staying(mirror.heal(m, REGIONS_PAGE, KIND_REGIONS, &table, REGIONS))?;
     let scratch = holdfast_redundancy::parity::Scratch::new();
-    let holds_columns = false;
-    let mut repairer = Repairer { intent, remap, progress, scrubbed, scratch, holds_columns };
+    let (holds_columns, completes) = (false, false);
+    let mut repairer =
+        Repairer { intent, remap, progress, scrubbed, scratch, holds_columns, completes };
     let records = [repairer.intent.record(), repairer.remap.record(), repairer.progress.record()];
     for record in records {
         let healed = staying(record.heal(m))?;
@@ -199,17 +199,10 @@ impl<M: Medium> Pool<M> {
     /// recovered. Where one of its copies cannot be written any more, the other is not risked: the
     /// pool can be read.
     fn claim(&self) -> Result<(), Error> {
-        let mut superblock = self.shared.superblock();
-        let side_len = superblock.side_len;
-        match write_superblock(&self.shared.m, &mut superblock) {
-            Ok(cleared) => {
-                drop(superblock);
-                for side in cleared {
-                    self.shared.report_cleared_side(side, 0, side_len);
-                }
-            }
-            Err(holdfast_redundancy::Error::Media(_)) => self.shared.stop_writing(),
-            Err(error) => return Err(error.into()),
+        let written = self.shared.store_superblock(&mut self.shared.superblock());
+        match written {
+            Err(Error::Media(_)) => self.shared.stop_writing(),
+            other => other?,
         }
         Ok(())
     }

@@ -246,7 +246,7 @@ impl<M: Medium> Shared<M> {
                     let mended = match self.m.heal(HEAL_ZERO, page, &[0; PAGE as usize]) {
                         Ok(()) => Mended::Repaired(Wrong::Log),
                         Err(_) => {
-                            self.relocate(&mut self.repairer_now(), page)
+                            self.relocate(&mut self.repairer_now(), page, None)
                                 .map_err(|_| damaged(error))?;
                             Mended::Relocated(Wrong::Log)
                         }

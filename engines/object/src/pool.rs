@@ -11,7 +11,7 @@ use holdfast_redundancy::events::Journal;
 use holdfast_redundancy::intent::RepairIntent;
 use holdfast_redundancy::progress::{Progress, ScrubProgress};
 use holdfast_redundancy::remap::RemapTable;
-use holdfast_redundancy::superblock::write_superblock;
+use holdfast_redundancy::superblock::read_superblock;
 use holdfast_redundancy::{Mirror, Zone};
 use holdfast_txn::{Isolation, Store, Transaction, TxError};
 
@@ -86,6 +86,7 @@ impl<M: Medium> Pool<M> {
             scrubbed: Progress::default(),
             scratch: holdfast_redundancy::parity::Scratch::new(),
             holds_columns: false,
+            completes: false,
         };
         let pool = Self::assemble(Parts {
             heap,
@@ -112,7 +113,7 @@ impl<M: Medium> Pool<M> {
         {
             let mut superblock = shared.superblock();
             superblock.anchor = anchor.raw().word();
-            write_superblock(&shared.m, &mut superblock)?;
+            shared.store_superblock(&mut superblock)?;
         }
         shared.report_early();
         shared.closable.store(true, Ordering::Release);
@@ -404,19 +405,21 @@ impl<M: Medium> Drop for Shared<M> {
 
 impl<M: Medium> Shared<M> {
     /// Marks the pool clean: everything committed is complete, old records are dead.
-    fn close(&mut self) -> Result<(), Error> {
+    fn close(&self) -> Result<(), Error> {
         if self.is_read_only() || self.m.inherited() || !self.closable.load(Ordering::Acquire) {
             return Ok(());
         }
         if self.m.kind() == MediumKind::File {
             self.m.sync(CLOSED)?;
         }
-        let superblock =
-            self.superblock.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut superblock = self.superblock();
+        if read_superblock(&self.m).is_ok_and(|found| found.damaged().is_some()) {
+            // The event has to be durable before the pool is clean.
+            self.store_superblock(&mut superblock)?;
+        }
         superblock.log_generation += 1;
         superblock.clean = true;
-        write_superblock(&self.m, superblock)?;
-        Ok(())
+        self.store_superblock(&mut superblock)
     }
 }
 

@@ -23,9 +23,9 @@ use holdfast_heap::format::{CHUNK_LEN, SLOT_LEN};
 use holdfast_heap::verify::{Direct, Found, Overlay};
 use holdfast_heap::{ChunkKind, Unit, ZoneTable};
 use holdfast_pmem::{MediaCause, MediaError, Medium, PAGE, Site};
-use holdfast_redundancy::events::{Cause, Event, Finder, Outcome};
+use holdfast_redundancy::events::{Cause, Event, Finder};
 use holdfast_redundancy::parity::{self, Parity, Scratch, rebuild};
-use holdfast_redundancy::{ColumnId, Exempt, Intent, Side, Wrong, Zone, zone};
+use holdfast_redundancy::{ColumnId, Exempt, Intent, Wrong, Zone, zone};
 use std::sync::atomic::Ordering;
 
 use crate::changes::Changes;
@@ -75,63 +75,6 @@ pub(crate) struct Asked {
 }
 
 impl<M: Medium> Shared<M> {
-    /// An event at a place, to be filled in.
-    pub(crate) fn event(&self, cause: Cause, finder: Finder, at: u64, len: u64) -> Event {
-        Event {
-            sequence: 0,
-            time_ns: self.clock.now(),
-            cause,
-            finder,
-            at,
-            len,
-            wrong: None,
-            before_sum: 0,
-            after_sum: 0,
-            outcome: Outcome::Repaired,
-            duration_ns: 0,
-            object: 0,
-        }
-    }
-
-    /// Counts an event and appends it to the journal. A journal page that is bad is mended later:
-    /// losing an event must not stop a repair.
-    pub(crate) fn report(&self, event: Event) {
-        self.counters.detected.fetch_add(1, Ordering::Relaxed);
-        let counter = match event.outcome {
-            Outcome::Repaired | Outcome::Relocated => Some(&self.counters.repaired),
-            Outcome::Lost => Some(&self.counters.lost),
-            _ => None,
-        };
-        counter.map(|c| c.fetch_add(1, Ordering::Relaxed));
-        let event = Event { duration_ns: self.clock.now().saturating_sub(event.time_ns), ..event };
-        if self.is_read_only() {
-            return;
-        }
-        let mut early = self.early.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(early) = early.as_mut() {
-            early.push(event);
-            return;
-        }
-        drop(early);
-        self.journalize(&event);
-    }
-
-    /// Writes the events of an opening that is through.
-    pub(crate) fn report_early(&self) {
-        let mut early = self.early.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let events = early.take();
-        drop(early);
-        events.iter().flatten().for_each(|event| self.journalize(event));
-    }
-
-    fn journalize(&self, event: &Event) {
-        if let Ok(appended) = self.journal.append(&self.m, event)
-            && let Some((_, error)) = appended.failed
-        {
-            self.suspect(error.at, Cause::MediaError, Finder::Repair);
-        }
-    }
-
     /// Repairs what a transaction found at `[at, at + len)`.
     ///
     /// # Errors
@@ -152,7 +95,12 @@ impl<M: Medium> Shared<M> {
 
     /// As [`mend`](Self::mend), but a page that turns bad under the repair is repaired first, and
     /// then it is tried again.
-    fn mend_through(&self, at: u64, len: u64, asked: Asked) -> Result<Option<u64>, Error> {
+    pub(crate) fn mend_through(
+        &self,
+        at: u64,
+        len: u64,
+        asked: Asked,
+    ) -> Result<Option<u64>, Error> {
         for _ in 0..BAD_PAGES_MAX {
             match self.mend(at, len, asked) {
                 Err(Error::Media(MediaError { at: bad, cause: MediaCause::Poison, .. })) => {
@@ -399,7 +347,7 @@ impl<M: Medium> Shared<M> {
             (_, false) => Mended::Lost(wrong),
             (Ok(()), true) => Mended::Repaired(wrong),
             (Err(Error::Media(MediaError { cause: MediaCause::Unclearable, .. })), true) => {
-                self.relocate(repairer, page)?;
+                self.relocate(repairer, page, None)?;
                 Mended::Relocated(wrong)
             }
             (Err(error), true) => return Err(error),
@@ -518,30 +466,12 @@ impl<M: Medium> Shared<M> {
     }
 
     pub(crate) fn end_install(&self, repairer: &mut Repairer) -> Result<(), Error> {
-        match repairer.intent.clear(&self.m) {
+        let cleared = repairer.intent.clear(&self.m);
+        self.report_cleared(repairer);
+        match cleared {
             Err(holdfast_redundancy::Error::Media(_)) => Ok(()),
             other => Ok(other?),
         }
-    }
-
-    /// Reports pages of records that a write of the record found bad and cleared.
-    pub(crate) fn report_cleared(&self, repairer: &mut Repairer) {
-        let side_len = self.superblock().side_len;
-        let records =
-            [repairer.intent.record(), repairer.remap.record(), repairer.progress.record()];
-        for record in records {
-            let place = record.place();
-            for side in record.take_cleared() {
-                self.report_cleared_side(side, place, side_len);
-            }
-        }
-    }
-
-    /// The same for one page.
-    pub(crate) fn report_cleared_side(&self, side: Side, place: u64, side_len: u64) {
-        let at = if side == Side::A { place } else { side_len + place };
-        let event = self.event(Cause::MediaError, Finder::Repair, at, PAGE);
-        self.report_mended(event, Mended::Repaired(Wrong::Mirror { side }), 0, 0);
     }
 
     fn install_page(&self, repairer: &mut Repairer, page: u64, bytes: &[u8]) -> Result<(), Error> {
@@ -554,9 +484,16 @@ impl<M: Medium> Shared<M> {
         Ok(healed?)
     }
 
-    /// Moves the frame of a page that stays bad. All its columns are held meanwhile; a caller that
-    /// holds some gets `Unclearable` and has to come back without.
-    pub(crate) fn relocate(&self, repairer: &mut Repairer, page: u64) -> Result<(), Error> {
+    /// Moves the frame of a page that stays bad, with these bytes in the page if they are given,
+    /// else with what its columns say. All columns are held meanwhile; a caller that holds some
+    /// gets `Unclearable` and has to come back without, as others have to while columns wait to
+    /// be completed.
+    pub(crate) fn relocate(
+        &self,
+        repairer: &mut Repairer,
+        page: u64,
+        known: Option<&[u8]>,
+    ) -> Result<(), Error> {
         if repairer.holds_columns {
             let cause = MediaCause::Unclearable;
             return Err(Error::Media(MediaError { at: page, len: PAGE, cause }));
@@ -572,10 +509,20 @@ impl<M: Medium> Shared<M> {
         columns.sort_unstable();
         columns.dedup();
         self.columns.lock_all(&self.m, &columns);
+        if !repairer.completes
+            && let Err(disturbed) = self.may_judge()
+        {
+            self.columns.unlock_all(&columns);
+            return Err(disturbed);
+        }
         let mut superblock = self.superblock();
         let mut scratch = Scratch::new();
         let moved = repairer.remap.relocate(&self.m, &mut superblock, frame, |at, bytes| {
             if self.m.read(at, bytes).is_ok() {
+                return Ok(());
+            }
+            if let Some(known) = known.filter(|_| at == page) {
+                bytes.copy_from_slice(known);
                 return Ok(());
             }
             let Some((zone, unit, col)) = self.zone_unit(at) else {
@@ -592,6 +539,7 @@ impl<M: Medium> Shared<M> {
         });
         drop(superblock);
         self.columns.unlock_all(&columns);
+        self.report_cleared(repairer);
         moved.map(|_| ())
     }
 
@@ -621,8 +569,9 @@ impl<M: Medium> Shared<M> {
         let mended = match healed {
             Ok(()) if copied => Mended::Repaired(wrong),
             Ok(()) => Mended::Lost(wrong),
-            Err(_) => match self.relocate(repairer, page) {
+            Err(_) => match self.relocate(repairer, page, None) {
                 Ok(()) => Mended::Relocated(wrong),
+                Err(disturbed @ Error::Tx(_)) => return Err(disturbed),
                 Err(_) => Mended::Lost(wrong),
             },
         };
@@ -636,38 +585,21 @@ impl<M: Medium> Shared<M> {
         page: u64,
         event: Event,
     ) -> Result<Mended, Error> {
-        let healed = loop {
-            if let Some(done) = self.log.heal(&self.m, &self.numbers, page) {
-                break done;
-            }
-            std::thread::yield_now();
+        let Some(healed) = self.log.heal(&self.m, &self.numbers, page) else {
+            // The commit that holds the lane may be waiting for the repairer.
+            return Err(Error::Tx(holdfast_txn::TxError::Conflict));
         };
         let mended = match healed {
             Ok(()) => Mended::Repaired(Wrong::Log),
-            Err(_) => match self.relocate(repairer, page) {
+            Err(_) => match self.relocate(repairer, page, None) {
                 Ok(()) => Mended::Relocated(Wrong::Log),
+                Err(disturbed @ Error::Tx(_)) => return Err(disturbed),
                 // The other copy goes on alone; the page is found again at each scrub.
                 Err(_) => Mended::Lost(Wrong::Log),
             },
         };
         self.report_mended(event, mended, 0, 0);
         Ok(mended)
-    }
-
-    pub(crate) fn report_mended(&self, event: Event, mended: Mended, before: u32, after: u32) {
-        let (outcome, wrong) = match mended {
-            Mended::Nothing => return,
-            Mended::Repaired(wrong) => (Outcome::Repaired, wrong),
-            Mended::Relocated(wrong) => (Outcome::Relocated, wrong),
-            Mended::Lost(wrong) => (Outcome::Lost, wrong),
-        };
-        self.report(Event {
-            wrong: Some(wrong),
-            outcome,
-            before_sum: before,
-            after_sum: after,
-            ..event
-        });
     }
 
     /// Repairs a unit that may not verify: see `mend_unit.rs`.

@@ -38,6 +38,8 @@ pub(crate) struct Repairer {
     pub(crate) scratch: holdfast_redundancy::parity::Scratch,
     /// Columns are held: a relocation, which takes many, must wait until they are released.
     pub(crate) holds_columns: bool,
+    /// Columns that wait to be completed are being completed: nobody else may judge them.
+    pub(crate) completes: bool,
 }
 
 /// A place to be looked at once no lock is held.

@@ -2,7 +2,7 @@
 //! one before which a page is poisoned, and each media error it is answered is counted.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use holdfast_pmem::inject::{Poison, poison};
 use holdfast_pmem::{Mapped, MediaCause, MediaError, Medium, MediumKind, PAGE, Site, SyncError};
@@ -28,6 +28,9 @@ struct Inner {
     hit: Mutex<Option<&'static str>>,
     /// Media errors answered, by page.
     met: Mutex<BTreeMap<u64, u64>>,
+    /// A page goes bad between two accesses. Injection destroys its bytes a moment before it can
+    /// no longer be read, and no medium shows that.
+    access: RwLock<()>,
 }
 
 /// The mapping.
@@ -48,6 +51,7 @@ impl Live {
             trip: Mutex::default(),
             hit: Mutex::default(),
             met: Mutex::default(),
+            access: RwLock::default(),
         }))
     }
 
@@ -83,6 +87,19 @@ impl Live {
         lock(&self.0.met).clone()
     }
 
+    /// Has a page go bad now.
+    ///
+    /// # Errors
+    /// It is no page of the mapping.
+    pub fn poison(&self, page: u64, kind: Poison) -> Result<(), MediaError> {
+        let _alone = self.0.access.write().unwrap_or_else(PoisonError::into_inner);
+        poison(&self.0.mapped, page, PAGE, kind)
+    }
+
+    fn access(&self) -> RwLockReadGuard<'_, ()> {
+        self.0.access.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn before(&self, site: &'static str) {
         if let Some(trace) = lock(&self.0.trace).as_mut() {
             trace.push(site);
@@ -93,7 +110,7 @@ impl Live {
             armed.after -= 1;
             return;
         }
-        if poison(&self.0.mapped, armed.page, PAGE, armed.poison).is_ok() {
+        if self.poison(armed.page, armed.poison).is_ok() {
             *lock(&self.0.hit) = Some(site);
         }
         *trip = None;
@@ -122,21 +139,25 @@ impl Medium for Live {
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError> {
         self.before("read");
+        let _access = self.access();
         self.note(self.0.mapped.read(at, into))
     }
 
     fn put(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
         self.before(site.name());
+        let _access = self.access();
         self.note(self.0.mapped.put(site, at, bytes))
     }
 
     fn xor(&self, site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError> {
         self.before(site.name());
+        let _access = self.access();
         self.note(self.0.mapped.xor(site, at, delta))
     }
 
     fn zero(&self, site: Site, at: u64, len: u64) -> Result<(), MediaError> {
         self.before(site.name());
+        let _access = self.access();
         self.note(self.0.mapped.zero(site, at, len))
     }
 
@@ -168,6 +189,7 @@ impl Medium for Live {
             return self.0.mapped.append(site, at, bytes);
         }
         // What the mapping does itself, with the media error in sight.
+        let _access = self.access();
         self.note(self.0.mapped.put(site, at, bytes))
             .map_err(|error| SyncError { call: "store", source: std::io::Error::other(error) })?;
         self.0.mapped.drain(site);

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use holdfast_layout::RawPtr;
-use holdfast_pmem::inject::{Poison, handler_count, poison};
+use holdfast_pmem::inject::{Poison, handler_count};
 use holdfast_pmem::{Medium, MediumKind, PAGE, Verdict};
 use holdfast_redundancy::events::{Event, Outcome};
 use holdfast_workloads::Rng;
@@ -272,7 +272,7 @@ impl Life<'_> {
     }
 
     fn poison(&self, wound: &Wound) -> Judged<()> {
-        let done = poison(self.live.mapped(), wound.page, PAGE, wound.poison);
+        let done = self.live.poison(wound.page, wound.poison);
         done.map_err(|error| Violation::new(Fault::Refused, format!("injecting: {error}")))
     }
 
@@ -473,8 +473,9 @@ impl Life<'_> {
             return Err(Violation::new(Fault::Unnoticed, story));
         }
         if outcomes.contains("Lost") && !stuck {
-            let story =
-                format!("within tolerance, but an event says that {:#x} is lost", wound.page);
+            let page = wound.page;
+            let all: Vec<String> = events.iter().take(8).map(ToString::to_string).collect();
+            let story = format!("within tolerance, but {page:#x} is lost: {all:?}");
             return Err(Violation::new(Fault::Wrong, story));
         }
         Ok(())

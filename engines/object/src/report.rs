@@ -1,0 +1,133 @@
+//! Telling what was found wrong and what became of it: counters, and the events journal.
+
+use std::sync::atomic::Ordering;
+
+use holdfast_layout::Superblock;
+use holdfast_layout::format::SUPERBLOCK_PAGE;
+use holdfast_pmem::{Medium, PAGE};
+use holdfast_redundancy::events::{Cause, Event, Finder, Outcome};
+use holdfast_redundancy::{Side, Wrong, write_superblock};
+
+use crate::error::Error;
+use crate::repair::Mended;
+use crate::shared::{Repairer, Shared};
+
+/// Events written for the sake of one: pages of the journal itself may turn bad under it.
+const CLEARED_MAX: u32 = 8;
+
+impl<M: Medium> Shared<M> {
+    /// An event at a place, to be filled in.
+    pub(crate) fn event(&self, cause: Cause, finder: Finder, at: u64, len: u64) -> Event {
+        Event {
+            sequence: 0,
+            time_ns: self.clock.now(),
+            cause,
+            finder,
+            at,
+            len,
+            wrong: None,
+            before_sum: 0,
+            after_sum: 0,
+            outcome: Outcome::Repaired,
+            duration_ns: 0,
+            object: 0,
+        }
+    }
+
+    /// Counts an event and appends it to the journal. A journal page that is bad is mended later:
+    /// losing an event must not stop a repair.
+    pub(crate) fn report(&self, event: Event) {
+        self.counters.detected.fetch_add(1, Ordering::Relaxed);
+        let counter = match event.outcome {
+            Outcome::Repaired | Outcome::Relocated => Some(&self.counters.repaired),
+            Outcome::Lost => Some(&self.counters.lost),
+            _ => None,
+        };
+        counter.map(|c| c.fetch_add(1, Ordering::Relaxed));
+        let event = Event { duration_ns: self.clock.now().saturating_sub(event.time_ns), ..event };
+        if self.is_read_only() {
+            return;
+        }
+        let mut early = self.early.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(early) = early.as_mut() {
+            early.push(event);
+            return;
+        }
+        drop(early);
+        self.journalize(&event);
+    }
+
+    /// Writes the events of an opening that is through.
+    pub(crate) fn report_early(&self) {
+        let mut early = self.early.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let events = early.take();
+        drop(early);
+        events.iter().flatten().for_each(|event| self.journalize(event));
+    }
+
+    /// Writes an event, and one about each page of the journal that turns out bad under it.
+    fn journalize(&self, event: &Event) {
+        let mut due = vec![*event];
+        for _ in 0..CLEARED_MAX {
+            let Some(event) = due.pop() else { return };
+            let Ok(appended) = self.journal.append(&self.m, &event) else { continue };
+            if let Some((_, error)) = appended.failed {
+                self.suspect(error.at, Cause::MediaError, Finder::Repair);
+            }
+            for (side, at) in appended.cleared.into_iter().flatten() {
+                let wrong = Some(Wrong::Mirror { side });
+                let event = self.event(Cause::MediaError, Finder::Repair, at, PAGE);
+                self.counters.detected.fetch_add(1, Ordering::Relaxed);
+                self.counters.repaired.fetch_add(1, Ordering::Relaxed);
+                due.push(Event { wrong, ..event });
+            }
+        }
+    }
+
+    pub(crate) fn report_mended(&self, event: Event, mended: Mended, before: u32, after: u32) {
+        let (outcome, wrong) = match mended {
+            Mended::Nothing => return,
+            Mended::Repaired(wrong) => (Outcome::Repaired, wrong),
+            Mended::Relocated(wrong) => (Outcome::Relocated, wrong),
+            Mended::Lost(wrong) => (Outcome::Lost, wrong),
+        };
+        self.report(Event {
+            wrong: Some(wrong),
+            outcome,
+            before_sum: before,
+            after_sum: after,
+            ..event
+        });
+    }
+
+    /// Replaces the superblock, and reports the copies that turned out bad under it.
+    ///
+    /// # Errors
+    /// As [`write_superblock`].
+    pub(crate) fn store_superblock(&self, superblock: &mut Superblock) -> Result<(), Error> {
+        let cleared = write_superblock(&self.m, superblock)?;
+        self.report_cleared_sides(cleared, SUPERBLOCK_PAGE, superblock.side_len);
+        Ok(())
+    }
+
+    /// Reports pages of records that a write of the record found bad and cleared.
+    pub(crate) fn report_cleared(&self, repairer: &mut Repairer) {
+        let side_len = self.superblock().side_len;
+        let superblock = repairer.remap.take_superblock_cleared();
+        self.report_cleared_sides(superblock, SUPERBLOCK_PAGE, side_len);
+        let records =
+            [repairer.intent.record(), repairer.remap.record(), repairer.progress.record()];
+        for record in records {
+            self.report_cleared_sides(record.take_cleared(), record.place(), side_len);
+        }
+    }
+
+    /// The same for the pages of one record.
+    pub(crate) fn report_cleared_sides(&self, sides: Vec<Side>, place: u64, side_len: u64) {
+        for side in sides {
+            let at = if side == Side::A { place } else { side_len + place };
+            let event = self.event(Cause::MediaError, Finder::Repair, at, PAGE);
+            self.report_mended(event, Mended::Repaired(Wrong::Mirror { side }), 0, 0);
+        }
+    }
+}

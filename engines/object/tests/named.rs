@@ -1,0 +1,186 @@
+//! What turns bad under a write of the engine's own, and is cured by that write, is named in the
+//! journal as well; and what turns bad under a commit loses nothing to the way commits end.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use common::{TestPool, clock, create_with, get, pattern, put, quick};
+use holdfast_faultmem::{Clear, Config, CrashPoint, FaultMedium};
+use holdfast_layout::format::{EVENTS_START, REGIONS_PAGE};
+use holdfast_layout::{RawPtr, RegionKind};
+use holdfast_object::{CreateOptions, Parity, Pool, ScrubControl, ScrubOptions};
+use holdfast_pmem::{MediumKind, PAGE};
+use holdfast_redundancy::Journal;
+use holdfast_redundancy::events::{Event, Outcome};
+use holdfast_txn::Transaction;
+
+const KINDS: [MediumKind; 2] = [MediumKind::Shm, MediumKind::File];
+
+fn tiny(kind: MediumKind, parity: Parity) -> TestPool {
+    create_with(kind, &CreateOptions { parity, ..CreateOptions::tiny(1 << 20) })
+}
+
+fn events(pool: &TestPool) -> Vec<Event> {
+    Journal::open(pool.medium(), &pool.superblock()).read_all(pool.medium())
+}
+
+/// The journal names the page, as repaired.
+fn named(pool: &TestPool, page: u64, what: &str) {
+    let all = events(pool);
+    let of_page: Vec<&Event> = all.iter().filter(|e| e.at == page && e.len == PAGE).collect();
+    assert_eq!(of_page.len(), 1, "{what}, page {page:#x}: {all:?}");
+    assert_eq!(of_page[0].outcome, Outcome::Repaired, "{what}");
+}
+
+fn sides(pool: &TestPool) -> [u64; 2] {
+    [0, pool.superblock().side_len]
+}
+
+fn poison(pool: &TestPool, page: u64, clear: Clear) {
+    pool.medium().poison(page, PAGE, clear).unwrap();
+}
+
+#[test]
+fn a_relocation_names_the_superblock_that_it_cleared() {
+    for kind in KINDS {
+        for side in 0..2 {
+            let pool = tiny(kind, Parity::P);
+            let (bytes, side) = (pattern(1, 900), sides(&pool)[side]);
+            let p = put(&pool, &bytes);
+            poison(&pool, side, Clear::Able);
+            poison(&pool, p.offset() / PAGE * PAGE, Clear::Unable);
+            assert_eq!(get(&pool, p).unwrap(), bytes);
+            named(&pool, side, &format!("{kind}"));
+        }
+    }
+}
+
+#[test]
+fn a_growth_names_the_copies_that_it_cleared() {
+    for kind in KINDS {
+        for side in 0..2 {
+            let pool = tiny(kind, Parity::P);
+            let side = sides(&pool)[side];
+            poison(&pool, side, Clear::Able);
+            poison(&pool, side + REGIONS_PAGE, Clear::Able);
+            pool.grow(2 << 20).unwrap();
+            named(&pool, side, &format!("{kind}"));
+            named(&pool, side + REGIONS_PAGE, &format!("{kind}"));
+        }
+    }
+}
+
+#[test]
+fn a_close_names_the_superblock_that_it_cleared() {
+    for kind in KINDS {
+        for side in 0..2 {
+            let pool = tiny(kind, Parity::P);
+            let side = sides(&pool)[side];
+            poison(&pool, side, Clear::Able);
+            let last: Arc<Mutex<Option<CrashPoint>>> = Arc::default();
+            let sink = Arc::clone(&last);
+            pool.medium().on_barrier(Box::new(move |_, _, point| {
+                *sink.lock().unwrap() = Some(point.clone());
+            }));
+            drop(pool);
+            let image = last.lock().unwrap().take().unwrap().newest();
+            let m = FaultMedium::from_crash(image, kind, &Config::default());
+            let (pool, opened) = Pool::open(m, quick(), clock()).unwrap();
+            assert!(opened.clean, "{kind}");
+            named(&pool, side, &format!("{kind}"));
+        }
+    }
+}
+
+#[test]
+fn an_event_names_the_page_of_the_journal_that_it_cleared() {
+    for kind in KINDS {
+        for side in 0..2 {
+            let pool = tiny(kind, Parity::P);
+            let page = sides(&pool)[side] + EVENTS_START;
+            let bytes = pattern(2, 900);
+            let p = put(&pool, &bytes);
+            poison(&pool, page, Clear::Able);
+            pool.medium().stray(p.offset() + 7, &[!bytes[7]]).unwrap();
+            pool.set_verify_reads(holdfast_object::VerifyReads::Always);
+            assert_eq!(get(&pool, p).unwrap(), bytes);
+            named(&pool, page, &format!("{kind}"));
+            assert_eq!(events(&pool).len(), 2);
+        }
+    }
+}
+
+/// Poisons `page` when `run` passes a step of a commit.
+fn poison_at(pool: &TestPool, step: &'static str, page: u64, clear: Clear, run: impl FnOnce()) {
+    let (hooked, done) = (pool.clone(), Arc::new(AtomicBool::new(false)));
+    let once = Arc::clone(&done);
+    pool.medium().on_step(Box::new(move |site| {
+        if site.name() == step && !once.swap(true, Ordering::AcqRel) {
+            poison(&hooked, page, clear);
+        }
+    }));
+    run();
+    pool.medium().clear_on_step();
+    assert!(done.load(Ordering::Acquire), "{step} was passed");
+}
+
+#[test]
+fn the_head_of_a_large_object_goes_bad_while_it_is_freed() {
+    for parity in [Parity::P, Parity::PQ] {
+        for clear in [Clear::Able, Clear::Unable] {
+            let pool = tiny(MediumKind::Shm, parity);
+            let kept: Vec<(RawPtr, Vec<u8>)> =
+                (0..6).map(|i| pattern(i, 20_000)).map(|b| (put(&pool, &b), b)).collect();
+            let large = kept[2].0;
+            let head = large.offset() / PAGE * PAGE;
+            poison_at(&pool, "object.commit.step-columns", head, clear, || {
+                pool.run(|tx| tx.free(large)).unwrap();
+            });
+            let all = events(&pool);
+            assert_eq!(pool.stats().lost, 0, "{parity:?} {clear:?}: {all:?}");
+            for (p, bytes) in kept.iter().filter(|(p, _)| *p != large) {
+                assert_eq!(&get(&pool, *p).unwrap(), bytes);
+            }
+            assert!(pool.check(|_, _| {}).unwrap().is_clean());
+        }
+    }
+}
+
+/// Parity of the columns that a commit touched must hold for all other rows, too, as soon as the
+/// columns are released: here the second page turns bad before the first was looked at again.
+#[test]
+fn a_page_that_refuses_leaves_the_other_columns_of_the_write_consistent() {
+    for (parity, row) in [(Parity::P, 0), (Parity::PQ, 0), (Parity::PQ, 1), (Parity::PQ, 2)] {
+        let pool = tiny(MediumKind::Shm, parity);
+        let zone = *pool.regions().iter().find(|r| r.kind == RegionKind::Zone).unwrap();
+        let objects: Vec<_> =
+            (0..9).map(|i| pattern(i, 7_000)).map(|b| (put(&pool, &b), b)).collect();
+        let crosses = |p: &RawPtr| (p.offset() % PAGE) < PAGE - 600;
+        let (p, old) = objects.iter().find(|(p, _)| crosses(p)).unwrap().clone();
+        // The write lies over the end of a page; its second page, or parity of it, turns bad.
+        let edge = p.offset() / PAGE * PAGE + PAGE;
+        let col = (edge - zone.start) % zone.row_len;
+        let bad = match row {
+            0 => edge,
+            n => zone.start + (u64::from(zone.data_rows) + n - 1) * zone.row_len + col,
+        };
+        let mut new = old.clone();
+        let from = (edge - p.offset() - 300) as usize;
+        new[from..from + 600].copy_from_slice(&pattern(77, 600));
+        poison_at(&pool, "object.commit.step-columns", bad, Clear::Able, || {
+            pool.run(|tx| tx.write_bytes(p, from as u64, &new[from..from + 600])).unwrap();
+        });
+        assert!(pool.check(|_, _| {}).unwrap().is_clean(), "{parity:?} {row}");
+        assert_eq!(get(&pool, p).unwrap(), new);
+        // Everything over these columns can be rebuilt from them.
+        for page in [edge - PAGE, edge] {
+            poison(&pool, page, Clear::Able);
+            assert_eq!(get(&pool, p).unwrap(), new, "{parity:?} {row}");
+        }
+        let scrub = pool.scrub(ScrubOptions::default(), &ScrubControl::default(), |_, _| {});
+        assert_eq!((scrub.unwrap().lost, pool.stats().lost), (0, 0));
+    }
+}
