@@ -165,6 +165,12 @@ impl Durable {
         self.pending.values().flatten().any(|event| event.fate == fate)
     }
 
+    /// Whether the device will drop a store that waits in the log of this line.
+    pub(crate) fn drops_any(&self, line: u64) -> bool {
+        let log = self.pending.get(&line);
+        log.is_some_and(|log| log.iter().any(|event| matches!(event.fate, Fate::Lost(_))))
+    }
+
     /// Appends a store to the log of its line.
     pub(crate) fn push(&mut self, line: u64, event: Event) {
         self.pending.entry(line).or_default().push(event);

@@ -201,7 +201,20 @@ impl State {
         thread.outstanding = false;
         thread.counters.drains += 1;
         thread.counters.redundant_drains += u64::from(flushed.is_empty());
-        for (line, upto) in flushed {
+        // A line flushed again and again needs its last flush only, unless the device drops one of
+        // the stores in between: then each flush is a write-back of its own.
+        let mut last: BTreeMap<u64, u64> = BTreeMap::new();
+        for (line, upto) in &flushed {
+            let upto = last.get(line).map_or(*upto, |before| *before.max(upto));
+            last.insert(*line, upto);
+        }
+        let dropping: Vec<u64> =
+            last.keys().copied().filter(|line| self.durable.drops_any(*line)).collect();
+        for (line, upto) in flushed.into_iter().filter(|(line, _)| dropping.contains(line)) {
+            self.persist(view, line, upto, 0xff);
+            last.remove(&line);
+        }
+        for (line, upto) in last {
             self.persist(view, line, upto, 0xff);
         }
     }

@@ -33,8 +33,6 @@ pub(crate) struct Batch {
     pub(crate) exempts: Vec<(u64, u64)>,
     /// Directory entries to make known while the columns are still held.
     pub(crate) publish: Vec<(u8, u32, ChunkEntry)>,
-    /// Writes a page of which, or of whose parity, turned bad under the store: place and length.
-    pub(crate) missed: Vec<(u64, u64)>,
     /// Columns touched.
     pub(crate) columns: Vec<ColumnId>,
     /// Buffers for parity.
@@ -49,7 +47,6 @@ impl Batch {
         self.delta.clear();
         self.exempts.clear();
         self.publish.clear();
-        self.missed.clear();
         self.columns.clear();
     }
 

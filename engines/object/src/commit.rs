@@ -404,8 +404,6 @@ impl<M: Medium> Shared<M> {
         // The record is durable: its changes must be completed, whatever went bad under them.
         if stored.is_err() {
             self.complete_owed();
-        } else if !batch.missed.is_empty() {
-            self.mend_missed(batch);
         }
         release();
     }
@@ -430,13 +428,13 @@ impl<M: Medium> Shared<M> {
         batch.columns.dedup();
     }
 
-    /// Step 9. A page that turned bad misses its part and nothing else does: what the page would
-    /// hold is what the others of its columns say. Such writes are noted in the batch.
+    /// Step 9. A page that refuses misses its part and nothing else does: the rest goes on, so that
+    /// as little as possible is left to be completed.
     ///
     /// # Errors
-    /// What leaves parity cannot be read: parity of its columns is then neither old nor new.
+    /// The first page that refused.
     fn store(&self, batch: &mut Batch) -> core::result::Result<(), MediaError> {
-        batch.missed.clear();
+        let mut refused = None;
         for i in 0..batch.exempts.len() {
             let (at, len) = batch.exempts[i];
             self.leave_parity(batch, at, len)?;
@@ -450,14 +448,14 @@ impl<M: Medium> Shared<M> {
             }
             let delta = &batch.delta[write.delta..write.delta + len];
             let patched = self.patch_parity(write.at, delta, &mut batch.scratch);
-            if put.and(patched).is_err() {
-                batch.missed.push((write.at, u64::from(write.len)));
+            if let Err(error) = put.and(patched) {
+                refused = refused.or(Some(error));
             }
         }
         for (zone, chunk, entry) in &batch.publish {
             self.heap.publish(*zone, *chunk, entry);
         }
-        Ok(())
+        refused.map_or(Ok(()), Err)
     }
 
     /// Stores bytes on those of their pages that take them.

@@ -1,7 +1,6 @@
 //! Completing changes that a durable record describes: after a crash, and after a media error
-//! under a commit that takes chunks out of parity. Both come to the same, since nobody knows how
-//! far the stores and the parity patches got. Other commits go on past a page that turns bad, and
-//! have it rebuilt from its columns like any other: [`mend_missed`](Shared::mend_missed).
+//! under a commit. Both come to the same, since nobody knows how far the stores and the parity
+//! patches got.
 //!
 //! | step | what | crash after it leaves |
 //! |---|---|---|
@@ -35,7 +34,7 @@ use crate::changes::Changes;
 use crate::error::Error;
 use crate::mend_unit::{find_cure, parts_of};
 use crate::newer::Newer;
-use crate::repair::{Asked, Mended};
+use crate::repair::Mended;
 use crate::shared::{Repairer, Shared};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -458,7 +457,7 @@ impl<M: Medium> Shared<M> {
         ranges
     }
 
-    /// Notes what a commit changes that could not take its chunks out of parity. Its
+    /// Notes what a commit changes that met a media error after its record was durable. Its
     /// columns are still held: from now on nobody judges any column until it is completed.
     pub(crate) fn owe(&self, batch: &Batch) {
         let mut changes = Changes::default();
@@ -474,31 +473,6 @@ impl<M: Medium> Shared<M> {
         }
         let exempts = batch.exempts.clone();
         self.owed.lock().unwrap_or_else(PoisonError::into_inner).push(Owed { changes, exempts });
-    }
-
-    /// Repairs the pages that missed a write of a commit: their columns say what it was. No column
-    /// is held. The number of the commit still is: a crash leaves its record to be replayed.
-    pub(crate) fn mend_missed(&self, batch: &Batch) {
-        let asked = Asked { cause: Cause::MediaError, finder: Finder::Commit };
-        let mut pages = Vec::new();
-        for (at, len) in &batch.missed {
-            let Some(zone) = self.zone_of(*at) else { continue };
-            for piece in zone.split(*at, *len) {
-                for col in (piece.col / PAGE * PAGE..piece.col + piece.len).step_by(PAGE as usize) {
-                    pages.push(zone.at(piece.row, col));
-                    pages.extend(zone.has_p().then(|| zone.p_at(col)));
-                    pages.extend(zone.has_q().then(|| zone.q_at(col)));
-                }
-            }
-        }
-        pages.sort_unstable();
-        pages.dedup();
-        for page in pages.into_iter().filter(|page| self.is_bad(*page)) {
-            if self.mend_through(page, PAGE, asked).is_err() {
-                // Neither healed nor moved: until a next open, nothing more is written.
-                self.stop_writing();
-            }
-        }
     }
 
     fn take_owed(&self) -> Vec<Owed> {

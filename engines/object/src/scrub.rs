@@ -254,12 +254,13 @@ impl<M: Medium> Shared<M> {
             return Ok(Mended::Nothing);
         }
         for _ in 0..BAD_PAGES_MAX {
+            let mut lost = false;
             for row in 0..zone.data_rows() {
-                self.mend(zone.at(row, col), len, asked)?;
+                lost |= self.mend(zone.at(row, col), len, asked)?.is_some();
             }
             // Parity that cannot be read is mended like any page; only then can it be judged.
             for parity in [Some(zone.p_at(col)), zone.has_q().then(|| zone.q_at(col))] {
-                parity.map_or(Ok(None), |at| self.mend(at, len, asked))?;
+                lost |= parity.map_or(Ok(None), |at| self.mend(at, len, asked))?.is_some();
             }
             let settled = self.undisturbed(|| {
                 let mut repairer = self.repairer();
@@ -272,6 +273,9 @@ impl<M: Medium> Shared<M> {
             });
             if let Some(mended) = self.or_stop(settled)? {
                 return Ok(mended);
+            }
+            if lost {
+                break;
             }
             // Another page turned bad in between.
         }
