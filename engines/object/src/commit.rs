@@ -37,7 +37,7 @@ use holdfast_heap::verify::{Direct, Source};
 use holdfast_heap::{ChunkEntry, ChunkKind, Spot};
 use holdfast_layout::RawPtr;
 use holdfast_logs::Lane;
-use holdfast_pmem::{MediaError, Medium, PAGE, Site};
+use holdfast_pmem::{MediaError, Medium, Site};
 use holdfast_redundancy::parity::{ParitySites, patch};
 use holdfast_txn::{Result, TxError};
 
@@ -61,8 +61,6 @@ const VALIDATE: Site = Site::new("object.commit.validate");
 const SUMS: Site = Site::new("object.commit.sums");
 /// Bytes of objects, sums and slots.
 const DATA: Site = Site::new("object.commit.data");
-/// The same page by page, after one of them turned bad.
-const PAGEWISE: Site = Site::new("object.commit.pagewise");
 /// Patching parity.
 const PATCH: Site = Site::new("object.commit.patch");
 const PARITY: ParitySites =
@@ -443,9 +441,6 @@ impl<M: Medium> Shared<M> {
             let len = write.len as usize;
             let bytes = batch.builder.payload(write.payload, len);
             let put = self.m.put(DATA, write.at, bytes);
-            if put.is_err() {
-                self.put_pagewise(write.at, bytes);
-            }
             let delta = &batch.delta[write.delta..write.delta + len];
             let patched = self.patch_parity(write.at, delta, &mut batch.scratch);
             if let Err(error) = put.and(patched) {
@@ -456,17 +451,6 @@ impl<M: Medium> Shared<M> {
             self.heap.publish(*zone, *chunk, entry);
         }
         refused.map_or(Ok(()), Err)
-    }
-
-    /// Stores bytes on those of their pages that take them.
-    pub(crate) fn put_pagewise(&self, at: u64, bytes: &[u8]) {
-        let (mut at, mut rest) = (at, bytes);
-        while !rest.is_empty() {
-            let (part, after) = rest.split_at(rest.len().min((PAGE - at % PAGE) as usize));
-            // A page that refuses is rebuilt by whoever gets the error of the whole.
-            let _ = self.m.put(PAGEWISE, at, part);
-            (at, rest) = (at + part.len() as u64, after);
-        }
     }
 
     /// Takes a range that becomes log chunks out of parity, a page at a time: it counts as zeros

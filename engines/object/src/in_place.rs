@@ -18,7 +18,7 @@ use holdfast_codes::xor_delta;
 use holdfast_heap::format::{GRANULE, SUM_LEN};
 use holdfast_heap::sums::granules;
 use holdfast_logs::{Lane, RecordBuilder};
-use holdfast_pmem::{Medium, Site};
+use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_txn::{Result, TxError};
 
 use crate::batch::Batch;
@@ -115,12 +115,18 @@ impl<M: Medium> Shared<M> {
             self.columns.lock_all(&self.m, &batch.columns);
             let stored = self.m.read(at, old).and_then(|()| {
                 xor_delta(delta, old, part);
-                let put = self.m.put(DATA, at, part);
-                if put.is_err() {
-                    self.put_pagewise(at, part);
+                // Page by page: only one that cannot be written may differ from what parity says.
+                let (mut done, mut refused) = (0, None);
+                while done < part.len() {
+                    let here = at + done as u64;
+                    let end = part.len().min(done + (PAGE - here % PAGE) as usize);
+                    let put = self.m.put(DATA, here, &part[done..end]);
+                    let delta = &delta[done..end];
+                    let patched = self.patch_parity(here, delta, &mut batch.scratch);
+                    refused = refused.or(put.and(patched).err());
+                    done = end;
                 }
-                // Also then: only pages that cannot be read may differ from what parity says.
-                put.and(self.patch_parity(at, delta, &mut batch.scratch))
+                refused.map_or(Ok(()), Err)
             });
             if !self.is_file() {
                 self.m.drain(FC);
