@@ -84,9 +84,9 @@ pub struct Event {
     pub len: u64,
     /// The unit that was wrong; `None` if that could not be told.
     pub wrong: Option<Wrong>,
-    /// Sum of the bytes found, 0 if they could not be read.
+    /// CRC-32C of the bytes found, 0 if they could not be read.
     pub before_sum: u32,
-    /// Sum of the bytes there now, 0 if none.
+    /// CRC-32C of the bytes there after the repair, 0 if there was none.
     pub after_sum: u32,
     /// What became of it.
     pub outcome: Outcome,

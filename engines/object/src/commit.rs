@@ -37,7 +37,7 @@ use holdfast_heap::verify::{Direct, Source};
 use holdfast_heap::{ChunkEntry, ChunkKind, Spot};
 use holdfast_layout::RawPtr;
 use holdfast_logs::Lane;
-use holdfast_pmem::{MediaError, Medium, Site};
+use holdfast_pmem::{MediaError, Medium, PAGE, Site};
 use holdfast_redundancy::parity::{ParitySites, patch};
 use holdfast_txn::{Result, TxError};
 
@@ -324,18 +324,27 @@ impl<M: Medium> Shared<M> {
 
     /// Step 5: media errors under what will be stored are found while aborting is still free.
     fn touch(&self, batch: &Batch) -> Result<()> {
-        let mut probe = [0; 1];
         for write in &batch.writes {
             let Some(zone) = self.zone_of(write.at) else { continue };
             for piece in zone.split(write.at, u64::from(write.len)) {
-                self.m.read(piece.at, &mut probe).map_err(damaged)?;
+                self.probe(piece.at, piece.len)?;
                 if zone.has_p() {
-                    self.m.read(zone.p_at(piece.col), &mut probe).map_err(damaged)?;
+                    self.probe(zone.p_at(piece.col), piece.len)?;
                 }
                 if zone.has_q() {
-                    self.m.read(zone.q_at(piece.col), &mut probe).map_err(damaged)?;
+                    self.probe(zone.q_at(piece.col), piece.len)?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Reads a byte of every page of a range.
+    fn probe(&self, at: u64, len: u64) -> Result<()> {
+        let mut byte = [0; 1];
+        self.m.read(at, &mut byte).map_err(damaged)?;
+        for page in ((at + 1).next_multiple_of(PAGE)..at + len).step_by(PAGE as usize) {
+            self.m.read(page, &mut byte).map_err(damaged)?;
         }
         Ok(())
     }

@@ -61,35 +61,36 @@ fn mend_held<M: Medium>(
 ) -> Result<Mended, Error> {
     let mut mended = Mended::Nothing;
     for _ in 0..AGAIN_MAX {
-        let before = match unit.check(&Direct(&shared.m), shared.heap.sums()) {
+        match unit.check(&Direct(&shared.m), shared.heap.sums()) {
             Ok(Found::Good | Found::Nothing) => return Ok(mended),
-            Ok(Found::Bad { found, .. }) => found,
+            Ok(Found::Bad { .. }) => {}
             // A page that could not be read and could not be mended either: that was reported.
             Err(_) => return Ok(Mended::Lost(Wrong::Data)),
-        };
+        }
         let object = object_of(shared, unit);
         let rebuilt: Vec<_> = { parts.iter() }
             .map(|p| shared.range_candidates(repairer, p.at, p.len, &shared.exempt()))
             .collect();
         let Some(cure) = find_cure(shared, unit, parts, rebuilt, &Changes::default()) else {
             let lost = Mended::Lost(parts[0].wrong);
-            shared.report_mended(Event { object, ..event }, lost, before, 0);
+            shared.report_mended(Event { object, ..event }, lost);
             return Ok(lost);
         };
         for (part, bytes) in &cure.parts {
+            let before = shared.sum_there(part.at, part.len);
             shared.install_range(repairer, part.at, bytes)?;
             let event = Event { object, at: part.at, len: part.len, ..event };
             // What was stored may not have stayed: lost again on its way.
             if current(shared, part).as_ref() == Some(bytes) {
                 mended = Mended::Repaired(part.wrong);
-                shared.report_mended(event, mended, before, crc32c(0, bytes));
+                shared.report_sums(event, mended, before, crc32c(0, bytes));
             }
         }
         // Other parts may have turned bad meanwhile: damage of its own, with a cure of its own.
     }
     let lost = Mended::Lost(parts[0].wrong);
     let object = object_of(shared, unit);
-    shared.report_mended(Event { object, ..event }, lost, 0, 0);
+    shared.report_mended(Event { object, ..event }, lost);
     Ok(lost)
 }
 

@@ -5,10 +5,12 @@ use std::sync::atomic::Ordering;
 
 use holdfast_heap::verify::Direct;
 use holdfast_heap::{BadEntry, Heap};
-use holdfast_layout::format::{INTENT_PAGE, KIND_REGIONS, PROGRESS_PAGE, REGIONS_PAGE};
+use holdfast_layout::format::{
+    INTENT_PAGE, KIND_REGIONS, PROGRESS_PAGE, REGIONS_PAGE, SUPERBLOCK_PAGE,
+};
 use holdfast_layout::{Region, RegionKind, Superblock, region};
 use holdfast_logs::Log;
-use holdfast_pmem::{Clock, Medium, Site};
+use holdfast_pmem::{Clock, Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Event, Finder, Journal, Outcome};
 use holdfast_redundancy::intent::RepairIntent;
 use holdfast_redundancy::progress::{Progress, ScrubProgress};
@@ -21,7 +23,8 @@ use crate::geometry;
 use crate::options::OpenOptions;
 use crate::pool::Pool;
 use crate::recover::Recovered;
-use crate::repair::Asked;
+use crate::repair::{Asked, Mended};
+use crate::report::sum_there;
 use crate::shared::{Parts, Repairer};
 
 const REGIONS: MirrorSites = MirrorSites {
@@ -69,8 +72,8 @@ pub struct Opened {
 /// What was damaged in the tables.
 #[derive(Debug, Default)]
 struct Wounds {
-    /// Copies written again: which side, where.
-    mended: Vec<(Side, u64)>,
+    /// Copies written again: where in the pool, which side, and the sum of what was there.
+    mended: Vec<(u64, Side, u32)>,
     /// Records that were lost in both copies and can be done without: they say where a repair or
     /// a scrub was interrupted.
     lost: Vec<u64>,
@@ -116,8 +119,13 @@ fn tables<M: Medium>(m: &M) -> Result<(Superblock, Vec<Region>, u64, Repairer, W
             (ScrubProgress::lost(mirror), Progress::default())
         }
     };
-    wounds.mended.extend(found.damaged().map(|side| (side, 0)));
-    wounds.mended.extend(table.damaged().map(|side| (side, REGIONS_PAGE)));
+    let side_len = superblock.side_len;
+    let wound = |side: Side, place: u64| {
+        let at = if side == Side::A { place } else { side_len + place };
+        (at, side, sum_there(m, at, PAGE))
+    };
+    wounds.mended.extend(found.damaged().map(|side| wound(side, SUPERBLOCK_PAGE)));
+    wounds.mended.extend(table.damaged().map(|side| wound(side, REGIONS_PAGE)));
     remap.apply(m)?;
     staying(heal_superblock(m, &found))?;
     staying(mirror.heal(m, REGIONS_PAGE, KIND_REGIONS, &table, REGIONS))?;
@@ -127,8 +135,12 @@ fn tables<M: Medium>(m: &M) -> Result<(Superblock, Vec<Region>, u64, Repairer, W
         Repairer { intent, remap, progress, scrubbed, scratch, holds_columns, completes };
     let records = [repairer.intent.record(), repairer.remap.record(), repairer.progress.record()];
     for record in records {
+        if !record.needs_heal() {
+            continue;
+        }
+        let before = [Side::A, Side::B].map(|side| wound(side, record.place()));
         let healed = staying(record.heal(m))?;
-        wounds.mended.extend(healed.into_iter().map(|side| (side, record.place())));
+        wounds.mended.extend(before.into_iter().filter(|(_, side, _)| healed.contains(side)));
     }
     if wounds.lost.contains(&INTENT_PAGE) {
         staying(repairer.intent.clear(m).map(|()| Vec::new()))?;
@@ -223,17 +235,19 @@ impl<M: Medium> Pool<M> {
     }
 
     fn report_wounds(&self, wounds: &Wounds) {
-        let side_len = self.shared.superblock().side_len;
-        let event = |side, at| Event {
+        let event = |side, at, before_sum| Event {
             wrong: Some(Wrong::Mirror { side }),
-            ..self.shared.event(Cause::Copies, Finder::Open, at, 4096)
+            before_sum,
+            ..self.shared.event(Cause::Copies, Finder::Open, at, PAGE)
         };
-        for (side, place) in &wounds.mended {
-            let base = if *side == Side::A { 0 } else { side_len };
-            self.shared.report(event(*side, base + place));
+        for (at, side, before) in &wounds.mended {
+            self.shared.report_mended(
+                event(*side, *at, *before),
+                Mended::Repaired(Wrong::Mirror { side: *side }),
+            );
         }
         for place in &wounds.lost {
-            let event = event(Side::A, *place);
+            let event = event(Side::A, *place, 0);
             self.shared.report(Event { outcome: Outcome::Lost, ..event });
         }
     }

@@ -251,7 +251,7 @@ impl<M: Medium> Shared<M> {
                             Mended::Relocated(Wrong::Log)
                         }
                     };
-                    self.report_mended(event, mended, 0, 0);
+                    self.report_mended(event, mended);
                 }
             }
         }

@@ -63,7 +63,7 @@ impl<M: Medium> Shared<M> {
         for (_, at) in &scan.missing {
             // A transaction that was committed, and of which nothing is known but that.
             let event = self.event(Cause::Copies, Finder::Open, *at, PAGE);
-            self.report_mended(event, Mended::Lost(Wrong::Log), 0, 0);
+            self.report_mended(event, Mended::Lost(Wrong::Log));
             recovered.lost += 1;
         }
         let mut changes = Changes::default();

@@ -208,7 +208,7 @@ impl<M: Medium> Shared<M> {
                 Mended::Relocated(Wrong::Data)
             }
         };
-        self.report_mended(event, mended, 0, crc32c(0, &bytes));
+        self.report_sums(event, mended, event.before_sum, crc32c(0, &bytes));
         Ok(())
     }
 
@@ -235,13 +235,14 @@ impl<M: Medium> Shared<M> {
         let rebuilt: Vec<_> =
             parts.iter().map(|p| self.may_have_been(repairer, redo, p.at, p.len)).collect();
         let Some(cure) = find_cure(self, unit, &parts, rebuilt, redo.changes) else {
-            self.report_mended(event, Mended::Lost(parts[0].wrong), 0, 0);
+            self.report_mended(event, Mended::Lost(parts[0].wrong));
             return Ok(false);
         };
         for (part, bytes) in &cure.parts {
+            let event = self.event(Cause::Sum, redo.finder, part.at, part.len);
             self.m.put(CURE, part.at, bytes)?;
-            let event = holdfast_redundancy::events::Event { at: part.at, len: part.len, ..event };
-            self.report_mended(event, Mended::Repaired(part.wrong), 0, crc32c(0, bytes));
+            let after = crc32c(0, bytes);
+            self.report_sums(event, Mended::Repaired(part.wrong), event.before_sum, after);
         }
         Ok(true)
     }
@@ -266,7 +267,7 @@ impl<M: Medium> Shared<M> {
             let event = self.event(Cause::Parity, redo.finder, at, bytes.len() as u64);
             self.m.put(CURE_ROW, at, &bytes)?;
             self.know_entries(at, bytes.len() as u64);
-            self.report_mended(event, Mended::Repaired(wrong), 0, crc32c(0, &bytes));
+            self.report_sums(event, Mended::Repaired(wrong), event.before_sum, crc32c(0, &bytes));
             redone.cured += 1;
         }
         Ok(())
@@ -438,7 +439,7 @@ impl<M: Medium> Shared<M> {
                     Mended::Relocated(wrong)
                 }
             };
-            self.report_mended(event, mended, 0, 0);
+            self.report_mended(event, mended);
         }
         Ok(())
     }
@@ -534,7 +535,7 @@ impl<M: Medium> Shared<M> {
                     relocations += 1;
                     let event = self.event(Cause::MediaError, Finder::Commit, e.at, PAGE);
                     self.relocate(repairer, e.at, None)?;
-                    self.report_mended(event, Mended::Relocated(Wrong::Data), 0, 0);
+                    self.report_mended(event, Mended::Relocated(Wrong::Data));
                 }
                 other => return other.map(|_| ()),
             }

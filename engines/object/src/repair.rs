@@ -352,7 +352,7 @@ impl<M: Medium> Shared<M> {
             }
             (Err(error), true) => return Err(error),
         };
-        self.report_mended(event, mended, 0, crc32c(0, &bytes));
+        self.report_sums(event, mended, event.before_sum, crc32c(0, &bytes));
         Ok(mended)
     }
 
@@ -575,7 +575,7 @@ impl<M: Medium> Shared<M> {
                 Err(_) => Mended::Lost(wrong),
             },
         };
-        self.report_mended(event, mended, 0, crc32c(0, &bytes));
+        self.report_sums(event, mended, event.before_sum, crc32c(0, &bytes));
         Ok(mended)
     }
 
@@ -598,7 +598,7 @@ impl<M: Medium> Shared<M> {
                 Err(_) => Mended::Lost(Wrong::Log),
             },
         };
-        self.report_mended(event, mended, 0, 0);
+        self.report_mended(event, mended);
         Ok(mended)
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use holdfast_codes::crc32c;
 use holdfast_layout::Superblock;
 use holdfast_layout::format::SUPERBLOCK_PAGE;
 use holdfast_pmem::{Medium, PAGE};
@@ -15,9 +16,26 @@ use crate::shared::{Repairer, Shared};
 /// Events written for the sake of one: pages of the journal itself may turn bad under it.
 const CLEARED_MAX: u32 = 8;
 
+/// CRC-32C of what a range holds; 0 if it cannot be read.
+pub(crate) fn sum_there<M: Medium>(m: &M, at: u64, len: u64) -> u32 {
+    let mut page = [0; PAGE as usize];
+    let mut sum = 0;
+    for from in (at..at.saturating_add(len)).step_by(PAGE as usize) {
+        let bytes = &mut page[..(at + len - from).min(PAGE) as usize];
+        if m.read(from, bytes).is_err() {
+            return 0;
+        }
+        sum = crc32c(sum, bytes);
+    }
+    sum
+}
+
 impl<M: Medium> Shared<M> {
-    /// An event at a place, to be filled in.
+    /// An event at a place, to be filled in, with the sum of what is there now.
     pub(crate) fn event(&self, cause: Cause, finder: Finder, at: u64, len: u64) -> Event {
+        // Pages known to be bad are left alone: reading them again may cost a machine check.
+        let unreadable = matches!(cause, Cause::MediaError | Cause::Listed);
+        let before_sum = if unreadable { 0 } else { self.sum_there(at, len) };
         Event {
             sequence: 0,
             time_ns: self.clock.now(),
@@ -26,12 +44,17 @@ impl<M: Medium> Shared<M> {
             at,
             len,
             wrong: None,
-            before_sum: 0,
+            before_sum,
             after_sum: 0,
             outcome: Outcome::Repaired,
             duration_ns: 0,
             object: 0,
         }
+    }
+
+    /// Sum of what a range holds; 0 if it cannot be read.
+    pub(crate) fn sum_there(&self, at: u64, len: u64) -> u32 {
+        sum_there(&self.m, at, len)
     }
 
     /// Counts an event and appends it to the journal. A journal page that is bad is mended later:
@@ -79,12 +102,23 @@ impl<M: Medium> Shared<M> {
                 let event = self.event(Cause::MediaError, Finder::Repair, at, PAGE);
                 self.counters.detected.fetch_add(1, Ordering::Relaxed);
                 self.counters.repaired.fetch_add(1, Ordering::Relaxed);
-                due.push(Event { wrong, ..event });
+                let after_sum = self.sum_there(at, PAGE);
+                due.push(Event { wrong, after_sum, ..event });
             }
         }
     }
 
-    pub(crate) fn report_mended(&self, event: Event, mended: Mended, before: u32, after: u32) {
+    /// Reports what became of the damage of an event, with the sum of what is there now.
+    pub(crate) fn report_mended(&self, event: Event, mended: Mended) {
+        let after = match mended {
+            Mended::Repaired(_) | Mended::Relocated(_) => self.sum_there(event.at, event.len),
+            Mended::Nothing | Mended::Lost(_) => 0,
+        };
+        self.report_sums(event, mended, event.before_sum, after);
+    }
+
+    /// The same where the sums are known better than by reading.
+    pub(crate) fn report_sums(&self, event: Event, mended: Mended, before: u32, after: u32) {
         let (outcome, wrong) = match mended {
             Mended::Nothing => return,
             Mended::Repaired(wrong) => (Outcome::Repaired, wrong),
@@ -127,7 +161,7 @@ impl<M: Medium> Shared<M> {
         for side in sides {
             let at = if side == Side::A { place } else { side_len + place };
             let event = self.event(Cause::MediaError, Finder::Repair, at, PAGE);
-            self.report_mended(event, Mended::Repaired(Wrong::Mirror { side }), 0, 0);
+            self.report_mended(event, Mended::Repaired(Wrong::Mirror { side }));
         }
     }
 }

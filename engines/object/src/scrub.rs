@@ -281,7 +281,7 @@ impl<M: Medium> Shared<M> {
         }
         let event = self.event(asked.cause, asked.finder, zone.p_at(col), len);
         let lost = Mended::Lost(Wrong::FreeOrParity);
-        self.report_mended(event, lost, 0, 0);
+        self.report_mended(event, lost);
         Ok(lost)
     }
 
@@ -321,7 +321,7 @@ impl<M: Medium> Shared<M> {
         if let Suspect::Unit(unit @ zone::Unit::Row(_)) = mismatch.suspect {
             let event = event(unit);
             if self.settle_row(repairer, zone, unit, col, len)? {
-                self.report_mended(event, Mended::Repaired(Wrong::Data), 0, 0);
+                self.report_mended(event, Mended::Repaired(Wrong::Data));
                 return Ok(Mended::Repaired(Wrong::Data));
             }
         }
@@ -344,7 +344,7 @@ impl<M: Medium> Shared<M> {
             }
             Mended::Repaired(wrong)
         };
-        self.report_mended(event, mended, 0, 0);
+        self.report_mended(event, mended);
         Ok(mended)
     }
 
@@ -370,7 +370,7 @@ impl<M: Medium> Shared<M> {
         self.install_range(repairer, newer.at, &newer.bytes)?;
         self.know_entries(newer.at, len);
         let sum = holdfast_codes::crc32c(0, &newer.bytes);
-        self.report_mended(event, Mended::Repaired(newer.wrong), 0, sum);
+        self.report_sums(event, Mended::Repaired(newer.wrong), event.before_sum, sum);
         Ok(Some(newer.wrong))
     }
 
@@ -418,7 +418,7 @@ impl<M: Medium> Shared<M> {
             Err(error) => return Err(error),
         };
         drop(repairer);
-        self.report_mended(event, mended, 0, 0);
+        self.report_mended(event, mended);
         Ok(mended)
     }
 }

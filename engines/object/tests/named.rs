@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use common::{TestPool, clock, create_with, get, pattern, put, quick};
+use holdfast_codes::crc32c;
 use holdfast_faultmem::{Clear, Config, CrashPoint, FaultMedium};
 use holdfast_layout::format::{EVENTS_START, REGIONS_PAGE};
 use holdfast_layout::{RawPtr, RegionKind};
 use holdfast_object::{CreateOptions, Parity, Pool, ScrubControl, ScrubOptions};
-use holdfast_pmem::{MediumKind, PAGE};
-use holdfast_redundancy::Journal;
-use holdfast_redundancy::events::{Event, Outcome};
+use holdfast_pmem::{Medium, MediumKind, PAGE};
+use holdfast_redundancy::events::{Event, Finder, Outcome};
+use holdfast_redundancy::{Journal, Zone};
 use holdfast_txn::Transaction;
 
 const KINDS: [MediumKind; 2] = [MediumKind::Shm, MediumKind::File];
@@ -182,5 +183,91 @@ fn a_page_that_refuses_leaves_the_other_columns_of_the_write_consistent() {
         }
         let scrub = pool.scrub(ScrubOptions::default(), &ScrubControl::default(), |_, _| {});
         assert_eq!((scrub.unwrap().lost, pool.stats().lost), (0, 0));
+    }
+}
+
+/// Bytes of the pool now.
+fn bytes_at(pool: &TestPool, at: u64, len: u64) -> Vec<u8> {
+    let mut bytes = vec![0; len as usize];
+    pool.medium().read(at, &mut bytes).unwrap();
+    bytes
+}
+
+/// The newest event has the sums of what was found and of what is there now.
+fn sums_are_told(pool: &TestPool, damaged: &[u8], what: &str) {
+    let all = events(pool);
+    let newest = all.last().expect(what);
+    let (at, len) = (newest.at as usize, newest.len as usize);
+    assert_eq!(newest.outcome, Outcome::Repaired, "{what}");
+    assert_eq!(newest.before_sum, crc32c(0, &damaged[at..at + len]), "{what}: {newest:?}");
+    assert_eq!(newest.after_sum, crc32c(0, &bytes_at(pool, newest.at, newest.len)), "{what}");
+    assert_ne!(newest.before_sum, newest.after_sum, "{what}");
+}
+
+#[test]
+fn events_tell_the_sums_before_and_after() {
+    for kind in KINDS {
+        let pool = tiny(kind, Parity::PQ);
+        let p = put(&pool, &pattern(3, 900));
+        let zone = *pool.regions().iter().find(|r| r.kind == RegionKind::Zone).unwrap();
+        let zone = Zone::new(&zone, 0).unwrap();
+        let col = zone.place(p.offset()).unwrap().col;
+        let side_b = sides(&pool)[1];
+        let places = [
+            ("an object", p.offset() + 3),
+            ("P", zone.p_at(col)),
+            ("Q", zone.q_at(col)),
+            ("the superblock", 40),
+            ("the region table", side_b + REGIONS_PAGE + 40),
+        ];
+        for (what, at) in places {
+            pool.medium().flip_bit(at, 3).unwrap();
+            let damaged = bytes_at(&pool, 0, pool.superblock().size);
+            let options = ScrubOptions::default();
+            pool.scrub(options, &ScrubControl::default(), |_, _| {}).unwrap();
+            sums_are_told(&pool, &damaged, &format!("{kind}, {what}"));
+        }
+    }
+}
+
+#[test]
+fn events_of_an_opening_tell_the_sums_before_and_after() {
+    for kind in KINDS {
+        let pool = tiny(kind, Parity::P);
+        let p = put(&pool, &pattern(3, 900));
+        let image = pool.medium().crash_point().newest();
+        core::mem::forget(pool);
+        for (what, at) in [("the superblock", 40), ("the region table", REGIONS_PAGE + 40)] {
+            let m = FaultMedium::from_crash(image.clone(), kind, &Config::default());
+            m.flip_bit(at, 3).unwrap();
+            let mut damaged = vec![0; m.len() as usize];
+            m.read(0, &mut damaged).unwrap();
+            let (pool, _) = Pool::open(m, quick(), clock()).unwrap();
+            assert_eq!(get(&pool, p).unwrap(), pattern(3, 900));
+            let event = events(&pool)[0];
+            let place = at as usize / 4096 * 4096;
+            assert_eq!(event.at, place as u64, "{what}");
+            assert_eq!(event.before_sum, crc32c(0, &damaged[place..place + 4096]), "{what}");
+            assert!(event.after_sum != 0 && event.after_sum != event.before_sum, "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_range_over_a_page_end_meets_the_second_page_before_anything_is_logged() {
+    for kind in KINDS {
+        let pool = tiny(kind, Parity::P);
+        let p = put(&pool, &pattern(4, 8000));
+        let second = (p.offset() / PAGE + 1) * PAGE;
+        let zone = *pool.regions().iter().find(|r| r.kind == RegionKind::Zone).unwrap();
+        let zone = Zone::new(&zone, 0).unwrap();
+        let col = zone.place(second).unwrap().col;
+        poison(&pool, zone.p_at(col) / PAGE * PAGE, Clear::Able);
+        let from = second - 20 - p.offset();
+        pool.run(|tx| tx.write_bytes(p, from, &[7; 40])).unwrap();
+        let event = *events(&pool).last().unwrap();
+        // Met by the probe, before the record: no commit had to be completed.
+        assert_ne!(event.finder, Finder::Commit, "{kind}: {event:?}");
+        assert_eq!(event.outcome, Outcome::Repaired, "{kind}");
     }
 }
