@@ -2,10 +2,10 @@
 
 use core::fmt;
 use core::time::Duration;
-use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use holdfast_layout::{LogPlacement, Superblock};
 use holdfast_pmem::{MediaError, Medium};
+use spin::mutex::{SpinMutex, SpinMutexGuard};
 
 use crate::error::LogError;
 use crate::format::{LINE_LEN, PAGE_LEN, RECORD_ENTRIES_MAX, RING_MARKS};
@@ -40,10 +40,12 @@ struct Promise {
     len: usize,
 }
 
-/// Keeps the lock words of two lanes off each other's lines.
+/// Keeps the lock words of two lanes off each other's lines. Nobody ever waits for one, and giving
+/// it back is a plain store: a locked instruction there would wait for the drain before it, which
+/// otherwise goes on while the thread prepares its next commit.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Slot(Mutex<Path>);
+struct Slot(SpinMutex<Path>);
 
 /// The log of a pool: its lanes, and for adjacent placement the group they commit through.
 #[derive(Debug)]
@@ -102,7 +104,7 @@ impl Log {
                 None => Path::Apart(Box::new(Ring::new(superblock, lane))),
                 Some(_) => Path::Adjacent(None, 0),
             };
-            Slot(Mutex::new(path))
+            Slot(SpinMutex::new(path))
         };
         let lanes: Box<[Slot]> = (0..superblock.lanes).map(lane).collect();
         let max_record = match &group {
@@ -158,13 +160,7 @@ impl Log {
     #[inline]
     pub fn acquire_exact<M: Medium>(&self, m: &M, lane: usize) -> Option<Lane<'_>> {
         m.locked();
-        let path = match self.lanes.get(lane)?.0.try_lock() {
-            Ok(path) => path,
-            // A holder panicked, in code of the engine or of its user: the ring is only changed
-            // by commits, in one go.
-            Err(TryLockError::Poisoned(path)) => path.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
+        let path = self.lanes.get(lane)?.0.try_lock()?;
         Some(Lane { lane, path, group: self.group.as_ref() })
     }
 
@@ -237,7 +233,7 @@ impl Log {
 /// last drain.
 pub struct Lane<'a> {
     lane: usize,
-    path: MutexGuard<'a, Path>,
+    path: SpinMutexGuard<'a, Path>,
     group: Option<&'a Group>,
 }
 
@@ -345,12 +341,6 @@ impl Lane<'_> {
             Path::Apart(ring) => ring.mark_newest(m, numbers),
             Path::Adjacent(..) => Ok(()),
         }
-    }
-
-    /// Gives the lane back. As dropping it, but says that a locked instruction follows.
-    #[inline]
-    pub fn release<M: Medium>(self, m: &M) {
-        m.locked();
     }
 }
 

@@ -100,13 +100,13 @@ fn commits(m: &Sink, log: &Log, numbers: &Numbers, record: &mut RecordBuilder, c
         lane.reserve(m, numbers, record.len(), || false).expect("room was made");
         if i % 17 == 0 {
             lane.cancel();
-            lane.release(m);
+            drop(lane);
             continue;
         }
         let number = numbers.draw(m, lane.id());
         lane.commit_record(m, numbers, number, record).expect("nothing fails");
         numbers.done(lane.id());
-        lane.release(m);
+        drop(lane);
         if log.reclaim_due() {
             // A reclaim may allocate: it is no commit.
             let before = ALLOCATIONS.load(Ordering::Relaxed);

@@ -9,6 +9,9 @@ use crate::batch::Batch;
 use crate::versions::Version;
 use crate::view::{Arena, CopyId};
 
+/// Up to so many pieces are searched one by one; beyond, there is an index.
+const FEW: usize = 8;
+
 /// What becomes of a piece at commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
@@ -103,18 +106,30 @@ impl Work {
     pub(crate) fn add(&mut self, piece: Piece) -> usize {
         let at = self.pieces.len();
         self.partial += usize::from(piece.first > 0);
+        self.pieces.push(piece);
+        match at {
+            0..FEW => {}
+            FEW => (0..=at).for_each(|i| self.enter(i)),
+            _ => self.enter(at),
+        }
+        at
+    }
+
+    fn enter(&mut self, at: usize) {
+        let piece = self.pieces[at];
         for granule in piece.first..piece.first + piece.count {
             self.index.insert(key(piece.spot.object, granule), at as u32);
         }
-        self.pieces.push(piece);
-        at
     }
 
     /// The piece that holds a granule of the object at `object`.
     #[inline]
     pub(crate) fn find(&self, object: u64, granule: u64) -> Option<usize> {
-        if self.pieces.is_empty() {
-            return None;
+        if self.pieces.len() <= FEW {
+            // Pieces of an object do not overlap.
+            let holds =
+                |p: &Piece| p.spot.object == object && granule.wrapping_sub(p.first) < p.count;
+            return self.pieces.iter().position(holds);
         }
         self.index.find(key(object, granule)).map(|at| at as usize)
     }

@@ -59,6 +59,7 @@ mod changes;
 mod chunks;
 mod commit;
 mod copies;
+mod diff;
 mod error;
 pub mod format;
 mod geometry;

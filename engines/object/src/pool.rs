@@ -258,7 +258,7 @@ impl<M: Medium> Pool<M> {
         let c = &self.shared.counters;
         let get = |n: &std::sync::atomic::AtomicU64| n.load(Ordering::Relaxed);
         Stats {
-            commits: get(&c.commits),
+            commits: self.shared.lanes.commits(),
             conflicts: get(&c.conflicts),
             detected: get(&c.detected),
             repaired: get(&c.repaired),
@@ -312,7 +312,7 @@ fn attempt<M: Medium, R>(
     shared.commit(lane)?;
     core::mem::forget(undo);
     if !lane.work.borrow().pieces.is_empty() {
-        shared.counters.commits.fetch_add(1, Ordering::Relaxed);
+        lane.count_commit();
     }
     tidy_lane(lane);
     Ok(value)

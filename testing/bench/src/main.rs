@@ -19,7 +19,9 @@
 //! - `rig.rs` pools to measure on
 //! - `report.rs` medians, goals, JSON
 
+mod maps;
 mod object;
+mod profile;
 mod report;
 mod rig;
 mod waits;
@@ -40,6 +42,8 @@ struct Args {
 enum What {
     /// The object engine.
     Object(Options),
+    /// One operation over and over, for a profiler.
+    Profile(profile::Options),
 }
 
 /// How a benchmark runs.
@@ -66,9 +70,12 @@ pub(crate) struct Options {
 }
 
 fn main() -> ExitCode {
-    let Args { what: What::Object(options) } = Args::parse();
-    match object::run(&options) {
-        Ok(missed) if missed > 0 && options.check => ExitCode::from(1),
+    let (done, check) = match Args::parse().what {
+        What::Object(options) => (object::run(&options), options.check),
+        What::Profile(options) => (profile::run(&options).map(|()| 0), false),
+    };
+    match done {
+        Ok(missed) if missed > 0 && check => ExitCode::from(1),
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("bench: {error:#}");

@@ -36,8 +36,9 @@ type Part = fn(&Options, &mut Report) -> anyhow::Result<()>;
 /// Runs everything. Answers the number of goals missed.
 pub(crate) fn run(o: &Options) -> anyhow::Result<u32> {
     let mut report = Report::default();
-    let parts: [(&str, Part); 5] = [
+    let parts: [(&str, Part); 6] = [
         ("latencies", latencies),
+        ("maps", crate::maps::maps),
         ("scrub", scrubbing),
         ("open", opening),
         ("space", space),
