@@ -71,8 +71,6 @@ const DATA: Site = Site::new("object.commit.data");
 const PATCH: Site = Site::new("object.commit.patch");
 const PARITY: ParitySites =
     ParitySites { p: Site::new("object.commit.parity-p"), q: Site::new("object.commit.parity-q") };
-/// F2.
-const F2: Site = Site::new("object.commit.F2");
 
 impl<M: Medium> Shared<M> {
     /// Commits what the lane's transaction did. On an error nothing happened.
@@ -92,12 +90,13 @@ impl<M: Medium> Shared<M> {
             return Ok(());
         }
         let mut locks = lane.locks.borrow_mut();
+        self.drain_last(lane);
         self.lock_versions(&work, &mut locks)?;
         self.m.step(STEP_LOCKED);
         let written = self
             .validate(&work, &locks)
             .and_then(|()| self.touch(&mut batch))
-            .and_then(|()| self.write(lane.lane(), &work, &arena, &mut batch, &locks));
+            .and_then(|()| self.write(lane, &work, &arena, &mut batch, &locks));
         match written {
             Ok(()) => {
                 self.finish(&mut work);
@@ -372,13 +371,14 @@ impl<M: Medium> Shared<M> {
     /// Steps 6 to 11.
     fn write(
         &self,
-        lane: u32,
+        lane: &Held<'_, LaneState>,
         work: &Work,
         arena: &Arena,
         batch: &mut Batch,
         locks: &[(u32, Version)],
     ) -> Result<()> {
-        let mut log = self.hold_log(self.log_lane(lane));
+        let mut log = self.hold_log(self.log_lane(lane.lane()));
+        self.settle_last(&mut log);
         let _gate = WriteGate::open(&self.m);
         let in_place = work.pieces.iter().any(|p| p.fate == Fate::Fresh && self.is_in_place(p));
         if in_place {
@@ -395,8 +395,12 @@ impl<M: Medium> Shared<M> {
                 self.versions.release(*word, number);
             }
         };
-        self.apply(batch, held, || self.publish_all_large(work), release);
-        self.complete(&log);
+        let put_off = !in_place && self.may_defer(lane, batch);
+        if self.apply(batch, held, put_off, || self.publish_all_large(work), release) {
+            self.complete(&log);
+        } else {
+            self.defer(&mut log, lane, batch);
+        }
         Ok(())
     }
 
@@ -444,14 +448,15 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Steps 9 and 10 of a durable record. `publish` makes known what the columns hold now, before
-    /// anybody else can judge them.
+    /// anybody else can judge them. Answers whether all is drained; not so if that may be put off.
     pub(crate) fn apply(
         &self,
         batch: &mut Batch,
         held: bool,
+        put_off: bool,
         publish: impl FnOnce(),
         release: impl FnOnce(),
-    ) {
+    ) -> bool {
         if !held {
             self.hold_columns(batch);
         }
@@ -460,7 +465,10 @@ impl<M: Medium> Shared<M> {
         if stored.is_err() {
             self.owe(batch);
         }
-        self.settle();
+        let put_off = put_off && stored.is_ok();
+        if !put_off {
+            self.settle_now();
+        }
         publish();
         self.columns.unlock_all(&batch.columns);
         // The record is durable: its changes must be completed, whatever went bad under them.
@@ -468,13 +476,7 @@ impl<M: Medium> Shared<M> {
             self.complete_owed();
         }
         release();
-    }
-
-    /// F2.
-    fn settle(&self) {
-        if !self.is_file() {
-            self.m.drain(F2);
-        }
+        !put_off
     }
 
     fn find_columns(&self, batch: &mut Batch) {

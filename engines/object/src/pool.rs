@@ -412,6 +412,8 @@ impl<M: Medium> Shared<M> {
         if self.m.kind() == MediumKind::File {
             self.m.sync(CLOSED)?;
         }
+        // Nobody commits any more: nothing is skipped.
+        self.settle_others(usize::MAX);
         let mut superblock = self.superblock();
         if read_superblock(&self.m).is_ok_and(|found| found.damaged().is_some()) {
             // The event has to be durable before the pool is clean.

@@ -313,7 +313,16 @@ thread_local! {
     static MINE: RefCell<Vec<Mine>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Tells pools apart for good: an address may be used again.
+/// A number that no other thread of this process ever has.
+#[inline]
+pub(crate) fn this_thread() -> u64 {
+    thread_local! {
+        static THREAD: u64 = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+    }
+    THREAD.with(|thread| *thread)
+}
+
+/// Tells pools and threads apart for good: an address may be used again.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl<T> Lanes<T> {
@@ -353,7 +362,7 @@ impl<T> Lanes<T> {
         let lane = self.flags.iter().position(free)?;
         // Low lanes are taken first, and the last quarter is never kept: however many threads
         // there are, none waits for a lane that nobody uses.
-        let kept = lane < self.flags.len() / 4 * 3;
+        let kept = self.keeps(lane);
         let flags = Arc::clone(&self.flags);
         let lane = lane as u32;
         MINE.with_borrow_mut(|mine| {
@@ -362,6 +371,12 @@ impl<T> Lanes<T> {
             mine.push(Mine { id: self.id, lane, busy: true, kept, flags });
         });
         Some(self.held(lane, true))
+    }
+
+    /// Whether the lane stays with its thread.
+    #[inline]
+    fn keeps(&self, lane: usize) -> bool {
+        lane < self.flags.len() / 4 * 3
     }
 
     /// The lane this thread holds already, for a nested run.
@@ -387,6 +402,12 @@ impl<'l, T> Held<'l, T> {
     #[inline]
     pub(crate) fn lane(&self) -> u32 {
         self.lane as u32
+    }
+
+    /// Whether the lane stays with this thread.
+    #[inline]
+    pub(crate) fn is_kept(&self) -> bool {
+        self.lanes.keeps(self.lane() as usize)
     }
 
     /// Counts a commit. Only the lane's holder writes the count.
