@@ -10,14 +10,13 @@ pub const DEFERRED_MAX: usize = 16;
 /// What the last commit of a lane left to be drained.
 #[derive(Debug, Clone, Copy)]
 pub struct Deferred {
-    thread: u64,
     count: usize,
     ranges: [(u64, u32); DEFERRED_MAX],
 }
 
 impl Default for Deferred {
     fn default() -> Self {
-        Self { thread: 0, count: 0, ranges: [(0, 0); DEFERRED_MAX] }
+        Self { count: 0, ranges: [(0, 0); DEFERRED_MAX] }
     }
 }
 
@@ -29,8 +28,7 @@ impl Deferred {
     }
 
     #[inline]
-    pub(crate) fn set(&mut self, thread: u64, ranges: impl Iterator<Item = (u64, u32)>) {
-        self.thread = thread;
+    pub(crate) fn set(&mut self, ranges: impl Iterator<Item = (u64, u32)>) {
         self.count = 0;
         for (place, range) in self.ranges.iter_mut().zip(ranges) {
             *place = range;
@@ -41,13 +39,6 @@ impl Deferred {
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.count = 0;
-    }
-
-    /// The thread whose drain covers the stores.
-    #[inline]
-    #[must_use]
-    pub fn thread(&self) -> u64 {
-        self.thread
     }
 
     /// Where they went: place and length, each within a page.

@@ -255,10 +255,10 @@ impl Lane<'_> {
 
     /// Leaves the stores of the commit just made to be drained later: its number stays under way.
     /// `ranges`, at least one and at most [`DEFERRED_MAX`](crate::DEFERRED_MAX), are what was
-    /// stored, through the cache, by `thread`.
+    /// stored, through the cache.
     #[inline]
-    pub fn defer(&mut self, thread: u64, ranges: impl Iterator<Item = (u64, u32)>) {
-        self.state.deferred.set(thread, ranges);
+    pub fn defer(&mut self, ranges: impl Iterator<Item = (u64, u32)>) {
+        self.state.deferred.set(ranges);
     }
 
     /// What the last commit of the lane left to be drained.

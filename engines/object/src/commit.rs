@@ -12,17 +12,19 @@
 //! | 8 record | written to both copies of the lane's log | a torn record: ignored |
 //! | **F1** | drain: **the commit point**; one valid copy is enough | the record: replayed |
 //! | 9 apply | bytes, slots, then P and Q of each, all flushed | some of it: replayed |
-//! | **F2** | drain: bytes, slots and parity are on the medium | all of it |
-//! | 10 release | columns, then version words at the new number | all of it |
+//! | 10 release | columns, then version words at the new number | some of it: replayed |
+//! | **F2** | drain, before this thread's next commit: bytes, slots and parity are on the medium | all of it |
 //! | 11 done | the number is no longer held: the next records' watermark says so | all of it |
 //!
 //! Why F1: a store of step 9 must not reach the medium before the record that can complete it.
 //! Why F2: the watermark must not pass this number while its stores can still be lost, since
-//! recovery ignores records at or below the watermark. It also comes before the locks are
-//! released: stores that go around the cache may become visible to other threads after a later
-//! plain store, so without it somebody could find an object unlocked and its bytes old. No third
-//! drain: there is no mark that says "complete"; later records' watermarks do. The one store that
-//! makes a commit visible to other threads is the release of its version words in step 10.
+//! recovery ignores records at or below the watermark. No third drain: there is no mark that says
+//! "complete"; later records' watermarks do. The one store that makes a commit visible to other
+//! threads is the release of its version words in step 10.
+//!
+//! F2 comes before step 10 where stores went around the cache: those may become visible to other
+//! threads after a later plain store, and somebody could find an object unlocked and its bytes
+//! old. Otherwise it waits for the lane's next commit, when it costs little: see `settle.rs`.
 //!
 //! All locks are taken before step 8, when nothing is outstanding, so their locked instructions
 //! are no drains; and all are given back by plain stores. A locked instruction would stop the
@@ -378,7 +380,7 @@ impl<M: Medium> Shared<M> {
         locks: &[(u32, Version)],
     ) -> Result<()> {
         let mut log = self.hold_log(self.log_lane(lane.lane()));
-        self.settle_last(&mut log);
+        self.settle_last(lane, &mut log);
         let _gate = WriteGate::open(&self.m);
         let in_place = work.pieces.iter().any(|p| p.fate == Fate::Fresh && self.is_in_place(p));
         if in_place {

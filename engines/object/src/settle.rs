@@ -12,7 +12,7 @@ use holdfast_pmem::{Medium, Site};
 use crate::batch::Batch;
 use crate::lane::LaneState;
 use crate::shared::Shared;
-use crate::view::{Held, this_thread};
+use crate::view::Held;
 
 /// F2 of a lane's last commit.
 const F2: Site = Site::new("object.commit.F2");
@@ -35,12 +35,16 @@ impl<M: Medium> Shared<M> {
 
     /// Before a number is drawn in a lane: the last one drawn there is complete.
     #[inline]
-    pub(crate) fn settle_last(&self, log: &mut Lane<'_>) {
-        let Some(last) = log.deferred() else { return };
-        if last.thread() == this_thread() {
-            log.drained(&self.numbers);
-        } else {
+    pub(crate) fn settle_last(&self, lane: &Held<'_, LaneState>, log: &mut Lane<'_>) {
+        let passed_on = lane.was_passed_on();
+        if log.deferred().is_none() {
+            return;
+        }
+        if passed_on {
+            // The drain was this thread's, the stores were not.
             self.settle_for(log);
+        } else {
+            log.drained(&self.numbers);
         }
     }
 
@@ -66,7 +70,7 @@ impl<M: Medium> Shared<M> {
             let q = zone.filter(|z| z.has_q()).map(|z| (z.q_at(part.col), len));
             [data, p, q].into_iter().flatten()
         });
-        log.defer(this_thread(), ranges);
+        log.defer(ranges);
     }
 
     /// F2 at once.

@@ -328,7 +328,9 @@ impl<M: Medium> Tx<'_, M> {
     #[inline]
     fn fetch_parity(&self, seen: &Seen<'_>, part: Part) {
         let shared = self.shared;
-        let Some(zone) = shared.zone(seen.zone.index().into()).filter(|z| z.has_p()) else { return };
+        let Some(zone) = shared.zone(seen.zone.index().into()).filter(|z| z.has_p()) else {
+            return;
+        };
         let from = part.first * GRANULE;
         let end = part.end.clamp(from + 1, from + FETCHED);
         for (at, len) in [(seen.spot.slot, 1), (seen.spot.object + from, end - from)] {

@@ -255,6 +255,8 @@ impl<T: Persist> Drop for Mut<'_, T> {
 #[repr(align(128))]
 struct Flag {
     taken: AtomicBool,
+    /// Another thread has it now than the one that committed in it last.
+    passed_on: AtomicBool,
     commits: AtomicU64,
 }
 
@@ -313,16 +315,7 @@ thread_local! {
     static MINE: RefCell<Vec<Mine>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A number that no other thread of this process ever has.
-#[inline]
-pub(crate) fn this_thread() -> u64 {
-    thread_local! {
-        static THREAD: u64 = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-    }
-    THREAD.with(|thread| *thread)
-}
-
-/// Tells pools and threads apart for good: an address may be used again.
+/// Tells pools apart for good: an address may be used again.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl<T> Lanes<T> {
@@ -362,6 +355,7 @@ impl<T> Lanes<T> {
         let lane = self.flags.iter().position(free)?;
         // Low lanes are taken first, and the last quarter is never kept: however many threads
         // there are, none waits for a lane that nobody uses.
+        self.flags[lane].passed_on.store(true, Ordering::Relaxed);
         let kept = self.keeps(lane);
         let flags = Arc::clone(&self.flags);
         let lane = lane as u32;
@@ -402,6 +396,15 @@ impl<'l, T> Held<'l, T> {
     #[inline]
     pub(crate) fn lane(&self) -> u32 {
         self.lane as u32
+    }
+
+    /// Whether the lane came to this thread since its last commit. Asked by a commit, and answered
+    /// once.
+    pub(crate) fn was_passed_on(&self) -> bool {
+        let passed_on = &self.lanes.flags[self.lane() as usize].passed_on;
+        let answer = passed_on.load(Ordering::Relaxed);
+        passed_on.store(false, Ordering::Relaxed);
+        answer
     }
 
     /// Whether the lane stays with this thread.
