@@ -1,6 +1,6 @@
 //! The file behind a mapping: finding, creating, allocating, locking and syncing it.
 
-use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -49,6 +49,10 @@ pub(crate) struct Backing {
     fail_in: AtomicI64,
     /// Writes and syncs that reached the system.
     issued: AtomicU64,
+    /// Bytes that are mapped, so that the file has to have them.
+    relied_on: AtomicU64,
+    /// Whether it was ever found to have fewer. Set once, never cleared.
+    cut_off: AtomicBool,
 }
 
 /// A write or sync that failed.
@@ -116,6 +120,8 @@ impl Backing {
             failure: OnceLock::new(),
             fail_in: AtomicI64::new(-1),
             issued: AtomicU64::new(0),
+            relied_on: AtomicU64::new(0),
+            cut_off: AtomicBool::new(false),
         }
     }
 
@@ -169,6 +175,35 @@ impl Backing {
     /// Its bytes now.
     pub(crate) fn size(&self) -> io::Result<u64> {
         self.file.metadata().map(|found| found.len())
+    }
+
+    /// Notes that `len` bytes are mapped from now on.
+    pub(crate) fn rely_on(&self, len: u64) {
+        self.relied_on.store(len, Ordering::Relaxed);
+    }
+
+    /// Bytes that are mapped.
+    pub(crate) fn relied_on(&self) -> u64 {
+        self.relied_on.load(Ordering::Relaxed)
+    }
+
+    /// Whether the file is, or ever was found to be, shorter than what is mapped of it.
+    pub(crate) fn cut_off(&self) -> bool {
+        let known = self.cut_off.load(Ordering::Relaxed);
+        if !known && self.size().is_ok_and(|size| size < self.relied_on()) {
+            self.cut_off.store(true, Ordering::Relaxed);
+            return true;
+        }
+        known
+    }
+
+    /// Refuses to write to a file that was cut off: that would lengthen it, and so hide it.
+    fn refuse_cut_off(&self) -> io::Result<()> {
+        if self.cut_off() {
+            let text = "the file was cut off while in use";
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
+        }
+        Ok(())
     }
 
     /// Bytes of it that have storage.
@@ -288,8 +323,10 @@ impl Backing {
         let result = if self.is_to_fail() {
             Err(Errno::IO.into())
         } else {
-            self.issued.fetch_add(1, Ordering::Relaxed);
-            run()
+            self.refuse_cut_off().and_then(|()| {
+                self.issued.fetch_add(1, Ordering::Relaxed);
+                run()
+            })
         };
         result.map_err(|source| {
             let _ =
@@ -305,11 +342,13 @@ impl Backing {
 
     /// Rewrites one page of the file, durably. Its failure concerns this page alone.
     pub(crate) fn rewrite_page(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.refuse_cut_off()?;
         write_all(self.fd(), at, bytes, ReadWriteFlags::DSYNC)
     }
 
     /// Changes bytes of the file, in no hurry.
     pub(crate) fn overwrite(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.refuse_cut_off()?;
         write_all(self.fd(), at, bytes, ReadWriteFlags::empty())
     }
 
@@ -319,6 +358,7 @@ impl Backing {
         if self.failed() {
             return self.sync(); // refuses, and says why
         }
+        self.refuse_cut_off().map_err(|source| SyncError { call: "grow", source })?;
         self.file.set_len(from).map_err(|source| SyncError { call: "ftruncate", source })?;
         if let Err(error) = allocate(self.fd(), from, to - from) {
             let _ = self.file.set_len(from);
@@ -334,6 +374,7 @@ impl Backing {
 
     /// Gives every hole in the first `len` bytes storage.
     pub(crate) fn fill_holes(&self, len: u64) -> Result<(), SyncError> {
+        self.refuse_cut_off().map_err(|source| SyncError { call: "fallocate", source })?;
         rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, len)
             .map_err(|error| SyncError { call: "fallocate", source: error.into() })
     }

@@ -136,6 +136,7 @@ impl Mapped {
 
     fn of(backing: Backing, parts: Parts) -> Self {
         let Parts { space, registration, access, kind, domain } = parts;
+        backing.rely_on(space.len());
         Self {
             kind,
             access,

@@ -36,6 +36,8 @@ pub enum Error {
         /// Bytes the file has.
         file: u64,
     },
+    /// The file was cut off while the pool was open. Nothing is written to it any more.
+    CutOff,
     /// The pool was not closed and cannot be recovered because it is open read-only.
     NeedsRecovery,
     /// Damage beyond the redundancy in what the whole pool depends on.
@@ -63,20 +65,30 @@ impl fmt::Display for Error {
             Self::Options { what, limit } => write!(f, "cannot make this pool: {what} ({limit})"),
             Self::Truncated { pool, file } => write!(
                 f,
-                "the pool has {pool} bytes but its file only {file}: restore the whole file"
+                "the pool has {pool} bytes but its file only {file}; restore the whole file from \
+                 a copy"
+            ),
+            Self::CutOff => write!(
+                f,
+                "the pool file was cut off while in use, and nothing is written to it any more; \
+                 restore the whole file from a copy"
             ),
             Self::NeedsRecovery => {
-                write!(f, "the pool was not closed and must be recovered: open it for writing once")
+                write!(f, "the pool was not closed and must be recovered; open it for writing once")
             }
             Self::Fatal { what, at } => write!(
                 f,
                 "{what} at {at:#x} is damaged beyond the pool's redundancy; nothing was changed"
             ),
             Self::ReadOnlyFeatures(mask) => {
-                write!(f, "the pool's features ({mask:#x}) allow this build to read it only")
+                write!(
+                    f,
+                    "the pool's features ({mask:#x}) allow this build to read it only; use a newer \
+                     build"
+                )
             }
             Self::Forked => {
-                write!(f, "this handle was inherited through a fork: open the pool again here")
+                write!(f, "this handle was inherited through a fork; open the pool again here")
             }
         }
     }

@@ -78,6 +78,7 @@ impl<M: Medium> Pool<M> {
         let all = shared.m.len();
         while position != Position::End {
             position = shared.sweep_step(position, &mut scratch, &mut report)?;
+            shared.refuse_cut_off()?;
             progress(shared.offset_of(position), all);
         }
         Ok(report)
@@ -125,6 +126,7 @@ impl<M: Medium> Pool<M> {
             let before = done.report.column_bytes + done.report.object_bytes;
             let known = done.report.findings.len();
             position = shared.sweep_step(position, &mut scratch, &mut done.report)?;
+            shared.refuse_cut_off()?;
             for finding in done.report.findings.split_off(known) {
                 let mended = shared.mend_finding(&finding)?;
                 match mended {

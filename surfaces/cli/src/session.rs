@@ -29,8 +29,10 @@ fn in_use(error: Error) -> Failure {
     }
 }
 
-/// The end of a command that used a pool: tells what was repaired on the way, and closes it.
-pub(crate) fn finish(out: Out, pool: Pool, changed: bool) -> Exit {
+/// The end of a command that used a pool: tells what was repaired on the way, and closes it. Fails
+/// if somebody cut the file off meanwhile: not all that was done is in it.
+pub(crate) fn finish(out: Out, pool: Pool, changed: bool) -> Outcome {
+    pool.expect_whole_file()?;
     let Stats { detected, repaired, lost, .. } = pool.stats();
     let recovered = pool.opened().recovered;
     drop(pool);
@@ -38,15 +40,15 @@ pub(crate) fn finish(out: Out, pool: Pool, changed: bool) -> Exit {
         out.note(format!("the pool had not been closed: {} records replayed", recovered.replayed));
     }
     if detected == 0 {
-        return Exit::CLEAN;
+        return Ok(Exit::CLEAN);
     }
     if !changed {
         out.note(format!(
             "{detected} damages found ({lost} beyond repair); the file was not changed, \
              `holdfast repair` repairs it"
         ));
-        return Exit::LEFT;
+        return Ok(Exit::LEFT);
     }
     out.note(format!("{detected} damages found, {repaired} repaired, {lost} lost"));
-    if lost > 0 { Exit::CORRECTED.and(Exit::LEFT) } else { Exit::CORRECTED }
+    Ok(if lost > 0 { Exit::CORRECTED.and(Exit::LEFT) } else { Exit::CORRECTED })
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use holdfast_layout::SuperblockError;
 use holdfast_object::Error as EngineError;
-use holdfast_pmem::{MediaError, OpenError, SyncError};
+use holdfast_pmem::{MediaCause, MediaError, OpenError, SyncError};
 use holdfast_redundancy::Error as RedundancyError;
 use holdfast_txn::TxError;
 
@@ -272,6 +272,7 @@ fn kind_of_engine(error: &EngineError) -> ErrorKind {
                 ErrorKind::Damaged
             }
         },
+        EngineError::Media(error) if error.cause == MediaCause::Truncated => ErrorKind::Truncated,
         EngineError::Redundancy(RedundancyError::Geometry { .. }) | EngineError::Options { .. } => {
             ErrorKind::Invalid
         }
@@ -279,7 +280,7 @@ fn kind_of_engine(error: &EngineError) -> ErrorKind {
         | EngineError::Media(_)
         | EngineError::Log(_)
         | EngineError::Fatal { .. } => ErrorKind::Damaged,
-        EngineError::Truncated { .. } => ErrorKind::Truncated,
+        EngineError::Truncated { .. } | EngineError::CutOff => ErrorKind::Truncated,
         EngineError::NeedsRecovery | EngineError::ReadOnlyFeatures(_) => ErrorKind::ReadOnly,
         EngineError::Forked => ErrorKind::Invalid,
         EngineError::Sync(error) | EngineError::Extend(error) if is_full(error) => {

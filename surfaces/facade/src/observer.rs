@@ -91,8 +91,11 @@ impl Observer {
     /// The superblock as it is now, and the state of its copies.
     ///
     /// # Errors
-    /// No copy can be used.
+    /// No copy can be used, or the file was cut off meanwhile.
     pub fn found_superblock(&self) -> Result<FoundSuperblock> {
+        if self.medium.cut_off() {
+            return Err(Error::from(holdfast_object::Error::CutOff).at(&self.path));
+        }
         read_superblock(&self.medium).map_err(|error| Error::from(error).at(&self.path))
     }
 

@@ -48,6 +48,7 @@ pub(crate) fn load(out: Out, args: &LoadArgs) -> Outcome {
         }
         if batch.len() == args.batch {
             put(&pool, &map, args, &mut batch, &mut loaded)?;
+            pool.expect_whole_file()?;
             progress.set(done, bytes.max(done));
             if crate::interrupt::asked() {
                 break;
@@ -60,7 +61,7 @@ pub(crate) fn load(out: Out, args: &LoadArgs) -> Outcome {
     }
     progress.done();
     drop(map);
-    let exit = session::finish(out, pool, true);
+    let exit = session::finish(out, pool, true)?;
     let Loaded { lines, new } = loaded;
     let body = json!({ "lines": lines, "new": new, "interrupted": interrupted });
     out.object("map load", body);

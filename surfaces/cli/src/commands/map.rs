@@ -163,7 +163,7 @@ impl AnyMap {
 pub(crate) fn get(out: Out, args: &KeyArgs) -> Outcome {
     let pool = session::to_look(&args.pool)?;
     let found = AnyMap::expect(&pool, &args.map)?.get(&args.key)?;
-    let exit = session::finish(out, pool, false);
+    let exit = session::finish(out, pool, false)?;
     let Some(value) = found else {
         return Err(no_key(args));
     };
@@ -179,7 +179,7 @@ pub(crate) fn put(out: Out, args: &PutArgs) -> Outcome {
     let map = AnyMap::find_or_make(&pool, &place.map, args.kind.into())?;
     let replaced = map.put(&place.key, &args.value)?;
     drop(map);
-    let exit = session::finish(out, pool, true);
+    let exit = session::finish(out, pool, true)?;
     out.object("map put", json!({ "key": place.key, "replaced": replaced }));
     out.more(|| (if replaced { "replaced" } else { "added" }).to_owned());
     Ok(exit)
@@ -189,7 +189,7 @@ pub(crate) fn put(out: Out, args: &PutArgs) -> Outcome {
 pub(crate) fn del(out: Out, args: &KeyArgs) -> Outcome {
     let pool = session::to_change(&args.pool)?;
     let removed = AnyMap::expect(&pool, &args.map)?.remove(&args.key)?;
-    let exit = session::finish(out, pool, true);
+    let exit = session::finish(out, pool, true)?;
     if !removed {
         return Err(no_key(args));
     }
@@ -224,7 +224,7 @@ pub(crate) fn scan(out: Out, args: &ScanArgs) -> Outcome {
         let whole = part.len() == left.min(PAGE);
         for (key, value) in &part {
             if !key.starts_with(prefix.as_bytes()) {
-                return Ok(end(out, map, pool));
+                return end(out, map, pool);
             }
             left -= 1;
             let body = json!({ "key": json_bytes(key), "value": json_bytes(value) });
@@ -235,20 +235,20 @@ pub(crate) fn scan(out: Out, args: &ScanArgs) -> Outcome {
             _ => break,
         }
     }
-    Ok(end(out, map, pool))
+    end(out, map, pool)
 }
 
-fn end(out: Out, map: AnyMap, pool: Pool) -> Exit {
+fn end(out: Out, map: AnyMap, pool: Pool) -> Outcome {
     drop(map);
-    let exit = session::finish(out, pool, false);
-    if crate::interrupt::asked() { exit.and(Exit::CANCELLED) } else { exit }
+    let exit = session::finish(out, pool, false)?;
+    Ok(if crate::interrupt::asked() { exit.and(Exit::CANCELLED) } else { exit })
 }
 
 /// Lists the maps of a pool.
 pub(crate) fn list(out: Out, path: &Path) -> Outcome {
     let pool = session::to_look(path)?;
     let maps = pool.maps()?;
-    let exit = session::finish(out, pool, false);
+    let exit = session::finish(out, pool, false)?;
     out.object("map list", json!({ "maps": json_of(&maps) }));
     out.words(table_of(&maps).to_string());
     Ok(exit)

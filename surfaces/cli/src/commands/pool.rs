@@ -71,7 +71,7 @@ pub(crate) fn info(out: Out, path: &Path) -> Outcome {
         Ok(pool) => {
             space = Some(pool.space());
             maps = Some(pool.maps()?);
-            exit = session::finish(out, pool, false);
+            exit = session::finish(out, pool, false)?;
         }
         Err(crate::failure::Failure::Pool(error)) if error.kind() == ErrorKind::Locked => {}
         Err(failure) => refusal = Some(failure),
