@@ -4,6 +4,7 @@ use core::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use crate::mapped::LARGEST;
 use crate::medium::PAGE;
 
 /// Why [`Mapped::create`](crate::Mapped::create) or [`Mapped::open`](crate::Mapped::open) failed.
@@ -103,7 +104,11 @@ impl fmt::Display for OpenError {
                 write!(f, "{}: is a directory; name a file in it", path.display())
             }
             Self::NotRegular { path, found } => {
-                write!(f, "{}: is a {found}; only regular files can be mapped", path.display())
+                write!(
+                    f,
+                    "{}: is a {found}; name a regular file, nothing else can be mapped",
+                    path.display()
+                )
             }
             Self::Locked { path, holder } => {
                 write!(f, "{}: is in use for writing by ", path.display())?;
@@ -132,18 +137,23 @@ impl fmt::Display for OpenError {
                 f.write_str("; make room, raise the quota or choose a smaller size")
             }
             Self::TooSmall { path, len: 0 } => {
-                write!(f, "{}: is empty; create a new one under another name", path.display())
+                write!(
+                    f,
+                    "{}: is empty; check the path, restore the file from a copy, or remove it and \
+                     create it anew",
+                    path.display()
+                )
             }
             Self::TooSmall { path, len } => write!(
                 f,
-                "{}: has only {len} bytes, less than one page of {PAGE}; it was cut off or is not \
-                 ours",
+                "{}: has only {len} bytes, less than one page of {PAGE}: it was cut off, or was \
+                 never ours; check the path, or restore the file from a copy",
                 path.display()
             ),
             Self::BadLength { len } => write!(
                 f,
-                "a size of {len} bytes cannot be mapped; choose a positive multiple of {PAGE} \
-                 below the address space left"
+                "a size of {len} bytes cannot be mapped; choose a multiple of {PAGE}, of at most \
+                 {LARGEST}"
             ),
             Self::Unsupported { what, instead } => {
                 write!(f, "this machine has no {what}; {instead}")

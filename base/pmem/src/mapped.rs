@@ -36,7 +36,7 @@ const RESERVE_FACTOR: u64 = 64;
 /// but, beyond the size itself, not more than this.
 const RESERVE_MOST: u64 = 1 << 40;
 /// No file larger than this can be mapped: user space has 2^47 bytes, and there are two views.
-const LARGEST: u64 = 1 << 45;
+pub(crate) const LARGEST: u64 = 1 << 45;
 
 /// A mapped file: the real [`Medium`](crate::Medium).
 ///

@@ -24,7 +24,14 @@ pub enum Error {
     Log(LogError),
     /// The options cannot make a pool.
     Options {
-        /// What is wrong.
+        /// What is wrong, with `{}` where the limit belongs, and what to do.
+        what: &'static str,
+        /// The smallest or largest value that would do.
+        limit: u64,
+    },
+    /// The pool cannot grow to the size asked for; it is as it was.
+    Growth {
+        /// What is wrong, with `{}` where the limit belongs, and what to do.
         what: &'static str,
         /// The smallest or largest value that would do.
         limit: u64,
@@ -62,7 +69,12 @@ impl fmt::Display for Error {
             Self::Extend(e) => write!(f, "the pool's file cannot be made longer: {e}"),
             Self::Redundancy(e) => write!(f, "{e}"),
             Self::Log(e) => write!(f, "{e}"),
-            Self::Options { what, limit } => write!(f, "cannot make this pool: {what} ({limit})"),
+            Self::Options { what, limit } => {
+                write!(f, "cannot make this pool: {}", with_limit(what, *limit))
+            }
+            Self::Growth { what, limit } => {
+                write!(f, "cannot grow the pool like this: {}", with_limit(what, *limit))
+            }
             Self::Truncated { pool, file } => write!(
                 f,
                 "the pool has {pool} bytes but its file only {file}; restore the whole file from \
@@ -91,6 +103,14 @@ impl fmt::Display for Error {
                 write!(f, "this handle was inherited through a fork; open the pool again here")
             }
         }
+    }
+}
+
+/// The limit where the text has a place for it, else behind it.
+fn with_limit(what: &str, limit: u64) -> String {
+    match what.split_once("{}") {
+        Some((before, after)) => format!("{before}{limit}{after}"),
+        None => format!("{what} ({limit})"),
     }
 }
 

@@ -99,11 +99,32 @@ fn dressed(command: &str, body: Value) -> Value {
     Value::Object(all)
 }
 
-/// One line to standard output. Whoever closed it has read enough.
+/// One line to standard output.
 fn line(text: &str) {
     let mut out = io::stdout().lock();
-    if writeln!(out, "{text}").and_then(|()| out.flush()).is_err() {
-        std::process::exit(crate::exit::Exit::OPERATIONAL.code().into());
+    if let Err(error) = writeln!(out, "{text}").and_then(|()| out.flush()) {
+        give_up(&error);
+    }
+}
+
+/// Ends the command because its output reaches nobody. Whoever closed a pipe has read enough: that
+/// ends it as the signal would that is sent for it, and that programs in Rust ignore. A pool that is
+/// open then is recovered when it is opened next.
+fn give_up(error: &io::Error) -> ! {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
+    } else {
+        let failure = Failure::io("standard output", error);
+        let _ = writeln!(io::stderr(), "holdfast: {failure}");
+    }
+    std::process::exit(crate::exit::Exit::OPERATIONAL.code().into())
+}
+
+/// So many things: `1 event`, `2 events`.
+pub(crate) fn count(number: impl Into<u64>, thing: &str) -> String {
+    match number.into() {
+        1 => format!("1 {thing}"),
+        number => format!("{number} {thing}s"),
     }
 }
 
@@ -182,6 +203,11 @@ mod tests {
         assert_eq!(show_bytes(b"a b"), "a b");
         assert_eq!(show_bytes(b"\x00\xff"), "0x00ff");
         assert_eq!(json_bytes(b"\xff"), json!({ "hex": "ff" }));
+    }
+
+    #[test]
+    fn one_thing_is_one() {
+        assert_eq!([0_u64, 1, 2].map(|n| count(n, "event")), ["0 events", "1 event", "2 events"]);
     }
 
     #[test]

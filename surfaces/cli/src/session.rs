@@ -6,7 +6,7 @@ use holdfast::{Error, ErrorKind, Pool, Stats, VerifyReads};
 
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
-use crate::out::Out;
+use crate::out::{Out, count};
 
 /// Opens a pool to look at: privately, every read verified.
 pub(crate) fn to_look(path: &Path) -> Outcome<Pool> {
@@ -37,18 +37,20 @@ pub(crate) fn finish(out: Out, pool: Pool, changed: bool) -> Outcome {
     let recovered = pool.opened().recovered;
     drop(pool);
     if recovered.replayed > 0 && out.verbose > 0 {
-        out.note(format!("the pool had not been closed: {} records replayed", recovered.replayed));
+        let records = count(recovered.replayed, "record");
+        out.note(format!("the pool had not been closed: {records} replayed"));
     }
     if detected == 0 {
         return Ok(Exit::CLEAN);
     }
     if !changed {
         out.note(format!(
-            "{detected} damages found ({lost} beyond repair); the file was not changed, \
-             `holdfast repair` repairs it"
+            "{} found ({lost} beyond repair); the file was not changed, `holdfast repair` \
+             repairs it",
+            count(detected, "damage")
         ));
         return Ok(Exit::LEFT);
     }
-    out.note(format!("{detected} damages found, {repaired} repaired, {lost} lost"));
+    out.note(format!("{} found, {repaired} repaired, {lost} lost", count(detected, "damage")));
     Ok(if lost > 0 { Exit::CORRECTED.and(Exit::LEFT) } else { Exit::CORRECTED })
 }

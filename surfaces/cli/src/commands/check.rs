@@ -14,7 +14,7 @@ use crate::args::CheckArgs;
 use crate::commands::events::event_json;
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
-use crate::out::{Out, table};
+use crate::out::{Out, count, table};
 use crate::progress::Progress;
 use crate::size::{show, show_nanos};
 
@@ -22,6 +22,8 @@ use crate::size::{show, show_nanos};
 const SHOWN: usize = 20;
 /// Findings in an object.
 const LISTED: usize = 1000;
+/// How the summary of a scrub ends that did not get to its end.
+pub(crate) const STOPPED: &str = "; stopped before the end, `scrub resume` goes on";
 /// Passes of a repair: a later one finds what an earlier one uncovered.
 const PASSES: u32 = 3;
 
@@ -59,7 +61,7 @@ pub(crate) fn check(out: Out, args: &CheckArgs) -> Outcome {
                 Ok(tell(out, "check", &args.pool, &verdict, Mode::DryRun))
             }
             Some(pool) => {
-                let verdict = look(out, &pool, known)?;
+                let verdict = look(out, "check", &pool, known)?;
                 Ok(tell(out, "check", &args.pool, &verdict, Mode::Look))
             }
             None if args.repair => Err(Failure::new(
@@ -111,17 +113,21 @@ fn last_event(path: &Path) -> u64 {
 
 /// Looks at everything, repairs nothing on purpose. What had to be mended to open the pool was
 /// mended on pages that are thrown away.
-fn look(out: Out, pool: &Pool, known: u64) -> Outcome<Verdict> {
+fn look(out: Out, command: &str, pool: &Pool, known: u64) -> Outcome<Verdict> {
     let started = Instant::now();
     let at_open = pool.stats();
     let opening = pool.events_from(known.saturating_add(1));
     let progress = Progress::bytes(out, "checking");
-    let mut report = pool.check(|done, all| progress.set(done, all))?;
+    let mut report = pool.check(|done, all| {
+        progress.set(done, all);
+        crate::interrupt::end_if_asked(out, command);
+    })?;
     progress.done();
     if !report.is_clean() {
         // Maps are walked as a repair would leave them: what is wrong then is lost. And a repair
         // tells which damages there are, where a look sees an object and its column disagree.
-        let mended = pool.scrub(ScrubOptions::default(), |_, _| {})?.report;
+        let stop = |_: &_, _| crate::interrupt::end_if_asked(out, command);
+        let mended = pool.scrub(ScrubOptions::default(), stop)?.report;
         report = if mended.is_clean() { report } else { mended };
     }
     let maps = check_maps(pool)?;
@@ -179,14 +185,41 @@ fn by_owner(out: Out, command: &str, path: &Path, repair: bool) -> Outcome {
         ));
     };
     let progress = Progress::bytes(out, "the owner is at it");
-    let tell_progress = |done, all| progress.set(done, all);
     let summary = if repair {
-        owner.scrub(ScrubOptions::default(), tell_progress)?
+        let mut pausing = Pausing::new(path);
+        owner.scrub(ScrubOptions::default(), |done, all| {
+            progress.set(done, all);
+            pausing.pause_if_asked();
+        })?
     } else {
-        owner.check(tell_progress)?
+        owner.check(|done, all| {
+            progress.set(done, all);
+            crate::interrupt::end_if_asked(out, command);
+        })?
     };
     progress.done();
     Ok(tell_summary(out, command, path, &summary, repair))
+}
+
+/// Pauses the scrub of an owner once somebody interrupts the command that waits for it.
+pub(crate) struct Pausing<'a> {
+    path: &'a Path,
+    done: bool,
+}
+
+impl<'a> Pausing<'a> {
+    pub(crate) fn new(path: &'a Path) -> Self {
+        Self { path, done: false }
+    }
+
+    pub(crate) fn pause_if_asked(&mut self) {
+        if crate::interrupt::asked() && !self.done {
+            // The connection that waits hears of it. An owner that does not answer is left by a
+            // second interrupt.
+            let asked = Owner::reach(self.path).map(|mut owner| owner.pause_scrub());
+            self.done = matches!(asked, Some(Ok(())));
+        }
+    }
 }
 
 /// Tells what an owner answered.
@@ -201,11 +234,12 @@ pub(crate) fn tell_summary(
     let left = if repair { lost } else { found };
     out.object(command, summary_json(path, summary, left));
     out.words(format!(
-        "{} {} and {} objects in {}: {found} damaged, {repaired} repaired, {lost} lost",
+        "{} {} and {} in {}: {found} damaged, {repaired} repaired, {lost} lost{}",
         if repair { "scrubbed" } else { "checked" },
         show(summary.column_bytes),
-        summary.objects,
+        count(summary.objects, "object"),
         show_nanos(summary.nanos),
+        if summary.stopped { STOPPED } else { "" },
     ));
     exit_of(found, left, summary.stopped)
 }
@@ -291,7 +325,7 @@ fn tell_people(out: Out, verdict: &Verdict, mode: Mode, left: u64) {
         for finding in &map.report.findings {
             out.answer(format!("map `{}`: {finding}", map.name));
         }
-        out.more(|| format!("map `{}`: {} entries", map.name, map.report.entries));
+        out.more(|| format!("entries in map `{}`: {}", map.name, map.report.entries));
     }
     let Verdict { found, repaired, lost, .. } = verdict;
     let did = match mode {
@@ -301,8 +335,8 @@ fn tell_people(out: Out, verdict: &Verdict, mode: Mode, left: u64) {
         }
         Mode::Repair => format!("{found} damaged, {repaired} repaired, {left} left"),
     };
-    let (objects, bytes) = (report.objects, show(report.column_bytes));
-    out.words(format!("{objects} objects, {bytes} in {}: {did}", show_nanos(verdict.nanos)));
+    let (objects, bytes) = (count(report.objects, "object"), show(report.column_bytes));
+    out.words(format!("{objects}, {bytes} in {}: {did}", show_nanos(verdict.nanos)));
     if mode == Mode::Look && *found > 0 {
         out.words("the file was not changed; `holdfast repair` repairs it");
     }

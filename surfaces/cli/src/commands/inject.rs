@@ -13,7 +13,7 @@ use crate::args::{InjectArgs, InjectCommand, RestoreArgs};
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::faults::{Fault, Injector, Kind};
-use crate::out::Out;
+use crate::out::{Out, count};
 
 /// What is damaged unless a part is named: everything whose damage anybody reads before it is
 /// overwritten.
@@ -74,7 +74,8 @@ pub(crate) fn inject(out: Out, command: &InjectCommand) -> Outcome {
         );
     }
     out.words(format!(
-        "{done} faults injected; `holdfast scrub start -w {}` repairs{}",
+        "{} injected; `holdfast scrub start -w {}` repairs{}",
+        count(done, "fault"),
         args.pool.display(),
         match &args.record {
             Some(path) => format!(", `holdfast inject restore` with {} undoes", path.display()),
@@ -117,7 +118,7 @@ pub(crate) fn restore(out: Out, args: &RestoreArgs) -> Outcome {
             .map_err(|error| Failure::io(args.pool.display(), &error))?;
     }
     out.object("inject", json!({ "restored": faults.len() }));
-    out.words(format!("{} faults taken back", faults.len()));
+    out.words(format!("{} taken back", count(faults.len() as u64, "fault")));
     Ok(Exit::CLEAN)
 }
 
@@ -157,8 +158,9 @@ fn nothing_left(args: &InjectArgs, done: u64) -> Failure {
     Failure::new(
         "invalid",
         format!(
-            "{}: after {done} faults there is no place left where another would not add up",
-            args.pool.display()
+            "{}: after {} there is no place left where another would not add up",
+            args.pool.display(),
+            count(done, "fault")
         ),
         "put more into the pool, repair it first, or ask for fewer",
     )

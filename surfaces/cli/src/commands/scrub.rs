@@ -7,7 +7,7 @@ use holdfast::{ErrorKind, Observer, Owner, Pool, ScrubOptions, ScrubState, Summa
 use serde_json::json;
 
 use crate::args::ScrubArgs;
-use crate::commands::check::{exit_of, tell_summary};
+use crate::commands::check::{Pausing, STOPPED, exit_of, tell_summary};
 use crate::commands::pool::moment;
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
@@ -64,7 +64,7 @@ fn here(out: Out, args: &ScrubArgs, pool: &Pool, options: ScrubOptions) -> Outco
         "scrubbed {} in {}: {found} damaged, {repaired} repaired, {lost} lost{}",
         show(summary.column_bytes),
         show_nanos(summary.nanos),
-        if summary.stopped { "; stopped before the end, `scrub resume` goes on" } else { "" },
+        if summary.stopped { STOPPED } else { "" },
     ));
     Ok(exit_of(found, lost, summary.stopped))
 }
@@ -84,7 +84,11 @@ fn by_owner(out: Out, args: &ScrubArgs, mut owner: Owner, options: ScrubOptions)
         return Ok(Exit::CLEAN);
     }
     let progress = Progress::bytes(out, "the owner scrubs");
-    let summary = owner.scrub(options, |done, all| progress.set(done, all))?;
+    let mut pausing = Pausing::new(&args.pool);
+    let summary = owner.scrub(options, |done, all| {
+        progress.set(done, all);
+        pausing.pause_if_asked();
+    })?;
     progress.done();
     Ok(tell_summary(out, name_of(options), &args.pool, &summary, true))
 }
