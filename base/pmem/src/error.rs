@@ -33,12 +33,14 @@ pub enum OpenError {
         /// What it is instead.
         found: &'static str,
     },
-    /// Somebody writes to the file.
+    /// Somebody writes to the file, or has it kept still to read it.
     Locked {
         /// The name asked for.
         path: PathBuf,
-        /// The process that has the file open, where the system shows it.
+        /// The process that does, where the system shows it.
         holder: Option<u32>,
+        /// Whether it only reads.
+        reads: bool,
     },
     /// The file can be read but not written.
     ReadOnlyFile {
@@ -110,14 +112,19 @@ impl fmt::Display for OpenError {
                     path.display()
                 )
             }
-            Self::Locked { path, holder } => {
-                write!(f, "{}: is in use for writing by ", path.display())?;
+            Self::Locked { path, holder, reads } => {
+                let how = if *reads { "is being read" } else { "is in use for writing" };
+                write!(f, "{}: {how} by ", path.display())?;
                 match holder {
                     Some(id) if *id == std::process::id() => f.write_str("this process")?,
                     Some(id) => write!(f, "process {id}")?,
                     None => f.write_str("another process")?,
                 }
-                f.write_str("; close it there (and in children it has forked) or open read-only")
+                f.write_str(if *reads {
+                    "; wait until that is done"
+                } else {
+                    "; close it there (and in children it has forked) or open read-only"
+                })
             }
             Self::ReadOnlyFile { path } => write!(
                 f,
@@ -162,7 +169,11 @@ impl fmt::Display for OpenError {
                 f.write_str("this process has too many files mapped; close one first")
             }
             Self::Io { path, call, source } => {
-                write!(f, "{}: {call} failed: {source}", path.display())
+                write!(f, "{}: {call} failed: {source}", path.display())?;
+                if source.kind() == io::ErrorKind::OutOfMemory {
+                    f.write_str("; raise the limits on memory and address space")?;
+                }
+                Ok(())
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The file behind a mapping: finding, creating, allocating, locking and syncing it.
 
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -65,7 +66,7 @@ struct Failure {
 
 impl Backing {
     /// Opens an existing file.
-    pub(crate) fn open(path: &Path, access: Access) -> Result<Self, OpenError> {
+    pub(crate) fn open(path: &Path, access: Access, keep_still: bool) -> Result<Self, OpenError> {
         // Looked at before it is opened: opening a device can have effects.
         let found = std::fs::metadata(path).map_err(|error| explain(path, "stat", error))?;
         refuse_kind(path, &found)?;
@@ -83,7 +84,9 @@ impl Backing {
         }
         let backing = Self::of(file, path);
         if write {
-            backing.lock()?;
+            backing.lock(Lock::Write)?;
+        } else if access == Access::PrivateCopy && keep_still {
+            backing.lock(Lock::Read)?;
         }
         Ok(backing)
     }
@@ -106,7 +109,7 @@ impl Backing {
                 _ => explain(path, "open", error),
             })?;
         let backing = Self::of(file, path);
-        let made = backing.lock().and_then(|()| backing.allocate_new(len));
+        let made = backing.lock(Lock::Write).and_then(|()| backing.allocate_new(len));
         if made.is_err() {
             backing.remove();
         }
@@ -232,13 +235,10 @@ impl Backing {
         rustix::fs::fstatfs(&self.file).ok().map(|stat| stat.f_type)
     }
 
-    /// Takes the exclusive lock, which the open file owns: it ends with the last descriptor, in
-    /// this process and in children that inherited it.
-    fn lock(&self) -> Result<(), OpenError> {
-        // SAFETY: an all-zero flock is a valid value of the type: the whole file, from its start.
-        let mut wanted: libc::flock = unsafe { core::mem::zeroed() };
-        wanted.l_type = libc::F_WRLCK as libc::c_short;
-        wanted.l_whence = libc::SEEK_SET as libc::c_short;
+    /// Takes a lock of the whole file, which the open file owns: it ends with the last descriptor,
+    /// in this process and in children that inherited it.
+    fn lock(&self, kind: Lock) -> Result<(), OpenError> {
+        let wanted = kind.of_whole_file();
         // SAFETY: the structure lives across the call; the descriptor is open.
         let done =
             unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &raw const wanted) };
@@ -248,14 +248,25 @@ impl Backing {
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
             Some(libc::EAGAIN | libc::EACCES) => {
-                Err(OpenError::Locked { path: self.path.clone(), holder: self.holder() })
+                let reads = kind == Lock::Write && !self.is_written_to();
+                Err(OpenError::Locked { path: self.path.clone(), holder: self.holder(), reads })
             }
+            // Where there are no locks, there are no writers that hold one.
+            _ if kind == Lock::Read => Ok(()),
             _ => Err(explain(&self.path, "fcntl", error)),
         }
     }
 
-    /// A process that has the file open, other than through this value.
-    fn holder(&self) -> Option<u32> {
+    /// Whether another open file holds the lock of a writer. Takes none, not even for a moment.
+    pub(crate) fn is_written_to(&self) -> bool {
+        let mut found = Lock::Read.of_whole_file();
+        // SAFETY: the structure lives across the call; the descriptor is open.
+        let done = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut found) };
+        done == 0 && libc::c_int::from(found.l_type) != libc::F_UNLCK
+    }
+
+    /// A process that holds a lock of the file, other than through this value.
+    pub(crate) fn holder(&self) -> Option<u32> {
         let ours = self.file.metadata().ok()?;
         let own = self.file.as_raw_fd();
         let mut left = MOST_LOOKED_AT;
@@ -270,7 +281,8 @@ impl Backing {
                 let is_own = id == std::process::id()
                     && descriptor.file_name().to_str() == Some(own.to_string().as_str());
                 let Ok(found) = std::fs::metadata(descriptor.path()) else { continue };
-                if !is_own && (found.dev(), found.ino()) == (ours.dev(), ours.ino()) {
+                let same = (found.dev(), found.ino()) == (ours.dev(), ours.ino());
+                if !is_own && same && holds_lock(&process.path(), &descriptor.file_name()) {
                     return Some(id);
                 }
             }
@@ -378,6 +390,32 @@ impl Backing {
         rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, len)
             .map_err(|error| SyncError { call: "fallocate", source: error.into() })
     }
+}
+
+/// What a lock keeps out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lock {
+    /// Everybody else who locks.
+    Write,
+    /// Writers.
+    Read,
+}
+
+impl Lock {
+    fn of_whole_file(self) -> libc::flock {
+        // SAFETY: an all-zero flock is a valid value of the type: the whole file, from its start.
+        let mut lock: libc::flock = unsafe { core::mem::zeroed() };
+        let kind = if self == Self::Write { libc::F_WRLCK } else { libc::F_RDLCK };
+        lock.l_type = kind as libc::c_short;
+        lock.l_whence = libc::SEEK_SET as libc::c_short;
+        lock
+    }
+}
+
+/// Whether a descriptor of a process holds a lock, as the system tells of it.
+fn holds_lock(process: &Path, descriptor: &OsStr) -> bool {
+    let told = std::fs::read_to_string(process.join("fdinfo").join(descriptor));
+    told.is_ok_and(|text| text.lines().any(|line| line.starts_with("lock:")))
 }
 
 /// Allocates a new range of a file, or writes it where the file system cannot allocate.

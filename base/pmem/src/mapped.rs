@@ -124,7 +124,7 @@ impl Mapped {
     /// # Errors
     /// An [`OpenError`] that names cause and remedy. The file is never changed by a failed open.
     pub fn open(path: &Path, access: Access, options: &Options) -> Result<Self, OpenError> {
-        let backing = Backing::open(path, access)?;
+        let backing = Backing::open(path, access, options.keep_still)?;
         let size = backing.size().map_err(|error| explain(path, "fstat", error))?;
         let len = size - size % PAGE;
         if len > LARGEST {
@@ -149,6 +149,16 @@ impl Mapped {
             backing,
             space,
         }
+    }
+
+    /// Who has the file `path` open for writing: nobody, or a process, by its number where the
+    /// system shows it. Nothing is locked for it.
+    ///
+    /// # Errors
+    /// The file cannot be opened for reading.
+    pub fn writer_of(path: &Path) -> Result<Option<Option<u32>>, OpenError> {
+        let backing = Backing::open(path, Access::ReadOnly, false)?;
+        Ok(backing.is_written_to().then(|| backing.holder()))
     }
 
     /// Whether this process is a forked child of the one that opened the file. Such a child has no

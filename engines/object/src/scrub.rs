@@ -20,6 +20,8 @@ use crate::sweep::{CheckReport, Finding, Position};
 const PARITY_SYNC: Site = Site::new("object.scrub.parity-sync");
 /// Steps between two stores of the progress: what a crash makes a scrub do again.
 const STEPS_PER_STORE: u32 = 256;
+/// Nanoseconds of a pause for the pace after which it looks whether the scrub is to stop.
+const WAIT_PART: u64 = 50_000_000;
 
 /// How a scrub runs.
 #[derive(Debug, Clone, Copy, Default)]
@@ -146,11 +148,14 @@ impl<M: Medium> Pool<M> {
             steps += 1;
             if steps.is_multiple_of(STEPS_PER_STORE) {
                 shared.store_progress(&state)?;
-                progress(&state, shared.m.len());
             }
-            let wait = pace.wait_after(shared.clock.now(), bytes);
-            if wait > 0 {
-                std::thread::sleep(Duration::from_nanos(wait));
+            progress(&state, shared.m.len());
+            let mut wait = pace.wait_after(shared.clock.now(), bytes);
+            while wait > 0 && control.0.load(Ordering::Acquire) == 0 {
+                let part = wait.min(WAIT_PART);
+                std::thread::sleep(Duration::from_nanos(part));
+                wait -= part;
+                progress(&state, shared.m.len());
             }
         }
         if position == Position::End {

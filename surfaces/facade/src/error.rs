@@ -117,7 +117,7 @@ impl ErrorKind {
             Self::WrongType => "open it as what it was created as",
             Self::Cancelled => "nothing was committed",
             Self::Refused => "nothing was committed; correct the program",
-            Self::System => "see the system's own message",
+            Self::System => "check the path, its file system and the limits of the process",
         }
     }
 }
@@ -186,6 +186,12 @@ impl Error {
             Cause::Engine(EngineError::Tx(error)) => Some(error),
             _ => None,
         }
+    }
+
+    /// Whether another process only reads the pool, and so keeps writers out.
+    #[must_use]
+    pub fn is_being_read(&self) -> bool {
+        matches!(self.cause, Cause::Open(OpenError::Locked { reads: true, .. }))
     }
 
     /// What happened.

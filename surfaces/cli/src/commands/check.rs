@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use holdfast::collections::CheckReport as MapReport;
 use holdfast::{
-    CheckReport, ErrorKind, Event, Finding, Key, MapInfo, Observer, Owner, Pool, ScrubOptions,
-    Summary, TypeNumber, VerifyReads,
+    CheckReport, Event, Finding, Key, MapInfo, Observer, Owner, Pool, ScrubOptions, Summary,
+    TypeNumber, VerifyReads,
 };
 use serde_json::{Value as Json, json};
 
@@ -16,6 +16,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::out::{Out, count, table};
 use crate::progress::Progress;
+use crate::session::{self, Access};
 use crate::size::{show, show_nanos};
 
 /// Findings shown to people who did not ask for more.
@@ -53,26 +54,27 @@ struct MapVerdict {
 
 /// `check`.
 pub(crate) fn check(out: Out, args: &CheckArgs) -> Outcome {
-    if !args.repair || args.dry_run {
-        let known = last_event(&args.pool);
-        return match open_privately(&args.pool)? {
-            Some(pool) if args.repair => {
-                let verdict = mend(out, &pool, known, "would repair")?;
-                Ok(tell(out, "check", &args.pool, &verdict, Mode::DryRun))
-            }
-            Some(pool) => {
-                let verdict = look(out, "check", &pool, known)?;
-                Ok(tell(out, "check", &args.pool, &verdict, Mode::Look))
-            }
-            None if args.repair => Err(Failure::new(
-                "locked",
-                format!("{}: is in use, and its owner repairs for good", args.pool.display()),
-                "leave out --dry-run, or close the pool first",
-            )),
-            None => by_owner(out, "check", &args.pool, false),
-        };
+    if args.repair && !args.dry_run {
+        return repair_as(out, "check", &args.pool);
     }
-    repair_as(out, "check", &args.pool)
+    let known = last_event(&args.pool);
+    let privately = Pool::options().verify_reads(VerifyReads::Always);
+    match session::open_or_reach(&args.pool, |path| privately.open_private(path))? {
+        Access::Here(pool) if args.repair => {
+            let verdict = mend(out, &pool, known, "would repair")?;
+            Ok(tell(out, "check", &args.pool, &verdict, Mode::DryRun))
+        }
+        Access::Here(pool) => {
+            let verdict = look(out, "check", &pool, known)?;
+            Ok(tell(out, "check", &args.pool, &verdict, Mode::Look))
+        }
+        Access::Owner(_) if args.repair => Err(Failure::new(
+            "locked",
+            format!("{}: is in use, and its owner repairs for good", args.pool.display()),
+            "leave out --dry-run, or close the pool first",
+        )),
+        Access::Owner(owner) => by_owner(out, "check", &args.pool, owner, false),
+    }
 }
 
 /// `repair`.
@@ -81,27 +83,15 @@ pub(crate) fn repair(out: Out, path: &Path) -> Outcome {
 }
 
 fn repair_as(out: Out, command: &str, path: &Path) -> Outcome {
-    let options = Pool::options().verify_reads(VerifyReads::Always);
     let known = last_event(path);
-    let pool = match options.open(path) {
-        Ok(pool) => pool,
-        Err(error) if error.kind() == ErrorKind::Locked => {
-            return by_owner(out, command, path, true);
-        }
-        Err(error) => return Err(error.into()),
+    let options = Pool::options().verify_reads(VerifyReads::Always);
+    let pool = match session::open_or_reach(path, |path| options.open(path))? {
+        Access::Here(pool) => pool,
+        Access::Owner(owner) => return by_owner(out, command, path, owner, true),
     };
     let verdict = mend(out, &pool, known, "repairing")?;
     drop(pool);
     Ok(tell(out, command, path, &verdict, Mode::Repair))
-}
-
-/// The pool on pages of our own, or nothing if somebody has it open.
-fn open_privately(path: &Path) -> Outcome<Option<Pool>> {
-    match Pool::options().verify_reads(VerifyReads::Always).open_private(path) {
-        Ok(pool) => Ok(Some(pool)),
-        Err(error) if error.kind() == ErrorKind::Locked => Ok(None),
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// Number of the last event in the journal before the pool is opened. A journal that cannot be
@@ -174,16 +164,7 @@ fn mend(out: Out, pool: &Pool, known: u64, what: &str) -> Outcome<Verdict> {
 }
 
 /// Lets the owner of the pool do it.
-fn by_owner(out: Out, command: &str, path: &Path, repair: bool) -> Outcome {
-    let Some(mut owner) = Owner::reach(path) else {
-        let holder = Observer::open(path)?.holder().flatten();
-        let who = holder.map_or_else(|| "another process".to_owned(), |id| format!("process {id}"));
-        return Err(Failure::new(
-            "locked",
-            format!("{}: {who} has it open and takes no commands", path.display()),
-            "close the pool there",
-        ));
-    };
+fn by_owner(out: Out, command: &str, path: &Path, mut owner: Owner, repair: bool) -> Outcome {
     let progress = Progress::bytes(out, "the owner is at it");
     let summary = if repair {
         let mut pausing = Pausing::new(path);

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use holdfast::{ErrorKind, Observer, Owner, Pool, ScrubOptions, ScrubState, Summary};
+use holdfast::{Observer, Owner, Pool, ScrubOptions, ScrubState, Summary};
 use serde_json::json;
 
 use crate::args::ScrubArgs;
@@ -13,6 +13,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::out::{Out, facts};
 use crate::progress::Progress;
+use crate::session::{self, Access};
 use crate::size::{show, show_nanos};
 
 /// Scrubs a pool: here if nobody has it open, else by its owner.
@@ -21,13 +22,9 @@ pub(crate) fn start(out: Out, args: &ScrubArgs, resume: bool) -> Outcome {
     if args.rate == Some(0) {
         return Err(Failure::usage("a rate of zero never ends", "leave out --rate for no limit"));
     }
-    match Pool::open(&args.pool) {
-        Ok(pool) => here(out, args, &pool, options),
-        Err(error) if error.kind() == ErrorKind::Locked => match Owner::reach(&args.pool) {
-            Some(owner) => by_owner(out, args, owner, options),
-            None => Err(error.into()),
-        },
-        Err(error) => Err(error.into()),
+    match session::open_or_reach(&args.pool, |path| Pool::open(path))? {
+        Access::Here(pool) => here(out, args, &pool, options),
+        Access::Owner(owner) => by_owner(out, args, owner, options),
     }
 }
 
@@ -141,13 +138,8 @@ pub(crate) fn status(out: Out, path: &Path) -> Outcome {
 /// Stops the scrub of a pool in use.
 pub(crate) fn stop(out: Out, path: &Path, for_good: bool) -> Outcome {
     let observer = Observer::open(path)?;
-    let Some(mut owner) = Owner::reach(path) else {
-        let cause = if observer.is_in_use() {
-            "the process that has it open takes no commands"
-        } else {
-            "no scrub is running: nobody has the pool open"
-        };
-        let cause = format!("{}: {cause}", path.display());
+    let Some(mut owner) = session::reach(&observer)? else {
+        let cause = format!("{}: no scrub is running: nobody has the pool open", path.display());
         return Err(Failure::new(
             "not-found",
             cause,
