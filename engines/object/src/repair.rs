@@ -204,6 +204,7 @@ impl<M: Medium> Shared<M> {
     }
 
     fn mend_all(&self, at: u64, len: u64, asked: Asked) -> Result<Option<u64>, Error> {
+        self.refuse_cut_off()?;
         let mut repairer = self.repairer();
         let end = at.saturating_add(len.max(1)).min(self.m.len());
         let mut lost = None;

@@ -20,6 +20,8 @@ use crate::sweep::{CheckReport, Finding, Position};
 const PARITY_SYNC: Site = Site::new("object.scrub.parity-sync");
 /// Steps between two stores of the progress: what a crash makes a scrub do again.
 const STEPS_PER_STORE: u32 = 256;
+/// Nanoseconds of a pause for the pace after which it looks whether the scrub is to stop.
+const WAIT_PART: u64 = 50_000_000;
 
 /// How a scrub runs.
 #[derive(Debug, Clone, Copy, Default)]
@@ -78,6 +80,7 @@ impl<M: Medium> Pool<M> {
         let all = shared.m.len();
         while position != Position::End {
             position = shared.sweep_step(position, &mut scratch, &mut report)?;
+            shared.refuse_cut_off()?;
             progress(shared.offset_of(position), all);
         }
         Ok(report)
@@ -125,6 +128,7 @@ impl<M: Medium> Pool<M> {
             let before = done.report.column_bytes + done.report.object_bytes;
             let known = done.report.findings.len();
             position = shared.sweep_step(position, &mut scratch, &mut done.report)?;
+            shared.refuse_cut_off()?;
             for finding in done.report.findings.split_off(known) {
                 let mended = shared.mend_finding(&finding)?;
                 match mended {
@@ -144,11 +148,14 @@ impl<M: Medium> Pool<M> {
             steps += 1;
             if steps.is_multiple_of(STEPS_PER_STORE) {
                 shared.store_progress(&state)?;
-                progress(&state, shared.m.len());
             }
-            let wait = pace.wait_after(shared.clock.now(), bytes);
-            if wait > 0 {
-                std::thread::sleep(Duration::from_nanos(wait));
+            progress(&state, shared.m.len());
+            let mut wait = pace.wait_after(shared.clock.now(), bytes);
+            while wait > 0 && control.0.load(Ordering::Acquire) == 0 {
+                let part = wait.min(WAIT_PART);
+                std::thread::sleep(Duration::from_nanos(part));
+                wait -= part;
+                progress(&state, shared.m.len());
             }
         }
         if position == Position::End {
