@@ -113,6 +113,7 @@ mod ring;
 pub mod scan;
 pub mod seed;
 mod space;
+mod still;
 mod sync;
 
 pub use entry::{Entries, Entry, entries};
@@ -122,3 +123,4 @@ pub use numbers::Numbers;
 pub use record::RecordBuilder;
 pub use scan::{FoundRecord, Scan, scan};
 pub use seed::Seed;
+pub use still::Still;
