@@ -2,7 +2,7 @@
 
 use core::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::mapped::LARGEST;
 use crate::medium::PAGE;
@@ -112,20 +112,7 @@ impl fmt::Display for OpenError {
                     path.display()
                 )
             }
-            Self::Locked { path, holder, reads } => {
-                let how = if *reads { "is being read" } else { "is in use for writing" };
-                write!(f, "{}: {how} by ", path.display())?;
-                match holder {
-                    Some(id) if *id == std::process::id() => f.write_str("this process")?,
-                    Some(id) => write!(f, "process {id}")?,
-                    None => f.write_str("another process")?,
-                }
-                f.write_str(if *reads {
-                    "; wait until that is done"
-                } else {
-                    "; close it there (and in children it has forked) or open read-only"
-                })
-            }
+            Self::Locked { path, holder, reads } => locked(f, path, *holder, *reads),
             Self::ReadOnlyFile { path } => write!(
                 f,
                 "{}: is read-only (mode or file system); make it writable or open it read-only",
@@ -136,13 +123,7 @@ impl fmt::Display for OpenError {
                 "{}: permission denied; check the owner and mode of the file and its folder",
                 path.display()
             ),
-            Self::NoSpace { path, wanted, free } => {
-                write!(f, "{}: no space for {wanted} bytes", path.display())?;
-                if let Some(free) = free {
-                    write!(f, " ({free} free)")?;
-                }
-                f.write_str("; make room, raise the quota or choose a smaller size")
-            }
+            Self::NoSpace { path, wanted, free } => no_space(f, path, *wanted, *free),
             Self::TooSmall { path, len: 0 } => {
                 write!(
                     f,
@@ -177,6 +158,39 @@ impl fmt::Display for OpenError {
             }
         }
     }
+}
+
+fn locked(
+    f: &mut fmt::Formatter<'_>,
+    path: &Path,
+    holder: Option<u32>,
+    reads: bool,
+) -> fmt::Result {
+    let how = if reads { "is being read" } else { "is in use for writing" };
+    write!(f, "{}: {how} by ", path.display())?;
+    match holder {
+        Some(id) if id == std::process::id() => f.write_str("this process")?,
+        Some(id) => write!(f, "process {id}")?,
+        None => f.write_str("another process")?,
+    }
+    f.write_str(if reads {
+        "; wait until that is done"
+    } else {
+        "; close it there (and in children it has forked) or open read-only"
+    })
+}
+
+fn no_space(
+    f: &mut fmt::Formatter<'_>,
+    path: &Path,
+    wanted: u64,
+    free: Option<u64>,
+) -> fmt::Result {
+    write!(f, "{}: no space for {wanted} bytes", path.display())?;
+    if let Some(free) = free {
+        write!(f, " ({free} free)")?;
+    }
+    f.write_str("; make room, raise the quota or choose a smaller size")
 }
 
 impl std::error::Error for OpenError {

@@ -58,18 +58,6 @@ pub(crate) fn plan(options: &CreateOptions, kind: MediumKind) -> Result<Plan, Er
     check_lengths(options)?;
     let frame = options.frame;
     let size = options.size / PAGE * PAGE;
-    if frame > PAGE && size < SIZE_MIN {
-        return fail(
-            "with this frame a pool needs at least {} bytes; make it larger, or choose a smaller frame",
-            SIZE_MIN,
-        );
-    }
-    if size > 1 << 47 {
-        return fail("a pool can have at most {} bytes; make it smaller", 1 << 47);
-    }
-    if options.log > size {
-        return fail("the log is longer than the pool of {} bytes; choose a shorter one", size);
-    }
     let lanes = if options.lanes == 0 { LANES } else { options.lanes } + 1;
     let events = options.events.max(PAGE).next_multiple_of(PAGE);
     let log_start = EVENTS_START + events;
@@ -135,6 +123,18 @@ pub(crate) fn plan(options: &CreateOptions, kind: MediumKind) -> Result<Plan, Er
 /// refuse when the pool is opened.
 fn check_lengths(options: &CreateOptions) -> Result<(), Error> {
     let fail = |what, limit| Err(Error::Options { what, limit });
+    let size = options.size / PAGE * PAGE;
+    if options.frame > PAGE && size < SIZE_MIN {
+        let what = "with this frame a pool needs at least {} bytes; make it larger, or choose a \
+                    smaller frame";
+        return fail(what, SIZE_MIN);
+    }
+    if size > 1 << 47 {
+        return fail("a pool can have at most {} bytes; make it smaller", 1 << 47);
+    }
+    if options.log > size {
+        return fail("the log is longer than the pool of {} bytes; choose a shorter one", size);
+    }
     let length = |bytes: u64| bytes.is_power_of_two() && (PAGE..=LENGTH_MAX).contains(&bytes);
     if !length(options.frame) {
         return fail("the frame must be a power of two, from {} bytes to 1 GiB", PAGE);

@@ -66,6 +66,16 @@ pub struct Scrubbed {
     pub state: ScrubState,
 }
 
+/// Sleeps a little at a time, as long as nobody wants anything of the scrub.
+fn sit_out(mut wait: u64, control: &ScrubControl, mut awake: impl FnMut()) {
+    while wait > 0 && control.0.load(Ordering::Acquire) == 0 {
+        let part = wait.min(WAIT_PART);
+        std::thread::sleep(Duration::from_nanos(part));
+        wait -= part;
+        awake();
+    }
+}
+
 impl<M: Medium> Pool<M> {
     /// Checks the whole pool and changes nothing. `progress` is told how far it is (bytes looked
     /// at, bytes in all).
@@ -150,13 +160,8 @@ impl<M: Medium> Pool<M> {
                 shared.store_progress(&state)?;
             }
             progress(&state, shared.m.len());
-            let mut wait = pace.wait_after(shared.clock.now(), bytes);
-            while wait > 0 && control.0.load(Ordering::Acquire) == 0 {
-                let part = wait.min(WAIT_PART);
-                std::thread::sleep(Duration::from_nanos(part));
-                wait -= part;
-                progress(&state, shared.m.len());
-            }
+            let wait = pace.wait_after(shared.clock.now(), bytes);
+            sit_out(wait, control, || progress(&state, shared.m.len()));
         }
         if position == Position::End {
             state.state = ScrubState::Idle;

@@ -122,8 +122,8 @@ fn tame(text: &str) -> Cow<'_, str> {
 }
 
 /// Ends the command because its output reaches nobody. Whoever closed a pipe has read enough: that
-/// ends it as the signal would that is sent for it, and that programs in Rust ignore. A pool that is
-/// open then is recovered when it is opened next.
+/// ends it as the signal would that is sent for it, and that programs in Rust ignore. A pool that
+/// is open then is recovered when it is opened next.
 fn give_up(error: &io::Error) -> ! {
     if error.kind() == io::ErrorKind::BrokenPipe {
         let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
