@@ -127,6 +127,13 @@ pub trait Medium: Send + Sync + fmt::Debug + 'static {
         false
     }
 
+    /// Whether the file behind became shorter than what is mapped of it. Then nothing is written
+    /// to it any more: what fails is no damage that a repair could do anything about. Asks the
+    /// system, until it is so.
+    fn cut_off(&self) -> bool {
+        false
+    }
+
     /// What lies behind, and so what makes a commit durable.
     fn kind(&self) -> MediumKind;
 

@@ -51,7 +51,9 @@ impl Sharing {
         match self {
             Self::Sync => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
             Self::Shared => MapFlags::SHARED,
-            Self::Private => MapFlags::PRIVATE,
+            // Few pages of a copy are ever stored to: memory for all of them is not promised, or a
+            // pool larger than it could not be looked at.
+            Self::Private => MapFlags::PRIVATE | MapFlags::NORESERVE,
         }
     }
 }

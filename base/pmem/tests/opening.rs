@@ -7,7 +7,7 @@ mod common;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use common::{HERE, folders};
+use common::{HERE, folders, numbered};
 use holdfast_pmem::{
     Access, Cpu, Durability, Mapped, Medium, MediumKind, OpenError, Options, PAGE,
     PersistenceDomain, Protect, Protection,
@@ -142,4 +142,29 @@ fn the_table_of_mappings_is_given_back() {
     assert!(matches!(refused, OpenError::TooManyMappings), "{refused}");
     drop(many);
     Mapped::open(&path, Access::ReadOnly, &Options::default()).unwrap();
+}
+
+#[test]
+fn readers_that_keep_the_file_still_keep_writers_out_and_each_other_in() {
+    for folder in folders() {
+        let (path, writer) = numbered(&folder, 4, &Options::default());
+        let (still, usual) =
+            (Options { keep_still: true, ..Options::default() }, Options::default());
+        let open = |access, options: &Options| Mapped::open(&path, access, options);
+        assert_eq!(Mapped::writer_of(&path).unwrap(), Some(Some(std::process::id())));
+        let refused = open(Access::PrivateCopy, &still).unwrap_err();
+        assert!(matches!(refused, OpenError::Locked { reads: false, .. }), "{refused}");
+        // Without the wish it is let in, as observers are.
+        open(Access::PrivateCopy, &usual).unwrap();
+        open(Access::ReadOnly, &still).unwrap();
+        drop(writer);
+        assert_eq!(Mapped::writer_of(&path).unwrap(), None);
+        let readers = [(); 2].map(|()| open(Access::PrivateCopy, &still).unwrap());
+        assert_eq!(Mapped::writer_of(&path).unwrap(), None, "readers are no writers");
+        let refused = open(Access::Write, &usual).unwrap_err();
+        assert!(matches!(refused, OpenError::Locked { reads: true, .. }), "{refused}");
+        assert!(refused.to_string().contains("is being read by this process; wait"), "{refused}");
+        drop(readers);
+        open(Access::Write, &usual).unwrap();
+    }
 }

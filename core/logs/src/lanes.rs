@@ -80,6 +80,14 @@ impl Rings {
         let side = (at / self.side_len < self.sides).then_some(at % self.side_len)?;
         usize::try_from(side.checked_sub(self.start)? / self.ring_len).ok()
     }
+
+    /// Whether a copy of the ring of `lane` lies in `[at, at + len)`, even in part.
+    fn lies_in(&self, lane: usize, at: u64, len: u64) -> bool {
+        (0..self.sides).any(|side| {
+            let start = side * self.side_len + self.start + lane as u64 * self.ring_len;
+            start < at + len && at < start + self.ring_len
+        })
+    }
 }
 
 impl Log {
@@ -229,6 +237,30 @@ impl Log {
             Path::Apart(ring) => Some(ring.heal(m, numbers, at)),
             Path::Adjacent(..) => None,
         }
+    }
+
+    pub(crate) fn group(&self) -> Option<&Group> {
+        self.group.as_ref()
+    }
+
+    /// Whether a copy of the ring of `lane` lies in `[at, at + len)`, even in part.
+    pub(crate) fn lies_in(&self, lane: usize, at: u64, len: u64) -> bool {
+        self.rings.lies_in(lane, at, len)
+    }
+
+    /// Whether the byte at `at` lies in what the pool sets aside for its log, in use or not. Takes
+    /// no lock.
+    #[must_use]
+    pub fn owns(&self, at: u64) -> bool {
+        self.lane_of(at).is_some()
+    }
+
+    /// Where the other copy of the page of a ring is, if copies are apart and there are two.
+    #[must_use]
+    pub fn twin(&self, page: u64) -> Option<u64> {
+        let Rings { side_len, sides, .. } = self.rings;
+        let twin = if page < side_len { page + side_len } else { page - side_len };
+        (self.group.is_none() && sides > 1 && self.lane_of(page).is_some()).then_some(twin)
     }
 
     /// The lane whose ring holds the byte at `at`.

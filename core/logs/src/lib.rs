@@ -114,6 +114,7 @@ mod ring;
 pub mod scan;
 pub mod seed;
 mod space;
+mod still;
 mod sync;
 
 pub use deferred::{DEFERRED_MAX, Deferred};
@@ -124,3 +125,4 @@ pub use numbers::Numbers;
 pub use record::RecordBuilder;
 pub use scan::{FoundRecord, Scan, scan};
 pub use seed::Seed;
+pub use still::Still;

@@ -20,6 +20,8 @@ use crate::sweep::{CheckReport, Finding, Position};
 const PARITY_SYNC: Site = Site::new("object.scrub.parity-sync");
 /// Steps between two stores of the progress: what a crash makes a scrub do again.
 const STEPS_PER_STORE: u32 = 256;
+/// Nanoseconds of a pause for the pace after which it looks whether the scrub is to stop.
+const WAIT_PART: u64 = 50_000_000;
 
 /// How a scrub runs.
 #[derive(Debug, Clone, Copy, Default)]
@@ -64,6 +66,16 @@ pub struct Scrubbed {
     pub state: ScrubState,
 }
 
+/// Sleeps a little at a time, as long as nobody wants anything of the scrub.
+fn sit_out(mut wait: u64, control: &ScrubControl, mut awake: impl FnMut()) {
+    while wait > 0 && control.0.load(Ordering::Acquire) == 0 {
+        let part = wait.min(WAIT_PART);
+        std::thread::sleep(Duration::from_nanos(part));
+        wait -= part;
+        awake();
+    }
+}
+
 impl<M: Medium> Pool<M> {
     /// Checks the whole pool and changes nothing. `progress` is told how far it is (bytes looked
     /// at, bytes in all).
@@ -78,6 +90,7 @@ impl<M: Medium> Pool<M> {
         let all = shared.m.len();
         while position != Position::End {
             position = shared.sweep_step(position, &mut scratch, &mut report)?;
+            shared.refuse_cut_off()?;
             progress(shared.offset_of(position), all);
         }
         Ok(report)
@@ -125,6 +138,7 @@ impl<M: Medium> Pool<M> {
             let before = done.report.column_bytes + done.report.object_bytes;
             let known = done.report.findings.len();
             position = shared.sweep_step(position, &mut scratch, &mut done.report)?;
+            shared.refuse_cut_off()?;
             for finding in done.report.findings.split_off(known) {
                 let mended = shared.mend_finding(&finding)?;
                 match mended {
@@ -144,12 +158,10 @@ impl<M: Medium> Pool<M> {
             steps += 1;
             if steps.is_multiple_of(STEPS_PER_STORE) {
                 shared.store_progress(&state)?;
-                progress(&state, shared.m.len());
             }
+            progress(&state, shared.m.len());
             let wait = pace.wait_after(shared.clock.now(), bytes);
-            if wait > 0 {
-                std::thread::sleep(Duration::from_nanos(wait));
-            }
+            sit_out(wait, control, || progress(&state, shared.m.len()));
         }
         if position == Position::End {
             state.state = ScrubState::Idle;

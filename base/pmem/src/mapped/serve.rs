@@ -19,6 +19,10 @@ impl Medium for Mapped {
         self.forked()
     }
 
+    fn cut_off(&self) -> bool {
+        self.backing.cut_off()
+    }
+
     #[inline]
     fn kind(&self) -> MediumKind {
         self.kind
@@ -167,6 +171,9 @@ impl Medium for Mapped {
                 self.backing.cut(now);
             }
             return Err(SyncError { call: "mmap", source });
+        }
+        if self.access == Access::Write {
+            self.backing.rely_on(len);
         }
         self.registration.entry().set_mapped(len as usize);
         self.space.set_len(len);

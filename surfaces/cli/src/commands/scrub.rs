@@ -3,16 +3,17 @@
 use std::path::Path;
 use std::time::Instant;
 
-use holdfast::{ErrorKind, Observer, Owner, Pool, ScrubOptions, ScrubState, Summary};
+use holdfast::{Observer, Owner, Pool, ScrubOptions, ScrubState, Summary};
 use serde_json::json;
 
 use crate::args::ScrubArgs;
-use crate::commands::check::{exit_of, tell_summary};
+use crate::commands::check::{Pausing, STOPPED, exit_of, tell_summary};
 use crate::commands::pool::moment;
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::out::{Out, facts};
 use crate::progress::Progress;
+use crate::session::{self, Access};
 use crate::size::{show, show_nanos};
 
 /// Scrubs a pool: here if nobody has it open, else by its owner.
@@ -21,13 +22,9 @@ pub(crate) fn start(out: Out, args: &ScrubArgs, resume: bool) -> Outcome {
     if args.rate == Some(0) {
         return Err(Failure::usage("a rate of zero never ends", "leave out --rate for no limit"));
     }
-    match Pool::open(&args.pool) {
-        Ok(pool) => here(out, args, &pool, options),
-        Err(error) if error.kind() == ErrorKind::Locked => match Owner::reach(&args.pool) {
-            Some(owner) => by_owner(out, args, owner, options),
-            None => Err(error.into()),
-        },
-        Err(error) => Err(error.into()),
+    match session::open_or_reach(&args.pool, |path| Pool::open(path))? {
+        Access::Here(pool) => here(out, args, &pool, options),
+        Access::Owner(owner) => by_owner(out, args, owner, options),
     }
 }
 
@@ -64,7 +61,7 @@ fn here(out: Out, args: &ScrubArgs, pool: &Pool, options: ScrubOptions) -> Outco
         "scrubbed {} in {}: {found} damaged, {repaired} repaired, {lost} lost{}",
         show(summary.column_bytes),
         show_nanos(summary.nanos),
-        if summary.stopped { "; stopped before the end, `scrub resume` goes on" } else { "" },
+        if summary.stopped { STOPPED } else { "" },
     ));
     Ok(exit_of(found, lost, summary.stopped))
 }
@@ -84,7 +81,11 @@ fn by_owner(out: Out, args: &ScrubArgs, mut owner: Owner, options: ScrubOptions)
         return Ok(Exit::CLEAN);
     }
     let progress = Progress::bytes(out, "the owner scrubs");
-    let summary = owner.scrub(options, |done, all| progress.set(done, all))?;
+    let mut pausing = Pausing::new(&args.pool);
+    let summary = owner.scrub(options, |done, all| {
+        progress.set(done, all);
+        pausing.pause_if_asked();
+    })?;
     progress.done();
     Ok(tell_summary(out, name_of(options), &args.pool, &summary, true))
 }
@@ -137,13 +138,8 @@ pub(crate) fn status(out: Out, path: &Path) -> Outcome {
 /// Stops the scrub of a pool in use.
 pub(crate) fn stop(out: Out, path: &Path, for_good: bool) -> Outcome {
     let observer = Observer::open(path)?;
-    let Some(mut owner) = Owner::reach(path) else {
-        let cause = if observer.is_in_use() {
-            "the process that has it open takes no commands"
-        } else {
-            "no scrub is running: nobody has the pool open"
-        };
-        let cause = format!("{}: {cause}", path.display());
+    let Some(mut owner) = session::reach(&observer)? else {
+        let cause = format!("{}: no scrub is running: nobody has the pool open", path.display());
         return Err(Failure::new(
             "not-found",
             cause,

@@ -31,6 +31,11 @@ impl Here {
         Self { folder: tempfile::tempdir().unwrap() }
     }
 
+    /// The same, below a folder.
+    pub(crate) fn within(folder: &Path) -> Self {
+        Self { folder: tempfile::tempdir_in(folder).unwrap() }
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
