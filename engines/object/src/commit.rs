@@ -7,8 +7,8 @@
 //! | 3 lock | version words of all objects written, ascending, else conflict | nothing |
 //! | 4 validate | nothing read has changed since, else conflict | nothing |
 //! | 5 touch | parity under the changes can be read, else abort and repair | nothing |
-//! | 6 columns | locks of all columns touched, ascending | nothing |
-//! | 7 number | a lower bound is published, then the number drawn | nothing |
+//! | 6 number | a lower bound is published, then the number drawn | nothing |
+//! | 7 columns | locks of all columns touched, ascending | nothing |
 //! | 8 record | written to both copies of the lane's log | a torn record: ignored |
 //! | **F1** | drain: **the commit point**; one valid copy is enough | the record: replayed |
 //! | 9 apply | bytes, slots, then P and Q of each, all flushed | some of it: replayed |
@@ -34,7 +34,7 @@
 //!
 //! Objects too long for the record are written in place first, under an intent: see
 //! `in_place.rs`, which adds drain **F0**. On `File` media F1 is one synchronous append, which others
-//! may share: step 6 comes after it. Nothing is flushed there, F2 is absent, and the number is held
+//! may share: step 7 comes after it. Nothing is flushed there, F2 is absent, and the number is held
 //! until the log is reclaimed.
 
 use holdfast_heap::format::{GRANULE, SLOT_LEN, SUM_LEN};
@@ -57,9 +57,11 @@ use crate::versions::Version;
 use crate::view::{Arena, Held};
 
 const STEP_LOCKED: Site = Site::new("object.commit.step-locked");
+const STEP_NUMBERED: Site = Site::new("object.commit.step-numbered");
 const STEP_DURABLE: Site = Site::new("object.commit.step-durable");
 const STEP_COLUMNS: Site = Site::new("object.commit.step-columns");
 const STEP_APPLIED: Site = Site::new("object.commit.step-applied");
+const STEP_PUT_OFF: Site = Site::new("object.commit.step-put-off");
 const STEP_DONE: Site = Site::new("object.commit.step-done");
 /// Checking guard words.
 const GUARDS: Site = Site::new("object.commit.guards");
@@ -402,6 +404,7 @@ impl<M: Medium> Shared<M> {
             self.complete(&log);
         } else {
             self.defer(&mut log, lane, batch);
+            self.m.step(STEP_PUT_OFF);
         }
         Ok(())
     }
@@ -428,10 +431,11 @@ impl<M: Medium> Shared<M> {
         self.reserve_log(log, &batch.builder)?;
         // An append lasts as long as the disk takes, and others may share it.
         let hold = !self.is_file();
+        let number = self.numbers.draw(&self.m, log.id());
+        self.m.step(STEP_NUMBERED);
         if hold {
             self.hold_columns(batch);
         }
-        let number = self.numbers.draw(&self.m, log.id());
         let written = self.append(log, number, &mut batch.builder);
         if written.is_err() {
             self.numbers.done(log.id());

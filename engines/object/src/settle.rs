@@ -14,14 +14,14 @@ use crate::lane::LaneState;
 use crate::shared::Shared;
 use crate::view::Held;
 
-/// F2 of a lane's last commit.
-const F2: Site = Site::new("object.commit.F2");
 /// F2 of a commit that cannot put it off.
-const F2_NOW: Site = Site::new("object.commit.F2-now");
+const F2_NOW: Site = Site::new("object.commit.F2");
+/// F2 of a lane's last commit.
+const F2: Site = Site::new("object.settle.F2");
 /// Flushing another lane's stores in its stead.
 const FLUSH: Site = Site::new("object.settle.flush");
 /// F2 in its stead.
-const F2_FOR: Site = Site::new("object.settle.F2");
+const F2_FOR: Site = Site::new("object.settle.F2-for");
 
 impl<M: Medium> Shared<M> {
     /// Before anything of a commit: what this thread's last one in this lane flushed. Comes before

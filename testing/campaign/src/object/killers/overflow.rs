@@ -10,7 +10,7 @@ use holdfast_workloads::Rng;
 use super::Mutant;
 use super::jury::{FEW, Jury, MANY, abandon, opened, unable};
 use crate::object::driver::{Driver, Ledger, agree, whole};
-use crate::object::lanes::{Park, install};
+use crate::object::lanes::{Park, install, midway};
 use crate::object::ops::{Choice, Job, Op};
 use crate::object::raw::{Bytes, ChunkKind, Survey, ZoneMap};
 use crate::object::scenes::stage;
@@ -170,7 +170,7 @@ pub fn held_back(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     let choice = Choice::of(&driver.ledger.objects());
     let (held, of) = (choice.small[0].0, longest(&driver));
     install(&driver.medium);
-    let park = Park::at("object.commit.step-durable");
+    let park = Park::at(midway(world.kind));
     let job = Job::new(&mut rng, [Op::Write { of: held, from: 0, len: 8 }]);
     let long = Job::new(&mut rng, [Op::Write { of, from: 100, len: 8_500 }]);
     let done = std::thread::scope(|scope| {
@@ -224,8 +224,7 @@ fn over_freed_at(mutant: &Mutant, world: &'static str, phase: u32) -> Judged<Tal
         Ok(())
     });
     install(&driver.medium);
-    let (park, taken) =
-        (Park::at("object.commit.step-durable"), Park::at("object.overflow.step-taken"));
+    let (park, taken) = (Park::at(midway(world.kind)), Park::at("object.overflow.step-taken"));
     let job = Job::new(&mut rng, [Op::Write { of: held, from: 0, len: 8 }]);
     // The first and the second chunk of each: some lie under copy A, some under copy B.
     let both = |of| [600, 9_000].map(|from| Op::Write { of, from, len: 100 });
@@ -295,7 +294,7 @@ fn in_place_at(mutant: &Mutant, world: &'static str, phase: u32) -> Judged<Tally
     let Some(of) = added else { return Err(unable("an object was made")) };
     let jury = jury_of(&world, &driver, &mut rng);
     install(&driver.medium);
-    let (park, locked) = (Park::at("object.commit.step-durable"), Park::at(LOCKED));
+    let (park, locked) = (Park::at(midway(world.kind)), Park::at(LOCKED));
     let job = Job::new(&mut rng, [Op::Write { of: held, from: 0, len: 8 }]);
     let both = [600, 9_000].map(|from| Op::Write { of, from, len: 100 });
     let (write, free) = (Job::new(&mut rng, both), Job::new(&mut rng, [Op::Free { of }]));
