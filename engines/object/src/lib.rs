@@ -44,6 +44,7 @@
 //! # Tour
 //!
 //! - `pool.rs`, `tx.rs` what programs call; `options.rs` every policy as a value
+//! - `begun.rs`, `raw_view.rs` the same for programs without closures and types
 //! - `commit.rs`, `in_place.rs`, `overflow.rs`, `chunks.rs`, `batch.rs` the way to the medium
 //! - `open.rs`, `recover.rs`, `redo.rs` after a crash
 //! - `repair.rs`, `mend_unit.rs`, `copies.rs` putting right; `report.rs` telling of it
@@ -55,6 +56,7 @@
 
 mod anchor;
 mod batch;
+mod begun;
 mod changes;
 mod chunks;
 mod commit;
@@ -73,6 +75,7 @@ mod open;
 mod options;
 mod overflow;
 mod pool;
+mod raw_view;
 mod recover;
 mod redo;
 mod repair;
@@ -88,10 +91,12 @@ mod versions;
 mod view;
 
 pub use anchor::Anchor;
+pub use begun::Begun;
 pub use error::Error;
 pub use open::Opened;
 pub use options::{CreateOptions, OpenOptions, Parity, VerifyReads};
 pub use pool::{Pool, Stats, View};
+pub use raw_view::RawView;
 pub use recover::Recovered;
 pub use scrub::{ScrubControl, ScrubOptions, Scrubbed};
 pub use sweep::{CheckReport, Finding};

@@ -159,43 +159,20 @@ impl<M: Medium> Pool<M> {
         }
         let lane = self.take_lane();
         lane.doubted.borrow_mut().clear();
-        let mut conflicts = 0_u32;
-        let mut repairs: Vec<u64> = Vec::new();
+        let mut retry = Retry::default();
         loop {
-            let error = match attempt(shared, &lane, &mut body) {
+            match attempt(shared, &lane, &mut body) {
                 Ok(value) => {
                     after_commit(shared)?;
                     return Ok(value);
                 }
-                Err(error) => error,
-            };
-            match error {
-                TxError::Conflict if conflicts < CONFLICTS_MAX => {
-                    conflicts += 1;
-                    shared.counters.conflicts.fetch_add(1, Ordering::Relaxed);
-                    back_off(conflicts);
-                }
-                TxError::Damaged { at, len } if may_mend(&repairs, at) => {
-                    shared.refuse_cut_off()?;
-                    // One damage seldom comes alone: from the second on, objects are repaired
-                    // whole, instead of one granule for each time the closure runs.
-                    let (first, count) =
-                        if repairs.is_empty() { (at, len) } else { shared.whole_object(at, len) };
-                    repairs.push(at);
-                    let finder = holdfast_redundancy::events::Finder::Read;
-                    shared.mend_found(first, count, finder)?;
-                }
-                TxError::Damaged { .. } | TxError::Lost { .. } | TxError::ReadOnly => {
-                    shared.refuse_cut_off()?;
-                    return Err(error.into());
-                }
-                other => return Err(other.into()),
+                Err(error) => retry.after(shared, error)?,
             }
         }
     }
 
     /// A free lane; waits until another transaction ends if all are taken.
-    fn take_lane(&self) -> Held<'_, crate::lane::LaneState> {
+    pub(crate) fn take_lane(&self) -> Held<'_, crate::lane::LaneState> {
         loop {
             if let Some(lane) = self.shared.lanes.take() {
                 return lane;
@@ -310,17 +287,53 @@ fn attempt<M: Medium, R>(
     lane.work.borrow_mut().sees_below = shared.numbers.next();
     let undo = Undo { shared, lane };
     let value = body(&Tx { shared, lane: lane.share() })?;
-    if let Some(error) = lane.work.borrow_mut().doomed.take() {
-        // A transaction within this one failed half way: there is no whole to commit.
-        return Err(error);
-    }
-    shared.commit(lane)?;
-    core::mem::forget(undo);
-    if !lane.work.borrow().pieces.is_empty() {
-        lane.count_commit();
-    }
-    tidy_lane(lane);
+    undo.commit_instead()?;
     Ok(value)
+}
+
+/// What was done already about a transaction that has to be executed again.
+#[derive(Debug, Default)]
+pub(crate) struct Retry {
+    conflicts: u32,
+    /// Places repaired.
+    repairs: Vec<u64>,
+}
+
+impl Retry {
+    /// Does what there is to do about a transaction that failed and was undone: waits a little, or
+    /// repairs. It is to be executed again then.
+    ///
+    /// # Errors
+    /// There is nothing to be done.
+    pub(crate) fn after<M: Medium>(
+        &mut self,
+        shared: &Shared<M>,
+        error: TxError,
+    ) -> Result<(), Error> {
+        match error {
+            TxError::Conflict if self.conflicts < CONFLICTS_MAX => {
+                self.conflicts += 1;
+                shared.counters.conflicts.fetch_add(1, Ordering::Relaxed);
+                back_off(self.conflicts);
+            }
+            TxError::Damaged { at, len } if may_mend(&self.repairs, at) => {
+                shared.refuse_cut_off()?;
+                // One damage seldom comes alone: from the second on, objects are repaired whole,
+                // instead of one granule for each time the closure runs.
+                let (first, count) =
+                    if self.repairs.is_empty() { (at, len) } else { shared.whole_object(at, len) };
+                self.repairs.push(at);
+                let finder = holdfast_redundancy::events::Finder::Read;
+                shared.mend_found(first, count, finder)?;
+            }
+            TxError::Damaged { .. } | TxError::Lost { .. } | TxError::ReadOnly => {
+                shared.refuse_cut_off()?;
+                return Err(error.into());
+            }
+            other => return Err(other.into()),
+        }
+        Ok(())
+    }
 }
 
 /// Whether a run that had these places repaired may have `at` repaired: as long as it gets on.
@@ -329,7 +342,7 @@ fn may_mend(repairs: &[u64], at: u64) -> bool {
 }
 
 /// What a commit left to be done once it holds nothing: log chunks to free, copies to mend.
-fn after_commit<M: Medium>(shared: &Shared<M>) -> Result<(), Error> {
+pub(crate) fn after_commit<M: Medium>(shared: &Shared<M>) -> Result<(), Error> {
     if shared.has_retiring() {
         // Freeing them is housekeeping: if it cannot be done now, it is tried again later.
         let _ = shared.retire_log_chunks();
@@ -343,9 +356,27 @@ fn tidy_lane(lane: &Held<'_, crate::lane::LaneState>) {
 }
 
 /// Aborts when dropped: also when the closure panics.
-struct Undo<'a, 'l, M: Medium> {
-    shared: &'a Shared<M>,
-    lane: &'a Held<'l, crate::lane::LaneState>,
+pub(crate) struct Undo<'a, 'l, M: Medium> {
+    pub(crate) shared: &'a Shared<M>,
+    pub(crate) lane: &'a Held<'l, crate::lane::LaneState>,
+}
+
+impl<M: Medium> Undo<'_, '_, M> {
+    /// Commits what the lane holds; aborts if that cannot be.
+    pub(crate) fn commit_instead(self) -> holdfast_txn::Result<()> {
+        let Self { shared, lane } = self;
+        if let Some(error) = lane.work.borrow_mut().doomed.take() {
+            // A transaction within this one failed half way: there is no whole to commit.
+            return Err(error);
+        }
+        shared.commit(lane)?;
+        core::mem::forget(self);
+        if !lane.work.borrow().pieces.is_empty() {
+            lane.count_commit();
+        }
+        tidy_lane(lane);
+        Ok(())
+    }
 }
 
 impl<M: Medium> Drop for Undo<'_, '_, M> {

@@ -536,12 +536,37 @@ impl<M: Medium> Tx<'_, M> {
         raw.map(|p| (p, u64::from(piece.after.len))).ok_or(TxError::AlreadyOpen { object: of })
     }
 
+    /// Ends the loan of [`open_raw`](Self::open_raw): the object can be read, freed and opened by
+    /// other means again, and what was stored to it counts. Nothing happens if it is not lent.
+    pub fn close_raw(&self, of: RawPtr) {
+        let work = self.work();
+        if let Some(at) = work.find(of.offset(), 0) {
+            self.lane.arena.borrow_mut().take_back_raw(work.pieces[at].copies);
+        }
+    }
+
+    /// The pool's root object whatever its type is, null if none was set.
+    ///
+    /// # Errors
+    /// As [`read`](Transaction::read).
+    pub fn raw_root(&self) -> Result<RawPtr> {
+        Ok(self.read(self.shared.anchor())?.root)
+    }
+
+    /// Makes `object` the pool's root, whatever its type is.
+    ///
+    /// # Errors
+    /// As [`open_mut`](Transaction::open_mut).
+    pub fn set_raw_root(&self, object: RawPtr) -> Result<()> {
+        self.update(self.shared.anchor(), |anchor| anchor.root = object)
+    }
+
     /// The pool's root object, null if none was set.
     ///
     /// # Errors
     /// As [`read`](Transaction::read); `WrongType` if the root is no `T`.
     pub fn root<T: Persist>(&self) -> Result<Ptr<T>> {
-        let root = self.read(self.shared.anchor())?.root;
+        let root = self.raw_root()?;
         if root.is_null() {
             return Ok(Ptr::null());
         }
@@ -557,7 +582,7 @@ impl<M: Medium> Tx<'_, M> {
     /// # Errors
     /// As [`open_mut`](Transaction::open_mut).
     pub fn set_root<T: Persist>(&self, object: Ptr<T>) -> Result<()> {
-        self.update(self.shared.anchor(), |anchor| anchor.root = object.raw())
+        self.set_raw_root(object.raw())
     }
 
     /// Type number of an object.

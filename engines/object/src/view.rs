@@ -62,7 +62,18 @@ struct Copies {
     start: *mut u8,
     len: usize,
     room: usize,
-    lent: bool,
+    lent: Loan,
+}
+
+/// Who has a private copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Loan {
+    /// The arena.
+    None,
+    /// A [`Mut`].
+    Guard,
+    /// Code that got its address.
+    Raw,
 }
 
 impl Copies {
@@ -96,7 +107,7 @@ impl Arena {
     pub(crate) fn make(&mut self, len: usize) -> CopyId {
         let lines = len.div_ceil(64).max(1);
         let start = self.take(2 * lines + 2 * GUARD_LEN / 64);
-        let copies = Copies { start, len, room: lines * 64, lent: false };
+        let copies = Copies { start, len, room: lines * 64, lent: Loan::None };
         for guard in copies.guards() {
             // SAFETY: `take` reserved 2 * room + 2 * GUARD_LEN bytes from `start`; both guards
             // lie inside and are 8-byte aligned because `start` is 64-byte aligned.
@@ -148,7 +159,7 @@ impl Arena {
     /// Both copies, to be filled: `(old, new)`. `None` while the copy is lent.
     pub(crate) fn both_mut(&mut self, id: CopyId) -> Option<(&mut [u8], &mut [u8])> {
         let c = self.copies[id.0 as usize];
-        if c.lent {
+        if c.lent != Loan::None {
             return None;
         }
         // SAFETY: as in `old`; the two ranges do not overlap (a guard lies between), `&mut self`
@@ -164,7 +175,7 @@ impl Arena {
     /// The private copy. `None` while it is lent.
     pub(crate) fn new_bytes(&self, id: CopyId) -> Option<&[u8]> {
         let c = &self.copies[id.0 as usize];
-        if c.lent {
+        if c.lent != Loan::None {
             return None;
         }
         // SAFETY: as in `both_mut`; `lend` needs `&mut self`, so no guard can appear meanwhile.
@@ -184,29 +195,42 @@ impl Arena {
         let c = &mut self.copies[id.0 as usize];
         let at = c.new_start();
         let fits = c.len == size_of::<T>() && at.addr().is_multiple_of(align_of::<T>());
-        if c.lent || !fits {
+        if c.lent != Loan::None || !fits {
             return None;
         }
-        c.lent = true;
+        c.lent = Loan::Guard;
         Some(at.cast())
     }
 
     /// Lends the private copy as raw bytes to code that is checked by guards only.
     pub(crate) fn lend_raw(&mut self, id: CopyId) -> Option<*mut u8> {
         let c = &mut self.copies[id.0 as usize];
-        (!core::mem::replace(&mut c.lent, true)).then(|| c.new_start())
+        if c.lent != Loan::None {
+            return None;
+        }
+        c.lent = Loan::Raw;
+        Some(c.new_start())
     }
 
-    /// Ends a loan.
-    pub(crate) fn take_back(&mut self, id: CopyId) {
+    /// Ends the loan to a [`Mut`].
+    fn take_back(&mut self, id: CopyId) {
         if let Some(c) = self.copies.get_mut(id.0 as usize) {
-            c.lent = false;
+            c.lent = Loan::None;
+        }
+    }
+
+    /// Ends a loan as raw bytes; a guard keeps its own.
+    pub(crate) fn take_back_raw(&mut self, id: CopyId) {
+        if let Some(c) = self.copies.get_mut(id.0 as usize)
+            && c.lent == Loan::Raw
+        {
+            c.lent = Loan::None;
         }
     }
 
     /// Ends all loans, of guards that were forgotten.
     pub(crate) fn take_all_back(&mut self) {
-        self.copies.iter_mut().for_each(|c| c.lent = false);
+        self.copies.iter_mut().for_each(|c| c.lent = Loan::None);
     }
 }
 
@@ -272,8 +296,8 @@ pub(crate) struct Lanes<T> {
 }
 
 // SAFETY: a value is reached only through `Held`, of which one thread at a time has some: `take`
-// sets the flag with acquire/release or finds a lane its own thread kept, and `join` finds only
-// lanes its own thread entered.
+// sets the flag with acquire/release or finds a lane its own thread kept, `join` finds only lanes
+// its own thread entered, and `attach` needs the `Detached` of a lane, which stays on its thread.
 unsafe impl<T: Send> Sync for Lanes<T> {}
 
 /// A lane held by this thread. Not `Send`: nested runs find it through the thread.
@@ -292,6 +316,16 @@ pub(crate) struct Held<'l, T> {
 /// Who drops this `Held` gives the lane back.
 const OWNER: u64 = 1 << 32;
 
+/// A lane held by this thread without a borrow of the lanes. Not `Send` either. One that is leaked
+/// leaves its lane taken.
+#[derive(Debug)]
+pub(crate) struct Detached {
+    /// Of which lanes.
+    id: u64,
+    lane: u32,
+    stays: PhantomData<*const ()>,
+}
+
 /// A lane this thread took.
 struct Mine {
     /// Of which lanes.
@@ -306,7 +340,10 @@ struct Mine {
 
 impl Drop for Mine {
     fn drop(&mut self) {
-        self.flags[self.lane as usize].taken.store(false, Ordering::Release);
+        // With a transaction under way, whoever ends that gives the lane back.
+        if !self.busy {
+            self.flags[self.lane as usize].taken.store(false, Ordering::Release);
+        }
     }
 }
 
@@ -380,6 +417,25 @@ impl<T> Lanes<T> {
         Some(self.held(lane, false))
     }
 
+    /// The lane that was detached, for one step of its transaction.
+    ///
+    /// # Panics
+    /// If it is a lane of others.
+    pub(crate) fn attach(&self, detached: &Detached) -> Held<'_, T> {
+        assert_eq!(self.id, detached.id, "a transaction stays with its pool");
+        self.held(detached.lane, false)
+    }
+
+    /// Gives back the lane that was detached.
+    ///
+    /// # Panics
+    /// If it is a lane of others.
+    #[expect(clippy::needless_pass_by_value, reason = "it is over")]
+    pub(crate) fn give_back(&self, detached: Detached) {
+        assert_eq!(self.id, detached.id, "a transaction stays with its pool");
+        drop(self.held(detached.lane, true));
+    }
+
     /// Commits counted in all lanes.
     pub(crate) fn commits(&self) -> u64 {
         self.flags.iter().map(|flag| flag.commits.load(Ordering::Relaxed)).sum()
@@ -390,6 +446,17 @@ impl<'l, T> Held<'l, T> {
     /// The same lane for a part of the same run.
     pub(crate) fn share(&self) -> Held<'l, T> {
         self.lanes.held(self.lane(), false)
+    }
+
+    /// Keeps the lane beyond the borrow.
+    ///
+    /// # Panics
+    /// If it is not the owner's.
+    pub(crate) fn detach(self) -> Detached {
+        assert!(self.lane & OWNER != 0, "only who took a lane keeps it");
+        let detached = Detached { id: self.lanes.id, lane: self.lane(), stays: PhantomData };
+        core::mem::forget(self);
+        detached
     }
 
     /// Number of the lane.
@@ -423,9 +490,9 @@ impl<'l, T> Held<'l, T> {
 impl<T> Deref for Held<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: this thread took the lane (`take`), or an outer `Held` on this thread did
-        // (`join` finds only entries of this thread, and `Held` is not `Send`); values are shared
-        // between those by `&` only.
+        // SAFETY: this thread took the lane (`take`), or an outer `Held` or a `Detached` on this
+        // thread did (`join` finds only entries of this thread, `attach` needs the `Detached`, and
+        // neither is `Send`); values are shared between those by `&` only.
         unsafe { &*self.lanes.values[self.lane() as usize].get() }
     }
 }
@@ -435,19 +502,21 @@ impl<T> Drop for Held<'_, T> {
         if self.lane & OWNER == 0 {
             return;
         }
-        // A thread that is ending has given its lanes back already.
-        let _ = MINE.try_with(|mine| {
+        let noted = MINE.try_with(|mine| {
             let mut mine = mine.borrow_mut();
             let Some(i) = mine.iter().position(|m| m.id == self.lanes.id && m.lane == self.lane())
             else {
                 return;
             };
-            if mine[i].kept {
-                mine[i].busy = false;
-            } else {
+            mine[i].busy = false;
+            if !mine[i].kept {
                 mine.swap_remove(i);
             }
         });
+        if noted.is_err() {
+            // The thread is ending, and gave back only the lanes that nothing used.
+            self.lanes.flags[self.lane() as usize].taken.store(false, Ordering::Release);
+        }
     }
 }
 

@@ -91,8 +91,8 @@ pub use holdfast_layout as layout;
 pub use holdfast_layout::persist::Persist;
 pub use holdfast_layout::{Ptr, RawPtr, SumKind, TypeNumber};
 pub use holdfast_object::{
-    CheckReport, Finding, Mut, Opened, Parity, ScrubControl, ScrubOptions, Scrubbed, Stats,
-    VerifyReads, View,
+    Begun, CheckReport, Finding, Mut, Opened, Parity, RawView, ScrubControl, ScrubOptions,
+    Scrubbed, Stats, VerifyReads, View,
 };
 /// The medium below, for programs that bring their own.
 pub use holdfast_pmem as pmem;

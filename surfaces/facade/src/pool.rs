@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use holdfast_layout::{Persist, Ptr, RawPtr, Region, Superblock};
 use holdfast_object::{
-    Anchor, CheckReport, Opened, ScrubControl, ScrubOptions, Scrubbed, Stats, VerifyReads, View,
+    Anchor, Begun, CheckReport, Opened, RawView, ScrubControl, ScrubOptions, Scrubbed, Stats,
+    VerifyReads, View,
 };
 use holdfast_pmem::{Mapped, Medium};
 use holdfast_redundancy::{Event, Journal, Progress};
@@ -153,6 +154,16 @@ impl<M: Medium> Pool<M> {
         self.engine().run(body).map_err(|error| self.fail(error))
     }
 
+    /// Begins a transaction as a value, for programs that cannot hand over a closure: whoever
+    /// commits it may be told to do it again. Where a closure will do, [`run`](Self::run) is
+    /// simpler.
+    ///
+    /// # Errors
+    /// This thread has a transaction of the pool under way already.
+    pub fn begin(&self) -> Result<Begun<M>> {
+        self.engine().begin().map_err(|error| self.fail(error))
+    }
+
     /// Reads an object: a copy of one committed state of it.
     ///
     /// # Errors
@@ -168,6 +179,14 @@ impl<M: Medium> Pool<M> {
     /// As [`read`](Self::read).
     pub fn view<T: Persist>(&self, of: Ptr<T>) -> Result<View<'_, T, M>> {
         self.engine().view(of).map_err(|error| self.fail(error))
+    }
+
+    /// The same for an object of any type, as an address: for code in other languages.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn view_raw(&self, of: RawPtr) -> Result<RawView<M>> {
+        self.engine().view_raw(of).map_err(|error| self.fail(error))
     }
 
     /// The root object, null if none was set with `tx.set_root`.
