@@ -52,6 +52,7 @@ const STEPS: &[Step] = &[
     step("tidy", Run::Xtask(&["tidy"])),
     step("formats", Run::Xtask(&["formats"])),
     Step { needs: Needs::File("docs/papers.md"), ..step("papers", Run::Xtask(&["papers"])) },
+    Step { needs: Needs::Crate("holdfast-capi"), ..step("capi", Run::Xtask(&["capi"])) },
     step("clippy", Run::Cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
     Step { variables: &[("RUSTDOCFLAGS", "-D warnings")],
            ..step("doc", Run::Cargo(&["doc", "--workspace", "--no-deps"])) },

@@ -28,9 +28,11 @@
 //!
 //! `layers.rs` who may depend on whom, as one table; `tidy/` style, one file per kind of rule,
 //! budgets at the top of `tidy/mod.rs`; `formats/` offset tables in code against those in docs;
-//! `papers.rs` mechanisms against modules and tests; `ci.rs` the steps; `passthrough.rs` campaigns
-//! and benches; `source.rs`, `workspace.rs`, `markdown.rs`, `finding.rs` what the checks share.
+//! `papers.rs` mechanisms against modules and tests; `capi.rs` the header of the C interface
+//! against its source; `ci.rs` the steps; `passthrough.rs` campaigns and benches; `source.rs`,
+//! `workspace.rs`, `markdown.rs`, `finding.rs` what the checks share.
 
+mod capi;
 mod ci;
 mod finding;
 mod formats;
@@ -89,6 +91,12 @@ enum Command {
     },
     /// Check that each mechanism in `docs/papers.md` has its module and its test.
     Papers,
+    /// Check that the header of the C interface is what its source makes.
+    Capi {
+        /// Make it anew.
+        #[arg(long)]
+        write: bool,
+    },
     /// Run a fault campaign: `cargo xtask campaign NAME [--tier ci|long] [--seed N]`.
     Campaign(passthrough::Args),
     /// Run a benchmark: `cargo xtask bench NAME [...]`.
@@ -117,6 +125,7 @@ fn run(cli: &Cli) -> Result<bool> {
         Command::Formats { print: true } => formats::print(&root),
         Command::Formats { print: false } => formats::run(&root),
         Command::Papers => papers::run(&root),
+        Command::Capi { write } => capi::run(&root, *write),
         Command::Campaign(args) => passthrough::run(&root, "holdfast-campaign", args),
         Command::Bench(args) => passthrough::run(&root, "holdfast-bench", args),
     }

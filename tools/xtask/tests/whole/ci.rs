@@ -17,7 +17,7 @@ fn every_step_runs_in_order_and_the_missing_crates_are_named() {
     said.passed();
     assert_eq!(tree.calls(), STEPS);
     for part in [
-        "==> [6/10] clippy: cargo clippy --workspace",
+        "==> [7/11] clippy: cargo clippy --workspace",
         "skipped: there is no holdfast-campaign yet",
         "skipped: there is no holdfast-cli yet",
         "ci: passed in",

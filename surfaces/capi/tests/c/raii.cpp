@@ -1,0 +1,121 @@
+/* The C++ header: what goes gives back, what is thrown aborts, and types are looked at. */
+#include <holdfast.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+struct node {
+    std::uint64_t value;
+    holdfast::ptr<node> next;
+};
+HOLDFAST_TYPE(node, 1);
+
+struct other {
+    std::uint64_t a, b;
+};
+HOLDFAST_TYPE(other, 1);
+
+#define CHECK(what)                                                                                \
+    do {                                                                                           \
+        if (!(what)) {                                                                             \
+            std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #what);                        \
+            std::exit(1);                                                                          \
+        }                                                                                          \
+    } while (0)
+
+template <typename Call> static holdfast_code code_of(Call call)
+{
+    try {
+        call();
+    } catch (const holdfast::error &error) {
+        CHECK(error.what()[0] != '\0');
+        return error.code();
+    }
+    return HOLDFAST_OK;
+}
+
+static void objects(holdfast::pool &pool)
+{
+    holdfast::ptr<node> first{0};
+    pool.run([&](holdfast::tx &tx) {
+        first = tx.make(node{1, tx.make(node{2, {0}})});
+        tx.set_root(first);
+    });
+    CHECK(pool.root<node>() == first);
+    CHECK(pool.read(pool.read(first).next).value == 2);
+
+    CHECK(code_of([&] { pool.look(holdfast::ptr<other>{first.raw}); }) == HOLDFAST_WRONG_TYPE);
+    bool thrown = false;
+    try {
+        pool.run([&](holdfast::tx &tx) {
+            tx.open(first)->value = 99;
+            throw std::string("no");
+        });
+    } catch (const std::string &text) {
+        thrown = text == "no";
+    }
+    CHECK(thrown && pool.read(first).value == 1);
+
+    {
+        auto tx = pool.begin();
+        tx.open(first)->value = 98;
+    }
+    CHECK(pool.look(first)->value == 1);
+    auto tx = pool.begin();
+    tx.open(first)->value = 3;
+    CHECK(tx.commit());
+    CHECK(pool.look(first)->value == 3);
+}
+
+static void together(holdfast::pool &pool)
+{
+    const auto counter = pool.root<node>();
+    const auto before = pool.read(counter).value;
+    auto adds = [&] {
+        for (int i = 0; i < 300; i++)
+            pool.run([&](holdfast::tx &tx) { tx.open(counter)->value += 1; });
+    };
+    std::thread thread(adds);
+    adds();
+    thread.join();
+    CHECK(pool.read(counter).value == before + 600);
+}
+
+static void maps(holdfast::pool &pool)
+{
+    auto words = pool.map("words");
+    words.put("tree", std::string(500, 'x'));
+    pool.run([&](holdfast::tx &tx) {
+        words.put(tx, "leaf", "2");
+        CHECK(words.get(tx, "leaf") == "2");
+    });
+    CHECK(words.get("tree") == std::string(500, 'x'));
+    CHECK(words.get("none") == std::nullopt);
+    CHECK(words.scan().size() == 2 && words.scan("m").front().first == "tree");
+    CHECK(words.remove("tree") && !words.remove("tree") && words.count() == 1);
+}
+
+int main(int count, char **arguments)
+{
+    CHECK(count == 2);
+    auto options = holdfast::options();
+    options.size = 16 << 20;
+    auto pool = holdfast::pool::create(arguments[1], options);
+    objects(pool);
+    together(pool);
+    maps(pool);
+    CHECK(pool.scrub().found == 0);
+    {
+        auto tx = pool.begin();
+        CHECK(code_of([&] { pool.close(); }) == HOLDFAST_BUSY);
+    }
+    pool.close();
+    CHECK(code_of([] { holdfast::pool::open("no such file"); }) == HOLDFAST_NOT_FOUND);
+    auto again = holdfast::pool::open_read_only(arguments[1]);
+    CHECK(again.info().read_only == 1);
+    CHECK(code_of([&] { again.run([](holdfast::tx &tx) { tx.make(other{1, 2}); }); }) ==
+          HOLDFAST_READ_ONLY);
+    return 0;
+}
