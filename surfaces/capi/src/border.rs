@@ -319,3 +319,47 @@ pub(crate) unsafe fn get_sized<T: Copy>(from: *const T, size: usize, default: T)
     };
     Ok(value)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message() -> String {
+        // SAFETY: the text lives until the next error of this thread.
+        unsafe { CStr::from_ptr(holdfast_message()) }.to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_panic_stops_and_leaves_its_text() {
+        assert_eq!(border(|| panic!("in {}", "here")), Code::HoldfastPanic);
+        assert!(message().ends_with("in here"), "{}", message());
+        assert_eq!(border(|| Ok(())), Code::HoldfastOk);
+    }
+
+    #[test]
+    fn the_text_is_the_threads_own() {
+        border(|| Err(Fail::invalid("a\0b")));
+        assert_eq!(message(), "a?b");
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert_eq!(message(), ""));
+        });
+    }
+
+    #[test]
+    fn structs_of_other_builds_are_read_and_told_as_far_as_they_go() {
+        #[derive(Debug, Clone, Copy, PartialEq)]
+        #[repr(C)]
+        struct Two(u64, u64);
+        let mut short = Two(7, 7);
+        // SAFETY: the struct has more bytes than are said.
+        unsafe { put_sized(&raw mut short, 8, &Two(1, 2)).unwrap() };
+        assert_eq!(short, Two(1, 7));
+        // SAFETY: as above.
+        let read = unsafe { get_sized(&raw const short, 8, Two(3, 4)).unwrap() };
+        assert_eq!(read, Two(1, 4));
+        for size in [0, 7, 17] {
+            // SAFETY: a wrong size is refused before anything is read.
+            assert!(unsafe { get_sized(&raw const short, size, Two(3, 4)) }.is_err());
+        }
+    }
+}

@@ -235,13 +235,12 @@ pub unsafe extern "C" fn holdfast_tx_begin(
 pub extern "C" fn holdfast_tx_commit(tx: holdfast_tx) -> holdfast_code {
     border(|| {
         let entry = to_end(tx)?;
-        match entry.commit() {
-            Ok(false) => Err(again()),
-            other => {
-                entry.end();
-                other.map(drop)
-            }
+        let ended = scopeguard(&entry);
+        if entry.commit()? {
+            return Ok(());
         }
+        core::mem::forget(ended);
+        Err(again())
     })
 }
 

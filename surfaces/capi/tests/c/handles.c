@@ -1,6 +1,8 @@
 /* Bad input: every one of these is a code and a text, and the pool is none the worse. */
 #include "test.h"
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static holdfast_tx of_another_thread;
 
@@ -110,6 +112,50 @@ static int stops(holdfast_tx tx, void *argument)
     return 3;
 }
 
+static void *leaves_one(void *argument)
+{
+    holdfast_tx tx;
+    holdfast_ptr pointer;
+    OK(holdfast_tx_begin(*(holdfast_pool *)argument, &tx));
+    OK(holdfast_tx_alloc(tx, 64, 7, &pointer, NULL));
+    OK(holdfast_tx_set_root(tx, pointer));
+    return NULL;
+}
+
+/* A thread that ends with a transaction under way has aborted it; the pool can be closed. */
+static void abandoned(holdfast_pool pool)
+{
+    holdfast_ptr root = 1;
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, leaves_one, &pool) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    OK(holdfast_root(pool, &root));
+    CHECK(root == 0);
+}
+
+/* A child has the handles, and may use none of them: the file is its parent's. */
+static void forked(holdfast_pool pool)
+{
+    holdfast_tx tx, own;
+    holdfast_ptr pointer;
+    int status = -1;
+    pid_t child;
+    OK(holdfast_tx_begin(pool, &tx));
+    OK(holdfast_tx_alloc(tx, 64, 7, &pointer, NULL));
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(holdfast_tx_set_root(tx, pointer) != HOLDFAST_OK);
+        CHECK(holdfast_tx_commit(tx) != HOLDFAST_OK);
+        CHECK(holdfast_tx_begin(pool, &own) == HOLDFAST_INVALID);
+        CHECK(holdfast_root(pool, &pointer) == HOLDFAST_INVALID);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    OK(holdfast_tx_set_root(tx, pointer));
+    OK(holdfast_tx_commit(tx));
+}
+
 int main(int count, char **arguments)
 {
     holdfast_pool pool, again;
@@ -121,6 +167,8 @@ int main(int count, char **arguments)
     mixed_up(pool);
     transactions(pool);
     WANT(HOLDFAST_CANCELLED, holdfast_run(pool, stops, NULL));
+    abandoned(pool);
+    forked(pool);
     OK(holdfast_pool_close(pool));
     WANT(HOLDFAST_HANDLE, holdfast_pool_close(pool));
     return 0;
