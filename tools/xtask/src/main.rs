@@ -29,13 +29,15 @@
 //! `layers.rs` who may depend on whom, as one table; `tidy/` style, one file per kind of rule,
 //! budgets at the top of `tidy/mod.rs`; `formats/` offset tables in code against those in docs;
 //! `papers.rs` mechanisms against modules and tests; `capi.rs` the header of the C interface
-//! against its source; `ci.rs` the steps; `passthrough.rs` campaigns and benches; `source.rs`,
-//! `workspace.rs`, `markdown.rs`, `finding.rs` what the checks share.
+//! against its source, `install.rs` putting it where compilers look; `ci.rs` the steps;
+//! `passthrough.rs` campaigns and benches; `source.rs`, `workspace.rs`, `markdown.rs`,
+//! `finding.rs` what the checks share.
 
 mod capi;
 mod ci;
 mod finding;
 mod formats;
+mod install;
 mod layers;
 mod markdown;
 mod papers;
@@ -96,6 +98,9 @@ enum Command {
         /// Make it anew.
         #[arg(long)]
         write: bool,
+        /// Build the library and put it, the headers and the file for pkg-config there.
+        #[arg(long, value_name = "PREFIX", conflicts_with = "write")]
+        install: Option<PathBuf>,
     },
     /// Run a fault campaign: `cargo xtask campaign NAME [--tier ci|long] [--seed N]`.
     Campaign(passthrough::Args),
@@ -125,7 +130,8 @@ fn run(cli: &Cli) -> Result<bool> {
         Command::Formats { print: true } => formats::print(&root),
         Command::Formats { print: false } => formats::run(&root),
         Command::Papers => papers::run(&root),
-        Command::Capi { write } => capi::run(&root, *write),
+        Command::Capi { install: Some(prefix), .. } => install::run(&root, prefix),
+        Command::Capi { write, .. } => capi::run(&root, *write),
         Command::Campaign(args) => passthrough::run(&root, "holdfast-campaign", args),
         Command::Bench(args) => passthrough::run(&root, "holdfast-bench", args),
     }
