@@ -241,7 +241,11 @@ pub unsafe extern "C" fn holdfast_map_get(
     len: *mut usize,
 ) -> holdfast_code {
     border(|| {
-        // SAFETY: as the caller vouches.
+        let (from, at) = (key.addr(), into.addr());
+        if from < at.saturating_add(room) && at < from.saturating_add(key_len) {
+            return Err(Fail::invalid("the key lies in the room for the value"));
+        }
+        // SAFETY: as the caller vouches, and they do not overlap.
         let (key, into) = unsafe {
             (bytes(key, key_len, "the key")?, self::room(into, room, "the room for the value")?)
         };

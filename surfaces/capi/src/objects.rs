@@ -60,6 +60,14 @@ impl Entry {
         })
     }
 
+    /// Whether memory of the program is a private copy that was lent to it: the engine must not
+    /// copy between that and itself.
+    fn is_lent(&self, bytes: &[u8]) -> bool {
+        let (from, end) = (bytes.as_ptr().addr(), bytes.as_ptr().addr() + bytes.len());
+        let opened = self.opened.borrow();
+        opened.values().any(|(at, len)| from < at.addr() + *len as usize && at.addr() < end)
+    }
+
     /// The private copy of an object, opened if need be.
     fn open(&self, of: RawPtr, wanted: u32) -> Done<(*mut u8, u64)> {
         let known = self.opened.borrow().get(&of).copied();
@@ -201,7 +209,14 @@ pub unsafe extern "C" fn holdfast_tx_read(
         // SAFETY: as the caller vouches.
         let into = unsafe { room(into, len, "the room for the bytes")? };
         let of = RawPtr::from_word(pointer);
-        entry(tx)?.on_object(false, of, |tx| tx.read_bytes(of, from, into))
+        let entry = entry(tx)?;
+        if !entry.is_lent(into) {
+            return entry.on_object(false, of, |tx| tx.read_bytes(of, from, into));
+        }
+        let mut apart = vec![0; into.len()];
+        entry.on_object(false, of, |tx| tx.read_bytes(of, from, &mut apart))?;
+        into.copy_from_slice(&apart);
+        Ok(())
     })
 }
 
@@ -221,7 +236,10 @@ pub unsafe extern "C" fn holdfast_tx_write(
         // SAFETY: as the caller vouches.
         let new = unsafe { self::bytes(bytes, len, "the bytes to write")? };
         let of = RawPtr::from_word(pointer);
-        entry(tx)?.on_object(true, of, |tx| {
+        let entry = entry(tx)?;
+        let apart = entry.is_lent(new).then(|| new.to_vec());
+        let new = apart.as_deref().unwrap_or(new);
+        entry.on_object(true, of, |tx| {
             tx.declare(of, from, from.saturating_add(new.len() as u64));
             tx.write_bytes(of, from, new)
         })

@@ -48,6 +48,7 @@ static void one(holdfast_pool pool, uint32_t kind, const char *name)
     WANT(HOLDFAST_ROOM, holdfast_map_get(map, NO_TX, "a", 1, NULL, 0, &len));
     CHECK(len == 1);
     WANT(HOLDFAST_NOT_FOUND, holdfast_map_get(map, NO_TX, "z", 1, &byte, 1, &len));
+    WANT(HOLDFAST_INVALID, holdfast_map_get(map, NO_TX, &byte, 1, &byte, 1, &len));
 
     OK(holdfast_tx_begin(pool, &tx));
     WANT(HOLDFAST_BUSY, holdfast_map_put(map, NO_TX, "c", 1, "3", 1));

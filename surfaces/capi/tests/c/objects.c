@@ -137,6 +137,10 @@ static void opened_and_read(holdfast_pool pool, holdfast_ptr node)
     CHECK(seen.value == 12345);
     OK(holdfast_tx_open(tx, node, 0, &same, NULL));
     CHECK(same == address);
+    /* Its own private copy as the source and as the room. */
+    OK(holdfast_tx_write(tx, node, 0, address, sizeof(struct node)));
+    OK(holdfast_tx_read(tx, node, 0, address, sizeof(struct node)));
+    CHECK(copy->value == 12345);
     OK(holdfast_tx_stat(tx, node, &len, &type));
     CHECK(len == sizeof(struct node) && type == node_type);
     OK(holdfast_tx_abort(tx));
