@@ -32,7 +32,7 @@ use crate::exempt::{Exempt, read_exempt};
 use crate::zone::{Unit, Zone};
 
 /// Bytes of a row that are worked on at a time: three buffers of this size stay in a core's
-/// first-level cache.
+/// second-level cache.
 pub const BLOCK: usize = 16 * 1024;
 /// Bytes of the next row that are asked for ahead: from there on, the hardware sees where it goes.
 const AHEAD: u64 = 1024;
