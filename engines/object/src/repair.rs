@@ -65,6 +65,8 @@ pub(crate) enum Mended {
     Relocated(Wrong),
     /// Beyond the redundancy.
     Lost(Wrong),
+    /// Nothing that is kept can tell what is right; nothing was changed.
+    Undecided(Wrong),
 }
 
 /// Who asks for a repair and why; goes into the event.

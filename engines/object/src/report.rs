@@ -112,7 +112,7 @@ impl<M: Medium> Shared<M> {
     pub(crate) fn report_mended(&self, event: Event, mended: Mended) {
         let after = match mended {
             Mended::Repaired(_) | Mended::Relocated(_) => self.sum_there(event.at, event.len),
-            Mended::Nothing | Mended::Lost(_) => 0,
+            Mended::Nothing | Mended::Lost(_) | Mended::Undecided(_) => 0,
         };
         self.report_sums(event, mended, event.before_sum, after);
     }
@@ -124,6 +124,7 @@ impl<M: Medium> Shared<M> {
             Mended::Repaired(wrong) => (Outcome::Repaired, wrong),
             Mended::Relocated(wrong) => (Outcome::Relocated, wrong),
             Mended::Lost(wrong) => (Outcome::Lost, wrong),
+            Mended::Undecided(wrong) => (Outcome::Undecided, wrong),
         };
         self.report(Event {
             wrong: Some(wrong),

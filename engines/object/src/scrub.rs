@@ -60,7 +60,7 @@ pub struct Scrubbed {
     pub report: CheckReport,
     /// Findings repaired.
     pub repaired: u64,
-    /// Findings beyond the redundancy.
+    /// Findings beyond the redundancy, or that nothing kept can judge.
     pub lost: u64,
     /// How it ended.
     pub state: ScrubState,
@@ -143,7 +143,7 @@ impl<M: Medium> Pool<M> {
                 let mended = shared.mend_finding(&finding)?;
                 match mended {
                     Mended::Repaired(_) | Mended::Relocated(_) => done.repaired += 1,
-                    Mended::Lost(_) => done.lost += 1,
+                    Mended::Lost(_) | Mended::Undecided(_) => done.lost += 1,
                     // Another finding's repair settled it, or a writer did.
                     Mended::Nothing => {}
                 }
@@ -241,6 +241,9 @@ impl<M: Medium> Shared<M> {
                 let lost = self.mend(e.at / PAGE * PAGE, PAGE, asked)?;
                 Ok(lost.map_or(Mended::Repaired(Wrong::Data), |_| Mended::Lost(Wrong::Data)))
             }
+            Verdict::Undecided(Reason::TooManyWrong) => {
+                self.mend_columns(finding.at, finding.len, Finder::Scrub)
+            }
             Verdict::Undecided(_) => Ok(Mended::Nothing),
         }
     }
@@ -314,7 +317,7 @@ impl<M: Medium> Shared<M> {
         let mut mended = Mended::Nothing;
         for mismatch in left {
             mended = self.settle_mismatch(repairer, zone, &mismatch, asked)?;
-            if let Mended::Lost(_) = mended {
+            if let Mended::Lost(_) | Mended::Undecided(_) = mended {
                 break;
             }
         }
@@ -343,7 +346,9 @@ impl<M: Medium> Shared<M> {
             _ => (zone::Unit::P, Wrong::FreeOrParity),
         };
         let event = event(unit);
-        let mended = if self.bad_rows(zone, col, len) > 0 {
+        let mended = if self.cannot_tell(mismatch.suspect) {
+            Mended::Undecided(wrong)
+        } else if self.bad_rows(zone, col, len) > 0 {
             // A unit over the column is lost. Parity stays as it is: it may be what is right.
             Mended::Lost(wrong)
         } else if let Some(wrong) = self.settle_lost_write(repairer, zone, col, len, asked)? {

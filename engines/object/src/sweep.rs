@@ -191,7 +191,8 @@ impl<M: Medium> Shared<M> {
             }
             if let Some(slot) = live {
                 report.objects += 1;
-                report.object_bytes += u64::from(slot.len);
+                // What a damaged slot says of its length is nothing to go by.
+                report.object_bytes += u64::from(slot.len).min(spot.capacity);
             }
             for (at, len, verdict, generation) in findings {
                 let object = RawPtr::new(spot.object, generation);
@@ -249,7 +250,7 @@ impl<M: Medium> Shared<M> {
             match found {
                 Ok(mismatches) => {
                     for mismatch in mismatches {
-                        report.add(column_finding(zone, &mismatch));
+                        report.add(self.column_finding(zone, &mismatch));
                     }
                 }
                 Err(holdfast_redundancy::Error::Media(e)) => {
@@ -293,20 +294,27 @@ impl<M: Medium> Shared<M> {
             });
         }
     }
-}
 
-/// A mismatch as a finding: at the unit that explains it, or at P where none can be named.
-fn column_finding(zone: &Zone, mismatch: &Mismatch) -> Finding {
-    let (unit, wrong) = match mismatch.suspect {
-        Suspect::Unit(zone::Unit::P) => (zone::Unit::P, Wrong::ParityP),
-        Suspect::Unit(zone::Unit::Q) => (zone::Unit::Q, Wrong::ParityQ),
-        Suspect::Unit(row) => (row, Wrong::FreeOrParity),
-        Suspect::Any | Suspect::Several => (zone::Unit::P, Wrong::FreeOrParity),
-    };
-    Finding {
-        at: zone.unit_at(unit, mismatch.col),
-        len: mismatch.len,
-        verdict: Verdict::Corrupt(wrong),
-        object: RawPtr::NULL,
+    /// A mismatch as a finding: at the unit that explains it, or at P where none can be named.
+    fn column_finding(&self, zone: &Zone, mismatch: &Mismatch) -> Finding {
+        let (unit, wrong) = match mismatch.suspect {
+            Suspect::Unit(zone::Unit::P) => (zone::Unit::P, Wrong::ParityP),
+            Suspect::Unit(zone::Unit::Q) => (zone::Unit::Q, Wrong::ParityQ),
+            Suspect::Unit(row) => (row, Wrong::FreeOrParity),
+            Suspect::Any | Suspect::Several => (zone::Unit::P, Wrong::FreeOrParity),
+        };
+        let verdict = if self.cannot_tell(mismatch.suspect) {
+            Verdict::Undecided(Reason::TooManyWrong)
+        } else {
+            Verdict::Corrupt(wrong)
+        };
+        let at = zone.unit_at(unit, mismatch.col);
+        Finding { at, len: mismatch.len, verdict, object: RawPtr::NULL }
+    }
+
+    /// Whether nothing that is kept can say which unit of a column is wrong: there are no sums,
+    /// and parity names none. The parity may be all that is left of the right bytes.
+    pub(crate) fn cannot_tell(&self, suspect: Suspect) -> bool {
+        !self.heap.sums().active() && matches!(suspect, Suspect::Any | Suspect::Several)
     }
 }
