@@ -9,13 +9,17 @@ use holdfast_heap::sums::granules;
 use holdfast_heap::verify::{Direct, check_granule, read_slot};
 use holdfast_heap::{Spot, Unit, ZoneTable};
 use holdfast_layout::RawPtr;
-use holdfast_pmem::{Medium, PAGE};
+use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::parity::{self, Mismatch, Scratch, Suspect};
 use holdfast_redundancy::{Verdict, Wrong, Zone, verdict::Reason, zone};
 
 use crate::error::Error;
 use crate::shared::Shared;
 
+/// Verifying objects.
+const VERIFY: Site = Site::new("object.sweep.verify");
+/// Verifying directory entries.
+const VERIFY_ENTRY: Site = Site::new("object.sweep.verify-entry");
 /// Findings kept in a report; further ones are only counted.
 const FINDINGS_MAX: usize = 10_000;
 /// Page columns checked under one set of locks.
@@ -176,7 +180,9 @@ impl<M: Medium> Shared<M> {
                         self.m.prefetch(ahead, GRANULE);
                         let found = check_granule(&m, self.heap.sums(), spot, granule);
                         let verdict = match found {
-                            Ok(f) if f.is_bad() => Verdict::Corrupt(Wrong::Data),
+                            Ok(f) if f.is_bad() && self.m.enabled(VERIFY) => {
+                                Verdict::Corrupt(Wrong::Data)
+                            }
                             Ok(_) => continue,
                             Err(e) => Verdict::Undecided(Reason::Media(e)),
                         };
@@ -212,7 +218,9 @@ impl<M: Medium> Shared<M> {
             let found = Unit::Entry { at, chunk }.check(&Direct(&self.m), self.heap.sums());
             drop(held);
             let verdict = match found {
-                Ok(f) if f.is_bad() => Verdict::Corrupt(Wrong::Directory),
+                Ok(f) if f.is_bad() && self.m.enabled(VERIFY_ENTRY) => {
+                    Verdict::Corrupt(Wrong::Directory)
+                }
                 Ok(_) => continue,
                 Err(e) => Verdict::Undecided(Reason::Media(e)),
             };

@@ -157,6 +157,8 @@ const REPAIRS: &[Trial] = &[
     ("object.repair.stored-sync", &[FLIPPED_FILE]),
     ("object.scrub.parity-sync", &[made!(mended::flipped_p, FILE)]),
     ("object.scrub.parity-sync", &[made!(mended::told_after, FILE)]),
+    ("object.sweep.verify", &[made!(mended::consistent, SHM)]),
+    ("object.sweep.verify-entry", &[made!(mended::consistent, SHM)]),
     ("object.tx.verify-open", &[made!(mended::changed, SHM)]),
     ("object.tx.verify-read", &[made!(mended::read, SHM)]),
     ("redundancy.parity.check-p", &[FLIPPED_P]),
