@@ -72,7 +72,8 @@ fn a_commit_on_a_file_is_one_sync() {
         others += u32::from(reclaimed);
         assert_eq!(now, if reclaimed { 3 } else { 1 }, "commit {i}: {counters:?}");
     }
-    assert!(others <= 10, "{others} of 60 commits had to reclaim the log");
+    // This log has ten pages; a record and its replica take two.
+    assert!(others <= 15, "{others} of 60 commits had to reclaim the log");
 }
 
 fn barriers(pool: &common::TestPool) -> u64 {
