@@ -355,7 +355,7 @@ impl<M: Medium> Shared<M> {
             }
             (Err(error), true) => return Err(error),
         };
-        self.report_sums(event, mended, event.before_sum, crc32c(0, &bytes));
+        self.report_mended(event, mended);
         Ok(mended)
     }
 
@@ -615,7 +615,7 @@ impl<M: Medium> Shared<M> {
                 Err(_) => Mended::Lost(wrong),
             },
         };
-        self.report_sums(event, mended, event.before_sum, crc32c(0, &bytes));
+        self.report_mended(event, mended);
         Ok(mended)
     }
 

@@ -60,10 +60,18 @@ pub struct Scrubbed {
     pub report: CheckReport,
     /// Findings repaired.
     pub repaired: u64,
-    /// Findings beyond the redundancy, or that nothing kept can judge.
+    /// Findings beyond the redundancy.
     pub lost: u64,
+    /// Findings that nothing kept can judge; left as they were.
+    pub undecided: u64,
     /// How it ended.
     pub state: ScrubState,
+}
+
+impl Scrubbed {
+    fn new(state: ScrubState) -> Self {
+        Self { report: CheckReport::default(), repaired: 0, lost: 0, undecided: 0, state }
+    }
 }
 
 /// Sleeps a little at a time, as long as nobody wants anything of the scrub.
@@ -120,8 +128,7 @@ impl<M: Medium> Pool<M> {
         let mut scratch = Scratch::new();
         let mut state = shared.begin_pass(options.resume)?;
         let mut position = shared.position_of(state.next);
-        let mut done =
-            Scrubbed { report: CheckReport::default(), repaired: 0, lost: 0, state: state.state };
+        let mut done = Scrubbed::new(state.state);
         let mut steps = 0_u32;
         while position != Position::End {
             match control.0.load(Ordering::Acquire) {
@@ -143,7 +150,8 @@ impl<M: Medium> Pool<M> {
                 let mended = shared.mend_finding(&finding)?;
                 match mended {
                     Mended::Repaired(_) | Mended::Relocated(_) => done.repaired += 1,
-                    Mended::Lost(_) | Mended::Undecided(_) => done.lost += 1,
+                    Mended::Lost(_) => done.lost += 1,
+                    Mended::Undecided(_) => done.undecided += 1,
                     // Another finding's repair settled it, or a writer did.
                     Mended::Nothing => {}
                 }
@@ -155,6 +163,7 @@ impl<M: Medium> Pool<M> {
             state.found = done.report.found;
             state.repaired = done.repaired;
             state.lost = done.lost;
+            state.undecided = done.undecided;
             steps += 1;
             if steps.is_multiple_of(STEPS_PER_STORE) {
                 shared.store_progress(&state)?;
@@ -241,10 +250,9 @@ impl<M: Medium> Shared<M> {
                 let lost = self.mend(e.at / PAGE * PAGE, PAGE, asked)?;
                 Ok(lost.map_or(Mended::Repaired(Wrong::Data), |_| Mended::Lost(Wrong::Data)))
             }
-            Verdict::Undecided(Reason::TooManyWrong) => {
+            Verdict::Undecided(Reason::Unlocated) => {
                 self.mend_columns(finding.at, finding.len, Finder::Scrub)
             }
-            Verdict::Undecided(_) => Ok(Mended::Nothing),
         }
     }
 
@@ -386,8 +394,7 @@ impl<M: Medium> Shared<M> {
         let event = self.event(asked.cause, asked.finder, newer.at, len);
         self.install_range(repairer, newer.at, &newer.bytes)?;
         self.know_entries(newer.at, len);
-        let sum = holdfast_codes::crc32c(0, &newer.bytes);
-        self.report_sums(event, Mended::Repaired(newer.wrong), event.before_sum, sum);
+        self.report_mended(event, Mended::Repaired(newer.wrong));
         Ok(Some(newer.wrong))
     }
 

@@ -312,7 +312,7 @@ impl<M: Medium> Shared<M> {
             Suspect::Any | Suspect::Several => (zone::Unit::P, Wrong::FreeOrParity),
         };
         let verdict = if self.cannot_tell(mismatch.suspect) {
-            Verdict::Undecided(Reason::TooManyWrong)
+            Verdict::Undecided(Reason::Unlocated)
         } else {
             Verdict::Corrupt(wrong)
         };

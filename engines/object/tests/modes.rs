@@ -203,7 +203,7 @@ fn without_sums_damage_that_parity_cannot_locate_is_left_alone_and_named() {
             assert_eq!(before, after, "P may be all that is left of the right bytes");
             match parity {
                 Parity::PQ => assert_eq!(get(&pool, p).unwrap(), bytes),
-                _ => assert_eq!((done.repaired, done.lost), (0, 1)),
+                _ => assert_eq!((done.repaired, done.lost, done.undecided), (0, 0, 1)),
             }
         }
     }

@@ -135,6 +135,10 @@ impl Medium for Live {
         self.0.mapped.inherited()
     }
 
+    fn cut_off(&self) -> bool {
+        self.0.mapped.cut_off()
+    }
+
     fn kind(&self) -> MediumKind {
         self.0.mapped.kind()
     }
