@@ -124,9 +124,38 @@ pub(crate) fn find_cure<M: Medium>(
         mix_columns(part.at, &now, candidates);
         candidates.retain(|c| *c != now);
     }
+    let whole = |_: u32| true;
+    if let Some(cure) = try_masks(shared, unit, parts, &rebuilt, changes, whole) {
+        return Some(cure);
+    }
+    // Another damage over the same columns, at other bytes, is in every candidate: it is left out
+    // by trying each with only its head or only its tail.
+    for i in 0..parts.len() {
+        let Some(now) = current(shared, &parts[i]) else { continue };
+        let whole = core::mem::take(&mut rebuilt[i]);
+        rebuilt[i] = whole.iter().flat_map(|bytes| heads_and_tails(&now, bytes)).collect();
+        let with_it = |mask: u32| mask >> i & 1 == 1;
+        let cure = try_masks(shared, unit, parts, &rebuilt, changes, with_it);
+        if cure.is_some() {
+            return cure;
+        }
+        rebuilt[i] = whole;
+    }
+    None
+}
+
+/// Tries what each part may be, alone and together, for the sets of parts that `wanted` names.
+fn try_masks<M: Medium>(
+    shared: &Shared<M>,
+    unit: &Unit,
+    parts: &[Part],
+    rebuilt: &[Vec<Vec<u8>>],
+    changes: &Changes,
+    wanted: impl Fn(u32) -> bool,
+) -> Option<Cure> {
     for mask in [0b001, 0b010, 0b100, 0b011, 0b101, 0b110, 0b111_u32] {
         let chosen: Vec<usize> = (0..parts.len()).filter(|i| mask >> i & 1 == 1).collect();
-        if mask >> parts.len() != 0 || chosen.is_empty() {
+        if mask >> parts.len() != 0 || chosen.is_empty() || !wanted(mask) {
             continue;
         }
         let mut picks = vec![0; chosen.len()];
@@ -139,12 +168,22 @@ pub(crate) fn find_cure<M: Medium>(
                 let parts = chosen.iter().zip(bytes).map(pair).collect();
                 return Some(Cure { parts });
             }
-            if !advance(&mut picks, &chosen, &rebuilt) {
+            if !advance(&mut picks, &chosen, rebuilt) {
                 break;
             }
         }
     }
     None
+}
+
+/// `bytes` up to some byte and what is there `now` from it on, and the other way round: for every
+/// byte at which that makes a difference.
+fn heads_and_tails(now: &[u8], bytes: &[u8]) -> Vec<Vec<u8>> {
+    let differs = |at: &usize| now[*at] != bytes[*at];
+    let edges = (0..now.len()).filter(differs).skip(1);
+    edges
+        .flat_map(|at| [[&bytes[..at], &now[at..]].concat(), [&now[..at], &bytes[at..]].concat()])
+        .collect()
 }
 
 /// Where a part lies in two page columns, adds to its candidates those that leave it as it is in
