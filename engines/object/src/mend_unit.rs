@@ -6,8 +6,9 @@ use holdfast_heap::verify::{Direct, Found, Overlay, Source};
 use holdfast_heap::{Spot, Unit};
 use holdfast_layout::RawPtr;
 use holdfast_pmem::{Medium, PAGE, Site};
-use holdfast_redundancy::Wrong;
 use holdfast_redundancy::events::Event;
+use holdfast_redundancy::parity::{Parity, Scratch, rebuild};
+use holdfast_redundancy::{Exempt, Wrong, zone};
 
 use crate::changes::Changes;
 use crate::error::Error;
@@ -70,7 +71,11 @@ fn mend_held<M: Medium>(
         let rebuilt: Vec<_> = { parts.iter() }
             .map(|p| shared.range_candidates(repairer, p.at, p.len, &shared.exempt()))
             .collect();
-        let Some(cure) = find_cure(shared, unit, parts, rebuilt, &Changes::default()) else {
+        let cure = find_cure(shared, unit, parts, rebuilt, &Changes::default()).or_else(|| {
+            let exempt = shared.exempt();
+            find_cure_of_two(shared, repairer, unit, parts, &Changes::default(), &exempt)
+        });
+        let Some(cure) = cure else {
             let lost = Mended::Lost(parts[0].wrong);
             shared.report_mended(Event { object, ..event }, lost);
             return Ok(lost);
@@ -142,6 +147,54 @@ pub(crate) fn find_cure<M: Medium>(
         rebuilt[i] = whole;
     }
     None
+}
+
+/// With Q: the same under the assumption that another row over the columns is wrong as well, which
+/// P and Q together can make good. Which rows may be that one, the sums of their units say.
+pub(crate) fn find_cure_of_two<M: Medium>(
+    shared: &Shared<M>,
+    repairer: &mut Repairer,
+    unit: &Unit,
+    parts: &[Part],
+    changes: &Changes,
+    exempt: &impl Exempt,
+) -> Option<Cure> {
+    let rebuilt: Vec<_> = { parts.iter() }
+        .map(|part| beside_another(shared, &mut repairer.scratch, part, changes, exempt))
+        .collect();
+    find_cure(shared, unit, parts, rebuilt, changes)
+}
+
+/// What a part may be, one candidate for each other row with a bad unit over the same columns.
+fn beside_another<M: Medium>(
+    shared: &Shared<M>,
+    scratch: &mut Scratch,
+    part: &Part,
+    changes: &Changes,
+    exempt: &impl Exempt,
+) -> Vec<Vec<u8>> {
+    let Some(zone) = shared.zone_of(part.at).filter(|zone| zone.has_q()) else { return Vec::new() };
+    let mut all: Vec<Vec<u8>> = vec![Vec::new()];
+    for piece in zone.split(part.at, part.len) {
+        let others = (0..zone.data_rows()).filter(|row| {
+            *row != piece.row && shared.has_bad_units(zone.at(*row, piece.col), piece.len, changes)
+        });
+        let options: Vec<Vec<u8>> = others
+            .filter_map(|row| {
+                let missing = [zone::Unit::Row(piece.row), zone::Unit::Row(row)];
+                let (col, len) = (piece.col, piece.len);
+                let both = Parity::Both;
+                let found = rebuild(&shared.m, zone, &missing, col, len, exempt, both, scratch);
+                found.ok().map(|mut units| units.swap_remove(0))
+            })
+            .collect();
+        let joined = |head: &Vec<u8>| {
+            let head = head.clone();
+            options.iter().map(move |tail| [head.as_slice(), tail].concat())
+        };
+        all = all.iter().flat_map(joined).collect();
+    }
+    all
 }
 
 /// Tries what each part may be, alone and together, for the sets of parts that `wanted` names.

@@ -32,7 +32,7 @@ use holdfast_redundancy::{ColumnId, Exempt, ExemptRanges, Wrong, Zone, zone};
 use crate::batch::Batch;
 use crate::changes::Changes;
 use crate::error::Error;
-use crate::mend_unit::{find_cure, parts_of};
+use crate::mend_unit::{find_cure, find_cure_of_two, parts_of};
 use crate::newer::Newer;
 use crate::repair::Mended;
 use crate::shared::{Repairer, Shared};
@@ -234,7 +234,11 @@ impl<M: Medium> Shared<M> {
         let event = self.event(Cause::Sum, redo.finder, at, len);
         let rebuilt: Vec<_> =
             parts.iter().map(|p| self.may_have_been(repairer, redo, p.at, p.len)).collect();
-        let Some(cure) = find_cure(self, unit, &parts, rebuilt, redo.changes) else {
+        let cure = find_cure(self, unit, &parts, rebuilt, redo.changes).or_else(|| {
+            let was = ExemptRanges(redo.was_exempt);
+            find_cure_of_two(self, repairer, unit, &parts, redo.changes, &was)
+        });
+        let Some(cure) = cure else {
             self.report_mended(event, Mended::Lost(parts[0].wrong));
             return Ok(false);
         };

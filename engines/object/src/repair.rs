@@ -444,6 +444,19 @@ impl<M: Medium> Shared<M> {
         bad
     }
 
+    /// Whether a unit over `[at, at + len)` of a row is bad, or cannot be read, after `changes`.
+    pub(crate) fn has_bad_units(&self, at: u64, len: u64, changes: &Changes) -> bool {
+        let Some(table) = self.heap.zone_of(at) else { return false };
+        let direct = Direct(&self.m);
+        let seen = changes.over(&direct);
+        let mut bad = false;
+        table.units_over(at, len, &mut |unit| {
+            let found = unit.check(&seen, self.heap.sums());
+            bad |= !found.is_ok_and(|f| !f.is_bad());
+        });
+        bad
+    }
+
     /// Number of units that are bad over `[col, col + len)`, in all rows.
     pub(crate) fn bad_rows(&self, zone: &Zone, col: u64, len: u64) -> usize {
         let mut bad = 0;
