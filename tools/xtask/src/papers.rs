@@ -3,8 +3,8 @@
 //! `docs/papers.md` holds one row per mechanism: `| id | ... | module | test |`. A module is a path
 //! in the tree (`engines/object/src/commit.rs`) or a path in Rust (`object::commit`); a test is the
 //! name of a function marked as one, with or without the file it is in
-//! (`engines/object/tests/x.rs::name`). A cell may hold several, each between backticks. A mechanism
-//! that a later version brings says `planned` in both cells.
+//! (`engines/object/tests/x.rs::name`). A cell may hold several, each between backticks. A
+//! mechanism that a later version brings says `planned` in both cells.
 //!
 //! Two series have rows of their own: what a sheet asks to be tested, `| id | what | test |`, and
 //! how a gap of a paper was decided, `| id | gap | decision |`, which the page of the design has in
@@ -23,7 +23,8 @@ use crate::workspace::files;
 /// The page.
 const PAGE: &str = "docs/papers.md";
 
-/// Where decisions are given in full: an item, a row or a heading for each, which starts with its id.
+/// Where decisions are given in full: an item, a row or a heading for each, that starts with its
+/// id.
 const DECISIONS: &str = "docs/design/object.md";
 
 /// What a row of a series says.
