@@ -61,7 +61,7 @@ fn open_harmed(
 
 /// Where a field is in its record.
 pub(super) fn field(fields: &[Field], name: &str) -> Judged<u64> {
-    let found = fields.iter().find(|field| field.name == name).map(|field| field.at as u64);
+    let found = fields.iter().find(|field| field.name == name).map(|field| field.at);
     found.ok_or_else(|| unable(format!("there is no field {name}")))
 }
 
