@@ -65,6 +65,8 @@ pub(crate) enum Mended {
     Relocated(Wrong),
     /// Beyond the redundancy.
     Lost(Wrong),
+    /// Nothing that is kept can tell what is right; nothing was changed.
+    Undecided(Wrong),
 }
 
 /// Who asks for a repair and why; goes into the event.
@@ -353,7 +355,7 @@ impl<M: Medium> Shared<M> {
             }
             (Err(error), true) => return Err(error),
         };
-        self.report_sums(event, mended, event.before_sum, crc32c(0, &bytes));
+        self.report_mended(event, mended);
         Ok(mended)
     }
 
@@ -613,7 +615,7 @@ impl<M: Medium> Shared<M> {
                 Err(_) => Mended::Lost(wrong),
             },
         };
-        self.report_sums(event, mended, event.before_sum, crc32c(0, &bytes));
+        self.report_mended(event, mended);
         Ok(mended)
     }
 

@@ -160,6 +160,8 @@ const REPAIRS: &[Trial] = &[
     ("object.settle.F2", &[made!(marks::one_after_another, SHM)]),
     ("object.settle.F2-for", &[made!(marks::idle, SHM)]),
     ("object.settle.flush", &[made!(marks::idle, SHM)]),
+    ("object.sweep.verify", &[made!(mended::consistent, SHM)]),
+    ("object.sweep.verify-entry", &[made!(mended::consistent, SHM)]),
     ("object.tx.verify-open", &[made!(mended::changed, SHM)]),
     ("object.tx.verify-read", &[made!(mended::read, SHM)]),
     ("redundancy.parity.check-p", &[FLIPPED_P]),
