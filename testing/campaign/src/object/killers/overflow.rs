@@ -42,7 +42,7 @@ pub(super) fn without(world: &World, image: Image, copy: usize) -> Image {
 }
 
 /// Barriers between the commit point and the return of the chunks.
-const JUDGED: [&str; 3] = ["object.commit.F2", "logs.ring.marked", "logs.group.synced"];
+const JUDGED: [&str; 3] = ["object.settle.F2-now", "logs.ring.marked", "logs.group.synced"];
 /// Those at which a copy has been zeroed.
 const ZEROED: [&str; 2] = ["object.overflow.zeroed", "object.overflow.zeroed-sync"];
 
@@ -96,7 +96,7 @@ pub fn bad_at_open(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     let (keep, shared) = (Arc::clone(&crash), Arc::clone(&world));
     driver.medium.on_barrier(Box::new(move |_, site, point| {
         let mut kept = keep.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.is_none() && site.name() == "object.commit.F2" {
+        if kept.is_none() && site.name() == "object.settle.F2-now" {
             // The first such instant at which both copies are there: nothing is stored yet.
             let image = point.persisted();
             let chunks = log_chunks(&Bytes::of(&shared.after(image.clone())));
@@ -218,7 +218,7 @@ fn over_freed_at(mutant: &Mutant, world: &'static str, phase: u32) -> Judged<Tal
     let jury = Jury::new(FEW, &mut rng, move |image, site| {
         // Recovery reads the entries before it stores anything: they are needed once more if it
         // is crashed after that.
-        if matches!(site, "object.commit.F2" | "logs.group.F1") {
+        if matches!(site, "object.settle.F2-now" | "logs.group.F1") {
             crashed_in_recovery(&shared, image, &ledger)?;
         }
         Ok(())
