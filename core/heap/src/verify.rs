@@ -25,6 +25,7 @@ pub trait Source {
 pub struct Direct<'m, M>(pub &'m M);
 
 impl<M: Medium> Source for Direct<'_, M> {
+    #[inline]
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError> {
         self.0.read(at, into)
     }
@@ -97,6 +98,7 @@ impl Found {
 ///
 /// # Errors
 /// A [`MediaError`] if it cannot be read.
+#[inline]
 pub fn read_slot(from: &impl Source, spot: &Spot) -> Result<Slot, MediaError> {
     let mut bytes = [0; SLOT_LEN];
     from.read(spot.slot, &mut bytes)?;
@@ -107,6 +109,7 @@ pub fn read_slot(from: &impl Source, spot: &Spot) -> Result<Slot, MediaError> {
 ///
 /// # Errors
 /// A [`MediaError`] if it cannot be read.
+#[inline]
 pub fn read_sum(
     from: &impl Source,
     spot: &Spot,
