@@ -30,6 +30,7 @@ pub trait Source {
 pub struct Direct<'m, M>(pub &'m M);
 
 impl<M: Medium> Source for Direct<'_, M> {
+    #[inline]
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError> {
         self.0.read(at, into)
     }
@@ -111,6 +112,7 @@ impl Found {
 ///
 /// # Errors
 /// A [`MediaError`] if it cannot be read.
+#[inline]
 pub fn read_slot(from: &impl Source, spot: &Spot) -> Result<Slot, MediaError> {
     let mut bytes = [0; SLOT_LEN];
     from.read(spot.slot, &mut bytes)?;
@@ -121,6 +123,7 @@ pub fn read_slot(from: &impl Source, spot: &Spot) -> Result<Slot, MediaError> {
 ///
 /// # Errors
 /// A [`MediaError`] if it cannot be read.
+#[inline]
 pub fn read_sum(
     from: &impl Source,
     spot: &Spot,
