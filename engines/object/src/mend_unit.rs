@@ -4,7 +4,7 @@
 use holdfast_heap::format::{SLOT_LEN, SUM_LEN};
 use holdfast_heap::verify::{Direct, Found, Overlay, Source};
 use holdfast_heap::{Spot, Unit};
-use holdfast_layout::RawPtr;
+use holdfast_layout::{Certify, RawPtr};
 use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::events::Event;
 use holdfast_redundancy::parity::{Parity, Scratch, rebuild};
@@ -18,6 +18,8 @@ use crate::shared::{Repairer, Shared};
 const STEP_HELD: Site = Site::new("object.mend_unit.step-held");
 /// Times a unit is looked at again that turned bad anew, or did not keep what was stored.
 const AGAIN_MAX: u32 = 4;
+/// Verifying a unit, to see whether anything is to be repaired.
+const VERIFY: Site = Site::new("object.mend_unit.verify");
 /// Judging a candidate before it is installed.
 const JUDGE: Site = Site::new("object.mend_unit.judge");
 
@@ -59,9 +61,10 @@ fn mend_held<M: Medium>(
     parts: &[Part],
     event: Event,
 ) -> Result<Mended, Error> {
+    let certify = Certify::when(shared.m.enabled(VERIFY));
     let mut mended = Mended::Nothing;
     for _ in 0..AGAIN_MAX {
-        match unit.check(&Direct(&shared.m), shared.heap.sums()) {
+        match unit.check(&Direct(&shared.m), shared.heap.sums(), certify) {
             Ok(Found::Good | Found::Nothing) => return Ok(mended),
             Ok(Found::Bad { .. }) => {}
             // A page that could not be read and could not be mended either: that was reported.
@@ -276,17 +279,15 @@ fn cures<M: Medium>(
     bytes: &[&Vec<u8>],
     changes: &Changes,
 ) -> bool {
-    if !shared.m.enabled(JUDGE) {
-        return true;
-    }
+    let certify = Certify::when(shared.m.enabled(JUDGE));
     let direct = Direct(&shared.m);
     let pick = |n: usize| (parts[chosen[n]].at, bytes[n].as_slice());
     let sums = shared.heap.sums();
     let one = over(&direct, pick(0));
     let verdict = match chosen.len() {
-        1 => unit.check(&changes.over(&one), sums),
-        2 => unit.check(&changes.over(&over(&one, pick(1))), sums),
-        _ => unit.check(&changes.over(&over(&over(&one, pick(1)), pick(2))), sums),
+        1 => unit.check(&changes.over(&one), sums, certify),
+        2 => unit.check(&changes.over(&over(&one, pick(1))), sums, certify),
+        _ => unit.check(&changes.over(&over(&over(&one, pick(1)), pick(2))), sums, certify),
     };
     matches!(verdict, Ok(Found::Good)) || (verdict == Ok(Found::Nothing) && chosen != [0])
 }
