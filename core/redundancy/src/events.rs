@@ -18,6 +18,7 @@
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use holdfast_codes::crc32c;
 use holdfast_layout::bytes;
 use holdfast_layout::format::SEQUENCE_MAX;
 use holdfast_layout::format::{EVENTS_START, PAGE_LEN};
@@ -80,6 +81,8 @@ pub struct Rewritten {
     pub side: Side,
     /// Where it is, as an offset into the pool.
     pub at: u64,
+    /// CRC-32C of what it held before; 0 if it could not be read.
+    pub before_sum: u32,
     /// Set if the page stays bad: its frame has to be relocated.
     pub error: Option<MediaError>,
 }
@@ -229,9 +232,11 @@ impl Journal {
             for side in [Side::B, Side::A] {
                 let Some(at) = self.mirror.at(side, EVENTS_START + place) else { continue };
                 let mut page = vec![0; PAGE_LEN];
-                if m.read(at, &mut page).is_err() || page != best {
+                let readable = m.read(at, &mut page).is_ok();
+                if !readable || page != best {
+                    let before_sum = if readable { crc32c(0, &page) } else { 0 };
                     let error = m.heal(HEAL_PAGE, at, &best).err();
-                    done.push(Rewritten { side, at, error });
+                    done.push(Rewritten { side, at, before_sum, error });
                 }
             }
         }

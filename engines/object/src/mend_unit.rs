@@ -76,7 +76,7 @@ fn mend_held<M: Medium>(
             .collect();
         let cure = find_cure(shared, unit, parts, rebuilt, &Changes::default()).or_else(|| {
             let exempt = shared.exempt();
-            find_cure_of_two(shared, repairer, unit, parts, &Changes::default(), &exempt)
+            find_cure_of_two(shared, repairer, unit, parts, &Changes::default(), &exempt, certify)
         });
         let Some(cure) = cure else {
             let lost = Mended::Lost(parts[0].wrong);
@@ -161,9 +161,10 @@ pub(crate) fn find_cure_of_two<M: Medium>(
     parts: &[Part],
     changes: &Changes,
     exempt: &impl Exempt,
+    certify: Certify,
 ) -> Option<Cure> {
     let rebuilt: Vec<_> = { parts.iter() }
-        .map(|part| beside_another(shared, &mut repairer.scratch, part, changes, exempt))
+        .map(|part| beside_another(shared, &mut repairer.scratch, part, changes, exempt, certify))
         .collect();
     find_cure(shared, unit, parts, rebuilt, changes)
 }
@@ -175,12 +176,14 @@ fn beside_another<M: Medium>(
     part: &Part,
     changes: &Changes,
     exempt: &impl Exempt,
+    certify: Certify,
 ) -> Vec<Vec<u8>> {
     let Some(zone) = shared.zone_of(part.at).filter(|zone| zone.has_q()) else { return Vec::new() };
     let mut all: Vec<Vec<u8>> = vec![Vec::new()];
     for piece in zone.split(part.at, part.len) {
         let others = (0..zone.data_rows()).filter(|row| {
-            *row != piece.row && shared.has_bad_units(zone.at(*row, piece.col), piece.len, changes)
+            let at = zone.at(*row, piece.col);
+            *row != piece.row && shared.has_bad_units(at, piece.len, changes, certify)
         });
         let options: Vec<Vec<u8>> = others
             .filter_map(|row| {

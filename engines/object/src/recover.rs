@@ -161,15 +161,24 @@ impl<M: Medium> Shared<M> {
         len: u64,
         crc: u32,
     ) -> Result<Vec<u8>, Error> {
-        let mut payload = vec![0; len as usize];
         let certify = Certify::when(self.m.enabled(VERIFY_OVERFLOW));
-        for at in [a, b] {
-            let read = self.m.read(at, &mut payload).is_ok();
-            if read && certify.agrees(crc, seed.overflow(number, &payload)) {
-                return Ok(payload);
+        let read = |at| {
+            let mut payload = vec![0; len as usize];
+            let read = self.m.read(at, &mut payload);
+            let good = read.is_ok() && certify.agrees(crc, seed.overflow(number, &payload));
+            let cause = if read.is_ok() { Cause::Sum } else { Cause::MediaError };
+            if good { Ok(payload) } else { Err(self.event(cause, Finder::Open, at, len)) }
+        };
+        let (first, second) = (read(a), read(b));
+        if first.is_ok() || second.is_ok() {
+            // Both were durable before the record was: one that is not good was damaged since. The
+            // replay makes it superfluous.
+            for event in [first.as_ref().err(), second.as_ref().err()].into_iter().flatten() {
+                self.report_mended(*event, Mended::Repaired(Wrong::Log));
             }
         }
-        Err(Error::Fatal { what: "the entries of a large transaction", at: a })
+        let lost = Error::Fatal { what: "the entries of a large transaction", at: a };
+        first.or(second).map_err(|_| lost)
     }
 
     /// Frees log chunks that a crash left: no record refers to them any more.

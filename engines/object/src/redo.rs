@@ -243,7 +243,7 @@ impl<M: Medium> Shared<M> {
             parts.iter().map(|p| self.may_have_been(repairer, redo, p.at, p.len)).collect();
         let cure = find_cure(self, unit, &parts, rebuilt, redo.changes).or_else(|| {
             let was = ExemptRanges(redo.was_exempt);
-            find_cure_of_two(self, repairer, unit, &parts, redo.changes, &was)
+            find_cure_of_two(self, repairer, unit, &parts, redo.changes, &was, self.redo_certify())
         });
         let Some(cure) = cure else {
             self.report_mended(event, Mended::Lost(parts[0].wrong));

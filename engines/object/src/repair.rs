@@ -458,13 +458,19 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Whether a unit over `[at, at + len)` of a row is bad, or cannot be read, after `changes`.
-    pub(crate) fn has_bad_units(&self, at: u64, len: u64, changes: &Changes) -> bool {
+    pub(crate) fn has_bad_units(
+        &self,
+        at: u64,
+        len: u64,
+        changes: &Changes,
+        certify: Certify,
+    ) -> bool {
         let Some(table) = self.heap.zone_of(at) else { return false };
         let direct = Direct(&self.m);
         let seen = changes.over(&direct);
         let mut bad = false;
         table.units_over(at, len, &mut |unit| {
-            let found = unit.check(&seen, self.heap.sums());
+            let found = unit.check(&seen, self.heap.sums(), certify);
             bad |= !found.is_ok_and(|f| !f.is_bad());
         });
         bad

@@ -179,7 +179,7 @@ impl<M: Medium> Pool<M> {
         }
         if position == Position::End {
             state.state = ScrubState::Idle;
-            shared.journal.heal(&shared.m);
+            shared.heal_journal();
             // A record may be rotten in one copy, which nobody sees before it is needed. Once a
             // watermark covers all that is complete, none of them is needed.
             shared.spread_watermark().map_err(Error::Tx)?;
