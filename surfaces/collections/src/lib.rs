@@ -47,18 +47,23 @@
 
 #![forbid(unsafe_code)]
 
-pub mod btree;
+mod api;
+mod bucket;
 mod codec;
+mod common;
 mod entry;
 mod format;
-pub mod hash_map;
+mod hash;
+mod item;
 pub mod map;
 mod report;
 mod sip;
+mod skip;
+mod structures;
+mod tree;
 
-pub use btree::BTree;
 pub use codec::{Key, Value};
-pub use format::{BTreeHeader, HashHeader, KEY_MAX, MapHeader};
-pub use hash_map::HashTable;
-pub use map::{Kind, Map, MapInfo};
+pub use format::{HashHeader, KEY_MAX, MapHeader, SkipHeader, TreeHeader, structure_of};
+pub use map::{Cursor, Kind, Map, MapInfo};
 pub use report::CheckReport;
+pub use structures::{BTree, CritBitTree, HashTable, RadixTree, RbTree, SkipList};

@@ -182,10 +182,10 @@ mod tests {
     #[test]
     fn structs_have_the_sizes_their_source_asserts() {
         let structs = Structs::collections();
-        assert_eq!(structs.size("HashLeaf"), 504);
-        assert_eq!(structs.size("HashDirectory"), 2048);
-        assert_eq!(structs.size("BTreeLeaf"), 512);
-        assert_eq!(structs.size("BTreeInner"), 1000);
+        assert_eq!(structs.size("Bucket"), 512);
+        assert_eq!(structs.size("HashHeader"), 2064);
+        assert_eq!(structs.size("BTreeNode"), 1000);
+        assert_eq!(structs.size("SkipTall"), 256);
         assert_eq!(structs.size("MapHeader"), 24);
     }
 
