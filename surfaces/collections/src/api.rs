@@ -31,10 +31,9 @@ macro_rules! common_functions {
                 key: &[u8],
                 use_it: impl FnOnce(&[u8]) -> R,
             ) -> Result<Option<R>> {
-                match self.core.find(tx, key)? {
-                    Some(found) => found.lend(tx, use_it).map(Some),
-                    None => Ok(None),
-                }
+                let mut hit = Hit::new();
+                let found = self.core.find(tx, key, &mut hit)?;
+                if found { hit.lend(tx, use_it).map(Some) } else { Ok(None) }
             }
 
             /// Puts the value of `key` into `into`, in place of what was there; `false` if there
@@ -48,10 +47,9 @@ macro_rules! common_functions {
                 key: &[u8],
                 into: &mut Vec<u8>,
             ) -> Result<bool> {
-                match self.core.find(tx, key)? {
-                    Some(found) => found.copy_to(tx, into).map(|()| true),
-                    None => Ok(false),
-                }
+                let mut hit = Hit::new();
+                let found = self.core.find(tx, key, &mut hit)?;
+                if found { hit.copy_to(tx, into).map(|()| true) } else { Ok(false) }
             }
 
             /// The value of `key`.
@@ -68,7 +66,7 @@ macro_rules! common_functions {
             /// # Errors
             /// See the type.
             pub fn contains<T: Transaction>(&self, tx: &T, key: &[u8]) -> Result<bool> {
-                Ok(self.core.find(tx, key)?.is_some())
+                self.core.find(tx, key, &mut Hit::new())
             }
 
             /// Gives `key` a value; returns whether it had one. A value of the same length is

@@ -6,7 +6,7 @@ use core::ops::Bound;
 use holdfast_layout::{Ptr, RawPtr};
 use holdfast_txn::{Result, Transaction, TxError};
 
-use crate::bucket::{Found, Full, write_item};
+use crate::bucket::{Full, Hit, find_at_home, write_item};
 use crate::entry::EntryBuf;
 use crate::format::{BUCKET_ITEMS, Bucket, Item};
 use crate::item::{Sought, check_len};
@@ -50,8 +50,30 @@ pub(crate) trait Core: Copy {
     /// The key as the structure looks for it.
     fn sought<'k>(&self, key: &'k [u8]) -> Sought<'k>;
 
+    /// The bucket a key is in if it is there at all, or the first one of a chain; `None` if there
+    /// is no bucket. Tells `level` the first position of keys that nobody has looked at.
+    fn place<T: Transaction>(
+        &self,
+        tx: &T,
+        sought: &Sought<'_>,
+        level: &mut u32,
+    ) -> Result<Option<Ptr<Bucket>>>;
+
+    /// Goes along a chain to the bucket with a key, or one that has room for it.
+    fn along<T: Transaction>(&self, _: &T, _: &Sought<'_>, _: &mut Spot) -> Result<()> {
+        Err(TxError::Inconsistent("a bucket of an ordered structure is chained to another"))
+    }
+
     /// Goes to the bucket a key is in if it is there at all; `false` if there is no bucket.
-    fn look<T: Transaction>(&self, tx: &T, sought: &Sought<'_>, spot: &mut Spot) -> Result<bool>;
+    #[inline]
+    fn look<T: Transaction>(&self, tx: &T, sought: &Sought<'_>, spot: &mut Spot) -> Result<bool> {
+        let Some(at) = self.place(tx, sought, &mut spot.level)? else { return Ok(false) };
+        spot.go(tx, at)?;
+        if !spot.bucket.next.is_null() {
+            self.along(tx, sought, spot)?;
+        }
+        Ok(true)
+    }
 
     /// Whether a key that is not there may be put into the bucket it was looked for in.
     fn takes<T: Transaction>(&self, tx: &T, sought: &Sought<'_>, spot: &Spot) -> Result<bool>;
@@ -82,15 +104,24 @@ pub(crate) trait Core: Copy {
     /// Checks everything.
     fn check_all<T: Transaction>(&self, tx: &T) -> Result<CheckReport>;
 
-    /// Looks for a key.
+    /// Looks for a key; whether it is there.
     #[inline]
-    fn find<T: Transaction>(&self, tx: &T, key: &[u8]) -> Result<Option<Found>> {
+    fn find<T: Transaction>(&self, tx: &T, key: &[u8], hit: &mut Hit) -> Result<bool> {
         let sought = self.sought(key);
+        let Some(at) = self.place(tx, &sought, &mut 0)? else { return Ok(false) };
+        Ok(find_at_home(tx, at, &sought, hit)? || self.find_anywhere(tx, &sought, hit)?)
+    }
+
+    /// Looks for a key that is not in its home line.
+    #[cold]
+    fn find_anywhere<T: Transaction>(
+        &self,
+        tx: &T,
+        sought: &Sought<'_>,
+        hit: &mut Hit,
+    ) -> Result<bool> {
         let mut spot = Spot::new();
-        if !self.look(tx, &sought, &mut spot)? {
-            return Ok(None);
-        }
-        Ok(spot.bucket.find(tx, &sought)?.map(|(_, found)| found))
+        Ok(self.look(tx, sought, &mut spot)? && hit.find(tx, sought, &spot.bucket.items, 0)?)
     }
 
     /// Gives a key a value; returns whether it had one, which `old` gets.
@@ -113,17 +144,17 @@ pub(crate) trait Core: Copy {
         value: &[u8],
         old: Option<&mut Vec<u8>>,
     ) -> Result<bool> {
-        let mut spot = Spot::new();
+        let (mut spot, mut hit) = (Spot::new(), Hit::new());
         let mut there = self.look(tx, sought, &mut spot)?;
-        if there && let Some((slot, found)) = spot.bucket.find(tx, sought)? {
+        if there && hit.find(tx, sought, &spot.bucket.items, 0)? {
             if let Some(old) = old {
-                found.copy_to(tx, old)?;
+                hit.copy_to(tx, old)?;
             }
-            return change(tx, &spot, slot, &found, sought, value).map(|()| true);
+            return change(tx, &spot, &hit, sought, value).map(|()| true);
         }
         for _ in 0..ROOM_STEPS + sought.key.len() {
             if there
-                && let Some(slot) = spot.bucket.free_slot()
+                && let Some(slot) = spot.bucket.free_slot(sought.number())
                 && self.takes(tx, sought, &spot)?
             {
                 let item = Item::create(tx, sought, value)?;
@@ -152,16 +183,16 @@ pub(crate) trait Core: Copy {
         sought: &Sought<'_>,
         old: Option<&mut Vec<u8>>,
     ) -> Result<bool> {
-        let mut spot = Spot::new();
-        if !self.look(tx, sought, &mut spot)? {
+        let (mut spot, mut hit) = (Spot::new(), Hit::new());
+        let there = self.look(tx, sought, &mut spot)?;
+        if !there || !hit.find(tx, sought, &spot.bucket.items, 0)? {
             return Ok(false);
         }
-        let Some((slot, found)) = spot.bucket.find(tx, sought)? else { return Ok(false) };
         if let Some(old) = old {
-            found.copy_to(tx, old)?;
+            hit.copy_to(tx, old)?;
         }
-        write_item(tx, spot.at, slot, Item::default())?;
-        if let Found::Entry(entry) = found {
+        write_item(tx, spot.at, hit.slot, Item::default())?;
+        if let Some(entry) = &hit.entry {
             tx.free(entry.pointer())?;
         }
         if THIN.contains(&(spot.bucket.len() - 1)) {
@@ -191,26 +222,22 @@ pub(crate) trait Core: Copy {
     }
 }
 
-/// Gives the item at `slot` another value: in its place if it has the same length.
+/// Gives a key another value: in its place if it has the same length.
 fn change<T: Transaction>(
     tx: &T,
     spot: &Spot,
-    slot: usize,
-    found: &Found,
+    hit: &Hit,
     sought: &Sought<'_>,
     value: &[u8],
 ) -> Result<()> {
-    if let Found::Entry(entry) = found
+    if let Some(entry) = &hit.entry
         && entry.overwrite(tx, value)?
     {
         return Ok(());
     }
     let item = Item::create(tx, sought, value)?;
-    write_item(tx, spot.at, slot, item)?;
-    match found {
-        Found::Entry(entry) => tx.free(entry.pointer()),
-        Found::Here(_) => Ok(()),
-    }
+    write_item(tx, spot.at, hit.slot, item)?;
+    hit.entry.as_ref().map_or(Ok(()), |entry| tx.free(entry.pointer()))
 }
 
 /// Going through a structure: in order of keys, or of hashes and then keys.

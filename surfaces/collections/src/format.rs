@@ -14,8 +14,9 @@ pub(crate) const ENTRY_HEAD: usize = 4;
 /// Longest key, in bytes. Values are limited by the store alone.
 pub const KEY_MAX: usize = 1 << 16;
 
-/// Places of a bucket; 512 bytes then fit their size class with nothing over.
-pub(crate) const BUCKET_ITEMS: usize = 31;
+/// Places of a bucket: 1,024 bytes in all, which one checksum covers and a size class fits.
+/// Fewer make the ways to buckets longer, more make every change verify more.
+pub(crate) const BUCKET_ITEMS: usize = 63;
 
 /// One key and its value, or where they are. Nothing if `word` is zero.
 ///
@@ -265,7 +266,7 @@ pub(crate) const fn skip_link(level: usize) -> u64 {
 pub(crate) const SKIP_BUCKET: u64 = offset_of!(SkipHead, bucket) as u64;
 
 const _: () = {
-    assert!(size_of::<Bucket>() == 512 && size_of::<BTreeNode>() == 1000);
+    assert!(size_of::<Bucket>() == 1024 && size_of::<BTreeNode>() == 1000);
     assert!(size_of::<HashHeader>() == 2064 && size_of::<TreeHeader>() == 16);
     assert!(size_of::<Radix48>() == 440 && size_of::<Radix256>() == 2064);
     assert!(size_of::<SkipShort>() == 64 && size_of::<SkipTall>() == 256);

@@ -40,6 +40,12 @@ impl<'k> Sought<'k> {
         Self { key, prefix: prefix_of(key), hash }
     }
 
+    /// The number most items of this key have.
+    #[inline]
+    pub(crate) fn number(&self) -> u64 {
+        if self.key.len() <= SHORT { self.prefix } else { self.hash }
+    }
+
     /// Both numbers an item of this key may have, with what its word must start with: of an item
     /// that holds all of it, and of one that points to an entry.
     fn signs(&self) -> [(u64, u64, u64); 2] {

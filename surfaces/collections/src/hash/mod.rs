@@ -19,13 +19,15 @@
 mod check;
 mod grow;
 mod shrink;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 
 use holdfast_layout::{Ptr, RawPtr};
 use holdfast_txn::{Result, Transaction, TxError};
 
-use crate::bucket::Full;
+use crate::bucket::{Full, Hit};
 use crate::common::{Core, OpenHeader, Spot, Walk};
 use crate::format::{
     Bucket, DIRECTORY_BITS, HEADER_BITS, HEADER_FIRST, HEADER_WORDS, HashHeader, Item,
@@ -244,18 +246,37 @@ impl Core for Table {
     }
 
     #[inline]
-    fn look<T: Transaction>(&self, tx: &T, sought: &Sought<'_>, spot: &mut Spot) -> Result<bool> {
+    fn place<T: Transaction>(
+        &self,
+        tx: &T,
+        sought: &Sought<'_>,
+        _: &mut u32,
+    ) -> Result<Option<Ptr<Bucket>>> {
         let mut words = self.top();
         let mut word = words.read(tx, words.index(sought.hash))?;
         while let Some(directory) = directory_of(word, words.end())? {
             words = directory;
             word = words.read(tx, words.index(sought.hash))?;
         }
-        spot.go(tx, RawPtr::from_word(word).typed())?;
-        if !spot.bucket.next.is_null() {
-            look_along(tx, sought, spot)?;
+        Ok(Some(RawPtr::from_word(word).typed()))
+    }
+
+    #[cold]
+    fn along<T: Transaction>(&self, tx: &T, sought: &Sought<'_>, spot: &mut Spot) -> Result<()> {
+        let mut room = None;
+        for _ in 0..CHAIN_MAX {
+            if Hit::new().find(tx, sought, &spot.bucket.items, 0)? {
+                return Ok(());
+            }
+            if room.is_none() && spot.bucket.free_slot(sought.number()).is_some() {
+                room = Some(spot.at);
+            }
+            if spot.bucket.next.is_null() {
+                return room.map_or(Ok(()), |at| spot.go(tx, at));
+            }
+            spot.go(tx, spot.bucket.next)?;
         }
-        Ok(true)
+        Err(TxError::Inconsistent("a chain of a hash table has no end"))
     }
 
     fn takes<T: Transaction>(&self, _: &T, _: &Sought<'_>, _: &Spot) -> Result<bool> {
@@ -302,25 +323,6 @@ impl Table {
         };
         self.each(tx, free, |directory| tx.free(directory))
     }
-}
-
-/// Goes along a chain to the bucket with the key, or one with room.
-#[cold]
-fn look_along<T: Transaction>(tx: &T, sought: &Sought<'_>, spot: &mut Spot) -> Result<()> {
-    let mut room = None;
-    for _ in 0..CHAIN_MAX {
-        if spot.bucket.find(tx, sought)?.is_some() {
-            return Ok(());
-        }
-        if room.is_none() && spot.bucket.free_slot().is_some() {
-            room = Some(spot.at);
-        }
-        if spot.bucket.next.is_null() {
-            return room.map_or(Ok(()), |at| spot.go(tx, at));
-        }
-        spot.go(tx, spot.bucket.next)?;
-    }
-    Err(TxError::Inconsistent("a chain of a hash table has no end"))
 }
 
 impl Walk for Table {

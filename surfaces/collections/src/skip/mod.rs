@@ -241,12 +241,14 @@ impl Core for List {
     }
 
     #[inline]
-    fn look<T: Transaction>(&self, tx: &T, sought: &Sought<'_>, spot: &mut Spot) -> Result<bool> {
+    fn place<T: Transaction>(
+        &self,
+        tx: &T,
+        sought: &Sought<'_>,
+        _: &mut u32,
+    ) -> Result<Option<Ptr<Bucket>>> {
         let (_, node) = self.descend(tx, sought, 0, |_, _| {})?;
-        if node.head.bucket.is_null() {
-            return Ok(false);
-        }
-        spot.go(tx, node.bucket()).map(|()| true)
+        Ok(Some(node.bucket()).filter(|bucket| !bucket.is_null()))
     }
 
     fn takes<T: Transaction>(&self, _: &T, _: &Sought<'_>, _: &Spot) -> Result<bool> {

@@ -10,6 +10,8 @@ pub(crate) mod crit;
 pub(crate) mod radix;
 mod range_node;
 pub(crate) mod rbtree;
+#[cfg(test)]
+mod tests;
 mod trie;
 
 use core::marker::PhantomData;
@@ -313,16 +315,22 @@ impl<S: Shape> Core for Tree<S> {
     }
 
     #[inline]
-    fn look<T: Transaction>(&self, tx: &T, sought: &Sought<'_>, spot: &mut Spot) -> Result<bool> {
-        let mut word = self.root(tx)?;
-        spot.level = 0;
+    fn place<T: Transaction>(
+        &self,
+        tx: &T,
+        sought: &Sought<'_>,
+        level: &mut u32,
+    ) -> Result<Option<Ptr<Bucket>>> {
+        let root = self.root(tx)?;
+        if root == 0 {
+            return Ok(None);
+        }
+        let mut word = root;
+        *level = 0;
         while is_inner(word) {
-            word = S::child(tx, word, sought, &mut spot.level)?;
+            word = S::child(tx, word, sought, level)?;
         }
-        if word == 0 && spot.level == 0 {
-            return Ok(false);
-        }
-        spot.go(tx, RawPtr::from_word(word).typed()).map(|()| true)
+        Ok(Some(RawPtr::from_word(word).typed()))
     }
 
     fn takes<T: Transaction>(&self, tx: &T, sought: &Sought<'_>, spot: &Spot) -> Result<bool> {
