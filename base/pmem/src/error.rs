@@ -2,8 +2,9 @@
 
 use core::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use crate::mapped::LARGEST;
 use crate::medium::PAGE;
 
 /// Why [`Mapped::create`](crate::Mapped::create) or [`Mapped::open`](crate::Mapped::open) failed.
@@ -32,12 +33,14 @@ pub enum OpenError {
         /// What it is instead.
         found: &'static str,
     },
-    /// Somebody writes to the file.
+    /// Somebody writes to the file, or has it kept still to read it.
     Locked {
         /// The name asked for.
         path: PathBuf,
-        /// The process that has the file open, where the system shows it.
+        /// The process that does, where the system shows it.
         holder: Option<u32>,
+        /// Whether it only reads.
+        reads: bool,
     },
     /// The file can be read but not written.
     ReadOnlyFile {
@@ -103,17 +106,13 @@ impl fmt::Display for OpenError {
                 write!(f, "{}: is a directory; name a file in it", path.display())
             }
             Self::NotRegular { path, found } => {
-                write!(f, "{}: is a {found}; only regular files can be mapped", path.display())
+                write!(
+                    f,
+                    "{}: is a {found}; name a regular file, nothing else can be mapped",
+                    path.display()
+                )
             }
-            Self::Locked { path, holder } => {
-                write!(f, "{}: is in use for writing by ", path.display())?;
-                match holder {
-                    Some(id) if *id == std::process::id() => f.write_str("this process")?,
-                    Some(id) => write!(f, "process {id}")?,
-                    None => f.write_str("another process")?,
-                }
-                f.write_str("; close it there (and in children it has forked) or open read-only")
-            }
+            Self::Locked { path, holder, reads } => locked(f, path, *holder, *reads),
             Self::ReadOnlyFile { path } => write!(
                 f,
                 "{}: is read-only (mode or file system); make it writable or open it read-only",
@@ -124,26 +123,25 @@ impl fmt::Display for OpenError {
                 "{}: permission denied; check the owner and mode of the file and its folder",
                 path.display()
             ),
-            Self::NoSpace { path, wanted, free } => {
-                write!(f, "{}: no space for {wanted} bytes", path.display())?;
-                if let Some(free) = free {
-                    write!(f, " ({free} free)")?;
-                }
-                f.write_str("; make room, raise the quota or choose a smaller size")
-            }
+            Self::NoSpace { path, wanted, free } => no_space(f, path, *wanted, *free),
             Self::TooSmall { path, len: 0 } => {
-                write!(f, "{}: is empty; create a new one under another name", path.display())
+                write!(
+                    f,
+                    "{}: is empty; check the path, restore the file from a copy, or remove it and \
+                     create it anew",
+                    path.display()
+                )
             }
             Self::TooSmall { path, len } => write!(
                 f,
-                "{}: has only {len} bytes, less than one page of {PAGE}; it was cut off or is not \
-                 ours",
+                "{}: has only {len} bytes, less than one page of {PAGE}: it was cut off, or was \
+                 never ours; check the path, or restore the file from a copy",
                 path.display()
             ),
             Self::BadLength { len } => write!(
                 f,
-                "a size of {len} bytes cannot be mapped; choose a positive multiple of {PAGE} \
-                 below the address space left"
+                "a size of {len} bytes cannot be mapped; choose a multiple of {PAGE}, of at most \
+                 {LARGEST}"
             ),
             Self::Unsupported { what, instead } => {
                 write!(f, "this machine has no {what}; {instead}")
@@ -152,10 +150,47 @@ impl fmt::Display for OpenError {
                 f.write_str("this process has too many files mapped; close one first")
             }
             Self::Io { path, call, source } => {
-                write!(f, "{}: {call} failed: {source}", path.display())
+                write!(f, "{}: {call} failed: {source}", path.display())?;
+                if source.kind() == io::ErrorKind::OutOfMemory {
+                    f.write_str("; raise the limits on memory and address space")?;
+                }
+                Ok(())
             }
         }
     }
+}
+
+fn locked(
+    f: &mut fmt::Formatter<'_>,
+    path: &Path,
+    holder: Option<u32>,
+    reads: bool,
+) -> fmt::Result {
+    let how = if reads { "is being read" } else { "is in use for writing" };
+    write!(f, "{}: {how} by ", path.display())?;
+    match holder {
+        Some(id) if id == std::process::id() => f.write_str("this process")?,
+        Some(id) => write!(f, "process {id}")?,
+        None => f.write_str("another process")?,
+    }
+    f.write_str(if reads {
+        "; wait until that is done"
+    } else {
+        "; close it there (and in children it has forked) or open read-only"
+    })
+}
+
+fn no_space(
+    f: &mut fmt::Formatter<'_>,
+    path: &Path,
+    wanted: u64,
+    free: Option<u64>,
+) -> fmt::Result {
+    write!(f, "{}: no space for {wanted} bytes", path.display())?;
+    if let Some(free) = free {
+        write!(f, " ({free} free)")?;
+    }
+    f.write_str("; make room, raise the quota or choose a smaller size")
 }
 
 impl std::error::Error for OpenError {

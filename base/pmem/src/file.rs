@@ -1,6 +1,7 @@
 //! The file behind a mapping: finding, creating, allocating, locking and syncing it.
 
-use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -49,6 +50,10 @@ pub(crate) struct Backing {
     fail_in: AtomicI64,
     /// Writes and syncs that reached the system.
     issued: AtomicU64,
+    /// Bytes that are mapped, so that the file has to have them.
+    relied_on: AtomicU64,
+    /// Whether it was ever found to have fewer. Set once, never cleared.
+    cut_off: AtomicBool,
 }
 
 /// A write or sync that failed.
@@ -61,7 +66,7 @@ struct Failure {
 
 impl Backing {
     /// Opens an existing file.
-    pub(crate) fn open(path: &Path, access: Access) -> Result<Self, OpenError> {
+    pub(crate) fn open(path: &Path, access: Access, keep_still: bool) -> Result<Self, OpenError> {
         // Looked at before it is opened: opening a device can have effects.
         let found = std::fs::metadata(path).map_err(|error| explain(path, "stat", error))?;
         refuse_kind(path, &found)?;
@@ -79,7 +84,9 @@ impl Backing {
         }
         let backing = Self::of(file, path);
         if write {
-            backing.lock()?;
+            backing.lock(Lock::Write)?;
+        } else if access == Access::PrivateCopy && keep_still {
+            backing.lock(Lock::Read)?;
         }
         Ok(backing)
     }
@@ -102,7 +109,7 @@ impl Backing {
                 _ => explain(path, "open", error),
             })?;
         let backing = Self::of(file, path);
-        let made = backing.lock().and_then(|()| backing.allocate_new(len));
+        let made = backing.lock(Lock::Write).and_then(|()| backing.allocate_new(len));
         if made.is_err() {
             backing.remove();
         }
@@ -116,6 +123,8 @@ impl Backing {
             failure: OnceLock::new(),
             fail_in: AtomicI64::new(-1),
             issued: AtomicU64::new(0),
+            relied_on: AtomicU64::new(0),
+            cut_off: AtomicBool::new(false),
         }
     }
 
@@ -171,6 +180,35 @@ impl Backing {
         self.file.metadata().map(|found| found.len())
     }
 
+    /// Notes that `len` bytes are mapped from now on.
+    pub(crate) fn rely_on(&self, len: u64) {
+        self.relied_on.store(len, Ordering::Relaxed);
+    }
+
+    /// Bytes that are mapped.
+    pub(crate) fn relied_on(&self) -> u64 {
+        self.relied_on.load(Ordering::Relaxed)
+    }
+
+    /// Whether the file is, or ever was found to be, shorter than what is mapped of it.
+    pub(crate) fn cut_off(&self) -> bool {
+        let known = self.cut_off.load(Ordering::Relaxed);
+        if !known && self.size().is_ok_and(|size| size < self.relied_on()) {
+            self.cut_off.store(true, Ordering::Relaxed);
+            return true;
+        }
+        known
+    }
+
+    /// Refuses to write to a file that was cut off: that would lengthen it, and so hide it.
+    fn refuse_cut_off(&self) -> io::Result<()> {
+        if self.cut_off() {
+            let text = "the file was cut off while in use";
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
+        }
+        Ok(())
+    }
+
     /// Bytes of it that have storage.
     pub(crate) fn allocated(&self) -> io::Result<u64> {
         self.file.metadata().map(|found| found.blocks().saturating_mul(512))
@@ -197,13 +235,10 @@ impl Backing {
         rustix::fs::fstatfs(&self.file).ok().map(|stat| stat.f_type)
     }
 
-    /// Takes the exclusive lock, which the open file owns: it ends with the last descriptor, in
-    /// this process and in children that inherited it.
-    fn lock(&self) -> Result<(), OpenError> {
-        // SAFETY: an all-zero flock is a valid value of the type: the whole file, from its start.
-        let mut wanted: libc::flock = unsafe { core::mem::zeroed() };
-        wanted.l_type = libc::F_WRLCK as libc::c_short;
-        wanted.l_whence = libc::SEEK_SET as libc::c_short;
+    /// Takes a lock of the whole file, which the open file owns: it ends when it is given back, or
+    /// with the last descriptor, in this process and in children that inherited it.
+    fn lock(&self, kind: Lock) -> Result<(), OpenError> {
+        let wanted = kind.of_whole_file();
         // SAFETY: the structure lives across the call; the descriptor is open.
         let done =
             unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &raw const wanted) };
@@ -213,14 +248,34 @@ impl Backing {
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
             Some(libc::EAGAIN | libc::EACCES) => {
-                Err(OpenError::Locked { path: self.path.clone(), holder: self.holder() })
+                let reads = kind == Lock::Write && !self.is_written_to();
+                Err(OpenError::Locked { path: self.path.clone(), holder: self.holder(), reads })
             }
+            // Where there are no locks, there are no writers that hold one.
+            _ if kind == Lock::Read => Ok(()),
             _ => Err(explain(&self.path, "fcntl", error)),
         }
     }
 
-    /// A process that has the file open, other than through this value.
-    fn holder(&self) -> Option<u32> {
+    /// Gives the lock back, if there is one, whoever else has the open file.
+    pub(crate) fn unlock(&self) {
+        let mut wanted = Lock::Read.of_whole_file();
+        wanted.l_type = libc::F_UNLCK as libc::c_short;
+        // SAFETY: the structure lives across the call; the descriptor is open. A refusal leaves the
+        // lock to the end of the last descriptor.
+        unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &raw const wanted) };
+    }
+
+    /// Whether another open file holds the lock of a writer. Takes none, not even for a moment.
+    pub(crate) fn is_written_to(&self) -> bool {
+        let mut found = Lock::Read.of_whole_file();
+        // SAFETY: the structure lives across the call; the descriptor is open.
+        let done = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut found) };
+        done == 0 && libc::c_int::from(found.l_type) != libc::F_UNLCK
+    }
+
+    /// A process that holds a lock of the file, other than through this value.
+    pub(crate) fn holder(&self) -> Option<u32> {
         let ours = self.file.metadata().ok()?;
         let own = self.file.as_raw_fd();
         let mut left = MOST_LOOKED_AT;
@@ -235,7 +290,8 @@ impl Backing {
                 let is_own = id == std::process::id()
                     && descriptor.file_name().to_str() == Some(own.to_string().as_str());
                 let Ok(found) = std::fs::metadata(descriptor.path()) else { continue };
-                if !is_own && (found.dev(), found.ino()) == (ours.dev(), ours.ino()) {
+                let same = (found.dev(), found.ino()) == (ours.dev(), ours.ino());
+                if !is_own && same && holds_lock(&process.path(), &descriptor.file_name()) {
                     return Some(id);
                 }
             }
@@ -288,8 +344,10 @@ impl Backing {
         let result = if self.is_to_fail() {
             Err(Errno::IO.into())
         } else {
-            self.issued.fetch_add(1, Ordering::Relaxed);
-            run()
+            self.refuse_cut_off().and_then(|()| {
+                self.issued.fetch_add(1, Ordering::Relaxed);
+                run()
+            })
         };
         result.map_err(|source| {
             let _ =
@@ -305,11 +363,13 @@ impl Backing {
 
     /// Rewrites one page of the file, durably. Its failure concerns this page alone.
     pub(crate) fn rewrite_page(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.refuse_cut_off()?;
         write_all(self.fd(), at, bytes, ReadWriteFlags::DSYNC)
     }
 
     /// Changes bytes of the file, in no hurry.
     pub(crate) fn overwrite(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.refuse_cut_off()?;
         write_all(self.fd(), at, bytes, ReadWriteFlags::empty())
     }
 
@@ -319,6 +379,7 @@ impl Backing {
         if self.failed() {
             return self.sync(); // refuses, and says why
         }
+        self.refuse_cut_off().map_err(|source| SyncError { call: "grow", source })?;
         self.file.set_len(from).map_err(|source| SyncError { call: "ftruncate", source })?;
         if let Err(error) = allocate(self.fd(), from, to - from) {
             let _ = self.file.set_len(from);
@@ -334,9 +395,36 @@ impl Backing {
 
     /// Gives every hole in the first `len` bytes storage.
     pub(crate) fn fill_holes(&self, len: u64) -> Result<(), SyncError> {
+        self.refuse_cut_off().map_err(|source| SyncError { call: "fallocate", source })?;
         rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, len)
             .map_err(|error| SyncError { call: "fallocate", source: error.into() })
     }
+}
+
+/// What a lock keeps out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lock {
+    /// Everybody else who locks.
+    Write,
+    /// Writers.
+    Read,
+}
+
+impl Lock {
+    fn of_whole_file(self) -> libc::flock {
+        // SAFETY: an all-zero flock is a valid value of the type: the whole file, from its start.
+        let mut lock: libc::flock = unsafe { core::mem::zeroed() };
+        let kind = if self == Self::Write { libc::F_WRLCK } else { libc::F_RDLCK };
+        lock.l_type = kind as libc::c_short;
+        lock.l_whence = libc::SEEK_SET as libc::c_short;
+        lock
+    }
+}
+
+/// Whether a descriptor of a process holds a lock, as the system tells of it.
+fn holds_lock(process: &Path, descriptor: &OsStr) -> bool {
+    let told = std::fs::read_to_string(process.join("fdinfo").join(descriptor));
+    told.is_ok_and(|text| text.lines().any(|line| line.starts_with("lock:")))
 }
 
 /// Allocates a new range of a file, or writes it where the file system cannot allocate.

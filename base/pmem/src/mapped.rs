@@ -36,7 +36,7 @@ const RESERVE_FACTOR: u64 = 64;
 /// but, beyond the size itself, not more than this.
 const RESERVE_MOST: u64 = 1 << 40;
 /// No file larger than this can be mapped: user space has 2^47 bytes, and there are two views.
-const LARGEST: u64 = 1 << 45;
+pub(crate) const LARGEST: u64 = 1 << 45;
 
 /// A mapped file: the real [`Medium`](crate::Medium).
 ///
@@ -124,7 +124,7 @@ impl Mapped {
     /// # Errors
     /// An [`OpenError`] that names cause and remedy. The file is never changed by a failed open.
     pub fn open(path: &Path, access: Access, options: &Options) -> Result<Self, OpenError> {
-        let backing = Backing::open(path, access)?;
+        let backing = Backing::open(path, access, options.keep_still)?;
         let size = backing.size().map_err(|error| explain(path, "fstat", error))?;
         let len = size - size % PAGE;
         if len > LARGEST {
@@ -136,6 +136,7 @@ impl Mapped {
 
     fn of(backing: Backing, parts: Parts) -> Self {
         let Parts { space, registration, access, kind, domain } = parts;
+        backing.rely_on(space.len());
         Self {
             kind,
             access,
@@ -148,6 +149,16 @@ impl Mapped {
             backing,
             space,
         }
+    }
+
+    /// Who has the file `path` open for writing: nobody, or a process, by its number where the
+    /// system shows it. Nothing is locked for it.
+    ///
+    /// # Errors
+    /// The file cannot be opened for reading.
+    pub fn writer_of(path: &Path) -> Result<Option<Option<u32>>, OpenError> {
+        let backing = Backing::open(path, Access::ReadOnly, false)?;
+        Ok(backing.is_written_to().then(|| backing.holder()))
     }
 
     /// Whether this process is a forked child of the one that opened the file. Such a child has no
@@ -248,8 +259,13 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // First hidden from the handler; then the fields go, and with them addresses and lock.
+        // First hidden from the handler; then the fields go, and with them the addresses.
         self.registration.retire();
+        // A child that was forked for another program has the open file until it runs that; in one
+        // that goes on with this program, the lock is its parent's.
+        if !self.forked() {
+            self.backing.unlock();
+        }
     }
 }
 

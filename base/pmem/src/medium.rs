@@ -127,6 +127,13 @@ pub trait Medium: Send + Sync + fmt::Debug + 'static {
         false
     }
 
+    /// Whether the file behind became shorter than what is mapped of it. Then nothing is written
+    /// to it any more: what fails is no damage that a repair could do anything about. Asks the
+    /// system, until it is so.
+    fn cut_off(&self) -> bool {
+        false
+    }
+
     /// What lies behind, and so what makes a commit durable.
     fn kind(&self) -> MediumKind;
 
@@ -148,8 +155,13 @@ pub trait Medium: Send + Sync + fmt::Debug + 'static {
     /// A [`MediaError`]; part of the range may have been stored.
     fn put(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError>;
 
-    /// XORs `delta` into the bytes at `at` and flushes the lines touched. Not atomic: the caller
-    /// holds the column.
+    /// Whether a [`put`](Medium::put) of `len` bytes goes through the cache. Other threads see it
+    /// before anything its thread stores later, and whoever flushes its lines again and drains
+    /// has made it durable.
+    fn put_is_cached(&self, len: u64) -> bool;
+
+    /// XORs `delta` into the bytes at `at` and flushes the lines touched. Through the cache, as
+    /// [`put_is_cached`](Medium::put_is_cached) says. Not atomic: the caller holds the column.
     ///
     /// # Errors
     /// A [`MediaError`]; part of the range may have been changed.

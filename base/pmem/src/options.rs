@@ -10,7 +10,7 @@ pub enum Access {
     /// Loads only, beside a writer; takes no lock. Every store is out of range.
     ReadOnly,
     /// Loads and stores on pages copied at the first store: nothing reaches the file, and nothing
-    /// outlives the mapping. Takes no lock.
+    /// outlives the mapping. Takes no lock unless [`Options::keep_still`] asks for one.
     PrivateCopy,
 }
 
@@ -76,4 +76,7 @@ pub struct Options {
     pub reserve: Option<u64>,
     /// Protection against stray stores.
     pub protection: Protect,
+    /// Whether a private copy keeps writers out while it lives: pages it has not stored to show the
+    /// file as it is at the time, so beside a writer they would not belong together.
+    pub keep_still: bool,
 }

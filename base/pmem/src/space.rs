@@ -51,7 +51,9 @@ impl Sharing {
         match self {
             Self::Sync => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
             Self::Shared => MapFlags::SHARED,
-            Self::Private => MapFlags::PRIVATE,
+            // Few pages of a copy are ever stored to: memory for all of them is not promised, or a
+            // pool larger than it could not be looked at.
+            Self::Private => MapFlags::PRIVATE | MapFlags::NORESERVE,
         }
     }
 }
@@ -228,6 +230,12 @@ impl Space {
         // mapping, to which no reference is ever made; `stores` was chosen by CPUID.
         let store = || unsafe { asm::put(self.stores, to, bytes.as_ptr(), bytes.len()) };
         Self::ended(if self.gate == Gate::Open { store() } else { self.gated(store) })
+    }
+
+    /// Whether a put of so many bytes goes through the cache.
+    #[inline(always)]
+    pub(crate) fn put_is_cached(&self, len: u64) -> bool {
+        asm::put_is_cached(self.stores, len)
     }
 
     /// XORs bytes into the medium and flushes them.

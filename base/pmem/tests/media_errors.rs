@@ -10,7 +10,9 @@ use std::sync::{Mutex, PoisonError};
 
 use common::{HERE, filled, folders, numbered, protected};
 use holdfast_pmem::inject::{Poison, handler_count, poison};
-use holdfast_pmem::{Mapped, MediaCause, MediaError, Medium, MediumKind, PAGE, Protect};
+use holdfast_pmem::{
+    Access, Mapped, MediaCause, MediaError, Medium, MediumKind, Options, PAGE, Protect,
+};
 
 /// The handler counts for the whole process, so these tests take turns.
 static TURN: Mutex<()> = Mutex::new(());
@@ -167,6 +169,44 @@ fn a_file_cut_off_below_its_mapping_is_not_taken_for_a_bad_page() {
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 4 * PAGE, "healing lengthened it");
         assert!(medium.bad_ranges().is_empty());
         assert_eq!(page_of(&medium, 3), filled(3));
+        assert!(medium.cut_off());
+        // Nothing else lengthens it, and what it was is not forgotten once it is long again.
+        if medium.kind() == MediumKind::File {
+            let refused = medium.append(HERE, 6 * PAGE, b"late").unwrap_err();
+            assert!(refused.to_string().contains("cut off"), "{refused}");
+            assert!(medium.sync(HERE).is_err());
+        }
+        assert!(medium.grow(16 * PAGE).is_err());
+        assert!(poison(&medium, 5 * PAGE, PAGE, Poison::Clearable).is_err());
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 4 * PAGE);
+        file.set_len(8 * PAGE).unwrap();
+        assert!(medium.cut_off());
+    }
+}
+
+#[test]
+fn looking_at_a_file_that_is_cut_off_is_told_as_well() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    for folder in folders() {
+        for access in [Access::ReadOnly, Access::PrivateCopy] {
+            let (path, medium) = numbered(&folder, 8, &protected(Protect::Alias));
+            drop(medium);
+            let medium = Mapped::open(&path, access, &Options::default()).unwrap();
+            if access == Access::PrivateCopy {
+                medium.grow(9 * PAGE).unwrap();
+            }
+            assert!(!medium.cut_off());
+            let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+            file.set_len(4 * PAGE).unwrap();
+            let cut = MediaError { at: 5 * PAGE, len: 1, cause: MediaCause::Truncated };
+            assert_eq!(medium.read(5 * PAGE, &mut [0]), Err(cut));
+            assert!(medium.cut_off());
+            // Its own memory is not the file's.
+            let own = medium.read(8 * PAGE, &mut [0]);
+            assert_eq!(own.is_ok(), access == Access::PrivateCopy);
+            drop(medium);
+            std::fs::remove_file(&path).unwrap();
+        }
     }
 }
 

@@ -7,7 +7,7 @@ mod common;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use common::{HERE, folders};
+use common::{HERE, folders, numbered};
 use holdfast_pmem::{
     Access, Cpu, Durability, Mapped, Medium, MediumKind, OpenError, Options, PAGE,
     PersistenceDomain, Protect, Protection,
@@ -142,4 +142,56 @@ fn the_table_of_mappings_is_given_back() {
     assert!(matches!(refused, OpenError::TooManyMappings), "{refused}");
     drop(many);
     Mapped::open(&path, Access::ReadOnly, &Options::default()).unwrap();
+}
+
+#[test]
+fn readers_that_keep_the_file_still_keep_writers_out_and_each_other_in() {
+    for folder in folders() {
+        let (path, writer) = numbered(&folder, 4, &Options::default());
+        let (still, usual) =
+            (Options { keep_still: true, ..Options::default() }, Options::default());
+        let open = |access, options: &Options| Mapped::open(&path, access, options);
+        assert_eq!(Mapped::writer_of(&path).unwrap(), Some(Some(std::process::id())));
+        let refused = open(Access::PrivateCopy, &still).unwrap_err();
+        assert!(matches!(refused, OpenError::Locked { reads: false, .. }), "{refused}");
+        // Without the wish it is let in, as observers are.
+        open(Access::PrivateCopy, &usual).unwrap();
+        open(Access::ReadOnly, &still).unwrap();
+        drop(writer);
+        assert_eq!(Mapped::writer_of(&path).unwrap(), None);
+        let readers = [(); 2].map(|()| open(Access::PrivateCopy, &still).unwrap());
+        assert_eq!(Mapped::writer_of(&path).unwrap(), None, "readers are no writers");
+        let refused = open(Access::Write, &usual).unwrap_err();
+        assert!(matches!(refused, OpenError::Locked { reads: true, .. }), "{refused}");
+        assert!(refused.to_string().contains("is being read by this process; wait"), "{refused}");
+        drop(readers);
+        open(Access::Write, &usual).unwrap();
+    }
+}
+
+#[test]
+fn a_closed_file_is_free_although_a_child_still_has_it_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let m = Mapped::create(&path, 1 << 20, &Options::default()).unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    let child = std::thread::spawn(move || {
+        let mut command = std::process::Command::new("true");
+        // SAFETY: sleeping is all that is done between the fork and the new program.
+        unsafe {
+            std::os::unix::process::CommandExt::pre_exec(&mut command, || {
+                std::thread::sleep(std::time::Duration::from_millis(600));
+                Ok(())
+            });
+        }
+        tell.send(()).unwrap();
+        command.status().unwrap()
+    });
+    told.recv().unwrap();
+    // Long enough for the fork, not for the sleep after it.
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    drop(m);
+    assert!(!child.is_finished());
+    drop(Mapped::open(&path, Access::Write, &Options::default()).unwrap());
+    assert!(child.join().unwrap().success());
 }

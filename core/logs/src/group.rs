@@ -47,7 +47,7 @@ const HEAL: Site = Site::new("logs.group.heal");
 
 /// The open batch, the ring, and who is at work.
 #[derive(Debug)]
-struct Inner {
+pub(crate) struct Inner {
     /// Records of the open batch, framed but not sealed.
     open: Vec<u8>,
     /// Largest number in the open batch.
@@ -208,18 +208,24 @@ impl Group {
         numbers: &Numbers,
         at: u64,
     ) -> Result<(), LogError> {
-        let _only = self.reclaiming.lock().unwrap_or_else(PoisonError::into_inner);
         self.running()?;
-        let mut inner = self.lock();
-        while inner.leading {
-            inner = self.sleep(inner);
-        }
+        let (_only, inner) = self.hold_still();
         let page = at / PAGE_LEN * PAGE_LEN;
         m.heal(HEAL, page, &vec![0; PAGE_LEN as usize]).map_err(LogError::Media)?;
         drop(inner);
         self.reclaim_alone(m, numbers)?;
         // The page may have held the newest watermark record.
         self.write_mark(m, numbers.durable())
+    }
+
+    /// Nobody writes to the log while the locks answered are held.
+    pub(crate) fn hold_still(&self) -> (MutexGuard<'_, ()>, MutexGuard<'_, Inner>) {
+        let only = self.reclaiming.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.lock();
+        while inner.leading {
+            inner = self.sleep(inner);
+        }
+        (only, inner)
     }
 
     /// Whether the byte at `at` belongs to this log.

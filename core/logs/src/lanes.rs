@@ -7,6 +7,7 @@ use holdfast_layout::{LogPlacement, Superblock};
 use holdfast_pmem::{MediaError, Medium};
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 
+use crate::deferred::Deferred;
 use crate::error::LogError;
 use crate::format::{LINE_LEN, PAGE_LEN, RECORD_ENTRIES_MAX, RING_MARKS};
 use crate::group::Group;
@@ -45,7 +46,14 @@ struct Promise {
 /// otherwise goes on while the thread prepares its next commit.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Slot(SpinMutex<Path>);
+struct Slot(SpinMutex<State>);
+
+/// What a lane's holder works with.
+#[derive(Debug)]
+struct State {
+    path: Path,
+    deferred: Deferred,
+}
 
 /// The log of a pool: its lanes, and for adjacent placement the group they commit through.
 #[derive(Debug)]
@@ -71,6 +79,14 @@ impl Rings {
     fn lane_of(&self, at: u64) -> Option<usize> {
         let side = (at / self.side_len < self.sides).then_some(at % self.side_len)?;
         usize::try_from(side.checked_sub(self.start)? / self.ring_len).ok()
+    }
+
+    /// Whether a copy of the ring of `lane` lies in `[at, at + len)`, even in part.
+    fn lies_in(&self, lane: usize, at: u64, len: u64) -> bool {
+        (0..self.sides).any(|side| {
+            let start = side * self.side_len + self.start + lane as u64 * self.ring_len;
+            start < at + len && at < start + self.ring_len
+        })
     }
 }
 
@@ -104,7 +120,7 @@ impl Log {
                 None => Path::Apart(Box::new(Ring::new(superblock, lane))),
                 Some(_) => Path::Adjacent(None, 0),
             };
-            Slot(SpinMutex::new(path))
+            Slot(SpinMutex::new(State { path, deferred: Deferred::default() }))
         };
         let lanes: Box<[Slot]> = (0..superblock.lanes).map(lane).collect();
         let max_record = match &group {
@@ -160,8 +176,8 @@ impl Log {
     #[inline]
     pub fn acquire_exact<M: Medium>(&self, m: &M, lane: usize) -> Option<Lane<'_>> {
         m.locked();
-        let path = self.lanes.get(lane)?.0.try_lock()?;
-        Some(Lane { lane, path, group: self.group.as_ref() })
+        let state = self.lanes.get(lane)?.0.try_lock()?;
+        Some(Lane { lane, state, group: self.group.as_ref() })
     }
 
     /// Whether a reclaim is due (adjacent placement): call [`reclaim`](Self::reclaim) soon, or
@@ -217,10 +233,34 @@ impl Log {
         }
         let lane = self.lane_of(at)?;
         let mut lane = self.acquire_exact(m, lane)?;
-        match &mut *lane.path {
+        match &mut lane.state.path {
             Path::Apart(ring) => Some(ring.heal(m, numbers, at)),
             Path::Adjacent(..) => None,
         }
+    }
+
+    pub(crate) fn group(&self) -> Option<&Group> {
+        self.group.as_ref()
+    }
+
+    /// Whether a copy of the ring of `lane` lies in `[at, at + len)`, even in part.
+    pub(crate) fn lies_in(&self, lane: usize, at: u64, len: u64) -> bool {
+        self.rings.lies_in(lane, at, len)
+    }
+
+    /// Whether the byte at `at` lies in what the pool sets aside for its log, in use or not. Takes
+    /// no lock.
+    #[must_use]
+    pub fn owns(&self, at: u64) -> bool {
+        self.lane_of(at).is_some()
+    }
+
+    /// Where the other copy of the page of a ring is, if copies are apart and there are two.
+    #[must_use]
+    pub fn twin(&self, page: u64) -> Option<u64> {
+        let Rings { side_len, sides, .. } = self.rings;
+        let twin = if page < side_len { page + side_len } else { page - side_len };
+        (self.group.is_none() && sides > 1 && self.lane_of(page).is_some()).then_some(twin)
     }
 
     /// The lane whose ring holds the byte at `at`.
@@ -233,7 +273,7 @@ impl Log {
 /// last drain.
 pub struct Lane<'a> {
     lane: usize,
-    path: SpinMutexGuard<'a, Path>,
+    state: SpinMutexGuard<'a, State>,
     group: Option<&'a Group>,
 }
 
@@ -243,6 +283,29 @@ impl Lane<'_> {
     #[must_use]
     pub fn id(&self) -> usize {
         self.lane
+    }
+
+    /// Leaves the stores of the commit just made to be drained later: its number stays under way.
+    /// `ranges`, at least one and at most [`DEFERRED_MAX`](crate::DEFERRED_MAX), are what was
+    /// stored, through the cache.
+    #[inline]
+    pub fn defer(&mut self, ranges: impl Iterator<Item = (u64, u32)>) {
+        self.state.deferred.set(ranges);
+    }
+
+    /// What the last commit of the lane left to be drained.
+    #[inline]
+    #[must_use]
+    pub fn deferred(&self) -> Option<&Deferred> {
+        let deferred = &self.state.deferred;
+        deferred.is_due().then_some(deferred)
+    }
+
+    /// That was drained: its commit is complete.
+    #[inline]
+    pub fn drained(&mut self, numbers: &Numbers) {
+        self.state.deferred.clear();
+        numbers.done(self.lane);
     }
 
     /// Makes sure that the log has room for a record of `len` bytes ([`RecordBuilder::len`]).
@@ -265,7 +328,7 @@ impl Lane<'_> {
         wait: impl FnMut() -> bool,
     ) -> Result<(), LogError> {
         self.cancel();
-        match &mut *self.path {
+        match &mut self.state.path {
             Path::Apart(ring) => {
                 fit(len, ring.capacity())?;
                 ring.reserve(m, numbers, len, wait)
@@ -282,7 +345,7 @@ impl Lane<'_> {
     /// Gives back reserved room: the transaction aborts before its commit.
     #[inline]
     pub fn cancel(&mut self) {
-        match &mut *self.path {
+        match &mut self.state.path {
             Path::Apart(ring) => ring.cancel(),
             Path::Adjacent(promised, _) => {
                 if let (Some(promise), Some(group)) = (promised.take(), self.group) {
@@ -310,7 +373,7 @@ impl Lane<'_> {
         number: u64,
         record: &mut RecordBuilder,
     ) -> Result<Committed, LogError> {
-        match &mut *self.path {
+        match &mut self.state.path {
             Path::Apart(ring) => {
                 let damaged = ring.commit(m, numbers, number, record)?;
                 Ok(Committed { damaged })
@@ -337,7 +400,7 @@ impl Lane<'_> {
     /// # Errors
     /// [`LogError::Media`] if neither copy of the watermark record could be written.
     pub fn mark<M: Medium>(&mut self, m: &M, numbers: &Numbers) -> Result<(), LogError> {
-        match &mut *self.path {
+        match &mut self.state.path {
             Path::Apart(ring) => ring.mark_newest(m, numbers),
             Path::Adjacent(..) => Ok(()),
         }

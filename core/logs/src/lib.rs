@@ -101,7 +101,8 @@
 
 #![forbid(unsafe_code)]
 
-pub mod entry;
+mod deferred;
+mod entry;
 pub mod error;
 pub mod format;
 mod group;
@@ -113,8 +114,10 @@ mod ring;
 pub mod scan;
 pub mod seed;
 mod space;
+mod still;
 mod sync;
 
+pub use deferred::{DEFERRED_MAX, Deferred};
 pub use entry::{Entries, Entry, entries};
 pub use error::{EntryError, LogError};
 pub use lanes::{Committed, Lane, Log};
@@ -122,3 +125,4 @@ pub use numbers::Numbers;
 pub use record::RecordBuilder;
 pub use scan::{FoundRecord, Scan, scan};
 pub use seed::Seed;
+pub use still::Still;

@@ -57,6 +57,10 @@ impl Medium for Sink {
     fn put(&self, _: Site, _: u64, _: &[u8]) -> Result<(), MediaError> {
         Ok(())
     }
+    fn put_is_cached(&self, _: u64) -> bool {
+        true
+    }
+
     fn xor(&self, _: Site, _: u64, _: &[u8]) -> Result<(), MediaError> {
         Ok(())
     }

@@ -126,6 +126,12 @@ impl Journal {
         written
     }
 
+    /// Nobody appends while the answer lives: the journal's pages are being moved.
+    #[must_use]
+    pub fn hold_still(&self) -> impl Sized + '_ {
+        lock(&self.next)
+    }
+
     fn write<M: Medium>(&self, m: &M, event: &Event) -> Result<Appended> {
         let Some(entry) = event.sequence.checked_rem(self.entries) else {
             let (what, expected) = ("events journal", "at least one page");

@@ -7,22 +7,24 @@
 //! | 3 lock | version words of all objects written, ascending, else conflict | nothing |
 //! | 4 validate | nothing read has changed since, else conflict | nothing |
 //! | 5 touch | parity under the changes can be read, else abort and repair | nothing |
-//! | 6 columns | locks of all columns touched, ascending | nothing |
-//! | 7 number | a lower bound is published, then the number drawn | nothing |
+//! | 6 number | a lower bound is published, then the number drawn | nothing |
+//! | 7 columns | locks of all columns touched, ascending | nothing |
 //! | 8 record | written to both copies of the lane's log | a torn record: ignored |
 //! | **F1** | drain: **the commit point**; one valid copy is enough | the record: replayed |
 //! | 9 apply | bytes, slots, then P and Q of each, all flushed | some of it: replayed |
-//! | **F2** | drain: bytes, slots and parity are on the medium | all of it |
-//! | 10 release | columns, then version words at the new number | all of it |
+//! | 10 release | columns, then version words at the new number | some of it: replayed |
+//! | **F2** | drain, before the thread's next commit: bytes, slots, parity last | all of it |
 //! | 11 done | the number is no longer held: the next records' watermark says so | all of it |
 //!
 //! Why F1: a store of step 9 must not reach the medium before the record that can complete it.
 //! Why F2: the watermark must not pass this number while its stores can still be lost, since
-//! recovery ignores records at or below the watermark. It also comes before the locks are
-//! released: stores that go around the cache may become visible to other threads after a later
-//! plain store, so without it somebody could find an object unlocked and its bytes old. No third
-//! drain: there is no mark that says "complete"; later records' watermarks do. The one store that
-//! makes a commit visible to other threads is the release of its version words in step 10.
+//! recovery ignores records at or below the watermark. No third drain: there is no mark that says
+//! "complete"; later records' watermarks do. The one store that makes a commit visible to other
+//! threads is the release of its version words in step 10.
+//!
+//! F2 comes before step 10 where stores went around the cache: those may become visible to other
+//! threads after a later plain store, and somebody could find an object unlocked and its bytes
+//! old. Otherwise it waits for the lane's next commit, when it costs little: see `settle.rs`.
 //!
 //! All locks are taken before step 8, when nothing is outstanding, so their locked instructions
 //! are no drains; and all are given back by plain stores. A locked instruction would stop the
@@ -31,9 +33,9 @@
 //! last one's bytes are.
 //!
 //! Objects too long for the record are written in place first, under an intent: see
-//! `in_place.rs`, which adds drain **F0**. On `File` media F1 is one synchronous append, which others
-//! may share: step 6 comes after it. Nothing is flushed there, F2 is absent, and the number is held
-//! until the log is reclaimed.
+//! `in_place.rs`, which adds drain **F0**. On `File` media F1 is one synchronous append, which
+//! others may share: step 7 comes after it. Nothing is flushed there, F2 is absent, and the number
+//! is held until the log is reclaimed.
 
 use holdfast_heap::format::{GRANULE, SLOT_LEN, SUM_LEN};
 use holdfast_heap::sums::{granule_range, granules};
@@ -55,9 +57,11 @@ use crate::versions::Version;
 use crate::view::{Arena, Held};
 
 const STEP_LOCKED: Site = Site::new("object.commit.step-locked");
+const STEP_NUMBERED: Site = Site::new("object.commit.step-numbered");
 const STEP_DURABLE: Site = Site::new("object.commit.step-durable");
 const STEP_COLUMNS: Site = Site::new("object.commit.step-columns");
 const STEP_APPLIED: Site = Site::new("object.commit.step-applied");
+const STEP_PUT_OFF: Site = Site::new("object.commit.step-put-off");
 const STEP_DONE: Site = Site::new("object.commit.step-done");
 /// Checking guard words.
 const GUARDS: Site = Site::new("object.commit.guards");
@@ -71,8 +75,6 @@ const DATA: Site = Site::new("object.commit.data");
 const PATCH: Site = Site::new("object.commit.patch");
 const PARITY: ParitySites =
     ParitySites { p: Site::new("object.commit.parity-p"), q: Site::new("object.commit.parity-q") };
-/// F2.
-const F2: Site = Site::new("object.commit.F2");
 
 impl<M: Medium> Shared<M> {
     /// Commits what the lane's transaction did. On an error nothing happened.
@@ -92,12 +94,13 @@ impl<M: Medium> Shared<M> {
             return Ok(());
         }
         let mut locks = lane.locks.borrow_mut();
+        self.drain_last(lane);
         self.lock_versions(&work, &mut locks)?;
         self.m.step(STEP_LOCKED);
         let written = self
             .validate(&work, &locks)
             .and_then(|()| self.touch(&mut batch))
-            .and_then(|()| self.write(lane.lane(), &work, &arena, &mut batch, &locks));
+            .and_then(|()| self.write(lane, &work, &arena, &mut batch, &locks));
         match written {
             Ok(()) => {
                 self.finish(&mut work);
@@ -372,13 +375,14 @@ impl<M: Medium> Shared<M> {
     /// Steps 6 to 11.
     fn write(
         &self,
-        lane: u32,
+        lane: &Held<'_, LaneState>,
         work: &Work,
         arena: &Arena,
         batch: &mut Batch,
         locks: &[(u32, Version)],
     ) -> Result<()> {
-        let mut log = self.hold_log(self.log_lane(lane));
+        let mut log = self.hold_log(self.log_lane(lane.lane()));
+        self.settle_last(lane, &mut log);
         let _gate = WriteGate::open(&self.m);
         let in_place = work.pieces.iter().any(|p| p.fate == Fate::Fresh && self.is_in_place(p));
         if in_place {
@@ -395,8 +399,13 @@ impl<M: Medium> Shared<M> {
                 self.versions.release(*word, number);
             }
         };
-        self.apply(batch, held, || self.publish_all_large(work), release);
-        self.complete(&log);
+        let put_off = !in_place && self.may_defer(lane, batch);
+        if self.apply(batch, held, put_off, || self.publish_all_large(work), release) {
+            self.complete(&log);
+        } else {
+            self.defer(&mut log, lane, batch);
+            self.m.step(STEP_PUT_OFF);
+        }
         Ok(())
     }
 
@@ -422,10 +431,11 @@ impl<M: Medium> Shared<M> {
         self.reserve_log(log, &batch.builder)?;
         // An append lasts as long as the disk takes, and others may share it.
         let hold = !self.is_file();
+        let number = self.numbers.draw(&self.m, log.id());
+        self.m.step(STEP_NUMBERED);
         if hold {
             self.hold_columns(batch);
         }
-        let number = self.numbers.draw(&self.m, log.id());
         let written = self.append(log, number, &mut batch.builder);
         if written.is_err() {
             self.numbers.done(log.id());
@@ -444,14 +454,15 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Steps 9 and 10 of a durable record. `publish` makes known what the columns hold now, before
-    /// anybody else can judge them.
+    /// anybody else can judge them. Answers whether all is drained; not so if that may be put off.
     pub(crate) fn apply(
         &self,
         batch: &mut Batch,
         held: bool,
+        put_off: bool,
         publish: impl FnOnce(),
         release: impl FnOnce(),
-    ) {
+    ) -> bool {
         if !held {
             self.hold_columns(batch);
         }
@@ -460,7 +471,10 @@ impl<M: Medium> Shared<M> {
         if stored.is_err() {
             self.owe(batch);
         }
-        self.settle();
+        let put_off = put_off && stored.is_ok();
+        if !put_off {
+            self.settle_now();
+        }
         publish();
         self.columns.unlock_all(&batch.columns);
         // The record is durable: its changes must be completed, whatever went bad under them.
@@ -468,13 +482,7 @@ impl<M: Medium> Shared<M> {
             self.complete_owed();
         }
         release();
-    }
-
-    /// F2.
-    fn settle(&self) {
-        if !self.is_file() {
-            self.m.drain(F2);
-        }
+        !put_off
     }
 
     fn find_columns(&self, batch: &mut Batch) {
@@ -519,7 +527,7 @@ impl<M: Medium> Shared<M> {
                 refuse(error);
             }
         }
-        if self.m.enabled(PATCH) {
+        if self.patches_parity() {
             for part in &batch.parts {
                 let Some(zone) = self.zone(part.zone).filter(|z| z.has_p()) else { continue };
                 let delta = &batch.delta[part.delta..part.delta + part.len];
@@ -555,6 +563,10 @@ impl<M: Medium> Shared<M> {
         Ok(())
     }
 
+    fn patches_parity(&self) -> bool {
+        self.m.enabled(PATCH)
+    }
+
     pub(crate) fn patch_parity(
         &self,
         at: u64,
@@ -562,7 +574,7 @@ impl<M: Medium> Shared<M> {
         scratch: &mut holdfast_redundancy::parity::Scratch,
     ) -> core::result::Result<(), MediaError> {
         let Some(zone) = self.zone_of(at) else { return Ok(()) };
-        if !zone.has_p() || !self.m.enabled(PATCH) {
+        if !zone.has_p() || !self.patches_parity() {
             return Ok(());
         }
         patch(&self.m, zone, at, delta, scratch, PARITY).map_err(|e| crate::error::media_of(e, at))

@@ -24,7 +24,14 @@ pub enum Error {
     Log(LogError),
     /// The options cannot make a pool.
     Options {
-        /// What is wrong.
+        /// What is wrong, with `{}` where the limit belongs, and what to do.
+        what: &'static str,
+        /// The smallest or largest value that would do.
+        limit: u64,
+    },
+    /// The pool cannot grow to the size asked for; it is as it was.
+    Growth {
+        /// What is wrong, with `{}` where the limit belongs, and what to do.
         what: &'static str,
         /// The smallest or largest value that would do.
         limit: u64,
@@ -36,6 +43,8 @@ pub enum Error {
         /// Bytes the file has.
         file: u64,
     },
+    /// The file was cut off while the pool was open. Nothing is written to it any more.
+    CutOff,
     /// The pool was not closed and cannot be recovered because it is open read-only.
     NeedsRecovery,
     /// Damage beyond the redundancy in what the whole pool depends on.
@@ -60,25 +69,48 @@ impl fmt::Display for Error {
             Self::Extend(e) => write!(f, "the pool's file cannot be made longer: {e}"),
             Self::Redundancy(e) => write!(f, "{e}"),
             Self::Log(e) => write!(f, "{e}"),
-            Self::Options { what, limit } => write!(f, "cannot make this pool: {what} ({limit})"),
+            Self::Options { what, limit } => {
+                write!(f, "cannot make this pool: {}", with_limit(what, *limit))
+            }
+            Self::Growth { what, limit } => {
+                write!(f, "cannot grow the pool like this: {}", with_limit(what, *limit))
+            }
             Self::Truncated { pool, file } => write!(
                 f,
-                "the pool has {pool} bytes but its file only {file}: restore the whole file"
+                "the pool has {pool} bytes but its file only {file}; restore the whole file from \
+                 a copy"
+            ),
+            Self::CutOff => write!(
+                f,
+                "the pool file was cut off while in use, and nothing is written to it any more; \
+                 restore the whole file from a copy"
             ),
             Self::NeedsRecovery => {
-                write!(f, "the pool was not closed and must be recovered: open it for writing once")
+                write!(f, "the pool was not closed and must be recovered; open it for writing once")
             }
             Self::Fatal { what, at } => write!(
                 f,
                 "{what} at {at:#x} is damaged beyond the pool's redundancy; nothing was changed"
             ),
             Self::ReadOnlyFeatures(mask) => {
-                write!(f, "the pool's features ({mask:#x}) allow this build to read it only")
+                write!(
+                    f,
+                    "the pool's features ({mask:#x}) allow this build to read it only; use a newer \
+                     build"
+                )
             }
             Self::Forked => {
-                write!(f, "this handle was inherited through a fork: open the pool again here")
+                write!(f, "this handle was inherited through a fork; open the pool again here")
             }
         }
+    }
+}
+
+/// The limit where the text has a place for it, else behind it.
+fn with_limit(what: &str, limit: u64) -> String {
+    match what.split_once("{}") {
+        Some((before, after)) => format!("{before}{limit}{after}"),
+        None => format!("{what} ({limit})"),
     }
 }
 

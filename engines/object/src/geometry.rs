@@ -58,15 +58,6 @@ pub(crate) fn plan(options: &CreateOptions, kind: MediumKind) -> Result<Plan, Er
     check_lengths(options)?;
     let frame = options.frame;
     let size = options.size / PAGE * PAGE;
-    if frame > PAGE && size < SIZE_MIN {
-        return fail("a pool must have at least this many bytes", SIZE_MIN);
-    }
-    if size > 1 << 47 {
-        return fail("a pool can have at most this many bytes", 1 << 47);
-    }
-    if options.log > size {
-        return fail("the log cannot be longer than the pool of so many bytes", size);
-    }
     let lanes = if options.lanes == 0 { LANES } else { options.lanes } + 1;
     let events = options.events.max(PAGE).next_multiple_of(PAGE);
     let log_start = EVENTS_START + events;
@@ -79,13 +70,19 @@ pub(crate) fn plan(options: &CreateOptions, kind: MediumKind) -> Result<Plan, Er
     let least = LOG_PAGES_MIN.div_ceil(lanes.into()) * PAGE;
     let ring = (wanted / u64::from(lanes) / PAGE * PAGE).max(least);
     if ring > RING_MAX {
-        return fail("the log can have at most this many bytes", RING_MAX * u64::from(lanes));
+        return fail(
+            "the log can have at most {} bytes; choose a shorter one",
+            RING_MAX * u64::from(lanes),
+        );
     }
     let side = (log_start + ring * u64::from(lanes)).next_multiple_of(frame);
     let spare = size.div_ceil(SPARE_EACH).max(1) * frame;
     let zone_start = 2 * side + spare;
     if zone_start + 4 * PAGE > size {
-        return fail("metadata and log alone need this many bytes", zone_start + 4 * PAGE);
+        return fail(
+            "metadata and log alone need {} bytes; make it larger, or its frame or log smaller",
+            zone_start + 4 * PAGE,
+        );
     }
     let chunk = if options.chunk == 0 { chunk_for(size) } else { options.chunk };
     let zone = zone_region(zone_start, size - zone_start, options, chunk)?;
@@ -126,24 +123,36 @@ pub(crate) fn plan(options: &CreateOptions, kind: MediumKind) -> Result<Plan, Er
 /// refuse when the pool is opened.
 fn check_lengths(options: &CreateOptions) -> Result<(), Error> {
     let fail = |what, limit| Err(Error::Options { what, limit });
+    let size = options.size / PAGE * PAGE;
+    if options.frame > PAGE && size < SIZE_MIN {
+        let what = "with this frame a pool needs at least {} bytes; make it larger, or choose a \
+                    smaller frame";
+        return fail(what, SIZE_MIN);
+    }
+    if size > 1 << 47 {
+        return fail("a pool can have at most {} bytes; make it smaller", 1 << 47);
+    }
+    if options.log > size {
+        return fail("the log is longer than the pool of {} bytes; choose a shorter one", size);
+    }
     let length = |bytes: u64| bytes.is_power_of_two() && (PAGE..=LENGTH_MAX).contains(&bytes);
     if !length(options.frame) {
-        return fail("the frame must be a power of two of 4 KiB to 1 GiB, at least", PAGE);
+        return fail("the frame must be a power of two, from {} bytes to 1 GiB", PAGE);
     }
     if options.chunk != 0 && !length(options.chunk) {
-        return fail("the chunk must be a power of two of 4 KiB to 1 GiB, at least", PAGE);
+        return fail("the chunk must be a power of two, from {} bytes to 1 GiB", PAGE);
     }
     if !(3..=254).contains(&options.rows) {
-        return fail("the number of rows must be 3 to 254", 254);
+        return fail("the number of rows must be from 3 to {}", 254);
     }
     if options.lanes > LANES_MAX {
-        return fail("the number of lanes can be at most", LANES_MAX.into());
+        return fail("there can be at most {} lanes", LANES_MAX.into());
     }
     if options.events > EVENTS_MAX {
-        return fail("the journal of events can have at most this many bytes", EVENTS_MAX);
+        return fail("the journal of events can have at most {} bytes", EVENTS_MAX);
     }
     if options.label.len() as u64 > LABEL_MAX || options.label.contains('\0') {
-        return fail("the label must be text without NUL, with at most so many bytes", LABEL_MAX);
+        return fail("the label must be text without NUL, of at most {} bytes", LABEL_MAX);
     }
     Ok(())
 }

@@ -30,7 +30,7 @@ impl<M: Medium> Pool<M> {
     /// Grows the pool to `size` bytes, rounded down to pages. Transactions go on meanwhile.
     ///
     /// # Errors
-    /// [`Error::Options`] if `size` is too close to the present size, or if the pool has as many
+    /// [`Error::Growth`] if `size` is too close to the present size, or if the pool has as many
     /// zones as it can; the medium's answer if it cannot be extended. The pool stays as it was.
     pub fn grow(&self, size: u64) -> Result<(), Error> {
         let shared = &*self.shared;
@@ -43,11 +43,14 @@ impl<M: Medium> Pool<M> {
         let rows = u64::from(superblock.parity + 2);
         let least = superblock.size + rows * superblock.frame.max(4 * superblock.chunk);
         if size < least {
-            return Err(Error::Options { what: "growth needs at least this size", limit: least });
+            let what = "the next size it can have is {} bytes; ask for at least so many";
+            return Err(Error::Growth { what, limit: least });
         }
         if regions.len() >= holdfast_layout::format::REGIONS_MAX {
             let limit = holdfast_layout::format::REGIONS_MAX as u64;
-            return Err(Error::Options { what: "a pool has at most this many regions", limit });
+            let what = "it has {} regions already, as many as there can be; make a larger pool and \
+                        copy what is in this one";
+            return Err(Error::Growth { what, limit });
         }
         let options = CreateOptions {
             rows: superblock.rows,

@@ -1,6 +1,6 @@
 //! What one running transaction knows: its private copies, what it read, what it allocated.
 
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 
 use holdfast_heap::{Cache, Slot, Spot};
 use holdfast_txn::TxError;
@@ -78,6 +78,8 @@ pub(crate) struct LaneState {
     pub(crate) arena: RefCell<Arena>,
     pub(crate) batch: RefCell<Batch>,
     pub(crate) locks: RefCell<Vec<(u32, Version)>>,
+    /// The thread's last commit here was flushed and not drained.
+    pub(crate) owes: Cell<bool>,
     /// Slots that verify but do not fit a pointer newer than they are, and whose columns were
     /// looked at for it already in this `run`.
     pub(crate) doubted: RefCell<Vec<u64>>,

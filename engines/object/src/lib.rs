@@ -78,6 +78,7 @@ mod redo;
 mod repair;
 mod report;
 mod scrub;
+mod settle;
 mod shared;
 mod sweep;
 mod touched;

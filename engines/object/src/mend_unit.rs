@@ -1,7 +1,6 @@
 //! Repair of a unit that disagrees with its sum: which of the bytes involved are wrong is found
 //! by trying, and only what then verifies is installed.
 
-use holdfast_codes::crc32c;
 use holdfast_heap::format::{SLOT_LEN, SUM_LEN};
 use holdfast_heap::verify::{Direct, Found, Overlay, Source};
 use holdfast_heap::{Spot, Unit};
@@ -77,13 +76,13 @@ fn mend_held<M: Medium>(
             return Ok(lost);
         };
         for (part, bytes) in &cure.parts {
-            let before = shared.sum_there(part.at, part.len);
+            let before_sum = shared.sum_there(part.at, part.len);
             shared.install_range(repairer, part.at, bytes)?;
-            let event = Event { object, at: part.at, len: part.len, ..event };
+            let event = Event { object, at: part.at, len: part.len, before_sum, ..event };
             // What was stored may not have stayed: lost again on its way.
             if current(shared, part).as_ref() == Some(bytes) {
                 mended = Mended::Repaired(part.wrong);
-                shared.report_sums(event, mended, before, crc32c(0, bytes));
+                shared.report_mended(event, mended);
             }
         }
         // Other parts may have turned bad meanwhile: damage of its own, with a cure of its own.

@@ -176,6 +176,7 @@ impl<M: Medium> Pool<M> {
                     back_off(conflicts);
                 }
                 TxError::Damaged { at, len } if may_mend(&repairs, at) => {
+                    shared.refuse_cut_off()?;
                     // One damage seldom comes alone: from the second on, objects are repaired
                     // whole, instead of one granule for each time the closure runs.
                     let (first, count) =
@@ -183,6 +184,10 @@ impl<M: Medium> Pool<M> {
                     repairs.push(at);
                     let finder = holdfast_redundancy::events::Finder::Read;
                     shared.mend_found(first, count, finder)?;
+                }
+                TxError::Damaged { .. } | TxError::Lost { .. } | TxError::ReadOnly => {
+                    shared.refuse_cut_off()?;
+                    return Err(error.into());
                 }
                 other => return Err(other.into()),
             }
@@ -409,9 +414,12 @@ impl<M: Medium> Shared<M> {
         if self.is_read_only() || self.m.inherited() || !self.closable.load(Ordering::Acquire) {
             return Ok(());
         }
+        self.refuse_cut_off()?;
         if self.m.kind() == MediumKind::File {
             self.m.sync(CLOSED)?;
         }
+        // Nobody commits any more: nothing is skipped.
+        self.settle_others(usize::MAX);
         let mut superblock = self.superblock();
         if read_superblock(&self.m).is_ok_and(|found| found.damaged().is_some()) {
             // The event has to be durable before the pool is clean.

@@ -21,7 +21,7 @@
 //! all of it patched; both are tried. Between the two (some patched, some not, in the very bytes
 //! of the column in which a third row is damaged) the row is lost: a crash and a damage at once.
 
-use holdfast_codes::{crc32c, xor_into};
+use holdfast_codes::xor_into;
 use holdfast_heap::Unit;
 use holdfast_heap::verify::{Direct, Found, Overlay, Source};
 use holdfast_pmem::{MediaCause, MediaError, Medium, PAGE, Site};
@@ -208,7 +208,7 @@ impl<M: Medium> Shared<M> {
                 Mended::Relocated(Wrong::Data)
             }
         };
-        self.report_sums(event, mended, event.before_sum, crc32c(0, &bytes));
+        self.report_mended(event, mended);
         Ok(())
     }
 
@@ -241,8 +241,7 @@ impl<M: Medium> Shared<M> {
         for (part, bytes) in &cure.parts {
             let event = self.event(Cause::Sum, redo.finder, part.at, part.len);
             self.m.put(CURE, part.at, bytes)?;
-            let after = crc32c(0, bytes);
-            self.report_sums(event, Mended::Repaired(part.wrong), event.before_sum, after);
+            self.report_mended(event, Mended::Repaired(part.wrong));
         }
         Ok(true)
     }
@@ -267,7 +266,7 @@ impl<M: Medium> Shared<M> {
             let event = self.event(Cause::Parity, redo.finder, at, bytes.len() as u64);
             self.m.put(CURE_ROW, at, &bytes)?;
             self.know_entries(at, bytes.len() as u64);
-            self.report_sums(event, Mended::Repaired(wrong), event.before_sum, crc32c(0, &bytes));
+            self.report_mended(event, Mended::Repaired(wrong));
             redone.cured += 1;
         }
         Ok(())

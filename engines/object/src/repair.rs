@@ -65,6 +65,8 @@ pub(crate) enum Mended {
     Relocated(Wrong),
     /// Beyond the redundancy.
     Lost(Wrong),
+    /// Nothing that is kept can tell what is right; nothing was changed.
+    Undecided(Wrong),
 }
 
 /// Who asks for a repair and why; goes into the event.
@@ -204,6 +206,7 @@ impl<M: Medium> Shared<M> {
     }
 
     fn mend_all(&self, at: u64, len: u64, asked: Asked) -> Result<Option<u64>, Error> {
+        self.refuse_cut_off()?;
         let mut repairer = self.repairer();
         let end = at.saturating_add(len.max(1)).min(self.m.len());
         let mut lost = None;
@@ -352,7 +355,7 @@ impl<M: Medium> Shared<M> {
             }
             (Err(error), true) => return Err(error),
         };
-        self.report_sums(event, mended, event.before_sum, crc32c(0, &bytes));
+        self.report_mended(event, mended);
         Ok(mended)
     }
 
@@ -515,32 +518,69 @@ impl<M: Medium> Shared<M> {
             self.columns.unlock_all(&columns);
             return Err(disturbed);
         }
+        // Records, the journal and the log have no columns.
+        let (side_len, copies) = {
+            let superblock = self.superblock();
+            (superblock.side_len, superblock.copies)
+        };
+        let sides = frame < 2 * side_len;
+        let log = sides.then(|| self.log.hold_still(&self.m, frame, frame_len));
+        let Some(log) = log.map_or(Some(None), |held| held.map(Some)) else {
+            // A commit that holds a lane may be waiting for the repairer.
+            self.columns.unlock_all(&columns);
+            return Err(Error::Tx(holdfast_txn::TxError::Conflict));
+        };
+        let regions =
+            sides.then(|| self.regions.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        let journal = sides.then(|| self.journal.hold_still());
         let mut superblock = self.superblock();
         let mut scratch = Scratch::new();
         let moved = repairer.remap.relocate(&self.m, &mut superblock, frame, |at, bytes| {
-            if self.m.read(at, bytes).is_ok() {
-                return Ok(());
+            if self.m.read(at, bytes).is_err() {
+                match known.filter(|_| at == page) {
+                    Some(known) => bytes.copy_from_slice(known),
+                    None => self.rebuild_for_move(&mut scratch, at, (side_len, copies), bytes),
+                }
             }
-            if let Some(known) = known.filter(|_| at == page) {
-                bytes.copy_from_slice(known);
-                return Ok(());
-            }
-            let Some((zone, unit, col)) = self.zone_unit(at) else {
-                bytes.fill(0);
-                return Ok::<(), Error>(());
-            };
-            let candidates = self.candidates(&mut scratch, &zone, unit, col, PAGE, &self.exempt());
-            match candidates.into_iter().next() {
-                Some(candidate) => bytes.copy_from_slice(&candidate),
-                // Lost with or without this frame: what is over it no longer verifies.
-                None => bytes.fill(0),
-            }
-            Ok(())
+            Ok::<(), Error>(())
         });
-        drop(superblock);
+        drop((superblock, journal, regions, log));
         self.columns.unlock_all(&columns);
         self.report_cleared(repairer);
         moved.map(|_| ())
+    }
+
+    /// The likeliest contents of a page of a frame that is moved: from its twin, or from its
+    /// columns, which are held. Zeros where nothing is known; what is over it is lost with or
+    /// without the frame, and no longer verifies.
+    fn rebuild_for_move(
+        &self,
+        scratch: &mut Scratch,
+        at: u64,
+        (side_len, copies): (u64, u32),
+        bytes: &mut [u8],
+    ) {
+        if let Some((zone, unit, col)) = self.zone_unit(at) {
+            let candidates = self.candidates(scratch, &zone, unit, col, PAGE, &self.exempt());
+            match candidates.into_iter().next() {
+                Some(candidate) => bytes.copy_from_slice(&candidate),
+                None => bytes.fill(0),
+            }
+            return;
+        }
+        let twin = self.twin_of(at, side_len, copies);
+        if twin.is_none_or(|twin| self.m.read(twin, bytes).is_err()) {
+            bytes.fill(0);
+        }
+    }
+
+    /// Where the other copy of a page of the sides is, if there is one.
+    fn twin_of(&self, page: u64, side_len: u64, copies: u32) -> Option<u64> {
+        if self.log.owns(page) {
+            return self.log.twin(page);
+        }
+        let twin = if page < side_len { page + side_len } else { page - side_len };
+        (copies == 2 && twin < 2 * side_len).then_some(twin)
     }
 
     fn mend_side_page(
@@ -575,7 +615,7 @@ impl<M: Medium> Shared<M> {
                 Err(_) => Mended::Lost(wrong),
             },
         };
-        self.report_sums(event, mended, event.before_sum, crc32c(0, &bytes));
+        self.report_mended(event, mended);
         Ok(mended)
     }
 
@@ -592,7 +632,14 @@ impl<M: Medium> Shared<M> {
         let mended = match healed {
             Ok(()) => Mended::Repaired(Wrong::Log),
             Err(_) => match self.relocate(repairer, page, None) {
-                Ok(()) => Mended::Relocated(Wrong::Log),
+                Ok(()) => {
+                    // What is not in its twin is made up for by a reclaim, and a new watermark
+                    // record. A lane that is held now writes its own before long.
+                    if self.log.twin(page).is_none() {
+                        let _ = self.log.heal(&self.m, &self.numbers, page);
+                    }
+                    Mended::Relocated(Wrong::Log)
+                }
                 Err(disturbed @ Error::Tx(_)) => return Err(disturbed),
                 // The other copy goes on alone; the page is found again at each scrub.
                 Err(_) => Mended::Lost(Wrong::Log),

@@ -20,6 +20,8 @@ use crate::sweep::{CheckReport, Finding, Position};
 const PARITY_SYNC: Site = Site::new("object.scrub.parity-sync");
 /// Steps between two stores of the progress: what a crash makes a scrub do again.
 const STEPS_PER_STORE: u32 = 256;
+/// Nanoseconds of a pause for the pace after which it looks whether the scrub is to stop.
+const WAIT_PART: u64 = 50_000_000;
 
 /// How a scrub runs.
 #[derive(Debug, Clone, Copy, Default)]
@@ -60,8 +62,26 @@ pub struct Scrubbed {
     pub repaired: u64,
     /// Findings beyond the redundancy.
     pub lost: u64,
+    /// Findings that nothing kept can judge; left as they were.
+    pub undecided: u64,
     /// How it ended.
     pub state: ScrubState,
+}
+
+impl Scrubbed {
+    fn new(state: ScrubState) -> Self {
+        Self { report: CheckReport::default(), repaired: 0, lost: 0, undecided: 0, state }
+    }
+}
+
+/// Sleeps a little at a time, as long as nobody wants anything of the scrub.
+fn sit_out(mut wait: u64, control: &ScrubControl, mut awake: impl FnMut()) {
+    while wait > 0 && control.0.load(Ordering::Acquire) == 0 {
+        let part = wait.min(WAIT_PART);
+        std::thread::sleep(Duration::from_nanos(part));
+        wait -= part;
+        awake();
+    }
 }
 
 impl<M: Medium> Pool<M> {
@@ -78,6 +98,7 @@ impl<M: Medium> Pool<M> {
         let all = shared.m.len();
         while position != Position::End {
             position = shared.sweep_step(position, &mut scratch, &mut report)?;
+            shared.refuse_cut_off()?;
             progress(shared.offset_of(position), all);
         }
         Ok(report)
@@ -107,8 +128,7 @@ impl<M: Medium> Pool<M> {
         let mut scratch = Scratch::new();
         let mut state = shared.begin_pass(options.resume)?;
         let mut position = shared.position_of(state.next);
-        let mut done =
-            Scrubbed { report: CheckReport::default(), repaired: 0, lost: 0, state: state.state };
+        let mut done = Scrubbed::new(state.state);
         let mut steps = 0_u32;
         while position != Position::End {
             match control.0.load(Ordering::Acquire) {
@@ -125,11 +145,13 @@ impl<M: Medium> Pool<M> {
             let before = done.report.column_bytes + done.report.object_bytes;
             let known = done.report.findings.len();
             position = shared.sweep_step(position, &mut scratch, &mut done.report)?;
+            shared.refuse_cut_off()?;
             for finding in done.report.findings.split_off(known) {
                 let mended = shared.mend_finding(&finding)?;
                 match mended {
                     Mended::Repaired(_) | Mended::Relocated(_) => done.repaired += 1,
                     Mended::Lost(_) => done.lost += 1,
+                    Mended::Undecided(_) => done.undecided += 1,
                     // Another finding's repair settled it, or a writer did.
                     Mended::Nothing => {}
                 }
@@ -141,15 +163,14 @@ impl<M: Medium> Pool<M> {
             state.found = done.report.found;
             state.repaired = done.repaired;
             state.lost = done.lost;
+            state.undecided = done.undecided;
             steps += 1;
             if steps.is_multiple_of(STEPS_PER_STORE) {
                 shared.store_progress(&state)?;
-                progress(&state, shared.m.len());
             }
+            progress(&state, shared.m.len());
             let wait = pace.wait_after(shared.clock.now(), bytes);
-            if wait > 0 {
-                std::thread::sleep(Duration::from_nanos(wait));
-            }
+            sit_out(wait, control, || progress(&state, shared.m.len()));
         }
         if position == Position::End {
             state.state = ScrubState::Idle;
@@ -229,7 +250,9 @@ impl<M: Medium> Shared<M> {
                 let lost = self.mend(e.at / PAGE * PAGE, PAGE, asked)?;
                 Ok(lost.map_or(Mended::Repaired(Wrong::Data), |_| Mended::Lost(Wrong::Data)))
             }
-            Verdict::Undecided(_) => Ok(Mended::Nothing),
+            Verdict::Undecided(Reason::Unlocated) => {
+                self.mend_columns(finding.at, finding.len, Finder::Scrub)
+            }
         }
     }
 
@@ -302,7 +325,7 @@ impl<M: Medium> Shared<M> {
         let mut mended = Mended::Nothing;
         for mismatch in left {
             mended = self.settle_mismatch(repairer, zone, &mismatch, asked)?;
-            if let Mended::Lost(_) = mended {
+            if let Mended::Lost(_) | Mended::Undecided(_) = mended {
                 break;
             }
         }
@@ -331,7 +354,9 @@ impl<M: Medium> Shared<M> {
             _ => (zone::Unit::P, Wrong::FreeOrParity),
         };
         let event = event(unit);
-        let mended = if self.bad_rows(zone, col, len) > 0 {
+        let mended = if self.cannot_tell(mismatch.suspect) {
+            Mended::Undecided(wrong)
+        } else if self.bad_rows(zone, col, len) > 0 {
             // A unit over the column is lost. Parity stays as it is: it may be what is right.
             Mended::Lost(wrong)
         } else if let Some(wrong) = self.settle_lost_write(repairer, zone, col, len, asked)? {
@@ -369,8 +394,7 @@ impl<M: Medium> Shared<M> {
         let event = self.event(asked.cause, asked.finder, newer.at, len);
         self.install_range(repairer, newer.at, &newer.bytes)?;
         self.know_entries(newer.at, len);
-        let sum = holdfast_codes::crc32c(0, &newer.bytes);
-        self.report_sums(event, Mended::Repaired(newer.wrong), event.before_sum, sum);
+        self.report_mended(event, Mended::Repaired(newer.wrong));
         Ok(Some(newer.wrong))
     }
 

@@ -219,8 +219,22 @@ impl<M: Medium> Shared<M> {
     pub(crate) fn or_stop<T>(&self, done: Result<T, Error>) -> Result<T, Error> {
         if let Err(Error::Sync(_)) = done {
             self.stop_writing();
+            self.refuse_cut_off()?;
         }
         done
+    }
+
+    /// Ends writing for good if the file behind was cut off: what cannot be read then is no damage
+    /// to be repaired.
+    ///
+    /// # Errors
+    /// It was.
+    pub(crate) fn refuse_cut_off(&self) -> Result<(), Error> {
+        if !self.m.cut_off() {
+            return Ok(());
+        }
+        self.stop_writing();
+        Err(Error::CutOff)
     }
 
     /// The pool is read-only from now on.

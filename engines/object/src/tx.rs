@@ -22,6 +22,9 @@ const VERIFY_OPEN: Site = Site::new("object.tx.verify-open");
 /// Verifying what is read.
 const VERIFY_READ: Site = Site::new("object.tx.verify-read");
 
+/// Bytes of parity asked for ahead: a few lines, before the hardware sees where it goes.
+const FETCHED: u64 = 256;
+
 /// A transaction of the object store. Reached through [`Pool::run`](crate::Pool::run).
 #[derive(Debug)]
 pub struct Tx<'p, M: Medium> {
@@ -298,6 +301,7 @@ impl<M: Medium> Tx<'_, M> {
             return Err(TxError::ReadOnly);
         }
         let seen = self.see(work, of)?;
+        self.fetch_parity(&seen, part);
         let sums = work.sums.len();
         let copied = self.copy_verified(&seen, of, part, typed, &mut work.sums);
         // As in `read_committed`: a change meanwhile outranks what was found.
@@ -317,6 +321,25 @@ impl<M: Medium> Tx<'_, M> {
             sums,
             version: Some(seen.version),
         }))
+    }
+
+    /// Asks for the lines of parity that a change of the part will need: they arrive while it is
+    /// copied, verified and changed.
+    #[inline]
+    fn fetch_parity(&self, seen: &Seen<'_>, part: Part) {
+        let shared = self.shared;
+        let Some(zone) = shared.zone(seen.zone.index().into()).filter(|z| z.has_p()) else {
+            return;
+        };
+        let from = part.first * GRANULE;
+        let end = part.end.clamp(from + 1, from + FETCHED);
+        for (at, len) in [(seen.spot.slot, 1), (seen.spot.object + from, end - from)] {
+            let Some(place) = zone.place(at) else { continue };
+            shared.m.prefetch(zone.p_at(place.col), len);
+            if zone.has_q() {
+                shared.m.prefetch(zone.q_at(place.col), len);
+            }
+        }
     }
 
     fn copy_verified(

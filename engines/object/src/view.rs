@@ -255,6 +255,8 @@ impl<T: Persist> Drop for Mut<'_, T> {
 #[repr(align(128))]
 struct Flag {
     taken: AtomicBool,
+    /// Another thread has it now than the one that committed in it last.
+    passed_on: AtomicBool,
     commits: AtomicU64,
 }
 
@@ -353,7 +355,8 @@ impl<T> Lanes<T> {
         let lane = self.flags.iter().position(free)?;
         // Low lanes are taken first, and the last quarter is never kept: however many threads
         // there are, none waits for a lane that nobody uses.
-        let kept = lane < self.flags.len() / 4 * 3;
+        self.flags[lane].passed_on.store(true, Ordering::Relaxed);
+        let kept = self.keeps(lane);
         let flags = Arc::clone(&self.flags);
         let lane = lane as u32;
         MINE.with_borrow_mut(|mine| {
@@ -362,6 +365,12 @@ impl<T> Lanes<T> {
             mine.push(Mine { id: self.id, lane, busy: true, kept, flags });
         });
         Some(self.held(lane, true))
+    }
+
+    /// Whether the lane stays with its thread.
+    #[inline]
+    fn keeps(&self, lane: usize) -> bool {
+        lane < self.flags.len() / 4 * 3
     }
 
     /// The lane this thread holds already, for a nested run.
@@ -387,6 +396,21 @@ impl<'l, T> Held<'l, T> {
     #[inline]
     pub(crate) fn lane(&self) -> u32 {
         self.lane as u32
+    }
+
+    /// Whether the lane came to this thread since its last commit. Asked by a commit, and answered
+    /// once.
+    pub(crate) fn was_passed_on(&self) -> bool {
+        let passed_on = &self.lanes.flags[self.lane() as usize].passed_on;
+        let answer = passed_on.load(Ordering::Relaxed);
+        passed_on.store(false, Ordering::Relaxed);
+        answer
+    }
+
+    /// Whether the lane stays with this thread.
+    #[inline]
+    pub(crate) fn is_kept(&self) -> bool {
+        self.lanes.keeps(self.lane() as usize)
     }
 
     /// Counts a commit. Only the lane's holder writes the count.

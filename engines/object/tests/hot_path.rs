@@ -11,12 +11,16 @@ use holdfast_layout::RawPtr;
 use holdfast_pmem::{Medium, MediumKind, Site};
 use holdfast_txn::Transaction;
 
-fn drains(pool: &common::TestPool, count: u64, mut step: impl FnMut(u64)) -> f64 {
+/// The most drains of any of `count` steps.
+fn drains(pool: &common::TestPool, count: u64, mut step: impl FnMut(u64)) -> u64 {
     // Warm-up: runs formatted, caches filled.
     (0..count).for_each(&mut step);
-    pool.medium().reset_counters();
-    (0..count).for_each(&mut step);
-    pool.medium().counters().all_drains() as f64 / count as f64
+    let counted = (0..count).map(|i| {
+        pool.medium().reset_counters();
+        step(i);
+        pool.medium().counters().all_drains()
+    });
+    counted.max().unwrap()
 }
 
 #[test]
@@ -27,7 +31,7 @@ fn a_small_commit_has_two_drains() {
         let p = objects[i as usize % 8];
         pool.run(|tx| tx.write_bytes(p, 0, &pattern(i, 64))).unwrap();
     });
-    assert!(one <= 2.0, "overwrite of 64 B: {one} drains");
+    assert!(one <= 2, "overwrite of 64 B: {one} drains");
     let four = drains(&pool, 60, |i| {
         pool.run(|tx| {
             for (k, object) in (0..).zip(&objects[..4]) {
@@ -37,7 +41,7 @@ fn a_small_commit_has_two_drains() {
         })
         .unwrap();
     });
-    assert!(four <= 2.0, "four objects: {four} drains");
+    assert!(four <= 2, "four objects: {four} drains");
     let mut last = None;
     let alloc_and_free = drains(&pool, 60, |i| {
         let p = put(&pool, &pattern(i, 128));
@@ -45,11 +49,11 @@ fn a_small_commit_has_two_drains() {
             pool.run(|tx| tx.free(old)).unwrap();
         }
     });
-    assert!(alloc_and_free <= 4.0, "an allocation and a free: {alloc_and_free} drains");
+    assert!(alloc_and_free <= 4, "an allocation and a free: {alloc_and_free} drains");
     let reads = drains(&pool, 60, |i| {
         get(&pool, objects[i as usize % 8]).unwrap();
     });
-    assert!(reads == 0.0, "reads: {reads} drains");
+    assert!(reads == 0, "reads: {reads} drains");
 }
 
 #[test]
@@ -57,13 +61,19 @@ fn a_commit_on_a_file_is_one_sync() {
     let pool = create(MediumKind::File);
     let p = put(&pool, &pattern(1, 200));
     pool.run(|tx| tx.write_bytes(p, 0, &[1; 64])).unwrap();
-    let before = barriers(&pool);
-    for i in 0..20 {
+    let mut others = 0;
+    for i in 0..60 {
+        pool.medium().reset_counters();
+        let before = barriers(&pool);
         pool.run(|tx| tx.write_bytes(p, 0, &pattern(i, 64))).unwrap();
+        let (now, counters) = (barriers(&pool) - before, pool.medium().counters());
+        // A reclaim now and then adds its sync and its watermark record.
+        let reclaimed = counters.syncs > 0;
+        others += u32::from(reclaimed);
+        assert_eq!(now, if reclaimed { 3 } else { 1 }, "commit {i}: {counters:?}");
     }
-    let per_commit = (barriers(&pool) - before) as f64 / 20.0;
-    // A reclaim now and then adds its sync and its watermark record.
-    assert!((1.0..=1.5).contains(&per_commit), "{per_commit} syncs");
+    // This log has ten pages; a record and its replica take two.
+    assert!(others <= 15, "{others} of 60 commits had to reclaim the log");
 }
 
 fn barriers(pool: &common::TestPool) -> u64 {

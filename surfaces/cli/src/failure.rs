@@ -35,6 +35,12 @@ impl Failure {
         Self::Other { exit, kind, cause: cause.into(), remedy: remedy.into() }
     }
 
+    /// Somebody interrupted the command.
+    pub(crate) fn interrupted(remedy: impl Into<String>) -> Self {
+        let (kind, exit) = ("cancelled", Exit::CANCELLED);
+        Self::Other { exit, kind, cause: "interrupted".to_owned(), remedy: remedy.into() }
+    }
+
     /// A file other than a pool.
     pub(crate) fn io(what: impl fmt::Display, error: &std::io::Error) -> Self {
         use std::io::ErrorKind as Io;

@@ -9,6 +9,8 @@ use signal_hook::consts::{SIGINT, SIGXFSZ};
 use signal_hook::flag;
 
 use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::out::Out;
 
 static ASKED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
@@ -23,6 +25,15 @@ pub(crate) fn listen() {
     }
     // Whoever handles it, if only by a flag nobody reads, gets the error from the system call.
     let _ = flag::register(SIGXFSZ, Arc::default());
+}
+
+/// Ends a command that changes nothing, from wherever it is, if somebody asked it to stop.
+pub(crate) fn end_if_asked(out: Out, command: &str) {
+    if asked() {
+        let failure = Failure::interrupted("nothing was changed; run it again");
+        out.failure(command, &failure);
+        std::process::exit(failure.exit().code().into());
+    }
 }
 
 /// Whether somebody asked the command to stop.

@@ -1,5 +1,6 @@
 //! What a command prints: tables for people, one object or lines of objects for programs.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
 use comfy_table::presets::UTF8_BORDERS_ONLY;
@@ -63,14 +64,14 @@ impl Out {
     /// Tells people something on standard error, beside the output.
     pub(crate) fn note(&self, text: impl AsRef<str>) {
         if !self.quiet {
-            let _ = writeln!(io::stderr(), "holdfast: {}", text.as_ref());
+            let _ = writeln!(io::stderr(), "holdfast: {}", tame(text.as_ref()));
         }
     }
 
     /// Tells why a command failed.
     pub(crate) fn failure(&self, command: &str, failure: &Failure) {
         self.failure_object(command, failure);
-        let _ = writeln!(io::stderr(), "holdfast: {failure}");
+        let _ = writeln!(io::stderr(), "holdfast: {}", tame(&failure.to_string()));
     }
 
     /// The same for programs only.
@@ -99,11 +100,45 @@ fn dressed(command: &str, body: Value) -> Value {
     Value::Object(all)
 }
 
-/// One line to standard output. Whoever closed it has read enough.
+/// One line to standard output.
 fn line(text: &str) {
     let mut out = io::stdout().lock();
-    if writeln!(out, "{text}").and_then(|()| out.flush()).is_err() {
-        std::process::exit(crate::exit::Exit::OPERATIONAL.code().into());
+    if let Err(error) = writeln!(out, "{}", tame(text)).and_then(|()| out.flush()) {
+        give_up(&error);
+    }
+}
+
+/// The text without what a terminal would obey: names and labels come from files, and from anybody.
+fn tame(text: &str) -> Cow<'_, str> {
+    let wild = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if !text.contains(wild) {
+        return text.into();
+    }
+    let mut tamed = String::with_capacity(text.len());
+    for c in text.chars() {
+        if wild(c) { tamed.extend(c.escape_unicode()) } else { tamed.push(c) }
+    }
+    tamed.into()
+}
+
+/// Ends the command because its output reaches nobody. Whoever closed a pipe has read enough: that
+/// ends it as the signal would that is sent for it, and that programs in Rust ignore. A pool that
+/// is open then is recovered when it is opened next.
+fn give_up(error: &io::Error) -> ! {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
+    } else {
+        let failure = Failure::io("standard output", error);
+        let _ = writeln!(io::stderr(), "holdfast: {failure}");
+    }
+    std::process::exit(crate::exit::Exit::OPERATIONAL.code().into())
+}
+
+/// So many things: `1 event`, `2 events`.
+pub(crate) fn count(number: impl Into<u64>, thing: &str) -> String {
+    match number.into() {
+        1 => format!("1 {thing}"),
+        number => format!("{number} {thing}s"),
     }
 }
 
@@ -182,6 +217,17 @@ mod tests {
         assert_eq!(show_bytes(b"a b"), "a b");
         assert_eq!(show_bytes(b"\x00\xff"), "0x00ff");
         assert_eq!(json_bytes(b"\xff"), json!({ "hex": "ff" }));
+    }
+
+    #[test]
+    fn terminals_are_told_nothing_but_text() {
+        assert_eq!(tame("a\tb\n\u{e9}"), "a\tb\n\u{e9}");
+        assert_eq!(tame("\x1b[31mred\x07\u{9b}"), "\\u{1b}[31mred\\u{7}\\u{9b}");
+    }
+
+    #[test]
+    fn one_thing_is_one() {
+        assert_eq!([0_u64, 1, 2].map(|n| count(n, "event")), ["0 events", "1 event", "2 events"]);
     }
 
     #[test]

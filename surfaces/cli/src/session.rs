@@ -1,12 +1,75 @@
 //! Opening pools for commands, and what an opening found.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use holdfast::{Error, ErrorKind, Pool, Stats, VerifyReads};
+use holdfast::{Error, ErrorKind, Observer, Owner, Pool, Stats, VerifyReads};
 
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
-use crate::out::Out;
+use crate::out::{Out, count};
+
+/// How long a command waits for the process that has a pool open to listen, or to close it: it may
+/// be just opening or closing it.
+const OWNER_WAIT: Duration = Duration::from_secs(2);
+/// How often it looks.
+const OWNER_LOOK: Duration = Duration::from_millis(20);
+
+/// A pool, or the process to ask about it.
+pub(crate) enum Access {
+    Here(Box<Pool>),
+    Owner(Owner),
+}
+
+/// Opens a pool, or reaches the process that has it open.
+pub(crate) fn open_or_reach(
+    path: &Path,
+    open: impl Fn(&Path) -> holdfast::Result<Pool>,
+) -> Outcome<Access> {
+    let begun = Instant::now();
+    loop {
+        match open(path) {
+            Ok(pool) => return Ok(Access::Here(Box::new(pool))),
+            Err(error) if error.kind() == ErrorKind::Locked && !error.is_being_read() => {
+                if let Some(owner) = Owner::reach(path) {
+                    return Ok(Access::Owner(owner));
+                }
+                if begun.elapsed() >= OWNER_WAIT {
+                    return Err(takes_no_commands(path));
+                }
+                std::thread::sleep(OWNER_LOOK);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Reaches the process that has a pool open; nothing if nobody has.
+pub(crate) fn reach(observer: &Observer) -> Outcome<Option<Owner>> {
+    let begun = Instant::now();
+    loop {
+        if let Some(owner) = Owner::reach(observer.path()) {
+            return Ok(Some(owner));
+        }
+        if !observer.is_in_use() {
+            return Ok(None);
+        }
+        if begun.elapsed() >= OWNER_WAIT {
+            return Err(takes_no_commands(observer.path()));
+        }
+        std::thread::sleep(OWNER_LOOK);
+    }
+}
+
+fn takes_no_commands(path: &Path) -> Failure {
+    let holder = Observer::open(path).ok().and_then(|observer| observer.holder()).flatten();
+    let who = holder.map_or_else(|| "another process".to_owned(), |id| format!("process {id}"));
+    Failure::new(
+        "locked",
+        format!("{}: {who} has it open and takes no commands", path.display()),
+        "close the pool there",
+    )
+}
 
 /// Opens a pool to look at: privately, every read verified.
 pub(crate) fn to_look(path: &Path) -> Outcome<Pool> {
@@ -24,29 +87,33 @@ fn in_use(error: Error) -> Failure {
     let remedy = "close it there, or ask that process; `pool info`, `check`, `scrub`, `repair` \
                   and `events` work meanwhile";
     match error.kind() {
-        ErrorKind::Locked => error.with_remedy(remedy).into(),
+        ErrorKind::Locked if !error.is_being_read() => error.with_remedy(remedy).into(),
         _ => error.into(),
     }
 }
 
-/// The end of a command that used a pool: tells what was repaired on the way, and closes it.
-pub(crate) fn finish(out: Out, pool: Pool, changed: bool) -> Exit {
+/// The end of a command that used a pool: tells what was repaired on the way, and closes it. Fails
+/// if somebody cut the file off meanwhile: not all that was done is in it.
+pub(crate) fn finish(out: Out, pool: Pool, changed: bool) -> Outcome {
+    pool.expect_whole_file()?;
     let Stats { detected, repaired, lost, .. } = pool.stats();
     let recovered = pool.opened().recovered;
     drop(pool);
     if recovered.replayed > 0 && out.verbose > 0 {
-        out.note(format!("the pool had not been closed: {} records replayed", recovered.replayed));
+        let records = count(recovered.replayed, "record");
+        out.note(format!("the pool had not been closed: {records} replayed"));
     }
     if detected == 0 {
-        return Exit::CLEAN;
+        return Ok(Exit::CLEAN);
     }
     if !changed {
         out.note(format!(
-            "{detected} damages found ({lost} beyond repair); the file was not changed, \
-             `holdfast repair` repairs it"
+            "{} found ({lost} beyond repair); the file was not changed, `holdfast repair` \
+             repairs it",
+            count(detected, "damage")
         ));
-        return Exit::LEFT;
+        return Ok(Exit::LEFT);
     }
-    out.note(format!("{detected} damages found, {repaired} repaired, {lost} lost"));
-    if lost > 0 { Exit::CORRECTED.and(Exit::LEFT) } else { Exit::CORRECTED }
+    out.note(format!("{} found, {repaired} repaired, {lost} lost", count(detected, "damage")));
+    Ok(if lost > 0 { Exit::CORRECTED.and(Exit::LEFT) } else { Exit::CORRECTED })
 }

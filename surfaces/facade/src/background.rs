@@ -159,7 +159,7 @@ fn listen(
 }
 
 /// Whether the other end belongs to the same user. Names of the kernel's have no permissions.
-fn is_ours(stream: &UnixStream) -> bool {
+pub(crate) fn is_ours(stream: &UnixStream) -> bool {
     rustix::net::sockopt::socket_peercred(stream)
         .is_ok_and(|peer| peer.uid == rustix::process::geteuid())
 }

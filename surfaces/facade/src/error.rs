@@ -4,8 +4,9 @@ use core::fmt;
 use std::path::{Path, PathBuf};
 
 use holdfast_layout::SuperblockError;
+use holdfast_layout::format::VERSION;
 use holdfast_object::Error as EngineError;
-use holdfast_pmem::{MediaError, OpenError, SyncError};
+use holdfast_pmem::{MediaCause, MediaError, OpenError, SyncError};
 use holdfast_redundancy::Error as RedundancyError;
 use holdfast_txn::TxError;
 
@@ -102,7 +103,9 @@ impl ErrorKind {
             Self::NotFound => "check the name",
             Self::Exists => "choose another name",
             Self::NotAFile => "name a regular file",
-            Self::NotAPool => "check the path; the file was not changed",
+            Self::NotAPool => {
+                "check the path, or create a pool under another name; this file was not changed"
+            }
             Self::NewerVersion => "use a build at least as new; the file was not changed",
             Self::Truncated => "restore the whole file from a copy; it was not changed",
             Self::Locked => "close it there, or open it read-only",
@@ -114,7 +117,7 @@ impl ErrorKind {
             Self::WrongType => "open it as what it was created as",
             Self::Cancelled => "nothing was committed",
             Self::Refused => "nothing was committed; correct the program",
-            Self::System => "see the system's own message",
+            Self::System => "check the path, its file system and the limits of the process",
         }
     }
 }
@@ -185,6 +188,12 @@ impl Error {
         }
     }
 
+    /// Whether another process only reads the pool, and so keeps writers out.
+    #[must_use]
+    pub fn is_being_read(&self) -> bool {
+        matches!(self.cause, Cause::Open(OpenError::Locked { reads: true, .. }))
+    }
+
     /// What happened.
     #[must_use]
     pub fn cause(&self) -> String {
@@ -211,6 +220,20 @@ impl Error {
                 let remedy = format!("{what}, then open the pool anew: until then it is read-only");
                 return (error.to_string(), remedy);
             }
+            Cause::Engine(EngineError::Redundancy(RedundancyError::Superblock {
+                source,
+                searched,
+            })) => return (superblock(source, *searched), usual.to_owned()),
+            Cause::Engine(EngineError::Redundancy(RedundancyError::Geometry {
+                expected, ..
+            })) => {
+                let text = format!("the pool cannot be laid out like this: {expected}");
+                return (text, "make it larger, or its frame or chunk smaller".to_owned());
+            }
+            Cause::Engine(EngineError::Tx(error)) => match tx(error) {
+                Some(parts) => return parts,
+                None => error.to_string(),
+            },
             Cause::Engine(error) => error.to_string(),
             Cause::Own { what, .. } => return (what.clone(), usual.to_owned()),
         };
@@ -245,6 +268,36 @@ impl std::error::Error for Error {
     }
 }
 
+/// What is wrong with the superblock of a file; what can be done depends on the kind alone.
+fn superblock(error: &SuperblockError, searched: u64) -> String {
+    match error {
+        SuperblockError::NewerVersion(found) => format!(
+            "the pool has version {found} of the format, and this build reads up to {VERSION}"
+        ),
+        SuperblockError::UnknownFeatures(mask) => {
+            format!("the pool has features that this build does not know ({mask:#x})")
+        }
+        error => format!("{error}, and no second copy in the first {searched} bytes"),
+    }
+}
+
+/// Cause and remedy of a failed transaction, where the engine's own words do not help a user.
+fn tx(error: &TxError) -> Option<(String, String)> {
+    let (cause, remedy) = match error {
+        TxError::NoSpace { wanted } => (
+            format!("the pool has no free space for {wanted} bytes"),
+            "free objects, grow the pool, or make a larger one",
+        ),
+        TxError::TooLarge { .. } => (error.to_string(), "make it smaller, or split it"),
+        TxError::Conflict => (
+            "other transactions came in between, again and again".to_owned(),
+            "nothing was committed; try again",
+        ),
+        _ => return None,
+    };
+    Some((cause, remedy.to_owned()))
+}
+
 fn kind_of_open(error: &OpenError) -> ErrorKind {
     match error {
         OpenError::NotFound { .. } => ErrorKind::NotFound,
@@ -272,14 +325,15 @@ fn kind_of_engine(error: &EngineError) -> ErrorKind {
                 ErrorKind::Damaged
             }
         },
-        EngineError::Redundancy(RedundancyError::Geometry { .. }) | EngineError::Options { .. } => {
-            ErrorKind::Invalid
-        }
+        EngineError::Media(error) if error.cause == MediaCause::Truncated => ErrorKind::Truncated,
+        EngineError::Redundancy(RedundancyError::Geometry { .. })
+        | EngineError::Options { .. }
+        | EngineError::Growth { .. } => ErrorKind::Invalid,
         EngineError::Redundancy(_)
         | EngineError::Media(_)
         | EngineError::Log(_)
         | EngineError::Fatal { .. } => ErrorKind::Damaged,
-        EngineError::Truncated { .. } => ErrorKind::Truncated,
+        EngineError::Truncated { .. } | EngineError::CutOff => ErrorKind::Truncated,
         EngineError::NeedsRecovery | EngineError::ReadOnlyFeatures(_) => ErrorKind::ReadOnly,
         EngineError::Forked => ErrorKind::Invalid,
         EngineError::Sync(error) | EngineError::Extend(error) if is_full(error) => {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use holdfast_layout::{Region, Superblock};
-use holdfast_pmem::{Access, Mapped, Medium, OpenError, Options as MapOptions, Status};
+use holdfast_pmem::{Access, Mapped, Medium, Options as MapOptions, Status};
 use holdfast_redundancy::superblock::FoundSuperblock;
 use holdfast_redundancy::{
     Event, Journal, Mirror, Progress, RemapTable, progress, read_superblock,
@@ -57,8 +57,7 @@ impl Observer {
         Ok(this)
     }
 
-    /// Whether somebody has the pool open for writing. False where this process may not open the
-    /// file for writing itself, since then it cannot tell.
+    /// Whether somebody has the pool open for writing.
     #[must_use]
     pub fn is_in_use(&self) -> bool {
         self.holder().is_some()
@@ -67,7 +66,7 @@ impl Observer {
     /// The process that has the pool open for writing: its number where the system shows it.
     #[must_use]
     pub fn holder(&self) -> Option<Option<u32>> {
-        holder(&self.path)
+        Mapped::writer_of(&self.path).ok().flatten()
     }
 
     /// The file.
@@ -91,8 +90,11 @@ impl Observer {
     /// The superblock as it is now, and the state of its copies.
     ///
     /// # Errors
-    /// No copy can be used.
+    /// No copy can be used, or the file was cut off meanwhile.
     pub fn found_superblock(&self) -> Result<FoundSuperblock> {
+        if self.medium.cut_off() {
+            return Err(Error::from(holdfast_object::Error::CutOff).at(&self.path));
+        }
         read_superblock(&self.medium).map_err(|error| Error::from(error).at(&self.path))
     }
 
@@ -136,17 +138,5 @@ impl Observer {
     /// The pool is too damaged to be taken apart.
     pub fn anatomy(&self) -> Result<Anatomy> {
         Anatomy::read(&self.medium).map_err(|error| error.at(&self.path))
-    }
-}
-
-/// Who has the file at `path` open for writing, found out by trying to: nothing is written.
-pub(crate) fn holder(path: &Path) -> Option<Option<u32>> {
-    match Mapped::open(
-        path,
-        Access::Write,
-        &MapOptions { reserve: Some(0), ..MapOptions::default() },
-    ) {
-        Err(OpenError::Locked { holder, .. }) => Some(holder),
-        _ => None,
     }
 }

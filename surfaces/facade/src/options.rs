@@ -4,12 +4,12 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use holdfast_layout::SumKind;
 use holdfast_object::{CreateOptions, OpenOptions, Parity, VerifyReads};
 use holdfast_pmem::{
-    Access, Durability, Mapped, Medium, MediumKind, Options as MapOptions, Protect,
+    Access, Durability, Mapped, Medium, MediumKind, OpenError, Options as MapOptions, Protect,
 };
 
 use holdfast_redundancy::Schedule;
@@ -21,6 +21,10 @@ use crate::pool::Pool;
 
 /// What the system counts the room of files in.
 const BLOCK: u64 = 512;
+/// How long a pool that is to be opened for writing waits for those who only read its file,
+const READERS_WAIT: Duration = Duration::from_secs(3);
+/// and how often it looks.
+const READERS_LOOK: Duration = Duration::from_millis(5);
 /// Longest label.
 pub const LABEL_MAX: usize = holdfast_layout::superblock::LABEL_LEN;
 
@@ -192,7 +196,8 @@ impl Options {
     ///
     /// # Errors
     /// As [`open`](Self::open). While another process has the pool open for writing, it cannot be
-    /// read like this; [`Observer`](crate::Observer) shows its state.
+    /// read like this; [`Observer`](crate::Observer) shows its state. And nobody can open it for
+    /// writing until this pool is dropped.
     pub fn open_read_only(&self, path: impl AsRef<Path>) -> Result<Pool> {
         let pool = self.open_private(path)?;
         pool.engine().stop_writing();
@@ -206,11 +211,6 @@ impl Options {
     /// As [`open_read_only`](Self::open_read_only).
     pub fn open_private(&self, path: impl AsRef<Path>) -> Result<Pool> {
         let path = path.as_ref();
-        if let Err(error) = Mapped::open(path, Access::Write, &self.map)
-            && matches!(error, holdfast_pmem::OpenError::Locked { .. })
-        {
-            return Err(Error::from(error).at(path));
-        }
         let mapped = self.map(path, Access::PrivateCopy)?;
         self.look(path, &mapped)?;
         room_to_read(path, &mapped)?;
@@ -243,8 +243,18 @@ impl Options {
         Ok(Pool::new(engine, opened))
     }
 
+    /// Maps the file. A writer waits a little for those who only read it: most are soon done.
     fn map(&self, path: &Path, access: Access) -> Result<Mapped> {
-        Mapped::open(path, access, &self.map).map_err(|error| Error::from(error).at(path))
+        let options = MapOptions { keep_still: true, ..self.map };
+        let begun = Instant::now();
+        loop {
+            match Mapped::open(path, access, &options) {
+                Err(OpenError::Locked { reads: true, .. }) if begun.elapsed() < READERS_WAIT => {
+                    std::thread::sleep(READERS_LOOK);
+                }
+                other => return other.map_err(|error| Error::from(error).at(path)),
+            }
+        }
     }
 
     fn bytes(&self) -> u64 {

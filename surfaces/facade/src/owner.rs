@@ -10,6 +10,7 @@
 //! nothing by a `poison` command but the order itself; what comes of it, it has to find.
 
 use core::time::Duration;
+use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -19,7 +20,7 @@ use holdfast_object::{CheckReport, ScrubOptions, Scrubbed, Stats};
 use holdfast_pmem::inject::{Poison, poison};
 use holdfast_redundancy::progress::ScrubState;
 
-use crate::background::address_of;
+use crate::background::{address_of, is_ours};
 use crate::error::{Error, ErrorKind, Result};
 use crate::pool::Pool;
 
@@ -29,6 +30,10 @@ const VERSION: &str = "holdfast-1";
 const LINE_MAX: u64 = 4096;
 /// A client that says nothing for so long is left.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How often a client that waits for an answer looks whether it still has to.
+const LOOK: Duration = Duration::from_millis(100);
+/// An owner that says nothing for so long is asked whether it is still there.
+const SILENCE: Duration = Duration::from_secs(5);
 /// Least time between two lines about progress.
 const PROGRESS_EACH: Duration = Duration::from_millis(50);
 
@@ -47,6 +52,8 @@ pub struct Summary {
     pub repaired: u64,
     /// Findings beyond the redundancy.
     pub lost: u64,
+    /// Findings that nothing kept can judge; left as they were.
+    pub undecided: u64,
     /// Whether it was paused or cancelled before its end.
     pub stopped: bool,
     /// Nanoseconds it took.
@@ -73,27 +80,49 @@ impl Summary {
         Self {
             repaired: done.repaired,
             lost: done.lost,
+            undecided: done.undecided,
             stopped: done.state != ScrubState::Idle,
             ..Self::of_check(&done.report, took)
         }
     }
 
     fn words(&self) -> String {
-        let Self { objects, object_bytes, column_bytes, found, repaired, lost, .. } = self;
+        let Self { objects, object_bytes, column_bytes, found, repaired, lost, undecided, .. } =
+            self;
         format!(
-            "{objects} {object_bytes} {column_bytes} {found} {repaired} {lost} {} {}",
+            "{objects} {object_bytes} {column_bytes} {found} {repaired} {lost} {undecided} {} {}",
             u8::from(self.stopped),
             self.nanos
         )
     }
 
     fn parse(words: &[u64]) -> Option<Self> {
-        let &[objects, object_bytes, column_bytes, found, repaired, lost, stopped, nanos] = words
+        let &[
+            objects,
+            object_bytes,
+            column_bytes,
+            found,
+            repaired,
+            lost,
+            undecided,
+            stopped,
+            nanos,
+        ] = words
         else {
             return None;
         };
         let stopped = stopped != 0;
-        Some(Self { objects, object_bytes, column_bytes, found, repaired, lost, stopped, nanos })
+        Some(Self {
+            objects,
+            object_bytes,
+            column_bytes,
+            found,
+            repaired,
+            lost,
+            undecided,
+            stopped,
+            nanos,
+        })
     }
 }
 
@@ -110,6 +139,11 @@ impl Owner {
     pub fn reach(path: impl AsRef<Path>) -> Option<Self> {
         let path = path.as_ref();
         let stream = UnixStream::connect_addr(&address_of(path)?).ok()?;
+        // Anybody could have taken the name.
+        if !is_ours(&stream) {
+            return None;
+        }
+        stream.set_read_timeout(Some(LOOK)).ok()?;
         Some(Self { stream: BufReader::new(stream), path: path.to_path_buf() })
     }
 
@@ -194,13 +228,10 @@ impl Owner {
 
     /// The numbers of the answer, or none at the first sign of life if that is enough.
     fn answer(&mut self, mut progress: impl FnMut(u64, u64), begun: bool) -> Result<Vec<u64>> {
+        let mut last = (0, 0);
         loop {
-            let mut line = String::new();
-            match self.stream.by_ref().take(LINE_MAX).read_line(&mut line) {
-                Ok(0) => return Err(self.silent("it closed the connection")),
-                Ok(_) => {}
-                Err(error) => return Err(self.silent(&error.to_string())),
-            }
+            // Whoever waits is called also while there is nothing new, and can stop waiting.
+            let line = self.line(|| progress(last.0, last.1))?;
             let (word, rest) = line.trim_end().split_once(' ').unwrap_or((line.trim_end(), ""));
             let numbers = || rest.split(' ').filter_map(|word| word.parse().ok()).collect();
             match word {
@@ -208,6 +239,7 @@ impl Owner {
                 "progress" => {
                     let numbers: Vec<u64> = numbers();
                     if let &[done, all] = numbers.as_slice() {
+                        last = (done, all);
                         progress(done, all);
                     }
                 }
@@ -220,6 +252,34 @@ impl Owner {
                     return Err(error.with_remedy(remedy).at(&self.path));
                 }
                 _ => return Err(self.strange()),
+            }
+        }
+    }
+
+    /// The next line of the answer. `idle` is called now and then while it does not come.
+    fn line(&mut self, mut idle: impl FnMut()) -> Result<String> {
+        let (mut line, mut heard) = (Vec::new(), Instant::now());
+        loop {
+            let left = LINE_MAX.saturating_sub(line.len() as u64);
+            match self.stream.by_ref().take(left).read_until(b'\n', &mut line) {
+                Ok(_) if line.last() == Some(&b'\n') => {
+                    return String::from_utf8(line).map_err(|_| self.strange());
+                }
+                Ok(0) => return Err(self.silent("it closed the connection")),
+                Ok(_) => {}
+                Err(error) if matches!(error.kind(), WouldBlock | TimedOut) => {
+                    idle();
+                    if heard.elapsed() >= SILENCE {
+                        // A slow scrub has nothing to tell for long. A process that is stopped
+                        // does not answer anything.
+                        if !answers(&self.path) {
+                            return Err(self.silent("it may be stopped"));
+                        }
+                        heard = Instant::now();
+                    }
+                }
+                Err(error) if error.kind() == Interrupted => {}
+                Err(error) => return Err(self.silent(&error.to_string())),
             }
         }
     }
@@ -238,6 +298,15 @@ impl Owner {
             .with_remedy("use the same build as it")
             .at(&self.path)
     }
+}
+
+/// Whether the owner of the pool answers at all: on a connection of its own, within [`SILENCE`].
+fn answers(path: &Path) -> bool {
+    let Some(mut other) = Owner::reach(path) else { return false };
+    let patient = other.stream.get_ref().set_read_timeout(Some(SILENCE));
+    let sent = patient.and_then(|()| writeln!(other.stream.get_mut(), "{VERSION} stats"));
+    // One that has too many clients closes the connection: that is an answer, too.
+    sent.is_ok() && other.stream.fill_buf().is_ok()
 }
 
 /// Serves one connection to its end.

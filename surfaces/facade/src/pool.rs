@@ -279,6 +279,20 @@ impl<M: Medium> Pool<M> {
         self.engine().is_read_only()
     }
 
+    /// Asks the system whether the pool's file still has its full length. Every write to a file
+    /// does; transactions on shared memory and direct-access media notice only once they touch
+    /// what is gone.
+    ///
+    /// # Errors
+    /// Somebody cut the file off. From now on nothing is written to it.
+    pub fn expect_whole_file(&self) -> Result<()> {
+        if !self.medium().cut_off() {
+            return Ok(());
+        }
+        self.engine().stop_writing();
+        Err(self.fail(holdfast_object::Error::CutOff))
+    }
+
     /// The file, if the pool is in one.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {

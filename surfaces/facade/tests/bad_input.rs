@@ -258,3 +258,67 @@ fn read_only_pools_refuse_changes_and_never_reach_the_file() {
     drop(private);
     assert!(fs::read(&here.path).unwrap() == before, "the file was changed");
 }
+
+#[test]
+fn growth_that_is_too_small_is_told_as_growth() {
+    let here = place();
+    let pool = Pool::options().size(16 << 20).create(&here.path).unwrap();
+    for size in [0, 1 << 20, 16 << 20, (16 << 20) + 4096] {
+        let error = pool.grow(size).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        let text = error.to_string();
+        assert!(text.contains("cannot grow the pool") && !text.contains("make this"), "{text}");
+        // What it asks for is enough.
+        let least: u64 = text.split(' ').find_map(|word| word.parse().ok()).unwrap();
+        assert!(least > 16 << 20, "{text}");
+        let Err(again) = pool.grow(least - 4096) else { panic!("{least} is not the least") };
+        assert!(again.to_string().contains(&least.to_string()), "{again}");
+    }
+    pool.grow(32 << 20).unwrap();
+}
+
+#[test]
+fn a_file_cut_off_under_its_threads_ends_them_all() {
+    let memory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let disk = tempfile::tempdir().unwrap();
+    for path in [memory.path().join("a.pool"), disk.path().join("a.pool")] {
+        let pool = Pool::options().size(16 << 20).parity(Parity::PQ).create(&path).unwrap();
+        let map = pool.map::<u64, [u8]>("numbers").unwrap();
+        map.put(&0, b"first").unwrap();
+        let ends: Vec<Error> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|thread| {
+                    let map = &map;
+                    scope.spawn(move || {
+                        // Ends by itself: the places it uses are soon beyond the cut.
+                        let mut number = thread;
+                        loop {
+                            number += 4;
+                            if let Err(error) = map.put(&(number % 1000), &[7; 200]) {
+                                return error;
+                            }
+                        }
+                    })
+                })
+                .collect();
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(1 << 20).unwrap();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        for error in ends {
+            assert_eq!(error.kind(), ErrorKind::Truncated, "{error}");
+            assert!(error.to_string().contains("cut off while in use"), "{error}");
+        }
+        assert!(pool.is_read_only());
+        for error in [
+            pool.check(|_, _| {}).map(drop).unwrap_err(),
+            pool.scrub(holdfast::ScrubOptions::default(), |_, _| {}).map(drop).unwrap_err(),
+            map.put(&1, b"late").map(drop).unwrap_err(),
+            pool.expect_whole_file().unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::Truncated, "{error}");
+        }
+        drop((map, pool));
+        assert_eq!(fs::metadata(&path).unwrap().len(), 1 << 20, "it was lengthened");
+    }
+}

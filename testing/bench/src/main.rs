@@ -1,26 +1,33 @@
 //! Own benchmarks: latencies of commits, scrub, open, recovery, space. Every figure with a goal is
 //! printed as a line `goal NAME value limit met|missed`.
 //!
-//! All of it runs on the real medium (`/dev/shm` unless told otherwise), in one process, several
-//! rounds, and reports medians with their spread. Ratios are taken between figures of the same
-//! round, since machines are noisy and differ.
+//! The engine runs on the real medium (`/dev/shm` unless told otherwise). Everything runs in one
+//! process, several rounds, and is reported as medians with their spread. Ratios are taken between
+//! figures of the same round, since machines are noisy and differ.
 //!
 //! ```text
 //! cargo xtask bench object [--quick] [--dir DIR] [--json FILE] [--check]
+//! cargo xtask bench codes [--quick] [--json FILE] [--check]
 //! ```
 //!
-//! What is measured: overwriting, allocating and freeing objects of 64 B to 4 KiB, on a hot and on
-//! a cold set, with every protection switched on one after the other; scrubbing; opening a pool
-//! that was closed and one that was killed; space taken by parity and metadata.
+//! What is measured of the engine: overwriting, allocating and freeing objects of 64 B to 4 KiB,
+//! on a hot and on a cold set, with every protection switched on one after the other; sums in slots
+//! against sums in headers; scrubbing; opening a pool that was closed and one that was killed;
+//! space taken by parity and metadata. Of the codes: sums of short and long data in cache, patches
+//! of sums, parity of data in memory.
 //!
 //! # Tour
 //!
-//! - `object.rs` the runs
+//! - `object.rs` the runs of the engine; `waits.rs` commits beside repairs; `placement.rs` sums in
+//!   slots against sums in headers
+//! - `codes.rs` the runs of the codes
 //! - `rig.rs` pools to measure on
 //! - `report.rs` medians, goals, JSON
 
+mod codes;
 mod maps;
 mod object;
+mod placement;
 mod profile;
 mod report;
 mod rig;
@@ -44,6 +51,8 @@ enum What {
     Object(Options),
     /// One operation over and over, for a profiler.
     Profile(profile::Options),
+    /// Checksums and parity.
+    Codes(codes::Options),
 }
 
 /// How a benchmark runs.
@@ -52,7 +61,7 @@ pub(crate) struct Options {
     /// Fewer rounds, smaller pools.
     #[arg(long)]
     quick: bool,
-    /// Only this part: latencies, scrub, open, space or waits.
+    /// Only this part: latencies, placement, scrub, open, space or waits.
     #[arg(long)]
     only: Option<String>,
     /// Only objects of this length.
@@ -73,6 +82,7 @@ fn main() -> ExitCode {
     let (done, check) = match Args::parse().what {
         What::Object(options) => (object::run(&options), options.check),
         What::Profile(options) => (profile::run(&options).map(|()| 0), false),
+        What::Codes(options) => (codes::run(&options), options.check),
     };
     match done {
         Ok(missed) if missed > 0 && check => ExitCode::from(1),

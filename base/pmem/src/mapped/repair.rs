@@ -40,11 +40,13 @@ impl Mapped {
         MediaError { at: first, len, cause: MediaCause::Poison }
     }
 
-    /// Whether the file ends before the place that serves this page.
+    /// Whether the file ends before the place that serves this page, or did at some time. Pages
+    /// that a private copy has grown by are not the file's.
     fn is_cut_off(&self, layout: &Layout, page: u64) -> bool {
         let (physical, _) = layout.frames.locate(page, PAGE);
-        self.access != Access::PrivateCopy
-            && self.backing.size().is_ok_and(|size| size < physical + PAGE)
+        physical < self.backing.relied_on()
+            && self.backing.cut_off()
+            && !layout.holes.contains_key(&physical)
     }
 
     /// Checks that `[at, at + len)` are whole pages open to stores.
@@ -66,7 +68,7 @@ impl Mapped {
         }
         let mut layout = self.layout();
         // Writing to a file that was cut off would lengthen it, and so hide what happened.
-        if self.is_cut_off(&layout, at) {
+        if self.backing.cut_off() {
             return Err(bad(MediaCause::Truncated));
         }
         let (physical, _) = layout.frames.locate(at, PAGE);

@@ -19,6 +19,10 @@ impl Medium for Mapped {
         self.forked()
     }
 
+    fn cut_off(&self) -> bool {
+        self.backing.cut_off()
+    }
+
     #[inline]
     fn kind(&self) -> MediumKind {
         self.kind
@@ -38,6 +42,11 @@ impl Medium for Mapped {
             Ok(()) => Ok(()),
             Err(miss) => Err(self.explain(miss, at, bytes.len() as u64)),
         }
+    }
+
+    #[inline]
+    fn put_is_cached(&self, len: u64) -> bool {
+        self.space.put_is_cached(len)
     }
 
     /// Goes through the cache, so other threads see it in program order.
@@ -162,6 +171,9 @@ impl Medium for Mapped {
                 self.backing.cut(now);
             }
             return Err(SyncError { call: "mmap", source });
+        }
+        if self.access == Access::Write {
+            self.backing.rely_on(len);
         }
         self.registration.entry().set_mapped(len as usize);
         self.space.set_len(len);

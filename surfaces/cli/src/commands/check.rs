@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use holdfast::collections::CheckReport as MapReport;
 use holdfast::{
-    CheckReport, ErrorKind, Event, Finding, Key, MapInfo, Observer, Owner, Pool, ScrubOptions,
-    Summary, TypeNumber, VerifyReads,
+    CheckReport, Event, Finding, Key, MapInfo, Observer, Owner, Pool, ScrubOptions, Summary,
+    TypeNumber, VerifyReads,
 };
 use serde_json::{Value as Json, json};
 
@@ -14,14 +14,17 @@ use crate::args::CheckArgs;
 use crate::commands::events::event_json;
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
-use crate::out::{Out, table};
+use crate::out::{Out, count, table};
 use crate::progress::Progress;
+use crate::session::{self, Access};
 use crate::size::{show, show_nanos};
 
 /// Findings shown to people who did not ask for more.
 const SHOWN: usize = 20;
 /// Findings in an object.
 const LISTED: usize = 1000;
+/// How the summary of a scrub ends that did not get to its end.
+pub(crate) const STOPPED: &str = "; stopped before the end, `scrub resume` goes on";
 /// Passes of a repair: a later one finds what an earlier one uncovered.
 const PASSES: u32 = 3;
 
@@ -51,26 +54,27 @@ struct MapVerdict {
 
 /// `check`.
 pub(crate) fn check(out: Out, args: &CheckArgs) -> Outcome {
-    if !args.repair || args.dry_run {
-        let known = last_event(&args.pool);
-        return match open_privately(&args.pool)? {
-            Some(pool) if args.repair => {
-                let verdict = mend(out, &pool, known, "would repair")?;
-                Ok(tell(out, "check", &args.pool, &verdict, Mode::DryRun))
-            }
-            Some(pool) => {
-                let verdict = look(out, &pool, known)?;
-                Ok(tell(out, "check", &args.pool, &verdict, Mode::Look))
-            }
-            None if args.repair => Err(Failure::new(
-                "locked",
-                format!("{}: is in use, and its owner repairs for good", args.pool.display()),
-                "leave out --dry-run, or close the pool first",
-            )),
-            None => by_owner(out, "check", &args.pool, false),
-        };
+    if args.repair && !args.dry_run {
+        return repair_as(out, "check", &args.pool);
     }
-    repair_as(out, "check", &args.pool)
+    let known = last_event(&args.pool);
+    let privately = Pool::options().verify_reads(VerifyReads::Always);
+    match session::open_or_reach(&args.pool, |path| privately.open_private(path))? {
+        Access::Here(pool) if args.repair => {
+            let verdict = mend(out, &pool, known, "would repair")?;
+            Ok(tell(out, "check", &args.pool, &verdict, Mode::DryRun))
+        }
+        Access::Here(pool) => {
+            let verdict = look(out, "check", &pool, known)?;
+            Ok(tell(out, "check", &args.pool, &verdict, Mode::Look))
+        }
+        Access::Owner(_) if args.repair => Err(Failure::new(
+            "locked",
+            format!("{}: is in use, and its owner repairs for good", args.pool.display()),
+            "leave out --dry-run, or close the pool first",
+        )),
+        Access::Owner(owner) => by_owner(out, "check", &args.pool, owner, false),
+    }
 }
 
 /// `repair`.
@@ -79,27 +83,15 @@ pub(crate) fn repair(out: Out, path: &Path) -> Outcome {
 }
 
 fn repair_as(out: Out, command: &str, path: &Path) -> Outcome {
-    let options = Pool::options().verify_reads(VerifyReads::Always);
     let known = last_event(path);
-    let pool = match options.open(path) {
-        Ok(pool) => pool,
-        Err(error) if error.kind() == ErrorKind::Locked => {
-            return by_owner(out, command, path, true);
-        }
-        Err(error) => return Err(error.into()),
+    let options = Pool::options().verify_reads(VerifyReads::Always);
+    let pool = match session::open_or_reach(path, |path| options.open(path))? {
+        Access::Here(pool) => pool,
+        Access::Owner(owner) => return by_owner(out, command, path, owner, true),
     };
     let verdict = mend(out, &pool, known, "repairing")?;
     drop(pool);
     Ok(tell(out, command, path, &verdict, Mode::Repair))
-}
-
-/// The pool on pages of our own, or nothing if somebody has it open.
-fn open_privately(path: &Path) -> Outcome<Option<Pool>> {
-    match Pool::options().verify_reads(VerifyReads::Always).open_private(path) {
-        Ok(pool) => Ok(Some(pool)),
-        Err(error) if error.kind() == ErrorKind::Locked => Ok(None),
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// Number of the last event in the journal before the pool is opened. A journal that cannot be
@@ -111,17 +103,21 @@ fn last_event(path: &Path) -> u64 {
 
 /// Looks at everything, repairs nothing on purpose. What had to be mended to open the pool was
 /// mended on pages that are thrown away.
-fn look(out: Out, pool: &Pool, known: u64) -> Outcome<Verdict> {
+fn look(out: Out, command: &str, pool: &Pool, known: u64) -> Outcome<Verdict> {
     let started = Instant::now();
     let at_open = pool.stats();
     let opening = pool.events_from(known.saturating_add(1));
     let progress = Progress::bytes(out, "checking");
-    let mut report = pool.check(|done, all| progress.set(done, all))?;
+    let mut report = pool.check(|done, all| {
+        progress.set(done, all);
+        crate::interrupt::end_if_asked(out, command);
+    })?;
     progress.done();
     if !report.is_clean() {
         // Maps are walked as a repair would leave them: what is wrong then is lost. And a repair
         // tells which damages there are, where a look sees an object and its column disagree.
-        let mended = pool.scrub(ScrubOptions::default(), |_, _| {})?.report;
+        let stop = |_: &_, _| crate::interrupt::end_if_asked(out, command);
+        let mended = pool.scrub(ScrubOptions::default(), stop)?.report;
         report = if mended.is_clean() { report } else { mended };
     }
     let maps = check_maps(pool)?;
@@ -168,25 +164,43 @@ fn mend(out: Out, pool: &Pool, known: u64, what: &str) -> Outcome<Verdict> {
 }
 
 /// Lets the owner of the pool do it.
-fn by_owner(out: Out, command: &str, path: &Path, repair: bool) -> Outcome {
-    let Some(mut owner) = Owner::reach(path) else {
-        let holder = Observer::open(path)?.holder().flatten();
-        let who = holder.map_or_else(|| "another process".to_owned(), |id| format!("process {id}"));
-        return Err(Failure::new(
-            "locked",
-            format!("{}: {who} has it open and takes no commands", path.display()),
-            "close the pool there",
-        ));
-    };
+fn by_owner(out: Out, command: &str, path: &Path, mut owner: Owner, repair: bool) -> Outcome {
     let progress = Progress::bytes(out, "the owner is at it");
-    let tell_progress = |done, all| progress.set(done, all);
     let summary = if repair {
-        owner.scrub(ScrubOptions::default(), tell_progress)?
+        let mut pausing = Pausing::new(path);
+        owner.scrub(ScrubOptions::default(), |done, all| {
+            progress.set(done, all);
+            pausing.pause_if_asked();
+        })?
     } else {
-        owner.check(tell_progress)?
+        owner.check(|done, all| {
+            progress.set(done, all);
+            crate::interrupt::end_if_asked(out, command);
+        })?
     };
     progress.done();
     Ok(tell_summary(out, command, path, &summary, repair))
+}
+
+/// Pauses the scrub of an owner once somebody interrupts the command that waits for it.
+pub(crate) struct Pausing<'a> {
+    path: &'a Path,
+    done: bool,
+}
+
+impl<'a> Pausing<'a> {
+    pub(crate) fn new(path: &'a Path) -> Self {
+        Self { path, done: false }
+    }
+
+    pub(crate) fn pause_if_asked(&mut self) {
+        if crate::interrupt::asked() && !self.done {
+            // The connection that waits hears of it. An owner that does not answer is left by a
+            // second interrupt.
+            let asked = Owner::reach(self.path).map(|mut owner| owner.pause_scrub());
+            self.done = matches!(asked, Some(Ok(())));
+        }
+    }
 }
 
 /// Tells what an owner answered.
@@ -198,16 +212,23 @@ pub(crate) fn tell_summary(
     repair: bool,
 ) -> Exit {
     let Summary { found, repaired, lost, .. } = *summary;
-    let left = if repair { lost } else { found };
+    let left = if repair { lost + summary.undecided } else { found };
     out.object(command, summary_json(path, summary, left));
     out.words(format!(
-        "{} {} and {} objects in {}: {found} damaged, {repaired} repaired, {lost} lost",
+        "{} {} and {} in {}: {found} damaged, {repaired} repaired, {lost} lost{}{}",
         if repair { "scrubbed" } else { "checked" },
         show(summary.column_bytes),
-        summary.objects,
+        count(summary.objects, "object"),
         show_nanos(summary.nanos),
+        undecided(summary.undecided),
+        if summary.stopped { STOPPED } else { "" },
     ));
     exit_of(found, left, summary.stopped)
+}
+
+/// What to add about findings that nothing can judge.
+pub(crate) fn undecided(count: u64) -> String {
+    if count == 0 { String::new() } else { format!(", {count} undecided and left alone") }
 }
 
 pub(crate) fn summary_json(path: &Path, summary: &Summary, left: u64) -> Json {
@@ -220,6 +241,7 @@ pub(crate) fn summary_json(path: &Path, summary: &Summary, left: u64) -> Json {
         "found": summary.found,
         "repaired": summary.repaired,
         "lost": summary.lost,
+        "undecided": summary.undecided,
         "left": left,
         "interrupted": summary.stopped,
         "nanos": summary.nanos,
@@ -291,7 +313,7 @@ fn tell_people(out: Out, verdict: &Verdict, mode: Mode, left: u64) {
         for finding in &map.report.findings {
             out.answer(format!("map `{}`: {finding}", map.name));
         }
-        out.more(|| format!("map `{}`: {} entries", map.name, map.report.entries));
+        out.more(|| format!("entries in map `{}`: {}", map.name, map.report.entries));
     }
     let Verdict { found, repaired, lost, .. } = verdict;
     let did = match mode {
@@ -301,10 +323,10 @@ fn tell_people(out: Out, verdict: &Verdict, mode: Mode, left: u64) {
         }
         Mode::Repair => format!("{found} damaged, {repaired} repaired, {left} left"),
     };
-    let (objects, bytes) = (report.objects, show(report.column_bytes));
-    out.words(format!("{objects} objects, {bytes} in {}: {did}", show_nanos(verdict.nanos)));
+    let (objects, bytes) = (count(report.objects, "object"), show(report.column_bytes));
+    out.words(format!("{objects}, {bytes} in {}: {did}", show_nanos(verdict.nanos)));
     if mode == Mode::Look && *found > 0 {
-        out.words("the file was not changed; `holdfast repair` repairs it");
+        out.words("the file was not changed; `holdfast repair` repairs what can be");
     }
 }
 

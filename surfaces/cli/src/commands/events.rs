@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::args::EventsArgs;
 use crate::exit::Exit;
 use crate::failure::Outcome;
-use crate::out::Out;
+use crate::out::{Out, count};
 use crate::size::{show_nanos, show_time};
 
 /// How often a followed journal is read.
@@ -22,7 +22,8 @@ pub(crate) fn events(out: Out, args: &EventsArgs) -> Outcome {
     loop {
         for event in observer.events_from(next)? {
             if next > 0 && event.sequence > next && printed > 0 {
-                out.note(format!("{} events were overwritten unseen", event.sequence - next));
+                let missed = count(event.sequence - next, "event");
+                out.note(format!("missed {missed}, overwritten before they were read"));
             }
             next = event.sequence + 1;
             printed += 1;
@@ -34,7 +35,13 @@ pub(crate) fn events(out: Out, args: &EventsArgs) -> Outcome {
         std::thread::sleep(EACH);
     }
     if printed == 0 && !args.follow {
-        out.words("no events: nothing was ever found damaged");
+        // An empty journal starts at any number.
+        out.words(match observer.events_from(0)?.last() {
+            Some(last) => {
+                format!("no events from number {} on: the last is {}", args.from, last.sequence)
+            }
+            None => "no events: nothing was ever found damaged".to_owned(),
+        });
     }
     Ok(Exit::CLEAN)
 }

@@ -5,15 +5,16 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use holdfast::Observer;
 use holdfast::anatomy::Part;
-use holdfast::{Observer, Owner};
 use serde_json::{Value, json};
 
 use crate::args::{InjectArgs, InjectCommand, RestoreArgs};
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::faults::{Fault, Injector, Kind};
-use crate::out::Out;
+use crate::out::{Out, count};
+use crate::session;
 
 /// What is damaged unless a part is named: everything whose damage anybody reads before it is
 /// overwritten.
@@ -40,8 +41,9 @@ pub(crate) fn inject(out: Out, command: &InjectCommand) -> Outcome {
     };
     let observer = Observer::open(&args.pool)?;
     refuse_others(&observer)?;
-    let mut owner = match (kind, observer.is_in_use()) {
-        (Kind::Poison, true) => Some(expect_owner(&args.pool)?),
+    // Poison is met by whoever has the mapping.
+    let mut owner = match kind {
+        Kind::Poison => session::reach(&observer)?,
         _ => None,
     };
     let file = writable(&args.pool)?;
@@ -74,7 +76,8 @@ pub(crate) fn inject(out: Out, command: &InjectCommand) -> Outcome {
         );
     }
     out.words(format!(
-        "{done} faults injected; `holdfast scrub start -w {}` repairs{}",
+        "{} injected; `holdfast scrub start -w {}` repairs{}",
+        count(done, "fault"),
         args.pool.display(),
         match &args.record {
             Some(path) => format!(", `holdfast inject restore` with {} undoes", path.display()),
@@ -117,7 +120,7 @@ pub(crate) fn restore(out: Out, args: &RestoreArgs) -> Outcome {
             .map_err(|error| Failure::io(args.pool.display(), &error))?;
     }
     out.object("inject", json!({ "restored": faults.len() }));
-    out.words(format!("{} faults taken back", faults.len()));
+    out.words(format!("{} taken back", count(faults.len() as u64, "fault")));
     Ok(Exit::CLEAN)
 }
 
@@ -131,16 +134,6 @@ pub(crate) fn refuse_others(observer: &Observer) -> Outcome<()> {
         format!("{}: does not allow faults to be injected", observer.path().display()),
         "make a pool for it with `holdfast pool create --allow-inject`; this one was not changed",
     ))
-}
-
-fn expect_owner(path: &Path) -> Outcome<Owner> {
-    Owner::reach(path).ok_or_else(|| {
-        Failure::new(
-            "locked",
-            format!("{}: the process that has it open takes no commands", path.display()),
-            "poison is met by whoever has the mapping; close the pool there, or inject another",
-        )
-    })
 }
 
 fn writable(path: &Path) -> Outcome<File> {
@@ -157,8 +150,9 @@ fn nothing_left(args: &InjectArgs, done: u64) -> Failure {
     Failure::new(
         "invalid",
         format!(
-            "{}: after {done} faults there is no place left where another would not add up",
-            args.pool.display()
+            "{}: after {} there is no place left where another would not add up",
+            args.pool.display(),
+            count(done, "fault")
         ),
         "put more into the pool, repair it first, or ask for fewer",
     )

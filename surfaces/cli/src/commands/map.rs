@@ -2,7 +2,8 @@
 
 use core::ops::Bound;
 
-use holdfast::{Kind, MapInfo, NamedMap, Pool, TypeNumber};
+use holdfast::collections::KEY_MAX;
+use holdfast::{Error, Kind, MapInfo, NamedMap, Pool, TypeNumber};
 use serde_json::{Value, json};
 
 use std::path::Path;
@@ -97,6 +98,15 @@ impl AnyMap {
         }
     }
 
+    /// Its structure.
+    fn kind(&self) -> Kind {
+        match self {
+            Self::TextToBytes(map) => map.map().kind(),
+            Self::TextToText(map) => map.map().kind(),
+            Self::BytesToBytes(map) => map.map().kind(),
+        }
+    }
+
     fn get(&self, key: &str) -> Outcome<Option<Vec<u8>>> {
         Ok(match self {
             Self::TextToBytes(map) => map.get(key)?,
@@ -159,13 +169,39 @@ impl AnyMap {
     }
 }
 
+/// What went wrong with something in a map, told with the map's name.
+pub(crate) fn in_map(name: &str) -> impl Fn(Failure) -> Failure {
+    move |failure| {
+        let Failure::Pool(error) = failure else { return failure };
+        let cause = format!("in the map `{name}`: {}", error.cause());
+        let named = Error::new(error.kind(), cause).with_remedy(error.remedy());
+        match error.path() {
+            Some(path) => named.at(path).into(),
+            None => named.into(),
+        }
+    }
+}
+
+/// Refuses a key that no map takes.
+pub(crate) fn refuse_long_key(key: &str) -> Outcome<()> {
+    if key.len() <= KEY_MAX {
+        return Ok(());
+    }
+    let cause =
+        format!("a key of {} bytes is longer than {KEY_MAX}, the most one can have", key.len());
+    Err(Failure::new("invalid", cause, "choose a shorter key"))
+}
+
 /// Prints the value of a key.
 pub(crate) fn get(out: Out, args: &KeyArgs) -> Outcome {
     let pool = session::to_look(&args.pool)?;
-    let found = AnyMap::expect(&pool, &args.map)?.get(&args.key)?;
-    let exit = session::finish(out, pool, false);
+    let map = AnyMap::expect(&pool, &args.map)?;
+    let kind = map.kind();
+    let found = map.get(&args.key).map_err(in_map(&args.map))?;
+    drop(map);
+    let exit = session::finish(out, pool, false)?;
     let Some(value) = found else {
-        return Err(no_key(args));
+        return Err(no_key(args, kind));
     };
     out.object("map get", json!({ "key": args.key, "value": json_bytes(&value) }));
     out.answer(show_bytes(&value));
@@ -175,11 +211,12 @@ pub(crate) fn get(out: Out, args: &KeyArgs) -> Outcome {
 /// Gives a key a value.
 pub(crate) fn put(out: Out, args: &PutArgs) -> Outcome {
     let place = &args.place;
+    refuse_long_key(&place.key)?;
     let pool = session::to_change(&place.pool)?;
     let map = AnyMap::find_or_make(&pool, &place.map, args.kind.into())?;
-    let replaced = map.put(&place.key, &args.value)?;
+    let replaced = map.put(&place.key, &args.value).map_err(in_map(&place.map))?;
     drop(map);
-    let exit = session::finish(out, pool, true);
+    let exit = session::finish(out, pool, true)?;
     out.object("map put", json!({ "key": place.key, "replaced": replaced }));
     out.more(|| (if replaced { "replaced" } else { "added" }).to_owned());
     Ok(exit)
@@ -188,20 +225,32 @@ pub(crate) fn put(out: Out, args: &PutArgs) -> Outcome {
 /// Removes a key.
 pub(crate) fn del(out: Out, args: &KeyArgs) -> Outcome {
     let pool = session::to_change(&args.pool)?;
-    let removed = AnyMap::expect(&pool, &args.map)?.remove(&args.key)?;
-    let exit = session::finish(out, pool, true);
+    let map = AnyMap::expect(&pool, &args.map)?;
+    let kind = map.kind();
+    let removed = map.remove(&args.key).map_err(in_map(&args.map))?;
+    drop(map);
+    let exit = session::finish(out, pool, true)?;
     if !removed {
-        return Err(no_key(args));
+        return Err(no_key(args, kind));
     }
     out.object("map del", json!({ "key": args.key, "removed": removed }));
     Ok(exit)
 }
 
-fn no_key(args: &KeyArgs) -> Failure {
+fn no_key(args: &KeyArgs, kind: Kind) -> Failure {
+    let remedy = match kind {
+        Kind::BTree => "`holdfast map scan` lists its keys",
+        Kind::Hash => "check the key",
+    };
+    let cause = format!("the map `{}` has no key `{}`", args.map, args.key);
+    Failure::new("not-found", cause, remedy)
+}
+
+fn no_order(args: &ScanArgs) -> Failure {
     Failure::new(
-        "not-found",
-        format!("the map `{}` has no key `{}`", args.map, args.key),
-        "`holdfast map scan` lists its keys",
+        "wrong-type",
+        format!("the map `{}` is a hash map, which has no order to scan in", args.map),
+        "ask for its keys by `holdfast map get`, or load its lines into a map of --kind btree",
     )
 }
 
@@ -211,20 +260,25 @@ pub(crate) fn scan(out: Out, args: &ScanArgs) -> Outcome {
     const PAGE: usize = 1000;
     let pool = session::to_look(&args.pool)?;
     let map = AnyMap::expect(&pool, &args.map)?;
+    if map.kind() == Kind::Hash {
+        return Err(no_order(args));
+    }
     let prefix = args.prefix.as_deref().unwrap_or_default();
     let first = args.prefix.as_deref().or(args.from.as_deref());
     let mut from = first.map_or(Bound::Unbounded, |key| Bound::Included(key.to_owned()));
     let to = args.to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
     let mut left = args.limit;
     while left > 0 && !crate::interrupt::asked() {
-        let part = map.scan((from.as_ref().map(String::as_str), to), left.min(PAGE))?;
+        let part = map
+            .scan((from.as_ref().map(String::as_str), to), left.min(PAGE))
+            .map_err(in_map(&args.map))?;
         let Some((last, _)) = part.last() else { break };
         // A key of bytes may be no text: then the next page starts at what comes close, below.
         let next = String::from_utf8(last.clone());
         let whole = part.len() == left.min(PAGE);
         for (key, value) in &part {
             if !key.starts_with(prefix.as_bytes()) {
-                return Ok(end(out, map, pool));
+                return end(out, map, pool);
             }
             left -= 1;
             let body = json!({ "key": json_bytes(key), "value": json_bytes(value) });
@@ -235,20 +289,20 @@ pub(crate) fn scan(out: Out, args: &ScanArgs) -> Outcome {
             _ => break,
         }
     }
-    Ok(end(out, map, pool))
+    end(out, map, pool)
 }
 
-fn end(out: Out, map: AnyMap, pool: Pool) -> Exit {
+fn end(out: Out, map: AnyMap, pool: Pool) -> Outcome {
     drop(map);
-    let exit = session::finish(out, pool, false);
-    if crate::interrupt::asked() { exit.and(Exit::CANCELLED) } else { exit }
+    let exit = session::finish(out, pool, false)?;
+    Ok(if crate::interrupt::asked() { exit.and(Exit::CANCELLED) } else { exit })
 }
 
 /// Lists the maps of a pool.
 pub(crate) fn list(out: Out, path: &Path) -> Outcome {
     let pool = session::to_look(path)?;
     let maps = pool.maps()?;
-    let exit = session::finish(out, pool, false);
+    let exit = session::finish(out, pool, false)?;
     out.object("map list", json!({ "maps": json_of(&maps) }));
     out.words(table_of(&maps).to_string());
     Ok(exit)

@@ -8,13 +8,14 @@ use serde_json::{Value, json};
 
 use crate::args::{CreateArgs, ParityArg, SumsArg};
 use crate::exit::Exit;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::out::{Out, facts, hex};
 use crate::session;
 use crate::size::{show, show_time};
 
 /// Makes a pool.
 pub(crate) fn create(out: Out, args: &CreateArgs) -> Outcome {
+    refuse_none(args)?;
     let mut options = Pool::options()
         .size(args.size)
         .parity(match args.parity {
@@ -59,6 +60,23 @@ pub(crate) fn create(out: Out, args: &CreateArgs) -> Outcome {
     Ok(Exit::CLEAN)
 }
 
+/// Refuses counts and lengths of zero: to whoever asks for them they do not mean a choice by size.
+fn refuse_none(args: &CreateArgs) -> Outcome<()> {
+    let none = [
+        ("--lanes", args.lanes == Some(0), "no transaction could run"),
+        ("--log", args.log == Some(0), "no transaction could be made durable"),
+        ("--chunk", args.chunk == Some(0), "no object would have a place"),
+        ("--events", args.events == Some(0), "no event would be kept"),
+    ];
+    let Some((option, _, why)) = none.into_iter().find(|(_, none, _)| *none) else {
+        return Ok(());
+    };
+    Err(Failure::usage(
+        format!("{option} 0: {why}"),
+        format!("give {option} at least 1, or leave it out for what fits the pool"),
+    ))
+}
+
 /// Shows a pool: what an observer sees and, if nobody has it open, what is in it.
 pub(crate) fn info(out: Out, path: &Path) -> Outcome {
     let observer = Observer::open(path)?;
@@ -71,9 +89,9 @@ pub(crate) fn info(out: Out, path: &Path) -> Outcome {
         Ok(pool) => {
             space = Some(pool.space());
             maps = Some(pool.maps()?);
-            exit = session::finish(out, pool, false);
+            exit = session::finish(out, pool, false)?;
         }
-        Err(crate::failure::Failure::Pool(error)) if error.kind() == ErrorKind::Locked => {}
+        Err(Failure::Pool(error)) if error.kind() == ErrorKind::Locked => {}
         Err(failure) => refusal = Some(failure),
     }
     let state = match holder {

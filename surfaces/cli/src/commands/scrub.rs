@@ -3,16 +3,17 @@
 use std::path::Path;
 use std::time::Instant;
 
-use holdfast::{ErrorKind, Observer, Owner, Pool, ScrubOptions, ScrubState, Summary};
+use holdfast::{Observer, Owner, Pool, ScrubOptions, ScrubState, Summary};
 use serde_json::json;
 
 use crate::args::ScrubArgs;
-use crate::commands::check::{exit_of, tell_summary};
+use crate::commands::check::{Pausing, STOPPED, exit_of, tell_summary, undecided};
 use crate::commands::pool::moment;
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::out::{Out, facts};
 use crate::progress::Progress;
+use crate::session::{self, Access};
 use crate::size::{show, show_nanos};
 
 /// Scrubs a pool: here if nobody has it open, else by its owner.
@@ -21,13 +22,9 @@ pub(crate) fn start(out: Out, args: &ScrubArgs, resume: bool) -> Outcome {
     if args.rate == Some(0) {
         return Err(Failure::usage("a rate of zero never ends", "leave out --rate for no limit"));
     }
-    match Pool::open(&args.pool) {
-        Ok(pool) => here(out, args, &pool, options),
-        Err(error) if error.kind() == ErrorKind::Locked => match Owner::reach(&args.pool) {
-            Some(owner) => by_owner(out, args, owner, options),
-            None => Err(error.into()),
-        },
-        Err(error) => Err(error.into()),
+    match session::open_or_reach(&args.pool, |path| Pool::open(path))? {
+        Access::Here(pool) => here(out, args, &pool, options),
+        Access::Owner(owner) => by_owner(out, args, owner, options),
     }
 }
 
@@ -56,17 +53,19 @@ fn here(out: Out, args: &ScrubArgs, pool: &Pool, options: ScrubOptions) -> Outco
             "found": found,
             "repaired": repaired,
             "lost": lost,
+            "undecided": summary.undecided,
             "state": state_name(done.state),
             "nanos": summary.nanos,
         }),
     );
     out.words(format!(
-        "scrubbed {} in {}: {found} damaged, {repaired} repaired, {lost} lost{}",
+        "scrubbed {} in {}: {found} damaged, {repaired} repaired, {lost} lost{}{}",
         show(summary.column_bytes),
         show_nanos(summary.nanos),
-        if summary.stopped { "; stopped before the end, `scrub resume` goes on" } else { "" },
+        undecided(summary.undecided),
+        if summary.stopped { STOPPED } else { "" },
     ));
-    Ok(exit_of(found, lost, summary.stopped))
+    Ok(exit_of(found, lost + summary.undecided, summary.stopped))
 }
 
 const fn name_of(options: ScrubOptions) -> &'static str {
@@ -84,7 +83,11 @@ fn by_owner(out: Out, args: &ScrubArgs, mut owner: Owner, options: ScrubOptions)
         return Ok(Exit::CLEAN);
     }
     let progress = Progress::bytes(out, "the owner scrubs");
-    let summary = owner.scrub(options, |done, all| progress.set(done, all))?;
+    let mut pausing = Pausing::new(&args.pool);
+    let summary = owner.scrub(options, |done, all| {
+        progress.set(done, all);
+        pausing.pause_if_asked();
+    })?;
     progress.done();
     Ok(tell_summary(out, name_of(options), &args.pool, &summary, true))
 }
@@ -129,21 +132,17 @@ pub(crate) fn status(out: Out, path: &Path) -> Outcome {
         ("damaged", progress.found.to_string()),
         ("repaired", progress.repaired.to_string()),
         ("lost", progress.lost.to_string()),
+        ("undecided", progress.undecided.to_string()),
     ];
     out.words(facts(&rows).to_string());
-    Ok(if progress.lost > 0 { Exit::LEFT } else { Exit::CLEAN })
+    Ok(if progress.lost + progress.undecided > 0 { Exit::LEFT } else { Exit::CLEAN })
 }
 
 /// Stops the scrub of a pool in use.
 pub(crate) fn stop(out: Out, path: &Path, for_good: bool) -> Outcome {
     let observer = Observer::open(path)?;
-    let Some(mut owner) = Owner::reach(path) else {
-        let cause = if observer.is_in_use() {
-            "the process that has it open takes no commands"
-        } else {
-            "no scrub is running: nobody has the pool open"
-        };
-        let cause = format!("{}: {cause}", path.display());
+    let Some(mut owner) = session::reach(&observer)? else {
+        let cause = format!("{}: no scrub is running: nobody has the pool open", path.display());
         return Err(Failure::new(
             "not-found",
             cause,

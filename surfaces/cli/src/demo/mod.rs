@@ -150,12 +150,7 @@ fn expect_none(wrong: u64) -> Outcome<()> {
 
 /// The end of a demo that somebody interrupted.
 fn interrupted() -> Failure {
-    Failure::Other {
-        exit: Exit::CANCELLED,
-        kind: "cancelled",
-        cause: "interrupted".to_owned(),
-        remedy: "run it again".to_owned(),
-    }
+    Failure::interrupted("run it again")
 }
 
 /// Where the pool is.

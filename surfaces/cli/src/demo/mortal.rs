@@ -57,6 +57,10 @@ impl Medium for Mortal {
         self.mapped.inherited()
     }
 
+    fn cut_off(&self) -> bool {
+        self.mapped.cut_off()
+    }
+
     fn kind(&self) -> MediumKind {
         self.mapped.kind()
     }
@@ -67,6 +71,10 @@ impl Medium for Mortal {
 
     fn put(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
         self.mapped.put(site, at, bytes)
+    }
+
+    fn put_is_cached(&self, len: u64) -> bool {
+        self.mapped.put_is_cached(len)
     }
 
     fn xor(&self, site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError> {

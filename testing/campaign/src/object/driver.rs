@@ -9,25 +9,37 @@ use holdfast_txn::{Transaction, TxError};
 use holdfast_workloads::Rng;
 
 use super::handle::Handle;
+use super::linked;
 use super::model::{Objects, name};
 use super::ops::{Job, any_job};
+use super::owned::tree;
 use super::raw::{Bytes, Scope, Survey, survey};
 use crate::tally::{Fault, Judged, Violation};
 
 /// What was promised: shared by the threads that work and the hooks that judge.
 #[derive(Debug, Clone)]
-pub struct Ledger(Arc<Mutex<Acked<Objects>>>);
+pub struct Ledger {
+    log: Arc<Mutex<Acked<Objects>>>,
+    /// Whether everything hangs on the root: see `linked.rs`.
+    pub linked: bool,
+}
 
 impl Ledger {
     /// A ledger that begins with these objects.
     #[must_use]
     pub fn new(objects: Objects) -> Self {
-        Self(Arc::new(Mutex::new(Acked::new(objects))))
+        Self { log: Arc::new(Mutex::new(Acked::new(objects))), linked: false }
+    }
+
+    /// The same log, of a pool in which everything hangs on the root, or not.
+    #[must_use]
+    pub fn linked(self, linked: bool) -> Self {
+        Self { linked, ..self }
     }
 
     /// The log, for changing it or asking it.
     pub fn lock(&self) -> MutexGuard<'_, Acked<Objects>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is promised right now.
@@ -141,14 +153,22 @@ impl Driver {
         }
     }
 
+    /// A job of any kind that goes with what the pool is like.
+    fn any_job(&self, rng: &mut Rng) -> Job {
+        let objects = self.ledger.objects();
+        if self.ledger.linked {
+            return linked::any_job(rng, &objects, self.anchor, &[], true);
+        }
+        any_job(rng, &objects)
+    }
+
     /// Runs `count` jobs of any kind.
     ///
     /// # Errors
     /// The first violation.
     pub fn go_on(&self, rng: &mut Rng, count: u32) -> Judged<()> {
         for _ in 0..count {
-            let job = any_job(rng, &self.ledger.objects());
-            self.must(&job)?;
+            self.must(&self.any_job(rng))?;
         }
         Ok(())
     }
@@ -190,6 +210,9 @@ impl Driver {
     /// The first violation.
     pub fn check(&self) -> Judged<Survey> {
         let found = whole(&self.medium)?;
+        if self.ledger.linked {
+            tree(&found)?;
+        }
         let promise = self.ledger.promise();
         agree(&promise, &found.objects)?;
         Ok(found)

@@ -12,6 +12,7 @@ use super::driver::{Driver, agree, whole};
 use super::handle::Handle;
 use super::model::Objects;
 use super::ops::anchor_type;
+use super::owned::{counted, tree};
 use super::raw::Bytes;
 use super::targets::{Area, Targets};
 use super::watch::stride;
@@ -124,12 +125,18 @@ fn open(
         }
         Promise::Kept(promise) => {
             let found = whole(&medium)?;
+            // First what needs no promise: nothing is allocated that nothing leads to.
+            if world.linked {
+                tree(&found)?;
+            }
             agree(promise, &found.objects)?;
             if found.log_chunks > 0 {
                 let story = format!("{} log chunks are left after the open", found.log_chunks);
                 return Err(Violation::new(Fault::Wrong, story));
             }
-            Driver::new(medium, pool, found.objects)
+            counted(&found, &pool.space())?;
+            let driver = Driver::new(medium, pool, found.objects);
+            Driver { ledger: driver.ledger.linked(world.linked), ..driver }
         }
     };
     work(world, driver, care, seed, tally)

@@ -8,6 +8,7 @@ use holdfast_pmem::Medium;
 use holdfast_txn::{Result, Transaction, TxError};
 use holdfast_workloads::Rng;
 
+use super::linked::{self, Link};
 use super::model::{Change, Object, Objects};
 
 /// A typed object: a link and some words.
@@ -57,6 +58,8 @@ pub enum Op {
         /// The object.
         to: u64,
     },
+    /// Changes a tree in which everything hangs on the root.
+    Link(Link),
 }
 
 /// Operations of one transaction, and the seed of what they write.
@@ -77,7 +80,9 @@ impl Job {
     /// Whether it may be refused for want of space.
     #[must_use]
     pub fn takes_space(&self) -> bool {
-        self.ops.iter().any(|op| matches!(op, Op::Alloc { .. } | Op::AllocNode | Op::Write { .. }))
+        self.ops.iter().any(|op| {
+            matches!(op, Op::Alloc { .. } | Op::AllocNode | Op::Write { .. } | Op::Link(_))
+        })
     }
 
     /// Executes the operations in `tx` on a pool that holds `now`; answers what will have changed
@@ -96,7 +101,7 @@ impl Job {
 }
 
 /// Contents of an object as this transaction sees it.
-fn current(now: &Objects, change: &Change, of: u64) -> Result<Object> {
+pub(super) fn current(now: &Objects, change: &Change, of: u64) -> Result<Object> {
     let changed = change.iter().rev().find(|(word, _)| *word == of);
     let found = changed.map_or_else(|| now.get(of).cloned(), |(_, object)| object.clone());
     found.ok_or(TxError::Inconsistent("the campaign names an object its model does not have"))
@@ -149,6 +154,7 @@ fn step<M: Medium>(
             object.bytes = Arc::from(whole);
             change.push((anchor, Some(object)));
         }
+        Op::Link(link) => linked::step(tx, link, now, anchor, rng, change)?,
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use holdfast_workloads::Rng;
 use super::driver::Driver;
 use super::handle::Handle;
 use super::judge::scrub;
+use super::linked::{Cell, Link, cells};
 use super::ops::{Choice, Job, Op};
 use super::raw::Bytes;
 use super::targets::{Area, Side, Targets};
@@ -46,6 +47,8 @@ pub enum Plot {
     Close,
     /// Jobs are run, one after the other.
     Jobs(fn(&mut Rng, &Choice) -> Vec<Job>),
+    /// Changes of a tree in which everything hangs on the root, told its cells, first to last.
+    Linked(fn(&[Cell]) -> Vec<Link>),
     /// Jobs are run and cancelled.
     Cancelled(fn(&mut Rng, &Choice) -> Vec<Job>),
     /// A pool without damage is scrubbed.
@@ -176,6 +179,28 @@ pub const REPAIRS: &[Scene] = &[
     poison("dead-q", Area::ParityQ, Clear::Unable),
 ];
 
+const fn linked(name: &'static str, links: fn(&[Cell]) -> Vec<Link>) -> Scene {
+    Scene { name, plot: Plot::Linked(links) }
+}
+
+/// What changes a tree in which everything hangs on the root: for linked worlds. The cast has a
+/// full cell of small payloads first, then one of large ones, then one with free slots.
+pub const LINKED: &[Scene] = &[
+    linked("linked-cell", |_| vec![Link::Cell]),
+    linked("linked-hang", |c| vec![Link::Hang { cell: c[2].at, slot: 2, len: 60 }]),
+    linked("linked-hang-class", |c| vec![Link::Hang { cell: c[2].at, slot: 2, len: 600 }]),
+    linked("linked-hang-large", |c| vec![Link::Hang { cell: c[2].at, slot: 3, len: 9_000 }]),
+    linked("linked-take", |c| vec![Link::Take { cell: c[0].at, slot: 1 }]),
+    linked("linked-take-large", |c| vec![Link::Take { cell: c[1].at, slot: 1 }]),
+    linked("linked-replace", |c| vec![Link::Hang { cell: c[0].at, slot: 0, len: 64 }]),
+    linked("linked-replace-large", |c| vec![Link::Hang { cell: c[1].at, slot: 0, len: 3_000 }]),
+    linked("linked-cut", |_| vec![Link::Cut]),
+    linked("linked-cut-large", |_| vec![Link::Cut, Link::Cut]),
+];
+
+/// What linked scenes begin with, from the last cell to the first.
+const LINKED_CAST: &[&[u64]] = &[&[900, 24], &[3_000, 12_000], &[64, 24, 200, 64]];
+
 /// One transaction of one operation.
 fn one(rng: &mut Rng, op: Op) -> Vec<Job> {
     vec![Job::new(rng, [op])]
@@ -201,8 +226,24 @@ pub fn stage(world: &World, rng: &mut Rng) -> Judged<Driver> {
     let medium = world.blank();
     let pool = world.create(&medium).map_err(|error| refused("create", &error))?;
     let driver = Driver::found(medium, pool)?;
+    if world.linked {
+        return stage_linked(driver, rng);
+    }
     for op in CAST {
         driver.must(&Job::new(rng, [op.clone()]))?;
+    }
+    Ok(driver)
+}
+
+fn stage_linked(driver: Driver, rng: &mut Rng) -> Judged<Driver> {
+    let driver = Driver { ledger: driver.ledger.linked(true), ..driver };
+    for payloads in LINKED_CAST {
+        driver.must(&Job::new(rng, [Op::Link(Link::Cell)]))?;
+        for (slot, len) in payloads.iter().enumerate() {
+            let first = cells(&driver.ledger.objects(), driver.anchor);
+            let cell = first.first().map_or(0, |cell| cell.at);
+            driver.must(&Job::new(rng, [Op::Link(Link::Hang { cell, slot, len: *len })]))?;
+        }
     }
     Ok(driver)
 }
@@ -245,6 +286,11 @@ pub fn play(
         Plot::Jobs(jobs) => {
             for job in jobs(rng, &choice) {
                 driver.must(&job)?;
+            }
+        }
+        Plot::Linked(links) => {
+            for link in links(&cells(&driver.ledger.objects(), driver.anchor)) {
+                driver.must(&Job::new(rng, [Op::Link(link)]))?;
             }
         }
         Plot::Cancelled(jobs) => {

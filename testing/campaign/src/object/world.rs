@@ -40,6 +40,8 @@ pub struct World {
     pub off: Vec<String>,
     /// Address range kept for growth.
     pub reserve: u64,
+    /// Whether programs hang everything on the root: see `linked.rs`.
+    pub linked: bool,
     /// Learns which sites were passed, if somebody wants to know.
     pub visited: Option<Visited>,
 }
@@ -54,7 +56,8 @@ impl World {
         let options = CreateOptions { parity, log, uuid, ..CreateOptions::tiny(SMALL) };
         let open =
             OpenOptions { verify: VerifyReads::Always, version_bits: 13, ..OpenOptions::default() };
-        Self { name, kind, options, open, off: Vec::new(), reserve: 4 * SMALL, visited: None }
+        let (off, reserve) = (Vec::new(), 4 * SMALL);
+        Self { name, kind, options, open, off, reserve, linked: false, visited: None }
     }
 
     /// The four usual worlds.
@@ -76,6 +79,12 @@ impl World {
     pub fn named(name: &str) -> Self {
         let found = Self::usual().into_iter().find(|world| world.name == name);
         found.expect("a usual world")
+    }
+
+    /// The same world, with everything in its pools hanging on the root, or not.
+    #[must_use]
+    pub fn linked(self, linked: bool) -> Self {
+        Self { linked, ..self }
     }
 
     /// The same world with one place switched off.

@@ -10,7 +10,7 @@ use holdfast_workloads::Rng;
 use super::Mutant;
 use super::jury::{FEW, Jury, MANY, abandon, opened, unable};
 use crate::object::driver::{Driver, Ledger, agree, whole};
-use crate::object::lanes::{Park, install};
+use crate::object::lanes::{Park, install, midway};
 use crate::object::ops::{Choice, Job, Op};
 use crate::object::raw::{Bytes, ChunkKind, Survey, ZoneMap};
 use crate::object::scenes::stage;
@@ -42,7 +42,7 @@ pub(super) fn without(world: &World, image: Image, copy: usize) -> Image {
 }
 
 /// Barriers between the commit point and the return of the chunks.
-const JUDGED: [&str; 3] = ["object.commit.F2", "logs.ring.marked", "logs.group.synced"];
+const JUDGED: [&str; 3] = ["object.settle.F2-now", "logs.ring.marked", "logs.group.synced"];
 /// Those at which a copy has been zeroed.
 const ZEROED: [&str; 2] = ["object.overflow.zeroed", "object.overflow.zeroed-sync"];
 
@@ -96,7 +96,7 @@ pub fn bad_at_open(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     let (keep, shared) = (Arc::clone(&crash), Arc::clone(&world));
     driver.medium.on_barrier(Box::new(move |_, site, point| {
         let mut kept = keep.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.is_none() && site.name() == "object.commit.F2" {
+        if kept.is_none() && site.name() == "object.settle.F2-now" {
             // The first such instant at which both copies are there: nothing is stored yet.
             let image = point.persisted();
             let chunks = log_chunks(&Bytes::of(&shared.after(image.clone())));
@@ -170,7 +170,7 @@ pub fn held_back(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     let choice = Choice::of(&driver.ledger.objects());
     let (held, of) = (choice.small[0].0, longest(&driver));
     install(&driver.medium);
-    let park = Park::at("object.commit.step-durable");
+    let park = Park::at(midway(world.kind));
     let job = Job::new(&mut rng, [Op::Write { of: held, from: 0, len: 8 }]);
     let long = Job::new(&mut rng, [Op::Write { of, from: 100, len: 8_500 }]);
     let done = std::thread::scope(|scope| {
@@ -218,14 +218,13 @@ fn over_freed_at(mutant: &Mutant, world: &'static str, phase: u32) -> Judged<Tal
     let jury = Jury::new(FEW, &mut rng, move |image, site| {
         // Recovery reads the entries before it stores anything: they are needed once more if it
         // is crashed after that.
-        if matches!(site, "object.commit.F2" | "logs.group.F1") {
+        if matches!(site, "object.settle.F2-now" | "logs.group.F1") {
             crashed_in_recovery(&shared, image, &ledger)?;
         }
         Ok(())
     });
     install(&driver.medium);
-    let (park, taken) =
-        (Park::at("object.commit.step-durable"), Park::at("object.overflow.step-taken"));
+    let (park, taken) = (Park::at(midway(world.kind)), Park::at("object.overflow.step-taken"));
     let job = Job::new(&mut rng, [Op::Write { of: held, from: 0, len: 8 }]);
     // The first and the second chunk of each: some lie under copy A, some under copy B.
     let both = |of| [600, 9_000].map(|from| Op::Write { of, from, len: 100 });
@@ -295,7 +294,7 @@ fn in_place_at(mutant: &Mutant, world: &'static str, phase: u32) -> Judged<Tally
     let Some(of) = added else { return Err(unable("an object was made")) };
     let jury = jury_of(&world, &driver, &mut rng);
     install(&driver.medium);
-    let (park, locked) = (Park::at("object.commit.step-durable"), Park::at(LOCKED));
+    let (park, locked) = (Park::at(midway(world.kind)), Park::at(LOCKED));
     let job = Job::new(&mut rng, [Op::Write { of: held, from: 0, len: 8 }]);
     let both = [600, 9_000].map(|from| Op::Write { of, from, len: 100 });
     let (write, free) = (Job::new(&mut rng, both), Job::new(&mut rng, [Op::Free { of }]));

@@ -64,7 +64,7 @@ fn cut_short(driver: &Driver, job: &Job) -> Judged<Image> {
     let last: Arc<Mutex<Option<Image>>> = Arc::default();
     let keep = Arc::clone(&last);
     driver.medium.on_barrier(Box::new(move |_, site, point| {
-        if site.name() == "object.commit.F2" {
+        if site.name() == "object.settle.F2-now" {
             *keep.lock().unwrap_or_else(PoisonError::into_inner) = Some(point.persisted());
         }
     }));

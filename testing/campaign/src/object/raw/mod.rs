@@ -48,6 +48,8 @@ pub struct Survey {
     pub free_chunks: u64,
     /// Pointer to the anchor object.
     pub anchor: u64,
+    /// The zones, as their directories describe them.
+    pub zones: Vec<ZoneMap>,
 }
 
 impl Survey {
@@ -104,6 +106,7 @@ pub fn survey(pool: &Bytes, scope: Scope) -> Option<Survey> {
         if scope.parity {
             parity::check(pool, &map, &mut survey);
         }
+        survey.zones.push(map);
     }
     Some(survey)
 }

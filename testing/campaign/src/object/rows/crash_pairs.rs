@@ -3,7 +3,8 @@
 //! Each case draws two operations. Before the first, between both or after the second, up to two
 //! other threads are parked at a named step of a commit of their own; they go on later. Then the
 //! same pool works on until every ring has wrapped several times, with one lane idle, parked
-//! threads now and then, and a crash image here and there.
+//! threads now and then, and a crash image here and there. In half of the cases everything in the
+//! pool hangs on the root, and nothing may be allocated that the root does not lead to.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use holdfast_workloads::Rng;
 use crate::object::driver::Driver;
 use crate::object::judge::Care;
 use crate::object::lanes::{Park, install};
+use crate::object::linked::{Cell, Link, any_job, cells};
 use crate::object::model::Objects;
 use crate::object::ops::{Choice, Job, Op};
 use crate::object::scenes::{Plot, SCENES, Scene, stage};
@@ -38,8 +40,8 @@ pub const ROW: Row = Row {
 const STEPS: &[&str] = &[
     "object.commit.step-locked",
     "logs.numbers.drawn",
-    "logs.ring.recorded",
-    "object.commit.step-durable",
+    "object.commit.step-numbered",
+    "object.commit.step-put-off",
     "object.commit.step-done",
 ];
 
@@ -75,7 +77,9 @@ fn plan() -> Plan {
 
 fn run(case: &Case) -> Tally {
     let mut worlds = World::usual();
-    let world = Arc::new(worlds.swap_remove(case.number as usize % worlds.len()));
+    let linked = case.number as usize / worlds.len() % 2 == 1;
+    let world = worlds.swap_remove(case.number as usize % worlds.len());
+    let world = Arc::new(world.linked(linked));
     let mut tally = Tally::default();
     let played = stage(&world, &mut case.rng(1)).and_then(|driver| {
         install(&driver.medium);
@@ -134,6 +138,10 @@ fn play(driver: &Driver, watch: &Watch, rng: &mut Rng) -> Judged<()> {
 /// Two operations on objects that no other thread has in hand.
 fn two_jobs(driver: &Driver, rng: &mut Rng, others: &[u64]) -> Judged<()> {
     for _ in 0..2 {
+        if driver.ledger.linked {
+            driver.must(&apart(driver, rng, others))?;
+            continue;
+        }
         let choice = Choice::of(&without(driver, others));
         let waits = |scene: &&Scene| WAITING.contains(&scene.name) && !others.is_empty();
         let plots: Vec<&Scene> = SCENES
@@ -166,6 +174,10 @@ fn without(driver: &Driver, others: &[u64]) -> Objects {
 
 /// A short job on objects that no other thread has in hand; it leaves the pool about as full.
 fn apart(driver: &Driver, rng: &mut Rng, others: &[u64]) -> Job {
+    if driver.ledger.linked {
+        let calm = others.is_empty();
+        return any_job(rng, &driver.ledger.objects(), driver.anchor, others, calm);
+    }
     let objects = without(driver, others);
     let choice = Choice::of(&objects);
     let small = rng.pick(&choice.small).copied();
@@ -201,19 +213,17 @@ fn with_parked(
     when: u64,
     work: impl FnOnce(&mut Rng, &[u64]) -> Judged<()>,
 ) -> Judged<()> {
-    let choice = Choice::of(&driver.ledger.objects());
-    let mut free: Vec<u64> = choice.small.iter().map(|(of, _)| *of).collect();
-    rng.shuffle(&mut free);
-    let hands: Vec<u64> = free.into_iter().take(count).collect();
-    let jobs: Vec<(Job, Arc<Park>)> = hands
-        .iter()
-        .filter_map(|of| {
-            let len = choice.small.iter().find(|(other, _)| other == of)?.1;
-            let op = match rng.below(3) {
-                0 => Op::Free { of: *of },
-                _ => Op::Write { of: *of, from: 0, len },
-            };
-            Some((Job::new(rng, [op]), Park::at(rng.pick(STEPS).copied().unwrap_or(STEPS[0]))))
+    let taken = if driver.ledger.linked {
+        in_hand_linked(driver, rng, count)
+    } else {
+        in_hand(driver, rng, count)
+    };
+    let hands: Vec<u64> = taken.iter().map(|(of, _)| *of).collect();
+    let jobs: Vec<(Job, Arc<Park>)> = taken
+        .into_iter()
+        .map(|(_, op)| {
+            let step = rng.pick(STEPS).copied().unwrap_or(STEPS[0]);
+            (Job::new(rng, [op]), Park::at(step))
         })
         .collect();
     std::thread::scope(|scope| {
@@ -237,4 +247,33 @@ fn with_parked(
         }
         all
     })
+}
+
+/// Objects for other threads to have in hand, and what each does with its own.
+fn in_hand(driver: &Driver, rng: &mut Rng, count: usize) -> Vec<(u64, Op)> {
+    let mut free = Choice::of(&driver.ledger.objects()).small;
+    rng.shuffle(&mut free);
+    let op = |rng: &mut Rng, of, len| match rng.below(3) {
+        0 => Op::Free { of },
+        _ => Op::Write { of, from: 0, len },
+    };
+    free.into_iter().take(count).map(|(of, len)| (of, op(rng, of, len))).collect()
+}
+
+/// The same in a pool in which everything hangs on the root: cells, and what hangs there.
+fn in_hand_linked(driver: &Driver, rng: &mut Rng, count: usize) -> Vec<(u64, Op)> {
+    let mut all = cells(&driver.ledger.objects(), driver.anchor);
+    rng.shuffle(&mut all);
+    let small = |cell: &Cell| {
+        let mut payloads = cell.payloads.iter();
+        let (slot, (of, len)) = payloads.find(|(_, (_, len))| *len <= 1024)?;
+        Some((cell.at, *slot, *of, *len))
+    };
+    let hands = all.iter().filter_map(small).take(count);
+    hands
+        .map(|(cell, slot, of, len)| match rng.below(3) {
+            0 => (cell, Op::Link(Link::Take { cell, slot })),
+            _ => (cell, Op::Write { of, from: 0, len }),
+        })
+        .collect()
 }

@@ -1,7 +1,8 @@
 //! Row `crash-single`: crash images at every barrier of every public operation.
 //!
 //! Each case is one scene in one world. Every image is opened, compared with what was
-//! acknowledged, checked byte by byte, worked on and checked again.
+//! acknowledged, checked byte by byte, worked on and checked again; where everything hangs on the
+//! root, what is allocated must be what the root leads to.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use holdfast_faultmem::Budget;
 
 use crate::object::judge::Care;
-use crate::object::scenes::{SCENES, play};
+use crate::object::scenes::{LINKED, Plot, SCENES, Scene, play};
 use crate::object::watch::{Plan, Watch};
 use crate::object::world::World;
 use crate::runner::{Case, Row, Tier};
@@ -19,7 +20,7 @@ use crate::tally::Tally;
 pub const ROW: Row = Row {
     name: "crash-single",
     story: "crash images at every barrier of every public operation",
-    cases: |tier| (SCENES.len() * World::usual().len()) as u64 * rounds(tier),
+    cases: |tier| (scenes().count() * World::usual().len()) as u64 * rounds(tier),
     run,
     finish: |_| {},
     patience: Duration::from_secs(600),
@@ -33,30 +34,43 @@ const fn rounds(tier: Tier) -> u64 {
     }
 }
 
-/// How many images for each barrier.
-const fn plan(tier: Tier) -> Plan {
+fn scenes() -> impl Iterator<Item = &'static Scene> {
+    SCENES.iter().chain(LINKED)
+}
+
+/// How many images for each barrier. The commits of linked scenes are like the others'; what is new
+/// is where they leave what they took, and that shows in fewer images.
+fn plan(tier: Tier, linked: bool) -> Plan {
     let thin = Budget { exhaustive: 1 << 12, singles: 60, pairs: 30, samples: 60, seed: 0 };
-    Plan {
+    let ci = matches!(tier, Tier::Ci);
+    let plan = Plan {
         thin,
         thick: Budget { singles: 400, pairs: 200, samples: 400, ..thin },
         thick_each: 8,
         care: Care::USUAL,
         ruins: &[],
         again_each: 8,
-        limit: if matches!(tier, Tier::Ci) { 2_500 } else { 20_000 },
+        limit: if ci { 2_500 } else { 20_000 },
         enough: 20,
+    };
+    if !(linked && ci) {
+        return plan;
     }
+    let few = Budget { exhaustive: 128, singles: 16, pairs: 8, samples: 16, seed: 0 };
+    Plan { thin: few, thick: few, limit: 500, ..plan }
 }
 
 fn run(case: &Case) -> Tally {
     let worlds = World::usual();
-    let scene = &SCENES[case.number as usize % SCENES.len()];
-    let world = case.number as usize / SCENES.len() % worlds.len();
-    let world = Arc::new(worlds[world].clone());
+    let all: Vec<&Scene> = scenes().collect();
+    let scene = all[case.number as usize % all.len()];
+    let world = case.number as usize / all.len() % worlds.len();
+    let linked = matches!(scene.plot, Plot::Linked(_));
+    let world = Arc::new(worlds[world].clone().linked(linked));
     let mut rng = case.rng(1);
     let mut tally = Tally::default();
     let played = play(scene, &world, &mut rng, |ledger| {
-        Watch::new(&world, ledger, plan(case.tier), case.rng(2))
+        Watch::new(&world, ledger, plan(case.tier, linked), case.rng(2))
     });
     let place = format!("{} in {}", scene.name, world.name);
     match played {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use holdfast_faultmem::Budget;
 
 use crate::object::judge::{Care, Nested};
-use crate::object::scenes::{Plot, REPAIRS, SCENES, Scene, play};
+use crate::object::scenes::{LINKED, Plot, REPAIRS, SCENES, Scene, play};
 use crate::object::watch::{Plan, Watch};
 use crate::object::world::World;
 use crate::runner::{Case, Row, Tier};
@@ -39,7 +39,7 @@ fn scenes() -> impl Iterator<Item = &'static Scene> {
     let operations = SCENES.iter().filter(|scene| {
         matches!(scene.plot, Plot::Jobs(_) | Plot::Grow) && scene.name != "alloc-empty"
     });
-    operations.chain(REPAIRS)
+    operations.chain(REPAIRS).chain(LINKED)
 }
 
 fn plan(scene: &Scene) -> Plan {
@@ -64,7 +64,8 @@ fn run(case: &Case) -> Tally {
     let all: Vec<&Scene> = scenes().collect();
     let scene = all[case.number as usize % all.len()];
     let world = case.number as usize / all.len() % worlds.len();
-    let world = Arc::new(worlds[world].clone());
+    let linked = matches!(scene.plot, Plot::Linked(_));
+    let world = Arc::new(worlds[world].clone().linked(linked));
     let mut rng = case.rng(1);
     let mut tally = Tally::default();
     let played = play(scene, &world, &mut rng, |ledger| {
