@@ -43,6 +43,7 @@ pub fn all() -> Result<Vec<String>, String> {
         }
     }
     let structs = Structs::parse(COLLECTIONS);
+    keys.push(key(&structure("HashDirectory"), "words", 0));
     for (name, parts) in &structs.all {
         keys.extend(parts.iter().map(|part| key(&structure(name), &part.name, part.at)));
     }

@@ -284,6 +284,10 @@ impl Spots<'_> {
             self.add(&structure("Entry"), &fields, place.object, like);
             return;
         }
+        if name == "HashDirectory" {
+            let word = [Field::new("words", 0, 8)];
+            self.add(&structure(name), &word, place.object, like);
+        }
         self.parts(structs, name, place.object, like);
     }
 
