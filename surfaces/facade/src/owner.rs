@@ -196,6 +196,16 @@ impl Owner {
         self.ask("cancel", |_, _| {}).map(drop)
     }
 
+    /// Makes the owner grow the pool to `bytes`; how many it had, and has now.
+    ///
+    /// # Errors
+    /// As [`Pool::grow`]; and as [`check`](Self::check).
+    pub fn grow(&mut self, bytes: u64) -> Result<(u64, u64)> {
+        let words = self.ask(&format!("grow {bytes}"), |_, _| {})?;
+        let &[before, after] = words.as_slice() else { return Err(self.strange()) };
+        Ok((before, after))
+    }
+
     /// The owner's figures since it opened the pool.
     ///
     /// # Errors
@@ -371,6 +381,11 @@ fn execute(pool: &Pool, request: &str, mut out: &UnixStream) -> Result<String> {
         ("cancel", []) => {
             pool.scrub_control().cancel();
             Ok(String::new())
+        }
+        ("grow", &[bytes]) => {
+            let before = pool.superblock().size;
+            pool.grow(bytes)?;
+            Ok(format!("{before} {}", pool.superblock().size))
         }
         ("stats", []) => {
             let Stats { commits, conflicts, detected, repaired, lost } = pool.stats();
