@@ -3,77 +3,10 @@
 
 mod support;
 
-use std::cell::Cell;
-
 use holdfast_collections::{Kind, Map};
-use holdfast_layout::{Persist, Ptr, RawPtr, TypeNumber};
 use holdfast_txn::toy::ToyStore;
-use holdfast_txn::{Result, Transaction};
-use support::{Bytes, KINDS, SHAPES, Shape, Tx, run};
-
-/// Counts what goes through it.
-struct Counting<'t> {
-    inner: &'t Tx,
-    reads: Cell<u64>,
-    /// Objects opened or written, and bytes in them that were opened or written.
-    changes: Cell<(u64, u64)>,
-    /// Objects allocated, and their bytes.
-    fresh: Cell<(u64, u64)>,
-}
-
-impl<'t> Counting<'t> {
-    fn new(inner: &'t Tx) -> Self {
-        let zero = || Cell::new((0, 0));
-        Self { inner, reads: Cell::new(0), changes: zero(), fresh: zero() }
-    }
-
-    fn read(&self) {
-        self.reads.set(self.reads.get() + 1);
-    }
-}
-
-fn add(to: &Cell<(u64, u64)>, bytes: u64) {
-    let (count, sum) = to.get();
-    to.set((count + 1, sum + bytes));
-}
-
-impl Transaction for Counting<'_> {
-    type Mut<'s, T: Persist>
-        = <Tx as Transaction>::Mut<'s, T>
-    where
-        Self: 's;
-
-    fn read<T: Persist>(&self, of: Ptr<T>) -> Result<T> {
-        self.read();
-        self.inner.read(of)
-    }
-    fn read_bytes(&self, of: RawPtr, from: u64, into: &mut [u8]) -> Result<()> {
-        self.read();
-        self.inner.read_bytes(of, from, into)
-    }
-    fn len_of(&self, of: RawPtr) -> Result<u64> {
-        self.inner.len_of(of)
-    }
-    fn open_mut<T: Persist>(&self, of: Ptr<T>) -> Result<Self::Mut<'_, T>> {
-        add(&self.changes, size_of::<T>() as u64);
-        self.inner.open_mut(of)
-    }
-    fn write_bytes(&self, of: RawPtr, from: u64, bytes: &[u8]) -> Result<()> {
-        add(&self.changes, bytes.len() as u64);
-        self.inner.write_bytes(of, from, bytes)
-    }
-    fn alloc<T: Persist>(&self, value: T) -> Result<Ptr<T>> {
-        add(&self.fresh, size_of::<T>() as u64);
-        self.inner.alloc(value)
-    }
-    fn alloc_bytes(&self, of: TypeNumber, len: u64) -> Result<RawPtr> {
-        add(&self.fresh, len);
-        self.inner.alloc_bytes(of, len)
-    }
-    fn free(&self, object: RawPtr) -> Result<()> {
-        self.inner.free(object)
-    }
-}
+use support::counting::Counting;
+use support::{Bytes, KINDS, SHAPES, Shape, run};
 
 #[test]
 fn an_insertion_changes_little_however_large_the_map() {

@@ -44,7 +44,7 @@ impl Family {
     #[expect(clippy::big_endian_bytes, reason = "the first bytes of numbers in order are alike")]
     fn key(self, n: usize) -> Vec<u8> {
         match self {
-            Self::Links => format!("https://example.com/user/{:07}", n * 37 % 4000).into_bytes(),
+            Self::Links => format!("https://example.com/user/{n:07}").into_bytes(),
             Self::Starts => TEXT[..n % (TEXT.len() + 1)].to_vec(),
             Self::Zeros => {
                 let mut key = TEXT[..n / 10 % 12].to_vec();
@@ -108,7 +108,10 @@ fn op(long: bool) -> impl Strategy<Value = Op> {
     let one = || (family(long), 0..400_usize);
     let put = move || (one(), any::<u8>(), prop_oneof![8 => 0..10_usize, 1 => 490..520_usize]);
     let bound = move || (one(), 0..3_u8).prop_map(|((f, n), kind)| (f, n, kind));
-    let part = move || (family(false), 0..400_usize, 1..120_usize);
+    // Enough keys next to each other to fill buckets and empty them.
+    let many =
+        prop_oneof![4 => Just(Family::Links), 4 => Just(Family::Numbers), 1 => family(false)];
+    let part = move || (many.clone(), 0..400_usize, 1..250_usize);
     prop_oneof![
         6 => put().prop_map(|((f, n), v, len)| Op::Put(f, n, v, len)),
         3 => put().prop_map(|((f, n), v, len)| Op::Replace(f, n, v, len)),
@@ -117,8 +120,8 @@ fn op(long: bool) -> impl Strategy<Value = Op> {
         4 => one().prop_map(|(f, n)| Op::Get(f, n)),
         4 => ([bound(), bound()], 1..90_usize, any::<bool>())
             .prop_map(|(ends, limit, back)| Op::Scan(ends, limit, back)),
-        3 => part().prop_map(|(f, n, count)| Op::Fill(f, n, count)),
-        2 => part().prop_map(|(f, n, count)| Op::Drain(f, n, count)),
+        5 => part().prop_map(|(f, n, count)| Op::Fill(f, n, count)),
+        5 => part().prop_map(|(f, n, count)| Op::Drain(f, n, count)),
         1 => part().prop_map(|(f, n, count)| Op::Load(f, n, count)),
         1 => prop_oneof![3 => Just(Op::Rewind), 1 => Just(Op::Clear)],
         4 => (1..60_usize).prop_map(Op::Step),
@@ -360,7 +363,7 @@ fn pool() -> Pool<FaultMedium> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 150,
+        cases: 250,
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

@@ -1,6 +1,9 @@
 //! What the tests share: a generator, keys of several shapes, and the check for leaks.
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
+pub(crate) mod counting;
+pub(crate) mod pool;
+
 use holdfast_collections::{CheckReport, Kind, Map};
 use holdfast_txn::toy::ToyStore;
 use holdfast_txn::{Isolation, Result, Store};
