@@ -5,6 +5,7 @@ mod support;
 
 use holdfast_collections::{Kind, Map};
 use holdfast_txn::toy::ToyStore;
+use holdfast_txn::{Result, Transaction};
 use support::counting::Counting;
 use support::{Bytes, KINDS, SHAPES, Shape, run};
 
@@ -134,5 +135,31 @@ fn a_value_of_the_same_length_is_all_that_changes() {
             assert_eq!((counting.changes.get(), counting.fresh.get()), ((1, 16), (0, 0)));
             Ok(())
         });
+    }
+}
+
+#[test]
+fn keys_take_little_more_than_their_items() {
+    const COUNT: u64 = 20_000;
+    for kind in KINDS {
+        for shape in [Shape::Words, Shape::Ascending, Shape::Names] {
+            let store = ToyStore::new();
+            run(&store, |tx| {
+                let map: Bytes = Map::create(tx, kind)?;
+                (0..COUNT).try_for_each(|n| map.put(tx, &shape.key(n), b"").map(drop))?;
+                let objects = map.check(tx)?.objects;
+                let lens = objects.iter().map(|object| tx.len_of(*object));
+                let bytes = lens.sum::<Result<u64>>()? as f64 / COUNT as f64;
+                println!("{kind} {shape:?}: {bytes:.1} bytes a key");
+                // Names have an entry of 19 bytes each.
+                let entry = if shape == Shape::Names { 19.0 } else { 0.0 };
+                // Buckets that were split are two thirds full on average; where keys come in order,
+                // some are left full and others, that are split between symbols, half full.
+                let halves = matches!(kind, Kind::CTree | Kind::RTree) && shape != Shape::Words;
+                let most = if halves { 34.0 } else { 29.0 };
+                assert!(bytes - entry <= most, "{kind} {shape:?}: {bytes} bytes a key");
+                Ok(())
+            });
+        }
     }
 }
