@@ -15,7 +15,8 @@ use holdfast_txn::{Result, Transaction, TxError};
 use crate::common::Spot;
 use crate::entry::EntryBuf;
 use crate::format::{BUCKET_ITEMS, Bucket, Item, bucket_item};
-use crate::item::{KeyBuf, Separator, Sought, word_of};
+use crate::item::{KeyBuf, Sought, word_of};
+use crate::separator::Separator;
 
 /// An item of a bucket with its key.
 #[derive(Debug, Clone)]

@@ -11,6 +11,7 @@ use holdfast_layout::RawPtr;
 use holdfast_txn::{Result, Transaction, TxError};
 
 use crate::format::{ENTRY, ENTRY_HEAD, KEY_MAX};
+use crate::item::common_len;
 
 /// Entries up to this many bytes are read and written in one piece.
 const HELD: usize = 512;
@@ -110,6 +111,11 @@ impl EntryBuf {
             done += len;
         }
         Ok(order.then(self.key_len.cmp(&key.len())))
+    }
+
+    /// How many bytes `key` starts with like this one's, or fewer if not all of this was read.
+    pub(crate) fn common(&self, key: &[u8]) -> usize {
+        common_len(self.held_key(), key)
     }
 
     /// Whether this is the entry of `key`.

@@ -109,12 +109,14 @@ pub(crate) const BTREE_SEPARATORS: usize = 41;
 pub(crate) struct BTreeNode {
     /// Children in use.
     pub(crate) count: u32,
-    pub(crate) reserved: u32,
-    /// The first eight bytes of each separator, most significant first, zeros where it is over.
+    /// 1 if some number is not of the first bytes of its separator, else 0.
+    pub(crate) coded: u32,
+    /// Eight bytes of each separator, most significant first, zeros where it is over: the first
+    /// ones, or those from eight times the code in its word on.
     pub(crate) numbers: [u64; BTREE_SEPARATORS],
     pub(crate) children: [u64; BTREE_CHILDREN],
     /// Zero if the number is all of the separator, which then does not end in a zero; else the
-    /// pointer of an entry with the separator as key.
+    /// pointer of an entry with the separator as key, with the code in bits 1 to 3.
     pub(crate) words: [u64; BTREE_SEPARATORS],
 }
 
@@ -211,9 +213,10 @@ pub(crate) const SKIP_SHORT: usize = 2;
 #[repr(C)]
 #[persist(name = "holdfast.collections.SkipLink")]
 pub(crate) struct SkipLink {
-    /// First eight bytes of where its keys start, as in a B-tree.
+    /// The number of the separator where its keys start, as in a B-tree.
     pub(crate) number: u64,
-    /// Its pointer, with the lowest bit set if it is tall; zero at the end.
+    /// Its pointer, with the lowest bit set if it is tall and the code of the separator in bits 1
+    /// to 3; zero at the end.
     pub(crate) node: u64,
 }
 

@@ -69,25 +69,6 @@ impl<'k> Sought<'k> {
             })
             .map(|at| at + from)
     }
-
-    /// How the key compares with a separator.
-    pub(crate) fn compare<T: Transaction>(
-        &self,
-        tx: &T,
-        number: u64,
-        word: impl FnOnce() -> Result<u64>,
-    ) -> Result<Ordering> {
-        if self.prefix != number {
-            return Ok(self.prefix.cmp(&number));
-        }
-        match word()? {
-            // It ends in no zero, so a key with the same number starts with it.
-            0 => Ok(Ordering::Greater),
-            word => {
-                Ok(EntryBuf::read(tx, RawPtr::from_word(word))?.compare(tx, self.key)?.reverse())
-            }
-        }
-    }
 }
 
 /// The code in the word of an item whose entry has this key.
@@ -229,34 +210,6 @@ impl Ord for KeyBuf {
             (Self::Short(a), Self::Short(b)) => (a.number, a.len).cmp(&(b.number, b.len)),
             _ => self.bytes().cmp(other.bytes()),
         }
-    }
-}
-
-/// A separator: the shortest key that is greater than one and not greater than the other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Separator {
-    pub(crate) number: u64,
-    /// As in `BTreeNode`.
-    pub(crate) word: u64,
-}
-
-impl Separator {
-    /// Between two keys; allocates an entry for one that a number cannot hold.
-    pub(crate) fn between<T: Transaction>(tx: &T, left: &[u8], right: &[u8]) -> Result<Self> {
-        let same = common_len(left, right);
-        let Some(key) = right.get(..=same).filter(|_| left < right) else {
-            return Err(TxError::Inconsistent("keys of a map are out of order"));
-        };
-        let number = prefix_of(key);
-        if key.len() <= SHORT && right[same] != 0 {
-            return Ok(Self { number, word: 0 });
-        }
-        Ok(Self { number, word: word_of(entry::create(tx, key, b"")?)? })
-    }
-
-    /// Frees its entry, if it has one.
-    pub(crate) fn free<T: Transaction>(&self, tx: &T) -> Result<()> {
-        if self.word == 0 { Ok(()) } else { tx.free(RawPtr::from_word(self.word)) }
     }
 }
 

@@ -40,7 +40,7 @@
 //! | [`Kind::Hash`] | none | lookups and changes of single keys: fewest reads, few bytes changed |
 //! | [`Kind::RTree`] | yes | lookups nearly as cheap, in order; keys that differ in their first bytes, numbers above all; much memory where few keys differ in each of many bytes |
 //! | [`Kind::BTree`] | yes | everything else in order: few levels whatever the keys are, full buckets when filled in order |
-//! | [`Kind::CTree`] | yes | long keys with long common starts, which others have to compare at each level |
+//! | [`Kind::CTree`] | yes | keys that start the same in more than 64 bytes, which others have to compare at each level |
 //! | [`Kind::RbTree`] | yes | order with the smallest inner nodes, when what changes beside a bucket should be least |
 //! | [`Kind::SkipList`] | yes | long walks in order, one link a bucket; single keys cost most here |
 //!
@@ -59,7 +59,8 @@
 //!
 //! # Tour
 //!
-//! `format.rs` every structure as stored; `item.rs` items and separators; `entry.rs` entries;
+//! `format.rs` every structure as stored; `item.rs` items; `separator.rs` separators, and comparing
+//! with them; `entry.rs` entries;
 //! `bucket.rs` buckets; `sip.rs` the hash function; `common.rs` what all structures do, over the
 //! few steps they differ in; `hash/` the hash table; `tree/` the four trees: what they share in
 //! `mod.rs`, one shape a file, crit-bit and radix trees over `trie.rs`; `skip/` the skip list;
@@ -78,6 +79,7 @@ mod hash;
 mod item;
 pub mod map;
 mod report;
+mod separator;
 mod sip;
 mod skip;
 mod structures;

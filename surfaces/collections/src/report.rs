@@ -6,9 +6,9 @@ use holdfast_layout::{Ptr, RawPtr};
 use holdfast_txn::{Result, Transaction, TxError};
 
 use crate::bucket::Full;
-use crate::entry::prefix_of;
 use crate::format::Bucket;
-use crate::item::{KeyBuf, Separator, Sought};
+use crate::item::{KeyBuf, Sought};
+use crate::separator::Separator;
 
 /// Findings kept; more add nothing to the verdict.
 const FINDINGS_MAX: usize = 100;
@@ -162,13 +162,13 @@ impl Checker {
         tx: &T,
         separator: &Separator,
     ) -> Result<()> {
-        let at = RawPtr::from_word(separator.word);
-        if separator.word == 0 || !self.meet(at, "separator") {
+        let Some(at) = separator.entry() else { return Ok(()) };
+        if !self.meet(at, "separator") {
             return Ok(());
         }
         let read = KeyBuf::of_entry(tx, at);
         if let Some(key) = self.readable(at, read)? {
-            self.expect(prefix_of(key.bytes()) == separator.number, || {
+            self.expect(separator.is_of(key.bytes()), || {
                 format!("separator {at} has another key than its number says")
             });
         }

@@ -363,7 +363,7 @@ fn pool() -> Pool<FaultMedium> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 250,
+        cases: 200,
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

@@ -8,6 +8,7 @@ use crate::common::{Core, Spot};
 use crate::format::{Bucket, SKIP_LEVELS};
 use crate::item::KeyBuf;
 use crate::report::{CheckReport, Checker};
+use crate::separator::code_of;
 
 /// Checks the list.
 pub(super) fn check<T: Transaction>(tx: &T, list: &List) -> Result<CheckReport> {
@@ -22,6 +23,9 @@ pub(super) fn check<T: Transaction>(tx: &T, list: &List) -> Result<CheckReport> 
         let read = list.node(tx, word);
         let Some(node) = checker.readable(at, read)? else { break };
         checker.separator(tx, &node.separator())?;
+        checker.expect(code_of(word) == code_of(node.head.word), || {
+            format!("the link to node {at} is for another separator")
+        });
         let empty = node.head.bucket.is_null() && node.links[0].node == 0 && nodes.is_empty();
         if !empty && checker.meet(node.head.bucket, "bucket") {
             bucket(tx, &mut checker, list, node.bucket(), &mut before)?;

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! Each node has the bucket of all keys from its separator up to the next node's. A link has the
-//! first bytes of the separator it leads to, so a node is read only if the way goes through it.
+//! bytes of the separator it leads to that decide, so a node is read only if the way goes through
+//! it.
 //! One node in four is higher than one level, one in sixteen higher than two, and so on, which
 //! follows from where the node lies and not from chance.
 
@@ -29,8 +30,9 @@ use crate::format::{
     Bucket, SKIP_BUCKET, SKIP_LEVELS, SKIP_SHORT, SkipHead, SkipHeader, SkipLink, SkipShort,
     SkipTall,
 };
-use crate::item::{Separator, Sought, TAG_MASK, word_of};
+use crate::item::{Sought, TAG_MASK, word_of};
 use crate::report::CheckReport;
+use crate::separator::{Known, Separator, code_of};
 use crate::sip;
 
 /// Most nodes on the way to a key. Chance would have to be against us a million times in a row.
@@ -106,12 +108,17 @@ impl List {
         let mut word = self.top();
         let mut node = self.node(tx, word)?;
         let mut level = SKIP_LEVELS - 1;
+        // What the key is known to come before: no need to compare again one level down.
+        let (mut known, mut behind) = (Known::default(), 0);
         for _ in 0..MOVES_MAX {
             let link = node.links[level];
-            if link.node != 0 && link.node != end && self.reaches(tx, sought, &link)? {
-                word = link.node;
-                node = self.node(tx, word)?;
-                continue;
+            if link.node != behind && link.node != 0 && link.node != end {
+                if self.reaches(tx, sought, &mut known, &link)? {
+                    word = link.node;
+                    node = self.node(tx, word)?;
+                    continue;
+                }
+                behind = link.node;
             }
             note(level, word);
             match level.checked_sub(1) {
@@ -128,10 +135,11 @@ impl List {
         &self,
         tx: &T,
         sought: &Sought<'_>,
+        known: &mut Known,
         link: &SkipLink,
     ) -> Result<bool> {
         let word = || Ok(self.node(tx, link.node)?.head.word);
-        Ok(sought.compare(tx, link.number, word)?.is_ge())
+        Ok(known.compare(tx, sought, (link.number, code_of(link.node)), word)?.is_ge())
     }
 
     /// Calls `visit` with each node and its word, the header first.
@@ -174,11 +182,12 @@ impl List {
         for (level, link) in links.iter_mut().enumerate().take(height) {
             *link = path.link(tx, level)?;
         }
+        let code = code_of(word) << 1;
         let node = if height <= SKIP_SHORT {
             let [a, b, ..] = links;
-            word_of(tx.alloc(SkipShort { head, links: [a, b] })?.raw())?
+            word_of(tx.alloc(SkipShort { head, links: [a, b] })?.raw())? | code
         } else {
-            word_of(tx.alloc(SkipTall { head, links })?.raw())? | 1
+            word_of(tx.alloc(SkipTall { head, links })?.raw())? | code | 1
         };
         (0..height).try_for_each(|level| path.set_link(tx, level, SkipLink { number, node }))
     }

@@ -3,14 +3,15 @@
 use holdfast_layout::{RawPtr, bytemuck};
 use holdfast_txn::{Result, Transaction, TxError};
 
-use super::range_node::choose;
+use super::range_node::{choose, choose_coded};
 use super::{Inner, Shape, Trail, Tree, inner_word, place};
 use crate::bucket::split;
 use crate::common::Spot;
 use crate::format::{
     BTREE_CHILDREN, BTREE_CHOICE, BTREE_SEPARATORS, BTreeNode, btree_child, btree_word,
 };
-use crate::item::{Separator, Sought};
+use crate::item::Sought;
+use crate::separator::{Known, Separator, code_of};
 
 /// Most levels of nodes. A tree of that height is larger than any pool.
 const HEIGHT_MAX: u32 = 32;
@@ -50,7 +51,7 @@ impl Node {
     fn store(&self) -> BTreeNode {
         let mut node = BTreeNode {
             count: self.children.len() as u32,
-            reserved: 0,
+            coded: u32::from(self.is_coded()),
             numbers: [0; BTREE_SEPARATORS],
             children: [0; BTREE_CHILDREN],
             words: [0; BTREE_SEPARATORS],
@@ -60,6 +61,11 @@ impl Node {
             (node.numbers[i], node.words[i]) = (separator.number, separator.word);
         }
         node
+    }
+
+    /// Whether the number of some separator is not of its first bytes.
+    fn is_coded(&self) -> bool {
+        self.separators.iter().any(|separator| code_of(separator.word) != 0)
     }
 
     /// Takes out a child and the separator beside it.
@@ -112,7 +118,7 @@ impl Shape for Branching {
         tx: &T,
         node: u64,
         sought: &Sought<'_>,
-        level: &mut u32,
+        (level, known): (&mut u32, &mut Known),
     ) -> Result<u64> {
         check_level(level)?;
         let node = place(node);
@@ -120,7 +126,14 @@ impl Shape for Branching {
         tx.read_bytes(node, 0, bytemuck::bytes_of_mut(&mut words))?;
         // The count is the lower half of the first word.
         let count = check_count(u64::from_le(words[0]) as u32)?;
-        let index = choose(tx, sought, &words[1..count], |at| read_word(tx, node, btree_word(at)))?;
+        let numbers = &words[1..count];
+        let index = if u64::from_le(words[0]) >> 32 == 0 {
+            choose(tx, sought, known, numbers, |at| read_word(tx, node, btree_word(at)))?
+        } else {
+            let mut words = [0_u64; BTREE_SEPARATORS];
+            tx.read_bytes(node, btree_word(0), bytemuck::bytes_of_mut(&mut words))?;
+            choose_coded(tx, sought, known, |at| (numbers[at], words[at]), numbers.len())?
+        };
         read_word(tx, node, btree_child(index))
     }
 
@@ -129,15 +142,30 @@ impl Shape for Branching {
         let stored: BTreeNode = tx.read(place(node).typed())?;
         let count = check_count(stored.count)?;
         let pairs = stored.numbers.iter().zip(&stored.words).take(count - 1);
-        Ok(Node {
+        let node = Node {
             separators: pairs.map(|(n, w)| Separator { number: *n, word: *w }).collect(),
             children: stored.children[..count].to_vec(),
-        })
+        };
+        if stored.coded == u32::from(node.is_coded()) {
+            Ok(node)
+        } else {
+            Err(TxError::Inconsistent("a B-tree node says wrongly what its numbers are"))
+        }
     }
 
-    fn route<T: Transaction>(tx: &T, node: &Node, sought: &Sought<'_>) -> Result<usize> {
-        let numbers: Vec<u64> = node.separators.iter().map(|s| s.number).collect();
-        choose(tx, sought, &numbers, |at| Ok(node.separators[at].word))
+    fn route<T: Transaction>(
+        tx: &T,
+        node: &Node,
+        sought: &Sought<'_>,
+        known: &mut Known,
+    ) -> Result<usize> {
+        let separators = &node.separators;
+        if node.is_coded() {
+            let pair = |at: usize| (separators[at].number, separators[at].word);
+            return choose_coded(tx, sought, known, pair, separators.len());
+        }
+        let numbers: Vec<u64> = separators.iter().map(|s| s.number).collect();
+        choose(tx, sought, known, &numbers, |at| Ok(separators[at].word))
     }
 
     fn takes<T: Transaction>(_: &T, _: &Sought<'_>, _: &Spot) -> Result<bool> {

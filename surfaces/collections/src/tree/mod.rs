@@ -23,8 +23,9 @@ use holdfast_txn::{Result, Transaction, TxError};
 use crate::bucket::{Full, join};
 use crate::common::{Core, MERGED_MAX, OpenHeader, Spot, Walk};
 use crate::format::{Bucket, TreeHeader};
-use crate::item::{Separator, Sought, TAG_MASK, word_of};
+use crate::item::{Sought, TAG_MASK, word_of};
 use crate::report::CheckReport;
+use crate::separator::{Known, Separator};
 
 /// Set in words that lead to inner nodes.
 const INNER: u64 = 1;
@@ -67,19 +68,25 @@ pub(crate) trait Shape: Sized {
     /// An inner node in memory.
     type Node: Inner;
 
-    /// The child of a node that leads on to a key. `level` rises at each step, or it is an error.
+    /// The child of a node that leads on to a key. `level` rises at each step, or it is an error;
+    /// `known` is what the steps before found out about the key.
     fn child<T: Transaction>(
         tx: &T,
         node: u64,
         sought: &Sought<'_>,
-        level: &mut u32,
+        way: (&mut u32, &mut Known),
     ) -> Result<u64>;
 
     /// Reads all of a node; `level` as in `child`.
     fn node<T: Transaction>(tx: &T, node: u64, level: &mut u32) -> Result<Self::Node>;
 
-    /// Which child leads on to a key.
-    fn route<T: Transaction>(tx: &T, node: &Self::Node, sought: &Sought<'_>) -> Result<usize>;
+    /// Which child leads on to a key; `known` as in `child`.
+    fn route<T: Transaction>(
+        tx: &T,
+        node: &Self::Node,
+        sought: &Sought<'_>,
+        known: &mut Known,
+    ) -> Result<usize>;
 
     /// Whether a key belongs into the bucket it was looked for in.
     fn takes<T: Transaction>(tx: &T, sought: &Sought<'_>, spot: &Spot) -> Result<bool>;
@@ -163,10 +170,11 @@ impl<S: Shape> Tree<S> {
     /// The way to the bucket of a key; the tree is not empty.
     fn trail<T: Transaction>(&self, tx: &T, sought: &Sought<'_>) -> Result<Trail> {
         let mut trail = Trail { steps: Vec::new(), end: self.root(tx)?, level: 0 };
+        let mut known = Known::default();
         while is_inner(trail.end) {
             let level = trail.level;
             let node = S::node(tx, trail.end, &mut trail.level)?;
-            trail.take(&node, S::route(tx, &node, sought)?, level);
+            trail.take(&node, S::route(tx, &node, sought, &mut known)?, level);
         }
         Ok(trail)
     }
@@ -327,8 +335,9 @@ impl<S: Shape> Core for Tree<S> {
         }
         let mut word = root;
         *level = 0;
+        let mut known = Known::default();
         while is_inner(word) {
-            word = S::child(tx, word, sought, level)?;
+            word = S::child(tx, word, sought, (level, &mut known))?;
         }
         Ok(Some(RawPtr::from_word(word).typed()))
     }

@@ -9,7 +9,8 @@ use super::{Inner, Shape, Step, Trail, Tree, inner_word, is_inner, place};
 use crate::bucket::split;
 use crate::common::Spot;
 use crate::format::RbNode;
-use crate::item::{Separator, Sought};
+use crate::item::Sought;
+use crate::separator::{Known, Separator, code_of};
 
 /// Most levels of nodes: twice as many as a balanced tree larger than any pool has.
 const HEIGHT_MAX: u32 = 96;
@@ -99,11 +100,11 @@ impl Shape for RedBlack {
         tx: &T,
         node: u64,
         sought: &Sought<'_>,
-        level: &mut u32,
+        (level, known): (&mut u32, &mut Known),
     ) -> Result<u64> {
         check_level(level)?;
         let node: RbNode = tx.read(place(node).typed())?;
-        Ok(node.children[Self::route(tx, &node, sought)?])
+        Ok(node.children[Self::route(tx, &node, sought, known)?])
     }
 
     fn node<T: Transaction>(tx: &T, node: u64, level: &mut u32) -> Result<RbNode> {
@@ -112,8 +113,14 @@ impl Shape for RedBlack {
     }
 
     #[inline]
-    fn route<T: Transaction>(tx: &T, node: &RbNode, sought: &Sought<'_>) -> Result<usize> {
-        let order = sought.compare(tx, node.number, || Ok(node.word))?;
+    fn route<T: Transaction>(
+        tx: &T,
+        node: &RbNode,
+        sought: &Sought<'_>,
+        known: &mut Known,
+    ) -> Result<usize> {
+        let sign = (node.number, code_of(node.word));
+        let order = known.compare(tx, sought, sign, || Ok(node.word))?;
         Ok(usize::from(order != Ordering::Less))
     }
 

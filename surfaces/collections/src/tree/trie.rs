@@ -15,7 +15,8 @@ use super::{Inner, Shape, Step, Trail, Tree, inner_word, is_inner};
 use crate::bucket::{Full, move_out};
 use crate::common::Spot;
 use crate::format::Bucket;
-use crate::item::{KeyBuf, Separator, Sought, word_of};
+use crate::item::{KeyBuf, Sought, word_of};
+use crate::separator::{Known, Separator};
 
 /// What keys are made of, and the nodes that choose by it.
 pub(crate) trait Alphabet: Sized {
@@ -160,7 +161,7 @@ impl<A: Alphabet> Shape for Trie<A> {
         tx: &T,
         node: u64,
         sought: &Sought<'_>,
-        level: &mut u32,
+        (level, _): (&mut u32, &mut Known),
     ) -> Result<u64> {
         let (child, at) = A::child(tx, node, sought)?;
         check_level(at, level)?;
@@ -173,7 +174,12 @@ impl<A: Alphabet> Shape for Trie<A> {
         Ok(node)
     }
 
-    fn route<T: Transaction>(_: &T, node: &TrieNode, sought: &Sought<'_>) -> Result<usize> {
+    fn route<T: Transaction>(
+        _: &T,
+        node: &TrieNode,
+        sought: &Sought<'_>,
+        _: &mut Known,
+    ) -> Result<usize> {
         Ok(node.index_of(A::symbol(sought.key, node.at)))
     }
 
