@@ -35,14 +35,18 @@
 //!
 //! # Which to choose
 //!
-//! | kind | order | choose it for |
-//! |---|---|---|
-//! | [`Kind::Hash`] | none | lookups and changes of single keys: fewest reads, few bytes changed |
-//! | [`Kind::RTree`] | yes | lookups nearly as cheap, in order; keys that differ in their first bytes, numbers above all; much memory where few keys differ in each of many bytes |
-//! | [`Kind::BTree`] | yes | everything else in order: few levels whatever the keys are, full buckets when filled in order |
-//! | [`Kind::CTree`] | yes | keys that start the same in more than 64 bytes, which others have to compare at each level |
-//! | [`Kind::RbTree`] | yes | order with the smallest inner nodes, when what changes beside a bucket should be least |
-//! | [`Kind::SkipList`] | yes | long walks in order, one link a bucket; single keys cost most here |
+//! `docs/collections.md` says it with figures.
+//!
+//! - [`Kind::Hash`]: no order; lookups and changes of single keys, for fewest reads.
+//! - [`Kind::RTree`]: lookups nearly as cheap, in order, for numbers and for texts that start the
+//!   same; but half full buckets where keys come in order, and as deep as keys make it.
+//! - [`Kind::BTree`]: everything else in order: few levels whatever the keys are, full buckets when
+//!   filled in order.
+//! - [`Kind::CTree`]: keys in order that start the same in more than 64 bytes, where B-trees read
+//!   separators at each step.
+//! - [`Kind::RbTree`]: order with the smallest inner nodes, when what changes beside a bucket
+//!   should be least.
+//! - [`Kind::SkipList`]: long walks in order, one link a bucket; single keys cost most here.
 //!
 //! Values of more than seven bytes, and keys of more than eight, cost an object each: to allocate
 //! one is about as much work as the rest of an insertion, and a lookup reads one object more.

@@ -1,5 +1,5 @@
-//! Separators: what divides the keys of one bucket from those of the next, and how a key is compared
-//! with them on the way down.
+//! Separators: what divides the keys of one bucket from those of the next, and how a key is
+//! compared with them on the way down.
 //!
 //! To read the entry of each long separator would be most of the work of a lookup. So a separator
 //! keeps its *last* bytes at hand: eight of them, from a multiple of eight on, the *code* times

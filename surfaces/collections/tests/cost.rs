@@ -33,8 +33,8 @@ impl Sum {
         let each = [self.reads, self.changes, self.fresh, self.freed, self.changed];
         let [reads, changes, fresh, freed, bytes] = each.map(|sum| sum as f64 / count as f64);
         println!(
-            "{what}: {reads:.1} read, {changes:.2} changed, {fresh:.2} allocated, {freed:.2} freed, \
-             {bytes:.0} bytes changed"
+            "{what}: {reads:.1} read, {changes:.2} changed, {fresh:.2} allocated, \
+             {freed:.2} freed, {bytes:.0} bytes changed"
         );
     }
 }
