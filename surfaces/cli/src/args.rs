@@ -33,7 +33,7 @@ pub(crate) struct Common {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make a pool, make it longer, or show what one is
+    /// Make pools, make them longer, list, show and remove them
     #[command(after_help = "Example:\n  holdfast pool create a.pool --size 64M")]
     #[command(subcommand)]
     Pool(PoolCommand),
@@ -86,6 +86,28 @@ pub(crate) enum PoolCommand {
     /// Make a pool longer, while it is in use or not; nothing in it moves
     #[command(after_help = "Example:\n  holdfast pool grow a.pool 256M")]
     Grow(GrowArgs),
+    /// List the pools in a folder; nothing is locked or changed
+    #[command(after_help = "Example:\n  holdfast pool list /var/lib/bank")]
+    List(ListArgs),
+    /// Remove a pool that nobody uses, for good
+    #[command(after_help = "Example:\n  holdfast pool rm a.pool --force")]
+    Rm(RmArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// The folder
+    #[arg(default_value = ".")]
+    pub(crate) dir: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RmArgs {
+    /// The pool's file
+    pub(crate) pool: PathBuf,
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]

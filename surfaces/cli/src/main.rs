@@ -105,6 +105,8 @@ fn run(out: Out, command: Command) -> Outcome {
         Command::Pool(PoolCommand::Create(args)) => commands::pool::create(out, &args),
         Command::Pool(PoolCommand::Info(args)) => commands::pool::info(out, &args.pool),
         Command::Pool(PoolCommand::Grow(args)) => commands::grow::grow(out, &args),
+        Command::Pool(PoolCommand::List(args)) => commands::list::list(out, &args.dir),
+        Command::Pool(PoolCommand::Rm(args)) => commands::rm::rm(out, &args),
         Command::Check(args) => commands::check::check(out, &args),
         Command::Scrub(command) => match command {
             ScrubCommand::Start(args) => commands::scrub::start(out, &args, false),
@@ -137,6 +139,8 @@ fn name(command: &Command) -> &'static str {
         Command::Pool(PoolCommand::Create(_)) => "pool create",
         Command::Pool(PoolCommand::Info(_)) => "pool info",
         Command::Pool(PoolCommand::Grow(_)) => "pool grow",
+        Command::Pool(PoolCommand::List(_)) => "pool list",
+        Command::Pool(PoolCommand::Rm(_)) => "pool rm",
         Command::Check(_) => "check",
         Command::Scrub(ScrubCommand::Start(_)) => "scrub start",
         Command::Scrub(ScrubCommand::Resume(_)) => "scrub resume",

@@ -68,6 +68,12 @@ impl Out {
         }
     }
 
+    /// Asks people something on standard error; the line is theirs to end.
+    pub(crate) fn ask(&self, question: &str) {
+        let mut err = io::stderr();
+        let _ = write!(err, "{}", tame(question)).and_then(|()| err.flush());
+    }
+
     /// Tells why a command failed.
     pub(crate) fn failure(&self, command: &str, failure: &Failure) {
         self.failure_object(command, failure);

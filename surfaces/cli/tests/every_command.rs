@@ -80,6 +80,8 @@ fn the_examples_work() {
         (0, "scrub status a.pool --json"),
         (0, "events a.pool --json"),
         (0, "map del a.pool users alice"),
+        (0, "pool list"),
+        (0, "pool rm a.pool --force"),
     ] {
         here.expect(code, &line.split(' ').collect::<Vec<_>>());
     }
@@ -102,6 +104,8 @@ fn every_command_speaks_to_programs() {
         (&["pool", "create", "b.pool", "--size", "16M"][..], "pool create"),
         (&["pool", "info", "a.pool"], "pool info"),
         (&["pool", "grow", "a.pool", "48M"], "pool grow"),
+        (&["pool", "list"], "pool list"),
+        (&["pool", "rm", "b.pool", "--force"], "pool rm"),
         (&["check", "a.pool"], "check"),
         (&["check", "a.pool", "--repair"], "check"),
         (&["check", "a.pool", "--repair", "--dry-run"], "check"),

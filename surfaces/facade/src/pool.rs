@@ -89,6 +89,16 @@ impl Pool {
         Self::options().open_read_only(path)
     }
 
+    /// Removes the file `path` with the pool in it, for good. Nobody can open it meanwhile; who
+    /// only observes it goes on seeing what was there.
+    ///
+    /// # Errors
+    /// The file is missing, a link, no pool, too damaged to be known for one, in use, or cannot be
+    /// removed. It is still there then.
+    pub fn remove(path: impl AsRef<Path>) -> Result<()> {
+        Self::options().remove(path.as_ref())
+    }
+
     /// What is in force: medium, durability, flushes, protection against stray stores.
     #[must_use]
     pub fn status(&self) -> holdfast_pmem::Status {
