@@ -207,7 +207,7 @@ pub(crate) enum ScrubCommand {
     /// Go on where a scrub was paused or interrupted
     #[command(after_help = "Example:\n  holdfast scrub resume -w a.pool")]
     Resume(ScrubArgs),
-    /// Stop the scrub of a pool in use for good
+    /// Stop the scrub of a pool in use for good, or give up one that was paused
     #[command(after_help = "Example:\n  holdfast scrub cancel a.pool")]
     Cancel(PathArgs),
 }

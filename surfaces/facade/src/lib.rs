@@ -58,8 +58,8 @@
 //!
 //! [`Options`] how a pool is made and opened; [`Pool`] what can be done with it; [`NamedMap`]
 //! maps by name; [`Error`] what can go wrong, and the remedy; [`Observer`], [`Owner`] pools that
-//! other processes have open; [`anatomy`] where the live bytes are; `background.rs` threads that
-//! serve a pool; `clock.rs` the time of events; `examples/` bank transfer, linked list, word
+//! other processes have open; [`anatomy`] where the live bytes are; `background.rs` and `serve.rs`
+//! threads that serve a pool; `scrubbing.rs` a scrub and how far it is; `clock.rs` the time of events; `examples/` bank transfer, linked list, word
 //! index.
 
 #![forbid(unsafe_code)]
@@ -73,6 +73,8 @@ mod observer;
 mod options;
 mod owner;
 mod pool;
+mod scrubbing;
+mod serve;
 
 pub use clock::WallClock;
 pub use error::{Error, ErrorKind, Result};
@@ -81,6 +83,7 @@ pub use observer::Observer;
 pub use options::{LABEL_MAX, Options};
 pub use owner::{Owner, Summary};
 pub use pool::Pool;
+pub use scrubbing::ScrubStatus;
 
 pub use holdfast_collections as collections;
 pub use holdfast_collections::{BTree, HashTable, Key, Kind, Map, MapInfo, Value};

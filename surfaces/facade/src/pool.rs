@@ -2,20 +2,19 @@
 
 use core::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use holdfast_layout::{Persist, Ptr, RawPtr, Region, Superblock};
-use holdfast_object::{
-    Anchor, CheckReport, Opened, ScrubControl, ScrubOptions, Scrubbed, Stats, VerifyReads, View,
-};
+use holdfast_object::{Anchor, CheckReport, Opened, Stats, VerifyReads, View};
 use holdfast_pmem::{Mapped, Medium};
-use holdfast_redundancy::{Error as RedundancyError, Event, Journal, Progress};
+use holdfast_redundancy::{Error as RedundancyError, Event, Journal};
 use holdfast_txn::{Isolation, Store};
 
 use crate::Tx;
 use crate::background::Background;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Options;
+use crate::scrubbing::Scrubbing;
 
 /// An open pool: objects in one file, changed by transactions, checked and repaired in use. Cheap
 /// to clone; when the last clone goes, the pool is closed.
@@ -61,9 +60,7 @@ pub(crate) struct Inner<M: Medium> {
     opened: Opened,
     path: Option<PathBuf>,
     anchor: Ptr<Anchor>,
-    control: ScrubControl,
-    /// Held by the scrub that runs.
-    scrubbing: Mutex<()>,
+    pub(crate) scrubbing: Scrubbing,
 }
 
 impl Pool {
@@ -115,8 +112,7 @@ impl<M: Medium> Pool<M> {
             opened,
             path: None,
             anchor,
-            control: ScrubControl::default(),
-            scrubbing: Mutex::new(()),
+            scrubbing: Scrubbing::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -217,36 +213,6 @@ impl<M: Medium> Pool<M> {
     /// Something other than damage stopped it.
     pub fn check(&self, progress: impl FnMut(u64, u64)) -> Result<CheckReport> {
         self.engine().check(progress).map_err(|error| self.fail(error))
-    }
-
-    /// The same, and repairs what it finds. Only the column under repair waits meanwhile.
-    ///
-    /// # Errors
-    /// Another scrub runs; or something other than damage stopped it.
-    pub fn scrub(
-        &self,
-        options: ScrubOptions,
-        progress: impl FnMut(&Progress, u64),
-    ) -> Result<Scrubbed> {
-        let inner = &*self.inner;
-        let Ok(_running) = inner.scrubbing.try_lock() else {
-            let error = Error::new(ErrorKind::Locked, "a scrub of this pool is running already");
-            return Err(self.fail(error.with_remedy("wait for it, pause it or cancel it")));
-        };
-        inner.control.run();
-        inner.engine.scrub(options, &inner.control, progress).map_err(|error| self.fail(error))
-    }
-
-    /// Pauses, resumes or cancels the scrub that runs, from another thread.
-    #[must_use]
-    pub fn scrub_control(&self) -> &ScrubControl {
-        &self.inner.control
-    }
-
-    /// How far the last scrub came, also one of an earlier opening.
-    #[must_use]
-    pub fn scrub_progress(&self) -> Progress {
-        self.engine().scrub_progress()
     }
 
     /// The events in the pool's journal, oldest first: every detection and every repair. Times
