@@ -56,6 +56,9 @@ pub(crate) enum Command {
     /// Show the detections and repairs in a pool's journal
     #[command(after_help = "Example:\n  holdfast events a.pool --follow --json")]
     Events(EventsArgs),
+    /// Show where the bytes of a pool are, and what was done since it was opened
+    #[command(after_help = "Example:\n  holdfast stats a.pool")]
+    Stats(PathArgs),
     /// Read and change maps
     #[command(after_help = "Example:\n  holdfast map put a.pool users alice 42")]
     #[command(subcommand)]

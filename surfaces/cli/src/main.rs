@@ -119,6 +119,7 @@ fn run(out: Out, command: Command) -> Outcome {
         Command::Inject(InjectCommand::Restore(args)) => commands::inject::restore(out, &args),
         Command::Inject(command) => commands::inject::inject(out, &command),
         Command::Events(args) => commands::events::events(out, &args),
+        Command::Stats(args) => commands::stats::stats(out, &args.pool),
         Command::Map(command) => match command {
             MapCommand::Get(args) => commands::map::get(out, &args),
             MapCommand::Put(args) => commands::map::put(out, &args),
@@ -150,6 +151,7 @@ fn name(command: &Command) -> &'static str {
         Command::Repair(_) => "repair",
         Command::Inject(_) => "inject",
         Command::Events(_) => "events",
+        Command::Stats(_) => "stats",
         Command::Map(MapCommand::Get(_)) => "map get",
         Command::Map(MapCommand::Put(_)) => "map put",
         Command::Map(MapCommand::Del(_)) => "map del",

@@ -27,14 +27,14 @@ impl Out {
     /// Prints one object, the only one of a command; nothing for people.
     pub(crate) fn object(&self, command: &str, body: Value) {
         if self.json {
-            line(&dressed(command, body).to_string());
+            line(&plain(&dressed(command, body)));
         }
     }
 
     /// Prints one line of a stream: the object, or the words for people.
     pub(crate) fn item(&self, command: &str, body: Value, words: impl FnOnce() -> String) {
         if self.json {
-            line(&dressed(command, body).to_string());
+            line(&plain(&dressed(command, body)));
         } else if !self.quiet {
             line(&words());
         }
@@ -112,6 +112,25 @@ fn line(text: &str) {
     if let Err(error) = writeln!(out, "{}", tame(text)).and_then(|()| out.flush()) {
         give_up(&error);
     }
+}
+
+/// A value in one line, with nothing in it that a terminal would obey. What JSON lets through is
+/// written by its numbers: a reader gets the same value.
+pub(crate) fn plain(value: &Value) -> String {
+    let text = value.to_string();
+    if !text.contains(char::is_control) {
+        return text;
+    }
+    let mut tamed = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        // Outside of strings there is none; inside, all below a blank are escaped already.
+        if c.is_control() {
+            tamed.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            tamed.push(c);
+        }
+    }
+    tamed
 }
 
 /// The text without what a terminal would obey: names and labels come from files, and from anybody.
@@ -229,6 +248,14 @@ mod tests {
     fn terminals_are_told_nothing_but_text() {
         assert_eq!(tame("a\tb\n\u{e9}"), "a\tb\n\u{e9}");
         assert_eq!(tame("\x1b[31mred\x07\u{9b}"), "\\u{1b}[31mred\\u{7}\\u{9b}");
+    }
+
+    #[test]
+    fn programs_are_told_everything_in_signs_that_terminals_do_not_obey() {
+        let value = json!({ "k\u{9b}": "\u{0}\u{7f}\u{85}\u{1b}\u{e9}\u{1f600}\\\"" });
+        let text = plain(&value);
+        assert!(!text.contains(char::is_control), "{text}");
+        assert_eq!(serde_json::from_str::<Value>(&text).ok(), Some(value));
     }
 
     #[test]

@@ -11,9 +11,10 @@ use common::{Here, crc32c};
 use holdfast::Transaction;
 
 /// Commands that take a pool.
-const COMMANDS: [&[&str]; 15] = [
+const COMMANDS: [&[&str]; 16] = [
     &["pool", "info", "P"],
     &["pool", "grow", "P", "64M"],
+    &["stats", "P"],
     &["check", "P"],
     &["check", "P", "--dry-run"],
     &["check", "P", "--repair"],

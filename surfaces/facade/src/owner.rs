@@ -12,6 +12,8 @@
 //! | `pause`, `cancel`, `status` | a [`ScrubStatus`] |
 //! | `grow BYTES` | bytes before, bytes now |
 //! | `stats` | the figures since the pool was opened |
+//! | `figures` | those, and the others of [`Figures`] |
+//! | `latency` | number and count of each class of a [`Latency`] that is not empty |
 //! | `poison AT CLEARABLE` | nothing |
 //!
 //! Both ends are of one build or refuse each other: the first word says which. The owner is told
@@ -29,6 +31,8 @@ use holdfast_redundancy::progress::ScrubState;
 
 use crate::background::{address_of, is_ours};
 use crate::error::{Error, ErrorKind, Result};
+use crate::latency::Latency;
+use crate::pool::Figures;
 use crate::scrubbing::ScrubStatus;
 
 /// First word of every request.
@@ -236,6 +240,30 @@ impl Owner {
             return Err(self.strange());
         };
         Ok(Stats { commits, conflicts, detected, repaired, lost })
+    }
+
+    /// The owner's figures since it opened the pool, all of them.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn figures(&mut self) -> Result<Figures> {
+        let words = self.ask("figures", |_, _| {})?;
+        let &[commits, conflicts, detected, repaired, lost, syncs, reserved, read_only, nanos] =
+            words.as_slice()
+        else {
+            return Err(self.strange());
+        };
+        let stats = Stats { commits, conflicts, detected, repaired, lost };
+        Ok(Figures { stats, syncs, reserved, read_only: read_only != 0, nanos })
+    }
+
+    /// How long the owner's transactions take.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn latency(&mut self) -> Result<Latency> {
+        let words = self.ask("latency", |_, _| {})?;
+        Latency::parse(&words).ok_or_else(|| self.strange())
     }
 
     /// Poisons the page at `at` in the owner's mapping: its loads meet a true media error.

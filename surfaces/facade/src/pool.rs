@@ -3,6 +3,7 @@
 use core::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use holdfast_layout::{Persist, Ptr, RawPtr, Region, Superblock};
 use holdfast_object::{Anchor, CheckReport, Opened, Stats, VerifyReads, View};
@@ -13,6 +14,7 @@ use holdfast_txn::{Isolation, Store};
 use crate::Tx;
 use crate::background::Background;
 use crate::error::{Error, ErrorKind, Result};
+use crate::latency::{Latencies, Latency};
 use crate::options::Options;
 use crate::scrubbing::Scrubbing;
 
@@ -53,6 +55,21 @@ pub struct Pool<M: Medium = Mapped> {
     inner: Arc<Inner<M>>,
 }
 
+/// Figures of one opening of a pool.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// What transactions and repairs came to.
+    pub stats: Stats,
+    /// Writes and syncs of the file that reached the system.
+    pub syncs: u64,
+    /// Bytes up to which the pool can grow before it is opened anew.
+    pub reserved: u64,
+    /// Whether changes are refused.
+    pub read_only: bool,
+    /// Nanoseconds since it was opened.
+    pub nanos: u64,
+}
+
 /// What all clones share. The threads go first, then the engine, which closes the pool.
 pub(crate) struct Inner<M: Medium> {
     pub(crate) background: OnceLock<Background>,
@@ -61,6 +78,8 @@ pub(crate) struct Inner<M: Medium> {
     path: Option<PathBuf>,
     anchor: Ptr<Anchor>,
     pub(crate) scrubbing: Scrubbing,
+    pub(crate) latencies: Latencies,
+    pub(crate) since: Instant,
 }
 
 impl Pool {
@@ -101,6 +120,18 @@ impl Pool {
     pub fn status(&self) -> holdfast_pmem::Status {
         self.medium().status()
     }
+
+    /// Figures of this opening.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        Figures {
+            stats: self.stats(),
+            syncs: self.medium().syncs(),
+            reserved: self.status().reserved,
+            read_only: self.is_read_only(),
+            nanos: u64::try_from(self.inner.since.elapsed().as_nanos()).unwrap_or(u64::MAX),
+        }
+    }
 }
 
 impl<M: Medium> Pool<M> {
@@ -113,6 +144,8 @@ impl<M: Medium> Pool<M> {
             path: None,
             anchor,
             scrubbing: Scrubbing::default(),
+            latencies: Latencies::default(),
+            since: Instant::now(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -156,7 +189,8 @@ impl<M: Medium> Pool<M> {
     /// # Errors
     /// What `body` returned, or why it could not be committed; nothing happened then.
     pub fn run<R>(&self, body: impl FnMut(&Tx<'_, M>) -> holdfast_txn::Result<R>) -> Result<R> {
-        self.engine().run(body).map_err(|error| self.fail(error))
+        let done = self.inner.latencies.timed(|| self.engine().run(body));
+        done.map_err(|error| self.fail(error))
     }
 
     /// Reads an object: a copy of one committed state of it.
@@ -232,6 +266,12 @@ impl<M: Medium> Pool<M> {
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.engine().stats()
+    }
+
+    /// How long transactions take, reads included, from a sample.
+    #[must_use]
+    pub fn latency(&self) -> Latency {
+        self.inner.latencies.now()
     }
 
     /// How much of the heap is what. Reads every slot.

@@ -10,7 +10,7 @@ use holdfast_pmem::inject::{Poison, poison};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::owner::{LINE_MAX, Summary, VERSION};
-use crate::pool::Pool;
+use crate::pool::{Figures, Pool};
 
 /// A client that says nothing for so long is left.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -84,6 +84,16 @@ fn execute(pool: &Pool, request: &str, mut out: &UnixStream) -> Result<String> {
             let Stats { commits, conflicts, detected, repaired, lost } = pool.stats();
             Ok(format!("{commits} {conflicts} {detected} {repaired} {lost}"))
         }
+        ("figures", []) => {
+            let Figures { stats, syncs, reserved, read_only, nanos } = pool.figures();
+            let Stats { commits, conflicts, detected, repaired, lost } = stats;
+            let read_only = u8::from(read_only);
+            Ok(format!(
+                "{commits} {conflicts} {detected} {repaired} {lost} {syncs} {reserved} \
+                 {read_only} {nanos}"
+            ))
+        }
+        ("latency", []) => Ok(pool.latency().words()),
         ("poison", &[at, clearable]) => {
             if !pool.superblock().allow_inject {
                 let text = "the pool does not allow faults to be injected";

@@ -10,3 +10,4 @@ pub(crate) mod map;
 pub(crate) mod pool;
 pub(crate) mod rm;
 pub(crate) mod scrub;
+pub(crate) mod stats;
