@@ -59,6 +59,21 @@ pub(crate) enum Command {
     /// Show where the bytes of a pool are, and what was done since it was opened
     #[command(after_help = "Example:\n  holdfast stats a.pool")]
     Stats(PathArgs),
+    /// Write a map as lines of JSON
+    #[command(after_help = "Example:\n  holdfast export a.pool users --output users.jsonl\n\n\
+        Each line is an object {\"key\":..., \"value\":...}. Bytes that are no UTF-8 text are\n\
+        in key_b64 and value_b64, in base 64.")]
+    Export(ExportArgs),
+    /// Put lines of JSON, as export writes them, into a map
+    #[command(after_help = "Example:\n  holdfast import a.pool users users.jsonl\n\n\
+        Each batch is a transaction: all of its lines or none. The first batch with a bad line\n\
+        ends the import; all bad lines from there on are told, and the line to go on from.")]
+    Import(ImportArgs),
+    /// Measure put, get and del of a map, in a pool nobody uses or in shared memory
+    #[command(after_help = "Examples:\n  \
+        holdfast bench --shm --pairs 10000\n  \
+        holdfast bench a.pool --pairs 200")]
+    Bench(BenchArgs),
     /// Read and change maps
     #[command(after_help = "Example:\n  holdfast map put a.pool users alice 42")]
     #[command(subcommand)]
@@ -398,6 +413,69 @@ pub(crate) struct LoadArgs {
     /// Structure of a map to be made
     #[arg(long, default_value = "btree")]
     pub(crate) kind: KindArg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// The pool's file
+    pub(crate) pool: PathBuf,
+    /// Name of the map
+    pub(crate) map: String,
+    /// A file to make; standard output unless given
+    #[arg(short, long)]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// The pool's file
+    pub(crate) pool: PathBuf,
+    /// Name of the map
+    pub(crate) map: String,
+    /// The file with the lines; standard input unless given
+    #[arg(default_value = "-", hide_default_value = true)]
+    pub(crate) file: PathBuf,
+    /// Lines per transaction
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) batch: u64,
+    /// Begin at this line
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) from: u64,
+    /// Structure of a map to be made
+    #[arg(long, default_value = "btree")]
+    pub(crate) kind: KindArg,
+    /// Keys and values of a map to be made
+    #[arg(long, default_value = "text-bytes")]
+    pub(crate) types: TypesArg,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TypesArg {
+    TextBytes,
+    TextText,
+    BytesBytes,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// The pool's file
+    #[arg(required_unless_present = "shm", conflicts_with = "shm")]
+    pub(crate) pool: Option<PathBuf>,
+    /// Measure in a pool in shared memory, which is gone afterwards
+    #[arg(long)]
+    pub(crate) shm: bool,
+    /// Pairs to put, get and delete
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=50_000_000))]
+    pub(crate) pairs: u64,
+    /// Bytes of a value
+    #[arg(long, default_value = "100", value_parser = size::parse)]
+    pub(crate) value: u64,
+    /// Structure of the map
+    #[arg(long, default_value = "btree")]
+    pub(crate) kind: KindArg,
+    /// Seed of the keys and their order
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
 }
 
 #[derive(Debug, Args)]

@@ -77,6 +77,11 @@ impl Out {
     /// Tells why a command failed.
     pub(crate) fn failure(&self, command: &str, failure: &Failure) {
         self.failure_object(command, failure);
+        self.complain(failure);
+    }
+
+    /// The same for people only.
+    pub(crate) fn complain(&self, failure: &Failure) {
         let _ = writeln!(io::stderr(), "holdfast: {}", tame(&failure.to_string()));
     }
 
@@ -93,7 +98,7 @@ impl Out {
 }
 
 /// The object with the version of the schema and the command in front.
-fn dressed(command: &str, body: Value) -> Value {
+pub(crate) fn dressed(command: &str, body: Value) -> Value {
     let mut all = Map::new();
     all.insert("schema".to_owned(), SCHEMA.into());
     all.insert("command".to_owned(), command.into());
@@ -149,7 +154,7 @@ fn tame(text: &str) -> Cow<'_, str> {
 /// Ends the command because its output reaches nobody. Whoever closed a pipe has read enough: that
 /// ends it as the signal would that is sent for it, and that programs in Rust ignore. A pool that
 /// is open then is recovered when it is opened next.
-fn give_up(error: &io::Error) -> ! {
+pub(crate) fn give_up(error: &io::Error) -> ! {
     if error.kind() == io::ErrorKind::BrokenPipe {
         let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
     } else {

@@ -11,10 +11,13 @@ use common::{Here, crc32c};
 use holdfast::Transaction;
 
 /// Commands that take a pool.
-const COMMANDS: [&[&str]; 16] = [
+const COMMANDS: [&[&str]; 19] = [
     &["pool", "info", "P"],
     &["pool", "grow", "P", "64M"],
     &["stats", "P"],
+    &["export", "P", "m"],
+    &["import", "P", "m"],
+    &["bench", "P"],
     &["check", "P"],
     &["check", "P", "--dry-run"],
     &["check", "P", "--repair"],

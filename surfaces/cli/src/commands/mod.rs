@@ -1,9 +1,13 @@
 //! The commands, one file each.
 
+pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod events;
+pub(crate) mod export;
 pub(crate) mod grow;
+pub(crate) mod import;
 pub(crate) mod inject;
+pub(crate) mod lines;
 pub(crate) mod list;
 pub(crate) mod load;
 pub(crate) mod map;
@@ -11,3 +15,4 @@ pub(crate) mod pool;
 pub(crate) mod rm;
 pub(crate) mod scrub;
 pub(crate) mod stats;
+pub(crate) mod transfer;
