@@ -29,6 +29,15 @@ pub(crate) struct Common {
     /// Print more
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
+    /// Print for people, whatever the configuration says
+    #[arg(long, global = true, conflicts_with = "json")]
+    pub(crate) no_json: bool,
+    /// Print all of it, whatever the configuration says
+    #[arg(long, global = true, conflicts_with = "quiet")]
+    pub(crate) no_quiet: bool,
+    /// A file in TOML with defaults for options; flags win over it [env: HOLDFAST_CONFIG]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -83,6 +92,12 @@ pub(crate) enum Command {
         holdfast demo\n  \
         holdfast demo ~/texts --seed 7 --faults 2000")]
     Demo(DemoArgs),
+    /// Print what lets a shell complete this command's words
+    #[command(after_help = "Example:\n  holdfast completions bash")]
+    Completions(CompletionsArgs),
+    /// Print the manual page, or write those of all commands into a folder
+    #[command(after_help = "Examples:\n  holdfast man\n  holdfast man man1")]
+    Man(ManArgs),
     /// The process of the demo that damages the pool
     #[command(hide = true)]
     DemoInjector(InjectorArgs),
@@ -501,6 +516,18 @@ pub(crate) struct DemoArgs {
     /// Leave the pool there and say where
     #[arg(long)]
     pub(crate) keep: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// A folder for the pages, made if there is none; those there are written again
+    pub(crate) dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -26,7 +26,7 @@
 //!
 //! # Life of one command
 //!
-//! 1. `args.rs` reads the command line; what it does not understand ends with code 16.
+//! 1. `config.rs` reads the defaults of whoever runs it, `args.rs` the command line; what it does not understand ends with code 16.
 //! 2. The pool is opened: privately to look, for writing to change, or its owner is reached.
 //! 3. Progress goes to standard error if a terminal is there; results go to standard output.
 //! 4. Closing the pool fences what was changed; `exit.rs` makes the code from what was found.
@@ -41,6 +41,7 @@
 
 mod args;
 mod commands;
+mod config;
 mod demo;
 mod exit;
 mod failure;
@@ -54,15 +55,27 @@ mod size;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 
 use args::{Cli, Command, InjectCommand, MapCommand, PoolCommand, ScrubCommand};
+use config::Config;
 use exit::Exit;
 use failure::{Failure, Outcome};
 use out::Out;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let known = Cli::command();
+    let config = match Config::find(std::env::args_os(), &known) {
+        Ok(config) => config,
+        Err(failure) => {
+            for_programs(false).failure("holdfast", &failure);
+            return failure.exit().into();
+        }
+    };
+    let (json, quiet, verbose) = (config.json, config.quiet, config.verbose);
+    let mut known = config.apply(known);
+    let read = known.try_get_matches_from_mut(std::env::args_os());
+    let cli = match read.and_then(|read| Cli::from_arg_matches(&read)) {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are answers; everything else is misuse.
@@ -70,12 +83,16 @@ fn main() -> ExitCode {
             if !error.use_stderr() {
                 return Exit::CLEAN.into();
             }
-            misused(&error);
+            misused(&error, json);
             return Exit::USAGE.into();
         }
     };
     let common = &cli.common;
-    let out = Out { json: common.json, quiet: common.quiet, verbose: common.verbose };
+    let out = Out {
+        json: common.json || json && !common.no_json,
+        quiet: common.quiet || quiet && !common.no_quiet,
+        verbose: if common.verbose > 0 { common.verbose } else { verbose },
+    };
     interrupt::listen();
     let name = name(&cli.command);
     match run(out, cli.command) {
@@ -88,16 +105,22 @@ fn main() -> ExitCode {
 }
 
 /// Tells programs, too, that the command line makes no sense; people were told.
-fn misused(error: &clap::Error) {
-    let wants = |word: std::ffi::OsString| word == "--json" || word == "-j";
-    if !std::env::args_os().any(wants) {
+fn misused(error: &clap::Error, json: bool) {
+    let out = for_programs(json);
+    if !out.json {
         return;
     }
     let text = error.to_string();
     let cause = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
     let failure = Failure::usage(cause, "see `holdfast --help`");
-    let out = Out { json: true, quiet: false, verbose: 0 };
     out.failure_object("holdfast", &failure);
+}
+
+/// Output as long as nobody can tell what the command line says of it.
+fn for_programs(json: bool) -> Out {
+    let says = |wanted: &str| std::env::args_os().any(|word| word == wanted);
+    let json = says("--json") || says("-j") || json && !says("--no-json");
+    Out { json, quiet: false, verbose: 0 }
 }
 
 fn run(out: Out, command: Command) -> Outcome {
@@ -132,6 +155,8 @@ fn run(out: Out, command: Command) -> Outcome {
             MapCommand::List(args) => commands::map::list(out, &args.pool),
         },
         Command::Demo(args) => demo::run(out, &args),
+        Command::Completions(args) => commands::manual::completions(out, args.shell),
+        Command::Man(args) => commands::manual::man(out, args.dir.as_deref()),
         Command::DemoInjector(args) => demo::injector::run(&args),
         Command::DemoVictim(args) => demo::victim::run(&args),
     }
@@ -165,6 +190,8 @@ fn name(command: &Command) -> &'static str {
         Command::Map(MapCommand::Load(_)) => "map load",
         Command::Map(MapCommand::List(_)) => "map list",
         Command::Demo(_) => "demo",
+        Command::Completions(_) => "completions",
+        Command::Man(_) => "man",
         Command::DemoInjector(_) => "demo-injector",
         Command::DemoVictim(_) => "demo-victim",
     }

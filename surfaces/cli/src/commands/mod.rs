@@ -10,6 +10,7 @@ pub(crate) mod inject;
 pub(crate) mod lines;
 pub(crate) mod list;
 pub(crate) mod load;
+pub(crate) mod manual;
 pub(crate) mod map;
 pub(crate) mod pool;
 pub(crate) mod rm;
