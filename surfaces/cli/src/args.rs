@@ -83,6 +83,13 @@ pub(crate) enum Command {
         holdfast bench --shm --pairs 10000\n  \
         holdfast bench a.pool --pairs 200")]
     Bench(BenchArgs),
+    /// Watch a pool: throughput, latency, scrub, events, redundancy, space
+    #[command(after_help = "Examples:\n  \
+        holdfast top a.pool --interval 1s\n  \
+        holdfast top a.pool --once --prometheus a.prom --html a.html\n\n\
+        On a terminal q ends it and a key shows the figures of now; elsewhere it prints a line\n\
+        for each interval. Files are replaced whole, so that a reader never meets half of one.")]
+    Top(TopArgs),
     /// Read and change maps
     #[command(after_help = "Example:\n  holdfast map put a.pool users alice 42")]
     #[command(subcommand)]
@@ -491,6 +498,24 @@ pub(crate) struct BenchArgs {
     /// Seed of the keys and their order
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    /// The pool's file
+    pub(crate) pool: PathBuf,
+    /// Time between two looks: 500ms, 2s, 1min
+    #[arg(short, long, default_value = "2s", value_parser = size::parse_time)]
+    pub(crate) interval: std::time::Duration,
+    /// Print the figures once and end
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// A file to write the figures to at each look, as Prometheus reads them
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prometheus: Option<PathBuf>,
+    /// A file to write the figures to at each look, as one page of HTML
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -25,6 +25,7 @@ const LONGEST: u64 = 1 << 20;
 enum Form {
     Switch,
     Size,
+    Time,
     Number,
     Text,
     /// One of those the option has.
@@ -35,7 +36,7 @@ enum Form {
 /// what its value has to be. The option has the key's name.
 type Known = (&'static str, &'static str, &'static [&'static str], Form);
 
-const KNOWN: [Known; 16] = [
+const KNOWN: [Known; 17] = [
     ("output", "json", &[], Form::Switch),
     ("output", "quiet", &[], Form::Switch),
     ("output", "verbose", &[], Form::Number),
@@ -52,6 +53,7 @@ const KNOWN: [Known; 16] = [
     ("scrub", "rate", &["scrub"], Form::Size),
     ("import", "batch", &["import"], Form::Number),
     ("bench", "pairs", &["bench"], Form::Number),
+    ("top", "interval", &["top"], Form::Time),
 ];
 
 /// What a file says.
@@ -106,7 +108,7 @@ impl Config {
             let known = KNOWN.iter().filter(|known| known.0 == name.get_ref().as_ref());
             let keys: Vec<&Known> = known.collect();
             if keys.is_empty() {
-                let tables = "output, create, scrub, import, bench";
+                let tables = "output, create, scrub, import, bench, top";
                 return Err(wrong(
                     name.span(),
                     format!("no table or key `{}`; there are the tables {tables}", name.get_ref()),
@@ -209,6 +211,7 @@ fn checked(
         (Form::Switch, _) => return Err("must be true or false".to_owned()),
         (_, DeValue::Boolean(_)) => return Err("must not be true or false".to_owned()),
         (Form::Size, _) => size::parse(&text).map(drop),
+        (Form::Time, _) => size::parse_time(&text).map(drop),
         (Form::Number, DeValue::Integer(_)) => match text.parse::<u32>() {
             Ok(_) => Ok(()),
             Err(_) => Err(format!("`{text}` is no number from 0 to {}", u32::MAX)),
@@ -309,6 +312,7 @@ mod tests {
             ("[create]\nlabel = 7\n", 17, "text, in quotes"),
             ("[create]\nlabel = [1]\n", 17, "no type"),
             ("[output]\njson = 1\n", 16, "true or false"),
+            ("[top]\ninterval = \"soon\"\n", 17, "no time"),
         ] {
             let Err(wrong) = Config::parse(text, &command) else { panic!("{text}") };
             assert!(wrong.what.contains(what), "{text}: {}", wrong.what);

@@ -52,6 +52,7 @@ mod progress;
 mod rng;
 mod session;
 mod size;
+mod top;
 
 use std::process::ExitCode;
 
@@ -146,6 +147,7 @@ fn run(out: Out, command: Command) -> Outcome {
         Command::Export(args) => commands::export::export(out, &args),
         Command::Import(args) => commands::import::import(out, &args),
         Command::Bench(args) => commands::bench::bench(out, &args),
+        Command::Top(args) => top::top(out, &args),
         Command::Map(command) => match command {
             MapCommand::Get(args) => commands::map::get(out, &args),
             MapCommand::Put(args) => commands::map::put(out, &args),
@@ -183,6 +185,7 @@ fn name(command: &Command) -> &'static str {
         Command::Export(_) => "export",
         Command::Import(_) => "import",
         Command::Bench(_) => "bench",
+        Command::Top(_) => "top",
         Command::Map(MapCommand::Get(_)) => "map get",
         Command::Map(MapCommand::Put(_)) => "map put",
         Command::Map(MapCommand::Del(_)) => "map del",

@@ -91,6 +91,11 @@ impl Out {
         self.object(command, body);
     }
 
+    /// Whether a terminal shows the output to somebody who did not ask for less or for objects.
+    pub(crate) fn shows_screen(&self) -> bool {
+        !self.json && !self.quiet && io::stdout().is_terminal() && io::stdin().is_terminal()
+    }
+
     /// Whether progress is worth showing: somebody is looking at standard error.
     pub(crate) fn shows_progress(&self) -> bool {
         !self.quiet && io::stderr().is_terminal()
@@ -139,7 +144,7 @@ pub(crate) fn plain(value: &Value) -> String {
 }
 
 /// The text without what a terminal would obey: names and labels come from files, and from anybody.
-fn tame(text: &str) -> Cow<'_, str> {
+pub(crate) fn tame(text: &str) -> Cow<'_, str> {
     let wild = |c: char| c.is_control() && c != '\n' && c != '\t';
     if !text.contains(wild) {
         return text.into();

@@ -5,11 +5,10 @@
 mod common;
 
 use std::fs;
-use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
+use std::io::Write;
 use std::process::Stdio;
 
-use common::{Done, Here, ended};
+use common::{Done, Here, ended, shown_until, terminal};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -120,18 +119,6 @@ fn what_is_in_use_or_no_pool_is_not_removed() {
     assert!(!here.path("b.pool").exists());
 }
 
-/// A terminal: the end of whoever sits at it, and the end of the command.
-fn terminal() -> (fs::File, OwnedFd) {
-    use rustix::fs::{Mode, OFlags};
-    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-    let sits = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    grantpt(&sits).unwrap();
-    unlockpt(&sits).unwrap();
-    let name = ptsname(&sits, Vec::new()).unwrap();
-    let runs = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
-    (sits.into(), runs)
-}
-
 /// Runs `pool rm` at a terminal, waits for its question, and answers; nothing for an interrupt.
 fn asked(here: &Here, answer: Option<&str>) -> (Done, String) {
     let (mut sits, runs) = terminal();
@@ -139,17 +126,12 @@ fn asked(here: &Here, answer: Option<&str>) -> (Done, String) {
     let err = runs.try_clone().unwrap();
     let child = command.stdin(runs).stderr(err).stdout(Stdio::piped()).spawn().unwrap();
     drop(command);
-    let mut question = Vec::new();
-    while !question.ends_with(b"[y/N] ") {
-        let mut bytes = [0; 256];
-        let read = sits.read(&mut bytes).unwrap();
-        question.extend_from_slice(&bytes[..read]);
-    }
+    let question = shown_until(&mut sits, "[y/N] ");
     match answer {
         Some(answer) => sits.write_all(answer.as_bytes()).unwrap(),
         None => kill_process(Pid::from_child(&child), Signal::INT).unwrap(),
     }
-    (ended(child), String::from_utf8(question).unwrap())
+    (ended(child), question)
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::size::{show, show_nanos};
 const ANSWER_WAIT: Duration = Duration::from_millis(500);
 
 /// What the process that has a pool open tells.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Told {
     pub(crate) figures: Figures,
     pub(crate) latency: Latency,
@@ -43,8 +43,9 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Looks at a pool and asks its owner, if there is one.
-    pub(crate) fn take(observer: &Observer) -> Outcome<Self> {
+    /// Looks at a pool and asks its owner, if there is one. The heap is counted unless the figures
+    /// are there already: that reads every slot.
+    pub(crate) fn take(observer: &Observer, counted: Option<Space>) -> Outcome<Self> {
         let found = observer.found_superblock()?;
         let holder = observer.holder();
         let ask = || {
@@ -62,7 +63,10 @@ impl Snapshot {
             whole: !found.needs_heal() || found.superblock.copies < 2,
             superblock: found.superblock,
             regions: observer.regions()?,
-            space: observer.space()?,
+            space: match counted {
+                Some(space) => space,
+                None => observer.space()?,
+            },
             events: observer.events_from(0)?,
             scrub,
             in_use: holder.is_some(),
@@ -171,7 +175,7 @@ pub(crate) fn latency_words(latency: &Latency) -> String {
 /// Shows the figures of a pool.
 pub(crate) fn stats(out: Out, path: &Path) -> Outcome {
     let observer = Observer::open(path)?;
-    let now = Snapshot::take(&observer)?;
+    let now = Snapshot::take(&observer, None)?;
     out.object("stats", now.json(path));
     out.words(format!("{}: {}", path.display(), now.state));
     let size = now.superblock.size;
