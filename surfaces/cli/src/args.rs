@@ -487,7 +487,8 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     pub(crate) shm: bool,
     /// Pairs to put, get and delete
-    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=50_000_000))]
+    #[arg(long, default_value_t = 2000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=50_000_000))]
     pub(crate) pairs: u64,
     /// Bytes of a value
     #[arg(long, default_value = "100", value_parser = size::parse)]

@@ -26,16 +26,17 @@
 //!
 //! # Life of one command
 //!
-//! 1. `config.rs` reads the defaults of whoever runs it, `args.rs` the command line; what it does not understand ends with code 16.
+//! 1. `config.rs` reads the defaults of whoever runs it, `args.rs` the command line; what they do
+//!    not understand ends with code 16.
 //! 2. The pool is opened: privately to look, for writing to change, or its owner is reached.
 //! 3. Progress goes to standard error if a terminal is there; results go to standard output.
 //! 4. Closing the pool fences what was changed; `exit.rs` makes the code from what was found.
 //!
 //! # Tour
 //!
-//! `commands/` one file each; `faults/` choosing and doing damage; `demo/` the demo and its two
-//! child processes; `out.rs` tables and objects; `size.rs` sizes and times; `failure.rs` what
-//! can go wrong; `interrupt.rs` Ctrl-C; `progress.rs` bars.
+//! `commands/` one file each; `top/` the dashboard; `faults/` choosing and doing damage; `demo/`
+//! the demo and its two child processes; `out.rs` tables and objects; `size.rs` sizes and times;
+//! `failure.rs` what can go wrong; `interrupt.rs` Ctrl-C; `progress.rs` bars.
 
 #![forbid(unsafe_code)]
 

@@ -13,7 +13,7 @@ use holdfast_txn::{Isolation, Store};
 
 use crate::Tx;
 use crate::background::Background;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::latency::{Latencies, Latency};
 use crate::options::Options;
 use crate::scrubbing::Scrubbing;
