@@ -24,6 +24,8 @@ pub type StepHook = Box<dyn Fn(Site) + Send + Sync>;
 /// The name under which growth is listed; the call itself carries none.
 const GROW: Site = Site::new("medium.grow");
 /// What the system answers when a device fails.
+/// Longest put that goes through the cache.
+const CACHED: u64 = 192;
 const EIO: i32 = 5;
 
 /// A [`Medium`] in DRAM that knows what a crash may leave of it, and that can be damaged.
@@ -329,6 +331,11 @@ impl Medium for FaultMedium {
 
     fn put(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
         self.store(SiteKind::Put, site, at, bytes, false)
+    }
+
+    /// As on the real medium: short ones do.
+    fn put_is_cached(&self, len: u64) -> bool {
+        len <= CACHED
     }
 
     fn xor(&self, site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError> {

@@ -454,6 +454,17 @@ pub(crate) unsafe fn put(stores: Stores, to: usize, from: *const u8, len: usize)
     }
 }
 
+/// Whether [`put`] leaves all lines of `len` bytes in the cache.
+#[inline(always)]
+pub(crate) fn put_is_cached(stores: Stores, len: u64) -> bool {
+    match stores {
+        Stores::Wide | Stores::Clwb => len <= NEAR as u64,
+        // No whole line fits.
+        Stores::Clflushopt | Stores::Clflush => len < 64,
+        Stores::Plain => true,
+    }
+}
+
 /// XORs `len` bytes from `from` into the mapping at `to`.
 ///
 /// # Safety

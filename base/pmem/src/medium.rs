@@ -155,8 +155,13 @@ pub trait Medium: Send + Sync + fmt::Debug + 'static {
     /// A [`MediaError`]; part of the range may have been stored.
     fn put(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError>;
 
-    /// XORs `delta` into the bytes at `at` and flushes the lines touched. Not atomic: the caller
-    /// holds the column.
+    /// Whether a [`put`](Medium::put) of `len` bytes goes through the cache. Other threads see it
+    /// before anything its thread stores later, and whoever flushes its lines again and drains
+    /// has made it durable.
+    fn put_is_cached(&self, len: u64) -> bool;
+
+    /// XORs `delta` into the bytes at `at` and flushes the lines touched. Through the cache, as
+    /// [`put_is_cached`](Medium::put_is_cached) says. Not atomic: the caller holds the column.
     ///
     /// # Errors
     /// A [`MediaError`]; part of the range may have been changed.

@@ -232,6 +232,12 @@ impl Space {
         Self::ended(if self.gate == Gate::Open { store() } else { self.gated(store) })
     }
 
+    /// Whether a put of so many bytes goes through the cache.
+    #[inline(always)]
+    pub(crate) fn put_is_cached(&self, len: u64) -> bool {
+        asm::put_is_cached(self.stores, len)
+    }
+
     /// XORs bytes into the medium and flushes them.
     #[inline(always)]
     pub(crate) fn xor(&self, at: u64, delta: &[u8]) -> Result<(), Miss> {

@@ -2,8 +2,8 @@
 //! another object, an older object, or another place do not verify (lost and misdirected writes).
 
 use holdfast_codes::{adler32, adler32_patch, crc32c, crc32c_patch, crc32c_u64};
-use holdfast_layout::SumKind;
 use holdfast_layout::bytes::{get_u16, get_u32, put_u16, put_u32};
+use holdfast_layout::{Certify, SumKind};
 
 use crate::format::{CHUNK_LEN, GRANULE, SLOT_LEN, STATE_FREE, STATE_LIVE};
 
@@ -26,6 +26,7 @@ pub struct Slot {
 
 impl Slot {
     /// From its bytes.
+    #[inline]
     #[must_use]
     pub fn decode(bytes: &[u8; SLOT_LEN]) -> Self {
         Self {
@@ -39,6 +40,7 @@ impl Slot {
     }
 
     /// Its bytes.
+    #[inline]
     #[must_use]
     pub fn encode(&self) -> [u8; SLOT_LEN] {
         let mut bytes = [0; SLOT_LEN];
@@ -52,6 +54,7 @@ impl Slot {
     }
 
     /// Whether it holds an object.
+    #[inline]
     #[must_use]
     pub fn is_live(&self) -> bool {
         self.state == STATE_LIVE
@@ -59,6 +62,7 @@ impl Slot {
 
     /// The slot after its object was freed: the generation stays, so that the next object of
     /// this place gets another one.
+    #[inline]
     #[must_use]
     pub fn freed(&self) -> Self {
         Self { generation: self.generation, state: STATE_FREE, ..Self::default() }
@@ -80,6 +84,7 @@ impl Sums {
     }
 
     /// Whether objects are checked at all.
+    #[inline]
     #[must_use]
     pub fn active(&self) -> bool {
         self.kind != SumKind::None
@@ -121,6 +126,7 @@ impl Sums {
     }
 
     /// Sum of a slot without an object.
+    #[inline]
     #[must_use]
     pub fn free_slot(&self, object: u64, slot: &Slot) -> u32 {
         self.granule(object, slot, 0, &[])
@@ -128,8 +134,8 @@ impl Sums {
 
     /// Whether a free slot is as it was written.
     #[must_use]
-    pub fn free_slot_good(&self, object: u64, slot: &Slot) -> bool {
-        !self.active() || self.free_slot(object, slot) == slot.sum
+    pub fn free_slot_good(&self, object: u64, slot: &Slot, certify: Certify) -> bool {
+        !self.active() || certify.agrees(slot.sum, self.free_slot(object, slot))
     }
 
     /// The slot of the object place `object` when its run is formatted. Free slots carry sums
@@ -158,12 +164,14 @@ fn adler_seed(seed: u32) -> u32 {
 }
 
 /// Number of granules of an object of `len` bytes; an empty object has one.
+#[inline]
 #[must_use]
 pub fn granules(len: u64) -> u64 {
     len.div_ceil(GRANULE).max(1)
 }
 
 /// First byte and length of a granule of an object of `len` bytes.
+#[inline]
 #[must_use]
 pub fn granule_range(granule: u64, len: u64) -> (u64, u64) {
     let start = (granule * GRANULE).min(len);

@@ -43,6 +43,7 @@ impl Spot {
     pub const LARGE: u8 = u8::MAX;
 
     /// Address of the sum of granule `granule`.
+    #[inline]
     #[must_use]
     pub fn sum_at(&self, granule: u64) -> u64 {
         if granule == 0 { self.slot } else { self.sums + (granule - 1) * SUM_LEN }
@@ -181,18 +182,21 @@ impl ZoneTable {
     }
 
     /// Index of the zone.
+    #[inline]
     #[must_use]
     pub fn index(&self) -> u8 {
         self.index
     }
 
     /// Number of chunks.
+    #[inline]
     #[must_use]
     pub fn chunks(&self) -> u32 {
         self.words.len() as u32
     }
 
     /// Bytes of a chunk.
+    #[inline]
     #[must_use]
     pub fn chunk_len(&self) -> u64 {
         self.chunk
@@ -215,18 +219,21 @@ impl ZoneTable {
     }
 
     /// Address of the directory entry of chunk `index`.
+    #[inline]
     #[must_use]
     pub fn entry_at(&self, index: u32) -> u64 {
         self.start + u64::from(index) * CHUNK_LEN as u64
     }
 
     /// First byte of chunk `index`.
+    #[inline]
     #[must_use]
     pub fn chunk_at(&self, index: u32) -> u64 {
         self.chunks_at + u64::from(index) * self.chunk
     }
 
     /// First byte after the directory.
+    #[inline]
     #[must_use]
     pub fn chunks_at(&self) -> u64 {
         self.chunks_at
@@ -248,6 +255,7 @@ impl ZoneTable {
     }
 
     /// The inside of runs of `class`.
+    #[inline]
     #[must_use]
     pub fn shape(&self, class: u8) -> Option<RunShape> {
         *self.shapes.get(usize::from(class))?

@@ -2,11 +2,12 @@
 
 use core::fmt;
 use core::time::Duration;
-use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use holdfast_layout::{LogPlacement, Superblock};
 use holdfast_pmem::{MediaError, Medium};
+use spin::mutex::{SpinMutex, SpinMutexGuard};
 
+use crate::deferred::Deferred;
 use crate::error::LogError;
 use crate::format::{LINE_LEN, PAGE_LEN, RECORD_ENTRIES_MAX, RING_MARKS};
 use crate::group::Group;
@@ -40,10 +41,19 @@ struct Promise {
     len: usize,
 }
 
-/// Keeps the lock words of two lanes off each other's lines.
+/// Keeps the lock words of two lanes off each other's lines. Nobody ever waits for one, and giving
+/// it back is a plain store: a locked instruction there would wait for the drain before it, which
+/// otherwise goes on while the thread prepares its next commit.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Slot(Mutex<Path>);
+struct Slot(SpinMutex<State>);
+
+/// What a lane's holder works with.
+#[derive(Debug)]
+struct State {
+    path: Path,
+    deferred: Deferred,
+}
 
 /// The log of a pool: its lanes, and for adjacent placement the group they commit through.
 #[derive(Debug)]
@@ -110,7 +120,7 @@ impl Log {
                 None => Path::Apart(Box::new(Ring::new(superblock, lane))),
                 Some(_) => Path::Adjacent(None, 0),
             };
-            Slot(Mutex::new(path))
+            Slot(SpinMutex::new(State { path, deferred: Deferred::default() }))
         };
         let lanes: Box<[Slot]> = (0..superblock.lanes).map(lane).collect();
         let max_record = match &group {
@@ -166,14 +176,8 @@ impl Log {
     #[inline]
     pub fn acquire_exact<M: Medium>(&self, m: &M, lane: usize) -> Option<Lane<'_>> {
         m.locked();
-        let path = match self.lanes.get(lane)?.0.try_lock() {
-            Ok(path) => path,
-            // A holder panicked, in code of the engine or of its user: the ring is only changed
-            // by commits, in one go.
-            Err(TryLockError::Poisoned(path)) => path.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        Some(Lane { lane, path, group: self.group.as_ref() })
+        let state = self.lanes.get(lane)?.0.try_lock()?;
+        Some(Lane { lane, state, group: self.group.as_ref() })
     }
 
     /// Whether a reclaim is due (adjacent placement): call [`reclaim`](Self::reclaim) soon, or
@@ -229,7 +233,7 @@ impl Log {
         }
         let lane = self.lane_of(at)?;
         let mut lane = self.acquire_exact(m, lane)?;
-        match &mut *lane.path {
+        match &mut lane.state.path {
             Path::Apart(ring) => Some(ring.heal(m, numbers, at)),
             Path::Adjacent(..) => None,
         }
@@ -269,7 +273,7 @@ impl Log {
 /// last drain.
 pub struct Lane<'a> {
     lane: usize,
-    path: MutexGuard<'a, Path>,
+    state: SpinMutexGuard<'a, State>,
     group: Option<&'a Group>,
 }
 
@@ -279,6 +283,29 @@ impl Lane<'_> {
     #[must_use]
     pub fn id(&self) -> usize {
         self.lane
+    }
+
+    /// Leaves the stores of the commit just made to be drained later: its number stays under way.
+    /// `ranges`, at least one and at most [`DEFERRED_MAX`](crate::DEFERRED_MAX), are what was
+    /// stored, through the cache.
+    #[inline]
+    pub fn defer(&mut self, ranges: impl Iterator<Item = (u64, u32)>) {
+        self.state.deferred.set(ranges);
+    }
+
+    /// What the last commit of the lane left to be drained.
+    #[inline]
+    #[must_use]
+    pub fn deferred(&self) -> Option<&Deferred> {
+        let deferred = &self.state.deferred;
+        deferred.is_due().then_some(deferred)
+    }
+
+    /// That was drained: its commit is complete.
+    #[inline]
+    pub fn drained(&mut self, numbers: &Numbers) {
+        self.state.deferred.clear();
+        numbers.done(self.lane);
     }
 
     /// Makes sure that the log has room for a record of `len` bytes ([`RecordBuilder::len`]).
@@ -301,7 +328,7 @@ impl Lane<'_> {
         wait: impl FnMut() -> bool,
     ) -> Result<(), LogError> {
         self.cancel();
-        match &mut *self.path {
+        match &mut self.state.path {
             Path::Apart(ring) => {
                 fit(len, ring.capacity())?;
                 ring.reserve(m, numbers, len, wait)
@@ -318,7 +345,7 @@ impl Lane<'_> {
     /// Gives back reserved room: the transaction aborts before its commit.
     #[inline]
     pub fn cancel(&mut self) {
-        match &mut *self.path {
+        match &mut self.state.path {
             Path::Apart(ring) => ring.cancel(),
             Path::Adjacent(promised, _) => {
                 if let (Some(promise), Some(group)) = (promised.take(), self.group) {
@@ -346,7 +373,7 @@ impl Lane<'_> {
         number: u64,
         record: &mut RecordBuilder,
     ) -> Result<Committed, LogError> {
-        match &mut *self.path {
+        match &mut self.state.path {
             Path::Apart(ring) => {
                 let damaged = ring.commit(m, numbers, number, record)?;
                 Ok(Committed { damaged })
@@ -373,16 +400,10 @@ impl Lane<'_> {
     /// # Errors
     /// [`LogError::Media`] if neither copy of the watermark record could be written.
     pub fn mark<M: Medium>(&mut self, m: &M, numbers: &Numbers) -> Result<(), LogError> {
-        match &mut *self.path {
+        match &mut self.state.path {
             Path::Apart(ring) => ring.mark_newest(m, numbers),
             Path::Adjacent(..) => Ok(()),
         }
-    }
-
-    /// Gives the lane back. As dropping it, but says that a locked instruction follows.
-    #[inline]
-    pub fn release<M: Medium>(self, m: &M) {
-        m.locked();
     }
 }
 

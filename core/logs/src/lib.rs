@@ -101,7 +101,8 @@
 
 #![forbid(unsafe_code)]
 
-pub mod entry;
+mod deferred;
+mod entry;
 pub mod error;
 pub mod format;
 mod group;
@@ -116,6 +117,7 @@ mod space;
 mod still;
 mod sync;
 
+pub use deferred::{DEFERRED_MAX, Deferred};
 pub use entry::{Entries, Entry, entries};
 pub use error::{EntryError, LogError};
 pub use lanes::{Committed, Lane, Log};

@@ -31,6 +31,10 @@ impl Medium for Nothing {
     fn put(&self, _: Site, _: u64, _: &[u8]) -> Result<(), MediaError> {
         Ok(())
     }
+    fn put_is_cached(&self, _: u64) -> bool {
+        true
+    }
+
     fn xor(&self, _: Site, _: u64, _: &[u8]) -> Result<(), MediaError> {
         Ok(())
     }

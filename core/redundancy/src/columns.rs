@@ -131,6 +131,7 @@ impl Columns {
 
     /// Appends the ids of all page columns that `[at, at + len)` of `zone` touches to `into`, in
     /// the order of the range: sort and deduplicate when all ranges of a commit are in.
+    #[inline]
     pub fn ids_of(&self, zone: &Zone, at: u64, len: u64, into: &mut Vec<ColumnId>) {
         for piece in zone.split(at, len) {
             let last = (piece.col + piece.len - 1) / PAGE;

@@ -25,11 +25,11 @@
 //! A range that cannot be read is an error, never zeros: zeros would be a wrong row that verifies.
 
 use holdfast_codes::{Located, PqSums, gf_mul_into, gf_pow_g, is_zero, locate, xor_into};
-use holdfast_pmem::{Medium, PAGE, Site};
+use holdfast_pmem::{MediaError, Medium, PAGE, Site};
 
 use crate::error::{Error, Result};
 use crate::exempt::{Exempt, read_exempt};
-use crate::zone::{Unit, Zone};
+use crate::zone::{Place, Unit, Zone};
 
 /// Bytes of a row that are worked on at a time: three buffers of this size stay in a core's
 /// second-level cache.
@@ -96,21 +96,36 @@ pub fn patch<M: Medium>(
     for piece in zone.split(at, delta.len() as u64) {
         let (change, after) = rest.split_at(piece.len as usize);
         rest = after;
-        if zone.has_p() {
-            for (col, part) in page_parts(piece.col, change) {
-                done = done.and(m.xor(sites.p, zone.p_at(col), part));
-            }
-        }
-        if zone.has_q() {
-            let factor = gf_pow_g(piece.row as usize);
-            for (col, part) in page_parts(piece.col, change) {
-                let weighted = &mut scratch.row[..part.len()];
-                gf_mul_into(weighted, part, factor);
-                done = done.and(m.xor(sites.q, zone.q_at(col), weighted));
-            }
+        for (col, part) in page_parts(piece.col, change) {
+            let place = Place { row: piece.row, col };
+            done = done.and(patch_page(m, zone, place, part, scratch, sites));
         }
     }
     Ok(done?)
+}
+
+/// Applies `delta` (old XOR new of the bytes at `place`, all in one page) to P and Q. The same
+/// rules hold as for [`patch`].
+///
+/// # Errors
+/// The first bad parity page; the other one was patched nevertheless.
+#[inline]
+pub fn patch_page<M: Medium>(
+    m: &M,
+    zone: &Zone,
+    place: Place,
+    delta: &[u8],
+    scratch: &mut Scratch,
+    sites: ParitySites,
+) -> core::result::Result<(), MediaError> {
+    debug_assert!(place.col % PAGE + delta.len() as u64 <= PAGE, "a part lies in one page");
+    let p = if zone.has_p() { m.xor(sites.p, zone.p_at(place.col), delta) } else { Ok(()) };
+    if zone.has_q() {
+        let weighted = &mut scratch.row[..delta.len()];
+        gf_mul_into(weighted, delta, gf_pow_g(place.row as usize));
+        m.xor(sites.q, zone.q_at(place.col), weighted)?;
+    }
+    p
 }
 
 /// The parts of `bytes`, which lie over `col`, on each page: one that is bad must not leave

@@ -117,66 +117,77 @@ impl Zone {
     }
 
     /// Number of the zone: the n-th region of kind zone.
+    #[inline]
     #[must_use]
     pub const fn index(&self) -> u32 {
         self.index
     }
 
     /// First byte of the data area, as an offset into the pool.
+    #[inline]
     #[must_use]
     pub const fn data_start(&self) -> u64 {
         self.start
     }
 
     /// Bytes of the data area (chunk directory and chunks, without parity).
+    #[inline]
     #[must_use]
     pub const fn data_len(&self) -> u64 {
         self.row_len * self.data_rows as u64
     }
 
     /// First byte after the data area: where P starts.
+    #[inline]
     #[must_use]
     pub const fn data_end(&self) -> u64 {
         self.start + self.data_len()
     }
 
     /// Rows that hold data.
+    #[inline]
     #[must_use]
     pub const fn data_rows(&self) -> u32 {
         self.data_rows
     }
 
     /// Rows that hold parity: 0, 1 (P) or 2 (P and Q).
+    #[inline]
     #[must_use]
     pub const fn parity_rows(&self) -> u32 {
         self.parity_rows
     }
 
     /// Bytes of a row.
+    #[inline]
     #[must_use]
     pub const fn row_len(&self) -> u64 {
         self.row_len
     }
 
     /// Bytes of a chunk of the heap.
+    #[inline]
     #[must_use]
     pub const fn chunk(&self) -> u64 {
         self.chunk
     }
 
     /// Page columns: pages in a row.
+    #[inline]
     #[must_use]
     pub const fn page_columns(&self) -> u32 {
         self.row_pages
     }
 
     /// Whether there is a P row.
+    #[inline]
     #[must_use]
     pub const fn has_p(&self) -> bool {
         self.parity_rows >= 1
     }
 
     /// Whether there is a Q row.
+    #[inline]
     #[must_use]
     pub const fn has_q(&self) -> bool {
         self.parity_rows >= 2
@@ -261,6 +272,7 @@ impl Zone {
     }
 
     /// Where the byte of `unit` in column `col` is.
+    #[inline]
     #[must_use]
     pub const fn unit_at(&self, unit: Unit, col: u64) -> u64 {
         match unit {

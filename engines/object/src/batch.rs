@@ -20,6 +20,21 @@ pub(crate) struct Write {
     pub(crate) delta: usize,
 }
 
+/// A part of a write that lies in one page of one row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part {
+    /// Number of the zone.
+    pub(crate) zone: u32,
+    /// Row of the zone.
+    pub(crate) row: u32,
+    /// First column.
+    pub(crate) col: u64,
+    /// Where old XOR new is in `Batch::delta`.
+    pub(crate) delta: usize,
+    /// How many bytes.
+    pub(crate) len: usize,
+}
+
 /// A commit being prepared. Kept per lane; its buffers keep their capacity.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
@@ -27,6 +42,10 @@ pub(crate) struct Batch {
     pub(crate) builder: RecordBuilder,
     /// Changes carried by the record.
     pub(crate) writes: Vec<Write>,
+    /// Their parts, of the first `placed` of them.
+    pub(crate) parts: Vec<Part>,
+    /// Writes whose parts are known.
+    pub(crate) placed: usize,
     /// Old XOR new of all writes, end to end.
     pub(crate) delta: Vec<u8>,
     /// Ranges that become log chunks: their bytes leave parity.
@@ -44,6 +63,8 @@ impl Batch {
     pub(crate) fn clear(&mut self) {
         self.builder.clear();
         self.writes.clear();
+        self.parts.clear();
+        self.placed = 0;
         self.delta.clear();
         self.exempts.clear();
         self.publish.clear();

@@ -173,13 +173,8 @@ impl<M: Medium> Shared<M> {
         prepare(&mut batch)?;
         let mut log = self.hold_log(SYSTEM_LANE);
         let _gate = crate::commit::WriteGate::open(&self.m);
-        self.reserve_log(&mut log, &batch.builder)?;
-        let number = self.numbers.draw(&self.m, log.id());
-        if let Err(error) = self.append(&mut log, number, &mut batch.builder) {
-            self.numbers.done(log.id());
-            return Err(error);
-        }
-        self.apply(&mut batch, || {}, || {});
+        let (number, held) = self.write_fitting(&mut log, &mut batch)?;
+        self.apply(&mut batch, held, false, || {}, || {});
         self.complete(&log);
         Ok(number)
     }

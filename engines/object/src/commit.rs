@@ -8,28 +8,34 @@
 //! | 4 validate | nothing read has changed since, else conflict | nothing |
 //! | 5 touch | parity under the changes can be read, else abort and repair | nothing |
 //! | 6 number | a lower bound is published, then the number drawn | nothing |
-//! | 7 record | written to both copies of the lane's log | a torn record: ignored |
+//! | 7 columns | locks of all columns touched, ascending | nothing |
+//! | 8 record | written to both copies of the lane's log | a torn record: ignored |
 //! | **F1** | drain: **the commit point**; one valid copy is enough | the record: replayed |
-//! | 8 columns | locks of all columns touched, ascending | the record: replayed |
 //! | 9 apply | bytes, slots, then P and Q of each, all flushed | some of it: replayed |
-//! | **F2** | drain: bytes, slots and parity are on the medium | all of it |
-//! | 10 release | columns, then version words at the new number | all of it |
+//! | 10 release | columns, then version words at the new number | some of it: replayed |
+//! | **F2** | drain, before the thread's next commit: bytes, slots, parity last | all of it |
 //! | 11 done | the number is no longer held: the next records' watermark says so | all of it |
 //!
 //! Why F1: a store of step 9 must not reach the medium before the record that can complete it.
 //! Why F2: the watermark must not pass this number while its stores can still be lost, since
-//! recovery ignores records at or below the watermark. It also comes before the locks are
-//! released: stores that go around the cache may become visible to other threads after a later
-//! plain store, so without it somebody could find an object unlocked and its bytes old. No third
-//! drain: there is no mark that says "complete"; later records' watermarks do. The one store that
-//! makes a commit visible to other threads is the release of its version words in step 10.
+//! recovery ignores records at or below the watermark. No third drain: there is no mark that says
+//! "complete"; later records' watermarks do. The one store that makes a commit visible to other
+//! threads is the release of its version words in step 10.
 //!
-//! Locks come before F1 (version words) or between F1 and the first store of step 9 (columns):
-//! nothing is outstanding then, so their locked instructions are no drains.
+//! F2 comes before step 10 where stores went around the cache: those may become visible to other
+//! threads after a later plain store, and somebody could find an object unlocked and its bytes
+//! old. Otherwise it waits for the lane's next commit, when it costs little: see `settle.rs`.
+//!
+//! All locks are taken before step 8, when nothing is outstanding, so their locked instructions
+//! are no drains; and all are given back by plain stores. A locked instruction would stop the
+//! thread until the drain before it is through. As it is, a drain only orders stores: the thread
+//! goes on to apply while the record is still on its way, and prepares its next commit while the
+//! last one's bytes are.
 //!
 //! Objects too long for the record are written in place first, under an intent: see
-//! `in_place.rs`, which adds drain **F0**. On `File` media F1 is one synchronous append, nothing
-//! is flushed, F2 is absent, and the number is held until the log is reclaimed.
+//! `in_place.rs`, which adds drain **F0**. On `File` media F1 is one synchronous append, which
+//! others may share: step 7 comes after it. Nothing is flushed there, F2 is absent, and the number
+//! is held until the log is reclaimed.
 
 use holdfast_heap::format::{GRANULE, SLOT_LEN, SUM_LEN};
 use holdfast_heap::sums::{granule_range, granules};
@@ -38,10 +44,12 @@ use holdfast_heap::{ChunkEntry, ChunkKind, Spot};
 use holdfast_layout::RawPtr;
 use holdfast_logs::Lane;
 use holdfast_pmem::{MediaError, Medium, PAGE, Site};
-use holdfast_redundancy::parity::{ParitySites, patch};
+use holdfast_redundancy::parity::{ParitySites, patch, patch_page};
+use holdfast_redundancy::{ColumnId, Place};
 use holdfast_txn::{Result, TxError};
 
-use crate::batch::Batch;
+use crate::batch::{Batch, Part};
+use crate::diff::each_change;
 use crate::lane::{Fate, LaneState, Piece, Work};
 use crate::shared::Shared;
 use crate::tx::damaged;
@@ -49,9 +57,11 @@ use crate::versions::Version;
 use crate::view::{Arena, Held};
 
 const STEP_LOCKED: Site = Site::new("object.commit.step-locked");
+const STEP_NUMBERED: Site = Site::new("object.commit.step-numbered");
 const STEP_DURABLE: Site = Site::new("object.commit.step-durable");
 const STEP_COLUMNS: Site = Site::new("object.commit.step-columns");
 const STEP_APPLIED: Site = Site::new("object.commit.step-applied");
+const STEP_PUT_OFF: Site = Site::new("object.commit.step-put-off");
 const STEP_DONE: Site = Site::new("object.commit.step-done");
 /// Checking guard words.
 const GUARDS: Site = Site::new("object.commit.guards");
@@ -65,11 +75,6 @@ const DATA: Site = Site::new("object.commit.data");
 const PATCH: Site = Site::new("object.commit.patch");
 const PARITY: ParitySites =
     ParitySites { p: Site::new("object.commit.parity-p"), q: Site::new("object.commit.parity-q") };
-/// F2.
-const F2: Site = Site::new("object.commit.F2");
-
-/// Unchanged bytes between two changed ranges that are not worth an entry of their own.
-const MERGE_GAP: usize = 24;
 
 impl<M: Medium> Shared<M> {
     /// Commits what the lane's transaction did. On an error nothing happened.
@@ -89,12 +94,13 @@ impl<M: Medium> Shared<M> {
             return Ok(());
         }
         let mut locks = lane.locks.borrow_mut();
+        self.drain_last(lane);
         self.lock_versions(&work, &mut locks)?;
         self.m.step(STEP_LOCKED);
         let written = self
             .validate(&work, &locks)
-            .and_then(|()| self.touch(&batch))
-            .and_then(|()| self.write(lane.lane(), &work, &arena, &mut batch, &locks));
+            .and_then(|()| self.touch(&mut batch))
+            .and_then(|()| self.write(lane, &work, &arena, &mut batch, &locks));
         match written {
             Ok(()) => {
                 self.finish(&mut work);
@@ -144,9 +150,6 @@ impl<M: Medium> Shared<M> {
         let Some(new) = arena.new_bytes(piece.copies) else {
             return Err(TxError::AlreadyOpen { object: pointer(piece) });
         };
-        if old == new {
-            return Ok(());
-        }
         if self.options.debug_ranges {
             check_declared(work, piece, old, new)?;
         }
@@ -240,7 +243,7 @@ impl<M: Medium> Shared<M> {
         self.m.read(piece.spot.slot, &mut before).map_err(damaged)?;
         batch.slot(piece.spot.slot, &before, &slot.encode());
         if piece.spot.class == Spot::LARGE {
-            self.prepare_chunks(&piece.spot, ChunkKind::Free, ChunkKind::Large, batch);
+            self.prepare_chunks(&piece.spot, ChunkKind::Free, ChunkKind::Large, batch)?;
         }
         Ok(())
     }
@@ -259,14 +262,20 @@ impl<M: Medium> Shared<M> {
         }
         batch.slot(piece.spot.slot, &piece.before.encode(), &slot.encode());
         if piece.spot.class == Spot::LARGE {
-            self.prepare_chunks(&piece.spot, ChunkKind::Large, ChunkKind::Free, batch);
+            self.prepare_chunks(&piece.spot, ChunkKind::Large, ChunkKind::Free, batch)?;
         }
         Ok(())
     }
 
     /// Adds the directory entries of the chunks of a large object that becomes `to`.
-    fn prepare_chunks(&self, spot: &Spot, from: ChunkKind, to: ChunkKind, batch: &mut Batch) {
-        let Some(zone) = self.heap.zone(spot.zone) else { return };
+    fn prepare_chunks(
+        &self,
+        spot: &Spot,
+        from: ChunkKind,
+        to: ChunkKind,
+        batch: &mut Batch,
+    ) -> Result<()> {
+        let Some(zone) = self.heap.zone(spot.zone) else { return Ok(()) };
         for i in 0..spot.chunks {
             let chunk = spot.chunk + i;
             let now = match from {
@@ -276,9 +285,12 @@ impl<M: Medium> Shared<M> {
             let now = now.unwrap_or(ChunkEntry::VIRGIN);
             let next = large_entry(&now, to, i, spot.chunks);
             let at = zone.entry_at(chunk);
+            // What is known of the entry is from memory: whether its page is good is not.
+            self.m.read(at, &mut [0; 8]).map_err(damaged)?;
             let sums = self.heap.sums();
             batch.data(at, &now.encode(sums, at), &next.encode(sums, at));
         }
+        Ok(())
     }
 
     /// Step 3.
@@ -322,49 +334,61 @@ impl<M: Medium> Shared<M> {
         if work.reads.iter().all(same) { Ok(()) } else { Err(TxError::Conflict) }
     }
 
-    /// Step 5: media errors under what will be stored are found while aborting is still free.
-    fn touch(&self, batch: &Batch) -> Result<()> {
-        for write in &batch.writes {
-            let Some(zone) = self.zone_of(write.at) else { continue };
-            for piece in zone.split(write.at, u64::from(write.len)) {
-                self.probe(piece.at, piece.len)?;
-                if zone.has_p() {
-                    self.probe(zone.p_at(piece.col), piece.len)?;
-                }
-                if zone.has_q() {
-                    self.probe(zone.q_at(piece.col), piece.len)?;
-                }
+    /// Step 5: media errors under what will be stored are found while aborting is still free. The
+    /// bytes themselves were read for their copies, so only their parity is left to be tried.
+    fn touch(&self, batch: &mut Batch) -> Result<()> {
+        self.place(batch);
+        let mut word = [0; 8];
+        for part in &batch.parts {
+            let Some(zone) = self.zone(part.zone) else { continue };
+            // Within one page, so one word tells.
+            let col = part.col & !7;
+            if zone.has_p() {
+                self.m.read(zone.p_at(col), &mut word).map_err(damaged)?;
+            }
+            if zone.has_q() {
+                self.m.read(zone.q_at(col), &mut word).map_err(damaged)?;
             }
         }
         Ok(())
     }
 
-    /// Reads a byte of every page of a range.
-    fn probe(&self, at: u64, len: u64) -> Result<()> {
-        let mut byte = [0; 1];
-        self.m.read(at, &mut byte).map_err(damaged)?;
-        for page in ((at + 1).next_multiple_of(PAGE)..at + len).step_by(PAGE as usize) {
-            self.m.read(page, &mut byte).map_err(damaged)?;
+    /// Finds the rows and columns of the writes that came since the last call.
+    fn place(&self, batch: &mut Batch) {
+        for i in batch.placed..batch.writes.len() {
+            let write = batch.writes[i];
+            let Some(zone) = self.zone_of(write.at) else { continue };
+            for piece in zone.split(write.at, u64::from(write.len)) {
+                let mut delta = write.delta + (piece.at - write.at) as usize;
+                let (mut col, end) = (piece.col, piece.col + piece.len);
+                while col < end {
+                    let len = (PAGE - col % PAGE).min(end - col) as usize;
+                    let (zone, row) = (zone.index(), piece.row);
+                    batch.parts.push(Part { zone, row, col, delta, len });
+                    (col, delta) = (col + len as u64, delta + len);
+                }
+            }
         }
-        Ok(())
+        batch.placed = batch.writes.len();
     }
 
     /// Steps 6 to 11.
     fn write(
         &self,
-        lane: u32,
+        lane: &Held<'_, LaneState>,
         work: &Work,
         arena: &Arena,
         batch: &mut Batch,
         locks: &[(u32, Version)],
     ) -> Result<()> {
-        let mut log = self.hold_log(self.log_lane(lane));
+        let mut log = self.hold_log(self.log_lane(lane.lane()));
+        self.settle_last(lane, &mut log);
         let _gate = WriteGate::open(&self.m);
         let in_place = work.pieces.iter().any(|p| p.fate == Fate::Fresh && self.is_in_place(p));
         if in_place {
             self.write_in_place(&mut log, work, arena, batch)?;
         }
-        let number = self.write_record(&mut log, batch)?;
+        let (number, held) = self.write_record(&mut log, batch)?;
         self.m.step(STEP_DURABLE);
         if work.pieces.iter().any(|p| p.fate == Fate::Freed) {
             // Whoever takes the space has to know before it is to be had.
@@ -375,37 +399,82 @@ impl<M: Medium> Shared<M> {
                 self.versions.release(*word, number);
             }
         };
-        self.apply(batch, || self.publish_all_large(work), release);
-        self.complete(&log);
+        let put_off = !in_place && self.may_defer(lane, batch);
+        if self.apply(batch, held, put_off, || self.publish_all_large(work), release) {
+            self.complete(&log);
+        } else {
+            self.defer(&mut log, lane, batch);
+            self.m.step(STEP_PUT_OFF);
+        }
         Ok(())
     }
 
-    /// Steps 6, 7 and F1 of an ordinary record.
-    pub(crate) fn write_record(&self, log: &mut Lane<'_>, batch: &mut Batch) -> Result<u64> {
+    /// Steps 6 to F1 of an ordinary record. Tells whether its columns are held already.
+    pub(crate) fn write_record(
+        &self,
+        log: &mut Lane<'_>,
+        batch: &mut Batch,
+    ) -> Result<(u64, bool)> {
         if !self.log.fits(&batch.builder) {
-            return self.write_overflow(log, batch);
+            // Its chunks are taken by a commit of its own, perhaps in the same columns.
+            return self.write_overflow(log, batch).map(|number| (number, false));
         }
+        self.write_fitting(log, batch)
+    }
+
+    /// The same for a record that fits.
+    pub(crate) fn write_fitting(
+        &self,
+        log: &mut Lane<'_>,
+        batch: &mut Batch,
+    ) -> Result<(u64, bool)> {
         self.reserve_log(log, &batch.builder)?;
+        // An append lasts as long as the disk takes, and others may share it.
+        let hold = !self.is_file();
         let number = self.numbers.draw(&self.m, log.id());
+        self.m.step(STEP_NUMBERED);
+        if hold {
+            self.hold_columns(batch);
+        }
         let written = self.append(log, number, &mut batch.builder);
         if written.is_err() {
             self.numbers.done(log.id());
+            if hold {
+                self.columns.unlock_all(&batch.columns);
+            }
         }
-        written.map(|()| number)
+        written.map(|()| (number, hold))
     }
 
-    /// Steps 8 to 10 of a durable record. `publish` makes known what the columns hold now, before
-    /// anybody else can judge them.
-    pub(crate) fn apply(&self, batch: &mut Batch, publish: impl FnOnce(), release: impl FnOnce()) {
+    /// The locks of all columns touched.
+    fn hold_columns(&self, batch: &mut Batch) {
         self.find_columns(batch);
         self.columns.lock_all(&self.m, &batch.columns);
         self.m.step(STEP_COLUMNS);
+    }
+
+    /// Steps 9 and 10 of a durable record. `publish` makes known what the columns hold now, before
+    /// anybody else can judge them. Answers whether all is drained; not so if that may be put off.
+    pub(crate) fn apply(
+        &self,
+        batch: &mut Batch,
+        held: bool,
+        put_off: bool,
+        publish: impl FnOnce(),
+        release: impl FnOnce(),
+    ) -> bool {
+        if !held {
+            self.hold_columns(batch);
+        }
         let stored = self.store(batch);
         self.m.step(STEP_APPLIED);
         if stored.is_err() {
             self.owe(batch);
         }
-        self.settle();
+        let put_off = put_off && stored.is_ok();
+        if !put_off {
+            self.settle_now();
+        }
         publish();
         self.columns.unlock_all(&batch.columns);
         // The record is durable: its changes must be completed, whatever went bad under them.
@@ -413,26 +482,27 @@ impl<M: Medium> Shared<M> {
             self.complete_owed();
         }
         release();
-    }
-
-    /// F2.
-    fn settle(&self) {
-        if !self.is_file() {
-            self.m.drain(F2);
-        }
+        !put_off
     }
 
     fn find_columns(&self, batch: &mut Batch) {
+        self.place(batch);
         batch.columns.clear();
-        let exempts = batch.exempts.iter().copied();
-        let writes = batch.writes.iter().map(|w| (w.at, u64::from(w.len)));
-        for (at, len) in writes.chain(exempts) {
+        for part in &batch.parts {
+            let id = ColumnId::new(part.zone, part.col);
+            if batch.columns.last() != Some(&id) {
+                batch.columns.push(id);
+            }
+        }
+        for (at, len) in batch.exempts.iter().copied() {
             if let Some(zone) = self.zone_of(at) {
                 self.columns.ids_of(zone, at, len, &mut batch.columns);
             }
         }
-        batch.columns.sort_unstable();
-        batch.columns.dedup();
+        if !batch.columns.is_sorted_by(|a, b| a < b) {
+            batch.columns.sort_unstable();
+            batch.columns.dedup();
+        }
     }
 
     /// Step 9. A page that refuses misses its part and nothing else does: the rest goes on, so that
@@ -442,6 +512,10 @@ impl<M: Medium> Shared<M> {
     /// The first page that refused.
     fn store(&self, batch: &mut Batch) -> core::result::Result<(), MediaError> {
         let mut refused = None;
+        // Out of the way: see `Held` for what copying it each time would cost.
+        let mut refuse = |error| {
+            refused.get_or_insert(error);
+        };
         for i in 0..batch.exempts.len() {
             let (at, len) = batch.exempts[i];
             self.leave_parity(batch, at, len)?;
@@ -449,11 +523,19 @@ impl<M: Medium> Shared<M> {
         for write in &batch.writes {
             let len = write.len as usize;
             let bytes = batch.builder.payload(write.payload, len);
-            let put = self.m.put(DATA, write.at, bytes);
-            let delta = &batch.delta[write.delta..write.delta + len];
-            let patched = self.patch_parity(write.at, delta, &mut batch.scratch);
-            if let Err(error) = put.and(patched) {
-                refused = refused.or(Some(error));
+            if let Err(error) = self.m.put(DATA, write.at, bytes) {
+                refuse(error);
+            }
+        }
+        if self.patches_parity() {
+            for part in &batch.parts {
+                let Some(zone) = self.zone(part.zone).filter(|z| z.has_p()) else { continue };
+                let delta = &batch.delta[part.delta..part.delta + part.len];
+                let place = Place { row: part.row, col: part.col };
+                let scratch = &mut batch.scratch;
+                if let Err(error) = patch_page(&self.m, zone, place, delta, scratch, PARITY) {
+                    refuse(error);
+                }
             }
         }
         for (zone, chunk, entry) in &batch.publish {
@@ -481,6 +563,10 @@ impl<M: Medium> Shared<M> {
         Ok(())
     }
 
+    fn patches_parity(&self) -> bool {
+        self.m.enabled(PATCH)
+    }
+
     pub(crate) fn patch_parity(
         &self,
         at: u64,
@@ -488,7 +574,7 @@ impl<M: Medium> Shared<M> {
         scratch: &mut holdfast_redundancy::parity::Scratch,
     ) -> core::result::Result<(), MediaError> {
         let Some(zone) = self.zone_of(at) else { return Ok(()) };
-        if !zone.has_p() || !self.m.enabled(PATCH) {
+        if !zone.has_p() || !self.patches_parity() {
             return Ok(());
         }
         patch(&self.m, zone, at, delta, scratch, PARITY).map_err(|e| crate::error::media_of(e, at))
@@ -583,49 +669,6 @@ fn large_entry(now: &ChunkEntry, to: ChunkKind, i: u32, count: u32) -> ChunkEntr
     }
 }
 
-/// Calls `each(from, to)` for every range in which `old` and `new` differ, in whole words, close
-/// ranges merged.
-fn each_change(old: &[u8], new: &[u8], mut each: impl FnMut(usize, usize)) {
-    let mut open: Option<(usize, usize)> = None;
-    let mut note = |from: usize, to: usize| {
-        open = match open {
-            Some((start, end)) if from - end <= MERGE_GAP => Some((start, to)),
-            Some((start, end)) => {
-                each(start, end);
-                Some((from, to))
-            }
-            None => Some((from, to)),
-        };
-    };
-    let (old_lines, old_rest) = old.as_chunks::<64>();
-    let (new_lines, new_rest) = new.as_chunks::<64>();
-    for (i, (o, n)) in old_lines.iter().zip(new_lines).enumerate() {
-        if o != n {
-            changed_words(o, n, i * 64, &mut note);
-        }
-    }
-    changed_words(old_rest, new_rest, old_lines.len() * 64, &mut note);
-    if let Some((start, end)) = open {
-        each(start, end);
-    }
-}
-
-/// Calls `note(from, to)` for the words from the first to the last that differ, with a gap that is
-/// worth it left out; a shorter rest counts as a word.
-fn changed_words(old: &[u8], new: &[u8], at: usize, note: &mut impl FnMut(usize, usize)) {
-    let (old_words, old_rest) = old.as_chunks::<8>();
-    let (new_words, new_rest) = new.as_chunks::<8>();
-    for (i, (o, n)) in old_words.iter().zip(new_words).enumerate() {
-        if o != n {
-            note(at + i * 8, at + i * 8 + 8);
-        }
-    }
-    if old_rest != new_rest {
-        let from = at + old_words.len() * 8;
-        note(from, from + new_rest.len());
-    }
-}
-
 /// Debug mode: every changed byte of an object with declared ranges lies in one of them.
 fn check_declared(work: &Work, piece: &Piece, old: &[u8], new: &[u8]) -> Result<()> {
     let object = piece.spot.object;
@@ -673,36 +716,5 @@ impl SumRun {
             batch.data(piece.spot.sum_at(self.first), &self.old[..len], &self.new[..len]);
             self.count = 0;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn changes(old: &[u8], new: &[u8]) -> Vec<(usize, usize)> {
-        let mut found = Vec::new();
-        each_change(old, new, |a, b| found.push((a, b)));
-        found
-    }
-
-    #[test]
-    fn changes_are_found_in_words_and_merged_when_close() {
-        let old = [0; 200];
-        let mut new = old;
-        assert!(changes(&old, &new).is_empty());
-        new[3] = 1;
-        assert_eq!(changes(&old, &new), [(0, 8)]);
-        new[35] = 1;
-        assert_eq!(changes(&old, &new), [(0, 40)]);
-        new[199] = 1;
-        assert_eq!(changes(&old, &new), [(0, 40), (192, 200)]);
-    }
-
-    #[test]
-    fn a_short_tail_is_compared_too() {
-        let mut new = [7; 13];
-        new[12] = 8;
-        assert_eq!(changes(&[7; 13], &new), [(8, 13)]);
     }
 }

@@ -1,6 +1,6 @@
 //! What one running transaction knows: its private copies, what it read, what it allocated.
 
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 
 use holdfast_heap::{Cache, Slot, Spot};
 use holdfast_txn::TxError;
@@ -8,6 +8,9 @@ use holdfast_txn::TxError;
 use crate::batch::Batch;
 use crate::versions::Version;
 use crate::view::{Arena, CopyId};
+
+/// Up to so many pieces are searched one by one; beyond, there is an index.
+const FEW: usize = 8;
 
 /// What becomes of a piece at commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +78,8 @@ pub(crate) struct LaneState {
     pub(crate) arena: RefCell<Arena>,
     pub(crate) batch: RefCell<Batch>,
     pub(crate) locks: RefCell<Vec<(u32, Version)>>,
+    /// The thread's last commit here was flushed and not drained.
+    pub(crate) owes: Cell<bool>,
     /// Slots that verify but do not fit a pointer newer than they are, and whose columns were
     /// looked at for it already in this `run`.
     pub(crate) doubted: RefCell<Vec<u64>>,
@@ -103,18 +108,30 @@ impl Work {
     pub(crate) fn add(&mut self, piece: Piece) -> usize {
         let at = self.pieces.len();
         self.partial += usize::from(piece.first > 0);
+        self.pieces.push(piece);
+        match at {
+            0..FEW => {}
+            FEW => (0..=at).for_each(|i| self.enter(i)),
+            _ => self.enter(at),
+        }
+        at
+    }
+
+    fn enter(&mut self, at: usize) {
+        let piece = self.pieces[at];
         for granule in piece.first..piece.first + piece.count {
             self.index.insert(key(piece.spot.object, granule), at as u32);
         }
-        self.pieces.push(piece);
-        at
     }
 
     /// The piece that holds a granule of the object at `object`.
     #[inline]
     pub(crate) fn find(&self, object: u64, granule: u64) -> Option<usize> {
-        if self.pieces.is_empty() {
-            return None;
+        if self.pieces.len() <= FEW {
+            // Pieces of an object do not overlap.
+            let holds =
+                |p: &Piece| p.spot.object == object && granule.wrapping_sub(p.first) < p.count;
+            return self.pieces.iter().position(holds);
         }
         self.index.find(key(object, granule)).map(|at| at as usize)
     }

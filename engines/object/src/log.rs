@@ -28,12 +28,13 @@ impl<M: Medium> Shared<M> {
             self.reclaim()?;
         }
         let mut rounds = 0;
-        let file = self.is_file();
+        let (file, mine) = (self.is_file(), lane.id());
         let wait = || {
             rounds += 1;
             if file && self.reclaim().is_err() {
                 return false;
             }
+            self.settle_others(mine);
             std::thread::yield_now();
             rounds < ROUNDS
         };
@@ -96,6 +97,7 @@ impl<M: Medium> Shared<M> {
                 lane.mark(&self.m, &self.numbers).map_err(|e| self.log_error(e))?;
             } else {
                 // Another lane's commit is under way; it does not wait for this one.
+                self.settle_others(lane.id());
                 std::thread::yield_now();
             }
         }

@@ -1,24 +1,39 @@
 //! Repair of a unit that disagrees with its sum: which of the bytes involved are wrong is found
 //! by trying, and only what then verifies is installed.
 
-use holdfast_heap::format::{SLOT_LEN, SUM_LEN};
+use holdfast_heap::format::{GRANULE, SLOT_LEN, SUM_LEN};
+use holdfast_heap::sums::Sums;
 use holdfast_heap::verify::{Direct, Found, Overlay, Source};
 use holdfast_heap::{Spot, Unit};
-use holdfast_layout::RawPtr;
+use holdfast_layout::{Certify, RawPtr};
 use holdfast_pmem::{Medium, PAGE, Site};
-use holdfast_redundancy::Wrong;
 use holdfast_redundancy::events::Event;
+use holdfast_redundancy::parity::{Parity, Scratch, rebuild};
+use holdfast_redundancy::{Exempt, Wrong, zone};
 
 use crate::changes::Changes;
 use crate::error::Error;
+use crate::halves::{MayBe, find_half};
 use crate::repair::{Asked, Mended};
 use crate::shared::{Repairer, Shared};
 
 const STEP_HELD: Site = Site::new("object.mend_unit.step-held");
 /// Times a unit is looked at again that turned bad anew, or did not keep what was stored.
 const AGAIN_MAX: u32 = 4;
+/// Verifying a unit, to see whether anything is to be repaired.
+const VERIFY: Site = Site::new("object.mend_unit.verify");
 /// Judging a candidate before it is installed.
 const JUDGE: Site = Site::new("object.mend_unit.judge");
+
+/// Trials with whole parts as P and Q say: all of them, short of damage in every part over both of
+/// two page columns.
+const TRIALS_MAX: usize = 512;
+/// Trials with parts as P and Q say beside another wrong row.
+const TRIALS_BESIDE_MAX: usize = 128;
+/// Rows that may be that other one.
+const OTHERS_MAX: usize = 4;
+/// Which of the parts of a granule is the slot.
+const SLOT: usize = 1;
 
 /// A part of a unit that may be the wrong one.
 #[derive(Debug, Clone, Copy)]
@@ -58,19 +73,23 @@ fn mend_held<M: Medium>(
     parts: &[Part],
     event: Event,
 ) -> Result<Mended, Error> {
+    let certify = Certify::when(shared.m.enabled(VERIFY));
     let mut mended = Mended::Nothing;
     for _ in 0..AGAIN_MAX {
-        match unit.check(&Direct(&shared.m), shared.heap.sums()) {
+        match unit.check(&Direct(&shared.m), shared.heap.sums(), certify) {
             Ok(Found::Good | Found::Nothing) => return Ok(mended),
             Ok(Found::Bad { .. }) => {}
             // A page that could not be read and could not be mended either: that was reported.
             Err(_) => return Ok(Mended::Lost(Wrong::Data)),
         }
         let object = object_of(shared, unit);
-        let rebuilt: Vec<_> = { parts.iter() }
-            .map(|p| shared.range_candidates(repairer, p.at, p.len, &shared.exempt()))
-            .collect();
-        let Some(cure) = find_cure(shared, unit, parts, rebuilt, &Changes::default()) else {
+        let none = Changes::default();
+        let mut may_be = |at, len| shared.range_candidates(repairer, at, len, &shared.exempt());
+        let cure = find_cure(shared, unit, parts, &none, certify, &mut may_be).or_else(|| {
+            let exempt = shared.exempt();
+            find_cure_of_two(shared, repairer, unit, parts, &none, &exempt, certify)
+        });
+        let Some(cure) = cure else {
             let lost = Mended::Lost(parts[0].wrong);
             shared.report_mended(Event { object, ..event }, lost);
             return Ok(lost);
@@ -110,14 +129,32 @@ pub(crate) fn parts_of(unit: &Unit) -> Vec<Part> {
     }
 }
 
-/// Tries each part alone, then pairs, then all: the first that verifies is the cure. `rebuilt` is
-/// what each part may be; it is judged as it will be after `changes`.
+/// What makes a unit good: what parity says of each part, alone, in pairs, all together, judged as
+/// it will be after `changes`; else a half of it. `may_be` answers what a range may have been.
 pub(crate) fn find_cure<M: Medium>(
+    shared: &Shared<M>,
+    unit: &Unit,
+    parts: &[Part],
+    changes: &Changes,
+    certify: Certify,
+    may_be: &mut MayBe<'_>,
+) -> Option<Cure> {
+    let plain: Vec<Vec<Vec<u8>>> = parts.iter().map(|p| may_be(p.at, p.len)).collect();
+    let first = First::of(shared, unit, may_be);
+    let whole = try_parts(shared, unit, parts, plain.clone(), changes, &first, TRIALS_MAX);
+    whole.or_else(|| find_half(shared, unit, parts, &plain, changes, certify, may_be))
+}
+
+/// Tries each part alone, then pairs, then all: the first that verifies is the cure. Each trial
+/// may be right by chance, once in 2^32, so there are `trials` of them at most.
+fn try_parts<M: Medium>(
     shared: &Shared<M>,
     unit: &Unit,
     parts: &[Part],
     mut rebuilt: Vec<Vec<Vec<u8>>>,
     changes: &Changes,
+    first: &First,
+    mut trials: usize,
 ) -> Option<Cure> {
     for (part, candidates) in parts.iter().zip(&mut rebuilt) {
         let Some(now) = current(shared, part) else { continue };
@@ -133,11 +170,15 @@ pub(crate) fn find_cure<M: Medium>(
         loop {
             let options = || chosen.iter().zip(&picks).map(|(i, pick)| rebuilt[*i].get(*pick));
             if let Some(bytes) = options().collect::<Option<Vec<_>>>()
-                && cures(shared, unit, &chosen, parts, &bytes, changes)
+                && cures(shared, unit, &chosen, parts, &bytes, changes, first)
             {
                 let pair = |(i, b): (&usize, &Vec<u8>)| (parts[*i], b.clone());
                 let parts = chosen.iter().zip(bytes).map(pair).collect();
                 return Some(Cure { parts });
+            }
+            trials = trials.saturating_sub(1);
+            if trials == 0 {
+                return None;
             }
             if !advance(&mut picks, &chosen, &rebuilt) {
                 break;
@@ -145,6 +186,61 @@ pub(crate) fn find_cure<M: Medium>(
         }
     }
     None
+}
+
+/// With Q: the same under the assumption that another row over the columns is wrong as well, which
+/// P and Q together can make good. Which one, the sums of its units say.
+pub(crate) fn find_cure_of_two<M: Medium>(
+    shared: &Shared<M>,
+    repairer: &mut Repairer,
+    unit: &Unit,
+    parts: &[Part],
+    changes: &Changes,
+    exempt: &impl Exempt,
+    certify: Certify,
+) -> Option<Cure> {
+    let rebuilt: Vec<_> = { parts.iter() }
+        .map(|part| beside_another(shared, &mut repairer.scratch, part, changes, exempt, certify))
+        .collect();
+    try_parts(shared, unit, parts, rebuilt, changes, &First::default(), TRIALS_BESIDE_MAX)
+}
+
+/// What a part may be if another row with a bad unit over the same columns is wrong too: one
+/// candidate for each such row. More of them than [`OTHERS_MAX`] are more damage than P and Q
+/// cover. (A slot that is wrong makes units of its object bad that are not: so more than one.)
+fn beside_another<M: Medium>(
+    shared: &Shared<M>,
+    scratch: &mut Scratch,
+    part: &Part,
+    changes: &Changes,
+    exempt: &impl Exempt,
+    certify: Certify,
+) -> Vec<Vec<u8>> {
+    let Some(zone) = shared.zone_of(part.at).filter(|zone| zone.has_q()) else { return Vec::new() };
+    let mut all: Vec<Vec<u8>> = vec![Vec::new()];
+    for piece in zone.split(part.at, part.len) {
+        let is_bad = |row: &u32| {
+            let at = zone.at(*row, piece.col);
+            *row != piece.row && shared.has_bad_units(at, piece.len, changes, certify)
+        };
+        let others: Vec<u32> = (0..zone.data_rows()).filter(is_bad).take(OTHERS_MAX + 1).collect();
+        if others.len() > OTHERS_MAX {
+            return Vec::new();
+        }
+        let mut options = Vec::new();
+        for row in others {
+            let missing = [zone::Unit::Row(piece.row), zone::Unit::Row(row)];
+            let (col, len, both) = (piece.col, piece.len, Parity::Both);
+            let found = rebuild(&shared.m, zone, &missing, col, len, exempt, both, scratch);
+            options.extend(found.ok().map(|mut units| units.swap_remove(0)));
+        }
+        let joined = |head: &Vec<u8>| {
+            let head = head.clone();
+            options.iter().map(move |tail| [head.as_slice(), tail].concat())
+        };
+        all = all.iter().flat_map(joined).collect();
+    }
+    all
 }
 
 /// Where a part lies in two page columns, adds to its candidates those that leave it as it is in
@@ -173,37 +269,92 @@ fn advance(picks: &mut [usize], chosen: &[usize], rebuilt: &[Vec<Vec<u8>>]) -> b
     false
 }
 
-/// Whether the unit verifies with these parts replaced. Needs a sum that says so: "nothing to
-/// check there" is a confirmation only if the slot that says so is among them, since slots are
-/// certified by sums of their own.
-fn cures<M: Medium>(
+/// Whether the unit verifies with these parts replaced.
+pub(crate) fn cures<M: Medium>(
     shared: &Shared<M>,
     unit: &Unit,
     chosen: &[usize],
     parts: &[Part],
     bytes: &[&Vec<u8>],
     changes: &Changes,
+    first: &First,
 ) -> bool {
-    if !shared.m.enabled(JUDGE) {
-        return true;
-    }
+    let certify = Certify::when(shared.m.enabled(JUDGE));
     let direct = Direct(&shared.m);
     let pick = |n: usize| (parts[chosen[n]].at, bytes[n].as_slice());
-    let sums = shared.heap.sums();
+    let judge =
+        Judge { unit, sums: shared.heap.sums(), certify, slot: chosen.contains(&SLOT), first };
     let one = over(&direct, pick(0));
-    let verdict = match chosen.len() {
-        1 => unit.check(&changes.over(&one), sums),
-        2 => unit.check(&changes.over(&over(&one, pick(1))), sums),
-        _ => unit.check(&changes.over(&over(&over(&one, pick(1)), pick(2))), sums),
-    };
-    matches!(verdict, Ok(Found::Good)) || (verdict == Ok(Found::Nothing) && chosen != [0])
+    match chosen.len() {
+        1 => judge.is_good(&changes.over(&one)),
+        2 => judge.is_good(&changes.over(&over(&one, pick(1)))),
+        _ => judge.is_good(&changes.over(&over(&over(&one, pick(1)), pick(2)))),
+    }
+}
+
+/// What the first granule of an object may be, for units of another: its sum covers the slot.
+#[derive(Debug, Default)]
+pub(crate) struct First {
+    at: u64,
+    bytes: Vec<Vec<u8>>,
+}
+
+impl First {
+    fn of<M: Medium>(shared: &Shared<M>, unit: &Unit, may_be: &mut MayBe<'_>) -> Self {
+        let Unit::Granule { spot, granule: 1.. } = unit else { return Self::default() };
+        let len = spot.capacity.min(GRANULE);
+        let mut bytes = may_be(spot.object, len);
+        let part = Part { at: spot.object, len, wrong: Wrong::Data };
+        if let Some(now) = current(shared, &part) {
+            mix_columns(part.at, &now, &mut bytes);
+        }
+        Self { at: spot.object, bytes }
+    }
+}
+
+/// What a trial is judged by.
+struct Judge<'a> {
+    unit: &'a Unit,
+    sums: &'a Sums,
+    certify: Certify,
+    /// Whether the slot is among what is replaced.
+    slot: bool,
+    first: &'a First,
+}
+
+impl Judge<'_> {
+    /// Whether a sum says that the unit is good. "There is no such granule" is the slot's word
+    /// alone: it counts if the slot was replaced and is certified itself, by the first granule, as
+    /// it is or as it may be. Without sums, a slot that no longer contradicts itself is all there
+    /// can be.
+    fn is_good(&self, from: &impl Source) -> bool {
+        match self.unit.check(from, self.sums, self.certify) {
+            Ok(Found::Good) => true,
+            Ok(Found::Nothing) if self.slot => match self.unit {
+                Unit::Granule { spot, .. } if self.sums.active() => self.is_slot_good(from, spot),
+                _ => true,
+            },
+            _ => false,
+        }
+    }
+
+    fn is_slot_good(&self, from: &impl Source, spot: &Spot) -> bool {
+        let unit = Unit::Granule { spot: *spot, granule: 0 };
+        let good = |found| found == Ok(Found::Good);
+        let at = self.first.at;
+        good(unit.check(from, self.sums, self.certify))
+            || self.first.bytes.iter().any(|bytes| {
+                let overlay = Overlay { under: from, at, bytes };
+                good(unit.check(&overlay, self.sums, self.certify))
+            })
+    }
 }
 
 fn over<'a, S: Source>(under: &'a S, (at, bytes): (u64, &'a [u8])) -> Overlay<'a, S> {
     Overlay { under, at, bytes }
 }
 
-fn current<M: Medium>(shared: &Shared<M>, part: &Part) -> Option<Vec<u8>> {
+pub(crate) fn current<M: Medium>(shared: &Shared<M>, part: &Part) -> Option<Vec<u8>> {
     let mut bytes = vec![0; part.len as usize];
     shared.m.read(part.at, &mut bytes).ok().map(|()| bytes)
 }

@@ -227,6 +227,7 @@ impl<M: Medium> Shared<M> {
         if self.is_file() {
             return self.reclaim();
         }
+        self.settle_others(crate::shared::SYSTEM_LANE as usize);
         let mut log = self.hold_log(crate::shared::SYSTEM_LANE);
         log.mark(&self.m, &self.numbers).map_err(|_| TxError::Conflict)
     }

@@ -263,7 +263,7 @@ impl<M: Medium> Pool<M> {
         let c = &self.shared.counters;
         let get = |n: &std::sync::atomic::AtomicU64| n.load(Ordering::Relaxed);
         Stats {
-            commits: get(&c.commits),
+            commits: self.shared.lanes.commits(),
             conflicts: get(&c.conflicts),
             detected: get(&c.detected),
             repaired: get(&c.repaired),
@@ -317,7 +317,7 @@ fn attempt<M: Medium, R>(
     shared.commit(lane)?;
     core::mem::forget(undo);
     if !lane.work.borrow().pieces.is_empty() {
-        shared.counters.commits.fetch_add(1, Ordering::Relaxed);
+        lane.count_commit();
     }
     tidy_lane(lane);
     Ok(value)
@@ -418,6 +418,8 @@ impl<M: Medium> Shared<M> {
         if self.m.kind() == MediumKind::File {
             self.m.sync(CLOSED)?;
         }
+        // Nobody commits any more: nothing is skipped.
+        self.settle_others(usize::MAX);
         let mut superblock = self.superblock();
         if read_superblock(&self.m).is_ok_and(|found| found.damaged().is_some()) {
             // The event has to be durable before the pool is clean.

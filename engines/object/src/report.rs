@@ -108,6 +108,20 @@ impl<M: Medium> Shared<M> {
         }
     }
 
+    /// Makes the copies of the journal's pages the same, and says which were not.
+    pub(crate) fn heal_journal(&self) {
+        for page in self.journal.heal(&self.m) {
+            let cause = if page.before_sum == 0 { Cause::MediaError } else { Cause::Sum };
+            if let Some(error) = page.error {
+                self.suspect(error.at, Cause::MediaError, Finder::Scrub);
+                continue;
+            }
+            let event = self.event(cause, Finder::Scrub, page.at, PAGE);
+            let event = Event { before_sum: page.before_sum, ..event };
+            self.report_mended(event, Mended::Repaired(Wrong::Mirror { side: page.side }));
+        }
+    }
+
     /// Reports what became of the damage of an event, with the sum of what is there now.
     pub(crate) fn report_mended(&self, event: Event, mended: Mended) {
         let (outcome, wrong) = match mended {

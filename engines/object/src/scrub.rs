@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
+use holdfast_layout::Certify;
 use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Finder};
 use holdfast_redundancy::parity::{self, Mismatch, Scratch, Suspect};
@@ -18,6 +19,10 @@ use crate::sweep::{CheckReport, Finding, Position};
 
 /// Making recomputed parity durable on a file.
 const PARITY_SYNC: Site = Site::new("object.scrub.parity-sync");
+/// Verifying all rows of a column before parity is made from them.
+const VERIFY_ROWS: Site = Site::new("object.scrub.verify-rows");
+/// Verifying a row as P and Q would have it, before it is stored.
+const VERIFY_ROW: Site = Site::new("object.scrub.verify-row");
 /// Steps between two stores of the progress: what a crash makes a scrub do again.
 const STEPS_PER_STORE: u32 = 256;
 /// Nanoseconds of a pause for the pace after which it looks whether the scrub is to stop.
@@ -174,7 +179,7 @@ impl<M: Medium> Pool<M> {
         }
         if position == Position::End {
             state.state = ScrubState::Idle;
-            shared.journal.heal(&shared.m);
+            shared.heal_journal();
             // A record may be rotten in one copy, which nobody sees before it is needed. Once a
             // watermark covers all that is complete, none of them is needed.
             shared.spread_watermark().map_err(Error::Tx)?;
@@ -356,7 +361,7 @@ impl<M: Medium> Shared<M> {
         let event = event(unit);
         let mended = if self.cannot_tell(mismatch.suspect) {
             Mended::Undecided(wrong)
-        } else if self.bad_rows(zone, col, len) > 0 {
+        } else if self.bad_rows(zone, col, len, Certify::when(self.m.enabled(VERIFY_ROWS))) > 0 {
             // A unit over the column is lost. Parity stays as it is: it may be what is right.
             Mended::Lost(wrong)
         } else if let Some(wrong) = self.settle_lost_write(repairer, zone, col, len, asked)? {
@@ -412,7 +417,8 @@ impl<M: Medium> Shared<M> {
         let at = zone.unit_at(unit, col);
         let candidates = self.range_candidates(repairer, at, len, &self.exempt());
         let [candidate] = &candidates[..] else { return Ok(false) };
-        if self.bad_units(at, candidate, &Changes::default()) > 0 {
+        let certify = Certify::when(self.m.enabled(VERIFY_ROW));
+        if self.bad_units(at, candidate, &Changes::default(), certify) > 0 {
             return Ok(false);
         }
         self.install_range(repairer, at, candidate)?;

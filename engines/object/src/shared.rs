@@ -53,7 +53,6 @@ pub(crate) struct Suspicion {
 /// Counters of an open pool.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    pub(crate) commits: AtomicU64,
     pub(crate) conflicts: AtomicU64,
     pub(crate) detected: AtomicU64,
     pub(crate) repaired: AtomicU64,
@@ -185,6 +184,12 @@ impl<M: Medium> Shared<M> {
     #[inline]
     pub(crate) fn zone_of(&self, at: u64) -> Option<&Zone> {
         self.zones().find(|z| z.contains(at))
+    }
+
+    /// The zone of this number.
+    #[inline]
+    pub(crate) fn zone(&self, index: u32) -> Option<&Zone> {
+        self.zones.get(index as usize)?.get()
     }
 
     /// All zones.

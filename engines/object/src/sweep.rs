@@ -8,7 +8,7 @@ use holdfast_heap::format::GRANULE;
 use holdfast_heap::sums::granules;
 use holdfast_heap::verify::{Direct, check_granule, read_slot};
 use holdfast_heap::{Spot, Unit, ZoneTable};
-use holdfast_layout::RawPtr;
+use holdfast_layout::{Certify, RawPtr};
 use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::parity::{self, Mismatch, Scratch, Suspect};
 use holdfast_redundancy::{Verdict, Wrong, Zone, verdict::Reason, zone};
@@ -163,6 +163,7 @@ impl<M: Medium> Shared<M> {
     fn sweep_object(&self, spot: &Spot, report: &mut CheckReport) {
         let word = self.versions.index(spot.object);
         let m = Direct(&self.m);
+        let certify = Certify::when(self.m.enabled(VERIFY));
         loop {
             let Some(version) = self.versions.read(word) else {
                 std::thread::yield_now();
@@ -178,11 +179,9 @@ impl<M: Medium> Shared<M> {
                     for granule in 0..count.min(granules(spot.capacity)) {
                         let ahead = spot.object + granule * GRANULE + AHEAD;
                         self.m.prefetch(ahead, GRANULE);
-                        let found = check_granule(&m, self.heap.sums(), spot, granule);
+                        let found = check_granule(&m, self.heap.sums(), spot, granule, certify);
                         let verdict = match found {
-                            Ok(f) if f.is_bad() && self.m.enabled(VERIFY) => {
-                                Verdict::Corrupt(Wrong::Data)
-                            }
+                            Ok(f) if f.is_bad() => Verdict::Corrupt(Wrong::Data),
                             Ok(_) => continue,
                             Err(e) => Verdict::Undecided(Reason::Media(e)),
                         };
@@ -209,18 +208,18 @@ impl<M: Medium> Shared<M> {
     }
 
     fn sweep_entries(&self, table: &ZoneTable, report: &mut CheckReport) {
+        let certify = Certify::when(self.m.enabled(VERIFY_ENTRY));
         for chunk in 0..table.chunks() {
             let at = table.entry_at(chunk);
             // Column first: an entry is changed only while its column is held.
             let Some(zone) = self.zone_of(at) else { continue };
             let Some(place) = zone.place(at) else { continue };
             let held = self.columns.lock_one(&self.m, self.columns.id(zone, place.col));
-            let found = Unit::Entry { at, chunk }.check(&Direct(&self.m), self.heap.sums());
+            let unit = Unit::Entry { at, chunk };
+            let found = unit.check(&Direct(&self.m), self.heap.sums(), certify);
             drop(held);
             let verdict = match found {
-                Ok(f) if f.is_bad() && self.m.enabled(VERIFY_ENTRY) => {
-                    Verdict::Corrupt(Wrong::Directory)
-                }
+                Ok(f) if f.is_bad() => Verdict::Corrupt(Wrong::Directory),
                 Ok(_) => continue,
                 Err(e) => Verdict::Undecided(Reason::Media(e)),
             };

@@ -6,7 +6,7 @@ use holdfast_heap::format::{GRANULE, STATE_LIVE};
 use holdfast_heap::sums::{granule_range, granules};
 use holdfast_heap::verify::{Direct, read_slot, read_sum};
 use holdfast_heap::{ReserveError, Slot, Spot, ZoneTable};
-use holdfast_layout::{Persist, Ptr, RawPtr, TypeNumber, bytemuck};
+use holdfast_layout::{Certify, Persist, Ptr, RawPtr, TypeNumber, bytemuck};
 use holdfast_pmem::{MediaError, Medium, Site};
 use holdfast_redundancy::events::{Cause, Finder};
 use holdfast_txn::{Result, Transaction, TxError};
@@ -21,6 +21,11 @@ use crate::view::{CopyId, Held, Mut};
 const VERIFY_OPEN: Site = Site::new("object.tx.verify-open");
 /// Verifying what is read.
 const VERIFY_READ: Site = Site::new("object.tx.verify-read");
+/// Verifying a slot before anything is refused for what it says.
+const VERIFY_SLOT: Site = Site::new("object.tx.verify-slot");
+
+/// Bytes of parity asked for ahead: a few lines, before the hardware sees where it goes.
+const FETCHED: u64 = 256;
 
 /// A transaction of the object store. Reached through [`Pool::run`](crate::Pool::run).
 #[derive(Debug)]
@@ -158,6 +163,7 @@ impl<M: Medium> Tx<'_, M> {
             self.shared.heap.sums(),
             &seen.spot,
             0,
+            Certify::when(self.shared.m.enabled(VERIFY_SLOT)),
         )
         .map_err(damaged)?;
         if found.is_bad() {
@@ -181,6 +187,7 @@ impl<M: Medium> Tx<'_, M> {
         if !sums.active() {
             return Ok(());
         }
+        let certify = Certify::when(self.shared.m.enabled(VERIFY_OPEN));
         let base = first * GRANULE;
         for granule in first..first + count {
             let (start, len) = granule_range(granule, slot.len.into());
@@ -188,9 +195,7 @@ impl<M: Medium> Tx<'_, M> {
             let expected =
                 read_sum(&Direct(&self.shared.m), &seen.spot, slot, granule).map_err(damaged)?;
             keep(expected);
-            if self.shared.m.enabled(VERIFY_OPEN)
-                && sums.granule(seen.spot.object, slot, granule, part) != expected
-            {
+            if !certify.agrees(expected, sums.granule(seen.spot.object, slot, granule, part)) {
                 return Err(TxError::Damaged { at: seen.spot.object + start, len: len.max(1) });
             }
         }
@@ -298,6 +303,7 @@ impl<M: Medium> Tx<'_, M> {
             return Err(TxError::ReadOnly);
         }
         let seen = self.see(work, of)?;
+        self.fetch_parity(&seen, part);
         let sums = work.sums.len();
         let copied = self.copy_verified(&seen, of, part, typed, &mut work.sums);
         // As in `read_committed`: a change meanwhile outranks what was found.
@@ -317,6 +323,25 @@ impl<M: Medium> Tx<'_, M> {
             sums,
             version: Some(seen.version),
         }))
+    }
+
+    /// Asks for the lines of parity that a change of the part will need: they arrive while it is
+    /// copied, verified and changed.
+    #[inline]
+    fn fetch_parity(&self, seen: &Seen<'_>, part: Part) {
+        let shared = self.shared;
+        let Some(zone) = shared.zone(seen.zone.index().into()).filter(|z| z.has_p()) else {
+            return;
+        };
+        let from = part.first * GRANULE;
+        let end = part.end.clamp(from + 1, from + FETCHED);
+        for (at, len) in [(seen.spot.slot, 1), (seen.spot.object + from, end - from)] {
+            let Some(place) = zone.place(at) else { continue };
+            shared.m.prefetch(zone.p_at(place.col), len);
+            if zone.has_q() {
+                shared.m.prefetch(zone.q_at(place.col), len);
+            }
+        }
     }
 
     fn copy_verified(

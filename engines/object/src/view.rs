@@ -12,7 +12,8 @@
 use core::cell::{RefCell, UnsafeCell};
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use holdfast_layout::Persist;
 
@@ -69,11 +70,9 @@ impl Copies {
         self.start.wrapping_add(self.room + GUARD_LEN)
     }
 
-    fn guard_words(&self) -> impl Iterator<Item = *mut u64> + use<> {
-        let (start, room) = (self.start, self.room);
-        [room, 2 * room + GUARD_LEN].into_iter().flat_map(move |at| {
-            (0..GUARD_LEN / 8).map(move |w| start.wrapping_add(at + 8 * w).cast::<u64>())
-        })
+    /// The lines before which nothing of the private copy lies, and behind which nothing does.
+    fn guards(&self) -> [*mut [u64; GUARD_LEN / 8]; 2] {
+        [self.room, 2 * self.room + GUARD_LEN].map(|at| self.start.wrapping_add(at).cast())
     }
 }
 
@@ -98,10 +97,10 @@ impl Arena {
         let lines = len.div_ceil(64).max(1);
         let start = self.take(2 * lines + 2 * GUARD_LEN / 64);
         let copies = Copies { start, len, room: lines * 64, lent: false };
-        for word in copies.guard_words() {
+        for guard in copies.guards() {
             // SAFETY: `take` reserved 2 * room + 2 * GUARD_LEN bytes from `start`; both guards
             // lie inside and are 8-byte aligned because `start` is 64-byte aligned.
-            unsafe { word.write(GUARD_WORD) };
+            unsafe { guard.write([GUARD_WORD; GUARD_LEN / 8]) };
         }
         self.copies.push(copies);
         CopyId(self.copies.len() as u32 - 1)
@@ -174,9 +173,9 @@ impl Arena {
 
     /// Whether both guards are as they were set.
     pub(crate) fn guards_intact(&self, id: CopyId) -> bool {
-        self.copies[id.0 as usize].guard_words().all(|word| {
+        self.copies[id.0 as usize].guards().into_iter().all(|guard| {
             // SAFETY: as in `make`; guards are never lent.
-            unsafe { word.read() == GUARD_WORD }
+            unsafe { guard.read() == [GUARD_WORD; GUARD_LEN / 8] }
         })
     }
 
@@ -251,81 +250,176 @@ impl<T: Persist> Drop for Mut<'_, T> {
     }
 }
 
-/// State of one lane, taken by a flag.
-#[derive(Debug)]
-struct LaneCell<T> {
+/// What other threads see of a lane. On a line of its own: its thread writes it at each commit.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Flag {
     taken: AtomicBool,
-    value: UnsafeCell<T>,
+    /// Another thread has it now than the one that committed in it last.
+    passed_on: AtomicBool,
+    commits: AtomicU64,
 }
 
 /// Per-lane state that one thread at a time uses.
+///
+/// A thread keeps the lane it took until it ends, as long as enough lanes are left for others:
+/// taking it again costs no locked instruction then, which would wait for the last commit's drain.
 #[derive(Debug)]
 pub(crate) struct Lanes<T> {
-    cells: Box<[LaneCell<T>]>,
+    id: u64,
+    values: Box<[UnsafeCell<T>]>,
+    flags: Arc<[Flag]>,
 }
 
-// SAFETY: a cell's value is reached only through `Held`, of which one thread at a time has some:
-// `take` sets the flag with acquire/release, and `join` finds only lanes its own thread entered.
+// SAFETY: a value is reached only through `Held`, of which one thread at a time has some: `take`
+// sets the flag with acquire/release or finds a lane its own thread kept, and `join` finds only
+// lanes its own thread entered.
 unsafe impl<T: Send> Sync for Lanes<T> {}
 
 /// A lane held by this thread. Not `Send`: nested runs find it through the thread.
+///
+/// Two words, so that it travels in registers. A structure that is stored field by field and then
+/// copied whole cannot be taken from the stores under way: the copy waits until they have reached
+/// the cache, and so for the last commit's drain.
 #[derive(Debug)]
 pub(crate) struct Held<'l, T> {
     lanes: &'l Lanes<T>,
-    lane: u32,
-    owner: bool,
+    /// Number of the lane, and [`OWNER`].
+    lane: u64,
     stays: PhantomData<*const ()>,
 }
 
-thread_local! {
-    /// Lanes this thread holds, innermost last: (address of the lanes, lane).
-    static HELD: RefCell<Vec<(usize, u32)>> = const { RefCell::new(Vec::new()) };
-    /// Where this thread found a free lane last.
-    static HINT: core::cell::Cell<u32> = const { core::cell::Cell::new(0) };
+/// Who drops this `Held` gives the lane back.
+const OWNER: u64 = 1 << 32;
+
+/// A lane this thread took.
+struct Mine {
+    /// Of which lanes.
+    id: u64,
+    lane: u32,
+    /// A transaction is under way in it.
+    busy: bool,
+    /// Not given back when the transaction ends.
+    kept: bool,
+    /// Gone with the pool.
+    flags: Weak<[Flag]>,
 }
+
+impl Drop for Mine {
+    fn drop(&mut self) {
+        if let Some(flags) = self.flags.upgrade() {
+            flags[self.lane as usize].taken.store(false, Ordering::Release);
+        }
+    }
+}
+
+thread_local! {
+    /// Lanes this thread took, of all pools it uses; dropped, and so given back, when it ends.
+    static MINE: RefCell<Vec<Mine>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Tells pools apart for good: an address may be used again.
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl<T> Lanes<T> {
     /// `count` lanes with states from `make`.
     pub(crate) fn new(count: u32, make: impl Fn(u32) -> T) -> Self {
-        let cell =
-            |lane| LaneCell { taken: AtomicBool::new(false), value: UnsafeCell::new(make(lane)) };
-        Self { cells: (0..count).map(cell).collect() }
+        Self {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            values: (0..count).map(|lane| UnsafeCell::new(make(lane))).collect(),
+            flags: (0..count).map(|_| Flag::default()).collect(),
+        }
     }
 
-    fn key(&self) -> usize {
-        self.cells.as_ptr().addr()
+    fn held(&self, lane: u32, owner: bool) -> Held<'_, T> {
+        let lane = u64::from(lane) | if owner { OWNER } else { 0 };
+        Held { lanes: self, lane, stays: PhantomData }
     }
 
-    /// Takes a free lane, the one this thread had last if possible. `None` if all are taken.
+    /// Takes a free lane, the one this thread kept if it did. `None` if all are taken.
+    #[inline]
     pub(crate) fn take(&self) -> Option<Held<'_, T>> {
-        let count = self.cells.len() as u32;
-        let hint = HINT.get() % count;
-        let free = (0..count).map(|i| (hint + i) % count).find(|lane| {
-            let taken = &self.cells[*lane as usize].taken;
-            !taken.load(Ordering::Relaxed) && !taken.swap(true, Ordering::Acquire)
-        })?;
-        HINT.set(free);
-        HELD.with_borrow_mut(|held| held.push((self.key(), free)));
-        Some(Held { lanes: self, lane: free, owner: true, stays: PhantomData })
+        let kept = MINE.with_borrow_mut(|mine| {
+            let kept = mine.iter_mut().find(|m| m.id == self.id && !m.busy)?;
+            kept.busy = true;
+            Some(kept.lane)
+        });
+        match kept {
+            Some(lane) => Some(self.held(lane, true)),
+            None => self.take_another(),
+        }
+    }
+
+    #[cold]
+    fn take_another(&self) -> Option<Held<'_, T>> {
+        let free = |flag: &Flag| {
+            !flag.taken.load(Ordering::Relaxed) && !flag.taken.swap(true, Ordering::Acquire)
+        };
+        let lane = self.flags.iter().position(free)?;
+        // Low lanes are taken first, and the last quarter is never kept: however many threads
+        // there are, none waits for a lane that nobody uses.
+        self.flags[lane].passed_on.store(true, Ordering::Relaxed);
+        let kept = self.keeps(lane);
+        let flags = Arc::downgrade(&self.flags);
+        let lane = lane as u32;
+        MINE.with_borrow_mut(|mine| {
+            // Those of pools that were closed meanwhile.
+            mine.retain(|m| m.flags.strong_count() > 0);
+            mine.push(Mine { id: self.id, lane, busy: true, kept, flags });
+        });
+        Some(self.held(lane, true))
+    }
+
+    /// Whether the lane stays with its thread.
+    #[inline]
+    fn keeps(&self, lane: usize) -> bool {
+        lane < self.flags.len() / 4 * 3
     }
 
     /// The lane this thread holds already, for a nested run.
     pub(crate) fn join(&self) -> Option<Held<'_, T>> {
-        let key = self.key();
-        let lane = HELD.with_borrow(|held| held.iter().rev().find(|h| h.0 == key).map(|h| h.1))?;
-        Some(Held { lanes: self, lane, owner: false, stays: PhantomData })
+        let lane = MINE
+            .with_borrow(|mine| mine.iter().find(|m| m.id == self.id && m.busy).map(|m| m.lane))?;
+        Some(self.held(lane, false))
+    }
+
+    /// Commits counted in all lanes.
+    pub(crate) fn commits(&self) -> u64 {
+        self.flags.iter().map(|flag| flag.commits.load(Ordering::Relaxed)).sum()
     }
 }
 
 impl<'l, T> Held<'l, T> {
     /// The same lane for a part of the same run.
     pub(crate) fn share(&self) -> Held<'l, T> {
-        Held { lanes: self.lanes, lane: self.lane, owner: false, stays: PhantomData }
+        self.lanes.held(self.lane(), false)
     }
 
     /// Number of the lane.
+    #[inline]
     pub(crate) fn lane(&self) -> u32 {
-        self.lane
+        self.lane as u32
+    }
+
+    /// Whether the lane came to this thread since its last commit. Asked by a commit, and answered
+    /// once.
+    pub(crate) fn was_passed_on(&self) -> bool {
+        let passed_on = &self.lanes.flags[self.lane() as usize].passed_on;
+        let answer = passed_on.load(Ordering::Relaxed);
+        passed_on.store(false, Ordering::Relaxed);
+        answer
+    }
+
+    /// Whether the lane stays with this thread.
+    #[inline]
+    pub(crate) fn is_kept(&self) -> bool {
+        self.lanes.keeps(self.lane() as usize)
+    }
+
+    /// Counts a commit. Only the lane's holder writes the count.
+    pub(crate) fn count_commit(&self) {
+        let commits = &self.lanes.flags[self.lane() as usize].commits;
+        commits.store(commits.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 }
 
@@ -335,21 +429,28 @@ impl<T> Deref for Held<'_, T> {
         // SAFETY: this thread took the lane (`take`), or an outer `Held` on this thread did
         // (`join` finds only entries of this thread, and `Held` is not `Send`); values are shared
         // between those by `&` only.
-        unsafe { &*self.lanes.cells[self.lane as usize].value.get() }
+        unsafe { &*self.lanes.values[self.lane() as usize].get() }
     }
 }
 
 impl<T> Drop for Held<'_, T> {
     fn drop(&mut self) {
-        if self.owner {
-            let key = self.lanes.key();
-            HELD.with_borrow_mut(|held| {
-                if let Some(i) = held.iter().rposition(|h| *h == (key, self.lane)) {
-                    held.remove(i);
-                }
-            });
-            self.lanes.cells[self.lane as usize].taken.store(false, Ordering::Release);
+        if self.lane & OWNER == 0 {
+            return;
         }
+        // A thread that is ending has given its lanes back already.
+        let _ = MINE.try_with(|mine| {
+            let mut mine = mine.borrow_mut();
+            let Some(i) = mine.iter().position(|m| m.id == self.lanes.id && m.lane == self.lane())
+            else {
+                return;
+            };
+            if mine[i].kept {
+                mine[i].busy = false;
+            } else {
+                mine.swap_remove(i);
+            }
+        });
     }
 }
 
@@ -368,4 +469,40 @@ pub(crate) fn in_place<T: Persist, M: holdfast_pmem::Medium>(m: &M, at: u64) -> 
     // lives; alignment was checked; every bit pattern is a `T`. The caller pins the object's
     // version word, so no commit of this process stores to it while the borrow lives.
     unsafe { &*view.cast::<T>() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[test]
+    fn closed_pools_are_forgotten_by_two_threads() {
+        let barrier = std::sync::Barrier::new(2);
+        let slot: std::sync::Mutex<Option<Arc<Lanes<u8>>>> = std::sync::Mutex::new(None);
+        std::thread::scope(|s| {
+            let (barrier, slot) = (&barrier, &slot);
+            let work = move |lead: bool| {
+                for _ in 0..100 {
+                    if lead {
+                        *slot.lock().expect("no thread panics") =
+                            Some(Arc::new(Lanes::new(16, |_| 0)));
+                    }
+                    barrier.wait();
+                    let lanes =
+                        slot.lock().expect("no thread panics").clone().expect("no thread panics");
+                    drop(lanes.take().expect("no thread panics"));
+                    drop(lanes);
+                    barrier.wait();
+                    if lead {
+                        *slot.lock().expect("no thread panics") = None;
+                    }
+                    barrier.wait();
+                }
+                MINE.with_borrow(|m| m.len())
+            };
+            let other = s.spawn(move || work(false));
+            let mine = work(true);
+            let theirs = other.join().expect("no thread panics");
+            assert!(mine < 10 && theirs < 10, "kept: {mine} and {theirs}");
+        });
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use common::{create, get, pattern, put};
-use holdfast_layout::RawPtr;
+use holdfast_layout::{RawPtr, RegionKind};
 use holdfast_pmem::{Medium, MediumKind, Site};
 use holdfast_txn::Transaction;
 
@@ -170,6 +170,44 @@ fn a_repair_holds_one_column_and_others_commit() {
     });
     assert_eq!(pool.stats().repaired, 1);
     assert!(pool.check(|_, _| {}).unwrap().is_clean());
+}
+
+#[test]
+fn a_repair_waits_for_a_commit_in_the_middle_of_its_column() {
+    // Columns held and nothing stored yet; objects and parity stored, and not yet durable.
+    for step in ["object.commit.step-columns", "object.commit.step-applied"] {
+        let pool = create(MediumKind::Shm);
+        let objects: Vec<RawPtr> = (0..60).map(|i| put(&pool, &pattern(i, 3000))).collect();
+        let zone = *pool.regions().iter().find(|r| r.kind == RegionKind::Zone).unwrap();
+        let column = |p: &RawPtr| (p.offset() - zone.start) % zone.row_len / 4096;
+        let row = |p: &RawPtr| (p.offset() - zone.start) / zone.row_len;
+        let other = |p: &RawPtr| column(p) == column(&objects[0]) && row(p) != row(&objects[0]);
+        let sick = objects.iter().position(other).expect("objects fill two rows");
+        let park = Park::at(&pool, step);
+        let repaired = AtomicBool::new(false);
+        std::thread::scope(|s| {
+            let (pool, objects, repaired) = (&pool, &objects, &repaired);
+            let commit = s.spawn(move || {
+                pool.run(|tx| tx.write_bytes(objects[0], 0, &pattern(99, 3000))).unwrap();
+            });
+            park.wait_until_parked();
+            pool.medium().stray(objects[sick].offset(), &[0xee; 900]).unwrap();
+            let repair = s.spawn(move || {
+                assert!(pool.heal_load(objects[sick].offset(), 900));
+                repaired.store(true, Ordering::Release);
+            });
+            // It must not judge a column that is half changed.
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            assert!(!repaired.load(Ordering::Acquire), "{step}: it did not wait");
+            park.release();
+            commit.join().unwrap();
+            repair.join().unwrap();
+        });
+        assert_eq!((pool.stats().repaired, pool.stats().lost), (1, 0), "{step}");
+        assert_eq!(get(&pool, objects[0]).unwrap(), pattern(99, 3000), "{step}");
+        assert_eq!(get(&pool, objects[sick]).unwrap(), pattern(sick as u64, 3000), "{step}");
+        assert!(pool.check(|_, _| {}).unwrap().is_clean(), "{step}");
+    }
 }
 
 #[test]

@@ -115,6 +115,10 @@ impl Medium for Reads {
     fn put(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
         self.m.put(site, at, bytes)
     }
+    fn put_is_cached(&self, len: u64) -> bool {
+        self.m.put_is_cached(len)
+    }
+
     fn xor(&self, site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError> {
         self.m.xor(site, at, delta)
     }

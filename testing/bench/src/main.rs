@@ -25,8 +25,10 @@
 //! - `report.rs` medians, goals, JSON
 
 mod codes;
+mod maps;
 mod object;
 mod placement;
+mod profile;
 mod report;
 mod rig;
 mod waits;
@@ -47,6 +49,8 @@ struct Args {
 enum What {
     /// The object engine.
     Object(Options),
+    /// One operation over and over, for a profiler.
+    Profile(profile::Options),
     /// Checksums and parity.
     Codes(codes::Options),
 }
@@ -77,6 +81,7 @@ pub(crate) struct Options {
 fn main() -> ExitCode {
     let (done, check) = match Args::parse().what {
         What::Object(options) => (object::run(&options), options.check),
+        What::Profile(options) => (profile::run(&options).map(|()| 0), false),
         What::Codes(options) => (codes::run(&options), options.check),
     };
     match done {

@@ -36,8 +36,9 @@ type Part = fn(&Options, &mut Report) -> anyhow::Result<()>;
 /// Runs everything. Answers the number of goals missed.
 pub(crate) fn run(o: &Options) -> anyhow::Result<u32> {
     let mut report = Report::default();
-    let parts: [(&str, Part); 6] = [
+    let parts: [(&str, Part); 7] = [
         ("latencies", latencies),
+        ("maps", crate::maps::maps),
         ("placement", crate::placement::placement),
         ("scrub", scrubbing),
         ("open", opening),

@@ -44,6 +44,11 @@ impl Medium for Mapped {
         }
     }
 
+    #[inline]
+    fn put_is_cached(&self, len: u64) -> bool {
+        self.space.put_is_cached(len)
+    }
+
     /// Goes through the cache, so other threads see it in program order.
     #[inline]
     fn xor(&self, _site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError> {

@@ -131,7 +131,7 @@ impl<M: Medium> Engine<M> {
         drop(oracle);
         numbers.done(open.lane.id());
         self.unlock(open.writes.iter().map(|(object, ..)| *object));
-        open.lane.release(m);
+        drop(open.lane);
     }
 
     /// Syncs and frees log space. Whether the log still runs.

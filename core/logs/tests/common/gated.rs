@@ -61,6 +61,10 @@ impl Medium for Gated {
         self.alone(|m| m.put(site, at, bytes))
     }
 
+    fn put_is_cached(&self, len: u64) -> bool {
+        self.inner.put_is_cached(len)
+    }
+
     fn xor(&self, site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError> {
         self.alone(|m| m.xor(site, at, delta))
     }

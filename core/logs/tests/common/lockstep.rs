@@ -131,6 +131,10 @@ impl Medium for Lockstep {
         self.inner.put(site, at, bytes)
     }
 
+    fn put_is_cached(&self, len: u64) -> bool {
+        self.inner.put_is_cached(len)
+    }
+
     fn xor(&self, site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError> {
         self.turns.pass();
         self.inner.xor(site, at, delta)

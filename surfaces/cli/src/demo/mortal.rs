@@ -73,6 +73,10 @@ impl Medium for Mortal {
         self.mapped.put(site, at, bytes)
     }
 
+    fn put_is_cached(&self, len: u64) -> bool {
+        self.mapped.put_is_cached(len)
+    }
+
     fn xor(&self, site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError> {
         self.mapped.xor(site, at, delta)
     }

@@ -83,6 +83,10 @@ impl Medium for Handle {
         self.0.medium.put(site, at, bytes)
     }
 
+    fn put_is_cached(&self, len: u64) -> bool {
+        self.0.medium.put_is_cached(len)
+    }
+
     fn xor(&self, site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError> {
         self.0.medium.xor(site, at, delta)
     }

@@ -5,6 +5,8 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use holdfast_pmem::MediumKind;
+
 use super::handle::Handle;
 
 /// Where a parked thread is.
@@ -33,6 +35,16 @@ pub struct Park {
 thread_local! {
     /// The appointment of this thread, if it has one.
     static MINE: RefCell<Option<Arc<Park>>> = const { RefCell::new(None) };
+}
+
+/// A step at which a commit holds the watermark back and no column, so that others can go on.
+#[must_use]
+pub fn midway(kind: MediumKind) -> &'static str {
+    match kind {
+        // On a file the columns come after the commit point.
+        MediumKind::File => "object.commit.step-durable",
+        MediumKind::Dax | MediumKind::Shm => "object.commit.step-numbered",
+    }
 }
 
 /// Has every thread with an appointment keep it on this medium.

@@ -155,6 +155,10 @@ impl Medium for Live {
         self.note(self.0.mapped.put(site, at, bytes))
     }
 
+    fn put_is_cached(&self, len: u64) -> bool {
+        self.0.mapped.put_is_cached(len)
+    }
+
     fn xor(&self, site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError> {
         self.before(site.name());
         let _access = self.access();

@@ -8,10 +8,12 @@ use holdfast_faultmem::{Clear, Image};
 use holdfast_layout::Superblock;
 use holdfast_layout::format::EVENTS_START;
 use holdfast_redundancy::events::Journal;
+use holdfast_redundancy::format::FIELDS_EVENT;
 use holdfast_workloads::Rng;
 
 use super::Mutant;
 use super::jury::{FEW, Jury, abandon, wrong};
+use super::verified::field;
 use crate::object::driver::Driver;
 use crate::object::judge::scrub;
 use crate::object::raw::Bytes;
@@ -113,17 +115,18 @@ pub fn events(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     Ok(jury.end())
 }
 
-/// Does `harm` to the journal, then `deed`, and looks at the journal afterwards.
+/// Does `harm` to side A of the journal, at the entry `ahead` of the next one, then `deed`, and
+/// looks at the journal afterwards.
 fn harmed(
     mutant: &Mutant,
     world: &'static str,
+    ahead: fn(u64) -> u64,
     harm: impl FnOnce(&Driver, u64),
     deed: impl FnOnce(&Driver, &mut Rng) -> Judged<()>,
 ) -> Judged<Tally> {
     let (world, driver, mut rng) = full(mutant, world)?;
-    // The entry that is written next, in side A.
     let journal = Journal::open(&driver.medium, &driver.pool.superblock());
-    let entry = (newest(&driver) + 1) % journal.capacity();
+    let entry = (newest(&driver) + 1 + ahead(journal.capacity())) % journal.capacity();
     let bytes = driver.pool.superblock().events_len / journal.capacity();
     harm(&driver, EVENTS_START + entry * bytes);
     deed(&driver, &mut rng)?;
@@ -139,14 +142,42 @@ pub fn poisoned(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
         // A page of the journal: in range.
         let _ = driver.medium.poison(at, 1, Clear::Able);
     };
-    harmed(mutant, world, poison, one_event)
+    harmed(mutant, world, |_| 0, poison, one_event)
 }
 
-/// A copy of an event was damaged: the scrub writes the page again.
+/// Copies A of all events were damaged: who asks is told what happened nevertheless.
+pub fn told(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (_world, driver, _) = full(mutant, world)?;
+    let superblock = driver.pool.superblock();
+    let journal = Journal::open(&driver.medium, &superblock);
+    let before = journal.read_all(&driver.medium);
+    let bytes = superblock.events_len / journal.capacity();
+    let place = field(FIELDS_EVENT, "at")?;
+    for entry in 0..journal.capacity() {
+        // The place of what was damaged; entries are in range.
+        let _ = driver.medium.flip_bit(EVENTS_START + entry * bytes + place, 4);
+    }
+    let after = journal.read_all(&driver.medium);
+    abandon(driver);
+    match before.iter().zip(&after).find(|(before, after)| before != after) {
+        None if before.len() == after.len() => Ok(Tally { count: 1, ..Tally::default() }),
+        None => Err(wrong(format!("{} of {} events are left", after.len(), before.len()))),
+        Some((before, after)) => Err(wrong(format!("{before} is told as {after}"))),
+    }
+}
+
+/// A copy of an event was damaged: the scrub writes the page again. The event about that goes to
+/// another page, and would not make this one good.
 pub fn scrubbed(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     let flip = |driver: &Driver, at| {
         // As above.
         let _ = driver.medium.flip_bit(at + 20, 2);
     };
-    harmed(mutant, world, flip, |driver, _| scrub(&driver.pool).map(|_| ()))
+    harmed(
+        mutant,
+        world,
+        |capacity| capacity / 2,
+        flip,
+        |driver, _| scrub(&driver.pool).map(|_| ()),
+    )
 }

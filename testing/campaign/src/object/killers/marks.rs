@@ -16,7 +16,7 @@ use super::overflow::without;
 use crate::object::driver::Driver;
 use crate::object::handle::Handle;
 use crate::object::judge::{Care, scrub};
-use crate::object::lanes::{Park, install};
+use crate::object::lanes::{Park, install, midway};
 use crate::object::ops::{Choice, Job, Op};
 use crate::object::raw::Bytes;
 use crate::object::scenes::{refused, settled, stage};
@@ -35,8 +35,8 @@ const LOG_REUSE: &str = "logs.group.reuse";
 /// Passes of that without anything else, after which a commit is taken to wait for room.
 const WAITING: u64 = 8;
 
-/// A commit that is held up here is past its commit point, and has stored nothing yet.
-const DURABLE: &str = "object.commit.step-durable";
+/// A commit that is held up here has its number, and nothing else yet.
+const NUMBERED: &str = "object.commit.step-numbered";
 
 type Order = (Job, Option<Arc<Park>>);
 
@@ -113,17 +113,21 @@ impl Drop for Lanes {
     }
 }
 
-/// A pool with small rings, all empty, and six objects of 64 bytes.
+/// Lengths of the cast: each has a run of its own, so no two share a column.
+const LENGTHS: [u64; 6] = [64, 128, 192, 256, 320, 384];
+
+/// A pool with small rings, all empty, and six objects.
 fn cast(mutant: &Mutant, world: &'static str) -> Judged<(Arc<World>, Driver, Vec<u64>, Rng)> {
     let (world, mut rng) = (Arc::new(mutant.within(wrap::world(world))), mutant.rng(1));
     let driver = stage(&world, &mut rng)?;
-    for _ in 0..6 {
-        driver.must(&Job::new(&mut rng, [Op::Alloc { len: 64 }]))?;
+    for len in LENGTHS {
+        driver.must(&Job::new(&mut rng, [Op::Alloc { len }]))?;
     }
     let driver = settled(&world, driver)?;
     let choice = Choice::of(&driver.ledger.objects());
-    let six: Vec<u64> = choice.small.iter().filter(|o| o.1 == 64).map(|o| o.0).collect();
-    if six.len() < 6 {
+    let of_len = |len| choice.small.iter().find(|o| o.1 == len).map(|o| o.0);
+    let six: Vec<u64> = LENGTHS.into_iter().filter_map(of_len).collect();
+    if six.len() < LENGTHS.len() {
         return Err(unable("six objects were made"));
     }
     install(&driver.medium);
@@ -197,7 +201,7 @@ fn overwritten(
 
 /// Nothing is lost with the crash.
 pub fn reused(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
-    overwritten(mutant, world, DURABLE, &[])
+    overwritten(mutant, world, NUMBERED, &[])
 }
 
 /// The commit that holds the watermark back has drawn its number, and nobody knows which.
@@ -207,12 +211,48 @@ pub fn drawn(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
 
 /// Copy A of the log is.
 pub fn reused_without_a(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
-    overwritten(mutant, world, DURABLE, &[Area::Log(Side::A)])
+    overwritten(mutant, world, NUMBERED, &[Area::Log(Side::A)])
 }
 
 /// Copy B of the log is.
 pub fn reused_without_b(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
-    overwritten(mutant, world, DURABLE, &[Area::Log(Side::B)])
+    overwritten(mutant, world, NUMBERED, &[Area::Log(Side::B)])
+}
+
+/// Commits of one lane, each of which drains what the one before put off.
+pub fn one_after_another(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, driver, objects, mut rng) = cast(mutant, world)?;
+    let watch = Watch::new(&world, &driver.ledger, plan(&[]), mutant.rng(2));
+    watch.begin(&driver.medium);
+    for i in 0..40 {
+        driver.must(&write(&mut rng, objects[i % 3]))?;
+    }
+    driver.medium.clear_on_barrier();
+    Ok(judged(driver, &watch, true))
+}
+
+/// Lane 1 commits and is idle from then on; lane 0, whose ring is full, completes that commit in
+/// its stead and overwrites what the watermark covers then.
+pub fn idle(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, driver, objects, mut rng) = cast(mutant, world)?;
+    let watch = Watch::new(&world, &driver.ledger, plan(&[]), mutant.rng(2));
+    let told = std::thread::scope(|scope| {
+        let lanes = Lanes::start(scope, &driver, 2);
+        lanes.ready()?;
+        lanes.run(1, write(&mut rng, objects[1]))?;
+        let laps = lap(&driver);
+        for i in 0..laps + 12 {
+            if i + 4 == laps {
+                watch.begin(&driver.medium);
+            }
+            lanes.run(0, write(&mut rng, objects[3 + i % 3]))?;
+        }
+        Ok(())
+    });
+    driver.medium.clear_on_barrier();
+    let asked = passed(&driver, RING_REUSE) > 0;
+    let tally = judged(driver, &watch, asked);
+    told.map(|()| tally)
 }
 
 /// How often a place was passed so far.
@@ -231,7 +271,7 @@ pub fn full_log(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
         let mut lanes = Lanes::start(scope, &driver, 2);
         lanes.ready()?;
         let held = write(&mut rng, objects[0]);
-        let park = lanes.park(1, held, Park::at(DURABLE))?;
+        let park = lanes.park(1, held, Park::at(midway(world.kind)))?;
         // One object is written once, and long ago by the time the log is full.
         for i in 0..16 {
             let of = if i == 0 { objects[5] } else { objects[1 + i % 4] };
@@ -279,11 +319,11 @@ pub fn two_marks(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
         let mut lanes = Lanes::start(scope, &driver, 4);
         lanes.ready()?;
         let job = write(&mut rng, objects[0]);
-        let first = lanes.park(2, job, Park::at(DURABLE))?;
+        let first = lanes.park(2, job, Park::at(midway(world.kind)))?;
         lanes.run(1, write(&mut rng, objects[1]))?;
         lanes.run(0, write(&mut rng, objects[1]))?;
         let job = write(&mut rng, objects[2]);
-        let second = lanes.park(3, job, Park::at(DURABLE))?;
+        let second = lanes.park(3, job, Park::at(midway(world.kind)))?;
         for i in 1..lap(&driver) {
             lanes.run(0, write(&mut rng, objects[3 + i % 3]))?;
         }
@@ -347,7 +387,7 @@ pub fn two_marks_in_words(mutant: &Mutant, world: &'static str) -> Judged<Tally>
         // The second number it draws is its own; the first was for taking the chunks.
         let park = lanes.park(0, job, Park::at_nth("logs.numbers.drawn", 2))?;
         let job = write(&mut rng, small);
-        let next = lanes.park(1, job, Park::at(DURABLE))?;
+        let next = lanes.park(1, job, Park::at(midway(world.kind)))?;
         // The third is for giving the first chunks back: the mark is written, and they are zero.
         park.go_round();
         if !park.wait() {

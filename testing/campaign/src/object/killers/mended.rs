@@ -22,7 +22,7 @@ use crate::object::world::World;
 use crate::tally::{Fault, Judged, Tally, Violation};
 
 /// The usual pool, owing nothing to its medium.
-fn begin(mutant: &Mutant, world: &'static str) -> Judged<(Arc<World>, Driver, Rng)> {
+pub(super) fn begin(mutant: &Mutant, world: &'static str) -> Judged<(Arc<World>, Driver, Rng)> {
     let (world, mut rng) = (Arc::new(mutant.world(world)), mutant.rng(1));
     let driver = settled(&world, stage(&world, &mut rng)?)?;
     Ok((world, driver, rng))
@@ -30,7 +30,12 @@ fn begin(mutant: &Mutant, world: &'static str) -> Judged<(Arc<World>, Driver, Rn
 
 /// The pool in use is whole, and so is every image of this quiet instant, as it lies there or
 /// opened without a scrub.
-fn durable(world: &Arc<World>, driver: Driver, rng: &mut Rng, open: bool) -> Judged<Tally> {
+pub(super) fn durable(
+    world: &Arc<World>,
+    driver: Driver,
+    rng: &mut Rng,
+    open: bool,
+) -> Judged<Tally> {
     driver.check().map_err(|v| v.during("the pool in use"))?;
     driver.read_all()?;
     let (world, promise) = (Arc::clone(world), driver.ledger.promise());

@@ -10,12 +10,14 @@ use holdfast_workloads::Rng;
 use super::Mutant;
 use super::jury::{FEW, Jury, MANY, abandon, opened, unable};
 use crate::object::driver::{Driver, Ledger, agree, whole};
-use crate::object::lanes::{Park, install};
+use crate::object::lanes::{Park, install, midway};
+use crate::object::model::Objects;
 use crate::object::ops::{Choice, Job, Op};
 use crate::object::raw::{Bytes, ChunkKind, Survey, ZoneMap};
-use crate::object::scenes::stage;
+use crate::object::scenes::{settled, stage};
 use crate::object::world::World;
 use crate::tally::{Judged, Tally};
+use holdfast_oracle::acked::Acked;
 
 /// The first bytes of all log chunks, ascending.
 fn log_chunks(pool: &Bytes) -> Vec<u64> {
@@ -42,7 +44,7 @@ pub(super) fn without(world: &World, image: Image, copy: usize) -> Image {
 }
 
 /// Barriers between the commit point and the return of the chunks.
-const JUDGED: [&str; 3] = ["object.commit.F2", "logs.ring.marked", "logs.group.synced"];
+const JUDGED: [&str; 3] = ["object.settle.F2-now", "logs.ring.marked", "logs.group.synced"];
 /// Those at which a copy has been zeroed.
 const ZEROED: [&str; 2] = ["object.overflow.zeroed", "object.overflow.zeroed-sync"];
 
@@ -85,18 +87,23 @@ pub fn second_lost(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     copy_lost(mutant, world, 1)
 }
 
-/// A pool that crashed in the middle of a long transaction is opened, and a page of the entries
-/// cannot be read: replayed from the other copy, and good for anything afterwards. See `healed.rs`
-/// for what a rewrite that is switched off leaves.
-pub fn bad_at_open(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
-    const HEAL: &str = "object.overflow.heal-zero";
+/// A pool that crashed in the middle of a long transaction.
+struct Crashed {
+    world: Arc<World>,
+    image: Image,
+    promise: Acked<Objects>,
+    /// Where copy A of the entries starts.
+    page: u64,
+}
+
+fn crashed(mutant: &Mutant, world: &'static str) -> Judged<Crashed> {
     let (world, mut rng) = (Arc::new(mutant.world(world)), mutant.rng(1));
     let driver = stage(&world, &mut rng)?;
     let crash: Arc<Mutex<Option<(Image, u64)>>> = Arc::default();
     let (keep, shared) = (Arc::clone(&crash), Arc::clone(&world));
     driver.medium.on_barrier(Box::new(move |_, site, point| {
         let mut kept = keep.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.is_none() && site.name() == "object.commit.F2" {
+        if kept.is_none() && site.name() == "object.settle.F2-now" {
             // The first such instant at which both copies are there: nothing is stored yet.
             let image = point.persisted();
             let chunks = log_chunks(&Bytes::of(&shared.after(image.clone())));
@@ -111,17 +118,51 @@ pub fn bad_at_open(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     let Some((image, page)) = crash.lock().unwrap_or_else(PoisonError::into_inner).take() else {
         return Err(unable("the long transaction took no chunks"));
     };
+    Ok(Crashed { world, image, promise, page })
+}
+
+/// It is opened, and a byte of copy A of the entries is wrong: replayed from the other copy.
+pub fn wrong_at_open(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let Crashed { world, image, promise, page } = crashed(mutant, world)?;
     let medium = world.after(image);
-    // Found on this very medium: in range.
-    let _ = medium.poison(page, 1, Clear::Able);
+    // In what the first entry writes; found on this very medium.
+    let _ = medium.flip_bit(page + 100, 5);
     let driver = opened(&world, medium, &promise)?;
+    driver.read_all()?;
+    abandon(driver);
+    Ok(Tally { count: 1, ..Tally::default() })
+}
+
+/// A page of the entries turns bad once they are stored: it is good for anything afterwards. See
+/// `healed.rs` for what a rewrite that is switched off leaves.
+pub fn bad_in_use(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    const HEAL: &str = "object.overflow.heal-zero";
+    let (world, mut rng) = (Arc::new(mutant.world(world)), mutant.rng(1));
+    let driver = stage(&world, &mut rng)?;
+    let bad: Arc<Mutex<Option<u64>>> = Arc::default();
+    let (chosen, medium) = (Arc::clone(&bad), driver.medium.clone());
+    driver.medium.on_step(Box::new(move |site| {
+        let mut chosen = chosen.lock().unwrap_or_else(PoisonError::into_inner);
+        if chosen.is_none() && site.name() == "object.overflow.step-stored" {
+            *chosen = log_chunks(&Bytes::of(&medium)).first().copied();
+            // Found on this very medium: in range.
+            let _ = chosen.map(|page| medium.poison(page, 1, Clear::Able));
+        }
+    }));
+    let of = longest(&driver);
+    let done = driver.must(&Job::new(&mut rng, [Op::Write { of, from: 100, len: 8_500 }]));
+    driver.medium.clear_on_step();
+    done?;
     if !driver.medium.sites_seen().iter().any(|(site, ..)| site.name() == HEAL) {
         return Err(unable("the bad page was not met"));
     }
-    let again = mutant.lacks(HEAL);
+    let page = bad.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let again = page.filter(|_| mutant.lacks(HEAL));
+    let driver = settled(&world, driver)?;
+    let promise = driver.ledger.promise();
     let jury = Jury::new(FEW, &mut rng, move |image, _| {
         let medium = world.after(image);
-        if again {
+        if let Some(page) = again {
             // As above.
             let _ = medium.poison(page, 1, Clear::Able);
         }
@@ -170,7 +211,7 @@ pub fn held_back(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     let choice = Choice::of(&driver.ledger.objects());
     let (held, of) = (choice.small[0].0, longest(&driver));
     install(&driver.medium);
-    let park = Park::at("object.commit.step-durable");
+    let park = Park::at(midway(world.kind));
     let job = Job::new(&mut rng, [Op::Write { of: held, from: 0, len: 8 }]);
     let long = Job::new(&mut rng, [Op::Write { of, from: 100, len: 8_500 }]);
     let done = std::thread::scope(|scope| {
@@ -218,14 +259,13 @@ fn over_freed_at(mutant: &Mutant, world: &'static str, phase: u32) -> Judged<Tal
     let jury = Jury::new(FEW, &mut rng, move |image, site| {
         // Recovery reads the entries before it stores anything: they are needed once more if it
         // is crashed after that.
-        if matches!(site, "object.commit.F2" | "logs.group.F1") {
+        if matches!(site, "object.settle.F2-now" | "logs.group.F1") {
             crashed_in_recovery(&shared, image, &ledger)?;
         }
         Ok(())
     });
     install(&driver.medium);
-    let (park, taken) =
-        (Park::at("object.commit.step-durable"), Park::at("object.overflow.step-taken"));
+    let (park, taken) = (Park::at(midway(world.kind)), Park::at("object.overflow.step-taken"));
     let job = Job::new(&mut rng, [Op::Write { of: held, from: 0, len: 8 }]);
     // The first and the second chunk of each: some lie under copy A, some under copy B.
     let both = |of| [600, 9_000].map(|from| Op::Write { of, from, len: 100 });
@@ -295,7 +335,7 @@ fn in_place_at(mutant: &Mutant, world: &'static str, phase: u32) -> Judged<Tally
     let Some(of) = added else { return Err(unable("an object was made")) };
     let jury = jury_of(&world, &driver, &mut rng);
     install(&driver.medium);
-    let (park, locked) = (Park::at("object.commit.step-durable"), Park::at(LOCKED));
+    let (park, locked) = (Park::at(midway(world.kind)), Park::at(LOCKED));
     let job = Job::new(&mut rng, [Op::Write { of: held, from: 0, len: 8 }]);
     let both = [600, 9_000].map(|from| Op::Write { of, from, len: 100 });
     let (write, free) = (Job::new(&mut rng, both), Job::new(&mut rng, [Op::Free { of }]));

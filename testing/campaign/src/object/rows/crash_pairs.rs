@@ -40,8 +40,8 @@ pub const ROW: Row = Row {
 const STEPS: &[&str] = &[
     "object.commit.step-locked",
     "logs.numbers.drawn",
-    "logs.ring.recorded",
-    "object.commit.step-durable",
+    "object.commit.step-numbered",
+    "object.commit.step-put-off",
     "object.commit.step-done",
 ];
 

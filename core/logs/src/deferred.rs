@@ -1,0 +1,49 @@
+//! A commit whose stores may still be on their way: visible to all, in the record, but not known
+//! to be on the medium. Its number stays under way until they are.
+//!
+//! The thread that stored waits for them at its lane's next commit, when they have long arrived.
+//! Anybody else who needs the number out of the way flushes the ranges again and drains.
+
+/// Ranges that can be kept; a commit with more waits at once.
+pub const DEFERRED_MAX: usize = 16;
+
+/// What the last commit of a lane left to be drained.
+#[derive(Debug, Clone, Copy)]
+pub struct Deferred {
+    count: usize,
+    ranges: [(u64, u32); DEFERRED_MAX],
+}
+
+impl Default for Deferred {
+    fn default() -> Self {
+        Self { count: 0, ranges: [(0, 0); DEFERRED_MAX] }
+    }
+}
+
+impl Deferred {
+    /// Whether a commit left anything.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        self.count > 0
+    }
+
+    #[inline]
+    pub(crate) fn set(&mut self, ranges: impl Iterator<Item = (u64, u32)>) {
+        self.count = 0;
+        for (place, range) in self.ranges.iter_mut().zip(ranges) {
+            *place = range;
+            self.count += 1;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.count = 0;
+    }
+
+    /// Where they went: place and length, each within a page.
+    #[must_use]
+    pub fn ranges(&self) -> &[(u64, u32)] {
+        &self.ranges[..self.count]
+    }
+}

@@ -1,0 +1,111 @@
+//! Which bytes of a private copy differ from what was verified.
+
+/// Bytes of a word: differences are found and logged in whole words.
+const WORD: usize = 8;
+/// Bytes of a line: what is compared at a time.
+const LINE: usize = 64;
+/// Unchanged bytes between two changed ranges that are not worth an entry of their own.
+const MERGE_GAP: usize = 24;
+
+/// Calls `each(from, to)` for every range in which `old` and `new` differ, in whole words, close
+/// ranges merged.
+pub(crate) fn each_change(old: &[u8], new: &[u8], mut each: impl FnMut(usize, usize)) {
+    let mut open: Option<(usize, usize)> = None;
+    let mut note = |from: usize, to: usize| {
+        open = match open {
+            Some((start, end)) if from - end <= MERGE_GAP => Some((start, to)),
+            Some((start, end)) => {
+                each(start, end);
+                Some((from, to))
+            }
+            None => Some((from, to)),
+        };
+    };
+    let (old_lines, old_rest) = old.as_chunks::<LINE>();
+    let (new_lines, new_rest) = new.as_chunks::<LINE>();
+    for (i, (o, n)) in old_lines.iter().zip(new_lines).enumerate() {
+        let mut differ = differing(o, n);
+        while differ != 0 {
+            let first = differ.trailing_zeros() as usize;
+            let count = (!(differ >> first)).trailing_zeros() as usize;
+            note(i * LINE + first * WORD, i * LINE + (first + count) * WORD);
+            // The run just noted is the lowest: adding one to it carries it away.
+            differ &= differ.wrapping_add(1 << first);
+        }
+    }
+    let at = old_lines.len() * LINE;
+    let (old_words, old_last) = old_rest.as_chunks::<WORD>();
+    let (new_words, new_last) = new_rest.as_chunks::<WORD>();
+    for (i, (o, n)) in old_words.iter().zip(new_words).enumerate() {
+        if o != n {
+            note(at + i * WORD, at + i * WORD + WORD);
+        }
+    }
+    if old_last != new_last {
+        let from = at + old_words.len() * WORD;
+        note(from, from + new_last.len());
+    }
+    if let Some((start, end)) = open {
+        each(start, end);
+    }
+}
+
+/// One bit for each word of a line that differs, the first word's lowest.
+#[inline]
+fn differing(old: &[u8; LINE], new: &[u8; LINE]) -> u32 {
+    let (old, _) = old.as_chunks::<WORD>();
+    let (new, _) = new.as_chunks::<WORD>();
+    let mut bits = 0;
+    for i in 0..LINE / WORD {
+        let differ = u64::from_le_bytes(old[i]) != u64::from_le_bytes(new[i]);
+        bits |= u32::from(differ) << i;
+    }
+    bits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changes(old: &[u8], new: &[u8]) -> Vec<(usize, usize)> {
+        let mut found = Vec::new();
+        each_change(old, new, |a, b| found.push((a, b)));
+        found
+    }
+
+    #[test]
+    fn changes_are_found_in_words_and_merged_when_close() {
+        let old = [0; 200];
+        let mut new = old;
+        assert!(changes(&old, &new).is_empty());
+        new[3] = 1;
+        assert_eq!(changes(&old, &new), [(0, 8)]);
+        new[35] = 1;
+        assert_eq!(changes(&old, &new), [(0, 40)]);
+        new[199] = 1;
+        assert_eq!(changes(&old, &new), [(0, 40), (192, 200)]);
+    }
+
+    #[test]
+    fn every_pattern_of_changed_words_is_found_exactly() {
+        for bits in 0..1_u32 << 12 {
+            let mut new = [0; 96];
+            for word in (0..12).filter(|w| bits >> w & 1 == 1) {
+                new[word * 8 + word % 8] = 1;
+            }
+            let found = changes(&[0; 96], &new);
+            let covers = |word: usize| found.iter().any(|(a, b)| (a / 8..b / 8).contains(&word));
+            assert!((0..12).all(|w| bits >> w & 1 == 0 || covers(w)), "{bits:b}");
+            let ends = |word: usize| bits >> word & 1 == 1;
+            assert!(found.iter().all(|(a, b)| ends(a / 8) && ends(b / 8 - 1)), "{bits:b}");
+            assert!(found.windows(2).all(|w| w[1].0 - w[0].1 > MERGE_GAP), "{bits:b}");
+        }
+    }
+
+    #[test]
+    fn a_short_tail_is_compared_too() {
+        let mut new = [7; 13];
+        new[12] = 8;
+        assert_eq!(changes(&[7; 13], &new), [(8, 13)]);
+    }
+}

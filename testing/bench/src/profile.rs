@@ -1,0 +1,106 @@
+//! One operation, over and over, for a profiler to look at.
+//!
+//! What is counted lies within [`profiled`]: `valgrind --tool=callgrind --collect-atstart=no
+//! --toggle-collect='*profiled*'` sees the operation alone, without the making of the pool.
+
+use holdfast_collections::{Kind, Map};
+use holdfast_layout::TypeNumber;
+use holdfast_object::OpenOptions;
+use holdfast_txn::Transaction;
+use holdfast_workloads::rng::Rng;
+
+use crate::object::{MODES, options, overwrite};
+use crate::rig::{Rig, fill};
+
+/// What to run.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Options {
+    /// overwrite, alloc, free, read, or insert, get or remove (with --map).
+    op: String,
+    /// Length of the objects or values.
+    #[arg(long, default_value_t = 64)]
+    len: u64,
+    /// Times.
+    #[arg(long, default_value_t = 1000)]
+    count: usize,
+    /// Kind of map.
+    #[arg(long, default_value = "hashmap")]
+    map: String,
+    /// Entries in the map before.
+    #[arg(long, default_value_t = 10_000)]
+    entries: usize,
+    /// Which protections, 0 (none) to 4 (all and Q).
+    #[arg(long, default_value_t = 3)]
+    mode: usize,
+    /// Where the pool is made.
+    #[arg(long, default_value = "/dev/shm")]
+    dir: std::path::PathBuf,
+}
+
+/// Runs it.
+pub(crate) fn run(o: &Options) -> anyhow::Result<()> {
+    let mode = MODES.get(o.mode).copied().unwrap_or(MODES[3]);
+    let rig = Rig::new(&o.dir, &options(256 << 20, mode), OpenOptions::default())?;
+    let pool = rig.pool();
+    let mut rng = Rng::new(7);
+    if ["insert", "get", "remove"].contains(&o.op.as_str()) {
+        let kind = if o.map == "btree" { Kind::BTree } else { Kind::Hash };
+        let map = pool.run(|tx| Map::<u64, [u8]>::create(tx, kind))?;
+        let value = vec![3; o.len as usize];
+        let keys: Vec<u64> = (0..o.entries + o.count).map(|_| rng.next_u64()).collect();
+        for key in &keys[..o.entries] {
+            pool.run(|tx| map.put(tx, key, &value))?;
+        }
+        return profiled(o.count, |i| {
+            match o.op.as_str() {
+                "insert" => pool.run(|tx| map.put(tx, &keys[o.entries + i], &value)).map(drop)?,
+                "get" => {
+                    let key = &keys[i * 7919 % o.entries];
+                    pool.run(|tx| map.get_with(tx, key, |v| v.len())).map(drop)?;
+                }
+                _ => pool.run(|tx| map.remove(tx, &keys[i])).map(drop)?,
+            }
+            Ok(())
+        });
+    }
+    let mut objects = fill(pool, 2000, o.len)?;
+    let mut bytes = vec![0; o.len as usize];
+    for (i, object) in objects.iter().enumerate() {
+        bytes.fill(i as u8);
+        overwrite(pool, *object, &bytes)?;
+    }
+    profiled(o.count, |i| {
+        match o.op.as_str() {
+            "overwrite" => {
+                bytes.fill(i as u8 ^ 0x5a);
+                overwrite(pool, objects[i * 7 % objects.len()], &bytes)?;
+            }
+            "read" => {
+                let object = objects[i * 7 % objects.len()];
+                pool.run(|tx| tx.read_bytes(object, 0, &mut bytes))?;
+            }
+            "alloc" => {
+                objects.push(pool.run(|tx| {
+                    let p = tx.alloc_bytes(TypeNumber::BYTES, o.len)?;
+                    tx.write_bytes(p, 0, &bytes)?;
+                    Ok(p)
+                })?);
+            }
+            "free" => {
+                let object = objects.pop().ok_or_else(|| anyhow::anyhow!("2000 objects"))?;
+                pool.run(|tx| tx.free(object))?;
+            }
+            other => anyhow::bail!("{other} is no operation"),
+        }
+        Ok(())
+    })
+}
+
+/// What the profiler counts.
+#[inline(never)]
+fn profiled(count: usize, mut step: impl FnMut(usize) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    for i in 0..count {
+        step(i)?;
+    }
+    Ok(())
+}
