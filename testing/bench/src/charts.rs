@@ -24,7 +24,8 @@ const LEFT: f64 = 70.0;
 const TOP: f64 = 60.0;
 const BOTTOM: f64 = 290.0;
 /// Told apart by people who do not see all colours, on white and on dark.
-const COLOURS: [&str; 6] = ["#0072b2", "#56b4e9", "#009e73", "#d55e00", "#e69f00", "#999999"];
+const COLOURS: [&str; 7] =
+    ["#0072b2", "#56b4e9", "#009e73", "#cc79a7", "#f0e442", "#d55e00", "#e69f00"];
 /// Steps of the axis.
 const STEPS: u32 = 5;
 
@@ -51,7 +52,8 @@ impl Chart {
             let y = BOTTOM - share * (BOTTOM - TOP);
             let _ = writeln!(
                 svg,
-                "<line x1=\"{LEFT}\" x2=\"{WIDTH}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"#cccccc\"/>"
+                "<line x1=\"{LEFT}\" x2=\"{WIDTH}\" y1=\"{y:.1}\" y2=\"{y:.1}\" \
+                 stroke=\"#cccccc\"/>"
             );
             text(&mut svg, LEFT - 8.0, y + 4.0, "end", &shown(top * share));
         }

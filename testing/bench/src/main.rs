@@ -6,7 +6,8 @@
 //! figures of the same round, since machines are noisy and differ.
 //!
 //! ```text
-//! cargo xtask bench object [--quick] [--dir DIR] [--disk DIR] [--json FILE] [--charts DIR] [--check]
+//! cargo xtask bench object [--quick] [--check] [--only PART] [--alone]
+//!                          [--dir DIR] [--disk DIR] [--json FILE] [--charts DIR]
 //! cargo xtask bench codes [--quick] [--json FILE] [--check]
 //! ```
 //!
@@ -22,11 +23,12 @@
 //!   `measure.rs` slices of work, `ours.rs` our side
 //! - `disk/` durable inserts on an ordinary file, against what one would take instead
 //! - `foreign/` other people's libraries: got by `fetch.rs`, one file for each
-//! - `object.rs` the runs of the engine; `interference.rs` commits beside a scrub; `waits.rs` commits beside repairs; `placement.rs` sums in
-//!   slots against sums in headers
+//! - `object.rs` the runs of the engine; `interference.rs` commits beside a scrub; `waits.rs`
+//!   commits beside repairs; `placement.rs` sums in slots against sums in headers
 //! - `codes.rs` the runs of the codes
 //! - `rig.rs` pools to measure on
 //! - `report.rs` medians, ratios, percentiles, goals, JSON
+//! - `headlines.rs` the ratios published for the design this engine goes back to, and ours
 //! - `charts.rs` bars as SVG; `drawings.rs` which of them, from which figures
 
 mod charts;
@@ -34,6 +36,7 @@ mod codes;
 mod disk;
 mod drawings;
 mod foreign;
+mod headlines;
 mod interference;
 mod maps;
 mod object;

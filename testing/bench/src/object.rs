@@ -69,6 +69,7 @@ pub(crate) fn run(mut o: Options) -> anyhow::Result<u32> {
     if let Some(path) = &o.json {
         report.save(path)?;
     }
+    crate::headlines::print(&mut report);
     if let Some(dir) = &o.charts {
         crate::drawings::draw(&report, dir)?;
     }

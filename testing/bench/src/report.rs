@@ -43,7 +43,10 @@ impl Spread {
 impl Report {
     /// Prints and keeps a figure.
     pub(crate) fn figure(&mut self, name: &str, unit: &str, s: Spread) {
-        println!("{name:<44} {:>10.1} {unit:<6} ({:.1} to {:.1})", s.median, s.low, s.high);
+        // Ratios and other small numbers need their decimals.
+        let digits = if s.median < 10.0 { 3 } else { 1 };
+        let (median, low, high) = (s.median, s.low, s.high);
+        println!("{name:<44} {median:>10.digits$} {unit:<6} ({low:.digits$} to {high:.digits$})");
         self.figures.insert(
             name.to_owned(),
             json!({ "median": s.median, "low": s.low, "high": s.high, "unit": unit }),
@@ -136,5 +139,44 @@ impl Report {
     pub(crate) fn save(&self, path: &Path) -> anyhow::Result<()> {
         let all = json!({ "schema": 1, "figures": self.figures });
         Ok(std::fs::write(path, serde_json::to_string_pretty(&all)?)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_taken_round_by_round() {
+        let mut report = Report::default();
+        // The third round was slow for both: the ratio of the medians would be 1.
+        report.rounds("a", "ns", vec![1.0, 2.0, 40.0]);
+        report.rounds("b", "ns", vec![4.0, 2.0, 80.0]);
+        let ratio = report.ratio("a", "b").unwrap();
+        assert_eq!((ratio.low, ratio.median, ratio.high), (0.25, 0.5, 1.0));
+    }
+
+    #[test]
+    fn a_goal_that_lacks_a_figure_is_neither_met_nor_forgotten() {
+        let mut report = Report::default();
+        report.rounds("a", "ns", vec![1.0]);
+        report.ratio_goal("x", "a", "b", Limit::AtMost(1.0));
+        assert_eq!((report.missed(), report.not_judged()), (0, 1));
+        report.rounds("b", "ns", vec![0.5]);
+        report.ratio_goal("x", "a", "b", Limit::AtMost(1.0));
+        assert_eq!((report.missed(), report.not_judged()), (1, 1));
+    }
+
+    #[test]
+    fn percentiles_are_times_that_were_measured() {
+        let mut report = Report::default();
+        report.percentiles("x", (1..=1000).rev().collect());
+        let kept = &report.figures["latency.x"];
+        assert_eq!(kept["p50"], 500);
+        assert_eq!(kept["p99"], 990);
+        assert_eq!(kept["p99.9"], 999);
+        assert_eq!(kept["max"], 1000);
+        report.percentiles("none", Vec::new());
+        assert!(!report.figures.contains_key("latency.none"));
     }
 }

@@ -49,6 +49,10 @@ pub(crate) enum Racer {
     Full,
     /// Private copies only.
     Bare,
+    /// And copies of metadata and log.
+    Copies,
+    /// And parity P; no sums.
+    Parity,
     /// Full protection and parity Q.
     Both,
     /// libpmemobj.
@@ -60,7 +64,7 @@ pub(crate) enum Racer {
 impl Racer {
     /// All of them, or only ours.
     pub(crate) fn all(with_peers: bool) -> Vec<Self> {
-        let ours = [Self::Full, Self::Bare, Self::Both];
+        let ours = [Self::Full, Self::Bare, Self::Copies, Self::Parity, Self::Both];
         let peers = [Self::Peer, Self::Replica];
         ours.into_iter().chain(peers.into_iter().filter(|_| with_peers)).collect()
     }
@@ -70,6 +74,8 @@ impl Racer {
         match self {
             Self::Full => "full",
             Self::Bare => "unprotected",
+            Self::Copies => "copies",
+            Self::Parity => "parity",
             Self::Both => "P+Q",
             Self::Peer => "libpmemobj",
             Self::Replica => "libpmemobj-replica",
@@ -81,6 +87,8 @@ impl Racer {
         match self {
             Self::Full => Some(crate::object::MODES[3]),
             Self::Bare => Some(crate::object::MODES[0]),
+            Self::Copies => Some(crate::object::MODES[1]),
+            Self::Parity => Some(crate::object::MODES[2]),
             Self::Both => Some(crate::object::MODES[4]),
             Self::Peer | Self::Replica => None,
         }
