@@ -151,7 +151,10 @@ fn run(
     for round in 0..plan.rounds {
         let mut slices = vec![Vec::new(); field.len()];
         for number in 0..plan.slices {
-            for ((_, racer), times) in field.iter_mut().zip(&mut slices) {
+            for turn in 0..field.len() {
+                // Nobody always runs after the same one.
+                let at = (turn + number) % field.len();
+                let (racer, times) = (&mut field[at].1, &mut slices[at]);
                 let seed = seed_of(name, round * plan.slices + number);
                 let mut workers = racer.workers(true);
                 // What the others did to the caches is made up for before the clock starts.
@@ -191,7 +194,9 @@ fn make_and_free(
     for round in 0..plan.rounds {
         let mut slices = vec![[Vec::new(), Vec::new()]; field.len()];
         for number in 0..=plan.slices {
-            for ((_, racer), times) in field.iter_mut().zip(&mut slices) {
+            for turn in 0..field.len() {
+                let at = (turn + number) % field.len();
+                let (racer, times) = (&mut field[at].1, &mut slices[at]);
                 for ((_, op), times) in ops.iter().zip(times) {
                     let seed = (round * plan.slices + number) as u64;
                     let slice = Slice { op: *op, slots: 0, count: plan.count, seed };
