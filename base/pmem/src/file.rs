@@ -235,8 +235,8 @@ impl Backing {
         rustix::fs::fstatfs(&self.file).ok().map(|stat| stat.f_type)
     }
 
-    /// Takes a lock of the whole file, which the open file owns: it ends with the last descriptor,
-    /// in this process and in children that inherited it.
+    /// Takes a lock of the whole file, which the open file owns: it ends when it is given back, or
+    /// with the last descriptor, in this process and in children that inherited it.
     fn lock(&self, kind: Lock) -> Result<(), OpenError> {
         let wanted = kind.of_whole_file();
         // SAFETY: the structure lives across the call; the descriptor is open.
@@ -255,6 +255,15 @@ impl Backing {
             _ if kind == Lock::Read => Ok(()),
             _ => Err(explain(&self.path, "fcntl", error)),
         }
+    }
+
+    /// Gives the lock back, if there is one, whoever else has the open file.
+    pub(crate) fn unlock(&self) {
+        let mut wanted = Lock::Read.of_whole_file();
+        wanted.l_type = libc::F_UNLCK as libc::c_short;
+        // SAFETY: the structure lives across the call; the descriptor is open. A refusal leaves the
+        // lock to the end of the last descriptor.
+        unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &raw const wanted) };
     }
 
     /// Whether another open file holds the lock of a writer. Takes none, not even for a moment.

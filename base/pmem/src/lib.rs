@@ -54,7 +54,8 @@
 //! # After a crash
 //!
 //! This crate keeps nothing on the medium: the layers above find what the drains and syncs left.
-//! The lock ends with the process (and with children it forked).
+//! The lock ends when the medium is closed; if the process dies instead, with the last child it
+//! forked.
 //!
 //! # Tour
 //!

@@ -259,8 +259,13 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // First hidden from the handler; then the fields go, and with them addresses and lock.
+        // First hidden from the handler; then the fields go, and with them the addresses.
         self.registration.retire();
+        // A child that was forked for another program has the open file until it runs that; in one
+        // that goes on with this program, the lock is its parent's.
+        if !self.forked() {
+            self.backing.unlock();
+        }
     }
 }
 

@@ -168,3 +168,30 @@ fn readers_that_keep_the_file_still_keep_writers_out_and_each_other_in() {
         open(Access::Write, &usual).unwrap();
     }
 }
+
+#[test]
+fn a_closed_file_is_free_although_a_child_still_has_it_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let m = Mapped::create(&path, 1 << 20, &Options::default()).unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    let child = std::thread::spawn(move || {
+        let mut command = std::process::Command::new("true");
+        // SAFETY: sleeping is all that is done between the fork and the new program.
+        unsafe {
+            std::os::unix::process::CommandExt::pre_exec(&mut command, || {
+                std::thread::sleep(std::time::Duration::from_millis(600));
+                Ok(())
+            });
+        }
+        tell.send(()).unwrap();
+        command.status().unwrap()
+    });
+    told.recv().unwrap();
+    // Long enough for the fork, not for the sleep after it.
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    drop(m);
+    assert!(!child.is_finished());
+    drop(Mapped::open(&path, Access::Write, &Options::default()).unwrap());
+    assert!(child.join().unwrap().success());
+}

@@ -1,5 +1,6 @@
 //! Entries of the chunk directory: what each chunk of a zone is.
 
+use holdfast_layout::Certify;
 use holdfast_layout::bytes::{get_u16, get_u32, put_u16, put_u32};
 
 use crate::format::{CHUNK_LEN, KIND_FREE, KIND_LARGE, KIND_LOG, KIND_RUN, KIND_TAIL};
@@ -75,10 +76,10 @@ impl ChunkEntry {
     }
 
     /// Reads bytes found at pool offset `at`, which may be anything. `None` if they are not a
-    /// valid entry.
+    /// valid entry, as far as `certify` lets their sum decide.
     #[must_use]
-    pub fn decode(bytes: &[u8; CHUNK_LEN], sums: &Sums, at: u64) -> Option<Self> {
-        if sums.chunk_entry(at, bytes) != get_u32(bytes, 0) {
+    pub fn decode(bytes: &[u8; CHUNK_LEN], sums: &Sums, at: u64, certify: Certify) -> Option<Self> {
+        if !certify.agrees(get_u32(bytes, 0), sums.chunk_entry(at, bytes)) {
             return None;
         }
         Some(Self {

@@ -7,8 +7,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use holdfast_layout::{Region, SumKind};
-use holdfast_pmem::{MediaError, Medium};
+use holdfast_layout::{Certify, Region, SumKind};
+use holdfast_pmem::{MediaError, Medium, Site};
 
 use crate::class::{CLASS_COUNT, class_of, large_chunks};
 use crate::directory::{ChunkEntry, ChunkKind};
@@ -18,6 +18,10 @@ use crate::verify::{Direct, Source, read_entry, read_slot};
 
 /// Zones a pool can have.
 pub const ZONES_MAX: usize = holdfast_layout::format::REGIONS_MAX;
+/// Believing only directory entries whose sum is right.
+const VERIFY_ENTRY: Site = Site::new("heap.heap.verify-entry");
+/// Handing out only places whose free slot has a right sum.
+const VERIFY_FREE: Site = Site::new("heap.heap.verify-free");
 /// Places a lane takes from a run at a time.
 const BATCH: usize = 32;
 
@@ -154,6 +158,18 @@ impl Heap {
         Some(index as u8)
     }
 
+    /// The directory entry that `from` has at `at`; `None` if it is not valid. Changes nothing.
+    ///
+    /// # Errors
+    /// A [`MediaError`] if it cannot be read.
+    pub fn entry_found(
+        &self,
+        from: &impl Source,
+        at: u64,
+    ) -> Result<Option<ChunkEntry>, MediaError> {
+        read_entry(from, &self.sums, at, Certify::when(from.enabled(VERIFY_ENTRY)))
+    }
+
     /// Reads the directory entry of one chunk into the table. A bad one is returned and leaves
     /// the chunk as it was known.
     ///
@@ -162,7 +178,7 @@ impl Heap {
     pub fn load_entry(&self, from: &impl Source, zone: u8, chunk: u32) -> Result<(), BadEntry> {
         let Some(table) = self.zone(zone) else { return Ok(()) };
         let at = table.entry_at(chunk);
-        match read_entry(from, &self.sums, at) {
+        match self.entry_found(from, at) {
             Ok(Some(entry)) if table.plausible(chunk, &entry) => {
                 table.set(chunk, &entry);
                 if entry.kind == ChunkKind::Run {
@@ -276,11 +292,12 @@ impl Heap {
         let Some(shape) = table.shape(entry.class).filter(|_| run.is_none()) else {
             return Ok(());
         };
+        let certify = Certify::when(m.enabled(VERIFY_FREE));
         let mut free = FreePlaces::none(shape.places);
         for place in 0..shape.places {
             let spot = table.spot(chunk, entry, &shape, place);
             let slot = read_slot(&Direct(m), &spot)?;
-            if !slot.is_live() && self.sums.free_slot_good(spot.object, &slot) {
+            if !slot.is_live() && self.sums.free_slot_good(spot.object, &slot, certify) {
                 free.give(place);
             }
         }

@@ -2,8 +2,8 @@
 //! another object, an older object, or another place do not verify (lost and misdirected writes).
 
 use holdfast_codes::{adler32, adler32_patch, crc32c, crc32c_patch, crc32c_u64};
-use holdfast_layout::SumKind;
 use holdfast_layout::bytes::{get_u16, get_u32, put_u16, put_u32};
+use holdfast_layout::{Certify, SumKind};
 
 use crate::format::{CHUNK_LEN, GRANULE, SLOT_LEN, STATE_FREE, STATE_LIVE};
 
@@ -134,8 +134,8 @@ impl Sums {
 
     /// Whether a free slot is as it was written.
     #[must_use]
-    pub fn free_slot_good(&self, object: u64, slot: &Slot) -> bool {
-        !self.active() || self.free_slot(object, slot) == slot.sum
+    pub fn free_slot_good(&self, object: u64, slot: &Slot, certify: Certify) -> bool {
+        !self.active() || certify.agrees(slot.sum, self.free_slot(object, slot))
     }
 
     /// The slot of the object place `object` when its run is formatted. Free slots carry sums

@@ -1,5 +1,6 @@
 //! Which certified units lie over a range of bytes: what a repair of the range must satisfy.
 
+use holdfast_layout::Certify;
 use holdfast_pmem::MediaError;
 
 use crate::directory::{ChunkEntry, ChunkKind};
@@ -32,14 +33,27 @@ impl Unit {
     ///
     /// # Errors
     /// A [`MediaError`] if part of it cannot be read.
-    pub fn check(&self, from: &impl Source, sums: &Sums) -> Result<Found, MediaError> {
+    pub fn check(
+        &self,
+        from: &impl Source,
+        sums: &Sums,
+        certify: Certify,
+    ) -> Result<Found, MediaError> {
         match self {
-            Self::Granule { spot, granule } => check_granule(from, sums, spot, *granule),
-            Self::Entry { at, .. } => Ok(match read_entry(from, sums, *at)? {
+            Self::Granule { spot, granule } => check_granule(from, sums, spot, *granule, certify),
+            Self::Entry { at, .. } => Ok(match read_entry(from, sums, *at, certify)? {
                 Some(_) => Found::Good,
                 None => Found::Bad { expected: 0, found: 0 },
             }),
         }
+    }
+
+    /// Reads all that a check of the unit looks at, and judges nothing.
+    ///
+    /// # Errors
+    /// A [`MediaError`] if part of it cannot be read.
+    pub fn reach(&self, from: &impl Source, sums: &Sums) -> Result<(), MediaError> {
+        self.check(from, sums, Certify::when(false)).map(|_| ())
     }
 
     /// The bytes that belong to the unit: its own, without what certifies it.

@@ -2,9 +2,11 @@
 //! sums and directory entries certify each other.
 //!
 //! Everything reads through [`Source`], so that a candidate of a repair can be judged before a
-//! byte of it is written: [`Overlay`] shows the medium as it would be afterwards.
+//! byte of it is written: [`Overlay`] shows the medium as it would be afterwards. Who asks names
+//! the place that verifies, and hands down whether it is switched on.
 
-use holdfast_pmem::{MediaError, Medium};
+use holdfast_layout::Certify;
+use holdfast_pmem::{MediaError, Medium, Site};
 
 use crate::directory::ChunkEntry;
 use crate::format::{CHUNK_LEN, GRANULE, SLOT_LEN, SUM_LEN};
@@ -18,6 +20,9 @@ pub trait Source {
     /// # Errors
     /// A [`MediaError`] if they cannot be read.
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError>;
+
+    /// Whether the step named by `site` is to be done, as the medium beneath says.
+    fn enabled(&self, site: Site) -> bool;
 }
 
 /// The medium itself.
@@ -28,6 +33,11 @@ impl<M: Medium> Source for Direct<'_, M> {
     #[inline]
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError> {
         self.0.read(at, into)
+    }
+
+    #[inline(always)]
+    fn enabled(&self, site: Site) -> bool {
+        self.0.enabled(site)
     }
 }
 
@@ -64,6 +74,10 @@ impl<S: Source> Source for Overlay<'_, S> {
             .copy_from_slice(&self.bytes[(from - self.at) as usize..(to - self.at) as usize]);
         Ok(())
     }
+
+    fn enabled(&self, site: Site) -> bool {
+        self.under.enabled(site)
+    }
 }
 
 /// What a check of one unit found.
@@ -83,8 +97,8 @@ pub enum Found {
 }
 
 impl Found {
-    fn sums(expected: u32, found: u32) -> Self {
-        if expected == found { Self::Good } else { Self::Bad { expected, found } }
+    fn sums(expected: u32, found: u32, certify: Certify) -> Self {
+        if certify.agrees(expected, found) { Self::Good } else { Self::Bad { expected, found } }
     }
 
     /// Whether it is known to be wrong.
@@ -124,7 +138,8 @@ pub fn read_sum(
     Ok(u32::from_le_bytes(bytes))
 }
 
-/// Checks one granule of the place `spot` (or its slot, if it is free).
+/// Checks one granule of the place `spot` (or its slot, if it is free). What contradicts itself is
+/// bad whatever `certify` says.
 ///
 /// # Errors
 /// A [`MediaError`] if slot, sum or bytes cannot be read.
@@ -133,10 +148,11 @@ pub fn check_granule(
     sums: &Sums,
     spot: &Spot,
     granule: u64,
+    certify: Certify,
 ) -> Result<Found, MediaError> {
     let slot = read_slot(from, spot)?;
     if !slot.is_live() {
-        return Ok(check_free(sums, spot, &slot));
+        return Ok(check_free(sums, spot, &slot, certify));
     }
     let len = u64::from(slot.len);
     if len > spot.capacity {
@@ -150,10 +166,10 @@ pub fn check_granule(
     let bytes = &mut buffer[..count as usize];
     from.read(spot.object + start, bytes)?;
     let expected = read_sum(from, spot, &slot, granule)?;
-    Ok(Found::sums(expected, sums.granule(spot.object, &slot, granule, bytes)))
+    Ok(Found::sums(expected, sums.granule(spot.object, &slot, granule, bytes), certify))
 }
 
-fn check_free(sums: &Sums, spot: &Spot, slot: &Slot) -> Found {
+fn check_free(sums: &Sums, spot: &Spot, slot: &Slot, certify: Certify) -> Found {
     if !sums.active() {
         return Found::Nothing;
     }
@@ -162,7 +178,7 @@ fn check_free(sums: &Sums, spot: &Spot, slot: &Slot) -> Found {
         // The directory says that an object begins here: a free slot cannot be right.
         return Found::Bad { expected: slot.sum, found: sum };
     }
-    Found::sums(slot.sum, sum)
+    Found::sums(slot.sum, sum, certify)
 }
 
 /// Checks every granule of the place `spot`; the first bad one is reported with its number.
@@ -173,12 +189,13 @@ pub fn check_object(
     from: &impl Source,
     sums: &Sums,
     spot: &Spot,
+    certify: Certify,
 ) -> Result<(Found, u64), MediaError> {
     let slot = read_slot(from, spot)?;
     let last = if slot.is_live() { granules(slot.len.into()) } else { 1 };
     let mut answer = Found::Nothing;
     for granule in 0..last.min(granules(spot.capacity)) {
-        match check_granule(from, sums, spot, granule)? {
+        match check_granule(from, sums, spot, granule, certify)? {
             bad @ Found::Bad { .. } => return Ok((bad, granule)),
             found => answer = found,
         }
@@ -194,8 +211,9 @@ pub fn read_entry(
     from: &impl Source,
     sums: &Sums,
     at: u64,
+    certify: Certify,
 ) -> Result<Option<ChunkEntry>, MediaError> {
     let mut bytes = [0; CHUNK_LEN];
     from.read(at, &mut bytes)?;
-    Ok(ChunkEntry::decode(&bytes, sums, at))
+    Ok(ChunkEntry::decode(&bytes, sums, at, certify))
 }

@@ -9,7 +9,7 @@ use holdfast_faultmem::{Clear, Config, FaultMedium};
 use holdfast_heap::format::CHUNK_LEN;
 use holdfast_heap::verify::Direct;
 use holdfast_heap::{BadEntry, Cache, ChunkEntry, ChunkKind, Heap};
-use holdfast_layout::SumKind;
+use holdfast_layout::{Certify, SumKind};
 use holdfast_pmem::{Medium, MediumKind};
 use proptest::prelude::*;
 
@@ -167,7 +167,11 @@ fn walk(zone: &Zone) {
     table.units_over(START, zone.region.len, &mut |unit| {
         let (at, len) = unit.range();
         assert!(at >= START && at + len <= end, "{unit:?}");
-        let found = unit.check(&holdfast_heap::verify::Direct(&zone.m), zone.heap.sums());
+        let found = unit.check(
+            &holdfast_heap::verify::Direct(&zone.m),
+            zone.heap.sums(),
+            Certify::when(true),
+        );
         assert!(found.is_ok(), "{unit:?} {found:?}");
         units += 1;
     });

@@ -5,7 +5,7 @@
 use holdfast_heap::format::{CHUNK_LEN, SLOT_LEN, STATE_FREE, STATE_LIVE};
 use holdfast_heap::sums::{granule_range, granules};
 use holdfast_heap::{ChunkEntry, ChunkKind, Slot, Sums};
-use holdfast_layout::SumKind;
+use holdfast_layout::{Certify, SumKind};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -138,12 +138,14 @@ proptest! {
         for kind in [SumKind::None, SumKind::Crc32c, SumKind::Adler32] {
             let sums = Sums::new(5, kind);
             let bytes = entry.encode(&sums, at);
-            prop_assert_eq!(ChunkEntry::decode(&bytes, &sums, at), Some(entry));
-            prop_assert_eq!(ChunkEntry::decode(&bytes, &sums, at ^ 32), None, "another place");
-            prop_assert_eq!(ChunkEntry::decode(&bytes, &Sums::new(6, kind), at), None, "pool");
+            let certify = Certify::when(true);
+            let read = |bytes, sums: &Sums, at| ChunkEntry::decode(bytes, sums, at, certify);
+            prop_assert_eq!(read(&bytes, &sums, at), Some(entry));
+            prop_assert_eq!(read(&bytes, &sums, at ^ 32), None, "another place");
+            prop_assert_eq!(read(&bytes, &Sums::new(6, kind), at), None, "pool");
             let mut damaged = bytes;
             damaged[bit / 8] ^= 1 << (bit % 8);
-            prop_assert_eq!(ChunkEntry::decode(&damaged, &sums, at), None, "bit {}", bit);
+            prop_assert_eq!(read(&damaged, &sums, at), None, "bit {}", bit);
         }
     }
 }
@@ -154,9 +156,18 @@ fn wiped_slots_and_entries_do_not_verify() {
         let sums = Sums::new(0x1234_5678, kind);
         for line in 1..5000 {
             let object = line * 64;
-            assert!(!sums.free_slot_good(object, &Slot::default()), "{kind:?} {object:#x}");
-            assert_eq!(ChunkEntry::decode(&[0; CHUNK_LEN], &sums, object), None);
-            assert_eq!(ChunkEntry::decode(&[0xff; CHUNK_LEN], &sums, object), None);
+            assert!(
+                !sums.free_slot_good(object, &Slot::default(), Certify::when(true)),
+                "{kind:?} {object:#x}"
+            );
+            assert_eq!(
+                ChunkEntry::decode(&[0; CHUNK_LEN], &sums, object, Certify::when(true)),
+                None
+            );
+            assert_eq!(
+                ChunkEntry::decode(&[0xff; CHUNK_LEN], &sums, object, Certify::when(true)),
+                None
+            );
         }
     }
 }
@@ -167,8 +178,8 @@ fn a_first_slot_is_free_and_its_generation_is_new_for_each_life_of_the_chunk() {
     let mut seen = vec![false; 1 << 16];
     for life in 0..=u16::MAX {
         let slot = sums.first_slot(4096, life);
-        assert!(!slot.is_live() && sums.free_slot_good(4096, &slot));
-        assert!(!sums.free_slot_good(4096 + 64, &slot), "bound to its place");
+        assert!(!slot.is_live() && sums.free_slot_good(4096, &slot, Certify::when(true)));
+        assert!(!sums.free_slot_good(4096 + 64, &slot, Certify::when(true)), "bound to its place");
         assert!(!core::mem::replace(&mut seen[usize::from(slot.generation)], true));
     }
 }
@@ -186,7 +197,7 @@ fn without_sums_nothing_is_claimed() {
     assert!(!sums.active());
     assert_eq!(sums.granule(64, &Slot::default(), 0, b"abc"), 0);
     assert_eq!(sums.patch(0, b"a", b"b", &[3], 0), 0);
-    assert!(sums.free_slot_good(64, &Slot { sum: 99, ..Slot::default() }));
+    assert!(sums.free_slot_good(64, &Slot { sum: 99, ..Slot::default() }, Certify::when(true)));
 }
 
 #[test]

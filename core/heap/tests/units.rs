@@ -10,6 +10,7 @@ use holdfast_heap::format::{CHUNK_LEN, GRANULE, SLOT_LEN, SUM_LEN};
 use holdfast_heap::sums::granules;
 use holdfast_heap::verify::{Direct, Found};
 use holdfast_heap::{Cache, ChunkEntry, ChunkKind, Unit};
+use holdfast_layout::Certify;
 use proptest::prelude::*;
 
 const CHUNK: u64 = 8192;
@@ -114,7 +115,7 @@ fn all_units_of_a_furnished_zone_verify_and_none_does_without_its_bytes() {
     zone.table().units_over(START, PAGES * PAGE, &mut |unit| units.push(unit));
     let mut good = 0;
     for unit in &units {
-        let found = unit.check(&Direct(&zone.m), zone.heap.sums()).unwrap();
+        let found = unit.check(&Direct(&zone.m), zone.heap.sums(), Certify::when(true)).unwrap();
         assert!(!found.is_bad(), "{unit:?}");
         let (at, len) = unit.range();
         let covered = found == Found::Good && matches!(unit, Unit::Entry { .. });
@@ -128,7 +129,8 @@ fn all_units_of_a_furnished_zone_verify_and_none_does_without_its_bytes() {
         if covered || live {
             good += 1;
             zone.m.flip_bit(at, 3).unwrap();
-            let found = unit.check(&Direct(&zone.m), zone.heap.sums()).unwrap();
+            let found =
+                unit.check(&Direct(&zone.m), zone.heap.sums(), Certify::when(true)).unwrap();
             assert!(found.is_bad(), "{unit:?} {len}");
             zone.m.flip_bit(at, 3).unwrap();
         }

@@ -10,7 +10,7 @@ use holdfast_heap::verify::{
     Direct, Found, Overlay, Source, check_granule, check_object, read_sum,
 };
 use holdfast_heap::{Cache, Spot};
-use holdfast_layout::SumKind;
+use holdfast_layout::{Certify, SumKind};
 use holdfast_pmem::Medium;
 use proptest::prelude::*;
 
@@ -24,7 +24,7 @@ fn with_object(kind: SumKind, len: usize) -> (Zone, Spot, Vec<u8>) {
 }
 
 fn check(zone: &Zone, spot: &Spot) -> (Found, u64) {
-    check_object(&Direct(&zone.m), zone.heap.sums(), spot).unwrap()
+    check_object(&Direct(&zone.m), zone.heap.sums(), spot, Certify::when(true)).unwrap()
 }
 
 #[test]
@@ -90,7 +90,9 @@ fn a_length_beyond_the_place_is_bad_and_reads_nothing() {
     slot.len = u32::MAX;
     zone.store(spot.slot, &slot.encode());
     for granule in [0, 1, 1 << 40] {
-        let found = check_granule(&Direct(&zone.m), zone.heap.sums(), &spot, granule).unwrap();
+        let found =
+            check_granule(&Direct(&zone.m), zone.heap.sums(), &spot, granule, Certify::when(true))
+                .unwrap();
         assert!(found.is_bad());
     }
     assert!(check(&zone, &spot).0.is_bad());
@@ -118,7 +120,8 @@ fn what_cannot_be_read_is_an_error_and_no_verdict() {
     let (zone, spot, _) = with_object(SumKind::Crc32c, 20_000);
     let bad = (spot.object + 10_000) / 4096 * 4096;
     zone.m.poison(bad, 4096, Clear::Able).unwrap();
-    let error = check_object(&Direct(&zone.m), zone.heap.sums(), &spot).unwrap_err();
+    let error =
+        check_object(&Direct(&zone.m), zone.heap.sums(), &spot, Certify::when(true)).unwrap_err();
     assert_eq!(error.at / 4096 * 4096, bad);
     let slot = zone.slot(&spot);
     assert_eq!(read_sum(&Direct(&zone.m), &spot, &slot, 0), Ok(slot.sum));
@@ -131,20 +134,20 @@ fn a_candidate_is_judged_before_a_byte_of_it_is_stored() {
     zone.m.stray(spot.object + 1100, &[0xee; 300]).unwrap();
     let m = Direct(&zone.m);
     let sums = zone.heap.sums();
-    assert!(check_granule(&m, sums, &spot, 1).unwrap().is_bad());
+    assert!(check_granule(&m, sums, &spot, 1, Certify::when(true)).unwrap().is_bad());
     let right = Overlay { under: &m, at: spot.object + 1024, bytes: &bytes[1024..2048] };
-    assert_eq!(check_granule(&right, sums, &spot, 1), Ok(Found::Good));
+    assert_eq!(check_granule(&right, sums, &spot, 1, Certify::when(true)), Ok(Found::Good));
     let wrong = Overlay { under: &m, at: spot.object + 1024, bytes: &bytes[..1024] };
-    assert!(check_granule(&wrong, sums, &spot, 1).unwrap().is_bad());
+    assert!(check_granule(&wrong, sums, &spot, 1, Certify::when(true)).unwrap().is_bad());
     // What the overlay covers is not read beneath, so a candidate for a bad page can be judged.
     let mut whole = vec![0; 4096];
     zone.m.read(page, &mut whole).unwrap();
     whole[(spot.object + 1024 - page) as usize..][..1024].copy_from_slice(&bytes[1024..2048]);
     zone.m.poison(page, 4096, Clear::Able).unwrap();
-    assert!(check_granule(&m, sums, &spot, 1).is_err());
+    assert!(check_granule(&m, sums, &spot, 1, Certify::when(true)).is_err());
     let healed = Overlay { under: &m, at: page, bytes: &whole };
     let inside = spot.object + 2048 <= page + 4096;
-    assert_eq!(check_granule(&healed, sums, &spot, 1).is_ok(), inside);
+    assert_eq!(check_granule(&healed, sums, &spot, 1, Certify::when(true)).is_ok(), inside);
 }
 
 proptest! {

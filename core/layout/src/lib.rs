@@ -46,14 +46,16 @@
 //!
 //! # Tour
 //!
-//! `format.rs` every offset; `superblock.rs`, `region.rs`, `remap.rs` the tables; `mirrored.rs`
-//! the header of mirrored pages; `ptr.rs` pointers; `persist.rs` what may be stored;
-//! `bytes.rs` little-endian access; `field.rs` fields as data for the format check.
+//! `format.rs` every offset; `certify.rs` where sums decide; `superblock.rs`, `region.rs`,
+//! `remap.rs` the tables; `mirrored.rs` the header of mirrored pages; `ptr.rs` pointers;
+//! `persist.rs` what may be stored; `bytes.rs` little-endian access; `field.rs` fields as data for
+//! the format check.
 
 #[cfg(not(all(target_endian = "little", target_pointer_width = "64")))]
 compile_error!("holdfast pools are mapped in place: only 64-bit little-endian targets can do that");
 
 pub mod bytes;
+pub mod certify;
 pub mod field;
 pub mod format;
 pub mod mirrored;
@@ -64,6 +66,7 @@ pub mod remap;
 pub mod superblock;
 
 pub use bytemuck;
+pub use certify::Certify;
 pub use field::Field;
 pub use holdfast_derive::Persist;
 pub use persist::{Persist, TypeHash, TypeNumber};

@@ -3,6 +3,7 @@
 
 use holdfast_codes::crc32c;
 
+use crate::Certify;
 use crate::bytes::{get_u32, get_u64, put_u32, put_u64};
 use crate::format::{MIRRORED_LEN, PAGE_LEN, SEQUENCE_MAX};
 
@@ -33,14 +34,22 @@ pub fn encode(seed: u32, place: u64, kind: u32, sequence: u64, count: u32, body:
     page
 }
 
-/// Reads a page that may be anything; `None` if it is not a valid page of `kind` at `place`.
+/// Reads a page that may be anything; `None` if it is not a valid page of `kind` at `place`, as far
+/// as `certify` lets its sum decide.
 #[must_use]
-pub fn decode(seed: u32, place: u64, kind: u32, page: &[u8]) -> Option<MirroredPage> {
+pub fn decode(
+    seed: u32,
+    place: u64,
+    kind: u32,
+    page: &[u8],
+    certify: Certify,
+) -> Option<MirroredPage> {
     if page.len() < PAGE_LEN || get_u32(page, 4) != kind {
         return None;
     }
     let page = &page[..PAGE_LEN];
-    if page_sum(seed, place, page) != get_u32(page, 0) || get_u64(page, 8) > SEQUENCE_MAX {
+    let certified = certify.agrees(get_u32(page, 0), page_sum(seed, place, page));
+    if !certified || get_u64(page, 8) > SEQUENCE_MAX {
         return None;
     }
     Some(MirroredPage {

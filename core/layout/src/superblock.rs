@@ -4,6 +4,7 @@ use core::fmt;
 
 use holdfast_codes::crc32c;
 
+use crate::Certify;
 use crate::bytes::{get_u32, get_u64, put, put_u32, put_u64};
 use crate::format::{
     INCOMPATIBLE_KNOWN, MAGIC, PAGE_LEN, READ_ONLY_COMPATIBLE_KNOWN, SEQUENCE_MAX, VERSION,
@@ -175,11 +176,12 @@ impl Superblock {
         page
     }
 
-    /// Reads a page that may be anything. Every length and count in the result is bounded.
+    /// Reads a page that may be anything. Every length and count in the result is bounded, also
+    /// where `certify` does not let the sum decide.
     ///
     /// # Errors
     /// A [`SuperblockError`] that says what the page is instead.
-    pub fn decode(page: &[u8]) -> Result<Self, SuperblockError> {
+    pub fn decode(page: &[u8], certify: Certify) -> Result<Self, SuperblockError> {
         if page.len() < PAGE_LEN || page[..8] != MAGIC {
             return Err(SuperblockError::NotAPool);
         }
@@ -188,7 +190,7 @@ impl Superblock {
         put_u32(&mut blank, 8, 0);
         let found = crc32c(0, &blank);
         let version = get_u32(page, 12);
-        if expected != found {
+        if !certify.agrees(expected, found) {
             return Err(SuperblockError::Corrupt { expected, found });
         }
         if version != VERSION {

@@ -5,7 +5,9 @@ mod support;
 
 use holdfast_layout::format::{self, PAGE_LEN};
 use holdfast_layout::mirrored::{self, MirroredPage};
-use holdfast_layout::{Field, Region, RegionKind, Superblock, SuperblockError, region, remap};
+use holdfast_layout::{
+    Certify, Field, Region, RegionKind, Superblock, SuperblockError, region, remap,
+};
 use support::{FRAME, Rng, SIZE, VERBS, Verb};
 
 const SEED: u32 = 0x5eed;
@@ -82,7 +84,7 @@ fn fields_follow_each_other_and_fill_their_structure() {
 fn a_damaged_superblock_is_detected() {
     let page = support::superblock().encode();
     let tried = each_damage(&page, 0, format::FIELDS_SUPERBLOCK, |field, verb, bad| {
-        let found = Superblock::decode(&bad);
+        let found = Superblock::decode(&bad, Certify::when(true));
         match field.name {
             "magic" => assert_eq!(found, Err(SuperblockError::NotAPool), "{verb:?}"),
             name => assert!(
@@ -100,7 +102,7 @@ fn a_damaged_superblock_with_a_fitting_sum_is_refused_or_bounded() {
     let mut refused = 0;
     let tried = each_damage(&page, 0, format::FIELDS_SUPERBLOCK, |_, _, mut bad| {
         support::seal_superblock(&mut bad);
-        match Superblock::decode(&bad) {
+        match Superblock::decode(&bad, Certify::when(true)) {
             Ok(s) => assert_bounded(&s),
             Err(_) => refused += 1,
         }
@@ -112,8 +114,15 @@ fn a_damaged_superblock_with_a_fitting_sum_is_refused_or_bounded() {
 fn a_damaged_mirrored_page_is_detected() {
     let body = region::encode(&support::regions());
     let page = mirrored::encode(SEED, format::REGIONS_PAGE, format::KIND_REGIONS, 9, 5, &body);
-    let decode =
-        |bytes: &[u8]| mirrored::decode(SEED, format::REGIONS_PAGE, format::KIND_REGIONS, bytes);
+    let decode = |bytes: &[u8]| {
+        mirrored::decode(
+            SEED,
+            format::REGIONS_PAGE,
+            format::KIND_REGIONS,
+            bytes,
+            Certify::when(true),
+        )
+    };
     assert!(decode(&page).is_some());
     each_damage(&page, 0, format::FIELDS_MIRRORED, |field, verb, bad| {
         assert_eq!(decode(&bad), None, "{} {verb:?}", field.name);
@@ -129,7 +138,8 @@ fn a_damaged_mirrored_page_is_detected() {
 #[test]
 fn a_page_at_the_wrong_place_or_of_another_pool_is_detected() {
     let page = mirrored::encode(SEED, format::REMAP_PAGE, format::KIND_REMAP, 1, 0, &[]);
-    let decode = |seed, place, kind| mirrored::decode(seed, place, kind, &page);
+    let decode =
+        |seed, place, kind| mirrored::decode(seed, place, kind, &page, Certify::when(true));
     assert!(decode(SEED, format::REMAP_PAGE, format::KIND_REMAP).is_some());
     assert_eq!(decode(SEED + 1, format::REMAP_PAGE, format::KIND_REMAP), None);
     assert_eq!(decode(SEED, format::REGIONS_PAGE, format::KIND_REMAP), None);
@@ -173,8 +183,11 @@ fn anything_may_be_decoded() {
         let len = if round % 4 == 0 { rng.next() as usize % 5000 } else { PAGE_LEN };
         let mut page: Vec<u8> = (0..len).map(|_| rng.next() as u8).collect();
         let count = rng.next() as u32 >> (rng.next() % 32);
-        let _ = Superblock::decode(&page);
-        assert_eq!(mirrored::decode(SEED, 0, format::KIND_INTENT, &page), None);
+        let _ = Superblock::decode(&page, Certify::when(true));
+        assert_eq!(
+            mirrored::decode(SEED, 0, format::KIND_INTENT, &page, Certify::when(true)),
+            None
+        );
         if let Ok(regions) = region::decode(&page, count, SIZE) {
             assert_regions_bounded(&regions, SIZE);
         }
@@ -186,7 +199,7 @@ fn anything_may_be_decoded() {
             page[12..16].copy_from_slice(&format::VERSION.to_le_bytes());
             page[56..64].fill(0);
             support::seal_superblock(&mut page);
-            if let Ok(s) = Superblock::decode(&page) {
+            if let Ok(s) = Superblock::decode(&page, Certify::when(true)) {
                 assert_bounded(&s);
             }
         }
@@ -198,13 +211,19 @@ fn a_page_of_a_future_version_says_so() {
     let mut page = support::superblock().encode();
     page[12] = 9;
     support::seal_superblock(&mut page);
-    assert_eq!(Superblock::decode(&page), Err(SuperblockError::NewerVersion(9)));
+    assert_eq!(
+        Superblock::decode(&page, Certify::when(true)),
+        Err(SuperblockError::NewerVersion(9))
+    );
     let mut page = support::superblock().encode();
     page[63] = 0x80;
     support::seal_superblock(&mut page);
-    assert_eq!(Superblock::decode(&page), Err(SuperblockError::UnknownFeatures(1 << 63)));
     assert_eq!(
-        Superblock::decode(&page[..4095]),
+        Superblock::decode(&page, Certify::when(true)),
+        Err(SuperblockError::UnknownFeatures(1 << 63))
+    );
+    assert_eq!(
+        Superblock::decode(&page[..4095], Certify::when(true)),
         Err(SuperblockError::NotAPool),
         "a short page is no superblock"
     );
@@ -216,6 +235,6 @@ fn mirrored_pages_cut_what_does_not_fit() {
     let page = mirrored::encode(SEED, 0, format::KIND_INTENT, 1, 2, &body);
     assert_eq!(page.len(), PAGE_LEN);
     let MirroredPage { body, .. } =
-        mirrored::decode(SEED, 0, format::KIND_INTENT, &page).expect("valid");
+        mirrored::decode(SEED, 0, format::KIND_INTENT, &page, Certify::when(true)).expect("valid");
     assert_eq!(body.len(), PAGE_LEN - format::MIRRORED_LEN);
 }

@@ -3,8 +3,8 @@
 mod support;
 
 use holdfast_layout::{
-    LogPlacement, Ptr, RawPtr, Region, RegionKind, Remap, SumKind, Superblock, bytes, format,
-    mirrored, region, remap,
+    Certify, LogPlacement, Ptr, RawPtr, Region, RegionKind, Remap, SumKind, Superblock, bytes,
+    format, mirrored, region, remap,
 };
 use proptest::prelude::*;
 
@@ -106,7 +106,7 @@ proptest! {
         let page = s.encode();
         prop_assert_eq!(page.len(), format::PAGE_LEN);
         prop_assert_eq!(s.writable(), s.read_only_compatible == 0);
-        prop_assert_eq!(Superblock::decode(&page), Ok(s));
+        prop_assert_eq!(Superblock::decode(&page, Certify::when(true)), Ok(s));
     }
 
     #[test]
@@ -151,7 +151,8 @@ proptest! {
         body in proptest::collection::vec(any::<u8>(), 0..=format::PAGE_LEN - format::MIRRORED_LEN),
     ) {
         let page = mirrored::encode(seed, place, kind, sequence, count, &body);
-        let found = mirrored::decode(seed, place, kind, &page).expect("just written");
+        let found = mirrored::decode(seed, place, kind, &page, Certify::when(true));
+        let found = found.expect("just written");
         prop_assert_eq!((found.sequence, found.count), (sequence, count));
         prop_assert_eq!(&found.body[..body.len()], &body[..]);
         prop_assert!(found.body[body.len()..].iter().all(|b| *b == 0));

@@ -10,7 +10,7 @@
 
 use holdfast_codes::{crc32c, crc32c_combine};
 use holdfast_layout::bytes::get_u32;
-use holdfast_layout::{LogPlacement, Superblock};
+use holdfast_layout::{Certify, LogPlacement, Superblock};
 use holdfast_pmem::{MediaError, Medium, Site};
 
 use crate::entry::Entries;
@@ -120,7 +120,7 @@ struct Strip {
 /// page could be read first and then, to get a record to replay, could not.
 pub fn scan<M: Medium>(m: &M, superblock: &Superblock) -> Result<Scan, LogError> {
     lanes::check(m, superblock)?;
-    let certify = m.enabled(CERTIFY);
+    let certify = Certify::when(m.enabled(CERTIFY));
     let mut search = Search { scan: Scan::default(), found: Vec::new(), sums: Vec::new(), certify };
     let strips = strips(superblock, m.enabled(EITHER));
     let longest = strips.iter().map(|strip| strip.len).max().unwrap_or(0);
@@ -168,7 +168,7 @@ struct Search {
     /// Sum of all lines of the window before this one, for each line and its end.
     sums: Vec<u32>,
     /// Whether sums are looked at.
-    certify: bool,
+    certify: Certify,
 }
 
 impl Search {
@@ -249,7 +249,7 @@ impl Search {
         let (before, all) = (self.sums[first + 1], self.sums[end]);
         let tail = crc32c_combine(before, all, rest);
         let sum = crc32c_combine(crc32c(seed, &line[RECORD_COVERED_AT..]), tail, rest);
-        (sum == get_u32(line, RECORD_CRC_AT) || !self.certify).then_some(head)
+        self.certify.agrees(get_u32(line, RECORD_CRC_AT), sum).then_some(head)
     }
 
     /// Takes down a valid record.
@@ -300,7 +300,7 @@ impl Search {
             m.read(best.at, &mut bytes).map_err(LogError::Media)?;
             let seed = strips[best.strip].seed.place(best.place);
             let sum = crc32c(seed, &bytes[RECORD_COVERED_AT..]);
-            if sum != get_u32(&bytes, RECORD_CRC_AT) && self.certify {
+            if !self.certify.agrees(get_u32(&bytes, RECORD_CRC_AT), sum) {
                 // It changed under our eyes; nobody writes here, so the medium does not hold.
                 let (at, len) = (best.at, bytes.len() as u64);
                 let cause = holdfast_pmem::MediaCause::Poison;

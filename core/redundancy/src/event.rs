@@ -3,6 +3,7 @@
 use core::fmt;
 
 use holdfast_codes::crc32c;
+use holdfast_layout::Certify;
 use holdfast_layout::bytes::{get_u32, get_u64, put_u32, put_u64};
 
 use crate::format::EVENT_LEN;
@@ -119,11 +120,12 @@ impl Event {
     }
 
     /// Reads an entry that may be anything, found at offset `place` of the journal; `None` if it
-    /// is not an entry written there (the zeros of a new journal are none).
+    /// is not an entry written there (the zeros of a new journal are none), as far as `certify`
+    /// lets its sum decide.
     #[must_use]
-    pub fn decode(seed: u32, place: u64, entry: &[u8]) -> Option<Self> {
+    pub fn decode(seed: u32, place: u64, entry: &[u8], certify: Certify) -> Option<Self> {
         let entry = entry.get(..EVENT_LEN)?;
-        if entry_sum(seed, place, entry) != get_u32(entry, 0) {
+        if !certify.agrees(get_u32(entry, 0), entry_sum(seed, place, entry)) {
             return None;
         }
         Some(Self {

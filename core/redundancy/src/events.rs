@@ -18,10 +18,11 @@
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use holdfast_layout::Superblock;
+use holdfast_codes::crc32c;
 use holdfast_layout::bytes;
 use holdfast_layout::format::SEQUENCE_MAX;
 use holdfast_layout::format::{EVENTS_START, PAGE_LEN};
+use holdfast_layout::{Certify, Superblock};
 use holdfast_pmem::{MediaError, Medium, MediumKind, Site};
 
 use crate::error::{Error, Result};
@@ -41,6 +42,8 @@ const ENTRY_A: Site = Site::new("redundancy.events.a");
 const DRAIN_A: Site = Site::new("redundancy.events.drain-a");
 const HEAL: Site = Site::new("redundancy.events.heal");
 const HEAL_PAGE: Site = Site::new("redundancy.events.heal-page");
+/// Believing only entries whose sum is right.
+const VERIFY: Site = Site::new("redundancy.events.verify");
 
 /// The events journal of a pool that is open.
 #[derive(Debug)]
@@ -78,6 +81,8 @@ pub struct Rewritten {
     pub side: Side,
     /// Where it is, as an offset into the pool.
     pub at: u64,
+    /// CRC-32C of what it held before; 0 if it could not be read.
+    pub before_sum: u32,
     /// Set if the page stays bad: its frame has to be relocated.
     pub error: Option<MediaError>,
 }
@@ -227,9 +232,11 @@ impl Journal {
             for side in [Side::B, Side::A] {
                 let Some(at) = self.mirror.at(side, EVENTS_START + place) else { continue };
                 let mut page = vec![0; PAGE_LEN];
-                if m.read(at, &mut page).is_err() || page != best {
+                let readable = m.read(at, &mut page).is_ok();
+                if !readable || page != best {
+                    let before_sum = if readable { crc32c(0, &page) } else { 0 };
                     let error = m.heal(HEAL_PAGE, at, &best).err();
-                    done.push(Rewritten { side, at, error });
+                    done.push(Rewritten { side, at, before_sum, error });
                 }
             }
         }
@@ -250,10 +257,12 @@ impl Journal {
     fn scan_page<M: Medium>(&self, m: &M, page: u64, mut each: impl FnMut(u64, &Event)) {
         let a = self.page(m, Side::A, page);
         let b = self.page(m, Side::B, page);
+        let certify = Certify::when(m.enabled(VERIFY));
         for i in 0..PER_PAGE {
             let inside = i as usize * EVENT_LEN;
             let place = page + inside as u64;
-            let one = |bytes: &[u8]| self.decode(place, &bytes[inside..inside + EVENT_LEN]);
+            let one =
+                |bytes: &[u8]| self.decode(place, &bytes[inside..inside + EVENT_LEN], certify);
             let newest = match (one(&a), one(&b)) {
                 (Some(a), Some(b)) if b.sequence > a.sequence => Some(b),
                 (a, b) => a.or(b),
@@ -265,8 +274,8 @@ impl Journal {
     }
 
     /// An entry that verifies and belongs where it was found.
-    fn decode(&self, place: u64, entry: &[u8]) -> Option<Event> {
-        let event = Event::decode(self.mirror.seed, place, entry)?;
+    fn decode(&self, place: u64, entry: &[u8], certify: Certify) -> Option<Event> {
+        let event = Event::decode(self.mirror.seed, place, entry, certify)?;
         let belongs = event.sequence.checked_rem(self.entries)? == place / EVENT_LEN as u64;
         (belongs && (1..=SEQUENCE_MAX).contains(&event.sequence)).then_some(event)
     }

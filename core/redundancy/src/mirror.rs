@@ -3,15 +3,18 @@
 //! The order of writes and what each crash leaves is told in `copies.rs`. One writer at a time:
 //! the owner of a record serialises its writes and counts its sequence up.
 
-use holdfast_layout::Superblock;
 use holdfast_layout::format::{MIRRORED_LEN, PAGE_LEN};
 use holdfast_layout::mirrored::{self, MirroredPage};
-use holdfast_pmem::Medium;
+use holdfast_layout::{Certify, Superblock};
+use holdfast_pmem::{Medium, Site};
 
 use crate::copies::{self, CopyState as State, Newest, Places};
 pub use crate::copies::{CopyState, MirrorSites};
 use crate::error::{Error, Result};
 use crate::verdict::Side;
+
+/// Believing only copies whose sum is right.
+const VERIFY: Site = Site::new("redundancy.mirror.verify");
 
 /// Bytes a mirrored page has for its entries.
 pub const BODY_LEN: usize = PAGE_LEN - MIRRORED_LEN;
@@ -83,8 +86,9 @@ impl Mirror {
     }
 
     fn find<M: Medium>(&self, m: &M, place: u64, kind: u32) -> Newest<MirroredPage> {
+        let certify = Certify::when(m.enabled(VERIFY));
         copies::read(m, self.places(place), |page| {
-            let page = mirrored::decode(self.seed, place, kind, page)?;
+            let page = mirrored::decode(self.seed, place, kind, page, certify)?;
             Some((page.sequence, page))
         })
     }

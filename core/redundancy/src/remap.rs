@@ -24,7 +24,7 @@
 use holdfast_codes::crc32c;
 use holdfast_layout::format::{INCOMPATIBLE_REMAP, KIND_REMAP, PAGE_LEN, REMAP_PAGE, REMAPS_MAX};
 use holdfast_layout::remap::{decode, encode};
-use holdfast_layout::{Region, RegionKind, Remap, Superblock};
+use holdfast_layout::{Certify, Region, RegionKind, Remap, Superblock};
 use holdfast_pmem::{Medium, MediumKind, Site};
 
 use crate::error::{Error, Result};
@@ -263,7 +263,7 @@ impl RemapTable {
             }
             found = crc32c(found, &page);
         }
-        Ok(found == stored || !m.enabled(COPY_VERIFY))
+        Ok(Certify::when(m.enabled(COPY_VERIFY)).agrees(stored, found))
     }
 
     fn record_and_map<M: Medium>(&mut self, m: &M, entry: Remap) -> Result<()> {

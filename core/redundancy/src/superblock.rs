@@ -5,13 +5,16 @@
 //! lost, the pages from the start are searched for one that verifies and names its own place.
 
 use holdfast_layout::format::{MAGIC, PAGE_LEN, SUPERBLOCK_PAGE};
-use holdfast_layout::{Superblock, SuperblockError};
+use holdfast_layout::{Certify, Superblock, SuperblockError};
 use holdfast_pmem::{Medium, Site};
 
 use crate::copies::{self, CopyState, MirrorSites, Places};
 use crate::error::{Error, Result};
 use crate::mirror::damaged;
 use crate::verdict::Side;
+
+/// Believing only pages whose sum is right.
+const VERIFY: Site = Site::new("redundancy.superblock.verify");
 
 /// How far from the start copy B is searched when copy A is lost.
 pub const SEARCH: u64 = 128 << 20;
@@ -60,7 +63,7 @@ pub fn read_superblock<M: Medium>(m: &M) -> Result<FoundSuperblock> {
     let mut page = vec![0; PAGE_LEN];
     let unreadable = m.read(SUPERBLOCK_PAGE, &mut page).err();
     let in_a = match unreadable {
-        None => Superblock::decode(&page),
+        None => decode(m, &page),
         Some(_) => Err(SuperblockError::NotAPool),
     };
     let source = match in_a {
@@ -87,7 +90,7 @@ pub fn read_superblock<M: Medium>(m: &M) -> Result<FoundSuperblock> {
 /// Copy A is valid and says where copy B is.
 fn with_copy_b<M: Medium>(m: &M, in_a: Superblock) -> FoundSuperblock {
     let newest = copies::read(m, places(&in_a), |page| {
-        let found = Superblock::decode(page).ok()?;
+        let found = decode(m, page).ok()?;
         let same = found.uuid == in_a.uuid && found.side_len == in_a.side_len;
         same.then_some((found.sequence, found))
     });
@@ -103,12 +106,17 @@ fn search_copy_b<M: Medium>(m: &M, searched: u64, page: &mut [u8]) -> Option<Sup
         if m.read(at, &mut magic).is_err() || magic != MAGIC || m.read(at, page).is_err() {
             continue;
         }
-        match Superblock::decode(page) {
+        match decode(m, page) {
             Ok(found) if found.side_len == at && found.copies == 2 => return Some(found),
             _ => {}
         }
     }
     None
+}
+
+/// What a page read from `m` says, if it is a superblock.
+fn decode<M: Medium>(m: &M, page: &[u8]) -> core::result::Result<Superblock, SuperblockError> {
+    Superblock::decode(page, Certify::when(m.enabled(VERIFY)))
 }
 
 fn places(superblock: &Superblock) -> Places {
@@ -148,7 +156,7 @@ pub fn write_superblock<M: Medium>(m: &M, superblock: &mut Superblock) -> Result
 
 fn current<M: Medium>(m: &M, like: &Superblock) -> copies::Newest<Superblock> {
     copies::read(m, places(like), |page| {
-        let found = Superblock::decode(page).ok()?;
+        let found = decode(m, page).ok()?;
         (found.uuid == like.uuid).then_some((found.sequence, found))
     })
 }

@@ -86,24 +86,15 @@ impl fmt::Display for Wrong {
 pub enum Reason {
     /// Something that had to be read cannot be read.
     Media(MediaError),
-    /// Somebody is writing there; ask again.
-    Busy,
-    /// Nothing that was kept can judge these bytes (no sum, no parity).
-    Unprotected,
-    /// More units are wrong than the parity kept can tell apart.
-    TooManyWrong,
-    /// Two sources that should agree contradict each other and neither is confirmed.
-    Contradiction,
+    /// A column does not add up; its parity names no unit, and there are no sums that could.
+    Unlocated,
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Media(error) => write!(f, "{error}"),
-            Self::Busy => f.write_str("it is being written; try again"),
-            Self::Unprotected => f.write_str("neither a sum nor parity covers it"),
-            Self::TooManyWrong => f.write_str("more units are wrong than parity can tell apart"),
-            Self::Contradiction => f.write_str("its parities contradict each other"),
+            Self::Unlocated => f.write_str("nothing kept tells which unit of the column is wrong"),
         }
     }
 }

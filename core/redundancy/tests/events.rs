@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use common::{PAGE, SIDE, budget, medium, superblock};
 use holdfast_faultmem::{Clear, Config, FailMode, FaultMedium};
-use holdfast_layout::Superblock;
 use holdfast_layout::format::EVENTS_START;
+use holdfast_layout::{Certify, Superblock};
 use holdfast_pmem::MediumKind;
 use holdfast_redundancy::events::{Cause, Finder, Outcome};
 use holdfast_redundancy::format::{EVENT_LEN, FIELDS_EVENT};
@@ -299,7 +299,7 @@ fn every_code_is_read_back() {
     ];
     for wrong in wrong.into_iter().map(Some).chain([None]) {
         let event = Event { wrong, ..event(1) };
-        assert_eq!(Event::decode(1, 2, &event.encode(1, 2)), Some(event));
+        assert_eq!(Event::decode(1, 2, &event.encode(1, 2), Certify::when(true)), Some(event));
     }
     for code in 0..=255 {
         assert_eq!(Cause::from_code(code).code(), code);
@@ -318,12 +318,15 @@ proptest! {
     ) {
         let event = Event { sequence: u64::from(n), ..event(u64::from(n)) };
         let mut entry = event.encode(seed, place);
-        prop_assert_eq!(Event::decode(seed, place, &entry), Some(event));
-        prop_assert_eq!(Event::decode(seed, place.wrapping_add(128), &entry), None);
-        prop_assert_eq!(Event::decode(!seed, place, &entry), None);
+        let read = |seed, place, entry: &[u8]| {
+            Event::decode(seed, place, entry, Certify::when(true))
+        };
+        prop_assert_eq!(read(seed, place, &entry), Some(event));
+        prop_assert_eq!(read(seed, place.wrapping_add(128), &entry), None);
+        prop_assert_eq!(read(!seed, place, &entry), None);
         entry[at] ^= flip;
-        prop_assert_eq!(Event::decode(seed, place, &entry), None);
-        prop_assert_eq!(Event::decode(seed, place, &entry[..EVENT_LEN - 1]), None);
+        prop_assert_eq!(read(seed, place, &entry), None);
+        prop_assert_eq!(read(seed, place, &entry[..EVENT_LEN - 1]), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use holdfast_heap::verify::Source;
-use holdfast_pmem::MediaError;
+use holdfast_pmem::{MediaError, Site};
 use holdfast_redundancy::Zone;
 
 /// Changes to be made, merged.
@@ -121,6 +121,10 @@ impl<S: Source> Source for Future<'_, S> {
         }
         Ok(())
     }
+
+    fn enabled(&self, site: Site) -> bool {
+        self.under.enabled(site)
+    }
 }
 
 #[cfg(test)]
@@ -144,6 +148,10 @@ mod tests {
             }
             into.copy_from_slice(&self.bytes[at as usize..end as usize]);
             Ok(())
+        }
+
+        fn enabled(&self, _: Site) -> bool {
+            true
         }
     }
 

@@ -13,7 +13,7 @@
 //! | **F1** | drain: **the commit point**; one valid copy is enough | the record: replayed |
 //! | 9 apply | bytes, slots, then P and Q of each, all flushed | some of it: replayed |
 //! | 10 release | columns, then version words at the new number | some of it: replayed |
-//! | **F2** | drain, before this thread's next commit: bytes, slots and parity are on the medium | all of it |
+//! | **F2** | drain, before the thread's next commit: bytes, slots, parity last | all of it |
 //! | 11 done | the number is no longer held: the next records' watermark says so | all of it |
 //!
 //! Why F1: a store of step 9 must not reach the medium before the record that can complete it.
@@ -33,9 +33,9 @@
 //! last one's bytes are.
 //!
 //! Objects too long for the record are written in place first, under an intent: see
-//! `in_place.rs`, which adds drain **F0**. On `File` media F1 is one synchronous append, which others
-//! may share: step 7 comes after it. Nothing is flushed there, F2 is absent, and the number is held
-//! until the log is reclaimed.
+//! `in_place.rs`, which adds drain **F0**. On `File` media F1 is one synchronous append, which
+//! others may share: step 7 comes after it. Nothing is flushed there, F2 is absent, and the number
+//! is held until the log is reclaimed.
 
 use holdfast_heap::format::{GRANULE, SLOT_LEN, SUM_LEN};
 use holdfast_heap::sums::{granule_range, granules};
@@ -527,7 +527,7 @@ impl<M: Medium> Shared<M> {
                 refuse(error);
             }
         }
-        if self.m.enabled(PATCH) {
+        if self.patches_parity() {
             for part in &batch.parts {
                 let Some(zone) = self.zone(part.zone).filter(|z| z.has_p()) else { continue };
                 let delta = &batch.delta[part.delta..part.delta + part.len];
@@ -563,6 +563,10 @@ impl<M: Medium> Shared<M> {
         Ok(())
     }
 
+    fn patches_parity(&self) -> bool {
+        self.m.enabled(PATCH)
+    }
+
     pub(crate) fn patch_parity(
         &self,
         at: u64,
@@ -570,7 +574,7 @@ impl<M: Medium> Shared<M> {
         scratch: &mut holdfast_redundancy::parity::Scratch,
     ) -> core::result::Result<(), MediaError> {
         let Some(zone) = self.zone_of(at) else { return Ok(()) };
-        if !zone.has_p() || !self.m.enabled(PATCH) {
+        if !zone.has_p() || !self.patches_parity() {
             return Ok(());
         }
         patch(&self.m, zone, at, delta, scratch, PARITY).map_err(|e| crate::error::media_of(e, at))

@@ -3,7 +3,7 @@
 use holdfast_layout::format::EVENTS_START;
 use holdfast_layout::superblock::LABEL_LEN;
 use holdfast_layout::{
-    LogPlacement, Region, RegionKind, SumKind, Superblock, SuperblockError, region,
+    Certify, LogPlacement, Region, RegionKind, SumKind, Superblock, SuperblockError, region,
 };
 use holdfast_pmem::{MediumKind, PAGE};
 use holdfast_redundancy::Zone;
@@ -159,7 +159,8 @@ fn check_lengths(options: &CreateOptions) -> Result<(), Error> {
 
 /// Refuses what opening would refuse: reads back what is going to be written, before it is.
 fn readable(superblock: &Superblock, regions: &[Region]) -> Result<(), Error> {
-    let again = Superblock::decode(&superblock.encode());
+    // Its sum was made a moment ago and has been nowhere since.
+    let again = Superblock::decode(&superblock.encode(), Certify::when(false));
     if let Err(SuperblockError::BadField { field, value }) = again {
         return Err(Error::Options { what: field, limit: value });
     }

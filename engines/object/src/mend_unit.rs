@@ -1,14 +1,14 @@
 //! Repair of a unit that disagrees with its sum: which of the bytes involved are wrong is found
 //! by trying, and only what then verifies is installed.
 
-use holdfast_codes::crc32c;
 use holdfast_heap::format::{SLOT_LEN, SUM_LEN};
 use holdfast_heap::verify::{Direct, Found, Overlay, Source};
 use holdfast_heap::{Spot, Unit};
-use holdfast_layout::RawPtr;
+use holdfast_layout::{Certify, RawPtr};
 use holdfast_pmem::{Medium, PAGE, Site};
-use holdfast_redundancy::Wrong;
 use holdfast_redundancy::events::Event;
+use holdfast_redundancy::parity::{Parity, Scratch, rebuild};
+use holdfast_redundancy::{Exempt, Wrong, zone};
 
 use crate::changes::Changes;
 use crate::error::Error;
@@ -18,6 +18,8 @@ use crate::shared::{Repairer, Shared};
 const STEP_HELD: Site = Site::new("object.mend_unit.step-held");
 /// Times a unit is looked at again that turned bad anew, or did not keep what was stored.
 const AGAIN_MAX: u32 = 4;
+/// Verifying a unit, to see whether anything is to be repaired.
+const VERIFY: Site = Site::new("object.mend_unit.verify");
 /// Judging a candidate before it is installed.
 const JUDGE: Site = Site::new("object.mend_unit.judge");
 
@@ -59,9 +61,10 @@ fn mend_held<M: Medium>(
     parts: &[Part],
     event: Event,
 ) -> Result<Mended, Error> {
+    let certify = Certify::when(shared.m.enabled(VERIFY));
     let mut mended = Mended::Nothing;
     for _ in 0..AGAIN_MAX {
-        match unit.check(&Direct(&shared.m), shared.heap.sums()) {
+        match unit.check(&Direct(&shared.m), shared.heap.sums(), certify) {
             Ok(Found::Good | Found::Nothing) => return Ok(mended),
             Ok(Found::Bad { .. }) => {}
             // A page that could not be read and could not be mended either: that was reported.
@@ -71,19 +74,23 @@ fn mend_held<M: Medium>(
         let rebuilt: Vec<_> = { parts.iter() }
             .map(|p| shared.range_candidates(repairer, p.at, p.len, &shared.exempt()))
             .collect();
-        let Some(cure) = find_cure(shared, unit, parts, rebuilt, &Changes::default()) else {
+        let cure = find_cure(shared, unit, parts, rebuilt, &Changes::default()).or_else(|| {
+            let exempt = shared.exempt();
+            find_cure_of_two(shared, repairer, unit, parts, &Changes::default(), &exempt, certify)
+        });
+        let Some(cure) = cure else {
             let lost = Mended::Lost(parts[0].wrong);
             shared.report_mended(Event { object, ..event }, lost);
             return Ok(lost);
         };
         for (part, bytes) in &cure.parts {
-            let before = shared.sum_there(part.at, part.len);
+            let before_sum = shared.sum_there(part.at, part.len);
             shared.install_range(repairer, part.at, bytes)?;
-            let event = Event { object, at: part.at, len: part.len, ..event };
+            let event = Event { object, at: part.at, len: part.len, before_sum, ..event };
             // What was stored may not have stayed: lost again on its way.
             if current(shared, part).as_ref() == Some(bytes) {
                 mended = Mended::Repaired(part.wrong);
-                shared.report_sums(event, mended, before, crc32c(0, bytes));
+                shared.report_mended(event, mended);
             }
         }
         // Other parts may have turned bad meanwhile: damage of its own, with a cure of its own.
@@ -125,9 +132,89 @@ pub(crate) fn find_cure<M: Medium>(
         mix_columns(part.at, &now, candidates);
         candidates.retain(|c| *c != now);
     }
+    let whole = |_: u32| true;
+    if let Some(cure) = try_masks(shared, unit, parts, &rebuilt, changes, whole) {
+        return Some(cure);
+    }
+    // Another damage over the same columns, at other bytes, is in every candidate: it is left out
+    // by trying each with only its head or only its tail.
+    for i in 0..parts.len() {
+        let Some(now) = current(shared, &parts[i]) else { continue };
+        let whole = core::mem::take(&mut rebuilt[i]);
+        rebuilt[i] = whole.iter().flat_map(|bytes| heads_and_tails(&now, bytes)).collect();
+        let with_it = |mask: u32| mask >> i & 1 == 1;
+        let cure = try_masks(shared, unit, parts, &rebuilt, changes, with_it);
+        if cure.is_some() {
+            return cure;
+        }
+        rebuilt[i] = whole;
+    }
+    None
+}
+
+/// With Q: the same under the assumption that another row over the columns is wrong as well, which
+/// P and Q together can make good. Which rows may be that one, the sums of their units say.
+pub(crate) fn find_cure_of_two<M: Medium>(
+    shared: &Shared<M>,
+    repairer: &mut Repairer,
+    unit: &Unit,
+    parts: &[Part],
+    changes: &Changes,
+    exempt: &impl Exempt,
+    certify: Certify,
+) -> Option<Cure> {
+    let rebuilt: Vec<_> = { parts.iter() }
+        .map(|part| beside_another(shared, &mut repairer.scratch, part, changes, exempt, certify))
+        .collect();
+    find_cure(shared, unit, parts, rebuilt, changes)
+}
+
+/// What a part may be, one candidate for each other row with a bad unit over the same columns.
+fn beside_another<M: Medium>(
+    shared: &Shared<M>,
+    scratch: &mut Scratch,
+    part: &Part,
+    changes: &Changes,
+    exempt: &impl Exempt,
+    certify: Certify,
+) -> Vec<Vec<u8>> {
+    let Some(zone) = shared.zone_of(part.at).filter(|zone| zone.has_q()) else { return Vec::new() };
+    let mut all: Vec<Vec<u8>> = vec![Vec::new()];
+    for piece in zone.split(part.at, part.len) {
+        let others = (0..zone.data_rows()).filter(|row| {
+            let at = zone.at(*row, piece.col);
+            *row != piece.row && shared.has_bad_units(at, piece.len, changes, certify)
+        });
+        let options: Vec<Vec<u8>> = others
+            .filter_map(|row| {
+                let missing = [zone::Unit::Row(piece.row), zone::Unit::Row(row)];
+                let (col, len) = (piece.col, piece.len);
+                let both = Parity::Both;
+                let found = rebuild(&shared.m, zone, &missing, col, len, exempt, both, scratch);
+                found.ok().map(|mut units| units.swap_remove(0))
+            })
+            .collect();
+        let joined = |head: &Vec<u8>| {
+            let head = head.clone();
+            options.iter().map(move |tail| [head.as_slice(), tail].concat())
+        };
+        all = all.iter().flat_map(joined).collect();
+    }
+    all
+}
+
+/// Tries what each part may be, alone and together, for the sets of parts that `wanted` names.
+fn try_masks<M: Medium>(
+    shared: &Shared<M>,
+    unit: &Unit,
+    parts: &[Part],
+    rebuilt: &[Vec<Vec<u8>>],
+    changes: &Changes,
+    wanted: impl Fn(u32) -> bool,
+) -> Option<Cure> {
     for mask in [0b001, 0b010, 0b100, 0b011, 0b101, 0b110, 0b111_u32] {
         let chosen: Vec<usize> = (0..parts.len()).filter(|i| mask >> i & 1 == 1).collect();
-        if mask >> parts.len() != 0 || chosen.is_empty() {
+        if mask >> parts.len() != 0 || chosen.is_empty() || !wanted(mask) {
             continue;
         }
         let mut picks = vec![0; chosen.len()];
@@ -140,12 +227,22 @@ pub(crate) fn find_cure<M: Medium>(
                 let parts = chosen.iter().zip(bytes).map(pair).collect();
                 return Some(Cure { parts });
             }
-            if !advance(&mut picks, &chosen, &rebuilt) {
+            if !advance(&mut picks, &chosen, rebuilt) {
                 break;
             }
         }
     }
     None
+}
+
+/// `bytes` up to some byte and what is there `now` from it on, and the other way round: for every
+/// byte at which that makes a difference.
+fn heads_and_tails(now: &[u8], bytes: &[u8]) -> Vec<Vec<u8>> {
+    let differs = |at: &usize| now[*at] != bytes[*at];
+    let edges = (0..now.len()).filter(differs).skip(1);
+    edges
+        .flat_map(|at| [[&bytes[..at], &now[at..]].concat(), [&now[..at], &bytes[at..]].concat()])
+        .collect()
 }
 
 /// Where a part lies in two page columns, adds to its candidates those that leave it as it is in
@@ -185,17 +282,15 @@ fn cures<M: Medium>(
     bytes: &[&Vec<u8>],
     changes: &Changes,
 ) -> bool {
-    if !shared.m.enabled(JUDGE) {
-        return true;
-    }
+    let certify = Certify::when(shared.m.enabled(JUDGE));
     let direct = Direct(&shared.m);
     let pick = |n: usize| (parts[chosen[n]].at, bytes[n].as_slice());
     let sums = shared.heap.sums();
     let one = over(&direct, pick(0));
     let verdict = match chosen.len() {
-        1 => unit.check(&changes.over(&one), sums),
-        2 => unit.check(&changes.over(&over(&one, pick(1))), sums),
-        _ => unit.check(&changes.over(&over(&over(&one, pick(1)), pick(2))), sums),
+        1 => unit.check(&changes.over(&one), sums, certify),
+        2 => unit.check(&changes.over(&over(&one, pick(1))), sums, certify),
+        _ => unit.check(&changes.over(&over(&over(&one, pick(1)), pick(2))), sums, certify),
     };
     matches!(verdict, Ok(Found::Good)) || (verdict == Ok(Found::Nothing) && chosen != [0])
 }

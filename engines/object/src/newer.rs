@@ -20,6 +20,7 @@ use holdfast_heap::Unit;
 use holdfast_heap::format::{SLOT_LEN, STATE_LIVE};
 use holdfast_heap::sums::Slot;
 use holdfast_heap::verify::{Direct, Found, Overlay, Source, read_entry, read_slot};
+use holdfast_layout::Certify;
 use holdfast_pmem::{Medium, Site};
 use holdfast_redundancy::{Wrong, Zone};
 
@@ -28,6 +29,9 @@ use crate::shared::Shared;
 
 /// Comparing what a row is with what parity says it was written to be.
 const COMPARE: Site = Site::new("object.newer.compare");
+
+/// Believing what parity says only where sums of its own bear it out.
+const VERIFY: Site = Site::new("object.newer.verify");
 
 /// A row whose last write was lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,10 +126,11 @@ impl<M: Medium> Shared<M> {
 
     fn compare(&self, unit: &Unit, now: &impl Source, then: &impl Source) -> Order {
         let sums = self.heap.sums();
+        let certify = Certify::when(self.m.enabled(VERIFY));
         match unit {
             Unit::Entry { at, .. } => {
-                let entries = (read_entry(now, sums, *at), read_entry(then, sums, *at));
-                match entries {
+                let found = read_entry(now, sums, *at, certify);
+                match (found, read_entry(then, sums, *at, certify)) {
                     (Ok(Some(now)), Ok(Some(then))) if now == then => Order::Same,
                     (Ok(Some(now)), Ok(Some(then))) if rises(now.generation, then.generation) => {
                         Order::Newer(Wrong::Directory)
@@ -136,7 +141,8 @@ impl<M: Medium> Shared<M> {
             Unit::Granule { spot, .. } => {
                 let slots = (read_slot(now, spot), read_slot(then, spot));
                 let (Ok(before), Ok(after)) = slots else { return Order::Worse };
-                let good = matches!(unit.check(then, sums), Ok(Found::Good | Found::Nothing));
+                let good =
+                    matches!(unit.check(then, sums, certify), Ok(Found::Good | Found::Nothing));
                 match (good, before == after) {
                     (false, _) => Order::Worse,
                     // Bytes that the unchanged slot certifies cannot have changed and verify.
@@ -155,7 +161,7 @@ impl<M: Medium> Shared<M> {
         let Some(table) = self.table_of(at) else { return };
         table.units_over(at, len, &mut |unit| {
             if let Unit::Entry { at, chunk } = unit
-                && let Ok(Some(entry)) = read_entry(&Direct(&self.m), self.heap.sums(), at)
+                && let Ok(Some(entry)) = self.heap.entry_found(&Direct(&self.m), at)
                 && table.entry(chunk).is_some_and(|known| rises(known.generation, entry.generation))
             {
                 // It was read a moment ago under the lock of its column.

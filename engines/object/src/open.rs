@@ -199,8 +199,10 @@ impl<M: Medium> Pool<M> {
             }
         }
         pool.claim()?;
-        pool.shared.free_stale_log_chunks()?;
+        // Before anything is appended to the log: an append that meets a bad page of a file stops
+        // the pool for good.
         opened.mended += pool.shared.mend_listed()?;
+        pool.shared.free_stale_log_chunks()?;
         pool.finish_repair()?;
         pool.shared.report_early();
         pool.shared.closable.store(true, Ordering::Release);

@@ -18,8 +18,9 @@
 
 use holdfast_heap::ChunkKind;
 use holdfast_heap::format::CHUNK_LEN;
-use holdfast_heap::verify::{Direct, read_entry};
+use holdfast_heap::verify::Direct;
 use holdfast_heap::{BadEntry, Unit, ZoneTable};
+use holdfast_layout::Certify;
 use holdfast_logs::{Entry, FoundRecord, Scan, Seed};
 use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::Wrong;
@@ -35,6 +36,8 @@ use crate::shared::{Repairer, Shared};
 const STEP_PARITY: Site = Site::new("object.recover.step-parity");
 /// Replaying at all.
 const REPLAY: Site = Site::new("object.recover.replay");
+/// Believing only entries that the sum in their record certifies.
+const VERIFY_OVERFLOW: Site = Site::new("object.recover.verify-overflow");
 /// Making it all durable on a file before the records die; elsewhere recomputing parity drained.
 const DONE_SYNC: Site = Site::new("object.recover.done-sync");
 
@@ -118,7 +121,7 @@ impl<M: Medium> Shared<M> {
         let mut ranges = Vec::new();
         for table in self.heap.zones() {
             for chunk in 0..table.chunks() {
-                let found = read_entry(&Direct(&self.m), self.heap.sums(), table.entry_at(chunk));
+                let found = self.heap.entry_found(&Direct(&self.m), table.entry_at(chunk));
                 if matches!(found, Ok(Some(entry)) if entry.kind == ChunkKind::Log) {
                     ranges.push((table.chunk_at(chunk), table.chunk_len()));
                 }
@@ -158,13 +161,24 @@ impl<M: Medium> Shared<M> {
         len: u64,
         crc: u32,
     ) -> Result<Vec<u8>, Error> {
-        let mut payload = vec![0; len as usize];
-        for at in [a, b] {
-            if self.m.read(at, &mut payload).is_ok() && seed.overflow(number, &payload) == crc {
-                return Ok(payload);
+        let certify = Certify::when(self.m.enabled(VERIFY_OVERFLOW));
+        let read = |at| {
+            let mut payload = vec![0; len as usize];
+            let read = self.m.read(at, &mut payload);
+            let good = read.is_ok() && certify.agrees(crc, seed.overflow(number, &payload));
+            let cause = if read.is_ok() { Cause::Sum } else { Cause::MediaError };
+            if good { Ok(payload) } else { Err(self.event(cause, Finder::Open, at, len)) }
+        };
+        let (first, second) = (read(a), read(b));
+        if first.is_ok() || second.is_ok() {
+            // Both were durable before the record was: one that is not good was damaged since. The
+            // replay makes it superfluous.
+            for event in [first.as_ref().err(), second.as_ref().err()].into_iter().flatten() {
+                self.report_mended(*event, Mended::Repaired(Wrong::Log));
             }
         }
-        Err(Error::Fatal { what: "the entries of a large transaction", at: a })
+        let lost = Error::Fatal { what: "the entries of a large transaction", at: a };
+        first.or(second).map_err(|_| lost)
     }
 
     /// Frees log chunks that a crash left: no record refers to them any more.

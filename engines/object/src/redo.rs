@@ -21,9 +21,10 @@
 //! all of it patched; both are tried. Between the two (some patched, some not, in the very bytes
 //! of the column in which a third row is damaged) the row is lost: a crash and a damage at once.
 
-use holdfast_codes::{crc32c, xor_into};
+use holdfast_codes::xor_into;
 use holdfast_heap::Unit;
 use holdfast_heap::verify::{Direct, Found, Overlay, Source};
+use holdfast_layout::Certify;
 use holdfast_pmem::{MediaCause, MediaError, Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Finder};
 use holdfast_redundancy::parity::{self, Mismatch, Suspect};
@@ -32,7 +33,7 @@ use holdfast_redundancy::{ColumnId, Exempt, ExemptRanges, Wrong, Zone, zone};
 use crate::batch::Batch;
 use crate::changes::Changes;
 use crate::error::Error;
-use crate::mend_unit::{find_cure, parts_of};
+use crate::mend_unit::{find_cure, find_cure_of_two, parts_of};
 use crate::newer::Newer;
 use crate::repair::Mended;
 use crate::shared::{Repairer, Shared};
@@ -94,14 +95,12 @@ impl<M: Medium> Shared<M> {
     pub(crate) fn redo(&self, repairer: &mut Repairer, redo: &Redo<'_>) -> Result<Redone, Error> {
         let mut redone = Redone::default();
         let zones: Vec<Zone> = self.zones().copied().collect();
-        if self.m.enabled(VERIFY) {
-            for zone in &zones {
-                for (col, len) in redo.changes.columns(zone) {
-                    self.cure_columns(repairer, redo, zone, col, len, &mut redone)?;
-                }
+        for zone in &zones {
+            for (col, len) in redo.changes.columns(zone) {
+                self.cure_columns(repairer, redo, zone, col, len, &mut redone)?;
             }
-            self.harden_cures()?;
         }
+        self.harden_cures()?;
         self.m.step(STEP_CURED);
         for (at, bytes) in redo.changes.pieces() {
             self.redo_store(repairer, redo, at, bytes)?;
@@ -180,10 +179,16 @@ impl<M: Medium> Shared<M> {
         Ok(())
     }
 
+    /// Whether sums decide in a redo: one answer for all its steps, each of which sees to what the
+    /// one before it let pass.
+    fn redo_certify(&self) -> Certify {
+        Certify::when(self.m.enabled(VERIFY))
+    }
+
     /// Whether a unit verifies once the changes are made.
     fn will_verify(&self, unit: &Unit, changes: &Changes) -> bool {
         let direct = Direct(&self.m);
-        let found = unit.check(&changes.over(&direct), self.heap.sums());
+        let found = unit.check(&changes.over(&direct), self.heap.sums(), self.redo_certify());
         matches!(found, Ok(Found::Good | Found::Nothing))
     }
 
@@ -196,7 +201,9 @@ impl<M: Medium> Shared<M> {
     ) -> Result<(), Error> {
         let event = self.event(Cause::MediaError, redo.finder, page, PAGE);
         let candidates = self.may_have_been(repairer, redo, page, PAGE);
-        let judged = candidates.into_iter().map(|c| (self.bad_units(page, &c, redo.changes), c));
+        let certify = self.redo_certify();
+        let bad = |c: &[u8]| self.bad_units(page, c, redo.changes, certify);
+        let judged = candidates.into_iter().map(|c| (bad(&c), c));
         let best = judged.min_by_key(|(bad, _)| *bad);
         let known = best.is_some();
         let bytes = best.map_or_else(|| vec![0; PAGE as usize], |(_, bytes)| bytes);
@@ -208,7 +215,7 @@ impl<M: Medium> Shared<M> {
                 Mended::Relocated(Wrong::Data)
             }
         };
-        self.report_sums(event, mended, event.before_sum, crc32c(0, &bytes));
+        self.report_mended(event, mended);
         Ok(())
     }
 
@@ -234,15 +241,18 @@ impl<M: Medium> Shared<M> {
         let event = self.event(Cause::Sum, redo.finder, at, len);
         let rebuilt: Vec<_> =
             parts.iter().map(|p| self.may_have_been(repairer, redo, p.at, p.len)).collect();
-        let Some(cure) = find_cure(self, unit, &parts, rebuilt, redo.changes) else {
+        let cure = find_cure(self, unit, &parts, rebuilt, redo.changes).or_else(|| {
+            let was = ExemptRanges(redo.was_exempt);
+            find_cure_of_two(self, repairer, unit, &parts, redo.changes, &was, self.redo_certify())
+        });
+        let Some(cure) = cure else {
             self.report_mended(event, Mended::Lost(parts[0].wrong));
             return Ok(false);
         };
         for (part, bytes) in &cure.parts {
             let event = self.event(Cause::Sum, redo.finder, part.at, part.len);
             self.m.put(CURE, part.at, bytes)?;
-            let after = crc32c(0, bytes);
-            self.report_sums(event, Mended::Repaired(part.wrong), event.before_sum, after);
+            self.report_mended(event, Mended::Repaired(part.wrong));
         }
         Ok(true)
     }
@@ -267,7 +277,7 @@ impl<M: Medium> Shared<M> {
             let event = self.event(Cause::Parity, redo.finder, at, bytes.len() as u64);
             self.m.put(CURE_ROW, at, &bytes)?;
             self.know_entries(at, bytes.len() as u64);
-            self.report_sums(event, Mended::Repaired(wrong), event.before_sum, crc32c(0, &bytes));
+            self.report_mended(event, Mended::Repaired(wrong));
             redone.cured += 1;
         }
         Ok(())
@@ -308,7 +318,7 @@ impl<M: Medium> Shared<M> {
         let at = zone.unit_at(unit, col);
         let candidates = self.range_candidates(repairer, at, len, &was);
         let [bytes] = &candidates[..] else { return None };
-        if self.bad_units(at, bytes, redo.changes) > 0 {
+        if self.bad_units(at, bytes, redo.changes, self.redo_certify()) > 0 {
             return None;
         }
         let direct = Direct(&self.m);

@@ -22,6 +22,7 @@ use holdfast_codes::crc32c;
 use holdfast_heap::format::{CHUNK_LEN, SLOT_LEN};
 use holdfast_heap::verify::{Direct, Found, Overlay};
 use holdfast_heap::{ChunkKind, Unit, ZoneTable};
+use holdfast_layout::Certify;
 use holdfast_pmem::{MediaCause, MediaError, Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Event, Finder};
 use holdfast_redundancy::parity::{self, Parity, Scratch, rebuild};
@@ -35,6 +36,8 @@ use crate::shared::{Repairer, Shared};
 /// Pages that may turn bad during one repair before it is given up.
 pub(crate) const BAD_PAGES_MAX: u32 = 8;
 
+/// Verifying the units of all rows before parity is made from them.
+const VERIFY_ROWS: Site = Site::new("object.repair.verify-rows");
 /// Judging a candidate before it is installed.
 const JUDGE: Site = Site::new("object.repair.judge");
 const STEP_HELD: Site = Site::new("object.repair.step-held");
@@ -65,6 +68,8 @@ pub(crate) enum Mended {
     Relocated(Wrong),
     /// Beyond the redundancy.
     Lost(Wrong),
+    /// Nothing that is kept can tell what is right; nothing was changed.
+    Undecided(Wrong),
 }
 
 /// Who asks for a repair and why; goes into the event.
@@ -241,7 +246,7 @@ impl<M: Medium> Shared<M> {
                 let Mended::Lost(_) = self.mend_unit(&mut repairer, &unit, asked)? else { break };
                 // A page that could be read before may have turned bad in between: that can be
                 // mended, too.
-                let again = readable && unit.check(&Direct(&self.m), self.heap.sums()).is_err();
+                let again = readable && unit.reach(&Direct(&self.m), self.heap.sums()).is_err();
                 if !again || tries == BAD_PAGES_MAX {
                     lost = Some(unit.range().0);
                     break;
@@ -261,7 +266,7 @@ impl<M: Medium> Shared<M> {
     ) -> Result<bool, Error> {
         // A unit has bytes on two pages, and a slot and a sum on one each.
         for _ in 0..4 {
-            let Err(error) = unit.check(&Direct(&self.m), self.heap.sums()) else {
+            let Err(error) = unit.reach(&Direct(&self.m), self.heap.sums()) else {
                 return Ok(true);
             };
             let asked = Asked { cause: Cause::MediaError, ..asked };
@@ -280,12 +285,13 @@ impl<M: Medium> Shared<M> {
         col: u64,
         asked: Asked,
     ) -> Result<(), Error> {
+        let certify = Certify::when(self.m.enabled(VERIFY_ROWS));
         let mut bad = Vec::new();
         for row in 0..zone.data_rows() {
             let at = zone.at(row, col);
             let Some(table) = self.heap.zone_of(at) else { continue };
             table.units_over(at, PAGE, &mut |unit| {
-                let found = unit.check(&Direct(&self.m), self.heap.sums());
+                let found = unit.check(&Direct(&self.m), self.heap.sums(), certify);
                 if found.is_ok_and(Found::is_bad) && !bad.contains(&unit) {
                     bad.push(unit);
                 }
@@ -353,7 +359,7 @@ impl<M: Medium> Shared<M> {
             }
             (Err(error), true) => return Err(error),
         };
-        self.report_sums(event, mended, event.before_sum, crc32c(0, &bytes));
+        self.report_mended(event, mended);
         Ok(mended)
     }
 
@@ -369,10 +375,12 @@ impl<M: Medium> Shared<M> {
     ) -> (Vec<u8>, bool) {
         let mut best: Option<(usize, Vec<u8>)> = None;
         let exempt = self.exempt();
+        let certify = Certify::when(self.m.enabled(JUDGE));
         for candidate in self.candidates(&mut repairer.scratch, zone, unit, col, PAGE, &exempt) {
             let bad = match unit {
-                zone::Unit::Row(_) if self.m.enabled(JUDGE) => {
-                    self.bad_units(zone.unit_at(unit, col), &candidate, &Changes::default())
+                zone::Unit::Row(_) => {
+                    let at = zone.unit_at(unit, col);
+                    self.bad_units(at, &candidate, &Changes::default(), certify)
                 }
                 _ => 0,
             };
@@ -428,7 +436,13 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Number of units that would be bad if the bytes at `at` were `bytes`, after `changes`.
-    pub(crate) fn bad_units(&self, at: u64, bytes: &[u8], changes: &Changes) -> usize {
+    pub(crate) fn bad_units(
+        &self,
+        at: u64,
+        bytes: &[u8],
+        changes: &Changes,
+        certify: Certify,
+    ) -> usize {
         let Some(table) = self.heap.zone_of(at) else { return 0 };
         let direct = Direct(&self.m);
         let overlay = Overlay { under: &direct, at, bytes };
@@ -437,19 +451,39 @@ impl<M: Medium> Shared<M> {
         table.units_over(at, bytes.len() as u64, &mut |unit| {
             // A unit that lies partly on another bad page cannot be judged yet; that is no reason
             // to think worse of this candidate.
-            bad += usize::from(unit.check(&seen, self.heap.sums()).is_ok_and(Found::is_bad));
+            let found = unit.check(&seen, self.heap.sums(), certify);
+            bad += usize::from(found.is_ok_and(Found::is_bad));
+        });
+        bad
+    }
+
+    /// Whether a unit over `[at, at + len)` of a row is bad, or cannot be read, after `changes`.
+    pub(crate) fn has_bad_units(
+        &self,
+        at: u64,
+        len: u64,
+        changes: &Changes,
+        certify: Certify,
+    ) -> bool {
+        let Some(table) = self.heap.zone_of(at) else { return false };
+        let direct = Direct(&self.m);
+        let seen = changes.over(&direct);
+        let mut bad = false;
+        table.units_over(at, len, &mut |unit| {
+            let found = unit.check(&seen, self.heap.sums(), certify);
+            bad |= !found.is_ok_and(|f| !f.is_bad());
         });
         bad
     }
 
     /// Number of units that are bad over `[col, col + len)`, in all rows.
-    pub(crate) fn bad_rows(&self, zone: &Zone, col: u64, len: u64) -> usize {
+    pub(crate) fn bad_rows(&self, zone: &Zone, col: u64, len: u64, certify: Certify) -> usize {
         let mut bad = 0;
         for row in 0..zone.data_rows() {
             let at = zone.at(row, col);
             let Some(table) = self.heap.zone_of(at) else { continue };
             table.units_over(at, len, &mut |unit| {
-                let found = unit.check(&Direct(&self.m), self.heap.sums());
+                let found = unit.check(&Direct(&self.m), self.heap.sums(), certify);
                 bad += usize::from(!found.is_ok_and(|f| !f.is_bad()));
             });
         }
@@ -613,7 +647,7 @@ impl<M: Medium> Shared<M> {
                 Err(_) => Mended::Lost(wrong),
             },
         };
-        self.report_sums(event, mended, event.before_sum, crc32c(0, &bytes));
+        self.report_mended(event, mended);
         Ok(mended)
     }
 

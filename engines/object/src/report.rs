@@ -108,30 +108,32 @@ impl<M: Medium> Shared<M> {
         }
     }
 
-    /// Reports what became of the damage of an event, with the sum of what is there now.
-    pub(crate) fn report_mended(&self, event: Event, mended: Mended) {
-        let after = match mended {
-            Mended::Repaired(_) | Mended::Relocated(_) => self.sum_there(event.at, event.len),
-            Mended::Nothing | Mended::Lost(_) => 0,
-        };
-        self.report_sums(event, mended, event.before_sum, after);
+    /// Makes the copies of the journal's pages the same, and says which were not.
+    pub(crate) fn heal_journal(&self) {
+        for page in self.journal.heal(&self.m) {
+            let cause = if page.before_sum == 0 { Cause::MediaError } else { Cause::Sum };
+            if let Some(error) = page.error {
+                self.suspect(error.at, Cause::MediaError, Finder::Scrub);
+                continue;
+            }
+            let event = self.event(cause, Finder::Scrub, page.at, PAGE);
+            let event = Event { before_sum: page.before_sum, ..event };
+            self.report_mended(event, Mended::Repaired(Wrong::Mirror { side: page.side }));
+        }
     }
 
-    /// The same where the sums are known better than by reading.
-    pub(crate) fn report_sums(&self, event: Event, mended: Mended, before: u32, after: u32) {
+    /// Reports what became of the damage of an event, with the sum of what is there now.
+    pub(crate) fn report_mended(&self, event: Event, mended: Mended) {
         let (outcome, wrong) = match mended {
             Mended::Nothing => return,
             Mended::Repaired(wrong) => (Outcome::Repaired, wrong),
             Mended::Relocated(wrong) => (Outcome::Relocated, wrong),
             Mended::Lost(wrong) => (Outcome::Lost, wrong),
+            Mended::Undecided(wrong) => (Outcome::Undecided, wrong),
         };
-        self.report(Event {
-            wrong: Some(wrong),
-            outcome,
-            before_sum: before,
-            after_sum: after,
-            ..event
-        });
+        let mended = matches!(outcome, Outcome::Repaired | Outcome::Relocated);
+        let after_sum = if mended { self.sum_there(event.at, event.len) } else { 0 };
+        self.report(Event { wrong: Some(wrong), outcome, after_sum, ..event });
     }
 
     /// Replaces the superblock, and reports the copies that turned out bad under it.

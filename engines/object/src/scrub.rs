@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
+use holdfast_layout::Certify;
 use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Finder};
 use holdfast_redundancy::parity::{self, Mismatch, Scratch, Suspect};
@@ -18,6 +19,10 @@ use crate::sweep::{CheckReport, Finding, Position};
 
 /// Making recomputed parity durable on a file.
 const PARITY_SYNC: Site = Site::new("object.scrub.parity-sync");
+/// Verifying all rows of a column before parity is made from them.
+const VERIFY_ROWS: Site = Site::new("object.scrub.verify-rows");
+/// Verifying a row as P and Q would have it, before it is stored.
+const VERIFY_ROW: Site = Site::new("object.scrub.verify-row");
 /// Steps between two stores of the progress: what a crash makes a scrub do again.
 const STEPS_PER_STORE: u32 = 256;
 /// Nanoseconds of a pause for the pace after which it looks whether the scrub is to stop.
@@ -62,8 +67,16 @@ pub struct Scrubbed {
     pub repaired: u64,
     /// Findings beyond the redundancy.
     pub lost: u64,
+    /// Findings that nothing kept can judge; left as they were.
+    pub undecided: u64,
     /// How it ended.
     pub state: ScrubState,
+}
+
+impl Scrubbed {
+    fn new(state: ScrubState) -> Self {
+        Self { report: CheckReport::default(), repaired: 0, lost: 0, undecided: 0, state }
+    }
 }
 
 /// Sleeps a little at a time, as long as nobody wants anything of the scrub.
@@ -120,8 +133,7 @@ impl<M: Medium> Pool<M> {
         let mut scratch = Scratch::new();
         let mut state = shared.begin_pass(options.resume)?;
         let mut position = shared.position_of(state.next);
-        let mut done =
-            Scrubbed { report: CheckReport::default(), repaired: 0, lost: 0, state: state.state };
+        let mut done = Scrubbed::new(state.state);
         let mut steps = 0_u32;
         while position != Position::End {
             match control.0.load(Ordering::Acquire) {
@@ -144,6 +156,7 @@ impl<M: Medium> Pool<M> {
                 match mended {
                     Mended::Repaired(_) | Mended::Relocated(_) => done.repaired += 1,
                     Mended::Lost(_) => done.lost += 1,
+                    Mended::Undecided(_) => done.undecided += 1,
                     // Another finding's repair settled it, or a writer did.
                     Mended::Nothing => {}
                 }
@@ -155,6 +168,7 @@ impl<M: Medium> Pool<M> {
             state.found = done.report.found;
             state.repaired = done.repaired;
             state.lost = done.lost;
+            state.undecided = done.undecided;
             steps += 1;
             if steps.is_multiple_of(STEPS_PER_STORE) {
                 shared.store_progress(&state)?;
@@ -165,7 +179,7 @@ impl<M: Medium> Pool<M> {
         }
         if position == Position::End {
             state.state = ScrubState::Idle;
-            shared.journal.heal(&shared.m);
+            shared.heal_journal();
             // A record may be rotten in one copy, which nobody sees before it is needed. Once a
             // watermark covers all that is complete, none of them is needed.
             shared.spread_watermark().map_err(Error::Tx)?;
@@ -241,7 +255,9 @@ impl<M: Medium> Shared<M> {
                 let lost = self.mend(e.at / PAGE * PAGE, PAGE, asked)?;
                 Ok(lost.map_or(Mended::Repaired(Wrong::Data), |_| Mended::Lost(Wrong::Data)))
             }
-            Verdict::Undecided(_) => Ok(Mended::Nothing),
+            Verdict::Undecided(Reason::Unlocated) => {
+                self.mend_columns(finding.at, finding.len, Finder::Scrub)
+            }
         }
     }
 
@@ -314,7 +330,7 @@ impl<M: Medium> Shared<M> {
         let mut mended = Mended::Nothing;
         for mismatch in left {
             mended = self.settle_mismatch(repairer, zone, &mismatch, asked)?;
-            if let Mended::Lost(_) = mended {
+            if let Mended::Lost(_) | Mended::Undecided(_) = mended {
                 break;
             }
         }
@@ -343,7 +359,9 @@ impl<M: Medium> Shared<M> {
             _ => (zone::Unit::P, Wrong::FreeOrParity),
         };
         let event = event(unit);
-        let mended = if self.bad_rows(zone, col, len) > 0 {
+        let mended = if self.cannot_tell(mismatch.suspect) {
+            Mended::Undecided(wrong)
+        } else if self.bad_rows(zone, col, len, Certify::when(self.m.enabled(VERIFY_ROWS))) > 0 {
             // A unit over the column is lost. Parity stays as it is: it may be what is right.
             Mended::Lost(wrong)
         } else if let Some(wrong) = self.settle_lost_write(repairer, zone, col, len, asked)? {
@@ -381,8 +399,7 @@ impl<M: Medium> Shared<M> {
         let event = self.event(asked.cause, asked.finder, newer.at, len);
         self.install_range(repairer, newer.at, &newer.bytes)?;
         self.know_entries(newer.at, len);
-        let sum = holdfast_codes::crc32c(0, &newer.bytes);
-        self.report_sums(event, Mended::Repaired(newer.wrong), event.before_sum, sum);
+        self.report_mended(event, Mended::Repaired(newer.wrong));
         Ok(Some(newer.wrong))
     }
 
@@ -400,7 +417,8 @@ impl<M: Medium> Shared<M> {
         let at = zone.unit_at(unit, col);
         let candidates = self.range_candidates(repairer, at, len, &self.exempt());
         let [candidate] = &candidates[..] else { return Ok(false) };
-        if self.bad_units(at, candidate, &Changes::default()) > 0 {
+        let certify = Certify::when(self.m.enabled(VERIFY_ROW));
+        if self.bad_units(at, candidate, &Changes::default(), certify) > 0 {
             return Ok(false);
         }
         self.install_range(repairer, at, candidate)?;

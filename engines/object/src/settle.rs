@@ -15,7 +15,7 @@ use crate::shared::Shared;
 use crate::view::Held;
 
 /// F2 of a commit that cannot put it off.
-const F2_NOW: Site = Site::new("object.commit.F2");
+const F2_NOW: Site = Site::new("object.settle.F2-now");
 /// F2 of a lane's last commit.
 const F2: Site = Site::new("object.settle.F2");
 /// Flushing another lane's stores in its stead.

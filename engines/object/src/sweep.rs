@@ -4,21 +4,30 @@
 //! Commits go on meanwhile. An object is judged between two looks at its version word; a column
 //! is judged while it is held, which excludes every store to anything that lies over it.
 
+use holdfast_heap::format::GRANULE;
 use holdfast_heap::sums::granules;
 use holdfast_heap::verify::{Direct, check_granule, read_slot};
 use holdfast_heap::{Spot, Unit, ZoneTable};
-use holdfast_layout::RawPtr;
-use holdfast_pmem::{Medium, PAGE};
+use holdfast_layout::{Certify, RawPtr};
+use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::parity::{self, Mismatch, Scratch, Suspect};
 use holdfast_redundancy::{Verdict, Wrong, Zone, verdict::Reason, zone};
 
 use crate::error::Error;
 use crate::shared::Shared;
 
+/// Verifying objects.
+const VERIFY: Site = Site::new("object.sweep.verify");
+/// Verifying directory entries.
+const VERIFY_ENTRY: Site = Site::new("object.sweep.verify-entry");
 /// Findings kept in a report; further ones are only counted.
 const FINDINGS_MAX: usize = 10_000;
 /// Page columns checked under one set of locks.
 const COLUMNS_AT_ONCE: u64 = 4;
+
+/// How far ahead of what is judged bytes are asked for: one stream alone does not use the memory
+/// that there is.
+const AHEAD: u64 = 4096;
 
 /// Something a check found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,6 +163,7 @@ impl<M: Medium> Shared<M> {
     fn sweep_object(&self, spot: &Spot, report: &mut CheckReport) {
         let word = self.versions.index(spot.object);
         let m = Direct(&self.m);
+        let certify = Certify::when(self.m.enabled(VERIFY));
         loop {
             let Some(version) = self.versions.read(word) else {
                 std::thread::yield_now();
@@ -167,7 +177,9 @@ impl<M: Medium> Shared<M> {
                     live = slot.is_live().then_some(slot);
                     let count = if slot.is_live() { granules(slot.len.into()) } else { 1 };
                     for granule in 0..count.min(granules(spot.capacity)) {
-                        let found = check_granule(&m, self.heap.sums(), spot, granule);
+                        let ahead = spot.object + granule * GRANULE + AHEAD;
+                        self.m.prefetch(ahead, GRANULE);
+                        let found = check_granule(&m, self.heap.sums(), spot, granule, certify);
                         let verdict = match found {
                             Ok(f) if f.is_bad() => Verdict::Corrupt(Wrong::Data),
                             Ok(_) => continue,
@@ -184,7 +196,8 @@ impl<M: Medium> Shared<M> {
             }
             if let Some(slot) = live {
                 report.objects += 1;
-                report.object_bytes += u64::from(slot.len);
+                // What a damaged slot says of its length is nothing to go by.
+                report.object_bytes += u64::from(slot.len).min(spot.capacity);
             }
             for (at, len, verdict, generation) in findings {
                 let object = RawPtr::new(spot.object, generation);
@@ -195,13 +208,15 @@ impl<M: Medium> Shared<M> {
     }
 
     fn sweep_entries(&self, table: &ZoneTable, report: &mut CheckReport) {
+        let certify = Certify::when(self.m.enabled(VERIFY_ENTRY));
         for chunk in 0..table.chunks() {
             let at = table.entry_at(chunk);
             // Column first: an entry is changed only while its column is held.
             let Some(zone) = self.zone_of(at) else { continue };
             let Some(place) = zone.place(at) else { continue };
             let held = self.columns.lock_one(&self.m, self.columns.id(zone, place.col));
-            let found = Unit::Entry { at, chunk }.check(&Direct(&self.m), self.heap.sums());
+            let unit = Unit::Entry { at, chunk };
+            let found = unit.check(&Direct(&self.m), self.heap.sums(), certify);
             drop(held);
             let verdict = match found {
                 Ok(f) if f.is_bad() => Verdict::Corrupt(Wrong::Directory),
@@ -228,16 +243,21 @@ impl<M: Medium> Shared<M> {
         let columns: Vec<_> =
             (col..col + len).step_by(PAGE as usize).map(|c| self.columns.id(zone, c)).collect();
         self.columns.lock_all(&self.m, &columns);
-        // A page column at a time: damage in one must not blur what is found in the next.
-        let pages = (col..col + len).step_by(PAGE as usize);
-        let found: Vec<_> =
-            pages.map(|c| parity::check(&self.m, zone, c, PAGE, &self.exempt(), scratch)).collect();
+        let exempt = self.exempt();
+        let whole = parity::check(&self.m, zone, col, len, &exempt, scratch);
+        let found: Vec<_> = if whole.is_ok_and(|found| found.is_empty()) {
+            Vec::new()
+        } else {
+            // A page column at a time: damage in one must not blur what is found in the next.
+            let pages = (col..col + len).step_by(PAGE as usize);
+            pages.map(|c| parity::check(&self.m, zone, c, PAGE, &exempt, scratch)).collect()
+        };
         self.columns.unlock_all(&columns);
         for found in found {
             match found {
                 Ok(mismatches) => {
                     for mismatch in mismatches {
-                        report.add(column_finding(zone, &mismatch));
+                        report.add(self.column_finding(zone, &mismatch));
                     }
                 }
                 Err(holdfast_redundancy::Error::Media(e)) => {
@@ -281,20 +301,27 @@ impl<M: Medium> Shared<M> {
             });
         }
     }
-}
 
-/// A mismatch as a finding: at the unit that explains it, or at P where none can be named.
-fn column_finding(zone: &Zone, mismatch: &Mismatch) -> Finding {
-    let (unit, wrong) = match mismatch.suspect {
-        Suspect::Unit(zone::Unit::P) => (zone::Unit::P, Wrong::ParityP),
-        Suspect::Unit(zone::Unit::Q) => (zone::Unit::Q, Wrong::ParityQ),
-        Suspect::Unit(row) => (row, Wrong::FreeOrParity),
-        Suspect::Any | Suspect::Several => (zone::Unit::P, Wrong::FreeOrParity),
-    };
-    Finding {
-        at: zone.unit_at(unit, mismatch.col),
-        len: mismatch.len,
-        verdict: Verdict::Corrupt(wrong),
-        object: RawPtr::NULL,
+    /// A mismatch as a finding: at the unit that explains it, or at P where none can be named.
+    fn column_finding(&self, zone: &Zone, mismatch: &Mismatch) -> Finding {
+        let (unit, wrong) = match mismatch.suspect {
+            Suspect::Unit(zone::Unit::P) => (zone::Unit::P, Wrong::ParityP),
+            Suspect::Unit(zone::Unit::Q) => (zone::Unit::Q, Wrong::ParityQ),
+            Suspect::Unit(row) => (row, Wrong::FreeOrParity),
+            Suspect::Any | Suspect::Several => (zone::Unit::P, Wrong::FreeOrParity),
+        };
+        let verdict = if self.cannot_tell(mismatch.suspect) {
+            Verdict::Undecided(Reason::Unlocated)
+        } else {
+            Verdict::Corrupt(wrong)
+        };
+        let at = zone.unit_at(unit, mismatch.col);
+        Finding { at, len: mismatch.len, verdict, object: RawPtr::NULL }
+    }
+
+    /// Whether nothing that is kept can say which unit of a column is wrong: there are no sums,
+    /// and parity names none. The parity may be all that is left of the right bytes.
+    pub(crate) fn cannot_tell(&self, suspect: Suspect) -> bool {
+        !self.heap.sums().active() && matches!(suspect, Suspect::Any | Suspect::Several)
     }
 }

@@ -6,7 +6,7 @@ use holdfast_heap::format::{GRANULE, STATE_LIVE};
 use holdfast_heap::sums::{granule_range, granules};
 use holdfast_heap::verify::{Direct, read_slot, read_sum};
 use holdfast_heap::{ReserveError, Slot, Spot, ZoneTable};
-use holdfast_layout::{Persist, Ptr, RawPtr, TypeNumber, bytemuck};
+use holdfast_layout::{Certify, Persist, Ptr, RawPtr, TypeNumber, bytemuck};
 use holdfast_pmem::{MediaError, Medium, Site};
 use holdfast_redundancy::events::{Cause, Finder};
 use holdfast_txn::{Result, Transaction, TxError};
@@ -21,6 +21,8 @@ use crate::view::{CopyId, Held, Mut};
 const VERIFY_OPEN: Site = Site::new("object.tx.verify-open");
 /// Verifying what is read.
 const VERIFY_READ: Site = Site::new("object.tx.verify-read");
+/// Verifying a slot before anything is refused for what it says.
+const VERIFY_SLOT: Site = Site::new("object.tx.verify-slot");
 
 /// Bytes of parity asked for ahead: a few lines, before the hardware sees where it goes.
 const FETCHED: u64 = 256;
@@ -161,6 +163,7 @@ impl<M: Medium> Tx<'_, M> {
             self.shared.heap.sums(),
             &seen.spot,
             0,
+            Certify::when(self.shared.m.enabled(VERIFY_SLOT)),
         )
         .map_err(damaged)?;
         if found.is_bad() {
@@ -184,6 +187,7 @@ impl<M: Medium> Tx<'_, M> {
         if !sums.active() {
             return Ok(());
         }
+        let certify = Certify::when(self.shared.m.enabled(VERIFY_OPEN));
         let base = first * GRANULE;
         for granule in first..first + count {
             let (start, len) = granule_range(granule, slot.len.into());
@@ -191,9 +195,7 @@ impl<M: Medium> Tx<'_, M> {
             let expected =
                 read_sum(&Direct(&self.shared.m), &seen.spot, slot, granule).map_err(damaged)?;
             keep(expected);
-            if self.shared.m.enabled(VERIFY_OPEN)
-                && sums.granule(seen.spot.object, slot, granule, part) != expected
-            {
+            if !certify.agrees(expected, sums.granule(seen.spot.object, slot, granule, part)) {
                 return Err(TxError::Damaged { at: seen.spot.object + start, len: len.max(1) });
             }
         }

@@ -7,16 +7,20 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use common::{create, get, pattern, put};
-use holdfast_layout::RawPtr;
+use holdfast_layout::{RawPtr, RegionKind};
 use holdfast_pmem::{Medium, MediumKind, Site};
 use holdfast_txn::Transaction;
 
-fn drains(pool: &common::TestPool, count: u64, mut step: impl FnMut(u64)) -> f64 {
+/// The most drains of any of `count` steps.
+fn drains(pool: &common::TestPool, count: u64, mut step: impl FnMut(u64)) -> u64 {
     // Warm-up: runs formatted, caches filled.
     (0..count).for_each(&mut step);
-    pool.medium().reset_counters();
-    (0..count).for_each(&mut step);
-    pool.medium().counters().all_drains() as f64 / count as f64
+    let counted = (0..count).map(|i| {
+        pool.medium().reset_counters();
+        step(i);
+        pool.medium().counters().all_drains()
+    });
+    counted.max().unwrap()
 }
 
 #[test]
@@ -27,7 +31,7 @@ fn a_small_commit_has_two_drains() {
         let p = objects[i as usize % 8];
         pool.run(|tx| tx.write_bytes(p, 0, &pattern(i, 64))).unwrap();
     });
-    assert!(one <= 2.0, "overwrite of 64 B: {one} drains");
+    assert!(one <= 2, "overwrite of 64 B: {one} drains");
     let four = drains(&pool, 60, |i| {
         pool.run(|tx| {
             for (k, object) in (0..).zip(&objects[..4]) {
@@ -37,7 +41,7 @@ fn a_small_commit_has_two_drains() {
         })
         .unwrap();
     });
-    assert!(four <= 2.0, "four objects: {four} drains");
+    assert!(four <= 2, "four objects: {four} drains");
     let mut last = None;
     let alloc_and_free = drains(&pool, 60, |i| {
         let p = put(&pool, &pattern(i, 128));
@@ -45,11 +49,11 @@ fn a_small_commit_has_two_drains() {
             pool.run(|tx| tx.free(old)).unwrap();
         }
     });
-    assert!(alloc_and_free <= 4.0, "an allocation and a free: {alloc_and_free} drains");
+    assert!(alloc_and_free <= 4, "an allocation and a free: {alloc_and_free} drains");
     let reads = drains(&pool, 60, |i| {
         get(&pool, objects[i as usize % 8]).unwrap();
     });
-    assert!(reads == 0.0, "reads: {reads} drains");
+    assert!(reads == 0, "reads: {reads} drains");
 }
 
 #[test]
@@ -57,13 +61,19 @@ fn a_commit_on_a_file_is_one_sync() {
     let pool = create(MediumKind::File);
     let p = put(&pool, &pattern(1, 200));
     pool.run(|tx| tx.write_bytes(p, 0, &[1; 64])).unwrap();
-    let before = barriers(&pool);
-    for i in 0..20 {
+    let mut others = 0;
+    for i in 0..60 {
+        pool.medium().reset_counters();
+        let before = barriers(&pool);
         pool.run(|tx| tx.write_bytes(p, 0, &pattern(i, 64))).unwrap();
+        let (now, counters) = (barriers(&pool) - before, pool.medium().counters());
+        // A reclaim now and then adds its sync and its watermark record.
+        let reclaimed = counters.syncs > 0;
+        others += u32::from(reclaimed);
+        assert_eq!(now, if reclaimed { 3 } else { 1 }, "commit {i}: {counters:?}");
     }
-    let per_commit = (barriers(&pool) - before) as f64 / 20.0;
-    // A reclaim now and then adds its sync and its watermark record.
-    assert!((1.0..=1.5).contains(&per_commit), "{per_commit} syncs");
+    // This log has ten pages; a record and its replica take two.
+    assert!(others <= 15, "{others} of 60 commits had to reclaim the log");
 }
 
 fn barriers(pool: &common::TestPool) -> u64 {
@@ -160,6 +170,44 @@ fn a_repair_holds_one_column_and_others_commit() {
     });
     assert_eq!(pool.stats().repaired, 1);
     assert!(pool.check(|_, _| {}).unwrap().is_clean());
+}
+
+#[test]
+fn a_repair_waits_for_a_commit_in_the_middle_of_its_column() {
+    // Columns held and nothing stored yet; objects and parity stored, and not yet durable.
+    for step in ["object.commit.step-columns", "object.commit.step-applied"] {
+        let pool = create(MediumKind::Shm);
+        let objects: Vec<RawPtr> = (0..60).map(|i| put(&pool, &pattern(i, 3000))).collect();
+        let zone = *pool.regions().iter().find(|r| r.kind == RegionKind::Zone).unwrap();
+        let column = |p: &RawPtr| (p.offset() - zone.start) % zone.row_len / 4096;
+        let row = |p: &RawPtr| (p.offset() - zone.start) / zone.row_len;
+        let other = |p: &RawPtr| column(p) == column(&objects[0]) && row(p) != row(&objects[0]);
+        let sick = objects.iter().position(other).expect("objects fill two rows");
+        let park = Park::at(&pool, step);
+        let repaired = AtomicBool::new(false);
+        std::thread::scope(|s| {
+            let (pool, objects, repaired) = (&pool, &objects, &repaired);
+            let commit = s.spawn(move || {
+                pool.run(|tx| tx.write_bytes(objects[0], 0, &pattern(99, 3000))).unwrap();
+            });
+            park.wait_until_parked();
+            pool.medium().stray(objects[sick].offset(), &[0xee; 900]).unwrap();
+            let repair = s.spawn(move || {
+                assert!(pool.heal_load(objects[sick].offset(), 900));
+                repaired.store(true, Ordering::Release);
+            });
+            // It must not judge a column that is half changed.
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            assert!(!repaired.load(Ordering::Acquire), "{step}: it did not wait");
+            park.release();
+            commit.join().unwrap();
+            repair.join().unwrap();
+        });
+        assert_eq!((pool.stats().repaired, pool.stats().lost), (1, 0), "{step}");
+        assert_eq!(get(&pool, objects[0]).unwrap(), pattern(99, 3000), "{step}");
+        assert_eq!(get(&pool, objects[sick]).unwrap(), pattern(sick as u64, 3000), "{step}");
+        assert!(pool.check(|_, _| {}).unwrap().is_clean(), "{step}");
+    }
 }
 
 #[test]

@@ -44,74 +44,71 @@ fn poison(pool: &TestPool, page: u64, clear: Clear) {
     pool.medium().poison(page, PAGE, clear).unwrap();
 }
 
-#[test]
-fn a_relocation_names_the_superblock_that_it_cleared() {
+/// Runs a story on a pool of each kind, for the start of each of its sides.
+fn on_each_side(story: impl Fn(MediumKind, TestPool, u64)) {
     for kind in KINDS {
         for side in 0..2 {
             let pool = tiny(kind, Parity::P);
-            let (bytes, side) = (pattern(1, 900), sides(&pool)[side]);
-            let p = put(&pool, &bytes);
-            poison(&pool, side, Clear::Able);
-            poison(&pool, p.offset() / PAGE * PAGE, Clear::Unable);
-            assert_eq!(get(&pool, p).unwrap(), bytes);
-            named(&pool, side, &format!("{kind}"));
+            let start = sides(&pool)[side];
+            story(kind, pool, start);
         }
     }
+}
+
+#[test]
+fn a_relocation_names_the_superblock_that_it_cleared() {
+    on_each_side(|kind, pool, side| {
+        let bytes = pattern(1, 900);
+        let p = put(&pool, &bytes);
+        poison(&pool, side, Clear::Able);
+        poison(&pool, p.offset() / PAGE * PAGE, Clear::Unable);
+        assert_eq!(get(&pool, p).unwrap(), bytes);
+        named(&pool, side, &format!("{kind}"));
+    });
 }
 
 #[test]
 fn a_growth_names_the_copies_that_it_cleared() {
-    for kind in KINDS {
-        for side in 0..2 {
-            let pool = tiny(kind, Parity::P);
-            let side = sides(&pool)[side];
-            poison(&pool, side, Clear::Able);
-            poison(&pool, side + REGIONS_PAGE, Clear::Able);
-            pool.grow(2 << 20).unwrap();
-            named(&pool, side, &format!("{kind}"));
-            named(&pool, side + REGIONS_PAGE, &format!("{kind}"));
-        }
-    }
+    on_each_side(|kind, pool, side| {
+        poison(&pool, side, Clear::Able);
+        poison(&pool, side + REGIONS_PAGE, Clear::Able);
+        pool.grow(2 << 20).unwrap();
+        named(&pool, side, &format!("{kind}"));
+        named(&pool, side + REGIONS_PAGE, &format!("{kind}"));
+    });
 }
 
 #[test]
 fn a_close_names_the_superblock_that_it_cleared() {
-    for kind in KINDS {
-        for side in 0..2 {
-            let pool = tiny(kind, Parity::P);
-            let side = sides(&pool)[side];
-            poison(&pool, side, Clear::Able);
-            let last: Arc<Mutex<Option<CrashPoint>>> = Arc::default();
-            let sink = Arc::clone(&last);
-            pool.medium().on_barrier(Box::new(move |_, _, point| {
-                *sink.lock().unwrap() = Some(point.clone());
-            }));
-            drop(pool);
-            let image = last.lock().unwrap().take().unwrap().newest();
-            let m = FaultMedium::from_crash(image, kind, &Config::default());
-            let (pool, opened) = Pool::open(m, quick(), clock()).unwrap();
-            assert!(opened.clean, "{kind}");
-            named(&pool, side, &format!("{kind}"));
-        }
-    }
+    on_each_side(|kind, pool, side| {
+        poison(&pool, side, Clear::Able);
+        let last: Arc<Mutex<Option<CrashPoint>>> = Arc::default();
+        let sink = Arc::clone(&last);
+        pool.medium().on_barrier(Box::new(move |_, _, point| {
+            *sink.lock().unwrap() = Some(point.clone());
+        }));
+        drop(pool);
+        let image = last.lock().unwrap().take().unwrap().newest();
+        let m = FaultMedium::from_crash(image, kind, &Config::default());
+        let (pool, opened) = Pool::open(m, quick(), clock()).unwrap();
+        assert!(opened.clean, "{kind}");
+        named(&pool, side, &format!("{kind}"));
+    });
 }
 
 #[test]
 fn an_event_names_the_page_of_the_journal_that_it_cleared() {
-    for kind in KINDS {
-        for side in 0..2 {
-            let pool = tiny(kind, Parity::P);
-            let page = sides(&pool)[side] + EVENTS_START;
-            let bytes = pattern(2, 900);
-            let p = put(&pool, &bytes);
-            poison(&pool, page, Clear::Able);
-            pool.medium().stray(p.offset() + 7, &[!bytes[7]]).unwrap();
-            pool.set_verify_reads(holdfast_object::VerifyReads::Always);
-            assert_eq!(get(&pool, p).unwrap(), bytes);
-            named(&pool, page, &format!("{kind}"));
-            assert_eq!(events(&pool).len(), 2);
-        }
-    }
+    on_each_side(|kind, pool, side| {
+        let page = side + EVENTS_START;
+        let bytes = pattern(2, 900);
+        let p = put(&pool, &bytes);
+        poison(&pool, page, Clear::Able);
+        pool.medium().stray(p.offset() + 7, &[!bytes[7]]).unwrap();
+        pool.set_verify_reads(holdfast_object::VerifyReads::Always);
+        assert_eq!(get(&pool, p).unwrap(), bytes);
+        named(&pool, page, &format!("{kind}"));
+        assert_eq!(events(&pool).len(), 2);
+    });
 }
 
 /// Poisons `page` when `run` passes a step of a commit.

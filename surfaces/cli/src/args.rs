@@ -33,7 +33,7 @@ pub(crate) struct Common {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make a pool, or show what one is
+    /// Make a pool, make it longer, or show what one is
     #[command(after_help = "Example:\n  holdfast pool create a.pool --size 64M")]
     #[command(subcommand)]
     Pool(PoolCommand),
@@ -83,6 +83,18 @@ pub(crate) enum PoolCommand {
     /// Show what a pool is, what protects it and what is in it
     #[command(after_help = "Example:\n  holdfast pool info a.pool -v")]
     Info(PathArgs),
+    /// Make a pool longer, while it is in use or not; nothing in it moves
+    #[command(after_help = "Example:\n  holdfast pool grow a.pool 256M")]
+    Grow(GrowArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GrowArgs {
+    /// The pool's file
+    pub(crate) pool: PathBuf,
+    /// Bytes it is to have, all its parts included: 256M, 2G
+    #[arg(value_parser = size::parse)]
+    pub(crate) size: u64,
 }
 
 #[derive(Debug, Args)]

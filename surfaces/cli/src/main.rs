@@ -104,6 +104,7 @@ fn run(out: Out, command: Command) -> Outcome {
     match command {
         Command::Pool(PoolCommand::Create(args)) => commands::pool::create(out, &args),
         Command::Pool(PoolCommand::Info(args)) => commands::pool::info(out, &args.pool),
+        Command::Pool(PoolCommand::Grow(args)) => commands::grow::grow(out, &args),
         Command::Check(args) => commands::check::check(out, &args),
         Command::Scrub(command) => match command {
             ScrubCommand::Start(args) => commands::scrub::start(out, &args, false),
@@ -135,6 +136,7 @@ fn name(command: &Command) -> &'static str {
     match command {
         Command::Pool(PoolCommand::Create(_)) => "pool create",
         Command::Pool(PoolCommand::Info(_)) => "pool info",
+        Command::Pool(PoolCommand::Grow(_)) => "pool grow",
         Command::Check(_) => "check",
         Command::Scrub(ScrubCommand::Start(_)) => "scrub start",
         Command::Scrub(ScrubCommand::Resume(_)) => "scrub resume",

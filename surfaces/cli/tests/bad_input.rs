@@ -11,8 +11,9 @@ use common::{Here, crc32c};
 use holdfast::Transaction;
 
 /// Commands that take a pool.
-const COMMANDS: [&[&str]; 14] = [
+const COMMANDS: [&[&str]; 15] = [
     &["pool", "info", "P"],
+    &["pool", "grow", "P", "64M"],
     &["check", "P"],
     &["check", "P", "--dry-run"],
     &["check", "P", "--repair"],

@@ -66,6 +66,7 @@ fn the_examples_work() {
         (0, "map scan a.pool users --prefix al --limit 10"),
         (0, "map list a.pool"),
         (0, "pool info a.pool -v"),
+        (0, "pool grow a.pool 256M"),
         (0, "inject bitflip a.pool --part object"),
         (4, "check a.pool"),
         (4, "check a.pool --repair --dry-run"),
@@ -100,6 +101,7 @@ fn every_command_speaks_to_programs() {
     for (words, name) in [
         (&["pool", "create", "b.pool", "--size", "16M"][..], "pool create"),
         (&["pool", "info", "a.pool"], "pool info"),
+        (&["pool", "grow", "a.pool", "48M"], "pool grow"),
         (&["check", "a.pool"], "check"),
         (&["check", "a.pool", "--repair"], "check"),
         (&["check", "a.pool", "--repair", "--dry-run"], "check"),

@@ -5,29 +5,11 @@
 mod common;
 
 use std::fs;
-use std::process::{Child, Stdio};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
-use common::{Done, Here};
+use common::{Here, ended};
 use rustix::process::{Pid, Signal, kill_process};
-
-fn started(here: &Here, words: &[&str]) -> Child {
-    let mut command = here.command(words);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-}
-
-/// The end of a command that has to come soon.
-fn ended(mut child: Child) -> Done {
-    let begun = Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        if begun.elapsed() > Duration::from_secs(40) {
-            child.kill().unwrap();
-            panic!("goes on");
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    Done::of(child.wait_with_output().unwrap())
-}
 
 fn send(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
@@ -40,9 +22,9 @@ fn those_who_look_never_find_the_pool_in_use_by_each_other() {
     for _ in 0..4 {
         let all: Vec<Child> = (0..24)
             .map(|n| match n % 3 {
-                0 => started(&here, &["check", "a.pool"]),
-                1 => started(&here, &["pool", "info", "a.pool"]),
-                _ => started(&here, &["map", "get", "a.pool", "words", "key001"]),
+                0 => here.started(&["check", "a.pool"]),
+                1 => here.started(&["pool", "info", "a.pool"]),
+                _ => here.started(&["map", "get", "a.pool", "words", "key001"]),
             })
             .collect();
         for child in all {
@@ -64,9 +46,9 @@ fn changes_beside_a_look_are_no_damage() {
     here.good(&["map", "load", "a.pool", "m", "lines"]);
     fs::write(here.path("lines"), lines("other").repeat(2)).unwrap();
     for wait in 0..6 {
-        let check = started(&here, &["check", "a.pool"]);
+        let check = here.started(&["check", "a.pool"]);
         std::thread::sleep(Duration::from_millis(5 * wait));
-        let load = started(&here, &["map", "load", "a.pool", "m", "lines", "--batch", "10000"]);
+        let load = here.started(&["map", "load", "a.pool", "m", "lines", "--batch", "10000"]);
         // The writer waits for a look that began before; a look that comes later asks the writer.
         for (what, child) in [("check", check), ("load", load)] {
             let done = ended(child);
@@ -98,14 +80,14 @@ fn a_writer_does_not_wait_for_a_long_look_for_ever() {
 fn an_owner_that_is_stopped_is_told_and_can_be_left() {
     let here = Here::new();
     here.pool("a.pool");
-    let mut owner = started(&here, &["map", "load", "a.pool", "m", "-"]);
+    let mut owner = here.started(&["map", "load", "a.pool", "m", "-"]);
     let lines = owner.stdin.take().unwrap();
     while !here.good(&["pool", "info", "a.pool"]).out.contains("in use by") {}
     // It listens a moment after it has the pool, which a command waits for.
     here.good(&["check", "a.pool"]);
     send(&owner, Signal::STOP);
-    let check = started(&here, &["check", "a.pool", "--json"]);
-    let scrub = started(&here, &["scrub", "start", "-w", "a.pool"]);
+    let check = here.started(&["check", "a.pool", "--json"]);
+    let scrub = here.started(&["scrub", "start", "-w", "a.pool"]);
     std::thread::sleep(Duration::from_millis(500));
     let begun = Instant::now();
     send(&check, Signal::INT);
@@ -128,7 +110,7 @@ fn scrubs_are_stopped_however_slow_they_are() {
     let here = Here::new();
     here.pool("a.pool");
     for by in ["an interrupt", "another command"] {
-        let child = started(&here, &["scrub", "start", "a.pool", "--rate", "1"]);
+        let child = here.started(&["scrub", "start", "a.pool", "--rate", "1"]);
         while !here.good(&["scrub", "status", "a.pool"]).out.contains("running") {}
         let begun = Instant::now();
         if by == "an interrupt" {

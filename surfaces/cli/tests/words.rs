@@ -6,10 +6,10 @@ mod common;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Child;
+use std::time::Duration;
 
-use common::{Done, Here};
+use common::{Here, ended};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The message of a command that fails with this code, without the path in front.
@@ -119,21 +119,6 @@ fn what_goes_wrong_in_a_map_is_told_with_its_name() {
     assert_eq!(here.good(&["map", "get", "a.pool", "words", "k"]).out.len(), value.len() + 1);
 }
 
-fn started(here: &Here, words: &[&str]) -> Child {
-    let mut command = here.command(words);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-}
-
-/// The end of a command that has to come soon.
-fn ended(mut child: Child) -> Done {
-    let begun = Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "goes on");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    Done::of(child.wait_with_output().unwrap())
-}
-
 #[test]
 fn output_that_nobody_reads_any_more_ends_a_command_quietly() {
     let here = Here::new();
@@ -142,7 +127,7 @@ fn output_that_nobody_reads_any_more_ends_a_command_quietly() {
     fs::write(here.path("lines"), lines).unwrap();
     here.good(&["map", "load", "a.pool", "words", "lines"]);
     for json in [&[][..], &["--json"]] {
-        let mut child = started(&here, &[&["map", "scan", "a.pool", "words"], json].concat());
+        let mut child = here.started(&[&["map", "scan", "a.pool", "words"], json].concat());
         let mut first = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
         assert!(first.contains("key000"), "{first}");
@@ -168,7 +153,7 @@ fn interrupts_end_long_commands_with_their_code() {
     here.good(&["pool", "create", "a.pool", "--size", "256M", "-q"]);
     let before = fs::read(here.path("a.pool")).unwrap();
     // A load that waits for lines: one interrupt is enough, and whole batches stay.
-    let mut child = started(&here, &["map", "load", "a.pool", "m", "-", "--batch", "1", "--json"]);
+    let mut child = here.started(&["map", "load", "a.pool", "m", "-", "--batch", "1", "--json"]);
     let mut lines = child.stdin.take().unwrap();
     lines.write_all(b"a\t1\nb\t2\n").unwrap();
     std::thread::sleep(Duration::from_millis(500));
@@ -184,7 +169,7 @@ fn interrupts_end_long_commands_with_their_code() {
     fs::write(here.path("a.pool"), &before).unwrap();
     let mut ends = Vec::new();
     for wait in 0..40 {
-        let child = started(&here, &["check", "a.pool", "--json"]);
+        let child = here.started(&["check", "a.pool", "--json"]);
         std::thread::sleep(Duration::from_millis(5 * wait));
         interrupt(&child);
         let done = ended(child);
@@ -206,10 +191,10 @@ fn interrupts_end_long_commands_with_their_code() {
 fn whoever_waits_for_the_owner_can_interrupt_it() {
     let here = Here::new();
     here.good(&["pool", "create", "a.pool", "--size", "64M"]);
-    let mut owner = started(&here, &["map", "load", "a.pool", "m", "-"]);
+    let mut owner = here.started(&["map", "load", "a.pool", "m", "-"]);
     let lines = owner.stdin.take().unwrap();
     while !here.good(&["pool", "info", "a.pool"]).out.contains("in use by") {}
-    let child = started(&here, &["scrub", "start", "-w", "a.pool", "--rate", "4M"]);
+    let child = here.started(&["scrub", "start", "-w", "a.pool", "--rate", "4M"]);
     while !here.good(&["scrub", "status", "a.pool"]).out.contains("running") {}
     interrupt(&child);
     let done = ended(child);

@@ -220,6 +220,7 @@ impl Error {
                 let remedy = format!("{what}, then open the pool anew: until then it is read-only");
                 return (error.to_string(), remedy);
             }
+            Cause::Engine(EngineError::Extend(error)) => return extend(error),
             Cause::Engine(EngineError::Redundancy(RedundancyError::Superblock {
                 source,
                 searched,
@@ -281,6 +282,21 @@ fn superblock(error: &SuperblockError, searched: u64) -> String {
     }
 }
 
+/// Cause and remedy of a growth for which the system has no room.
+fn extend(error: &SyncError) -> (String, String) {
+    let remedy = if is_full(error) {
+        "make room there or raise the limit, or ask for less; the pool is as it was"
+    } else if is_out_of_addresses(error) {
+        "ask for less, or open the pool with more address space reserved; it is as it was"
+    } else {
+        "check its file system and the limits of the process; the pool is as it was"
+    };
+    // What lies below adds its own remedy, for programs.
+    let text = error.to_string();
+    let what = text.split_once("; ").map_or(text.as_str(), |(what, _)| what);
+    (format!("the pool's file cannot be made longer: {what}"), remedy.to_owned())
+}
+
 /// Cause and remedy of a failed transaction, where the engine's own words do not help a user.
 fn tx(error: &TxError) -> Option<(String, String)> {
     let (cause, remedy) = match error {
@@ -339,6 +355,7 @@ fn kind_of_engine(error: &EngineError) -> ErrorKind {
         EngineError::Sync(error) | EngineError::Extend(error) if is_full(error) => {
             ErrorKind::NoSpace
         }
+        EngineError::Extend(error) if is_out_of_addresses(error) => ErrorKind::NoSpace,
         _ => ErrorKind::System,
     }
 }
@@ -346,6 +363,11 @@ fn kind_of_engine(error: &EngineError) -> ErrorKind {
 fn is_full(error: &SyncError) -> bool {
     use std::io::ErrorKind as Io;
     matches!(error.source.kind(), Io::StorageFull | Io::QuotaExceeded | Io::FileTooLarge)
+}
+
+/// Whether a medium was asked to grow beyond the addresses it reserved when it was opened.
+fn is_out_of_addresses(error: &SyncError) -> bool {
+    error.call == "grow" && error.source.kind() == std::io::ErrorKind::OutOfMemory
 }
 
 fn kind_of_tx(error: &TxError) -> ErrorKind {

@@ -52,6 +52,8 @@ pub struct Summary {
     pub repaired: u64,
     /// Findings beyond the redundancy.
     pub lost: u64,
+    /// Findings that nothing kept can judge; left as they were.
+    pub undecided: u64,
     /// Whether it was paused or cancelled before its end.
     pub stopped: bool,
     /// Nanoseconds it took.
@@ -78,27 +80,49 @@ impl Summary {
         Self {
             repaired: done.repaired,
             lost: done.lost,
+            undecided: done.undecided,
             stopped: done.state != ScrubState::Idle,
             ..Self::of_check(&done.report, took)
         }
     }
 
     fn words(&self) -> String {
-        let Self { objects, object_bytes, column_bytes, found, repaired, lost, .. } = self;
+        let Self { objects, object_bytes, column_bytes, found, repaired, lost, undecided, .. } =
+            self;
         format!(
-            "{objects} {object_bytes} {column_bytes} {found} {repaired} {lost} {} {}",
+            "{objects} {object_bytes} {column_bytes} {found} {repaired} {lost} {undecided} {} {}",
             u8::from(self.stopped),
             self.nanos
         )
     }
 
     fn parse(words: &[u64]) -> Option<Self> {
-        let &[objects, object_bytes, column_bytes, found, repaired, lost, stopped, nanos] = words
+        let &[
+            objects,
+            object_bytes,
+            column_bytes,
+            found,
+            repaired,
+            lost,
+            undecided,
+            stopped,
+            nanos,
+        ] = words
         else {
             return None;
         };
         let stopped = stopped != 0;
-        Some(Self { objects, object_bytes, column_bytes, found, repaired, lost, stopped, nanos })
+        Some(Self {
+            objects,
+            object_bytes,
+            column_bytes,
+            found,
+            repaired,
+            lost,
+            undecided,
+            stopped,
+            nanos,
+        })
     }
 }
 
@@ -170,6 +194,16 @@ impl Owner {
     /// As [`check`](Self::check).
     pub fn cancel_scrub(&mut self) -> Result<()> {
         self.ask("cancel", |_, _| {}).map(drop)
+    }
+
+    /// Makes the owner grow the pool to `bytes`; how many it had, and has now.
+    ///
+    /// # Errors
+    /// As [`Pool::grow`]; and as [`check`](Self::check).
+    pub fn grow(&mut self, bytes: u64) -> Result<(u64, u64)> {
+        let words = self.ask(&format!("grow {bytes}"), |_, _| {})?;
+        let &[before, after] = words.as_slice() else { return Err(self.strange()) };
+        Ok((before, after))
     }
 
     /// The owner's figures since it opened the pool.
@@ -347,6 +381,11 @@ fn execute(pool: &Pool, request: &str, mut out: &UnixStream) -> Result<String> {
         ("cancel", []) => {
             pool.scrub_control().cancel();
             Ok(String::new())
+        }
+        ("grow", &[bytes]) => {
+            let before = pool.superblock().size;
+            pool.grow(bytes)?;
+            Ok(format!("{before} {}", pool.superblock().size))
         }
         ("stats", []) => {
             let Stats { commits, conflicts, detected, repaired, lost } = pool.stats();

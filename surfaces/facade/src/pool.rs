@@ -9,7 +9,7 @@ use holdfast_object::{
     Anchor, CheckReport, Opened, ScrubControl, ScrubOptions, Scrubbed, Stats, VerifyReads, View,
 };
 use holdfast_pmem::{Mapped, Medium};
-use holdfast_redundancy::{Event, Journal, Progress};
+use holdfast_redundancy::{Error as RedundancyError, Event, Journal, Progress};
 use holdfast_txn::{Isolation, Store};
 
 use crate::Tx;
@@ -181,9 +181,23 @@ impl<M: Medium> Pool<M> {
     /// Grows the pool to `bytes`. Transactions go on meanwhile and no address changes.
     ///
     /// # Errors
-    /// `bytes` is too little more than now, or there is no space. The pool stays as it was.
+    /// `bytes` is less than now, or too little more; there is no space; or the address space
+    /// reserved when the pool was opened ([`Options::reserve`]) is less. The pool stays as it was.
     pub fn grow(&self, bytes: u64) -> Result<()> {
-        self.engine().grow(bytes).map_err(|error| self.fail(error))
+        let now = self.superblock().size;
+        if bytes < now {
+            let text = format!("it has {now} bytes already, and a pool cannot shrink");
+            let remedy = "ask for more, or make a smaller pool and copy what is in this one";
+            return Err(self.fail(Error::new(ErrorKind::Invalid, text).with_remedy(remedy)));
+        }
+        self.engine().grow(bytes).map_err(|error| {
+            let no_layout = matches!(
+                error,
+                holdfast_object::Error::Redundancy(RedundancyError::Geometry { .. })
+            );
+            let error = self.fail(error);
+            if no_layout { error.with_remedy("ask for less, or grow in steps") } else { error }
+        })
     }
 
     /// Checks every object, every column and every copy of metadata; changes nothing.

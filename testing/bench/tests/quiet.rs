@@ -68,7 +68,8 @@ fn commits(pool: &Pool<Mapped>, objects: &[RawPtr], count: usize) {
             }),
             2 => pool.run(|tx| {
                 let mut bytes = [0; 64];
-                tx.read_bytes(p, 0, &mut bytes)
+                tx.read_bytes(p, 0, &mut bytes)?;
+                tx.write_bytes(q, 128, &(i as u64 + 1).to_le_bytes())
             }),
             _ => {
                 let old = spare.take();

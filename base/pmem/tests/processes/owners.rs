@@ -142,7 +142,7 @@ fn a_forked_child_keeps_the_lock() {
     stdout.read_line(&mut line).unwrap();
     let orphan: u32 = line.trim().parse().unwrap();
     assert!(child.wait().unwrap().success());
-    assert_eq!(holder(&path), orphan, "the parent is gone, its child still holds the lock");
+    assert_eq!(holder(&path), orphan, "the parent died, its child still holds the lock");
     drop(stdin);
     let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
     while open(&path, Access::Write).is_err() {
@@ -151,7 +151,7 @@ fn a_forked_child_keeps_the_lock() {
     }
 }
 
-/// Leaves a child behind that ends when its standard input does.
+/// Dies without closing, and leaves a child behind that ends when its standard input does.
 fn fork_and_leave(file: &Path) -> i32 {
     let medium = open(file, Access::Write).unwrap();
     // SAFETY: the process has one thread, so the child may do anything.
@@ -165,6 +165,6 @@ fn fork_and_leave(file: &Path) -> i32 {
             std::io::stdout().flush().unwrap();
         }
     }
-    drop(medium);
+    core::mem::forget(medium);
     DONE
 }

@@ -212,17 +212,23 @@ pub(crate) fn tell_summary(
     repair: bool,
 ) -> Exit {
     let Summary { found, repaired, lost, .. } = *summary;
-    let left = if repair { lost } else { found };
+    let left = if repair { lost + summary.undecided } else { found };
     out.object(command, summary_json(path, summary, left));
     out.words(format!(
-        "{} {} and {} in {}: {found} damaged, {repaired} repaired, {lost} lost{}",
+        "{} {} and {} in {}: {found} damaged, {repaired} repaired, {lost} lost{}{}",
         if repair { "scrubbed" } else { "checked" },
         show(summary.column_bytes),
         count(summary.objects, "object"),
         show_nanos(summary.nanos),
+        undecided(summary.undecided),
         if summary.stopped { STOPPED } else { "" },
     ));
     exit_of(found, left, summary.stopped)
+}
+
+/// What to add about findings that nothing can judge.
+pub(crate) fn undecided(count: u64) -> String {
+    if count == 0 { String::new() } else { format!(", {count} undecided and left alone") }
 }
 
 pub(crate) fn summary_json(path: &Path, summary: &Summary, left: u64) -> Json {
@@ -235,6 +241,7 @@ pub(crate) fn summary_json(path: &Path, summary: &Summary, left: u64) -> Json {
         "found": summary.found,
         "repaired": summary.repaired,
         "lost": summary.lost,
+        "undecided": summary.undecided,
         "left": left,
         "interrupted": summary.stopped,
         "nanos": summary.nanos,
@@ -319,7 +326,7 @@ fn tell_people(out: Out, verdict: &Verdict, mode: Mode, left: u64) {
     let (objects, bytes) = (count(report.objects, "object"), show(report.column_bytes));
     out.words(format!("{objects}, {bytes} in {}: {did}", show_nanos(verdict.nanos)));
     if mode == Mode::Look && *found > 0 {
-        out.words("the file was not changed; `holdfast repair` repairs it");
+        out.words("the file was not changed; `holdfast repair` repairs what can be");
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 pub(crate) mod events;
+pub(crate) mod grow;
 pub(crate) mod inject;
 pub(crate) mod load;
 pub(crate) mod map;

@@ -7,7 +7,7 @@ use holdfast::{Observer, Owner, Pool, ScrubOptions, ScrubState, Summary};
 use serde_json::json;
 
 use crate::args::ScrubArgs;
-use crate::commands::check::{Pausing, STOPPED, exit_of, tell_summary};
+use crate::commands::check::{Pausing, STOPPED, exit_of, tell_summary, undecided};
 use crate::commands::pool::moment;
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
@@ -53,17 +53,19 @@ fn here(out: Out, args: &ScrubArgs, pool: &Pool, options: ScrubOptions) -> Outco
             "found": found,
             "repaired": repaired,
             "lost": lost,
+            "undecided": summary.undecided,
             "state": state_name(done.state),
             "nanos": summary.nanos,
         }),
     );
     out.words(format!(
-        "scrubbed {} in {}: {found} damaged, {repaired} repaired, {lost} lost{}",
+        "scrubbed {} in {}: {found} damaged, {repaired} repaired, {lost} lost{}{}",
         show(summary.column_bytes),
         show_nanos(summary.nanos),
+        undecided(summary.undecided),
         if summary.stopped { STOPPED } else { "" },
     ));
-    Ok(exit_of(found, lost, summary.stopped))
+    Ok(exit_of(found, lost + summary.undecided, summary.stopped))
 }
 
 const fn name_of(options: ScrubOptions) -> &'static str {
@@ -130,9 +132,10 @@ pub(crate) fn status(out: Out, path: &Path) -> Outcome {
         ("damaged", progress.found.to_string()),
         ("repaired", progress.repaired.to_string()),
         ("lost", progress.lost.to_string()),
+        ("undecided", progress.undecided.to_string()),
     ];
     out.words(facts(&rows).to_string());
-    Ok(if progress.lost > 0 { Exit::LEFT } else { Exit::CLEAN })
+    Ok(if progress.lost + progress.undecided > 0 { Exit::LEFT } else { Exit::CLEAN })
 }
 
 /// Stops the scrub of a pool in use.

@@ -57,6 +57,10 @@ impl Medium for Mortal {
         self.mapped.inherited()
     }
 
+    fn cut_off(&self) -> bool {
+        self.mapped.cut_off()
+    }
+
     fn kind(&self) -> MediumKind {
         self.mapped.kind()
     }

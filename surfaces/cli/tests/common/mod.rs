@@ -4,9 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -48,6 +48,12 @@ impl Here {
         let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
         command.current_dir(self.folder.path()).args(words);
         command
+    }
+
+    /// Starts the command, with pipes for all it reads and prints.
+    pub(crate) fn started(&self, words: &[&str]) -> Child {
+        let mut command = self.command(words);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
     /// Runs the command; it must neither panic nor die nor hang.
@@ -124,4 +130,17 @@ pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
         }
     }
     !sum
+}
+
+/// The end of a command that has to come soon.
+pub(crate) fn ended(mut child: Child) -> Done {
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begun.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            panic!("goes on");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Done::of(child.wait_with_output().unwrap())
 }

@@ -10,6 +10,8 @@ use holdfast_pmem::{Mapped, MediaCause, MediaError, Medium, MediumKind, PAGE, Si
 /// A page that is to go bad.
 #[derive(Debug, Clone, Copy)]
 pub struct Trip {
+    /// Which calls count, by the names of their places.
+    pub only: fn(&str) -> bool,
     /// It does so before the call with this number from now on; 0 is the next.
     pub after: u64,
     /// Its first byte.
@@ -105,7 +107,7 @@ impl Live {
             trace.push(site);
         }
         let mut trip = lock(&self.0.trip);
-        let Some(armed) = trip.as_mut() else { return };
+        let Some(armed) = trip.as_mut().filter(|trip| (trip.only)(site)) else { return };
         if armed.after > 0 {
             armed.after -= 1;
             return;
@@ -131,6 +133,10 @@ impl Medium for Live {
 
     fn inherited(&self) -> bool {
         self.0.mapped.inherited()
+    }
+
+    fn cut_off(&self) -> bool {
+        self.0.mapped.cut_off()
     }
 
     fn kind(&self) -> MediumKind {
@@ -242,7 +248,7 @@ mod tests {
         let mapped = Mapped::create(&folder.path().join("pool"), 4 * PAGE, &Options::default());
         let live = Live::new(mapped.expect("a mapping"));
         let before = handler_count();
-        live.arm(Trip { after: 1, page: PAGE, poison: Poison::Clearable });
+        live.arm(Trip { only: |_| true, after: 1, page: PAGE, poison: Poison::Clearable });
         let (done, calls) = live.trace(|| live.put(HERE, PAGE, &[1]));
         assert_eq!((done, calls), (Ok(()), vec![HERE.name()]));
         assert!(live.read(PAGE, &mut [0]).is_err());

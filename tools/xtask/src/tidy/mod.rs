@@ -8,6 +8,7 @@ mod pages;
 mod rooms;
 mod sites;
 mod sizes;
+mod sums;
 mod unsafety;
 mod words;
 
@@ -53,6 +54,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<bool> {
         findings.extend(unsafety::check(source));
     }
     findings.extend(sites::check(&sources));
+    findings.extend(sums::check(&sources));
     findings.extend(names::check(&workspace.root, &files)?);
     findings.extend(pages::check(&workspace.root, &files)?);
     findings.extend(rooms::check(workspace, &sources)?);

@@ -283,7 +283,7 @@ fn is_collection_argument(argument: &[Token]) -> bool {
 
 /// Whether an argument is a site: named here, a constant, or passed on: under that word, or under
 /// one that the file declares to be of that type.
-fn is_site(source: &Source, argument: &[Token]) -> bool {
+pub(super) fn is_site(source: &Source, argument: &[Token]) -> bool {
     let mut words = argument.iter().filter(|token| token.kind == Kind::Word);
     constant_of(argument).is_some()
         || words.clone().any(|token| token.text.to_ascii_lowercase().contains("site"))

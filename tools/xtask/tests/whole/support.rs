@@ -43,12 +43,17 @@ impl Tree {
         tree.write("core/layout/src/format.rs", FORMAT);
         tree.write("core/layout/tests/head.rs", "//! Heads.\n\n#[test]\nfn head_is_read() {}\n");
         tree.write("docs/formats/layout.md", PAGE);
-        let rows = |number: u32| {
-            format!("| O{number} | a head | `core/layout/src/format.rs` | `head_is_read` |\n")
+        let series = |letters: &str, last: u32, rest: &str| -> String {
+            (1..=last).map(|number| format!("| {letters}{number} {rest}\n")).collect()
         };
-        let rows: String = (1..=40).map(rows).collect();
+        let built = "| a head | `core/layout/src/format.rs` | `head_is_read` |";
+        let (o, ob) = (series("O", 40, built), series("OB", 10, built));
+        let og = series("OG", 16, "| a gap | closed |");
+        let ot = series("OT", 16, "| a head | `head_is_read` |");
         let head = "# Mechanisms\n\n| id | what | module | test |\n|---|---|---|---|\n";
-        tree.write("docs/papers.md", &format!("{head}{rows}"));
+        tree.write("docs/papers.md", &format!("{head}{o}{ob}{og}{ot}"));
+        let decisions = series("OG", 16, "| it is closed |");
+        tree.write("docs/design/object.md", &format!("# Decisions\n\n{decisions}"));
         let git = Command::new("git").args(["init", "-q"]).current_dir(tree.root()).status();
         assert!(git.expect("git runs").success());
         tree

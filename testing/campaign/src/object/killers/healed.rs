@@ -48,7 +48,7 @@ fn rewritten(
     let gone = [logs(gone), logs(again)].concat();
     let (shared, ledger) = (Arc::clone(&world), driver.ledger.clone());
     let jury = Jury::new(FEW, &mut rng, move |image, site| {
-        if !matches!(site, "object.commit.F2" | "") {
+        if !matches!(site, "object.settle.F2-now" | "") {
             return Ok(());
         }
         let medium = shared.after(image);

@@ -8,10 +8,12 @@ use holdfast_faultmem::{Clear, Image};
 use holdfast_layout::Superblock;
 use holdfast_layout::format::EVENTS_START;
 use holdfast_redundancy::events::Journal;
+use holdfast_redundancy::format::FIELDS_EVENT;
 use holdfast_workloads::Rng;
 
 use super::Mutant;
 use super::jury::{FEW, Jury, abandon, wrong};
+use super::verified::field;
 use crate::object::driver::Driver;
 use crate::object::judge::scrub;
 use crate::object::raw::Bytes;
@@ -140,6 +142,27 @@ pub fn poisoned(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
         let _ = driver.medium.poison(at, 1, Clear::Able);
     };
     harmed(mutant, world, poison, one_event)
+}
+
+/// Copies A of all events were damaged: who asks is told what happened nevertheless.
+pub fn told(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (_world, driver, _) = full(mutant, world)?;
+    let superblock = driver.pool.superblock();
+    let journal = Journal::open(&driver.medium, &superblock);
+    let before = journal.read_all(&driver.medium);
+    let bytes = superblock.events_len / journal.capacity();
+    let place = field(FIELDS_EVENT, "at")?;
+    for entry in 0..journal.capacity() {
+        // The place of what was damaged; entries are in range.
+        let _ = driver.medium.flip_bit(EVENTS_START + entry * bytes + place, 4);
+    }
+    let after = journal.read_all(&driver.medium);
+    abandon(driver);
+    match before.iter().zip(&after).find(|(before, after)| before != after) {
+        None if before.len() == after.len() => Ok(Tally { count: 1, ..Tally::default() }),
+        None => Err(wrong(format!("{} of {} events are left", after.len(), before.len()))),
+        Some((before, after)) => Err(wrong(format!("{before} is told as {after}"))),
+    }
 }
 
 /// A copy of an event was damaged: the scrub writes the page again.

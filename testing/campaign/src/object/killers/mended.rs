@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use holdfast_faultmem::{Clear, FaultKind, When};
 use holdfast_layout::{RegionKind, Superblock};
+use holdfast_object::{ScrubControl, ScrubOptions};
 use holdfast_pmem::PAGE;
 use holdfast_redundancy::events::Journal;
 use holdfast_workloads::Rng;
@@ -21,7 +22,7 @@ use crate::object::world::World;
 use crate::tally::{Fault, Judged, Tally, Violation};
 
 /// The usual pool, owing nothing to its medium.
-fn begin(mutant: &Mutant, world: &'static str) -> Judged<(Arc<World>, Driver, Rng)> {
+pub(super) fn begin(mutant: &Mutant, world: &'static str) -> Judged<(Arc<World>, Driver, Rng)> {
     let (world, mut rng) = (Arc::new(mutant.world(world)), mutant.rng(1));
     let driver = settled(&world, stage(&world, &mut rng)?)?;
     Ok((world, driver, rng))
@@ -29,7 +30,12 @@ fn begin(mutant: &Mutant, world: &'static str) -> Judged<(Arc<World>, Driver, Rn
 
 /// The pool in use is whole, and so is every image of this quiet instant, as it lies there or
 /// opened without a scrub.
-fn durable(world: &Arc<World>, driver: Driver, rng: &mut Rng, open: bool) -> Judged<Tally> {
+pub(super) fn durable(
+    world: &Arc<World>,
+    driver: Driver,
+    rng: &mut Rng,
+    open: bool,
+) -> Judged<Tally> {
     driver.check().map_err(|v| v.during("the pool in use"))?;
     driver.read_all()?;
     let (world, promise) = (Arc::clone(world), driver.ledger.promise());
@@ -84,6 +90,36 @@ pub fn made(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
 pub fn flipped(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     use Area::{Directory, Object, Slot, Sum};
     scrubbed(mutant, world, &[Object, Slot, Sum, Directory].map(flip))
+}
+
+/// The same bit flipped in a unit and in P over it: the column adds up, and only the unit's own sum
+/// tells. It is beyond what P can repair, and has to be named.
+pub fn consistent(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let mut all = Tally::default();
+    for area in [Area::Object, Area::Directory] {
+        let (_world, driver, mut rng) = begin(mutant, world)?;
+        let targets = Targets::of(&Bytes::of(&driver.medium));
+        let target = targets.pick(area, &mut rng).ok_or_else(|| unable("the pool has none"))?;
+        let regions = driver.pool.regions();
+        let zone = regions.iter().find(|r| r.kind == RegionKind::Zone && target.at >= r.start);
+        let zone = zone.ok_or_else(|| unable("the pool has a zone"))?;
+        let p = zone.start
+            + u64::from(zone.data_rows) * zone.row_len
+            + (target.at - zone.start) % zone.row_len;
+        for at in [target.at, p] {
+            driver.medium.flip_bit(at, 3).map_err(|_| unable("the medium refused"))?;
+        }
+        let (options, control) = (ScrubOptions::default(), ScrubControl::default());
+        let done = driver.pool.scrub(options, &control, |_, _| {});
+        let done = done.map_err(|error| refused("scrub", &error))?;
+        abandon(driver);
+        all.count += 1;
+        if done.repaired + done.lost == 0 {
+            let story = format!("a scrub did not see a damaged {area} whose column adds up");
+            all.convict(Violation::new(Fault::Unnoticed, story));
+        }
+    }
+    Ok(all)
 }
 
 /// Flipped bits that only parity tells.

@@ -15,6 +15,7 @@ pub mod played;
 pub mod recovery;
 pub mod table;
 pub mod threads;
+pub mod verified;
 
 use holdfast_workloads::Rng;
 

@@ -11,11 +11,13 @@ use super::Mutant;
 use super::jury::{FEW, Jury, MANY, abandon, opened, unable};
 use crate::object::driver::{Driver, Ledger, agree, whole};
 use crate::object::lanes::{Park, install, midway};
+use crate::object::model::Objects;
 use crate::object::ops::{Choice, Job, Op};
 use crate::object::raw::{Bytes, ChunkKind, Survey, ZoneMap};
 use crate::object::scenes::stage;
 use crate::object::world::World;
 use crate::tally::{Judged, Tally};
+use holdfast_oracle::acked::Acked;
 
 /// The first bytes of all log chunks, ascending.
 fn log_chunks(pool: &Bytes) -> Vec<u64> {
@@ -42,7 +44,7 @@ pub(super) fn without(world: &World, image: Image, copy: usize) -> Image {
 }
 
 /// Barriers between the commit point and the return of the chunks.
-const JUDGED: [&str; 3] = ["object.commit.F2", "logs.ring.marked", "logs.group.synced"];
+const JUDGED: [&str; 3] = ["object.settle.F2-now", "logs.ring.marked", "logs.group.synced"];
 /// Those at which a copy has been zeroed.
 const ZEROED: [&str; 2] = ["object.overflow.zeroed", "object.overflow.zeroed-sync"];
 
@@ -85,18 +87,24 @@ pub fn second_lost(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     copy_lost(mutant, world, 1)
 }
 
-/// A pool that crashed in the middle of a long transaction is opened, and a page of the entries
-/// cannot be read: replayed from the other copy, and good for anything afterwards. See `healed.rs`
-/// for what a rewrite that is switched off leaves.
-pub fn bad_at_open(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
-    const HEAL: &str = "object.overflow.heal-zero";
+/// A pool that crashed in the middle of a long transaction.
+struct Crashed {
+    world: Arc<World>,
+    rng: Rng,
+    image: Image,
+    promise: Acked<Objects>,
+    /// Where copy A of the entries starts.
+    page: u64,
+}
+
+fn crashed(mutant: &Mutant, world: &'static str) -> Judged<Crashed> {
     let (world, mut rng) = (Arc::new(mutant.world(world)), mutant.rng(1));
     let driver = stage(&world, &mut rng)?;
     let crash: Arc<Mutex<Option<(Image, u64)>>> = Arc::default();
     let (keep, shared) = (Arc::clone(&crash), Arc::clone(&world));
     driver.medium.on_barrier(Box::new(move |_, site, point| {
         let mut kept = keep.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.is_none() && site.name() == "object.commit.F2" {
+        if kept.is_none() && site.name() == "object.settle.F2-now" {
             // The first such instant at which both copies are there: nothing is stored yet.
             let image = point.persisted();
             let chunks = log_chunks(&Bytes::of(&shared.after(image.clone())));
@@ -111,6 +119,26 @@ pub fn bad_at_open(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     let Some((image, page)) = crash.lock().unwrap_or_else(PoisonError::into_inner).take() else {
         return Err(unable("the long transaction took no chunks"));
     };
+    Ok(Crashed { world, rng, image, promise, page })
+}
+
+/// It is opened, and a byte of copy A of the entries is wrong: replayed from the other copy.
+pub fn wrong_at_open(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let Crashed { world, image, promise, page, .. } = crashed(mutant, world)?;
+    let medium = world.after(image);
+    // In what the first entry writes; found on this very medium.
+    let _ = medium.flip_bit(page + 100, 5);
+    let driver = opened(&world, medium, &promise)?;
+    driver.read_all()?;
+    abandon(driver);
+    Ok(Tally { count: 1, ..Tally::default() })
+}
+
+/// It is opened, and a page of the entries cannot be read: replayed from the other copy, and good
+/// for anything afterwards. See `healed.rs` for what a rewrite that is switched off leaves.
+pub fn bad_at_open(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    const HEAL: &str = "object.overflow.heal-zero";
+    let Crashed { world, mut rng, image, promise, page } = crashed(mutant, world)?;
     let medium = world.after(image);
     // Found on this very medium: in range.
     let _ = medium.poison(page, 1, Clear::Able);
@@ -218,7 +246,7 @@ fn over_freed_at(mutant: &Mutant, world: &'static str, phase: u32) -> Judged<Tal
     let jury = Jury::new(FEW, &mut rng, move |image, site| {
         // Recovery reads the entries before it stores anything: they are needed once more if it
         // is crashed after that.
-        if matches!(site, "object.commit.F2" | "logs.group.F1") {
+        if matches!(site, "object.settle.F2-now" | "logs.group.F1") {
             crashed_in_recovery(&shared, image, &ledger)?;
         }
         Ok(())

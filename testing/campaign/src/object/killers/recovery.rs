@@ -4,12 +4,14 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use holdfast_faultmem::{Clear, FaultKind, Image, When};
+use holdfast_layout::format::{FIELDS_SUPERBLOCK, SUPERBLOCK_PAGE};
 use holdfast_layout::{Region, RegionKind};
 use holdfast_workloads::Rng;
 
 use super::Mutant;
 use super::jury::{FEW, Jury, MANY, abandon, opened, unable};
 use super::mended::parity_of;
+use super::verified::field;
 use crate::object::driver::{Driver, agree, whole};
 use crate::object::lanes::{Park, install};
 use crate::object::model::Objects;
@@ -64,7 +66,7 @@ fn cut_short(driver: &Driver, job: &Job) -> Judged<Image> {
     let last: Arc<Mutex<Option<Image>>> = Arc::default();
     let keep = Arc::clone(&last);
     driver.medium.on_barrier(Box::new(move |_, site, point| {
-        if site.name() == "object.commit.F2" {
+        if site.name() == "object.settle.F2-now" {
             *keep.lock().unwrap_or_else(PoisonError::into_inner) = Some(point.persisted());
         }
     }));
@@ -200,6 +202,16 @@ pub fn wrong_row(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     crashed(mutant, world)?.open(|crashed, medium| {
         // As above.
         let _ = medium.flip_bit(crashed.neighbour(medium)?, 6);
+        Ok(())
+    })
+}
+
+/// Copy A of the superblock names another log generation: that log is empty.
+pub fn wrong_superblock(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    crashed(mutant, world)?.open(|_, medium| {
+        let generation = field(FIELDS_SUPERBLOCK, "log_generation")?;
+        // The first page of any pool.
+        let _ = medium.flip_bit(SUPERBLOCK_PAGE + generation + 1, 0);
         Ok(())
     })
 }

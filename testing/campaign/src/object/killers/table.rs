@@ -4,6 +4,7 @@
 //! engine path that is missing here makes the row fail.
 
 use super::played::{How, Scened, Worn};
+use super::verified;
 use super::{Killer, Made, copies, healed, journal, marks, mended, overflow, recovery, threads};
 use crate::object::targets::Side;
 use crate::object::wrap::Wear;
@@ -61,8 +62,10 @@ pub type Trial = (&'static str, &'static [Killer]);
 /// All trials.
 pub const TRIALS: &[&[Trial]] = &[LOG, ENGINE, REPAIRS, RECORDS];
 
-/// The log.
+/// The heap and the log.
 const LOG: &[Trial] = &[
+    ("heap.heap.verify-entry", &[made!(verified::directory, SHM)]),
+    ("heap.heap.verify-free", &[made!(verified::free_slot, SHM)]),
     ("logs.group.F1", &[RECOVERED_FILE]),
     ("logs.group.heal", &[made!(healed::group, FILE)]),
     ("logs.group.marked", &[made!(overflow::second_lost, FILE)]),
@@ -95,7 +98,6 @@ const ENGINE: &[Trial] = &[
     ("object.chunks.directory-p", &[scene("create", SHM)]),
     ("object.chunks.directory-q", &[scene("grow", PQ)]),
     ("object.chunks.directory-sync", &[scene("grow", FILE)]),
-    ("object.commit.F2", &[scene("close", SHM)]),
     ("object.commit.data", &[FLIPPED]),
     ("object.commit.guards", &[made!(threads::overrun, SHM)]),
     ("object.commit.parity-p", &[REPAIR]),
@@ -133,9 +135,12 @@ const ENGINE: &[Trial] = &[
 /// Recovery and repair.
 const REPAIRS: &[Trial] = &[
     ("object.mend_unit.judge", &[made!(mended::slot_and_parity, SHM), TWO]),
+    ("object.mend_unit.verify", &[FLIPPED]),
     ("object.newer.compare", &[made!(mended::slot_lost, SHM)]),
+    ("object.newer.verify", &[made!(verified::freed_in_parity, SHM)]),
     ("object.recover.done-sync", &[RECOVERED_FILE]),
     ("object.recover.replay", &[RECOVERED]),
+    ("object.recover.verify-overflow", &[made!(overflow::wrong_at_open, SHM)]),
     ("object.redo.cure", &[made!(recovery::wrong_row, SHM)]),
     ("object.redo.cure-row", &[made!(recovery::slot_lost, SHM)]),
     ("object.redo.cure-row", &[made!(recovery::slot_lost, PQ)]),
@@ -155,13 +160,20 @@ const REPAIRS: &[Trial] = &[
     ("object.repair.parity-q", &[FLIPPED_Q]),
     ("object.repair.store", &[FLIPPED]),
     ("object.repair.stored-sync", &[FLIPPED_FILE]),
+    ("object.repair.verify-rows", &[made!(verified::under_parity, PQ)]),
     ("object.scrub.parity-sync", &[made!(mended::flipped_p, FILE)]),
     ("object.scrub.parity-sync", &[made!(mended::told_after, FILE)]),
+    ("object.scrub.verify-row", &[made!(verified::both_parities, PQ)]),
+    ("object.scrub.verify-rows", &[made!(verified::two_rows, SHM)]),
     ("object.settle.F2", &[made!(marks::one_after_another, SHM)]),
     ("object.settle.F2-for", &[made!(marks::idle, SHM)]),
+    ("object.settle.F2-now", &[scene("close", SHM)]),
     ("object.settle.flush", &[made!(marks::idle, SHM)]),
+    ("object.sweep.verify", &[made!(mended::consistent, SHM)]),
+    ("object.sweep.verify-entry", &[made!(mended::consistent, SHM)]),
     ("object.tx.verify-open", &[made!(mended::changed, SHM)]),
     ("object.tx.verify-read", &[made!(mended::read, SHM)]),
+    ("object.tx.verify-slot", &[made!(verified::slots, SHM)]),
     ("redundancy.parity.check-p", &[FLIPPED_P]),
     ("redundancy.parity.check-q", &[FLIPPED_Q]),
 ];
@@ -176,6 +188,7 @@ const RECORDS: &[Trial] = &[
     ("redundancy.events.drain-b", &[EVENTS]),
     ("redundancy.events.heal", &[made!(journal::poisoned, SHM)]),
     ("redundancy.events.heal-page", &[made!(journal::scrubbed, SHM)]),
+    ("redundancy.events.verify", &[made!(journal::told, SHM)]),
     ("redundancy.intent.a", &[REPAIR]),
     ("redundancy.intent.a", &[REPAIR_FILE]),
     ("redundancy.intent.b", &[REPAIR]),
@@ -183,6 +196,7 @@ const RECORDS: &[Trial] = &[
     ("redundancy.intent.drain-a", &[RELOCATE]),
     ("redundancy.intent.drain-b", &[REPAIR]),
     ("redundancy.intent.heal", &[made!(copies::heal_intent, SHM)]),
+    ("redundancy.mirror.verify", &[made!(verified::regions, SHM)]),
     ("redundancy.progress.a", &[REPAIR]),
     ("redundancy.progress.a", &[REPAIR_FILE]),
     ("redundancy.progress.b", &[REPAIR]),
@@ -208,6 +222,7 @@ const RECORDS: &[Trial] = &[
     ("redundancy.superblock.b", &[GROW_FILE]),
     ("redundancy.superblock.drain-a", &[GROW]),
     ("redundancy.superblock.drain-b", &[RELOCATE]),
+    ("redundancy.superblock.verify", &[made!(recovery::wrong_superblock, SHM)]),
     ("redundancy.superblock.heal", &[made!(copies::heal_superblock, SHM)]),
 ];
 

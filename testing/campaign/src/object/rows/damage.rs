@@ -38,7 +38,7 @@ pub const ROW: Row = Row {
 /// Cases of the CI tier.
 const CASES: u64 = 40;
 /// Faults of each.
-const FAULTS: u64 = 2_500;
+const FAULTS: u64 = 3_200;
 /// Pages of the pools: some twenty page columns.
 const PAGES: u64 = 241;
 /// Batches between two looks at every byte of the medium.
