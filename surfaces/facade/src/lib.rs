@@ -83,7 +83,7 @@ pub use owner::{Owner, Summary};
 pub use pool::Pool;
 
 pub use holdfast_collections as collections;
-pub use holdfast_collections::{BTree, HashTable, Key, Kind, Map, MapInfo, Value};
+pub use holdfast_collections::{BTree, Cursor, HashTable, Key, Kind, Map, MapInfo, Value};
 pub use holdfast_derive::PersistFacade as Persist;
 pub use holdfast_heap::Space;
 /// What the derive of [`Persist`](macro@Persist) refers to.

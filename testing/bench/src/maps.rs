@@ -13,7 +13,8 @@ use crate::rig::Rig;
 
 pub(crate) fn maps(o: &Options, report: &mut Report) -> anyhow::Result<()> {
     let count = if o.quick { 100_000 } else { 1_000_000 };
-    for (kind, name) in [(Kind::Hash, "hashmap"), (Kind::BTree, "btree")] {
+    for kind in Kind::ALL {
+        let name = kind.name();
         for len in [0, 100] {
             let rig = Rig::new(&o.dir, &options(2 << 30, MODES[3]), OpenOptions::default())?;
             let pool = rig.pool();

@@ -330,6 +330,6 @@ pub(crate) fn json_of(maps: &[(String, MapInfo)]) -> Value {
 fn kind(info: &MapInfo) -> &'static str {
     match info.kind {
         Kind::Hash => "hash",
-        Kind::BTree => "btree",
+        ordered => ordered.name(),
     }
 }

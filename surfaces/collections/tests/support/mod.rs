@@ -10,8 +10,8 @@ pub(crate) type Tx = <ToyStore as Store>::Tx<'static>;
 /// The map under test: all others are this one with other types.
 pub(crate) type Bytes = Map<[u8], [u8]>;
 
-/// Both structures.
-pub(crate) const KINDS: [Kind; 2] = [Kind::Hash, Kind::BTree];
+/// All structures.
+pub(crate) const KINDS: [Kind; 6] = Kind::ALL;
 
 /// Runs a transaction that has to commit.
 pub(crate) fn run<R>(store: &ToyStore, body: impl FnMut(&Tx) -> Result<R>) -> R {
