@@ -38,7 +38,6 @@ mod drawings;
 mod foreign;
 mod headlines;
 mod interference;
-mod maps;
 mod object;
 mod placement;
 mod profile;
@@ -75,7 +74,7 @@ pub(crate) struct Options {
     /// Fewer rounds, smaller pools.
     #[arg(long)]
     quick: bool,
-    /// Only this part: race, race-maps, growth, latencies, maps, placement, scrub, interference,
+    /// Only this part: race, race-maps, growth, latencies, placement, scrub, interference,
     /// disk, open, space or waits.
     #[arg(long)]
     only: Option<String>,

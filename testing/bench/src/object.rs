@@ -49,7 +49,6 @@ pub(crate) fn run(mut o: Options) -> anyhow::Result<u32> {
         ("race-maps", crate::race::maps::race),
         ("growth", crate::race::maps::growth),
         ("latencies", latencies),
-        ("maps", crate::maps::maps),
         ("placement", crate::placement::placement),
         ("scrub", scrubbing),
         ("interference", crate::interference::interference),

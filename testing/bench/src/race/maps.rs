@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use holdfast_collections::{Kind, Map};
 use holdfast_object::{OpenOptions, Pool};
 use holdfast_pmem::Mapped;
@@ -19,15 +20,6 @@ use crate::rig::Rig;
 const LENGTHS: [usize; 2] = [0, 100];
 /// What is done, in this order, to all keys.
 const OPS: [&str; 3] = ["insert", "get", "remove"];
-
-/// Ours of that name; those this build does not have are left out of the race.
-fn kind(name: &str) -> Option<Kind> {
-    match name {
-        "hashmap" => Some(Kind::Hash),
-        "btree" => Some(Kind::BTree),
-        _ => None,
-    }
-}
 
 /// Keys both sides get through in reasonable time.
 fn keys_of(name: &str, quick: bool) -> usize {
@@ -55,17 +47,18 @@ impl Side {
         shim: Option<Shim>,
         dir: &Path,
         size: u64,
-    ) -> anyhow::Result<Option<Self>> {
+    ) -> anyhow::Result<Self> {
         if let Some(mode) = racer.mode() {
-            let Some(kind) = kind(name) else { return Ok(None) };
+            let kind =
+                Kind::from_name(name).with_context(|| format!("{name} is no kind of map"))?;
             let rig = Rig::named(dir, "maps", &options(size, mode), OpenOptions::default())?;
             let map = rig.pool().run(|tx| Map::create(tx, kind))?;
-            return Ok(Some(Self::Ours(rig, map)));
+            return Ok(Self::Ours(rig, map));
         }
         let shim = shim.ok_or_else(|| anyhow::anyhow!("libpmemobj is not there"))?;
         let mut peer = Peer::create(shim, dir, size, racer == Racer::Replica)?;
         peer.map(name)?;
-        Ok(Some(Self::Peer(peer)))
+        Ok(Self::Peer(peer))
     }
 
     /// One pass over all keys: nanoseconds per operation, and the longest one.
@@ -158,8 +151,7 @@ pub(crate) fn race(o: &Options, report: &mut Report) -> anyhow::Result<()> {
                 let [inserted, later] = orders(count, round);
                 for (racer, values) in racers.iter().zip(&mut values) {
                     let size = if o.quick { 1 << 30 } else { 4 << 30 };
-                    let side = Side::new(*racer, name, o.shim, &o.dir, size)?;
-                    let Some(mut side) = side else { continue };
+                    let mut side = Side::new(*racer, name, o.shim, &o.dir, size)?;
                     for (op, values) in OPS.iter().zip(values) {
                         let keys = if *op == "insert" { &inserted } else { &later };
                         values.push(side.pass(op, keys, len)?.0);
@@ -168,10 +160,8 @@ pub(crate) fn race(o: &Options, report: &mut Report) -> anyhow::Result<()> {
             }
             for (racer, values) in racers.iter().zip(values) {
                 for (op, values) in OPS.iter().zip(values) {
-                    if !values.is_empty() {
-                        let figure = format!("{name} {op} v{len}, {}", racer.name());
-                        report.rounds(&figure, "ns", values);
-                    }
+                    let figure = format!("{name} {op} v{len}, {}", racer.name());
+                    report.rounds(&figure, "ns", values);
                 }
             }
         }
@@ -222,17 +212,13 @@ pub(crate) fn growth(o: &Options, report: &mut Report) -> anyhow::Result<()> {
                 for round in 0..rounds {
                     let [inserted, later] = orders(count, round);
                     let size = if count > MILLION { 10 << 30 } else { 2 << 30 };
-                    let side = Side::new(Racer::Full, name, None, &o.dir, size)?;
-                    let Some(mut side) = side else { break };
+                    let mut side = Side::new(Racer::Full, name, None, &o.dir, size)?;
                     for (at, op) in OPS.iter().enumerate() {
                         let keys = if *op == "insert" { &inserted } else { &later };
                         let (ns, worst) = side.pass(op, keys, len)?;
                         values[at].push(ns);
                         longest[at].push(worst.as_secs_f64() * 1e3);
                     }
-                }
-                if values[0].is_empty() {
-                    continue;
                 }
                 grown(name, count, len, values, longest, report);
             }
