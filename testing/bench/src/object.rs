@@ -44,7 +44,7 @@ pub(crate) fn run(mut o: Options) -> anyhow::Result<u32> {
         }
     }
     let o = &o;
-    let parts: [(&str, Part); 12] = [
+    let parts: [(&str, Part); 11] = [
         ("race", crate::race::objects::race),
         ("race-maps", crate::race::maps::race),
         ("growth", crate::race::maps::growth),
