@@ -31,7 +31,8 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     /// [`Error::Growth`] if `size` is too close to the present size, or if the pool has as many
-    /// zones as it can; the medium's answer if it cannot be extended. The pool stays as it was.
+    /// zones as it can; the medium's answer if it cannot be extended, or if a page of the metadata
+    /// stays bad. The pool stays as it was; its file may have become longer.
     pub fn grow(&self, size: u64) -> Result<(), Error> {
         let shared = &*self.shared;
         if shared.is_read_only() {
@@ -96,13 +97,26 @@ impl<M: Medium> Pool<M> {
             return Err(error);
         }
         shared.m.step(STEP_LISTED);
-        let mut superblock = shared.superblock();
-        superblock.size = size;
-        shared.store_superblock(&mut superblock)?;
-        drop(superblock);
+        if let Err(error) = self.resize(size) {
+            // A zone that is listed is one, whatever the size says: it has to go again.
+            regions.pop();
+            shared.write_region_table(regions)?;
+            return Err(error);
+        }
         if let Some(index) = shared.heap.add_zone(&region) {
             shared.know_zone(index, zone);
         }
         Ok(())
+    }
+
+    /// Step 4. The size in memory is what it was if it cannot be stored.
+    fn resize(&self, size: u64) -> Result<(), Error> {
+        let mut superblock = self.shared.superblock();
+        let before = core::mem::replace(&mut superblock.size, size);
+        let stored = self.shared.store_superblock(&mut superblock);
+        if stored.is_err() {
+            superblock.size = before;
+        }
+        stored
     }
 }

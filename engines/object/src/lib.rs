@@ -64,6 +64,7 @@ mod error;
 pub mod format;
 mod geometry;
 mod grow;
+mod halves;
 mod in_place;
 mod lane;
 mod log;

@@ -1,7 +1,8 @@
 //! Repair of a unit that disagrees with its sum: which of the bytes involved are wrong is found
 //! by trying, and only what then verifies is installed.
 
-use holdfast_heap::format::{SLOT_LEN, SUM_LEN};
+use holdfast_heap::format::{GRANULE, SLOT_LEN, SUM_LEN};
+use holdfast_heap::sums::Sums;
 use holdfast_heap::verify::{Direct, Found, Overlay, Source};
 use holdfast_heap::{Spot, Unit};
 use holdfast_layout::{Certify, RawPtr};
@@ -12,6 +13,7 @@ use holdfast_redundancy::{Exempt, Wrong, zone};
 
 use crate::changes::Changes;
 use crate::error::Error;
+use crate::halves::{MayBe, find_half};
 use crate::repair::{Asked, Mended};
 use crate::shared::{Repairer, Shared};
 
@@ -22,6 +24,16 @@ const AGAIN_MAX: u32 = 4;
 const VERIFY: Site = Site::new("object.mend_unit.verify");
 /// Judging a candidate before it is installed.
 const JUDGE: Site = Site::new("object.mend_unit.judge");
+
+/// Trials with whole parts as P and Q say: all of them, short of damage in every part over both of
+/// two page columns.
+const TRIALS_MAX: usize = 512;
+/// Trials with parts as P and Q say beside another wrong row.
+const TRIALS_BESIDE_MAX: usize = 128;
+/// Rows that may be that other one.
+const OTHERS_MAX: usize = 4;
+/// Which of the parts of a granule is the slot.
+const SLOT: usize = 1;
 
 /// A part of a unit that may be the wrong one.
 #[derive(Debug, Clone, Copy)]
@@ -71,12 +83,11 @@ fn mend_held<M: Medium>(
             Err(_) => return Ok(Mended::Lost(Wrong::Data)),
         }
         let object = object_of(shared, unit);
-        let rebuilt: Vec<_> = { parts.iter() }
-            .map(|p| shared.range_candidates(repairer, p.at, p.len, &shared.exempt()))
-            .collect();
-        let cure = find_cure(shared, unit, parts, rebuilt, &Changes::default()).or_else(|| {
+        let none = Changes::default();
+        let mut may_be = |at, len| shared.range_candidates(repairer, at, len, &shared.exempt());
+        let cure = find_cure(shared, unit, parts, &none, certify, &mut may_be).or_else(|| {
             let exempt = shared.exempt();
-            find_cure_of_two(shared, repairer, unit, parts, &Changes::default(), &exempt, certify)
+            find_cure_of_two(shared, repairer, unit, parts, &none, &exempt, certify)
         });
         let Some(cure) = cure else {
             let lost = Mended::Lost(parts[0].wrong);
@@ -118,42 +129,67 @@ pub(crate) fn parts_of(unit: &Unit) -> Vec<Part> {
     }
 }
 
-/// Tries each part alone, then pairs, then all: the first that verifies is the cure. `rebuilt` is
-/// what each part may be; it is judged as it will be after `changes`.
+/// What makes a unit good: what parity says of each part, alone, in pairs, all together, judged as
+/// it will be after `changes`; else a half of it. `may_be` answers what a range may have been.
 pub(crate) fn find_cure<M: Medium>(
+    shared: &Shared<M>,
+    unit: &Unit,
+    parts: &[Part],
+    changes: &Changes,
+    certify: Certify,
+    may_be: &mut MayBe<'_>,
+) -> Option<Cure> {
+    let plain: Vec<Vec<Vec<u8>>> = parts.iter().map(|p| may_be(p.at, p.len)).collect();
+    let first = First::of(shared, unit, may_be);
+    let whole = try_parts(shared, unit, parts, plain.clone(), changes, &first, TRIALS_MAX);
+    whole.or_else(|| find_half(shared, unit, parts, &plain, changes, certify, may_be))
+}
+
+/// Tries each part alone, then pairs, then all: the first that verifies is the cure. Each trial
+/// may be right by chance, once in 2^32, so there are `trials` of them at most.
+fn try_parts<M: Medium>(
     shared: &Shared<M>,
     unit: &Unit,
     parts: &[Part],
     mut rebuilt: Vec<Vec<Vec<u8>>>,
     changes: &Changes,
+    first: &First,
+    mut trials: usize,
 ) -> Option<Cure> {
     for (part, candidates) in parts.iter().zip(&mut rebuilt) {
         let Some(now) = current(shared, part) else { continue };
         mix_columns(part.at, &now, candidates);
         candidates.retain(|c| *c != now);
     }
-    let whole = |_: u32| true;
-    if let Some(cure) = try_masks(shared, unit, parts, &rebuilt, changes, whole) {
-        return Some(cure);
-    }
-    // Another damage over the same columns, at other bytes, is in every candidate: it is left out
-    // by trying each with only its head or only its tail.
-    for i in 0..parts.len() {
-        let Some(now) = current(shared, &parts[i]) else { continue };
-        let whole = core::mem::take(&mut rebuilt[i]);
-        rebuilt[i] = whole.iter().flat_map(|bytes| heads_and_tails(&now, bytes)).collect();
-        let with_it = |mask: u32| mask >> i & 1 == 1;
-        let cure = try_masks(shared, unit, parts, &rebuilt, changes, with_it);
-        if cure.is_some() {
-            return cure;
+    for mask in [0b001, 0b010, 0b100, 0b011, 0b101, 0b110, 0b111_u32] {
+        let chosen: Vec<usize> = (0..parts.len()).filter(|i| mask >> i & 1 == 1).collect();
+        if mask >> parts.len() != 0 || chosen.is_empty() {
+            continue;
         }
-        rebuilt[i] = whole;
+        let mut picks = vec![0; chosen.len()];
+        loop {
+            let options = || chosen.iter().zip(&picks).map(|(i, pick)| rebuilt[*i].get(*pick));
+            if let Some(bytes) = options().collect::<Option<Vec<_>>>()
+                && cures(shared, unit, &chosen, parts, &bytes, changes, first)
+            {
+                let pair = |(i, b): (&usize, &Vec<u8>)| (parts[*i], b.clone());
+                let parts = chosen.iter().zip(bytes).map(pair).collect();
+                return Some(Cure { parts });
+            }
+            trials = trials.saturating_sub(1);
+            if trials == 0 {
+                return None;
+            }
+            if !advance(&mut picks, &chosen, &rebuilt) {
+                break;
+            }
+        }
     }
     None
 }
 
 /// With Q: the same under the assumption that another row over the columns is wrong as well, which
-/// P and Q together can make good. Which rows may be that one, the sums of their units say.
+/// P and Q together can make good. Which one, the sums of its units say.
 pub(crate) fn find_cure_of_two<M: Medium>(
     shared: &Shared<M>,
     repairer: &mut Repairer,
@@ -166,10 +202,12 @@ pub(crate) fn find_cure_of_two<M: Medium>(
     let rebuilt: Vec<_> = { parts.iter() }
         .map(|part| beside_another(shared, &mut repairer.scratch, part, changes, exempt, certify))
         .collect();
-    find_cure(shared, unit, parts, rebuilt, changes)
+    try_parts(shared, unit, parts, rebuilt, changes, &First::default(), TRIALS_BESIDE_MAX)
 }
 
-/// What a part may be, one candidate for each other row with a bad unit over the same columns.
+/// What a part may be if another row with a bad unit over the same columns is wrong too: one
+/// candidate for each such row. More of them than [`OTHERS_MAX`] are more damage than P and Q
+/// cover. (A slot that is wrong makes units of its object bad that are not: so more than one.)
 fn beside_another<M: Medium>(
     shared: &Shared<M>,
     scratch: &mut Scratch,
@@ -181,19 +219,21 @@ fn beside_another<M: Medium>(
     let Some(zone) = shared.zone_of(part.at).filter(|zone| zone.has_q()) else { return Vec::new() };
     let mut all: Vec<Vec<u8>> = vec![Vec::new()];
     for piece in zone.split(part.at, part.len) {
-        let others = (0..zone.data_rows()).filter(|row| {
+        let is_bad = |row: &u32| {
             let at = zone.at(*row, piece.col);
             *row != piece.row && shared.has_bad_units(at, piece.len, changes, certify)
-        });
-        let options: Vec<Vec<u8>> = others
-            .filter_map(|row| {
-                let missing = [zone::Unit::Row(piece.row), zone::Unit::Row(row)];
-                let (col, len) = (piece.col, piece.len);
-                let both = Parity::Both;
-                let found = rebuild(&shared.m, zone, &missing, col, len, exempt, both, scratch);
-                found.ok().map(|mut units| units.swap_remove(0))
-            })
-            .collect();
+        };
+        let others: Vec<u32> = (0..zone.data_rows()).filter(is_bad).take(OTHERS_MAX + 1).collect();
+        if others.len() > OTHERS_MAX {
+            return Vec::new();
+        }
+        let mut options = Vec::new();
+        for row in others {
+            let missing = [zone::Unit::Row(piece.row), zone::Unit::Row(row)];
+            let (col, len, both) = (piece.col, piece.len, Parity::Both);
+            let found = rebuild(&shared.m, zone, &missing, col, len, exempt, both, scratch);
+            options.extend(found.ok().map(|mut units| units.swap_remove(0)));
+        }
         let joined = |head: &Vec<u8>| {
             let head = head.clone();
             options.iter().map(move |tail| [head.as_slice(), tail].concat())
@@ -201,48 +241,6 @@ fn beside_another<M: Medium>(
         all = all.iter().flat_map(joined).collect();
     }
     all
-}
-
-/// Tries what each part may be, alone and together, for the sets of parts that `wanted` names.
-fn try_masks<M: Medium>(
-    shared: &Shared<M>,
-    unit: &Unit,
-    parts: &[Part],
-    rebuilt: &[Vec<Vec<u8>>],
-    changes: &Changes,
-    wanted: impl Fn(u32) -> bool,
-) -> Option<Cure> {
-    for mask in [0b001, 0b010, 0b100, 0b011, 0b101, 0b110, 0b111_u32] {
-        let chosen: Vec<usize> = (0..parts.len()).filter(|i| mask >> i & 1 == 1).collect();
-        if mask >> parts.len() != 0 || chosen.is_empty() || !wanted(mask) {
-            continue;
-        }
-        let mut picks = vec![0; chosen.len()];
-        loop {
-            let options = || chosen.iter().zip(&picks).map(|(i, pick)| rebuilt[*i].get(*pick));
-            if let Some(bytes) = options().collect::<Option<Vec<_>>>()
-                && cures(shared, unit, &chosen, parts, &bytes, changes)
-            {
-                let pair = |(i, b): (&usize, &Vec<u8>)| (parts[*i], b.clone());
-                let parts = chosen.iter().zip(bytes).map(pair).collect();
-                return Some(Cure { parts });
-            }
-            if !advance(&mut picks, &chosen, rebuilt) {
-                break;
-            }
-        }
-    }
-    None
-}
-
-/// `bytes` up to some byte and what is there `now` from it on, and the other way round: for every
-/// byte at which that makes a difference.
-fn heads_and_tails(now: &[u8], bytes: &[u8]) -> Vec<Vec<u8>> {
-    let differs = |at: &usize| now[*at] != bytes[*at];
-    let edges = (0..now.len()).filter(differs).skip(1);
-    edges
-        .flat_map(|at| [[&bytes[..at], &now[at..]].concat(), [&now[..at], &bytes[at..]].concat()])
-        .collect()
 }
 
 /// Where a part lies in two page columns, adds to its candidates those that leave it as it is in
@@ -271,35 +269,92 @@ fn advance(picks: &mut [usize], chosen: &[usize], rebuilt: &[Vec<Vec<u8>>]) -> b
     false
 }
 
-/// Whether the unit verifies with these parts replaced. Needs a sum that says so: "nothing to
-/// check there" is a confirmation only if the slot that says so is among them, since slots are
-/// certified by sums of their own.
-fn cures<M: Medium>(
+/// Whether the unit verifies with these parts replaced.
+pub(crate) fn cures<M: Medium>(
     shared: &Shared<M>,
     unit: &Unit,
     chosen: &[usize],
     parts: &[Part],
     bytes: &[&Vec<u8>],
     changes: &Changes,
+    first: &First,
 ) -> bool {
     let certify = Certify::when(shared.m.enabled(JUDGE));
     let direct = Direct(&shared.m);
     let pick = |n: usize| (parts[chosen[n]].at, bytes[n].as_slice());
-    let sums = shared.heap.sums();
+    let judge =
+        Judge { unit, sums: shared.heap.sums(), certify, slot: chosen.contains(&SLOT), first };
     let one = over(&direct, pick(0));
-    let verdict = match chosen.len() {
-        1 => unit.check(&changes.over(&one), sums, certify),
-        2 => unit.check(&changes.over(&over(&one, pick(1))), sums, certify),
-        _ => unit.check(&changes.over(&over(&over(&one, pick(1)), pick(2))), sums, certify),
-    };
-    matches!(verdict, Ok(Found::Good)) || (verdict == Ok(Found::Nothing) && chosen != [0])
+    match chosen.len() {
+        1 => judge.is_good(&changes.over(&one)),
+        2 => judge.is_good(&changes.over(&over(&one, pick(1)))),
+        _ => judge.is_good(&changes.over(&over(&over(&one, pick(1)), pick(2)))),
+    }
+}
+
+/// What the first granule of an object may be, for units of another: its sum covers the slot.
+#[derive(Debug, Default)]
+pub(crate) struct First {
+    at: u64,
+    bytes: Vec<Vec<u8>>,
+}
+
+impl First {
+    fn of<M: Medium>(shared: &Shared<M>, unit: &Unit, may_be: &mut MayBe<'_>) -> Self {
+        let Unit::Granule { spot, granule: 1.. } = unit else { return Self::default() };
+        let len = spot.capacity.min(GRANULE);
+        let mut bytes = may_be(spot.object, len);
+        let part = Part { at: spot.object, len, wrong: Wrong::Data };
+        if let Some(now) = current(shared, &part) {
+            mix_columns(part.at, &now, &mut bytes);
+        }
+        Self { at: spot.object, bytes }
+    }
+}
+
+/// What a trial is judged by.
+struct Judge<'a> {
+    unit: &'a Unit,
+    sums: &'a Sums,
+    certify: Certify,
+    /// Whether the slot is among what is replaced.
+    slot: bool,
+    first: &'a First,
+}
+
+impl Judge<'_> {
+    /// Whether a sum says that the unit is good. "There is no such granule" is the slot's word
+    /// alone: it counts if the slot was replaced and is certified itself, by the first granule, as
+    /// it is or as it may be. Without sums, a slot that no longer contradicts itself is all there
+    /// can be.
+    fn is_good(&self, from: &impl Source) -> bool {
+        match self.unit.check(from, self.sums, self.certify) {
+            Ok(Found::Good) => true,
+            Ok(Found::Nothing) if self.slot => match self.unit {
+                Unit::Granule { spot, .. } if self.sums.active() => self.is_slot_good(from, spot),
+                _ => true,
+            },
+            _ => false,
+        }
+    }
+
+    fn is_slot_good(&self, from: &impl Source, spot: &Spot) -> bool {
+        let unit = Unit::Granule { spot: *spot, granule: 0 };
+        let good = |found| found == Ok(Found::Good);
+        let at = self.first.at;
+        good(unit.check(from, self.sums, self.certify))
+            || self.first.bytes.iter().any(|bytes| {
+                let overlay = Overlay { under: from, at, bytes };
+                good(unit.check(&overlay, self.sums, self.certify))
+            })
+    }
 }
 
 fn over<'a, S: Source>(under: &'a S, (at, bytes): (u64, &'a [u8])) -> Overlay<'a, S> {
     Overlay { under, at, bytes }
 }
 
-fn current<M: Medium>(shared: &Shared<M>, part: &Part) -> Option<Vec<u8>> {
+pub(crate) fn current<M: Medium>(shared: &Shared<M>, part: &Part) -> Option<Vec<u8>> {
     let mut bytes = vec![0; part.len as usize];
     shared.m.read(part.at, &mut bytes).ok().map(|()| bytes)
 }

@@ -239,11 +239,12 @@ impl<M: Medium> Shared<M> {
         }
         let (at, len) = unit.range();
         let event = self.event(Cause::Sum, redo.finder, at, len);
-        let rebuilt: Vec<_> =
-            parts.iter().map(|p| self.may_have_been(repairer, redo, p.at, p.len)).collect();
-        let cure = find_cure(self, unit, &parts, rebuilt, redo.changes).or_else(|| {
+        let certify = self.redo_certify();
+        let mut may_be = |at, len| self.may_have_been(repairer, redo, at, len);
+        let cure = find_cure(self, unit, &parts, redo.changes, certify, &mut may_be);
+        let cure = cure.or_else(|| {
             let was = ExemptRanges(redo.was_exempt);
-            find_cure_of_two(self, repairer, unit, &parts, redo.changes, &was, self.redo_certify())
+            find_cure_of_two(self, repairer, unit, &parts, redo.changes, &was, certify)
         });
         let Some(cure) = cure else {
             self.report_mended(event, Mended::Lost(parts[0].wrong));

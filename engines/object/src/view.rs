@@ -12,8 +12,8 @@
 use core::cell::{RefCell, UnsafeCell};
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use holdfast_layout::Persist;
 
@@ -301,12 +301,15 @@ struct Mine {
     busy: bool,
     /// Not given back when the transaction ends.
     kept: bool,
-    flags: Arc<[Flag]>,
+    /// Gone with the pool.
+    flags: Weak<[Flag]>,
 }
 
 impl Drop for Mine {
     fn drop(&mut self) {
-        self.flags[self.lane as usize].taken.store(false, Ordering::Release);
+        if let Some(flags) = self.flags.upgrade() {
+            flags[self.lane as usize].taken.store(false, Ordering::Release);
+        }
     }
 }
 
@@ -357,11 +360,11 @@ impl<T> Lanes<T> {
         // there are, none waits for a lane that nobody uses.
         self.flags[lane].passed_on.store(true, Ordering::Relaxed);
         let kept = self.keeps(lane);
-        let flags = Arc::clone(&self.flags);
+        let flags = Arc::downgrade(&self.flags);
         let lane = lane as u32;
         MINE.with_borrow_mut(|mine| {
             // Those of pools that were closed meanwhile.
-            mine.retain(|m| Arc::strong_count(&m.flags) > 1);
+            mine.retain(|m| m.flags.strong_count() > 0);
             mine.push(Mine { id: self.id, lane, busy: true, kept, flags });
         });
         Some(self.held(lane, true))
@@ -466,4 +469,40 @@ pub(crate) fn in_place<T: Persist, M: holdfast_pmem::Medium>(m: &M, at: u64) -> 
     // lives; alignment was checked; every bit pattern is a `T`. The caller pins the object's
     // version word, so no commit of this process stores to it while the borrow lives.
     unsafe { &*view.cast::<T>() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[test]
+    fn closed_pools_are_forgotten_by_two_threads() {
+        let barrier = std::sync::Barrier::new(2);
+        let slot: std::sync::Mutex<Option<Arc<Lanes<u8>>>> = std::sync::Mutex::new(None);
+        std::thread::scope(|s| {
+            let (barrier, slot) = (&barrier, &slot);
+            let work = move |lead: bool| {
+                for _ in 0..100 {
+                    if lead {
+                        *slot.lock().expect("no thread panics") =
+                            Some(Arc::new(Lanes::new(16, |_| 0)));
+                    }
+                    barrier.wait();
+                    let lanes =
+                        slot.lock().expect("no thread panics").clone().expect("no thread panics");
+                    drop(lanes.take().expect("no thread panics"));
+                    drop(lanes);
+                    barrier.wait();
+                    if lead {
+                        *slot.lock().expect("no thread panics") = None;
+                    }
+                    barrier.wait();
+                }
+                MINE.with_borrow(|m| m.len())
+            };
+            let other = s.spawn(move || work(false));
+            let mine = work(true);
+            let theirs = other.join().expect("no thread panics");
+            assert!(mine < 10 && theirs < 10, "kept: {mine} and {theirs}");
+        });
+    }
 }

@@ -268,3 +268,24 @@ fn a_range_over_a_page_end_meets_the_second_page_before_anything_is_logged() {
         assert_eq!(event.outcome, Outcome::Repaired, "{kind}");
     }
 }
+
+#[test]
+fn a_growth_that_fails_half_way_leaves_the_pool_as_it_was() {
+    let config = Config { reserve: 16 << 20, ..Config::default() };
+    let medium = FaultMedium::new(1 << 20, MediumKind::Shm, &config);
+    let pool = Pool::create(medium, &CreateOptions::tiny(1 << 20), quick(), clock()).unwrap();
+    let as_it_is = |pool: &TestPool| (pool.superblock().size, pool.regions().len());
+    let before = as_it_is(&pool);
+    let side = pool.superblock().side_len;
+    pool.medium().poison(side, 4096, Clear::Unable).unwrap();
+    for size in 2..5_u64 {
+        let refused = pool.grow(size << 20).unwrap_err();
+        assert!(refused.to_string().contains("stays bad"), "{refused}");
+        assert_eq!(as_it_is(&pool), before);
+    }
+    // What is put there has parity: a zone that half exists would have none.
+    let object = put(&pool, &pattern(1, 50_000));
+    pool.medium().flip_bit(object.offset() + 20_000, 3).unwrap();
+    pool.scrub(ScrubOptions::default(), &ScrubControl::default(), |_, _| {}).unwrap();
+    assert_eq!(get(&pool, object).unwrap(), pattern(1, 50_000));
+}

@@ -89,8 +89,8 @@ fn sizes_that_cannot_be() {
     here.pool("a.pool");
     let before = fs::read(here.path("a.pool")).unwrap();
     for (size, kind, text) in [
-        ("0", "invalid", "cannot shrink; ask for more"),
-        ("15M", "invalid", "it has 16777216 bytes already"),
+        ("0", "invalid", "the next size it can have is "),
+        ("15M", "invalid", "it has 16777216 bytes already, and a pool cannot shrink"),
         ("16M", "invalid", "the next size it can have is "),
         ("17M", "invalid", "ask for at least so many"),
         ("8000000T", "invalid", "; ask for less"),

@@ -185,18 +185,23 @@ impl<M: Medium> Pool<M> {
     /// reserved when the pool was opened ([`Options::reserve`]) is less. The pool stays as it was.
     pub fn grow(&self, bytes: u64) -> Result<()> {
         let now = self.superblock().size;
-        if bytes < now {
-            let text = format!("it has {now} bytes already, and a pool cannot shrink");
-            let remedy = "ask for more, or make a smaller pool and copy what is in this one";
-            return Err(self.fail(Error::new(ErrorKind::Invalid, text).with_remedy(remedy)));
-        }
         self.engine().grow(bytes).map_err(|error| {
             let no_layout = matches!(
                 error,
                 holdfast_object::Error::Redundancy(RedundancyError::Geometry { .. })
             );
+            let too_small = matches!(error, holdfast_object::Error::Growth { .. }) && bytes < now;
             let error = self.fail(error);
-            if no_layout { error.with_remedy("ask for less, or grow in steps") } else { error }
+            if no_layout {
+                error.with_remedy("ask for less, or grow in steps")
+            } else if too_small {
+                // The cause names the next size there can be.
+                error.with_remedy(format!(
+                    "ask for at least so many: it has {now} bytes already, and a pool cannot shrink"
+                ))
+            } else {
+                error
+            }
         })
     }
 

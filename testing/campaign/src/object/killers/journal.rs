@@ -115,17 +115,18 @@ pub fn events(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     Ok(jury.end())
 }
 
-/// Does `harm` to the journal, then `deed`, and looks at the journal afterwards.
+/// Does `harm` to side A of the journal, at the entry `ahead` of the next one, then `deed`, and
+/// looks at the journal afterwards.
 fn harmed(
     mutant: &Mutant,
     world: &'static str,
+    ahead: fn(u64) -> u64,
     harm: impl FnOnce(&Driver, u64),
     deed: impl FnOnce(&Driver, &mut Rng) -> Judged<()>,
 ) -> Judged<Tally> {
     let (world, driver, mut rng) = full(mutant, world)?;
-    // The entry that is written next, in side A.
     let journal = Journal::open(&driver.medium, &driver.pool.superblock());
-    let entry = (newest(&driver) + 1) % journal.capacity();
+    let entry = (newest(&driver) + 1 + ahead(journal.capacity())) % journal.capacity();
     let bytes = driver.pool.superblock().events_len / journal.capacity();
     harm(&driver, EVENTS_START + entry * bytes);
     deed(&driver, &mut rng)?;
@@ -141,7 +142,7 @@ pub fn poisoned(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
         // A page of the journal: in range.
         let _ = driver.medium.poison(at, 1, Clear::Able);
     };
-    harmed(mutant, world, poison, one_event)
+    harmed(mutant, world, |_| 0, poison, one_event)
 }
 
 /// Copies A of all events were damaged: who asks is told what happened nevertheless.
@@ -165,11 +166,18 @@ pub fn told(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     }
 }
 
-/// A copy of an event was damaged: the scrub writes the page again.
+/// A copy of an event was damaged: the scrub writes the page again. The event about that goes to
+/// another page, and would not make this one good.
 pub fn scrubbed(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     let flip = |driver: &Driver, at| {
         // As above.
         let _ = driver.medium.flip_bit(at + 20, 2);
     };
-    harmed(mutant, world, flip, |driver, _| scrub(&driver.pool).map(|_| ()))
+    harmed(
+        mutant,
+        world,
+        |capacity| capacity / 2,
+        flip,
+        |driver, _| scrub(&driver.pool).map(|_| ()),
+    )
 }

@@ -14,7 +14,7 @@ use crate::object::lanes::{Park, install, midway};
 use crate::object::model::Objects;
 use crate::object::ops::{Choice, Job, Op};
 use crate::object::raw::{Bytes, ChunkKind, Survey, ZoneMap};
-use crate::object::scenes::stage;
+use crate::object::scenes::{settled, stage};
 use crate::object::world::World;
 use crate::tally::{Judged, Tally};
 use holdfast_oracle::acked::Acked;
@@ -90,7 +90,6 @@ pub fn second_lost(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
 /// A pool that crashed in the middle of a long transaction.
 struct Crashed {
     world: Arc<World>,
-    rng: Rng,
     image: Image,
     promise: Acked<Objects>,
     /// Where copy A of the entries starts.
@@ -119,12 +118,12 @@ fn crashed(mutant: &Mutant, world: &'static str) -> Judged<Crashed> {
     let Some((image, page)) = crash.lock().unwrap_or_else(PoisonError::into_inner).take() else {
         return Err(unable("the long transaction took no chunks"));
     };
-    Ok(Crashed { world, rng, image, promise, page })
+    Ok(Crashed { world, image, promise, page })
 }
 
 /// It is opened, and a byte of copy A of the entries is wrong: replayed from the other copy.
 pub fn wrong_at_open(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
-    let Crashed { world, image, promise, page, .. } = crashed(mutant, world)?;
+    let Crashed { world, image, promise, page } = crashed(mutant, world)?;
     let medium = world.after(image);
     // In what the first entry writes; found on this very medium.
     let _ = medium.flip_bit(page + 100, 5);
@@ -134,22 +133,36 @@ pub fn wrong_at_open(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     Ok(Tally { count: 1, ..Tally::default() })
 }
 
-/// It is opened, and a page of the entries cannot be read: replayed from the other copy, and good
-/// for anything afterwards. See `healed.rs` for what a rewrite that is switched off leaves.
-pub fn bad_at_open(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+/// A page of the entries turns bad once they are stored: it is good for anything afterwards. See
+/// `healed.rs` for what a rewrite that is switched off leaves.
+pub fn bad_in_use(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     const HEAL: &str = "object.overflow.heal-zero";
-    let Crashed { world, mut rng, image, promise, page } = crashed(mutant, world)?;
-    let medium = world.after(image);
-    // Found on this very medium: in range.
-    let _ = medium.poison(page, 1, Clear::Able);
-    let driver = opened(&world, medium, &promise)?;
+    let (world, mut rng) = (Arc::new(mutant.world(world)), mutant.rng(1));
+    let driver = stage(&world, &mut rng)?;
+    let bad: Arc<Mutex<Option<u64>>> = Arc::default();
+    let (chosen, medium) = (Arc::clone(&bad), driver.medium.clone());
+    driver.medium.on_step(Box::new(move |site| {
+        let mut chosen = chosen.lock().unwrap_or_else(PoisonError::into_inner);
+        if chosen.is_none() && site.name() == "object.overflow.step-stored" {
+            *chosen = log_chunks(&Bytes::of(&medium)).first().copied();
+            // Found on this very medium: in range.
+            let _ = chosen.map(|page| medium.poison(page, 1, Clear::Able));
+        }
+    }));
+    let of = longest(&driver);
+    let done = driver.must(&Job::new(&mut rng, [Op::Write { of, from: 100, len: 8_500 }]));
+    driver.medium.clear_on_step();
+    done?;
     if !driver.medium.sites_seen().iter().any(|(site, ..)| site.name() == HEAL) {
         return Err(unable("the bad page was not met"));
     }
-    let again = mutant.lacks(HEAL);
+    let page = bad.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let again = page.filter(|_| mutant.lacks(HEAL));
+    let driver = settled(&world, driver)?;
+    let promise = driver.ledger.promise();
     let jury = Jury::new(FEW, &mut rng, move |image, _| {
         let medium = world.after(image);
-        if again {
+        if let Some(page) = again {
             // As above.
             let _ = medium.poison(page, 1, Clear::Able);
         }

@@ -122,7 +122,7 @@ const ENGINE: &[Trial] = &[
     ("object.overflow.FO", &[LONG]),
     ("object.overflow.copy-a", &[made!(overflow::second_lost, SHM)]),
     ("object.overflow.copy-b", &[made!(overflow::first_lost, SHM)]),
-    ("object.overflow.heal-zero", &[made!(overflow::bad_at_open, SHM)]),
+    ("object.overflow.heal-zero", &[made!(overflow::bad_in_use, SHM)]),
     ("object.overflow.retire", &[made!(overflow::held_back, FILE)]),
     ("object.overflow.reuse", &[made!(overflow::over_freed, SHM)]),
     ("object.overflow.sync", &[LONG_FILE]),
