@@ -66,9 +66,8 @@ impl<T: Cell> Table<T> {
         let mapped = (layout.size().max(1) + slack).next_multiple_of(PAGE as usize);
         let (rights, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: a new anonymous mapping; nothing is replaced.
-        let raw = unsafe {
-            mmap_anonymous(ptr::null_mut(), mapped, rights, flags | MapFlags::NORESERVE)
-        };
+        let raw =
+            unsafe { mmap_anonymous(ptr::null_mut(), mapped, rights, flags | MapFlags::NORESERVE) };
         let start = raw.ok().and_then(|raw| NonNull::new(raw.cast::<u8>()));
         let Some(start) = start else { handle_alloc_error(layout) };
         let skipped = if large { start.as_ptr().align_offset(LARGE) } else { 0 };
@@ -78,8 +77,7 @@ impl<T: Cell> Table<T> {
         let first = unsafe { start.add(skipped) };
         if large {
             // SAFETY: the range lies in the mapping made above. A refusal costs speed only.
-            let _ =
-                unsafe { madvise(first.as_ptr().cast(), layout.size(), Advice::LinuxHugepage) };
+            let _ = unsafe { madvise(first.as_ptr().cast(), layout.size(), Advice::LinuxHugepage) };
         }
         Self { first: first.cast(), count, start, mapped }
     }

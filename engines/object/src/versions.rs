@@ -39,10 +39,7 @@ pub(crate) struct Versions {
 impl Versions {
     /// A table of `1 << bits` words.
     pub(crate) fn new(bits: u32) -> Self {
-        Self {
-            words: Table::new(1 << bits),
-            mask: (1 << bits) - 1,
-        }
+        Self { words: Table::new(1 << bits), mask: (1 << bits) - 1 }
     }
 
     /// Index of the word of the object at `object`. Neighbours get neighbouring words, so that a
