@@ -392,10 +392,22 @@ pub(crate) struct PutArgs {
     pub(crate) kind: KindArg,
 }
 
+/// What a map is kept in; the guide to collections says which to choose.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum KindArg {
+    /// In order, the best all-round
     Btree,
-    Hash,
+    /// No order, the fastest
+    #[value(alias = "hash")]
+    Hashmap,
+    /// In order: red-black tree
+    Rbtree,
+    /// In order: crit-bit tree
+    Ctree,
+    /// In order: skip list
+    Skiplist,
+    /// In order: radix tree
+    Rtree,
 }
 
 #[derive(Debug, Args)]

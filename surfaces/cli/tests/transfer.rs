@@ -70,9 +70,9 @@ fn contents(here: &Here, name: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
 #[test]
 fn what_is_exported_and_imported_is_the_same() {
     let here = Here::new();
-    for (name, kind, word) in
-        [("tree.pool", Kind::BTree, "btree"), ("hash.pool", Kind::Hash, "hash")]
-    {
+    for kind in Kind::ALL {
+        let word = kind.name();
+        let name = &format!("{word}.pool");
         let pairs = filled(&here, name, kind);
         let out = format!("{word}.jsonl");
         let told = here.json(0, &["export", name, "m", "--output", &out]);
@@ -251,7 +251,7 @@ fn benches_measure_and_leave_nothing_behind() {
     // The catalogue may grow by the first map; from then on nothing stays.
     here.good(&["bench", "a.pool", "--pairs", "20"]);
     let there = objects(&here);
-    for kind in ["btree", "hash"] {
+    for kind in Kind::ALL.map(Kind::name) {
         let told = here.json(0, &["bench", "a.pool", "--pairs", "200", "--kind", kind]);
         for name in ["put", "get", "del"] {
             let took = &told["took"][name];

@@ -65,7 +65,7 @@ pub(crate) fn bench(out: Out, args: &BenchArgs) -> Outcome {
             "survives": status.survives(),
             "pairs": args.pairs,
             "value_bytes": args.value,
-            "map": if Kind::from(args.kind) == Kind::Hash { "hash" } else { "btree" },
+            "map": Kind::from(args.kind).name(),
             "interrupted": interrupted,
             "took": all,
         }),

@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use holdfast::{Kind, Pool};
+use holdfast::Pool;
 use serde_json::json;
 
 use crate::args::ExportArgs;
@@ -58,7 +58,7 @@ fn write_all(pool: &Pool, map: &AnyMap, sink: &mut Sink, progress: &Progress) ->
         let stop = crate::interrupt::asked();
         if stop { Err(Failure::interrupted("what was written is not whole")) } else { Ok(()) }
     };
-    if map.kind() == Kind::Hash {
+    if !map.kind().is_ordered() {
         // No order, so no place to go on from: all at once, and only then out of the transaction,
         // which may run again.
         write(&map.all(pool)?)?;

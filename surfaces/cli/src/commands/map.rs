@@ -18,7 +18,11 @@ impl From<KindArg> for Kind {
     fn from(kind: KindArg) -> Self {
         match kind {
             KindArg::Btree => Self::BTree,
-            KindArg::Hash => Self::Hash,
+            KindArg::Hashmap => Self::Hash,
+            KindArg::Rbtree => Self::RbTree,
+            KindArg::Ctree => Self::CTree,
+            KindArg::Skiplist => Self::SkipList,
+            KindArg::Rtree => Self::RTree,
         }
     }
 }
@@ -328,10 +332,8 @@ pub(crate) fn del(out: Out, args: &KeyArgs) -> Outcome {
 }
 
 fn no_key(args: &KeyArgs, kind: Kind) -> Failure {
-    let remedy = match kind {
-        Kind::BTree => "`holdfast map scan` lists its keys",
-        Kind::Hash => "check the key",
-    };
+    let remedy =
+        if kind.is_ordered() { "`holdfast map scan` lists its keys" } else { "check the key" };
     let cause = format!("the map `{}` has no key `{}`", args.map, args.key);
     Failure::new("not-found", cause, remedy)
 }
@@ -350,7 +352,7 @@ pub(crate) fn scan(out: Out, args: &ScanArgs) -> Outcome {
     const PAGE: usize = 1000;
     let pool = session::to_look(&args.pool)?;
     let map = AnyMap::expect(&pool, &args.map)?;
-    if map.kind() == Kind::Hash {
+    if !map.kind().is_ordered() {
         return Err(no_order(args));
     }
     let prefix = args.prefix.as_deref().unwrap_or_default();
@@ -403,7 +405,7 @@ pub(crate) fn table_of(maps: &[(String, MapInfo)]) -> comfy_table::Table {
     let mut table = table(&["map", "kind", "keys", "values"]);
     for (name, info) in maps {
         let (key, value) = info.type_names();
-        table.add_row([name.clone(), kind(info).to_owned(), key, value]);
+        table.add_row([name.clone(), info.kind.name().to_owned(), key, value]);
     }
     table
 }
@@ -412,14 +414,7 @@ pub(crate) fn table_of(maps: &[(String, MapInfo)]) -> comfy_table::Table {
 pub(crate) fn json_of(maps: &[(String, MapInfo)]) -> Value {
     let one = |(name, info): &(String, MapInfo)| {
         let (key, value) = info.type_names();
-        json!({ "name": name, "kind": kind(info), "key": key, "value": value })
+        json!({ "name": name, "kind": info.kind.name(), "key": key, "value": value })
     };
     maps.iter().map(one).collect()
-}
-
-fn kind(info: &MapInfo) -> &'static str {
-    match info.kind {
-        Kind::Hash => "hash",
-        ordered => ordered.name(),
-    }
 }
