@@ -291,12 +291,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Map<K, V> {
         tx: &T,
         range: impl RangeBounds<K>,
         limit: usize,
-        mut visit: impl FnMut(&K, &V) -> Result<()>,
+        visit: impl FnMut(&K, &V) -> Result<()>,
     ) -> Result<usize> {
-        let keys = (range.start_bound().map(K::bytes), range.end_bound().map(K::bytes));
-        let range = (keys.0.as_ref().map(AsRef::as_ref), keys.1.as_ref().map(AsRef::as_ref));
-        let visit = |key: &[u8], value: &[u8]| lend(key, value, &mut visit);
-        on_ordered!(self.root, of => of.scan::<T>(tx, range, limit, visit), self.no_order())
+        self.scan_either(tx, range, limit, false, visit)
     }
 
     /// As [`scan`](Self::scan), from the end of the range back.
@@ -308,12 +305,28 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Map<K, V> {
         tx: &T,
         range: impl RangeBounds<K>,
         limit: usize,
+        visit: impl FnMut(&K, &V) -> Result<()>,
+    ) -> Result<usize> {
+        self.scan_either(tx, range, limit, true, visit)
+    }
+
+    fn scan_either<T: Transaction>(
+        &self,
+        tx: &T,
+        range: impl RangeBounds<K>,
+        limit: usize,
+        back: bool,
         mut visit: impl FnMut(&K, &V) -> Result<()>,
     ) -> Result<usize> {
         let keys = (range.start_bound().map(K::bytes), range.end_bound().map(K::bytes));
         let range = (keys.0.as_ref().map(AsRef::as_ref), keys.1.as_ref().map(AsRef::as_ref));
         let visit = |key: &[u8], value: &[u8]| lend(key, value, &mut visit);
-        on_ordered!(self.root, of => of.scan_back::<T>(tx, range, limit, visit), self.no_order())
+        let none = self.no_order();
+        if back {
+            on_ordered!(self.root, of => of.scan_back::<T>(tx, range, limit, visit), none)
+        } else {
+            on_ordered!(self.root, of => of.scan::<T>(tx, range, limit, visit), none)
+        }
     }
 
     /// The first entry.

@@ -6,6 +6,7 @@ use holdfast_layout::{Ptr, RawPtr};
 use holdfast_txn::{Result, Transaction, TxError};
 
 use crate::bucket::Full;
+use crate::common::{Core, Spot};
 use crate::format::Bucket;
 use crate::item::{KeyBuf, Sought};
 use crate::separator::Separator;
@@ -125,21 +126,26 @@ impl Checker {
         Ok(all)
     }
 
-    /// Checks a bucket of a structure in order of keys: its items come behind `before`, and
-    /// `look` finds their keys in it.
+    /// Checks a bucket of a structure in order of keys: its items come behind `before`, and the
+    /// structure finds their keys in it.
     pub(crate) fn ordered<T: Transaction>(
         &mut self,
         tx: &T,
+        core: &impl Core,
         at: Ptr<Bucket>,
-        bucket: &Bucket,
         before: &mut Option<KeyBuf>,
-        look: impl Fn(&Sought<'_>) -> Result<Option<Ptr<Bucket>>>,
     ) -> Result<()> {
+        let read = tx.read(at);
+        let Some(bucket) = self.readable(at.raw(), read)? else { return Ok(()) };
+        let look = |sought: &Sought<'_>| {
+            let mut spot = Spot::new();
+            Ok(core.look(tx, sought, &mut spot)?.then_some(spot.at))
+        };
         self.expect(bucket.len() > 0, || format!("bucket {at:?} is empty"));
         self.expect(bucket.depth == 0 && bucket.next.is_null(), || {
             format!("bucket {at:?} is one of a hash table")
         });
-        for full in self.items(tx, at, bucket)? {
+        for full in self.items(tx, at, &bucket)? {
             let sought = Sought::ordered(full.key.bytes());
             self.expect(sought.among(&[full.item], 0).is_some(), || {
                 format!("bucket {at:?}: item {} has another key than it says", full.slot)

@@ -279,10 +279,6 @@ impl Core for Table {
         Err(TxError::Inconsistent("a chain of a hash table has no end"))
     }
 
-    fn takes<T: Transaction>(&self, _: &T, _: &Sought<'_>, _: &Spot) -> Result<bool> {
-        Ok(true)
-    }
-
     fn make_room<T: Transaction>(&self, tx: &T, sought: &Sought<'_>) -> Result<()> {
         grow::make_room(tx, self, sought.hash)
     }

@@ -1,12 +1,9 @@
 //! Read-only check of a whole skip list: every link at every level, the order of all keys.
 
-use holdfast_layout::Ptr;
 use holdfast_txn::{Result, Transaction};
 
 use super::{List, Node, place};
-use crate::common::{Core, Spot};
-use crate::format::{Bucket, SKIP_LEVELS};
-use crate::item::KeyBuf;
+use crate::format::SKIP_LEVELS;
 use crate::report::{CheckReport, Checker};
 use crate::separator::code_of;
 
@@ -28,7 +25,7 @@ pub(super) fn check<T: Transaction>(tx: &T, list: &List) -> Result<CheckReport> 
         });
         let empty = node.head.bucket.is_null() && node.links[0].node == 0 && nodes.is_empty();
         if !empty && checker.meet(node.head.bucket, "bucket") {
-            bucket(tx, &mut checker, list, node.bucket(), &mut before)?;
+            checker.ordered(tx, list, node.bucket(), &mut before)?;
         }
         nodes.push((word, node));
         word = node.links[0].node;
@@ -47,20 +44,4 @@ fn links(checker: &mut Checker, nodes: &[(u64, Node)], level: usize) {
             format!("node {} does not lead to the next one at level {level}", place(*word))
         });
     }
-}
-
-/// Checks a bucket: its items are in order behind `before`, and found.
-fn bucket<T: Transaction>(
-    tx: &T,
-    checker: &mut Checker,
-    list: &List,
-    at: Ptr<Bucket>,
-    before: &mut Option<KeyBuf>,
-) -> Result<()> {
-    let read = tx.read(at);
-    let Some(content) = checker.readable(at.raw(), read)? else { return Ok(()) };
-    checker.ordered(tx, at, &content, before, |sought| {
-        let mut spot = Spot::new();
-        Ok(list.look(tx, sought, &mut spot)?.then_some(spot.at))
-    })
 }

@@ -260,10 +260,6 @@ impl Core for List {
         Ok(Some(node.bucket()).filter(|bucket| !bucket.is_null()))
     }
 
-    fn takes<T: Transaction>(&self, _: &T, _: &Sought<'_>, _: &Spot) -> Result<bool> {
-        Ok(true)
-    }
-
     fn make_room<T: Transaction>(&self, tx: &T, sought: &Sought<'_>) -> Result<()> {
         let (path, word, node) = Path::to(tx, self, sought, 0)?;
         if node.head.bucket.is_null() {

@@ -168,19 +168,6 @@ impl Shape for Branching {
         choose(tx, sought, known, &numbers, |at| Ok(separators[at].word))
     }
 
-    fn takes<T: Transaction>(_: &T, _: &Sought<'_>, _: &Spot) -> Result<bool> {
-        Ok(true)
-    }
-
-    fn leaves<T: Transaction>(
-        _: &T,
-        _: &Trail,
-        _: &Sought<'_>,
-        _: &Spot,
-    ) -> Result<Option<(usize, bool)>> {
-        Ok(None)
-    }
-
     fn grow<T: Transaction>(
         tx: &T,
         tree: &Tree<Self>,

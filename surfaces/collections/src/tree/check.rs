@@ -1,13 +1,10 @@
 //! Read-only check of a whole tree: every pointer, the order of all keys, and that each is found
 //! where a lookup looks for it.
 
-use holdfast_layout::{Ptr, RawPtr};
+use holdfast_layout::RawPtr;
 use holdfast_txn::{Result, Transaction};
 
 use super::{Inner, Shape, Tree, is_inner, place};
-use crate::common::{Core, Spot};
-use crate::format::Bucket;
-use crate::item::KeyBuf;
 use crate::report::{CheckReport, Checker};
 
 /// A node still to be visited.
@@ -42,7 +39,7 @@ pub(super) fn check<S: Shape, T: Transaction>(tx: &T, tree: &Tree<S>) -> Result<
         checker.expect(*usual.get_or_insert(next.weight) == next.weight, || {
             format!("bucket {at} is not as deep as others")
         });
-        bucket(tx, &mut checker, tree, at.typed(), &mut before)?;
+        checker.ordered(tx, tree, at.typed(), &mut before)?;
     }
     Ok(checker.finish())
 }
@@ -76,20 +73,4 @@ fn inner<S: Shape, T: Transaction>(
         above: Some(node.clone()),
     }));
     Ok(())
-}
-
-/// Checks a bucket: its items are in order behind `before`, and found from the root.
-fn bucket<S: Shape, T: Transaction>(
-    tx: &T,
-    checker: &mut Checker,
-    tree: &Tree<S>,
-    at: Ptr<Bucket>,
-    before: &mut Option<KeyBuf>,
-) -> Result<()> {
-    let read = tx.read(at);
-    let Some(content) = checker.readable(at.raw(), read)? else { return Ok(()) };
-    checker.ordered(tx, at, &content, before, |sought| {
-        let mut spot = Spot::new();
-        Ok(tree.look(tx, sought, &mut spot)?.then_some(spot.at))
-    })
 }

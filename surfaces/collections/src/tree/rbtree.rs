@@ -124,19 +124,6 @@ impl Shape for RedBlack {
         Ok(usize::from(order != Ordering::Less))
     }
 
-    fn takes<T: Transaction>(_: &T, _: &Sought<'_>, _: &Spot) -> Result<bool> {
-        Ok(true)
-    }
-
-    fn leaves<T: Transaction>(
-        _: &T,
-        _: &Trail,
-        _: &Sought<'_>,
-        _: &Spot,
-    ) -> Result<Option<(usize, bool)>> {
-        Ok(None)
-    }
-
     fn grow<T: Transaction>(
         tx: &T,
         tree: &Tree<Self>,
