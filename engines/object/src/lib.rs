@@ -33,8 +33,8 @@
 //!
 //! `commit.rs` numbers the steps: guards, prepare, lock, validate, touch, number, columns, record,
 //! **F1**, apply, release, and **F2**, put off until the lane's next commit where it can be
-//! (`settle.rs`), then done. On files F1 comes before the columns. Objects too long for the record go by `in_place.rs`
-//! (**F0**, **FC**), records too long for the log by `overflow.rs` (**FO**).
+//! (`settle.rs`), then done. On files F1 comes before the columns. Objects too long for the record
+//! go by `in_place.rs` (**F0**, **FC**), records too long for the log by `overflow.rs` (**FO**).
 //!
 //! # After a crash
 //!

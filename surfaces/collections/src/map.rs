@@ -321,11 +321,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Map<K, V> {
         let keys = (range.start_bound().map(K::bytes), range.end_bound().map(K::bytes));
         let range = (keys.0.as_ref().map(AsRef::as_ref), keys.1.as_ref().map(AsRef::as_ref));
         let visit = |key: &[u8], value: &[u8]| lend(key, value, &mut visit);
-        let none = self.no_order();
+        let none = || self.no_order();
         if back {
-            on_ordered!(self.root, of => of.scan_back::<T>(tx, range, limit, visit), none)
+            on_ordered!(self.root, of => of.scan_back::<T>(tx, range, limit, visit), none())
         } else {
-            on_ordered!(self.root, of => of.scan::<T>(tx, range, limit, visit), none)
+            on_ordered!(self.root, of => of.scan::<T>(tx, range, limit, visit), none())
         }
     }
 
