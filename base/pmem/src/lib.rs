@@ -66,7 +66,7 @@
 //! - `file.rs`: creating, locking, syncing. `frames.rs`: relocated frames. `badblocks.rs`: what
 //!   sysfs tells. `fork.rs`: what a child may do. `keys.rs`: protection keys.
 //! - [`cpu`]: which instructions. [`inject`]: real media errors on purpose. [`Clock`]: time as a
-//!   parameter.
+//!   parameter. [`Table`]: DRAM on large pages.
 
 #[cfg(not(all(
     target_os = "linux",
@@ -98,6 +98,7 @@ mod registry;
 pub mod site;
 mod space;
 mod status;
+mod table;
 
 pub use badblocks::PersistenceDomain;
 pub use clock::{Clock, SystemClock};
@@ -110,3 +111,4 @@ pub use options::{Access, Durability, Options, Protect, Protection};
 pub use registry::{Fault, Verdict};
 pub use site::Site;
 pub use status::Status;
+pub use table::Table;

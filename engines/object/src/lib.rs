@@ -31,9 +31,10 @@
 //!
 //! # Life of a commit
 //!
-//! `commit.rs` numbers the steps: guards, prepare, lock, validate, touch, number, record, **F1**,
-//! columns, apply, **F2**, release, done. Objects too long for the record go by `in_place.rs`
-//! (**F0**, **FC**), records too long for the log by `overflow.rs` (**FO**).
+//! `commit.rs` numbers the steps: guards, prepare, lock, validate, touch, number, columns, record,
+//! **F1**, apply, release, and **F2**, put off until the lane's next commit where it can be
+//! (`settle.rs`), then done. On files F1 comes before the columns. Objects too long for the record
+//! go by `in_place.rs` (**F0**, **FC**), records too long for the log by `overflow.rs` (**FO**).
 //!
 //! # After a crash
 //!
@@ -45,9 +46,10 @@
 //!
 //! - `pool.rs`, `tx.rs` what programs call; `options.rs` every policy as a value
 //! - `begun.rs`, `raw_view.rs` the same for programs without closures and types
-//! - `commit.rs`, `in_place.rs`, `overflow.rs`, `chunks.rs`, `batch.rs` the way to the medium
+//! - `commit.rs`, `settle.rs`, `in_place.rs`, `overflow.rs`, `chunks.rs`, `batch.rs`, `diff.rs` the
+//!   way to the medium
 //! - `open.rs`, `recover.rs`, `redo.rs` after a crash
-//! - `repair.rs`, `mend_unit.rs`, `copies.rs` putting right; `report.rs` telling of it
+//! - `repair.rs`, `mend_unit.rs`, `halves.rs`, `copies.rs` putting right; `report.rs` telling of it
 //! - `sweep.rs`, `scrub.rs` looking
 //! - `grow.rs` more room; `versions.rs`, `touched.rs`, `lane.rs`, `view.rs` what DRAM keeps
 //! - `format.rs`, `anchor.rs`, `geometry.rs` where things are

@@ -413,7 +413,9 @@ impl<M: Medium> Shared<M> {
                 let bad_parity =
                     zone.unit(e.at).is_some_and(|(unit, _)| !matches!(unit, zone::Unit::Row(_)));
                 if !bad_parity {
-                    // A row that could not be read and could not be mended either.
+                    // A row that could not be read and could not be mended either. What was
+                    // stored over the others is durable nevertheless.
+                    self.drain_repair();
                     return Ok(());
                 }
                 let (first, end) = (col / PAGE * PAGE, (col + len).next_multiple_of(PAGE));

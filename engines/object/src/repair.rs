@@ -504,7 +504,11 @@ impl<M: Medium> Shared<M> {
         let cleared = repairer.intent.clear(&self.m);
         self.report_cleared(repairer);
         match cleared {
-            Err(holdfast_redundancy::Error::Media(_)) => Ok(()),
+            Err(holdfast_redundancy::Error::Media(_)) => {
+                // It may not have come to its own drain, on which `install_range` relies.
+                self.drain_repair();
+                Ok(())
+            }
             other => Ok(other?),
         }
     }
@@ -744,10 +748,15 @@ impl<M: Medium> Shared<M> {
         len: u64,
     ) -> Result<(), Error> {
         parity::recompute(&self.m, zone, col, len, &self.exempt(), scratch, PARITY)?;
+        self.drain_repair();
+        Ok(())
+    }
+
+    /// What a repair stored is durable; on a file a sync of its own sees to that.
+    pub(crate) fn drain_repair(&self) {
         if !self.is_file() {
             self.m.drain(PARITY_DONE);
         }
-        Ok(())
     }
 
     /// Repairs a directory entry that was bad when its zone was loaded. One that is lost leaves its

@@ -8,11 +8,12 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use holdfast_heap::{Spot, ZoneTable};
+use holdfast_pmem::Table;
 
 /// The tables of all zones.
 #[derive(Debug)]
 pub(crate) struct Touched {
-    zones: [OnceLock<Box<[AtomicU16]>>; holdfast_heap::heap::ZONES_MAX],
+    zones: [OnceLock<Table<AtomicU16>>; holdfast_heap::heap::ZONES_MAX],
 }
 
 impl Touched {
@@ -24,9 +25,8 @@ impl Touched {
     /// Adds the table of a zone, all untouched.
     pub(crate) fn add_zone(&self, zone: &ZoneTable) {
         let lines = u64::from(zone.chunks()) * zone.chunk_len() / 64;
-        let table = (0..lines).map(|_| AtomicU16::new(0)).collect();
         // A zone is added once; a second table would only forget what was touched.
-        let _ = self.zones[usize::from(zone.index())].set(table);
+        let _ = self.zones[usize::from(zone.index())].set(Table::new(lines as usize));
     }
 
     #[inline]

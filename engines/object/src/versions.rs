@@ -8,7 +8,7 @@
 use core::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use holdfast_pmem::Medium;
+use holdfast_pmem::{Medium, Table};
 
 const LOCKED: u64 = 1;
 const PIN: u64 = 2;
@@ -32,17 +32,14 @@ impl Version {
 /// The table of version words of a pool.
 #[derive(Debug)]
 pub(crate) struct Versions {
-    words: Box<[AtomicU64]>,
+    words: Table<AtomicU64>,
     mask: u64,
 }
 
 impl Versions {
     /// A table of `1 << bits` words.
     pub(crate) fn new(bits: u32) -> Self {
-        Self {
-            words: (0..1_u64 << bits).map(|_| AtomicU64::new(0)).collect(),
-            mask: (1 << bits) - 1,
-        }
+        Self { words: Table::new(1 << bits), mask: (1 << bits) - 1 }
     }
 
     /// Index of the word of the object at `object`. Neighbours get neighbouring words, so that a

@@ -29,11 +29,20 @@ pub(crate) struct Common {
     /// Print more
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
+    /// Print for people, whatever the configuration says
+    #[arg(long, global = true, conflicts_with = "json")]
+    pub(crate) no_json: bool,
+    /// Print all of it, whatever the configuration says
+    #[arg(long, global = true, conflicts_with = "quiet")]
+    pub(crate) no_quiet: bool,
+    /// A file in TOML with defaults for options; flags win over it [env: HOLDFAST_CONFIG]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make a pool, make it longer, or show what one is
+    /// Make pools, make them longer, list, show and remove them
     #[command(after_help = "Example:\n  holdfast pool create a.pool --size 64M")]
     #[command(subcommand)]
     Pool(PoolCommand),
@@ -56,6 +65,31 @@ pub(crate) enum Command {
     /// Show the detections and repairs in a pool's journal
     #[command(after_help = "Example:\n  holdfast events a.pool --follow --json")]
     Events(EventsArgs),
+    /// Show where the bytes of a pool are, and what was done since it was opened
+    #[command(after_help = "Example:\n  holdfast stats a.pool")]
+    Stats(PathArgs),
+    /// Write a map as lines of JSON
+    #[command(after_help = "Example:\n  holdfast export a.pool users --output users.jsonl\n\n\
+        Each line is an object {\"key\":..., \"value\":...}. Bytes that are no UTF-8 text are\n\
+        in key_b64 and value_b64, in base 64.")]
+    Export(ExportArgs),
+    /// Put lines of JSON, as export writes them, into a map
+    #[command(after_help = "Example:\n  holdfast import a.pool users users.jsonl\n\n\
+        Each batch is a transaction: all of its lines or none. The first batch with a bad line\n\
+        ends the import; all bad lines from there on are told, and the line to go on from.")]
+    Import(ImportArgs),
+    /// Measure put, get and del of a map, in a pool nobody uses or in shared memory
+    #[command(after_help = "Examples:\n  \
+        holdfast bench --shm --pairs 10000\n  \
+        holdfast bench a.pool --pairs 200")]
+    Bench(BenchArgs),
+    /// Watch a pool: throughput, latency, scrub, events, redundancy, space
+    #[command(after_help = "Examples:\n  \
+        holdfast top a.pool --interval 1s\n  \
+        holdfast top a.pool --once --prometheus a.prom --html a.html\n\n\
+        On a terminal q ends it and a key shows the figures of now; elsewhere it prints a line\n\
+        for each interval. Files are replaced whole, so that a reader never meets half of one.")]
+    Top(TopArgs),
     /// Read and change maps
     #[command(after_help = "Example:\n  holdfast map put a.pool users alice 42")]
     #[command(subcommand)]
@@ -65,6 +99,12 @@ pub(crate) enum Command {
         holdfast demo\n  \
         holdfast demo ~/texts --seed 7 --faults 2000")]
     Demo(DemoArgs),
+    /// Print what lets a shell complete this command's words
+    #[command(after_help = "Example:\n  holdfast completions bash")]
+    Completions(CompletionsArgs),
+    /// Print the manual page, or write those of all commands into a folder
+    #[command(after_help = "Examples:\n  holdfast man\n  holdfast man man1")]
+    Man(ManArgs),
     /// The process of the demo that damages the pool
     #[command(hide = true)]
     DemoInjector(InjectorArgs),
@@ -86,6 +126,28 @@ pub(crate) enum PoolCommand {
     /// Make a pool longer, while it is in use or not; nothing in it moves
     #[command(after_help = "Example:\n  holdfast pool grow a.pool 256M")]
     Grow(GrowArgs),
+    /// List the pools in a folder; nothing is locked or changed
+    #[command(after_help = "Example:\n  holdfast pool list /var/lib/bank")]
+    List(ListArgs),
+    /// Remove a pool that nobody uses, for good
+    #[command(after_help = "Example:\n  holdfast pool rm a.pool --force")]
+    Rm(RmArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// The folder
+    #[arg(default_value = ".")]
+    pub(crate) dir: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RmArgs {
+    /// The pool's file
+    pub(crate) pool: PathBuf,
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]
@@ -185,7 +247,7 @@ pub(crate) enum ScrubCommand {
     /// Go on where a scrub was paused or interrupted
     #[command(after_help = "Example:\n  holdfast scrub resume -w a.pool")]
     Resume(ScrubArgs),
-    /// Stop the scrub of a pool in use for good
+    /// Stop the scrub of a pool in use for good, or give up one that was paused
     #[command(after_help = "Example:\n  holdfast scrub cancel a.pool")]
     Cancel(PathArgs),
 }
@@ -330,10 +392,22 @@ pub(crate) struct PutArgs {
     pub(crate) kind: KindArg,
 }
 
+/// What a map is kept in; the guide to collections says which to choose.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum KindArg {
+    /// In order, the best all-round
     Btree,
-    Hash,
+    /// No order, the fastest
+    #[value(alias = "hash")]
+    Hashmap,
+    /// In order: red-black tree
+    Rbtree,
+    /// In order: crit-bit tree
+    Ctree,
+    /// In order: skip list
+    Skiplist,
+    /// In order: radix tree
+    Rtree,
 }
 
 #[derive(Debug, Args)]
@@ -376,6 +450,88 @@ pub(crate) struct LoadArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// The pool's file
+    pub(crate) pool: PathBuf,
+    /// Name of the map
+    pub(crate) map: String,
+    /// A file to make; standard output unless given
+    #[arg(short, long)]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// The pool's file
+    pub(crate) pool: PathBuf,
+    /// Name of the map
+    pub(crate) map: String,
+    /// The file with the lines; standard input unless given
+    #[arg(default_value = "-", hide_default_value = true)]
+    pub(crate) file: PathBuf,
+    /// Lines per transaction
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) batch: u64,
+    /// Begin at this line
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) from: u64,
+    /// Structure of a map to be made
+    #[arg(long, default_value = "btree")]
+    pub(crate) kind: KindArg,
+    /// Keys and values of a map to be made
+    #[arg(long, default_value = "text-bytes")]
+    pub(crate) types: TypesArg,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TypesArg {
+    TextBytes,
+    TextText,
+    BytesBytes,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// The pool's file
+    #[arg(required_unless_present = "shm", conflicts_with = "shm")]
+    pub(crate) pool: Option<PathBuf>,
+    /// Measure in a pool in shared memory, which is gone afterwards
+    #[arg(long)]
+    pub(crate) shm: bool,
+    /// Pairs to put, get and delete
+    #[arg(long, default_value_t = 2000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=50_000_000))]
+    pub(crate) pairs: u64,
+    /// Bytes of a value
+    #[arg(long, default_value = "100", value_parser = size::parse)]
+    pub(crate) value: u64,
+    /// Structure of the map
+    #[arg(long, default_value = "btree")]
+    pub(crate) kind: KindArg,
+    /// Seed of the keys and their order
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    /// The pool's file
+    pub(crate) pool: PathBuf,
+    /// Time between two looks: 500ms, 2s, 1min
+    #[arg(short, long, default_value = "2s", value_parser = size::parse_time)]
+    pub(crate) interval: std::time::Duration,
+    /// Print the figures once and end
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// A file to write the figures to at each look, as Prometheus reads them
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prometheus: Option<PathBuf>,
+    /// A file to write the figures to at each look, as one page of HTML
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
     /// Folder whose text files are indexed
     #[arg(default_value = ".")]
@@ -398,6 +554,18 @@ pub(crate) struct DemoArgs {
     /// Leave the pool there and say where
     #[arg(long)]
     pub(crate) keep: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// A folder for the pages, made if there is none; those there are written again
+    pub(crate) dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -26,21 +26,23 @@
 //!
 //! # Life of one command
 //!
-//! 1. `args.rs` reads the command line; what it does not understand ends with code 16.
+//! 1. `config.rs` reads the defaults of whoever runs it, `args.rs` the command line; what they do
+//!    not understand ends with code 16.
 //! 2. The pool is opened: privately to look, for writing to change, or its owner is reached.
 //! 3. Progress goes to standard error if a terminal is there; results go to standard output.
 //! 4. Closing the pool fences what was changed; `exit.rs` makes the code from what was found.
 //!
 //! # Tour
 //!
-//! `commands/` one file each; `faults/` choosing and doing damage; `demo/` the demo and its two
-//! child processes; `out.rs` tables and objects; `size.rs` sizes and times; `failure.rs` what
-//! can go wrong; `interrupt.rs` Ctrl-C; `progress.rs` bars.
+//! `commands/` one file each; `top/` the dashboard; `faults/` choosing and doing damage; `demo/`
+//! the demo and its two child processes; `out.rs` tables and objects; `size.rs` sizes and times;
+//! `failure.rs` what can go wrong; `interrupt.rs` Ctrl-C; `progress.rs` bars.
 
 #![forbid(unsafe_code)]
 
 mod args;
 mod commands;
+mod config;
 mod demo;
 mod exit;
 mod failure;
@@ -51,18 +53,31 @@ mod progress;
 mod rng;
 mod session;
 mod size;
+mod top;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 
 use args::{Cli, Command, InjectCommand, MapCommand, PoolCommand, ScrubCommand};
+use config::Config;
 use exit::Exit;
 use failure::{Failure, Outcome};
 use out::Out;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let known = Cli::command();
+    let config = match Config::find(std::env::args_os(), &known) {
+        Ok(config) => config,
+        Err(failure) => {
+            for_programs(false).failure("holdfast", &failure);
+            return failure.exit().into();
+        }
+    };
+    let (json, quiet, verbose) = (config.json, config.quiet, config.verbose);
+    let mut known = config.apply(known);
+    let read = known.try_get_matches_from_mut(std::env::args_os());
+    let cli = match read.and_then(|read| Cli::from_arg_matches(&read)) {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are answers; everything else is misuse.
@@ -70,12 +85,16 @@ fn main() -> ExitCode {
             if !error.use_stderr() {
                 return Exit::CLEAN.into();
             }
-            misused(&error);
+            misused(&error, json);
             return Exit::USAGE.into();
         }
     };
     let common = &cli.common;
-    let out = Out { json: common.json, quiet: common.quiet, verbose: common.verbose };
+    let out = Out {
+        json: common.json || json && !common.no_json,
+        quiet: common.quiet || quiet && !common.no_quiet,
+        verbose: if common.verbose > 0 { common.verbose } else { verbose },
+    };
     interrupt::listen();
     let name = name(&cli.command);
     match run(out, cli.command) {
@@ -88,16 +107,22 @@ fn main() -> ExitCode {
 }
 
 /// Tells programs, too, that the command line makes no sense; people were told.
-fn misused(error: &clap::Error) {
-    let wants = |word: std::ffi::OsString| word == "--json" || word == "-j";
-    if !std::env::args_os().any(wants) {
+fn misused(error: &clap::Error, json: bool) {
+    let out = for_programs(json);
+    if !out.json {
         return;
     }
     let text = error.to_string();
     let cause = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
     let failure = Failure::usage(cause, "see `holdfast --help`");
-    let out = Out { json: true, quiet: false, verbose: 0 };
     out.failure_object("holdfast", &failure);
+}
+
+/// Output as long as nobody can tell what the command line says of it.
+fn for_programs(json: bool) -> Out {
+    let says = |wanted: &str| std::env::args_os().any(|word| word == wanted);
+    let json = says("--json") || says("-j") || json && !says("--no-json");
+    Out { json, quiet: false, verbose: 0 }
 }
 
 fn run(out: Out, command: Command) -> Outcome {
@@ -105,6 +130,8 @@ fn run(out: Out, command: Command) -> Outcome {
         Command::Pool(PoolCommand::Create(args)) => commands::pool::create(out, &args),
         Command::Pool(PoolCommand::Info(args)) => commands::pool::info(out, &args.pool),
         Command::Pool(PoolCommand::Grow(args)) => commands::grow::grow(out, &args),
+        Command::Pool(PoolCommand::List(args)) => commands::list::list(out, &args.dir),
+        Command::Pool(PoolCommand::Rm(args)) => commands::rm::rm(out, &args),
         Command::Check(args) => commands::check::check(out, &args),
         Command::Scrub(command) => match command {
             ScrubCommand::Start(args) => commands::scrub::start(out, &args, false),
@@ -117,6 +144,11 @@ fn run(out: Out, command: Command) -> Outcome {
         Command::Inject(InjectCommand::Restore(args)) => commands::inject::restore(out, &args),
         Command::Inject(command) => commands::inject::inject(out, &command),
         Command::Events(args) => commands::events::events(out, &args),
+        Command::Stats(args) => commands::stats::stats(out, &args.pool),
+        Command::Export(args) => commands::export::export(out, &args),
+        Command::Import(args) => commands::import::import(out, &args),
+        Command::Bench(args) => commands::bench::bench(out, &args),
+        Command::Top(args) => top::top(out, &args),
         Command::Map(command) => match command {
             MapCommand::Get(args) => commands::map::get(out, &args),
             MapCommand::Put(args) => commands::map::put(out, &args),
@@ -126,6 +158,8 @@ fn run(out: Out, command: Command) -> Outcome {
             MapCommand::List(args) => commands::map::list(out, &args.pool),
         },
         Command::Demo(args) => demo::run(out, &args),
+        Command::Completions(args) => commands::manual::completions(out, args.shell),
+        Command::Man(args) => commands::manual::man(out, args.dir.as_deref()),
         Command::DemoInjector(args) => demo::injector::run(&args),
         Command::DemoVictim(args) => demo::victim::run(&args),
     }
@@ -137,6 +171,8 @@ fn name(command: &Command) -> &'static str {
         Command::Pool(PoolCommand::Create(_)) => "pool create",
         Command::Pool(PoolCommand::Info(_)) => "pool info",
         Command::Pool(PoolCommand::Grow(_)) => "pool grow",
+        Command::Pool(PoolCommand::List(_)) => "pool list",
+        Command::Pool(PoolCommand::Rm(_)) => "pool rm",
         Command::Check(_) => "check",
         Command::Scrub(ScrubCommand::Start(_)) => "scrub start",
         Command::Scrub(ScrubCommand::Resume(_)) => "scrub resume",
@@ -146,6 +182,11 @@ fn name(command: &Command) -> &'static str {
         Command::Repair(_) => "repair",
         Command::Inject(_) => "inject",
         Command::Events(_) => "events",
+        Command::Stats(_) => "stats",
+        Command::Export(_) => "export",
+        Command::Import(_) => "import",
+        Command::Bench(_) => "bench",
+        Command::Top(_) => "top",
         Command::Map(MapCommand::Get(_)) => "map get",
         Command::Map(MapCommand::Put(_)) => "map put",
         Command::Map(MapCommand::Del(_)) => "map del",
@@ -153,6 +194,8 @@ fn name(command: &Command) -> &'static str {
         Command::Map(MapCommand::Load(_)) => "map load",
         Command::Map(MapCommand::List(_)) => "map list",
         Command::Demo(_) => "demo",
+        Command::Completions(_) => "completions",
+        Command::Man(_) => "man",
         Command::DemoInjector(_) => "demo-injector",
         Command::DemoVictim(_) => "demo-victim",
     }

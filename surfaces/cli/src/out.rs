@@ -27,14 +27,14 @@ impl Out {
     /// Prints one object, the only one of a command; nothing for people.
     pub(crate) fn object(&self, command: &str, body: Value) {
         if self.json {
-            line(&dressed(command, body).to_string());
+            line(&plain(&dressed(command, body)));
         }
     }
 
     /// Prints one line of a stream: the object, or the words for people.
     pub(crate) fn item(&self, command: &str, body: Value, words: impl FnOnce() -> String) {
         if self.json {
-            line(&dressed(command, body).to_string());
+            line(&plain(&dressed(command, body)));
         } else if !self.quiet {
             line(&words());
         }
@@ -68,9 +68,20 @@ impl Out {
         }
     }
 
+    /// Asks people something on standard error; the line is theirs to end.
+    pub(crate) fn ask(&self, question: &str) {
+        let mut err = io::stderr();
+        let _ = write!(err, "{}", tame(question)).and_then(|()| err.flush());
+    }
+
     /// Tells why a command failed.
     pub(crate) fn failure(&self, command: &str, failure: &Failure) {
         self.failure_object(command, failure);
+        self.complain(failure);
+    }
+
+    /// The same for people only.
+    pub(crate) fn complain(&self, failure: &Failure) {
         let _ = writeln!(io::stderr(), "holdfast: {}", tame(&failure.to_string()));
     }
 
@@ -80,6 +91,11 @@ impl Out {
         self.object(command, body);
     }
 
+    /// Whether a terminal shows the output to somebody who did not ask for less or for objects.
+    pub(crate) fn shows_screen(&self) -> bool {
+        !self.json && !self.quiet && io::stdout().is_terminal() && io::stdin().is_terminal()
+    }
+
     /// Whether progress is worth showing: somebody is looking at standard error.
     pub(crate) fn shows_progress(&self) -> bool {
         !self.quiet && io::stderr().is_terminal()
@@ -87,7 +103,7 @@ impl Out {
 }
 
 /// The object with the version of the schema and the command in front.
-fn dressed(command: &str, body: Value) -> Value {
+pub(crate) fn dressed(command: &str, body: Value) -> Value {
     let mut all = Map::new();
     all.insert("schema".to_owned(), SCHEMA.into());
     all.insert("command".to_owned(), command.into());
@@ -108,8 +124,27 @@ fn line(text: &str) {
     }
 }
 
+/// A value in one line, with nothing in it that a terminal would obey. What JSON lets through is
+/// written by its numbers: a reader gets the same value.
+pub(crate) fn plain(value: &Value) -> String {
+    let text = value.to_string();
+    if !text.contains(char::is_control) {
+        return text;
+    }
+    let mut tamed = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        // Outside of strings there is none; inside, all below a blank are escaped already.
+        if c.is_control() {
+            tamed.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            tamed.push(c);
+        }
+    }
+    tamed
+}
+
 /// The text without what a terminal would obey: names and labels come from files, and from anybody.
-fn tame(text: &str) -> Cow<'_, str> {
+pub(crate) fn tame(text: &str) -> Cow<'_, str> {
     let wild = |c: char| c.is_control() && c != '\n' && c != '\t';
     if !text.contains(wild) {
         return text.into();
@@ -124,7 +159,7 @@ fn tame(text: &str) -> Cow<'_, str> {
 /// Ends the command because its output reaches nobody. Whoever closed a pipe has read enough: that
 /// ends it as the signal would that is sent for it, and that programs in Rust ignore. A pool that
 /// is open then is recovered when it is opened next.
-fn give_up(error: &io::Error) -> ! {
+pub(crate) fn give_up(error: &io::Error) -> ! {
     if error.kind() == io::ErrorKind::BrokenPipe {
         let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
     } else {
@@ -223,6 +258,14 @@ mod tests {
     fn terminals_are_told_nothing_but_text() {
         assert_eq!(tame("a\tb\n\u{e9}"), "a\tb\n\u{e9}");
         assert_eq!(tame("\x1b[31mred\x07\u{9b}"), "\\u{1b}[31mred\\u{7}\\u{9b}");
+    }
+
+    #[test]
+    fn programs_are_told_everything_in_signs_that_terminals_do_not_obey() {
+        let value = json!({ "k\u{9b}": "\u{0}\u{7f}\u{85}\u{1b}\u{e9}\u{1f600}\\\"" });
+        let text = plain(&value);
+        assert!(!text.contains(char::is_control), "{text}");
+        assert_eq!(serde_json::from_str::<Value>(&text).ok(), Some(value));
     }
 
     #[test]

@@ -82,6 +82,11 @@ pub(crate) fn to_change(path: &Path) -> Outcome<Pool> {
     Pool::options().verify_reads(VerifyReads::Always).open(path).map_err(in_use)
 }
 
+/// Opens a pool as programs do.
+pub(crate) fn to_use(path: &Path) -> Outcome<Pool> {
+    Pool::open(path).map_err(in_use)
+}
+
 /// Objects of a pool that somebody has open can be had from him only: says what can be done.
 fn in_use(error: Error) -> Failure {
     let remedy = "close it there, or ask that process; `pool info`, `check`, `scrub`, `repair` \

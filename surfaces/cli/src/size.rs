@@ -1,5 +1,10 @@
 //! Sizes and times as people write them: `64M`, `1.5 GiB`, `2026-11-20 12:03:44`.
 
+use core::time::Duration;
+
+/// Longest time that is taken, in milliseconds.
+const TIME_MAX: u64 = 24 * 3_600_000;
+
 const UNITS: [(&str, u32); 5] = [("T", 40), ("G", 30), ("M", 20), ("K", 10), ("", 0)];
 
 /// Reads a number of bytes: digits, and K, M, G or T for powers of 1024 (`KiB`, `MB` and the like
@@ -19,6 +24,25 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
     match number.checked_mul(1 << shift) {
         Some(bytes) => Ok(bytes),
         None => Err(format!("`{text}` is more than a file can have")),
+    }
+}
+
+/// Reads a time: a number with ms, s or min; seconds where nothing is said.
+///
+/// # Errors
+/// What is wrong with it, for people.
+pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "ms" => 1,
+        "s" | "" => 1000,
+        "min" => 60_000,
+        _ => 0,
+    };
+    match digits.trim().parse::<u64>().ok().and_then(|number| number.checked_mul(unit)) {
+        Some(millis @ 1..=TIME_MAX) => Ok(Duration::from_millis(millis)),
+        _ => Err(format!("`{text}` is no time: write a number with ms, s or min, up to a day")),
     }
 }
 
@@ -89,6 +113,16 @@ mod tests {
         assert_eq!(show(1 << 30), "1 GiB");
         assert_eq!(show(1500), "1.5 KiB");
         assert_eq!(show(17), "17 B");
+    }
+
+    #[test]
+    fn times_are_read() {
+        for (text, millis) in [("2", 2000), ("2s", 2000), ("50ms", 50), ("3min", 180_000)] {
+            assert_eq!(parse_time(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["", "0", "0s", "s", "-1s", "1.5s", "2h", "99999999999999999999s", "25000min"] {
+            assert!(parse_time(text).is_err(), "{text}");
+        }
     }
 
     #[test]

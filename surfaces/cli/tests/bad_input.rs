@@ -11,9 +11,14 @@ use common::{Here, crc32c};
 use holdfast::Transaction;
 
 /// Commands that take a pool.
-const COMMANDS: [&[&str]; 15] = [
+const COMMANDS: [&[&str]; 20] = [
     &["pool", "info", "P"],
     &["pool", "grow", "P", "64M"],
+    &["stats", "P"],
+    &["top", "P", "--once"],
+    &["export", "P", "m"],
+    &["import", "P", "m"],
+    &["bench", "P"],
     &["check", "P"],
     &["check", "P", "--dry-run"],
     &["check", "P", "--repair"],

@@ -72,7 +72,7 @@ fn values_are_put_and_got_and_deleted() {
     let put = here.json(0, &["map", "put", "a.pool", "users", "alice", "43"]);
     assert_eq!(put["replaced"], true);
     here.good(&["map", "put", "a.pool", "users", "bob", "two words"]);
-    here.good(&["map", "put", "a.pool", "hashed", "x", "y", "--kind", "hash"]);
+    here.good(&["map", "put", "a.pool", "hashed", "x", "y", "--kind", "hashmap"]);
     assert_eq!(here.good(&["map", "get", "a.pool", "users", "bob"]).out, "two words\n");
     assert_eq!(here.json(0, &["map", "get", "a.pool", "users", "alice"])["value"], "43");
     here.good(&["map", "del", "a.pool", "users", "alice"]);
@@ -87,7 +87,7 @@ fn values_are_put_and_got_and_deleted() {
     assert!(none.err.contains("hashed, users"), "{}", none.err);
     let list = here.json(0, &["map", "list", "a.pool"]);
     assert_eq!(list["maps"][0]["name"], "hashed");
-    assert_eq!(list["maps"][0]["kind"], "hash");
+    assert_eq!(list["maps"][0]["kind"], "hashmap");
     assert_eq!(list["maps"][1]["value"], "[u8]");
 }
 

@@ -103,7 +103,7 @@ fn one_is_not_many_and_no_events_are_told_from_none_so_far() {
 fn what_goes_wrong_in_a_map_is_told_with_its_name() {
     let here = Here::new();
     here.pool("a.pool");
-    here.good(&["map", "put", "a.pool", "hashed", "k", "v", "--kind", "hash"]);
+    here.good(&["map", "put", "a.pool", "hashed", "k", "v", "--kind", "hashmap"]);
     let text = message(&here, 8, &["map", "scan", "a.pool", "hashed"]);
     assert!(text.contains("`hashed` is a hash map") && text.contains("; "), "{text}");
     let text = message(&here, 8, &["map", "get", "a.pool", "hashed", "j"]);

@@ -1,4 +1,4 @@
-//! Entries: one object per key and value, shared by all structures.
+//! Entries: objects with a key and value that do not fit an item, shared by all structures.
 //!
 //! An entry is read once, into a buffer that holds all of it if it is small, and then compared and
 //! handed out from there. Lengths come from the object and its first word, and are held against
@@ -10,7 +10,8 @@ use core::ops::Range;
 use holdfast_layout::RawPtr;
 use holdfast_txn::{Result, Transaction, TxError};
 
-use crate::format::{COMMON_MAX, ENTRY, ENTRY_HEAD, KEY_MAX};
+use crate::format::{ENTRY, ENTRY_HEAD, KEY_MAX};
+use crate::item::common_len;
 
 /// Entries up to this many bytes are read and written in one piece.
 const HELD: usize = 512;
@@ -41,32 +42,6 @@ pub(crate) fn create<T: Transaction>(tx: &T, key: &[u8], value: &[u8]) -> Result
         at += part.len() as u64;
     }
     Ok(entry)
-}
-
-/// The first bytes of a key: all a node needs to place it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct KeyHead {
-    bytes: [u8; COMMON_MAX + 8],
-    len: usize,
-}
-
-impl KeyHead {
-    /// Of a key in memory.
-    pub(crate) fn of(key: &[u8]) -> Self {
-        let mut this = Self { bytes: [0; COMMON_MAX + 8], len: key.len().min(COMMON_MAX + 8) };
-        this.bytes[..this.len].copy_from_slice(&key[..this.len]);
-        this
-    }
-
-    /// The bytes a node could leave out: as many as the key has, at most 24.
-    pub(crate) fn common(&self) -> &[u8] {
-        &self.bytes[..self.len.min(COMMON_MAX)]
-    }
-
-    /// The number that stands for the key in a node that leaves out `skip` bytes (at most 24).
-    pub(crate) fn prefix(&self, skip: usize) -> u64 {
-        prefix_of(&self.bytes[skip..skip + 8])
-    }
 }
 
 /// The first eight bytes as a number that orders as they do; missing bytes count as zeros.
@@ -120,11 +95,6 @@ impl EntryBuf {
         self.at
     }
 
-    /// The first bytes of the key.
-    pub(crate) fn head(&self) -> KeyHead {
-        KeyHead::of(self.held_key())
-    }
-
     /// How the key of the entry compares with `key`, byte by byte.
     pub(crate) fn compare<T: Transaction>(&self, tx: &T, key: &[u8]) -> Result<Ordering> {
         let held = self.held_key();
@@ -141,6 +111,11 @@ impl EntryBuf {
             done += len;
         }
         Ok(order.then(self.key_len.cmp(&key.len())))
+    }
+
+    /// How many bytes `key` starts with like this one's, or fewer if not all of this was read.
+    pub(crate) fn common(&self, key: &[u8]) -> usize {
+        common_len(self.held_key(), key)
     }
 
     /// Whether this is the entry of `key`.
@@ -245,7 +220,6 @@ mod tests {
                         assert_eq!(buf.compare(tx, &other)?, key.cmp(&other), "{key_len}");
                         assert_eq!(buf.is(tx, &other)?, key == other);
                     }
-                    assert_eq!(buf.head().prefix(0), prefix_of(&key));
                 }
             }
             Ok(())

@@ -3,18 +3,20 @@
 
 use core::fmt;
 use core::marker::PhantomData;
-use core::ops::{Bound, RangeBounds};
+use core::ops::RangeBounds;
 
 use holdfast_layout::{Ptr, TypeNumber};
 use holdfast_txn::{Result, Transaction, TxError};
 
-use crate::btree::BTree;
 use crate::codec::{Key, Value, name_of};
 use crate::format::MapHeader;
-use crate::hash_map::HashTable;
 use crate::report::{CheckReport, Checker};
+use crate::structures::{BTree, CritBitTree, HashTable, RadixTree, RbTree, SkipList};
 
-/// Which structure a map is kept in.
+/// Seed of hash maps that are created without one.
+pub(crate) const SEED: [u64; 2] = [0x686f_6c64_6661_7374, 0x6d61_7020_7365_6564];
+
+/// Which structure a map is kept in; the documentation of the crate says which to choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Kind {
     /// A [`HashTable`]: fewest reads, no order.
@@ -22,6 +24,14 @@ pub enum Kind {
     /// A [`BTree`]: in order of keys, with range scans.
     #[default]
     BTree,
+    /// An [`RbTree`]: in order of keys.
+    RbTree,
+    /// A [`CritBitTree`]: in order of keys.
+    CTree,
+    /// A [`SkipList`]: in order of keys.
+    SkipList,
+    /// A [`RadixTree`]: in order of keys.
+    RTree,
 }
 
 /// What a map is, without knowing its types.
@@ -67,6 +77,10 @@ pub struct Map<K: Key + ?Sized, V: Value + ?Sized> {
 enum Root {
     Hash(HashTable),
     BTree(BTree),
+    RbTree(RbTree),
+    CTree(CritBitTree),
+    SkipList(SkipList),
+    RTree(RadixTree),
 }
 
 /// Calls the function of the same name on whichever structure it is.
@@ -75,6 +89,24 @@ macro_rules! on_root {
         match $root {
             Root::Hash($of) => $call,
             Root::BTree($of) => $call,
+            Root::RbTree($of) => $call,
+            Root::CTree($of) => $call,
+            Root::SkipList($of) => $call,
+            Root::RTree($of) => $call,
+        }
+    };
+}
+
+/// Calls a function that only structures in order of keys have; else the second expression.
+macro_rules! on_ordered {
+    ($root:expr, $of:ident => $call:expr, $hash:expr) => {
+        match $root {
+            Root::Hash(_) => $hash,
+            Root::BTree($of) => $call,
+            Root::RbTree($of) => $call,
+            Root::CTree($of) => $call,
+            Root::SkipList($of) => $call,
+            Root::RTree($of) => $call,
         }
     };
 }
@@ -86,7 +118,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Map<K, V> {
     /// # Errors
     /// See the type.
     pub fn create<T: Transaction>(tx: &T, kind: Kind) -> Result<Self> {
-        Self::create_seeded(tx, kind, [0x686f_6c64_6661_7374, 0x6d61_7020_7365_6564])
+        Self::create_seeded(tx, kind, SEED)
     }
 
     /// Creates an empty map whose hash function, if it has one, is keyed by `seed`: random where
@@ -98,6 +130,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Map<K, V> {
         let root = match kind {
             Kind::Hash => Root::Hash(HashTable::create(tx, seed)?),
             Kind::BTree => Root::BTree(BTree::create(tx)?),
+            Kind::RbTree => Root::RbTree(RbTree::create(tx)?),
+            Kind::CTree => Root::CTree(CritBitTree::create(tx)?),
+            Kind::SkipList => Root::SkipList(SkipList::create(tx)?),
+            Kind::RTree => Root::RTree(RadixTree::create(tx)?),
         };
         let header = tx.alloc(MapHeader {
             kind: kind.code(),
@@ -127,7 +163,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Map<K, V> {
                 name_of(V::TYPE),
             )));
         }
-        Ok(Self { header, root: content.root_of(info), of: PhantomData })
+        Ok(Self { header, root: content.root_of(tx, info)?, of: PhantomData })
     }
 
     /// Where the header is: what to store to find the map again.
@@ -142,6 +178,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Map<K, V> {
         match self.root {
             Root::Hash(_) => Kind::Hash,
             Root::BTree(_) => Kind::BTree,
+            Root::RbTree(_) => Kind::RbTree,
+            Root::CTree(_) => Kind::CTree,
+            Root::SkipList(_) => Kind::SkipList,
+            Root::RTree(_) => Kind::RTree,
         }
     }
 
@@ -240,7 +280,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Map<K, V> {
     }
 
     /// Visits up to `limit` entries with keys in `range`, in order of keys; returns how many. To
-    /// go on, start after the last key seen.
+    /// go on, start after the last key seen. `visit` must not change the map; a [`Cursor`] goes
+    /// through a map while it changes.
     ///
     /// # Errors
     /// `Cancelled` if the map is a hash map, which has no order; see the type; and whatever
@@ -250,18 +291,93 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Map<K, V> {
         tx: &T,
         range: impl RangeBounds<K>,
         limit: usize,
+        visit: impl FnMut(&K, &V) -> Result<()>,
+    ) -> Result<usize> {
+        self.scan_either(tx, range, limit, false, visit)
+    }
+
+    /// As [`scan`](Self::scan), from the end of the range back.
+    ///
+    /// # Errors
+    /// As [`scan`](Self::scan).
+    pub fn scan_back<T: Transaction>(
+        &self,
+        tx: &T,
+        range: impl RangeBounds<K>,
+        limit: usize,
+        visit: impl FnMut(&K, &V) -> Result<()>,
+    ) -> Result<usize> {
+        self.scan_either(tx, range, limit, true, visit)
+    }
+
+    fn scan_either<T: Transaction>(
+        &self,
+        tx: &T,
+        range: impl RangeBounds<K>,
+        limit: usize,
+        back: bool,
         mut visit: impl FnMut(&K, &V) -> Result<()>,
     ) -> Result<usize> {
-        let Root::BTree(tree) = self.root else {
-            return Err(TxError::cancel(format!(
-                "the map at {:?} is a hash map and has no order to scan in; create it as a B-tree",
-                self.header
-            )));
-        };
-        let (from, to) = (range.start_bound().map(K::bytes), range.end_bound().map(K::bytes));
-        let range: (Bound<&[u8]>, Bound<&[u8]>) =
-            (from.as_ref().map(AsRef::as_ref), to.as_ref().map(AsRef::as_ref));
-        tree.scan(tx, range, limit, |key, value| lend(key, value, &mut visit))
+        let keys = (range.start_bound().map(K::bytes), range.end_bound().map(K::bytes));
+        let range = (keys.0.as_ref().map(AsRef::as_ref), keys.1.as_ref().map(AsRef::as_ref));
+        let visit = |key: &[u8], value: &[u8]| lend(key, value, &mut visit);
+        let none = || self.no_order();
+        if back {
+            on_ordered!(self.root, of => of.scan_back::<T>(tx, range, limit, visit), none())
+        } else {
+            on_ordered!(self.root, of => of.scan::<T>(tx, range, limit, visit), none())
+        }
+    }
+
+    /// The first entry.
+    ///
+    /// # Errors
+    /// As [`scan`](Self::scan).
+    pub fn first<T: Transaction>(&self, tx: &T) -> Result<Option<(K::Owned, V::Owned)>> {
+        on_ordered!(self.root, of => of.first(tx), self.no_order())?
+            .map(owned_pair::<K, V>)
+            .transpose()
+    }
+
+    /// The last entry.
+    ///
+    /// # Errors
+    /// As [`scan`](Self::scan).
+    pub fn last<T: Transaction>(&self, tx: &T) -> Result<Option<(K::Owned, V::Owned)>> {
+        on_ordered!(self.root, of => of.last(tx), self.no_order())?
+            .map(owned_pair::<K, V>)
+            .transpose()
+    }
+
+    fn no_order<R>(&self) -> Result<R> {
+        Err(TxError::cancel(format!(
+            "the map at {:?} is a hash map and has no order; create it as a B-tree",
+            self.header
+        )))
+    }
+
+    /// Something to go through the map with that no change to it disturbs.
+    #[must_use]
+    pub fn cursor(&self) -> Cursor<K, V> {
+        Cursor { map: *self, last: None, over: false }
+    }
+
+    /// Puts entries from an iterator whose keys rise; returns how many. Ordered maps are filled
+    /// best this way. All of it is one transaction, so large loads are better done in parts.
+    ///
+    /// # Errors
+    /// `Cancelled` if a key does not rise; see the type.
+    pub fn load<'e, T: Transaction>(
+        &self,
+        tx: &T,
+        entries: impl IntoIterator<Item = (&'e K, &'e V)>,
+    ) -> Result<u64>
+    where
+        K: 'e,
+        V: 'e,
+    {
+        let entries = entries.into_iter().map(|(key, value)| (key.bytes(), value.bytes()));
+        on_root!(self.root, of => of.load(tx, entries))
     }
 
     /// Removes all entries.
@@ -322,7 +438,7 @@ impl MapInfo {
     pub fn open_untyped<T: Transaction>(tx: &T, header: Ptr<MapHeader>) -> Result<Map<[u8], [u8]>> {
         let content = tx.read(header)?;
         let info = content.info()?;
-        Ok(Map { header, root: content.root_of(info), of: PhantomData })
+        Ok(Map { header, root: content.root_of(tx, info)?, of: PhantomData })
     }
 
     /// Names of the types of keys and values, for people; types this crate does not know are
@@ -334,31 +450,129 @@ impl MapInfo {
 }
 
 impl MapHeader {
-    fn root_of(&self, info: MapInfo) -> Root {
-        match info.kind {
-            Kind::Hash => Root::Hash(HashTable::new(self.root.typed())),
-            Kind::BTree => Root::BTree(BTree::new(self.root.typed())),
-        }
+    fn root_of<T: Transaction>(&self, tx: &T, info: MapInfo) -> Result<Root> {
+        let at = self.root;
+        Ok(match info.kind {
+            Kind::Hash => Root::Hash(HashTable::open(tx, at.typed())?),
+            Kind::BTree => Root::BTree(BTree::open(tx, at.typed())?),
+            Kind::RbTree => Root::RbTree(RbTree::open(tx, at.typed())?),
+            Kind::CTree => Root::CTree(CritBitTree::open(tx, at.typed())?),
+            Kind::SkipList => Root::SkipList(SkipList::open(tx, at.typed())?),
+            Kind::RTree => Root::RTree(RadixTree::open(tx, at.typed())?),
+        })
     }
 
     fn info(&self) -> Result<MapInfo> {
-        let kind = match self.kind {
-            1 => Kind::Hash,
-            2 => Kind::BTree,
-            _ => return Err(TxError::Inconsistent("a map is of a kind this build does not know")),
-        };
+        let kind = Kind::ALL.into_iter().find(|kind| kind.code() == self.kind);
+        let kind =
+            kind.ok_or(TxError::Inconsistent("a map is of a kind this build does not know"))?;
         Ok(MapInfo { kind, key: TypeNumber(self.key), value: TypeNumber(self.value) })
     }
 }
 
 impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Hash, Self::BTree, Self::RbTree, Self::CTree, Self::SkipList, Self::RTree];
+
     /// The number stored.
     const fn code(self) -> u32 {
         match self {
             Self::Hash => 1,
             Self::BTree => 2,
+            Self::RbTree => 3,
+            Self::CTree => 4,
+            Self::SkipList => 5,
+            Self::RTree => 6,
         }
     }
+
+    /// What it is called: `hashmap`, `btree`, `rbtree`, `ctree`, `skiplist` or `rtree`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hash => "hashmap",
+            Self::BTree => "btree",
+            Self::RbTree => "rbtree",
+            Self::CTree => "ctree",
+            Self::SkipList => "skiplist",
+            Self::RTree => "rtree",
+        }
+    }
+
+    /// The kind of that name, if there is one.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Whether maps of this kind are in order of keys.
+    #[must_use]
+    pub const fn is_ordered(self) -> bool {
+        !matches!(self, Self::Hash)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A way through a map, one entry at a time, in one transaction or many. It keeps the last key
+/// only, and looks it up again for each step: whatever changes between steps, it goes on behind
+/// that key, and sees every entry that is there all the time exactly once.
+pub struct Cursor<K: Key + ?Sized, V: Value + ?Sized> {
+    map: Map<K, V>,
+    last: Option<Vec<u8>>,
+    over: bool,
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized> Cursor<K, V> {
+    /// The next entry; `None` once there is no more. Begins anew after [`rewind`](Self::rewind).
+    ///
+    /// # Errors
+    /// Those of the map.
+    pub fn next<T: Transaction>(&mut self, tx: &T) -> Result<Option<(K::Owned, V::Owned)>> {
+        if self.over {
+            return Ok(None);
+        }
+        let after = self.last.as_deref();
+        let Some(pair) = on_root!(self.map.root, of => of.next_after(tx, after))? else {
+            self.over = true;
+            return Ok(None);
+        };
+        self.last = Some(pair.0.clone());
+        owned_pair::<K, V>(pair).map(Some)
+    }
+
+    /// Goes back to before the first entry.
+    pub fn rewind(&mut self) {
+        (self.last, self.over) = (None, false);
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized> Clone for Cursor<K, V> {
+    fn clone(&self) -> Self {
+        Self { map: self.map, last: self.last.clone(), over: self.over }
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized> fmt::Debug for Cursor<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cursor").field("map", &self.map).field("over", &self.over).finish()
+    }
+}
+
+fn owned_pair<K: Key + ?Sized, V: Value + ?Sized>(
+    (key, value): (Vec<u8>, Vec<u8>),
+) -> Result<(K::Owned, V::Owned)> {
+    let key = K::lend(&key, K::to_owned).ok_or_else(not_a_key)?;
+    Ok((key, owned::<V>(value)?))
+}
+
+fn not_a_key() -> TxError {
+    TxError::Inconsistent("a map has a key that is none of its type")
 }
 
 fn lend<K: Key + ?Sized, V: Value + ?Sized>(
@@ -367,9 +581,7 @@ fn lend<K: Key + ?Sized, V: Value + ?Sized>(
     visit: &mut impl FnMut(&K, &V) -> Result<()>,
 ) -> Result<()> {
     let visited = K::lend(key, |key| V::lend(value, |value| visit(key, value)));
-    visited
-        .ok_or(TxError::Inconsistent("a map has a key that is none of its type"))?
-        .unwrap_or_else(|| Err(not_a_value()))
+    visited.ok_or_else(not_a_key)?.unwrap_or_else(|| Err(not_a_value()))
 }
 
 fn owned<V: Value + ?Sized>(bytes: Vec<u8>) -> Result<V::Owned> {

@@ -5,7 +5,7 @@ mod support;
 
 use std::ops::Bound;
 
-use holdfast_collections::{BTree, HashTable, KEY_MAX, Kind, Map, MapHeader, MapInfo};
+use holdfast_collections::{KEY_MAX, Kind, Map, MapHeader, MapInfo};
 use holdfast_layout::{Persist, Ptr, RawPtr};
 use holdfast_txn::toy::ToyStore;
 use holdfast_txn::{Transaction, TxError};
@@ -104,9 +104,16 @@ fn what_is_no_map_is_not_opened() {
         assert!(matches!(open(header.raw()), TxError::Inconsistent(_)));
         assert!(!map.check(tx)?.is_sound());
         // One structure is not taken for the other.
-        tx.write_bytes(header.raw(), 0, &2_u32.to_le_bytes())?;
-        let other = Map::<str, str>::open(tx, header)?;
-        assert!(matches!(other.get(tx, "x"), Err(TxError::WrongType { .. })));
+        for kind in 2..=6_u32 {
+            tx.write_bytes(header.raw(), 0, &kind.to_le_bytes())?;
+            assert!(matches!(open(header.raw()), TxError::WrongType { .. }));
+        }
+        // Nor one tree for another.
+        let header = Map::<str, str>::create(tx, Kind::BTree)?.pointer();
+        for kind in [3, 4, 6_u32] {
+            tx.write_bytes(header.raw(), 0, &kind.to_le_bytes())?;
+            assert!(matches!(open(header.raw()), TxError::Inconsistent(_)));
+        }
         Ok(())
     });
 }
@@ -178,74 +185,105 @@ fn a_visitor_may_stop_a_walk() {
     }
 }
 
-/// Keys of `table` that a part of a walk sees, and where to go on.
-fn part(store: &ToyStore, table: HashTable, from: u64, limit: usize) -> (Vec<u32>, Option<u64>) {
-    run(store, |tx| {
-        let mut seen = Vec::new();
-        let next = table.scan(tx, from, limit, |key, _| {
-            seen.push(u32::from_le_bytes(key.try_into().expect("four bytes")));
-            Ok(())
-        })?;
-        Ok((seen, next))
-    })
-}
-
 #[test]
-fn a_walk_in_parts_sees_what_stays_once_whatever_splits_or_merges_between() {
-    for stop in 1..30 {
-        let store = ToyStore::new();
-        let table = run(&store, |tx| {
-            let table = HashTable::create(tx, [1, 2])?;
-            (0..2000_u32).try_for_each(|n| table.put(tx, &n.to_le_bytes(), b"").map(drop))?;
-            Ok(table)
-        });
-        let (mut seen, next) = part(&store, table, 0, stop * 60);
-        run(&store, |tx| {
-            for n in 0..2000_u32 {
-                // In odd rounds leaves merge, in even ones they split.
-                if stop % 2 == 0 {
-                    table.put(tx, &(n + 2000).to_le_bytes(), b"")?;
-                } else if n % 5 > 0 {
-                    table.remove(tx, &n.to_le_bytes())?;
+fn a_cursor_sees_what_stays_once_whatever_changes_between_its_steps() {
+    for kind in KINDS {
+        for round in 0..12 {
+            let store = ToyStore::new();
+            let map = run(&store, |tx| {
+                let map = Map::<u32, u32>::create(tx, kind)?;
+                (0..1500_u32).try_for_each(|n| map.put(tx, &n, &n).map(drop))?;
+                Ok(map)
+            });
+            let mut cursor = map.cursor();
+            let mut seen = Vec::new();
+            while let Some((key, value)) = run(&store, |tx| cursor.next(tx)) {
+                assert_eq!(key, value);
+                seen.push(key);
+                if seen.len() % 100 != 7 {
+                    continue;
                 }
+                run(&store, |tx| {
+                    for n in 0..200 {
+                        // In even rounds buckets split, in odd ones they merge; either way the
+                        // key the cursor is at may be gone.
+                        let n = (n * 7 + key * 13) % 1500;
+                        if round % 2 == 0 {
+                            map.put(tx, &(n + 1500), &(n + 1500))?;
+                        } else if n % 5 > 0 {
+                            map.remove(tx, &n)?;
+                        }
+                    }
+                    map.remove(tx, &key).map(drop)
+                });
             }
-            Ok(())
-        });
-        let mut from = next;
-        while let Some(path) = from {
-            let (more, next) = part(&store, table, path, 100);
-            seen.extend(more);
-            from = next;
+            assert_eq!(run(&store, |tx| cursor.next(tx)), None);
+            assert!(kind == Kind::Hash || seen.is_sorted());
+            seen.sort_unstable();
+            assert!(seen.windows(2).all(|pair| pair[0] < pair[1]), "a key is seen twice");
+            let missed = (0..1500).step_by(5).find(|n| seen.binary_search(n).is_err());
+            assert_eq!(missed, None, "{kind} round {round}");
+            cursor.rewind();
+            assert!(run(&store, |tx| cursor.clone().next(tx)).is_some());
         }
-        seen.sort_unstable();
-        assert!(seen.windows(2).all(|pair| pair[0] < pair[1]), "a key is seen twice");
-        assert!((0..2000).step_by(5).all(|n| seen.binary_search(&n).is_ok()), "a key is missed");
     }
 }
 
 #[test]
 fn an_ordered_walk_goes_on_after_the_last_key() {
-    let store = ToyStore::new();
-    let tree = run(&store, |tx| {
-        let tree = BTree::create(tx)?;
-        (0..2000_u32).try_for_each(|n| tree.put(tx, &n.to_le_bytes(), b"").map(drop))?;
-        Ok(tree)
-    });
-    let (mut last, mut count) = (None::<Vec<u8>>, 0);
-    loop {
-        let start = last.clone();
-        let start = start.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        let visited = run(&store, |tx| {
-            tree.scan(tx, (start, Bound::Unbounded), 150, |key, _| {
-                assert!(last.as_deref().is_none_or(|last| last < key));
-                last = Some(key.to_vec());
-                Ok(())
-            })
+    for kind in KINDS.into_iter().filter(|kind| kind.is_ordered()) {
+        let store = ToyStore::new();
+        let map = run(&store, |tx| {
+            let map = Map::<[u8], [u8]>::create(tx, kind)?;
+            (0..2000_u32).try_for_each(|n| map.put(tx, &n.to_le_bytes(), b"").map(drop))?;
+            Ok(map)
         });
-        if visited == 0 {
-            break;
+        let (mut last, mut count) = (None::<Vec<u8>>, 0);
+        loop {
+            let start = last.clone();
+            let start = start.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            let visited = run(&store, |tx| {
+                map.scan(tx, (start, Bound::Unbounded), 150, |key, _| {
+                    assert!(last.as_deref().is_none_or(|last| last < key));
+                    last = Some(key.to_vec());
+                    Ok(())
+                })
+            });
+            if visited == 0 {
+                break;
+            }
+            count += visited;
         }
-        count += visited;
+        assert_eq!(count, 2000);
     }
-    assert_eq!(count, 2000);
+}
+
+#[test]
+fn entries_are_loaded_in_order_only() {
+    for kind in KINDS {
+        let store = ToyStore::new();
+        run(&store, |tx| {
+            let map = Map::<u64, u64>::create(tx, kind)?;
+            let keys: Vec<u64> = (0..3000).map(|n| n * 3).collect();
+            assert_eq!(map.load(tx, keys.iter().map(|n| (n, n)))?, 3000);
+            assert_eq!(map.len(tx)?, 3000);
+            assert_eq!(map.get(tx, &2997)?, Some(2997));
+            let report = map.check(tx)?;
+            assert_eq!(report.findings, Vec::<String>::new());
+            for wrong in [[5, 4], [5, 5]] {
+                let refused = map.load(tx, wrong.iter().map(|n| (n, n))).unwrap_err().to_string();
+                assert!(refused.contains("rising order"), "{refused}");
+            }
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn kinds_have_names() {
+    for kind in KINDS {
+        assert_eq!(Kind::from_name(kind.name()), Some(kind));
+        assert_eq!(kind.to_string(), kind.name());
+    }
+    assert_eq!(Kind::from_name("heap"), None);
 }

@@ -98,6 +98,7 @@ fn value(rng: &mut Rng) -> Vec<u8> {
         0 => 0,
         1 => 500 + rng.below(40),
         2 => rng.below(3000),
+        3..10 => rng.below(10),
         _ => 8 * rng.below(3),
     };
     vec![rng.next() as u8; len as usize]
@@ -132,6 +133,9 @@ fn operate(
         assert_eq!(map.get_with(tx, &key, <[u8]>::len)?, model.get(&key).map(Vec::len));
     } else {
         scan(tx, map, model, (key, pick(rng, shape, keys)), rng)?;
+        let pair = |(k, v): (&Vec<u8>, &Vec<u8>)| (k.clone(), v.clone());
+        assert_eq!(map.first(tx)?, model.first_key_value().map(pair));
+        assert_eq!(map.last(tx)?, model.last_key_value().map(pair));
     }
     Ok(())
 }
@@ -159,13 +163,20 @@ fn scan(
         return Ok(());
     }
     let limit = [1, 5, 40, usize::MAX][rng.below(4) as usize];
-    let expected: Vec<_> = model.range((from.clone(), to.clone())).take(limit).collect();
+    let inside = model.range((from.clone(), to.clone()));
+    let back = rng.below(2) == 0;
+    let expected: Vec<_> =
+        if back { inside.rev().take(limit).collect() } else { inside.take(limit).collect() };
     let mut found = Vec::new();
     let range = (from.as_ref().map(|k| &k[..]), to.as_ref().map(|k| &k[..]));
-    let count = map.scan(tx, range, limit, |key, value| {
+    let visit = |key: &[u8], value: &[u8]| {
         found.push((key.to_vec(), value.to_vec()));
         Ok(())
-    })?;
+    };
+    let count = match back {
+        true => map.scan_back(tx, range, limit, visit)?,
+        false => map.scan(tx, range, limit, visit)?,
+    };
     assert_eq!(count, expected.len());
     assert!(found.iter().map(|(k, v)| (k, v)).eq(expected), "{from:?}..{to:?}");
     Ok(())

@@ -15,8 +15,8 @@ use holdfast_pmem::{Clock, Mapped, Verdict};
 use holdfast_redundancy::{Schedule, Scheduler};
 
 use crate::clock::WallClock;
-use crate::owner;
 use crate::pool::{Inner, Pool};
+use crate::serve;
 
 /// How long the healer waits before it looks whether the pool is still there.
 const LOOK: Duration = Duration::from_millis(50);
@@ -136,7 +136,7 @@ fn listen(
 ) -> Option<(SocketAddr, JoinHandle<()>)> {
     let listener = UnixListener::bind_addr(&address).ok()?;
     let stop = Arc::clone(stop);
-    let serve = move || {
+    let accept = move || {
         let served = Arc::new(());
         for stream in listener.incoming() {
             if stop.load(Ordering::Acquire) {
@@ -149,13 +149,13 @@ fn listen(
             let (weak, count) = (weak.clone(), Arc::clone(&served));
             let named = thread::Builder::new().name("holdfast-command".to_owned());
             let _ = named.spawn(move || {
-                owner::serve(&stream, || upgrade(&weak));
+                serve::serve(&stream, || upgrade(&weak));
                 drop(count);
             });
         }
     };
     let named = thread::Builder::new().name("holdfast-owner".to_owned());
-    Some((address, named.spawn(serve).ok()?))
+    Some((address, named.spawn(accept).ok()?))
 }
 
 /// Whether the other end belongs to the same user. Names of the kernel's have no permissions.

@@ -58,9 +58,10 @@
 //!
 //! [`Options`] how a pool is made and opened; [`Pool`] what can be done with it; [`NamedMap`]
 //! maps by name; [`Error`] what can go wrong, and the remedy; [`Observer`], [`Owner`] pools that
-//! other processes have open; [`anatomy`] where the live bytes are; `background.rs` threads that
-//! serve a pool; `clock.rs` the time of events; `examples/` bank transfer, linked list, word
-//! index.
+//! other processes have open; [`anatomy`] where the live bytes are; `background.rs` and `serve.rs`
+//! threads that serve a pool; `scrubbing.rs` a scrub and how far it is;
+//! [`Latency`] how long transactions take; `clock.rs` the time of events; `examples/` bank
+//! transfer, linked list, word index.
 
 #![forbid(unsafe_code)]
 
@@ -68,22 +69,27 @@ pub mod anatomy;
 mod background;
 mod clock;
 mod error;
+mod latency;
 mod maps;
 mod observer;
 mod options;
 mod owner;
 mod pool;
+mod scrubbing;
+mod serve;
 
 pub use clock::WallClock;
 pub use error::{Error, ErrorKind, Result};
+pub use latency::Latency;
 pub use maps::{NAME_MAX, NamedMap};
 pub use observer::Observer;
 pub use options::{LABEL_MAX, Options};
 pub use owner::{Owner, Summary};
-pub use pool::Pool;
+pub use pool::{Figures, Pool};
+pub use scrubbing::ScrubStatus;
 
 pub use holdfast_collections as collections;
-pub use holdfast_collections::{BTree, HashTable, Key, Kind, Map, MapInfo, Value};
+pub use holdfast_collections::{BTree, Cursor, HashTable, Key, Kind, Map, MapInfo, Value};
 pub use holdfast_derive::PersistFacade as Persist;
 pub use holdfast_heap::Space;
 /// What the derive of [`Persist`](macro@Persist) refers to.

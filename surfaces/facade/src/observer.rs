@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use holdfast_layout::{Region, Superblock};
+use holdfast_heap::verify::Direct;
+use holdfast_heap::{Heap, Space};
+use holdfast_layout::{Region, RegionKind, Superblock};
 use holdfast_pmem::{Access, Mapped, Medium, Options as MapOptions, Status};
 use holdfast_redundancy::superblock::FoundSuperblock;
 use holdfast_redundancy::{
@@ -130,6 +132,24 @@ impl Observer {
         let superblock = self.superblock()?;
         progress::observe(&self.medium, Mirror::of(&superblock), superblock.size)
             .map_err(|error| Error::from(error).at(&self.path))
+    }
+
+    /// How much of the heap is what. Reads every slot. While the pool is in use, what changes
+    /// under the look is counted as it was at one moment or another.
+    ///
+    /// # Errors
+    /// No copy of the superblock or of the region table can be used.
+    pub fn space(&self) -> Result<Space> {
+        let superblock = self.superblock()?;
+        let heap = Heap::new(superblock.seed(), superblock.sum_kind);
+        let regions = self.regions()?;
+        for region in regions.iter().filter(|region| region.kind == RegionKind::Zone) {
+            if let Some(index) = heap.add_zone(region) {
+                // What lies in chunks whose entries do not verify is not counted.
+                heap.load_zone(&Direct(&self.medium), index);
+            }
+        }
+        Ok(heap.space(&self.medium))
     }
 
     /// Where the live bytes are.

@@ -257,6 +257,29 @@ impl Options {
         }
     }
 
+    /// Removes the file of a pool; see [`Pool::remove`].
+    pub(crate) fn remove(&self, path: &Path) -> Result<()> {
+        let found = std::fs::symlink_metadata(path);
+        if found.is_ok_and(|found| found.is_symlink()) {
+            let error = Error::new(ErrorKind::NotAFile, "is a link to a file");
+            return Err(error.with_remedy("name the file itself").at(path));
+        }
+        let locked = self.map(path, Access::Write)?;
+        if let Err(error) = self.look(path, &locked)
+            && error.kind() != ErrorKind::Truncated
+        {
+            return Err(error);
+        }
+        std::fs::remove_file(path).map_err(|error| {
+            let kind = match error.kind() {
+                std::io::ErrorKind::PermissionDenied => ErrorKind::Permission,
+                std::io::ErrorKind::NotFound => ErrorKind::NotFound,
+                _ => ErrorKind::System,
+            };
+            Error::new(kind, format!("cannot be removed: {error}")).at(path)
+        })
+    }
+
     fn bytes(&self) -> u64 {
         self.create.size / holdfast_pmem::PAGE * holdfast_pmem::PAGE
     }

@@ -6,6 +6,16 @@
 //! <- done 12 4096 1 1 0 0 3 51234    or: failed locked cause; remedy
 //! ```
 //!
+//! | request | answer |
+//! |---|---|
+//! | `check`, `scrub RATE RESUME` | a [`Summary`], after lines of progress |
+//! | `pause`, `cancel`, `status` | a [`ScrubStatus`] |
+//! | `grow BYTES` | bytes before, bytes now |
+//! | `stats` | the figures since the pool was opened |
+//! | `figures` | those, and the others of [`Figures`] |
+//! | `latency` | number and count of each class of a [`Latency`] that is not empty |
+//! | `poison AT CLEARABLE` | nothing |
+//!
 //! Both ends are of one build or refuse each other: the first word says which. The owner is told
 //! nothing by a `poison` command but the order itself; what comes of it, it has to find.
 
@@ -17,25 +27,22 @@ use std::path::Path;
 use std::time::Instant;
 
 use holdfast_object::{CheckReport, ScrubOptions, Scrubbed, Stats};
-use holdfast_pmem::inject::{Poison, poison};
 use holdfast_redundancy::progress::ScrubState;
 
 use crate::background::{address_of, is_ours};
 use crate::error::{Error, ErrorKind, Result};
-use crate::pool::Pool;
+use crate::latency::Latency;
+use crate::pool::Figures;
+use crate::scrubbing::ScrubStatus;
 
 /// First word of every request.
-const VERSION: &str = "holdfast-1";
+pub(crate) const VERSION: &str = "holdfast-2";
 /// Longest request or answer in bytes.
-const LINE_MAX: u64 = 4096;
-/// A client that says nothing for so long is left.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const LINE_MAX: u64 = 4096;
 /// How often a client that waits for an answer looks whether it still has to.
 const LOOK: Duration = Duration::from_millis(100);
 /// An owner that says nothing for so long is asked whether it is still there.
 const SILENCE: Duration = Duration::from_secs(5);
-/// Least time between two lines about progress.
-const PROGRESS_EACH: Duration = Duration::from_millis(50);
 
 /// What a check or scrub came to, in numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -86,7 +93,7 @@ impl Summary {
         }
     }
 
-    fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         let Self { objects, object_bytes, column_bytes, found, repaired, lost, undecided, .. } =
             self;
         format!(
@@ -131,6 +138,7 @@ impl Summary {
 pub struct Owner {
     stream: BufReader<UnixStream>,
     path: std::path::PathBuf,
+    patience: Option<Duration>,
 }
 
 impl Owner {
@@ -144,7 +152,15 @@ impl Owner {
             return None;
         }
         stream.set_read_timeout(Some(LOOK)).ok()?;
-        Some(Self { stream: BufReader::new(stream), path: path.to_path_buf() })
+        let (stream, path) = (BufReader::new(stream), path.to_path_buf());
+        Some(Self { stream, path, patience: None })
+    }
+
+    /// The same, given up once it has said nothing for so long; without, it is waited for as long
+    /// as it is alive.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience: Some(patience), ..self }
     }
 
     /// Makes the owner check the pool.
@@ -180,26 +196,34 @@ impl Owner {
         self.answer(|_, _| {}, true).map(drop)
     }
 
-    /// Makes the scrub that runs stop, to be resumed later.
+    /// Makes the scrub that runs stop, to be resumed later, and waits until it has; where it is.
     ///
     /// # Errors
-    /// As [`check`](Self::check).
-    pub fn pause_scrub(&mut self) -> Result<()> {
-        self.ask("pause", |_, _| {}).map(drop)
+    /// No scrub is running; and as [`check`](Self::check).
+    pub fn pause_scrub(&mut self) -> Result<ScrubStatus> {
+        self.ask_status("pause")
     }
 
-    /// Makes the scrub that runs stop for good.
+    /// Makes the scrub that runs stop for good, or gives up one that was paused; where it was.
+    ///
+    /// # Errors
+    /// No scrub is running or paused; and as [`check`](Self::check).
+    pub fn cancel_scrub(&mut self) -> Result<ScrubStatus> {
+        self.ask_status("cancel")
+    }
+
+    /// How far the scrub is at this moment: later than what the pool's own record says.
     ///
     /// # Errors
     /// As [`check`](Self::check).
-    pub fn cancel_scrub(&mut self) -> Result<()> {
-        self.ask("cancel", |_, _| {}).map(drop)
+    pub fn scrub_status(&mut self) -> Result<ScrubStatus> {
+        self.ask_status("status")
     }
 
     /// Makes the owner grow the pool to `bytes`; how many it had, and has now.
     ///
     /// # Errors
-    /// As [`Pool::grow`]; and as [`check`](Self::check).
+    /// As [`Pool::grow`](crate::Pool::grow); and as [`check`](Self::check).
     pub fn grow(&mut self, bytes: u64) -> Result<(u64, u64)> {
         let words = self.ask(&format!("grow {bytes}"), |_, _| {})?;
         let &[before, after] = words.as_slice() else { return Err(self.strange()) };
@@ -218,12 +242,41 @@ impl Owner {
         Ok(Stats { commits, conflicts, detected, repaired, lost })
     }
 
+    /// The owner's figures since it opened the pool, all of them.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn figures(&mut self) -> Result<Figures> {
+        let words = self.ask("figures", |_, _| {})?;
+        let &[commits, conflicts, detected, repaired, lost, syncs, reserved, read_only, nanos] =
+            words.as_slice()
+        else {
+            return Err(self.strange());
+        };
+        let stats = Stats { commits, conflicts, detected, repaired, lost };
+        Ok(Figures { stats, syncs, reserved, read_only: read_only != 0, nanos })
+    }
+
+    /// How long the owner's transactions take.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn latency(&mut self) -> Result<Latency> {
+        let words = self.ask("latency", |_, _| {})?;
+        Latency::parse(&words).ok_or_else(|| self.strange())
+    }
+
     /// Poisons the page at `at` in the owner's mapping: its loads meet a true media error.
     ///
     /// # Errors
     /// The pool was not created to be injected into; and as [`check`](Self::check).
     pub fn poison(&mut self, at: u64, clearable: bool) -> Result<()> {
         self.ask(&format!("poison {at} {}", u8::from(clearable)), |_, _| {}).map(drop)
+    }
+
+    fn ask_status(&mut self, request: &str) -> Result<ScrubStatus> {
+        let words = self.ask(request, |_, _| {})?;
+        ScrubStatus::parse(&words).ok_or_else(|| self.strange())
     }
 
     fn ask(&mut self, request: &str, progress: impl FnMut(u64, u64)) -> Result<Vec<u64>> {
@@ -279,6 +332,9 @@ impl Owner {
                 Ok(_) => {}
                 Err(error) if matches!(error.kind(), WouldBlock | TimedOut) => {
                     idle();
+                    if self.patience.is_some_and(|patience| heard.elapsed() >= patience) {
+                        return Err(self.silent("it may be stopped or busy"));
+                    }
                     if heard.elapsed() >= SILENCE {
                         // A slow scrub has nothing to tell for long. A process that is stopped
                         // does not answer anything.
@@ -317,90 +373,4 @@ fn answers(path: &Path) -> bool {
     let sent = patient.and_then(|()| writeln!(other.stream.get_mut(), "{VERSION} stats"));
     // One that has too many clients closes the connection: that is an answer, too.
     sent.is_ok() && other.stream.fill_buf().is_ok()
-}
-
-/// Serves one connection to its end.
-pub(crate) fn serve(stream: &UnixStream, pool: impl Fn() -> Option<Pool>) {
-    let _ = stream.set_read_timeout(Some(PATIENCE));
-    let _ = stream.set_write_timeout(Some(PATIENCE));
-    let mut reader = BufReader::new(stream);
-    loop {
-        let mut line = String::new();
-        match reader.by_ref().take(LINE_MAX).read_line(&mut line) {
-            Ok(0) | Err(_) => return,
-            Ok(_) => {}
-        }
-        let Some(pool) = pool() else { return };
-        let mut out = stream;
-        let answer = match line.trim_end().strip_prefix(VERSION) {
-            Some(request) => execute(&pool, request.trim_start(), out),
-            None => Err(Error::new(ErrorKind::Invalid, "another build is needed to ask this one")),
-        };
-        // The pool may be closed from here on while the client reads.
-        drop(pool);
-        let sent = match answer {
-            Ok(words) => writeln!(out, "done {words}"),
-            Err(error) => {
-                let text = format!("{}; {}", error.cause(), error.remedy()).replace('\n', " ");
-                writeln!(out, "failed {} {text}", error.kind().name())
-            }
-        };
-        if sent.is_err() {
-            return;
-        }
-    }
-}
-
-fn execute(pool: &Pool, request: &str, mut out: &UnixStream) -> Result<String> {
-    let mut words = request.split(' ');
-    let command = words.next().unwrap_or_default();
-    let numbers: Vec<u64> = words.filter_map(|word| word.parse().ok()).collect();
-    let started = Instant::now();
-    let mut told: Option<Instant> = None;
-    let mut tell = |done: u64, all: u64| {
-        if told.is_none_or(|at| at.elapsed() >= PROGRESS_EACH) {
-            told = Some(Instant::now());
-            // A client that went away misses nothing; what it asked for is done all the same.
-            let _ = writeln!(out, "progress {done} {all}");
-        }
-    };
-    match (command, numbers.as_slice()) {
-        ("check", []) => {
-            let report = pool.check(tell)?;
-            Ok(Summary::of_check(&report, started.elapsed()).words())
-        }
-        ("scrub", &[rate, resume]) => {
-            let options = ScrubOptions { rate: (rate > 0).then_some(rate), resume: resume != 0 };
-            let done = pool.scrub(options, |progress, all| tell(progress.next, all))?;
-            Ok(Summary::of_scrub(&done, started.elapsed()).words())
-        }
-        ("pause", []) => {
-            pool.scrub_control().pause();
-            Ok(String::new())
-        }
-        ("cancel", []) => {
-            pool.scrub_control().cancel();
-            Ok(String::new())
-        }
-        ("grow", &[bytes]) => {
-            let before = pool.superblock().size;
-            pool.grow(bytes)?;
-            Ok(format!("{before} {}", pool.superblock().size))
-        }
-        ("stats", []) => {
-            let Stats { commits, conflicts, detected, repaired, lost } = pool.stats();
-            Ok(format!("{commits} {conflicts} {detected} {repaired} {lost}"))
-        }
-        ("poison", &[at, clearable]) => {
-            if !pool.superblock().allow_inject {
-                let text = "the pool does not allow faults to be injected";
-                return Err(Error::new(ErrorKind::Refused, text)
-                    .with_remedy("create one with allow_inject"));
-            }
-            let kind = if clearable == 1 { Poison::Clearable } else { Poison::Unclearable };
-            poison(pool.medium(), at, holdfast_pmem::PAGE, kind)?;
-            Ok(String::new())
-        }
-        _ => Err(Error::new(ErrorKind::Invalid, "this build does not know the command")),
-    }
 }

@@ -2,21 +2,21 @@
 
 use core::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use holdfast_layout::{Persist, Ptr, RawPtr, Region, Superblock};
-use holdfast_object::{
-    Anchor, Begun, CheckReport, Opened, RawView, ScrubControl, ScrubOptions, Scrubbed, Stats,
-    VerifyReads, View,
-};
+use holdfast_object::{Anchor, Begun, CheckReport, Opened, RawView, Stats, VerifyReads, View};
 use holdfast_pmem::{Mapped, Medium};
-use holdfast_redundancy::{Error as RedundancyError, Event, Journal, Progress};
+use holdfast_redundancy::{Error as RedundancyError, Event, Journal};
 use holdfast_txn::{Isolation, Store};
 
 use crate::Tx;
 use crate::background::Background;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
+use crate::latency::{Latencies, Latency};
 use crate::options::Options;
+use crate::scrubbing::Scrubbing;
 
 /// An open pool: objects in one file, changed by transactions, checked and repaired in use. Cheap
 /// to clone; when the last clone goes, the pool is closed.
@@ -55,6 +55,21 @@ pub struct Pool<M: Medium = Mapped> {
     inner: Arc<Inner<M>>,
 }
 
+/// Figures of one opening of a pool.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// What transactions and repairs came to.
+    pub stats: Stats,
+    /// Writes and syncs of the file that reached the system.
+    pub syncs: u64,
+    /// Bytes up to which the pool can grow before it is opened anew.
+    pub reserved: u64,
+    /// Whether changes are refused.
+    pub read_only: bool,
+    /// Nanoseconds since it was opened.
+    pub nanos: u64,
+}
+
 /// What all clones share. The threads go first, then the engine, which closes the pool.
 pub(crate) struct Inner<M: Medium> {
     pub(crate) background: OnceLock<Background>,
@@ -62,9 +77,9 @@ pub(crate) struct Inner<M: Medium> {
     opened: Opened,
     path: Option<PathBuf>,
     anchor: Ptr<Anchor>,
-    control: ScrubControl,
-    /// Held by the scrub that runs.
-    scrubbing: Mutex<()>,
+    pub(crate) scrubbing: Scrubbing,
+    pub(crate) latencies: Latencies,
+    pub(crate) since: Instant,
 }
 
 impl Pool {
@@ -90,10 +105,32 @@ impl Pool {
         Self::options().open_read_only(path)
     }
 
+    /// Removes the file `path` with the pool in it, for good. Nobody can open it meanwhile; who
+    /// only observes it goes on seeing what was there.
+    ///
+    /// # Errors
+    /// The file is missing, a link, no pool, too damaged to be known for one, in use, or cannot be
+    /// removed. It is still there then.
+    pub fn remove(path: impl AsRef<Path>) -> Result<()> {
+        Self::options().remove(path.as_ref())
+    }
+
     /// What is in force: medium, durability, flushes, protection against stray stores.
     #[must_use]
     pub fn status(&self) -> holdfast_pmem::Status {
         self.medium().status()
+    }
+
+    /// Figures of this opening.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        Figures {
+            stats: self.stats(),
+            syncs: self.medium().syncs(),
+            reserved: self.status().reserved,
+            read_only: self.is_read_only(),
+            nanos: u64::try_from(self.inner.since.elapsed().as_nanos()).unwrap_or(u64::MAX),
+        }
     }
 }
 
@@ -106,8 +143,9 @@ impl<M: Medium> Pool<M> {
             opened,
             path: None,
             anchor,
-            control: ScrubControl::default(),
-            scrubbing: Mutex::new(()),
+            scrubbing: Scrubbing::default(),
+            latencies: Latencies::default(),
+            since: Instant::now(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -151,7 +189,8 @@ impl<M: Medium> Pool<M> {
     /// # Errors
     /// What `body` returned, or why it could not be committed; nothing happened then.
     pub fn run<R>(&self, body: impl FnMut(&Tx<'_, M>) -> holdfast_txn::Result<R>) -> Result<R> {
-        self.engine().run(body).map_err(|error| self.fail(error))
+        let done = self.inner.latencies.timed(|| self.engine().run(body));
+        done.map_err(|error| self.fail(error))
     }
 
     /// Begins a transaction as a value, for programs that cannot hand over a closure: whoever
@@ -233,36 +272,6 @@ impl<M: Medium> Pool<M> {
         self.engine().check(progress).map_err(|error| self.fail(error))
     }
 
-    /// The same, and repairs what it finds. Only the column under repair waits meanwhile.
-    ///
-    /// # Errors
-    /// Another scrub runs; or something other than damage stopped it.
-    pub fn scrub(
-        &self,
-        options: ScrubOptions,
-        progress: impl FnMut(&Progress, u64),
-    ) -> Result<Scrubbed> {
-        let inner = &*self.inner;
-        let Ok(_running) = inner.scrubbing.try_lock() else {
-            let error = Error::new(ErrorKind::Locked, "a scrub of this pool is running already");
-            return Err(self.fail(error.with_remedy("wait for it, pause it or cancel it")));
-        };
-        inner.control.run();
-        inner.engine.scrub(options, &inner.control, progress).map_err(|error| self.fail(error))
-    }
-
-    /// Pauses, resumes or cancels the scrub that runs, from another thread.
-    #[must_use]
-    pub fn scrub_control(&self) -> &ScrubControl {
-        &self.inner.control
-    }
-
-    /// How far the last scrub came, also one of an earlier opening.
-    #[must_use]
-    pub fn scrub_progress(&self) -> Progress {
-        self.engine().scrub_progress()
-    }
-
     /// The events in the pool's journal, oldest first: every detection and every repair. Times
     /// are nanoseconds since 1970.
     #[must_use]
@@ -280,6 +289,12 @@ impl<M: Medium> Pool<M> {
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.engine().stats()
+    }
+
+    /// How long transactions take, reads included, from a sample.
+    #[must_use]
+    pub fn latency(&self) -> Latency {
+        self.inner.latencies.now()
     }
 
     /// How much of the heap is what. Reads every slot.

@@ -122,6 +122,26 @@ fn a_scrub_is_paused_and_resumed_by_others() {
 }
 
 #[test]
+fn an_owner_tells_how_much_it_does_and_how_long_it_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    let pool = pool(&folder);
+    let mut owner = Owner::reach(pool.path().unwrap()).unwrap();
+    let (before, slept) = (owner.figures().unwrap(), owner.latency().unwrap());
+    let map = pool.map::<u64, [u8]>("map").unwrap();
+    for key in 0..640 {
+        map.put(&key, &[7; 100]).unwrap();
+    }
+    let after = owner.figures().unwrap();
+    assert!(after.stats.commits >= before.stats.commits + 640, "{before:?} {after:?}");
+    assert!(after.nanos > before.nanos && after.reserved == pool.status().reserved);
+    assert!(!after.read_only && after.stats == pool.stats());
+    let latency = owner.latency().unwrap().since(&slept);
+    assert!((500..1000).contains(&latency.count()), "{latency:?}");
+    let (half, most) = (latency.quantile(0.5).unwrap(), latency.quantile(1.0).unwrap());
+    assert!(64 < half && half <= most && most < after.nanos * 2, "{half} {most}");
+}
+
+#[test]
 fn pools_grow_while_they_are_used() {
     let folder = tempfile::tempdir().unwrap();
     let pool = pool(&folder);

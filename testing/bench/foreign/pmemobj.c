@@ -22,9 +22,24 @@
 
 enum { TYPE_OBJECT = 1, TYPE_TABLE = 2, TYPE_VALUE = 3 };
 
+/* Tables of one peer: one for each thread. */
+enum { TABLES = 8 };
+
+/* Objects allocated in one transaction when many are made. */
+enum { BATCH = 64 };
+
+/*
+ * What objects hang from: an array of pointers in the pool. A program keeps its handles in ordinary
+ * memory too, as the other side of the race does, so no pointer is read from the pool to be followed.
+ */
+struct table {
+	PMEMoid stored;
+	PMEMoid *handles;
+};
+
 struct peer {
 	PMEMobjpool *pool;
-	PMEMoid table; /* an array of PMEMoid: what the objects hang from */
+	struct table tables[TABLES];
 	PMEMoid root;
 	struct map_ctx *maps;
 	TOID(struct map) map;
@@ -55,43 +70,74 @@ void peer_close(struct peer *peer)
 	if (peer->maps != NULL)
 		map_ctx_free(peer->maps);
 	pmemobj_close(peer->pool);
+	for (int i = 0; i < TABLES; i++)
+		free(peer->tables[i].handles);
 	free(peer);
 }
 
-/* A table of `count` null pointers. */
-int peer_table(struct peer *peer, uint64_t count)
+/* A table of `count` null pointers; the one that was there is forgotten. */
+int peer_table(struct peer *peer, uint64_t number, uint64_t count)
 {
-	return pmemobj_zalloc(peer->pool, &peer->table, count * sizeof(PMEMoid), TYPE_TABLE);
+	if (number >= TABLES)
+		return -1;
+	struct table *table = &peer->tables[number];
+	free(table->handles);
+	table->handles = calloc(count, sizeof(PMEMoid));
+	if (table->handles == NULL)
+		return -1;
+	return pmemobj_zalloc(peer->pool, &table->stored, count * sizeof(PMEMoid), TYPE_TABLE);
 }
 
-static PMEMoid *slot_of(struct peer *peer, uint64_t slot)
+/* Fills the first `count` slots with objects of `len` bytes. They are not linked. */
+int peer_fill(struct peer *peer, uint64_t number, uint64_t count, uint64_t len)
 {
-	return (PMEMoid *)pmemobj_direct(peer->table) + slot;
+	struct table *table = &peer->tables[number];
+	for (uint64_t done = 0; done < count; done += BATCH) {
+		int failed = 0;
+		TX_BEGIN(peer->pool) {
+			for (uint64_t i = done; i < done + BATCH && i < count; i++)
+				table->handles[i] = pmemobj_tx_zalloc(len, TYPE_OBJECT);
+		} TX_ONABORT {
+			failed = 1;
+		} TX_END
+		if (failed)
+			return failed;
+	}
+	return 0;
+}
+
+static PMEMoid *slot_of(struct table *table, uint64_t slot)
+{
+	return (PMEMoid *)pmemobj_direct(table->stored) + slot;
 }
 
 /* Allocates, initialises and links an object, in one transaction. */
-int peer_alloc(struct peer *peer, uint64_t slot, const void *bytes, uint64_t len)
+int peer_alloc(struct peer *peer, uint64_t number, uint64_t slot, const void *bytes, uint64_t len)
 {
+	struct table *table = &peer->tables[number];
 	int failed = 0;
 	TX_BEGIN(peer->pool) {
 		PMEMoid object = pmemobj_tx_alloc(len, TYPE_OBJECT);
 		memcpy(pmemobj_direct(object), bytes, len);
-		pmemobj_tx_add_range(peer->table, slot * sizeof(PMEMoid), sizeof(PMEMoid));
-		*slot_of(peer, slot) = object;
+		pmemobj_tx_add_range(table->stored, slot * sizeof(PMEMoid), sizeof(PMEMoid));
+		*slot_of(table, slot) = object;
+		table->handles[slot] = object;
 	} TX_ONABORT {
 		failed = 1;
 	} TX_END
 	return failed;
 }
 
-/* Overwrites `len` bytes of an object from `at`. */
-int peer_overwrite(struct peer *peer, uint64_t slot, uint64_t at, const void *bytes, uint64_t len)
+/* Overwrites `len` bytes of an object. */
+int peer_overwrite(struct peer *peer, uint64_t number, uint64_t slot, const void *bytes, uint64_t len)
 {
-	PMEMoid object = *slot_of(peer, slot);
+	PMEMoid object = peer->tables[number].handles[slot];
 	int failed = 0;
+	if (OID_IS_NULL(object))
+		return -1;
 	TX_BEGIN(peer->pool) {
-		pmemobj_tx_add_range(object, at, len);
-		memcpy((char *)pmemobj_direct(object) + at, bytes, len);
+		pmemobj_tx_add_range(object, 0, len);
+		memcpy(pmemobj_direct(object), bytes, len);
 	} TX_ONABORT {
 		failed = 1;
 	} TX_END
@@ -99,13 +145,18 @@ int peer_overwrite(struct peer *peer, uint64_t slot, uint64_t at, const void *by
 }
 
 /* Frees and unlinks an object. */
-int peer_free(struct peer *peer, uint64_t slot)
+int peer_free(struct peer *peer, uint64_t number, uint64_t slot)
 {
+	struct table *table = &peer->tables[number];
 	int failed = 0;
+	if (OID_IS_NULL(table->handles[slot]))
+		return -1;
 	TX_BEGIN(peer->pool) {
-		pmemobj_tx_add_range(peer->table, slot * sizeof(PMEMoid), sizeof(PMEMoid));
-		pmemobj_tx_free(*slot_of(peer, slot));
-		*slot_of(peer, slot) = OID_NULL;
+		pmemobj_tx_add_range(table->stored, slot * sizeof(PMEMoid), sizeof(PMEMoid));
+		pmemobj_tx_free(table->handles[slot]);
+		*slot_of(table, slot) = OID_NULL;
+	} TX_ONCOMMIT {
+		table->handles[slot] = OID_NULL;
 	} TX_ONABORT {
 		failed = 1;
 	} TX_END
@@ -124,10 +175,10 @@ int peer_map(struct peer *peer, int kind)
 	if (peer->maps == NULL)
 		return -1;
 	/* The map's pointer has to lie in the pool: in the first slot of a table. */
-	int failed = peer_table(peer, 1);
+	int failed = peer_table(peer, 0, 1);
 	if (failed)
 		return failed;
-	TOID(struct map) *home = pmemobj_direct(peer->table);
+	TOID(struct map) *home = pmemobj_direct(peer->tables[0].stored);
 	failed = map_create(peer->maps, home, NULL);
 	if (failed)
 		return failed;

@@ -6,7 +6,8 @@
 //! figures of the same round, since machines are noisy and differ.
 //!
 //! ```text
-//! cargo xtask bench object [--quick] [--dir DIR] [--json FILE] [--check]
+//! cargo xtask bench object [--quick] [--check] [--only PART] [--alone]
+//!                          [--dir DIR] [--disk DIR] [--json FILE] [--charts DIR]
 //! cargo xtask bench codes [--quick] [--json FILE] [--check]
 //! ```
 //!
@@ -18,17 +19,30 @@
 //!
 //! # Tour
 //!
-//! - `object.rs` the runs of the engine; `waits.rs` commits beside repairs; `placement.rs` sums in
-//!   slots against sums in headers
+//! - `race/` our engine and libpmemobj in turns: `objects.rs` and `maps.rs` what is run,
+//!   `measure.rs` slices of work, `ours.rs` our side
+//! - `disk/` durable inserts on an ordinary file, against what one would take instead
+//! - `foreign/` other people's libraries: got by `fetch.rs`, one file for each
+//! - `object.rs` the runs of the engine; `interference.rs` commits beside a scrub; `waits.rs`
+//!   commits beside repairs; `placement.rs` sums in slots against sums in headers
 //! - `codes.rs` the runs of the codes
 //! - `rig.rs` pools to measure on
-//! - `report.rs` medians, goals, JSON
+//! - `report.rs` medians, ratios, percentiles, goals, JSON
+//! - `headlines.rs` the ratios published for the design this engine goes back to, and ours
+//! - `charts.rs` bars as SVG; `drawings.rs` which of them, from which figures
 
+mod charts;
 mod codes;
+mod disk;
+mod drawings;
+mod foreign;
+mod headlines;
+mod interference;
 mod maps;
 mod object;
 mod placement;
 mod profile;
+mod race;
 mod report;
 mod rig;
 mod waits;
@@ -61,7 +75,8 @@ pub(crate) struct Options {
     /// Fewer rounds, smaller pools.
     #[arg(long)]
     quick: bool,
-    /// Only this part: latencies, placement, scrub, open, space or waits.
+    /// Only this part: race, race-maps, growth, latencies, maps, placement, scrub, interference,
+    /// disk, open, space or waits.
     #[arg(long)]
     only: Option<String>,
     /// Only objects of this length.
@@ -76,11 +91,23 @@ pub(crate) struct Options {
     /// Exit 1 if a goal is missed.
     #[arg(long)]
     check: bool,
+    /// Do not fetch other people's libraries; run our side alone.
+    #[arg(long)]
+    alone: bool,
+    /// Where the pools and files of the comparison on a disk are made [default: target folder].
+    #[arg(long)]
+    disk: Option<PathBuf>,
+    /// Write charts to this folder.
+    #[arg(long)]
+    charts: Option<PathBuf>,
+    /// libpmemobj, if it could be loaded.
+    #[arg(skip)]
+    shim: Option<foreign::pmemobj::Shim>,
 }
 
 fn main() -> ExitCode {
     let (done, check) = match Args::parse().what {
-        What::Object(options) => (object::run(&options), options.check),
+        What::Object(options) => (object::run(options.clone()), options.check),
         What::Profile(options) => (profile::run(&options).map(|()| 0), false),
         What::Codes(options) => (codes::run(&options), options.check),
     };

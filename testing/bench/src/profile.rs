@@ -40,11 +40,12 @@ pub(crate) struct Options {
 /// Runs it.
 pub(crate) fn run(o: &Options) -> anyhow::Result<()> {
     let mode = MODES.get(o.mode).copied().unwrap_or(MODES[3]);
-    let rig = Rig::new(&o.dir, &options(256 << 20, mode), OpenOptions::default())?;
+    let rig = Rig::new(&o.dir, &options(2 << 30, mode), OpenOptions::default())?;
     let pool = rig.pool();
     let mut rng = Rng::new(7);
     if ["insert", "get", "remove"].contains(&o.op.as_str()) {
-        let kind = if o.map == "btree" { Kind::BTree } else { Kind::Hash };
+        let kind = Kind::from_name(&o.map)
+            .ok_or_else(|| anyhow::anyhow!("{} is no kind of map", o.map))?;
         let map = pool.run(|tx| Map::<u64, [u8]>::create(tx, kind))?;
         let value = vec![3; o.len as usize];
         let keys: Vec<u64> = (0..o.entries + o.count).map(|_| rng.next_u64()).collect();

@@ -23,7 +23,17 @@ impl Rig {
         create: &CreateOptions,
         open: OpenOptions,
     ) -> anyhow::Result<Self> {
-        let path = dir.join(format!("holdfast-bench-{}.pool", std::process::id()));
+        Self::named(dir, "bench", create, open)
+    }
+
+    /// Makes a pool beside others; no two of one folder may have the same name.
+    pub(crate) fn named(
+        dir: &Path,
+        name: &str,
+        create: &CreateOptions,
+        open: OpenOptions,
+    ) -> anyhow::Result<Self> {
+        let path = dir.join(format!("holdfast-{name}-{}.pool", std::process::id()));
         let _ = std::fs::remove_file(&path);
         let m = Mapped::create(&path, create.size, &holdfast_pmem::Options::default())?;
         let pool = Pool::create(m, create, open, Arc::new(SystemClock::new()))?;

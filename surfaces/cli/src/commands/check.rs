@@ -198,7 +198,7 @@ impl<'a> Pausing<'a> {
             // The connection that waits hears of it. An owner that does not answer is left by a
             // second interrupt.
             let asked = Owner::reach(self.path).map(|mut owner| owner.pause_scrub());
-            self.done = matches!(asked, Some(Ok(())));
+            self.done = matches!(asked, Some(Ok(_)));
         }
     }
 }

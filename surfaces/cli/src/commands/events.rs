@@ -64,7 +64,7 @@ pub(crate) fn event_json(event: &Event) -> Value {
     })
 }
 
-fn line(event: &Event) -> String {
+pub(crate) fn line(event: &Event) -> String {
     let wrong = event.wrong.map_or_else(|| "unknown".to_owned(), |wrong| wrong.to_string());
     format!(
         "{}  #{}  {} at {:#x}+{}: {wrong}, found by {}, {} in {}",

@@ -3,12 +3,12 @@
 use core::ops::Bound;
 
 use holdfast::collections::KEY_MAX;
-use holdfast::{Error, Kind, MapInfo, NamedMap, Pool, TypeNumber};
+use holdfast::{Error, Kind, MapInfo, NamedMap, Pool, TxError, TypeNumber};
 use serde_json::{Value, json};
 
 use std::path::Path;
 
-use crate::args::{KeyArgs, KindArg, PutArgs, ScanArgs};
+use crate::args::{KeyArgs, KindArg, PutArgs, ScanArgs, TypesArg};
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::out::{Out, json_bytes, show_bytes, table};
@@ -18,7 +18,11 @@ impl From<KindArg> for Kind {
     fn from(kind: KindArg) -> Self {
         match kind {
             KindArg::Btree => Self::BTree,
-            KindArg::Hash => Self::Hash,
+            KindArg::Hashmap => Self::Hash,
+            KindArg::Rbtree => Self::RbTree,
+            KindArg::Ctree => Self::CTree,
+            KindArg::Skiplist => Self::SkipList,
+            KindArg::Rtree => Self::RTree,
         }
     }
 }
@@ -78,7 +82,7 @@ impl AnyMap {
     }
 
     /// Finds it, or says that there is none and which there are.
-    fn expect(pool: &Pool, name: &str) -> Outcome<Self> {
+    pub(crate) fn expect(pool: &Pool, name: &str) -> Outcome<Self> {
         if let Some(map) = Self::find(pool, name)? {
             return Ok(map);
         }
@@ -98,8 +102,25 @@ impl AnyMap {
         }
     }
 
+    /// Finds it, or makes one of these types.
+    pub(crate) fn find_or_make_of(
+        pool: &Pool,
+        name: &str,
+        kind: Kind,
+        types: TypesArg,
+    ) -> Outcome<Self> {
+        if let Some(map) = Self::find(pool, name)? {
+            return Ok(map);
+        }
+        Ok(match types {
+            TypesArg::TextBytes => Self::TextToBytes(pool.map_as(name, kind)?),
+            TypesArg::TextText => Self::TextToText(pool.map_as(name, kind)?),
+            TypesArg::BytesBytes => Self::BytesToBytes(pool.map_as(name, kind)?),
+        })
+    }
+
     /// Its structure.
-    fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> Kind {
         match self {
             Self::TextToBytes(map) => map.map().kind(),
             Self::TextToText(map) => map.map().kind(),
@@ -146,6 +167,74 @@ impl AnyMap {
         Ok(on_map!(self, map, key = key => map.remove(key)?))
     }
 
+    /// Puts several in one transaction, keys and values as bytes; answers how many keys were new.
+    /// Bytes for texts have to be some: see [`fits`](Self::fits).
+    pub(crate) fn put_pairs(&self, pool: &Pool, pairs: &[(Vec<u8>, Vec<u8>)]) -> Outcome<u64> {
+        let new = pool.run(|tx| {
+            let mut new = 0;
+            for (key, value) in pairs {
+                let had = match self {
+                    Self::TextToBytes(map) => map.map().put(tx, text(key)?, value)?,
+                    Self::TextToText(map) => map.map().put(tx, text(key)?, text(value)?)?,
+                    Self::BytesToBytes(map) => map.map().put(tx, key, value)?,
+                };
+                new += u64::from(!had);
+            }
+            Ok(new)
+        });
+        Ok(new?)
+    }
+
+    /// What of a pair this map cannot hold.
+    pub(crate) fn fits(&self, key: &[u8], value: &[u8]) -> Result<(), &'static str> {
+        let (texts, values) = match self {
+            Self::TextToBytes(_) => (true, false),
+            Self::TextToText(_) => (true, true),
+            Self::BytesToBytes(_) => (false, false),
+        };
+        if texts && core::str::from_utf8(key).is_err() {
+            return Err("a key of bytes, and the map's are of text");
+        }
+        if values && core::str::from_utf8(value).is_err() {
+            return Err("a value of bytes, and the map's are of text");
+        }
+        Ok(())
+    }
+
+    /// Up to `limit` entries in order from a key on, keys and values as bytes.
+    pub(crate) fn page(
+        &self,
+        from: Bound<&[u8]>,
+        limit: usize,
+    ) -> Outcome<Vec<(Vec<u8>, Vec<u8>)>> {
+        if let Self::BytesToBytes(map) = self {
+            return Ok(map.scan((from, Bound::Unbounded), limit)?);
+        }
+        // A key that such a map gave out is text.
+        let from = from.map(|key| core::str::from_utf8(key).unwrap_or_default());
+        self.scan((from, Bound::Unbounded), limit)
+    }
+
+    /// All entries, in whatever order.
+    pub(crate) fn all(&self, pool: &Pool) -> Outcome<Vec<(Vec<u8>, Vec<u8>)>> {
+        let all = pool.run(|tx| {
+            let mut all = Vec::new();
+            let mut add = |key: &[u8], value: &[u8]| {
+                all.push((key.to_vec(), value.to_vec()));
+                Ok(())
+            };
+            match self {
+                Self::TextToBytes(map) => map.map().for_each(tx, |k, v| add(k.as_bytes(), v)),
+                Self::TextToText(map) => {
+                    map.map().for_each(tx, |k, v| add(k.as_bytes(), v.as_bytes()))
+                }
+                Self::BytesToBytes(map) => map.map().for_each(tx, add),
+            }?;
+            Ok(all)
+        });
+        Ok(all?)
+    }
+
     /// Some entries in order, keys and values as bytes.
     fn scan(
         &self,
@@ -167,6 +256,11 @@ impl AnyMap {
             }
         })
     }
+}
+
+/// Bytes as the text they have to be.
+fn text(bytes: &[u8]) -> holdfast::TxResult<&str> {
+    core::str::from_utf8(bytes).map_err(|error| TxError::cancel(error.to_string()))
 }
 
 /// What went wrong with something in a map, told with the map's name.
@@ -238,10 +332,8 @@ pub(crate) fn del(out: Out, args: &KeyArgs) -> Outcome {
 }
 
 fn no_key(args: &KeyArgs, kind: Kind) -> Failure {
-    let remedy = match kind {
-        Kind::BTree => "`holdfast map scan` lists its keys",
-        Kind::Hash => "check the key",
-    };
+    let remedy =
+        if kind.is_ordered() { "`holdfast map scan` lists its keys" } else { "check the key" };
     let cause = format!("the map `{}` has no key `{}`", args.map, args.key);
     Failure::new("not-found", cause, remedy)
 }
@@ -260,7 +352,7 @@ pub(crate) fn scan(out: Out, args: &ScanArgs) -> Outcome {
     const PAGE: usize = 1000;
     let pool = session::to_look(&args.pool)?;
     let map = AnyMap::expect(&pool, &args.map)?;
-    if map.kind() == Kind::Hash {
+    if !map.kind().is_ordered() {
         return Err(no_order(args));
     }
     let prefix = args.prefix.as_deref().unwrap_or_default();
@@ -313,7 +405,7 @@ pub(crate) fn table_of(maps: &[(String, MapInfo)]) -> comfy_table::Table {
     let mut table = table(&["map", "kind", "keys", "values"]);
     for (name, info) in maps {
         let (key, value) = info.type_names();
-        table.add_row([name.clone(), kind(info).to_owned(), key, value]);
+        table.add_row([name.clone(), info.kind.name().to_owned(), key, value]);
     }
     table
 }
@@ -322,14 +414,7 @@ pub(crate) fn table_of(maps: &[(String, MapInfo)]) -> comfy_table::Table {
 pub(crate) fn json_of(maps: &[(String, MapInfo)]) -> Value {
     let one = |(name, info): &(String, MapInfo)| {
         let (key, value) = info.type_names();
-        json!({ "name": name, "kind": kind(info), "key": key, "value": value })
+        json!({ "name": name, "kind": info.kind.name(), "key": key, "value": value })
     };
     maps.iter().map(one).collect()
-}
-
-fn kind(info: &MapInfo) -> &'static str {
-    match info.kind {
-        Kind::Hash => "hash",
-        Kind::BTree => "btree",
-    }
 }

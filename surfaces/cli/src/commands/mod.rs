@@ -1,10 +1,19 @@
 //! The commands, one file each.
 
+pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod events;
+pub(crate) mod export;
 pub(crate) mod grow;
+pub(crate) mod import;
 pub(crate) mod inject;
+pub(crate) mod lines;
+pub(crate) mod list;
 pub(crate) mod load;
+pub(crate) mod manual;
 pub(crate) mod map;
 pub(crate) mod pool;
+pub(crate) mod rm;
 pub(crate) mod scrub;
+pub(crate) mod stats;
+pub(crate) mod transfer;

@@ -94,12 +94,7 @@ pub(crate) fn info(out: Out, path: &Path) -> Outcome {
         Err(Failure::Pool(error)) if error.kind() == ErrorKind::Locked => {}
         Err(failure) => refusal = Some(failure),
     }
-    let state = match holder {
-        Some(Some(process)) => format!("in use by process {process}"),
-        Some(None) => "in use".to_owned(),
-        None if found.superblock.clean => "closed".to_owned(),
-        None => "not closed; it is recovered when it is opened next".to_owned(),
-    };
+    let state = state(holder, found.superblock.clean);
     let mut body = about.json(path, space.as_ref(), maps.as_deref());
     body["state"] = state.as_str().into();
     body["in_use"] = holder.is_some().into();
@@ -210,6 +205,16 @@ impl About<'_> {
     }
 }
 
+/// What a pool is doing: who has it open for writing, or how it was left.
+pub(crate) fn state(holder: Option<Option<u32>>, clean: bool) -> String {
+    match holder {
+        Some(Some(process)) => format!("in use by process {process}"),
+        Some(None) => "in use".to_owned(),
+        None if clean => "closed".to_owned(),
+        None => "not closed; it is recovered when it is opened next".to_owned(),
+    }
+}
+
 fn sums(kind: SumKind) -> &'static str {
     match kind {
         SumKind::None => "none",
@@ -239,7 +244,7 @@ fn region_json(region: &Region) -> Value {
     })
 }
 
-fn space_json(space: &Space) -> Value {
+pub(crate) fn space_json(space: &Space) -> Value {
     json!({
         "total": space.total,
         "used": space.used,

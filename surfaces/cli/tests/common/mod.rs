@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses some of it")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
@@ -46,6 +47,8 @@ impl Here {
 
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
+        // Whoever runs the tests may have a configuration.
+        command.env_remove("HOLDFAST_CONFIG");
         command.current_dir(self.folder.path()).args(words);
         command
     }
@@ -143,4 +146,37 @@ pub(crate) fn ended(mut child: Child) -> Done {
         std::thread::sleep(Duration::from_millis(10));
     }
     Done::of(child.wait_with_output().unwrap())
+}
+
+/// A terminal: the end of whoever sits at it, and the end of the command.
+pub(crate) fn terminal() -> (std::fs::File, OwnedFd) {
+    use rustix::fs::{Mode, OFlags};
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let sits = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&sits).unwrap();
+    unlockpt(&sits).unwrap();
+    let name = ptsname(&sits, Vec::new()).unwrap();
+    let runs = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+    let size = rustix::termios::Winsize { ws_row: 45, ws_col: 130, ws_xpixel: 0, ws_ypixel: 0 };
+    rustix::termios::tcsetwinsize(&runs, size).unwrap();
+    (sits.into(), runs)
+}
+
+/// What appears on a terminal until this does; fails if it does not.
+pub(crate) fn shown_until(sits: &mut std::fs::File, marker: &str) -> String {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use std::io::Read;
+    let wait = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+    let mut shown = Vec::new();
+    loop {
+        let text = String::from_utf8_lossy(&shown);
+        if text.contains(marker) {
+            return text.into_owned();
+        }
+        let ready = poll(&mut [PollFd::new(&*sits, PollFlags::IN)], Some(&wait)).unwrap();
+        assert!(ready > 0, "`{marker}` does not appear: {text}");
+        let mut bytes = [0; 4096];
+        let read = sits.read(&mut bytes).unwrap();
+        shown.extend_from_slice(&bytes[..read]);
+    }
 }

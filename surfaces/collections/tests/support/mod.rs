@@ -1,6 +1,9 @@
 //! What the tests share: a generator, keys of several shapes, and the check for leaks.
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
+pub(crate) mod counting;
+pub(crate) mod pool;
+
 use holdfast_collections::{CheckReport, Kind, Map};
 use holdfast_txn::toy::ToyStore;
 use holdfast_txn::{Isolation, Result, Store};
@@ -10,8 +13,8 @@ pub(crate) type Tx = <ToyStore as Store>::Tx<'static>;
 /// The map under test: all others are this one with other types.
 pub(crate) type Bytes = Map<[u8], [u8]>;
 
-/// Both structures.
-pub(crate) const KINDS: [Kind; 2] = [Kind::Hash, Kind::BTree];
+/// All structures.
+pub(crate) const KINDS: [Kind; 6] = Kind::ALL;
 
 /// Runs a transaction that has to commit.
 pub(crate) fn run<R>(store: &ToyStore, body: impl FnMut(&Tx) -> Result<R>) -> R {

@@ -1,6 +1,7 @@
 //! Pools in which every structure is there to be damaged: tables with entries, events, a relocated
 //! frame, a repair under way, records that wait for recovery, maps.
 
+use std::hash::{DefaultHasher, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use holdfast_collections::{Kind, Map};
@@ -25,27 +26,46 @@ use crate::object::targets::{Area, Targets};
 use crate::object::world::World;
 use crate::tally::{Fault, Judged, Violation};
 
-/// Entries of each map: enough for a level above the leaves.
-const PAIRS: u64 = 70;
+/// Entries of a map of which one in a few has an entry of its own: enough for a level above the
+/// buckets of every structure, and for tall nodes of a skip list.
+const MIXED: u64 = 400;
+
+/// Entries with crowded keys: more than a bucket holds.
+const CROWD: usize = 80;
+/// Seed of the hash tables: that of the hasher of the standard library, which is the same function.
+const SEED: [u64; 2] = [0; 2];
+/// Entries put in by one transaction.
+const PER_COMMIT: usize = 20;
 
 /// What a specimen is to have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
     /// Tables, events, a relocated frame, objects of every kind.
     Tables,
-    /// Both kinds of maps.
-    Maps,
+    /// A map of each kind with these entries.
+    Maps(Pairs, &'static [Kind]),
     /// A repair under way.
     Intent,
     /// A record waiting for recovery, with an entry of this kind.
     Record(u8),
 }
 
-/// Two maps with the same entries.
+/// What is in the maps of a specimen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pairs {
+    /// Keys and values of all lengths around those that fit into an item.
+    Mixed,
+    /// So many keys of two bytes, which part at the first.
+    Wide(u16),
+    /// Keys whose hashes start the same, so that a hash table has to go by more bits.
+    Crowded,
+}
+
+/// Maps with the same entries.
 #[derive(Debug, Clone)]
 pub struct Maps {
     /// Pointer words of their headers.
-    pub headers: [u64; 2],
+    pub headers: Vec<u64>,
     /// Their entries.
     pub pairs: Vec<(Vec<u8>, Vec<u8>)>,
 }
@@ -76,7 +96,7 @@ impl Specimen {
         let driver = stage(world, rng)?;
         let specimen = match wanted {
             Wanted::Tables => tables(world, driver, rng)?,
-            Wanted::Maps => maps(world, driver)?,
+            Wanted::Maps(pairs, kinds) => maps(world, driver, pairs, kinds)?,
             Wanted::Intent => intent(world, driver)?,
             Wanted::Record(kind) => record(world, driver, kind, rng)?,
         };
@@ -145,23 +165,59 @@ fn commit<R>(driver: &Driver, work: impl FnMut(&Tx<'_, Handle>) -> TxResult<R>) 
     driver.pool.run(work).map_err(|error| refused("filling maps", &error))
 }
 
-fn maps(world: &Arc<World>, driver: Driver) -> Judged<Specimen> {
-    let mut headers = [0; 2];
-    let mut pairs = Vec::new();
-    for n in 0..PAIRS {
-        pairs.push((format!("key {:04}", n * 37 % 1000).into_bytes(), n.to_le_bytes().to_vec()));
-    }
-    for (header, kind) in headers.iter_mut().zip([Kind::Hash, Kind::BTree]) {
-        let map = commit(&driver, |tx| Map::<[u8], [u8]>::create(tx, kind))?;
-        *header = map.pointer().raw().word();
-        for (key, value) in &pairs {
-            commit(&driver, |tx| map.put(tx, key, value))?;
+fn maps(world: &Arc<World>, driver: Driver, wanted: Pairs, kinds: &[Kind]) -> Judged<Specimen> {
+    let mut pairs = wanted.list();
+    let mut headers = Vec::new();
+    for kind in kinds {
+        let create = |tx: &Tx<'_, Handle>| Map::<[u8], [u8]>::create_seeded(tx, *kind, SEED);
+        let map = commit(&driver, create)?;
+        headers.push(map.pointer().raw().word());
+        for some in pairs.chunks(PER_COMMIT) {
+            commit(&driver, |tx| {
+                some.iter().try_for_each(|(key, value)| map.put(tx, key, value).map(drop))
+            })?;
         }
     }
     pairs.sort();
     let objects = whole(&driver.medium)?.objects;
     let specimen = Specimen::closed(world, driver);
     Ok(Specimen { objects, maps: Some(Maps { headers, pairs }), ..specimen })
+}
+
+impl Pairs {
+    fn list(self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let word = |n: u64| n.to_le_bytes().to_vec();
+        match self {
+            Self::Mixed => (0..MIXED).map(mixed).collect(),
+            Self::Wide(count) => {
+                // An odd factor: all keys differ.
+                let key = |n: u16| n.wrapping_mul(40_503).swap_bytes().to_le_bytes().to_vec();
+                (0..count).map(|n| (key(n), word(n.into())[..2].to_vec())).collect()
+            }
+            Self::Crowded => {
+                crowded().take(CROWD).map(|n| (word(n), word(n)[..4].to_vec())).collect()
+            }
+        }
+    }
+}
+
+/// A key and a value: one in four has an entry, some of these keys start the same.
+fn mixed(n: u64) -> (Vec<u8>, Vec<u8>) {
+    let number = n * 37 % 1000;
+    match n % 8 {
+        0 => (format!("key {number:04}").into_bytes(), n.to_le_bytes().to_vec()),
+        4 => (format!("longer key {number:04}").into_bytes(), n.to_le_bytes().to_vec()),
+        _ => (format!("{number:03}").into_bytes(), n.to_le_bytes()[..(n % 8) as usize].to_vec()),
+    }
+}
+
+/// Numbers whose bytes have hashes that start with the same byte.
+fn crowded() -> impl Iterator<Item = u64> {
+    (0..).filter(|n: &u64| {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&n.to_le_bytes());
+        hasher.finish() >> 56 == 0x5a
+    })
 }
 
 /// What a barrier saw first.
@@ -238,12 +294,12 @@ fn record(world: &Arc<World>, driver: Driver, kind: u8, rng: &mut Rng) -> Judged
     Ok(Specimen::crashed(world, driver, image, objects))
 }
 
-/// Uses both maps: every entry is asked for, both are walked and checked, and changes are made in
+/// Uses the maps: every entry is asked for, all are walked and checked, and changes are made in
 /// transactions that are cancelled. Answers the first thing that is not as it was put there.
 #[must_use]
 pub fn use_maps(driver: &Driver, maps: &Maps) -> Option<String> {
     let mut complaint = None;
-    for header in maps.headers {
+    for &header in &maps.headers {
         let done = driver.pool.run(|tx| {
             let map = Map::<[u8], [u8]>::open(tx, RawPtr::from_word(header).typed())?;
             let mut found = Vec::new();

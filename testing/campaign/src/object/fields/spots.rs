@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use holdfast_collections::{HashHeader, MapHeader};
+use holdfast_collections::structure_of;
 use holdfast_heap::format::{
     CHUNK_LEN, FIELDS_CHUNK, FIELDS_SLOT, GRANULE, SLOT_LEN, STATE_LIVE, SUM_LEN,
 };
+use holdfast_layout::Field;
 use holdfast_layout::format::{
     EVENTS_START, FIELDS_MIRRORED, FIELDS_REGION, FIELDS_REMAP, FIELDS_SUPERBLOCK, INTENT_PAGE,
     MIRRORED_LEN, PROGRESS_PAGE, REGION_LEN, REGIONS_PAGE, REMAP_LEN, REMAP_PAGE,
 };
-use holdfast_layout::{Field, Persist};
 use holdfast_logs::format::{
     FIELDS_DATA, FIELDS_FRESH, FIELDS_OVERFLOW, FIELDS_RECORD, KIND_DATA, KIND_FRESH,
     KIND_OVERFLOW, KIND_SLOT,
@@ -274,27 +274,20 @@ impl Spots<'_> {
         if kind == anchor_type() {
             self.add("object ANCHOR", FIELDS_ANCHOR, place.object, like);
         }
-        let entry = holdfast_layout::TypeNumber::of_name("holdfast.collections.Entry", 1).0;
-        let name = match slot.len {
-            _ if kind == entry => {
-                let fields = [
-                    Field::new("key length", 0, 4),
-                    Field::new("key", 4, slot.len.saturating_sub(12)),
-                    Field::new("value", slot.len - 8, 8),
-                ];
-                self.add(&structure("Entry"), &fields, place.object, like);
-                return;
-            }
-            24 if kind == MapHeader::TYPE.0 => "MapHeader",
-            24 if kind == HashHeader::TYPE.0 => "HashHeader",
-            16 if kind == holdfast_collections::BTreeHeader::TYPE.0 => "BTreeHeader",
-            // Nodes are private types; objects of raw bytes have none of these lengths.
-            504 => "HashLeaf",
-            512 => "BTreeLeaf",
-            1000 => "BTreeInner",
-            2048 => "HashDirectory",
-            _ => return,
-        };
+        let Some(name) = structure_of(holdfast_layout::TypeNumber(kind)) else { return };
+        if name == "Entry" {
+            let fields = [
+                Field::new("key length", 0, 4),
+                Field::new("key", 4, slot.len.saturating_sub(12)),
+                Field::new("value", slot.len - 8, 8),
+            ];
+            self.add(&structure("Entry"), &fields, place.object, like);
+            return;
+        }
+        if name == "HashDirectory" {
+            let word = [Field::new("words", 0, 8)];
+            self.add(&structure(name), &word, place.object, like);
+        }
         self.parts(structs, name, place.object, like);
     }
 

@@ -9,6 +9,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
+use holdfast_collections::Kind;
 use holdfast_faultmem::Image;
 use holdfast_layout::RawPtr;
 use holdfast_logs::format::{KIND_DATA, KIND_FRESH, KIND_OVERFLOW};
@@ -21,7 +22,7 @@ use super::damage::{names, settled, world_of, zone_of};
 use crate::object::driver::Driver;
 use crate::object::fields::formats;
 use crate::object::fields::seal::{Sealer, read};
-use crate::object::fields::specimen::{Specimen, Wanted, use_maps};
+use crate::object::fields::specimen::{Pairs, Specimen, Wanted, use_maps};
 use crate::object::fields::spots::{Guard, Spot, find};
 use crate::object::fields::verbs::Verb;
 use crate::object::handle::Handle;
@@ -70,11 +71,25 @@ const GROUPS: &[(&[&str], Wanted)] = &[
     (&["logs RECORD", "logs DATA", "logs SLOT"], Wanted::Record(KIND_DATA)),
     (&["logs FRESH"], Wanted::Record(KIND_FRESH)),
     (&["logs OVERFLOW", "heap CHUNK"], Wanted::Record(KIND_OVERFLOW)),
-    (&["collections Map", "collections HashHeader", "collections BTreeHeader"], Wanted::Maps),
-    (&["collections HashDirectory", "collections HashLeaf"], Wanted::Maps),
-    (&["collections HashSlot", "collections Entry"], Wanted::Maps),
-    (&["collections NodeHead", "collections Item"], Wanted::Maps),
-    (&["collections BTreeLeaf", "collections BTreeInner"], Wanted::Maps),
+    (&["collections Map", "collections HashHeader"], Wanted::Maps(Pairs::Mixed, &[Kind::Hash])),
+    (&["collections HashDirectory"], Wanted::Maps(Pairs::Crowded, &[Kind::Hash])),
+    (
+        &["collections Bucket", "collections Item", "collections Entry"],
+        Wanted::Maps(Pairs::Mixed, &[Kind::Hash, Kind::CTree]),
+    ),
+    (
+        &["collections TreeHeader", "collections BTreeNode"],
+        Wanted::Maps(Pairs::Mixed, &[Kind::BTree, Kind::RbTree]),
+    ),
+    (
+        &["collections RbNode", "collections CritNode"],
+        Wanted::Maps(Pairs::Mixed, &[Kind::RbTree, Kind::CTree]),
+    ),
+    (&["collections Radix4."], Wanted::Maps(Pairs::Wide(150), &[Kind::RTree])),
+    (&["collections Radix16."], Wanted::Maps(Pairs::Mixed, &[Kind::RTree])),
+    (&["collections Radix48."], Wanted::Maps(Pairs::Wide(1_500), &[Kind::RTree])),
+    (&["collections Radix256."], Wanted::Maps(Pairs::Wide(2_300), &[Kind::RTree])),
+    (&["collections Skip"], Wanted::Maps(Pairs::Mixed, &[Kind::SkipList])),
 ];
 
 /// How the damage is met.

@@ -1,0 +1,157 @@
+//! Maps on the real engine: against a model, and with stray writes coming in while they are used.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use holdfast_collections::Map;
+use holdfast_layout::RawPtr;
+use holdfast_object::{ScrubControl, ScrubOptions, VerifyReads};
+use holdfast_txn::Transaction;
+use support::pool::{Change, Model, TestPool, apply, apply_to_model, content, create};
+use support::{Bytes, KINDS, Rng, Shape};
+
+/// Bytes of a pool.
+const SIZE: u64 = 4 << 20;
+
+/// Puts or removes one key out of 300, of those that are `own` modulo two.
+fn step(rng: &mut Rng, shape: Shape, puts: u64, own: Option<u64>) -> Change {
+    let n = rng.below(300);
+    let key = shape.key(own.map_or(n, |own| n & !1 | own));
+    let value = vec![rng.next() as u8; rng.below(12) as usize];
+    (key, (rng.below(100) < puts).then_some(value))
+}
+
+#[test]
+fn the_engine_serves_what_the_model_has() {
+    for kind in KINDS {
+        for shape in [Shape::Words, Shape::Names, Shape::Starts] {
+            let pool = create(SIZE, VerifyReads::default());
+            let map = pool.run(|tx| Map::create(tx, kind)).unwrap();
+            let (mut model, mut rng) = (Model::new(), Rng(kind as u64));
+            for n in 0..1200 {
+                let change = step(&mut rng, shape, if n < 700 { 80 } else { 15 }, None);
+                assert_eq!(apply(&pool, map, &change), apply_to_model(&mut model, change));
+            }
+            assert_eq!(content(&pool, map), model, "{kind} {shape:?}");
+        }
+    }
+}
+
+fn scrub(pool: &TestPool) {
+    pool.scrub(ScrubOptions::default(), &ScrubControl::default(), |_, _| {}).unwrap();
+}
+
+/// Objects of a map, to be written over.
+fn objects(pool: &TestPool, map: Bytes) -> Vec<RawPtr> {
+    pool.run(|tx| map.check(tx)).map(|report| report.objects).unwrap_or_default()
+}
+
+/// Writes over live objects, one at a time, each repaired before the next: the redundancy covers
+/// one damage per column.
+fn harm(pool: &TestPool, map: Bytes, over: &AtomicBool, strays: &AtomicU64) {
+    let (mut rng, mut all) = (Rng(99), Vec::new());
+    while !over.load(Ordering::Relaxed) {
+        // To list them takes a while in which nothing may change, so a list serves several times.
+        if all.is_empty() || rng.below(6) == 0 {
+            all = objects(pool, map);
+            continue;
+        }
+        let victim = all[rng.below(all.len() as u64) as usize];
+        // If it goes in this moment, what is free is written over.
+        let Ok(len) = pool.run(|tx| tx.len_of(victim)) else { continue };
+        let noise = rng.next().to_le_bytes();
+        let noise = &noise[..1 + rng.below(8.min(len)) as usize];
+        let at = rng.below(len - noise.len() as u64 + 1);
+        pool.medium().stray(victim.offset() + at, noise).unwrap();
+        strays.fetch_add(1, Ordering::Relaxed);
+        scrub(pool);
+    }
+}
+
+/// Stray writes into each map.
+const STRAYS: u64 = 12;
+
+/// Changes and looks up every other key until there was harm enough; what is there at the end.
+fn work(
+    pool: &TestPool,
+    map: Bytes,
+    shape: Shape,
+    own: u64,
+    mut model: Model,
+    strays: &AtomicU64,
+) -> Model {
+    let mut rng = Rng(5 + own);
+    for n in 0..300 * (STRAYS + 1) {
+        // Not too far ahead of the harm, which has to list all objects while none changes.
+        let mut waits = 0_u32;
+        while n / 300 > strays.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+            waits += 1;
+            assert!(waits < 100_000_000, "no more harm is done");
+        }
+        let change = step(&mut rng, shape, if n % 600 < 300 { 70 } else { 30 }, Some(own));
+        assert_eq!(apply(pool, map, &change), apply_to_model(&mut model, change));
+        let key = shape.key(rng.below(300) & !1 | own);
+        let found = pool.run(|tx| map.get(tx, &key)).unwrap();
+        assert_eq!(found.as_ref(), model.get(&key), "{}", map.kind());
+    }
+    model
+}
+
+#[test]
+fn stray_writes_while_two_threads_use_a_map_are_repaired_and_nothing_is_lost() {
+    for kind in KINDS {
+        for shape in [Shape::Words, Shape::Names] {
+            // Every read verifies, so that each of them is right and not only the last ones.
+            let pool = create(SIZE, VerifyReads::Always);
+            let map: Bytes = pool.run(|tx| Map::create(tx, kind)).unwrap();
+            let mut models = [Model::new(), Model::new()];
+            for n in 0..300 {
+                let change = (shape.key(n), Some(vec![1; 9]));
+                apply(&pool, map, &change);
+                apply_to_model(&mut models[n as usize % 2], change);
+            }
+            let (over, strays) = (AtomicBool::new(false), AtomicU64::new(0));
+            let model = std::thread::scope(|scope| {
+                let (pool, over, strays) = (&pool, &over, &strays);
+                scope.spawn(move || harm(pool, map, over, strays));
+                let workers = [0, 1].map(|own| {
+                    let model = core::mem::take(&mut models[own]);
+                    scope.spawn(move || work(pool, map, shape, own as u64, model, strays))
+                });
+                let ends = workers.map(std::thread::ScopedJoinHandle::join);
+                over.store(true, Ordering::Relaxed);
+                let mut all = Model::new();
+                ends.into_iter().for_each(|end| all.extend(end.unwrap()));
+                all
+            });
+            scrub(&pool);
+            let strays = strays.into_inner();
+            assert!(strays >= STRAYS, "{kind}: {strays}");
+            assert_eq!(content(&pool, map), model, "{kind}");
+        }
+    }
+}
+
+#[test]
+fn kinds_share_nothing_in_a_pool() {
+    let pool = create(SIZE, VerifyReads::default());
+    let maps: Vec<Bytes> =
+        KINDS.iter().map(|kind| pool.run(|tx| Map::create(tx, *kind)).unwrap()).collect();
+    for n in 0..300 {
+        pool.run(|tx| {
+            maps.iter().try_for_each(|m| m.put(tx, &Shape::Names.key(n), b"v").map(drop))
+        })
+        .unwrap();
+    }
+    let mut seen = BTreeSet::new();
+    for map in &maps {
+        let report = pool.run(|tx| map.check(tx)).unwrap();
+        assert!(report.is_sound() && report.entries == 300, "{:?}", report.findings);
+        assert!(report.objects.iter().all(|object| seen.insert(*object)));
+    }
+    assert_eq!(pool.space().objects, seen.len() as u64 + 1);
+}

@@ -1,0 +1,166 @@
+//! On an ordinary file: our File medium against what a user would take instead, every commit
+//! durable, on the same disk.
+//!
+//! The floor is one write of 4 KiB and one `fdatasync`. All take the same keys and values of
+//! [`VALUE`] bytes. Runs are long enough for our log to be reclaimed [`RECLAIMS`] times: what a
+//! reclaim costs is in the figures.
+
+mod stores;
+
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::Context;
+use holdfast_workloads::rng::Rng;
+
+use crate::Options;
+use crate::report::{Limit, Report};
+use stores::{Store, Writer};
+
+/// Bytes of a value.
+pub(crate) const VALUE: usize = 100;
+/// Reclaims of our log that the figures hold.
+const RECLAIMS: u64 = 3;
+/// Bytes of each copy of our log: the default on files.
+pub(crate) const LOG: u64 = 32 << 20;
+/// Bytes of a page: what a commit takes of the log at least.
+const PAGE: u64 = 4096;
+/// Inserts of a large transaction.
+const BATCH: usize = 64;
+/// Bytes of log a large transaction takes at least: each entry has a key and a value.
+const BATCH_LOG: u64 = (BATCH * (8 + VALUE)) as u64;
+
+/// How the inserts come.
+#[derive(Debug, Clone, Copy)]
+struct Load {
+    name: &'static str,
+    threads: usize,
+    batch: usize,
+    /// Log of ours that one transaction takes at least. Two threads may share a page.
+    log: u64,
+}
+
+const LOADS: [Load; 3] = [
+    Load { name: "1 insert, 1t", threads: 1, batch: 1, log: PAGE },
+    Load { name: "1 insert, 2t", threads: 2, batch: 1, log: PAGE / 2 },
+    Load { name: "64 inserts, 2t", threads: 2, batch: BATCH, log: BATCH_LOG },
+];
+
+/// Everything on the disk.
+pub(crate) fn disk(o: &Options, report: &mut Report) -> anyhow::Result<()> {
+    let dir = match &o.disk {
+        Some(dir) => dir.clone(),
+        None => {
+            let program = std::env::current_exe()?;
+            program.ancestors().nth(2).context("not in a target folder")?.to_owned()
+        }
+    };
+    let dir = tempfile::Builder::new().prefix("holdfast-bench").tempdir_in(dir)?;
+    println!("-- files in {}", dir.path().display());
+    let rounds = if o.quick { 1 } else { 3 };
+    for load in LOADS {
+        let mut values: Vec<(&str, Vec<f64>)> = Vec::new();
+        for round in 0..rounds {
+            let before = floor(dir.path(), o.quick)?;
+            for store in Store::ALL {
+                if o.alone && store.is_fetched() {
+                    continue;
+                }
+                match one(o, dir.path(), store, load, round) {
+                    Ok(ns) => keep(&mut values, store.name(), ns),
+                    Err(error) if store.is_fetched() => {
+                        println!("{} takes no part: {error:#}", store.name());
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            // The disk's own speed drifts: the floor is what it was before and after.
+            keep(&mut values, "floor", (before + floor(dir.path(), o.quick)?) / 2.0);
+        }
+        for (store, values) in values {
+            let per = if store == "floor" { "us/write" } else { "us/insert" };
+            let values = values.into_iter().map(|ns| ns / 1e3).collect();
+            report.rounds(&format!("disk {}, {store}", load.name), per, values);
+        }
+    }
+    let figure = |load: usize, store: &str| format!("disk {}, {store}", LOADS[load].name);
+    let (ours, floor) = (figure(0, "ours"), figure(0, "floor"));
+    report.ratio_goal("durable_insert_over_floor", &ours, &floor, Limit::AtMost(1.3));
+    let (lmdb, ours) = (figure(2, "LMDB"), figure(2, "ours"));
+    report.ratio_goal("durable_batches_over_lmdb", &lmdb, &ours, Limit::AtLeast(5.0));
+    Ok(())
+}
+
+fn keep(values: &mut Vec<(&'static str, Vec<f64>)>, name: &'static str, ns: f64) {
+    match values.iter_mut().find(|(known, _)| *known == name) {
+        Some((_, values)) => values.push(ns),
+        None => values.push((name, vec![ns])),
+    }
+}
+
+/// Nanoseconds of one write of 4 KiB and its `fdatasync`, in a file that has all its blocks.
+fn floor(dir: &Path, quick: bool) -> anyhow::Result<f64> {
+    const BLOCKS: u64 = 256;
+    let mut file = std::fs::File::create(dir.join("floor"))?;
+    file.write_all(&vec![1; (BLOCKS * PAGE) as usize])?;
+    file.sync_all()?;
+    let count = if quick { 200 } else { 2000 };
+    let page = vec![2; PAGE as usize];
+    let start = Instant::now();
+    for i in 0..count {
+        file.seek(SeekFrom::Start(i % BLOCKS * PAGE))?;
+        file.write_all(&page)?;
+        file.sync_data()?;
+    }
+    Ok(start.elapsed().as_secs_f64() * 1e9 / count as f64)
+}
+
+/// Nanoseconds of wall time per insert, all threads together.
+fn one(o: &Options, dir: &Path, store: Store, load: Load, round: u64) -> anyhow::Result<f64> {
+    let enough = RECLAIMS * LOG / load.log;
+    let ours = store == Store::Ours;
+    // The others have no such log; they run as long as their figure needs to be steady.
+    let transactions = match (o.quick, ours) {
+        (true, _) => 200,
+        (false, true) => enough,
+        (false, false) => enough.min(10_000),
+    };
+    let path: PathBuf = dir.join(store.file());
+    let opened = stores::open(store, &path, load.threads)?;
+    let each = transactions as usize / load.threads;
+    let value = vec![3; VALUE];
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        let mut running = Vec::new();
+        for (thread, writer) in (0..).zip(opened.writers()?) {
+            let mut rng = Rng::new(round << 8 | thread);
+            let value = &value;
+            running.push(scope.spawn(move || insert(writer, &mut rng, each, load.batch, value)));
+        }
+        for one in running {
+            one.join().map_err(|_| anyhow::anyhow!("a thread panicked"))??;
+        }
+        anyhow::Ok(())
+    })?;
+    let inserts = each * load.threads * load.batch;
+    let ns = start.elapsed().as_secs_f64() * 1e9 / inserts as f64;
+    drop(opened);
+    stores::remove(&path);
+    Ok(ns)
+}
+
+fn insert(
+    mut writer: Box<dyn Writer + '_>,
+    rng: &mut Rng,
+    transactions: usize,
+    batch: usize,
+    value: &[u8],
+) -> anyhow::Result<()> {
+    let mut keys = vec![0; batch];
+    for _ in 0..transactions {
+        keys.fill_with(|| rng.next_u64());
+        writer.put_all(&keys, value)?;
+    }
+    Ok(())
+}

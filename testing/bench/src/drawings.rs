@@ -1,0 +1,76 @@
+//! Which charts are drawn, from which figures.
+
+use std::path::Path;
+
+use crate::charts::{Chart, Series};
+use crate::foreign::pmemobj::MAPS;
+use crate::race::Racer;
+use crate::report::Report;
+
+/// Draws every chart of which something was measured.
+pub(crate) fn draw(report: &Report, dir: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(dir)?;
+    let sizes = [64, 256, 1024, 4096];
+    for threads in [1, 2] {
+        for (file, what, set) in [
+            ("overwrite-hot", "overwrite", " hot"),
+            ("overwrite-cold", "overwrite", " cold"),
+            ("alloc", "alloc", ""),
+            ("free", "free", ""),
+        ] {
+            let names: Vec<_> =
+                sizes.iter().map(|len| format!("{what} {len}{set} {threads}t")).collect();
+            Chart {
+                title: format!("{what}{set}, {threads} thread(s), per thread"),
+                unit: "ns",
+                groups: sizes.iter().map(|len| format!("{len} B")).collect(),
+                series: raced(report, &names, &Racer::all(true)),
+            }
+            .save(&dir.join(format!("{file}-{threads}.svg")))?;
+        }
+    }
+    for op in ["insert", "get", "remove"] {
+        for len in [0, 100] {
+            let names: Vec<_> = MAPS.iter().map(|map| format!("{map} {op} v{len}")).collect();
+            Chart {
+                title: format!("{op}, values of {len} bytes"),
+                unit: "ns",
+                groups: MAPS.iter().map(|map| (*map).to_owned()).collect(),
+                series: raced(report, &names, &[Racer::Full, Racer::Peer, Racer::Replica]),
+            }
+            .save(&dir.join(format!("maps-{op}-{len}.svg")))?;
+        }
+    }
+    let loads = ["1 insert, 1t", "1 insert, 2t", "64 inserts, 2t"];
+    let stores = ["ours", "LMDB", "SQLite", "redb", "floor"];
+    let of = |name| Series {
+        name,
+        values: loads.iter().map(|load| report.median(&format!("disk {load}, {name}"))).collect(),
+    };
+    Chart {
+        title: "durable inserts on a disk; the floor is one write of 4 KiB".to_owned(),
+        unit: "us",
+        groups: loads.map(str::to_owned).to_vec(),
+        series: stores.map(of).into_iter().collect(),
+    }
+    .save(&dir.join("disk.svg"))?;
+    let rates = crate::interference::RATES.map(|(name, _)| name);
+    let values = rates.map(|rate| report.median(&format!("overwrites of 256 B, {rate}")));
+    Chart {
+        title: "overwrites of 256 B beside a scrub".to_owned(),
+        unit: "thousand/s",
+        groups: rates.map(str::to_owned).to_vec(),
+        series: vec![Series { name: "full", values: values.to_vec() }],
+    }
+    .save(&dir.join("scrub.svg"))
+}
+
+/// The bars of each racer, from figures called `NAME, RACER`.
+fn raced(report: &Report, names: &[String], racers: &[Racer]) -> Vec<Series> {
+    let median = |name: &String, racer: Racer| report.median(&format!("{name}, {}", racer.name()));
+    let series = |racer: &Racer| Series {
+        name: racer.name(),
+        values: names.iter().map(|name| median(name, *racer)).collect(),
+    };
+    racers.iter().map(series).collect()
+}
