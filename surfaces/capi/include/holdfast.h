@@ -163,17 +163,33 @@ typedef enum {
 } holdfast_verify;
 
 /**
- * Which structure a map is kept in.
+ * Which structure a map is kept in; docs/collections.md says which to choose.
  */
 typedef enum {
     /**
-     * A hash table: fewest reads, no order.
+     * A hash table that grows step by step: fewest reads, no order.
      */
-    HOLDFAST_KIND_HASH = 0,
+    HOLDFAST_KIND_HASHMAP = 0,
     /**
-     * A B-tree: in order of keys, with range scans.
+     * A B-tree: in order of keys, few levels whatever the keys are.
      */
     HOLDFAST_KIND_BTREE = 1,
+    /**
+     * A red-black tree: in order of keys, small inner nodes.
+     */
+    HOLDFAST_KIND_RBTREE = 2,
+    /**
+     * A crit-bit tree: in order of keys, for long keys that start the same.
+     */
+    HOLDFAST_KIND_CTREE = 3,
+    /**
+     * A skip list: in order of keys, for long walks.
+     */
+    HOLDFAST_KIND_SKIPLIST = 4,
+    /**
+     * A radix tree: in order of keys, lookups nearly as cheap as in a hash table.
+     */
+    HOLDFAST_KIND_RTREE = 5,
 } holdfast_kind;
 
 /**
@@ -188,6 +204,14 @@ typedef enum {
      * UTF-8, without a zero at its end.
      */
     HOLDFAST_CONTENT_TEXT = 1,
+    /**
+     * A uint64_t; as keys in order of numbers.
+     */
+    HOLDFAST_CONTENT_U64 = 2,
+    /**
+     * An int64_t; as keys in order of numbers.
+     */
+    HOLDFAST_CONTENT_I64 = 3,
 } holdfast_content;
 
 /**
@@ -272,6 +296,28 @@ typedef struct {
 } holdfast_map;
 
 /**
+ * What a map was created as.
+ */
+typedef struct {
+    /**
+     * Its structure, a holdfast_kind.
+     */
+    uint32_t kind;
+    /**
+     * What its keys are, a holdfast_content.
+     */
+    uint32_t keys;
+    /**
+     * What its values are, a holdfast_content.
+     */
+    uint32_t values;
+    /**
+     * 0.
+     */
+    uint32_t reserved;
+} holdfast_map_info;
+
+/**
  * A transaction under way. {0} is none. Only the thread that began it may use it; when that
  * ends, it is aborted.
  */
@@ -281,16 +327,6 @@ typedef struct {
      */
     uint64_t id;
 } holdfast_tx;
-
-/**
- * A function called for each entry; anything but 0 ends the scan. It may read in the transaction
- * of the scan, if there is one, and not change. Key and value are valid while it runs.
- */
-typedef int (*holdfast_visit)(const void *key,
-                              size_t key_len,
-                              const void *value,
-                              size_t value_len,
-                              void *argument);
 
 /**
  * A pointer into a pool: 48 bits of offset, 16 of generation. 0 names nothing. Plain data: it
@@ -475,6 +511,26 @@ typedef struct {
  */
 typedef int (*holdfast_work)(holdfast_tx tx, void *argument);
 
+/**
+ * A function called for each entry; anything but 0 ends the scan. It may read in the transaction
+ * of the scan, if there is one, and not change. Key and value are valid while it runs.
+ */
+typedef int (*holdfast_visit)(const void *key,
+                              size_t key_len,
+                              const void *value,
+                              size_t value_len,
+                              void *argument);
+
+/**
+ * A place in a map, between two of its entries. {0} is none. One thread at a time may use it.
+ */
+typedef struct {
+    /**
+     * Not for the program.
+     */
+    uint64_t id;
+} holdfast_cursor;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -507,12 +563,31 @@ holdfast_code holdfast_events(holdfast_pool pool,
  * Writes an event as one line of text for people, cut off and ended by a zero within room.
  *
  * The caller vouches:
- * event is null or points to a holdfast_event, into is null or points to room bytes.
+ * event is null or points to a holdfast_event, and size is its sizeof; into is null or
+ * points to room bytes.
  */
-holdfast_code holdfast_event_text(const holdfast_event *event, char *into, size_t room);
+holdfast_code holdfast_event_text(const holdfast_event *event,
+                                  size_t size,
+                                  char *into,
+                                  size_t room);
 
 /**
- * Opens the map called name, of bytes or text; HOLDFAST_NOT_FOUND if there is none.
+ * Name of a holdfast_kind, such as "btree"; null if it is none.
+ */
+const char *holdfast_kind_name(uint32_t kind);
+
+/**
+ * Tells the holdfast_kind that is called name: "hashmap", "btree", "rbtree", "ctree",
+ * "skiplist" or "rtree".
+ *
+ * The caller vouches:
+ * name is null or a text with a zero at its end, kind is null or points to a uint32_t.
+ */
+holdfast_code holdfast_kind_from_name(const char *name, uint32_t *kind);
+
+/**
+ * Opens the map called name; HOLDFAST_NOT_FOUND if there is none, HOLDFAST_WRONG_TYPE if
+ * its keys or values are nothing that C has a holdfast_content for.
  *
  * The caller vouches:
  * name is null or a text with a zero at its end, map is null or points to a holdfast_map.
@@ -533,6 +608,23 @@ holdfast_code holdfast_map_create(holdfast_pool pool,
                                   uint32_t keys,
                                   uint32_t values,
                                   holdfast_map *map);
+
+/**
+ * Tells what a map was created as.
+ *
+ * The caller vouches:
+ * info is null or points to a holdfast_map_info; size is its sizeof.
+ */
+holdfast_code holdfast_map_describe(holdfast_map map, holdfast_map_info *info, size_t size);
+
+/**
+ * Removes the map called name from its pool, with everything in it, in one transaction.
+ * HOLDFAST_NOT_FOUND if there is none. Handles and cursors of it find nothing any more.
+ *
+ * The caller vouches:
+ * name is null or a text with a zero at its end.
+ */
+holdfast_code holdfast_map_drop(holdfast_pool pool, const char *name);
 
 /**
  * Gives a map's handle back. The map stays in its pool.
@@ -586,23 +678,6 @@ holdfast_code holdfast_map_remove(holdfast_map map,
  * count is null or points to a uint64_t.
  */
 holdfast_code holdfast_map_count(holdfast_map map, holdfast_tx tx, uint64_t *count);
-
-/**
- * Calls visit for the entries of a map whose keys are not below first, at most limit of
- * them; in order of keys unless the map is a hash map, for which first has to be empty. With
- * tx {0}, they are collected in memory before, all of one committed state.
- *
- * The caller vouches:
- * first is null or points to first_len bytes; visit is null or can be called with
- * argument.
- */
-holdfast_code holdfast_map_scan(holdfast_map map,
-                                holdfast_tx tx,
-                                const void *first,
-                                size_t first_len,
-                                size_t limit,
-                                holdfast_visit visit,
-                                void *argument);
 
 /**
  * Number of the type called name, in its version: what to give to holdfast_tx_alloc, so
@@ -853,12 +928,15 @@ holdfast_code holdfast_repair(holdfast_pool pool,
                               size_t size);
 
 /**
- * Pauses the scrub that runs, from another thread; its position is kept for resume.
+ * Pauses the scrub that runs, in this process or by itself, and returns once it has stopped; its
+ * position is kept for resume. Called by the scrub's own function, it stops it at its next
+ * step. HOLDFAST_NOT_FOUND if none runs.
  */
 holdfast_code holdfast_scrub_pause(holdfast_pool pool);
 
 /**
- * Cancels the scrub that runs, from another thread.
+ * Cancels the scrub that runs, or gives up one that was paused; otherwise as
+ * holdfast_scrub_pause.
  */
 holdfast_code holdfast_scrub_cancel(holdfast_pool pool);
 
@@ -893,6 +971,81 @@ holdfast_code holdfast_tx_abort(holdfast_tx tx);
  * work is null or can be called with argument.
  */
 holdfast_code holdfast_run(holdfast_pool pool, holdfast_work work, void *argument);
+
+/**
+ * Calls visit for the entries of a map with keys from first on and before end, at most
+ * limit of them, in order of keys. A null key is no bound; a hash map has no order, and takes
+ * no bounds. With tx {0}, entries are collected in memory before, all of one committed state.
+ *
+ * The caller vouches:
+ * first and end are null or point to as many bytes as said; visit is null or can be called
+ * with argument.
+ */
+holdfast_code holdfast_map_scan(holdfast_map map,
+                                holdfast_tx tx,
+                                const void *first,
+                                size_t first_len,
+                                const void *end,
+                                size_t end_len,
+                                size_t limit,
+                                holdfast_visit visit,
+                                void *argument);
+
+/**
+ * The same from the last entry before end back to first. Not for hash maps.
+ *
+ * The caller vouches:
+ * As holdfast_map_scan.
+ */
+holdfast_code holdfast_map_scan_back(holdfast_map map,
+                                     holdfast_tx tx,
+                                     const void *first,
+                                     size_t first_len,
+                                     const void *end,
+                                     size_t end_len,
+                                     size_t limit,
+                                     holdfast_visit visit,
+                                     void *argument);
+
+/**
+ * Places a cursor before the first entry of a map. It may be held while the map is changed, by
+ * whomever and also in the middle of a transaction: it goes on behind the key it was at, and
+ * meets each entry that is there all the time exactly once. Give it back by
+ * holdfast_cursor_close.
+ *
+ * The caller vouches:
+ * cursor is null or points to a holdfast_cursor.
+ */
+holdfast_code holdfast_cursor_open(holdfast_map map, holdfast_cursor *cursor);
+
+/**
+ * Steps over the next entry and copies its key and value; in order of keys unless the map is a
+ * hash map. HOLDFAST_NOT_FOUND once there is no more. HOLDFAST_ROOM if either room is too
+ * small: both lengths were told, and the cursor stays where it is. HOLDFAST_DANGLING if the map
+ * was dropped. If the transaction starts over, the cursor does not: rewind it.
+ *
+ * The caller vouches:
+ * key and value are null or point to as many bytes as said, key_len and value_len are
+ * null or point to a size_t.
+ */
+holdfast_code holdfast_cursor_next(holdfast_cursor cursor,
+                                   holdfast_tx tx,
+                                   void *key,
+                                   size_t key_room,
+                                   size_t *key_len,
+                                   void *value,
+                                   size_t value_room,
+                                   size_t *value_len);
+
+/**
+ * Puts a cursor before the first entry again.
+ */
+holdfast_code holdfast_cursor_rewind(holdfast_cursor cursor);
+
+/**
+ * Gives a cursor back.
+ */
+holdfast_code holdfast_cursor_close(holdfast_cursor cursor);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -206,7 +206,75 @@ private:
     const T *object_;
 };
 
-/* A map of bytes to bytes. Without a transaction, each call is one of its own. */
+/* The bytes of a number or another plain value, as keys and values of maps are handed over. They
+ * are those of `value` itself, which has to outlive them. */
+template <typename T> std::string_view bytes(const T &value) noexcept
+{
+    static_assert(std::is_trivially_copyable_v<T> && !std::is_pointer_v<T>, "plain data");
+    return {reinterpret_cast<const char *>(&value), sizeof value};
+}
+
+/* The value whose bytes those are. */
+template <typename T> T value_of(std::string_view bytes)
+{
+    static_assert(std::is_trivially_copyable_v<T> && !std::is_pointer_v<T>, "plain data");
+    if (bytes.size() != sizeof(T))
+        throw std::length_error("these bytes are no value of the type");
+    T value;
+    std::memcpy(&value, bytes.data(), sizeof value);
+    return value;
+}
+
+/* A key and its value. */
+using entry = std::pair<std::string, std::string>;
+
+/* A place in a map. It may be held while the map changes. */
+class cursor {
+public:
+    cursor(cursor &&other) noexcept : handle_(std::exchange(other.handle_, holdfast_cursor{0})) {}
+    cursor(const cursor &) = delete;
+    cursor &operator=(const cursor &) = delete;
+    cursor &operator=(cursor &&) = delete;
+    ~cursor()
+    {
+        if (handle_.id != 0)
+            holdfast_cursor_close(handle_);
+    }
+
+    /* Steps over the next entry; nothing once there is no more. */
+    std::optional<entry> next() { return next(holdfast_tx{0}); }
+    std::optional<entry> next(tx &tx) { return next(tx.handle()); }
+    void rewind() { check(holdfast_cursor_rewind(handle_)); }
+
+private:
+    friend class map;
+    explicit cursor(holdfast_map map) : handle_{0} { check(holdfast_cursor_open(map, &handle_)); }
+
+    std::optional<entry> next(holdfast_tx tx)
+    {
+        entry found(std::string(64, '\0'), std::string(64, '\0'));
+        auto &[key, value] = found;
+        for (;;) {
+            std::size_t key_len = 0, value_len = 0;
+            const holdfast_code code =
+                holdfast_cursor_next(handle_, tx, key.data(), key.size(), &key_len, value.data(),
+                                     value.size(), &value_len);
+            if (code == HOLDFAST_NOT_FOUND)
+                return std::nullopt;
+            if (code != HOLDFAST_ROOM)
+                check(code);
+            key.resize(key_len);
+            value.resize(value_len);
+            if (code == HOLDFAST_OK)
+                return found;
+        }
+    }
+
+    holdfast_cursor handle_;
+};
+
+/* A map of one of six kinds. Without a transaction, each call is one of its own. Keys and values
+ * are bytes, also where the map takes numbers: see `bytes` and `value_of`. */
 class map {
 public:
     map(map &&other) noexcept : handle_(std::exchange(other.handle_, holdfast_map{0})) {}
@@ -226,16 +294,28 @@ public:
     bool remove(std::string_view key) { return remove(none(), key); }
     bool remove(tx &tx, std::string_view key) { return remove(tx.handle(), key); }
 
-    /* Up to `limit` entries from `first` on. */
-    std::vector<std::pair<std::string, std::string>>
-    scan(std::string_view first = {}, std::size_t limit = static_cast<std::size_t>(-1))
+    /* Up to `limit` entries with keys from `first` on and before `end`, in order; `{}` is no bound.
+     * A hash map has no order and takes no bounds. */
+    std::vector<entry> scan(std::string_view first = {}, std::string_view end = {},
+                            std::size_t limit = static_cast<std::size_t>(-1))
     {
-        collected found;
-        check(holdfast_map_scan(handle_, none(), first.data(), first.size(), limit, collect, &found));
-        if (found.thrown)
-            std::rethrow_exception(found.thrown);
-        return std::move(found.entries);
+        return scan(holdfast_map_scan, none(), first, end, limit);
     }
+    std::vector<entry> scan(tx &tx, std::string_view first = {}, std::string_view end = {},
+                            std::size_t limit = static_cast<std::size_t>(-1))
+    {
+        return scan(holdfast_map_scan, tx.handle(), first, end, limit);
+    }
+
+    /* The same from the end back. */
+    std::vector<entry> scan_back(std::string_view first = {}, std::string_view end = {},
+                                 std::size_t limit = static_cast<std::size_t>(-1))
+    {
+        return scan(holdfast_map_scan_back, none(), first, end, limit);
+    }
+
+    /* Before the first entry; to go through a map that changes meanwhile, or is large. */
+    holdfast::cursor cursor() { return holdfast::cursor(handle_); }
 
     std::uint64_t count()
     {
@@ -244,12 +324,21 @@ public:
         return found;
     }
 
+    /* What it was created as. */
+    holdfast_map_info info() const
+    {
+        holdfast_map_info info;
+        check(holdfast_map_describe(handle_, &info, sizeof info));
+        return info;
+    }
+
 private:
     friend class pool;
+    using scanner = decltype(&holdfast_map_scan);
     explicit map(holdfast_map handle) noexcept : handle_(handle) {}
 
     struct collected {
-        std::vector<std::pair<std::string, std::string>> entries;
+        std::vector<entry> entries;
         std::exception_ptr thrown;
     };
 
@@ -267,6 +356,17 @@ private:
             found->thrown = std::current_exception();
             return 1;
         }
+    }
+
+    std::vector<entry> scan(scanner scan, holdfast_tx tx, std::string_view first,
+                            std::string_view end, std::size_t limit)
+    {
+        collected found;
+        check(scan(handle_, tx, first.data(), first.size(), end.data(), end.size(), limit, collect,
+                   &found));
+        if (found.thrown)
+            std::rethrow_exception(found.thrown);
+        return std::move(found.entries);
     }
 
     void put(holdfast_tx tx, std::string_view key, std::string_view value)
@@ -369,6 +469,7 @@ public:
         return found;
     }
 
+    /* The map called `name`; created if there is none. */
     holdfast::map map(const std::string &name, holdfast_kind kind = HOLDFAST_KIND_BTREE,
                       holdfast_content keys = HOLDFAST_CONTENT_BYTES,
                       holdfast_content values = HOLDFAST_CONTENT_BYTES)
@@ -376,6 +477,24 @@ public:
         holdfast_map handle{0};
         check(holdfast_map_create(handle_, name.c_str(), kind, keys, values, &handle));
         return holdfast::map(handle);
+    }
+
+    /* The map called `name`, of which nothing has to be known but that it is there. */
+    holdfast::map existing_map(const std::string &name)
+    {
+        holdfast_map handle{0};
+        check(holdfast_map_open(handle_, name.c_str(), &handle));
+        return holdfast::map(handle);
+    }
+
+    /* Removes a map with everything in it; whether there was one. */
+    bool drop_map(const std::string &name)
+    {
+        const holdfast_code code = holdfast_map_drop(handle_, name.c_str());
+        if (code == HOLDFAST_NOT_FOUND)
+            return false;
+        check(code);
+        return true;
     }
 
     holdfast_info info() const

@@ -8,6 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use holdfast::{Error, ErrorKind, TxError};
 
+use crate::mapped;
+
 /// Longest name or path taken; what has no end before it is no text.
 const TEXT_MAX: usize = 1 << 16;
 
@@ -197,6 +199,19 @@ pub extern "C" fn holdfast_version() -> *const c_char {
     VERSION.as_ptr()
 }
 
+/// Refuses memory that overlaps: what is read and what is written has to be apart. Each is an
+/// address and a length.
+pub(crate) fn apart(all: &[(usize, usize)], what: &str) -> Done {
+    for (i, (at, len)) in all.iter().enumerate() {
+        let end = at.saturating_add(*len);
+        let meets = |from: usize, to: usize| from.max(*at) < to.min(end);
+        if all[..i].iter().any(|(from, len)| meets(*from, from.saturating_add(*len))) {
+            return Err(Fail::invalid(format!("{what} overlap")));
+        }
+    }
+    Ok(())
+}
+
 /// Refuses a pointer that is null or not aligned for what it is said to point to.
 fn usable<T>(pointer: *const T, what: &str) -> Done {
     if pointer.is_null() {
@@ -255,6 +270,7 @@ pub(crate) unsafe fn room<'a>(into: *mut c_void, len: usize, what: &str) -> Done
     }
     usable(into.cast::<u8>().cast_const(), what)?;
     length(len, what)?;
+    mapped::refuse(into.addr(), len, what)?;
     // SAFETY: as in `bytes`, and the caller vouches that nobody else uses it. A byte of memory
     // that C did not set is read by nobody before it is written here.
     Ok(unsafe { core::slice::from_raw_parts_mut(into.cast(), len) })
@@ -270,6 +286,7 @@ impl<T: Copy> Place<T> {
     /// lasts.
     pub(crate) unsafe fn new(place: *mut T, what: &str) -> Done<Self> {
         usable(place.cast_const(), what)?;
+        mapped::refuse(place.addr(), size_of::<T>(), what)?;
         Ok(Self(place))
     }
 
@@ -279,15 +296,21 @@ impl<T: Copy> Place<T> {
     }
 }
 
+/// Refuses what is no place for an answer of `size` bytes.
+pub(crate) fn expect_sized<T>(into: *const T, size: usize) -> Done {
+    usable(into, "the place for the answer")?;
+    if size == 0 || size > 1 << 16 {
+        return Err(Fail::invalid(format!("{size} bytes are no size of an answer")));
+    }
+    mapped::refuse(into.addr(), size, "the place for the answer")
+}
+
 /// Writes as much of `value` as the caller's build knows, which is `size` bytes.
 ///
 /// # Safety
 /// Unless it is null, `into` points to `size` bytes for an older or newer `T`.
 pub(crate) unsafe fn put_sized<T: Copy>(into: *mut T, size: usize, value: &T) -> Done {
-    usable(into.cast_const(), "the place for the answer")?;
-    if size == 0 || size > 1 << 16 {
-        return Err(Fail::invalid(format!("{size} bytes are no size of an answer")));
-    }
+    expect_sized(into, size)?;
     let count = size.min(size_of::<T>());
     // SAFETY: `value` has `size_of::<T>()` bytes, `into` has `size` by the caller's word, and the
     // smaller of both is copied. All types told like this are integers without gaps.
@@ -302,10 +325,15 @@ pub(crate) unsafe fn put_sized<T: Copy>(into: *mut T, size: usize, value: &T) ->
 /// # Safety
 /// Unless it is null, `from` points to `size` bytes of an older or newer `T`, and every bit
 /// pattern is a `T`.
-pub(crate) unsafe fn get_sized<T: Copy>(from: *const T, size: usize, default: T) -> Done<T> {
-    usable(from, "the options")?;
+pub(crate) unsafe fn get_sized<T: Copy>(
+    from: *const T,
+    size: usize,
+    default: T,
+    what: &str,
+) -> Done<T> {
+    usable(from, what)?;
     if size > size_of::<T>() || size < size_of::<u64>() {
-        let text = format!("options of {size} bytes; this build knows {}", size_of::<T>());
+        let text = format!("{what}: {size} bytes are no size of it; {} are", size_of::<T>());
         return Err(Fail::invalid(text));
     }
     let mut value = default;
@@ -355,11 +383,11 @@ mod tests {
         unsafe { put_sized(&raw mut short, 8, &Two(1, 2)).unwrap() };
         assert_eq!(short, Two(1, 7));
         // SAFETY: as above.
-        let read = unsafe { get_sized(&raw const short, 8, Two(3, 4)).unwrap() };
+        let read = unsafe { get_sized(&raw const short, 8, Two(3, 4), "it").unwrap() };
         assert_eq!(read, Two(1, 4));
         for size in [0, 7, 17] {
             // SAFETY: a wrong size is refused before anything is read.
-            assert!(unsafe { get_sized(&raw const short, size, Two(3, 4)) }.is_err());
+            assert!(unsafe { get_sized(&raw const short, size, Two(3, 4), "it") }.is_err());
         }
     }
 }

@@ -4,11 +4,11 @@ use core::ffi::{c_char, c_int, c_void};
 
 use holdfast::{Cause, Event, Finder, Outcome};
 
-use crate::border::{Fail, Place, border, holdfast_code, room};
+use crate::border::{Fail, Place, border, get_sized, holdfast_code, room};
 use crate::pool::{POOLS, holdfast_pool};
 
 /// A detection or repair. Newer builds may add fields at the end.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct holdfast_event {
     /// Number of the event, rising by 1.
@@ -99,21 +99,22 @@ pub unsafe extern "C" fn holdfast_events(
 /// Writes an event as one line of text for people, cut off and ended by a zero within `room`.
 ///
 /// # Safety
-/// `event` is null or points to a `holdfast_event`, `into` is null or points to `room` bytes.
+/// `event` is null or points to a `holdfast_event`, and `size` is its `sizeof`; `into` is null or
+/// points to `room` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn holdfast_event_text(
     event: *const holdfast_event,
+    size: usize,
     into: *mut c_char,
     room: usize,
 ) -> holdfast_code {
     border(|| {
-        // SAFETY: as the caller vouches.
-        let into = unsafe { self::room(into.cast(), room, "the room for the text")? };
-        if event.is_null() || !event.is_aligned() {
-            return Err(Fail::invalid("the event is null or not aligned"));
-        }
-        // SAFETY: not null and aligned; the caller vouches for the rest; it is all integers.
-        let event = unsafe { event.read() };
+        // SAFETY: as the caller vouches; an event is all integers. It is copied before the room,
+        // which may be where it is, is borrowed.
+        let (event, into) = unsafe {
+            let event = get_sized(event, size, holdfast_event::default(), "the event")?;
+            (event, self::room(into.cast(), room, "the room for the text")?)
+        };
         let code = |code: u32| u8::try_from(code).unwrap_or(u8::MAX);
         let line = format!(
             "#{} {} at {:#x}+{:#x}, found by {}: {}",

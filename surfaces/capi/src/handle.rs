@@ -18,10 +18,11 @@ pub(crate) enum Sort {
     Map = 0x52,
     View = 0x53,
     Tx = 0x54,
+    Cursor = 0x55,
 }
 
 impl Sort {
-    const ALL: [Self; 4] = [Self::Pool, Self::Map, Self::View, Self::Tx];
+    const ALL: [Self; 5] = [Self::Pool, Self::Map, Self::View, Self::Tx, Self::Cursor];
 
     const fn name(self) -> &'static str {
         match self {
@@ -29,6 +30,7 @@ impl Sort {
             Self::Map => "map",
             Self::View => "view",
             Self::Tx => "transaction",
+            Self::Cursor => "cursor",
         }
     }
 

@@ -1,14 +1,14 @@
-//! Maps by name: bytes or text to bytes or text, each call a transaction of its own or a part of
-//! one.
+//! Maps by name: each call is a transaction of its own or a part of one.
 
-use core::ffi::{c_char, c_int, c_void};
-use core::ops::Bound;
+use core::ffi::{CStr, c_char, c_void};
 use std::sync::Arc;
 
-use holdfast::{Key, Kind, Map, MapInfo, Pool, Tx, TxError, TxResult, TypeNumber};
+use holdfast::{Kind, Map, MapInfo, Pool, Tx, TxResult};
 
 use crate::border::text;
-use crate::border::{Done, Fail, Place, border, bytes, holdfast_code, holdfast_code as Code, room};
+use crate::border::{Done, Fail, Place, apart, border, bytes, put_sized, room};
+use crate::border::{holdfast_code, holdfast_code as Code};
+use crate::content::{Content, with_types};
 use crate::handle::{Sort, Table};
 use crate::pool::{POOLS, holdfast_pool, outside};
 use crate::tx::{self, holdfast_tx, refuse_inside};
@@ -21,78 +21,97 @@ pub struct holdfast_map {
     pub id: u64,
 }
 
-/// Which structure a map is kept in.
+/// Which structure a map is kept in; `docs/collections.md` says which to choose.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub enum holdfast_kind {
-    /// A hash table: fewest reads, no order.
-    HoldfastKindHash = 0,
-    /// A B-tree: in order of keys, with range scans.
+    /// A hash table that grows step by step: fewest reads, no order.
+    HoldfastKindHashmap = 0,
+    /// A B-tree: in order of keys, few levels whatever the keys are.
     HoldfastKindBtree = 1,
+    /// A red-black tree: in order of keys, small inner nodes.
+    HoldfastKindRbtree = 2,
+    /// A crit-bit tree: in order of keys, for long keys that start the same.
+    HoldfastKindCtree = 3,
+    /// A skip list: in order of keys, for long walks.
+    HoldfastKindSkiplist = 4,
+    /// A radix tree: in order of keys, lookups nearly as cheap as in a hash table.
+    HoldfastKindRtree = 5,
 }
 
-/// What keys or values are.
+/// What a map was created as.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-pub enum holdfast_content {
-    /// Any bytes.
-    HoldfastContentBytes = 0,
-    /// UTF-8, without a zero at its end.
-    HoldfastContentText = 1,
+pub struct holdfast_map_info {
+    /// Its structure, a `holdfast_kind`.
+    pub kind: u32,
+    /// What its keys are, a `holdfast_content`.
+    pub keys: u32,
+    /// What its values are, a `holdfast_content`.
+    pub values: u32,
+    /// 0.
+    pub reserved: u32,
 }
 
-/// A function called for each entry; anything but 0 ends the scan. It may read in the transaction
-/// of the scan, if there is one, and not change. Key and value are valid while it runs.
-pub type holdfast_visit = Option<
-    unsafe extern "C" fn(
-        key: *const c_void,
-        key_len: usize,
-        value: *const c_void,
-        value_len: usize,
-        argument: *mut c_void,
-    ) -> c_int,
->;
+/// Kinds by their numbers, and what they are called.
+const KINDS: [(Kind, &CStr); 6] = [
+    (Kind::Hash, c"hashmap"),
+    (Kind::BTree, c"btree"),
+    (Kind::RbTree, c"rbtree"),
+    (Kind::CTree, c"ctree"),
+    (Kind::SkipList, c"skiplist"),
+    (Kind::RTree, c"rtree"),
+];
+
+fn kind_of(number: u32) -> Option<(Kind, &'static CStr)> {
+    KINDS.get(usize::try_from(number).ok()?).copied()
+}
 
 /// A map that was opened. It names its pool by the handle: closing that closes it.
-#[derive(Debug)]
-struct Entry {
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry {
     pool: u64,
-    map: Map<[u8], [u8]>,
-    key: TypeNumber,
-    value: TypeNumber,
+    pub(crate) map: Map<[u8], [u8]>,
+    pub(crate) keys: Content,
+    pub(crate) values: Content,
 }
 
 static MAPS: Table<Entry> = Table::new(Sort::Map);
 
-/// Whether bytes may be a key or value of that type.
-fn fits(content: TypeNumber, bytes: &[u8], what: &str) -> Done {
-    if content == TypeNumber::BYTES || core::str::from_utf8(bytes).is_ok() {
-        return Ok(());
+impl Entry {
+    pub(crate) fn of(map: holdfast_map) -> Done<Self> {
+        MAPS.get(map.id).map(|entry| *entry)
     }
-    Err(Fail::invalid(format!("the map takes text; this {what} is not UTF-8")))
-}
 
-fn known(content: TypeNumber) -> bool {
-    content == TypeNumber::BYTES || content == <str as Key>::TYPE
+    /// A value as it is kept, or why it is none.
+    pub(crate) fn expect_value(&self, kept: &[u8]) -> TxResult<()> {
+        if self.values.is_value(kept) {
+            return Ok(());
+        }
+        Err(holdfast::TxError::Inconsistent("a map has a value that is none of its type"))
+    }
 }
 
 /// Which map a call is about, and in which transaction.
-struct Call {
-    entry: Arc<Entry>,
+pub(crate) struct Call {
+    pub(crate) entry: Entry,
     pool: Arc<Pool>,
     tx: holdfast_tx,
 }
 
 impl Call {
     fn new(map: holdfast_map, tx: holdfast_tx) -> Done<Self> {
-        let entry = MAPS.get(map.id)?;
+        Self::on(Entry::of(map)?, tx)
+    }
+
+    pub(crate) fn on(entry: Entry, tx: holdfast_tx) -> Done<Self> {
         let gone = |_| Fail::new(Code::HoldfastHandle, "the pool of this map was closed");
         let pool = POOLS.get(entry.pool).map_err(gone)?;
         Ok(Self { entry, pool, tx })
     }
 
     /// Does it: in the transaction handed over, else in one of its own.
-    fn run<R>(
+    pub(crate) fn run<R>(
         &self,
         changes: bool,
         mut part: impl FnMut(&Tx<'_>, Map<[u8], [u8]>) -> TxResult<R>,
@@ -110,7 +129,34 @@ impl Call {
     }
 }
 
-/// Opens the map called `name`, of bytes or text; `HOLDFAST_NOT_FOUND` if there is none.
+/// Name of a `holdfast_kind`, such as "btree"; null if it is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn holdfast_kind_name(kind: u32) -> *const c_char {
+    kind_of(kind).map_or(core::ptr::null(), |(_, name)| name.as_ptr())
+}
+
+/// Tells the `holdfast_kind` that is called `name`: "hashmap", "btree", "rbtree", "ctree",
+/// "skiplist" or "rtree".
+///
+/// # Safety
+/// `name` is null or a text with a zero at its end, `kind` is null or points to a `uint32_t`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn holdfast_kind_from_name(
+    name: *const c_char,
+    kind: *mut u32,
+) -> holdfast_code {
+    border(|| {
+        // SAFETY: as the caller vouches.
+        let (place, name) = unsafe { (Place::new(kind, "the place")?, text(name, "the name")?) };
+        let found = KINDS.iter().position(|(kind, _)| kind.name() == name);
+        let found = found.ok_or_else(|| Fail::invalid(format!("no kind is called `{name}`")))?;
+        place.set(found as u32);
+        Ok(())
+    })
+}
+
+/// Opens the map called `name`; `HOLDFAST_NOT_FOUND` if there is none, `HOLDFAST_WRONG_TYPE` if
+/// its keys or values are nothing that C has a `holdfast_content` for.
 ///
 /// # Safety
 /// `name` is null or a text with a zero at its end, `map` is null or points to a `holdfast_map`.
@@ -126,25 +172,28 @@ pub unsafe extern "C" fn holdfast_map_open(
         place.set(holdfast_map { id: 0 });
         // SAFETY: as the caller vouches.
         let name = unsafe { text(name, "the name")? };
-        place.set(open(pool, &*outside(pool)?, name)?);
+        let entry = find(pool, &*outside(pool)?, name)?;
+        place.set(holdfast_map { id: MAPS.add(entry) });
         Ok(())
     })
 }
 
-fn open(handle: holdfast_pool, pool: &Pool, name: &str) -> Done<holdfast_map> {
+/// The map called `name`.
+fn find(handle: holdfast_pool, pool: &Pool, name: &str) -> Done<Entry> {
     let found = pool.run(|tx| match pool.map_header(tx, name)? {
         Some(header) => Ok(Some((MapInfo::read(tx, header)?, MapInfo::open_untyped(tx, header)?))),
         None => Ok(None),
     })?;
     let (info, map) = found
         .ok_or_else(|| Fail::new(Code::HoldfastNotFound, format!("no map is called `{name}`")))?;
-    if !known(info.key) || !known(info.value) {
-        let (key, value) = info.type_names();
-        let text = format!("the map `{name}` has keys of {key} and values of {value}");
-        return Err(Fail::new(Code::HoldfastWrongType, text));
+    match (Content::of_keys(info.key), Content::of_values(info.value)) {
+        (Some(keys), Some(values)) => Ok(Entry { pool: handle.id, map, keys, values }),
+        _ => {
+            let (key, value) = info.type_names();
+            let text = format!("the map `{name}` has keys of {key} and values of {value}");
+            Err(Fail::new(Code::HoldfastWrongType, text))
+        }
     }
-    let entry = Entry { pool: handle.id, map, key: info.key, value: info.value };
-    Ok(holdfast_map { id: MAPS.add(entry) })
 }
 
 /// Opens the map called `name`; creates it if there is none, as a `holdfast_kind` with a
@@ -169,24 +218,65 @@ pub unsafe extern "C" fn holdfast_map_create(
         // SAFETY: as the caller vouches.
         let name = unsafe { text(name, "the name")? };
         let owner = outside(pool)?;
-        let kind = match kind {
-            0 => Kind::Hash,
-            1 => Kind::BTree,
-            other => return Err(Fail::invalid(format!("{other} is no holdfast_kind"))),
-        };
-        let found = match (keys, values) {
-            (0, 0) => owner.map_as::<[u8], [u8]>(name, kind)?.map().kind(),
-            (0, 1) => owner.map_as::<[u8], str>(name, kind)?.map().kind(),
-            (1, 0) => owner.map_as::<str, [u8]>(name, kind)?.map().kind(),
-            (1, 1) => owner.map_as::<str, str>(name, kind)?.map().kind(),
-            _ => return Err(Fail::invalid("keys or values are no holdfast_content")),
-        };
+        let (kind, _) =
+            kind_of(kind).ok_or_else(|| Fail::invalid(format!("{kind} is no holdfast_kind")))?;
+        let keys = Content::of_number(keys, "keys")?;
+        let values = Content::of_number(values, "values")?;
+        let found =
+            with_types!(keys, values, K, V => owner.map_as::<K, V>(name, kind)?.map().kind());
         if found != kind {
-            let text = format!("the map `{name}` is kept in another structure ({found:?})");
+            let text = format!("the map `{name}` is a {found} and no {kind}");
             return Err(Fail::new(Code::HoldfastWrongType, text));
         }
-        place.set(open(pool, &owner, name)?);
+        let entry = find(pool, &owner, name)?;
+        place.set(holdfast_map { id: MAPS.add(entry) });
         Ok(())
+    })
+}
+
+/// Tells what a map was created as.
+///
+/// # Safety
+/// `info` is null or points to a `holdfast_map_info`; `size` is its `sizeof`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn holdfast_map_describe(
+    map: holdfast_map,
+    info: *mut holdfast_map_info,
+    size: usize,
+) -> holdfast_code {
+    border(|| {
+        let Entry { map, keys, values, .. } = Entry::of(map)?;
+        let kind = KINDS.iter().position(|(kind, _)| *kind == map.kind());
+        let told = holdfast_map_info {
+            kind: kind.map_or(u32::MAX, |kind| kind as u32),
+            keys: keys as u32,
+            values: values as u32,
+            reserved: 0,
+        };
+        // SAFETY: as the caller vouches.
+        unsafe { put_sized(info, size, &told) }
+    })
+}
+
+/// Removes the map called `name` from its pool, with everything in it, in one transaction.
+/// `HOLDFAST_NOT_FOUND` if there is none. Handles and cursors of it find nothing any more.
+///
+/// # Safety
+/// `name` is null or a text with a zero at its end.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn holdfast_map_drop(
+    pool: holdfast_pool,
+    name: *const c_char,
+) -> holdfast_code {
+    border(|| {
+        // SAFETY: as the caller vouches.
+        let name = unsafe { text(name, "the name")? };
+        let owner = outside(pool)?;
+        let Entry { keys, values, .. } = find(pool, &owner, name)?;
+        if with_types!(keys, values, K, V => owner.drop_map::<K, V>(name)?) {
+            return Ok(());
+        }
+        Err(Fail::new(Code::HoldfastNotFound, format!("no map is called `{name}`")))
     })
 }
 
@@ -217,9 +307,9 @@ pub unsafe extern "C" fn holdfast_map_put(
         let (key, value) =
             unsafe { (bytes(key, key_len, "the key")?, bytes(value, value_len, "the value")?) };
         let call = Call::new(map, tx)?;
-        fits(call.entry.key, key, "key")?;
-        fits(call.entry.value, value, "value")?;
-        call.run(true, |tx, map| map.put(tx, key, value))?;
+        let key = call.entry.keys.keep(key, "the key")?;
+        call.entry.values.expect(value, "the value")?;
+        call.run(true, |tx, map| map.put(tx, key.as_ref(), value))?;
         Ok(())
     })
 }
@@ -241,10 +331,8 @@ pub unsafe extern "C" fn holdfast_map_get(
     len: *mut usize,
 ) -> holdfast_code {
     border(|| {
-        let (from, at) = (key.addr(), into.addr());
-        if from < at.saturating_add(room) && at < from.saturating_add(key_len) {
-            return Err(Fail::invalid("the key lies in the room for the value"));
-        }
+        let places = [(key.addr(), key_len), (into.addr(), room), (len.addr(), size_of::<usize>())];
+        apart(&places, "the key, the room for the value and the place for its length")?;
         // SAFETY: as the caller vouches, and they do not overlap.
         let (key, into) = unsafe {
             (bytes(key, key_len, "the key")?, self::room(into, room, "the room for the value")?)
@@ -253,13 +341,16 @@ pub unsafe extern "C" fn holdfast_map_get(
         let len = unsafe { Place::new(len, "the place for the length")? };
         len.set(0);
         let call = Call::new(map, tx)?;
+        let (entry, key) = (call.entry, call.entry.keys.keep(key, "the key")?);
         let found = call.run(false, |tx, map| {
-            map.get_with(tx, key, |value| {
+            let found = map.get_with(tx, key.as_ref(), |value| {
+                entry.expect_value(value)?;
                 if let Some(into) = into.get_mut(..value.len()) {
                     into.copy_from_slice(value);
                 }
-                value.len()
-            })
+                Ok(value.len())
+            })?;
+            found.transpose()
         })?;
         let found =
             found.ok_or_else(|| Fail::new(Code::HoldfastNotFound, "the map has no such key"))?;
@@ -286,7 +377,9 @@ pub unsafe extern "C" fn holdfast_map_remove(
     border(|| {
         // SAFETY: as the caller vouches.
         let key = unsafe { bytes(key, key_len, "the key")? };
-        if Call::new(map, tx)?.run(true, |tx, map| map.remove(tx, key))? {
+        let call = Call::new(map, tx)?;
+        let key = call.entry.keys.keep(key, "the key")?;
+        if call.run(true, |tx, map| map.remove(tx, key.as_ref()))? {
             return Ok(());
         }
         Err(Fail::new(Code::HoldfastNotFound, "the map has no such key"))
@@ -309,88 +402,4 @@ pub unsafe extern "C" fn holdfast_map_count(
         count.set(Call::new(map, tx)?.run(false, |tx, map| map.len(tx))?);
         Ok(())
     })
-}
-
-/// Calls `visit` for the entries of a map whose keys are not below `first`, at most `limit` of
-/// them; in order of keys unless the map is a hash map, for which `first` has to be empty. With
-/// `tx` `{0}`, they are collected in memory before, all of one committed state.
-///
-/// # Safety
-/// `first` is null or points to `first_len` bytes; `visit` is null or can be called with
-/// `argument`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn holdfast_map_scan(
-    map: holdfast_map,
-    tx: holdfast_tx,
-    first: *const c_void,
-    first_len: usize,
-    limit: usize,
-    visit: holdfast_visit,
-    argument: *mut c_void,
-) -> holdfast_code {
-    border(|| {
-        // SAFETY: as the caller vouches.
-        let first = unsafe { bytes(first, first_len, "the first key")? };
-        let visit = visit.ok_or_else(|| Fail::invalid("the function is null"))?;
-        let call = Call::new(map, tx)?;
-        if call.entry.map.kind() == Kind::Hash && !first.is_empty() {
-            return Err(Fail::invalid("a hash map has no order, and so no first key"));
-        }
-        let show = |key: &[u8], value: &[u8]| {
-            // SAFETY: both slices live until the function returns; as the caller vouches.
-            unsafe {
-                visit(key.as_ptr().cast(), key.len(), value.as_ptr().cast(), value.len(), argument)
-            }
-        };
-        if tx.id == 0 {
-            let mut found = Vec::new();
-            call.run(false, |tx, map| {
-                found.clear();
-                each(tx, map, first, limit, |key, value| {
-                    found.push((key.to_vec(), value.to_vec()));
-                    true
-                })
-            })?;
-            let _ = found.iter().all(|(key, value)| show(key, value) == 0);
-            return Ok(());
-        }
-        let entry = tx::entry(tx)?;
-        call.run(false, |tx, map| {
-            each(tx, map, first, limit, |key, value| entry.visiting(|| show(key, value)) == 0)
-        })
-    })
-}
-
-/// Visits entries until there are `limit`, or `visit` has enough.
-fn each(
-    tx: &Tx<'_>,
-    map: Map<[u8], [u8]>,
-    first: &[u8],
-    limit: usize,
-    mut visit: impl FnMut(&[u8], &[u8]) -> bool,
-) -> TxResult<()> {
-    const ENOUGH: &str = "enough";
-    let mut left = limit;
-    let stopped = || TxError::Inconsistent(ENOUGH);
-    let done = if map.kind() == Kind::Hash {
-        map.for_each(tx, |key, value| {
-            left = left.checked_sub(1).ok_or_else(stopped)?;
-            if visit(key, value) { Ok(()) } else { Err(stopped()) }
-        })
-    } else {
-        let range = (Bound::Included(first), Bound::Unbounded);
-        map.scan(
-            tx,
-            range,
-            limit,
-            |key, value| {
-                if visit(key, value) { Ok(()) } else { Err(stopped()) }
-            },
-        )
-        .map(drop)
-    };
-    match done {
-        Err(TxError::Inconsistent(ENOUGH)) => Ok(()),
-        other => other,
-    }
 }

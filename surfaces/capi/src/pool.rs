@@ -3,12 +3,12 @@
 use core::ffi::c_char;
 use std::sync::Arc;
 
-use holdfast::pmem::MediumKind;
+use holdfast::pmem::{Medium, MediumKind};
 use holdfast::{Options, Parity, Pool, VerifyReads};
 
 use crate::border::{Done, Fail, Place, border, get_sized, holdfast_code, put_sized, text};
 use crate::handle::{Sort, Table};
-use crate::tx;
+use crate::{mapped, tx};
 
 /// An open pool. `{0}` is none. Any thread may use it.
 #[derive(Debug, Clone, Copy)]
@@ -138,14 +138,22 @@ pub unsafe extern "C" fn holdfast_options_init(
 /// # Safety
 /// As the functions below.
 unsafe fn options_of(from: *const holdfast_options) -> Done<Options> {
+    const WHAT: &str = "the options";
     if from.is_null() {
         return holdfast_options::DEFAULT.options();
     }
     // SAFETY: not null; an options struct of any version has its size in front.
-    let size = unsafe { get_sized(from.cast::<u64>(), size_of::<u64>(), 0)? };
+    let size = unsafe { get_sized(from.cast::<u64>(), size_of::<u64>(), 0, WHAT)? };
     let size = usize::try_from(size).unwrap_or(usize::MAX);
     // SAFETY: the struct has the size it says; it consists of integers.
-    unsafe { get_sized(from, size, holdfast_options::DEFAULT) }?.options()
+    unsafe { get_sized(from, size, holdfast_options::DEFAULT, WHAT) }?.options()
+}
+
+/// Where a pool is mapped: its first address, and all bytes it may come to have there.
+fn addresses(pool: &Pool) -> (usize, usize) {
+    let reserved = pool.status().reserved.max(pool.superblock().size);
+    let start = pool.medium().view(0, 1).map_or(0, |start| start.addr());
+    (start, usize::try_from(reserved).unwrap_or(usize::MAX))
 }
 
 /// What the three ways to open a pool have in common.
@@ -164,7 +172,11 @@ unsafe fn open_by(
         pool.set(holdfast_pool { id: 0 });
         // SAFETY: as the caller vouches.
         let (path, options) = unsafe { (text(path, "the path")?, options_of(options)?) };
-        pool.set(holdfast_pool { id: POOLS.add(open(&options, path)?) });
+        let opened = open(&options, path)?;
+        let (at, len) = addresses(&opened);
+        let id = POOLS.add(opened);
+        mapped::add(id, at, len);
+        pool.set(holdfast_pool { id });
         Ok(())
     })
 }
@@ -220,8 +232,9 @@ pub unsafe extern "C" fn holdfast_pool_open_read_only(
 pub extern "C" fn holdfast_pool_close(pool: holdfast_pool) -> holdfast_code {
     border(|| {
         let busy = || Fail::busy("a transaction, a view or another call still uses the pool");
-        let pool = POOLS.remove(pool.id, busy)?;
-        pool.close();
+        let owned = POOLS.remove(pool.id, busy)?;
+        mapped::remove(pool.id);
+        owned.close();
         Ok(())
     })
 }

@@ -1,11 +1,12 @@
 //! Check, scrub and repair, with a function that is told how far they are.
 
+use core::cell::RefCell;
 use core::ffi::{c_int, c_void};
 
-use holdfast::{CheckReport, ScrubOptions, ScrubState, Verdict};
+use holdfast::{CheckReport, Pool, ScrubControl, ScrubOptions, ScrubState, Verdict};
 
-use crate::border::{Done, Fail, border, holdfast_code, put_sized};
-use crate::pool::{holdfast_pool, outside};
+use crate::border::{Done, Fail, border, expect_sized, holdfast_code, put_sized};
+use crate::pool::{POOLS, holdfast_pool, outside};
 
 /// A function that is told how far a pass is, in bytes. A scrub that gets anything but 0 is
 /// cancelled; a check goes on.
@@ -62,6 +63,7 @@ pub unsafe extern "C" fn holdfast_check(
     size: usize,
 ) -> holdfast_code {
     border(|| {
+        expect_sized(report, size)?;
         let pool = outside(pool)?;
         let seen = pool.check(|done, all| {
             if let Some(progress) = progress {
@@ -72,6 +74,27 @@ pub unsafe extern "C" fn holdfast_check(
         // SAFETY: as the caller vouches.
         unsafe { put_sized(report, size, &report_of(&seen)) }
     })
+}
+
+thread_local! {
+    /// Handles of the pools this thread is scrubbing.
+    static SCRUBBING: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+/// While it lives, this thread is known to scrub a pool.
+struct Here;
+
+impl Here {
+    fn of(pool: holdfast_pool) -> Self {
+        SCRUBBING.with_borrow_mut(|scrubbing| scrubbing.push(pool.id));
+        Self
+    }
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        SCRUBBING.with_borrow_mut(|scrubbing| scrubbing.pop());
+    }
 }
 
 /// What scrub and repair have in common.
@@ -85,16 +108,15 @@ unsafe fn pass(
     argument: *mut c_void,
     (report, size): (*mut holdfast_report, usize),
 ) -> Done {
-    if report.is_null() {
-        return Err(Fail::invalid("the place for the report is null"));
-    }
-    let pool = outside(pool)?;
-    let done = pool.scrub(options, |state, all| {
+    expect_sized(report, size)?;
+    let owned = outside(pool)?;
+    let _here = Here::of(pool);
+    let done = owned.scrub(options, |state, all| {
         if let Some(progress) = progress {
             // SAFETY: as the caller vouches.
             let stop = unsafe { progress(state.next, all, argument) };
             if stop != 0 {
-                pool.scrub_control().cancel();
+                owned.scrub_control().cancel();
             }
         }
     })?;
@@ -144,6 +166,7 @@ pub unsafe extern "C" fn holdfast_repair(
     size: usize,
 ) -> holdfast_code {
     border(|| {
+        expect_sized(report, size)?;
         let mut told = holdfast_report::default();
         let place = (&raw mut told, size_of::<holdfast_report>());
         // SAFETY: `told` is a report; for the rest as the caller vouches.
@@ -158,20 +181,33 @@ pub unsafe extern "C" fn holdfast_repair(
     })
 }
 
-/// Pauses the scrub that runs, from another thread; its position is kept for `resume`.
+/// Pauses the scrub that runs, in this process or by itself, and returns once it has stopped; its
+/// position is kept for `resume`. Called by the scrub's own function, it stops it at its next
+/// step. `HOLDFAST_NOT_FOUND` if none runs.
 #[unsafe(no_mangle)]
 pub extern "C" fn holdfast_scrub_pause(pool: holdfast_pool) -> holdfast_code {
-    border(|| {
-        crate::pool::POOLS.get(pool.id)?.scrub_control().pause();
-        Ok(())
-    })
+    border(|| stop(pool, |pool| pool.pause_scrub(), ScrubControl::pause))
 }
 
-/// Cancels the scrub that runs, from another thread.
+/// Cancels the scrub that runs, or gives up one that was paused; otherwise as
+/// `holdfast_scrub_pause`.
 #[unsafe(no_mangle)]
 pub extern "C" fn holdfast_scrub_cancel(pool: holdfast_pool) -> holdfast_code {
-    border(|| {
-        crate::pool::POOLS.get(pool.id)?.scrub_control().cancel();
-        Ok(())
-    })
+    border(|| stop(pool, |pool| pool.cancel_scrub(), ScrubControl::cancel))
+}
+
+/// Stops a scrub: waits for it, unless this thread is the one that is doing it.
+fn stop<T>(
+    pool: holdfast_pool,
+    wait: impl FnOnce(&Pool) -> holdfast::Result<T>,
+    tell: impl FnOnce(&ScrubControl),
+) -> Done {
+    let of = POOLS.get(pool.id)?;
+    if SCRUBBING.with_borrow(|scrubbing| scrubbing.contains(&pool.id)) {
+        tell(of.scrub_control());
+        return Ok(());
+    }
+    // A scrub that writes where it was is a transaction, and this thread has one under way.
+    wait(&*outside(pool)?)?;
+    Ok(())
 }

@@ -96,7 +96,8 @@ macro_rules! programs {
 programs! {
     bad_input_is_refused "tests/c/handles.c";
     objects_and_transactions "tests/c/objects.c";
-    maps_alone_and_in_transactions "tests/c/maps.c";
+    maps_of_all_kinds "tests/c/maps.c";
+    entries_are_visited_while_the_map_changes "tests/c/cursors.c";
     damage_is_repaired "tests/c/repair.c";
     what_goes_gives_back "tests/c/raii.cpp";
     example_bank "examples/bank.c";

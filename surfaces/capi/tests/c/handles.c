@@ -58,7 +58,7 @@ static void mixed_up(holdfast_pool pool)
     WANT(HOLDFAST_HANDLE, holdfast_map_close(map));
     WANT(HOLDFAST_HANDLE, holdfast_map_put(map, NO_TX, "a", 1, "b", 1));
     WANT(HOLDFAST_WRONG_TYPE, holdfast_map_create(pool, "m", HOLDFAST_KIND_BTREE, 1, 0, &map));
-    WANT(HOLDFAST_WRONG_TYPE, holdfast_map_create(pool, "m", HOLDFAST_KIND_HASH, 0, 0, &map));
+    WANT(HOLDFAST_WRONG_TYPE, holdfast_map_create(pool, "m", HOLDFAST_KIND_HASHMAP, 0, 0, &map));
     WANT(HOLDFAST_INVALID, holdfast_map_create(pool, "m", 77, 0, 0, &map));
     WANT(HOLDFAST_NOT_FOUND, holdfast_map_open(pool, "another", &map));
 }

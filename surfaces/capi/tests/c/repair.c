@@ -22,9 +22,9 @@ static int cancels(uint64_t done, uint64_t all, void *argument)
 static int on_event(const holdfast_event *event, void *argument)
 {
     char line[200], shorter[4];
-    OK(holdfast_event_text(event, line, sizeof line));
+    OK(holdfast_event_text(event, sizeof *event, line, sizeof line));
     CHECK(strstr(line, "repaired") != NULL);
-    OK(holdfast_event_text(event, shorter, sizeof shorter));
+    OK(holdfast_event_text(event, sizeof *event, shorter, sizeof shorter));
     CHECK(strlen(shorter) == 3 && strncmp(line, shorter, 3) == 0);
     CHECK(event->outcome == 2);
     ++*(int *)argument;
