@@ -826,7 +826,8 @@ holdfast_code holdfast_pool_open_read_only(const char *path,
 
 /**
  * Closes a pool. Its maps are closed with it. HOLDFAST_BUSY while a transaction, a view or
- * another call uses it, on any thread: nothing happened then.
+ * another call uses it, on any thread, HOLDFAST_INVALID in a process that was forked after it
+ * was opened: nothing happened then.
  */
 holdfast_code holdfast_pool_close(holdfast_pool pool);
 

@@ -227,11 +227,14 @@ pub unsafe extern "C" fn holdfast_pool_open_read_only(
 }
 
 /// Closes a pool. Its maps are closed with it. `HOLDFAST_BUSY` while a transaction, a view or
-/// another call uses it, on any thread: nothing happened then.
+/// another call uses it, on any thread, `HOLDFAST_INVALID` in a process that was forked after it
+/// was opened: nothing happened then.
 #[unsafe(no_mangle)]
 pub extern "C" fn holdfast_pool_close(pool: holdfast_pool) -> holdfast_code {
     border(|| {
         let busy = || Fail::busy("a transaction, a view or another call still uses the pool");
+        // Its threads are its parent's, and would be waited for here.
+        refuse_inherited(&*POOLS.get(pool.id)?)?;
         let owned = POOLS.remove(pool.id, busy)?;
         mapped::remove(pool.id);
         owned.close();
@@ -327,10 +330,22 @@ pub extern "C" fn holdfast_pool_grow(pool: holdfast_pool, size: u64) -> holdfast
     border(|| Ok(outside(pool)?.grow(size)?))
 }
 
+/// Refuses a pool of the parent: its locks and threads are there, and what is under way there is not
+/// seen here.
+fn refuse_inherited(pool: &Pool) -> Done {
+    if pool.medium().inherited() {
+        let text = "the pool was opened before this process was forked; only the process that \
+                    opened it uses and closes it";
+        return Err(Fail::invalid(text));
+    }
+    Ok(())
+}
+
 /// The pool for a call that brings its own transaction, or waits for others: not while this thread
 /// has one under way, which it would become a part of, or wait for.
 pub(crate) fn outside(pool: holdfast_pool) -> Done<Arc<Pool>> {
     let entry = POOLS.get(pool.id)?;
+    refuse_inherited(&entry)?;
     tx::refuse_inside(&entry)?;
     Ok(entry)
 }

@@ -94,7 +94,9 @@ macro_rules! programs {
 }
 
 programs! {
-    bad_input_is_refused "tests/c/handles.c";
+    handles_are_looked_up "tests/c/handles.c";
+    addresses_are_looked_at "tests/c/nulls.c";
+    handles_in_many_hands "tests/c/threads.c";
     objects_and_transactions "tests/c/objects.c";
     maps_of_all_kinds "tests/c/maps.c";
     entries_are_visited_while_the_map_changes "tests/c/cursors.c";

@@ -14,31 +14,104 @@ static void *on_another_thread(void *argument)
     return NULL;
 }
 
-static void nulls(holdfast_pool pool)
+/* Null, made up, of another sort: no number is a handle but one that was given out. */
+static void made_up(holdfast_pool pool)
 {
-    holdfast_pool none = {0};
-    holdfast_tx no_tx = {0};
-    holdfast_ptr pointer;
+    static const uint64_t ids[] = {0, 1, 0x5100000000000000, 0x5100000100000fff,
+                                   0x5200000100000000, ~(uint64_t)0};
     char byte;
-    WANT(HOLDFAST_INVALID, holdfast_pool_open(NULL, NULL, &none));
-    WANT(HOLDFAST_INVALID, holdfast_pool_open("x", NULL, NULL));
-    WANT(HOLDFAST_INVALID, holdfast_pool_open("\xff", NULL, &none));
-    WANT(HOLDFAST_NOT_FOUND, holdfast_pool_open("no such file", NULL, &none));
-    WANT(HOLDFAST_INVALID, holdfast_pool_info(pool, NULL, sizeof(holdfast_info)));
-    WANT(HOLDFAST_HANDLE, holdfast_pool_close(none));
-    WANT(HOLDFAST_HANDLE, holdfast_tx_commit(no_tx));
-    WANT(HOLDFAST_HANDLE, holdfast_tx_alloc(no_tx, 8, 0, &pointer, NULL));
-    WANT(HOLDFAST_INVALID, holdfast_tx_begin(pool, NULL));
-    WANT(HOLDFAST_INVALID, holdfast_run(pool, NULL, NULL));
-    WANT(HOLDFAST_DANGLING, holdfast_read(pool, 0, 0, &byte, 1));
-    WANT(HOLDFAST_INVALID, holdfast_read(pool, 64, 0, NULL, 1));
-    WANT(HOLDFAST_INVALID, holdfast_read(pool, 64, 0, &byte, (size_t)-1));
-    WANT(HOLDFAST_DANGLING, holdfast_read(pool, 0xdeadbeefdeadbeef, 0, &byte, 1));
-    WANT(HOLDFAST_INVALID, holdfast_events(pool, 0, NULL, NULL, NULL));
-    WANT(HOLDFAST_INVALID, holdfast_repair(pool, NULL, NULL, NULL, 8));
-    uint64_t words[4];
-    holdfast_pool *crooked = (holdfast_pool *)((char *)words + 1);
-    WANT(HOLDFAST_INVALID, holdfast_pool_open("no such file", NULL, crooked));
+    size_t i, len;
+    holdfast_ptr pointer;
+    holdfast_report report;
+    for (i = 0; i < sizeof ids / sizeof *ids; i++) {
+        holdfast_pool none = {ids[i]};
+        holdfast_tx tx = {ids[i]};
+        holdfast_map map = {ids[i]};
+        holdfast_cursor cursor = {ids[i]};
+        holdfast_view view = {ids[i]};
+        void *address;
+        CHECK(ids[i] != pool.id);
+        WANT(HOLDFAST_HANDLE, holdfast_pool_close(none));
+        WANT(HOLDFAST_HANDLE, holdfast_pool_grow(none, 1 << 30));
+        WANT(HOLDFAST_HANDLE, holdfast_root(none, &pointer));
+        WANT(HOLDFAST_HANDLE, holdfast_read(none, 64, 0, &byte, 1));
+        WANT(HOLDFAST_HANDLE, holdfast_check(none, NULL, NULL, &report, sizeof report));
+        WANT(HOLDFAST_HANDLE, holdfast_scrub(none, 0, 0, NULL, NULL, &report, sizeof report));
+        WANT(HOLDFAST_HANDLE, holdfast_scrub_pause(none));
+        WANT(HOLDFAST_HANDLE, holdfast_scrub_cancel(none));
+        WANT(HOLDFAST_HANDLE, holdfast_map_open(none, "m", &map));
+        map.id = ids[i];
+        WANT(HOLDFAST_HANDLE, holdfast_map_drop(none, "m"));
+        WANT(HOLDFAST_HANDLE, holdfast_tx_commit(tx));
+        WANT(HOLDFAST_HANDLE, holdfast_tx_abort(tx));
+        WANT(HOLDFAST_HANDLE, holdfast_tx_alloc(tx, 8, 0, &pointer, NULL));
+        WANT(HOLDFAST_HANDLE, holdfast_tx_open(tx, 64, 0, &address, NULL));
+        WANT(HOLDFAST_HANDLE, holdfast_tx_free(tx, 64));
+        WANT(HOLDFAST_HANDLE, holdfast_tx_set_root(tx, 0));
+        WANT(HOLDFAST_HANDLE, holdfast_map_put(map, NO_TX, "a", 1, "b", 1));
+        WANT(HOLDFAST_HANDLE, holdfast_map_get(map, NO_TX, "a", 1, &byte, 1, &len));
+        WANT(HOLDFAST_HANDLE, holdfast_map_close(map));
+        WANT(HOLDFAST_HANDLE, holdfast_cursor_open(map, &cursor));
+        cursor.id = ids[i];
+        WANT(HOLDFAST_HANDLE, holdfast_cursor_rewind(cursor));
+        WANT(HOLDFAST_HANDLE, holdfast_view_end(view));
+    }
+    CHECK(strstr(holdfast_message(), "no handle") != NULL);
+}
+
+/* Pointers that name nothing: null, made up, freed. */
+static void pointers(holdfast_pool pool)
+{
+    static const holdfast_ptr bad[] = {0, 1, 64, 0xdeadbeefdeadbeef, ~(uint64_t)0,
+                                       ((uint64_t)1 << 48) - 64};
+    holdfast_tx tx;
+    holdfast_view view;
+    const void *seen;
+    void *address;
+    char byte;
+    size_t i;
+    for (i = 0; i < sizeof bad / sizeof *bad; i++) {
+        WANT(HOLDFAST_DANGLING, holdfast_read(pool, bad[i], 0, &byte, 1));
+        WANT(HOLDFAST_DANGLING, holdfast_view_begin(pool, bad[i], 0, &view, &seen, NULL));
+        OK(holdfast_tx_begin(pool, &tx));
+        WANT(HOLDFAST_DANGLING, holdfast_tx_stat(tx, bad[i], NULL, NULL));
+        WANT(HOLDFAST_DANGLING, holdfast_tx_read(tx, bad[i], 0, &byte, 1));
+        WANT(HOLDFAST_DANGLING, holdfast_tx_open(tx, bad[i], 0, &address, NULL));
+        OK(holdfast_tx_abort(tx));
+        OK(holdfast_tx_begin(pool, &tx));
+        WANT(HOLDFAST_DANGLING, holdfast_tx_free(tx, bad[i]));
+        WANT(HOLDFAST_DANGLING, holdfast_tx_commit(tx));
+    }
+}
+
+/* What is of one pool is nothing in another. */
+static void of_another_pool(holdfast_pool pool, const char *path)
+{
+    char other_path[300];
+    holdfast_pool other;
+    holdfast_map map;
+    holdfast_cursor cursor;
+    holdfast_tx tx;
+    holdfast_ptr pointer = 0;
+    char byte;
+    size_t len, value_len;
+    int i;
+    snprintf(other_path, sizeof other_path, "%s.other", path);
+    other = small_pool(other_path);
+    OK(holdfast_tx_begin(other, &tx));
+    for (i = 0; i < 50; i++)
+        OK(holdfast_tx_alloc(tx, 1000, 7, &pointer, NULL));
+    OK(holdfast_tx_commit(tx));
+    WANT(HOLDFAST_DANGLING, holdfast_read(pool, pointer, 0, &byte, 1));
+    OK(holdfast_map_create(other, "m", HOLDFAST_KIND_HASHMAP, 0, 0, &map));
+    OK(holdfast_cursor_open(map, &cursor));
+    OK(holdfast_tx_begin(pool, &tx));
+    WANT(HOLDFAST_INVALID, holdfast_map_put(map, tx, "a", 1, "b", 1));
+    WANT(HOLDFAST_INVALID, holdfast_map_get(map, tx, "a", 1, &byte, 1, &len));
+    WANT(HOLDFAST_INVALID, holdfast_cursor_next(cursor, tx, NULL, 0, &len, &byte, 1, &value_len));
+    OK(holdfast_tx_abort(tx));
+    OK(holdfast_pool_close(other));
+    CHECK(unlink(other_path) == 0);
 }
 
 static void mixed_up(holdfast_pool pool)
@@ -133,11 +206,22 @@ static void abandoned(holdfast_pool pool)
     CHECK(root == 0);
 }
 
+static int no_event(const holdfast_event *event, void *argument)
+{
+    (void)event;
+    (void)argument;
+    return 0;
+}
+
 /* A child has the handles, and may use none of them: the file is its parent's. */
 static void forked(holdfast_pool pool)
 {
     holdfast_tx tx, own;
     holdfast_ptr pointer;
+    holdfast_view view;
+    holdfast_report report;
+    holdfast_info info;
+    const void *seen;
     int status = -1;
     pid_t child;
     OK(holdfast_tx_begin(pool, &tx));
@@ -149,6 +233,13 @@ static void forked(holdfast_pool pool)
         CHECK(holdfast_tx_commit(tx) != HOLDFAST_OK);
         CHECK(holdfast_tx_begin(pool, &own) == HOLDFAST_INVALID);
         CHECK(holdfast_root(pool, &pointer) == HOLDFAST_INVALID);
+        CHECK(holdfast_pool_grow(pool, 64 << 20) == HOLDFAST_INVALID);
+        CHECK(holdfast_pool_close(pool) == HOLDFAST_INVALID);
+        CHECK(holdfast_view_begin(pool, pointer, 0, &view, &seen, NULL) == HOLDFAST_INVALID);
+        CHECK(holdfast_check(pool, NULL, NULL, &report, sizeof report) == HOLDFAST_INVALID);
+        CHECK(holdfast_scrub(pool, 0, 0, NULL, NULL, &report, sizeof report) == HOLDFAST_INVALID);
+        OK(holdfast_pool_info(pool, &info, sizeof info));
+        OK(holdfast_events(pool, 0, no_event, NULL, NULL));
         _exit(0);
     }
     CHECK(waitpid(child, &status, 0) == child && status == 0);
@@ -163,8 +254,10 @@ int main(int count, char **arguments)
     pool = small_pool(arguments[1]);
     WANT(HOLDFAST_EXISTS, holdfast_pool_create(arguments[1], NULL, &again));
     CHECK(again.id == 0);
-    nulls(pool);
+    made_up(pool);
+    pointers(pool);
     mixed_up(pool);
+    of_another_pool(pool, arguments[1]);
     transactions(pool);
     WANT(HOLDFAST_CANCELLED, holdfast_run(pool, stops, NULL));
     abandoned(pool);

@@ -39,6 +39,65 @@ static void damage(const char *path, holdfast_ptr pointer)
     CHECK(file >= 0 && pwrite(file, "damaged", 7, at) == 7 && close(file) == 0);
 }
 
+struct under_way {
+    holdfast_pool pool;
+    holdfast_map map;
+    holdfast_tx tx;
+    int calls;
+    int stops;
+};
+
+/* What a function that is told of progress may do: anything but a second scrub, or close. */
+static int busy_meanwhile(uint64_t done, uint64_t all, void *argument)
+{
+    struct under_way *way = argument;
+    holdfast_report report;
+    (void)done;
+    (void)all;
+    switch (way->calls++) {
+    case 0:
+        OK(holdfast_map_put(way->map, NO_TX, "k", 1, "v", 1));
+        OK(holdfast_check(way->pool, NULL, NULL, &report, sizeof report));
+        WANT(HOLDFAST_BUSY, holdfast_pool_close(way->pool));
+        /* Left open over the steps of the pass. */
+        OK(holdfast_tx_begin(way->pool, &way->tx));
+        OK(holdfast_map_put(way->map, way->tx, "l", 1, "w", 1));
+        break;
+    case 3:
+        OK(holdfast_tx_commit(way->tx));
+        if (way->stops)
+            WANT(HOLDFAST_LOCKED,
+                 holdfast_scrub(way->pool, 0, 0, NULL, NULL, &report, sizeof report));
+        break;
+    case 5:
+        /* Not waited for: it would be for itself. */
+        if (way->stops)
+            OK(holdfast_scrub_pause(way->pool));
+    }
+    return 0;
+}
+
+static void meanwhile(holdfast_pool pool)
+{
+    struct under_way way = {pool, {0}, {0}, 0, 0};
+    holdfast_report report;
+    holdfast_tx tx;
+    OK(holdfast_map_create(pool, "m", HOLDFAST_KIND_RBTREE, 0, 0, &way.map));
+    OK(holdfast_check(pool, busy_meanwhile, &way, &report, sizeof report));
+    CHECK(report.found == 0 && way.calls > 5);
+    way.calls = 0;
+    way.stops = 1;
+    OK(holdfast_scrub(pool, 0, 0, busy_meanwhile, &way, &report, sizeof report));
+    CHECK(report.stopped == 1 && report.found == 0);
+    /* None runs: it can be given up once, and not be paused. */
+    WANT(HOLDFAST_NOT_FOUND, holdfast_scrub_pause(pool));
+    OK(holdfast_tx_begin(pool, &tx));
+    WANT(HOLDFAST_BUSY, holdfast_scrub_cancel(pool));
+    OK(holdfast_tx_abort(tx));
+    OK(holdfast_scrub_cancel(pool));
+    WANT(HOLDFAST_NOT_FOUND, holdfast_scrub_cancel(pool));
+}
+
 int main(int count, char **arguments)
 {
     holdfast_pool pool;
@@ -76,6 +135,8 @@ int main(int count, char **arguments)
     CHECK(strcmp(seen, "content") == 0);
     OK(holdfast_check(pool, NULL, NULL, &report, sizeof report));
     CHECK(report.found == 0 && report.objects > 2);
+
+    meanwhile(pool);
 
     OK(holdfast_events(pool, 0, on_event, &events, &next));
     CHECK(events >= 2 && next > 2);
