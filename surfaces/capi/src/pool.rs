@@ -330,8 +330,8 @@ pub extern "C" fn holdfast_pool_grow(pool: holdfast_pool, size: u64) -> holdfast
     border(|| Ok(outside(pool)?.grow(size)?))
 }
 
-/// Refuses a pool of the parent: its locks and threads are there, and what is under way there is not
-/// seen here.
+/// Refuses a pool of the parent: its locks and threads are there, and what is under way there is
+/// not seen here.
 fn refuse_inherited(pool: &Pool) -> Done {
     if pool.medium().inherited() {
         let text = "the pool was opened before this process was forked; only the process that \

@@ -23,11 +23,11 @@ fn library() -> PathBuf {
 }
 
 /// The compiler of a language, if there is one.
-fn compiler(variable: &str, usual: &str) -> Option<String> {
+fn compiler(variable: &str, usual: &str, source: &str) -> Option<String> {
     let name = std::env::var(variable).unwrap_or_else(|_| usual.to_owned());
     let works = Command::new(&name).arg("--version").output().is_ok_and(|o| o.status.success());
     if !works {
-        eprintln!("skipped: there is no `{name}`; install it, or name another by {variable}");
+        eprintln!("{source} skipped: no `{name}`; install it, or name another by {variable}");
     }
     works.then_some(name)
 }
@@ -38,13 +38,25 @@ fn expect_success(output: &Output, what: &str) {
     assert!(output.status.success(), "{what}: {}\n{out}\n{err}", output.status);
 }
 
-/// Compiles one program and runs it with the path of a pool that does not exist yet.
+/// What the linker needs besides the library; `holdfast.pc.in` has the same.
+const LIBRARIES: [&str; 3] = ["-lpthread", "-ldl", "-lm"];
+
+/// Compiles one program and runs it.
 fn build_and_run(source: &str) {
+    let include = format!("-I{}", here().join("include").display());
+    let library = library();
+    let libraries: Vec<_> = std::iter::once(library.to_str().unwrap()).chain(LIBRARIES).collect();
+    build_and_run_with(source, &[&include], &libraries);
+}
+
+/// The same with what pkg-config says, or whoever else. It is run with the path of a pool that does
+/// not exist yet.
+fn build_and_run_with(source: &str, flags: &[&str], libraries: &[&str]) {
     let cpp = Path::new(source).extension().is_some_and(|e| e == "cpp");
     let (found, standard) = if cpp {
-        (compiler("CXX", "c++"), "-std=c++17")
+        (compiler("CXX", "c++", source), "-std=c++17")
     } else {
-        (compiler("CC", "cc"), "-std=c11")
+        (compiler("CC", "cc", source), "-std=c11")
     };
     let Some(compiler) = found else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -52,11 +64,10 @@ fn build_and_run(source: &str) {
     let output = Command::new(compiler)
         .args([standard, "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-g"])
         .args(["-D_POSIX_C_SOURCE=200809L", "-pthread"])
-        .arg("-I")
-        .arg(here().join("include"))
+        .args(flags)
         .arg(here().join(source))
-        .arg(library())
-        .args(["-ldl", "-lm", "-o"])
+        .args(libraries)
+        .arg("-o")
         .arg(&program)
         .output()
         .unwrap();
@@ -68,6 +79,45 @@ fn build_and_run(source: &str) {
         .output()
         .unwrap();
     expect_success(&output, &format!("running {source}"));
+}
+
+/// What is installed is what the examples say is enough: `$(pkg-config --cflags --libs holdfast)`.
+#[test]
+fn the_file_for_pkg_config_is_enough() {
+    let works = Command::new("pkg-config").arg("--version").output().is_ok();
+    if !works {
+        eprintln!("holdfast.pc skipped: no `pkg-config`; install it");
+        return;
+    }
+    let prefix = tempfile::tempdir().unwrap();
+    let (include, lib) = (prefix.path().join("include"), prefix.path().join("lib"));
+    std::fs::create_dir(&include).unwrap();
+    std::fs::create_dir(&lib).unwrap();
+    for header in ["holdfast.h", "holdfast.hpp"] {
+        std::fs::copy(here().join("include").join(header), include.join(header)).unwrap();
+    }
+    std::fs::copy(library(), lib.join("libholdfast_capi.a")).unwrap();
+    let template = std::fs::read_to_string(here().join("holdfast.pc.in")).unwrap();
+    let text = template
+        .replace("@PREFIX@", prefix.path().to_str().unwrap())
+        .replace("@LIBDIR@", "lib")
+        .replace("@VERSION@", env!("CARGO_PKG_VERSION"));
+    assert!(!text.contains('@'), "{text}");
+    std::fs::write(lib.join("holdfast.pc"), text).unwrap();
+    let asked = |what: &str| {
+        let output = Command::new("pkg-config")
+            .env("PKG_CONFIG_PATH", &lib)
+            .args(["--static", what, "holdfast"])
+            .output()
+            .unwrap();
+        expect_success(&output, "pkg-config");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let (flags, libraries) = (asked("--cflags"), asked("--libs"));
+    let flags: Vec<_> = flags.split_whitespace().collect();
+    let libraries: Vec<_> = libraries.split_whitespace().collect();
+    build_and_run_with("examples/bank.c", &flags, &libraries);
+    build_and_run_with("examples/words.cpp", &flags, &libraries);
 }
 
 macro_rules! programs {

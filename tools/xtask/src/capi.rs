@@ -1,13 +1,16 @@
-//! The header of the C interface: made from the crate's source, compared with the one checked in.
+//! The C interface: its header is made from the crate's source and compared with the one checked
+//! in, and the programs in C and C++ are built against it and run.
 //!
-//! It is made here and not by a build script, so that building the crate needs nothing more and
-//! what C programs include is seen in reviews.
+//! The header is made here and not by a build script, so that building the crate needs nothing more
+//! and what C programs include is seen in reviews.
 
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result, anyhow};
 
 use crate::finding::{Finding, report};
+use crate::workspace::cargo;
 
 /// The room of the interface.
 const ROOM: &str = "surfaces/capi";
@@ -16,9 +19,25 @@ const HEADER: &str = "include/holdfast.h";
 /// Longest line of the header.
 const COLUMNS: usize = 100;
 
-/// Makes the header anew if `write`; else compares it. `true` if it is up to date and every
-/// function in it has a text.
+/// Makes the header anew if `write`; else compares it, and runs the programs. `true` if the header
+/// is up to date, every function in it has a text, and no program failed.
 pub(crate) fn run(root: &Path, write: bool) -> Result<bool> {
+    let is_good = header(root, write)?;
+    Ok((write || programs(root)?) && is_good)
+}
+
+/// Builds and runs the tests and examples in C and C++. They are a test of the crate, which passes
+/// where there is no compiler: what it says of that is shown here, and hidden otherwise.
+fn programs(root: &Path) -> Result<bool> {
+    let status = Command::new(cargo())
+        .current_dir(root)
+        .args(["test", "--quiet", "-p", "holdfast-capi", "--test", "programs", "--", "--nocapture"])
+        .status()
+        .context("cannot start cargo to run the programs in C and C++")?;
+    Ok(status.success())
+}
+
+fn header(root: &Path, write: bool) -> Result<bool> {
     let room = root.join(ROOM);
     let made = make(&room)?;
     let path = room.join(HEADER);

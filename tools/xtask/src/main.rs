@@ -29,9 +29,9 @@
 //! `layers.rs` who may depend on whom, as one table; `tidy/` style, one file per kind of rule,
 //! budgets at the top of `tidy/mod.rs`; `formats/` offset tables in code against those in docs;
 //! `papers.rs` mechanisms against modules and tests; `capi.rs` the header of the C interface
-//! against its source, `install.rs` putting it where compilers look; `ci.rs` the steps;
-//! `passthrough.rs` campaigns and benches; `source.rs`, `workspace.rs`, `markdown.rs`,
-//! `finding.rs` what the checks share.
+//! against its source, and programs in C against the header, `install.rs` putting it where
+//! compilers look; `ci.rs` the steps; `passthrough.rs` campaigns and benches; `source.rs`,
+//! `workspace.rs`, `markdown.rs`, `finding.rs` what the checks share.
 
 mod capi;
 mod ci;
@@ -93,9 +93,10 @@ enum Command {
     },
     /// Check that each mechanism in `docs/papers.md` has its module and its test.
     Papers,
-    /// Check that the header of the C interface is what its source makes.
+    /// Check that the header of the C interface is what its source makes, and build and run its
+    /// tests and examples with cc and c++ (or what CC and CXX name).
     Capi {
-        /// Make it anew.
+        /// Make the header anew, and run nothing.
         #[arg(long)]
         write: bool,
         /// Build the library and put it, the headers and the file for pkg-config there.

@@ -89,12 +89,58 @@ static void maps(holdfast::pool &pool)
     words.put("tree", std::string(500, 'x'));
     pool.run([&](holdfast::tx &tx) {
         words.put(tx, "leaf", "2");
+        words.put(tx, "root", "");
         CHECK(words.get(tx, "leaf") == "2");
+        CHECK(words.scan(tx, "m", "s").size() == 1);
     });
     CHECK(words.get("tree") == std::string(500, 'x'));
     CHECK(words.get("none") == std::nullopt);
-    CHECK(words.scan().size() == 2 && words.scan("m").front().first == "tree");
-    CHECK(words.remove("tree") && !words.remove("tree") && words.count() == 1);
+    CHECK(words.scan().size() == 3 && words.scan("s").front().first == "tree");
+    CHECK(words.scan("m", "s").front().first == "root");
+    CHECK(words.scan({}, {}, 1).front().first == "leaf" && words.scan({}, "").empty());
+    CHECK(words.scan_back().front().first == "tree");
+    CHECK(words.scan_back({}, "t", 1).front().first == "root");
+    CHECK(words.remove("tree") && !words.remove("tree") && words.count() == 2);
+    CHECK(words.info().kind == HOLDFAST_KIND_BTREE);
+    CHECK(code_of([&] { pool.map("words", HOLDFAST_KIND_SKIPLIST); }) == HOLDFAST_WRONG_TYPE);
+    CHECK(pool.existing_map("words").count() == 2);
+    CHECK(code_of([&] { pool.existing_map("none"); }) == HOLDFAST_NOT_FOUND);
+    CHECK(pool.drop_map("words") && !pool.drop_map("words"));
+    CHECK(code_of([&] { words.get("leaf"); }) == HOLDFAST_DANGLING);
+}
+
+static void numbers(holdfast::pool &pool, holdfast_kind kind)
+{
+    using holdfast::bytes;
+    auto squares = pool.map(holdfast_kind_name(kind), kind, HOLDFAST_CONTENT_I64,
+                            HOLDFAST_CONTENT_U64);
+    for (std::int64_t i = -40; i <= 40; i++)
+        squares.put(bytes(i), bytes(static_cast<std::uint64_t>(i * i)));
+    CHECK(code_of([&] { squares.put("7", "49"); }) == HOLDFAST_INVALID);
+
+    auto cursor = squares.cursor();
+    std::uint64_t sum = 0, steps = 0;
+    while (auto entry = cursor.next()) {
+        const auto key = holdfast::value_of<std::int64_t>(entry->first);
+        sum += holdfast::value_of<std::uint64_t>(entry->second);
+        steps++;
+        /* The map changes under the cursor. */
+        CHECK(squares.remove(bytes(key)));
+    }
+    CHECK(steps == 81 && sum == 2 * 22140 && squares.count() == 0);
+    cursor.rewind();
+    squares.put(bytes(std::int64_t{3}), bytes(std::uint64_t{9}));
+    pool.run([&](holdfast::tx &tx) {
+        cursor.rewind();
+        CHECK(cursor.next(tx)->second == bytes(std::uint64_t{9}) && !cursor.next(tx));
+    });
+    bool thrown = false;
+    try {
+        holdfast::value_of<std::uint32_t>("short");
+    } catch (const std::length_error &) {
+        thrown = true;
+    }
+    CHECK(thrown);
 }
 
 int main(int count, char **arguments)
@@ -106,6 +152,8 @@ int main(int count, char **arguments)
     objects(pool);
     together(pool);
     maps(pool);
+    for (int kind = HOLDFAST_KIND_HASHMAP; kind <= HOLDFAST_KIND_RTREE; kind++)
+        numbers(pool, static_cast<holdfast_kind>(kind));
     CHECK(pool.scrub().found == 0);
     {
         auto tx = pool.begin();

@@ -10,6 +10,34 @@ const STEPS: [&str; 4] = [
     "test --workspace []",
 ];
 
+/// The call that builds and runs the programs in C.
+const PROGRAMS: &str = "test --quiet -p holdfast-capi --test programs -- --nocapture []";
+
+/// A C surface with one function, and the header that is made from it.
+fn c_surface(tree: &Tree) {
+    tree.crate_at("surfaces/capi", "holdfast-capi", "");
+    tree.write("surfaces/capi/cbindgen.toml", "language = \"C\"\n");
+    let source = tree.read("surfaces/capi/src/lib.rs");
+    let function = "\n/// Does nothing.\n#[unsafe(no_mangle)]\n\
+                    pub extern \"C\" fn holdfast_nothing(of: u32) -> u32 {\n    of\n}\n";
+    tree.write("surfaces/capi/src/lib.rs", &(source + function));
+    tree.write("surfaces/capi/include/holdfast.h", "");
+    tree.xtask(&["capi", "--write"]).passed();
+}
+
+#[test]
+fn the_c_surface_needs_its_header_and_its_programs() {
+    let tree = Tree::new();
+    c_surface(&tree);
+    assert!(tree.read("surfaces/capi/include/holdfast.h").contains("holdfast_nothing"));
+    tree.xtask_with(&tree.fake_cargo("nothing"), &["capi"]).passed();
+    assert_eq!(tree.calls(), [PROGRAMS]);
+    tree.xtask_with(&tree.fake_cargo("programs"), &["capi"]).refused("1 functions");
+    tree.write("surfaces/capi/include/holdfast.h", "old\n");
+    tree.xtask_with(&tree.fake_cargo("nothing"), &["capi"]).refused("cargo xtask capi --write");
+    assert_eq!(tree.calls(), [PROGRAMS]);
+}
+
 #[test]
 fn every_step_runs_in_order_and_the_missing_crates_are_named() {
     let tree = Tree::new();
@@ -17,7 +45,8 @@ fn every_step_runs_in_order_and_the_missing_crates_are_named() {
     said.passed();
     assert_eq!(tree.calls(), STEPS);
     for part in [
-        "==> [7/11] clippy: cargo clippy --workspace",
+        "==> [6/11] clippy: cargo clippy --workspace",
+        "skipped: there is no holdfast-capi yet",
         "skipped: there is no holdfast-campaign yet",
         "skipped: there is no holdfast-cli yet",
         "ci: passed in",
@@ -31,8 +60,10 @@ fn steps_of_crates_that_exist_run() {
     let tree = Tree::new();
     tree.crate_at("testing/campaign", "holdfast-campaign", "");
     tree.crate_at("surfaces/cli", "holdfast-cli", "");
+    c_surface(&tree);
     tree.xtask_with(&tree.fake_cargo("nothing"), &["ci"]).passed();
-    let calls = tree.calls();
+    let mut calls = tree.calls();
+    assert_eq!(calls.remove(3), PROGRAMS);
     assert_eq!(calls[..4], STEPS);
     let campaign = "run --release -p holdfast-campaign -- object --tier ci []";
     assert_eq!(calls[4..], [campaign, "run --release -- demo []"]);
