@@ -130,6 +130,8 @@ int main(int count, char **arguments)
     OK(holdfast_tx_commit(tx));
     pool_id = pool.id;
     map_id = map.id;
+    /* Ended already; none would mean none is to be used. */
+    tx_id = tx.id;
     for (i = 0; i < THREADS; i++) {
         seeds[i] = 17u * (unsigned)i + 1;
         CHECK(pthread_create(&threads[i], NULL, works, &seeds[i]) == 0);
