@@ -163,6 +163,16 @@ static void transactions(holdfast_pool pool)
     WANT(HOLDFAST_BOUNDS, holdfast_tx_read(tx, pointer, 60, &address, 8));
     WANT(HOLDFAST_BOUNDS, holdfast_tx_write(tx, pointer, 60, "12345678", 8));
     WANT(HOLDFAST_BOUNDS, holdfast_tx_commit(tx));
+    static const uint64_t beyond[][2] = {
+        {0, 65}, {64, 1}, {65, 0}, {~(uint64_t)0, 2}, {8, ~(uint64_t)0}};
+    for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++) {
+        OK(holdfast_tx_begin(pool, &tx));
+        OK(holdfast_tx_add_range(tx, pointer, 8, 56, &address));
+        WANT(HOLDFAST_BOUNDS,
+             holdfast_tx_add_range(tx, pointer, beyond[i][0], beyond[i][1], &address));
+        CHECK(address == NULL);
+        WANT(HOLDFAST_BOUNDS, holdfast_tx_commit(tx));
+    }
     OK(holdfast_tx_begin(pool, &tx));
     /* A pointer newer than its place may be the trace of a lost write: that is looked at first. */
     WANT(HOLDFAST_AGAIN, holdfast_tx_free(tx, freed));
