@@ -84,6 +84,7 @@ impl<M: Medium> Shared<M> {
             // Reads were consistent all along: see `Tx::see`.
             return Ok(());
         }
+        self.numbers.expect_draw();
         let mut arena = lane.arena.borrow_mut();
         arena.take_all_back();
         let mut batch = lane.batch.borrow_mut();
@@ -102,7 +103,8 @@ impl<M: Medium> Shared<M> {
             .and_then(|()| self.touch(&mut batch))
             .and_then(|()| self.write(lane, &work, &arena, &mut batch, &locks));
         match written {
-            Ok(()) => {
+            Ok(number) => {
+                work.sees_below = number + 1;
                 self.finish(&mut work);
                 Ok(())
             }
@@ -372,7 +374,7 @@ impl<M: Medium> Shared<M> {
         batch.placed = batch.writes.len();
     }
 
-    /// Steps 6 to 11.
+    /// Steps 6 to 11. Answers the number.
     fn write(
         &self,
         lane: &Held<'_, LaneState>,
@@ -380,7 +382,7 @@ impl<M: Medium> Shared<M> {
         arena: &Arena,
         batch: &mut Batch,
         locks: &[(u32, Version)],
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let mut log = self.hold_log(self.log_lane(lane.lane()));
         self.settle_last(lane, &mut log);
         let _gate = WriteGate::open(&self.m);
@@ -406,7 +408,7 @@ impl<M: Medium> Shared<M> {
             self.defer(&mut log, lane, batch);
             self.m.step(STEP_PUT_OFF);
         }
-        Ok(())
+        Ok(number)
     }
 
     /// Steps 6 to F1 of an ordinary record. Tells whether its columns are held already.
