@@ -67,7 +67,7 @@ pub(crate) enum Stores {
 /// Measured on commits of one object (record twice, object, slot, parity): up to here storing and
 /// flushing is 10 to 15 % cheaper than going around the cache, whose cost is in the drain; from
 /// here on it is dearer.
-const NEAR: usize = 192;
+const NEAR: usize = 448;
 
 global_asm!(
     r#"
