@@ -161,8 +161,8 @@ impl Ring {
         let watermark = self.watermark.min(number.saturating_sub(1));
         let offset = u64::from(place.line) * LINE_LEN as u64;
         let bytes = record.seal(self.seed.place(offset), number, self.last, watermark);
-        let a = m.put(RECORD_A, self.a + offset, bytes);
-        let b = self.b.map(|b| m.put(RECORD_B, b + offset, bytes));
+        let a = m.put_aside(RECORD_A, self.a + offset, bytes);
+        let b = self.b.map(|b| m.put_aside(RECORD_B, b + offset, bytes));
         m.step(RECORDED);
         let written = self.either(a, b);
         self.space.take(&place, number);
