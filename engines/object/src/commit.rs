@@ -49,7 +49,7 @@ use holdfast_redundancy::{ColumnId, Place};
 use holdfast_txn::{Result, TxError};
 
 use crate::batch::{Batch, Part};
-use crate::diff::each_change;
+use crate::diff::{LINE, each_change};
 use crate::lane::{Fate, LaneState, Piece, Work};
 use crate::shared::Shared;
 use crate::tx::damaged;
@@ -195,9 +195,12 @@ impl<M: Medium> Shared<M> {
         let mut sum = keep.then(|| work.sums[piece.sums + (granule - piece.first) as usize]);
         let mut changed = 0;
         let first = batch.writes.len();
-        each_change(old, new, |from, to| {
+        let mut words = [0; GRANULE as usize / LINE];
+        let words = &mut words[..new.len().div_ceil(LINE)];
+        let delta = batch.compare(old, new, words);
+        each_change(words, new.len(), |from, to| {
             changed += to - from;
-            batch.data(at + from as u64, &old[from..to], &new[from..to]);
+            batch.changed(at + from as u64, &new[from..to], delta + from);
         });
         if changed == 0 {
             return None;
