@@ -79,22 +79,23 @@ const PARITY: ParitySites =
 impl<M: Medium> Shared<M> {
     /// Commits what the lane's transaction did. On an error nothing happened.
     pub(crate) fn commit(&self, lane: &Held<'_, LaneState>) -> Result<()> {
-        let mut work = lane.work.borrow_mut();
+        let state: &LaneState = lane;
+        let mut work = state.work.borrow_mut();
         if work.pieces.is_empty() {
             // Reads were consistent all along: see `Tx::see`.
             return Ok(());
         }
         self.numbers.expect_draw();
-        let mut arena = lane.arena.borrow_mut();
+        let mut arena = state.arena.borrow_mut();
         arena.take_all_back();
-        let mut batch = lane.batch.borrow_mut();
+        let mut batch = state.batch.borrow_mut();
         self.check_guards(&work, &arena)?;
         batch.clear();
         self.prepare(&work, &arena, &mut batch)?;
         if batch.is_empty() {
             return Ok(());
         }
-        let mut locks = lane.locks.borrow_mut();
+        let mut locks = state.locks.borrow_mut();
         self.drain_last(lane);
         self.lock_versions(&work, &mut locks)?;
         self.m.step(STEP_LOCKED);
@@ -312,8 +313,10 @@ impl<M: Medium> Shared<M> {
             };
             locks.push((word, version));
         }
-        locks.sort_unstable_by_key(|l| l.0);
-        locks.dedup();
+        if locks.len() > 1 {
+            locks.sort_unstable_by_key(|l| l.0);
+            locks.dedup();
+        }
         for i in 0..locks.len() {
             let (word, version) = locks[i];
             if !self.versions.try_lock(&self.m, word, version) {
@@ -363,6 +366,20 @@ impl<M: Medium> Shared<M> {
         for i in batch.placed..batch.writes.len() {
             let write = batch.writes[i];
             let Some(zone) = self.zone_of(write.at) else { continue };
+            // Rows end with pages, so what lies in one page is one part; most writes do.
+            if write.at % PAGE + u64::from(write.len) <= PAGE
+                && let Some(place) = zone.place(write.at)
+            {
+                let (zone, len) = (zone.index(), write.len as usize);
+                batch.parts.push(Part {
+                    zone,
+                    row: place.row,
+                    col: place.col,
+                    delta: write.delta,
+                    len,
+                });
+                continue;
+            }
             for piece in zone.split(write.at, u64::from(write.len)) {
                 let mut delta = write.delta + (piece.at - write.at) as usize;
                 let (mut col, end) = (piece.col, piece.col + piece.len);

@@ -664,12 +664,12 @@ impl<M: Medium> Transaction for Tx<'_, M> {
         let mut at = from;
         while at < end {
             let index = self.piece_for(&mut work, of, at / GRANULE, end)?;
-            let piece = work.pieces[index];
-            let base = piece.first * GRANULE;
-            let stop = end.min(base + piece.count * GRANULE);
+            let Piece { first, count, copies, .. } = work.pieces[index];
+            let base = first * GRANULE;
+            let stop = end.min(base + count * GRANULE);
             let mut arena = self.lane.arena.borrow_mut();
             let (_, new) =
-                arena.both_mut(piece.copies).ok_or(TxError::AlreadyOpen { object: of })?;
+                arena.both_mut(copies).ok_or(TxError::AlreadyOpen { object: of })?;
             new[(at - base) as usize..(stop - base) as usize]
                 .copy_from_slice(&bytes[(at - from) as usize..(stop - from) as usize]);
             at = stop;
