@@ -70,9 +70,7 @@ impl Numbers {
             durable: Padded(AtomicU64::new(first - 1)),
             used: Padded(AtomicUsize::new(0)),
             lanes: (0..lanes)
-                .map(|_| {
-                    Padded(Lane { busy: AtomicU64::new(IDLE), bound: AtomicU64::new(first) })
-                })
+                .map(|_| Padded(Lane { busy: AtomicU64::new(IDLE), bound: AtomicU64::new(first) }))
                 .collect(),
         }
     }

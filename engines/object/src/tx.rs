@@ -668,8 +668,7 @@ impl<M: Medium> Transaction for Tx<'_, M> {
             let base = first * GRANULE;
             let stop = end.min(base + count * GRANULE);
             let mut arena = self.lane.arena.borrow_mut();
-            let (_, new) =
-                arena.both_mut(copies).ok_or(TxError::AlreadyOpen { object: of })?;
+            let (_, new) = arena.both_mut(copies).ok_or(TxError::AlreadyOpen { object: of })?;
             new[(at - base) as usize..(stop - base) as usize]
                 .copy_from_slice(&bytes[(at - from) as usize..(stop - from) as usize]);
             at = stop;
