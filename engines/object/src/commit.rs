@@ -414,7 +414,7 @@ impl<M: Medium> Shared<M> {
         self.m.step(STEP_DURABLE);
         if work.pieces.iter().any(|p| p.fate == Fate::Freed) {
             // Whoever takes the space has to know before it is to be had.
-            self.note_freed(number);
+            self.note_freed_in(log.id(), number);
         }
         let release = || {
             for (word, _) in locks {

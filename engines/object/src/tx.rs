@@ -481,7 +481,9 @@ impl<M: Medium> Tx<'_, M> {
             type_number: of.0,
             len: len as u32,
         };
-        work.freed_before = work.freed_before.max(shared.last_freed());
+        if len > shared.inline_max {
+            work.freed_before = work.freed_before.max(shared.last_freed());
+        }
         work.add(Piece {
             spot,
             before,
