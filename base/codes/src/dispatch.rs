@@ -38,6 +38,7 @@ kernels! {
     fn adler_sums(bytes: &[u8]) -> (u32, u32) = Avx512, Avx2;
     fn xor_into(dst: &mut [u8], src: &[u8]) = Avx512, Avx2;
     fn xor_delta(out: &mut [u8], old: &[u8], new: &[u8]) = Avx512, Avx2;
+    fn delta_words(out: &mut [u8], old: &[u8], new: &[u8], words: &mut [u8]) = Avx512, Avx2;
     fn xor_many(dst: &mut [u8], sources: &[&[u8]]) = Avx512, Avx2;
     fn is_zero(bytes: &[u8]) -> bool = Avx512, Avx2;
     fn pq_encode(p: &mut [u8], q: &mut [u8], rows: &[&[u8]]) = Avx512, Avx2;

@@ -103,4 +103,4 @@ pub use crc::{crc32c, crc32c_combine, crc32c_patch, crc32c_u64, crc32c_zeros};
 pub use gf::{gf_inv, gf_mul, gf_mul_into, gf_mul_xor_into, gf_pow_g};
 pub use pq::{Located, MAX_ROWS, PqSums, locate, pq_encode};
 pub use rebuild::{rebuild_from_p, rebuild_from_q, rebuild_two};
-pub use xor::{is_zero, xor_delta, xor_into, xor_many};
+pub use xor::{delta_words, is_zero, xor_delta, xor_into, xor_many};

@@ -101,6 +101,23 @@ macro_rules! parity_paths {
                             c.after(|out| isa.xor_delta(out, a.slice(), b.slice())),
                             c.after(|out| reference::xor_delta(out, a.slice(), b.slice()))
                         );
+                        // Most words alike, as in objects of which little changed.
+                        let mut near = case.buffer(0);
+                        for i in (case.coef as usize..near.length).step_by(37) {
+                            near.buffer[near.offset + i] ^= 1;
+                        }
+                        for new in [b.slice(), near.slice()] {
+                            let mut words = [vec![0; case.length.div_ceil(64)], Vec::new()];
+                            words[1] = words[0].clone();
+                            let [mine, theirs] = &mut words;
+                            assert_eq!(
+                                c.after(|out| isa.delta_words(out, a.slice(), new, mine)),
+                                c.after(|out| {
+                                    reference::delta_words(out, a.slice(), new, theirs);
+                                })
+                            );
+                            assert_eq!(mine, theirs);
+                        }
                         for count in 0..=3 {
                             assert_eq!(
                                 c.after(|dst| isa.xor_many(dst, &sources[..count])),

@@ -29,6 +29,17 @@ pub fn xor_delta(out: &mut [u8], old: &[u8], new: &[u8]) {
     }
 }
 
+/// As [`xor_delta`], and says which words of 8 bytes differ: `words` gets a byte for each 64 bytes,
+/// with a bit for each word, the first word's lowest. A last word of fewer bytes counts as one.
+///
+/// # Panics
+///
+/// If the lengths differ, or `words` is not a byte for each 64 bytes begun.
+#[inline]
+pub fn delta_words(out: &mut [u8], old: &[u8], new: &[u8], words: &mut [u8]) {
+    dispatch::delta_words(out, old, new, words);
+}
+
 /// `dst` = XOR of all `sources`: the parity of rows, or the lost one of them if `dst` gets the
 /// others and their parity. All zero if there are no sources.
 ///
@@ -54,6 +65,15 @@ pub fn is_zero(bytes: &[u8]) -> bool {
 pub(crate) fn same_length(a: &[u8], b: &[u8]) {
     if a.len() != b.len() {
         unequal(a.len(), b.len());
+    }
+}
+
+/// Checks that there is a byte of `words` for each 64 of `bytes` begun.
+#[inline(always)]
+#[track_caller]
+pub(crate) fn word_for_each_line(bytes: &[u8], words: &[u8]) {
+    if words.len() != bytes.len().div_ceil(64) {
+        unequal(bytes.len().div_ceil(64), words.len());
     }
 }
 

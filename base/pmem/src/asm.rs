@@ -64,10 +64,12 @@ pub(crate) enum Stores {
 }
 
 /// Puts of at most so many bytes keep their lines in the cache even where they cover them whole.
-/// Measured on commits of one object (record twice, object, slot, parity): up to here storing and
-/// flushing is 10 to 15 % cheaper than going around the cache, whose cost is in the drain; from
-/// here on it is dearer.
-const NEAR: usize = 192;
+/// Measured on commits that overwrite one object of a thousand: up to a page, what is stored will
+/// be read again, and a drain that waits for lines around the cache costs more than flushing them.
+pub(crate) const NEAR: usize = 4608;
+/// The same for bytes that nobody is going to read soon. Up to here storing and flushing is
+/// cheaper; from here on, going around the cache is.
+pub(crate) const NEAR_ASIDE: usize = 448;
 
 global_asm!(
     r#"
@@ -439,13 +441,19 @@ pub(crate) unsafe fn load(wide: bool, to: *mut u8, from: usize, len: usize) -> O
 /// `from` is valid for `len` bytes of reads, `[to, to + len)` lies in a registered mapping (whose
 /// pages may be bad), no reference covers the range, and the CPU has what `stores` names.
 #[inline(always)]
-pub(crate) unsafe fn put(stores: Stores, to: usize, from: *const u8, len: usize) -> Outcome {
+pub(crate) unsafe fn put(
+    stores: Stores,
+    to: usize,
+    from: *const u8,
+    len: usize,
+    near: usize,
+) -> Outcome {
     // SAFETY: the contract above is the routines' own.
     unsafe {
         match stores {
-            Stores::Wide if len <= NEAR => holdfast_pmem_put_near_wide(to, from, len),
+            Stores::Wide if len <= near => holdfast_pmem_put_near_wide(to, from, len),
             Stores::Wide => holdfast_pmem_put_wide(to, from, len),
-            Stores::Clwb if len <= NEAR => holdfast_pmem_put_near_clwb(to, from, len),
+            Stores::Clwb if len <= near => holdfast_pmem_put_near_clwb(to, from, len),
             Stores::Clwb => holdfast_pmem_put_clwb(to, from, len),
             Stores::Clflushopt => holdfast_pmem_put_clflushopt(to, from, len),
             Stores::Clflush => holdfast_pmem_put_clflush(to, from, len),

@@ -111,4 +111,4 @@ pub use options::{Access, Durability, Options, Protect, Protection};
 pub use registry::{Fault, Verdict};
 pub use site::Site;
 pub use status::Status;
-pub use table::Table;
+pub use table::{Table, claim};

@@ -378,10 +378,15 @@ fn reserve(mut plan: Plan) -> io::Result<Space> {
     let least = plan.len.next_multiple_of(SPAN_STEP);
     loop {
         match Space::reserve(plan) {
-            Err(error) if error.raw_os_error() == Some(libc::ENOMEM) && plan.span > least => {
+            // A program checker that keeps addresses for itself calls a range too long invalid.
+            Err(error) if scarce(&error) && plan.span > least => {
                 plan.span = (plan.span / 2).next_multiple_of(SPAN_STEP).max(least);
             }
             result => return result,
         }
     }
+}
+
+fn scarce(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EINVAL))
 }

@@ -155,6 +155,16 @@ pub trait Medium: Send + Sync + fmt::Debug + 'static {
     /// A [`MediaError`]; part of the range may have been stored.
     fn put(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError>;
 
+    /// As [`put`](Medium::put), for bytes that nobody is going to read soon (log records): goes
+    /// around the cache where that is cheaper, also where a `put` would not.
+    ///
+    /// # Errors
+    /// As [`put`](Medium::put).
+    #[inline]
+    fn put_aside(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
+        self.put(site, at, bytes)
+    }
+
     /// Whether a [`put`](Medium::put) of `len` bytes goes through the cache. Other threads see it
     /// before anything its thread stores later, and whoever flushes its lines again and drains
     /// has made it durable.

@@ -225,10 +225,21 @@ impl Space {
     /// Stores bytes and flushes them.
     #[inline(always)]
     pub(crate) fn put(&self, at: u64, bytes: &[u8]) -> Result<(), Miss> {
+        self.put_near(at, bytes, asm::NEAR)
+    }
+
+    /// As `put`, for bytes that nobody is going to read soon.
+    #[inline(always)]
+    pub(crate) fn put_aside(&self, at: u64, bytes: &[u8]) -> Result<(), Miss> {
+        self.put_near(at, bytes, asm::NEAR_ASIDE)
+    }
+
+    #[inline(always)]
+    fn put_near(&self, at: u64, bytes: &[u8], near: usize) -> Result<(), Miss> {
         let to = Self::range(&self.store_len, self.store, at, bytes.len() as u64)?;
         // SAFETY: `bytes` is a valid slice; the range was checked to lie in the registered
         // mapping, to which no reference is ever made; `stores` was chosen by CPUID.
-        let store = || unsafe { asm::put(self.stores, to, bytes.as_ptr(), bytes.len()) };
+        let store = || unsafe { asm::put(self.stores, to, bytes.as_ptr(), bytes.len(), near) };
         Self::ended(if self.gate == Gate::Open { store() } else { self.gated(store) })
     }
 

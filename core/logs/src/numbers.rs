@@ -47,8 +47,17 @@ pub struct Numbers {
     durable: Padded<AtomicU64>,
     /// Lanes above this one never drew: nobody needs to look at them.
     used: Padded<AtomicUsize>,
-    /// Per lane: a lower bound of the number under way, or `IDLE`.
-    busy: Box<[Padded<AtomicU64>]>,
+    lanes: Box<[Padded<Lane>]>,
+}
+
+/// What a lane tells the others, and what it keeps for itself.
+#[derive(Debug)]
+struct Lane {
+    /// A lower bound of the number under way, or `IDLE`.
+    busy: AtomicU64,
+    /// A lower bound of the next number it draws: one more than its last. Taken from the counter,
+    /// it would cost another look at a line that all lanes write to.
+    bound: AtomicU64,
 }
 
 impl Numbers {
@@ -60,7 +69,9 @@ impl Numbers {
             next: Padded(AtomicU64::new(first)),
             durable: Padded(AtomicU64::new(first - 1)),
             used: Padded(AtomicUsize::new(0)),
-            busy: (0..lanes).map(|_| Padded(AtomicU64::new(IDLE))).collect(),
+            lanes: (0..lanes)
+                .map(|_| Padded(Lane { busy: AtomicU64::new(IDLE), bound: AtomicU64::new(first) }))
+                .collect(),
         }
     }
 
@@ -69,7 +80,16 @@ impl Numbers {
     pub fn start_at(&self, first: u64) {
         let first = first.max(1);
         self.durable.0.store(first - 1, Ordering::Release);
+        for lane in &self.lanes {
+            lane.0.bound.store(first, Ordering::Relaxed);
+        }
         self.next.0.store(first, Ordering::Release);
+    }
+
+    /// A number will be drawn soon: gets the counter's line to this thread meanwhile.
+    #[inline]
+    pub fn expect_draw(&self) {
+        holdfast_pmem::claim(&self.next.0);
     }
 
     /// Draws the next number for `lane`, which the caller holds. The number stays under way, and
@@ -78,19 +98,20 @@ impl Numbers {
     /// One locked instruction: call it while nothing flushed by this thread is outstanding.
     #[inline]
     pub fn draw<M: Medium>(&self, m: &M, lane: usize) -> u64 {
-        let busy = &self.busy[lane].0;
+        let Lane { busy, bound } = &self.lanes[lane].0;
         if lane >= self.used.0.load(Ordering::Relaxed) {
             m.locked();
             self.used.0.fetch_max(lane + 1, Ordering::AcqRel);
         }
-        // Relaxed: whatever value of the counter this is, the one drawn is not smaller.
+        // Relaxed: the lane's holder alone uses it, and lanes are passed on with their locks.
         if m.enabled(BOUND) {
-            busy.store(self.next.0.load(Ordering::Relaxed), Ordering::Release);
+            busy.store(bound.load(Ordering::Relaxed), Ordering::Release);
         }
         m.locked();
         let number = self.next.0.fetch_add(1, Ordering::AcqRel);
         m.step(DRAWN);
         busy.store(number, Ordering::Release);
+        bound.store(number + 1, Ordering::Relaxed);
         number
     }
 
@@ -98,7 +119,7 @@ impl Numbers {
     /// up before any of its record was written.
     #[inline]
     pub fn done(&self, lane: usize) {
-        self.busy[lane].0.store(IDLE, Ordering::Release);
+        self.lanes[lane].0.busy.store(IDLE, Ordering::Release);
     }
 
     /// L: every commit with a number up to this one is [`done`](Self::done). Two calls in a row
@@ -109,8 +130,8 @@ impl Numbers {
         let mut low = self.next.0.load(Ordering::Acquire);
         let used = self.used.0.load(Ordering::Acquire);
         if m.enabled(BUSY) {
-            for busy in self.busy.iter().take(used) {
-                low = low.min(busy.0.load(Ordering::Acquire));
+            for lane in self.lanes.iter().take(used) {
+                low = low.min(lane.0.busy.load(Ordering::Acquire));
             }
         }
         low - 1

@@ -18,7 +18,7 @@ use crate::seed::Seed;
 use crate::space::{Place, Space};
 
 /// Commits after which a lane looks at all lanes again for a newer watermark.
-const REFRESH: u32 = 8;
+const REFRESH: u32 = 16;
 
 /// Overwrite a record only if a durable watermark covers it.
 const REUSE: Site = Site::new("logs.ring.reuse");
@@ -44,8 +44,10 @@ const HEAL: Site = Site::new("logs.ring.heal");
 const HEAL_TWIN: Site = Site::new("logs.ring.heal_twin");
 
 /// What a lane's holder knows about its ring. Rebuilt empty at every open: the log generation was
-/// raised before, so nothing in the ring certifies.
+/// raised before, so nothing in the ring certifies. Starts a line of its own: its lane writes to it
+/// at each commit, and the rings of all lanes are made one after the other.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct Ring {
     seed: Seed,
     /// Start of copy A, as an offset into the pool.
@@ -159,8 +161,8 @@ impl Ring {
         let watermark = self.watermark.min(number.saturating_sub(1));
         let offset = u64::from(place.line) * LINE_LEN as u64;
         let bytes = record.seal(self.seed.place(offset), number, self.last, watermark);
-        let a = m.put(RECORD_A, self.a + offset, bytes);
-        let b = self.b.map(|b| m.put(RECORD_B, b + offset, bytes));
+        let a = m.put_aside(RECORD_A, self.a + offset, bytes);
+        let b = self.b.map(|b| m.put_aside(RECORD_B, b + offset, bytes));
         m.step(RECORDED);
         let written = self.either(a, b);
         self.space.take(&place, number);

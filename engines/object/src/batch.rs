@@ -1,7 +1,7 @@
 //! The changes of one commit: the record that describes them, and what to do to the medium after
 //! the record is durable.
 
-use holdfast_codes::xor_delta;
+use holdfast_codes::{delta_words, xor_delta};
 use holdfast_heap::ChunkEntry;
 use holdfast_logs::RecordBuilder;
 use holdfast_redundancy::ColumnId;
@@ -46,8 +46,10 @@ pub(crate) struct Batch {
     pub(crate) parts: Vec<Part>,
     /// Writes whose parts are known.
     pub(crate) placed: usize,
-    /// Old XOR new of all writes, end to end.
+    /// Old XOR new of what was compared. What lies behind `delta_end` is left over from earlier
+    /// batches.
     pub(crate) delta: Vec<u8>,
+    delta_end: usize,
     /// Ranges that become log chunks: their bytes leave parity.
     pub(crate) exempts: Vec<(u64, u64)>,
     /// Directory entries to make known while the columns are still held.
@@ -65,7 +67,7 @@ impl Batch {
         self.writes.clear();
         self.parts.clear();
         self.placed = 0;
-        self.delta.clear();
+        self.delta_end = 0;
         self.exempts.clear();
         self.publish.clear();
         self.columns.clear();
@@ -92,12 +94,38 @@ impl Batch {
         self.exempts.push((at, len));
     }
 
+    /// Keeps `old` XOR `new` (equally long), and sets a bit in `words` for each word that differs.
+    /// Answers where it is kept, for [`changed`](Self::changed).
+    #[inline]
+    pub(crate) fn compare(&mut self, old: &[u8], new: &[u8], words: &mut [u8]) -> usize {
+        let delta = self.room(new.len());
+        delta_words(&mut self.delta[delta..delta + new.len()], old, new, words);
+        delta
+    }
+
+    /// Adds a change to `new` at `at` whose difference is kept at `delta`.
+    #[inline]
+    pub(crate) fn changed(&mut self, at: u64, new: &[u8], delta: usize) {
+        let payload = self.builder.data(at, new);
+        self.writes.push(Write { at, len: new.len() as u32, payload, delta });
+    }
+
     #[inline]
     fn push(&mut self, at: u64, payload: usize, old: &[u8], new: &[u8]) {
-        let delta = self.delta.len();
-        self.delta.resize(delta + new.len(), 0);
-        xor_delta(&mut self.delta[delta..], old, new);
+        let delta = self.room(new.len());
+        xor_delta(&mut self.delta[delta..delta + new.len()], old, new);
         self.writes.push(Write { at, len: new.len() as u32, payload, delta });
+    }
+
+    /// Room for a difference of `len` bytes, with anything in it.
+    #[inline]
+    fn room(&mut self, len: usize) -> usize {
+        let (start, end) = (self.delta_end, self.delta_end + len);
+        if end > self.delta.len() {
+            self.delta.resize(end.next_power_of_two(), 0);
+        }
+        self.delta_end = end;
+        start
     }
 
     /// Whether there is nothing to commit.

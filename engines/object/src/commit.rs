@@ -49,7 +49,7 @@ use holdfast_redundancy::{ColumnId, Place};
 use holdfast_txn::{Result, TxError};
 
 use crate::batch::{Batch, Part};
-use crate::diff::each_change;
+use crate::diff::{LINE, each_change};
 use crate::lane::{Fate, LaneState, Piece, Work};
 use crate::shared::Shared;
 use crate::tx::damaged;
@@ -79,21 +79,23 @@ const PARITY: ParitySites =
 impl<M: Medium> Shared<M> {
     /// Commits what the lane's transaction did. On an error nothing happened.
     pub(crate) fn commit(&self, lane: &Held<'_, LaneState>) -> Result<()> {
-        let mut work = lane.work.borrow_mut();
+        let state: &LaneState = lane;
+        let mut work = state.work.borrow_mut();
         if work.pieces.is_empty() {
             // Reads were consistent all along: see `Tx::see`.
             return Ok(());
         }
-        let mut arena = lane.arena.borrow_mut();
+        self.numbers.expect_draw();
+        let mut arena = state.arena.borrow_mut();
         arena.take_all_back();
-        let mut batch = lane.batch.borrow_mut();
+        let mut batch = state.batch.borrow_mut();
         self.check_guards(&work, &arena)?;
         batch.clear();
         self.prepare(&work, &arena, &mut batch)?;
         if batch.is_empty() {
             return Ok(());
         }
-        let mut locks = lane.locks.borrow_mut();
+        let mut locks = state.locks.borrow_mut();
         self.drain_last(lane);
         self.lock_versions(&work, &mut locks)?;
         self.m.step(STEP_LOCKED);
@@ -102,7 +104,8 @@ impl<M: Medium> Shared<M> {
             .and_then(|()| self.touch(&mut batch))
             .and_then(|()| self.write(lane, &work, &arena, &mut batch, &locks));
         match written {
-            Ok(()) => {
+            Ok(number) => {
+                work.sees_below = number + 1;
                 self.finish(&mut work);
                 Ok(())
             }
@@ -193,9 +196,12 @@ impl<M: Medium> Shared<M> {
         let mut sum = keep.then(|| work.sums[piece.sums + (granule - piece.first) as usize]);
         let mut changed = 0;
         let first = batch.writes.len();
-        each_change(old, new, |from, to| {
+        let mut words = [0; GRANULE as usize / LINE];
+        let words = &mut words[..new.len().div_ceil(LINE)];
+        let delta = batch.compare(old, new, words);
+        each_change(words, new.len(), |from, to| {
             changed += to - from;
-            batch.data(at + from as u64, &old[from..to], &new[from..to]);
+            batch.changed(at + from as u64, &new[from..to], delta + from);
         });
         if changed == 0 {
             return None;
@@ -307,8 +313,10 @@ impl<M: Medium> Shared<M> {
             };
             locks.push((word, version));
         }
-        locks.sort_unstable_by_key(|l| l.0);
-        locks.dedup();
+        if locks.len() > 1 {
+            locks.sort_unstable_by_key(|l| l.0);
+            locks.dedup();
+        }
         for i in 0..locks.len() {
             let (word, version) = locks[i];
             if !self.versions.try_lock(&self.m, word, version) {
@@ -358,6 +366,20 @@ impl<M: Medium> Shared<M> {
         for i in batch.placed..batch.writes.len() {
             let write = batch.writes[i];
             let Some(zone) = self.zone_of(write.at) else { continue };
+            // Rows end with pages, so what lies in one page is one part; most writes do.
+            if write.at % PAGE + u64::from(write.len) <= PAGE
+                && let Some(place) = zone.place(write.at)
+            {
+                let (zone, len) = (zone.index(), write.len as usize);
+                batch.parts.push(Part {
+                    zone,
+                    row: place.row,
+                    col: place.col,
+                    delta: write.delta,
+                    len,
+                });
+                continue;
+            }
             for piece in zone.split(write.at, u64::from(write.len)) {
                 let mut delta = write.delta + (piece.at - write.at) as usize;
                 let (mut col, end) = (piece.col, piece.col + piece.len);
@@ -372,7 +394,7 @@ impl<M: Medium> Shared<M> {
         batch.placed = batch.writes.len();
     }
 
-    /// Steps 6 to 11.
+    /// Steps 6 to 11. Answers the number.
     fn write(
         &self,
         lane: &Held<'_, LaneState>,
@@ -380,7 +402,7 @@ impl<M: Medium> Shared<M> {
         arena: &Arena,
         batch: &mut Batch,
         locks: &[(u32, Version)],
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let mut log = self.hold_log(self.log_lane(lane.lane()));
         self.settle_last(lane, &mut log);
         let _gate = WriteGate::open(&self.m);
@@ -392,7 +414,7 @@ impl<M: Medium> Shared<M> {
         self.m.step(STEP_DURABLE);
         if work.pieces.iter().any(|p| p.fate == Fate::Freed) {
             // Whoever takes the space has to know before it is to be had.
-            self.note_freed(number);
+            self.note_freed_in(log.id(), number);
         }
         let release = || {
             for (word, _) in locks {
@@ -406,7 +428,7 @@ impl<M: Medium> Shared<M> {
             self.defer(&mut log, lane, batch);
             self.m.step(STEP_PUT_OFF);
         }
-        Ok(())
+        Ok(number)
     }
 
     /// Steps 6 to F1 of an ordinary record. Tells whether its columns are held already.

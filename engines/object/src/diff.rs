@@ -2,65 +2,40 @@
 
 /// Bytes of a word: differences are found and logged in whole words.
 const WORD: usize = 8;
-/// Bytes of a line: what is compared at a time.
-const LINE: usize = 64;
+/// Bytes of a line: what one byte of bits tells of.
+pub(crate) const LINE: usize = 64;
 /// Unchanged bytes between two changed ranges that are not worth an entry of their own.
 const MERGE_GAP: usize = 24;
 
-/// Calls `each(from, to)` for every range in which `old` and `new` differ, in whole words, close
-/// ranges merged.
-pub(crate) fn each_change(old: &[u8], new: &[u8], mut each: impl FnMut(usize, usize)) {
+/// Calls `each(from, to)` for every range of `len` bytes that differs, in whole words, close ranges
+/// merged. `words` has a bit for each word that differs, as [`holdfast_codes::delta_words`] sets
+/// them.
+#[inline]
+pub(crate) fn each_change(words: &[u8], len: usize, mut each: impl FnMut(usize, usize)) {
     let mut open: Option<(usize, usize)> = None;
-    let mut note = |from: usize, to: usize| {
-        open = match open {
-            Some((start, end)) if from - end <= MERGE_GAP => Some((start, to)),
-            Some((start, end)) => {
-                each(start, end);
-                Some((from, to))
-            }
-            None => Some((from, to)),
-        };
-    };
-    let (old_lines, old_rest) = old.as_chunks::<LINE>();
-    let (new_lines, new_rest) = new.as_chunks::<LINE>();
-    for (i, (o, n)) in old_lines.iter().zip(new_lines).enumerate() {
-        let mut differ = differing(o, n);
+    for (i, bits) in words.iter().enumerate() {
+        let mut differ = u32::from(*bits);
         while differ != 0 {
             let first = differ.trailing_zeros() as usize;
             let count = (!(differ >> first)).trailing_zeros() as usize;
-            note(i * LINE + first * WORD, i * LINE + (first + count) * WORD);
+            let from = i * LINE + first * WORD;
+            // The last word may be a short one.
+            let to = (from + count * WORD).min(len);
+            open = match open {
+                Some((start, end)) if from - end <= MERGE_GAP => Some((start, to)),
+                Some((start, end)) => {
+                    each(start, end);
+                    Some((from, to))
+                }
+                None => Some((from, to)),
+            };
             // The run just noted is the lowest: adding one to it carries it away.
             differ &= differ.wrapping_add(1 << first);
         }
     }
-    let at = old_lines.len() * LINE;
-    let (old_words, old_last) = old_rest.as_chunks::<WORD>();
-    let (new_words, new_last) = new_rest.as_chunks::<WORD>();
-    for (i, (o, n)) in old_words.iter().zip(new_words).enumerate() {
-        if o != n {
-            note(at + i * WORD, at + i * WORD + WORD);
-        }
-    }
-    if old_last != new_last {
-        let from = at + old_words.len() * WORD;
-        note(from, from + new_last.len());
-    }
     if let Some((start, end)) = open {
         each(start, end);
     }
-}
-
-/// One bit for each word of a line that differs, the first word's lowest.
-#[inline]
-fn differing(old: &[u8; LINE], new: &[u8; LINE]) -> u32 {
-    let (old, _) = old.as_chunks::<WORD>();
-    let (new, _) = new.as_chunks::<WORD>();
-    let mut bits = 0;
-    for i in 0..LINE / WORD {
-        let differ = u64::from_le_bytes(old[i]) != u64::from_le_bytes(new[i]);
-        bits |= u32::from(differ) << i;
-    }
-    bits
 }
 
 #[cfg(test)]
@@ -68,8 +43,10 @@ mod tests {
     use super::*;
 
     fn changes(old: &[u8], new: &[u8]) -> Vec<(usize, usize)> {
+        let (mut delta, mut words) = (vec![0; old.len()], vec![0; old.len().div_ceil(LINE)]);
+        holdfast_codes::delta_words(&mut delta, old, new, &mut words);
         let mut found = Vec::new();
-        each_change(old, new, |a, b| found.push((a, b)));
+        each_change(&words, old.len(), |a, b| found.push((a, b)));
         found
     }
 

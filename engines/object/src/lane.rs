@@ -51,7 +51,9 @@ pub(crate) type Declared = (u64, u64, u64);
 /// Pieces and reads of a running transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
-    /// Numbers below this are seen by the transaction.
+    /// Numbers below this are seen by the transaction. Carried over from the lane's transaction
+    /// before: one that is too low costs a second look at what was read so far, and asking the
+    /// counter each time costs a line that all lanes write to.
     pub(crate) sees_below: u64,
     pub(crate) pieces: Vec<Piece>,
     /// Sums of copied granules as they were verified: patches start from these, never from a
@@ -71,8 +73,9 @@ pub(crate) struct Work {
     pub(crate) cache: Cache,
 }
 
-/// State of a lane.
+/// State of a lane. Starts a line of its own: its thread writes to it all the time.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub(crate) struct LaneState {
     pub(crate) work: RefCell<Work>,
     pub(crate) arena: RefCell<Arena>,

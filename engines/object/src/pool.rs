@@ -284,7 +284,6 @@ fn attempt<M: Medium, R>(
     lane: &Held<'_, crate::lane::LaneState>,
     body: &mut impl FnMut(&Tx<'_, M>) -> holdfast_txn::Result<R>,
 ) -> holdfast_txn::Result<R> {
-    lane.work.borrow_mut().sees_below = shared.numbers.next();
     let undo = Undo { shared, lane };
     let value = body(&Tx { shared, lane: lane.share() })?;
     undo.commit_instead()?;

@@ -59,6 +59,12 @@ pub(crate) struct Counters {
     pub(crate) lost: AtomicU64,
 }
 
+/// The number of the last commit of a lane that freed anything. On a line of its own: the lane's
+/// holder writes it at each such commit.
+#[derive(Debug)]
+#[repr(align(128))]
+struct LastFreed(AtomicU64);
+
 /// The state of an open pool.
 #[derive(Debug)]
 pub(crate) struct Shared<M: Medium> {
@@ -97,7 +103,7 @@ pub(crate) struct Shared<M: Medium> {
     pub(crate) counters: Counters,
     verify: AtomicU8,
     read_only: AtomicBool,
-    freed: AtomicU64,
+    freed: Box<[LastFreed]>,
     file: bool,
     anchor: AtomicU64,
     /// Set once the pool may be closed clean: recovery is behind it and no repair is pending.
@@ -154,7 +160,7 @@ impl<M: Medium> Shared<M> {
             verify: AtomicU8::new(policy_code(parts.options.verify)),
             read_only: AtomicBool::new(parts.read_only),
             // Whatever was freed before this open is complete, and no record of it is alive.
-            freed: AtomicU64::new(parts.first_number - 1),
+            freed: (0..lanes).map(|_| LastFreed(AtomicU64::new(parts.first_number - 1))).collect(),
             file,
             anchor: AtomicU64::new(parts.superblock.anchor),
             options: parts.options,
@@ -271,12 +277,18 @@ impl<M: Medium> Shared<M> {
 
     /// The highest number of a commit that freed anything.
     pub(crate) fn last_freed(&self) -> u64 {
-        self.freed.load(Ordering::Acquire)
+        self.freed.iter().map(|lane| lane.0.load(Ordering::Acquire)).max().unwrap_or(0)
     }
 
-    /// Records that commit `number` freed something.
+    /// Records that commit `number` of log lane `lane`, whose holder calls, freed something. A
+    /// plain store: a locked instruction would wait for the record, which is under way by now.
+    pub(crate) fn note_freed_in(&self, lane: usize, number: u64) {
+        self.freed[lane].0.store(number, Ordering::Release);
+    }
+
+    /// Records that a commit of the engine's own freed something.
     pub(crate) fn note_freed(&self, number: u64) {
-        self.freed.fetch_max(number, Ordering::AcqRel);
+        self.freed[SYSTEM_LANE as usize].0.fetch_max(number, Ordering::AcqRel);
     }
 
     /// Notes a place to be repaired after the current commit.

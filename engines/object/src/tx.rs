@@ -24,7 +24,7 @@ const VERIFY_READ: Site = Site::new("object.tx.verify-read");
 /// Verifying a slot before anything is refused for what it says.
 const VERIFY_SLOT: Site = Site::new("object.tx.verify-slot");
 
-/// Bytes of parity asked for ahead: a few lines, before the hardware sees where it goes.
+/// Bytes asked for ahead: a few lines, before the hardware sees where it goes.
 const FETCHED: u64 = 256;
 
 /// A transaction of the object store. Reached through [`Pool::run`](crate::Pool::run).
@@ -303,7 +303,7 @@ impl<M: Medium> Tx<'_, M> {
             return Err(TxError::ReadOnly);
         }
         let seen = self.see(work, of)?;
-        self.fetch_parity(&seen, part);
+        self.fetch(&seen, part);
         let sums = work.sums.len();
         let copied = self.copy_verified(&seen, of, part, typed, &mut work.sums);
         // As in `read_committed`: a change meanwhile outranks what was found.
@@ -325,17 +325,22 @@ impl<M: Medium> Tx<'_, M> {
         }))
     }
 
-    /// Asks for the lines of parity that a change of the part will need: they arrive while it is
-    /// copied, verified and changed.
+    /// Asks for the lines that a change of the part will need: slot, bytes, and parity of both.
+    /// They arrive side by side: read one after the other, each would wait for what the one before
+    /// says.
     #[inline]
-    fn fetch_parity(&self, seen: &Seen<'_>, part: Part) {
+    fn fetch(&self, seen: &Seen<'_>, part: Part) {
         let shared = self.shared;
+        let from = part.first * GRANULE;
+        let end = part.end.clamp(from + 1, from + FETCHED);
+        let places = [(seen.spot.slot, 1), (seen.spot.object + from, end - from)];
+        for (at, len) in places {
+            shared.m.prefetch(at, len);
+        }
         let Some(zone) = shared.zone(seen.zone.index().into()).filter(|z| z.has_p()) else {
             return;
         };
-        let from = part.first * GRANULE;
-        let end = part.end.clamp(from + 1, from + FETCHED);
-        for (at, len) in [(seen.spot.slot, 1), (seen.spot.object + from, end - from)] {
+        for (at, len) in places {
             let Some(place) = zone.place(at) else { continue };
             shared.m.prefetch(zone.p_at(place.col), len);
             if zone.has_q() {
@@ -476,7 +481,9 @@ impl<M: Medium> Tx<'_, M> {
             type_number: of.0,
             len: len as u32,
         };
-        work.freed_before = work.freed_before.max(shared.last_freed());
+        if len > shared.inline_max {
+            work.freed_before = work.freed_before.max(shared.last_freed());
+        }
         work.add(Piece {
             spot,
             before,
@@ -684,12 +691,11 @@ impl<M: Medium> Transaction for Tx<'_, M> {
         let mut at = from;
         while at < end {
             let index = self.piece_for(&mut work, of, at / GRANULE, end)?;
-            let piece = work.pieces[index];
-            let base = piece.first * GRANULE;
-            let stop = end.min(base + piece.count * GRANULE);
+            let Piece { first, count, copies, .. } = work.pieces[index];
+            let base = first * GRANULE;
+            let stop = end.min(base + count * GRANULE);
             let mut arena = self.lane.arena.borrow_mut();
-            let (_, new) =
-                arena.both_mut(piece.copies).ok_or(TxError::AlreadyOpen { object: of })?;
+            let (_, new) = arena.both_mut(copies).ok_or(TxError::AlreadyOpen { object: of })?;
             new[(at - base) as usize..(stop - base) as usize]
                 .copy_from_slice(&bytes[(at - from) as usize..(stop - from) as usize]);
             at = stop;

@@ -3,14 +3,21 @@
 //! What is counted lies within [`profiled`]: `valgrind --tool=callgrind --collect-atstart=no
 //! --toggle-collect='*profiled*'` sees the operation alone, without the making of the pool.
 
+use std::time::Instant;
+
 use holdfast_collections::{Kind, Map};
-use holdfast_layout::TypeNumber;
-use holdfast_object::OpenOptions;
+use holdfast_layout::{RawPtr, TypeNumber};
+use holdfast_object::{OpenOptions, Pool};
+use holdfast_pmem::Mapped;
 use holdfast_txn::Transaction;
 use holdfast_workloads::rng::Rng;
 
 use crate::object::{MODES, options, overwrite};
+use crate::report::Spread;
 use crate::rig::{Rig, fill};
+
+/// Operations that are timed together.
+const ROUND: usize = 10_000;
 
 /// What to run.
 #[derive(Debug, Clone, clap::Args)]
@@ -26,6 +33,12 @@ pub(crate) struct Options {
     /// Kind of map.
     #[arg(long, default_value = "hashmap")]
     map: String,
+    /// Objects to choose from: 2000 stay in the caches, some millions do not.
+    #[arg(long, default_value_t = 2000)]
+    objects: usize,
+    /// Threads, each with objects of its own (overwrite and read).
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
     /// Entries in the map before.
     #[arg(long, default_value_t = 10_000)]
     entries: usize,
@@ -64,7 +77,10 @@ pub(crate) fn run(o: &Options) -> anyhow::Result<()> {
             Ok(())
         });
     }
-    let mut objects = fill(pool, 2000, o.len)?;
+    if o.threads > 1 {
+        return side_by_side(o, pool);
+    }
+    let mut objects = fill(pool, o.objects, o.len)?;
     let mut bytes = vec![0; o.len as usize];
     for (i, object) in objects.iter().enumerate() {
         bytes.fill(i as u8);
@@ -74,10 +90,10 @@ pub(crate) fn run(o: &Options) -> anyhow::Result<()> {
         match o.op.as_str() {
             "overwrite" => {
                 bytes.fill(i as u8 ^ 0x5a);
-                overwrite(pool, objects[i * 7 % objects.len()], &bytes)?;
+                overwrite(pool, objects[rng.below(objects.len() as u64) as usize], &bytes)?;
             }
             "read" => {
-                let object = objects[i * 7 % objects.len()];
+                let object = objects[rng.below(objects.len() as u64) as usize];
                 pool.run(|tx| tx.read_bytes(object, 0, &mut bytes))?;
             }
             "alloc" => {
@@ -88,7 +104,7 @@ pub(crate) fn run(o: &Options) -> anyhow::Result<()> {
                 })?);
             }
             "free" => {
-                let object = objects.pop().ok_or_else(|| anyhow::anyhow!("2000 objects"))?;
+                let object = objects.pop().ok_or_else(|| anyhow::anyhow!("more --objects"))?;
                 pool.run(|tx| tx.free(object))?;
             }
             other => anyhow::bail!("{other} is no operation"),
@@ -97,11 +113,45 @@ pub(crate) fn run(o: &Options) -> anyhow::Result<()> {
     })
 }
 
+/// Overwrites, or reads, by several threads at once.
+fn side_by_side(o: &Options, pool: &Pool<Mapped>) -> anyhow::Result<()> {
+    let sets: Vec<_> =
+        (0..o.threads).map(|_| fill(pool, o.objects, o.len)).collect::<anyhow::Result<_>>()?;
+    let work = |objects: &[RawPtr], seed: usize| -> anyhow::Result<()> {
+        let mut rng = Rng::new(seed as u64);
+        let mut bytes = vec![0; o.len as usize];
+        profiled(o.count, |i| {
+            let object = objects[rng.below(objects.len() as u64) as usize];
+            if o.op == "read" {
+                return Ok(pool.run(|tx| tx.read_bytes(object, 0, &mut bytes))?);
+            }
+            bytes.fill(i as u8 ^ 0x5a);
+            overwrite(pool, object, &bytes)
+        })
+    };
+    std::thread::scope(|s| {
+        let workers: Vec<_> = sets
+            .iter()
+            .enumerate()
+            .map(|(seed, objects)| s.spawn(move || work(objects, seed)))
+            .collect();
+        workers.into_iter().try_for_each(|w| w.join().map_err(|_| anyhow::anyhow!("a panic"))?)
+    })
+}
+
 /// What the profiler counts.
 #[inline(never)]
 fn profiled(count: usize, mut step: impl FnMut(usize) -> anyhow::Result<()>) -> anyhow::Result<()> {
-    for i in 0..count {
-        step(i)?;
+    let (mut rounds, mut done) = (Vec::new(), 0);
+    while done < count {
+        let n = ROUND.min(count - done);
+        let start = Instant::now();
+        for i in done..done + n {
+            step(i)?;
+        }
+        rounds.push(start.elapsed().as_secs_f64() * 1e9 / n as f64);
+        done += n;
     }
+    println!("{:.0} ns each", Spread::of(rounds).median);
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use crate::xor::same_length;
+use crate::xor::{same_length, word_for_each_line};
 
 /// `dst ^= src`. Panics if the lengths differ.
 #[inline]
@@ -31,6 +31,17 @@ pub fn xor_delta(out: &mut [u8], old: &[u8], new: &[u8]) {
     }
     for ((to, a), b) in out_rest.iter_mut().zip(old_rest).zip(new_rest) {
         *to = a ^ b;
+    }
+}
+
+/// `out = old ^ new`, and a bit in `words` for each word that differs. Panics if the lengths
+/// differ, or `words` is not a byte for each 64 bytes begun.
+pub fn delta_words(out: &mut [u8], old: &[u8], new: &[u8], words: &mut [u8]) {
+    xor_delta(out, old, new);
+    word_for_each_line(out, words);
+    for (line, bits) in out.chunks(64).zip(words) {
+        let differ = line.chunks(8).map(|word| !is_zero(word));
+        *bits = differ.enumerate().fold(0, |bits, (i, differs)| bits | u8::from(differs) << i);
     }
 }
 

@@ -45,6 +45,9 @@ pub(super) trait Wide: Block {
     unsafe fn or(self, other: Self) -> Self;
     unsafe fn is_zero(self) -> bool;
 
+    /// A bit for each 8 bytes that are not all zero, the first ones' lowest.
+    unsafe fn words(self) -> u8;
+
     /// Lanes of 32 bits added.
     unsafe fn add32(self, other: Self) -> Self;
 
@@ -169,6 +172,15 @@ impl Wide for __m256i {
     unsafe fn is_zero(self) -> bool {
         // SAFETY: AVX2 present (trait contract).
         unsafe { _mm256_testz_si256(self, self) == 1 }
+    }
+
+    #[inline(always)]
+    unsafe fn words(self) -> u8 {
+        // SAFETY: AVX2 present (trait contract).
+        unsafe {
+            let zero = _mm256_cmpeq_epi64(self, _mm256_setzero_si256());
+            !_mm256_movemask_pd(_mm256_castsi256_pd(zero)) as u8 & 0xf
+        }
     }
 
     #[inline(always)]
@@ -357,6 +369,12 @@ impl Wide for __m512i {
     unsafe fn is_zero(self) -> bool {
         // SAFETY: AVX-512 present (trait contract).
         unsafe { _mm512_test_epi64_mask(self, self) == 0 }
+    }
+
+    #[inline(always)]
+    unsafe fn words(self) -> u8 {
+        // SAFETY: AVX-512 present (trait contract).
+        unsafe { _mm512_test_epi64_mask(self, self) }
     }
 
     #[inline(always)]

@@ -112,6 +112,37 @@ pub(super) unsafe fn xor_delta<B: Block>(out: &mut [u8], old: &[u8], new: &[u8])
     }
 }
 
+/// Bytes that a byte of `delta_words` tells of.
+const LINE: usize = 64;
+
+/// See [`reference::delta_words`]. Besides the module contract: `words` has a byte for each line.
+#[inline(always)]
+pub(super) unsafe fn delta_words<B: Wide>(
+    out: &mut [u8],
+    old: &[u8],
+    new: &[u8],
+    words: &mut [u8],
+) {
+    let lines = out.len() / LINE;
+    for (line, bits) in words[..lines].iter_mut().enumerate() {
+        let mut differ = 0;
+        for part in 0..LINE / B::SIZE {
+            let i = line * LINE + part * B::SIZE;
+            // SAFETY: module contract; `lines` whole lines fit, so register `part` of one does.
+            unsafe {
+                let delta = B::load(old.as_ptr().add(i)).xor(B::load(new.as_ptr().add(i)));
+                delta.store(out.as_mut_ptr().add(i));
+                differ |= delta.words() << (part * B::SIZE / 8);
+            }
+        }
+        *bits = differ;
+    }
+    let i = lines * LINE;
+    if i < out.len() {
+        reference::delta_words(&mut out[i..], &old[i..], &new[i..], &mut words[lines..]);
+    }
+}
+
 /// `to` = sum of all rows, streamed if `STREAM`.
 struct XorMany<'a, const STREAM: bool> {
     to: *mut u8,

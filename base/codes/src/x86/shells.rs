@@ -5,7 +5,7 @@ use core::arch::x86_64::{__m256i, __m512i};
 use super::kernels;
 use crate::cpu::{self, Found};
 use crate::pq::check_rows;
-use crate::xor::same_length;
+use crate::xor::{same_length, word_for_each_line};
 
 macro_rules! shell {
     ($(#[$doc:meta])* $token:ident, $block:ty, $bit:expr, $features:literal, $inner:ident) => {
@@ -31,6 +31,20 @@ macro_rules! shell {
                 same_length(out, new);
                 // SAFETY: `on` saw the set; `same_length` compared the lengths.
                 unsafe { $inner::xor_delta(out, old, new) }
+            }
+
+            pub(crate) fn delta_words(
+                self,
+                out: &mut [u8],
+                old: &[u8],
+                new: &[u8],
+                words: &mut [u8],
+            ) {
+                same_length(out, old);
+                same_length(out, new);
+                word_for_each_line(out, words);
+                // SAFETY: `on` saw the set; all lengths were compared.
+                unsafe { $inner::delta_words(out, old, new, words) }
             }
 
             pub(crate) fn xor_many(self, dst: &mut [u8], sources: &[&[u8]]) {
@@ -83,6 +97,8 @@ macro_rules! shell {
 
             shell!(@ $features, $block, xor_into(dst: &mut [u8], src: &[u8]));
             shell!(@ $features, $block, xor_delta(out: &mut [u8], old: &[u8], new: &[u8]));
+            shell!(@ $features, $block,
+                delta_words(out: &mut [u8], old: &[u8], new: &[u8], words: &mut [u8]));
             shell!(@ $features, $block, xor_many(dst: &mut [u8], sources: &[&[u8]]));
             shell!(@ $features, $block, is_zero(bytes: &[u8]) -> bool);
             shell!(@ $features, $block, pq_encode(p: &mut [u8], q: &mut [u8], rows: &[&[u8]]));

@@ -43,7 +43,9 @@ fn ranges() -> impl Strategy<Value = (usize, usize)> {
 
 proptest! {
     #[test]
-    fn put_stores_exactly_the_range((at, len) in ranges(), from in 0usize..20, seed: u64) {
+    fn put_stores_exactly_the_range(
+        (at, len) in ranges(), from in 0usize..20, near in 0usize..900, seed: u64,
+    ) {
         let source = pattern(!seed);
         for stores in flavours() {
             let mut lines = pattern(seed);
@@ -51,7 +53,7 @@ proptest! {
             expected[at..at + len].copy_from_slice(&source.0[from..from + len]);
             let to = lines.0.as_mut_ptr() as usize + at;
             // SAFETY: both ranges lie in the buffers; the flavour was offered by the CPU.
-            let out = unsafe { put(stores, to, source.0.as_ptr().add(from), len) };
+            let out = unsafe { put(stores, to, source.0.as_ptr().add(from), len, near) };
             fence();
             prop_assert!(!out.trapped());
             prop_assert!(lines.0 == expected, "{stores:?} {at}+{len}");

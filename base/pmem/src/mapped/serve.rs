@@ -45,6 +45,14 @@ impl Medium for Mapped {
     }
 
     #[inline]
+    fn put_aside(&self, _site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
+        match self.space.put_aside(at, bytes) {
+            Ok(()) => Ok(()),
+            Err(miss) => Err(self.explain(miss, at, bytes.len() as u64)),
+        }
+    }
+
+    #[inline]
     fn put_is_cached(&self, len: u64) -> bool {
         self.space.put_is_cached(len)
     }

@@ -6,7 +6,7 @@ use crate::{Access, Mapped, Medium, Options, PAGE, Protect, Site};
 /// Stores one word at `address` by the routine itself, past every check and gate.
 fn store_past_the_gate(address: usize) -> Outcome {
     // SAFETY: the address lies in a registered mapping, or this test's file is damaged.
-    unsafe { asm::put(Stores::Plain, address, [0xff; 8].as_ptr(), 8) }
+    unsafe { asm::put(Stores::Plain, address, [0xff; 8].as_ptr(), 8, 0) }
 }
 
 #[test]

@@ -18,6 +18,33 @@ pub(crate) enum Op {
     Free,
 }
 
+/// Random bytes to store: every word differs from what was stored before, or there would be less to
+/// log. A window slides over a buffer that stays in the caches.
+struct Noise {
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl Noise {
+    /// Places the window may start at.
+    const STARTS: usize = 16 << 10;
+    /// Bytes the window slides at a time.
+    const STEP: usize = 8;
+    /// The longest window.
+    const LONGEST: usize = 4096;
+
+    fn new(seed: u64) -> Self {
+        let mut bytes = vec![0; Self::STARTS + Self::LONGEST];
+        Rng::new(seed).fill(&mut bytes);
+        Self { bytes, at: 0 }
+    }
+
+    fn next(&mut self, len: u64) -> &[u8] {
+        self.at = (self.at + Self::STEP) % Self::STARTS;
+        &self.bytes[self.at..self.at + len as usize]
+    }
+}
+
 /// Which objects, how many, and from which seed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slice {
@@ -44,26 +71,12 @@ impl Slice {
         }
     }
 
-    fn step(self, worker: &mut dyn Worker, slot: u64, bytes: &mut [u8]) -> anyhow::Result<()> {
-        // What is stored differs each time, or there would be nothing to log.
-        if let Some(byte) = bytes.first_mut() {
-            *byte = byte.wrapping_add(1);
-        }
+    fn step(self, worker: &mut dyn Worker, slot: u64, noise: &mut Noise) -> anyhow::Result<()> {
         match self.op {
-            Op::Overwrite(_) => worker.overwrite(slot, bytes),
-            Op::Alloc(_) => worker.alloc(slot, bytes),
+            Op::Overwrite(len) => worker.overwrite(slot, noise.next(len)),
+            Op::Alloc(len) => worker.alloc(slot, noise.next(len)),
             Op::Free => worker.free(slot),
         }
-    }
-
-    fn bytes(self) -> Vec<u8> {
-        let len = match self.op {
-            Op::Overwrite(len) | Op::Alloc(len) => len,
-            Op::Free => 0,
-        };
-        let mut bytes = vec![0; len as usize];
-        Rng::new(self.seed).fill(&mut bytes);
-        bytes
     }
 
     /// Nanoseconds per operation and thread: one thread takes the tables in turns, several have
@@ -75,11 +88,11 @@ impl Slice {
     ) -> anyhow::Result<f64> {
         if threads == 1 {
             let orders: Vec<_> = (0..workers.len() as u64).map(|w| self.order(w)).collect();
-            let mut bytes = self.bytes();
+            let mut noise = Noise::new(self.seed);
             let start = Instant::now();
             for i in 0..self.count {
                 for (worker, order) in workers.iter_mut().zip(&orders) {
-                    self.step(worker.as_mut(), order[i], &mut bytes)?;
+                    self.step(worker.as_mut(), order[i], &mut noise)?;
                 }
             }
             let count = (self.count * workers.len()) as f64;
@@ -92,11 +105,11 @@ impl Slice {
                 let ready = &ready;
                 running.push(scope.spawn(move || {
                     let order = self.order(thread);
-                    let mut bytes = self.bytes();
+                    let mut noise = Noise::new(self.seed);
                     ready.wait();
                     let start = Instant::now();
                     for slot in order {
-                        self.step(worker.as_mut(), slot, &mut bytes)?;
+                        self.step(worker.as_mut(), slot, &mut noise)?;
                     }
                     anyhow::Ok(start.elapsed())
                 }));
@@ -118,11 +131,11 @@ impl Slice {
         into: &mut Vec<u32>,
     ) -> anyhow::Result<()> {
         let orders: Vec<_> = (0..workers.len() as u64).map(|w| self.order(w)).collect();
-        let mut bytes = self.bytes();
+        let mut noise = Noise::new(self.seed);
         for i in 0..self.count {
             for (worker, order) in workers.iter_mut().zip(&orders) {
                 let start = Instant::now();
-                self.step(worker.as_mut(), order[i], &mut bytes)?;
+                self.step(worker.as_mut(), order[i], &mut noise)?;
                 into.push(u32::try_from(start.elapsed().as_nanos()).unwrap_or(u32::MAX));
             }
         }

@@ -10,7 +10,7 @@ use crate::source::{Kind, Source, Token};
 
 /// Methods of a medium that take a site.
 const CALLS: &[&str] =
-    &["put", "xor", "zero", "drain", "append", "sync", "heal", "enabled", "step"];
+    &["put", "put_aside", "xor", "zero", "drain", "append", "sync", "heal", "enabled", "step"];
 
 /// What a medium is called where one is used.
 const MEDIA: &[&str] = &["medium", "media", "mem", "m", "pmem"];
