@@ -173,6 +173,9 @@ impl Default for Index {
 
 impl Index {
     fn clear(&mut self) {
+        if self.len == 0 {
+            return;
+        }
         self.len = 0;
         if self.cells.len() > 1 << 16 || self.stamp == u32::MAX {
             *self = Self::default();

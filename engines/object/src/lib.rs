@@ -44,7 +44,8 @@
 //!
 //! # Tour
 //!
-//! - `pool.rs`, `tx.rs` what programs call; `options.rs` every policy as a value
+//! - `pool.rs`, `tx.rs` what programs call, `known.rs` their usual reads; `options.rs` every policy as
+//!   a value
 //! - `commit.rs`, `settle.rs`, `in_place.rs`, `overflow.rs`, `chunks.rs`, `batch.rs`, `diff.rs` the
 //!   way to the medium
 //! - `open.rs`, `recover.rs`, `redo.rs` after a crash
@@ -68,6 +69,7 @@ mod geometry;
 mod grow;
 mod halves;
 mod in_place;
+mod known;
 mod lane;
 mod log;
 mod mend_unit;

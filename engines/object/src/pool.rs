@@ -147,58 +147,30 @@ impl<M: Medium> Pool<M> {
         if shared.m.inherited() {
             return Err(Error::Forked);
         }
-        if let Some(lane) = shared.lanes.join() {
-            let outer = lane.share();
-            let before = outer.work.borrow().extent();
-            return Ok(body(&Tx { shared, lane }).inspect_err(|error| {
-                let mut work = outer.work.borrow_mut();
-                if work.extent() > before {
-                    work.doomed.get_or_insert_with(|| error.clone());
-                }
-            })?);
+        let (lane, nested) = self.enter_lane();
+        if nested {
+            return run_nested(shared, lane, body);
         }
-        let lane = self.take_lane();
         lane.doubted.borrow_mut().clear();
-        let mut conflicts = 0_u32;
-        let mut repairs: Vec<u64> = Vec::new();
+        let mut setbacks = Setbacks::default();
         loop {
-            let error = match attempt(shared, &lane, &mut body) {
+            match attempt(shared, &lane, &mut body) {
                 Ok(value) => {
                     after_commit(shared)?;
                     return Ok(value);
                 }
-                Err(error) => error,
-            };
-            match error {
-                TxError::Conflict if conflicts < CONFLICTS_MAX => {
-                    conflicts += 1;
-                    shared.counters.conflicts.fetch_add(1, Ordering::Relaxed);
-                    back_off(conflicts);
-                }
-                TxError::Damaged { at, len } if may_mend(&repairs, at) => {
-                    shared.refuse_cut_off()?;
-                    // One damage seldom comes alone: from the second on, objects are repaired
-                    // whole, instead of one granule for each time the closure runs.
-                    let (first, count) =
-                        if repairs.is_empty() { (at, len) } else { shared.whole_object(at, len) };
-                    repairs.push(at);
-                    let finder = holdfast_redundancy::events::Finder::Read;
-                    shared.mend_found(first, count, finder)?;
-                }
-                TxError::Damaged { .. } | TxError::Lost { .. } | TxError::ReadOnly => {
-                    shared.refuse_cut_off()?;
-                    return Err(error.into());
-                }
-                other => return Err(other.into()),
+                Err(error) => setbacks.meet(shared, error)?,
             }
         }
     }
 
-    /// A free lane; waits until another transaction ends if all are taken.
-    fn take_lane(&self) -> Held<'_, crate::lane::LaneState> {
+    /// A free lane; waits until another transaction ends if all are taken. Or the one this thread
+    /// is in already, and says so.
+    #[inline]
+    fn enter_lane(&self) -> (Held<'_, crate::lane::LaneState>, bool) {
         loop {
-            if let Some(lane) = self.shared.lanes.take() {
-                return lane;
+            if let Some(entered) = self.shared.lanes.enter() {
+                return entered;
             }
             std::thread::yield_now();
         }
@@ -301,7 +273,69 @@ impl<M: Medium> Pool<M> {
     }
 }
 
+/// What kept a `run` from being through so far.
+#[derive(Default)]
+struct Setbacks {
+    conflicts: u32,
+    /// Places repaired.
+    repairs: Vec<u64>,
+}
+
+impl Setbacks {
+    /// Does what has to be done before the closure is executed again, or says why it is not.
+    #[cold]
+    fn meet<M: Medium>(&mut self, shared: &Shared<M>, error: TxError) -> Result<(), Error> {
+        match error {
+            TxError::Conflict if self.conflicts < CONFLICTS_MAX => {
+                self.conflicts += 1;
+                shared.counters.conflicts.fetch_add(1, Ordering::Relaxed);
+                back_off(self.conflicts);
+                Ok(())
+            }
+            TxError::Damaged { at, len } if self.may_mend(at) => {
+                shared.refuse_cut_off()?;
+                // One damage seldom comes alone: from the second on, objects are repaired
+                // whole, instead of one granule for each time the closure runs.
+                let (first, count) =
+                    if self.repairs.is_empty() { (at, len) } else { shared.whole_object(at, len) };
+                self.repairs.push(at);
+                let finder = holdfast_redundancy::events::Finder::Read;
+                shared.mend_found(first, count, finder)
+            }
+            TxError::Damaged { .. } | TxError::Lost { .. } | TxError::ReadOnly => {
+                shared.refuse_cut_off()?;
+                Err(error.into())
+            }
+            other => Err(other.into()),
+        }
+    }
+
+    /// Whether `at` may be repaired: as long as the run gets on.
+    fn may_mend(&self, at: u64) -> bool {
+        let again = self.repairs.iter().filter(|r| **r == at).count();
+        self.repairs.len() < REPAIRS_MAX && again < AGAIN_MAX
+    }
+}
+
+/// A `run` within a `run`: a part of the outer one.
+#[cold]
+fn run_nested<M: Medium, R>(
+    shared: &Shared<M>,
+    lane: Held<'_, crate::lane::LaneState>,
+    mut body: impl FnMut(&Tx<'_, M>) -> holdfast_txn::Result<R>,
+) -> Result<R, Error> {
+    let outer = lane.share();
+    let before = outer.work.borrow().extent();
+    Ok(body(&Tx { shared, lane }).inspect_err(|error| {
+        let mut work = outer.work.borrow_mut();
+        if work.extent() > before {
+            work.doomed.get_or_insert_with(|| error.clone());
+        }
+    })?)
+}
+
 /// One execution of a transaction.
+#[inline]
 fn attempt<M: Medium, R>(
     shared: &Shared<M>,
     lane: &Held<'_, crate::lane::LaneState>,
@@ -323,12 +357,8 @@ fn attempt<M: Medium, R>(
     Ok(value)
 }
 
-/// Whether a run that had these places repaired may have `at` repaired: as long as it gets on.
-fn may_mend(repairs: &[u64], at: u64) -> bool {
-    repairs.len() < REPAIRS_MAX && repairs.iter().filter(|r| **r == at).count() < AGAIN_MAX
-}
-
 /// What a commit left to be done once it holds nothing: log chunks to free, copies to mend.
+#[inline]
 fn after_commit<M: Medium>(shared: &Shared<M>) -> Result<(), Error> {
     if shared.has_retiring() {
         // Freeing them is housekeeping: if it cannot be done now, it is tried again later.
@@ -337,6 +367,7 @@ fn after_commit<M: Medium>(shared: &Shared<M>) -> Result<(), Error> {
     if shared.has_suspects.load(Ordering::Relaxed) { shared.mend_suspects() } else { Ok(()) }
 }
 
+#[inline]
 fn tidy_lane(lane: &Held<'_, crate::lane::LaneState>) {
     lane.work.borrow_mut().clear();
     lane.arena.borrow_mut().reset();

@@ -204,7 +204,24 @@ impl<M: Medium> Tx<'_, M> {
 
     /// Reads bytes `[from, from + into.len())` of an object nobody in this transaction opened.
     /// `typed` is the type and length that must be found.
+    #[inline]
     fn read_committed(
+        &self,
+        work: &mut Work,
+        of: RawPtr,
+        from: u64,
+        into: &mut [u8],
+        typed: Option<(TypeNumber, u64)>,
+    ) -> Result<()> {
+        if self.read_known(work, of, from, into, typed).is_some() {
+            return Ok(());
+        }
+        self.read_unknown(work, of, from, into, typed)
+    }
+
+    /// The long way of [`read_committed`](Self::read_committed), which finds out what is wrong.
+    #[cold]
+    fn read_unknown(
         &self,
         work: &mut Work,
         of: RawPtr,
@@ -220,7 +237,6 @@ impl<M: Medium> Tx<'_, M> {
         }
     }
 
-    #[inline]
     fn read_seen(
         &self,
         seen: &Seen<'_>,
@@ -241,13 +257,6 @@ impl<M: Medium> Tx<'_, M> {
                     && shared.touched.is(seen.zone, &seen.spot, g, generation)
             });
         let slot = read_slot(&Direct(&shared.m), &seen.spot).map_err(damaged)?;
-        // Verified before in this generation; whether it is what was asked for, the slot tells.
-        if touched
-            && Self::names(of, &slot, &seen.spot).is_ok()
-            && check_asked(of, &slot, from + len, typed).is_ok()
-        {
-            return shared.m.read(seen.spot.object + from, into).map_err(damaged);
-        }
         self.judge_slot(seen, of, &slot)?;
         self.confirm(seen, check_asked(of, &slot, from + len, typed))?;
         if len == 0 {

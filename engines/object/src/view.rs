@@ -126,7 +126,15 @@ impl Arena {
 
     /// Gives everything back. Blocks beyond the ordinary are freed: a huge transaction should
     /// not keep its memory for ever. Called when no guard can be alive any more.
+    #[inline]
     pub(crate) fn reset(&mut self) {
+        // Whoever only read has made none.
+        if !self.copies.is_empty() {
+            self.give_back();
+        }
+    }
+
+    fn give_back(&mut self) {
         self.copies.clear();
         if self.blocks.len() > BLOCKS_KEPT || self.blocks.iter().any(|b| b.lines > BLOCK_LINES) {
             self.blocks.retain(|b| b.lines == BLOCK_LINES);
@@ -271,9 +279,9 @@ pub(crate) struct Lanes<T> {
     flags: Arc<[Flag]>,
 }
 
-// SAFETY: a value is reached only through `Held`, of which one thread at a time has some: `take`
-// sets the flag with acquire/release or finds a lane its own thread kept, and `join` finds only
-// lanes its own thread entered.
+// SAFETY: a value is reached only through `Held`, of which one thread at a time has some:
+// `take_another` sets the flag with acquire/release, and `enter` finds only lanes its own thread
+// kept or is in.
 unsafe impl<T: Send> Sync for Lanes<T> {}
 
 /// A lane held by this thread. Not `Send`: nested runs find it through the thread.
@@ -336,17 +344,17 @@ impl<T> Lanes<T> {
         Held { lanes: self, lane, stays: PhantomData }
     }
 
-    /// Takes a free lane, the one this thread kept if it did. `None` if all are taken.
+    /// Takes a free lane, the one this thread kept if it did; or joins the one it is in already,
+    /// for a nested run, and says so. `None` if all are taken.
     #[inline]
-    pub(crate) fn take(&self) -> Option<Held<'_, T>> {
-        let kept = MINE.with_borrow_mut(|mine| {
-            let kept = mine.iter_mut().find(|m| m.id == self.id && !m.busy)?;
-            kept.busy = true;
-            Some(kept.lane)
+    pub(crate) fn enter(&self) -> Option<(Held<'_, T>, bool)> {
+        let mine = MINE.with_borrow_mut(|mine| {
+            let own = mine.iter_mut().find(|m| m.id == self.id)?;
+            Some((own.lane, core::mem::replace(&mut own.busy, true)))
         });
-        match kept {
-            Some(lane) => Some(self.held(lane, true)),
-            None => self.take_another(),
+        match mine {
+            Some((lane, nested)) => Some((self.held(lane, !nested), nested)),
+            None => self.take_another().map(|held| (held, false)),
         }
     }
 
@@ -374,13 +382,6 @@ impl<T> Lanes<T> {
     #[inline]
     fn keeps(&self, lane: usize) -> bool {
         lane < self.flags.len() / 4 * 3
-    }
-
-    /// The lane this thread holds already, for a nested run.
-    pub(crate) fn join(&self) -> Option<Held<'_, T>> {
-        let lane = MINE
-            .with_borrow(|mine| mine.iter().find(|m| m.id == self.id && m.busy).map(|m| m.lane))?;
-        Some(self.held(lane, false))
     }
 
     /// Commits counted in all lanes.
@@ -426,8 +427,8 @@ impl<'l, T> Held<'l, T> {
 impl<T> Deref for Held<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: this thread took the lane (`take`), or an outer `Held` on this thread did
-        // (`join` finds only entries of this thread, and `Held` is not `Send`); values are shared
+        // SAFETY: this thread took the lane (`enter`), or an outer `Held` on this thread did
+        // (`enter` finds only entries of this thread, and `Held` is not `Send`); values are shared
         // between those by `&` only.
         unsafe { &*self.lanes.values[self.lane() as usize].get() }
     }
@@ -489,7 +490,7 @@ mod tests {
                     barrier.wait();
                     let lanes =
                         slot.lock().expect("no thread panics").clone().expect("no thread panics");
-                    drop(lanes.take().expect("no thread panics"));
+                    drop(lanes.enter().expect("no thread panics"));
                     drop(lanes);
                     barrier.wait();
                     if lead {
