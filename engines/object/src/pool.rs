@@ -344,15 +344,23 @@ fn attempt<M: Medium, R>(
     lane.work.borrow_mut().sees_below = shared.numbers.next();
     let undo = Undo { shared, lane };
     let value = body(&Tx { shared, lane: lane.share() })?;
-    if let Some(error) = lane.work.borrow_mut().doomed.take() {
-        // A transaction within this one failed half way: there is no whole to commit.
-        return Err(error);
+    {
+        let mut work = lane.work.borrow_mut();
+        if let Some(error) = work.doomed.take() {
+            // A transaction within this one failed half way: there is no whole to commit.
+            return Err(error);
+        }
+        if work.pieces.is_empty() {
+            // Reads were consistent all along: see `Tx::see`.
+            work.clear_reads();
+            lane.arena.borrow_mut().reset();
+            core::mem::forget(undo);
+            return Ok(value);
+        }
     }
     shared.commit(lane)?;
     core::mem::forget(undo);
-    if !lane.work.borrow().pieces.is_empty() {
-        lane.count_commit();
-    }
+    lane.count_commit();
     tidy_lane(lane);
     Ok(value)
 }
@@ -367,7 +375,6 @@ fn after_commit<M: Medium>(shared: &Shared<M>) -> Result<(), Error> {
     if shared.has_suspects.load(Ordering::Relaxed) { shared.mend_suspects() } else { Ok(()) }
 }
 
-#[inline]
 fn tidy_lane(lane: &Held<'_, crate::lane::LaneState>) {
     lane.work.borrow_mut().clear();
     lane.arena.borrow_mut().reset();

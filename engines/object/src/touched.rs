@@ -32,8 +32,8 @@ impl Touched {
     }
 
     #[inline]
-    fn cell(&self, zone: &ZoneTable, spot: &Spot, granule: u64) -> Option<&AtomicU16> {
-        let at = spot.object + granule * GRANULE;
+    fn cell(&self, zone: &ZoneTable, object: u64, granule: u64) -> Option<&AtomicU16> {
+        let at = object + granule * GRANULE;
         let line = (at - zone.chunks_at()) / 64;
         self.zones[usize::from(zone.index())].get()?.get(line as usize)
     }
@@ -41,7 +41,8 @@ impl Touched {
     /// Whether the granule of that generation was verified.
     #[inline]
     pub(crate) fn is(&self, zone: &ZoneTable, spot: &Spot, granule: u64, generation: u16) -> bool {
-        self.cell(zone, spot, granule).is_some_and(|c| c.load(Ordering::Relaxed) == generation)
+        self.cell(zone, spot.object, granule)
+            .is_some_and(|c| c.load(Ordering::Relaxed) == generation)
     }
 
     /// Whether the granules of bytes `range`, which is not empty and lies in the place at `object`,
@@ -69,15 +70,15 @@ impl Touched {
 
     /// Records that the granule of that generation was verified.
     #[inline]
-    pub(crate) fn set(&self, zone: &ZoneTable, spot: &Spot, granule: u64, generation: u16) {
-        if let Some(cell) = self.cell(zone, spot, granule) {
+    pub(crate) fn set(&self, zone: &ZoneTable, object: u64, granule: u64, generation: u16) {
+        if let Some(cell) = self.cell(zone, object, granule) {
             cell.store(generation, Ordering::Relaxed);
         }
     }
 
     /// Forgets a granule: it was freed, or found damaged.
     pub(crate) fn forget(&self, zone: &ZoneTable, spot: &Spot, granule: u64) {
-        if let Some(cell) = self.cell(zone, spot, granule) {
+        if let Some(cell) = self.cell(zone, spot.object, granule) {
             cell.store(0, Ordering::Relaxed);
         }
     }
