@@ -44,7 +44,7 @@
 //!
 //! # Tour
 //!
-//! - `pool.rs`, `tx.rs` what programs call, `known.rs` their usual reads; `options.rs` every policy as
+//! - `pool.rs`, `tx.rs` what programs call, `known.rs` the usual reads; `options.rs` every policy as
 //!   a value
 //! - `commit.rs`, `settle.rs`, `in_place.rs`, `overflow.rs`, `chunks.rs`, `batch.rs`, `diff.rs` the
 //!   way to the medium
