@@ -44,8 +44,8 @@
 //!
 //! # Tour
 //!
-//! - `pool.rs`, `tx.rs` what programs call, `known.rs` the usual reads; `options.rs` every policy as
-//!   a value
+//! - `pool.rs`, `tx.rs` what programs call, `known.rs` their usual reads; `options.rs` all policies
+//!   as values
 //! - `commit.rs`, `settle.rs`, `in_place.rs`, `overflow.rs`, `chunks.rs`, `batch.rs`, `diff.rs` the
 //!   way to the medium
 //! - `open.rs`, `recover.rs`, `redo.rs` after a crash
