@@ -17,6 +17,9 @@ use crate::medium::PAGE;
 
 /// Bytes of a large page.
 const LARGE: usize = 2 << 20;
+/// Tables from this size on get large pages: one of them is worth what it wastes of the last one,
+/// since every small page would take one of the few entries of the translation cache.
+const WORTH_IT: usize = LARGE / 8;
 
 mod sealed {
     /// Types for which zero bytes are a value and which threads may share.
@@ -70,9 +73,10 @@ impl<T: Cell> Table<T> {
     #[must_use]
     pub fn new(count: usize) -> Self {
         let layout = Layout::array::<T>(count).expect("a table fits the address space");
-        let large = layout.size() >= LARGE;
-        let slack = if large { LARGE } else { 0 };
-        let mapped = (layout.size().max(1) + slack).next_multiple_of(PAGE as usize);
+        let large = layout.size() >= WORTH_IT;
+        let (unit, slack) = if large { (LARGE, LARGE) } else { (PAGE as usize, 0) };
+        let len = layout.size().max(1).next_multiple_of(unit);
+        let mapped = len + slack;
         let (rights, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: a new anonymous mapping; nothing is replaced.
         let raw =
@@ -81,12 +85,12 @@ impl<T: Cell> Table<T> {
         let Some(start) = start else { handle_alloc_error(layout) };
         let skipped = if large { start.as_ptr().align_offset(LARGE) } else { 0 };
         debug_assert!(skipped <= slack, "an aligned start lies within the slack");
-        // SAFETY: `skipped` is less than `slack`, so the start and `layout.size()` bytes behind it
-        // lie in the mapping.
+        // SAFETY: `skipped` is less than `slack`, so the start and `len` bytes behind it lie in the
+        // mapping.
         let first = unsafe { start.add(skipped) };
         if large {
             // SAFETY: the range lies in the mapping made above. A refusal costs speed only.
-            let _ = unsafe { madvise(first.as_ptr().cast(), layout.size(), Advice::LinuxHugepage) };
+            let _ = unsafe { madvise(first.as_ptr().cast(), len, Advice::LinuxHugepage) };
         }
         Self { first: first.cast(), count, start, mapped }
     }
@@ -119,7 +123,19 @@ mod tests {
 
     #[test]
     fn tables_are_zeros_and_hold_what_is_stored_at_both_ends() {
-        for count in [0, 1, 511, 512, 513, LARGE / 8 - 1, LARGE / 8, LARGE / 8 + 1, LARGE / 2] {
+        for count in [
+            0,
+            1,
+            511,
+            512,
+            513,
+            WORTH_IT / 8 - 1,
+            WORTH_IT / 8,
+            LARGE / 8 - 1,
+            LARGE / 8,
+            LARGE / 8 + 1,
+            LARGE / 2,
+        ] {
             let table = Table::<AtomicU64>::new(count);
             assert_eq!(table.len(), count);
             assert!(table.iter().all(|cell| cell.load(Relaxed) == 0));

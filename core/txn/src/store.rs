@@ -37,6 +37,28 @@ pub trait Transaction {
     /// As [`read`](Self::read), and `OutOfBounds`.
     fn read_bytes(&self, of: RawPtr, from: u64, into: &mut [u8]) -> Result<()>;
 
+    /// Reads the object `of` points to over `into`, so that a large one is not copied twice. After
+    /// an error `into` may hold anything.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    fn read_into<T: Persist>(&self, of: Ptr<T>, into: &mut T) -> Result<()> {
+        *into = self.read(of)?;
+        Ok(())
+    }
+
+    /// Copies the start of an object, as many bytes as it has and `into` has room for, and returns
+    /// its length: for objects that say themselves what they hold.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    fn read_start(&self, of: RawPtr, into: &mut [u8]) -> Result<u64> {
+        let len = self.len_of(of)?;
+        let held = len.min(into.len() as u64) as usize;
+        self.read_bytes(of, 0, &mut into[..held])?;
+        Ok(len)
+    }
+
     /// Length of an object in bytes.
     ///
     /// # Errors

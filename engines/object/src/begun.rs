@@ -34,13 +34,12 @@ impl<M: Medium> Pool<M> {
         if self.shared.m.inherited() {
             return Err(Error::Forked);
         }
-        if self.shared.lanes.join().is_some() {
+        let (lane, nested) = self.enter_lane();
+        if nested {
             let text = "this thread has a transaction of the pool under way";
             return Err(TxError::cancel(text).into());
         }
-        let lane = self.take_lane();
         lane.doubted.borrow_mut().clear();
-        lane.work.borrow_mut().sees_below = self.shared.numbers.next();
         Ok(Begun {
             pool: self.clone(),
             lane: Some(lane.detach()),
@@ -100,7 +99,6 @@ impl<M: Medium> Begun<M> {
             Err(error) => {
                 self.retry.after(shared, error)?;
                 let lane = shared.lanes.attach(self.lane());
-                lane.work.borrow_mut().sees_below = shared.numbers.next();
                 drop(lane);
                 Ok(Some(self))
             }

@@ -101,6 +101,15 @@ impl Work {
         self.doomed = None;
     }
 
+    /// Forgets a transaction that has no pieces.
+    #[inline]
+    pub(crate) fn clear_reads(&mut self) {
+        self.reads.clear();
+        // Of pieces that could not be opened.
+        self.sums.clear();
+        self.declared.clear();
+    }
+
     /// How much was changed: rises with everything opened, allocated or freed.
     pub(crate) fn extent(&self) -> usize {
         let freed = |p: &&Piece| matches!(p.fate, Fate::Freed | Fate::Nothing);
@@ -176,6 +185,9 @@ impl Default for Index {
 
 impl Index {
     fn clear(&mut self) {
+        if self.len == 0 {
+            return;
+        }
         self.len = 0;
         if self.cells.len() > 1 << 16 || self.stamp == u32::MAX {
             *self = Self::default();

@@ -44,7 +44,8 @@
 //!
 //! # Tour
 //!
-//! - `pool.rs`, `tx.rs` what programs call; `options.rs` every policy as a value
+//! - `pool.rs`, `tx.rs` what programs call, `known.rs` their usual reads; `options.rs` all policies
+//!   as values
 //! - `begun.rs`, `raw_view.rs` the same for programs without closures and types
 //! - `commit.rs`, `settle.rs`, `in_place.rs`, `overflow.rs`, `chunks.rs`, `batch.rs`, `diff.rs` the
 //!   way to the medium
@@ -70,6 +71,7 @@ mod geometry;
 mod grow;
 mod halves;
 mod in_place;
+mod known;
 mod lane;
 mod log;
 mod mend_unit;

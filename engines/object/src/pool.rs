@@ -147,17 +147,10 @@ impl<M: Medium> Pool<M> {
         if shared.m.inherited() {
             return Err(Error::Forked);
         }
-        if let Some(lane) = shared.lanes.join() {
-            let outer = lane.share();
-            let before = outer.work.borrow().extent();
-            return Ok(body(&Tx { shared, lane }).inspect_err(|error| {
-                let mut work = outer.work.borrow_mut();
-                if work.extent() > before {
-                    work.doomed.get_or_insert_with(|| error.clone());
-                }
-            })?);
+        let (lane, nested) = self.enter_lane();
+        if nested {
+            return run_nested(shared, lane, body);
         }
-        let lane = self.take_lane();
         lane.doubted.borrow_mut().clear();
         let mut retry = Retry::default();
         loop {
@@ -171,11 +164,13 @@ impl<M: Medium> Pool<M> {
         }
     }
 
-    /// A free lane; waits until another transaction ends if all are taken.
-    pub(crate) fn take_lane(&self) -> Held<'_, crate::lane::LaneState> {
+    /// A free lane; waits until another transaction ends if all are taken. Or the one this thread
+    /// is in already, and says so.
+    #[inline]
+    pub(crate) fn enter_lane(&self) -> (Held<'_, crate::lane::LaneState>, bool) {
         loop {
-            if let Some(lane) = self.shared.lanes.take() {
-                return lane;
+            if let Some(entered) = self.shared.lanes.enter() {
+                return entered;
             }
             std::thread::yield_now();
         }
@@ -278,7 +273,25 @@ impl<M: Medium> Pool<M> {
     }
 }
 
+/// A `run` within a `run`: a part of the outer one.
+#[cold]
+fn run_nested<M: Medium, R>(
+    shared: &Shared<M>,
+    lane: Held<'_, crate::lane::LaneState>,
+    mut body: impl FnMut(&Tx<'_, M>) -> holdfast_txn::Result<R>,
+) -> Result<R, Error> {
+    let outer = lane.share();
+    let before = outer.work.borrow().extent();
+    Ok(body(&Tx { shared, lane }).inspect_err(|error| {
+        let mut work = outer.work.borrow_mut();
+        if work.extent() > before {
+            work.doomed.get_or_insert_with(|| error.clone());
+        }
+    })?)
+}
+
 /// One execution of a transaction.
+#[inline]
 fn attempt<M: Medium, R>(
     shared: &Shared<M>,
     lane: &Held<'_, crate::lane::LaneState>,
@@ -304,6 +317,7 @@ impl Retry {
     ///
     /// # Errors
     /// There is nothing to be done.
+    #[cold]
     pub(crate) fn after<M: Medium>(
         &mut self,
         shared: &Shared<M>,
@@ -341,6 +355,7 @@ fn may_mend(repairs: &[u64], at: u64) -> bool {
 }
 
 /// What a commit left to be done once it holds nothing: log chunks to free, copies to mend.
+#[inline]
 pub(crate) fn after_commit<M: Medium>(shared: &Shared<M>) -> Result<(), Error> {
     if shared.has_retiring() {
         // Freeing them is housekeeping: if it cannot be done now, it is tried again later.
@@ -362,17 +377,26 @@ pub(crate) struct Undo<'a, 'l, M: Medium> {
 
 impl<M: Medium> Undo<'_, '_, M> {
     /// Commits what the lane holds; aborts if that cannot be.
+    #[inline]
     pub(crate) fn commit_instead(self) -> holdfast_txn::Result<()> {
         let Self { shared, lane } = self;
-        if let Some(error) = lane.work.borrow_mut().doomed.take() {
-            // A transaction within this one failed half way: there is no whole to commit.
-            return Err(error);
+        {
+            let mut work = lane.work.borrow_mut();
+            if let Some(error) = work.doomed.take() {
+                // A transaction within this one failed half way: there is no whole to commit.
+                return Err(error);
+            }
+            if work.pieces.is_empty() {
+                // Reads were consistent all along: see `Tx::see`.
+                work.clear_reads();
+                lane.arena.borrow_mut().reset();
+                core::mem::forget(self);
+                return Ok(());
+            }
         }
         shared.commit(lane)?;
         core::mem::forget(self);
-        if !lane.work.borrow().pieces.is_empty() {
-            lane.count_commit();
-        }
+        lane.count_commit();
         tidy_lane(lane);
         Ok(())
     }

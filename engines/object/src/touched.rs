@@ -4,9 +4,11 @@
 //! place does not pass as verified either. Costs 1/32 of the data in DRAM, as far as it is
 //! touched.
 
+use core::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 
+use holdfast_heap::format::GRANULE;
 use holdfast_heap::{Spot, ZoneTable};
 use holdfast_pmem::Table;
 
@@ -30,8 +32,8 @@ impl Touched {
     }
 
     #[inline]
-    fn cell(&self, zone: &ZoneTable, spot: &Spot, granule: u64) -> Option<&AtomicU16> {
-        let at = spot.object + granule * holdfast_heap::format::GRANULE;
+    fn cell(&self, zone: &ZoneTable, object: u64, granule: u64) -> Option<&AtomicU16> {
+        let at = object + granule * GRANULE;
         let line = (at - zone.chunks_at()) / 64;
         self.zones[usize::from(zone.index())].get()?.get(line as usize)
     }
@@ -39,20 +41,44 @@ impl Touched {
     /// Whether the granule of that generation was verified.
     #[inline]
     pub(crate) fn is(&self, zone: &ZoneTable, spot: &Spot, granule: u64, generation: u16) -> bool {
-        self.cell(zone, spot, granule).is_some_and(|c| c.load(Ordering::Relaxed) == generation)
+        self.cell(zone, spot.object, granule)
+            .is_some_and(|c| c.load(Ordering::Relaxed) == generation)
+    }
+
+    /// Whether the granules of bytes `range`, which is not empty and lies in the place at `object`,
+    /// were verified in that generation.
+    #[inline(always)]
+    pub(crate) fn all(
+        &self,
+        zone: &ZoneTable,
+        object: u64,
+        range: Range<u64>,
+        generation: u16,
+    ) -> bool {
+        let Some(cells) = self.zones[usize::from(zone.index())].get() else { return false };
+        let mut at = (object - zone.chunks_at() + range.start / GRANULE * GRANULE) / 64;
+        let last = (object - zone.chunks_at() + (range.end - 1)) / 64;
+        while at <= last {
+            let Some(cell) = cells.get(at as usize) else { return false };
+            if cell.load(Ordering::Relaxed) != generation {
+                return false;
+            }
+            at += GRANULE / 64;
+        }
+        true
     }
 
     /// Records that the granule of that generation was verified.
     #[inline]
-    pub(crate) fn set(&self, zone: &ZoneTable, spot: &Spot, granule: u64, generation: u16) {
-        if let Some(cell) = self.cell(zone, spot, granule) {
+    pub(crate) fn set(&self, zone: &ZoneTable, object: u64, granule: u64, generation: u16) {
+        if let Some(cell) = self.cell(zone, object, granule) {
             cell.store(generation, Ordering::Relaxed);
         }
     }
 
     /// Forgets a granule: it was freed, or found damaged.
     pub(crate) fn forget(&self, zone: &ZoneTable, spot: &Spot, granule: u64) {
-        if let Some(cell) = self.cell(zone, spot, granule) {
+        if let Some(cell) = self.cell(zone, spot.object, granule) {
             cell.store(0, Ordering::Relaxed);
         }
     }

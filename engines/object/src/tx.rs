@@ -18,9 +18,9 @@ use crate::versions::Version;
 use crate::view::{CopyId, Held, Mut};
 
 /// Verifying what is opened for change: without it, damage would be patched into sum and parity.
-const VERIFY_OPEN: Site = Site::new("object.tx.verify-open");
+pub(crate) const VERIFY_OPEN: Site = Site::new("object.tx.verify-open");
 /// Verifying what is read.
-const VERIFY_READ: Site = Site::new("object.tx.verify-read");
+pub(crate) const VERIFY_READ: Site = Site::new("object.tx.verify-read");
 /// Verifying a slot before anything is refused for what it says.
 const VERIFY_SLOT: Site = Site::new("object.tx.verify-slot");
 
@@ -204,7 +204,24 @@ impl<M: Medium> Tx<'_, M> {
 
     /// Reads bytes `[from, from + into.len())` of an object nobody in this transaction opened.
     /// `typed` is the type and length that must be found.
+    #[inline]
     fn read_committed(
+        &self,
+        work: &mut Work,
+        of: RawPtr,
+        from: u64,
+        into: &mut [u8],
+        typed: Option<(TypeNumber, u64)>,
+    ) -> Result<()> {
+        if self.read_known(work, of, from, into, typed).is_some() {
+            return Ok(());
+        }
+        self.read_unknown(work, of, from, into, typed)
+    }
+
+    /// The long way of [`read_committed`](Self::read_committed), which finds out what is wrong.
+    #[cold]
+    fn read_unknown(
         &self,
         work: &mut Work,
         of: RawPtr,
@@ -220,7 +237,6 @@ impl<M: Medium> Tx<'_, M> {
         }
     }
 
-    #[inline]
     fn read_seen(
         &self,
         seen: &Seen<'_>,
@@ -241,13 +257,6 @@ impl<M: Medium> Tx<'_, M> {
                     && shared.touched.is(seen.zone, &seen.spot, g, generation)
             });
         let slot = read_slot(&Direct(&shared.m), &seen.spot).map_err(damaged)?;
-        // Verified before in this generation; whether it is what was asked for, the slot tells.
-        if touched
-            && Self::names(of, &slot, &seen.spot).is_ok()
-            && check_asked(of, &slot, from + len, typed).is_ok()
-        {
-            return shared.m.read(seen.spot.object + from, into).map_err(damaged);
-        }
         self.judge_slot(seen, of, &slot)?;
         self.confirm(seen, check_asked(of, &slot, from + len, typed))?;
         if len == 0 {
@@ -266,6 +275,20 @@ impl<M: Medium> Tx<'_, M> {
         self.read_verified(seen, &slot, from, into)
     }
 
+    /// Reads the start of an object, and its length from its slot: the sum of the first granule
+    /// covers both.
+    fn start_seen(&self, seen: &Seen<'_>, of: RawPtr, into: &mut [u8]) -> Result<u64> {
+        let slot = read_slot(&Direct(&self.shared.m), &seen.spot).map_err(damaged)?;
+        self.judge_slot(seen, of, &slot)?;
+        let len = u64::from(slot.len);
+        let held = len.min(into.len() as u64) as usize;
+        if held == 0 {
+            return self.slot_seen(seen, of).map(|slot| slot.len.into());
+        }
+        self.read_seen(seen, of, 0, &mut into[..held], None)?;
+        Ok(len)
+    }
+
     fn read_verified(
         &self,
         seen: &Seen<'_>,
@@ -275,19 +298,38 @@ impl<M: Medium> Tx<'_, M> {
     ) -> Result<()> {
         let shared = self.shared;
         let end = from + into.len() as u64;
-        let mut buffer = [0; GRANULE as usize];
         for granule in from / GRANULE..=(end - 1) / GRANULE {
             let (start, len) = granule_range(granule, slot.len.into());
-            let bytes = &mut buffer[..len as usize];
-            shared.m.read(seen.spot.object + start, bytes).map_err(damaged)?;
-            self.verify(seen, slot, granule, 1, bytes, |_| {})?;
             let (a, b) = (from.max(start), end.min(start + len));
-            into[(a - from) as usize..(b - from) as usize]
-                .copy_from_slice(&bytes[(a - start) as usize..(b - start) as usize]);
+            let part = &mut into[(a - from) as usize..(b - from) as usize];
+            if b - a == len {
+                shared.m.read(seen.spot.object + start, part).map_err(damaged)?;
+                self.verify(seen, slot, granule, 1, part, |_| {})?;
+            } else {
+                self.verify_around(seen, slot, granule, (a - start) as usize, part)?;
+            }
             if shared.versions.unchanged(seen.word, seen.version) {
-                shared.touched.set(seen.zone, &seen.spot, granule, slot.generation);
+                shared.touched.set(seen.zone, seen.spot.object, granule, slot.generation);
             }
         }
+        Ok(())
+    }
+
+    /// Verifies a granule, and copies a part of it from byte `from` on.
+    fn verify_around(
+        &self,
+        seen: &Seen<'_>,
+        slot: &Slot,
+        granule: u64,
+        from: usize,
+        part: &mut [u8],
+    ) -> Result<()> {
+        let (start, len) = granule_range(granule, slot.len.into());
+        let mut buffer = [0; GRANULE as usize];
+        let bytes = &mut buffer[..len as usize];
+        self.shared.m.read(seen.spot.object + start, bytes).map_err(damaged)?;
+        self.verify(seen, slot, granule, 1, bytes, |_| {})?;
+        part.copy_from_slice(&bytes[from..from + part.len()]);
         Ok(())
     }
 
@@ -637,9 +679,15 @@ impl<M: Medium> Transaction for Tx<'_, M> {
     where
         Self: 't;
 
+    #[inline]
     fn read<T: Persist>(&self, of: Ptr<T>) -> Result<T> {
         let mut value = T::zeroed();
-        let into = bytemuck::bytes_of_mut(&mut value);
+        self.read_into(of, &mut value)?;
+        Ok(value)
+    }
+
+    fn read_into<T: Persist>(&self, of: Ptr<T>, into: &mut T) -> Result<()> {
+        let into = bytemuck::bytes_of_mut(into);
         let raw = of.raw();
         let mut work = self.work();
         let typed = (T::TYPE, into.len() as u64);
@@ -648,11 +696,28 @@ impl<M: Medium> Transaction for Tx<'_, M> {
             if let Some(slot) = found {
                 check_asked(raw, &slot, 0, Some(typed))?;
             }
-            self.read_mixed(&mut work, raw, 0, into)?;
+            self.read_mixed(&mut work, raw, 0, into)
         } else {
-            self.read_committed(&mut work, raw, 0, into, Some(typed))?;
+            self.read_committed(&mut work, raw, 0, into, Some(typed))
         }
-        Ok(value)
+    }
+
+    fn read_start(&self, of: RawPtr, into: &mut [u8]) -> Result<u64> {
+        let mut work = self.work();
+        if !work.any_of_fast(of.offset())
+            && let Some(len) = self.start_known(&mut work, of, into)
+        {
+            return Ok(len);
+        }
+        if work.any_of_fast(of.offset()) {
+            let len = self.length(&mut work, of)?;
+            let held = len.min(into.len() as u64) as usize;
+            return self.read_mixed(&mut work, of, 0, &mut into[..held]).map(|()| len);
+        }
+        let seen = self.see(&mut work, of)?;
+        let answer = self.start_seen(&seen, of, into);
+        self.settle(&mut work, &seen)?;
+        answer
     }
 
     fn read_bytes(&self, of: RawPtr, from: u64, into: &mut [u8]) -> Result<()> {

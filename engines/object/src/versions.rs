@@ -75,6 +75,13 @@ impl Versions {
         Some(Version(now & !PINS))
     }
 
+    /// Version now, if no committer holds the word.
+    #[inline]
+    pub(crate) fn now(&self, index: u32) -> Option<Version> {
+        let now = self.word(index).load(Ordering::Acquire);
+        (now & LOCKED == 0).then_some(Version(now & !PINS))
+    }
+
     /// Whether the word still has `version`, for bytes read since. Pins do not count.
     #[inline]
     pub(crate) fn unchanged(&self, index: u32, version: Version) -> bool {

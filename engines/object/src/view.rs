@@ -137,7 +137,15 @@ impl Arena {
 
     /// Gives everything back. Blocks beyond the ordinary are freed: a huge transaction should
     /// not keep its memory for ever. Called when no guard can be alive any more.
+    #[inline]
     pub(crate) fn reset(&mut self) {
+        // Whoever only read has made none.
+        if !self.copies.is_empty() {
+            self.give_back();
+        }
+    }
+
+    fn give_back(&mut self) {
         self.copies.clear();
         if self.blocks.len() > BLOCKS_KEPT || self.blocks.iter().any(|b| b.lines > BLOCK_LINES) {
             self.blocks.retain(|b| b.lines == BLOCK_LINES);
@@ -295,9 +303,9 @@ pub(crate) struct Lanes<T> {
     flags: Arc<[Flag]>,
 }
 
-// SAFETY: a value is reached only through `Held`, of which one thread at a time has some: `take`
-// sets the flag with acquire/release or finds a lane its own thread kept, `join` finds only lanes
-// its own thread entered, and `attach` needs the `Detached` of a lane, which stays on its thread.
+// SAFETY: a value is reached only through `Held`, of which one thread at a time has some:
+// `take_another` sets the flag with acquire/release, `enter` finds only lanes its own thread kept
+// or is in, and `attach` needs the `Detached` of a lane, which stays on its thread.
 unsafe impl<T: Send> Sync for Lanes<T> {}
 
 /// A lane held by this thread. Not `Send`: nested runs find it through the thread.
@@ -371,17 +379,17 @@ impl<T> Lanes<T> {
         Held { lanes: self, lane, stays: PhantomData }
     }
 
-    /// Takes a free lane, the one this thread kept if it did. `None` if all are taken.
+    /// Takes a free lane, the one this thread kept if it did; or joins the one it is in already,
+    /// for a nested run, and says so. `None` if all are taken.
     #[inline]
-    pub(crate) fn take(&self) -> Option<Held<'_, T>> {
-        let kept = MINE.with_borrow_mut(|mine| {
-            let kept = mine.iter_mut().find(|m| m.id == self.id && !m.busy)?;
-            kept.busy = true;
-            Some(kept.lane)
+    pub(crate) fn enter(&self) -> Option<(Held<'_, T>, bool)> {
+        let mine = MINE.with_borrow_mut(|mine| {
+            let own = mine.iter_mut().find(|m| m.id == self.id)?;
+            Some((own.lane, core::mem::replace(&mut own.busy, true)))
         });
-        match kept {
-            Some(lane) => Some(self.held(lane, true)),
-            None => self.take_another(),
+        match mine {
+            Some((lane, nested)) => Some((self.held(lane, !nested), nested)),
+            None => self.take_another().map(|held| (held, false)),
         }
     }
 
@@ -409,13 +417,6 @@ impl<T> Lanes<T> {
     #[inline]
     fn keeps(&self, lane: usize) -> bool {
         lane < self.flags.len() / 4 * 3
-    }
-
-    /// The lane this thread holds already, for a nested run.
-    pub(crate) fn join(&self) -> Option<Held<'_, T>> {
-        let lane = MINE
-            .with_borrow(|mine| mine.iter().find(|m| m.id == self.id && m.busy).map(|m| m.lane))?;
-        Some(self.held(lane, false))
     }
 
     /// The lane that was detached, for one step of its transaction.
@@ -491,8 +492,8 @@ impl<'l, T> Held<'l, T> {
 impl<T> Deref for Held<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: this thread took the lane (`take`), or an outer `Held` or a `Detached` on this
-        // thread did (`join` finds only entries of this thread, `attach` needs the `Detached`, and
+        // SAFETY: this thread took the lane (`enter`), or an outer `Held` or a `Detached` on this
+        // thread did (`enter` finds only entries of this thread, `attach` needs the `Detached`, and
         // neither is `Send`); values are shared between those by `&` only.
         unsafe { &*self.lanes.values[self.lane() as usize].get() }
     }
@@ -556,7 +557,7 @@ mod tests {
                     barrier.wait();
                     let lanes =
                         slot.lock().expect("no thread panics").clone().expect("no thread panics");
-                    drop(lanes.take().expect("no thread panics"));
+                    drop(lanes.enter().expect("no thread panics"));
                     drop(lanes);
                     barrier.wait();
                     if lead {

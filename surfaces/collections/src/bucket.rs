@@ -4,8 +4,9 @@
 //! by comparing numbers; only an entry whose number agrees is read. Whoever needs an order sorts
 //! the items of one bucket in memory.
 //!
-//! Each number has a home, one of the eight lines of 64 bytes: an item is put there if there is
-//! room, so that a lookup reads one line, and only if the key is not there the whole bucket.
+//! Each number has a home, one of the sixteen lines of 64 bytes, and a second one, the line beside
+//! it: an item is put there if there is room. So a lookup reads a line, rarely another, and only if
+//! the key is in neither the whole bucket.
 
 use core::ops::Range;
 
@@ -59,7 +60,7 @@ impl Hit {
             let Some(entry) = self.item.entry() else { return Ok(true) };
             let buf = self.entry.get_or_insert_with(EntryBuf::new);
             buf.load(tx, entry)?;
-            if buf.is(tx, sought.key)? {
+            if sought.is_short() && buf.has_key_of(sought.key.len()) || buf.is(tx, sought.key)? {
                 return Ok(true);
             }
             self.entry = None;
@@ -99,10 +100,12 @@ const PER_LINE: usize = 64 / size_of::<Item>();
 /// Lines of a bucket. The head is in place of an item of the first one.
 const LINES: usize = (BUCKET_ITEMS + 1) / PER_LINE;
 
-/// Which line of a bucket an item with this number is in, if it had room when the item came.
+/// Which lines of a bucket an item with this number is in, if they had room when it came: the first
+/// if that had.
 #[inline]
-fn home_of(number: u64) -> usize {
-    (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - LINES.ilog2())) as usize
+fn homes_of(number: u64) -> [usize; 2] {
+    let home = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - LINES.ilog2())) as usize;
+    [home, home ^ 1]
 }
 
 /// The places in a line.
@@ -111,7 +114,7 @@ fn line(home: usize) -> Range<usize> {
     (home * PER_LINE).saturating_sub(1)..(home + 1) * PER_LINE - 1
 }
 
-/// Looks for a key in its home line, and nowhere else. What is read may be anything, so whoever
+/// Looks for a key in its home lines, and nowhere else. What is read may be anything, so whoever
 /// wants to change it has to look at the whole bucket.
 #[inline]
 pub(crate) fn find_at_home<T: Transaction>(
@@ -120,11 +123,16 @@ pub(crate) fn find_at_home<T: Transaction>(
     sought: &Sought<'_>,
     hit: &mut Hit,
 ) -> Result<bool> {
-    let slots = line(home_of(sought.number()));
-    let mut items = [Item::default(); PER_LINE];
-    let items = &mut items[..slots.len()];
-    tx.read_bytes(at.raw(), bucket_item(slots.start), bytemuck::cast_slice_mut(items))?;
-    hit.find(tx, sought, items, slots.start)
+    for home in homes_of(sought.number()) {
+        let slots = line(home);
+        let mut items = [Item::default(); PER_LINE];
+        let items = &mut items[..slots.len()];
+        tx.read_bytes(at.raw(), bucket_item(slots.start), bytemuck::cast_slice_mut(items))?;
+        if hit.find(tx, sought, items, slots.start)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 impl Bucket {
@@ -146,29 +154,42 @@ impl Bucket {
         self.used().count()
     }
 
-    /// A place that is not in use: in the home line of a number if there is one.
+    /// A place that is not in use: in a home line of a number if there is one.
     #[inline]
     pub(crate) fn free_slot(&self, number: u64) -> Option<usize> {
-        let slots = line(home_of(number));
-        let free = |item: &Item| item.word == 0;
-        let home = self.items[slots.clone()].iter().position(free);
-        home.map(|at| at + slots.start).or_else(|| self.items.iter().position(free))
+        let [first, second] = homes_of(number);
+        let anywhere = || self.free_among(0..BUCKET_ITEMS);
+        self.free_among(line(first)).or_else(|| self.free_among(line(second))).or_else(anywhere)
     }
 
-    /// Adds an item, in its home line if `home`; whether there was room.
-    fn add(&mut self, item: Item, home: bool) -> bool {
-        let slot = self.free_slot(item.key);
-        let slot = slot.filter(|slot| !home || line(home_of(item.key)).contains(slot));
+    #[inline]
+    fn free_among(&self, slots: Range<usize>) -> Option<usize> {
+        let start = slots.start;
+        self.items[slots].iter().position(|item| item.word == 0).map(|at| start + at)
+    }
+
+    /// Adds an item, if there is room: anywhere, or only in the first `homes` of its home lines.
+    fn add(&mut self, item: Item, homes: Option<usize>) -> bool {
+        let slot = match homes {
+            None => self.free_slot(item.key),
+            Some(count) => {
+                let homes = &homes_of(item.key)[..count];
+                homes.iter().find_map(|home| self.free_among(line(*home)))
+            }
+        };
         slot.is_some_and(|slot| {
             self.items[slot] = item;
             true
         })
     }
 
-    /// Adds items: first those that find room in their home lines.
+    /// Adds items: first those that find room in their first home lines, then in their second.
     fn add_all(&mut self, items: impl Iterator<Item = Item>) -> Result<()> {
-        let homeless: Vec<Item> = items.filter(|item| !self.add(*item, true)).collect();
-        if homeless.into_iter().all(|item| self.add(item, false)) {
+        let mut left: Vec<Item> = items.collect();
+        for homes in [Some(1), Some(2), None] {
+            left.retain(|item| !self.add(*item, homes));
+        }
+        if left.is_empty() {
             Ok(())
         } else {
             Err(TxError::Inconsistent("a bucket has more items than it had"))
@@ -177,11 +198,14 @@ impl Bucket {
 
     /// Brings items to their home lines that have room now.
     fn bring_home(&mut self) {
-        for slot in 0..self.items.len() {
-            let item = self.items[slot];
-            let away = item.word != 0 && !line(home_of(item.key)).contains(&slot);
-            if away && self.add(item, true) {
-                self.items[slot] = Item::default();
+        for homes in 1..=2 {
+            for slot in 0..self.items.len() {
+                let item = self.items[slot];
+                let at_home = |home: &usize| line(*home).contains(&slot);
+                let away = item.word != 0 && !homes_of(item.key)[..homes].iter().any(at_home);
+                if away && self.add(item, Some(homes)) {
+                    self.items[slot] = Item::default();
+                }
             }
         }
     }

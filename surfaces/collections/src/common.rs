@@ -36,9 +36,8 @@ impl Spot {
     /// Goes to a bucket.
     #[inline]
     pub(crate) fn go<T: Transaction>(&mut self, tx: &T, at: Ptr<Bucket>) -> Result<()> {
-        self.bucket = tx.read(at)?;
         self.at = at;
-        Ok(())
+        tx.read_into(at, &mut self.bucket)
     }
 }
 
@@ -68,11 +67,20 @@ pub(crate) trait Core: Copy {
     #[inline]
     fn look<T: Transaction>(&self, tx: &T, sought: &Sought<'_>, spot: &mut Spot) -> Result<bool> {
         let Some(at) = self.place(tx, sought, &mut spot.level)? else { return Ok(false) };
+        self.look_in(tx, at, sought, spot).map(|()| true)
+    }
+
+    /// Goes to the bucket at `at`, and along the chain it may be the first of.
+    #[inline]
+    fn look_in<T: Transaction>(
+        &self,
+        tx: &T,
+        at: Ptr<Bucket>,
+        sought: &Sought<'_>,
+        spot: &mut Spot,
+    ) -> Result<()> {
         spot.go(tx, at)?;
-        if !spot.bucket.next.is_null() {
-            self.along(tx, sought, spot)?;
-        }
-        Ok(true)
+        if spot.bucket.next.is_null() { Ok(()) } else { self.along(tx, sought, spot) }
     }
 
     /// Whether a key that is not there may be put into the bucket it was looked for in.
@@ -111,19 +119,21 @@ pub(crate) trait Core: Copy {
     fn find<T: Transaction>(&self, tx: &T, key: &[u8], hit: &mut Hit) -> Result<bool> {
         let sought = self.sought(key);
         let Some(at) = self.place(tx, &sought, &mut 0)? else { return Ok(false) };
-        Ok(find_at_home(tx, at, &sought, hit)? || self.find_anywhere(tx, &sought, hit)?)
+        Ok(find_at_home(tx, at, &sought, hit)? || self.find_anywhere(tx, at, &sought, hit)?)
     }
 
-    /// Looks for a key that is not in its home line.
-    #[cold]
+    /// Looks for a key that is not in its home lines.
+    #[inline(never)]
     fn find_anywhere<T: Transaction>(
         &self,
         tx: &T,
+        at: Ptr<Bucket>,
         sought: &Sought<'_>,
         hit: &mut Hit,
     ) -> Result<bool> {
         let mut spot = Spot::new();
-        Ok(self.look(tx, sought, &mut spot)? && hit.find(tx, sought, &spot.bucket.items, 0)?)
+        self.look_in(tx, at, sought, &mut spot)?;
+        hit.find(tx, sought, &spot.bucket.items, 0)
     }
 
     /// Gives a key a value; returns whether it had one, which `old` gets.

@@ -46,7 +46,11 @@ pub(crate) fn create<T: Transaction>(tx: &T, key: &[u8], value: &[u8]) -> Result
 
 /// The first eight bytes as a number that orders as they do; missing bytes count as zeros.
 #[expect(clippy::big_endian_bytes, reason = "the order of bytes is what makes numbers comparable")]
+#[inline]
 pub(crate) fn prefix_of(bytes: &[u8]) -> u64 {
+    if let Some(first) = bytes.first_chunk() {
+        return u64::from_be_bytes(*first);
+    }
     let mut word = [0; 8];
     let len = bytes.len().min(8);
     word[..len].copy_from_slice(&bytes[..len]);
@@ -78,9 +82,8 @@ impl EntryBuf {
 
     /// Reads another entry. Whatever it holds may be used only in the same transaction.
     pub(crate) fn load<T: Transaction>(&mut self, tx: &T, at: RawPtr) -> Result<()> {
-        let len = tx.len_of(at)?;
+        let len = tx.read_start(at, &mut self.bytes)?;
         let held = len.min(HELD as u64) as usize;
-        tx.read_bytes(at, 0, &mut self.bytes[..held])?;
         let [a, b, c, d, ..] = self.bytes;
         let key_len = u32::from_le_bytes([a, b, c, d]) as usize;
         if held < ENTRY_HEAD || key_len > KEY_MAX || (ENTRY_HEAD + key_len) as u64 > len {
@@ -118,12 +121,19 @@ impl EntryBuf {
         common_len(self.held_key(), key)
     }
 
+    /// Whether its key has so many bytes.
+    #[inline]
+    pub(crate) fn has_key_of(&self, len: usize) -> bool {
+        self.key_len == len
+    }
+
     /// Whether this is the entry of `key`.
     pub(crate) fn is<T: Transaction>(&self, tx: &T, key: &[u8]) -> Result<bool> {
         Ok(self.key_len == key.len() && self.compare(tx, key)?.is_eq())
     }
 
     /// Lends the value.
+    #[inline]
     pub(crate) fn value<T: Transaction, R>(
         &self,
         tx: &T,

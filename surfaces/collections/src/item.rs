@@ -46,6 +46,12 @@ impl<'k> Sought<'k> {
         if self.key.len() <= SHORT { self.prefix } else { self.hash }
     }
 
+    /// Whether the number and code of an item with an entry tell the whole key.
+    #[inline]
+    pub(crate) fn is_short(&self) -> bool {
+        code_of(self.key) != 0
+    }
+
     /// Both numbers an item of this key may have, with what its word must start with: of an item
     /// that holds all of it, and of one that points to an entry.
     fn signs(&self) -> [(u64, u64, u64); 2] {

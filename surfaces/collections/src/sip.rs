@@ -32,6 +32,7 @@ fn rounds<const PER_WORD: usize, const AT_END: usize>(seed: [u64; 2], bytes: &[u
     v[0] ^ v[1] ^ v[2] ^ v[3]
 }
 
+#[inline(always)]
 fn absorb<const ROUNDS: usize>(v: &mut [u64; 4], word: u64) {
     v[3] ^= word;
     for _ in 0..ROUNDS {
@@ -40,6 +41,7 @@ fn absorb<const ROUNDS: usize>(v: &mut [u64; 4], word: u64) {
     v[0] ^= word;
 }
 
+#[inline(always)]
 fn round(v: &mut [u64; 4]) {
     v[0] = v[0].wrapping_add(v[1]);
     v[2] = v[2].wrapping_add(v[3]);

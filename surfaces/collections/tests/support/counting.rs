@@ -70,6 +70,14 @@ impl<I: Transaction> Transaction for Counting<'_, I> {
         self.read();
         self.inner.read_bytes(of, from, into)
     }
+    fn read_into<T: Persist>(&self, of: Ptr<T>, into: &mut T) -> Result<()> {
+        self.read();
+        self.inner.read_into(of, into)
+    }
+    fn read_start(&self, of: RawPtr, into: &mut [u8]) -> Result<u64> {
+        self.read();
+        self.inner.read_start(of, into)
+    }
     fn len_of(&self, of: RawPtr) -> Result<u64> {
         self.inner.len_of(of)
     }
