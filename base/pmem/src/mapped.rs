@@ -108,7 +108,12 @@ impl Mapped {
         }
         let backing = Backing::create(path, len)?;
         match Parts::map(&backing, len, Access::Write, options) {
-            Ok(parts) => Ok(Self::of(backing, parts)),
+            Ok(parts) => {
+                if backing.is_memory() {
+                    parts.space.gather(0, len);
+                }
+                Ok(Self::of(backing, parts))
+            }
             Err(error) => {
                 backing.remove();
                 Err(error)

@@ -216,6 +216,14 @@ pub trait Medium: Send + Sync + fmt::Debug + 'static {
     #[inline(always)]
     fn end_write(&self) {}
 
+    /// Hints that durable writes to the range will follow. Where its storage is allocated but was
+    /// never written, the first write of each block costs the file system a commit of its own;
+    /// this pays for all of them at once. Changes no byte, and makes nothing durable that a caller
+    /// could rely on.
+    fn prepare(&self, at: u64, len: u64) {
+        let _ = (at, len);
+    }
+
     /// Hints that the lines of `[at, at + len)` will be used soon.
     #[inline(always)]
     fn prefetch(&self, at: u64, len: u64) {

@@ -399,6 +399,28 @@ impl Space {
         })
     }
 
+    /// Moves what is mapped at `[at, at + len)`, memory of the system, to large pages: a commit
+    /// touches four or five places far from each other, and small ones cost a miss of the address
+    /// translation each. Only whole large pages are moved; where the kernel cannot, nothing is.
+    pub(crate) fn gather(&self, at: u64, len: u64) {
+        /// Synchronous, whatever the system's policy for shared memory is (Linux 6.1).
+        const COLLAPSE: libc::c_int = 25;
+        let from = at.next_multiple_of(ALIGNMENT as u64);
+        let end = (at + len).min(self.span as u64) / ALIGNMENT as u64 * ALIGNMENT as u64;
+        if from >= end {
+            return;
+        }
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, len) = (from as usize, (end - from) as usize);
+        for base in [Some(self.store), Some(self.view).filter(|view| *view != self.store)] {
+            let Some(base) = base else { continue };
+            let address = ptr::with_exposed_provenance_mut(base + at);
+            // SAFETY: the range lies in this space's own mapping; contents and rights stay as they
+            // are. A refusal costs speed only.
+            unsafe { libc::madvise(address, len, COLLAPSE) };
+        }
+    }
+
     fn replace(
         &self,
         at: u64,

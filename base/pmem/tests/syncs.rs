@@ -65,3 +65,21 @@ fn a_failed_sync_is_as_final_as_a_failed_write() {
     assert!(medium.sync(HERE).is_err());
     assert!(medium.append(HERE, 0, b"x").is_err());
 }
+
+#[test]
+fn preparing_for_writes_changes_no_byte_and_keeps_a_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, medium) = numbered(&folder, 4, &protected(Protect::Alias));
+    let before = std::fs::read(&path).unwrap();
+    let syncs = medium.syncs();
+    medium.prepare(0, 4 * PAGE);
+    assert_eq!(medium.syncs() - syncs, 1);
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    // A range that leaves the file is prepared as far as there is a file.
+    medium.prepare(3 * PAGE, 9 * PAGE);
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    fail_sync(&medium, 1);
+    medium.prepare(0, PAGE);
+    assert!(medium.failed());
+    assert!(medium.append(HERE, 0, b"more").is_err());
+}

@@ -98,8 +98,6 @@ impl<M: Medium> Begun<M> {
             }
             Err(error) => {
                 self.retry.after(shared, error)?;
-                let lane = shared.lanes.attach(self.lane());
-                drop(lane);
                 Ok(Some(self))
             }
         }

@@ -88,6 +88,12 @@ impl<M: Medium> Pool<M> {
             holds_columns: false,
             completes: false,
         };
+        if m.kind() == MediumKind::File {
+            let log = u64::from(plan.superblock.lanes) * plan.superblock.ring_len;
+            for side in [0, plan.superblock.side_len] {
+                m.prepare(side + plan.superblock.log_start, log);
+            }
+        }
         let pool = Self::assemble(Parts {
             heap,
             log: Log::open(&m, &plan.superblock)?,

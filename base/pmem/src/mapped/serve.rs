@@ -96,6 +96,20 @@ impl Medium for Mapped {
         self.space.prefetch(at, len);
     }
 
+    fn prepare(&self, at: u64, len: u64) {
+        if self.kind != MediumKind::File || self.access != Access::Write || self.forked() {
+            return;
+        }
+        // Every page is made dirty by a store that leaves it as it is.
+        for page in (at..at.saturating_add(len)).step_by(PAGE as usize) {
+            if self.space.xor(page, &[0; 8]).is_err() {
+                return;
+            }
+        }
+        // If that fails, the failure is kept: the next write or sync says so.
+        let _ = self.backing.sync();
+    }
+
     fn append(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), SyncError> {
         if self.kind != MediumKind::File || self.access != Access::Write {
             self.put(site, at, bytes)
@@ -181,6 +195,9 @@ impl Medium for Mapped {
             return Err(SyncError { call: "mmap", source });
         }
         if self.access == Access::Write {
+            if self.backing.is_memory() {
+                self.space.gather(now, len - now);
+            }
             self.backing.rely_on(len);
         }
         self.registration.entry().set_mapped(len as usize);
