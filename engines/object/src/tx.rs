@@ -145,6 +145,7 @@ impl<M: Medium> Tx<'_, M> {
         };
         if !verified {
             self.verify_slot(seen)?;
+            self.lane.count_verified(self.shared.heap.sums().active().into());
         }
         Ok(slot)
     }
@@ -263,7 +264,9 @@ impl<M: Medium> Tx<'_, M> {
         if !verify {
             return shared.m.read(seen.spot.object + from, into).map_err(damaged);
         }
-        self.read_verified(seen, &slot, from, into)
+        self.read_verified(seen, &slot, from, into)?;
+        self.lane.count_verified(last - first + 1);
+        Ok(())
     }
 
     fn read_verified(
