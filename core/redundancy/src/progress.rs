@@ -64,8 +64,12 @@ pub struct Progress {
     pub next: u64,
     /// When the pass started, in nanoseconds of the clock given at open.
     pub started_ns: u64,
-    /// Bytes verified in this pass.
+    /// Bytes verified in this pass: of objects, and of columns.
     pub scanned: u64,
+    /// Live objects verified in this pass.
+    pub objects: u64,
+    /// Their bytes.
+    pub object_bytes: u64,
     /// Damages found in this pass.
     pub found: u64,
     /// Damages repaired in this pass.
@@ -147,6 +151,8 @@ fn encode(progress: &Progress) -> [u8; PROGRESS_LEN] {
     put_u64(&mut body, 48, progress.lost);
     put_u64(&mut body, 56, progress.undecided);
     put_u32(&mut body, 64, progress.state.code());
+    put_u64(&mut body, 72, progress.objects);
+    put_u64(&mut body, 80, progress.object_bytes);
     body
 }
 
@@ -167,6 +173,8 @@ fn decode(body: &[u8], size: u64) -> Result<Progress> {
         next,
         started_ns: get_u64(body, 16),
         scanned: get_u64(body, 24),
+        objects: get_u64(body, 72),
+        object_bytes: get_u64(body, 80),
         found: get_u64(body, 32),
         repaired: get_u64(body, 40),
         lost: get_u64(body, 48),

@@ -85,6 +85,8 @@ fn progress_goes_on_after_the_pool_is_reopened() {
             next: 2 * PAGE,
             started_ns: 3,
             scanned: 4,
+            objects: 9,
+            object_bytes: 10,
             found: 5,
             repaired: 6,
             lost: 7,
@@ -97,8 +99,8 @@ fn progress_goes_on_after_the_pool_is_reopened() {
         record = again;
     }
     let body = bytes(&m, PROGRESS_PAGE + MIRRORED_LEN as u64, PROGRESS_LEN as u64);
-    let values: Vec<u64> = FIELDS_PROGRESS.iter().take(9).map(|f| number(f, &body)).collect();
-    assert_eq!(values, [1, 2 * PAGE, 3, 4, 5, 6, 7, 8, 0]);
+    let values: Vec<u64> = FIELDS_PROGRESS.iter().map(|f| number(f, &body)).collect();
+    assert_eq!(values, [1, 2 * PAGE, 3, 4, 5, 6, 7, 8, 0, 0, 9, 10, 0]);
     assert_eq!(PROGRESS_LEN as u64, FIELDS_PROGRESS.iter().map(|f| f.len).sum::<u64>());
 }
 
