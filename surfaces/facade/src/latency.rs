@@ -2,10 +2,11 @@
 //!
 //! Timing a transaction takes up to 300 ns: two looks at a clock, which wait for what was flushed
 //! before, and a locked instruction. That is longer than a short one. So only some are timed, and
-//! each of these counts for all of its thread since the last: the more the shorter they are, so that
-//! timing takes about one part in 200 of the time, and every one where they are slow enough for it not to
-//! matter. What is not timed pays for a counter of its thread. The histogram has four classes for
-//! each doubling, so a figure read from it is at most a quarter above what was measured.
+//! each of these counts for all of its thread since the last: the more the shorter they are, so
+//! that timing takes about one part in 200 of the time, and every one where they are slow enough
+//! for it not to matter. What is not timed pays for a counter of its thread. The histogram has four
+//! classes for each doubling, so a figure read from it is at most a quarter above what was
+//! measured.
 
 use core::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -140,8 +140,9 @@ mod tests {
         let pool = Pool::options().size(32 << 20).create(path).expect("there is room");
         for kind in Kind::ALL {
             let map = pool.map_as::<str, [u8]>(kind.name(), kind).expect("it is new");
-            let value =
-                |n: u32| vec![n as u8; if n % 97 == 0 { 9000 } else { 1 + n as usize % 40 }];
+            let value = |n: u32| {
+                vec![n as u8; if n.is_multiple_of(97) { 9000 } else { 1 + n as usize % 40 }]
+            };
             let put = |n: u32| map.put(&format!("key {n}"), &value(n)).expect("there is room");
             assert!((0..2000).map(put).all(|had| !had));
             let map = AnyMap::expect(&pool, kind.name()).expect("it was made");
