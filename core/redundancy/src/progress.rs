@@ -20,6 +20,9 @@ const SITES: MirrorSites = MirrorSites {
     heal: Site::new("redundancy.progress.heal"),
 };
 
+/// Most of anything a pass counts: far beyond any, and sums of them do not overflow.
+const COUNT_MAX: u64 = 1 << 60;
+
 /// What the scrub is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ScrubState {
@@ -168,17 +171,18 @@ fn decode(body: &[u8], size: u64) -> Result<Progress> {
     let Some(state) = ScrubState::from_code(code) else {
         return fail("a state this build knows", code.into());
     };
+    let count = |at| get_u64(body, at).min(COUNT_MAX);
     Ok(Progress {
         pass: get_u64(body, 0),
         next,
         started_ns: get_u64(body, 16),
-        scanned: get_u64(body, 24),
-        objects: get_u64(body, 72),
-        object_bytes: get_u64(body, 80),
-        found: get_u64(body, 32),
-        repaired: get_u64(body, 40),
-        lost: get_u64(body, 48),
-        undecided: get_u64(body, 56),
+        scanned: count(24),
+        objects: count(72),
+        object_bytes: count(80),
+        found: count(32),
+        repaired: count(40),
+        lost: count(48),
+        undecided: count(56),
         state,
     })
 }

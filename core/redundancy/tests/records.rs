@@ -104,6 +104,28 @@ fn progress_goes_on_after_the_pool_is_reopened() {
     assert_eq!(PROGRESS_LEN as u64, FIELDS_PROGRESS.iter().map(|f| f.len).sum::<u64>());
 }
 
+#[test]
+fn counts_that_no_pass_comes_to_can_be_gone_on_with() {
+    let m = dax();
+    let most = u64::MAX;
+    let progress = Progress {
+        scanned: most,
+        objects: most,
+        object_bytes: most,
+        found: most,
+        repaired: most,
+        lost: most,
+        undecided: most,
+        ..Progress::default()
+    };
+    ScrubProgress::create(&m, mirror()).unwrap().store(&m, &progress).unwrap();
+    let found = observe(&m, mirror(), size()).unwrap();
+    let Progress { scanned, objects, object_bytes, found, repaired, lost, undecided, .. } = found;
+    let counts = [scanned, objects, object_bytes, found, repaired, lost, undecided];
+    let sum = counts.into_iter().try_fold(0_u64, u64::checked_add);
+    assert!(sum.is_some_and(|sum| sum > 7 << 50), "{counts:?}");
+}
+
 /// Sites of one record, each of which a crash image must miss.
 fn each_site_is_needed(record: &str, wrong: impl Fn(MediumKind, &str) -> u64) {
     for kind in [MediumKind::Dax, MediumKind::Shm, MediumKind::File] {
