@@ -2,6 +2,8 @@
 
 use core::fmt;
 use core::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_layout::{LogPlacement, Superblock};
 use holdfast_pmem::{MediaError, Medium};
@@ -63,6 +65,8 @@ pub struct Log {
     seed: Seed,
     max_record: usize,
     rings: Rings,
+    /// Watermark records written, copies apart. Few: what a commit writes carries one as well.
+    marks: Arc<AtomicU64>,
 }
 
 /// Where the rings of the lanes lie; the same in both sides.
@@ -115,9 +119,14 @@ impl Log {
             LogPlacement::Apart => None,
             LogPlacement::Adjacent => Some(Group::new(superblock, linger)?),
         };
+        let marks = Arc::default();
         let lane = |lane: u32| {
             let path = match &group {
-                None => Path::Apart(Box::new(Ring::new(superblock, lane))),
+                None => {
+                    let mut ring = Ring::new(superblock, lane);
+                    ring.marks = Arc::clone(&marks);
+                    Path::Apart(Box::new(ring))
+                }
                 Some(_) => Path::Adjacent(None, 0),
             };
             Slot(SpinMutex::new(State { path, deferred: Deferred::default() }))
@@ -133,7 +142,7 @@ impl Log {
             side_len: superblock.side_len,
             sides: if superblock.copies > 1 { 2 } else { 1 },
         };
-        Ok(Self { lanes, group, seed: Seed::new(superblock), max_record, rings })
+        Ok(Self { lanes, group, seed: Seed::new(superblock), max_record, rings, marks })
     }
 
     /// Number of lanes: how many commits can be under way at once.
@@ -198,6 +207,16 @@ impl Log {
         match &self.group {
             Some(group) => group.reclaim(m, numbers),
             None => Ok(numbers.durable()),
+        }
+    }
+
+    /// Times space of the log was freed since it was opened: reclaims that synced (adjacent
+    /// placement), or records written only for their watermark.
+    #[must_use]
+    pub fn reclaims(&self) -> u64 {
+        match &self.group {
+            Some(group) => group.reclaims(),
+            None => self.marks.load(Ordering::Relaxed),
         }
     }
 

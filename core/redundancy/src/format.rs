@@ -44,7 +44,10 @@ pub const FIELDS_PROGRESS: &[Field] = &[
     Field::new("lost", 48, 8),
     Field::new("undecided", 56, 8),
     Field::new("state", 64, 4),
-    Field::new("reserved", 68, 28),
+    Field::new("reserved", 68, 4),
+    Field::new("objects", 72, 8),
+    Field::new("object_bytes", 80, 8),
+    Field::new("reserved", 88, 8),
 ];
 /// Bytes of a scrub progress.
 pub const PROGRESS_LEN: usize = 96;

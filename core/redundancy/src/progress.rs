@@ -20,6 +20,9 @@ const SITES: MirrorSites = MirrorSites {
     heal: Site::new("redundancy.progress.heal"),
 };
 
+/// Most of anything a pass counts: far beyond any, and sums of them do not overflow.
+const COUNT_MAX: u64 = 1 << 60;
+
 /// What the scrub is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ScrubState {
@@ -64,8 +67,12 @@ pub struct Progress {
     pub next: u64,
     /// When the pass started, in nanoseconds of the clock given at open.
     pub started_ns: u64,
-    /// Bytes verified in this pass.
+    /// Bytes verified in this pass: of objects, and of columns.
     pub scanned: u64,
+    /// Live objects verified in this pass.
+    pub objects: u64,
+    /// Their bytes.
+    pub object_bytes: u64,
     /// Damages found in this pass.
     pub found: u64,
     /// Damages repaired in this pass.
@@ -147,6 +154,8 @@ fn encode(progress: &Progress) -> [u8; PROGRESS_LEN] {
     put_u64(&mut body, 48, progress.lost);
     put_u64(&mut body, 56, progress.undecided);
     put_u32(&mut body, 64, progress.state.code());
+    put_u64(&mut body, 72, progress.objects);
+    put_u64(&mut body, 80, progress.object_bytes);
     body
 }
 
@@ -162,15 +171,18 @@ fn decode(body: &[u8], size: u64) -> Result<Progress> {
     let Some(state) = ScrubState::from_code(code) else {
         return fail("a state this build knows", code.into());
     };
+    let count = |at| get_u64(body, at).min(COUNT_MAX);
     Ok(Progress {
         pass: get_u64(body, 0),
         next,
         started_ns: get_u64(body, 16),
-        scanned: get_u64(body, 24),
-        found: get_u64(body, 32),
-        repaired: get_u64(body, 40),
-        lost: get_u64(body, 48),
-        undecided: get_u64(body, 56),
+        scanned: count(24),
+        objects: count(72),
+        object_bytes: count(80),
+        found: count(32),
+        repaired: count(40),
+        lost: count(48),
+        undecided: count(56),
         state,
     })
 }

@@ -85,6 +85,8 @@ fn progress_goes_on_after_the_pool_is_reopened() {
             next: 2 * PAGE,
             started_ns: 3,
             scanned: 4,
+            objects: 9,
+            object_bytes: 10,
             found: 5,
             repaired: 6,
             lost: 7,
@@ -97,9 +99,31 @@ fn progress_goes_on_after_the_pool_is_reopened() {
         record = again;
     }
     let body = bytes(&m, PROGRESS_PAGE + MIRRORED_LEN as u64, PROGRESS_LEN as u64);
-    let values: Vec<u64> = FIELDS_PROGRESS.iter().take(9).map(|f| number(f, &body)).collect();
-    assert_eq!(values, [1, 2 * PAGE, 3, 4, 5, 6, 7, 8, 0]);
+    let values: Vec<u64> = FIELDS_PROGRESS.iter().map(|f| number(f, &body)).collect();
+    assert_eq!(values, [1, 2 * PAGE, 3, 4, 5, 6, 7, 8, 0, 0, 9, 10, 0]);
     assert_eq!(PROGRESS_LEN as u64, FIELDS_PROGRESS.iter().map(|f| f.len).sum::<u64>());
+}
+
+#[test]
+fn counts_that_no_pass_comes_to_can_be_gone_on_with() {
+    let m = dax();
+    let most = u64::MAX;
+    let progress = Progress {
+        scanned: most,
+        objects: most,
+        object_bytes: most,
+        found: most,
+        repaired: most,
+        lost: most,
+        undecided: most,
+        ..Progress::default()
+    };
+    ScrubProgress::create(&m, mirror()).unwrap().store(&m, &progress).unwrap();
+    let found = observe(&m, mirror(), size()).unwrap();
+    let Progress { scanned, objects, object_bytes, found, repaired, lost, undecided, .. } = found;
+    let counts = [scanned, objects, object_bytes, found, repaired, lost, undecided];
+    let sum = counts.into_iter().try_fold(0_u64, u64::checked_add);
+    assert!(sum.is_some_and(|sum| sum > 7 << 50), "{counts:?}");
 }
 
 /// Sites of one record, each of which a crash image must miss.

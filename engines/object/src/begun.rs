@@ -23,6 +23,7 @@ pub struct Begun<M: Medium> {
     /// Why the transaction cannot be committed.
     failed: RefCell<Option<TxError>>,
     retry: Retry,
+    committed: bool,
 }
 
 impl<M: Medium> Pool<M> {
@@ -45,6 +46,7 @@ impl<M: Medium> Pool<M> {
             lane: Some(lane.detach()),
             failed: RefCell::new(None),
             retry: Retry::default(),
+            committed: false,
         })
     }
 }
@@ -93,6 +95,7 @@ impl<M: Medium> Begun<M> {
         }
         match self.conclude() {
             Ok(()) => {
+                self.committed = true;
                 after_commit(shared)?;
                 Ok(None)
             }
@@ -147,7 +150,12 @@ impl<M: Medium> Drop for Begun<M> {
     fn drop(&mut self) {
         let shared = &*self.pool.shared;
         let Some(lane) = self.lane.take() else { return };
-        drop(Undo { shared, lane: &shared.lanes.attach(&lane) });
+        let held = shared.lanes.attach(&lane);
+        drop(Undo { shared, lane: &held });
+        if !self.committed {
+            held.count_abort();
+        }
+        drop(held);
         shared.lanes.give_back(lane);
     }
 }

@@ -50,6 +50,9 @@ impl<M: Medium> Clone for Pool<M> {
 pub struct Stats {
     /// Transactions that changed something.
     pub commits: u64,
+    /// Transactions given up: the closure returned an error or panicked, the commit failed, or
+    /// one begun as a value was dropped. Not those executed again.
+    pub aborts: u64,
     /// Times a transaction was run again because of another.
     pub conflicts: u64,
     /// Damages found.
@@ -58,6 +61,11 @@ pub struct Stats {
     pub repaired: u64,
     /// Damages beyond the redundancy.
     pub lost: u64,
+    /// Granules that reads found to agree with their sums; which reads look, the policy says.
+    pub verified: u64,
+    /// Times the log was freed: on a file, by a sync and a watermark; else watermark records that
+    /// carry nothing else, which are written only where no commit's record came in time.
+    pub reclaims: u64,
 }
 
 impl<M: Medium> Pool<M> {
@@ -158,10 +166,12 @@ impl<M: Medium> Pool<M> {
             return run_nested(shared, lane, body);
         }
         lane.doubted.borrow_mut().clear();
+        let abort = Abort(&lane);
         let mut retry = Retry::default();
         loop {
             match attempt(shared, &lane, &mut body) {
                 Ok(value) => {
+                    core::mem::forget(abort);
                     after_commit(shared)?;
                     return Ok(value);
                 }
@@ -242,10 +252,13 @@ impl<M: Medium> Pool<M> {
         let get = |n: &std::sync::atomic::AtomicU64| n.load(Ordering::Relaxed);
         Stats {
             commits: self.shared.lanes.commits(),
+            aborts: self.shared.lanes.aborts(),
             conflicts: get(&c.conflicts),
             detected: get(&c.detected),
             repaired: get(&c.repaired),
             lost: get(&c.lost),
+            verified: self.shared.lanes.verified(),
+            reclaims: self.shared.log.reclaims(),
         }
     }
 
@@ -307,6 +320,15 @@ fn attempt<M: Medium, R>(
     let value = body(&Tx { shared, lane: lane.share() })?;
     undo.commit_instead()?;
     Ok(value)
+}
+
+/// Counts an abort when dropped: a `run` that comes through forgets it.
+struct Abort<'a, 'l>(&'a Held<'l, crate::lane::LaneState>);
+
+impl Drop for Abort<'_, '_> {
+    fn drop(&mut self) {
+        self.0.count_abort();
+    }
 }
 
 /// What was done already about a transaction that has to be executed again.

@@ -58,10 +58,10 @@ impl ScrubControl {
     }
 }
 
-/// What a scrub did.
+/// What a scrub did: all of its pass, whichever processes worked at it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scrubbed {
-    /// What it saw.
+    /// What it saw. The findings themselves are those of this call only.
     pub report: CheckReport,
     /// Findings repaired.
     pub repaired: u64,
@@ -74,8 +74,17 @@ pub struct Scrubbed {
 }
 
 impl Scrubbed {
-    fn new(state: ScrubState) -> Self {
-        Self { report: CheckReport::default(), repaired: 0, lost: 0, undecided: 0, state }
+    /// What was done before, of a pass that goes on.
+    fn so_far(pass: &Progress) -> Self {
+        let report = CheckReport {
+            objects: pass.objects,
+            object_bytes: pass.object_bytes,
+            column_bytes: pass.scanned.saturating_sub(pass.object_bytes),
+            found: pass.found,
+            findings: Vec::new(),
+        };
+        let Progress { repaired, lost, undecided, state, .. } = *pass;
+        Self { report, repaired, lost, undecided, state }
     }
 }
 
@@ -99,7 +108,7 @@ impl<M: Medium> Pool<M> {
         let shared = &*self.shared;
         let mut scratch = Scratch::new();
         let mut report = CheckReport::default();
-        let mut position = Position::Chunk(0, 0);
+        let mut position = Position::FRONT;
         let all = shared.m.len();
         while position != Position::End {
             position = shared.sweep_step(position, &mut scratch, &mut report)?;
@@ -133,7 +142,7 @@ impl<M: Medium> Pool<M> {
         let mut scratch = Scratch::new();
         let mut state = shared.begin_pass(options.resume)?;
         let mut position = shared.position_of(state.next);
-        let mut done = Scrubbed::new(state.state);
+        let mut done = Scrubbed::so_far(&state);
         let mut steps = 0_u32;
         while position != Position::End {
             match control.0.load(Ordering::Acquire) {
@@ -164,7 +173,8 @@ impl<M: Medium> Pool<M> {
             }
             let bytes = done.report.column_bytes + done.report.object_bytes - before;
             state.next = shared.offset_of(position);
-            state.scanned += bytes;
+            state.scanned = done.report.column_bytes + done.report.object_bytes;
+            (state.objects, state.object_bytes) = (done.report.objects, done.report.object_bytes);
             state.found = done.report.found;
             state.repaired = done.repaired;
             state.lost = done.lost;
@@ -209,7 +219,10 @@ impl<M: Medium> Shared<M> {
         let last = self.repairer().scrubbed;
         let interrupted = matches!(last.state, ScrubState::Paused | ScrubState::Running);
         let state = if resume && interrupted {
-            Progress { state: ScrubState::Running, ..last }
+            let all_again = self.position_of(last.next) == Position::FRONT;
+            let counts = if all_again { Progress::default() } else { last };
+            let Progress { pass, started_ns, .. } = last;
+            Progress { pass, started_ns, state: ScrubState::Running, ..counts }
         } else {
             Progress {
                 pass: last.pass.saturating_add(1),

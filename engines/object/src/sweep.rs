@@ -85,10 +85,19 @@ pub(crate) enum Position {
     End,
 }
 
+impl Position {
+    /// Where a pass begins.
+    pub(crate) const FRONT: Self = Self::Chunk(0, 0);
+}
+
 impl<M: Medium> Shared<M> {
     /// Position at which the pass with persisted offset `next` goes on: an offset in a zone's data
-    /// means its chunk, one in its P row means its column.
+    /// means its chunk, one in its P row means its column, the end of the pool the copies of
+    /// metadata. Any other, as of a pool that has grown since, means the front.
     pub(crate) fn position_of(&self, next: u64) -> Position {
+        if next == self.superblock().size {
+            return Position::Copies;
+        }
         for (table, zone) in self.heap.zones().zip(self.zones()) {
             if let Some(chunk) = table.chunk_of(next) {
                 return Position::Chunk(table.index(), chunk);
@@ -97,7 +106,7 @@ impl<M: Medium> Shared<M> {
                 return Position::Column(table.index(), col);
             }
         }
-        Position::Chunk(0, 0)
+        Position::FRONT
     }
 
     /// The offset that stands for a position.
@@ -107,7 +116,8 @@ impl<M: Medium> Shared<M> {
             Position::Column(z, col) => {
                 self.zones().nth(z.into()).map_or(0, |zone| zone.unit_at(zone::Unit::P, col))
             }
-            Position::Copies | Position::End => 0,
+            Position::Copies => self.superblock().size,
+            Position::End => 0,
         }
     }
 

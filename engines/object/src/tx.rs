@@ -145,6 +145,7 @@ impl<M: Medium> Tx<'_, M> {
         };
         if !verified {
             self.verify_slot(seen)?;
+            self.lane.count_verified(self.shared.heap.sums().active().into());
         }
         Ok(slot)
     }
@@ -272,7 +273,9 @@ impl<M: Medium> Tx<'_, M> {
         if !verify {
             return shared.m.read(seen.spot.object + from, into).map_err(damaged);
         }
-        self.read_verified(seen, &slot, from, into)
+        self.read_verified(seen, &slot, from, into)?;
+        self.lane.count_verified(last - first + 1);
+        Ok(())
     }
 
     /// Reads the start of an object, and its length from its slot: the sum of the first granule

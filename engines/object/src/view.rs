@@ -290,6 +290,8 @@ struct Flag {
     /// Another thread has it now than the one that committed in it last.
     passed_on: AtomicBool,
     commits: AtomicU64,
+    aborts: AtomicU64,
+    verified: AtomicU64,
 }
 
 /// Per-lane state that one thread at a time uses.
@@ -442,6 +444,16 @@ impl<T> Lanes<T> {
     pub(crate) fn commits(&self) -> u64 {
         self.flags.iter().map(|flag| flag.commits.load(Ordering::Relaxed)).sum()
     }
+
+    /// Aborts counted in all lanes.
+    pub(crate) fn aborts(&self) -> u64 {
+        self.flags.iter().map(|flag| flag.aborts.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Granules verified by reads, counted in all lanes.
+    pub(crate) fn verified(&self) -> u64 {
+        self.flags.iter().map(|flag| flag.verified.load(Ordering::Relaxed)).sum()
+    }
 }
 
 impl<'l, T> Held<'l, T> {
@@ -482,10 +494,26 @@ impl<'l, T> Held<'l, T> {
         self.lanes.keeps(self.lane() as usize)
     }
 
-    /// Counts a commit. Only the lane's holder writes the count.
+    /// Counts a commit.
     pub(crate) fn count_commit(&self) {
-        let commits = &self.lanes.flags[self.lane() as usize].commits;
-        commits.store(commits.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.count(|flag| &flag.commits, 1);
+    }
+
+    /// Counts a transaction that was given up.
+    pub(crate) fn count_abort(&self) {
+        self.count(|flag| &flag.aborts, 1);
+    }
+
+    /// Counts granules that a read verified.
+    pub(crate) fn count_verified(&self, granules: u64) {
+        self.count(|flag| &flag.verified, granules);
+    }
+
+    /// Only the lane's holder writes its counts, so they take no locked instruction.
+    #[inline]
+    fn count(&self, what: impl Fn(&Flag) -> &AtomicU64, more: u64) {
+        let count = what(&self.lanes.flags[self.lane() as usize]);
+        count.store(count.load(Ordering::Relaxed) + more, Ordering::Relaxed);
     }
 }
 

@@ -901,8 +901,9 @@ holdfast_code holdfast_check(holdfast_pool pool,
 
 /**
  * Checks the pool and repairs what it finds, at most rate bytes a second (0: as fast as it
- * can), from where an earlier pass stopped if resume is not 0. Transactions of other threads go
- * on; only the column under repair waits. HOLDFAST_LOCKED if a scrub of the pool is running.
+ * can), from where an earlier pass stopped if resume is not 0; the report is that of the whole
+ * pass. Transactions of other threads go on; only the column under repair waits.
+ * HOLDFAST_LOCKED if a scrub of the pool is running.
  *
  * The caller vouches:
  * As holdfast_check.

@@ -124,6 +124,7 @@ unsafe fn pass(
     let told = holdfast_report {
         repaired: done.repaired,
         lost: done.lost,
+        undecided: done.undecided,
         stopped,
         ..report_of(&done.report)
     };
@@ -132,8 +133,9 @@ unsafe fn pass(
 }
 
 /// Checks the pool and repairs what it finds, at most `rate` bytes a second (0: as fast as it
-/// can), from where an earlier pass stopped if `resume` is not 0. Transactions of other threads go
-/// on; only the column under repair waits. `HOLDFAST_LOCKED` if a scrub of the pool is running.
+/// can), from where an earlier pass stopped if `resume` is not 0; the report is that of the whole
+/// pass. Transactions of other threads go on; only the column under repair waits.
+/// `HOLDFAST_LOCKED` if a scrub of the pool is running.
 ///
 /// # Safety
 /// As `holdfast_check`.

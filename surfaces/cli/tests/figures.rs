@@ -9,6 +9,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use common::{Here, ended};
+use holdfast::{Pool, ScrubOptions, TxError, VerifyReads};
 use rustix::process::{Pid, Signal, kill_process};
 
 #[test]
@@ -70,6 +71,47 @@ fn an_owner_tells_what_it_did() {
     kill_process(Pid::from_child(&owner), Signal::CONT).unwrap();
     drop(lines);
     assert_eq!(ended(owner).code, 0);
+}
+
+#[test]
+fn what_an_owner_counted_is_told_in_every_way() {
+    let here = Here::new();
+    let options = Pool::options().size(16 << 20).verify_reads(VerifyReads::Always);
+    let pool = options.create(here.path("a.pool")).unwrap();
+    let map = pool.map::<str, [u8]>("m").unwrap();
+    for n in 0..50 {
+        map.put(&format!("{n}"), &[7; 100]).unwrap();
+        map.get(&format!("{n}")).unwrap();
+    }
+    for _ in 0..3 {
+        pool.run(|_| Err::<(), _>(TxError::cancel("enough"))).unwrap_err();
+    }
+    // It ends with a watermark.
+    pool.scrub(ScrubOptions::default(), |_, _| {}).unwrap();
+    let counted = pool.stats();
+    assert!(counted.aborts == 3 && counted.verified >= 50 && counted.reclaims > 0, "{counted:?}");
+    let stats = here.json(0, &["stats", "a.pool"]);
+    let named = [
+        ("aborts", "aborts", counted.aborts),
+        ("granules_verified", "verified by reads", counted.verified),
+        ("log_reclaims", "log reclaims", counted.reclaims),
+    ];
+    let text = here.good(&["stats", "a.pool"]).out;
+    let files = ["--prometheus", "prom", "--html", "html"];
+    let looked = here.json(0, &[&["top", "a.pool", "--once"][..], &files].concat());
+    let watched = here.good(&["top", "a.pool", "--once"]).out;
+    let [page, html] = ["prom", "html"].map(|name| fs::read_to_string(here.path(name)).unwrap());
+    for (name, words, count) in named {
+        assert_eq!(stats["owner"][name], count, "{stats}");
+        let line = text.lines().find(|line| line.contains(words)).expect(words);
+        assert!(line.split_whitespace().any(|word| word == count.to_string()), "{line}");
+        let line = format!("\nholdfast_{name}_total{{pool=\"a.pool\"}} {count}\n");
+        assert!(page.contains(&line), "{line}: {page}");
+        let rate = &looked["rates"][format!("{name}_per_second")];
+        assert!(rate.as_f64().is_some_and(|rate| rate > 0.0), "{name}: {looked}");
+        assert!(watched.contains(words) && html.contains(words), "{words}: {watched}");
+    }
+    drop((pool, map));
 }
 
 #[test]

@@ -68,6 +68,44 @@ fn a_scrub_in_an_owner_is_followed_paused_and_gone_on_with() {
 }
 
 #[test]
+fn a_pass_that_went_on_elsewhere_is_told_as_a_whole() {
+    let here = Here::new();
+    here.pool("a.pool");
+    here.good(&["inject", "bitflip", "a.pool", "--part", "object", "--count", "4"]);
+    let (child, lines) = owner(&here);
+    // What the first part finds, objects being looked at first, was found before the second.
+    here.good(&["scrub", "start", "a.pool", "--rate", "1M"]);
+    let begun = Instant::now();
+    while here.json(0, &["scrub", "status", "a.pool"])["repaired"] != 4 {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{}", status(&here));
+    }
+    let paused = here.json(0, &["scrub", "pause", "a.pool"]);
+    assert_eq!(paused["state"], "paused", "{paused}");
+    let objects = paused["objects"].as_u64().unwrap();
+    assert!(objects > 0 && paused["object_bytes"].as_u64().unwrap() > objects, "{paused}");
+    drop(lines);
+    assert_eq!(ended(child).code, 1, "its pool was damaged, and is no more");
+    // Code 1: damage was found and repaired, in this pass if not by this command.
+    let told = here.json(1, &["scrub", "resume", "a.pool"]);
+    assert_eq!(
+        (&told["found"], &told["repaired"], &told["lost"]),
+        (&4.into(), &4.into(), &0.into())
+    );
+    let end = status(&here);
+    for name in ["found", "repaired", "lost", "undecided", "objects", "object_bytes"] {
+        assert_eq!(end[name], told[name], "{name}: {end} {told}");
+    }
+    let column_bytes = told["column_bytes"].as_u64().unwrap();
+    assert!(column_bytes > paused["scanned"].as_u64().unwrap(), "{told}");
+    // A pass of its own finds the objects again, and nothing else.
+    let next = here.json(0, &["scrub", "start", "a.pool"]);
+    for name in ["objects", "object_bytes", "column_bytes"] {
+        assert_eq!(next[name], told[name], "{name}: {next} {told}");
+    }
+    assert_eq!(next["found"], 0);
+}
+
+#[test]
 fn a_scrub_that_is_given_up_starts_from_the_front() {
     let here = Here::new();
     here.pool("a.pool");

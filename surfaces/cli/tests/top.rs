@@ -170,7 +170,7 @@ fn a_pool_that_grows_is_watched_on() {
 fn a_terminal_shows_it_and_is_left_as_it_was() {
     let here = Here::new();
     here.good(&["pool", "create", "a.pool", "--size", "16M", "--label", "\u{1b}[31mred\u{9b}"]);
-    for end in ["q", "\u{3}", "INT"] {
+    for end in ["q", "\u{3}", "INT", "TERM", "HUP"] {
         let (mut sits, runs) = terminal();
         let before = rustix::termios::tcgetattr(&runs).unwrap();
         let mut command = here.command(&["top", "a.pool", "--interval", "1s"]);
@@ -185,6 +185,8 @@ fn a_terminal_shows_it_and_is_left_as_it_was() {
         assert!(!shown.contains("\u{1b}[31mred"), "a label reached the terminal: {shown}");
         match end {
             "INT" => send(&child, Signal::INT),
+            "TERM" => send(&child, Signal::TERM),
+            "HUP" => send(&child, Signal::HUP),
             key => sits.write_all(key.as_bytes()).unwrap(),
         }
         let done = ended(child);
@@ -197,6 +199,35 @@ fn a_terminal_shows_it_and_is_left_as_it_was() {
         let _ = sits.read_to_end(&mut rest);
         let all = shown + &String::from_utf8_lossy(&rest);
         assert!(all.contains("\u{1b}[?1049h") && all.contains("\u{1b}[?1049l"), "{end:?}");
+    }
+}
+
+#[test]
+fn a_terminal_that_takes_no_output_is_put_back_all_the_same() {
+    use rustix::termios::{Action, tcflow, tcgetattr};
+    let here = Here::new();
+    here.pool("a.pool");
+    for signals in [&[Signal::TERM][..], &[Signal::INT, Signal::INT], &[Signal::INT, Signal::TERM]]
+    {
+        let (mut sits, runs) = terminal();
+        let before = tcgetattr(&runs).unwrap();
+        let mut command = here.command(&["top", "a.pool", "--interval", "50ms"]);
+        command.stdin(runs.try_clone().unwrap()).stderr(Stdio::piped());
+        let child = command.stdout(runs.try_clone().unwrap()).spawn().unwrap();
+        drop(command);
+        shown_until(&mut sits, "again");
+        tcflow(&runs, Action::OOff).unwrap();
+        // It looks again, and hangs in telling so.
+        std::thread::sleep(Duration::from_millis(1200));
+        for signal in signals {
+            send(&child, *signal);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let done = ended(child);
+        assert_eq!(done.code, 32, "{signals:?}: {}", done.err);
+        let after = tcgetattr(&runs).unwrap();
+        assert_eq!(format!("{:?}", after.local_modes), format!("{:?}", before.local_modes));
+        assert_eq!(format!("{:?}", after.input_modes), format!("{:?}", before.input_modes));
     }
 }
 

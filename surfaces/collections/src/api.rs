@@ -159,6 +159,21 @@ macro_rules! common_functions {
                 one(&self.core, tx, from, false)
             }
 
+            /// As [`for_each`](Self::for_each), for the entries that come next after `after`, in
+            /// the order of [`next_after`](Self::next_after).
+            ///
+            /// # Errors
+            /// See the type, and whatever `visit` returns.
+            pub fn for_each_after<T: Transaction>(
+                &self,
+                tx: &T,
+                after: Option<&[u8]>,
+                visit: impl FnMut(&[u8], &[u8]) -> Result<()>,
+            ) -> Result<()> {
+                let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+                walk(&self.core, tx, (from, Bound::Unbounded), Way::ALL, visit).map(drop)
+            }
+
             /// Puts entries from an iterator whose keys rise, in few changes per entry; returns
             /// how many. For ordered structures this is the way to fill them: their buckets are
             /// left full where the shape of the keys permits it.

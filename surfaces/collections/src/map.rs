@@ -329,6 +329,33 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Map<K, V> {
         }
     }
 
+    /// Calls `visit` with the entries that come next after `after`, whether that is there or not,
+    /// or from the first one on, until it returns false; whether it did. In order of keys; a hash
+    /// map is gone through in the order of hashes, which is the same as long as the map is. Parts
+    /// of a map are read best this way, whatever its kind is: each goes on after the last key of
+    /// the one before. As in [`for_each`](Self::for_each), `visit` must not change the map.
+    ///
+    /// # Errors
+    /// See the type, and whatever `visit` returns.
+    pub fn visit_after<T: Transaction>(
+        &self,
+        tx: &T,
+        after: Option<&K>,
+        mut visit: impl FnMut(&K, &V) -> Result<bool>,
+    ) -> Result<bool> {
+        let after = after.map(K::bytes);
+        let after = after.as_ref().map(AsRef::as_ref);
+        let mut enough = false;
+        let mut step = |key: &K, value: &V| {
+            enough = !visit(key, value)?;
+            // An error is how a walk is ended early; it goes no further than this.
+            if enough { Err(TxError::cancel("enough")) } else { Ok(()) }
+        };
+        let each = |key: &[u8], value: &[u8]| lend(key, value, &mut step);
+        let done = on_root!(self.root, of => of.for_each_after(tx, after, each));
+        if enough { Ok(true) } else { done.map(|()| false) }
+    }
+
     /// The first entry.
     ///
     /// # Errors

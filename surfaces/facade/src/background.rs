@@ -65,6 +65,12 @@ impl Background {
             .and_then(|address| listen(address, &stop, Arc::downgrade(pool.inner())));
         let _ = pool.inner().background.set(Self { stop, listener });
     }
+
+    /// In a forked child: the threads are the parent's. Here are only handles of them, which can
+    /// neither be joined nor given back.
+    pub(crate) fn leave_to_parent(self) {
+        core::mem::forget(self);
+    }
 }
 
 impl Drop for Background {

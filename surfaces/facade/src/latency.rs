@@ -1,18 +1,24 @@
 //! How long transactions take: a histogram from a sample.
 //!
-//! Reading a clock twice takes about 60 ns: a third of a short read, a twentieth of a short commit
-//! in shared memory. So one in [`GAP`] of each thread is timed and counts for all since the last;
-//! where they are slow enough for a clock not to matter, each is. The histogram has four classes
-//! for each doubling, so a figure read from it is at most a quarter above what was measured.
+//! Timing a transaction takes up to 300 ns: two looks at a clock, which wait for what was flushed
+//! before, and a locked instruction. That is longer than a short one. So only some are timed, and
+//! each of these counts for all of its thread since the last: the more the shorter they are, so
+//! that timing takes about one part in 200 of the time, and every one where they are slow enough
+//! for it not to matter. What is not timed pays for a counter of its thread. The histogram has four
+//! classes for each doubling, so a figure read from it is at most a quarter above what was
+//! measured.
 
 use core::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// Transactions of a thread of which one is timed.
-const GAP: u32 = 64;
-/// From this on each is timed.
-const SLOW: Duration = Duration::from_micros(100);
+/// Nanoseconds that timing one takes, about.
+const COST: u64 = 300;
+/// Part of the time that timing may take.
+const SHARE: u64 = 200;
+/// Most transactions of a thread that one counts for: so many slow ones may pass unseen after a
+/// short one.
+const GAP_MAX: u64 = 256;
 /// Powers of two of the smallest and the largest time that classes tell apart: 64 ns, 137 s.
 const FIRST: u32 = 6;
 const LAST: u32 = 37;
@@ -20,9 +26,10 @@ const LAST: u32 = 37;
 const CLASSES: usize = 1 + 4 * (LAST - FIRST) as usize;
 
 thread_local! {
-    /// Transactions of this thread that are not timed before the next one that is, and how many
-    /// that one counts for.
-    static NEXT: Cell<(u32, u32)> = const { Cell::new((0, 1)) };
+    /// Transactions of this thread that are not timed before the next one that is.
+    static LEFT: Cell<u32> = const { Cell::new(0) };
+    /// How many that one counts for.
+    static WEIGHT: Cell<u32> = const { Cell::new(1) };
 }
 
 /// Counts what takes how long. All threads of a pool share one.
@@ -39,17 +46,24 @@ impl Latencies {
     /// Runs something, and times it if its turn has come.
     #[inline]
     pub(crate) fn timed<R>(&self, run: impl FnOnce() -> R) -> R {
-        let (left, weight) = NEXT.get();
+        let left = LEFT.get();
         if left > 0 {
-            NEXT.set((left - 1, weight));
+            LEFT.set(left - 1);
             return run();
         }
+        self.time(run)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn time<R>(&self, run: impl FnOnce() -> R) -> R {
+        let weight = WEIGHT.get();
         let begun = Instant::now();
         let done = run();
-        let took = begun.elapsed();
-        let gap = if took < SLOW { GAP } else { 1 };
-        NEXT.set((gap - 1, gap));
-        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let nanos = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let gap = gap_after(nanos);
+        LEFT.set(gap - 1);
+        WEIGHT.set(gap);
         if let Some(class) = self.0.get(class_of(nanos)) {
             class.fetch_add(weight.into(), Ordering::Relaxed);
         }
@@ -114,6 +128,11 @@ impl Latency {
     }
 }
 
+/// How many transactions the next one that is timed counts for, after one that took so long.
+fn gap_after(nanos: u64) -> u32 {
+    (COST * SHARE / nanos.max(1)).clamp(1, GAP_MAX) as u32
+}
+
 /// The class of a time.
 fn class_of(nanos: u64) -> usize {
     if nanos < 1 << FIRST {
@@ -135,6 +154,7 @@ fn end_of(class: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn a_time_lies_in_its_class_and_not_far_from_its_end() {
@@ -175,18 +195,30 @@ mod tests {
     }
 
     #[test]
+    fn timing_takes_a_small_part_of_the_time_and_slow_ones_are_all_timed() {
+        for nanos in [240, 1000, 5000, 25_000] {
+            let time = u64::from(gap_after(nanos)) * nanos;
+            assert!(time <= COST * SHARE, "{nanos}: too few are timed");
+            assert!(time * 2 >= COST * SHARE, "{nanos}: too many are timed");
+        }
+        assert_eq!([0, 1, 50].map(gap_after), [256; 3]);
+        assert_eq!([60_000, 100_000, u64::MAX].map(gap_after), [1; 3]);
+    }
+
+    #[test]
     fn the_sample_counts_for_all_of_a_thread() {
         let latencies = Latencies::default();
-        for _ in 0..10 * GAP + 1 {
+        for _ in 0..10 * GAP_MAX {
             latencies.timed(|| ());
         }
+        // All up to the last one that was timed.
         let counted = latencies.now().count();
-        // Were one of them interrupted for long, a few more would have been timed.
-        assert!((9 * u64::from(GAP)..=11 * u64::from(GAP)).contains(&counted), "{counted}");
+        assert!((9 * GAP_MAX..=10 * GAP_MAX).contains(&counted), "{counted}");
         let slow = latencies.now();
-        NEXT.set((0, 1));
+        LEFT.set(0);
+        WEIGHT.set(1);
         for _ in 0..3 {
-            latencies.timed(|| std::thread::sleep(2 * SLOW));
+            latencies.timed(|| std::thread::sleep(Duration::from_micros(200)));
         }
         assert_eq!(latencies.now().since(&slow).count(), 3);
     }

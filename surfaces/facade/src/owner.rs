@@ -36,7 +36,7 @@ use crate::pool::Figures;
 use crate::scrubbing::ScrubStatus;
 
 /// First word of every request.
-pub(crate) const VERSION: &str = "holdfast-2";
+pub(crate) const VERSION: &str = "holdfast-3";
 /// Longest request or answer in bytes.
 pub(crate) const LINE_MAX: u64 = 4096;
 /// How often a client that waits for an answer looks whether it still has to.
@@ -236,10 +236,7 @@ impl Owner {
     /// As [`check`](Self::check).
     pub fn stats(&mut self) -> Result<Stats> {
         let words = self.ask("stats", |_, _| {})?;
-        let &[commits, conflicts, detected, repaired, lost] = words.as_slice() else {
-            return Err(self.strange());
-        };
-        Ok(Stats { commits, conflicts, detected, repaired, lost })
+        stats_of(&words).ok_or_else(|| self.strange())
     }
 
     /// The owner's figures since it opened the pool, all of them.
@@ -248,13 +245,11 @@ impl Owner {
     /// As [`check`](Self::check).
     pub fn figures(&mut self) -> Result<Figures> {
         let words = self.ask("figures", |_, _| {})?;
-        let &[commits, conflicts, detected, repaired, lost, syncs, reserved, read_only, nanos] =
-            words.as_slice()
-        else {
-            return Err(self.strange());
-        };
-        let stats = Stats { commits, conflicts, detected, repaired, lost };
-        Ok(Figures { stats, syncs, reserved, read_only: read_only != 0, nanos })
+        let figures = words.split_last_chunk::<4>().and_then(|(stats, rest)| {
+            let (stats, &[syncs, reserved, read_only, nanos]) = (stats_of(stats)?, rest);
+            Some(Figures { stats, syncs, reserved, read_only: read_only != 0, nanos })
+        });
+        figures.ok_or_else(|| self.strange())
     }
 
     /// How long the owner's transactions take.
@@ -364,6 +359,19 @@ impl Owner {
             .with_remedy("use the same build as it")
             .at(&self.path)
     }
+}
+
+/// The counts of an engine as words.
+pub(crate) fn words_of(stats: &Stats) -> String {
+    let Stats { commits, aborts, conflicts, detected, repaired, lost, verified, reclaims } = stats;
+    format!("{commits} {aborts} {conflicts} {detected} {repaired} {lost} {verified} {reclaims}")
+}
+
+fn stats_of(words: &[u64]) -> Option<Stats> {
+    let &[commits, aborts, conflicts, detected, repaired, lost, verified, reclaims] = words else {
+        return None;
+    };
+    Some(Stats { commits, aborts, conflicts, detected, repaired, lost, verified, reclaims })
 }
 
 /// Whether the owner of the pool answers at all: on a connection of its own, within [`SILENCE`].

@@ -82,6 +82,16 @@ pub(crate) struct Inner<M: Medium> {
     pub(crate) since: Instant,
 }
 
+impl<M: Medium> Drop for Inner<M> {
+    fn drop(&mut self) {
+        if self.engine.medium().inherited()
+            && let Some(background) = self.background.take()
+        {
+            background.leave_to_parent();
+        }
+    }
+}
+
 impl Pool {
     /// Options to create or open a pool with.
     #[must_use]

@@ -57,12 +57,12 @@ impl ScrubStatus {
     }
 
     pub(crate) fn words(&self) -> String {
-        let Progress { pass, next, started_ns, scanned, found, repaired, lost, undecided, state } =
-            self.progress;
+        let Progress { pass, next, started_ns, scanned, objects, object_bytes, .. } = self.progress;
+        let Progress { found, repaired, lost, undecided, state, .. } = self.progress;
         let state = STATES.iter().position(|known| *known == state).unwrap_or_default();
         format!(
-            "{} {} {state} {pass} {next} {started_ns} {scanned} {found} {repaired} {lost} \
-             {undecided}",
+            "{} {} {state} {pass} {next} {started_ns} {scanned} {objects} {object_bytes} {found} \
+             {repaired} {lost} {undecided}",
             u8::from(self.running),
             self.size,
         )
@@ -77,6 +77,8 @@ impl ScrubStatus {
             next,
             started_ns,
             scanned,
+            objects,
+            object_bytes,
             found,
             repaired,
             lost,
@@ -86,8 +88,19 @@ impl ScrubStatus {
             return None;
         };
         let state = *STATES.get(usize::try_from(state).ok()?)?;
-        let progress =
-            Progress { pass, next, started_ns, scanned, found, repaired, lost, undecided, state };
+        let progress = Progress {
+            pass,
+            next,
+            started_ns,
+            scanned,
+            objects,
+            object_bytes,
+            found,
+            repaired,
+            lost,
+            undecided,
+            state,
+        };
         Some(Self { running: running != 0, progress, size })
     }
 }
@@ -238,6 +251,8 @@ mod tests {
                 next: 2,
                 started_ns: 3,
                 scanned: 4,
+                objects: 10,
+                object_bytes: 11,
                 found: 5,
                 repaired: 6,
                 lost: 7,
@@ -250,6 +265,6 @@ mod tests {
             assert_eq!(ScrubStatus::parse(&words), Some(status));
             assert_eq!(ScrubStatus::parse(&words[1..]), None);
         }
-        assert_eq!(ScrubStatus::parse(&[0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0]), None);
+        assert_eq!(ScrubStatus::parse(&[0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), None);
     }
 }

@@ -5,11 +5,11 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
-use holdfast_object::{ScrubOptions, Stats};
+use holdfast_object::ScrubOptions;
 use holdfast_pmem::inject::{Poison, poison};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::owner::{LINE_MAX, Summary, VERSION};
+use crate::owner::{LINE_MAX, Summary, VERSION, words_of};
 use crate::pool::{Figures, Pool};
 
 /// A client that says nothing for so long is left.
@@ -80,18 +80,11 @@ fn execute(pool: &Pool, request: &str, mut out: &UnixStream) -> Result<String> {
             pool.grow(bytes)?;
             Ok(format!("{before} {}", pool.superblock().size))
         }
-        ("stats", []) => {
-            let Stats { commits, conflicts, detected, repaired, lost } = pool.stats();
-            Ok(format!("{commits} {conflicts} {detected} {repaired} {lost}"))
-        }
+        ("stats", []) => Ok(words_of(&pool.stats())),
         ("figures", []) => {
             let Figures { stats, syncs, reserved, read_only, nanos } = pool.figures();
-            let Stats { commits, conflicts, detected, repaired, lost } = stats;
-            let read_only = u8::from(read_only);
-            Ok(format!(
-                "{commits} {conflicts} {detected} {repaired} {lost} {syncs} {reserved} \
-                 {read_only} {nanos}"
-            ))
+            let (stats, read_only) = (words_of(&stats), u8::from(read_only));
+            Ok(format!("{stats} {syncs} {reserved} {read_only} {nanos}"))
         }
         ("latency", []) => Ok(pool.latency().words()),
         ("poison", &[at, clearable]) => {

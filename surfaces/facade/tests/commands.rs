@@ -136,7 +136,8 @@ fn an_owner_tells_how_much_it_does_and_how_long_it_takes() {
     assert!(after.nanos > before.nanos && after.reserved == pool.status().reserved);
     assert!(!after.read_only && after.stats == pool.stats());
     let latency = owner.latency().unwrap().since(&slept);
-    assert!((500..1000).contains(&latency.count()), "{latency:?}");
+    // From a sample: the first of it may count for some before, the last leaves some out.
+    assert!((640 - 256..=640 + 256).contains(&latency.count()), "{latency:?}");
     let (half, most) = (latency.quantile(0.5).unwrap(), latency.quantile(1.0).unwrap());
     assert!(64 < half && half <= most && most < after.nanos * 2, "{half} {most}");
 }

@@ -1,6 +1,5 @@
 //! `export`: a map as lines of JSON that `import` takes.
 
-use core::ops::Bound;
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -9,15 +8,15 @@ use holdfast::Pool;
 use serde_json::json;
 
 use crate::args::ExportArgs;
-use crate::commands::map::{AnyMap, in_map};
+use crate::commands::map::{AnyMap, Batch, in_map};
 use crate::commands::transfer::{Pair, to_json};
 use crate::failure::{Failure, Outcome};
 use crate::out::{Out, count, dressed, give_up, plain};
 use crate::progress::Progress;
 use crate::session;
 
-/// Entries read in one transaction.
-const PAGE: usize = 500;
+/// Entries read in one transaction, and held in memory: a map may be larger than that is.
+const BATCH: Batch = Batch { pairs: 500, bytes: 1 << 20 };
 
 /// Writes the entries of a map.
 pub(crate) fn export(out: Out, args: &ExportArgs) -> Outcome {
@@ -58,18 +57,12 @@ fn write_all(pool: &Pool, map: &AnyMap, sink: &mut Sink, progress: &Progress) ->
         let stop = crate::interrupt::asked();
         if stop { Err(Failure::interrupted("what was written is not whole")) } else { Ok(()) }
     };
-    if !map.kind().is_ordered() {
-        // No order, so no place to go on from: all at once, and only then out of the transaction,
-        // which may run again.
-        write(&map.all(pool)?)?;
-        return Ok(entries);
-    }
-    let mut from: Bound<Vec<u8>> = Bound::Unbounded;
+    let mut after = None;
     loop {
-        let page = map.page(from.as_ref().map(Vec::as_slice), PAGE)?;
-        write(&page)?;
-        match page.into_iter().last() {
-            Some((last, _)) => from = Bound::Excluded(last),
+        let batch = map.next_batch(pool, after.as_deref(), BATCH)?;
+        write(&batch)?;
+        match batch.into_iter().last() {
+            Some((last, _)) => after = Some(last),
             None => return Ok(entries),
         }
     }
@@ -116,6 +109,60 @@ impl<'a> Sink<'a> {
         match self.file {
             Some((path, _)) => Failure::io(path.display(), error),
             None => give_up(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast::Kind;
+
+    const SMALL: Batch = Batch { pairs: 50, bytes: 10_000 };
+
+    /// All batches of a map, one after the other.
+    fn batches(pool: &Pool, map: &AnyMap) -> Vec<Vec<Pair>> {
+        let mut all: Vec<Vec<Pair>> = Vec::new();
+        loop {
+            let last = all.last().and_then(|batch| batch.last()).map(|(key, _)| key.clone());
+            let batch = map.next_batch(pool, last.as_deref(), SMALL).expect("nothing is damaged");
+            if batch.is_empty() {
+                return all;
+            }
+            all.push(batch);
+        }
+    }
+
+    #[test]
+    fn a_map_of_any_size_is_read_in_batches_of_bounded_size() {
+        let folder = tempfile::tempdir().expect("there is room");
+        let path = folder.path().join("a.pool");
+        let pool = Pool::options().size(32 << 20).create(path).expect("there is room");
+        for kind in Kind::ALL {
+            let map = pool.map_as::<str, [u8]>(kind.name(), kind).expect("it is new");
+            let value = |n: u32| {
+                vec![n as u8; if n.is_multiple_of(97) { 9000 } else { 1 + n as usize % 40 }]
+            };
+            let put = |n: u32| map.put(&format!("key {n}"), &value(n)).expect("there is room");
+            assert!((0..2000).map(put).all(|had| !had));
+            let map = AnyMap::expect(&pool, kind.name()).expect("it was made");
+            let all = batches(&pool, &map);
+            assert!(all.len() > 2000 / SMALL.pairs, "{kind}: {} batches", all.len());
+            for batch in &all {
+                let bytes = |pairs: &[Pair]| pairs.iter().map(|(k, v)| k.len() + v.len()).sum();
+                let before: usize = bytes(&batch[..batch.len() - 1]);
+                assert!(batch.len() <= SMALL.pairs && before < SMALL.bytes, "{kind}: {before}");
+            }
+            assert_eq!(batches(&pool, &map), all, "{kind}: the order is the map's");
+            let mut found = all.concat();
+            if kind.is_ordered() {
+                assert!(found.is_sorted(), "{kind}");
+            }
+            found.sort();
+            let mut there: Vec<Pair> =
+                (0..2000).map(|n| (format!("key {n}").into_bytes(), value(n))).collect();
+            there.sort();
+            assert!(found == there, "{kind}");
         }
     }
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 use crate::args::{KeyArgs, KindArg, PutArgs, ScanArgs, TypesArg};
+use crate::commands::transfer::Pair;
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::out::{Out, json_bytes, show_bytes, table};
@@ -53,6 +54,14 @@ macro_rules! on_map {
             }
         }
     };
+}
+
+/// How much of a map is read in one transaction, and held in memory: no more entries, and none
+/// after these bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Batch {
+    pub(crate) pairs: usize,
+    pub(crate) bytes: usize,
 }
 
 impl AnyMap {
@@ -201,38 +210,35 @@ impl AnyMap {
         Ok(())
     }
 
-    /// Up to `limit` entries in order from a key on, keys and values as bytes.
-    pub(crate) fn page(
+    /// The entries that come next after a key, keys and values as bytes: as many as `batch` takes.
+    /// In order of keys, or of hashes; none once there is no more.
+    pub(crate) fn next_batch(
         &self,
-        from: Bound<&[u8]>,
-        limit: usize,
-    ) -> Outcome<Vec<(Vec<u8>, Vec<u8>)>> {
-        if let Self::BytesToBytes(map) = self {
-            return Ok(map.scan((from, Bound::Unbounded), limit)?);
-        }
-        // A key that such a map gave out is text.
-        let from = from.map(|key| core::str::from_utf8(key).unwrap_or_default());
-        self.scan((from, Bound::Unbounded), limit)
-    }
-
-    /// All entries, in whatever order.
-    pub(crate) fn all(&self, pool: &Pool) -> Outcome<Vec<(Vec<u8>, Vec<u8>)>> {
-        let all = pool.run(|tx| {
-            let mut all = Vec::new();
+        pool: &Pool,
+        after: Option<&[u8]>,
+        batch: Batch,
+    ) -> Outcome<Vec<Pair>> {
+        let found = pool.run(|tx| {
+            let (mut found, mut bytes) = (Vec::new(), 0);
             let mut add = |key: &[u8], value: &[u8]| {
-                all.push((key.to_vec(), value.to_vec()));
-                Ok(())
+                bytes += key.len() + value.len();
+                found.push((key.to_vec(), value.to_vec()));
+                Ok(found.len() < batch.pairs && bytes < batch.bytes)
             };
+            // A key that a map of texts gave out is text.
+            let word = after.map(text).transpose();
             match self {
-                Self::TextToBytes(map) => map.map().for_each(tx, |k, v| add(k.as_bytes(), v)),
-                Self::TextToText(map) => {
-                    map.map().for_each(tx, |k, v| add(k.as_bytes(), v.as_bytes()))
+                Self::TextToBytes(map) => {
+                    map.map().visit_after(tx, word?, |k, v| add(k.as_bytes(), v))
                 }
-                Self::BytesToBytes(map) => map.map().for_each(tx, add),
+                Self::TextToText(map) => {
+                    map.map().visit_after(tx, word?, |k, v| add(k.as_bytes(), v.as_bytes()))
+                }
+                Self::BytesToBytes(map) => map.map().visit_after(tx, after, add),
             }?;
-            Ok(all)
+            Ok(found)
         });
-        Ok(all?)
+        Ok(found?)
     }
 
     /// Some entries in order, keys and values as bytes.

@@ -13,7 +13,7 @@ use crate::commands::pool::{space_json, state};
 use crate::commands::scrub::{position, recorded, status_json};
 use crate::exit::Exit;
 use crate::failure::Outcome;
-use crate::out::{Out, facts};
+use crate::out::{Out, count, facts};
 use crate::size::{show, show_nanos};
 
 /// How long an answer of the owner is waited for; one that is stopped does not give any.
@@ -141,7 +141,10 @@ fn told_json(told: &Told) -> Value {
     json!({
         "open_ns": nanos,
         "commits": stats.commits,
+        "aborts": stats.aborts,
         "conflicts": stats.conflicts,
+        "granules_verified": stats.verified,
+        "log_reclaims": stats.reclaims,
         "detected": stats.detected,
         "repaired": stats.repaired,
         "lost": stats.lost,
@@ -199,7 +202,10 @@ pub(crate) fn stats(out: Out, path: &Path) -> Outcome {
         let Figures { stats, syncs, reserved, read_only, nanos } = told.figures;
         rows.push(("open for", show_nanos(nanos)));
         rows.push(("commits", stats.commits.to_string()));
+        rows.push(("aborts", stats.aborts.to_string()));
         rows.push(("conflicts", stats.conflicts.to_string()));
+        rows.push(("verified by reads", count(stats.verified, "granule")));
+        rows.push(("log reclaims", stats.reclaims.to_string()));
         rows.push(("damages found", stats.detected.to_string()));
         rows.push(("repaired", stats.repaired.to_string()));
         rows.push(("lost", stats.lost.to_string()));

@@ -40,7 +40,10 @@ pub(crate) fn rows(view: &View) -> Vec<(&'static str, String)> {
             rows.push(("open for", show_nanos(told.figures.nanos)));
             rows.push(("commits", format!("{}{over}", rate(rates.commits))));
             rows.push(("transactions", format!("{}{over}", rate(rates.transactions))));
-            rows.push(("conflicts", rate(rates.conflicts)));
+            let (aborts, conflicts) = (rate(rates.aborts), rate(rates.conflicts));
+            rows.push(("aborts, conflicts", format!("{aborts}, {conflicts}")));
+            rows.push(("verified by reads", format!("{} granules", rate(rates.verified))));
+            rows.push(("log reclaims", rate(rates.reclaims)));
             rows.push(("writes and syncs", rate(rates.syncs)));
             rows.push(("took", latency_words(&rates.latency)));
             let stats = &told.figures.stats;
@@ -114,7 +117,10 @@ fn object(path: &Path, view: &View) -> Value {
             "since_open": rates.since_open,
             "commits_per_second": rates.commits,
             "transactions_per_second": rates.transactions,
+            "aborts_per_second": rates.aborts,
             "conflicts_per_second": rates.conflicts,
+            "granules_verified_per_second": rates.verified,
+            "log_reclaims_per_second": rates.reclaims,
             "syncs_per_second": rates.syncs,
             "latency_ns": latency_json(&rates.latency),
         })

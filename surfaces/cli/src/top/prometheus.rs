@@ -96,7 +96,11 @@ fn owner(page: &mut Page, view: &View) {
     let stats = &figures.stats;
     page.gauge("open_seconds", "Since the pool was opened", figures.nanos / 1_000_000_000);
     page.counter("commits", "Transactions that changed something", stats.commits);
+    let help = "Transactions given up: by an error, a panic, or a commit that failed";
+    page.counter("aborts", help, stats.aborts);
     page.counter("conflicts", "Times a transaction was run again", stats.conflicts);
+    page.counter("granules_verified", "Granules verified by reads", stats.verified);
+    page.counter("log_reclaims", "Times the log was freed by a sync or a mark", stats.reclaims);
     page.counter("damages_found", "Damages found", stats.detected);
     page.counter("damages_repaired", "Damages repaired", stats.repaired);
     page.counter("damages_lost", "Damages beyond the redundancy", stats.lost);

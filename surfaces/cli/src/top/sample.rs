@@ -22,7 +22,10 @@ pub(crate) struct Rates {
     pub(crate) since_open: bool,
     pub(crate) commits: f64,
     pub(crate) transactions: f64,
+    pub(crate) aborts: f64,
     pub(crate) conflicts: f64,
+    pub(crate) verified: f64,
+    pub(crate) reclaims: f64,
     pub(crate) syncs: f64,
     pub(crate) latency: Latency,
 }
@@ -148,7 +151,10 @@ fn rates(told: &Told, earlier: &Told, time: Duration, since_open: bool) -> Rates
         since_open,
         commits: rate(now.stats.commits, then.stats.commits),
         transactions: per_second(latency.count(), time),
+        aborts: rate(now.stats.aborts, then.stats.aborts),
         conflicts: rate(now.stats.conflicts, then.stats.conflicts),
+        verified: rate(now.stats.verified, then.stats.verified),
+        reclaims: rate(now.stats.reclaims, then.stats.reclaims),
         syncs: rate(now.syncs, then.syncs),
         latency,
     }
@@ -167,12 +173,16 @@ mod tests {
     fn rates_are_differences_over_time() {
         let mut told = Told::default();
         told.figures.stats.commits = 300;
+        told.figures.stats.aborts = 7;
+        told.figures.stats.verified = 50;
+        told.figures.stats.reclaims = 3;
         told.figures.syncs = 10;
         let mut earlier = Told::default();
         earlier.figures.stats.commits = 100;
         earlier.figures.syncs = 20;
         let found = rates(&told, &earlier, Duration::from_millis(500), false);
         assert_eq!((found.commits, found.syncs, found.conflicts), (400.0, 0.0, 0.0));
+        assert_eq!((found.aborts, found.verified, found.reclaims), (14.0, 100.0, 6.0));
         assert_eq!(per_second(7, Duration::ZERO), 0.0);
     }
 }

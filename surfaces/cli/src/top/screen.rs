@@ -13,6 +13,7 @@ use ratatui::{DefaultTerminal, Frame};
 use crate::commands::scrub::percent;
 use crate::commands::stats::PARTS;
 use crate::failure::{Failure, Outcome};
+use crate::interrupt::Guard;
 use crate::out::tame;
 use crate::size::{show, show_time};
 use crate::top::plain::{last_events, part, rate, rows, scrub};
@@ -26,6 +27,8 @@ const NAMES: u16 = 22;
 /// A terminal that shows figures; as it was before once this is dropped.
 pub(crate) struct Screen {
     terminal: DefaultTerminal,
+    /// Given up once the terminal is as it was.
+    _guard: Guard,
 }
 
 impl Drop for Screen {
@@ -40,8 +43,10 @@ fn failed(error: &std::io::Error) -> Failure {
 
 impl Screen {
     pub(crate) fn open() -> Outcome<Self> {
+        // First, so that no signal finds the terminal changed and nobody to put it back.
+        let guard = Guard::new(ratatui::restore).map_err(|error| failed(&error))?;
         let terminal = ratatui::try_init().map_err(|error| failed(&error))?;
-        Ok(Self { terminal })
+        Ok(Self { terminal, _guard: guard })
     }
 
     /// Shows a look until the next is due, or until a key asks for it; whether to go on.
@@ -82,7 +87,7 @@ fn block(title: &str) -> Block<'_> {
 fn draw(frame: &mut Frame<'_>, name: &str, view: &View) {
     let [head, middle, scrubbing, events, foot] = Layout::vertical([
         Constraint::Length(1),
-        Constraint::Length(16),
+        Constraint::Length(18),
         Constraint::Length(3),
         Constraint::Min(3),
         Constraint::Length(1),

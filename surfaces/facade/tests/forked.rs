@@ -1,0 +1,53 @@
+//! A process that forks while it has a pool open: in the child the handle is given back without a
+//! trace, and the parent's pool goes on.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use holdfast::{Owner, Pool};
+
+/// Does something in a forked child; how that ended, as the system tells it.
+fn in_child(work: impl FnOnce()) -> libc::c_int {
+    // SAFETY: the child calls `work` and ends. Of other threads it needs no lock but the
+    // allocator's, which the C library makes usable in it.
+    match unsafe { libc::fork() } {
+        0 => {
+            // SAFETY: no arguments; a child that hangs dies of it.
+            unsafe { libc::alarm(20) };
+            let code = i32::from(catch_unwind(AssertUnwindSafe(work)).is_err());
+            // SAFETY: ends the process, without what the parent registered for its own end.
+            unsafe { libc::_exit(code) }
+        }
+        child => {
+            assert!(child > 0, "{}", std::io::Error::last_os_error());
+            let mut status = 0;
+            // SAFETY: waits for the child made above; the place for its status is ours.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            status
+        }
+    }
+}
+
+#[test]
+fn a_pool_dropped_in_a_forked_child_is_the_parents_still() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.pool");
+    // All the threads there can be.
+    let options = Pool::options().size(16 << 20).scrub_every(Some(Duration::from_secs(3600)));
+    let pool = options.create(&path).unwrap();
+    let map = pool.map::<u64, [u8]>("map").unwrap();
+    map.put(&1, b"before").unwrap();
+    let mut left = Some((pool, map));
+    let status = in_child(|| drop(left.take()));
+    assert_eq!(status, 0, "the child died or panicked: {status:#x}");
+    let (pool, map) = left.unwrap();
+    map.put(&2, b"after").unwrap();
+    assert_eq!(Owner::reach(&path).unwrap().stats().unwrap(), pool.stats());
+    assert!(Pool::open(&path).is_err(), "the parent has it open");
+    drop((pool, map));
+    assert!(Owner::reach(&path).is_none());
+    let map = Pool::open(&path).unwrap().map::<u64, [u8]>("map").unwrap();
+    assert_eq!(map.get(&1).unwrap().as_deref(), Some(&b"before"[..]));
+    assert_eq!(map.get(&2).unwrap().as_deref(), Some(&b"after"[..]));
+}
