@@ -129,6 +129,9 @@ impl<M: Medium> Tx<'_, M> {
             && shared.m.enabled(VERIFY_READ)
             && Certify::when(shared.m.enabled(VERIFY_OPEN))
                 .agrees(slot.sum, sums.granule(object, slot, 0, bytes));
+        if good {
+            self.lane.count_verified(1);
+        }
         // What changed meanwhile may verify by chance: nothing is noted of it.
         if good && shared.versions.unchanged(known.word, known.version) {
             shared.touched.set(known.zone, object, 0, slot.generation);
