@@ -13,7 +13,7 @@
 use core::ops::Range;
 
 use holdfast_heap::format::{GRANULE, SLOT_LEN, STATE_LIVE};
-use holdfast_heap::{ChunkKind, Slot, ZoneTable};
+use holdfast_heap::{ChunkKind, Slot, Spot, ZoneTable};
 use holdfast_layout::{Certify, RawPtr, TypeNumber};
 use holdfast_pmem::Medium;
 
@@ -25,6 +25,9 @@ use crate::versions::Version;
 
 /// Bytes of an object of unknown length that are asked for ahead.
 const FETCHED: u64 = 128;
+/// The same of an object that is to be changed: a few lines, before the hardware sees where it
+/// goes.
+const FETCHED_TO_CHANGE: u64 = 256;
 
 /// What is known of an object before its bytes are looked at.
 struct Known<'z> {
@@ -65,6 +68,29 @@ impl<M: Medium> Tx<'_, M> {
         let held = len.min(into.len() as u64);
         self.copy_known(work, of, 0..held, &mut into[..held as usize], &known)?;
         Some(len)
+    }
+
+    /// Asks for the lines that a change of `[from, end)` of an object will need: slot, bytes, and
+    /// parity of both. They arrive side by side: read one after the other, each would wait for what
+    /// the one before says.
+    #[inline]
+    pub(crate) fn fetch(&self, spot: &Spot, from: u64, end: u64) {
+        let shared = self.shared;
+        let end = end.clamp(from + 1, from + FETCHED_TO_CHANGE);
+        let places = [(spot.slot, 1), (spot.object + from, end - from)];
+        for (at, len) in places {
+            shared.m.prefetch(at, len);
+        }
+        let Some(zone) = shared.zone(spot.zone.into()).filter(|z| z.has_p()) else {
+            return;
+        };
+        for (at, len) in places {
+            let Some(place) = zone.place(at) else { continue };
+            shared.m.prefetch(zone.p_at(place.col), len);
+            if zone.has_q() {
+                shared.m.prefetch(zone.q_at(place.col), len);
+            }
+        }
     }
 
     /// The slot of an object that this transaction may see.

@@ -24,9 +24,6 @@ pub(crate) const VERIFY_READ: Site = Site::new("object.tx.verify-read");
 /// Verifying a slot before anything is refused for what it says.
 const VERIFY_SLOT: Site = Site::new("object.tx.verify-slot");
 
-/// Bytes asked for ahead: a few lines, before the hardware sees where it goes.
-const FETCHED: u64 = 256;
-
 /// A transaction of the object store. Reached through [`Pool::run`](crate::Pool::run).
 #[derive(Debug)]
 pub struct Tx<'p, M: Medium> {
@@ -348,7 +345,8 @@ impl<M: Medium> Tx<'_, M> {
             return Err(TxError::ReadOnly);
         }
         let seen = self.see(work, of)?;
-        self.fetch(&seen, part);
+        let from = part.first * GRANULE;
+        self.fetch(&seen.spot, from, part.end);
         let sums = work.sums.len();
         let copied = self.copy_verified(&seen, of, part, typed, &mut work.sums);
         // As in `read_committed`: a change meanwhile outranks what was found.
@@ -368,30 +366,6 @@ impl<M: Medium> Tx<'_, M> {
             sums,
             version: Some(seen.version),
         }))
-    }
-
-    /// Asks for the lines that a change of the part will need: slot, bytes, and parity of both.
-    /// They arrive side by side: read one after the other, each would wait for what the one before
-    /// says.
-    #[inline]
-    fn fetch(&self, seen: &Seen<'_>, part: Part) {
-        let shared = self.shared;
-        let from = part.first * GRANULE;
-        let end = part.end.clamp(from + 1, from + FETCHED);
-        let places = [(seen.spot.slot, 1), (seen.spot.object + from, end - from)];
-        for (at, len) in places {
-            shared.m.prefetch(at, len);
-        }
-        let Some(zone) = shared.zone(seen.zone.index().into()).filter(|z| z.has_p()) else {
-            return;
-        };
-        for (at, len) in places {
-            let Some(place) = zone.place(at) else { continue };
-            shared.m.prefetch(zone.p_at(place.col), len);
-            if zone.has_q() {
-                shared.m.prefetch(zone.q_at(place.col), len);
-            }
-        }
     }
 
     fn copy_verified(
