@@ -47,17 +47,8 @@ pub struct Numbers {
     durable: Padded<AtomicU64>,
     /// Lanes above this one never drew: nobody needs to look at them.
     used: Padded<AtomicUsize>,
-    lanes: Box<[Padded<Lane>]>,
-}
-
-/// What a lane tells the others, and what it keeps for itself.
-#[derive(Debug)]
-struct Lane {
-    /// A lower bound of the number under way, or `IDLE`.
-    busy: AtomicU64,
-    /// A lower bound of the next number it draws: one more than its last. Taken from the counter,
-    /// it would cost another look at a line that all lanes write to.
-    bound: AtomicU64,
+    /// Per lane: a lower bound of the number under way, or `IDLE`.
+    busy: Box<[Padded<AtomicU64>]>,
 }
 
 impl Numbers {
@@ -69,9 +60,7 @@ impl Numbers {
             next: Padded(AtomicU64::new(first)),
             durable: Padded(AtomicU64::new(first - 1)),
             used: Padded(AtomicUsize::new(0)),
-            lanes: (0..lanes)
-                .map(|_| Padded(Lane { busy: AtomicU64::new(IDLE), bound: AtomicU64::new(first) }))
-                .collect(),
+            busy: (0..lanes).map(|_| Padded(AtomicU64::new(IDLE))).collect(),
         }
     }
 
@@ -80,9 +69,6 @@ impl Numbers {
     pub fn start_at(&self, first: u64) {
         let first = first.max(1);
         self.durable.0.store(first - 1, Ordering::Release);
-        for lane in &self.lanes {
-            lane.0.bound.store(first, Ordering::Relaxed);
-        }
         self.next.0.store(first, Ordering::Release);
     }
 
@@ -98,20 +84,19 @@ impl Numbers {
     /// One locked instruction: call it while nothing flushed by this thread is outstanding.
     #[inline]
     pub fn draw<M: Medium>(&self, m: &M, lane: usize) -> u64 {
-        let Lane { busy, bound } = &self.lanes[lane].0;
+        let busy = &self.busy[lane].0;
         if lane >= self.used.0.load(Ordering::Relaxed) {
             m.locked();
             self.used.0.fetch_max(lane + 1, Ordering::AcqRel);
         }
-        // Relaxed: the lane's holder alone uses it, and lanes are passed on with their locks.
+        // Relaxed: whatever value of the counter this is, the one drawn is not smaller.
         if m.enabled(BOUND) {
-            busy.store(bound.load(Ordering::Relaxed), Ordering::Release);
+            busy.store(self.next.0.load(Ordering::Relaxed), Ordering::Release);
         }
         m.locked();
         let number = self.next.0.fetch_add(1, Ordering::AcqRel);
         m.step(DRAWN);
         busy.store(number, Ordering::Release);
-        bound.store(number + 1, Ordering::Relaxed);
         number
     }
 
@@ -119,7 +104,7 @@ impl Numbers {
     /// up before any of its record was written.
     #[inline]
     pub fn done(&self, lane: usize) {
-        self.lanes[lane].0.busy.store(IDLE, Ordering::Release);
+        self.busy[lane].0.store(IDLE, Ordering::Release);
     }
 
     /// L: every commit with a number up to this one is [`done`](Self::done). Two calls in a row
@@ -130,8 +115,8 @@ impl Numbers {
         let mut low = self.next.0.load(Ordering::Acquire);
         let used = self.used.0.load(Ordering::Acquire);
         if m.enabled(BUSY) {
-            for lane in self.lanes.iter().take(used) {
-                low = low.min(lane.0.busy.load(Ordering::Acquire));
+            for busy in self.busy.iter().take(used) {
+                low = low.min(busy.0.load(Ordering::Acquire));
             }
         }
         low - 1
