@@ -20,7 +20,6 @@ fn work(medium: &Mapped, page: u64) {
     medium.end_write();
     medium.put(HERE, at + 16, &[0x20]).unwrap();
     medium.end_write();
-    medium.end_write(); // one too many does no harm
     medium.zero(HERE, at + 9, 3).unwrap();
     medium.drain(HERE);
     let mut found = [0; 12];
@@ -52,6 +51,20 @@ fn threads_older_and_younger_than_the_pool_can_use_it() {
                 older.join().unwrap();
                 younger.join().unwrap();
             });
+        }
+    }
+}
+
+#[test]
+fn an_end_without_a_beginning_does_a_lone_thread_no_harm() {
+    for folder in folders() {
+        for protection in [Protect::Auto, Protect::Alias, Protect::Mprotect, Protect::None] {
+            let folder = tempfile::tempdir_in(folder.path()).unwrap();
+            let (_, medium) = numbered(&folder, 1, &protected(protection));
+            medium.end_write();
+            work(&medium, 0);
+            medium.end_write();
+            medium.put(HERE, 1, &[0x30]).unwrap();
         }
     }
 }
