@@ -5,7 +5,9 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use holdfast_pmem::{MediaCause, MediaError, Medium, MediumKind, PAGE, Site, SyncError};
+use holdfast_pmem::{
+    MediaCause, MediaError, Medium, MediumKind, PAGE, PUT_CACHED_MAX, Site, SyncError,
+};
 
 use crate::config::{Config, Mode};
 use crate::counters::{Counters, slot};
@@ -24,8 +26,6 @@ pub type StepHook = Box<dyn Fn(Site) + Send + Sync>;
 /// The name under which growth is listed; the call itself carries none.
 const GROW: Site = Site::new("medium.grow");
 /// What the system answers when a device fails.
-/// Longest put that goes through the cache.
-const CACHED: u64 = 192;
 const EIO: i32 = 5;
 
 /// A [`Medium`] in DRAM that knows what a crash may leave of it, and that can be damaged.
@@ -335,7 +335,7 @@ impl Medium for FaultMedium {
 
     /// As on the real medium: short ones do.
     fn put_is_cached(&self, len: u64) -> bool {
-        len <= CACHED
+        len <= PUT_CACHED_MAX as u64
     }
 
     fn xor(&self, site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError> {

@@ -18,6 +18,8 @@
 
 use core::arch::{asm, global_asm};
 
+use crate::medium::PUT_CACHED_MAX;
+
 /// What a routine answers: in `rax` and `rdx`, so that the handler can fill it in.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
@@ -63,11 +65,7 @@ pub(crate) enum Stores {
     Plain,
 }
 
-/// Puts of at most so many bytes keep their lines in the cache even where they cover them whole.
-/// Measured on commits that overwrite one object of a thousand: up to a page, what is stored will
-/// be read again, and a drain that waits for lines around the cache costs more than flushing them.
-pub(crate) const NEAR: usize = 4608;
-/// The same for bytes that nobody is going to read soon. Up to here storing and flushing is
+/// Puts aside of at most so many bytes go through the cache. Up to here storing and flushing is
 /// cheaper; from here on, going around the cache is.
 pub(crate) const NEAR_ASIDE: usize = 448;
 
@@ -466,7 +464,7 @@ pub(crate) unsafe fn put(
 #[inline(always)]
 pub(crate) fn put_is_cached(stores: Stores, len: u64) -> bool {
     match stores {
-        Stores::Wide | Stores::Clwb => len <= NEAR as u64,
+        Stores::Wide | Stores::Clwb => len <= PUT_CACHED_MAX as u64,
         // No whole line fits.
         Stores::Clflushopt | Stores::Clflush => len < 64,
         Stores::Plain => true,

@@ -1,11 +1,19 @@
-//! What this CPU offers for durable stores, asked once by CPUID.
+//! What this CPU offers for durable stores, asked once by CPUID; and a hint to it.
 //!
 //! Never by compile-time target features: a program checker that hides instructions (and answers
 //! CPUID accordingly) must get a program that does not use them.
 
-use core::arch::x86_64::__cpuid_count;
-use core::fmt;
+use core::arch::x86_64::{__cpuid_count, _MM_HINT_ET0, _mm_prefetch};
+use core::{fmt, ptr};
 use std::sync::OnceLock;
+
+/// Asks for the line of `value` to be had for writing soon. A hint: what other threads write to
+/// arrives while this one goes on, instead of being waited for at the first store.
+#[inline(always)]
+pub fn claim<T: Sync>(value: &T) {
+    // SAFETY: a prefetch never faults and changes nothing the program can see.
+    unsafe { _mm_prefetch::<_MM_HINT_ET0>(ptr::from_ref(value).cast()) };
+}
 
 /// The instruction that writes a cache line back to memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -102,13 +102,15 @@ mod table;
 
 pub use badblocks::PersistenceDomain;
 pub use clock::{Clock, SystemClock};
-pub use cpu::Cpu;
+pub use cpu::{Cpu, claim};
 pub use error::OpenError;
 pub use faults::FaultMailbox;
 pub use mapped::Mapped;
-pub use medium::{LINE, MediaCause, MediaError, Medium, MediumKind, PAGE, SyncError};
+pub use medium::{
+    LINE, MediaCause, MediaError, Medium, MediumKind, PAGE, PUT_CACHED_MAX, SyncError,
+};
 pub use options::{Access, Durability, Options, Protect, Protection};
 pub use registry::{Fault, Verdict};
 pub use site::Site;
 pub use status::Status;
-pub use table::{Table, claim};
+pub use table::Table;

@@ -27,7 +27,7 @@ use rustix::mm::{
 use crate::asm::{self, Outcome, Stores};
 use crate::fork::Stamp;
 use crate::keys::Key;
-use crate::medium::LINE;
+use crate::medium::{LINE, PUT_CACHED_MAX};
 use crate::options::Protection;
 
 /// Reservations begin at multiples of this, so that large pages stay possible.
@@ -225,7 +225,7 @@ impl Space {
     /// Stores bytes and flushes them.
     #[inline(always)]
     pub(crate) fn put(&self, at: u64, bytes: &[u8]) -> Result<(), Miss> {
-        self.put_near(at, bytes, asm::NEAR)
+        self.put_near(at, bytes, PUT_CACHED_MAX)
     }
 
     /// As `put`, for bytes that nobody is going to read soon.
@@ -401,9 +401,10 @@ impl Space {
 
     /// Moves what is mapped at `[at, at + len)`, memory of the system, to large pages: a commit
     /// touches four or five places far from each other, and small ones cost a miss of the address
-    /// translation each. Only whole large pages are moved; where the kernel cannot, nothing is.
+    /// translation each. Only whole large pages are moved; where the kernel cannot or the system's
+    /// policy denies them, nothing is.
     pub(crate) fn gather(&self, at: u64, len: u64) {
-        /// Synchronous, whatever the system's policy for shared memory is (Linux 6.1).
+        /// At once, also where the policy gives none by itself (Linux 6.1).
         const COLLAPSE: libc::c_int = 25;
         let from = at.next_multiple_of(ALIGNMENT as u64);
         let end = (at + len).min(self.span as u64) / ALIGNMENT as u64 * ALIGNMENT as u64;
@@ -412,8 +413,8 @@ impl Space {
         }
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let (at, len) = (from as usize, (end - from) as usize);
-        for base in [Some(self.store), Some(self.view).filter(|view| *view != self.store)] {
-            let Some(base) = base else { continue };
+        // Without an alias the two are one, and the second call finds nothing to do.
+        for base in [self.store, self.view] {
             let address = ptr::with_exposed_provenance_mut(base + at);
             // SAFETY: the range lies in this space's own mapping; contents and rights stay as they
             // are. A refusal costs speed only.

@@ -5,7 +5,6 @@
 //! whole of it stays in the translation cache. Where the kernel gives none, pages are small and
 //! everything else is the same. Memory is taken when it is first touched.
 
-use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
 use core::ops::Deref;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU16, AtomicU64};
@@ -32,14 +31,6 @@ mod sealed {
 pub trait Cell: sealed::Cell {}
 impl Cell for AtomicU16 {}
 impl Cell for AtomicU64 {}
-
-/// Asks for the line of `value` to be had for writing soon. A hint: what other threads write to
-/// arrives while this one goes on, instead of being waited for at the first store.
-#[inline(always)]
-pub fn claim<T: Sync>(value: &T) {
-    // SAFETY: a prefetch never faults and changes nothing the program can see.
-    unsafe { _mm_prefetch::<_MM_HINT_ET0>(ptr::from_ref(value).cast()) };
-}
 
 /// A fixed number of atomic numbers, zero at first. Nothing in it is durable.
 ///
