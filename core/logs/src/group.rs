@@ -84,8 +84,6 @@ pub(crate) struct Group {
     /// Pages in use, readable without the lock.
     used: AtomicU64,
     due: u64,
-    /// Reclaims that synced.
-    reclaims: AtomicU64,
 }
 
 impl Group {
@@ -113,7 +111,6 @@ impl Group {
             stopped: OnceLock::new(),
             used: AtomicU64::new(0),
             due,
-            reclaims: AtomicU64::new(0),
         })
     }
 
@@ -181,11 +178,6 @@ impl Group {
         self.used.load(Ordering::Relaxed) > self.due
     }
 
-    /// Reclaims that synced, since the log was opened.
-    pub(crate) fn reclaims(&self) -> u64 {
-        self.reclaims.load(Ordering::Relaxed)
-    }
-
     /// Makes room: everything applied to memory so far is synced, a watermark says so, and the
     /// batches it covers are free. Answers the watermark.
     pub(crate) fn reclaim<M: Medium>(&self, m: &M, numbers: &Numbers) -> Result<u64, LogError> {
@@ -201,7 +193,7 @@ impl Group {
             m.sync(SYNCED).map_err(|e| self.stop(e))?;
             self.write_mark(m, applied)?;
             numbers.raise_durable(m, applied);
-            self.reclaims.fetch_add(1, Ordering::Relaxed);
+            numbers.count_reclaim();
         }
         let mut inner = self.lock();
         inner.pages.free(if m.enabled(REUSE) { numbers.durable() } else { u64::MAX });

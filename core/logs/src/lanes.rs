@@ -2,8 +2,6 @@
 
 use core::fmt;
 use core::time::Duration;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_layout::{LogPlacement, Superblock};
 use holdfast_pmem::{MediaError, Medium};
@@ -65,8 +63,6 @@ pub struct Log {
     seed: Seed,
     max_record: usize,
     rings: Rings,
-    /// Watermark records written, copies apart. Few: what a commit writes carries one as well.
-    marks: Arc<AtomicU64>,
 }
 
 /// Where the rings of the lanes lie; the same in both sides.
@@ -119,14 +115,9 @@ impl Log {
             LogPlacement::Apart => None,
             LogPlacement::Adjacent => Some(Group::new(superblock, linger)?),
         };
-        let marks = Arc::default();
         let lane = |lane: u32| {
             let path = match &group {
-                None => {
-                    let mut ring = Ring::new(superblock, lane);
-                    ring.marks = Arc::clone(&marks);
-                    Path::Apart(Box::new(ring))
-                }
+                None => Path::Apart(Box::new(Ring::new(superblock, lane))),
                 Some(_) => Path::Adjacent(None, 0),
             };
             Slot(SpinMutex::new(State { path, deferred: Deferred::default() }))
@@ -142,7 +133,7 @@ impl Log {
             side_len: superblock.side_len,
             sides: if superblock.copies > 1 { 2 } else { 1 },
         };
-        Ok(Self { lanes, group, seed: Seed::new(superblock), max_record, rings, marks })
+        Ok(Self { lanes, group, seed: Seed::new(superblock), max_record, rings })
     }
 
     /// Number of lanes: how many commits can be under way at once.
@@ -207,16 +198,6 @@ impl Log {
         match &self.group {
             Some(group) => group.reclaim(m, numbers),
             None => Ok(numbers.durable()),
-        }
-    }
-
-    /// Times space of the log was freed since it was opened: reclaims that synced (adjacent
-    /// placement), or records written only for their watermark.
-    #[must_use]
-    pub fn reclaims(&self) -> u64 {
-        match &self.group {
-            Some(group) => group.reclaims(),
-            None => self.marks.load(Ordering::Relaxed),
         }
     }
 

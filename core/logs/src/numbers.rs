@@ -47,6 +47,8 @@ pub struct Numbers {
     durable: Padded<AtomicU64>,
     /// Lanes above this one never drew: nobody needs to look at them.
     used: Padded<AtomicUsize>,
+    /// Times log space was freed otherwise than by a commit's own record.
+    reclaims: AtomicU64,
     /// Per lane: a lower bound of the number under way, or `IDLE`.
     busy: Box<[Padded<AtomicU64>]>,
 }
@@ -60,6 +62,7 @@ impl Numbers {
             next: Padded(AtomicU64::new(first)),
             durable: Padded(AtomicU64::new(first - 1)),
             used: Padded(AtomicUsize::new(0)),
+            reclaims: AtomicU64::new(0),
             busy: (0..lanes).map(|_| Padded(AtomicU64::new(IDLE))).collect(),
         }
     }
@@ -135,6 +138,19 @@ impl Numbers {
     #[must_use]
     pub fn durable(&self) -> u64 {
         self.durable.0.load(Ordering::Acquire)
+    }
+
+    /// Times space of the log was freed since it was opened: reclaims that synced (adjacent
+    /// placement), or records written only for their watermark. Few: what a commit writes carries
+    /// one as well.
+    #[must_use]
+    pub fn reclaims(&self) -> u64 {
+        self.reclaims.load(Ordering::Relaxed)
+    }
+
+    /// Counts one of those.
+    pub(crate) fn count_reclaim(&self) {
+        self.reclaims.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A record with watermark `l` has become durable. A locked instruction if that is news.

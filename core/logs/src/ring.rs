@@ -7,9 +7,6 @@
 //!
 //! Both copies are the same bytes at the same place of their side, so either heals the other.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use holdfast_layout::Superblock;
 use holdfast_pmem::{MediaError, Medium, Site};
 
@@ -73,8 +70,6 @@ pub(crate) struct Ring {
     last: u64,
     /// Copy that could not be written, and was not reported yet.
     damaged: Option<MediaError>,
-    /// Watermark records written; those of all rings.
-    pub(crate) marks: Arc<AtomicU64>,
 }
 
 impl Ring {
@@ -95,7 +90,6 @@ impl Ring {
             turn: false,
             last: 0,
             damaged: None,
-            marks: Arc::default(),
         }
     }
 
@@ -239,7 +233,7 @@ impl Ring {
         self.either(a, b).map_err(LogError::Media)?;
         m.drain(MARKED);
         self.raise(m, numbers, self.watermark);
-        self.marks.fetch_add(1, Ordering::Relaxed);
+        numbers.count_reclaim();
         Ok(())
     }
 
