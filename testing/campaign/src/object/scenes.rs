@@ -93,16 +93,7 @@ pub const SCENES: &[Scene] = &[
     jobs("free-small", |rng, c| one(rng, Op::Free { of: c.small[0].0 })),
     jobs("free-large", |rng, c| one(rng, Op::Free { of: c.large[0].0 })),
     jobs("set-root", |rng, c| one(rng, Op::Root { to: c.nodes[1] })),
-    jobs("many", |rng, c| {
-        let ops = [
-            Op::Alloc { len: 30 },
-            Op::Write { of: c.small[0].0, from: 0, len: 8 },
-            Op::Free { of: c.small[1].0 },
-            Op::Update { of: c.nodes[0] },
-            Op::Root { to: c.nodes[0] },
-        ];
-        vec![Job::new(rng, ops)]
-    }),
+    jobs("many", |rng, c| vec![scattered(rng, c)]),
     jobs("many-large", |rng, c| {
         let ops = [
             Op::Free { of: c.large[0].0 },
@@ -248,6 +239,18 @@ fn stage_linked(driver: Driver, rng: &mut Rng) -> Judged<Driver> {
     Ok(driver)
 }
 
+/// A bit of everything, in one transaction.
+fn scattered(rng: &mut Rng, c: &Choice) -> Job {
+    let ops = [
+        Op::Alloc { len: 30 },
+        Op::Write { of: c.small[0].0, from: 0, len: 8 },
+        Op::Free { of: c.small[1].0 },
+        Op::Update { of: c.nodes[0] },
+        Op::Root { to: c.nodes[0] },
+    ];
+    Job::new(rng, ops)
+}
+
 /// A violation for an error of a call that has to succeed.
 pub fn refused(call: &str, error: &holdfast_object::Error) -> Violation {
     Violation::new(Fault::Refused, format!("{call}: {error}"))
@@ -277,6 +280,11 @@ pub fn play(
         // What a file still owes to its medium is exempt from the promise of repair: see the
         // guarantee. So the damage meets a pool that owes nothing.
         Plot::Repair(_) => settled(world, driver)?,
+        Plot::Close => {
+            // More than can be put off: its drain is its own, and closing relies on it.
+            driver.must(&scattered(rng, &Choice::of(&driver.ledger.objects())))?;
+            driver
+        }
         _ => driver,
     };
     let watch = watch(&driver.ledger);
