@@ -103,6 +103,12 @@ impl Batch {
         delta
     }
 
+    /// Gives back what the last [`compare`](Self::compare) kept at `delta`: nothing differed.
+    #[inline]
+    pub(crate) fn forget(&mut self, delta: usize) {
+        self.delta_end = delta;
+    }
+
     /// Adds a change to `new` at `at` whose difference is kept at `delta`.
     #[inline]
     pub(crate) fn changed(&mut self, at: u64, new: &[u8], delta: usize) {

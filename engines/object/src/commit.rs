@@ -81,10 +81,6 @@ impl<M: Medium> Shared<M> {
     pub(crate) fn commit(&self, lane: &Held<'_, LaneState>) -> Result<()> {
         let state: &LaneState = lane;
         let mut work = state.work.borrow_mut();
-        if work.pieces.is_empty() {
-            // Reads were consistent all along: see `Tx::see`.
-            return Ok(());
-        }
         self.numbers.expect_draw();
         let mut arena = state.arena.borrow_mut();
         arena.take_all_back();
@@ -204,6 +200,7 @@ impl<M: Medium> Shared<M> {
             batch.changed(at + from as u64, &new[from..to], delta + from);
         });
         if changed == 0 {
+            batch.forget(delta);
             return None;
         }
         if !self.m.enabled(SUMS) {

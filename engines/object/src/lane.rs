@@ -101,15 +101,6 @@ impl Work {
         self.doomed = None;
     }
 
-    /// Forgets a transaction that has no pieces.
-    #[inline]
-    pub(crate) fn clear_reads(&mut self) {
-        self.reads.clear();
-        // Of pieces that could not be opened.
-        self.sums.clear();
-        self.declared.clear();
-    }
-
     /// How much was changed: rises with everything opened, allocated or freed.
     pub(crate) fn extent(&self) -> usize {
         let freed = |p: &&Piece| matches!(p.fate, Fate::Freed | Fate::Nothing);

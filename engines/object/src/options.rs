@@ -42,8 +42,8 @@ impl Parity {
 pub enum VerifyReads {
     /// Never: damage is found by the scrubber, or when the object is opened for change.
     Never,
-    /// Once after open and after each repair. Damage that comes later is served until the
-    /// scrubber finds it: the window is the scrub period.
+    /// Once after open. Damage that comes later is served until the scrubber finds it, or somebody
+    /// opens the object for change: the window is the scrub period.
     #[default]
     FirstTouch,
     /// Each time: no read ever returns damaged bytes.

@@ -258,7 +258,7 @@ impl<M: Medium> Pool<M> {
             repaired: get(&c.repaired),
             lost: get(&c.lost),
             verified: self.shared.lanes.verified(),
-            reclaims: self.shared.log.reclaims(),
+            reclaims: self.shared.numbers.reclaims(),
         }
     }
 
@@ -408,23 +408,16 @@ impl<M: Medium> Undo<'_, '_, M> {
     #[inline]
     pub(crate) fn commit_instead(self) -> holdfast_txn::Result<()> {
         let Self { shared, lane } = self;
-        {
-            let mut work = lane.work.borrow_mut();
-            if let Some(error) = work.doomed.take() {
-                // A transaction within this one failed half way: there is no whole to commit.
-                return Err(error);
-            }
-            if work.pieces.is_empty() {
-                // Reads were consistent all along: see `Tx::see`.
-                work.clear_reads();
-                lane.arena.borrow_mut().reset();
-                core::mem::forget(self);
-                return Ok(());
-            }
+        if let Some(error) = lane.work.borrow_mut().doomed.take() {
+            // A transaction within this one failed half way: there is no whole to commit.
+            return Err(error);
         }
-        shared.commit(lane)?;
+        // Without changes there is nothing to do: reads were consistent all along, see `Tx::see`.
+        if !lane.work.borrow().pieces.is_empty() {
+            shared.commit(lane)?;
+            lane.count_commit();
+        }
         core::mem::forget(self);
-        lane.count_commit();
         tidy_lane(lane);
         Ok(())
     }

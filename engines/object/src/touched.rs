@@ -76,7 +76,7 @@ impl Touched {
         }
     }
 
-    /// Forgets a granule: it was freed, or found damaged.
+    /// Forgets a granule: it was freed.
     pub(crate) fn forget(&self, zone: &ZoneTable, spot: &Spot, granule: u64) {
         if let Some(cell) = self.cell(zone, spot.object, granule) {
             cell.store(0, Ordering::Relaxed);

@@ -73,7 +73,7 @@ impl<M: Medium> Tx<'_, M> {
         let word = shared.versions.index(spot.object);
         let version = shared.versions.read(word).ok_or(TxError::Conflict)?;
         if version.number() >= work.sees_below {
-            // Committed since this transaction began: go on only if nothing read so far changed.
+            // Committed since the counter was looked at: go on only if nothing read so far changed.
             let sees_below = shared.numbers.next();
             if !work.reads.iter().all(|(w, v)| shared.versions.unchanged(*w, *v)) {
                 return Err(TxError::Conflict);
