@@ -3,8 +3,8 @@
 //!
 //! Nothing is judged here. A read goes through if the object is where the pointer says, nobody
 //! changed it since the counter was looked at, its granules were verified in this generation or
-//! verify at once, its slot has the type and length asked for. Else the answer is `None`, and [`Tx`]
-//! reads again the long way, which finds out what is the matter.
+//! verify at once, its slot has the type and length asked for. Else the answer is `None`, and
+//! [`Tx`] reads again the long way, which finds out what is the matter.
 //!
 //! All addresses follow from the pointer: that of the bytes, of the slot, of the version word and
 //! of what was verified. So the processor asks memory for all of them at once, and for what the
