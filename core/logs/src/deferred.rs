@@ -11,12 +11,14 @@ pub const DEFERRED_MAX: usize = 16;
 #[derive(Debug, Clone, Copy)]
 pub struct Deferred {
     count: usize,
+    /// Ranges noted before it is known whether they are left to be drained.
+    noted: usize,
     ranges: [(u64, u32); DEFERRED_MAX],
 }
 
 impl Default for Deferred {
     fn default() -> Self {
-        Self { count: 0, ranges: [(0, 0); DEFERRED_MAX] }
+        Self { count: 0, noted: 0, ranges: [(0, 0); DEFERRED_MAX] }
     }
 }
 
@@ -27,13 +29,21 @@ impl Deferred {
         self.count > 0
     }
 
+    /// Notes where the stores of the commit under way will go.
     #[inline]
-    pub(crate) fn set(&mut self, ranges: impl Iterator<Item = (u64, u32)>) {
-        self.count = 0;
+    pub(crate) fn note(&mut self, ranges: impl Iterator<Item = (u64, u32)>) {
+        let mut noted = 0;
         for (place, range) in self.ranges.iter_mut().zip(ranges) {
             *place = range;
-            self.count += 1;
+            noted += 1;
         }
+        (self.count, self.noted) = (0, noted);
+    }
+
+    /// What was noted is left to be drained.
+    #[inline]
+    pub(crate) fn leave(&mut self) {
+        self.count = self.noted;
     }
 
     #[inline]

@@ -285,12 +285,11 @@ impl Lane<'_> {
         self.lane
     }
 
-    /// Leaves the stores of the commit just made to be drained later: its number stays under way.
-    /// `ranges`, at least one and at most [`DEFERRED_MAX`](crate::DEFERRED_MAX), are what was
-    /// stored, through the cache.
+    /// Leaves the stores of the commit just made, which [`commit_storing`](Self::commit_storing)
+    /// was told, to be drained later: its number stays under way.
     #[inline]
-    pub fn defer(&mut self, ranges: impl Iterator<Item = (u64, u32)>) {
-        self.state.deferred.set(ranges);
+    pub fn defer(&mut self) {
+        self.state.deferred.leave();
     }
 
     /// What the last commit of the lane left to be drained.
@@ -373,9 +372,29 @@ impl Lane<'_> {
         number: u64,
         record: &mut RecordBuilder,
     ) -> Result<Committed, LogError> {
-        match &mut self.state.path {
+        self.commit_storing(m, numbers, number, record, core::iter::empty())
+    }
+
+    /// As [`commit_record`](Self::commit_record), for who may [`defer`](Self::defer) what it is
+    /// going to store: `stores`, at most [`DEFERRED_MAX`](crate::DEFERRED_MAX) ranges, all through
+    /// the cache. They are noted while the record is on its way: after the drain, when they are
+    /// known to be stored, each store of the program would lengthen the wait.
+    ///
+    /// # Errors
+    /// As [`commit_record`](Self::commit_record).
+    #[inline]
+    pub fn commit_storing<M: Medium>(
+        &mut self,
+        m: &M,
+        numbers: &Numbers,
+        number: u64,
+        record: &mut RecordBuilder,
+        stores: impl Iterator<Item = (u64, u32)>,
+    ) -> Result<Committed, LogError> {
+        let State { path, deferred } = &mut *self.state;
+        match path {
             Path::Apart(ring) => {
-                let damaged = ring.commit(m, numbers, number, record)?;
+                let damaged = ring.commit(m, numbers, number, record, || deferred.note(stores))?;
                 Ok(Committed { damaged })
             }
             Path::Adjacent(promised, last) => {

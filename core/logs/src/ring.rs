@@ -62,6 +62,8 @@ pub(crate) struct Ring {
     watermark: u64,
     /// Newest watermark this lane has made durable, or found to be.
     known: u64,
+    /// What others were told of that.
+    told: u64,
     /// Commits since the watermark was computed.
     age: u32,
     /// Which watermark line is written next.
@@ -86,6 +88,7 @@ impl Ring {
             reserved: None,
             watermark: 0,
             known: 0,
+            told: 0,
             age: 0,
             turn: false,
             last: 0,
@@ -112,6 +115,7 @@ impl Ring {
         len: usize,
         mut wait: impl FnMut() -> bool,
     ) -> Result<(), LogError> {
+        self.tell(m, numbers);
         let place = self.space.place(len.max(LINE_LEN).div_ceil(LINE_LEN) as u32);
         let needed = self.space.overwrites(&place);
         if needed > self.known && m.enabled(REUSE) {
@@ -138,7 +142,8 @@ impl Ring {
     }
 
     /// Steps 5 and F1: the record goes to both copies, and is committed once they are drained.
-    /// One copy is enough; the answer names one that could not be written.
+    /// One copy is enough; the answer names one that could not be written. `meanwhile` is done while
+    /// they are on their way.
     #[inline]
     pub(crate) fn commit<M: Medium>(
         &mut self,
@@ -146,6 +151,7 @@ impl Ring {
         numbers: &Numbers,
         number: u64,
         record: &mut RecordBuilder,
+        meanwhile: impl FnOnce(),
     ) -> Result<Option<MediaError>, LogError> {
         record.check(self.capacity())?;
         let place = match self.reserved {
@@ -167,9 +173,12 @@ impl Ring {
         let written = self.either(a, b);
         self.space.take(&place, number);
         written.map_err(LogError::Media)?;
-        m.drain(F1);
         self.last = number;
-        self.raise(m, numbers, watermark);
+        meanwhile();
+        m.drain(F1);
+        // Others are told at this lane's next record: telling takes a locked instruction, which
+        // would wait for the drain.
+        self.known = self.known.max(watermark);
         Ok(self.damaged.take())
     }
 
@@ -179,6 +188,7 @@ impl Ring {
         m: &M,
         numbers: &Numbers,
     ) -> Result<(), LogError> {
+        self.tell(m, numbers);
         self.refresh(m, numbers);
         if self.watermark > numbers.durable() { self.write_mark(m, numbers) } else { Ok(()) }
     }
@@ -232,7 +242,8 @@ impl Ring {
         let b = self.b.map(|b| m.put(MARK_B, b + offset, &line));
         self.either(a, b).map_err(LogError::Media)?;
         m.drain(MARKED);
-        self.raise(m, numbers, self.watermark);
+        self.known = self.known.max(self.watermark);
+        self.tell(m, numbers);
         numbers.count_reclaim();
         Ok(())
     }
@@ -244,11 +255,12 @@ impl Ring {
         self.age = 0;
     }
 
+    /// Tells others which watermark this lane made durable.
     #[inline]
-    fn raise<M: Medium>(&mut self, m: &M, numbers: &Numbers, watermark: u64) {
-        if watermark > self.known {
-            self.known = watermark;
-            numbers.raise_durable(m, watermark);
+    fn tell<M: Medium>(&mut self, m: &M, numbers: &Numbers) {
+        if self.known > self.told {
+            numbers.raise_durable(m, self.known);
+            self.told = self.known;
         }
     }
 

@@ -54,6 +54,8 @@ pub(crate) struct Batch {
     pub(crate) exempts: Vec<(u64, u64)>,
     /// Directory entries to make known while the columns are still held.
     pub(crate) publish: Vec<(u8, u32, ChunkEntry)>,
+    /// Whether its last drain may be put off.
+    pub(crate) put_off: bool,
     /// Columns touched.
     pub(crate) columns: Vec<ColumnId>,
     /// Buffers for parity.
@@ -70,6 +72,7 @@ impl Batch {
         self.delta_end = 0;
         self.exempts.clear();
         self.publish.clear();
+        self.put_off = false;
         self.columns.clear();
     }
 

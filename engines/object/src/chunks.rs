@@ -174,7 +174,7 @@ impl<M: Medium> Shared<M> {
         let mut log = self.hold_log(SYSTEM_LANE);
         let _gate = crate::commit::WriteGate::open(&self.m);
         let (number, held) = self.write_fitting(&mut log, &mut batch)?;
-        self.apply(&mut batch, held, false, || {}, || {});
+        self.apply(&mut batch, held, || {}, || {});
         self.complete(&log);
         Ok(number)
     }

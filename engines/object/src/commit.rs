@@ -407,6 +407,7 @@ impl<M: Medium> Shared<M> {
         if in_place {
             self.write_in_place(&mut log, work, arena, batch)?;
         }
+        batch.put_off = !in_place && self.may_defer(lane, batch);
         let (number, held) = self.write_record(&mut log, batch)?;
         self.m.step(STEP_DURABLE);
         if work.pieces.iter().any(|p| p.fate == Fate::Freed) {
@@ -418,11 +419,10 @@ impl<M: Medium> Shared<M> {
                 self.versions.release(*word, number);
             }
         };
-        let put_off = !in_place && self.may_defer(lane, batch);
-        if self.apply(batch, held, put_off, || self.publish_all_large(work), release) {
+        if self.apply(batch, held, || self.publish_all_large(work), release) {
             self.complete(&log);
         } else {
-            self.defer(&mut log, lane, batch);
+            self.defer(&mut log, lane);
             self.m.step(STEP_PUT_OFF);
         }
         Ok(number)
@@ -436,6 +436,7 @@ impl<M: Medium> Shared<M> {
     ) -> Result<(u64, bool)> {
         if !self.log.fits(&batch.builder) {
             // Its chunks are taken by a commit of its own, perhaps in the same columns.
+            batch.put_off = false;
             return self.write_overflow(log, batch).map(|number| (number, false));
         }
         self.write_fitting(log, batch)
@@ -455,7 +456,8 @@ impl<M: Medium> Shared<M> {
         if hold {
             self.hold_columns(batch);
         }
-        let written = self.append(log, number, &mut batch.builder);
+        let parts = if batch.put_off { batch.parts.as_slice() } else { &[] };
+        let written = self.append(log, number, &mut batch.builder, self.stores(parts));
         if written.is_err() {
             self.numbers.done(log.id());
             if hold {
@@ -478,7 +480,6 @@ impl<M: Medium> Shared<M> {
         &self,
         batch: &mut Batch,
         held: bool,
-        put_off: bool,
         publish: impl FnOnce(),
         release: impl FnOnce(),
     ) -> bool {
@@ -490,7 +491,7 @@ impl<M: Medium> Shared<M> {
         if stored.is_err() {
             self.owe(batch);
         }
-        let put_off = put_off && stored.is_ok();
+        let put_off = batch.put_off && stored.is_ok();
         if !put_off {
             self.settle_now();
         }

@@ -72,7 +72,7 @@ impl<M: Medium> Shared<M> {
         self.reserve_log(log, &record)?;
         let intent = self.numbers.draw(&self.m, log.id());
         if self.m.enabled(INTENT)
-            && let Err(error) = self.append(log, intent, &mut record)
+            && let Err(error) = self.append(log, intent, &mut record, core::iter::empty())
         {
             self.numbers.done(log.id());
             return Err(error);

@@ -41,14 +41,16 @@ impl<M: Medium> Shared<M> {
         lane.reserve(&self.m, &self.numbers, record.len(), wait).map_err(|e| self.log_error(e))
     }
 
-    /// Writes a record under `number` and makes it durable (F1, or F0 of an intent).
+    /// Writes a record under `number` and makes it durable (F1, or F0 of an intent). `stores` is
+    /// where the bytes will go if their drain may be put off.
     pub(crate) fn append(
         &self,
         lane: &mut Lane<'_>,
         number: u64,
         record: &mut RecordBuilder,
+        stores: impl Iterator<Item = (u64, u32)>,
     ) -> Result<()> {
-        let done = lane.commit_record(&self.m, &self.numbers, number, record);
+        let done = lane.commit_storing(&self.m, &self.numbers, number, record, stores);
         match done {
             Ok(committed) => {
                 if let Some(error) = committed.damaged {

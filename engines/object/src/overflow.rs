@@ -99,7 +99,7 @@ impl<M: Medium> Shared<M> {
         let sum = self.log.seed().overflow(number, body);
         record.clear();
         record.overflow(a_at, b_at, body.len() as u64, sum);
-        let written = self.append(log, number, &mut record);
+        let written = self.append(log, number, &mut record, core::iter::empty());
         if written.is_err() {
             self.numbers.done(log.id());
         }

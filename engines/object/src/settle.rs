@@ -9,7 +9,7 @@
 use holdfast_logs::{DEFERRED_MAX, Lane};
 use holdfast_pmem::{Medium, Site};
 
-use crate::batch::Batch;
+use crate::batch::{Batch, Part};
 use crate::lane::LaneState;
 use crate::shared::Shared;
 use crate::view::Held;
@@ -59,18 +59,24 @@ impl<M: Medium> Shared<M> {
             && batch.writes.iter().all(|w| self.m.put_is_cached(w.len.into()))
     }
 
-    /// Puts F2 of the commit just applied off.
-    pub(crate) fn defer(&self, log: &mut Lane<'_>, lane: &Held<'_, LaneState>, batch: &Batch) {
-        lane.owes.set(true);
-        let ranges = batch.parts.iter().flat_map(|part| {
+    /// Where a commit stores its parts and their parity.
+    #[inline]
+    pub(crate) fn stores(&self, parts: &[Part]) -> impl Iterator<Item = (u64, u32)> {
+        parts.iter().flat_map(|part| {
             let len = part.len as u32;
             let zone = self.zone(part.zone);
             let data = zone.map(|z| (z.at(part.row, part.col), len));
             let p = zone.filter(|z| z.has_p()).map(|z| (z.p_at(part.col), len));
             let q = zone.filter(|z| z.has_q()).map(|z| (z.q_at(part.col), len));
             [data, p, q].into_iter().flatten()
-        });
-        log.defer(ranges);
+        })
+    }
+
+    /// Puts F2 of the commit just applied off.
+    #[inline]
+    pub(crate) fn defer(&self, log: &mut Lane<'_>, lane: &Held<'_, LaneState>) {
+        lane.owes.set(true);
+        log.defer();
     }
 
     /// F2 at once.
