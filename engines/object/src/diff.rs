@@ -4,6 +4,8 @@
 const WORD: usize = 8;
 /// Bytes of a line: what one byte of bits tells of.
 pub(crate) const LINE: usize = 64;
+/// Bits of a line all of whose words differ.
+const WHOLE: u32 = 0xff;
 /// Unchanged bytes between two changed ranges that are not worth an entry of their own.
 const MERGE_GAP: usize = 24;
 
@@ -13,22 +15,30 @@ const MERGE_GAP: usize = 24;
 #[inline]
 pub(crate) fn each_change(words: &[u8], len: usize, mut each: impl FnMut(usize, usize)) {
     let mut open: Option<(usize, usize)> = None;
+    let mut add = |from: usize, to: usize| {
+        // The last word may be a short one.
+        let to = to.min(len);
+        open = match open {
+            Some((start, end)) if from - end <= MERGE_GAP => Some((start, to)),
+            Some((start, end)) => {
+                each(start, end);
+                Some((from, to))
+            }
+            None => Some((from, to)),
+        };
+    };
     for (i, bits) in words.iter().enumerate() {
+        let line = i * LINE;
         let mut differ = u32::from(*bits);
+        if differ == WHOLE {
+            add(line, line + LINE);
+            continue;
+        }
         while differ != 0 {
             let first = differ.trailing_zeros() as usize;
             let count = (!(differ >> first)).trailing_zeros() as usize;
-            let from = i * LINE + first * WORD;
-            // The last word may be a short one.
-            let to = (from + count * WORD).min(len);
-            open = match open {
-                Some((start, end)) if from - end <= MERGE_GAP => Some((start, to)),
-                Some((start, end)) => {
-                    each(start, end);
-                    Some((from, to))
-                }
-                None => Some((from, to)),
-            };
+            let from = line + first * WORD;
+            add(from, from + count * WORD);
             // The run just noted is the lowest: adding one to it carries it away.
             differ &= differ.wrapping_add(1 << first);
         }
