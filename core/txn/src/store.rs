@@ -89,6 +89,17 @@ pub trait Transaction {
     /// As [`alloc`](Self::alloc).
     fn alloc_bytes(&self, of: TypeNumber, len: u64) -> Result<RawPtr>;
 
+    /// Allocates an object that holds `bytes` under the type number `of`: cheaper than zero bytes
+    /// that are written after.
+    ///
+    /// # Errors
+    /// As [`alloc`](Self::alloc).
+    fn alloc_from(&self, of: TypeNumber, bytes: &[u8]) -> Result<RawPtr> {
+        let object = self.alloc_bytes(of, bytes.len() as u64)?;
+        self.write_bytes(object, 0, bytes)?;
+        Ok(object)
+    }
+
     /// Frees an object; its pointer dangles once the transaction commits.
     ///
     /// # Errors

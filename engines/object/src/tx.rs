@@ -45,10 +45,12 @@ struct Part {
     first: u64,
     last: u64,
     end: u64,
+    /// From here to `end` the caller stores at once.
+    stored: u64,
 }
 
 impl Part {
-    const WHOLE: Self = Self { first: 0, last: u64::MAX - 1, end: 0 };
+    const WHOLE: Self = Self { first: 0, last: u64::MAX - 1, end: 0, stored: u64::MAX };
 }
 
 pub(crate) fn damaged(error: MediaError) -> TxError {
@@ -392,13 +394,18 @@ impl<M: Medium> Tx<'_, M> {
         };
         shared.m.read(seen.spot.object + start, old).map_err(damaged)?;
         self.verify(seen, &slot, first, count, old, |sum| sums.push(sum))?;
-        new.copy_from_slice(old);
+        let inside = |at: u64| at.clamp(start, start + bytes) as usize - start as usize;
+        let (stored, end) = (inside(part.stored), inside(part.end));
+        new[..stored].copy_from_slice(&old[..stored]);
+        new[end.max(stored)..].copy_from_slice(&old[end.max(stored)..]);
         Ok((slot, count, copies))
     }
 
-    /// The piece that holds `granule` of `of`, opened if need be together with the granules up
-    /// to that of byte `end - 1` that are not open yet.
-    fn piece_for(&self, work: &mut Work, of: RawPtr, granule: u64, end: u64) -> Result<usize> {
+    /// The piece that holds byte `from` of `of`, opened if need be together with the granules up
+    /// to that of byte `end - 1` that are not open yet. The caller stores to all of those bytes of
+    /// it at once.
+    fn piece_for(&self, work: &mut Work, of: RawPtr, from: u64, end: u64) -> Result<usize> {
+        let granule = from / GRANULE;
         if let Some(at) = work.find(of.offset(), granule) {
             let at = Self::own(work, at, of)?;
             let len = u64::from(work.pieces[at].after.len);
@@ -412,7 +419,7 @@ impl<M: Medium> Tx<'_, M> {
             let open = (granule + 1..=last).find(|g| work.find(of.offset(), *g).is_some());
             last = open.map_or(last, |g| g - 1);
         }
-        self.open_piece(work, of, Part { first: granule, last, end }, None)
+        self.open_piece(work, of, Part { first: granule, last, end, stored: from }, None)
     }
 
     /// A piece this transaction has, if the pointer still names its object.
@@ -462,9 +469,9 @@ impl<M: Medium> Tx<'_, M> {
         Ok(())
     }
 
-    /// Reserves a place and makes the copies of a fresh object: `new` zero, `old` what the free
-    /// place holds now.
-    fn fresh(&self, of: TypeNumber, len: u64) -> Result<(RawPtr, CopyId)> {
+    /// Reserves a place and makes the copies of a fresh object: `new` holds `bytes`, or zeros, and
+    /// `old` what the free place holds now.
+    fn fresh(&self, of: TypeNumber, len: u64, bytes: Option<&[u8]>) -> Result<RawPtr> {
         let shared = self.shared;
         if shared.is_read_only() {
             return Err(TxError::ReadOnly);
@@ -475,7 +482,10 @@ impl<M: Medium> Tx<'_, M> {
             let mut arena = self.lane.arena.borrow_mut();
             let copies = arena.make(len as usize);
             let Some((old, new)) = arena.both_mut(copies) else { return Err(TxError::Conflict) };
-            new.fill(0);
+            match bytes {
+                Some(bytes) => new.copy_from_slice(bytes),
+                None => new.fill(0),
+            }
             let read = shared.m.read(spot.object, old);
             match read.and_then(|()| read_slot(&Direct(&shared.m), &spot)) {
                 // The first use of chunks of its own: whatever lies where the slot will be.
@@ -514,7 +524,7 @@ impl<M: Medium> Tx<'_, M> {
             sums: 0,
             version: None,
         });
-        Ok((RawPtr::new(spot.object, generation), copies))
+        Ok(RawPtr::new(spot.object, generation))
     }
 
     fn reserve(&self, work: &mut Work, len: u64) -> Result<Spot> {
@@ -732,7 +742,7 @@ impl<M: Medium> Transaction for Tx<'_, M> {
         let end = from.saturating_add(bytes.len() as u64);
         let mut at = from;
         while at < end {
-            let index = self.piece_for(&mut work, of, at / GRANULE, end)?;
+            let index = self.piece_for(&mut work, of, at, end)?;
             let Piece { first, count, copies, .. } = work.pieces[index];
             let base = first * GRANULE;
             let stop = end.min(base + count * GRANULE);
@@ -747,15 +757,15 @@ impl<M: Medium> Transaction for Tx<'_, M> {
 
     fn alloc<T: Persist>(&self, value: T) -> Result<Ptr<T>> {
         let bytes = bytemuck::bytes_of(&value);
-        let (object, copies) = self.fresh(T::TYPE, bytes.len() as u64)?;
-        if let Some((_, new)) = self.lane.arena.borrow_mut().both_mut(copies) {
-            new.copy_from_slice(bytes);
-        }
-        Ok(object.typed())
+        Ok(self.fresh(T::TYPE, bytes.len() as u64, Some(bytes))?.typed())
     }
 
     fn alloc_bytes(&self, of: TypeNumber, len: u64) -> Result<RawPtr> {
-        Ok(self.fresh(of, len)?.0)
+        self.fresh(of, len, None)
+    }
+
+    fn alloc_from(&self, of: TypeNumber, bytes: &[u8]) -> Result<RawPtr> {
+        self.fresh(of, bytes.len() as u64, Some(bytes))
     }
 
     fn free(&self, object: RawPtr) -> Result<()> {

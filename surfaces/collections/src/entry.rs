@@ -23,7 +23,6 @@ pub(crate) fn create<T: Transaction>(tx: &T, key: &[u8], value: &[u8]) -> Result
     }
     let head = (key.len() as u32).to_le_bytes();
     let len = ENTRY_HEAD + key.len() + value.len();
-    let entry = tx.alloc_bytes(ENTRY, len as u64)?;
     if len <= HELD {
         let mut bytes = [0; HELD];
         let mut at = 0;
@@ -31,9 +30,9 @@ pub(crate) fn create<T: Transaction>(tx: &T, key: &[u8], value: &[u8]) -> Result
             bytes[at..at + part.len()].copy_from_slice(part);
             at += part.len();
         }
-        tx.write_bytes(entry, 0, &bytes[..len])?;
-        return Ok(entry);
+        return tx.alloc_from(ENTRY, &bytes[..len]);
     }
+    let entry = tx.alloc_bytes(ENTRY, len as u64)?;
     let mut at = 0;
     for part in [&head[..], key, value] {
         if !part.is_empty() {

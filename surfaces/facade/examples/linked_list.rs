@@ -87,8 +87,7 @@ fn open(path: &Path) -> Result<Pool, holdfast::Error> {
 }
 
 fn push(tx: &Tx<'_>, list: Ptr<List>, text: &str) -> TxResult<u64> {
-    let bytes = tx.alloc_bytes(TypeNumber::BYTES, text.len() as u64)?;
-    tx.write_bytes(bytes, 0, text.as_bytes())?;
+    let bytes = tx.alloc_from(TypeNumber::BYTES, text.as_bytes())?;
     let mut list = tx.open_mut(list)?;
     list.head = tx.alloc(Note { text: bytes, next: list.head })?;
     list.len += 1;

@@ -147,11 +147,7 @@ fn allocate_and_free(
     for round in 0..=rounds {
         let start = Instant::now();
         for _ in 0..count {
-            let p = pool.run(|tx| {
-                let p = tx.alloc_bytes(TypeNumber::BYTES, len)?;
-                tx.write_bytes(p, 0, &bytes)?;
-                Ok(p)
-            })?;
+            let p = pool.run(|tx| tx.alloc_from(TypeNumber::BYTES, &bytes))?;
             allocated.push(p);
         }
         let middle = Instant::now();

@@ -97,11 +97,7 @@ pub(crate) fn run(o: &Options) -> anyhow::Result<()> {
                 pool.run(|tx| tx.read_bytes(object, 0, &mut bytes))?;
             }
             "alloc" => {
-                objects.push(pool.run(|tx| {
-                    let p = tx.alloc_bytes(TypeNumber::BYTES, o.len)?;
-                    tx.write_bytes(p, 0, &bytes)?;
-                    Ok(p)
-                })?);
+                objects.push(pool.run(|tx| tx.alloc_from(TypeNumber::BYTES, &bytes))?);
             }
             "free" => {
                 let object = objects.pop().ok_or_else(|| anyhow::anyhow!("more --objects"))?;

@@ -65,12 +65,7 @@ pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
 
 /// Allocates an object of bytes.
 pub(crate) fn put(pool: &TestPool, bytes: &[u8]) -> RawPtr {
-    pool.run(|tx| {
-        let p = tx.alloc_bytes(TypeNumber::BYTES, bytes.len() as u64)?;
-        tx.write_bytes(p, 0, bytes)?;
-        Ok(p)
-    })
-    .unwrap()
+    pool.run(|tx| tx.alloc_from(TypeNumber::BYTES, bytes)).unwrap()
 }
 
 /// Reads an object of bytes.

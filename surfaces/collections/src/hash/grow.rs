@@ -64,9 +64,8 @@ fn double<T: Transaction>(tx: &T, way: &Way, hash: u64) -> Result<()> {
 
 /// Allocates a directory; returns the word that leads to it.
 fn create<T: Transaction>(tx: &T, words: &[u64], bits: u32) -> Result<u64> {
-    let directory: RawPtr = tx.alloc_bytes(DIRECTORY, 8 * words.len() as u64)?;
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    tx.write_bytes(directory, 0, &bytes)?;
+    let directory: RawPtr = tx.alloc_from(DIRECTORY, &bytes)?;
     Ok(word_of(directory)? | 1 | u64::from(bits - DIRECTORY_BITS) << 1)
 }
 

@@ -54,8 +54,7 @@ pub(crate) struct Table<'p> {
 impl Worker for Table<'_> {
     fn alloc(&mut self, slot: u64, bytes: &[u8]) -> anyhow::Result<()> {
         self.handles[slot as usize] = self.pool.run(|tx| {
-            let object = tx.alloc_bytes(TypeNumber::BYTES, bytes.len() as u64)?;
-            tx.write_bytes(object, 0, bytes)?;
+            let object = tx.alloc_from(TypeNumber::BYTES, bytes)?;
             tx.write_bytes(self.table, slot * 8, &object.word().to_le_bytes())?;
             Ok(object)
         })?;
