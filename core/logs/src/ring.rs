@@ -142,8 +142,8 @@ impl Ring {
     }
 
     /// Steps 5 and F1: the record goes to both copies, and is committed once they are drained.
-    /// One copy is enough; the answer names one that could not be written. `meanwhile` is done while
-    /// they are on their way.
+    /// One copy is enough; the answer names one that could not be written. `meanwhile` is done
+    /// while they are on their way.
     #[inline]
     pub(crate) fn commit<M: Medium>(
         &mut self,
