@@ -5,7 +5,7 @@
 //! Anybody else who needs the number out of the way flushes the ranges again and drains.
 
 /// Ranges that can be kept; a commit with more waits at once.
-pub const DEFERRED_MAX: usize = 16;
+pub const DEFERRED_MAX: usize = 32;
 
 /// What the last commit of a lane left to be drained.
 #[derive(Debug, Clone, Copy)]

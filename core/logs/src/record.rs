@@ -21,6 +21,8 @@ pub struct RecordBuilder {
     bytes: Vec<u8>,
     /// End of the entries, a multiple of their alignment.
     end: usize,
+    /// Where the payload of the last entry starts, if it is one of data.
+    last_data: Option<usize>,
     entries: usize,
 }
 
@@ -35,13 +37,14 @@ impl RecordBuilder {
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
         let bytes = vec![0; (RECORD_LEN + capacity).next_multiple_of(LINE_LEN)];
-        Self { bytes, end: RECORD_LEN, entries: 0 }
+        Self { bytes, end: RECORD_LEN, last_data: None, entries: 0 }
     }
 
     /// Forgets all entries.
     #[inline]
     pub fn clear(&mut self) {
         self.end = RECORD_LEN;
+        self.last_data = None;
         self.entries = 0;
     }
 
@@ -57,7 +60,28 @@ impl RecordBuilder {
         head[8..].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
         payload[..bytes.len()].copy_from_slice(bytes);
         payload[bytes.len()..].fill(0);
-        self.end - padded
+        let place = self.end - padded;
+        self.last_data = Some(place);
+        place
+    }
+
+    /// Makes an entry of data longer: `more` follows its `len` bytes, of which
+    /// [`data`](Self::data) answered the place. Says no, and does nothing, if it is not the last
+    /// entry or not made of whole words.
+    #[inline]
+    pub fn extend_data(&mut self, place: usize, len: usize, more: &[u8]) -> bool {
+        if self.last_data != Some(place) || place + len != self.end {
+            return false;
+        }
+        let padded = more.len().next_multiple_of(ENTRY_ALIGN);
+        let payload = self.add(padded);
+        payload[..more.len()].copy_from_slice(more);
+        payload[more.len()..].fill(0);
+        self.entries -= 1;
+        self.last_data = Some(place);
+        let len = (len + more.len()) as u64;
+        self.bytes[place - 8..place].copy_from_slice(&len.to_le_bytes());
+        true
     }
 
     /// Adds: the slot at `at` becomes `slot`. Returns where [`payload`](Self::payload) finds it.
@@ -182,6 +206,7 @@ impl RecordBuilder {
             self.grow(end);
         }
         self.end = end;
+        self.last_data = None;
         self.entries += 1;
         &mut self.bytes[start..end]
     }

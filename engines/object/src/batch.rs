@@ -119,6 +119,21 @@ impl Batch {
         self.writes.push(Write { at, len: new.len() as u32, payload, delta });
     }
 
+    /// As [`changed`](Self::changed), for bytes that may go on where the last change ended: those
+    /// become one.
+    #[inline]
+    pub(crate) fn changed_on(&mut self, at: u64, new: &[u8], delta: usize) {
+        if self.placed < self.writes.len()
+            && let Some(last) = self.writes.last_mut()
+            && (last.at + u64::from(last.len), last.delta + last.len as usize) == (at, delta)
+            && self.builder.extend_data(last.payload, last.len as usize, new)
+        {
+            last.len += new.len() as u32;
+            return;
+        }
+        self.changed(at, new, delta);
+    }
+
     #[inline]
     fn push(&mut self, at: u64, payload: usize, old: &[u8], new: &[u8]) {
         let delta = self.room(new.len());

@@ -49,7 +49,7 @@ use holdfast_redundancy::{ColumnId, Place};
 use holdfast_txn::{Result, TxError};
 
 use crate::batch::{Batch, Part};
-use crate::diff::{LINE, each_change};
+use crate::diff::{LINE, each_change, is_whole};
 use crate::lane::{Fate, LaneState, Piece, Work};
 use crate::shared::Shared;
 use crate::tx::damaged;
@@ -195,10 +195,15 @@ impl<M: Medium> Shared<M> {
         let mut words = [0; GRANULE as usize / LINE];
         let words = &mut words[..new.len().div_ceil(LINE)];
         let delta = batch.compare(old, new, words);
-        each_change(words, new.len(), |from, to| {
-            changed += to - from;
-            batch.changed(at + from as u64, &new[from..to], delta + from);
-        });
+        if is_whole(words, new.len()) {
+            changed = new.len();
+            batch.changed_on(at, new, delta);
+        } else {
+            each_change(words, new.len(), |from, to| {
+                changed += to - from;
+                batch.changed(at + from as u64, &new[from..to], delta + from);
+            });
+        }
         if changed == 0 {
             batch.forget(delta);
             return None;
@@ -226,21 +231,18 @@ impl<M: Medium> Shared<M> {
         let mut slot = piece.after;
         slot.sum = self.fresh_sum(piece, new, 0);
         if !self.is_in_place(piece) {
-            let old = arena.old(piece.copies);
-            for granule in 0..granules(slot.len.into()) {
-                let (start, len) = granule_range(granule, slot.len.into());
-                let range = start as usize..(start + len) as usize;
-                if len > 0 {
-                    batch.data(piece.spot.object + start, &old[range.clone()], &new[range]);
-                }
-                if granule > 0 {
-                    let at = piece.spot.sum_at(granule);
-                    let mut before = [0; SUM_LEN as usize];
-                    Direct(&self.m).read(at, &mut before).map_err(damaged)?;
-                    let sum = self.fresh_sum(piece, new, granule);
-                    batch.data(at, &before, &sum.to_le_bytes());
-                }
+            if !new.is_empty() {
+                batch.data(piece.spot.object, arena.old(piece.copies), new);
             }
+            let mut sums = SumRun::default();
+            for granule in 1..granules(slot.len.into()) {
+                let mut before = [0; SUM_LEN as usize];
+                let at = piece.spot.sum_at(granule);
+                Direct(&self.m).read(at, &mut before).map_err(damaged)?;
+                let sum = self.fresh_sum(piece, new, granule);
+                sums.push(batch, piece, granule, u32::from_le_bytes(before), sum);
+            }
+            sums.end(batch, piece);
         }
         let mut before = [0; SLOT_LEN];
         self.m.read(piece.spot.slot, &mut before).map_err(damaged)?;

@@ -9,6 +9,12 @@ const WHOLE: u32 = 0xff;
 /// Unchanged bytes between two changed ranges that are not worth an entry of their own.
 const MERGE_GAP: usize = 24;
 
+/// Whether all of `len` bytes, which are whole lines, differ.
+#[inline]
+pub(crate) fn is_whole(words: &[u8], len: usize) -> bool {
+    len % LINE == 0 && words.iter().all(|bits| u32::from(*bits) == WHOLE)
+}
+
 /// Calls `each(from, to)` for every range of `len` bytes that differs, in whole words, close ranges
 /// merged. `words` has a bit for each word that differs, as [`holdfast_codes::delta_words`] sets
 /// them.

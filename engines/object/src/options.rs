@@ -141,7 +141,7 @@ impl Default for OpenOptions {
             verify: VerifyReads::default(),
             guards: true,
             debug_ranges: false,
-            inline_max: 1024,
+            inline_max: 4096,
             version_bits: 16,
         }
     }

@@ -23,7 +23,7 @@
 //!   `measure.rs` slices of work, `ours.rs` our side
 //! - `disk/` durable inserts on an ordinary file, against what one would take instead
 //! - `foreign/` other people's libraries: got by `fetch.rs`, one file for each
-//! - `object.rs` the runs of the engine; `interference.rs` commits beside a scrub; `waits.rs`
+//! - `object.rs` the runs of the engine; `steps.rs` a commit step by step; `interference.rs` commits beside a scrub; `waits.rs`
 //!   commits beside repairs; `placement.rs` sums in slots against sums in headers
 //! - `codes.rs` the runs of the codes
 //! - `rig.rs` pools to measure on
@@ -45,6 +45,7 @@ mod profile;
 mod race;
 mod report;
 mod rig;
+mod steps;
 mod waits;
 
 use std::path::PathBuf;
@@ -75,8 +76,8 @@ pub(crate) struct Options {
     /// Fewer rounds, smaller pools.
     #[arg(long)]
     quick: bool,
-    /// Only this part: race, race-maps, growth, latencies, maps, placement, scrub, interference,
-    /// disk, open, space or waits.
+    /// Only this part: race, race-maps, growth, steps, latencies, maps, placement, scrub,
+    /// interference, disk, open, space or waits.
     #[arg(long)]
     only: Option<String>,
     /// Only objects of this length.

@@ -44,10 +44,11 @@ pub(crate) fn run(mut o: Options) -> anyhow::Result<u32> {
         }
     }
     let o = &o;
-    let parts: [(&str, Part); 12] = [
+    let parts: [(&str, Part); 13] = [
         ("race", crate::race::objects::race),
         ("race-maps", crate::race::maps::race),
         ("growth", crate::race::maps::growth),
+        ("steps", crate::steps::steps),
         ("latencies", latencies),
         ("maps", crate::maps::maps),
         ("placement", crate::placement::placement),

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use holdfast_layout::{RawPtr, TypeNumber};
 use holdfast_object::{CreateOptions, OpenOptions, Opened, Pool};
-use holdfast_pmem::{Access, Mapped, SystemClock};
+use holdfast_pmem::{Access, Mapped, Medium, SystemClock};
 use holdfast_txn::Transaction;
 
 /// A pool on the real medium, removed when dropped.
@@ -73,7 +73,11 @@ impl Drop for Rig {
 }
 
 /// Allocates `count` objects of `len` bytes, several a transaction.
-pub(crate) fn fill(pool: &Pool<Mapped>, count: usize, len: u64) -> anyhow::Result<Vec<RawPtr>> {
+pub(crate) fn fill<M: Medium>(
+    pool: &Pool<M>,
+    count: usize,
+    len: u64,
+) -> anyhow::Result<Vec<RawPtr>> {
     let mut objects = Vec::with_capacity(count);
     let each = (16_384 / len).clamp(1, 32) as usize;
     while objects.len() < count {
