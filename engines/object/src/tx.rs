@@ -68,14 +68,16 @@ impl<M: Medium> Tx<'_, M> {
     #[inline]
     fn see(&self, work: &mut Work, of: RawPtr) -> Result<Seen<'_>> {
         let shared = self.shared;
-        let zone = shared.heap.zone_of(of.offset()).ok_or_else(|| Self::dangling(of))?;
-        let spot = zone.locate(of.offset()).ok_or_else(|| Self::dangling(of))?;
+        let found = shared.heap.zone_of(of.offset()).map(|zone| (zone, zone.locate(of.offset())));
+        let Some((zone, Some(spot))) = found else {
+            return Err(self.still(work, Self::dangling(of)));
+        };
         let word = shared.versions.index(spot.object);
         let version = shared.versions.read(word).ok_or(TxError::Conflict)?;
         if version.number() >= work.sees_below {
             // Committed since the counter was looked at: go on only if nothing read so far changed.
             let sees_below = shared.numbers.next();
-            if !work.reads.iter().all(|(w, v)| shared.versions.unchanged(*w, *v)) {
+            if !self.reads_hold(work) {
                 return Err(TxError::Conflict);
             }
             work.sees_below = sees_below;
@@ -84,6 +86,19 @@ impl<M: Medium> Tx<'_, M> {
             }
         }
         Ok(Seen { spot, zone, word, version })
+    }
+
+    /// Whether nothing that was read so far has changed.
+    fn reads_hold(&self, work: &Work) -> bool {
+        work.reads.iter().all(|(w, v)| self.shared.versions.unchanged(*w, *v))
+    }
+
+    /// What is wrong with an object, if its pointer still is what the objects read so far say. If
+    /// one of them changed, whoever changed it may have freed the object, and its chunk by now may
+    /// be free or have others in it, with versions that tell nothing of that.
+    #[cold]
+    fn still(&self, work: &Work, error: TxError) -> TxError {
+        if error.is_transient() || self.reads_hold(work) { error } else { TxError::Conflict }
     }
 
     /// Ends a read of `seen`: `Conflict` if the object changed meanwhile. A finding made on bytes
@@ -127,7 +142,7 @@ impl<M: Medium> Tx<'_, M> {
         let seen = self.see(work, of)?;
         let answer = self.slot_seen(&seen, of);
         self.settle(work, &seen)?;
-        answer
+        answer.map_err(|error| self.still(work, error))
     }
 
     fn slot_seen(&self, seen: &Seen<'_>, of: RawPtr) -> Result<Slot> {
@@ -229,10 +244,8 @@ impl<M: Medium> Tx<'_, M> {
     ) -> Result<()> {
         let seen = self.see(work, of)?;
         let answer = self.read_seen(&seen, of, from, into, typed);
-        match (&answer, self.settle(work, &seen)) {
-            (_, Err(conflict)) => Err(conflict),
-            _ => answer,
-        }
+        self.settle(work, &seen)?;
+        answer.map_err(|error| self.still(work, error))
     }
 
     fn read_seen(
@@ -353,7 +366,7 @@ impl<M: Medium> Tx<'_, M> {
         if !self.shared.versions.unchanged(seen.word, seen.version) {
             return Err(TxError::Conflict);
         }
-        let (slot, count, copies) = copied?;
+        let (slot, count, copies) = copied.map_err(|error| self.still(work, error))?;
         work.reads.push((seen.word, seen.version));
         Ok(work.add(Piece {
             spot: seen.spot,
@@ -491,7 +504,7 @@ impl<M: Medium> Tx<'_, M> {
                 }
             }
         };
-        let generation = next_generation(&spot, &before);
+        let generation = crate::newer::next_generation(&spot, &before);
         let after = Slot {
             sum: 0,
             generation,
@@ -642,14 +655,6 @@ fn check_asked(of: RawPtr, slot: &Slot, end: u64, typed: Option<(TypeNumber, u64
     Ok(())
 }
 
-/// The generation an object gets: one more than the place's last, never zero. Chunks of their own
-/// have no slot before their object: their generation is the chunk's.
-fn next_generation(spot: &Spot, before: &Slot) -> u16 {
-    let large = spot.class == Spot::LARGE;
-    let last = if large { spot.chunk_generation.wrapping_mul(0x6d2b) } else { before.generation };
-    last.wrapping_add(1).max(1)
-}
-
 impl<M: Medium> Transaction for Tx<'_, M> {
     type Mut<'t, T: Persist>
         = Mut<'t, T>
@@ -694,7 +699,7 @@ impl<M: Medium> Transaction for Tx<'_, M> {
         let seen = self.see(&mut work, of)?;
         let answer = self.start_seen(&seen, of, into);
         self.settle(&mut work, &seen)?;
-        answer
+        answer.map_err(|error| self.still(&work, error))
     }
 
     fn read_bytes(&self, of: RawPtr, from: u64, into: &mut [u8]) -> Result<()> {
