@@ -573,6 +573,7 @@ impl<M: Medium> Tx<'_, M> {
         if piece.first != 0 || piece.count != granules(piece.after.len.into()) {
             return Err(TxError::AlreadyOpen { object: of });
         }
+        work.changes += 1;
         let raw = self.lane.arena.borrow_mut().lend_raw(piece.copies);
         raw.map(|p| (p, u64::from(piece.after.len))).ok_or(TxError::AlreadyOpen { object: of })
     }
@@ -727,9 +728,9 @@ impl<M: Medium> Transaction for Tx<'_, M> {
             }
             None => self.open_piece(&mut work, raw, Part::WHOLE, Some(typed))?,
         };
-        let copies = work.pieces[at].copies;
-        drop(work);
-        Mut::lend(&self.lane.arena, copies).ok_or(TxError::AlreadyOpen { object: raw })
+        let lent = Mut::lend(&self.lane.arena, work.pieces[at].copies);
+        work.changes += u64::from(lent.is_some());
+        lent.ok_or(TxError::AlreadyOpen { object: raw })
     }
 
     fn write_bytes(&self, of: RawPtr, from: u64, bytes: &[u8]) -> Result<()> {
@@ -745,6 +746,7 @@ impl<M: Medium> Transaction for Tx<'_, M> {
             let (_, new) = arena.both_mut(copies).ok_or(TxError::AlreadyOpen { object: of })?;
             new[(at - base) as usize..(stop - base) as usize]
                 .copy_from_slice(&bytes[(at - from) as usize..(stop - from) as usize]);
+            work.changes += 1;
             at = stop;
         }
         Ok(())
@@ -777,6 +779,7 @@ impl<M: Medium> Transaction for Tx<'_, M> {
         if copies.into_iter().any(|c| arena.new_bytes(c).is_none()) {
             return Err(TxError::AlreadyOpen { object });
         }
+        work.changes += 1;
         // One piece stands for the object from now on.
         let mut fate =
             if work.pieces[at].fate == Fate::Fresh { Fate::Nothing } else { Fate::Freed };
@@ -784,5 +787,10 @@ impl<M: Medium> Transaction for Tx<'_, M> {
             piece.fate = core::mem::replace(&mut fate, Fate::Nothing);
         }
         Ok(())
+    }
+
+    fn whole<R>(&self, part: impl FnOnce() -> Result<R>) -> Result<R> {
+        let before = self.work().changes;
+        part().inspect_err(|error| self.work().doom_if_changed(before, error))
     }
 }
