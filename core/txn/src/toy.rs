@@ -90,10 +90,8 @@ impl Store for ToyStore {
             let running = Running::enter(self, &tx);
             let result = body(&tx);
             drop(running);
-            let result = match tx.doomed.take() {
-                Some(error) => Err(error),
-                None => result,
-            };
+            // An error of the closure's own is the answer; else it went on after one.
+            let result = result.and_then(|value| tx.doomed.take().map_or(Ok(value), Err));
             match result {
                 Ok(value) => {
                     *heap = tx.heap.take();

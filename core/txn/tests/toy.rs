@@ -175,11 +175,14 @@ fn an_inner_run_that_fails_half_way_takes_the_outer_one_along() {
     assert_eq!(run(&store, |tx| tx.read(a)).balance, 1);
 }
 
+/// Something a part does before it fails.
+type Half = fn(&<ToyStore as Store>::Tx<'_>, Ptr<Account>) -> Result<()>;
+
 #[test]
 fn a_part_that_has_to_be_whole_takes_the_transaction_along_if_it_is_not() {
     let store = ToyStore::new();
     let a = account(&store, 1);
-    let half: [fn(&<ToyStore as Store>::Tx<'_>, Ptr<Account>) -> Result<()>; 4] = [
+    let half: [Half; 4] = [
         |tx, a| tx.update(a, |a| a.balance = 3),
         |tx, a| tx.write_bytes(a.raw(), 0, &[3]),
         |tx, _| tx.alloc(7_u64).map(drop),
