@@ -7,11 +7,13 @@ mod support;
 use std::collections::BTreeSet;
 
 use holdfast_collections::{Kind, Map};
+use holdfast_layout::TypeNumber;
 use holdfast_object::{Error, VerifyReads};
 use holdfast_txn::toy::ToyStore;
-use holdfast_txn::{Isolation, Result, Store, TxError};
+use holdfast_txn::{Isolation, Result, Store, Transaction, TxError};
+use support::failing::Failing;
 use support::pool::{Model, content, create};
-use support::{Bytes, KINDS, Shape, Tx, run};
+use support::{Bytes, KINDS, Shape, Tx, check_no_leak, run};
 
 /// Puts keys, 20 in a transaction, until `limit` did not fit, and goes on after each failure; what
 /// the transactions that committed have put.
@@ -128,6 +130,88 @@ fn a_visitor_that_changes_the_map_is_told_so_or_misses_nothing() {
                 })
             });
             assert_eq!(count, 2000);
+        }
+    }
+}
+
+/// A change to a map, or to the store around it.
+type Work = fn(&Failing<'_, Tx>, Bytes, &[u8]) -> Result<()>;
+
+/// Does the work with each of its changes refused in turn, in a closure that goes on after the
+/// error, until it comes through: by then it was not done, and nothing else either.
+fn refuse_each(store: &ToyStore, map: Bytes, key: &[u8], work: Work) -> u64 {
+    for after in 0.. {
+        let mut failed = false;
+        let end = store.run(Isolation::Serializable, |tx| {
+            let failing = Failing::new(tx, after);
+            let done = work(&failing, map, key);
+            failed = failing.has_failed();
+            assert_eq!(done.is_err(), failed, "{} {done:?}", map.kind());
+            Ok(())
+        });
+        if !failed {
+            assert_eq!(end, Ok(()));
+            return after;
+        }
+        // The first change there would have been leaves nothing by half.
+        assert_eq!(end.is_err(), after > 0, "{} change {after}", map.kind());
+    }
+    0
+}
+
+#[test]
+fn no_change_is_committed_by_half_wherever_it_fails() {
+    for kind in KINDS {
+        for shape in [Shape::Words, Shape::Names] {
+            let store = ToyStore::new();
+            let map: Bytes = run(&store, |tx| Map::create(tx, kind));
+            let mut most = 0;
+            let put: Work = |tx, map, key| map.put(tx, key, b"value of some length").map(drop);
+            for n in 0..300 {
+                most = most.max(refuse_each(&store, map, &shape.key(n), put));
+            }
+            assert!(most > 4, "{kind}: {most}");
+            assert_eq!(check_no_leak(&store, map).entries, 300);
+            let longer: Work = |tx, map, key| map.put(tx, key, b"another").map(drop);
+            let remove: Work = |tx, map, key| map.remove(tx, key).map(drop);
+            most = 0;
+            for n in 0..290 {
+                refuse_each(&store, map, &shape.key(n), longer);
+                most = most.max(refuse_each(&store, map, &shape.key(n), remove));
+            }
+            assert!(most > 3, "{kind}: {most}");
+            assert_eq!(check_no_leak(&store, map).entries, 10);
+            refuse_each(&store, map, b"", |tx, map, _| map.clear(tx));
+            assert_eq!(check_no_leak(&store, map).entries, 0);
+            refuse_each(&store, map, b"", |tx, map, _| map.destroy(tx));
+            assert_eq!(store.live(), []);
+            refuse_each(&store, map, b"", |tx, map, _| Bytes::create(tx, map.kind()).map(drop));
+        }
+    }
+}
+
+#[test]
+fn a_full_pool_can_be_emptied() {
+    for kind in KINDS {
+        for shape in [Shape::Words, Shape::Names] {
+            let pool = create(4 << 20, VerifyReads::default());
+            let map: Bytes = pool.run(|tx| Map::create(tx, kind)).unwrap();
+            pool.run(|tx| (0..3000).try_for_each(|n| map.put(tx, &shape.key(n), b"v").map(drop)))
+                .unwrap();
+            // Large pieces first, then whatever still fits.
+            let mut len = 32 << 10;
+            while len >= 16 {
+                match pool.run(|tx| tx.alloc_bytes(TypeNumber::BYTES, len)) {
+                    Ok(_) => {}
+                    Err(Error::Tx(TxError::NoSpace { .. })) => len /= 2,
+                    Err(other) => panic!("{other}"),
+                }
+            }
+            for n in 0..3000 {
+                let removed = pool.run(|tx| map.remove(tx, &shape.key(n * 7 % 3000)));
+                assert!(removed.is_ok_and(|was_there| was_there), "{kind} {shape:?} {n}");
+            }
+            assert!(pool.run(|tx| map.is_empty(tx)).unwrap());
         }
     }
 }
