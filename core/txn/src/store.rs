@@ -106,6 +106,14 @@ pub trait Transaction {
     /// As [`read`](Self::read), and `AlreadyOpen` while a guard for it lives.
     fn free(&self, object: RawPtr) -> Result<()>;
 
+    /// Does a part of the transaction that is worth nothing by half: if it fails after it changed
+    /// something, the transaction fails with the same error, whatever its closure makes of it. For
+    /// functions that keep several objects in agreement, and whose callers may go on after errors.
+    ///
+    /// # Errors
+    /// What `part` returned.
+    fn whole<R>(&self, part: impl FnOnce() -> Result<R>) -> Result<R>;
+
     /// Changes an object in place: opens it, applies `change`, closes it.
     ///
     /// # Errors

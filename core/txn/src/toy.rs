@@ -41,7 +41,9 @@ pub struct ToyStore {
 pub struct ToyTx {
     heap: RefCell<Heap>,
     open: RefCell<Vec<u64>>,
-    /// Why an inner `run` failed.
+    /// How often something was changed, or opened to be.
+    changes: Cell<u64>,
+    /// Why a part that had to be whole failed.
     doomed: RefCell<Option<TxError>>,
 }
 
@@ -75,28 +77,21 @@ impl Store for ToyStore {
 
     fn run<R>(&self, _: Isolation, mut body: impl FnMut(&ToyTx) -> Result<R>) -> Result<R> {
         if let Some(outer) = Running::on(self) {
-            let before = outer.heap.borrow().clone();
-            return body(&outer).inspect_err(|error| {
-                if *outer.heap.borrow() == before {
-                    return;
-                }
-                outer.doomed.borrow_mut().get_or_insert_with(|| error.clone());
-            });
+            return outer.whole(|| body(&outer));
         }
         let mut heap = self.heap.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let tx = Rc::new(ToyTx {
                 heap: RefCell::new(heap.clone()),
                 open: RefCell::new(Vec::new()),
+                changes: Cell::new(0),
                 doomed: RefCell::new(None),
             });
             let running = Running::enter(self, &tx);
             let result = body(&tx);
             drop(running);
-            let result = match tx.doomed.take() {
-                Some(error) => Err(error),
-                None => result,
-            };
+            // An error of the closure's own is the answer; else it went on after one.
+            let result = result.and_then(|value| tx.doomed.take().map_or(Ok(value), Err));
             match result {
                 Ok(value) => {
                     *heap = tx.heap.take();
@@ -158,7 +153,12 @@ impl ToyTx {
         }
     }
 
+    fn note_change(&self) {
+        self.changes.set(self.changes.get() + 1);
+    }
+
     fn insert(&self, of: TypeNumber, bytes: Vec<u8>) -> RawPtr {
+        self.note_change();
         let mut heap = self.heap.borrow_mut();
         heap.next += 1;
         let at = heap.next * 64;
@@ -206,6 +206,7 @@ impl Transaction for ToyTx {
         self.closed(of.raw())?;
         let value = self.read(of)?;
         self.open.borrow_mut().push(of.raw().offset());
+        self.note_change();
         Ok(ToyMut { tx: self, at: of.raw().offset(), value, changed: Cell::new(false) })
     }
 
@@ -214,6 +215,7 @@ impl Transaction for ToyTx {
         self.with(of, |o| {
             let range = range(of, o.bytes.len(), from, bytes.len())?;
             o.bytes[range].copy_from_slice(bytes);
+            self.note_change();
             Ok(())
         })
     }
@@ -234,7 +236,17 @@ impl Transaction for ToyTx {
         self.closed(object)?;
         self.with(object, |_| Ok(()))?;
         self.heap.borrow_mut().objects.remove(&object.offset());
+        self.note_change();
         Ok(())
+    }
+
+    fn whole<R>(&self, part: impl FnOnce() -> Result<R>) -> Result<R> {
+        let before = self.changes.get();
+        part().inspect_err(|error| {
+            if self.changes.get() > before {
+                self.doomed.borrow_mut().get_or_insert_with(|| error.clone());
+            }
+        })
     }
 }
 

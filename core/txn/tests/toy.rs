@@ -175,6 +175,39 @@ fn an_inner_run_that_fails_half_way_takes_the_outer_one_along() {
     assert_eq!(run(&store, |tx| tx.read(a)).balance, 1);
 }
 
+/// Something a part does before it fails.
+type Half = fn(&<ToyStore as Store>::Tx<'_>, Ptr<Account>) -> Result<()>;
+
+#[test]
+fn a_part_that_has_to_be_whole_takes_the_transaction_along_if_it_is_not() {
+    let store = ToyStore::new();
+    let a = account(&store, 1);
+    let half: [Half; 4] = [
+        |tx, a| tx.update(a, |a| a.balance = 3),
+        |tx, a| tx.write_bytes(a.raw(), 0, &[3]),
+        |tx, _| tx.alloc(7_u64).map(drop),
+        |tx, a| tx.free(a.raw()),
+    ];
+    for change in half {
+        let error = fail(&store, |tx| {
+            let part = tx.whole(|| {
+                change(tx, a)?;
+                Err::<(), _>(TxError::cancel("half way"))
+            });
+            assert!(part.is_err());
+            Ok(())
+        });
+        assert_eq!(error, TxError::cancel("half way"));
+    }
+    run(&store, |tx| {
+        tx.update(a, |a| a.balance = 2)?;
+        // Nothing was changed by this one.
+        assert!(tx.whole(|| tx.read(Ptr::<Account>::null())).is_err());
+        tx.whole(|| tx.update(a, |a| a.balance += 2))
+    });
+    assert_eq!(run(&store, |tx| tx.read(a)).balance, 4);
+}
+
 #[test]
 fn two_stores_may_be_in_a_transaction_at_once() {
     let (left, right) = (ToyStore::new(), ToyStore::new());

@@ -61,6 +61,8 @@ pub(crate) struct Work {
     pub(crate) sums: Vec<u32>,
     /// Pieces that do not start at their object's first granule.
     partial: usize,
+    /// Rises with everything opened, written, allocated or freed, also if it was open already.
+    pub(crate) changes: u64,
     index: Index,
     /// Version words read, with their versions.
     pub(crate) reads: Vec<(u32, Version)>,
@@ -68,7 +70,7 @@ pub(crate) struct Work {
     pub(crate) declared: Vec<Declared>,
     /// Highest number of a commit that may have freed what this transaction allocated.
     pub(crate) freed_before: u64,
-    /// Why a `run` within this one failed after it had changed something.
+    /// Why a part that had to be whole failed after it had changed something.
     pub(crate) doomed: Option<TxError>,
     pub(crate) cache: Cache,
 }
@@ -101,15 +103,19 @@ impl Work {
         self.doomed = None;
     }
 
-    /// How much was changed: rises with everything opened, allocated or freed.
-    pub(crate) fn extent(&self) -> usize {
-        let freed = |p: &&Piece| matches!(p.fate, Fate::Freed | Fate::Nothing);
-        self.pieces.len() + self.pieces.iter().filter(freed).count()
+    /// A part of the transaction failed that began when there were `before` changes: if it added
+    /// some, there is no whole to commit any more.
+    #[cold]
+    pub(crate) fn doom_if_changed(&mut self, before: u64, error: &TxError) {
+        if self.changes > before {
+            self.doomed.get_or_insert_with(|| error.clone());
+        }
     }
 
     /// Adds a piece.
     pub(crate) fn add(&mut self, piece: Piece) -> usize {
         let at = self.pieces.len();
+        self.changes += 1;
         self.partial += usize::from(piece.first > 0);
         self.pieces.push(piece);
         match at {

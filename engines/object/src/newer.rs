@@ -16,10 +16,10 @@
 //! has entries over the columns.
 
 use holdfast_codes::xor_into;
-use holdfast_heap::Unit;
 use holdfast_heap::format::{SLOT_LEN, STATE_LIVE};
 use holdfast_heap::sums::Slot;
 use holdfast_heap::verify::{Direct, Found, Overlay, Source, read_entry, read_slot};
+use holdfast_heap::{Spot, Unit};
 use holdfast_layout::Certify;
 use holdfast_pmem::{Medium, Site};
 use holdfast_redundancy::{Wrong, Zone};
@@ -32,6 +32,14 @@ const COMPARE: Site = Site::new("object.newer.compare");
 
 /// Believing what parity says only where sums of its own bear it out.
 const VERIFY: Site = Site::new("object.newer.verify");
+
+/// The generation an object gets: one more than the place's last, never zero. Chunks of their own
+/// have no slot before their object: their generation is the chunk's.
+pub(crate) fn next_generation(spot: &Spot, before: &Slot) -> u16 {
+    let large = spot.class == Spot::LARGE;
+    let last = if large { spot.chunk_generation.wrapping_mul(0x6d2b) } else { before.generation };
+    last.wrapping_add(1).max(1)
+}
 
 /// A row whose last write was lost.
 #[derive(Debug, Clone, PartialEq, Eq)]

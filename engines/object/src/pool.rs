@@ -299,14 +299,8 @@ fn run_nested<M: Medium, R>(
     lane: Held<'_, crate::lane::LaneState>,
     mut body: impl FnMut(&Tx<'_, M>) -> holdfast_txn::Result<R>,
 ) -> Result<R, Error> {
-    let outer = lane.share();
-    let before = outer.work.borrow().extent();
-    Ok(body(&Tx { shared, lane }).inspect_err(|error| {
-        let mut work = outer.work.borrow_mut();
-        if work.extent() > before {
-            work.doomed.get_or_insert_with(|| error.clone());
-        }
-    })?)
+    let tx = Tx { shared, lane };
+    Ok(tx.whole(|| body(&tx))?)
 }
 
 /// One execution of a transaction.
@@ -409,7 +403,7 @@ impl<M: Medium> Undo<'_, '_, M> {
     pub(crate) fn commit_instead(self) -> holdfast_txn::Result<()> {
         let Self { shared, lane } = self;
         if let Some(error) = lane.work.borrow_mut().doomed.take() {
-            // A transaction within this one failed half way: there is no whole to commit.
+            // A part of it failed half way: there is no whole to commit.
             return Err(error);
         }
         // Without changes there is nothing to do: reads were consistent all along, see `Tx::see`.

@@ -70,14 +70,16 @@ impl<M: Medium> Tx<'_, M> {
     #[inline]
     fn see(&self, work: &mut Work, of: RawPtr) -> Result<Seen<'_>> {
         let shared = self.shared;
-        let zone = shared.heap.zone_of(of.offset()).ok_or_else(|| Self::dangling(of))?;
-        let spot = zone.locate(of.offset()).ok_or_else(|| Self::dangling(of))?;
+        let found = shared.heap.zone_of(of.offset()).map(|zone| (zone, zone.locate(of.offset())));
+        let Some((zone, Some(spot))) = found else {
+            return Err(self.still(work, Self::dangling(of)));
+        };
         let word = shared.versions.index(spot.object);
         let version = shared.versions.read(word).ok_or(TxError::Conflict)?;
         if version.number() >= work.sees_below {
             // Committed since the counter was looked at: go on only if nothing read so far changed.
             let sees_below = shared.numbers.next();
-            if !work.reads.iter().all(|(w, v)| shared.versions.unchanged(*w, *v)) {
+            if !self.reads_hold(work) {
                 return Err(TxError::Conflict);
             }
             work.sees_below = sees_below;
@@ -86,6 +88,19 @@ impl<M: Medium> Tx<'_, M> {
             }
         }
         Ok(Seen { spot, zone, word, version })
+    }
+
+    /// Whether nothing that was read so far has changed.
+    fn reads_hold(&self, work: &Work) -> bool {
+        work.reads.iter().all(|(w, v)| self.shared.versions.unchanged(*w, *v))
+    }
+
+    /// What is wrong with an object, if its pointer still is what the objects read so far say. If
+    /// one of them changed, whoever changed it may have freed the object, and its chunk by now may
+    /// be free or have others in it, with versions that tell nothing of that.
+    #[cold]
+    fn still(&self, work: &Work, error: TxError) -> TxError {
+        if error.is_transient() || self.reads_hold(work) { error } else { TxError::Conflict }
     }
 
     /// Ends a read of `seen`: `Conflict` if the object changed meanwhile. A finding made on bytes
@@ -129,7 +144,7 @@ impl<M: Medium> Tx<'_, M> {
         let seen = self.see(work, of)?;
         let answer = self.slot_seen(&seen, of);
         self.settle(work, &seen)?;
-        answer
+        answer.map_err(|error| self.still(work, error))
     }
 
     fn slot_seen(&self, seen: &Seen<'_>, of: RawPtr) -> Result<Slot> {
@@ -231,10 +246,8 @@ impl<M: Medium> Tx<'_, M> {
     ) -> Result<()> {
         let seen = self.see(work, of)?;
         let answer = self.read_seen(&seen, of, from, into, typed);
-        match (&answer, self.settle(work, &seen)) {
-            (_, Err(conflict)) => Err(conflict),
-            _ => answer,
-        }
+        self.settle(work, &seen)?;
+        answer.map_err(|error| self.still(work, error))
     }
 
     fn read_seen(
@@ -355,7 +368,7 @@ impl<M: Medium> Tx<'_, M> {
         if !self.shared.versions.unchanged(seen.word, seen.version) {
             return Err(TxError::Conflict);
         }
-        let (slot, count, copies) = copied?;
+        let (slot, count, copies) = copied.map_err(|error| self.still(work, error))?;
         work.reads.push((seen.word, seen.version));
         Ok(work.add(Piece {
             spot: seen.spot,
@@ -501,7 +514,7 @@ impl<M: Medium> Tx<'_, M> {
                 }
             }
         };
-        let generation = next_generation(&spot, &before);
+        let generation = crate::newer::next_generation(&spot, &before);
         let after = Slot {
             sum: 0,
             generation,
@@ -570,6 +583,7 @@ impl<M: Medium> Tx<'_, M> {
         if piece.first != 0 || piece.count != granules(piece.after.len.into()) {
             return Err(TxError::AlreadyOpen { object: of });
         }
+        work.changes += 1;
         let raw = self.lane.arena.borrow_mut().lend_raw(piece.copies);
         raw.map(|p| (p, u64::from(piece.after.len))).ok_or(TxError::AlreadyOpen { object: of })
     }
@@ -652,14 +666,6 @@ fn check_asked(of: RawPtr, slot: &Slot, end: u64, typed: Option<(TypeNumber, u64
     Ok(())
 }
 
-/// The generation an object gets: one more than the place's last, never zero. Chunks of their own
-/// have no slot before their object: their generation is the chunk's.
-fn next_generation(spot: &Spot, before: &Slot) -> u16 {
-    let large = spot.class == Spot::LARGE;
-    let last = if large { spot.chunk_generation.wrapping_mul(0x6d2b) } else { before.generation };
-    last.wrapping_add(1).max(1)
-}
-
 impl<M: Medium> Transaction for Tx<'_, M> {
     type Mut<'t, T: Persist>
         = Mut<'t, T>
@@ -704,7 +710,7 @@ impl<M: Medium> Transaction for Tx<'_, M> {
         let seen = self.see(&mut work, of)?;
         let answer = self.start_seen(&seen, of, into);
         self.settle(&mut work, &seen)?;
-        answer
+        answer.map_err(|error| self.still(&work, error))
     }
 
     fn read_bytes(&self, of: RawPtr, from: u64, into: &mut [u8]) -> Result<()> {
@@ -732,9 +738,9 @@ impl<M: Medium> Transaction for Tx<'_, M> {
             }
             None => self.open_piece(&mut work, raw, Part::WHOLE, Some(typed))?,
         };
-        let copies = work.pieces[at].copies;
-        drop(work);
-        Mut::lend(&self.lane.arena, copies).ok_or(TxError::AlreadyOpen { object: raw })
+        let lent = Mut::lend(&self.lane.arena, work.pieces[at].copies);
+        work.changes += u64::from(lent.is_some());
+        lent.ok_or(TxError::AlreadyOpen { object: raw })
     }
 
     fn write_bytes(&self, of: RawPtr, from: u64, bytes: &[u8]) -> Result<()> {
@@ -750,6 +756,7 @@ impl<M: Medium> Transaction for Tx<'_, M> {
             let (_, new) = arena.both_mut(copies).ok_or(TxError::AlreadyOpen { object: of })?;
             new[(at - base) as usize..(stop - base) as usize]
                 .copy_from_slice(&bytes[(at - from) as usize..(stop - from) as usize]);
+            work.changes += 1;
             at = stop;
         }
         Ok(())
@@ -782,6 +789,7 @@ impl<M: Medium> Transaction for Tx<'_, M> {
         if copies.into_iter().any(|c| arena.new_bytes(c).is_none()) {
             return Err(TxError::AlreadyOpen { object });
         }
+        work.changes += 1;
         // One piece stands for the object from now on.
         let mut fate =
             if work.pieces[at].fate == Fate::Fresh { Fate::Nothing } else { Fate::Freed };
@@ -789,5 +797,10 @@ impl<M: Medium> Transaction for Tx<'_, M> {
             piece.fate = core::mem::replace(&mut fate, Fate::Nothing);
         }
         Ok(())
+    }
+
+    fn whole<R>(&self, part: impl FnOnce() -> Result<R>) -> Result<R> {
+        let before = self.work().changes;
+        part().inspect_err(|error| self.work().doom_if_changed(before, error))
     }
 }

@@ -133,7 +133,8 @@ macro_rules! common_functions {
             /// [`next_after`](Self::next_after).
             ///
             /// # Errors
-            /// See the type, and whatever `visit` returns.
+            /// `Cancelled` if `visit` changed what it was being shown; see the type; and whatever
+            /// `visit` returns.
             pub fn for_each<T: Transaction>(
                 &self,
                 tx: &T,
@@ -179,7 +180,7 @@ macro_rules! common_functions {
             /// left full where the shape of the keys permits it.
             ///
             /// # Errors
-            /// `Cancelled` if a key does not rise; see the type.
+            /// `Cancelled` if a key does not rise; see the type. Entries before it were put.
             pub fn load<T: Transaction, K: AsRef<[u8]>, V: AsRef<[u8]>>(
                 &self,
                 tx: &T,
@@ -193,7 +194,7 @@ macro_rules! common_functions {
             /// # Errors
             /// See the type.
             pub fn clear<T: Transaction>(&self, tx: &T) -> Result<()> {
-                self.core.empty_out(tx)
+                tx.whole(|| self.core.empty_out(tx))
             }
 
             /// Frees the structure with everything in it. Its pointer dangles afterwards.
@@ -201,7 +202,7 @@ macro_rules! common_functions {
             /// # Errors
             /// See the type.
             pub fn destroy<T: Transaction>(self, tx: &T) -> Result<()> {
-                self.core.demolish(tx)
+                tx.whole(|| self.core.demolish(tx))
             }
 
             /// Checks the structure: that every key is found where it is looked for, that no key

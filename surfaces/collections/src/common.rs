@@ -145,7 +145,8 @@ pub(crate) trait Core: Copy {
         old: Option<&mut Vec<u8>>,
     ) -> Result<bool> {
         check_len(key)?;
-        self.put_sought(tx, &self.sought(key), value, old)
+        // Whoever goes on after an error, such as that of a full pool, must not commit a half.
+        tx.whole(|| self.put_sought(tx, &self.sought(key), value, old))
     }
 
     /// As `put_and_keep`, for a key that was prepared.
@@ -164,12 +165,13 @@ pub(crate) trait Core: Copy {
             }
             return change(tx, &spot, &hit, sought, value).map(|()| true);
         }
+        // First of all, as a value that no object can hold is refused with nothing changed then.
+        let item = Item::create(tx, sought, value)?;
         for _ in 0..ROOM_STEPS + sought.key.len() {
             if there
                 && let Some(slot) = spot.bucket.free_slot(sought.number())
                 && self.takes(tx, sought, &spot)?
             {
-                let item = Item::create(tx, sought, value)?;
                 return write_item(tx, spot.at, slot, item).map(|()| false);
             }
             self.make_room(tx, sought)?;
@@ -185,7 +187,7 @@ pub(crate) trait Core: Copy {
         key: &[u8],
         old: Option<&mut Vec<u8>>,
     ) -> Result<bool> {
-        self.remove_sought(tx, &self.sought(key), old)
+        tx.whole(|| self.remove_sought(tx, &self.sought(key), old))
     }
 
     /// As `remove_and_keep`, for a key that was prepared.
@@ -252,6 +254,42 @@ fn change<T: Transaction>(
     hit.entry.as_ref().map_or(Ok(()), |entry| tx.free(entry.pointer()))
 }
 
+/// Items that a walk visits before it looks at the structure again.
+pub(crate) struct Stretch {
+    /// Where they were found: a bucket, the first one if it is one of a chain, as it was then.
+    at: Ptr<Bucket>,
+    bucket: Bucket,
+    items: Vec<Full>,
+}
+
+impl Stretch {
+    pub(crate) fn new(at: Ptr<Bucket>, bucket: Bucket, items: Vec<Full>) -> Self {
+        Self { at, bucket, items }
+    }
+
+    /// The items of a bucket.
+    pub(crate) fn read<T: Transaction>(tx: &T, at: Ptr<Bucket>) -> Result<Self> {
+        let bucket: Bucket = tx.read(at)?;
+        let items = bucket.sorted(tx)?;
+        Ok(Self::new(at, bucket, items))
+    }
+}
+
+/// Finds out visitors that change what they are shown: parts of it may have been passed by.
+fn unchanged<T: Transaction>(tx: &T, at: Ptr<Bucket>, before: &Bucket) -> Result<()> {
+    let same = match tx.read(at) {
+        Ok(now) => now == *before,
+        Err(error) if error.is_transient() => return Err(error),
+        Err(_) => false,
+    };
+    if same {
+        return Ok(());
+    }
+    Err(TxError::cancel(
+        "the map was changed while its entries were visited: go through it with a cursor",
+    ))
+}
+
 /// Going through a structure: in order of keys, or of hashes and then keys.
 pub(crate) trait Walk: Core {
     /// What comes before the key itself in the order.
@@ -267,7 +305,7 @@ pub(crate) trait Walk: Core {
         key: Option<&[u8]>,
         back: bool,
         further: bool,
-    ) -> Result<Option<Vec<Full>>>;
+    ) -> Result<Option<Stretch>>;
 
     /// Calls `visit` with items in order, or from the end if `back`, until it returns `false`.
     fn walk<T: Transaction>(
@@ -284,7 +322,8 @@ pub(crate) trait Walk: Core {
                 Bound::Included(key) | Bound::Excluded(key) => Some(&key[..]),
                 Bound::Unbounded => None,
             };
-            let Some(mut items) = self.items_at(tx, start, back, further)? else { return Ok(()) };
+            let Some(stretch) = self.items_at(tx, start, back, further)? else { return Ok(()) };
+            let Stretch { at, bucket, mut items } = stretch;
             if back {
                 items.reverse();
             }
@@ -296,10 +335,26 @@ pub(crate) trait Walk: Core {
                 None => {}
             }
             further = true;
-            for full in &items {
-                if !visit(full)? {
-                    return Ok(());
+            let mut visited = 0;
+            let enough = loop {
+                let Some(full) = items.get(visited) else { break false };
+                visited += 1;
+                match visit(full) {
+                    Ok(true) => {}
+                    Ok(false) => break true,
+                    // Its entry may be one that an earlier visit removed.
+                    Err(error @ TxError::Dangling { .. }) => {
+                        return unchanged(tx, at, &bucket).and(Err(error));
+                    }
+                    Err(error) => return Err(error),
                 }
+            };
+            // What is next was found in what the bucket was before the first visit.
+            if !(enough && visited == 1) {
+                unchanged(tx, at, &bucket)?;
+            }
+            if enough {
+                return Ok(());
             }
         }
     }

@@ -49,7 +49,9 @@ pub struct MapInfo {
 ///
 /// Errors of all functions are those of the transaction, `TooLarge` for keys of more than
 /// [`KEY_MAX`](crate::KEY_MAX) bytes, and `Inconsistent` for a structure that contradicts itself
-/// or holds bytes that are no key or value of the types.
+/// or holds bytes that are no key or value of the types. A change that fails half way, such as one
+/// for which the pool has no room, takes the transaction with it: a closure may go on after the
+/// error, but nothing of it is committed.
 ///
 /// ```
 /// use holdfast_collections::{Kind, Map};
@@ -127,22 +129,24 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Map<K, V> {
     /// # Errors
     /// See the type.
     pub fn create_seeded<T: Transaction>(tx: &T, kind: Kind, seed: [u64; 2]) -> Result<Self> {
-        let root = match kind {
-            Kind::Hash => Root::Hash(HashTable::create(tx, seed)?),
-            Kind::BTree => Root::BTree(BTree::create(tx)?),
-            Kind::RbTree => Root::RbTree(RbTree::create(tx)?),
-            Kind::CTree => Root::CTree(CritBitTree::create(tx)?),
-            Kind::SkipList => Root::SkipList(SkipList::create(tx)?),
-            Kind::RTree => Root::RTree(RadixTree::create(tx)?),
-        };
-        let header = tx.alloc(MapHeader {
-            kind: kind.code(),
-            key: K::TYPE.0,
-            value: V::TYPE.0,
-            reserved: 0,
-            root: on_root!(root, of => of.pointer().raw()),
-        })?;
-        Ok(Self { header, root, of: PhantomData })
+        tx.whole(|| {
+            let root = match kind {
+                Kind::Hash => Root::Hash(HashTable::create(tx, seed)?),
+                Kind::BTree => Root::BTree(BTree::create(tx)?),
+                Kind::RbTree => Root::RbTree(RbTree::create(tx)?),
+                Kind::CTree => Root::CTree(CritBitTree::create(tx)?),
+                Kind::SkipList => Root::SkipList(SkipList::create(tx)?),
+                Kind::RTree => Root::RTree(RadixTree::create(tx)?),
+            };
+            let header = tx.alloc(MapHeader {
+                kind: kind.code(),
+                key: K::TYPE.0,
+                value: V::TYPE.0,
+                reserved: 0,
+                root: on_root!(root, of => of.pointer().raw()),
+            })?;
+            Ok(Self { header, root, of: PhantomData })
+        })
     }
 
     /// Opens the map whose header is at `header`.
@@ -268,9 +272,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Map<K, V> {
     }
 
     /// Calls `visit` with the key and value of every entry; in order of keys if the kind has one.
+    /// `visit` must not change the map; a [`Cursor`] goes through a map while it changes.
     ///
     /// # Errors
-    /// See the type, and whatever `visit` returns.
+    /// `Cancelled` if `visit` changed what it was being shown; see the type; and whatever `visit`
+    /// returns.
     pub fn for_each<T: Transaction>(
         &self,
         tx: &T,
@@ -284,8 +290,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Map<K, V> {
     /// through a map while it changes.
     ///
     /// # Errors
-    /// `Cancelled` if the map is a hash map, which has no order; see the type; and whatever
-    /// `visit` returns.
+    /// `Cancelled` if the map is a hash map, which has no order, or if `visit` changed what it was
+    /// being shown; see the type; and whatever `visit` returns.
     pub fn scan<T: Transaction>(
         &self,
         tx: &T,
@@ -393,7 +399,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Map<K, V> {
     /// best this way. All of it is one transaction, so large loads are better done in parts.
     ///
     /// # Errors
-    /// `Cancelled` if a key does not rise; see the type.
+    /// `Cancelled` if a key does not rise; see the type. Entries before it were put.
     pub fn load<'e, T: Transaction>(
         &self,
         tx: &T,
@@ -420,8 +426,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Map<K, V> {
     /// # Errors
     /// See the type.
     pub fn destroy<T: Transaction>(self, tx: &T) -> Result<()> {
-        on_root!(self.root, of => of.destroy(tx))?;
-        tx.free(self.header.raw())
+        tx.whole(|| {
+            on_root!(self.root, of => of.destroy(tx))?;
+            tx.free(self.header.raw())
+        })
     }
 
     /// Checks the structure, and that every key and value is one of its type.

@@ -136,6 +136,43 @@ fn stray_writes_while_two_threads_use_a_map_are_repaired_and_nothing_is_lost() {
     }
 }
 
+/// Values for every way an object can lie: in an item, among others, in chunks of its own.
+const LENGTHS: [usize; 8] = [0, 7, 15, 300, 1024, 4000, 9000, 40_000];
+
+#[test]
+fn two_threads_that_replace_large_values_of_one_map_never_miss_an_object() {
+    for kind in KINDS {
+        let pool = create(4 * SIZE, VerifyReads::default());
+        let map: Bytes = pool.run(|tx| Map::create(tx, kind)).unwrap();
+        std::thread::scope(|scope| {
+            for own in 0..2 {
+                let pool = &pool;
+                scope.spawn(move || {
+                    for n in 0..240 {
+                        // One splits buckets, and reads all keys there, while the other one frees
+                        // and replaces.
+                        let key = Shape::Names.key(if own == 0 { n % 40 * 12 } else { 2 * n + 1 });
+                        let value = vec![n as u8; LENGTHS[n as usize * 5 % LENGTHS.len()]];
+                        let add = |old: Option<Vec<u8>>| match old.as_deref() {
+                            Some([low, high]) => u16::from_le_bytes([*low, *high]) + 1,
+                            _ => 1,
+                        };
+                        pool.run(|tx| {
+                            let count = add(map.get(tx, b"count")?);
+                            map.put(tx, b"count", &count.to_le_bytes())?;
+                            map.put(tx, &key, &value).map(drop)
+                        })
+                        .unwrap();
+                    }
+                });
+            }
+        });
+        let found = content(&pool, map);
+        assert_eq!(found.len(), 281);
+        assert_eq!(found[&b"count"[..]], 480_u16.to_le_bytes());
+    }
+}
+
 #[test]
 fn kinds_share_nothing_in_a_pool() {
     let pool = create(SIZE, VerifyReads::default());

@@ -28,7 +28,7 @@ use holdfast_layout::{Ptr, RawPtr};
 use holdfast_txn::{Result, Transaction, TxError};
 
 use crate::bucket::{Full, Hit};
-use crate::common::{Core, OpenHeader, Spot, Walk};
+use crate::common::{Core, OpenHeader, Spot, Stretch, Walk};
 use crate::format::{
     Bucket, DIRECTORY_BITS, HEADER_BITS, HEADER_FIRST, HEADER_WORDS, HashHeader, Item,
 };
@@ -332,7 +332,7 @@ impl Walk for Table {
         key: Option<&[u8]>,
         back: bool,
         further: bool,
-    ) -> Result<Option<Vec<Full>>> {
+    ) -> Result<Option<Stretch>> {
         let edge = if back { u64::MAX } else { 0 };
         let mut hash = key.map_or(edge, |key| self.hash(key));
         let mut go_on = further;
@@ -341,7 +341,7 @@ impl Walk for Table {
             if !go_on {
                 let items = self.chain(tx, &way.bucket)?;
                 if !items.is_empty() || (key.is_some() && !further) {
-                    return Ok(Some(items));
+                    return Ok(Some(Stretch::new(way.at, way.bucket, items)));
                 }
             }
             go_on = false;

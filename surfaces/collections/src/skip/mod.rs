@@ -24,8 +24,8 @@ use holdfast_layout::{Ptr, RawPtr, bytemuck};
 use holdfast_txn::{Result, Transaction, TxError};
 
 use self::path::Path;
-use crate::bucket::{Full, join, split};
-use crate::common::{Core, MERGED_MAX, OpenHeader, Spot, Walk};
+use crate::bucket::{join, split};
+use crate::common::{Core, MERGED_MAX, OpenHeader, Spot, Stretch, Walk};
 use crate::format::{
     Bucket, SKIP_BUCKET, SKIP_LEVELS, SKIP_SHORT, SkipHead, SkipHeader, SkipLink, SkipShort,
     SkipTall,
@@ -340,7 +340,7 @@ impl Walk for List {
         key: Option<&[u8]>,
         back: bool,
         further: bool,
-    ) -> Result<Option<Vec<Full>>> {
+    ) -> Result<Option<Stretch>> {
         let (mut word, mut node) = match key {
             Some(key) => self.descend(tx, &Sought::ordered(key), 0, |_, _| {})?,
             None if back => self.last(tx)?,
@@ -362,7 +362,7 @@ impl Walk for List {
         if node.head.bucket.is_null() && word == self.top() {
             return Ok(None);
         }
-        tx.read(node.bucket())?.sorted(tx).map(Some)
+        Stretch::read(tx, node.bucket()).map(Some)
     }
 }
 

@@ -20,8 +20,8 @@ use std::collections::BTreeSet;
 use holdfast_layout::{Ptr, RawPtr};
 use holdfast_txn::{Result, Transaction, TxError};
 
-use crate::bucket::{Full, join};
-use crate::common::{Core, MERGED_MAX, OpenHeader, Spot, Walk};
+use crate::bucket::join;
+use crate::common::{Core, MERGED_MAX, OpenHeader, Spot, Stretch, Walk};
 use crate::format::{Bucket, TreeHeader};
 use crate::item::{Sought, TAG_MASK, word_of};
 use crate::report::CheckReport;
@@ -414,7 +414,7 @@ impl<S: Shape> Walk for Tree<S> {
         key: Option<&[u8]>,
         back: bool,
         further: bool,
-    ) -> Result<Option<Vec<Full>>> {
+    ) -> Result<Option<Stretch>> {
         if self.root(tx)? == 0 {
             return Ok(None);
         }
@@ -425,7 +425,7 @@ impl<S: Shape> Walk for Tree<S> {
         if further && !trail.further::<S, T>(tx, back)? {
             return Ok(None);
         }
-        tx.read(trail.bucket())?.sorted(tx).map(Some)
+        Stretch::read(tx, trail.bucket()).map(Some)
     }
 }
 

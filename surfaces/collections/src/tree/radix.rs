@@ -1,7 +1,7 @@
 //! Keys as bytes, for radix trees: nodes are of four sizes, by how many children they have.
 
 use holdfast_layout::{RawPtr, bytemuck};
-use holdfast_txn::{Result, Transaction};
+use holdfast_txn::{Result, Transaction, TxError};
 
 use super::place;
 use super::trie::{Alphabet, Trie, TrieNode, check_node, code_of, node_word};
@@ -135,25 +135,20 @@ impl Alphabet for Bytes {
     fn store<T: Transaction>(tx: &T, word: Option<u64>, node: &TrieNode) -> Result<u64> {
         let len = node.children.len();
         check_node((2..=CAPACITY[3]).contains(&len))?;
-        if let Some(word) = word {
-            let code = code_of(word) as usize;
-            let capacity = CAPACITY.get(code).copied().unwrap_or(0);
-            // Not smaller again at once: one that loses and gains a child would move each time.
-            let roomy = code > 0 && len < CAPACITY.get(code - 1).copied().unwrap_or(0) * 3 / 4;
-            if len <= capacity && !roomy {
-                write(tx, word, node)?;
-                return Ok(word);
+        let Some(word) = word else { return create(tx, node) };
+        let code = code_of(word) as usize;
+        let fits = len <= CAPACITY.get(code).copied().unwrap_or(0);
+        // Not smaller again at once: one that loses and gains a child would move each time.
+        let roomy = code > 0 && len < CAPACITY.get(code - 1).copied().unwrap_or(0) * 3 / 4;
+        if !fits || roomy {
+            match create(tx, node) {
+                // One that has become too large will do where nothing else fits: a full pool can
+                // be emptied.
+                Err(TxError::NoSpace { .. }) if fits => {}
+                fresh => return fresh.and_then(|fresh| tx.free(place(word)).map(|()| fresh)),
             }
-            tx.free(place(word))?;
         }
-        let code = CAPACITY.partition_point(|capacity| *capacity < len);
-        let fresh = match code {
-            0 => tx.alloc(Radix4::of(node))?.raw(),
-            1 => tx.alloc(Radix16::of(node))?.raw(),
-            2 => tx.alloc(Radix48::of(node))?.raw(),
-            _ => tx.alloc(Radix256::of(node))?.raw(),
-        };
-        node_word(fresh, code as u64)
+        write(tx, word, node).map(|()| word)
     }
 
     fn set_child<T: Transaction>(tx: &T, word: u64, index: usize, child: u64) -> Result<()> {
@@ -162,6 +157,18 @@ impl Alphabet for Bytes {
         *place = child;
         write(tx, word, &node)
     }
+}
+
+/// Stores a node in a place of its own, of the size it needs.
+fn create<T: Transaction>(tx: &T, node: &TrieNode) -> Result<u64> {
+    let code = CAPACITY.partition_point(|capacity| *capacity < node.children.len());
+    let fresh = match code {
+        0 => tx.alloc(Radix4::of(node))?.raw(),
+        1 => tx.alloc(Radix16::of(node))?.raw(),
+        2 => tx.alloc(Radix48::of(node))?.raw(),
+        _ => tx.alloc(Radix256::of(node))?.raw(),
+    };
+    node_word(fresh, code as u64)
 }
 
 /// Stores a node where it is.

@@ -106,4 +106,7 @@ impl<I: Transaction> Transaction for Counting<'_, I> {
         self.note('-', None);
         self.inner.free(object)
     }
+    fn whole<R>(&self, part: impl FnOnce() -> Result<R>) -> Result<R> {
+        self.inner.whole(part)
+    }
 }

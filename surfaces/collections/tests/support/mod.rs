@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
 pub(crate) mod counting;
+pub(crate) mod failing;
 pub(crate) mod pool;
 
 use holdfast_collections::{CheckReport, Kind, Map};
