@@ -230,7 +230,7 @@ fn usable<T>(pointer: *const T, what: &str) -> Done {
 /// Unless it is null, `text` points to bytes up to and including a zero, which stay for `'a`.
 pub(crate) unsafe fn text<'a>(text: *const c_char, what: &str) -> Done<&'a str> {
     usable(text, what)?;
-    // SAFETY: not null; the caller vouches for the bytes up to the zero, and none behind it is read.
+    // SAFETY: not null; the caller vouches for the bytes up to the zero; none behind it is read.
     let is_end = |at: &usize| unsafe { text.add(*at).read() } == 0;
     let Some(len) = (0..=TEXT_MAX).find(is_end) else {
         return Err(Fail::invalid(format!("{what} is longer than {TEXT_MAX} bytes")));
