@@ -381,7 +381,7 @@ typedef struct {
 } holdfast_options;
 
 /**
- * What a pool is and how it is doing.
+ * What a pool is and how it is doing. Newer builds may add fields at the end.
  */
 typedef struct {
     /**
@@ -448,6 +448,18 @@ typedef struct {
      * 0.
      */
     uint32_t reserved;
+    /**
+     * Transactions that were given up since the pool was opened.
+     */
+    uint64_t aborts;
+    /**
+     * Granules of up to 1024 bytes that reads verified since the pool was opened.
+     */
+    uint64_t granules_verified;
+    /**
+     * Times the log was reclaimed since the pool was opened.
+     */
+    uint64_t log_reclaims;
 } holdfast_info;
 
 /**
@@ -867,7 +879,7 @@ holdfast_code holdfast_root(holdfast_pool pool, holdfast_ptr *pointer);
 /**
  * Borrows an object in place: plain loads, no copy. Until holdfast_view_end, commits that would
  * change the object wait, so keep it short. Never store to it. type_number 0 takes any type;
- * len may be null.
+ * len may be null. HOLDFAST_BUSY while there are 96 views of the object.
  *
  * The caller vouches:
  * view is null or points to a holdfast_view, address is null or points to a const void *,

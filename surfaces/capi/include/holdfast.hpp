@@ -107,8 +107,10 @@ public:
         const holdfast_code code = holdfast_tx_commit(handle_);
         if (code == HOLDFAST_AGAIN)
             return false;
-        owns_ = false;
+        /* One that could not end here and now is still to be aborted; for one that has ended, that
+         * does nothing. */
         check(code);
+        owns_ = false;
         return true;
     }
 
@@ -140,10 +142,13 @@ public:
     template <typename T> T read(ptr<T> of)
     {
         expect_plain<T>();
+        std::uint64_t len = 0;
         std::uint32_t found = 0;
-        check(holdfast_tx_stat(handle_, of.raw, nullptr, &found));
+        check(holdfast_tx_stat(handle_, of.raw, &len, &found));
         if (found != type_of<T>::number())
             throw std::invalid_argument("the object is of another type");
+        if (len != sizeof(T))
+            throw std::length_error("the object has another length than its type");
         T value;
         check(holdfast_tx_read(handle_, of.raw, 0, &value, sizeof value));
         return value;
@@ -327,7 +332,7 @@ public:
     /* What it was created as. */
     holdfast_map_info info() const
     {
-        holdfast_map_info info;
+        holdfast_map_info info{};
         check(holdfast_map_describe(handle_, &info, sizeof info));
         return info;
     }
@@ -499,14 +504,14 @@ public:
 
     holdfast_info info() const
     {
-        holdfast_info info;
+        holdfast_info info{};
         check(holdfast_pool_info(handle_, &info, sizeof info));
         return info;
     }
 
     holdfast_report scrub()
     {
-        holdfast_report report;
+        holdfast_report report{};
         check(holdfast_scrub(handle_, 0, 0, nullptr, nullptr, &report, sizeof report));
         return report;
     }

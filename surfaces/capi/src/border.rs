@@ -230,12 +230,14 @@ fn usable<T>(pointer: *const T, what: &str) -> Done {
 /// Unless it is null, `text` points to bytes up to and including a zero, which stay for `'a`.
 pub(crate) unsafe fn text<'a>(text: *const c_char, what: &str) -> Done<&'a str> {
     usable(text, what)?;
-    // SAFETY: not null; the caller vouches for the bytes and the zero.
-    let text = unsafe { CStr::from_ptr(text) };
-    if text.count_bytes() > TEXT_MAX {
+    // SAFETY: not null; the caller vouches for the bytes up to the zero; none behind it is read.
+    let is_end = |at: &usize| unsafe { text.add(*at).read() } == 0;
+    let Some(len) = (0..=TEXT_MAX).find(is_end) else {
         return Err(Fail::invalid(format!("{what} is longer than {TEXT_MAX} bytes")));
-    }
-    text.to_str().map_err(|_| Fail::invalid(format!("{what} is not UTF-8")))
+    };
+    // SAFETY: these bytes were just read.
+    let text = unsafe { core::slice::from_raw_parts(text.cast::<u8>(), len) };
+    core::str::from_utf8(text).map_err(|_| Fail::invalid(format!("{what} is not UTF-8")))
 }
 
 fn length(len: usize, what: &str) -> Done {
@@ -305,7 +307,8 @@ pub(crate) fn expect_sized<T>(into: *const T, size: usize) -> Done {
     mapped::refuse(into.addr(), size, "the place for the answer")
 }
 
-/// Writes as much of `value` as the caller's build knows, which is `size` bytes.
+/// Writes as much of `value` as the caller's build knows, which is `size` bytes. What that knows
+/// and this one does not becomes 0.
 ///
 /// # Safety
 /// Unless it is null, `into` points to `size` bytes for an older or newer `T`.
@@ -313,10 +316,13 @@ pub(crate) unsafe fn put_sized<T: Copy>(into: *mut T, size: usize, value: &T) ->
     expect_sized(into, size)?;
     let count = size.min(size_of::<T>());
     // SAFETY: `value` has `size_of::<T>()` bytes, `into` has `size` by the caller's word, and the
-    // smaller of both is copied. All types told like this are integers without gaps.
+    // smaller of both is copied; the rest lies in front of `size`. All types told like this are
+    // integers without gaps.
     unsafe {
-        core::ptr::copy_nonoverlapping(core::ptr::from_ref(value).cast::<u8>(), into.cast(), count)
-    };
+        let into = into.cast::<u8>();
+        core::ptr::copy_nonoverlapping(core::ptr::from_ref(value).cast::<u8>(), into, count);
+        into.add(count).write_bytes(0, size - count);
+    }
     Ok(())
 }
 
@@ -382,6 +388,10 @@ mod tests {
         // SAFETY: the struct has more bytes than are said.
         unsafe { put_sized(&raw mut short, 8, &Two(1, 2)).unwrap() };
         assert_eq!(short, Two(1, 7));
+        let mut long = [Two(7, 7); 2];
+        // SAFETY: it has the bytes of two.
+        unsafe { put_sized(long.as_mut_ptr(), size_of_val(&long), &Two(1, 2)).unwrap() };
+        assert_eq!(long, [Two(1, 2), Two(0, 0)]);
         // SAFETY: as above.
         let read = unsafe { get_sized(&raw const short, 8, Two(3, 4), "it").unwrap() };
         assert_eq!(read, Two(1, 4));

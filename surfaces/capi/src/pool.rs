@@ -242,7 +242,7 @@ pub extern "C" fn holdfast_pool_close(pool: holdfast_pool) -> holdfast_code {
     })
 }
 
-/// What a pool is and how it is doing.
+/// What a pool is and how it is doing. Newer builds may add fields at the end.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct holdfast_info {
@@ -278,6 +278,12 @@ pub struct holdfast_info {
     pub was_clean: u32,
     /// 0.
     pub reserved: u32,
+    /// Transactions that were given up since the pool was opened.
+    pub aborts: u64,
+    /// Granules of up to 1024 bytes that reads verified since the pool was opened.
+    pub granules_verified: u64,
+    /// Times the log was reclaimed since the pool was opened.
+    pub log_reclaims: u64,
 }
 
 fn info_of(pool: &Pool) -> holdfast_info {
@@ -304,6 +310,9 @@ fn info_of(pool: &Pool) -> holdfast_info {
         read_only: pool.is_read_only().into(),
         was_clean: pool.opened().clean.into(),
         reserved: 0,
+        aborts: stats.aborts,
+        granules_verified: stats.verified,
+        log_reclaims: stats.reclaims,
     }
 }
 

@@ -1,12 +1,13 @@
 //! Reads outside of transactions: copies, and objects in place.
 
 use core::ffi::c_void;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdfast::pmem::Mapped;
 use holdfast::{Pool, RawPtr, RawView, Transaction};
 
-use crate::border::{Fail, Place, border, holdfast_code, room};
+use crate::border::{Done, Fail, Place, border, holdfast_code, room};
 use crate::handle::{Sort, Table};
 use crate::objects::holdfast_ptr;
 use crate::pool::{holdfast_pool, outside};
@@ -23,12 +24,58 @@ pub struct holdfast_view {
 struct Entry {
     #[expect(dead_code, reason = "dropping it ends the view")]
     view: RawView<Mapped>,
+    #[expect(dead_code, reason = "it is counted")]
+    seat: Seat,
     /// Keeps the pool from being closed.
     #[expect(dead_code, reason = "it is counted")]
     pool: Arc<Pool>,
 }
 
 static VIEWS: Table<Entry> = Table::new(Sort::View);
+
+/// Views of one object at a time. The engine counts to 127 for all objects that share a word of its
+/// table, and lets whoever comes then wait for one to end: for ever, if a program forgot them.
+const VIEWS_MAX: u32 = 96;
+
+/// How many views there are of an object: by pool and pointer.
+static SEATS: Mutex<BTreeMap<(u64, holdfast_ptr), u32>> = Mutex::new(BTreeMap::new());
+
+fn seats() -> MutexGuard<'static, BTreeMap<(u64, holdfast_ptr), u32>> {
+    SEATS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The right to one view of an object, given back when dropped.
+#[derive(Debug)]
+struct Seat((u64, holdfast_ptr));
+
+impl Seat {
+    fn take(pool: holdfast_pool, pointer: holdfast_ptr) -> Done<Self> {
+        let of = (pool.id, pointer);
+        let mut seats = seats();
+        let taken = seats.entry(of).or_default();
+        if *taken >= VIEWS_MAX {
+            let text = format!(
+                "there are {VIEWS_MAX} views of this object, the most there can be; give some back \
+                 by holdfast_view_end, or copy it by holdfast_read"
+            );
+            return Err(Fail::busy(text));
+        }
+        *taken += 1;
+        Ok(Self(of))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut seats = seats();
+        let left = seats.get(&self.0).map_or(0, |taken| taken.saturating_sub(1));
+        if left == 0 {
+            seats.remove(&self.0);
+        } else {
+            seats.insert(self.0, left);
+        }
+    }
+}
 
 /// Copies `len` bytes of an object, from byte `from` on, as one committed state of it has them.
 ///
@@ -69,7 +116,7 @@ pub unsafe extern "C" fn holdfast_root(
 
 /// Borrows an object in place: plain loads, no copy. Until `holdfast_view_end`, commits that would
 /// change the object wait, so keep it short. Never store to it. `type_number` 0 takes any type;
-/// `len` may be null.
+/// `len` may be null. `HOLDFAST_BUSY` while there are 96 views of the object.
 ///
 /// # Safety
 /// `view` is null or points to a `holdfast_view`, `address` is null or points to a `const void *`,
@@ -90,8 +137,9 @@ pub unsafe extern "C" fn holdfast_view_begin(
         // SAFETY: as the caller vouches.
         let address = unsafe { Place::new(address, "the place for the address")? };
         address.set(core::ptr::null());
-        let pool = outside(pool)?;
-        let raw = pool.view_raw(RawPtr::from_word(pointer))?;
+        let owned = outside(pool)?;
+        let seat = Seat::take(pool, pointer)?;
+        let raw = owned.view_raw(RawPtr::from_word(pointer))?;
         let found = raw.type_number().0;
         if type_number != 0 && found != type_number {
             let text = format!("the object has type {found:#010x}, not {type_number:#010x}");
@@ -102,7 +150,7 @@ pub unsafe extern "C" fn holdfast_view_begin(
             unsafe { Place::new(len, "the place for the length")? }.set(raw.len());
         }
         address.set(raw.address().cast());
-        view.set(holdfast_view { id: VIEWS.add(Entry { view: raw, pool }) });
+        view.set(holdfast_view { id: VIEWS.add(Entry { view: raw, seat, pool: owned }) });
         Ok(())
     })
 }

@@ -27,6 +27,8 @@ enum Form {
     Size,
     Time,
     Number,
+    /// A number that is not 0.
+    Count,
     Text,
     /// One of those the option has.
     Word,
@@ -47,12 +49,12 @@ const KNOWN: [Known; 17] = [
     ("create", "rows", &["pool", "create"], Form::Number),
     ("create", "frame", &["pool", "create"], Form::Size),
     ("create", "chunk", &["pool", "create"], Form::Size),
-    ("create", "lanes", &["pool", "create"], Form::Number),
+    ("create", "lanes", &["pool", "create"], Form::Count),
     ("create", "log", &["pool", "create"], Form::Size),
     ("create", "events", &["pool", "create"], Form::Size),
     ("scrub", "rate", &["scrub"], Form::Size),
-    ("import", "batch", &["import"], Form::Number),
-    ("bench", "pairs", &["bench"], Form::Number),
+    ("import", "batch", &["import"], Form::Count),
+    ("bench", "pairs", &["bench"], Form::Count),
     ("top", "interval", &["top"], Form::Time),
 ];
 
@@ -212,11 +214,12 @@ fn checked(
         (_, DeValue::Boolean(_)) => return Err("must not be true or false".to_owned()),
         (Form::Size, _) => size::parse(&text).map(drop),
         (Form::Time, _) => size::parse_time(&text).map(drop),
-        (Form::Number, DeValue::Integer(_)) => match text.parse::<u32>() {
+        (Form::Count, DeValue::Integer(_)) if text == "0" => Err("must be at least 1".to_owned()),
+        (Form::Number | Form::Count, DeValue::Integer(_)) => match text.parse::<u32>() {
             Ok(_) => Ok(()),
             Err(_) => Err(format!("`{text}` is no number from 0 to {}", u32::MAX)),
         },
-        (Form::Number, _) => Err("must be a number, without quotes".to_owned()),
+        (Form::Number | Form::Count, _) => Err("must be a number, without quotes".to_owned()),
         (Form::Text | Form::Word, DeValue::Integer(_)) => Err("must be text, in quotes".to_owned()),
         (Form::Text, _) => Ok(()),
         (Form::Word, _) => one_of(&possible(command, words, key), &text),
@@ -309,6 +312,7 @@ mod tests {
             ("[create]\nparity = \"three\"\n", 18, "one of none, p, pq"),
             ("[create]\nrows = \"8\"\n", 16, "a number"),
             ("[create]\nrows = -1\n", 16, "no number"),
+            ("[import]\nbatch = 0\n", 17, "at least 1"),
             ("[create]\nlabel = 7\n", 17, "text, in quotes"),
             ("[create]\nlabel = [1]\n", 17, "no type"),
             ("[output]\njson = 1\n", 16, "true or false"),

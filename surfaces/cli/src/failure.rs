@@ -35,6 +35,20 @@ impl Failure {
         Self::Other { exit, kind, cause: cause.into(), remedy: remedy.into() }
     }
 
+    /// The same, with more to do about it.
+    #[must_use]
+    pub(crate) fn with_more(self, more: &str) -> Self {
+        match self {
+            Self::Other { exit, kind, cause, remedy } => {
+                Self::Other { exit, kind, cause, remedy: format!("{remedy}; {more}") }
+            }
+            Self::Pool(error) => {
+                let remedy = format!("{}; {more}", error.remedy());
+                Self::Pool(Box::new(error.with_remedy(remedy)))
+            }
+        }
+    }
+
     /// Somebody interrupted the command.
     pub(crate) fn interrupted(remedy: impl Into<String>) -> Self {
         let (kind, exit) = ("cancelled", Exit::CANCELLED);

@@ -81,9 +81,9 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are answers; everything else is misuse.
-            let _ = error.print();
+            let printed = error.print();
             if !error.use_stderr() {
-                return Exit::CLEAN.into();
+                return printed.map_or_else(|error| out::give_up(&error), |()| Exit::CLEAN.into());
             }
             misused(&error, json);
             return Exit::USAGE.into();

@@ -91,9 +91,12 @@ impl Out {
         self.object(command, body);
     }
 
-    /// Whether a terminal shows the output to somebody who did not ask for less or for objects.
+    /// Whether a terminal that obeys signs shows the output to somebody who did not ask for less or
+    /// for objects. One that has no name, or is called dumb, would show the signs themselves.
     pub(crate) fn shows_screen(&self) -> bool {
-        !self.json && !self.quiet && io::stdout().is_terminal() && io::stdin().is_terminal()
+        let obeys = std::env::var_os("TERM").is_some_and(|name| !name.is_empty() && name != "dumb");
+        let there = io::stdout().is_terminal() && io::stdin().is_terminal();
+        !self.json && !self.quiet && obeys && there
     }
 
     /// Whether progress is worth showing: somebody is looking at standard error.

@@ -82,6 +82,22 @@ pub(crate) fn to_change(path: &Path) -> Outcome<Pool> {
     Pool::options().verify_reads(VerifyReads::Always).open(path).map_err(in_use)
 }
 
+/// Refuses a file to be written to that is a pool: whoever named it meant another.
+pub(crate) fn refuse_pool(path: &Path) -> Outcome<()> {
+    let is_pool = match Observer::open(path) {
+        Ok(_) => true,
+        Err(error) => matches!(
+            error.kind(),
+            ErrorKind::Damaged | ErrorKind::Truncated | ErrorKind::NewerVersion
+        ),
+    };
+    if is_pool {
+        let cause = format!("{}: is a pool, and would be overwritten", path.display());
+        return Err(Failure::new("refused", cause, "name another file; this one was not changed"));
+    }
+    Ok(())
+}
+
 /// Opens a pool as programs do.
 pub(crate) fn to_use(path: &Path) -> Outcome<Pool> {
     Pool::open(path).map_err(in_use)

@@ -137,6 +137,9 @@ fn pools_that_cannot_be_made() {
         assert!(!here.path("a.pool").exists(), "{words:?}");
     }
     assert_eq!(fs::read(here.path("taken.pool")).unwrap(), b"mine");
+    // Whoever asks for too little is told how much it takes.
+    let told = here.expect(8, &["pool", "create", "a.pool", "--size", "1"]).err;
+    assert!(told.contains("at least 16777216 bytes"), "{told}");
 }
 
 #[test]
@@ -240,5 +243,8 @@ fn misuse_is_code_16() {
     }
     for words in [&["--help"][..], &["--version"], &["inject", "--help"]] {
         here.good(words);
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let done = here.command(words).stdout(full).output().unwrap();
+        assert_eq!(done.status.code(), Some(8), "{words:?} reaches nobody");
     }
 }

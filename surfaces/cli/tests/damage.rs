@@ -112,6 +112,8 @@ fn a_record_takes_damage_back() {
         std::fs::write(here.path("record"), text).unwrap();
         here.expect(8, &["inject", "restore", "a.pool", "--record", "record"]);
     }
+    // A pool is no record: lines at its end would be no part of it.
+    here.json(8, &["inject", "stray", "a.pool", "--record", "a.pool"]);
     assert!(std::fs::read(here.path("a.pool")).unwrap() == whole, "changed by a bad record");
 }
 

@@ -203,6 +203,28 @@ fn a_terminal_shows_it_and_is_left_as_it_was() {
 }
 
 #[test]
+fn a_terminal_that_obeys_no_signs_gets_lines() {
+    let here = Here::new();
+    here.pool("a.pool");
+    for name in ["dumb", "", "none"] {
+        let (mut sits, runs) = terminal();
+        let mut command = here.command(&["top", "a.pool", "--interval", "50ms"]);
+        if name == "none" {
+            command.env_remove("TERM")
+        } else {
+            command.env("TERM", name)
+        };
+        command.stdin(runs.try_clone().unwrap()).stderr(Stdio::piped());
+        let child = command.stdout(runs.try_clone().unwrap()).spawn().unwrap();
+        drop(command);
+        let shown = shown_until(&mut sits, "free");
+        assert!(!shown.contains('\u{1b}'), "{name:?}: {shown:?}");
+        send(&child, Signal::INT);
+        assert_eq!(ended(child).code, 0, "{name:?}");
+    }
+}
+
+#[test]
 fn a_terminal_that_takes_no_output_is_put_back_all_the_same() {
     use rustix::termios::{Action, tcflow, tcgetattr};
     let here = Here::new();
@@ -244,6 +266,18 @@ fn what_cannot_be_watched_or_written() {
         let told = here.json(8, &[&["top", "a.pool", "--once"], words].concat());
         assert_eq!(told["error"]["kind"], kind, "{words:?}: {told}");
     }
+    // Files are replaced: a pool never is, nor a file by another of the same name.
+    here.pool("b.pool");
+    let pools = ["a.pool", "b.pool"].map(|name| (name, fs::read(here.path(name)).unwrap()));
+    for (name, before) in &pools {
+        for option in ["--html", "--prometheus"] {
+            let told = here.json(8, &["top", "a.pool", "--once", option, name]);
+            assert_eq!(told["error"]["kind"], "refused", "{option} {name}: {told}");
+        }
+        assert!(fs::read(here.path(name)).unwrap() == *before, "{name}");
+    }
+    here.expect(16, &["top", "a.pool", "--once", "--html", "x", "--prometheus", "x"]);
+    assert!(!here.path("x").exists());
     for interval in ["0", "soon", "-1s", "2h"] {
         here.expect(16, &["top", "a.pool", "--once", "--interval", interval]);
     }

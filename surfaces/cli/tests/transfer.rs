@@ -210,6 +210,9 @@ fn files_and_words_that_cannot_be() {
     fs::write(here.path("latin"), b"{\"key\":\"\xe9\",\"value\":\"v\"}\n").unwrap();
     let told = here.expect(8, &["import", "a.pool", "words", "latin"]).err;
     assert!(told.contains("latin, line 1: is no UTF-8 text"), "{told}");
+    assert!(told.contains("--from 1 goes on"), "{told}");
+    let told = here.json(8, &["export", "a.pool", "none"]);
+    assert_eq!(told["error"]["path"], "a.pool", "{told}");
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let done = here.command(&["export", "a.pool", "words"]).stdout(full).output().unwrap();
     assert_eq!(done.status.code(), Some(8));

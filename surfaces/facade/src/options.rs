@@ -280,8 +280,9 @@ impl Options {
         })
     }
 
+    /// Whole pages, one at least: how many it takes is then told by whoever lays the pool out.
     fn bytes(&self) -> u64 {
-        self.create.size / holdfast_pmem::PAGE * holdfast_pmem::PAGE
+        (self.create.size / holdfast_pmem::PAGE).max(1) * holdfast_pmem::PAGE
     }
 
     fn check(&self, path: &Path) -> Result<()> {

@@ -223,6 +223,32 @@ static int no_event(const holdfast_event *event, void *argument)
     return 0;
 }
 
+/* Views that a program forgets are an error at last, and never a wait without end. */
+static void forgotten(holdfast_pool pool)
+{
+    enum { MANY = 200 };
+    holdfast_view views[MANY], one;
+    holdfast_ptr pointer, another;
+    holdfast_tx tx;
+    const void *seen;
+    int count = 0;
+    holdfast_code code;
+    OK(holdfast_tx_begin(pool, &tx));
+    OK(holdfast_tx_alloc(tx, 64, 7, &pointer, NULL));
+    OK(holdfast_tx_alloc(tx, 64, 7, &another, NULL));
+    OK(holdfast_tx_commit(tx));
+    do {
+        code = holdfast_view_begin(pool, pointer, 0, &views[count], &seen, NULL);
+    } while (code == HOLDFAST_OK && ++count < MANY);
+    CHECK(code == HOLDFAST_BUSY && count >= 64 && seen == NULL);
+    OK(holdfast_view_begin(pool, another, 0, &one, &seen, NULL));
+    OK(holdfast_view_end(one));
+    OK(holdfast_view_end(views[--count]));
+    OK(holdfast_view_begin(pool, pointer, 0, &views[count++], &seen, NULL));
+    while (count > 0)
+        OK(holdfast_view_end(views[--count]));
+}
+
 /* A child has the handles, and may use none of them: the file is its parent's. */
 static void forked(holdfast_pool pool)
 {
@@ -271,6 +297,7 @@ int main(int count, char **arguments)
     transactions(pool);
     WANT(HOLDFAST_CANCELLED, holdfast_run(pool, stops, NULL));
     abandoned(pool);
+    forgotten(pool);
     forked(pool);
     OK(holdfast_pool_close(pool));
     WANT(HOLDFAST_HANDLE, holdfast_pool_close(pool));

@@ -1,7 +1,9 @@
 /* Objects, transactions and views: what was committed is there after a reopen, what was not is
  * not, and a conflict is told and done again. */
 #include "test.h"
+
 #include <pthread.h>
+#include <stddef.h>
 
 struct node {
     uint64_t value;
@@ -153,6 +155,39 @@ static void opened_and_read(holdfast_pool pool, holdfast_ptr node)
     WANT(HOLDFAST_DANGLING, holdfast_read(pool, seen.next, 0, &seen, sizeof seen));
 }
 
+/* The figures are those of the pool: aborts, granules that reads verified, reclaims of the log. */
+static void figures(holdfast_pool pool, holdfast_ptr first)
+{
+    holdfast_info before, after;
+    holdfast_tx tx;
+    holdfast_ptr pointer;
+    static char bytes[4096];
+    int i;
+    OK(holdfast_pool_info(pool, &before, sizeof before));
+    OK(holdfast_tx_begin(pool, &tx));
+    OK(holdfast_tx_alloc(tx, 64, 0, &pointer, NULL));
+    OK(holdfast_tx_abort(tx));
+    OK(holdfast_read(pool, first, 0, bytes, 8));
+    OK(holdfast_pool_info(pool, &after, sizeof after));
+    CHECK(after.aborts == before.aborts + 1 && after.commits == before.commits);
+    CHECK(after.granules_verified > before.granules_verified);
+    OK(holdfast_tx_begin(pool, &tx));
+    OK(holdfast_tx_alloc(tx, sizeof bytes, 0, &pointer, NULL));
+    OK(holdfast_tx_commit(tx));
+    for (i = 0; i < 5000 && after.log_reclaims == before.log_reclaims; i++) {
+        memset(bytes, i, sizeof bytes);
+        OK(holdfast_tx_begin(pool, &tx));
+        OK(holdfast_tx_write(tx, pointer, 0, bytes, sizeof bytes));
+        OK(holdfast_tx_commit(tx));
+        OK(holdfast_pool_info(pool, &after, sizeof after));
+    }
+    CHECK(after.log_reclaims > before.log_reclaims);
+    /* A program that was built before they were there is told what it knows, and no more. */
+    after.aborts = 77;
+    OK(holdfast_pool_info(pool, &after, offsetof(holdfast_info, aborts)));
+    CHECK(after.aborts == 77 && after.size == before.size);
+}
+
 int main(int count, char **arguments)
 {
     holdfast_pool pool;
@@ -169,6 +204,7 @@ int main(int count, char **arguments)
     starts_over(pool, first);
     views(pool, first);
     opened_and_read(pool, first);
+    figures(pool, first);
     OK(holdfast_pool_close(pool));
 
     OK(holdfast_pool_open_read_only(arguments[1], NULL, &pool));

@@ -69,6 +69,42 @@ static void objects(holdfast::pool &pool)
     CHECK(pool.look(first)->value == 3);
 }
 
+/* A commit that another thread tried has not ended it: it is still aborted when it goes. */
+static void elsewhere(holdfast::pool &pool)
+{
+    const auto first = pool.root<node>();
+    {
+        auto tx = pool.begin();
+        tx.open(first)->value = 97;
+        std::thread([&] {
+            CHECK(code_of([&] { tx.commit(); }) == HOLDFAST_THREAD);
+        }).join();
+    }
+    CHECK(pool.begin().commit());
+    CHECK(pool.read(first).value == 3);
+}
+
+/* An object that is longer than its type is not taken for one. */
+static void lengths(holdfast::pool &pool)
+{
+    auto tx = pool.begin();
+    holdfast::ptr<node> longer{0};
+    holdfast::check(holdfast_tx_alloc(tx.handle(), sizeof(node) + 1,
+                                      holdfast::type_of<node>::number(), &longer.raw, nullptr));
+    int refused = 0;
+    try {
+        tx.read(longer);
+    } catch (const std::length_error &) {
+        refused++;
+    }
+    try {
+        tx.open(longer);
+    } catch (const std::length_error &) {
+        refused++;
+    }
+    CHECK(refused == 2);
+}
+
 static void together(holdfast::pool &pool)
 {
     const auto counter = pool.root<node>();
@@ -150,6 +186,8 @@ int main(int count, char **arguments)
     options.size = 16 << 20;
     auto pool = holdfast::pool::create(arguments[1], options);
     objects(pool);
+    elsewhere(pool);
+    lengths(pool);
     together(pool);
     maps(pool);
     for (int kind = HOLDFAST_KIND_HASHMAP; kind <= HOLDFAST_KIND_RTREE; kind++)

@@ -91,7 +91,10 @@ fn put_all(
 ) -> Outcome<()> {
     let mut batch: Vec<Pair> = Vec::new();
     let (mut number, mut bytes) = (0_u64, 0_u64);
-    while let Some(line) = lines.next()? {
+    loop {
+        let read = lines.next();
+        let read = read.map_err(|end| end.with_more(&format!("--from {} goes on", done.next)))?;
+        let Some(line) = read else { break };
         number += 1;
         bytes += line.len() as u64 + 1;
         if number < args.from || line.trim().is_empty() {
@@ -132,7 +135,8 @@ fn put(
         let Failure::Pool(error) = failure else { return failure };
         let cause = format!("lines {} to {last}: {}", done.next, error.cause());
         let remedy = format!("{}; --from {} goes on", error.remedy(), done.next);
-        in_map(&args.map)(Error::new(error.kind(), cause).with_remedy(remedy).into())
+        let told = Error::new(error.kind(), cause).with_remedy(remedy).at(&args.pool);
+        in_map(&args.map)(told.into())
     })?;
     pool.expect_whole_file()?;
     done.new += new;

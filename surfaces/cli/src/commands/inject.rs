@@ -142,6 +142,7 @@ fn writable(path: &Path) -> Outcome<File> {
 }
 
 fn append_to(path: &Path) -> Outcome<File> {
+    session::refuse_pool(path)?;
     let opened = OpenOptions::new().create(true).append(true).open(path);
     opened.map_err(|error| Failure::io(path.display(), &error))
 }

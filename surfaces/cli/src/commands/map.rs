@@ -3,7 +3,7 @@
 use core::ops::Bound;
 
 use holdfast::collections::KEY_MAX;
-use holdfast::{Error, Kind, MapInfo, NamedMap, Pool, TxError, TypeNumber};
+use holdfast::{Error, ErrorKind, Kind, MapInfo, NamedMap, Pool, TxError, TypeNumber};
 use serde_json::{Value, json};
 
 use std::path::Path;
@@ -82,11 +82,9 @@ impl AnyMap {
             Ok(pool.existing_map(name)?.map(Self::BytesToBytes))
         } else {
             let (key, value) = info.type_names();
-            Err(Failure::new(
-                "wrong-type",
-                format!("the map `{name}` has keys of {key} and values of {value}"),
-                "use the program it belongs to; this command knows texts and bytes",
-            ))
+            let cause = format!("the map `{name}` has keys of {key} and values of {value}");
+            let remedy = "use the program it belongs to; this command knows texts and bytes";
+            Err(located(pool, Error::new(ErrorKind::WrongType, cause).with_remedy(remedy)))
         }
     }
 
@@ -100,7 +98,8 @@ impl AnyMap {
             [] => "the pool has no maps; `holdfast map put` makes one".to_owned(),
             names => format!("the pool has: {}", names.join(", ")),
         };
-        Err(Failure::new("not-found", format!("no map is called `{name}`"), remedy))
+        let error = Error::new(ErrorKind::NotFound, format!("no map is called `{name}`"));
+        Err(located(pool, error.with_remedy(remedy)))
     }
 
     /// Finds it, or makes one from texts to bytes.
@@ -269,6 +268,14 @@ fn text(bytes: &[u8]) -> holdfast::TxResult<&str> {
     core::str::from_utf8(bytes).map_err(|error| TxError::cancel(error.to_string()))
 }
 
+/// An error, told with the pool's file.
+fn located(pool: &Pool, error: Error) -> Failure {
+    match pool.path() {
+        Some(path) => error.at(path).into(),
+        None => error.into(),
+    }
+}
+
 /// What went wrong with something in a map, told with the map's name.
 pub(crate) fn in_map(name: &str) -> impl Fn(Failure) -> Failure {
     move |failure| {
@@ -341,15 +348,14 @@ fn no_key(args: &KeyArgs, kind: Kind) -> Failure {
     let remedy =
         if kind.is_ordered() { "`holdfast map scan` lists its keys" } else { "check the key" };
     let cause = format!("the map `{}` has no key `{}`", args.map, args.key);
-    Failure::new("not-found", cause, remedy)
+    Error::new(ErrorKind::NotFound, cause).with_remedy(remedy).at(&args.pool).into()
 }
 
 fn no_order(args: &ScanArgs) -> Failure {
-    Failure::new(
-        "wrong-type",
-        format!("the map `{}` is a hash map, which has no order to scan in", args.map),
-        "ask for its keys by `holdfast map get`, or load its lines into a map of --kind btree",
-    )
+    let cause = format!("the map `{}` is a hash map, which has no order to scan in", args.map);
+    let remedy =
+        "ask for its keys by `holdfast map get`, or load its lines into a map of --kind btree";
+    Error::new(ErrorKind::WrongType, cause).with_remedy(remedy).at(&args.pool).into()
 }
 
 /// Prints keys and values in order.

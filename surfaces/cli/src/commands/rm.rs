@@ -21,9 +21,11 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(crate) fn rm(out: Out, args: &RmArgs) -> Outcome {
     let path = &args.pool;
     // What is no pool is refused before anybody is asked about it.
-    let what = match Observer::open(path) {
+    let (what, state) = match Observer::open(path) {
         Ok(observer) => about(&observer)?,
-        Err(error) if error.kind() == ErrorKind::Truncated => "a pool cut off".to_owned(),
+        Err(error) if error.kind() == ErrorKind::Truncated => {
+            ("a pool cut off".to_owned(), String::new())
+        }
         Err(error) => return Err(error.into()),
     };
     if !args.force {
@@ -31,7 +33,7 @@ pub(crate) fn rm(out: Out, args: &RmArgs) -> Outcome {
             let cause = "nobody is there to be asked whether the pool may go";
             return Err(Failure::usage(cause, "say so with --force"));
         }
-        if !confirmed(out, &format!("remove {}, {what}? [y/N] ", path.display()))? {
+        if !confirmed(out, &format!("remove {}, {what}{state}? [y/N] ", path.display()))? {
             out.object("pool rm", json!({ "path": path.display().to_string(), "removed": false }));
             out.words("nothing was removed");
             return Ok(Exit::CANCELLED);
@@ -46,13 +48,14 @@ pub(crate) fn rm(out: Out, args: &RmArgs) -> Outcome {
     Ok(Exit::CLEAN)
 }
 
-/// What would be gone.
-fn about(observer: &Observer) -> Outcome<String> {
+/// What would be gone, and how it is.
+fn about(observer: &Observer) -> Outcome<(String, String)> {
     let superblock = observer.superblock()?;
     // A heap that cannot be counted does not keep a pool.
     let objects = observer.space().map_or(0, |space| space.objects);
     let (size, objects) = (show(superblock.size), count(objects, "object"));
-    Ok(format!("{size} with {objects}, {}", state(observer.holder(), superblock.clean)))
+    let state = state(observer.holder(), superblock.clean);
+    Ok((format!("{size} with {objects}"), format!(", {state}")))
 }
 
 /// Asks, on the terminal, and waits for a line; an interrupt ends the wait.

@@ -24,6 +24,7 @@ use crate::args::TopArgs;
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::out::Out;
+use crate::session;
 
 use sample::Sampler;
 use screen::Screen;
@@ -34,6 +35,13 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Watches a pool.
 pub(crate) fn top(out: Out, args: &TopArgs) -> Outcome {
     let mut sampler = Sampler::open(&args.pool)?;
+    for path in [&args.prometheus, &args.html].into_iter().flatten() {
+        session::refuse_pool(path)?;
+    }
+    if args.prometheus.is_some() && args.prometheus == args.html {
+        let cause = "--prometheus and --html name the same file";
+        return Err(Failure::usage(cause, "give each a file of its own"));
+    }
     let mut screen = None;
     loop {
         let view = sampler.sample()?;

@@ -48,7 +48,7 @@ impl Here {
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
         // Whoever runs the tests may have a configuration.
-        command.env_remove("HOLDFAST_CONFIG");
+        command.env_remove("HOLDFAST_CONFIG").env("TERM", "xterm");
         command.current_dir(self.folder.path()).args(words);
         command
     }
