@@ -37,7 +37,12 @@ fn build(record: &mut RecordBuilder, changes: &[Change]) {
     for change in changes {
         match change {
             Change::Data(at, bytes) => {
-                let place = record.data(*at, bytes);
+                // Half of them in two pieces.
+                let cut = if at % 2 == 0 { bytes.len() } else { bytes.len() / 16 * 8 };
+                let place = record.data(*at, &bytes[..cut]);
+                if cut < bytes.len() {
+                    assert!(record.extend_data(place, cut, &bytes[cut..]));
+                }
                 assert_eq!(record.payload(place, bytes.len()), bytes);
             }
             Change::Slot(at, slot) => {
@@ -48,6 +53,26 @@ fn build(record: &mut RecordBuilder, changes: &[Change]) {
             Change::Overflow(a, b, len, crc) => record.overflow(*a, *b, *len, *crc),
         }
     }
+}
+
+#[test]
+fn only_the_last_entry_grows_and_only_by_whole_words() {
+    let mut record = RecordBuilder::default();
+    let first = record.data(64, &[1; 16]);
+    let last = record.data(128, &[2; 12]);
+    assert!(!record.extend_data(first, 16, &[3]), "not the last");
+    assert!(!record.extend_data(last, 12, &[3]), "padded");
+    let slot = record.slot(192, &[4; 16]);
+    assert!(!record.extend_data(slot, 16, &[3]), "no data");
+    let data = record.data(256, &[5; 8]);
+    assert!(record.extend_data(data, 8, &[6; 8]) && record.extend_data(data, 16, &[7; 3]));
+    assert!(!record.extend_data(data, 19, &[8]), "padded by now");
+    assert_eq!(record.entries(), 4);
+    let grown = [[5; 8], [6; 8]].concat().into_iter().chain([7; 3]).collect::<Vec<u8>>();
+    let read: Vec<_> = record.parsed(1 << 20).collect::<Result<_, _>>().unwrap();
+    assert_eq!(read[3], Entry::Data { at: 256, bytes: &grown });
+    record.clear();
+    assert!(!record.extend_data(data, 16, &[3]), "nothing there");
 }
 
 fn same(changes: &[Change], read: impl Iterator<Item = Result<Entry<'static>, EntryError>>) {

@@ -12,7 +12,7 @@ const MERGE_GAP: usize = 24;
 /// Whether all of `len` bytes, which are whole lines, differ.
 #[inline]
 pub(crate) fn is_whole(words: &[u8], len: usize) -> bool {
-    len % LINE == 0 && words.iter().all(|bits| u32::from(*bits) == WHOLE)
+    len.is_multiple_of(LINE) && words.iter().all(|bits| u32::from(*bits) == WHOLE)
 }
 
 /// Calls `each(from, to)` for every range of `len` bytes that differs, in whole words, close ranges

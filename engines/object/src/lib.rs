@@ -44,8 +44,8 @@
 //!
 //! # Tour
 //!
-//! - `pool.rs`, `tx.rs` what programs call, `known.rs` their usual reads; `options.rs` all policies
-//!   as values
+//! - `pool.rs`, `tx.rs` what programs call, `fresh.rs` new objects, `known.rs` usual reads;
+//!   `options.rs` all policies as values
 //! - `begun.rs`, `raw_view.rs` the same for programs without closures and types
 //! - `commit.rs`, `settle.rs`, `in_place.rs`, `overflow.rs`, `chunks.rs`, `batch.rs`, `diff.rs` the
 //!   way to the medium
@@ -67,6 +67,7 @@ mod copies;
 mod diff;
 mod error;
 pub mod format;
+mod fresh;
 mod geometry;
 mod grow;
 mod halves;

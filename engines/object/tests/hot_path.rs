@@ -57,6 +57,24 @@ fn a_small_commit_has_two_drains() {
 }
 
 #[test]
+fn an_object_of_a_page_is_one_write_whose_drain_is_put_off() {
+    let pool = create(MediumKind::Shm);
+    let p = put(&pool, &pattern(1, 4096));
+    let steps: Arc<Mutex<Vec<&str>>> = Arc::default();
+    let sink = Arc::clone(&steps);
+    pool.medium().on_step(Box::new(move |site| sink.lock().unwrap().push(site.name())));
+    for i in 2..10 {
+        pool.run(|tx| tx.write_bytes(p, 0, &pattern(i, 4096))).unwrap();
+        assert_eq!(get(&pool, p).unwrap(), pattern(i, 4096));
+    }
+    pool.medium().clear_on_step();
+    let steps = steps.lock().unwrap();
+    let passed = |name: &str| steps.iter().filter(|step| **step == name).count();
+    assert_eq!(passed("object.commit.step-put-off"), 8);
+    assert_eq!(passed("object.commit.step-done"), 0);
+}
+
+#[test]
 fn a_commit_on_a_file_is_one_sync() {
     let pool = create(MediumKind::File);
     let p = put(&pool, &pattern(1, 200));

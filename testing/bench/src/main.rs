@@ -23,8 +23,9 @@
 //!   `measure.rs` slices of work, `ours.rs` our side
 //! - `disk/` durable inserts on an ordinary file, against what one would take instead
 //! - `foreign/` other people's libraries: got by `fetch.rs`, one file for each
-//! - `object.rs` the runs of the engine; `steps.rs` a commit step by step; `interference.rs` commits beside a scrub; `waits.rs`
-//!   commits beside repairs; `placement.rs` sums in slots against sums in headers
+//! - `object.rs` the runs of the engine; `steps.rs` a commit step by step; `interference.rs`
+//!   commits beside a scrub; `waits.rs` commits beside repairs; `placement.rs` sums in slots
+//!   against sums in headers
 //! - `codes.rs` the runs of the codes
 //! - `rig.rs` pools to measure on
 //! - `report.rs` medians, ratios, percentiles, goals, JSON
