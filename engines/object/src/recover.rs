@@ -50,7 +50,7 @@ pub struct Recovered {
     pub bytes: u64,
     /// Bytes of columns whose parity was recomputed.
     pub columns: u64,
-    /// Damaged units over them that were rebuilt.
+    /// Bad pages and damaged units over them that were rebuilt.
     pub cured: u64,
     /// Damaged units over them that were lost, and transactions whose records were.
     pub lost: u64,

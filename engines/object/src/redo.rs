@@ -136,7 +136,7 @@ impl<M: Medium> Shared<M> {
         len: u64,
         redone: &mut Redone,
     ) -> Result<(), Error> {
-        self.cure_pages(repairer, redo, zone, (col, len))?;
+        redone.cured += self.cure_pages(repairer, redo, zone, (col, len))?;
         let mut bad = Vec::new();
         for row in 0..zone.data_rows() {
             let at = zone.at(row, col);
@@ -160,23 +160,24 @@ impl<M: Medium> Shared<M> {
         Ok(())
     }
 
-    /// Step 1.
+    /// Step 1. Answers how many pages are as they were.
     fn cure_pages(
         &self,
         repairer: &mut Repairer,
         redo: &Redo<'_>,
         zone: &Zone,
         (col, len): (u64, u64),
-    ) -> Result<(), Error> {
+    ) -> Result<u64, Error> {
+        let mut cured = 0;
         for page in (col / PAGE * PAGE..col + len).step_by(PAGE as usize) {
             for row in 0..zone.data_rows() {
                 let at = zone.at(row, page);
                 if self.is_bad(at) && self.exempt().first_in(at, PAGE).is_none() {
-                    self.cure_page(repairer, redo, at)?;
+                    cured += u64::from(self.cure_page(repairer, redo, at)?);
                 }
             }
         }
-        Ok(())
+        Ok(cured)
     }
 
     /// Whether sums decide in a redo: one answer for all its steps, each of which sees to what the
@@ -192,13 +193,14 @@ impl<M: Medium> Shared<M> {
         matches!(found, Ok(Found::Good | Found::Nothing))
     }
 
-    /// Rewrites a page of a row that cannot be read with the likeliest of what it may have been.
+    /// Rewrites a page of a row that cannot be read with the likeliest of what it may have been;
+    /// whether there was any.
     pub(crate) fn cure_page(
         &self,
         repairer: &mut Repairer,
         redo: &Redo<'_>,
         page: u64,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let event = self.event(Cause::MediaError, redo.finder, page, PAGE);
         let candidates = self.may_have_been(repairer, redo, page, PAGE);
         let certify = self.redo_certify();
@@ -216,7 +218,7 @@ impl<M: Medium> Shared<M> {
             }
         };
         self.report_mended(event, mended);
-        Ok(())
+        Ok(known)
     }
 
     /// Step 2 for one unit.

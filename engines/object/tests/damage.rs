@@ -190,7 +190,8 @@ fn damage_met_at_open_is_repaired_too() {
     m.poison(0, 4096, Clear::Able).unwrap();
     m.poison(p.offset() / 4096 * 4096, 4096, Clear::Able).unwrap();
     let (pool, opened) = Pool::open(m, OpenOptions::default(), clock()).unwrap();
-    assert!(opened.mended >= 2, "{opened:?}");
+    // The object's page may be repaired by the replay of what lies on it.
+    assert!(opened.mended + opened.recovered.cured >= 2, "{opened:?}");
     assert_eq!(get(&pool, p).unwrap(), bytes);
 }
 
