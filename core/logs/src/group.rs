@@ -13,7 +13,7 @@
 //! good: what it covered may or may not be on the medium, and no later success would tell.
 
 use core::time::Duration;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -173,9 +173,11 @@ impl Group {
         }
     }
 
-    /// Whether so much of the log is in use that a reclaim is due.
+    /// Whether so much of the log is in use that a reclaim is due, and nobody is at it: while one
+    /// thread waits for the disk, others fill the other half.
     pub(crate) fn reclaim_due(&self) -> bool {
         self.used.load(Ordering::Relaxed) > self.due
+            && !matches!(self.reclaiming.try_lock(), Err(TryLockError::WouldBlock))
     }
 
     /// Makes room: everything applied to memory so far is synced, a watermark says so, and the

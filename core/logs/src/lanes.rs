@@ -180,8 +180,8 @@ impl Log {
         Some(Lane { lane, state, group: self.group.as_ref() })
     }
 
-    /// Whether a reclaim is due (adjacent placement): call [`reclaim`](Self::reclaim) soon, or
-    /// commits will have to wait for it.
+    /// Whether a reclaim is due (adjacent placement) and nobody is at it: call
+    /// [`reclaim`](Self::reclaim) soon, or commits will have to wait for it.
     #[inline]
     #[must_use]
     pub fn reclaim_due(&self) -> bool {

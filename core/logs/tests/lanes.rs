@@ -292,3 +292,21 @@ fn records_are_found_across_the_windows_of_a_scan() {
         assert!(matches!(entry, Some(Ok(Entry::Data { bytes, .. })) if bytes.len() == len));
     }
 }
+
+#[test]
+fn nobody_else_is_sent_to_reclaim_while_one_is_at_it() {
+    use std::sync::{Arc, Mutex};
+
+    let p = Arc::new(pool(LogPlacement::Adjacent, 2));
+    while !p.log.reclaim_due() {
+        p.commit(&mut p.lane(0), 3000).unwrap();
+    }
+    let told: Arc<Mutex<Vec<bool>>> = Arc::default();
+    let (asked, sink) = (Arc::clone(&p), Arc::clone(&told));
+    p.m.on_barrier(Box::new(move |_, _, _| sink.lock().unwrap().push(asked.log.reclaim_due())));
+    p.log.reclaim(&p.m, &p.numbers).unwrap();
+    p.m.clear_on_barrier();
+    let told = told.lock().unwrap();
+    assert!(!told.is_empty() && told.iter().all(|due| !due), "{told:?}");
+    assert!(!p.log.reclaim_due(), "there is room again");
+}
