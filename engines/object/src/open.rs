@@ -167,17 +167,18 @@ impl<M: Medium> Pool<M> {
         let scan = if clean { None } else { Some(holdfast_logs::scan(&m, &superblock)?) };
         let first_number = scan.as_ref().map_or(0, |s| s.max_number) + 1;
         let seed = holdfast_logs::Seed::new(&superblock);
-        // The superblock as it will be once recovery is done: its generation kills old records.
-        // The medium decides how new ones lie.
-        let superblock = Superblock {
+        // The superblock as it will be once recovery is done: its generation kills old records, so
+        // until then nothing may write it, whatever page recovery has to relocate. The medium
+        // decides how new records lie.
+        let superblock = Superblock { clean: false, ..superblock };
+        let next = Superblock {
             log_generation: superblock.log_generation + u64::from(!clean),
             log_placement: geometry::placement(m.kind()),
-            clean: false,
-            ..superblock
+            ..superblock.clone()
         };
         let pool = Self::assemble(Parts {
             heap: Heap::new(superblock.seed(), superblock.sum_kind),
-            log: Log::open(&m, &superblock)?,
+            log: Log::open(&m, &next)?,
             first_number,
             repairer,
             journal: Journal::open(&m, &superblock),
@@ -198,7 +199,7 @@ impl<M: Medium> Pool<M> {
                 opened.recovered = pool.shared.recover(&scan, seed)?;
             }
         }
-        pool.claim()?;
+        pool.claim(&next)?;
         // Before anything is appended to the log: an append that meets a bad page of a file stops
         // the pool for good.
         opened.mended += pool.shared.mend_listed()?;
@@ -212,8 +213,11 @@ impl<M: Medium> Pool<M> {
     /// Writes the superblock: from here on the pool is in use, and a crash leaves it to be
     /// recovered. Where one of its copies cannot be written any more, the other is not risked: the
     /// pool can be read.
-    fn claim(&self) -> Result<(), Error> {
-        let written = self.shared.store_superblock(&mut self.shared.superblock());
+    fn claim(&self, next: &Superblock) -> Result<(), Error> {
+        let mut superblock = self.shared.superblock();
+        superblock.log_generation = next.log_generation;
+        superblock.log_placement = next.log_placement;
+        let written = self.shared.store_superblock(&mut superblock);
         match written {
             Err(Error::Media(_)) => self.shared.stop_writing(),
             other => other?,
