@@ -102,9 +102,7 @@ impl<M: Medium> Shared<M> {
         }
         self.harden_cures()?;
         self.m.step(STEP_CURED);
-        for (at, bytes) in redo.changes.pieces() {
-            self.redo_store(repairer, redo, at, bytes)?;
-        }
+        self.redo_stores(repairer, redo)?;
         self.m.step(STEP_STORED);
         for zone in &zones {
             for (col, len) in redo.changes.columns(zone) {
@@ -378,25 +376,24 @@ impl<M: Medium> Shared<M> {
         Some(sum)
     }
 
-    /// Step 4 for some bytes, whatever turns bad under them.
-    fn redo_store(
-        &self,
-        repairer: &mut Repairer,
-        redo: &Redo<'_>,
-        at: u64,
-        bytes: &[u8],
-    ) -> Result<(), Error> {
+    /// Step 4, whatever turns bad under it.
+    fn redo_stores(&self, repairer: &mut Repairer, redo: &Redo<'_>) -> Result<(), Error> {
         let mut tries = 0;
-        loop {
-            match self.m.put(STORE, at, bytes) {
-                Err(MediaError { at: bad, cause: MediaCause::Poison, .. })
-                    if tries < BAD_PAGES_MAX =>
-                {
-                    tries += 1;
-                    self.cure_page(repairer, redo, bad / PAGE * PAGE)?;
+        'anew: loop {
+            for (at, bytes) in redo.changes.pieces() {
+                match self.m.put(STORE, at, bytes) {
+                    Err(MediaError { at: bad, cause: MediaCause::Poison, .. })
+                        if tries < BAD_PAGES_MAX =>
+                    {
+                        tries += 1;
+                        self.cure_page(repairer, redo, bad / PAGE * PAGE)?;
+                        // The page is as it was before all changes, also those stored already.
+                        continue 'anew;
+                    }
+                    other => other?,
                 }
-                other => return Ok(other?),
             }
+            return Ok(());
         }
     }
 
