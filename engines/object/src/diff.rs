@@ -9,10 +9,10 @@ const WHOLE: u32 = 0xff;
 /// Unchanged bytes between two changed ranges that are not worth an entry of their own.
 const MERGE_GAP: usize = 24;
 
-/// Whether all of `len` bytes, which are whole lines, differ.
+/// Whether all of `len` bytes differ, and are whole lines. No bytes do not differ.
 #[inline]
 pub(crate) fn is_whole(words: &[u8], len: usize) -> bool {
-    len.is_multiple_of(LINE) && words.iter().all(|bits| u32::from(*bits) == WHOLE)
+    len > 0 && len.is_multiple_of(LINE) && words.iter().all(|bits| u32::from(*bits) == WHOLE)
 }
 
 /// Calls `each(from, to)` for every range of `len` bytes that differs, in whole words, close ranges
@@ -77,6 +77,13 @@ mod tests {
         assert_eq!(changes(&old, &new), [(0, 40)]);
         new[199] = 1;
         assert_eq!(changes(&old, &new), [(0, 40), (192, 200)]);
+    }
+
+    #[test]
+    fn only_whole_lines_that_differ_everywhere_are_whole() {
+        assert!(is_whole(&[0xff, 0xff], 128));
+        assert!(!is_whole(&[0xff, 0x7f], 128) && !is_whole(&[0xff, 0xff], 120));
+        assert!(!is_whole(&[], 0), "an empty object that was opened did not change");
     }
 
     #[test]
