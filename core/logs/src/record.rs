@@ -74,11 +74,9 @@ impl RecordBuilder {
             return false;
         }
         let padded = more.len().next_multiple_of(ENTRY_ALIGN);
-        let payload = self.add(padded);
+        let payload = self.room(padded);
         payload[..more.len()].copy_from_slice(more);
         payload[more.len()..].fill(0);
-        self.entries -= 1;
-        self.last_data = Some(place);
         let len = (len + more.len()) as u64;
         self.bytes[place - 8..place].copy_from_slice(&len.to_le_bytes());
         true
@@ -201,13 +199,19 @@ impl RecordBuilder {
     /// Room for one more entry of `len` bytes, with anything in it.
     #[inline]
     fn add(&mut self, len: usize) -> &mut [u8] {
+        self.last_data = None;
+        self.entries += 1;
+        self.room(len)
+    }
+
+    /// Room for `len` more bytes, with anything in it.
+    #[inline]
+    fn room(&mut self, len: usize) -> &mut [u8] {
         let (start, end) = (self.end, self.end + len);
         if end.next_multiple_of(LINE_LEN) > self.bytes.len() {
             self.grow(end);
         }
         self.end = end;
-        self.last_data = None;
-        self.entries += 1;
         &mut self.bytes[start..end]
     }
 

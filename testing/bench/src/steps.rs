@@ -30,12 +30,14 @@ const SECTIONS: [(&str, Option<&str>); 11] = [
     ("lock and validate versions", Some("object.commit.step-locked")),
     ("try parity, room in the log, number", Some("object.commit.step-numbered")),
     ("lock columns", Some("object.commit.step-columns")),
-    ("record to both copies", Some("logs.ring.recorded")),
+    (RECORD, Some("logs.ring.recorded")),
     ("F1", Some("object.commit.step-durable")),
     ("apply: bytes, slot, parity", Some("object.commit.step-applied")),
     ("release", Some(PUT_OFF)),
     ("give the lane back", None),
 ];
+/// The section that writes the record, twice.
+const RECORD: &str = "record to both copies";
 /// The end of a commit whose last drain is put off, and of one that waited for it while it applied.
 const PUT_OFF: &str = "object.commit.step-put-off";
 const DONE: &str = "object.commit.step-done";
@@ -309,7 +311,8 @@ fn commit(
     }
     report.rounds(&format!("step {len}: all"), "ns", all);
     report.remark(&format!("steps.{len}"), json!({ "bytes, lines, drains, locked": counts }));
-    Ok(counts.get(6).map_or(0, |charge| charge[0] as u64 / 2))
+    let record = SECTIONS.iter().zip(&counts).find(|((name, _), _)| *name == RECORD);
+    Ok(record.map_or(0, |(_, [bytes, ..])| *bytes as u64 / 2))
 }
 
 /// Ticks that beginning and ending a section adds to it.
@@ -324,8 +327,7 @@ fn cost_of_a_turn() -> f64 {
     })
 }
 
-/// The stores and drains of such a commit, and the load of the object, without the rest: what no
-/// engine with the same protection can be faster than on this machine.
+/// The stores and drains of such a commit, and the load of the object, without the rest.
 fn floor(
     o: &Options,
     len: u64,

@@ -241,12 +241,7 @@ fn stage_linked(driver: Driver, rng: &mut Rng) -> Judged<Driver> {
 
 /// A few bytes of every object, in one transaction.
 fn everywhere(rng: &mut Rng, c: &Choice) -> Job {
-    let all: Vec<Op> = c.small.iter().chain(&c.large).map(|o| o.0).map(first_word).collect();
-    Job::new(rng, all)
-}
-
-fn first_word(of: u64) -> Op {
-    Op::Write { of, from: 0, len: 8 }
+    Job::new(rng, c.small.iter().chain(&c.large).map(|o| Op::Write { of: o.0, from: 0, len: 8 }))
 }
 
 /// A bit of everything, in one transaction.
