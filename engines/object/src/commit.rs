@@ -405,14 +405,15 @@ impl<M: Medium> Shared<M> {
         let mut log = self.hold_log(self.log_lane(lane.lane()));
         self.settle_last(lane, &mut log);
         let _gate = WriteGate::open(&self.m);
-        let in_place = work.pieces.iter().any(|p| p.fate == Fate::Fresh && self.is_in_place(p));
+        let in_place =
+            work.remade && work.pieces.iter().any(|p| p.fate == Fate::Fresh && self.is_in_place(p));
         if in_place {
             self.write_in_place(&mut log, work, arena, batch)?;
         }
         batch.put_off = !in_place && self.may_defer(lane, batch);
         let (number, held) = self.write_record(&mut log, batch)?;
         self.m.step(STEP_DURABLE);
-        if work.pieces.iter().any(|p| p.fate == Fate::Freed) {
+        if work.remade && work.pieces.iter().any(|p| p.fate == Fate::Freed) {
             // Whoever takes the space has to know before it is to be had.
             self.note_freed_in(log.id(), number);
         }
@@ -490,17 +491,17 @@ impl<M: Medium> Shared<M> {
         }
         let stored = self.store(batch);
         self.m.step(STEP_APPLIED);
-        if stored.is_err() {
+        if !stored {
             self.owe(batch);
         }
-        let put_off = batch.put_off && stored.is_ok();
+        let put_off = batch.put_off && stored;
         if !put_off {
             self.settle_now();
         }
         publish();
         self.columns.unlock_all(&batch.columns);
         // The record is durable: its changes must be completed, whatever went bad under them.
-        if stored.is_err() {
+        if !stored {
             self.complete_owed();
         }
         release();
@@ -528,26 +529,20 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Step 9. A page that refuses misses its part and nothing else does: the rest goes on, so that
-    /// as little as possible is left to be completed.
-    ///
-    /// # Errors
-    /// The first page that refused.
-    fn store(&self, batch: &mut Batch) -> core::result::Result<(), MediaError> {
-        let mut refused = None;
-        // Out of the way: see `Held` for what copying it each time would cost.
-        let mut refuse = |error| {
-            refused.get_or_insert(error);
-        };
+    /// as little as possible is left to be completed. Answers whether all is stored; an error
+    /// would be copied field by field, and wait for F1 where `Held` says why.
+    fn store(&self, batch: &mut Batch) -> bool {
+        let mut stored = true;
         for i in 0..batch.exempts.len() {
             let (at, len) = batch.exempts[i];
-            self.leave_parity(batch, at, len)?;
+            if self.leave_parity(batch, at, len).is_err() {
+                return false;
+            }
         }
         for write in &batch.writes {
             let len = write.len as usize;
             let bytes = batch.builder.payload(write.payload, len);
-            if let Err(error) = self.m.put(DATA, write.at, bytes) {
-                refuse(error);
-            }
+            stored &= self.m.put(DATA, write.at, bytes).is_ok();
         }
         if self.patches_parity() {
             for part in &batch.parts {
@@ -555,15 +550,13 @@ impl<M: Medium> Shared<M> {
                 let delta = &batch.delta[part.delta..part.delta + part.len];
                 let place = Place { row: part.row, col: part.col };
                 let scratch = &mut batch.scratch;
-                if let Err(error) = patch_page(&self.m, zone, place, delta, scratch, PARITY) {
-                    refuse(error);
-                }
+                stored &= patch_page(&self.m, zone, place, delta, scratch, PARITY).is_ok();
             }
         }
         for (zone, chunk, entry) in &batch.publish {
             self.heap.publish(*zone, *chunk, entry);
         }
-        refused.map_or(Ok(()), Err)
+        stored
     }
 
     /// Takes a range that becomes log chunks out of parity, a page at a time: it counts as zeros
@@ -610,6 +603,9 @@ impl<M: Medium> Shared<M> {
 
     /// Makes the chunks of large objects that were made or freed known as such.
     fn publish_all_large(&self, work: &Work) {
+        if !work.remade {
+            return;
+        }
         for piece in work.pieces.iter().filter(|p| p.spot.class == Spot::LARGE) {
             match piece.fate {
                 Fate::Freed => self.publish_large(&piece.spot, ChunkKind::Free),
@@ -621,6 +617,9 @@ impl<M: Medium> Shared<M> {
 
     /// After the commit: gives back what was freed.
     fn finish(&self, work: &mut Work) {
+        if !work.remade {
+            return;
+        }
         for i in 0..work.pieces.len() {
             let piece = work.pieces[i];
             let Some(zone) = self.heap.zone(piece.spot.zone) else { continue };
@@ -653,6 +652,9 @@ impl<M: Medium> Shared<M> {
 
     /// After an abort: gives back what was reserved.
     pub(crate) fn forget(&self, work: &mut Work) {
+        if !work.remade {
+            return;
+        }
         for i in 0..work.pieces.len() {
             let piece = work.pieces[i];
             if piece.version.is_none() {

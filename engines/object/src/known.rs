@@ -75,21 +75,22 @@ impl<M: Medium> Tx<'_, M> {
     /// the one before says.
     #[inline]
     pub(crate) fn fetch(&self, spot: &Spot, from: u64, end: u64) {
-        let shared = self.shared;
-        let end = end.clamp(from + 1, from + FETCHED_TO_CHANGE);
-        let places = [(spot.slot, 1), (spot.object + from, end - from)];
-        for (at, len) in places {
-            shared.m.prefetch(at, len);
-        }
-        let Some(zone) = shared.zone(spot.zone.into()).filter(|z| z.has_p()) else {
+        let m = &self.shared.m;
+        let (object, len) =
+            (spot.object + from, end.clamp(from + 1, from + FETCHED_TO_CHANGE) - from);
+        m.prefetch(spot.slot, 1);
+        m.prefetch(object, len);
+        let Some(zone) = self.shared.zone(spot.zone.into()).filter(|z| z.has_p()) else {
             return;
         };
-        for (at, len) in places {
-            let Some(place) = zone.place(at) else { continue };
-            shared.m.prefetch(zone.p_at(place.col), len);
-            if zone.has_q() {
-                shared.m.prefetch(zone.q_at(place.col), len);
-            }
+        let (Some(slot), Some(object)) = (zone.place(spot.slot), zone.place(object)) else {
+            return;
+        };
+        m.prefetch(zone.p_at(slot.col), 1);
+        m.prefetch(zone.p_at(object.col), len);
+        if zone.has_q() {
+            m.prefetch(zone.q_at(slot.col), 1);
+            m.prefetch(zone.q_at(object.col), len);
         }
     }
 

@@ -59,6 +59,8 @@ pub(crate) struct Work {
     /// Sums of copied granules as they were verified: patches start from these, never from a
     /// second read of the medium.
     pub(crate) sums: Vec<u32>,
+    /// Whether an object was made or freed.
+    pub(crate) remade: bool,
     /// Pieces that do not start at their object's first granule.
     partial: usize,
     /// Rises with everything opened, written, allocated or freed, also if it was open already.
@@ -96,6 +98,7 @@ impl Work {
         self.pieces.clear();
         self.index.clear();
         self.sums.clear();
+        self.remade = false;
         self.partial = 0;
         self.reads.clear();
         self.declared.clear();
@@ -117,6 +120,7 @@ impl Work {
         let at = self.pieces.len();
         self.changes += 1;
         self.partial += usize::from(piece.first > 0);
+        self.remade |= piece.fate != Fate::Changed;
         self.pieces.push(piece);
         match at {
             0..FEW => {}

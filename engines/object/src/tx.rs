@@ -712,6 +712,7 @@ impl<M: Medium> Transaction for Tx<'_, M> {
             return Err(TxError::AlreadyOpen { object });
         }
         work.changes += 1;
+        work.remade = true;
         // One piece stands for the object from now on.
         let mut fate =
             if work.pieces[at].fate == Fate::Fresh { Fate::Nothing } else { Fate::Freed };
