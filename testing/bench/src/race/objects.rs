@@ -122,9 +122,11 @@ pub(crate) fn race(o: &Options, report: &mut Report) -> anyhow::Result<()> {
 /// Overwrites every object once: first accesses to pages are no part of the race.
 fn touch(field: &mut Field, plan: Plan, len: u64) -> anyhow::Result<()> {
     let bytes = vec![9; len as usize];
+    let all: Vec<u64> = (0..plan.cold).collect();
     for mut worker in field.workers(true) {
-        for slot in 0..plan.cold {
-            worker.overwrite(slot, &bytes)?;
+        worker.line_up(&all)?;
+        for place in 0..all.len() {
+            worker.overwrite(place, &bytes)?;
         }
     }
     Ok(())
