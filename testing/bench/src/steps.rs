@@ -18,9 +18,10 @@ use holdfast_workloads::rng::Rng;
 use serde_json::json;
 
 use crate::Options;
-use crate::object::{MODES, options};
+use crate::object::{LENGTHS, MODES, options};
 use crate::report::{Report, Spread};
 use crate::rig::fill;
+use crate::say::say;
 
 /// A section of a transaction, and the step that ends it. Those without are ended by the run.
 const SECTIONS: [(&str, Option<&str>); 11] = [
@@ -220,11 +221,11 @@ impl Medium for Watched {
 /// Measures; see the top of the file.
 pub(crate) fn steps(o: &Options, report: &mut Report) -> anyhow::Result<()> {
     let (rounds, count) = if o.quick { (3, 5_000) } else { (9, 50_000) };
-    for len in [64_u64, 256, 1024, 4096] {
+    for len in LENGTHS {
         if o.len.is_some_and(|only| only != len) {
             continue;
         }
-        println!("-- an overwrite of {len} bytes, step by step (full protection, hot)");
+        say!("-- an overwrite of {len} bytes, step by step (full protection, hot)");
         let path = o.dir.join(format!("holdfast-steps-{}.pool", std::process::id()));
         let removed = Removed(path.clone());
         let create = options(256 << 20, MODES[3]);
@@ -302,7 +303,7 @@ fn commit(
     {
         report.figure(&format!("step {len}: {name}"), "ns", Spread::of(times));
         if bytes + drains + locked > 0.0 {
-            println!(
+            say!(
                 "{:<46}{bytes:.0} B stored, {lines:.1} lines flushed, {drains:.2} drains, \
                  {locked:.2} locked instructions",
                 ""
