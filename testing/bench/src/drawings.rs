@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::charts::{Chart, Series};
 use crate::foreign::pmemobj::MAPS;
 use crate::race::Racer;
+use crate::race::maps::MILLION;
 use crate::report::Report;
 
 /// Draws every chart of which something was measured.
@@ -15,6 +16,8 @@ pub(crate) fn draw(report: &Report, dir: &Path) -> anyhow::Result<()> {
         for (file, what, set) in [
             ("overwrite-hot", "overwrite", " hot"),
             ("overwrite-cold", "overwrite", " cold"),
+            ("overwrite-8-hot", "overwrite 8 B of", " hot"),
+            ("overwrite-8-cold", "overwrite 8 B of", " cold"),
             ("alloc", "alloc", ""),
             ("free", "free", ""),
         ] {
@@ -41,6 +44,7 @@ pub(crate) fn draw(report: &Report, dir: &Path) -> anyhow::Result<()> {
             .save(&dir.join(format!("maps-{op}-{len}.svg")))?;
         }
     }
+    growth(report, dir)?;
     let loads = ["1 insert, 1t", "1 insert, 2t", "64 inserts, 2t"];
     let stores = ["ours", "LMDB", "SQLite", "redb", "floor"];
     let of = |name| Series {
@@ -63,6 +67,27 @@ pub(crate) fn draw(report: &Report, dir: &Path) -> anyhow::Result<()> {
         series: vec![Series { name: "full", values: values.to_vec() }],
     }
     .save(&dir.join("scrub.svg"))
+}
+
+/// Ours at a million keys and at ten.
+fn growth(report: &Report, dir: &Path) -> anyhow::Result<()> {
+    for op in ["insert", "get", "remove"] {
+        for len in [0, 100] {
+            let of = |(name, count): (&'static str, usize)| {
+                let figure = |map: &&str| format!("{map} {op} {count} keys v{len}");
+                let values = MAPS.iter().map(|map| report.median(&figure(map))).collect();
+                Series { name, values }
+            };
+            Chart {
+                title: format!("{op}, values of {len} bytes, full protection"),
+                unit: "ns",
+                groups: MAPS.iter().map(|map| (*map).to_owned()).collect(),
+                series: [("1 M keys", MILLION), ("10 M keys", 10 * MILLION)].map(of).into(),
+            }
+            .save(&dir.join(format!("growth-{op}-{len}.svg")))?;
+        }
+    }
+    Ok(())
 }
 
 /// The bars of each racer, from figures called `NAME, RACER`.

@@ -7,7 +7,7 @@ use crate::foreign::pmemobj::MAPS;
 use crate::report::{Report, Spread};
 
 /// A row: its number, what is done, and whose latency is divided by whose.
-const ROWS: [(u32, &str, &str, &str); 14] = [
+const ROWS: [(u32, &str, &str, &str); 16] = [
     (1, "alloc 64 1t", "unprotected", "libpmemobj"),
     (1, "alloc 4096 1t", "unprotected", "libpmemobj"),
     (2, "alloc 64 1t", "copies", "unprotected"),
@@ -18,10 +18,25 @@ const ROWS: [(u32, &str, &str, &str); 14] = [
     (7, "overwrite 256 hot 1t", "parity", "copies"),
     (8, "overwrite 256 hot 1t", "full", "parity"),
     (9, "overwrite 256 hot 1t", "libpmemobj-replica", "parity"),
+    (11, "free 64 1t", "full", "unprotected"),
+    (11, "free 4096 1t", "full", "unprotected"),
     (12, "overwrite 256 hot 2t", "libpmemobj", "unprotected"),
     (13, "overwrite 256 hot 2t", "libpmemobj-replica", "parity"),
     (14, "overwrite 4096 hot 2t", "libpmemobj", "unprotected"),
     (14, "overwrite 4096 hot 2t", "libpmemobj-replica", "full"),
+];
+
+/// Rows that compare one racer with itself: its number, who, and what is divided by what.
+const ALONE: [(u32, &str, &str, &str); 8] = [
+    (11, "unprotected", "free 4096 1t", "free 64 1t"),
+    (11, "full", "free 4096 1t", "free 64 1t"),
+    (11, "libpmemobj", "free 4096 1t", "free 64 1t"),
+    // Half of what two threads do together, over what one does alone.
+    (15, "unprotected", "overwrite 64 hot 1t", "overwrite 64 hot 2t"),
+    (15, "unprotected", "overwrite 4096 hot 1t", "overwrite 4096 hot 2t"),
+    (15, "full", "overwrite 64 hot 1t", "overwrite 64 hot 2t"),
+    (15, "full", "overwrite 4096 hot 1t", "overwrite 4096 hot 2t"),
+    (15, "libpmemobj", "overwrite 4096 hot 1t", "overwrite 4096 hot 2t"),
 ];
 
 /// Rows that are means over the six collections, insert and remove.
@@ -37,6 +52,12 @@ pub(crate) fn print(report: &mut Report) {
         let figure = |racer: &str| format!("{what}, {racer}");
         if let Some(ratio) = report.ratio(&figure(over), &figure(under)) {
             report.figure(&format!("headline {number}: {what}, {over} / {under}"), "x", ratio);
+        }
+    }
+    for (number, racer, over, under) in ALONE {
+        let figure = |what: &str| format!("{what}, {racer}");
+        if let Some(ratio) = report.ratio(&figure(over), &figure(under)) {
+            report.figure(&format!("headline {number}: {racer}, {over} / {under}"), "x", ratio);
         }
     }
     for (number, over, under) in MEANS {

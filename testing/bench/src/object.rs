@@ -80,7 +80,8 @@ pub(crate) fn run(mut o: Options) -> anyhow::Result<u32> {
     let place = Place::make(&o.dir).context("--dir")?;
     o.dir = place.path().to_owned();
     let mut report = Report::of(o.alone);
-    if !o.alone {
+    let races = o.only.as_deref().is_none_or(|only| ["race", "race-maps"].contains(&only));
+    if races && !o.alone {
         match Shim::load() {
             Ok(shim) => o.shim = Some(shim),
             Err(error) => say!("libpmemobj takes no part: {error:#}"),
