@@ -7,6 +7,7 @@ use crate::foreign::pmemobj::MAPS;
 use crate::race::Racer;
 use crate::race::maps::MILLION;
 use crate::report::Report;
+use crate::scrubbed;
 
 /// Draws every chart of which something was measured.
 pub(crate) fn draw(report: &Report, dir: &Path) -> anyhow::Result<()> {
@@ -66,7 +67,18 @@ pub(crate) fn draw(report: &Report, dir: &Path) -> anyhow::Result<()> {
         groups: rates.map(str::to_owned).to_vec(),
         series: vec![Series { name: "full", values: values.to_vec() }],
     }
-    .save(&dir.join("scrub.svg"))
+    .save(&dir.join("scrub.svg"))?;
+    let of = |every: &'static str| Series {
+        name: every,
+        values: MAPS.iter().map(|map| report.median(&scrubbed::name(map, every))).collect(),
+    };
+    Chart {
+        title: "inserts with scrubs between".to_owned(),
+        unit: "ns",
+        groups: MAPS.iter().map(|map| (*map).to_owned()).collect(),
+        series: scrubbed::EVERY.map(|(every, _)| of(every)).into(),
+    }
+    .save(&dir.join("scrub-inserts.svg"))
 }
 
 /// Ours at a million keys and at ten.

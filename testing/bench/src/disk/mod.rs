@@ -157,7 +157,7 @@ struct Run {
     reclaims: Option<u64>,
 }
 
-/// Of large transactions every store does the same number: trees grow deeper, and slower, with them.
+/// Of large transactions every store does the same number: trees grow deeper, and slower, by them.
 /// Small ones add too few keys for that; the others, which have no such log, run as long as their
 /// figure needs to be steady.
 fn one(o: &Options, dir: &Path, store: Store, load: Load, round: u64) -> anyhow::Result<Run> {
