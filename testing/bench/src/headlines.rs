@@ -26,17 +26,17 @@ const ROWS: [(u32, &str, &str, &str); 16] = [
     (14, "overwrite 4096 hot 2t", "libpmemobj-replica", "full"),
 ];
 
-/// Rows that compare one racer with itself: its number, who, and what is divided by what.
-const ALONE: [(u32, &str, &str, &str); 8] = [
-    (11, "unprotected", "free 4096 1t", "free 64 1t"),
-    (11, "full", "free 4096 1t", "free 64 1t"),
-    (11, "libpmemobj", "free 4096 1t", "free 64 1t"),
-    // Half of what two threads do together, over what one does alone.
-    (15, "unprotected", "overwrite 64 hot 1t", "overwrite 64 hot 2t"),
-    (15, "unprotected", "overwrite 4096 hot 1t", "overwrite 4096 hot 2t"),
-    (15, "full", "overwrite 64 hot 1t", "overwrite 64 hot 2t"),
-    (15, "full", "overwrite 4096 hot 1t", "overwrite 4096 hot 2t"),
-    (15, "libpmemobj", "overwrite 4096 hot 1t", "overwrite 4096 hot 2t"),
+/// Rows that compare one racer with itself: its number, who, what is divided by what, and times what.
+const ALONE: [(u32, &str, &str, &str, f64); 8] = [
+    (11, "unprotected", "free 4096 1t", "free 64 1t", 1.0),
+    (11, "full", "free 4096 1t", "free 64 1t", 1.0),
+    (11, "libpmemobj", "free 4096 1t", "free 64 1t", 1.0),
+    // What two threads do together, over what one does alone.
+    (15, "unprotected", "overwrite 64 hot 1t", "overwrite 64 hot 2t", 2.0),
+    (15, "unprotected", "overwrite 4096 hot 1t", "overwrite 4096 hot 2t", 2.0),
+    (15, "full", "overwrite 64 hot 1t", "overwrite 64 hot 2t", 2.0),
+    (15, "full", "overwrite 4096 hot 1t", "overwrite 4096 hot 2t", 2.0),
+    (15, "libpmemobj", "overwrite 4096 hot 1t", "overwrite 4096 hot 2t", 2.0),
 ];
 
 /// Rows that are means over the six collections, insert and remove.
@@ -54,10 +54,14 @@ pub(crate) fn print(report: &mut Report) {
             report.figure(&format!("headline {number}: {what}, {over} / {under}"), "x", ratio);
         }
     }
-    for (number, racer, over, under) in ALONE {
+    for (number, racer, over, under, times) in ALONE {
         let figure = |what: &str| format!("{what}, {racer}");
         if let Some(ratio) = report.ratio(&figure(over), &figure(under)) {
-            report.figure(&format!("headline {number}: {racer}, {over} / {under}"), "x", ratio);
+            let Spread { median, low, high } = ratio;
+            let ratio = Spread { median: median * times, low: low * times, high: high * times };
+            let by = if times > 1.0 { format!("{times} x ") } else { String::new() };
+            let name = format!("headline {number}: {racer}, {by}{over} / {under}");
+            report.figure(&name, "x", ratio);
         }
     }
     for (number, over, under) in MEANS {
