@@ -26,7 +26,8 @@ const ROWS: [(u32, &str, &str, &str); 16] = [
     (14, "overwrite 4096 hot 2t", "libpmemobj-replica", "full"),
 ];
 
-/// Rows that compare one racer with itself: its number, who, what is divided by what, and times what.
+/// Rows that compare one racer with itself: the row's number, who, what is divided by what, and a
+/// factor.
 const ALONE: [(u32, &str, &str, &str, f64); 8] = [
     (11, "unprotected", "free 4096 1t", "free 64 1t", 1.0),
     (11, "full", "free 4096 1t", "free 64 1t", 1.0),

@@ -26,9 +26,10 @@
 //!   `measure.rs` slices of work, `ours.rs` our side
 //! - `disk/` durable inserts on an ordinary file, against what one would take instead
 //! - `foreign/` other people's libraries: got by `fetch.rs`, one file for each
-//! - `object.rs` the runs of the engine; `steps.rs` a commit step by step; `interference.rs`
-//!   commits beside a scrub; `scrubbed.rs` inserts with scrubs between; `waits.rs` commits beside
-//!   repairs; `placement.rs` sums in slots against sums in headers
+//! - `object.rs` the runs of the engine; `steps.rs` a commit step by step, with `counters.rs`
+//!   of the processor; `interference.rs` commits beside a scrub; `scrubbed.rs` inserts with scrubs
+//!   between; `waits.rs` commits beside repairs; `placement.rs` sums in slots against sums in
+//!   headers
 //! - `codes.rs` the runs of the codes
 //! - `asked.rs` what was asked for, looked at before anything runs; `say.rs` what is printed
 //! - `place.rs` folders for pools, which go with their run; `rig.rs` pools to measure on
@@ -39,6 +40,7 @@
 mod asked;
 mod charts;
 mod codes;
+mod counters;
 mod disk;
 mod drawings;
 mod foreign;

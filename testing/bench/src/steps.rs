@@ -18,6 +18,7 @@ use holdfast_workloads::rng::Rng;
 use serde_json::json;
 
 use crate::Options;
+use crate::counters::Counters;
 use crate::object::{LENGTHS, MODES, options};
 use crate::report::{Report, Spread};
 use crate::rig::fill;
@@ -312,8 +313,41 @@ fn commit(
     }
     report.rounds(&format!("step {len}: all"), "ns", all);
     report.remark(&format!("steps.{len}"), json!({ "bytes, lines, drains, locked": counts }));
+    counted(pool, objects, len, count, report)?;
     let record = SECTIONS.iter().zip(&counts).find(|((name, _), _)| *name == RECORD);
     Ok(record.map_or(0, |(_, [bytes, ..])| *bytes as u64 / 2))
+}
+
+/// What the processor counts of an overwrite, where it tells.
+fn counted(
+    pool: &Pool<Watched>,
+    objects: &[RawPtr],
+    len: u64,
+    count: usize,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let mut counters = match Counters::open() {
+        Ok(counters) => counters,
+        Err(error) => {
+            say!("cache misses and instructions are not counted here: {error}");
+            return Ok(());
+        }
+    };
+    let mut rng = Rng::new(8);
+    let mut bytes = vec![0; len as usize];
+    let all = counters.count(|| {
+        for i in 0..count {
+            bytes.fill(i as u8);
+            let object = objects[rng.below(objects.len() as u64) as usize];
+            pool.run(|tx| tx.write_bytes(object, 0, &bytes))?;
+        }
+        Ok(())
+    })?;
+    for (name, number) in all {
+        let each = Spread::of(vec![number as f64 / count as f64]);
+        report.figure(&format!("step {len}: {name}"), "", each);
+    }
+    Ok(())
 }
 
 /// Ticks that beginning and ending a section adds to it.
