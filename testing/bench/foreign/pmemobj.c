@@ -31,10 +31,12 @@ enum { BATCH = 64 };
 /*
  * What objects hang from: an array of pointers in the pool. A program keeps its handles in ordinary
  * memory too, as the other side of the race does, so no pointer is read from the pool to be followed.
+ * `line` holds those that are overwritten next, in their order: see peer_line_up.
  */
 struct table {
 	PMEMoid stored;
 	PMEMoid *handles;
+	PMEMoid *line;
 };
 
 struct peer {
@@ -70,8 +72,10 @@ void peer_close(struct peer *peer)
 	if (peer->maps != NULL)
 		map_ctx_free(peer->maps);
 	pmemobj_close(peer->pool);
-	for (int i = 0; i < TABLES; i++)
+	for (int i = 0; i < TABLES; i++) {
 		free(peer->tables[i].handles);
+		free(peer->tables[i].line);
+	}
 	free(peer);
 }
 
@@ -128,13 +132,30 @@ int peer_alloc(struct peer *peer, uint64_t number, uint64_t slot, const void *by
 	return failed;
 }
 
-/* Overwrites `len` bytes of an object. */
-int peer_overwrite(struct peer *peer, uint64_t number, uint64_t slot, const void *bytes, uint64_t len)
+/*
+ * Puts the handles of these slots side by side, so that the overwrites that follow find theirs
+ * without a miss in a large table, which would be no doing of the store's. Refuses empty slots.
+ */
+int peer_line_up(struct peer *peer, uint64_t number, const uint64_t *slots, uint64_t count)
 {
-	PMEMoid object = peer->tables[number].handles[slot];
-	int failed = 0;
-	if (OID_IS_NULL(object))
+	struct table *table = &peer->tables[number];
+	free(table->line);
+	table->line = calloc(count, sizeof(PMEMoid));
+	if (table->line == NULL)
 		return -1;
+	for (uint64_t i = 0; i < count; i++) {
+		table->line[i] = table->handles[slots[i]];
+		if (OID_IS_NULL(table->line[i]))
+			return -1;
+	}
+	return 0;
+}
+
+/* Overwrites `len` bytes of the object at this place of the line. */
+int peer_overwrite(struct peer *peer, uint64_t number, uint64_t place, const void *bytes, uint64_t len)
+{
+	PMEMoid object = peer->tables[number].line[place];
+	int failed = 0;
 	TX_BEGIN(peer->pool) {
 		pmemobj_tx_add_range(object, 0, len);
 		memcpy(pmemobj_direct(object), bytes, len);

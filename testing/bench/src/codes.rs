@@ -34,13 +34,15 @@ const ROWS: usize = 4;
 
 /// Runs everything. Answers the number of goals missed.
 pub(crate) fn run(o: &Options) -> anyhow::Result<u32> {
+    crate::asked::writable_file(o.json.as_deref())?;
     let mut report = Report::default();
     in_cache(o, &mut report);
     in_memory(o, &mut report);
+    report.summary();
     if let Some(path) = &o.json {
         report.save(path)?;
     }
-    Ok(report.missed())
+    Ok(report.missed() + report.not_judged())
 }
 
 /// Nanoseconds per call of `work`, averaged over `calls`, in each of `rounds`.

@@ -5,7 +5,9 @@ use std::path::Path;
 use crate::charts::{Chart, Series};
 use crate::foreign::pmemobj::MAPS;
 use crate::race::Racer;
+use crate::race::maps::MILLION;
 use crate::report::Report;
+use crate::scrubbed;
 
 /// Draws every chart of which something was measured.
 pub(crate) fn draw(report: &Report, dir: &Path) -> anyhow::Result<()> {
@@ -15,6 +17,8 @@ pub(crate) fn draw(report: &Report, dir: &Path) -> anyhow::Result<()> {
         for (file, what, set) in [
             ("overwrite-hot", "overwrite", " hot"),
             ("overwrite-cold", "overwrite", " cold"),
+            ("overwrite-8-hot", "overwrite 8 B of", " hot"),
+            ("overwrite-8-cold", "overwrite 8 B of", " cold"),
             ("alloc", "alloc", ""),
             ("free", "free", ""),
         ] {
@@ -41,6 +45,7 @@ pub(crate) fn draw(report: &Report, dir: &Path) -> anyhow::Result<()> {
             .save(&dir.join(format!("maps-{op}-{len}.svg")))?;
         }
     }
+    growth(report, dir)?;
     let loads = ["1 insert, 1t", "1 insert, 2t", "64 inserts, 2t"];
     let stores = ["ours", "LMDB", "SQLite", "redb", "floor"];
     let of = |name| Series {
@@ -62,7 +67,39 @@ pub(crate) fn draw(report: &Report, dir: &Path) -> anyhow::Result<()> {
         groups: rates.map(str::to_owned).to_vec(),
         series: vec![Series { name: "full", values: values.to_vec() }],
     }
-    .save(&dir.join("scrub.svg"))
+    .save(&dir.join("scrub.svg"))?;
+    let of = |every: &'static str| Series {
+        name: every,
+        values: MAPS.iter().map(|map| report.median(&scrubbed::name(map, every))).collect(),
+    };
+    Chart {
+        title: "inserts with scrubs between".to_owned(),
+        unit: "ns",
+        groups: MAPS.iter().map(|map| (*map).to_owned()).collect(),
+        series: scrubbed::EVERY.map(|(every, _)| of(every)).into(),
+    }
+    .save(&dir.join("scrub-inserts.svg"))
+}
+
+/// Ours at a million keys and at ten.
+fn growth(report: &Report, dir: &Path) -> anyhow::Result<()> {
+    for op in ["insert", "get", "remove"] {
+        for len in [0, 100] {
+            let of = |(name, count): (&'static str, usize)| {
+                let figure = |map: &&str| format!("{map} {op} {count} keys v{len}");
+                let values = MAPS.iter().map(|map| report.median(&figure(map))).collect();
+                Series { name, values }
+            };
+            Chart {
+                title: format!("{op}, values of {len} bytes, full protection"),
+                unit: "ns",
+                groups: MAPS.iter().map(|map| (*map).to_owned()).collect(),
+                series: [("1 M keys", MILLION), ("10 M keys", 10 * MILLION)].map(of).into(),
+            }
+            .save(&dir.join(format!("growth-{op}-{len}.svg")))?;
+        }
+    }
+    Ok(())
 }
 
 /// The bars of each racer, from figures called `NAME, RACER`.

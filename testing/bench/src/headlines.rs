@@ -7,7 +7,7 @@ use crate::foreign::pmemobj::MAPS;
 use crate::report::{Report, Spread};
 
 /// A row: its number, what is done, and whose latency is divided by whose.
-const ROWS: [(u32, &str, &str, &str); 14] = [
+const ROWS: [(u32, &str, &str, &str); 16] = [
     (1, "alloc 64 1t", "unprotected", "libpmemobj"),
     (1, "alloc 4096 1t", "unprotected", "libpmemobj"),
     (2, "alloc 64 1t", "copies", "unprotected"),
@@ -18,10 +18,26 @@ const ROWS: [(u32, &str, &str, &str); 14] = [
     (7, "overwrite 256 hot 1t", "parity", "copies"),
     (8, "overwrite 256 hot 1t", "full", "parity"),
     (9, "overwrite 256 hot 1t", "libpmemobj-replica", "parity"),
+    (11, "free 64 1t", "full", "unprotected"),
+    (11, "free 4096 1t", "full", "unprotected"),
     (12, "overwrite 256 hot 2t", "libpmemobj", "unprotected"),
     (13, "overwrite 256 hot 2t", "libpmemobj-replica", "parity"),
     (14, "overwrite 4096 hot 2t", "libpmemobj", "unprotected"),
     (14, "overwrite 4096 hot 2t", "libpmemobj-replica", "full"),
+];
+
+/// Rows that compare one racer with itself: the row's number, who, what is divided by what, and a
+/// factor.
+const ALONE: [(u32, &str, &str, &str, f64); 8] = [
+    (11, "unprotected", "free 4096 1t", "free 64 1t", 1.0),
+    (11, "full", "free 4096 1t", "free 64 1t", 1.0),
+    (11, "libpmemobj", "free 4096 1t", "free 64 1t", 1.0),
+    // What two threads do together, over what one does alone.
+    (15, "unprotected", "overwrite 64 hot 1t", "overwrite 64 hot 2t", 2.0),
+    (15, "unprotected", "overwrite 4096 hot 1t", "overwrite 4096 hot 2t", 2.0),
+    (15, "full", "overwrite 64 hot 1t", "overwrite 64 hot 2t", 2.0),
+    (15, "full", "overwrite 4096 hot 1t", "overwrite 4096 hot 2t", 2.0),
+    (15, "libpmemobj", "overwrite 4096 hot 1t", "overwrite 4096 hot 2t", 2.0),
 ];
 
 /// Rows that are means over the six collections, insert and remove.
@@ -37,6 +53,16 @@ pub(crate) fn print(report: &mut Report) {
         let figure = |racer: &str| format!("{what}, {racer}");
         if let Some(ratio) = report.ratio(&figure(over), &figure(under)) {
             report.figure(&format!("headline {number}: {what}, {over} / {under}"), "x", ratio);
+        }
+    }
+    for (number, racer, over, under, times) in ALONE {
+        let figure = |what: &str| format!("{what}, {racer}");
+        if let Some(ratio) = report.ratio(&figure(over), &figure(under)) {
+            let Spread { median, low, high } = ratio;
+            let ratio = Spread { median: median * times, low: low * times, high: high * times };
+            let by = if times > 1.0 { format!("{times} x ") } else { String::new() };
+            let name = format!("headline {number}: {racer}, {by}{over} / {under}");
+            report.figure(&name, "x", ratio);
         }
     }
     for (number, over, under) in MEANS {

@@ -32,8 +32,14 @@ pub(crate) fn interference(o: &Options, report: &mut Report) -> anyhow::Result<(
     let rounds = if o.quick { 3 } else { 5 };
     let length = Duration::from_millis(if o.quick { 100 } else { 1000 });
     let mut values = [const { Vec::new() }; RATES.len()];
+    // Caches and lanes are as they will be.
+    commits(pool, &objects, u64::MAX, length)?;
     for round in 0..rounds {
-        for ((_, rate), values) in RATES.iter().zip(&mut values) {
+        for turn in 0..RATES.len() {
+            // Nobody always runs after the same one, or overwrites what that left in the caches.
+            let at = (turn + round) % RATES.len();
+            let (rate, values) = (&RATES[at].1, &mut values[at]);
+            let seed = (round * RATES.len() + turn) as u64;
             let control = ScrubControl::default();
             let scrub = ScrubOptions { rate: rate.map(|mb| mb << 20), resume: false };
             let count = std::thread::scope(|scope| {
@@ -48,7 +54,7 @@ pub(crate) fn interference(o: &Options, report: &mut Report) -> anyhow::Result<(
                         Ok(())
                     })
                 });
-                let counted = commits(pool, &objects, round, length);
+                let counted = commits(pool, &objects, seed, length);
                 control.cancel();
                 if let Some(running) = running {
                     running.join().map_err(|_| anyhow::anyhow!("the scrub panicked"))??;
@@ -67,7 +73,7 @@ pub(crate) fn interference(o: &Options, report: &mut Report) -> anyhow::Result<(
             report.figure(&format!("share left beside a {name}"), "", ratio);
         }
     }
-    Ok(())
+    crate::scrubbed::inserts(o, report)
 }
 
 /// How many overwrites fit into so long.

@@ -11,6 +11,9 @@
 //! cargo xtask bench codes [--quick] [--json FILE] [--check]
 //! ```
 //!
+//! Exit codes: 0; 1 with `--check` if a goal is missed or could not be judged; 8 if the command
+//! could not do what it was asked for; 16 if it does not understand that.
+//!
 //! What is measured of the engine: overwriting, allocating and freeing objects of 64 B to 4 KiB,
 //! on a hot and on a cold set, with every protection switched on one after the other; sums in slots
 //! against sums in headers; scrubbing; opening a pool that was closed and one that was killed;
@@ -23,17 +26,21 @@
 //!   `measure.rs` slices of work, `ours.rs` our side
 //! - `disk/` durable inserts on an ordinary file, against what one would take instead
 //! - `foreign/` other people's libraries: got by `fetch.rs`, one file for each
-//! - `object.rs` the runs of the engine; `steps.rs` a commit step by step; `interference.rs`
-//!   commits beside a scrub; `waits.rs` commits beside repairs; `placement.rs` sums in slots
-//!   against sums in headers
+//! - `object.rs` the runs of the engine; `steps.rs` a commit step by step, with `counters.rs`
+//!   of the processor; `interference.rs` commits beside a scrub; `scrubbed.rs` inserts with scrubs
+//!   between; `waits.rs` commits beside repairs; `placement.rs` sums in slots against sums in
+//!   headers
 //! - `codes.rs` the runs of the codes
-//! - `rig.rs` pools to measure on
+//! - `asked.rs` what was asked for, looked at before anything runs; `say.rs` what is printed
+//! - `place.rs` folders for pools, which go with their run; `rig.rs` pools to measure on
 //! - `report.rs` medians, ratios, percentiles, goals, JSON
 //! - `headlines.rs` the ratios published for the design this engine goes back to, and ours
 //! - `charts.rs` bars as SVG; `drawings.rs` which of them, from which figures
 
+mod asked;
 mod charts;
 mod codes;
+mod counters;
 mod disk;
 mod drawings;
 mod foreign;
@@ -41,14 +48,18 @@ mod headlines;
 mod interference;
 mod maps;
 mod object;
+mod place;
 mod placement;
 mod profile;
 mod race;
 mod report;
 mod rig;
+mod say;
+mod scrubbed;
 mod steps;
 mod waits;
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -81,7 +92,7 @@ pub(crate) struct Options {
     /// interference, disk, open, space or waits.
     #[arg(long)]
     only: Option<String>,
-    /// Only objects of this length.
+    /// Only objects of this length: 64, 256, 1024 or 4096.
     #[arg(long)]
     len: Option<u64>,
     /// Where pools are made.
@@ -90,7 +101,7 @@ pub(crate) struct Options {
     /// Write all figures to this file.
     #[arg(long)]
     json: Option<PathBuf>,
-    /// Exit 1 if a goal is missed.
+    /// Exit 1 if a goal is missed, or could not be judged although it was not left out.
     #[arg(long)]
     check: bool,
     /// Do not fetch other people's libraries; run our side alone.
@@ -107,18 +118,38 @@ pub(crate) struct Options {
     shim: Option<foreign::pmemobj::Shim>,
 }
 
+/// A goal was missed, or could not be judged.
+const MISSED: u8 = 1;
+/// The command could not do what it was asked for.
+const OPERATIONAL: u8 = 8;
+/// The command was asked in a way it does not understand.
+const USAGE: u8 = 16;
+
 fn main() -> ExitCode {
-    let (done, check) = match Args::parse().what {
-        What::Object(options) => (object::run(options.clone()), options.check),
-        What::Profile(options) => (profile::run(&options).map(|()| 0), false),
-        What::Codes(options) => (codes::run(&options), options.check),
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => {
+            // Help is asked for, and is no error. Nothing is left to do if it cannot be written.
+            let _ = error.print();
+            return if error.use_stderr() { USAGE.into() } else { ExitCode::SUCCESS };
+        }
     };
+    let check = match &args.what {
+        What::Object(options) => options.check,
+        What::Profile(_) => false,
+        What::Codes(options) => options.check,
+    };
+    let done = say::heard(|| match args.what {
+        What::Object(options) => object::run(options),
+        What::Profile(options) => profile::run(options).map(|()| 0),
+        What::Codes(options) => codes::run(&options),
+    });
     match done {
-        Ok(missed) if missed > 0 && check => ExitCode::from(1),
+        Ok(missed) if missed > 0 && check => MISSED.into(),
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("bench: {error:#}");
-            ExitCode::from(8)
+            let _ = writeln!(std::io::stderr(), "bench: {error:#}");
+            if error.is::<asked::Usage>() { USAGE.into() } else { OPERATIONAL.into() }
         }
     }
 }

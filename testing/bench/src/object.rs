@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use anyhow::Context;
 use holdfast_layout::{RawPtr, SumKind, TypeNumber};
 use holdfast_object::{CreateOptions, OpenOptions, Parity, Pool, ScrubControl, ScrubOptions};
 use holdfast_pmem::Mapped;
@@ -9,9 +10,12 @@ use holdfast_txn::Transaction;
 use holdfast_workloads::rng::Rng;
 
 use crate::Options;
+use crate::asked::{self, require};
 use crate::foreign::pmemobj::Shim;
+use crate::place::Place;
 use crate::report::{Limit, Report, Spread};
 use crate::rig::{Rig, fill};
+use crate::say::{self, say};
 
 /// Protections, from none to all: each row's price is its difference to the one above.
 pub(crate) const MODES: [(&str, Parity, SumKind, bool); 5] = [
@@ -34,49 +38,82 @@ pub(crate) fn options(size: u64, mode: (&str, Parity, SumKind, bool)) -> CreateO
 
 type Part = fn(&Options, &mut Report) -> anyhow::Result<()>;
 
-/// Runs everything. Answers the number of goals missed, or asked for and not measured.
+/// What there is to run, in this order.
+const PARTS: [(&str, Part); 13] = [
+    ("race", crate::race::objects::race),
+    ("race-maps", crate::race::maps::race),
+    ("growth", crate::race::maps::growth),
+    ("steps", crate::steps::steps),
+    ("latencies", latencies),
+    ("maps", crate::maps::maps),
+    ("placement", crate::placement::placement),
+    ("scrub", scrubbing),
+    ("interference", crate::interference::interference),
+    ("disk", crate::disk::disk),
+    ("open", opening),
+    ("space", space),
+    ("waits", crate::waits::waits),
+];
+
+/// Lengths of objects.
+pub(crate) const LENGTHS: [u64; 4] = [64, 256, 1024, 4096];
+
+/// Looks at what was asked for.
+fn check(o: &Options) -> anyhow::Result<()> {
+    let names = PARTS.map(|(name, _)| name);
+    if let Some(only) = o.only.as_deref() {
+        require(names.contains(&only), || {
+            format!("--only {only}: there is no such part; the parts are {}", names.join(", "))
+        })?;
+    }
+    if let Some(len) = o.len {
+        require(LENGTHS.contains(&len), || format!("--len {len}: only {LENGTHS:?} are measured"))?;
+    }
+    asked::writable_file(o.json.as_deref())?;
+    asked::writable_folder(o.charts.as_deref())?;
+    asked::disk(o.disk.as_deref())
+}
+
+/// Runs everything. Answers the number of goals missed, or asked for and not judged.
 pub(crate) fn run(mut o: Options) -> anyhow::Result<u32> {
-    let mut report = Report::default();
-    if !o.alone {
+    check(&o)?;
+    let place = Place::make(&o.dir).context("--dir")?;
+    o.dir = place.path().to_owned();
+    let mut report = Report::of(o.alone);
+    let races = o.only.as_deref().is_none_or(|only| ["race", "race-maps"].contains(&only));
+    if races && !o.alone {
         match Shim::load() {
             Ok(shim) => o.shim = Some(shim),
-            Err(error) => println!("libpmemobj takes no part: {error:#}"),
+            Err(error) => say!("libpmemobj takes no part: {error:#}"),
         }
     }
-    let o = &o;
-    let parts: [(&str, Part); 13] = [
-        ("race", crate::race::objects::race),
-        ("race-maps", crate::race::maps::race),
-        ("growth", crate::race::maps::growth),
-        ("steps", crate::steps::steps),
-        ("latencies", latencies),
-        ("maps", crate::maps::maps),
-        ("placement", crate::placement::placement),
-        ("scrub", scrubbing),
-        ("interference", crate::interference::interference),
-        ("disk", crate::disk::disk),
-        ("open", opening),
-        ("space", space),
-        ("waits", crate::waits::waits),
-    ];
-    for (name, part) in parts {
-        if o.only.as_deref().is_none_or(|only| only == name) {
-            part(o, &mut report)?;
-        }
-    }
-    if let Ok(versions) = crate::foreign::fetch::versions() {
-        report.remark("packages", versions.into());
-    }
+    // What was measured before something went wrong is kept.
+    let ran = say::heard(|| measure(&o, &mut report));
+    report.remark("complete", ran.is_ok().into());
     if let Some(path) = &o.json {
         report.save(path)?;
     }
-    crate::headlines::print(&mut report);
     if let Some(dir) = &o.charts {
         crate::drawings::draw(&report, dir)?;
     }
-    // Who leaves the others out knows that what needs them is not judged.
-    let open = if o.alone { 0 } else { report.not_judged() };
-    Ok(report.missed() + open)
+    ran?;
+    Ok(report.missed() + report.not_judged())
+}
+
+fn measure(o: &Options, report: &mut Report) -> anyhow::Result<()> {
+    for (name, part) in PARTS {
+        if o.only.as_deref().is_none_or(|only| only == name) {
+            part(o, report).with_context(|| format!("part {name}"))?;
+        }
+    }
+    if !o.alone
+        && let Ok(versions) = crate::foreign::fetch::versions()
+    {
+        report.remark("packages", versions.into());
+    }
+    crate::headlines::print(report);
+    report.summary();
+    Ok(())
 }
 
 /// Nanoseconds per call of `step`, over `count` calls, several rounds.
@@ -103,11 +140,11 @@ fn latencies(o: &Options, report: &mut Report) -> anyhow::Result<()> {
     let size = if o.quick { 256 << 20 } else { 1 << 30 };
     let rounds = if o.quick { 3 } else { 7 };
     let count = if o.quick { 20_000 } else { 100_000 };
-    for len in [64_u64, 256, 1024, 4096] {
+    for len in LENGTHS {
         if o.len.is_some_and(|only| only != len) {
             continue;
         }
-        println!("-- objects of {len} bytes");
+        say!("-- objects of {len} bytes");
         for mode in MODES {
             let rig = Rig::new(&o.dir, &options(size, mode), OpenOptions::default())?;
             let pool = rig.pool();
@@ -183,7 +220,7 @@ fn scrubbing(o: &Options, report: &mut Report) -> anyhow::Result<()> {
     }
     // Every live byte is verified against its sum, and every column, free bytes included, against
     // its parity, in the same time. What was asked for is the rate of the former.
-    println!("scrub: objects of 4 KiB fill {full:.0} % of the pool");
+    say!("scrub: objects of 4 KiB fill {full:.0} % of the pool");
     let rate = Spread::of(live);
     report.figure("scrub with parity, live bytes verified", "GB/s", rate);
     report.figure("scrub with parity, bytes of columns compared", "GB/s", Spread::of(columns));
@@ -194,7 +231,9 @@ fn scrubbing(o: &Options, report: &mut Report) -> anyhow::Result<()> {
     }
     let open = Spread::of(opens);
     report.figure("open after clean close", "ms", open);
-    if !o.quick {
+    if o.quick {
+        report.left_out("open_clean_1gib_ms", "--quick: a smaller pool");
+    } else {
         report.goal("open_clean_1gib_ms", open.median, Limit::AtMost(50.0));
     }
     Ok(())

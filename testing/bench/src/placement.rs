@@ -25,26 +25,28 @@ use crate::Options;
 use crate::object::options;
 use crate::report::{Limit, Report, Spread};
 use crate::rig::Rig;
+use crate::say::say;
 
 /// Words of a header: sum and generation, type and length.
 const HEADER: usize = 2;
 
 /// Measures payloads of 8, 32 and 126 words: with a header, 80, 272 and 1,024 bytes.
 pub(crate) fn placement(o: &Options, report: &mut Report) -> anyhow::Result<()> {
-    println!("-- sums kept apart, in slots, against sums in headers of the objects");
+    say!("-- sums kept apart, in slots, against sums in headers of the objects");
     one::<8, 10>(o, report)?;
     one::<32, 34>(o, report)?;
     one::<126, 128>(o, report)
 }
 
-/// Objects of `N` words without a header, and of `H` words with one.
+/// Objects of `N` words without a header, and of `H` words with one. The longest stand for those of
+/// 1 KiB: with a header they are as long.
 fn one<const N: usize, const H: usize>(o: &Options, report: &mut Report) -> anyhow::Result<()>
 where
     [u64; N]: Persist,
     [u64; H]: Persist,
 {
     let len = 8 * N;
-    if o.len.is_some_and(|only| only != len as u64) {
+    if o.len.is_some_and(|only| only != len.next_power_of_two() as u64) {
         return Ok(());
     }
     let size = if o.quick { 256 << 20 } else { 1 << 30 };

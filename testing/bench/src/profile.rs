@@ -5,6 +5,7 @@
 
 use std::time::Instant;
 
+use anyhow::Context;
 use holdfast_collections::{Kind, Map};
 use holdfast_layout::{RawPtr, TypeNumber};
 use holdfast_object::{OpenOptions, Pool};
@@ -12,12 +13,17 @@ use holdfast_pmem::Mapped;
 use holdfast_txn::Transaction;
 use holdfast_workloads::rng::Rng;
 
+use crate::asked::{Usage, require};
 use crate::object::{MODES, options, overwrite};
+use crate::place::Place;
 use crate::report::Spread;
 use crate::rig::{Rig, fill};
+use crate::say::say;
 
 /// Operations that are timed together.
 const ROUND: usize = 10_000;
+/// Bytes of the longest object or value.
+const LEN_MAX: u64 = 1 << 20;
 
 /// What to run.
 #[derive(Debug, Clone, clap::Args)]
@@ -50,15 +56,43 @@ pub(crate) struct Options {
     dir: std::path::PathBuf,
 }
 
+/// What can be run on objects.
+const OBJECT_OPS: [&str; 4] = ["overwrite", "read", "alloc", "free"];
+/// What can be run on a map.
+const MAP_OPS: [&str; 3] = ["insert", "get", "remove"];
+
+/// Looks at what was asked for.
+fn check(o: &Options) -> anyhow::Result<()> {
+    let op = o.op.as_str();
+    require(OBJECT_OPS.contains(&op) || MAP_OPS.contains(&op), || {
+        format!("{op} is no operation; there are {OBJECT_OPS:?} and {MAP_OPS:?}")
+    })?;
+    require(o.mode < MODES.len(), || format!("--mode {}: 0 to {}", o.mode, MODES.len() - 1))?;
+    require((1..=LEN_MAX).contains(&o.len), || format!("--len {}: 1 to {LEN_MAX}", o.len))?;
+    let all_there = |what: &str, there: usize, needed: usize| {
+        require(there >= needed, || format!("{op} needs --{what} {needed} or more, not {there}"))
+    };
+    all_there("objects", o.objects, if op == "free" { o.count } else { 1 })?;
+    all_there("entries", o.entries, if op == "remove" { o.count } else { 1 })?;
+    all_there("threads", o.threads, 1)?;
+    require(o.threads == 1 || ["overwrite", "read"].contains(&op), || {
+        format!("--threads {}: {op} is run by one", o.threads)
+    })
+}
+
 /// Runs it.
-pub(crate) fn run(o: &Options) -> anyhow::Result<()> {
-    let mode = MODES.get(o.mode).copied().unwrap_or(MODES[3]);
+pub(crate) fn run(mut o: Options) -> anyhow::Result<()> {
+    check(&o)?;
+    let place = Place::make(&o.dir).context("--dir")?;
+    o.dir = place.path().to_owned();
+    let o = &o;
+    let mode = MODES[o.mode];
     let rig = Rig::new(&o.dir, &options(2 << 30, mode), OpenOptions::default())?;
     let pool = rig.pool();
     let mut rng = Rng::new(7);
-    if ["insert", "get", "remove"].contains(&o.op.as_str()) {
+    if MAP_OPS.contains(&o.op.as_str()) {
         let kind = Kind::from_name(&o.map)
-            .ok_or_else(|| anyhow::anyhow!("{} is no kind of map", o.map))?;
+            .ok_or_else(|| Usage(format!("--map {}: no kind of map", o.map)))?;
         let map = pool.run(|tx| Map::<u64, [u8]>::create(tx, kind))?;
         let value = vec![3; o.len as usize];
         let keys: Vec<u64> = (0..o.entries + o.count).map(|_| rng.next_u64()).collect();
@@ -148,6 +182,6 @@ fn profiled(count: usize, mut step: impl FnMut(usize) -> anyhow::Result<()>) -> 
         rounds.push(start.elapsed().as_secs_f64() * 1e9 / n as f64);
         done += n;
     }
-    println!("{:.0} ns each", Spread::of(rounds).median);
+    say!("{:.0} ns each", Spread::of(rounds).median);
     Ok(())
 }

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use anyhow::Context;
 use serde_json::{Map, Value, json};
+
+use crate::say::say;
 
 /// Which side of its limit a goal has to be on.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -19,8 +22,12 @@ pub(crate) enum Limit {
 pub(crate) struct Report {
     figures: Map<String, Value>,
     rounds: BTreeMap<String, Vec<f64>>,
+    /// Other people's libraries were left out on purpose.
+    alone: bool,
+    met: u32,
     missed: u32,
     unmeasured: u32,
+    left_out: u32,
 }
 
 /// Median, lowest and highest of some rounds.
@@ -41,12 +48,18 @@ impl Spread {
 }
 
 impl Report {
+    /// An empty one. Goals that need other people's libraries count as left out if those take no
+    /// part by choice.
+    pub(crate) fn of(alone: bool) -> Self {
+        Self { alone, ..Self::default() }
+    }
+
     /// Prints and keeps a figure.
     pub(crate) fn figure(&mut self, name: &str, unit: &str, s: Spread) {
         // Ratios and other small numbers need their decimals.
         let digits = if s.median < 10.0 { 3 } else { 1 };
         let (median, low, high) = (s.median, s.low, s.high);
-        println!("{name:<44} {median:>10.digits$} {unit:<6} ({low:.digits$} to {high:.digits$})");
+        say!("{name:<44} {median:>10.digits$} {unit:<6} ({low:.digits$} to {high:.digits$})");
         self.figures.insert(
             name.to_owned(),
             json!({ "median": s.median, "low": s.low, "high": s.high, "unit": unit }),
@@ -59,9 +72,13 @@ impl Report {
         self.rounds.insert(name.to_owned(), values);
     }
 
-    /// One figure over another, round by round; nothing if one of them was not measured.
+    /// One figure over another, round by round; nothing if one of them was not measured, or not in
+    /// every round.
     pub(crate) fn ratio(&self, over: &str, under: &str) -> Option<Spread> {
         let (over, under) = (self.rounds.get(over)?, self.rounds.get(under)?);
+        if over.is_empty() || over.len() != under.len() {
+            return None;
+        }
         Some(Spread::of(over.iter().zip(under).map(|(a, b)| a / b).collect()))
     }
 
@@ -75,14 +92,42 @@ impl Report {
                 );
                 self.goal(name, ratio.median, limit);
             }
-            None => self.unmeasured(name, &format!("{over} / {under}")),
+            None => self.absent(name, &format!("{over} / {under}")),
         }
     }
 
-    /// A goal of which a part is missing; a check does not pass then.
-    pub(crate) fn unmeasured(&mut self, name: &str, what: &str) {
-        println!("not measured: {name} ({what})");
+    /// A goal of which a part is missing, because somebody takes no part.
+    pub(crate) fn absent(&mut self, name: &str, what: &str) {
+        if self.alone {
+            self.left_out(name, &format!("--alone: {what}"));
+        } else {
+            self.unmeasured(name, what);
+        }
+    }
+
+    /// A goal that could not be judged; a check does not pass then.
+    pub(crate) fn unmeasured(&mut self, name: &str, why: &str) {
         self.unmeasured += 1;
+        self.without_value(name, "not measured", why);
+    }
+
+    /// A goal that is not judged because of what was asked for.
+    pub(crate) fn left_out(&mut self, name: &str, why: &str) {
+        self.left_out += 1;
+        self.without_value(name, "left out", why);
+    }
+
+    fn without_value(&mut self, name: &str, how: &str, why: &str) {
+        say!("{how}: {name} ({why})");
+        let why = format!("{how}: {why}");
+        self.figures
+            .insert(format!("goal.{name}"), json!({ "value": null, "met": null, "why": why }));
+    }
+
+    /// Prints how many goals there were.
+    pub(crate) fn summary(&self) {
+        let Self { met, missed, unmeasured, left_out, .. } = self;
+        say!("goals: {met} met, {missed} missed, {unmeasured} not measured, {left_out} left out");
     }
 
     /// Keeps what single operations took, in nanoseconds: the median, and how long the slow ones
@@ -93,7 +138,7 @@ impl Report {
         // The smallest time that this many of a thousand operations did not exceed.
         let at = |of: usize| times[(times.len() * of).div_ceil(1000).saturating_sub(1)];
         let (p50, p99, p999) = (at(500), at(990), at(999));
-        println!("{name:<44} p50 {p50}  p99 {p99}  p99.9 {p999}  max {max} ns");
+        say!("{name:<44} p50 {p50}  p99 {p99}  p99.9 {p999}  max {max} ns");
         self.figures.insert(
             format!("latency.{name}"),
             json!({ "p50": p50, "p99": p99, "p99.9": p999, "max": max, "unit": "ns" }),
@@ -112,13 +157,17 @@ impl Report {
 
     /// Prints and keeps a figure that has to keep a limit.
     pub(crate) fn goal(&mut self, name: &str, value: f64, limit: Limit) {
+        if !value.is_finite() {
+            return self.unmeasured(name, "not a number");
+        }
         let (met, sign, bound) = match limit {
             Limit::AtMost(bound) => (value <= bound, "<=", bound),
             Limit::AtLeast(bound) => (value >= bound, ">=", bound),
         };
         let verdict = if met { "met" } else { "missed" };
+        self.met += u32::from(met);
         self.missed += u32::from(!met);
-        println!("goal {name} {value:.3} {sign}{bound} {verdict}");
+        say!("goal {name} {value:.3} {sign}{bound} {verdict}");
         self.figures.insert(
             format!("goal.{name}"),
             json!({ "value": value, "limit": format!("{sign}{bound}"), "met": met }),
@@ -137,8 +186,13 @@ impl Report {
 
     /// Writes everything to a file.
     pub(crate) fn save(&self, path: &Path) -> anyhow::Result<()> {
-        let all = json!({ "schema": 1, "figures": self.figures });
-        Ok(std::fs::write(path, serde_json::to_string_pretty(&all)?)?)
+        let Self { met, missed, unmeasured, left_out, .. } = self;
+        let goals = json!({
+            "met": met, "missed": missed, "not measured": unmeasured, "left out": left_out,
+        });
+        let all = json!({ "schema": 1, "goals": goals, "figures": self.figures });
+        let text = serde_json::to_string_pretty(&all)?;
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 }
 
@@ -165,6 +219,34 @@ mod tests {
         report.rounds("b", "ns", vec![0.5]);
         report.ratio_goal("x", "a", "b", Limit::AtMost(1.0));
         assert_eq!((report.missed(), report.not_judged()), (1, 1));
+    }
+
+    #[test]
+    fn what_is_no_number_is_no_goal_met() {
+        let mut report = Report::default();
+        report.goal("nan", f64::NAN, Limit::AtMost(1.0));
+        report.goal("infinite", f64::INFINITY, Limit::AtLeast(1.0));
+        assert_eq!((report.met, report.missed(), report.not_judged()), (0, 0, 2));
+        assert!(report.figures["goal.nan"]["met"].is_null());
+    }
+
+    #[test]
+    fn rounds_that_one_side_missed_are_not_paired_with_others() {
+        let mut report = Report::default();
+        report.rounds("a", "ns", vec![1.0, 2.0]);
+        report.rounds("b", "ns", vec![1.0]);
+        report.rounds("c", "ns", Vec::new());
+        assert!(report.ratio("a", "b").is_none() && report.ratio("c", "c").is_none());
+    }
+
+    #[test]
+    fn who_leaves_the_others_out_misses_nothing() {
+        let mut report = Report::of(true);
+        report.rounds("a", "ns", vec![1.0]);
+        report.ratio_goal("x", "a", "b", Limit::AtMost(1.0));
+        assert_eq!((report.missed(), report.not_judged(), report.left_out), (0, 0, 1));
+        report.unmeasured("y", "for another reason");
+        assert_eq!(report.not_judged(), 1);
     }
 
     #[test]

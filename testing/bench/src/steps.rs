@@ -18,9 +18,11 @@ use holdfast_workloads::rng::Rng;
 use serde_json::json;
 
 use crate::Options;
-use crate::object::{MODES, options};
+use crate::counters::Counters;
+use crate::object::{LENGTHS, MODES, options};
 use crate::report::{Report, Spread};
 use crate::rig::fill;
+use crate::say::say;
 
 /// A section of a transaction, and the step that ends it. Those without are ended by the run.
 const SECTIONS: [(&str, Option<&str>); 11] = [
@@ -220,11 +222,11 @@ impl Medium for Watched {
 /// Measures; see the top of the file.
 pub(crate) fn steps(o: &Options, report: &mut Report) -> anyhow::Result<()> {
     let (rounds, count) = if o.quick { (3, 5_000) } else { (9, 50_000) };
-    for len in [64_u64, 256, 1024, 4096] {
+    for len in LENGTHS {
         if o.len.is_some_and(|only| only != len) {
             continue;
         }
-        println!("-- an overwrite of {len} bytes, step by step (full protection, hot)");
+        say!("-- an overwrite of {len} bytes, step by step (full protection, hot)");
         let path = o.dir.join(format!("holdfast-steps-{}.pool", std::process::id()));
         let removed = Removed(path.clone());
         let create = options(256 << 20, MODES[3]);
@@ -302,7 +304,7 @@ fn commit(
     {
         report.figure(&format!("step {len}: {name}"), "ns", Spread::of(times));
         if bytes + drains + locked > 0.0 {
-            println!(
+            say!(
                 "{:<46}{bytes:.0} B stored, {lines:.1} lines flushed, {drains:.2} drains, \
                  {locked:.2} locked instructions",
                 ""
@@ -311,8 +313,41 @@ fn commit(
     }
     report.rounds(&format!("step {len}: all"), "ns", all);
     report.remark(&format!("steps.{len}"), json!({ "bytes, lines, drains, locked": counts }));
+    counted(pool, objects, len, count, report)?;
     let record = SECTIONS.iter().zip(&counts).find(|((name, _), _)| *name == RECORD);
     Ok(record.map_or(0, |(_, [bytes, ..])| *bytes as u64 / 2))
+}
+
+/// What the processor counts of an overwrite, where it tells.
+fn counted(
+    pool: &Pool<Watched>,
+    objects: &[RawPtr],
+    len: u64,
+    count: usize,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let mut counters = match Counters::open() {
+        Ok(counters) => counters,
+        Err(error) => {
+            say!("cache misses and instructions are not counted here: {error}");
+            return Ok(());
+        }
+    };
+    let mut rng = Rng::new(8);
+    let mut bytes = vec![0; len as usize];
+    let all = counters.count(|| {
+        for i in 0..count {
+            bytes.fill(i as u8);
+            let object = objects[rng.below(objects.len() as u64) as usize];
+            pool.run(|tx| tx.write_bytes(object, 0, &bytes))?;
+        }
+        Ok(())
+    })?;
+    for (name, number) in all {
+        let each = Spread::of(vec![number as f64 / count as f64]);
+        report.figure(&format!("step {len}: {name}"), "", each);
+    }
+    Ok(())
 }
 
 /// Ticks that beginning and ending a section adds to it.

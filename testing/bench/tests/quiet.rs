@@ -40,18 +40,20 @@ static COUNTING: Counting = Counting;
 
 const OBJECTS: usize = 2_000;
 
-fn pool(name: &str) -> (PathBuf, Pool<Mapped>, Vec<RawPtr>) {
+fn pool(name: &str) -> (Pool<Mapped>, Vec<RawPtr>) {
     let path = PathBuf::from(format!("/dev/shm/holdfast-quiet-{name}-{}", std::process::id()));
     let _ = std::fs::remove_file(&path);
     let options = CreateOptions { size: 64 << 20, ..CreateOptions::default() };
     let m = Mapped::create(&path, options.size, &holdfast_pmem::Options::default()).unwrap();
+    // The mapping is all that is needed, and it goes with the process, however that ends.
+    std::fs::remove_file(&path).unwrap();
     let clock = Arc::new(SystemClock::new());
     let pool = Pool::create(m, &options, OpenOptions::default(), clock).unwrap();
     let mut objects = Vec::new();
     for _ in 0..OBJECTS {
         objects.push(pool.run(|tx| tx.alloc_bytes(TypeNumber::BYTES, 200)).unwrap());
     }
-    (path, pool, objects)
+    (pool, objects)
 }
 
 /// A mix of small commits: overwrites, several objects at once, allocation and free.
@@ -91,13 +93,11 @@ fn commits(pool: &Pool<Mapped>, objects: &[RawPtr], count: usize) {
 
 #[test]
 fn a_million_commits_allocate_nothing() {
-    let (path, pool, objects) = pool("alloc");
+    let (pool, objects) = pool("alloc");
     commits(&pool, &objects, 20_000);
     let before = ALLOCATIONS.get();
     commits(&pool, &objects, 1_000_000);
     let after = ALLOCATIONS.get();
-    drop(pool);
-    let _ = std::fs::remove_file(path);
     assert_eq!(after - before, 0, "allocations in 1e6 commits");
 }
 
@@ -114,9 +114,8 @@ fn a_hundred_thousand_commits_enter_the_kernel_never() {
         assert!(status.success(), "the child entered the kernel: {status}");
         return;
     }
-    let (path, pool, objects) = pool("calls");
+    let (pool, objects) = pool("calls");
     commits(&pool, &objects, 20_000);
-    std::fs::remove_file(path).unwrap();
     kill_on_system_calls();
     commits(&pool, &objects, 100_000);
     // SAFETY: ends the process at once, by the one call the filter lets through.

@@ -111,8 +111,7 @@ enum Command {
 
 fn main() -> ExitCode {
     match run(&Cli::parse()) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("xtask: {error:#}");
             ExitCode::from(2)
@@ -120,10 +119,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the command; `false` means that it ran and found something wrong.
-fn run(cli: &Cli) -> Result<bool> {
+/// Runs the command; failure means that it ran and found something wrong. Campaigns and benches
+/// have exit codes of their own.
+fn run(cli: &Cli) -> Result<ExitCode> {
     let root = workspace::root(cli.root.as_deref())?;
-    match &cli.command {
+    let fine = match &cli.command {
         Command::Ci { keep_going, only } => ci::run(&Workspace::read(&root)?, *keep_going, only),
         Command::Layers => layers::run(&Workspace::read(&root)?),
         Command::Tidy { sites: true } => tidy::print_sites(&root),
@@ -133,7 +133,8 @@ fn run(cli: &Cli) -> Result<bool> {
         Command::Papers => papers::run(&root),
         Command::Capi { install: Some(prefix), .. } => install::run(&root, prefix),
         Command::Capi { write, .. } => capi::run(&root, *write),
-        Command::Campaign(args) => passthrough::run(&root, "holdfast-campaign", args),
-        Command::Bench(args) => passthrough::run(&root, "holdfast-bench", args),
-    }
+        Command::Campaign(args) => return passthrough::run(&root, "holdfast-campaign", args),
+        Command::Bench(args) => return passthrough::run(&root, "holdfast-bench", args),
+    }?;
+    Ok(if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

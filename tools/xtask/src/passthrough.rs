@@ -1,7 +1,7 @@
 //! Campaigns and benches: built in release and run with the arguments as they came.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 
@@ -17,13 +17,17 @@ pub(crate) struct Args {
     rest: Vec<String>,
 }
 
-/// Runs `cargo run --release -p KRATE -- NAME REST...` in `root`; `true` if it exits with 0.
-pub(crate) fn run(root: &Path, krate: &str, args: &Args) -> Result<bool> {
+/// Runs `cargo run --release -p KRATE -- NAME REST...` in `root`; answers what it exits with.
+///
+/// # Errors
+/// It cannot be started, or a signal ended it.
+pub(crate) fn run(root: &Path, krate: &str, args: &Args) -> Result<ExitCode> {
     let status = Command::new(cargo())
         .current_dir(root)
         .args(["run", "--release", "-p", krate, "--", &args.name])
         .args(&args.rest)
         .status()
         .with_context(|| format!("cannot start cargo to run {krate}"))?;
-    Ok(status.success())
+    let code = status.code().with_context(|| format!("{krate} was ended: {status}"))?;
+    Ok(u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from))
 }

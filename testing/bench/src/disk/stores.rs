@@ -108,6 +108,14 @@ pub(super) fn remove(path: &Path) {
 }
 
 impl Opened {
+    /// Times our log was freed so far.
+    pub(super) fn reclaims(&self) -> Option<u64> {
+        match self {
+            Self::Ours(rig, ..) => Some(rig.pool().stats().reclaims),
+            _ => None,
+        }
+    }
+
     /// One for each thread; connections are handed out once.
     pub(super) fn writers(&self) -> anyhow::Result<Vec<Box<dyn Writer + '_>>> {
         fn boxed<'a>(

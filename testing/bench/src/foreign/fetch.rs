@@ -5,6 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
 
+use crate::say::say;
+
 /// The shim, as checked in; it is built again whenever it changed.
 const SHIM: &str = include_str!("../../foreign/pmemobj.c");
 /// A header the examples ask for and Debian does not ship.
@@ -51,12 +53,13 @@ pub(crate) fn pmemobj() -> anyhow::Result<PathBuf> {
     }
     let library = folder.join("peer.so");
     let source = folder.join("peer.c");
-    let built = std::fs::read_to_string(&source).is_ok_and(|text| text == SHIM);
+    let wanted = format!("{HEADER}{SHIM}");
+    let built = std::fs::read_to_string(&source).is_ok_and(|text| text == wanted);
     if !built || !library.exists() {
         let _ = std::fs::remove_file(&source);
         build(&folder, &library)?;
         // Only now, so that a build that failed is tried again.
-        std::fs::write(&source, SHIM)?;
+        std::fs::write(&source, wanted)?;
     }
     Ok(library)
 }
@@ -105,7 +108,7 @@ fn unpack(folder: &Path, package: &str) -> anyhow::Result<()> {
     if folder.join(format!("{package}.unpacked")).exists() {
         return Ok(());
     }
-    println!("fetching {package} into {}", folder.display());
+    say!("fetching {package} into {}", folder.display());
     let mut apt = Command::new("apt-get");
     apt.args(["-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=20", "download", package]);
     run(apt.current_dir(folder)).with_context(|| {

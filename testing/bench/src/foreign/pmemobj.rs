@@ -15,6 +15,7 @@ const TABLES: u64 = 8;
 type Create = unsafe extern "C" fn(*const c_char, u64) -> *mut c_void;
 type Slot = unsafe extern "C" fn(*mut c_void, u64, u64) -> c_int;
 type Fill = unsafe extern "C" fn(*mut c_void, u64, u64, u64) -> c_int;
+type LineUp = unsafe extern "C" fn(*mut c_void, u64, *const u64, u64) -> c_int;
 type Store = unsafe extern "C" fn(*mut c_void, u64, u64, *const c_void, u64) -> c_int;
 type Insert = unsafe extern "C" fn(*mut c_void, u64, *const c_void, u64) -> c_int;
 type Get = unsafe extern "C" fn(*mut c_void, u64, *mut c_void, u64) -> c_int;
@@ -28,6 +29,7 @@ pub(crate) struct Shim {
     table: Slot,
     fill: Fill,
     alloc: Store,
+    line_up: LineUp,
     overwrite: Store,
     free: Slot,
     map: unsafe extern "C" fn(*mut c_void, c_int) -> c_int,
@@ -62,6 +64,7 @@ impl Shim {
                 table: function(library, "peer_table")?,
                 fill: function(library, "peer_fill")?,
                 alloc: function(library, "peer_alloc")?,
+                line_up: function(library, "peer_line_up")?,
                 overwrite: function(library, "peer_overwrite")?,
                 free: function(library, "peer_free")?,
                 map: function(library, "peer_map")?,
@@ -112,6 +115,8 @@ pub(crate) struct Table<'p> {
     number: u64,
     slots: u64,
     longest: u64,
+    /// Handles in the shim's line that are good: none after anything was freed.
+    lined: u64,
 }
 
 // SAFETY: libpmemobj's pools may be used by any thread, and its transactions belong to the thread
@@ -177,6 +182,7 @@ impl Peer {
             number,
             slots: *slots,
             longest: *longest,
+            lined: 0,
         };
         (0..).zip(&peer.tables).filter(|(_, (slots, _))| *slots > 0).map(table).collect()
     }
@@ -247,14 +253,37 @@ impl Table<'_> {
         self.peer.done(failed, "allocate")
     }
 
-    /// Overwrites the start of an object; an empty slot is an error.
-    pub(crate) fn overwrite(&mut self, slot: u64, bytes: &[u8]) -> anyhow::Result<()> {
-        self.within(slot, bytes.len())?;
+    /// Puts the handles of some objects in a line, to be overwritten by their place in it; an
+    /// empty slot is an error.
+    pub(crate) fn line_up(&mut self, slots: &[u64]) -> anyhow::Result<()> {
+        for slot in slots {
+            self.within(*slot, 0)?;
+        }
+        let (pool, count) = (self.peer.pool.as_ptr(), slots.len() as u64);
+        self.lined = 0;
+        // SAFETY: every slot exists: checked above; `slots` holds `count` numbers; no other thread
+        // has this table.
+        let failed = unsafe { (self.peer.shim.line_up)(pool, self.number, slots.as_ptr(), count) };
+        self.peer.done(failed, "line up objects")?;
+        self.lined = count;
+        Ok(())
+    }
+
+    /// Overwrites the start of the object at this place of the line.
+    pub(crate) fn overwrite(&mut self, place: usize, bytes: &[u8]) -> anyhow::Result<()> {
+        let place = place as u64;
+        ensure!(
+            place < self.lined && bytes.len() as u64 <= self.longest,
+            "place {place}, {} bytes: {} objects for {} bytes are lined up",
+            bytes.len(),
+            self.lined,
+            self.longest
+        );
         let (pool, from) = (self.peer.pool.as_ptr(), bytes.as_ptr().cast());
-        // SAFETY: the slot exists and its object is no shorter than `bytes`: checked above; the
-        // shim refuses an empty one; no other thread has this table.
+        // SAFETY: the line has that place, its object has not been freed since and is no shorter
+        // than `bytes`: checked above; no other thread has this table.
         let failed = unsafe {
-            (self.peer.shim.overwrite)(pool, self.number, slot, from, bytes.len() as u64)
+            (self.peer.shim.overwrite)(pool, self.number, place, from, bytes.len() as u64)
         };
         self.peer.done(failed, "overwrite")
     }
@@ -262,6 +291,7 @@ impl Table<'_> {
     /// Frees and unlinks; an empty slot is an error.
     pub(crate) fn free(&mut self, slot: u64) -> anyhow::Result<()> {
         self.within(slot, 0)?;
+        self.lined = 0;
         // SAFETY: the slot exists: checked above; the shim refuses an empty one; no other thread
         // has this table.
         let failed = unsafe { (self.peer.shim.free)(self.peer.pool.as_ptr(), self.number, slot) };

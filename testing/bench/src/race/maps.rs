@@ -1,7 +1,7 @@
 //! The six collections, in turns with libpmemobj's; and ours alone, to see how each grows.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Context;
 use holdfast_collections::{Kind, Map};
@@ -15,7 +15,10 @@ use crate::foreign::pmemobj::{MAPS, Peer, Shim};
 use crate::object::options;
 use crate::report::{Limit, Report, Spread};
 use crate::rig::Rig;
+use crate::say::say;
 
+/// Keys of the smaller runs that show how ours grow; the others have ten times as many.
+pub(crate) const MILLION: usize = 1_000_000;
 /// Lengths of the values.
 const LENGTHS: [usize; 2] = [0, 100];
 /// What is done, in this order, to all keys.
@@ -61,8 +64,8 @@ impl Side {
         Ok(Self::Peer(peer))
     }
 
-    /// One pass over all keys: nanoseconds per operation, and the longest one.
-    fn pass(&mut self, op: &str, keys: &[u64], len: usize) -> anyhow::Result<(f64, Duration)> {
+    /// One pass over all keys.
+    fn pass(&mut self, op: &str, keys: &[u64], len: usize) -> anyhow::Result<Pass> {
         let value = vec![3; len];
         let mut into = vec![0; len];
         match self {
@@ -109,23 +112,34 @@ fn found(there: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Does `step` to every key. The clock is read between any two if the longest is asked for.
+/// What a pass over all keys took.
+struct Pass {
+    /// Nanoseconds per operation.
+    ns: f64,
+    /// Nanoseconds of each, if they were asked for.
+    each: Vec<u32>,
+}
+
+/// Does `step` to every key. The clock is read between any two if what each takes is asked for:
+/// look-ups are too short for that.
 fn passed(
     keys: &[u64],
-    longest: bool,
+    each: bool,
     mut step: impl FnMut(u64) -> anyhow::Result<()>,
-) -> anyhow::Result<(f64, Duration)> {
+) -> anyhow::Result<Pass> {
+    let mut times = Vec::with_capacity(if each { keys.len() } else { 0 });
     let start = Instant::now();
-    let (mut last, mut worst) = (start, Duration::ZERO);
+    let mut last = start;
     for key in keys {
         step(*key)?;
-        if longest {
+        if each {
             let now = Instant::now();
-            worst = worst.max(now - last);
+            times.push(u32::try_from((now - last).as_nanos()).unwrap_or(u32::MAX));
             last = now;
         }
     }
-    Ok((start.elapsed().as_secs_f64() * 1e9 / keys.len() as f64, worst))
+    let ns = start.elapsed().as_secs_f64() * 1e9 / keys.len() as f64;
+    Ok(Pass { ns, each: times })
 }
 
 /// The keys in the order they are inserted, and in the order they are looked up and removed.
@@ -145,23 +159,29 @@ pub(crate) fn race(o: &Options, report: &mut Report) -> anyhow::Result<()> {
     for name in MAPS {
         let count = keys_of(name, o.quick);
         for len in LENGTHS {
-            println!("-- {name}, {count} keys, values of {len} bytes, in turns");
-            let mut values = vec![[const { Vec::new() }; 3]; racers.len()];
+            say!("-- {name}, {count} keys, values of {len} bytes, in turns");
+            let mut values = vec![[const { (Vec::new(), Vec::new()) }; 3]; racers.len()];
             for round in 0..rounds {
                 let [inserted, later] = orders(count, round);
-                for (racer, values) in racers.iter().zip(&mut values) {
+                for turn in 0..racers.len() {
+                    // Nobody always runs after the same one.
+                    let at = (turn + round as usize) % racers.len();
+                    let (racer, values) = (&racers[at], &mut values[at]);
                     let size = if o.quick { 1 << 30 } else { 4 << 30 };
                     let mut side = Side::new(*racer, name, o.shim, &o.dir, size)?;
                     for (op, values) in OPS.iter().zip(values) {
                         let keys = if *op == "insert" { &inserted } else { &later };
-                        values.push(side.pass(op, keys, len)?.0);
+                        let pass = side.pass(op, keys, len)?;
+                        values.0.push(pass.ns);
+                        values.1.extend(pass.each);
                     }
                 }
             }
             for (racer, values) in racers.iter().zip(values) {
-                for (op, values) in OPS.iter().zip(values) {
+                for (op, (values, each)) in OPS.iter().zip(values) {
                     let figure = format!("{name} {op} v{len}, {}", racer.name());
                     report.rounds(&figure, "ns", values);
+                    report.percentiles(&figure, each);
                 }
             }
         }
@@ -185,7 +205,7 @@ fn goals(report: &mut Report) {
                         let mean = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
                         report.goal(&name, mean, Limit::AtLeast(least));
                     }
-                    None => report.unmeasured(&name, "not all six on both sides"),
+                    None => report.absent(&name, "not all six on both sides"),
                 }
             }
         }
@@ -199,7 +219,6 @@ fn goals(report: &mut Report) {
 
 /// Ours alone: a million keys, then ten.
 pub(crate) fn growth(o: &Options, report: &mut Report) -> anyhow::Result<()> {
-    const MILLION: usize = 1_000_000;
     let counts: &[usize] = if o.quick { &[MILLION / 10] } else { &[MILLION, 10 * MILLION] };
     for name in MAPS {
         for count in counts.iter().copied() {
@@ -215,14 +234,17 @@ pub(crate) fn growth(o: &Options, report: &mut Report) -> anyhow::Result<()> {
                     let mut side = Side::new(Racer::Full, name, None, &o.dir, size)?;
                     for (at, op) in OPS.iter().enumerate() {
                         let keys = if *op == "insert" { &inserted } else { &later };
-                        let (ns, worst) = side.pass(op, keys, len)?;
+                        let Pass { ns, each } = side.pass(op, keys, len)?;
                         values[at].push(ns);
-                        longest[at].push(worst.as_secs_f64() * 1e3);
+                        longest[at].extend(each.into_iter().max().map(|ns| f64::from(ns) / 1e6));
                     }
                 }
                 grown(name, count, len, values, longest, report);
             }
         }
+    }
+    if o.quick {
+        report.left_out("hashmap_insert_1m_us", "--quick: fewer keys");
     }
     Ok(())
 }
@@ -244,7 +266,7 @@ fn grown(
             let worst = Spread::of(longest);
             report.figure(&format!("{figure}, longest"), "ms", worst);
         }
-        if (name, *op, count, len) == ("hashmap", "insert", 1_000_000, 0) {
+        if (name, *op, count, len) == ("hashmap", "insert", MILLION, 0) {
             report.goal("hashmap_insert_1m_us", time.median / 1e3, Limit::AtMost(1.6));
         }
     }

@@ -40,7 +40,9 @@ impl Ours {
     pub(crate) fn tables(&mut self) -> Vec<Table<'_>> {
         let pool = self.rig.pool();
         let tables = self.tables.iter_mut();
-        tables.map(|(table, handles)| Table { pool, table: *table, handles }).collect()
+        tables
+            .map(|(table, handles)| Table { pool, table: *table, handles, line: Vec::new() })
+            .collect()
     }
 }
 
@@ -49,6 +51,8 @@ pub(crate) struct Table<'p> {
     pool: &'p Pool<Mapped>,
     table: RawPtr,
     handles: &'p mut Vec<RawPtr>,
+    /// Handles of the objects overwritten next.
+    line: Vec<RawPtr>,
 }
 
 impl Worker for Table<'_> {
@@ -61,8 +65,14 @@ impl Worker for Table<'_> {
         Ok(())
     }
 
-    fn overwrite(&mut self, slot: u64, bytes: &[u8]) -> anyhow::Result<()> {
-        let object = self.handles[slot as usize];
+    fn line_up(&mut self, slots: &[u64]) -> anyhow::Result<()> {
+        self.line.clear();
+        self.line.extend(slots.iter().map(|slot| self.handles[*slot as usize]));
+        Ok(())
+    }
+
+    fn overwrite(&mut self, place: usize, bytes: &[u8]) -> anyhow::Result<()> {
+        let object = self.line[place];
         Ok(self.pool.run(|tx| tx.write_bytes(object, 0, bytes))?)
     }
 
