@@ -25,8 +25,8 @@ use crate::versions::Version;
 
 /// Bytes of an object of unknown length that are asked for ahead.
 const FETCHED: u64 = 128;
-/// The same of an object that is to be changed: a few lines, before the hardware sees where it
-/// goes.
+/// The same of an object that is to be changed: a granule, which is verified as a whole. More is
+/// left to the hardware, which sees by then where it goes.
 const FETCHED_TO_CHANGE: u64 = 1024;
 
 /// What is known of an object before its bytes are looked at.
