@@ -879,7 +879,8 @@ holdfast_code holdfast_root(holdfast_pool pool, holdfast_ptr *pointer);
 /**
  * Borrows an object in place: plain loads, no copy. Until holdfast_view_end, commits that would
  * change the object wait, so keep it short. Never store to it. type_number 0 takes any type;
- * len may be null. HOLDFAST_BUSY while there are 96 views of the object.
+ * len may be null. HOLDFAST_BUSY while there are 96 views of the object, or 127 of those
+ * that the pool guards together with it.
  *
  * The caller vouches:
  * view is null or points to a holdfast_view, address is null or points to a const void *,

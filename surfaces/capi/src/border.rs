@@ -121,6 +121,7 @@ impl From<TxError> for Fail {
 fn code_of_tx(error: &TxError) -> Code {
     match error {
         TxError::Conflict | TxError::Damaged { .. } => Code::HoldfastAgain,
+        TxError::TooManyViews { .. } => Code::HoldfastBusy,
         TxError::Dangling { .. } => Code::HoldfastDangling,
         TxError::OutOfBounds { .. } => Code::HoldfastBounds,
         TxError::Overrun { .. } => Code::HoldfastOverrun,
