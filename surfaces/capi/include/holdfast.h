@@ -804,7 +804,8 @@ holdfast_code holdfast_tx_set_root(holdfast_tx tx, holdfast_ptr pointer);
 holdfast_code holdfast_options_init(holdfast_options *options, size_t size);
 
 /**
- * Creates the file path with a new, empty pool and opens it. options may be null.
+ * Creates the file path with a new, empty pool and opens it. A path is bytes up to a zero, in
+ * whatever encoding the system's paths are. options may be null.
  *
  * The caller vouches:
  * path is null or a text with a zero at its end, options is null or was set by
