@@ -7,8 +7,8 @@
 //!                                          +-- html.rs        a file, replaced whole
 //! ```
 //!
-//! Nothing is locked and nothing written to the pool. An owner that does not answer at once is
-//! shown as one that does not.
+//! Nothing is locked and nothing written to the pool. An owner that does not listen is waited
+//! for at the first look only; one that does not answer then is shown as one that does not.
 
 mod html;
 mod plain;
