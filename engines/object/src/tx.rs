@@ -732,6 +732,20 @@ impl<M: Medium> Transaction for Tx<'_, M> {
 
     fn whole<R>(&self, part: impl FnOnce() -> Result<R>) -> Result<R> {
         let before = self.work().changes;
-        part().inspect_err(|error| self.work().doom_if_changed(before, error))
+        let watch = Watch(&self.lane, before);
+        let done = part();
+        core::mem::forget(watch);
+        done.inspect_err(|error| self.work().doom_if_changed(before, error))
+    }
+}
+
+/// Dropped only by a panic in a part of a transaction that has to be whole, which began when there
+/// were so many changes: if the closure stops the panic, there is no whole to commit.
+struct Watch<'a>(&'a LaneState, u64);
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        let error = TxError::cancel("a part of the transaction panicked");
+        self.0.work.borrow_mut().doom_if_changed(self.1, &error);
     }
 }
