@@ -74,7 +74,7 @@ fn takes_no_commands(path: &Path) -> Failure {
     Failure::new(
         "locked",
         format!("{}: {who} has it open and takes no commands", path.display()),
-        "close the pool there",
+        "close the pool there; it takes commands of the user it belongs to only",
     )
 }
 

@@ -102,7 +102,7 @@ fn an_owner_that_does_not_listen_yet_is_waited_for_and_one_that_never_does_is_no
     let begun = Instant::now();
     let done = here.good(&["stats", "a.pool"]);
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
-    assert!(done.err.contains("takes no commands; try again"), "{}", done.err);
+    assert!(done.err.contains("takes no commands of this user; try again"), "{}", done.err);
     let stats = here.json(0, &["stats", "a.pool"]);
     assert_eq!((&stats["owner"], &stats["in_use"]), (&serde_json::Value::Null, &true.into()));
 }

@@ -225,7 +225,7 @@ pub(crate) fn stats(out: Out, path: &Path) -> Outcome {
     if now.told.is_none() && now.in_use {
         out.note(
             "the process that has it open does not answer, and what it did is not known: it opens \
-             the pool still, is stopped, or takes no commands; try again",
+             the pool still, is stopped, or takes no commands of this user; try again",
         );
     }
     Ok(Exit::CLEAN)
