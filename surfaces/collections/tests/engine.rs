@@ -174,8 +174,11 @@ fn two_threads_that_replace_large_values_of_one_map_never_miss_an_object() {
     }
 }
 
-/// Ways to panic while a map is changed; each changes something first that must not stay.
-const PANICS: [fn(&Tx<'_, FaultMedium>, Bytes, &[u8]) -> Result<()>; 4] = [
+/// Changes something of a map that must not stay, and panics.
+type Panic = fn(&Tx<'_, FaultMedium>, Bytes, &[u8]) -> Result<()>;
+
+/// Ways to panic while a map is changed.
+const PANICS: [Panic; 4] = [
     |tx, map, key| {
         map.put(tx, key, b"never")?;
         panic!("in the closure")
@@ -190,8 +193,8 @@ const PANICS: [fn(&Tx<'_, FaultMedium>, Bytes, &[u8]) -> Result<()>; 4] = [
     },
     |tx, map, _| {
         map.clear(tx)?;
-        let source = (b'a'..b'z').map(|n| if n < b'd' { [n] } else { panic!("in a source") });
-        let keys: Vec<[u8; 1]> = (b'a'..b'z').map(|n| [n]).collect();
+        let source = (b'a'..=b'z').map(|n| if n < b'd' { [n] } else { panic!("in a source") });
+        let keys: Vec<[u8; 1]> = (b'a'..=b'z').map(|n| [n]).collect();
         let pairs = keys.iter().zip(source).map(|(key, _)| (&key[..], &key[..]));
         map.load(tx, pairs).map(drop)
     },
