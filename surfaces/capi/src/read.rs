@@ -34,7 +34,8 @@ struct Entry {
 static VIEWS: Table<Entry> = Table::new(Sort::View);
 
 /// Views of one object at a time. The engine counts to 127 for all objects that share a word of its
-/// table, and refuses whoever comes then: with a limit of its own, one object leaves room for others.
+/// table, and refuses whoever comes then: with a limit of its own, one object leaves room for
+/// others.
 const VIEWS_MAX: u32 = 96;
 
 /// How many views there are of an object: by pool and pointer.
