@@ -55,6 +55,12 @@ pub enum TxError {
         /// The object.
         object: RawPtr,
     },
+    /// The object cannot be borrowed in place: too many views of it, or of objects that the engine
+    /// guards together with it, are alive.
+    TooManyViews {
+        /// The object.
+        object: RawPtr,
+    },
     /// A guard word around a private copy was overwritten: the program wrote beyond the object.
     /// Nothing reached the medium.
     Overrun {
@@ -122,6 +128,11 @@ impl fmt::Display for TxError {
             Self::AlreadyOpen { object } => {
                 write!(f, "object {object} is already open for change in this transaction")
             }
+            Self::TooManyViews { object } => write!(
+                f,
+                "too many views of object {object}, or of objects guarded together with it, are \
+                 alive"
+            ),
             Self::Overrun { object } => write!(
                 f,
                 "the program wrote beyond its copy of object {object}; nothing was committed"

@@ -27,7 +27,8 @@
 //! - An error returned by the closure aborts: nothing it did is visible or durable. `Conflict`
 //!   and `Damaged` make the engine run it again (after repair); other errors reach the caller.
 //! - A part done by [`Transaction::whole`], or by a `run` inside a `run`, that fails after it
-//!   changed something takes the transaction with it, even if the closure goes on.
+//!   changed something takes the transaction with it, even if the closure goes on; a panic in it,
+//!   even if the closure catches it.
 //! - A private copy is opened at most once: a second `open_mut` of an object while the first
 //!   guard lives is [`TxError::AlreadyOpen`].
 //!

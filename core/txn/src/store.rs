@@ -65,10 +65,11 @@ pub trait Transaction {
     /// As [`read`](Self::read).
     fn len_of(&self, of: RawPtr) -> Result<u64>;
 
-    /// Opens an object for change: a verified private copy.
+    /// Opens an object for change: a verified private copy, with what this transaction has written
+    /// to the object.
     ///
     /// # Errors
-    /// As [`read`](Self::read), and `AlreadyOpen`.
+    /// As [`read`](Self::read), and `AlreadyOpen` while a guard for it lives.
     fn open_mut<T: Persist>(&self, of: Ptr<T>) -> Result<Self::Mut<'_, T>>;
 
     /// Changes a range of an object without copying the rest of it.

@@ -241,12 +241,28 @@ impl Transaction for ToyTx {
     }
 
     fn whole<R>(&self, part: impl FnOnce() -> Result<R>) -> Result<R> {
-        let before = self.changes.get();
-        part().inspect_err(|error| {
-            if self.changes.get() > before {
-                self.doomed.borrow_mut().get_or_insert_with(|| error.clone());
-            }
-        })
+        let watch = Watch(self, self.changes.get());
+        let done = part().inspect_err(|error| watch.doom(error));
+        core::mem::forget(watch);
+        done
+    }
+}
+
+/// Looks whether a part that failed had changed something since there were so many changes. Dropped
+/// only if it panicked.
+struct Watch<'t>(&'t ToyTx, u64);
+
+impl Watch<'_> {
+    fn doom(&self, error: &TxError) {
+        if self.0.changes.get() > self.1 {
+            self.0.doomed.borrow_mut().get_or_insert_with(|| error.clone());
+        }
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        self.doom(&TxError::cancel("a part of the transaction panicked"));
     }
 }
 

@@ -18,6 +18,7 @@ fn errors_say_what_and_where() {
         ),
         (TxError::OutOfBounds { object, end: 9, len: 8 }, false, "ends at 9"),
         (TxError::AlreadyOpen { object }, false, "already open"),
+        (TxError::TooManyViews { object }, false, "too many views of object 0x1240@7"),
         (TxError::Overrun { object }, false, "beyond its copy"),
         (TxError::NoSpace { wanted: 64 }, false, "grow the pool"),
         (TxError::TooLarge { wanted: 64, limit: 32 }, false, "limit of 32"),

@@ -199,6 +199,17 @@ fn a_part_that_has_to_be_whole_takes_the_transaction_along_if_it_is_not() {
         });
         assert_eq!(error, TxError::cancel("half way"));
     }
+    let error = fail(&store, |tx| {
+        let part = std::panic::AssertUnwindSafe(|| {
+            tx.whole(|| -> Result<()> {
+                tx.update(a, |a| a.balance = 3)?;
+                panic!("half way")
+            })
+        });
+        assert!(std::panic::catch_unwind(part).is_err());
+        Ok(())
+    });
+    assert_eq!(error, TxError::cancel("a part of the transaction panicked"));
     run(&store, |tx| {
         tx.update(a, |a| a.balance = 2)?;
         // Nothing was changed by this one.

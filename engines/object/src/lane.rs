@@ -21,7 +21,8 @@ pub(crate) enum Fate {
     Fresh,
     /// An object freed by this transaction.
     Freed,
-    /// Allocated and freed by this transaction: nothing is committed.
+    /// Nothing is committed: allocated and freed by this transaction, or another piece stands for
+    /// it.
     Nothing,
 }
 
@@ -128,6 +129,22 @@ impl Work {
             _ => self.enter(at),
         }
         at
+    }
+
+    /// Makes the piece at `whole`, just added, stand for its object instead of the pieces of parts
+    /// of it that were there before, with what was written to those.
+    #[cold]
+    pub(crate) fn join(&mut self, whole: usize, arena: &mut Arena) {
+        let Piece { spot, copies, .. } = self.pieces[whole];
+        for part in self.pieces[..whole].iter_mut().filter(|p| p.spot.object == spot.object) {
+            let start = (part.first * holdfast_heap::format::GRANULE) as usize;
+            // Only pieces that are whole objects are lent.
+            let written = arena.new_bytes(part.copies).map(<[u8]>::to_vec).unwrap_or_default();
+            if let Some((_, new)) = arena.both_mut(copies) {
+                new[start..start + written.len()].copy_from_slice(&written);
+            }
+            (part.fate, part.count) = (Fate::Nothing, 0);
+        }
     }
 
     fn enter(&mut self, at: usize) {

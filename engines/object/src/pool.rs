@@ -21,6 +21,7 @@ use crate::geometry;
 use crate::options::{CreateOptions, OpenOptions, VerifyReads};
 use crate::shared::{Parts, Repairer, Shared};
 use crate::tx::Tx;
+use crate::versions::Pinned;
 use crate::view::Held;
 
 /// Making everything durable before a clean close on a file.
@@ -213,16 +214,21 @@ impl<M: Medium> Pool<M> {
     /// were verified before depends on the read policy.
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// `TooManyViews` if 127 views of the object, or of others with the same version word, do not
+    /// end within about a tenth of a second; and as [`run`](Self::run).
     pub fn view<T: Persist>(&self, of: Ptr<T>) -> Result<View<'_, T, M>, Error> {
         let shared = &*self.shared;
         let word = shared.versions.index(of.raw().offset());
         loop {
             // Verified (as the policy says) and checked for type and life by an ordinary read.
             self.read(of)?;
-            let Some(version) = shared.versions.pin(word) else {
-                std::thread::yield_now();
-                continue;
+            let version = match shared.versions.pin(word) {
+                Pinned::At(version) => version,
+                Pinned::Held => {
+                    std::thread::yield_now();
+                    continue;
+                }
+                Pinned::Full => return Err(TxError::TooManyViews { object: of.raw() }.into()),
             };
             let len = size_of::<T>() as u64;
             let guard = View { shared, word, at: of.raw().offset(), of: core::marker::PhantomData };

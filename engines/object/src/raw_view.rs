@@ -9,6 +9,7 @@ use holdfast_txn::{Transaction, TxError};
 
 use crate::error::Error;
 use crate::pool::Pool;
+use crate::versions::Pinned;
 
 /// An object in place. While it lives, commits that would change the object are run again later,
 /// and the pool stays open.
@@ -24,7 +25,7 @@ impl<M: Medium> Pool<M> {
     /// Borrows an object of any type in place; see [`view`](Self::view).
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// As [`view`](Self::view).
     pub fn view_raw(&self, of: RawPtr) -> Result<RawView<M>, Error> {
         let shared = &*self.shared;
         let word = shared.versions.index(of.offset());
@@ -38,9 +39,13 @@ impl<M: Medium> Pool<M> {
                 }
                 Ok(())
             })?;
-            let Some(version) = shared.versions.pin(word) else {
-                std::thread::yield_now();
-                continue;
+            let version = match shared.versions.pin(word) {
+                Pinned::At(version) => version,
+                Pinned::Held => {
+                    std::thread::yield_now();
+                    continue;
+                }
+                Pinned::Full => return Err(TxError::TooManyViews { object: of }.into()),
             };
             let mut view =
                 RawView { pool: self.clone(), word, at: of.offset(), slot: Slot::default() };

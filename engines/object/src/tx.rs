@@ -444,6 +444,18 @@ impl<M: Medium> Tx<'_, M> {
         Ok(at)
     }
 
+    /// The piece at `at` if it is the whole object, else one that is, with what was written to the
+    /// parts that are open.
+    fn joined(&self, work: &mut Work, at: usize, of: RawPtr) -> Result<usize> {
+        let Piece { count, after, .. } = work.pieces[at];
+        if count == granules(after.len.into()) {
+            return Ok(at);
+        }
+        let whole = self.open_piece(work, of, Part::WHOLE, None)?;
+        work.join(whole, &mut self.lane.arena.borrow_mut());
+        Ok(whole)
+    }
+
     /// Length of an object, through the transaction's own view of it.
     fn length(&self, work: &mut Work, of: RawPtr) -> Result<u64> {
         if let Some(at) = work.any_of(of.offset()) {
@@ -497,14 +509,11 @@ impl<M: Medium> Tx<'_, M> {
     /// As [`open_mut`](Transaction::open_mut).
     pub fn open_raw(&self, of: RawPtr) -> Result<(*mut u8, u64)> {
         let mut work = self.work();
-        let at = match work.find(of.offset(), 0) {
-            Some(at) => Self::own(&work, at, of)?,
+        let at = match work.any_of(of.offset()) {
+            Some(at) => Self::own(&work, at, of).and_then(|at| self.joined(&mut work, at, of))?,
             None => self.open_piece(&mut work, of, Part::WHOLE, None)?,
         };
         let piece = work.pieces[at];
-        if piece.first != 0 || piece.count != granules(piece.after.len.into()) {
-            return Err(TxError::AlreadyOpen { object: of });
-        }
         work.changes += 1;
         let raw = self.lane.arena.borrow_mut().lend_raw(piece.copies);
         raw.map(|p| (p, u64::from(piece.after.len))).ok_or(TxError::AlreadyOpen { object: of })
@@ -656,7 +665,7 @@ impl<M: Medium> Transaction for Tx<'_, M> {
             Some(at) => {
                 let at = Self::own(&work, at, raw)?;
                 check_asked(raw, &work.pieces[at].after, 0, Some(typed))?;
-                at
+                self.joined(&mut work, at, raw)?
             }
             None => self.open_piece(&mut work, raw, Part::WHOLE, Some(typed))?,
         };
@@ -724,6 +733,20 @@ impl<M: Medium> Transaction for Tx<'_, M> {
 
     fn whole<R>(&self, part: impl FnOnce() -> Result<R>) -> Result<R> {
         let before = self.work().changes;
-        part().inspect_err(|error| self.work().doom_if_changed(before, error))
+        let watch = Watch(&self.lane, before);
+        let done = part();
+        core::mem::forget(watch);
+        done.inspect_err(|error| self.work().doom_if_changed(before, error))
+    }
+}
+
+/// Dropped only by a panic in a part of a transaction that has to be whole, which began when there
+/// were so many changes: if the closure stops the panic, there is no whole to commit.
+struct Watch<'a>(&'a LaneState, u64);
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        let error = TxError::cancel("a part of the transaction panicked");
+        self.0.work.borrow_mut().doom_if_changed(self.1, &error);
     }
 }

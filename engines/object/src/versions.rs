@@ -18,6 +18,21 @@ const VERSION_SHIFT: u32 = 8;
 /// words for less than a microsecond unless its thread was descheduled.
 const SPINS: u32 = 2_000;
 
+/// Rounds somebody who wants to pin a word waits for one of its many pins to end: some tenth of a
+/// second. Their holders may be who waits.
+const PATIENCE: u32 = 1_000;
+
+/// What became of an attempt to pin a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pinned {
+    /// It is pinned, at this version.
+    At(Version),
+    /// A committer holds it, longer than a reader waits.
+    Held,
+    /// It has as many pins as it can have, and none of them ended.
+    Full,
+}
+
 /// A version as read: compare to see whether anything changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Version(u64);
@@ -110,13 +125,24 @@ impl Versions {
         self.word(index).store(version.0, Ordering::Release);
     }
 
-    /// Keeps committers from storing to the word's objects. `None` if one does right now, or too
-    /// many guards pin the word.
-    pub(crate) fn pin(&self, index: u32) -> Option<Version> {
+    /// Keeps committers from storing to the word's objects. Waits a little where that cannot be.
+    pub(crate) fn pin(&self, index: u32) -> Pinned {
+        for _ in 0..PATIENCE {
+            match self.pin_now(index) {
+                Pinned::Full => std::thread::yield_now(),
+                pinned => return pinned,
+            }
+        }
+        Pinned::Full
+    }
+
+    fn pin_now(&self, index: u32) -> Pinned {
         let word = self.word(index);
+        let mut why = Pinned::Held;
         for _ in 0..SPINS {
             let now = word.load(Ordering::Acquire);
             if now & LOCKED != 0 || now & PINS == PINS {
+                why = if now & LOCKED != 0 { Pinned::Held } else { Pinned::Full };
                 spin_loop();
                 continue;
             }
@@ -124,10 +150,10 @@ impl Versions {
                 .compare_exchange_weak(now, now + PIN, Ordering::AcqRel, Ordering::Relaxed)
                 .is_ok()
             {
-                return Some(Version(now & !PINS));
+                return Pinned::At(Version(now & !PINS));
             }
         }
-        None
+        why
     }
 
     /// Ends a pin.

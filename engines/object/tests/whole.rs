@@ -75,6 +75,50 @@ fn a_part_that_failed_half_way_takes_the_transaction_along() {
 }
 
 #[test]
+fn a_part_that_panicked_half_way_takes_the_transaction_along_though_the_panic_is_caught() {
+    let pool = create(MediumKind::Shm);
+    let bytes = pattern(3, 100);
+    let object = put(&pool, &bytes);
+    let caught =
+        |part: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(part)).is_err();
+    for (what, half) in HALVES {
+        for before in [false, true] {
+            let nested = |_: &Tx<'_, FaultMedium>| {
+                caught(&|| {
+                    let _ = pool.run(|tx| -> Result<()> {
+                        half(tx, object)?;
+                        panic!("half way")
+                    });
+                })
+            };
+            let whole = |tx: &Tx<'_, FaultMedium>| {
+                caught(&|| {
+                    let _ = tx.whole(|| -> Result<()> {
+                        half(tx, object)?;
+                        panic!("half way")
+                    });
+                })
+            };
+            for answer in
+                [outer(&pool, object, before, nested), outer(&pool, object, before, whole)]
+            {
+                let told = answer.unwrap_err().to_string();
+                assert!(told.contains("a part of the transaction panicked"), "{what}: {told}");
+                assert_eq!(get(&pool, object).unwrap(), bytes, "{what}");
+            }
+        }
+    }
+    // One that panics before it changed anything is its closure's own matter.
+    let early = pool.run(|tx| {
+        tx.write_bytes(object, 0, &[7])?;
+        assert!(caught(&|| drop(tx.whole(|| -> Result<()> { panic!("early") }))));
+        Ok(())
+    });
+    early.unwrap();
+    assert_eq!(get(&pool, object).unwrap()[0], 7);
+}
+
+#[test]
 fn a_part_that_failed_before_it_changed_anything_does_not() {
     let pool = create(MediumKind::Shm);
     let object = put(&pool, &pattern(3, 100));

@@ -804,7 +804,8 @@ holdfast_code holdfast_tx_set_root(holdfast_tx tx, holdfast_ptr pointer);
 holdfast_code holdfast_options_init(holdfast_options *options, size_t size);
 
 /**
- * Creates the file path with a new, empty pool and opens it. options may be null.
+ * Creates the file path with a new, empty pool and opens it. A path is bytes up to a zero, in
+ * whatever encoding the system's paths are. options may be null.
  *
  * The caller vouches:
  * path is null or a text with a zero at its end, options is null or was set by
@@ -879,7 +880,8 @@ holdfast_code holdfast_root(holdfast_pool pool, holdfast_ptr *pointer);
 /**
  * Borrows an object in place: plain loads, no copy. Until holdfast_view_end, commits that would
  * change the object wait, so keep it short. Never store to it. type_number 0 takes any type;
- * len may be null. HOLDFAST_BUSY while there are 96 views of the object.
+ * len may be null. HOLDFAST_BUSY while there are 96 views of the object, or 127 of those
+ * that the pool guards together with it.
  *
  * The caller vouches:
  * view is null or points to a holdfast_view, address is null or points to a const void *,

@@ -3,8 +3,10 @@
 
 use core::cell::RefCell;
 use core::ffi::{CStr, c_char, c_void};
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 
 use holdfast::{Error, ErrorKind, TxError};
 
@@ -121,6 +123,7 @@ impl From<TxError> for Fail {
 fn code_of_tx(error: &TxError) -> Code {
     match error {
         TxError::Conflict | TxError::Damaged { .. } => Code::HoldfastAgain,
+        TxError::TooManyViews { .. } => Code::HoldfastBusy,
         TxError::Dangling { .. } => Code::HoldfastDangling,
         TxError::OutOfBounds { .. } => Code::HoldfastBounds,
         TxError::Overrun { .. } => Code::HoldfastOverrun,
@@ -229,6 +232,25 @@ fn usable<T>(pointer: *const T, what: &str) -> Done {
 /// # Safety
 /// Unless it is null, `text` points to bytes up to and including a zero, which stay for `'a`.
 pub(crate) unsafe fn text<'a>(text: *const c_char, what: &str) -> Done<&'a str> {
+    // SAFETY: as the caller vouches.
+    let bytes = unsafe { terminated(text, what)? };
+    core::str::from_utf8(bytes).map_err(|_| Fail::invalid(format!("{what} is not UTF-8")))
+}
+
+/// A path handed over: bytes, as the system takes them, of whatever encoding.
+///
+/// # Safety
+/// As [`text`].
+pub(crate) unsafe fn path_of<'a>(path: *const c_char, what: &str) -> Done<&'a Path> {
+    // SAFETY: as the caller vouches.
+    Ok(Path::new(OsStr::from_bytes(unsafe { terminated(path, what)? })))
+}
+
+/// The bytes before the zero.
+///
+/// # Safety
+/// As [`text`].
+unsafe fn terminated<'a>(text: *const c_char, what: &str) -> Done<&'a [u8]> {
     usable(text, what)?;
     // SAFETY: not null; the caller vouches for the bytes up to the zero; none behind it is read.
     let is_end = |at: &usize| unsafe { text.add(*at).read() } == 0;
@@ -236,8 +258,7 @@ pub(crate) unsafe fn text<'a>(text: *const c_char, what: &str) -> Done<&'a str> 
         return Err(Fail::invalid(format!("{what} is longer than {TEXT_MAX} bytes")));
     };
     // SAFETY: these bytes were just read.
-    let text = unsafe { core::slice::from_raw_parts(text.cast::<u8>(), len) };
-    core::str::from_utf8(text).map_err(|_| Fail::invalid(format!("{what} is not UTF-8")))
+    Ok(unsafe { core::slice::from_raw_parts(text.cast::<u8>(), len) })
 }
 
 fn length(len: usize, what: &str) -> Done {

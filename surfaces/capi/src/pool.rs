@@ -1,12 +1,13 @@
 //! Pools: made, opened, looked at, closed.
 
 use core::ffi::c_char;
+use std::path::Path;
 use std::sync::Arc;
 
 use holdfast::pmem::{Medium, MediumKind};
 use holdfast::{Options, Parity, Pool, VerifyReads};
 
-use crate::border::{Done, Fail, Place, border, get_sized, holdfast_code, put_sized, text};
+use crate::border::{Done, Fail, Place, border, get_sized, holdfast_code, path_of, put_sized};
 use crate::handle::{Sort, Table};
 use crate::{mapped, tx};
 
@@ -164,14 +165,14 @@ unsafe fn open_by(
     path: *const c_char,
     options: *const holdfast_options,
     pool: *mut holdfast_pool,
-    open: impl FnOnce(&Options, &str) -> holdfast::Result<Pool>,
+    open: impl FnOnce(&Options, &Path) -> holdfast::Result<Pool>,
 ) -> holdfast_code {
     border(|| {
         // SAFETY: as the caller vouches.
         let pool = unsafe { Place::new(pool, "the place for the pool")? };
         pool.set(holdfast_pool { id: 0 });
         // SAFETY: as the caller vouches.
-        let (path, options) = unsafe { (text(path, "the path")?, options_of(options)?) };
+        let (path, options) = unsafe { (path_of(path, "the path")?, options_of(options)?) };
         let opened = open(&options, path)?;
         let (at, len) = addresses(&opened);
         let id = POOLS.add(opened);
@@ -181,7 +182,8 @@ unsafe fn open_by(
     })
 }
 
-/// Creates the file `path` with a new, empty pool and opens it. `options` may be null.
+/// Creates the file `path` with a new, empty pool and opens it. A path is bytes up to a zero, in
+/// whatever encoding the system's paths are. `options` may be null.
 ///
 /// # Safety
 /// `path` is null or a text with a zero at its end, `options` is null or was set by

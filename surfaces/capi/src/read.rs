@@ -34,7 +34,8 @@ struct Entry {
 static VIEWS: Table<Entry> = Table::new(Sort::View);
 
 /// Views of one object at a time. The engine counts to 127 for all objects that share a word of its
-/// table, and lets whoever comes then wait for one to end: for ever, if a program forgot them.
+/// table, and refuses whoever comes then: with a limit of its own, one object leaves room for
+/// others.
 const VIEWS_MAX: u32 = 96;
 
 /// How many views there are of an object: by pool and pointer.
@@ -116,7 +117,8 @@ pub unsafe extern "C" fn holdfast_root(
 
 /// Borrows an object in place: plain loads, no copy. Until `holdfast_view_end`, commits that would
 /// change the object wait, so keep it short. Never store to it. `type_number` 0 takes any type;
-/// `len` may be null. `HOLDFAST_BUSY` while there are 96 views of the object.
+/// `len` may be null. `HOLDFAST_BUSY` while there are 96 views of the object, or 127 of those
+/// that the pool guards together with it.
 ///
 /// # Safety
 /// `view` is null or points to a `holdfast_view`, `address` is null or points to a `const void *`,

@@ -11,7 +11,7 @@ use crate::out::{Out, count};
 
 /// How long a command waits for the process that has a pool open to listen, or to close it: it may
 /// be just opening or closing it.
-const OWNER_WAIT: Duration = Duration::from_secs(2);
+pub(crate) const OWNER_WAIT: Duration = Duration::from_secs(2);
 /// How often it looks.
 const OWNER_LOOK: Duration = Duration::from_millis(20);
 
@@ -46,16 +46,23 @@ pub(crate) fn open_or_reach(
 
 /// Reaches the process that has a pool open; nothing if nobody has.
 pub(crate) fn reach(observer: &Observer) -> Outcome<Option<Owner>> {
+    match reach_within(observer, OWNER_WAIT) {
+        Some(owner) => Ok(Some(owner)),
+        None if observer.is_in_use() => Err(takes_no_commands(observer.path())),
+        None => Ok(None),
+    }
+}
+
+/// The same for commands that can do without: nothing either if whoever has it open does not listen
+/// in time.
+pub(crate) fn reach_within(observer: &Observer, wait: Duration) -> Option<Owner> {
     let begun = Instant::now();
     loop {
         if let Some(owner) = Owner::reach(observer.path()) {
-            return Ok(Some(owner));
+            return Some(owner);
         }
-        if !observer.is_in_use() {
-            return Ok(None);
-        }
-        if begun.elapsed() >= OWNER_WAIT {
-            return Err(takes_no_commands(observer.path()));
+        if !observer.is_in_use() || begun.elapsed() >= wait || crate::interrupt::asked() {
+            return None;
         }
         std::thread::sleep(OWNER_LOOK);
     }
@@ -67,7 +74,7 @@ fn takes_no_commands(path: &Path) -> Failure {
     Failure::new(
         "locked",
         format!("{}: {who} has it open and takes no commands", path.display()),
-        "close the pool there",
+        "close the pool there; it takes commands of the user it belongs to only",
     )
 }
 

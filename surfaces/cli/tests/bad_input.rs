@@ -183,6 +183,33 @@ fn pipes_devices_links_and_files_of_zeros() {
 }
 
 #[test]
+fn records_that_are_none_are_refused_whatever_they_are() {
+    let here = Here::new();
+    here.pool("a.pool");
+    here.good(&["inject", "stray", "a.pool", "--record", "record"]);
+    let before = fs::read(here.path("a.pool")).unwrap();
+    let whole = fs::read_to_string(here.path("record")).unwrap();
+    fs::write(here.path("half"), format!("{whole}{}", &whole[..whole.len() / 2])).unwrap();
+    fs::write(here.path("bytes"), b"\xff\n").unwrap();
+    for (name, kind, what) in [
+        ("half", "invalid", "half, line 2: tells of no fault"),
+        ("bytes", "invalid", "bytes, line 1: is no UTF-8 text"),
+        ("a.pool", "invalid", "a.pool, line 1: is no UTF-8 text"),
+        // It never ends.
+        ("/dev/zero", "invalid", "/dev/zero, line 1: is longer than 1048576 bytes"),
+        (".", "not-a-file", ".: "),
+        ("missing", "not-found", "missing: "),
+    ] {
+        let told = here.json(8, &["inject", "restore", "a.pool", "--record", name]);
+        assert_eq!(told["error"]["kind"], kind, "{told}");
+        assert!(told["error"]["cause"].as_str().unwrap().starts_with(what), "{told}");
+    }
+    assert!(fs::read(here.path("a.pool")).unwrap() == before);
+    here.good(&["inject", "restore", "a.pool", "--record", "record"]);
+    here.good(&["check", "a.pool"]);
+}
+
+#[test]
 fn longer_files_than_their_pools_are_used_and_the_rest_is_left_alone() {
     let here = Here::new();
     here.pool("a.pool");

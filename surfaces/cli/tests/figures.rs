@@ -5,7 +5,10 @@
 mod common;
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::time::{Duration, Instant};
 
 use common::{Here, ended};
@@ -71,6 +74,37 @@ fn an_owner_tells_what_it_did() {
     kill_process(Pid::from_child(&owner), Signal::CONT).unwrap();
     drop(lines);
     assert_eq!(ended(owner).code, 0);
+}
+
+#[test]
+fn an_owner_that_does_not_listen_yet_is_waited_for_and_one_that_never_does_is_not() {
+    let here = Here::new();
+    let path = here.path("a.pool");
+    let quiet = Pool::options().size(16 << 20).commands(false).heal_loads(false);
+    let _pool = quiet.create(&path).unwrap();
+    let found = fs::metadata(&path).unwrap();
+    let name = format!("holdfast-{:x}-{:x}", found.dev(), found.ino());
+    let address = SocketAddr::from_abstract_name(name).unwrap();
+    for words in
+        [&["stats", "a.pool"][..], &["top", "a.pool", "--once"], &["scrub", "status", "a.pool"]]
+    {
+        let child = here.started(words);
+        // As long as the pool takes to be opened.
+        std::thread::sleep(Duration::from_millis(500));
+        let listener = UnixListener::bind_addr(&address).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        let mut asked = String::new();
+        BufReader::new(stream).read_line(&mut asked).unwrap();
+        assert!(asked.starts_with("holdfast-"), "{words:?}: {asked}");
+        drop(listener);
+        assert_eq!(ended(child).code, 0);
+    }
+    let begun = Instant::now();
+    let done = here.good(&["stats", "a.pool"]);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(done.err.contains("takes no commands of this user; try again"), "{}", done.err);
+    let stats = here.json(0, &["stats", "a.pool"]);
+    assert_eq!((&stats["owner"], &stats["in_use"]), (&serde_json::Value::Null, &true.into()));
 }
 
 #[test]

@@ -276,7 +276,12 @@ fn what_cannot_be_watched_or_written() {
         }
         assert!(fs::read(here.path(name)).unwrap() == *before, "{name}");
     }
-    here.expect(16, &["top", "a.pool", "--once", "--html", "x", "--prometheus", "x"]);
+    fs::create_dir_all(here.path("sub")).unwrap();
+    let whole = here.path("x");
+    for same in ["x", "./x", "sub/../x", whole.to_str().unwrap()] {
+        here.expect(16, &["top", "a.pool", "--once", "--html", "x", "--prometheus", same]);
+    }
+    assert!(!here.path("x").exists());
     assert!(!here.path("x").exists());
     for interval in ["0", "soon", "-1s", "2h"] {
         here.expect(16, &["top", "a.pool", "--once", "--interval", interval]);

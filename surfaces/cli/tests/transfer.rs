@@ -141,6 +141,7 @@ fn a_batch_with_a_bad_line_is_not_put_and_the_bad_lines_are_told() {
     lines[41] = "nonsense\n".to_owned();
     lines[98] = "{\"key\":\"k\"}\n".to_owned();
     fs::write(here.path("lines"), lines.concat()).unwrap();
+    bad_lines_of_all_sorts_are_told(&here, &lines);
     let import = ["import", "a.pool", "m", "lines", "--batch", "10"];
     let told = here.json(8, &import);
     let numbers: Vec<&Value> =
@@ -161,6 +162,25 @@ fn a_batch_with_a_bad_line_is_not_put_and_the_bad_lines_are_told() {
     let told = here.json(0, &[&import[..], &["--from", "21"]].concat());
     assert_eq!((&told["pairs"], &told["next_line"]), (&80.into(), &101.into()), "{told}");
     assert_eq!(here.good(&["map", "scan", "a.pool", "m"]).out.lines().count(), 100);
+}
+
+/// With lines 25, 42 and 99 bad, two more: one that names a key twice, one that is no text.
+fn bad_lines_of_all_sorts_are_told(here: &Here, lines: &[String]) {
+    let mut bytes: Vec<Vec<u8>> = lines.iter().map(|line| line.clone().into_bytes()).collect();
+    bytes[29] = b"{\"key\":\"k030\",\"value\":\"30\",\"key\":\"other\"}\n".to_vec();
+    bytes[49] = b"{\"key\":\"\xe9\",\"value\":\"v\"}\n".to_vec();
+    fs::write(here.path("worse"), bytes.concat()).unwrap();
+    here.good(&["pool", "create", "b.pool", "--size", "16M"]);
+    let told = here.json(8, &["import", "b.pool", "m", "worse", "--batch", "10"]);
+    let bad = told["bad_lines"].as_array().unwrap();
+    let numbers: Vec<&Value> = bad.iter().map(|bad| &bad["line"]).collect();
+    assert_eq!(numbers, [25, 30, 42, 50, 99], "{told}");
+    assert!(bad[1]["what"].as_str().unwrap().starts_with("the field `key` twice"), "{told}");
+    assert_eq!(bad[3]["what"], "is no UTF-8 text");
+    assert_eq!((&told["pairs"], &told["next_line"]), (&20.into(), &21.into()), "{told}");
+    // Those that were imported before are not looked at again.
+    let told = here.json(8, &["import", "b.pool", "m", "worse", "--from", "60"]);
+    assert_eq!(told["bad_lines"].as_array().unwrap().len(), 1, "{told}");
 }
 
 #[test]
@@ -210,7 +230,7 @@ fn files_and_words_that_cannot_be() {
     fs::write(here.path("latin"), b"{\"key\":\"\xe9\",\"value\":\"v\"}\n").unwrap();
     let told = here.expect(8, &["import", "a.pool", "words", "latin"]).err;
     assert!(told.contains("latin, line 1: is no UTF-8 text"), "{told}");
-    assert!(told.contains("--from 1 goes on"), "{told}");
+    assert!(told.contains("go on with --from 1"), "{told}");
     let told = here.json(8, &["export", "a.pool", "none"]);
     assert_eq!(told["error"]["path"], "a.pool", "{told}");
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();

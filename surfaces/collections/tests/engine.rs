@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use holdfast_collections::Map;
+use holdfast_faultmem::FaultMedium;
 use holdfast_layout::RawPtr;
-use holdfast_object::{ScrubControl, ScrubOptions, VerifyReads};
-use holdfast_txn::Transaction;
+use holdfast_object::{ScrubControl, ScrubOptions, Tx, VerifyReads};
+use holdfast_txn::{Result, Transaction};
 use support::pool::{Change, Model, TestPool, apply, apply_to_model, content, create};
 use support::{Bytes, KINDS, Rng, Shape};
 
@@ -170,6 +171,67 @@ fn two_threads_that_replace_large_values_of_one_map_never_miss_an_object() {
         let found = content(&pool, map);
         assert_eq!(found.len(), 281);
         assert_eq!(found[&b"count"[..]], 480_u16.to_le_bytes());
+    }
+}
+
+/// Changes something of a map that must not stay, and panics.
+type Panic = fn(&Tx<'_, FaultMedium>, Bytes, &[u8]) -> Result<()>;
+
+/// Ways to panic while a map is changed.
+const PANICS: [Panic; 4] = [
+    |tx, map, key| {
+        map.put(tx, key, b"never")?;
+        panic!("in the closure")
+    },
+    |tx, map, key| {
+        map.remove(tx, key)?;
+        map.for_each(tx, |_, _| panic!("in a visitor"))
+    },
+    |tx, map, key| {
+        map.put(tx, key, &[9; 5000])?;
+        map.get_with(tx, key, |_| panic!("in a reader")).map(drop)
+    },
+    |tx, map, _| {
+        map.clear(tx)?;
+        let source = (b'a'..=b'z').map(|n| if n < b'd' { [n] } else { panic!("in a source") });
+        let keys: Vec<[u8; 1]> = (b'a'..=b'z').map(|n| [n]).collect();
+        let pairs = keys.iter().zip(source).map(|(key, _)| (&key[..], &key[..]));
+        map.load(tx, pairs).map(drop)
+    },
+];
+
+#[test]
+fn a_thread_that_panics_in_a_change_leaves_the_map_as_committed_to_it_and_to_others() {
+    for kind in KINDS {
+        let pool = create(SIZE, VerifyReads::Always);
+        let map: Bytes = pool.run(|tx| Map::create(tx, kind)).unwrap();
+        let model = std::thread::scope(|scope| {
+            let pool = &pool;
+            let workers = [0, 1].map(|own: u64| {
+                scope.spawn(move || {
+                    let (mut model, mut rng) = (Model::new(), Rng(own));
+                    for n in 0..400_usize {
+                        if own == 1 && n % 4 == 3 {
+                            let key = Shape::Names.key(rng.below(300));
+                            let change = || pool.run(|tx| PANICS[n / 4 % 4](tx, map, &key));
+                            let change = std::panic::AssertUnwindSafe(change);
+                            std::panic::catch_unwind(change).unwrap_err();
+                            continue;
+                        }
+                        let change = step(&mut rng, Shape::Names, 70, Some(own));
+                        assert_eq!(apply(pool, map, &change), apply_to_model(&mut model, change));
+                    }
+                    model
+                })
+            });
+            let ends = workers.map(|worker| worker.join().unwrap());
+            ends.into_iter().fold(Model::new(), |mut all, own| {
+                all.extend(own);
+                all
+            })
+        });
+        assert_eq!(content(&pool, map), model, "{kind}");
+        assert_eq!(pool.stats().aborts, 100);
     }
 }
 

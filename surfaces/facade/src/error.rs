@@ -305,6 +305,9 @@ fn tx(error: &TxError) -> Option<(String, String)> {
             "free objects, grow the pool, or make a larger one",
         ),
         TxError::TooLarge { .. } => (error.to_string(), "make it smaller, or split it"),
+        TxError::TooManyViews { .. } => {
+            (error.to_string(), "end some and try again, or read a copy of it")
+        }
         TxError::Conflict => (
             "other transactions came in between, again and again".to_owned(),
             "nothing was committed; try again",

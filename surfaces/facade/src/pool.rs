@@ -196,6 +196,9 @@ impl<M: Medium> Pool<M> {
     /// conflict with another transaction, or a repair, `body` is executed again: it must not keep
     /// effects outside the pool. A `run` inside a `run` on the same pool joins the outer one.
     ///
+    /// If `body` panics, nothing happened, and the panic goes on. There is no poison: the pool and
+    /// its maps hold what was committed, for this thread and for others.
+    ///
     /// # Errors
     /// What `body` returned, or why it could not be committed; nothing happened then.
     pub fn run<R>(&self, body: impl FnMut(&Tx<'_, M>) -> holdfast_txn::Result<R>) -> Result<R> {

@@ -156,6 +156,32 @@ static void opened_and_read(holdfast_pool pool, holdfast_ptr node)
 }
 
 /* The figures are those of the pool: aborts, granules that reads verified, reclaims of the log. */
+/* A part of a long object first, then the whole of it. */
+static void written_then_opened(holdfast_pool pool)
+{
+    static unsigned char seen[4000];
+    holdfast_tx tx;
+    holdfast_ptr object;
+    void *address;
+    uint64_t len;
+    OK(holdfast_tx_begin(pool, &tx));
+    OK(holdfast_tx_alloc(tx, sizeof seen, 0, &object, NULL));
+    OK(holdfast_tx_commit(tx));
+    OK(holdfast_tx_begin(pool, &tx));
+    OK(holdfast_tx_write(tx, object, 2000, "part", 4));
+    OK(holdfast_tx_open(tx, object, 0, &address, &len));
+    CHECK(len == sizeof seen && memcmp((char *)address + 2000, "part", 4) == 0);
+    memcpy(address, "whole", 5);
+    OK(holdfast_tx_write(tx, object, 3990, "end", 3));
+    OK(holdfast_tx_commit(tx));
+    OK(holdfast_read(pool, object, 0, seen, sizeof seen));
+    CHECK(memcmp(seen, "whole", 5) == 0 && memcmp(seen + 2000, "part", 4) == 0);
+    CHECK(memcmp(seen + 3990, "end", 3) == 0 && seen[1999] == 0);
+    OK(holdfast_tx_begin(pool, &tx));
+    OK(holdfast_tx_free(tx, object));
+    OK(holdfast_tx_commit(tx));
+}
+
 static void figures(holdfast_pool pool, holdfast_ptr first)
 {
     holdfast_info before, after;
@@ -204,6 +230,7 @@ int main(int count, char **arguments)
     starts_over(pool, first);
     views(pool, first);
     opened_and_read(pool, first);
+    written_then_opened(pool);
     figures(pool, first);
     OK(holdfast_pool_close(pool));
 

@@ -96,11 +96,11 @@ fn put_all(
         let read = read.map_err(|end| end.with_more(&format!("--from {} goes on", done.next)))?;
         let Some(line) = read else { break };
         number += 1;
-        bytes += line.len() as u64 + 1;
-        if number < args.from || line.trim().is_empty() {
+        bytes += line.bytes;
+        if number < args.from || line.text.as_ref().is_ok_and(|text| text.trim().is_empty()) {
             continue;
         }
-        let pair = from_line(&line).and_then(|pair| {
+        let pair = line.text.and_then(|text| from_line(&text)).and_then(|pair| {
             map.fits(&pair.0, &pair.1).map_err(str::to_owned)?;
             Ok(pair)
         });

@@ -10,6 +10,7 @@ use holdfast::anatomy::Part;
 use serde_json::{Value, json};
 
 use crate::args::{InjectArgs, InjectCommand, RestoreArgs};
+use crate::commands::lines::{Form, Lines};
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::faults::{Fault, Injector, Kind};
@@ -27,6 +28,13 @@ const PARTS: [Part; 7] = [
     Part::ParityQ,
     Part::Metadata,
 ];
+
+/// What lines of a record may be: a fault changes a page or two.
+const LINES: Form = Form {
+    longest: 1 << 20,
+    ahead: 64,
+    remedy: "give the file that `holdfast inject --record` wrote; nothing was changed",
+};
 
 /// Does the damage asked for.
 pub(crate) fn inject(out: Out, command: &InjectCommand) -> Outcome {
@@ -91,19 +99,7 @@ pub(crate) fn inject(out: Out, command: &InjectCommand) -> Outcome {
 pub(crate) fn restore(out: Out, args: &RestoreArgs) -> Outcome {
     let observer = Observer::open(&args.pool)?;
     refuse_others(&observer)?;
-    let text = std::fs::read_to_string(&args.record)
-        .map_err(|error| Failure::io(args.record.display(), &error))?;
-    let mut faults = Vec::new();
-    for (line, number) in text.lines().zip(1_u64..) {
-        let fault = Fault::parse(line).ok_or_else(|| {
-            Failure::new(
-                "invalid",
-                format!("{}, line {number}: tells of no fault", args.record.display()),
-                "give the file that `holdfast inject --record` wrote; nothing was changed",
-            )
-        })?;
-        faults.push(fault);
-    }
+    let faults = recorded(&args.record)?;
     let size = observer.superblock()?.size;
     let file = writable(&args.pool)?;
     let hits = || faults.iter().rev().flat_map(|fault| fault.hits.iter().rev());
@@ -122,6 +118,26 @@ pub(crate) fn restore(out: Out, args: &RestoreArgs) -> Outcome {
     out.object("inject", json!({ "restored": faults.len() }));
     out.words(format!("{} taken back", count(faults.len() as u64, "fault")));
     Ok(Exit::CLEAN)
+}
+
+/// The faults that a file tells of. It may be any file, or none that ends.
+fn recorded(path: &Path) -> Outcome<Vec<Fault>> {
+    let lines = Lines::of(path, LINES)?;
+    let mut faults = Vec::new();
+    while let Some(line) = lines.next()? {
+        let number = faults.len() + 1;
+        let fault = line
+            .text
+            .and_then(|text| Fault::parse(&text).ok_or_else(|| "tells of no fault".to_owned()));
+        faults.push(fault.map_err(|what| {
+            let cause = format!("{}, line {number}: {what}", path.display());
+            Failure::new("invalid", cause, LINES.remedy)
+        })?);
+    }
+    if crate::interrupt::asked() {
+        return Err(Failure::interrupted("nothing was changed"));
+    }
+    Ok(faults)
 }
 
 /// Pools are damaged only if they were made for it.

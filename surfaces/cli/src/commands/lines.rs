@@ -22,9 +22,21 @@ pub(crate) struct Form {
     pub(crate) remedy: &'static str,
 }
 
+/// Bytes behind those a line can have after which its end is not looked for any more.
+const SKIPPED_MAX: u64 = 1 << 30;
+
+/// A line as it was found.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    /// Without its end; or why it cannot be taken. The next line can be had all the same.
+    pub(crate) text: Result<String, String>,
+    /// Bytes in the file, its end among them.
+    pub(crate) bytes: u64,
+}
+
 /// The lines of a file. A thread reads them: who waits for input can be interrupted.
 pub(crate) struct Lines {
-    read: Receiver<Outcome<String>>,
+    read: Receiver<Outcome<Line>>,
     /// Bytes of the file; 0 if nobody knows.
     pub(crate) bytes: u64,
 }
@@ -62,7 +74,7 @@ impl Lines {
     }
 
     /// The next line; nothing at the end, or once somebody asked the command to stop.
-    pub(crate) fn next(&self) -> Outcome<Option<String>> {
+    pub(crate) fn next(&self) -> Outcome<Option<Line>> {
         wait(&self.read)
     }
 }
@@ -88,24 +100,32 @@ fn open(path: &Path) -> Outcome<(Box<dyn BufRead>, u64)> {
     Ok((Box::new(BufReader::new(file)), len))
 }
 
-/// The next line, without its end.
+/// The next line. An error ends the file: no line behind it can be had.
 fn next_line(
     lines: &mut dyn BufRead,
     path: &Path,
     number: u64,
     form: Form,
-) -> Outcome<Option<String>> {
+) -> Outcome<Option<Line>> {
     use std::io::Read;
-    let bad = |what: &str| {
-        Failure::new("invalid", format!("{}, line {number}: {what}", path.display()), form.remedy)
-    };
+    let failed = |error: std::io::Error| Failure::io(path.display(), &error);
+    let too_long = || format!("is longer than {} bytes, the most a line can have", form.longest);
     let mut line = Vec::new();
     // One byte more than a line can have, and its end.
-    let read = lines.take(form.longest as u64 + 2).read_until(b'\n', &mut line);
-    match read {
-        Ok(0) => return Ok(None),
-        Ok(_) => {}
-        Err(error) => return Err(Failure::io(path.display(), &error)),
+    let most = form.longest as u64 + 2;
+    let mut bytes = lines.take(most).read_until(b'\n', &mut line).map_err(failed)? as u64;
+    if bytes == 0 {
+        return Ok(None);
+    }
+    if bytes == most && line.last() != Some(&b'\n') {
+        drop(line);
+        let skipped = lines.take(SKIPPED_MAX).skip_until(b'\n').map_err(failed)? as u64;
+        if skipped == SKIPPED_MAX {
+            let cause = format!("{}, line {number}: {}", path.display(), too_long());
+            return Err(Failure::new("invalid", cause, form.remedy));
+        }
+        bytes += skipped;
+        return Ok(Some(Line { text: Err(too_long()), bytes }));
     }
     if line.last() == Some(&b'\n') {
         line.pop();
@@ -113,11 +133,40 @@ fn next_line(
     if line.last() == Some(&b'\r') {
         line.pop();
     }
-    if line.len() > form.longest {
-        return Err(bad(&format!(
-            "is longer than {} bytes, the most a line can have",
-            form.longest
-        )));
+    let text = if line.len() > form.longest {
+        Err(too_long())
+    } else {
+        String::from_utf8(line).map_err(|_| "is no UTF-8 text".to_owned())
+    };
+    Ok(Some(Line { text, bytes }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_cannot_be_taken_does_not_hide_the_next() {
+        let long = [b'x'; 5000];
+        let text = [&b"abcd\nabcde\n"[..], &long, b"\nabcd\r\nabcd\r\r\n\xff\n\nend"].concat();
+        let mut file = BufReader::with_capacity(16, text.as_slice());
+        let form = Form { longest: 4, ahead: 1, remedy: "" };
+        let mut found = Vec::new();
+        let mut bytes = 0;
+        while let Some(line) = next_line(&mut file, Path::new("it"), 1, form).unwrap() {
+            bytes += line.bytes;
+            found.push(line.text.unwrap_or_else(|what| what[..9].to_owned()));
+        }
+        let long = "is longer";
+        assert_eq!(found, ["abcd", long, long, "abcd", long, "is no UTF", "", "end"]);
+        assert_eq!(bytes, text.len() as u64);
     }
-    String::from_utf8(line).map(Some).map_err(|_| bad("is no UTF-8 text"))
+
+    #[test]
+    fn what_never_ends_is_no_line() {
+        let mut zeros = BufReader::with_capacity(1 << 20, std::io::repeat(0));
+        let form = Form { longest: 4, ahead: 1, remedy: "end it" };
+        let failed = next_line(&mut zeros, Path::new("zeros"), 1, form).unwrap_err();
+        assert!(failed.to_string().starts_with("zeros, line 1: is longer than 4"), "{failed}");
+    }
 }

@@ -41,8 +41,14 @@ pub(crate) fn load(out: Out, args: &LoadArgs) -> Outcome {
     let progress = Progress::bytes(out, "loading");
     let mut loaded = Loaded::default();
     let (mut batch, mut done): (Vec<String>, u64) = (Vec::new(), 0);
+    let mut number = 0_u64;
     while let Some(line) = lines.next()? {
-        done += line.len() as u64 + 1;
+        number += 1;
+        done += line.bytes;
+        let line = line.text.map_err(|what| {
+            let cause = format!("{}, line {number}: {what}", args.file.display());
+            Failure::new("invalid", cause, LINES.remedy)
+        })?;
         if !line.trim().is_empty() {
             batch.push(line);
         }

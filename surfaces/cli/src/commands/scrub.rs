@@ -13,7 +13,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::out::{Out, facts};
 use crate::progress::Progress;
-use crate::session::{self, Access};
+use crate::session::{self, Access, OWNER_WAIT};
 use crate::size::{show, show_nanos};
 
 /// How long a status waits for an owner: one that is stopped does not answer.
@@ -95,12 +95,12 @@ fn by_owner(out: Out, args: &ScrubArgs, mut owner: Owner, options: ScrubOptions)
     Ok(tell_summary(out, name_of(options), &args.pool, &summary, true))
 }
 
-/// Shows how far the scrub is: as its owner says or, if nobody answers at once, as the pool's own
+/// Shows how far the scrub is: as its owner says or, if nobody answers soon, as the pool's own
 /// record does, which is written now and then.
 pub(crate) fn status(out: Out, path: &Path) -> Outcome {
     let observer = Observer::open(path)?;
-    let asked =
-        Owner::reach(path).and_then(|owner| owner.with_patience(ANSWER_WAIT).scrub_status().ok());
+    let asked = session::reach_within(&observer, OWNER_WAIT)
+        .and_then(|owner| owner.with_patience(ANSWER_WAIT).scrub_status().ok());
     let by = if asked.is_some() { "owner" } else { "record" };
     let status = match asked {
         Some(status) => status,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use holdfast::layout::{Region, RegionKind, Superblock};
-use holdfast::{Event, Figures, Latency, Observer, Owner, ScrubStatus, Space};
+use holdfast::{Event, Figures, Latency, Observer, ScrubStatus, Space};
 use serde_json::{Value, json};
 
 use crate::commands::pool::{space_json, state};
@@ -14,6 +14,7 @@ use crate::commands::scrub::{position, recorded, status_json};
 use crate::exit::Exit;
 use crate::failure::Outcome;
 use crate::out::{Out, count, facts};
+use crate::session::{self, OWNER_WAIT};
 use crate::size::{show, show_nanos};
 
 /// How long an answer of the owner is waited for; one that is stopped does not give any.
@@ -43,17 +44,21 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Looks at a pool and asks its owner, if there is one. The heap is counted unless the figures
-    /// are there already: that reads every slot.
-    pub(crate) fn take(observer: &Observer, counted: Option<Space>) -> Outcome<Self> {
-        let found = observer.found_superblock()?;
-        let holder = observer.holder();
+    /// Looks at a pool and asks its owner, if there is one; one that does not listen yet is waited
+    /// for. The heap is counted unless the figures are there already: that reads every slot.
+    pub(crate) fn take(
+        observer: &Observer,
+        counted: Option<Space>,
+        wait: Duration,
+    ) -> Outcome<Self> {
         let ask = || {
-            let mut owner = Owner::reach(observer.path())?.with_patience(ANSWER_WAIT);
+            let mut owner = session::reach_within(observer, wait)?.with_patience(ANSWER_WAIT);
             let told = Told { figures: owner.figures().ok()?, latency: owner.latency().ok()? };
             Some((told, owner.scrub_status().ok()?))
         };
         let (told, scrub) = ask().unzip();
+        let found = observer.found_superblock()?;
+        let holder = observer.holder();
         let scrub = match scrub {
             Some(scrub) => scrub,
             None => recorded(observer)?,
@@ -178,7 +183,7 @@ pub(crate) fn latency_words(latency: &Latency) -> String {
 /// Shows the figures of a pool.
 pub(crate) fn stats(out: Out, path: &Path) -> Outcome {
     let observer = Observer::open(path)?;
-    let now = Snapshot::take(&observer, None)?;
+    let now = Snapshot::take(&observer, None, OWNER_WAIT)?;
     out.object("stats", now.json(path));
     out.words(format!("{}: {}", path.display(), now.state));
     let size = now.superblock.size;
@@ -218,7 +223,10 @@ pub(crate) fn stats(out: Out, path: &Path) -> Outcome {
     }
     out.words(facts(&rows).to_string());
     if now.told.is_none() && now.in_use {
-        out.note("the process that has it open does not answer: what it did is not known");
+        out.note(
+            "the process that has it open does not answer, and what it did is not known: it opens \
+             the pool still, is stopped, or takes no commands of this user; try again",
+        );
     }
     Ok(Exit::CLEAN)
 }

@@ -1,6 +1,9 @@
 //! Pairs as lines of JSON, without loss: text as strings, other bytes in base 64.
 
+use core::fmt;
+
 use holdfast::collections::KEY_MAX;
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use crate::out::unhex;
@@ -25,7 +28,11 @@ pub(crate) fn to_json((key, value): &Pair) -> Value {
 /// # Errors
 /// What is wrong with it, for people.
 pub(crate) fn from_line(line: &str) -> Result<Pair, String> {
-    let value: Value = serde_json::from_str(line).map_err(|error| format!("no JSON: {error}"))?;
+    let Once(value) = serde_json::from_str(line).map_err(|error| {
+        // Which line it is, is said by who reads them.
+        let text = error.to_string().replace(" at line 1 column ", " at byte ");
+        if error.is_data() { text } else { format!("no JSON: {text}") }
+    })?;
     let Value::Object(mut object) = value else {
         return Err("no object with a key and a value".to_owned());
     };
@@ -40,6 +47,73 @@ pub(crate) fn from_line(line: &str) -> Result<Pair, String> {
         return Err(format!("a key of {} bytes, longer than {KEY_MAX}", pair.0.len()));
     }
     Ok(pair)
+}
+
+/// A value in whose objects each field is there once: one of two would be dropped without a word.
+struct Once(Value);
+
+impl<'de> Deserialize<'de> for Once {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(OnceVisitor)
+    }
+}
+
+struct OnceVisitor;
+
+impl<'de> Visitor<'de> for OnceVisitor {
+    type Value = Once;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Once, E> {
+        Ok(Once(Value::Null))
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Once, E> {
+        Ok(Once(value.into()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Once, E> {
+        Ok(Once(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Once, E> {
+        Ok(Once(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Once, E> {
+        Ok(Once(value.into()))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Once, E> {
+        Ok(Once(value.into()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Once, E> {
+        Ok(Once(value.into()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Once, A::Error> {
+        let mut all = Vec::new();
+        while let Some(Once(value)) = seq.next_element()? {
+            all.push(value);
+        }
+        Ok(Once(Value::Array(all)))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Once, A::Error> {
+        let mut all = Map::new();
+        while let Some(name) = map.next_key::<String>()? {
+            if all.contains_key(&name) {
+                return Err(A::Error::custom(format_args!("the field `{name}` twice")));
+            }
+            let Once(value) = map.next_value()?;
+            all.insert(name, value);
+        }
+        Ok(Once(Value::Object(all)))
+    }
 }
 
 /// Takes bytes out of an object, in whichever form they are there.
@@ -154,6 +228,10 @@ mod tests {
             (r#"{"key":{"hex":"zz"},"value":"v"}"#, "hexadecimal"),
             (r#"{"key":"k","value":"v","other":1}"#, "`other`"),
             (r#"{"key":"\ud800","value":"v"}"#, "no JSON"),
+            (r#"{"key":"k","value":"v","key":"k"}"#, "the field `key` twice at byte 28"),
+            (r#"{"key":{"hex":"00","hex":"01"},"value":"v"}"#, "the field `hex` twice"),
+            (r#"{"key":"k","value":[{"a":1,"a":2.5}]}"#, "the field `a` twice"),
+            (r#"{"key":"k","value":[null,true,-1,1e300]}"#, "`value` is no string"),
         ] {
             let found = from_line(line).expect_err(line);
             assert!(found.contains(text), "{line}: {found}");

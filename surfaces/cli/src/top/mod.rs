@@ -7,8 +7,8 @@
 //!                                          +-- html.rs        a file, replaced whole
 //! ```
 //!
-//! Nothing is locked and nothing written to the pool. An owner that does not answer at once is
-//! shown as one that does not.
+//! Nothing is locked and nothing written to the pool. An owner that does not listen is waited
+//! for at the first look only; one that does not answer then is shown as one that does not.
 
 mod html;
 mod plain;
@@ -38,7 +38,8 @@ pub(crate) fn top(out: Out, args: &TopArgs) -> Outcome {
     for path in [&args.prometheus, &args.html].into_iter().flatten() {
         session::refuse_pool(path)?;
     }
-    if args.prometheus.is_some() && args.prometheus == args.html {
+    let place = |path: &Option<PathBuf>| path.as_deref().map(place);
+    if args.prometheus.is_some() && place(&args.prometheus) == place(&args.html) {
         let cause = "--prometheus and --html name the same file";
         return Err(Failure::usage(cause, "give each a file of its own"));
     }
@@ -79,6 +80,17 @@ fn wait(time: Duration) -> bool {
         std::thread::sleep(LOOK.min(time.saturating_sub(begun.elapsed())));
     }
     !crate::interrupt::asked()
+}
+
+/// Where a file is that is to be replaced, however its path is written. A link at its end is
+/// replaced itself.
+fn place(path: &Path) -> PathBuf {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let known = fs::canonicalize(folder.unwrap_or(Path::new(".")));
+    match (known, path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => path.to_path_buf(),
+    }
 }
 
 /// Replaces a file by one with this text: whoever reads it gets the old one or the new one.

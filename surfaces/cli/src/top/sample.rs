@@ -9,6 +9,7 @@ use holdfast::{Latency, Observer, Space, WallClock};
 
 use crate::commands::stats::{Snapshot, Told};
 use crate::failure::Outcome;
+use crate::session::OWNER_WAIT;
 
 /// Looks whose throughput is kept.
 const KEPT: usize = 120;
@@ -107,7 +108,9 @@ impl Sampler {
                 space
             }
         };
-        let now = Snapshot::take(&self.observer, Some(space))?;
+        // Later looks are on time: an owner that comes is seen at the next one.
+        let wait = if self.last.is_none() { OWNER_WAIT } else { Duration::ZERO };
+        let now = Snapshot::take(&self.observer, Some(space), wait)?;
         let at = Instant::now();
         let last = self.last.take();
         let rates = now.told.as_ref().map(|told| {
