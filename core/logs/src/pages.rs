@@ -106,10 +106,11 @@ impl Pages {
 
     /// Promises room for a record of `len` bytes, if there is some whatever becomes of the
     /// batches; answers the pages promised. Records share pages, so together they never need more
-    /// than was promised to each; at either end of an area, less than a batch is skipped.
+    /// than was promised to each; at either end of an area, less than a batch is skipped, and no
+    /// batch takes more than what is promised in all.
     pub(crate) fn promise(&mut self, len: usize) -> Option<u64> {
         let need = self.pages_of(len);
-        let skips = 2 * (self.batch_max - 1);
+        let skips = 2 * (self.batch_max.min(self.promised + need) - 1);
         let room = self.used + self.promised + need + skips <= self.total();
         room.then(|| {
             self.promised += need;

@@ -17,6 +17,9 @@ const VERSION_SHIFT: u32 = 8;
 /// Rounds a reader waits for a committer before it gives up the transaction: a commit holds its
 /// words for less than a microsecond unless its thread was descheduled.
 const SPINS: u32 = 2_000;
+/// The same where a committer holds its words until a disk has written its record. What a reader
+/// has done so far is worth the wait: if it gave up, it would meet the same commit again.
+const SPINS_DISK: u32 = 100_000;
 
 /// A version as read: compare to see whether anything changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,12 +37,15 @@ impl Version {
 pub(crate) struct Versions {
     words: Table<AtomicU64>,
     mask: u64,
+    /// Rounds that [`read`](Self::read) waits.
+    patience: u32,
 }
 
 impl Versions {
-    /// A table of `1 << bits` words.
-    pub(crate) fn new(bits: u32) -> Self {
-        Self { words: Table::new(1 << bits), mask: (1 << bits) - 1 }
+    /// A table of `1 << bits` words. `disk`: commits wait for one while they hold words.
+    pub(crate) fn new(bits: u32, disk: bool) -> Self {
+        let patience = if disk { SPINS_DISK } else { SPINS };
+        Self { words: Table::new(1 << bits), mask: (1 << bits) - 1, patience }
     }
 
     /// Index of the word of the object at `object`. Neighbours get neighbouring words, so that a
@@ -62,7 +68,7 @@ impl Versions {
         let mut now = word.load(Ordering::Acquire);
         let mut spins = 0;
         while now & LOCKED != 0 {
-            if spins == SPINS {
+            if spins == self.patience {
                 return None;
             }
             spins += 1;
