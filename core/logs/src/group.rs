@@ -69,6 +69,8 @@ pub(crate) struct Inner {
     unwritten: Vec<u64>,
     /// Leaders at work.
     leaders: usize,
+    /// Batches that are through, written or not.
+    finished: u64,
     /// Whether one of them is waiting for company in the open batch.
     led: bool,
     /// Leaders' buffers that nobody uses.
@@ -108,7 +110,9 @@ impl Group {
     pub(crate) fn new(superblock: &Superblock, linger: Duration) -> Result<Self, LogError> {
         let pages = Pages::new(superblock)?;
         let batch_len = pages.batch_len();
-        let due = pages.total() / 2;
+        // Late: what a reclaim writes is the pages touched since the last one, and most are touched
+        // many times. What is left is room for those who commit meanwhile.
+        let due = pages.total() - pages.total() / 8;
         Ok(Self {
             seed: Seed::new(superblock).lane(NO_LANE),
             batch_len,
@@ -120,6 +124,7 @@ impl Group {
                 ticket: 1,
                 unwritten: Vec::with_capacity(ABREAST),
                 leaders: 0,
+                finished: 0,
                 led: false,
                 spare: Vec::with_capacity(ABREAST),
                 pages,
@@ -251,6 +256,17 @@ impl Group {
         (only, inner)
     }
 
+    /// Sleeps until a batch that is being written is through. Answers at once, and false, if there
+    /// is none.
+    pub(crate) fn await_batch(&self) -> bool {
+        let mut inner = self.lock();
+        let finished = inner.finished;
+        while inner.leaders > 0 && inner.finished == finished {
+            inner = self.sleep(inner);
+        }
+        inner.finished != finished
+    }
+
     /// Whether the byte at `at` belongs to this log.
     pub(crate) fn contains(&self, at: u64) -> bool {
         self.lock().pages.contains(at)
@@ -296,6 +312,7 @@ impl Group {
         batch.clear();
         inner.spare.push(batch);
         inner.leaders -= 1;
+        inner.finished += 1;
         self.turn.notify_all();
         inner
     }

@@ -17,9 +17,8 @@ const VERSION_SHIFT: u32 = 8;
 /// Rounds a reader waits for a committer before it gives up the transaction: a commit holds its
 /// words for less than a microsecond unless its thread was descheduled.
 const SPINS: u32 = 2_000;
-/// The same where a committer holds its words until a disk has written its record. What a reader
-/// has done so far is worth the wait: if it gave up, it would meet the same commit again.
-const SPINS_DISK: u32 = 100_000;
+/// The same where a committer holds its words until a disk has written its record.
+const SPINS_DISK: u32 = 100;
 
 /// A version as read: compare to see whether anything changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,10 +64,21 @@ impl Versions {
     #[inline]
     pub(crate) fn read(&self, index: u32) -> Option<Version> {
         let word = self.word(index);
+        let now = word.load(Ordering::Acquire);
+        if now & LOCKED != 0 {
+            return self.read_later(index, self.patience);
+        }
+        Some(Version(now & !PINS))
+    }
+
+    /// Version as soon as no committer holds the word, or `None` after so many rounds.
+    #[cold]
+    fn read_later(&self, index: u32, rounds: u32) -> Option<Version> {
+        let word = self.word(index);
         let mut now = word.load(Ordering::Acquire);
         let mut spins = 0;
         while now & LOCKED != 0 {
-            if spins == self.patience {
+            if spins == rounds {
                 return None;
             }
             spins += 1;
@@ -79,6 +89,11 @@ impl Versions {
             now = word.load(Ordering::Acquire);
         }
         Some(Version(now & !PINS))
+    }
+
+    /// Version, of a word whose committer is not waiting for a disk any more.
+    pub(crate) fn read_soon(&self, index: u32) -> Option<Version> {
+        self.read_later(index, SPINS)
     }
 
     /// Version now, if no committer holds the word.
