@@ -41,6 +41,11 @@ use crate::seed::Seed;
 /// half; of more, each takes as much longer, and larger batches are worth more.
 const ABREAST: usize = 2;
 
+/// Pages left when a reclaim is due, of a log of few pages.
+const SLACK: u64 = 12;
+
+/// A batch is closed and sealed, and about to be written. Its leader holds nothing.
+const WRITING: Site = Site::new("logs.group.writing");
 /// The commit point of everything in the batch.
 const F1: Site = Site::new("logs.group.F1");
 /// Overwrite a batch only if a durable watermark covers it.
@@ -112,7 +117,7 @@ impl Group {
         let batch_len = pages.batch_len();
         // Late: what a reclaim writes is the pages touched since the last one, and most are touched
         // many times. What is left is room for those who commit meanwhile.
-        let due = pages.total() - pages.total() / 8;
+        let due = pages.total() - (pages.total() / 8).max(SLACK.min(pages.total() / 2));
         Ok(Self {
             seed: Seed::new(superblock).lane(NO_LANE),
             batch_len,
@@ -256,15 +261,13 @@ impl Group {
         (only, inner)
     }
 
-    /// Sleeps until a batch that is being written is through. Answers at once, and false, if there
-    /// is none.
-    pub(crate) fn await_batch(&self) -> bool {
+    /// Sleeps until a batch that is being written is through; not at all if there is none.
+    pub(crate) fn await_batch(&self) {
         let mut inner = self.lock();
         let finished = inner.finished;
         while inner.leaders > 0 && inner.finished == finished {
             inner = self.sleep(inner);
         }
-        inner.finished != finished
     }
 
     /// Whether the byte at `at` belongs to this log.
@@ -301,6 +304,7 @@ impl Group {
         drop(inner);
         let written = at.map(|at| {
             self.seal(&mut batch, at, copies, numbers.durable());
+            m.step(WRITING);
             m.append(F1, at, &batch)
         });
         inner = self.lock();

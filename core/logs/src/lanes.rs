@@ -189,10 +189,11 @@ impl Log {
     }
 
     /// With adjacent placement, waits until some batch that is being written is through: for who
-    /// needs what a commit holds until then. Answers at once, and false, if there is none.
-    #[must_use]
-    pub fn await_batch(&self) -> bool {
-        self.group.as_ref().is_some_and(Group::await_batch)
+    /// needs what a commit holds until then. Returns at once if there is none.
+    pub fn await_batch(&self) {
+        if let Some(group) = &self.group {
+            group.await_batch();
+        }
     }
 
     /// Syncs everything applied to memory so far, says so in a durable watermark record, and

@@ -379,11 +379,6 @@ fn may_mend(repairs: &[u64], at: u64) -> bool {
 /// What a commit left to be done once it holds nothing: log chunks to free, copies to mend.
 #[inline]
 pub(crate) fn after_commit<M: Medium>(shared: &Shared<M>) -> Result<(), Error> {
-    if shared.log.reclaim_due() {
-        // Now that this thread holds nothing others might wait for. If it fails, the pool writes
-        // no more; what was committed stays so.
-        let _ = shared.reclaim();
-    }
     if shared.has_retiring() {
         // Freeing them is housekeeping: if it cannot be done now, it is tried again later.
         let _ = shared.retire_log_chunks();

@@ -99,10 +99,13 @@ impl<M: Medium> Tx<'_, M> {
     /// executed again it would meet the same commit. Unless that is about to change what was read.
     #[cold]
     fn await_version(&self, work: &Work, word: u32) -> Result<Version> {
-        for _ in 0..AWAITED_MAX {
-            if !self.reads_hold(work) || !self.shared.log.await_batch() {
+        let tries = if self.shared.is_file() { AWAITED_MAX } else { 0 };
+        for _ in 0..tries {
+            if !self.reads_hold(work) {
                 break;
             }
+            // If nothing is being written, the committer is about to, or storing what was.
+            self.shared.log.await_batch();
             if let Some(version) = self.shared.versions.read_soon(word) {
                 return Ok(version);
             }

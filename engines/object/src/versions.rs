@@ -20,6 +20,11 @@ const SPINS: u32 = 2_000;
 /// The same where a committer holds its words until a disk has written its record.
 const SPINS_DISK: u32 = 100;
 
+/// Version words by default, as a power of two: they stay in the cache.
+const BITS: u32 = 16;
+/// The same where they are held until a disk has written: two that collide are dear.
+const BITS_DISK: u32 = 20;
+
 /// A version as read: compare to see whether anything changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Version(u64);
@@ -41,9 +46,10 @@ pub(crate) struct Versions {
 }
 
 impl Versions {
-    /// A table of `1 << bits` words. `disk`: commits wait for one while they hold words.
+    /// A table of `1 << bits` words (0 chooses). `disk`: commits wait for one while they hold words.
     pub(crate) fn new(bits: u32, disk: bool) -> Self {
-        let patience = if disk { SPINS_DISK } else { SPINS };
+        let (chosen, patience) = if disk { (BITS_DISK, SPINS_DISK) } else { (BITS, SPINS) };
+        let bits = if bits == 0 { chosen } else { bits.clamp(4, 26) };
         Self { words: Table::new(1 << bits), mask: (1 << bits) - 1, patience }
     }
 
