@@ -7,10 +7,15 @@
 //!               +-----------------------------+    in one append; then it wakes everybody
 //! ```
 //!
-//! A committer puts its record into the open batch. If nobody is writing it becomes the leader:
-//! it closes the batch, seals its records for the place they get, and appends them with their
-//! replicas. Who comes meanwhile fills the next batch. A failed append or sync stops the log for
-//! good: what it covered may or may not be on the medium, and no later success would tell.
+//! A committer puts its record into the open batch. If fewer than [`ABREAST`] batches are being
+//! written it becomes a leader: it closes the batch, seals its records for the place they get, and
+//! appends them with their replicas. Who comes meanwhile fills the next batch. A failed append or
+//! sync stops the log for good: what it covered may or may not be on the medium, and no later
+//! success would tell.
+//!
+//! Batches being written at the same time may reach the medium in any order. That is as with lanes
+//! that have rings of their own: what a commit has read was durable before its number was drawn,
+//! so of two records under way neither is about what the other one changes.
 
 use core::time::Duration;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
@@ -32,6 +37,15 @@ use crate::pages::Pages;
 use crate::record::{RecordBuilder, mark};
 use crate::seed::Seed;
 
+/// Batches written at the same time. A disk has most of two syncs done in the time of one and a
+/// half; of more, each takes as much longer, and larger batches are worth more.
+const ABREAST: usize = 2;
+
+/// Pages left when a reclaim is due, of a log of few pages.
+const SLACK: u64 = 12;
+
+/// A batch is closed and sealed, and about to be written. Its leader holds nothing.
+const WRITING: Site = Site::new("logs.group.writing");
 /// The commit point of everything in the batch.
 const F1: Site = Site::new("logs.group.F1");
 /// Overwrite a batch only if a durable watermark covers it.
@@ -54,17 +68,28 @@ pub(crate) struct Inner {
     newest: u64,
     /// Promises made for the open batch.
     promised: u64,
-    /// Number of the open batch; all with a smaller one are written, or being written.
+    /// Number of the open batch; all with a smaller one are durable but for those in `unwritten`.
     ticket: u64,
-    /// Batches up to this one are durable.
-    written: u64,
-    /// Whether a leader is at work.
-    leading: bool,
-    /// The leader's buffer, when nobody uses it.
-    spare: Vec<u8>,
+    /// Batches that are being written, or could not be.
+    unwritten: Vec<u64>,
+    /// Leaders at work.
+    leaders: usize,
+    /// Batches that are through, written or not.
+    finished: u64,
+    /// Whether one of them is waiting for company in the open batch.
+    led: bool,
+    /// Leaders' buffers that nobody uses.
+    spare: Vec<Vec<u8>>,
     pages: Pages,
     /// Which watermark place is written next.
     turn: bool,
+}
+
+impl Inner {
+    /// Whether a batch is durable.
+    fn is_written(&self, ticket: u64) -> bool {
+        ticket < self.ticket && !self.unwritten.contains(&ticket)
+    }
 }
 
 /// The adjacent log.
@@ -90,7 +115,9 @@ impl Group {
     pub(crate) fn new(superblock: &Superblock, linger: Duration) -> Result<Self, LogError> {
         let pages = Pages::new(superblock)?;
         let batch_len = pages.batch_len();
-        let due = pages.total() / 2;
+        // Late: what a reclaim writes is the pages touched since the last one, and most are touched
+        // many times. What is left is room for those who commit meanwhile.
+        let due = pages.total() - (pages.total() / 8).max(SLACK.min(pages.total() / 2));
         Ok(Self {
             seed: Seed::new(superblock).lane(NO_LANE),
             batch_len,
@@ -100,9 +127,11 @@ impl Group {
                 newest: 0,
                 promised: 0,
                 ticket: 1,
-                written: 0,
-                leading: false,
-                spare: Vec::new(),
+                unwritten: Vec::with_capacity(ABREAST),
+                leaders: 0,
+                finished: 0,
+                led: false,
+                spare: Vec::with_capacity(ABREAST),
                 pages,
                 turn: false,
             }),
@@ -165,11 +194,12 @@ impl Group {
         inner.promised += promised;
         let ticket = inner.ticket;
         loop {
-            if inner.written >= ticket {
+            if inner.is_written(ticket) {
                 return Ok(());
             }
             self.running()?;
-            inner = if inner.leading { self.sleep(inner) } else { self.lead(m, numbers, inner) };
+            let left = ticket < inner.ticket || inner.led || inner.leaders >= ABREAST;
+            inner = if left { self.sleep(inner) } else { self.lead(m, numbers, inner) };
         }
     }
 
@@ -225,10 +255,19 @@ impl Group {
     pub(crate) fn hold_still(&self) -> (MutexGuard<'_, ()>, MutexGuard<'_, Inner>) {
         let only = self.reclaiming.lock().unwrap_or_else(PoisonError::into_inner);
         let mut inner = self.lock();
-        while inner.leading {
+        while inner.leaders > 0 {
             inner = self.sleep(inner);
         }
         (only, inner)
+    }
+
+    /// Sleeps until a batch that is being written is through; not at all if there is none.
+    pub(crate) fn await_batch(&self) {
+        let mut inner = self.lock();
+        let finished = inner.finished;
+        while inner.leaders > 0 && inner.finished == finished {
+            inner = self.sleep(inner);
+        }
     }
 
     /// Whether the byte at `at` belongs to this log.
@@ -243,12 +282,13 @@ impl Group {
         numbers: &Numbers,
         mut inner: MutexGuard<'a, Inner>,
     ) -> MutexGuard<'a, Inner> {
-        inner.leading = true;
+        inner.leaders += 1;
+        inner.led = true;
         if !self.linger.is_zero() {
             let waited = self.turn.wait_timeout(inner, self.linger);
             inner = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        let spare = core::mem::take(&mut inner.spare);
+        let spare = inner.spare.pop().unwrap_or_default();
         let mut batch = core::mem::replace(&mut inner.open, spare);
         let (ticket, newest) = (inner.ticket, inner.newest);
         let count = inner.pages.pages_of(batch.len());
@@ -257,22 +297,26 @@ impl Group {
         let at = inner.pages.take(count, newest);
         let copies = inner.pages.copies();
         inner.newest = 0;
+        inner.led = false;
         inner.ticket += 1;
+        inner.unwritten.push(ticket);
         self.used.store(inner.pages.used(), Ordering::Relaxed);
         drop(inner);
         let written = at.map(|at| {
             self.seal(&mut batch, at, copies, numbers.durable());
+            m.step(WRITING);
             m.append(F1, at, &batch)
         });
         inner = self.lock();
         match written {
-            Some(Ok(())) => inner.written = ticket,
+            Some(Ok(())) => inner.unwritten.retain(|one| *one != ticket),
             Some(Err(e)) => drop(self.stop(e)),
             None => drop(self.stop(unpromised())),
         }
         batch.clear();
-        inner.spare = batch;
-        inner.leading = false;
+        inner.spare.push(batch);
+        inner.leaders -= 1;
+        inner.finished += 1;
         self.turn.notify_all();
         inner
     }

@@ -188,6 +188,14 @@ impl Log {
         self.group.as_ref().is_some_and(Group::reclaim_due)
     }
 
+    /// With adjacent placement, waits until some batch that is being written is through: for who
+    /// needs what a commit holds until then. Returns at once if there is none.
+    pub fn await_batch(&self) {
+        if let Some(group) = &self.group {
+            group.await_batch();
+        }
+    }
+
     /// Syncs everything applied to memory so far, says so in a durable watermark record, and
     /// frees the log space it covers. Answers the watermark. With copies apart there is nothing
     /// to do: each commit drains its own data. Others may commit meanwhile.

@@ -106,10 +106,11 @@ impl Pages {
 
     /// Promises room for a record of `len` bytes, if there is some whatever becomes of the
     /// batches; answers the pages promised. Records share pages, so together they never need more
-    /// than was promised to each; at either end of an area, less than a batch is skipped.
+    /// than was promised to each; at either end of an area, less than a batch is skipped, and no
+    /// batch takes more than what is promised in all.
     pub(crate) fn promise(&mut self, len: usize) -> Option<u64> {
         let need = self.pages_of(len);
-        let skips = 2 * (self.batch_max - 1);
+        let skips = 2 * (self.batch_max.min(self.promised + need) - 1);
         let room = self.used + self.promised + need + skips <= self.total();
         room.then(|| {
             self.promised += need;
@@ -197,6 +198,20 @@ mod tests {
             Err(LogError::Geometry { value: 7, .. })
         ));
         assert!(Pages::new(&superblock(2, 4, 2)).is_ok());
+    }
+
+    /// What may be skipped at the ends is less than what is promised, so short records find room up
+    /// to the last pages.
+    #[test]
+    fn short_records_get_all_but_a_few_pages() {
+        let mut pages = Pages::new(&superblock(1, 256, 2)).unwrap();
+        let mut taken = 0;
+        while let Some(promised) = pages.promise(64) {
+            pages.settle(promised);
+            taken += 1;
+            pages.take(promised, taken).expect("it was promised");
+        }
+        assert!(pages.used() + 6 > pages.total(), "{} of {}", pages.used(), pages.total());
     }
 
     /// However batches are cut and wherever the ring's ends fall, what was promised is there.

@@ -4,7 +4,7 @@
 mod common;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Condvar, Mutex};
 
 use common::engine::{End, Engine, Lose, judge, judged_medium};
 use common::gated::Gated;
@@ -269,4 +269,105 @@ fn a_lingering_leader_takes_company_along() {
     });
     assert!(m.inner.counters().appends < 4, "at least two shared one");
     assert_eq!(scan(&m, &superblock).expect("it can be read").records.len(), 4);
+}
+
+/// Lets each thread that is about to write a batch wait for the gate to be opened.
+#[derive(Debug, Default)]
+struct Gate {
+    /// Threads that have come to it, and whether it is open.
+    state: Mutex<(usize, bool)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn before_writes_of(m: &FaultMedium) -> Arc<Self> {
+        let gate = Arc::new(Self::default());
+        let hook = Arc::clone(&gate);
+        m.on_step(Box::new(move |site| {
+            if site.name() == "logs.group.writing" {
+                let mut state = lock(&hook.state);
+                state.0 += 1;
+                hook.changed.notify_all();
+                while !state.1 {
+                    state = hook.changed.wait(state).expect("nobody panics with it");
+                }
+            }
+        }));
+        gate
+    }
+
+    /// Waits until `count` threads are or were there; false if that takes too long.
+    fn reached_by(&self, count: usize) -> bool {
+        let state = lock(&self.state);
+        let short = |state: &mut (usize, bool)| state.0 < count;
+        let limit = std::time::Duration::from_secs(10);
+        let waited = self.changed.wait_timeout_while(state, limit, short).expect("as above");
+        !waited.1.timed_out()
+    }
+
+    fn open(&self) {
+        lock(&self.state).1 = true;
+        self.changed.notify_all();
+    }
+}
+
+/// Two batches are written at the same time; who comes meanwhile shares the third.
+#[test]
+fn two_batches_are_written_abreast_and_the_others_share_the_next() {
+    let superblock = superblock(LogPlacement::Adjacent, 4, 4, 2);
+    let m = FaultMedium::new(superblock.size, MediumKind::File, &Config::default());
+    let gate = Gate::before_writes_of(&m);
+    let log = Log::open(&m, &superblock).expect("the geometry is good");
+    let numbers = Numbers::new(log.lanes(), 1);
+    std::thread::scope(|scope| {
+        for lane in 0..4 {
+            let (m, log, numbers) = (&m, &log, &numbers);
+            scope.spawn(move || {
+                let mut lane = log.acquire_exact(m, lane).expect("each has its own");
+                let mut record = RecordBuilder::default();
+                record.data(2 * 4096, b"abreast");
+                lane.reserve(m, numbers, 64, || false).expect("the log is empty");
+                let number = numbers.draw(m, lane.id());
+                lane.commit_record(m, numbers, number, &mut record).expect("nothing fails");
+                numbers.done(lane.id());
+            });
+        }
+        let two = gate.reached_by(2);
+        // All have drawn before long; the last two have nowhere to go but the open batch.
+        while numbers.next() < 5 {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let came = lock(&gate.state).0;
+        gate.open();
+        assert!(two, "the second batch waits for the first");
+        assert_eq!(came, 2, "a third is written at the same time");
+    });
+    assert_eq!(m.counters().appends, 3);
+    assert_eq!(scan(&m, &superblock).expect("it can be read").records.len(), 4);
+}
+
+/// A reclaim writes each page once, however often it was changed: so it comes late, but before
+/// anybody lacks room.
+#[test]
+fn a_reclaim_is_due_late_and_in_time() {
+    let superblock = superblock(LogPlacement::Adjacent, 4, 16, 2);
+    let m = FaultMedium::new(superblock.size, MediumKind::File, &Config::default());
+    let log = Log::open(&m, &superblock).expect("the geometry is good");
+    let numbers = Numbers::new(log.lanes(), 1);
+    let mut lane = log.acquire_exact(&m, 0).expect("it is free");
+    let mut commits = 0;
+    while !log.reclaim_due() {
+        let mut record = RecordBuilder::default();
+        record.data(2 * 4096, b"late");
+        lane.reserve(&m, &numbers, 64, || false).expect("a reclaim is due before");
+        let number = numbers.draw(&m, lane.id());
+        lane.commit_record(&m, &numbers, number, &mut record).expect("nothing fails");
+        numbers.done(lane.id());
+        commits += 1;
+    }
+    // A page for the record, one for its replica.
+    let total = 2 * 4 * 16 - 4;
+    assert!(2 * commits > total * 3 / 4 && 2 * commits < total - 8, "{commits} in {total} pages");
+    lane.reserve(&m, &numbers, 64, || false).expect("there is room meanwhile");
 }

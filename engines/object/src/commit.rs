@@ -103,6 +103,11 @@ impl<M: Medium> Shared<M> {
             Ok(number) => {
                 work.sees_below = number + 1;
                 self.finish(&mut work);
+                if self.log.reclaim_due() {
+                    // Now that nobody waits for what this thread holds. If it fails, the pool
+                    // writes no more; what was committed stays so.
+                    let _ = self.reclaim();
+                }
                 Ok(())
             }
             Err(error) => {

@@ -24,9 +24,6 @@ impl<M: Medium> Shared<M> {
     /// Makes room for a record, before its number is drawn: a lane that waits for room must not
     /// hold the watermark back.
     pub(crate) fn reserve_log(&self, lane: &mut Lane<'_>, record: &RecordBuilder) -> Result<()> {
-        if self.log.reclaim_due() {
-            self.reclaim()?;
-        }
         let mut rounds = 0;
         let (file, mine) = (self.is_file(), lane.id());
         let wait = || {

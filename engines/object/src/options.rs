@@ -131,7 +131,7 @@ pub struct OpenOptions {
     /// Longest object contents that travel in the record; longer fresh objects are written in
     /// place under an intent record.
     pub inline_max: u64,
-    /// Version words, as a power of two.
+    /// Version words, as a power of two; 0 chooses by medium.
     pub version_bits: u32,
 }
 
@@ -142,7 +142,7 @@ impl Default for OpenOptions {
             guards: true,
             debug_ranges: false,
             inline_max: 4096,
-            version_bits: 16,
+            version_bits: 0,
         }
     }
 }

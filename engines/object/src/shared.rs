@@ -142,7 +142,7 @@ impl<M: Medium> Shared<M> {
             columns: Columns::new(),
             numbers: Numbers::new(lanes as usize, parts.first_number),
             log: parts.log,
-            versions: Versions::new(parts.options.version_bits.clamp(4, 26)),
+            versions: Versions::new(parts.options.version_bits, file),
             touched: Touched::new(),
             lanes: Lanes::new(lanes - 1, |_| LaneState::default()),
             system: Mutex::new(Batch::default()),

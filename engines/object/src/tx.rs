@@ -20,6 +20,8 @@ use crate::view::{CopyId, Held, Mut};
 pub(crate) const VERIFY_OPEN: Site = Site::new("object.tx.verify-open");
 /// Verifying what is read.
 pub(crate) const VERIFY_READ: Site = Site::new("object.tx.verify-read");
+/// Times a transaction waits for a disk at one object before it gives up and is run again.
+const AWAITED_MAX: u32 = 1_000;
 /// Verifying a slot before anything is refused for what it says.
 const VERIFY_SLOT: Site = Site::new("object.tx.verify-slot");
 
@@ -74,7 +76,10 @@ impl<M: Medium> Tx<'_, M> {
             return Err(self.still(work, Self::dangling(of)));
         };
         let word = shared.versions.index(spot.object);
-        let version = shared.versions.read(word).ok_or(TxError::Conflict)?;
+        let version = match shared.versions.read(word) {
+            Some(version) => version,
+            None => self.await_version(work, word)?,
+        };
         if version.number() >= work.sees_below {
             // Committed since the counter was looked at: go on only if nothing read so far changed.
             let sees_below = shared.numbers.next();
@@ -87,6 +92,25 @@ impl<M: Medium> Tx<'_, M> {
             }
         }
         Ok(Seen { spot, zone, word, version })
+    }
+
+    /// The version of a word that a committer has held for long. On a file it holds it until the
+    /// disk has written its record: what this transaction has done so far is worth that wait, for
+    /// executed again it would meet the same commit. Unless that is about to change what was read.
+    #[cold]
+    fn await_version(&self, work: &Work, word: u32) -> Result<Version> {
+        let tries = if self.shared.is_file() { AWAITED_MAX } else { 0 };
+        for _ in 0..tries {
+            if !self.reads_hold(work) {
+                break;
+            }
+            // If nothing is being written, the committer is about to, or storing what was.
+            self.shared.log.await_batch();
+            if let Some(version) = self.shared.versions.read_soon(word) {
+                return Ok(version);
+            }
+        }
+        Err(TxError::Conflict)
     }
 
     /// Whether nothing that was read so far has changed.

@@ -17,6 +17,13 @@ const VERSION_SHIFT: u32 = 8;
 /// Rounds a reader waits for a committer before it gives up the transaction: a commit holds its
 /// words for less than a microsecond unless its thread was descheduled.
 const SPINS: u32 = 2_000;
+/// The same where a committer holds its words until a disk has written its record.
+const SPINS_DISK: u32 = 100;
+
+/// Version words by default, as a power of two: they stay in the cache.
+const BITS: u32 = 16;
+/// The same where they are held until a disk has written: two that collide are dear.
+const BITS_DISK: u32 = 20;
 
 /// Rounds somebody who wants to pin a word waits for one of its many pins to end: some tenth of a
 /// second. Their holders may be who waits.
@@ -49,12 +56,16 @@ impl Version {
 pub(crate) struct Versions {
     words: Table<AtomicU64>,
     mask: u64,
+    /// Rounds that [`read`](Self::read) waits.
+    patience: u32,
 }
 
 impl Versions {
-    /// A table of `1 << bits` words.
-    pub(crate) fn new(bits: u32) -> Self {
-        Self { words: Table::new(1 << bits), mask: (1 << bits) - 1 }
+    /// A table of `1 << bits` words (0 chooses). `disk`: commits wait for one while they hold words.
+    pub(crate) fn new(bits: u32, disk: bool) -> Self {
+        let (chosen, patience) = if disk { (BITS_DISK, SPINS_DISK) } else { (BITS, SPINS) };
+        let bits = if bits == 0 { chosen } else { bits.clamp(4, 26) };
+        Self { words: Table::new(1 << bits), mask: (1 << bits) - 1, patience }
     }
 
     /// Index of the word of the object at `object`. Neighbours get neighbouring words, so that a
@@ -74,10 +85,21 @@ impl Versions {
     #[inline]
     pub(crate) fn read(&self, index: u32) -> Option<Version> {
         let word = self.word(index);
+        let now = word.load(Ordering::Acquire);
+        if now & LOCKED != 0 {
+            return self.read_later(index, self.patience);
+        }
+        Some(Version(now & !PINS))
+    }
+
+    /// Version as soon as no committer holds the word, or `None` after so many rounds.
+    #[cold]
+    fn read_later(&self, index: u32, rounds: u32) -> Option<Version> {
+        let word = self.word(index);
         let mut now = word.load(Ordering::Acquire);
         let mut spins = 0;
         while now & LOCKED != 0 {
-            if spins == SPINS {
+            if spins == rounds {
                 return None;
             }
             spins += 1;
@@ -88,6 +110,11 @@ impl Versions {
             now = word.load(Ordering::Acquire);
         }
         Some(Version(now & !PINS))
+    }
+
+    /// Version, of a word whose committer is not waiting for a disk any more.
+    pub(crate) fn read_soon(&self, index: u32) -> Option<Version> {
+        self.read_later(index, SPINS)
     }
 
     /// Version now, if no committer holds the word.

@@ -267,7 +267,8 @@ fn every_page_of_a_pool_in_use_may_become_zeros() {
 /// Where in the long object the change that overflows is, and how long it is.
 const CHANGE: (usize, usize) = (3000, 12_000);
 
-/// Whether the replay of that change replaces the whole page, or it is parity over such a page.
+/// Whether the replay of that change replaces the whole page, or it is parity over such a page, or
+/// over one of the log chunks, whose taking is replayed as well.
 fn replays(map: &Map, f: &Filled, page: u64) -> bool {
     let from = f.objects[long(&f.objects)].0.offset() + CHANGE.0 as u64;
     let whole = from.next_multiple_of(PAGE)..(from + CHANGE.1 as u64) / PAGE * PAGE;
@@ -275,7 +276,9 @@ fn replays(map: &Map, f: &Filled, page: u64) -> bool {
         Some((zone::Unit::Row(_), _)) => whole.contains(&page),
         Some((_, over)) => {
             let mut pages = whole.step_by(PAGE as usize);
-            pages.any(|at| map.zone.place(at).is_some_and(|place| place.col == over))
+            let is_over = |at: u64| map.zone.place(at).is_some_and(|place| place.col == over);
+            let mut all = (0..map.superblock.size).step_by(PAGE as usize);
+            pages.any(is_over) || all.any(|at| map.class(at) == Class::Overflow && is_over(at))
         }
         None => false,
     }
