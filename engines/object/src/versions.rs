@@ -61,7 +61,8 @@ pub(crate) struct Versions {
 }
 
 impl Versions {
-    /// A table of `1 << bits` words (0 chooses). `disk`: commits wait for one while they hold words.
+    /// A table of `1 << bits` words (0 chooses). `disk`: commits wait for one while they hold
+    /// words.
     pub(crate) fn new(bits: u32, disk: bool) -> Self {
         let (chosen, patience) = if disk { (BITS_DISK, SPINS_DISK) } else { (BITS, SPINS) };
         let bits = if bits == 0 { chosen } else { bits.clamp(4, 26) };

@@ -4,6 +4,7 @@ use std::sync::Barrier;
 use std::time::Instant;
 
 use holdfast_workloads::rng::Rng;
+use rustix::thread::CpuSet;
 
 use super::Worker;
 
@@ -42,6 +43,19 @@ impl Noise {
     fn next(&mut self, len: u64) -> &[u8] {
         self.at = (self.at + Self::STEP) % Self::STARTS;
         &self.bytes[self.at..self.at + len as usize]
+    }
+}
+
+/// Keeps this thread on a processor of its own, if there are enough: a slice is over before the
+/// system would have moved one of two threads that it woke on the same.
+fn pin(thread: u64) {
+    let Ok(all) = rustix::thread::sched_getaffinity(None) else { return };
+    let own = (0..CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu)).nth(thread as usize);
+    if let Some(cpu) = own {
+        let mut only = CpuSet::new();
+        only.set(cpu);
+        // Refused, it runs where the system puts it.
+        let _ = rustix::thread::sched_setaffinity(None, &only);
     }
 }
 
@@ -138,6 +152,7 @@ impl Slice {
             for (thread, worker) in (0..).zip(workers.iter_mut().take(threads)) {
                 let ready = &ready;
                 running.push(scope.spawn(move || {
+                    pin(thread);
                     let worker = worker.as_mut();
                     let warm = self.warm_up(worker, thread);
                     let order = warm.and_then(|()| self.prepare(worker, thread));
