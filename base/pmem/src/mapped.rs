@@ -305,7 +305,7 @@ impl Parts {
                 _ => Sharing::Shared,
             },
             protection: protection_of(access, options.protection)?,
-            stores: stores_of(access, kind, domain),
+            stores: stores_of(access, kind, domain, options.durability),
             wide: Cpu::detect().wide,
             stamp,
         };
@@ -357,10 +357,17 @@ fn protection_of(access: Access, asked: Protect) -> Result<Protection, OpenError
     }
 }
 
-/// Flushes are skipped where they do nothing (page cache, private copy) and where the platform
-/// states that its caches survive a power cut; there alone.
-fn stores_of(access: Access, kind: MediumKind, domain: PersistenceDomain) -> Stores {
+/// Flushes are skipped where they do nothing (page cache, private copy), where the platform states
+/// that its caches survive a power cut, and where only the death of the process is to be survived,
+/// which leaves the caches as they are; there alone.
+fn stores_of(
+    access: Access,
+    kind: MediumKind,
+    domain: PersistenceDomain,
+    durability: Durability,
+) -> Stores {
     let plain = access == Access::PrivateCopy
+        || durability == Durability::Process
         || kind == MediumKind::File
         || (kind == MediumKind::Dax && domain == PersistenceDomain::CpuCache);
     let cpu = Cpu::detect();

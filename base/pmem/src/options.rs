@@ -20,7 +20,8 @@ pub enum Durability {
     /// Whatever the medium can survive.
     #[default]
     Auto,
-    /// The death of the process only: every file is treated as shared memory and never synced.
+    /// The death of the process only: every file is treated as shared memory, never synced, and
+    /// nothing is flushed from the caches.
     Process,
 }
 

@@ -97,6 +97,7 @@ fn options_decide_and_the_status_tells() {
         let medium = Mapped::open(&path, Access::Write, &process).unwrap();
         assert_eq!(medium.kind(), MediumKind::Shm);
         assert_eq!(medium.status().survives(), "process crash only");
+        assert!(!medium.status().flushes, "a process that dies leaves the caches as they are");
         medium.append(HERE, 0, b"stored").unwrap();
         medium.sync(HERE).unwrap();
         assert_eq!(medium.syncs(), 0, "nothing is synced");

@@ -12,7 +12,9 @@ use std::time::Instant;
 
 use holdfast_layout::RawPtr;
 use holdfast_object::{OpenOptions, Pool};
-use holdfast_pmem::{Mapped, MediaError, Medium, MediumKind, Site, SyncError, SystemClock};
+use holdfast_pmem::{
+    Durability, Mapped, MediaError, Medium, MediumKind, Site, SyncError, SystemClock,
+};
 use holdfast_txn::Transaction;
 use holdfast_workloads::rng::Rng;
 use serde_json::json;
@@ -45,8 +47,10 @@ const PUT_OFF: &str = "object.commit.step-put-off";
 const DONE: &str = "object.commit.step-done";
 /// Places of the floor's own.
 const FLOOR: Site = Site::new("bench.steps.floor");
-/// Objects of the set: all of them stay in the caches.
-const HOT: usize = 1000;
+/// Objects of the hot set: all of them stay in the caches.
+const HOT: u64 = 1000;
+/// Bytes of the objects of the cold set.
+const COLD: u64 = 400 << 20;
 const LINE: u64 = 64;
 
 /// What one section is charged.
@@ -233,11 +237,19 @@ pub(crate) fn steps(o: &Options, report: &mut Report) -> anyhow::Result<()> {
         let m = Watched(Mapped::create(&path, create.size, &holdfast_pmem::Options::default())?);
         let clock = Arc::new(SystemClock::new());
         let pool = Pool::create(m, &create, OpenOptions::default(), clock)?;
-        let objects = fill(&pool, HOT, len)?;
+        let objects = fill(&pool, HOT as usize, len)?;
         let record = commit(&pool, &objects, len, rounds, count, report)?;
         drop(pool);
         drop(removed);
-        floor(o, len, record, rounds, count, report)?;
+        unflushed(o, len, rounds, count, report)?;
+        let hot = Set { name: "floor", objects: HOT };
+        floor(o, len, record, hot, rounds, count, report)?;
+        let (all, under) = (format!("step {len}: all"), format!("step {len}: floor"));
+        if let Some(ratio) = report.ratio(&all, &under) {
+            report.figure(&format!("step {len}: all over floor"), "x", ratio);
+        }
+        let cold = Set { name: "floor, cold", objects: COLD / if o.quick { 10 } else { 1 } / len };
+        floor(o, len, record, cold, rounds, count, report)?;
     }
     Ok(())
 }
@@ -362,47 +374,101 @@ fn cost_of_a_turn() -> f64 {
     })
 }
 
-/// The stores and drains of such a commit, and the load of the object, without the rest.
-fn floor(
+/// The same commits on a medium of which only the death of the process is to be survived, so that
+/// nothing is flushed or drained: what is left is instructions and misses of the cache.
+fn unflushed(
     o: &Options,
     len: u64,
-    record: u64,
     rounds: usize,
     count: usize,
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    let path = o.dir.join(format!("holdfast-floor-{}.pool", std::process::id()));
+    let path = o.dir.join(format!("holdfast-unflushed-{}.pool", std::process::id()));
     let _removed = Removed(path.clone());
-    let m = Mapped::create(&path, 64 << 20, &holdfast_pmem::Options::default())?;
-    // Log, slots, objects, and parity of both, each in a part of its own.
-    let [log, slots, objects, parity] = [0, 8, 16, 32].map(|mib: u64| mib << 20);
+    let create = options(256 << 20, MODES[3]);
+    let process = holdfast_pmem::Options { durability: Durability::Process, ..Default::default() };
+    let m = Mapped::create(&path, create.size, &process)?;
+    let clock = Arc::new(SystemClock::new());
+    let pool = Pool::create(m, &create, OpenOptions::default(), clock)?;
+    let objects = fill(&pool, HOT as usize, len)?;
     let mut rng = Rng::new(7);
-    let (mut copy, line) = (vec![0; len as usize], [1; 16]);
+    let mut bytes = vec![0; len as usize];
+    let values = time(rounds, count, |i| {
+        let object = objects[rng.below(HOT) as usize];
+        bytes.fill(i as u8);
+        Ok(pool.run(|tx| tx.write_bytes(object, 0, &bytes))?)
+    })?;
+    report.rounds(&format!("step {len}: all, nothing flushed or drained"), "ns", values);
+    Ok(())
+}
+
+/// Nanoseconds of each of `count` calls, round by round. The first round warms up.
+fn time(
+    rounds: usize,
+    count: usize,
+    mut step: impl FnMut(usize) -> anyhow::Result<()>,
+) -> anyhow::Result<Vec<f64>> {
     let mut values = Vec::new();
-    let sealed = vec![7; record as usize];
     for round in 0..=rounds {
         let start = Instant::now();
-        for i in 0..count as u64 {
-            let at = rng.below(HOT as u64);
-            let next = i % 8 * record.next_multiple_of(LINE);
-            m.read(objects + at * len, &mut copy)?;
-            m.put_aside(FLOOR, log + next, &sealed)?;
-            m.put_aside(FLOOR, log + (4 << 20) + next, &sealed)?;
-            m.drain(FLOOR);
-            copy.fill(i as u8);
-            m.put(FLOOR, objects + at * len, &copy)?;
-            m.xor(FLOOR, parity + at * len, &copy)?;
-            m.put(FLOOR, slots + at * 16, &line)?;
-            m.xor(FLOOR, parity + (24 << 20) + at * 16, &line)?;
-            m.drain(FLOOR);
-        }
+        (0..count).try_for_each(|i| step(i + round))?;
         if round > 0 {
             values.push(start.elapsed().as_secs_f64() * 1e9 / count as f64);
         }
     }
-    report.rounds(&format!("step {len}: floor"), "ns", values);
-    if let Some(ratio) = report.ratio(&format!("step {len}: all"), &format!("step {len}: floor")) {
-        report.figure(&format!("step {len}: all over floor"), "x", ratio);
-    }
+    Ok(values)
+}
+
+/// Objects that a floor is measured on, and what it is called.
+#[derive(Debug, Clone, Copy)]
+struct Set {
+    name: &'static str,
+    objects: u64,
+}
+
+/// The stores and drains of such a commit, whose record has `record` bytes, and the load of the
+/// object, without the rest.
+fn floor(
+    o: &Options,
+    len: u64,
+    record: u64,
+    set: Set,
+    rounds: usize,
+    count: usize,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    const LOG: u64 = 4 << 20;
+    const SLOT: u64 = 16;
+    let path = o.dir.join(format!("holdfast-floor-{}.pool", std::process::id()));
+    let _removed = Removed(path.clone());
+    // Both logs, slots and objects, then the parity of those two: each in a part of its own.
+    let objects = 2 * LOG + (set.objects * SLOT).next_multiple_of(LOG);
+    let end = (objects + set.objects * len).next_multiple_of(LOG);
+    let parity = end - 2 * LOG;
+    let m = Mapped::create(&path, end + parity, &holdfast_pmem::Options::default())?;
+    let (mut copy, sealed, line) = (vec![0; len as usize], vec![7; record as usize], [1; 16]);
+    let store = |at: u64, bytes: &[u8]| -> Result<(), MediaError> {
+        let (object, slot) = (objects + at * len, 2 * LOG + at * SLOT);
+        m.put(FLOOR, object, bytes)?;
+        m.xor(FLOOR, parity + object, bytes)?;
+        m.put(FLOOR, slot, &line)?;
+        m.xor(FLOOR, parity + slot, &line)
+    };
+    // First accesses to pages are not measured.
+    (0..set.objects).try_for_each(|at| store(at, &copy))?;
+    let mut rng = Rng::new(7);
+    let values = time(rounds, count, |i| {
+        let at = rng.below(set.objects);
+        let next = i as u64 % 8 * record.next_multiple_of(LINE);
+        m.read(objects + at * len, &mut copy)?;
+        m.put_aside(FLOOR, next, &sealed)?;
+        m.put_aside(FLOOR, LOG + next, &sealed)?;
+        m.drain(FLOOR);
+        copy.fill(i as u8);
+        store(at, &copy)?;
+        m.drain(FLOOR);
+        Ok(())
+    })?;
+    report.rounds(&format!("step {len}: {}", set.name), "ns", values);
     Ok(())
 }

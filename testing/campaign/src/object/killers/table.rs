@@ -228,6 +228,7 @@ const RECORDS: &[Trial] = &[
 
 /// Places that only tests see: there is nothing to switch off.
 pub const STEPS: &[&str] = &[
+    "logs.group.writing",
     "logs.numbers.drawn",
     "logs.ring.recorded",
     "object.commit.step-applied",
