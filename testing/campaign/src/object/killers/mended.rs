@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holdfast_faultmem::{Clear, FaultKind, When};
 use holdfast_layout::{RegionKind, Superblock};
 use holdfast_object::{ScrubControl, ScrubOptions};
-use holdfast_pmem::PAGE;
+use holdfast_pmem::{Medium, MediumKind, PAGE};
 use holdfast_redundancy::events::Journal;
 use holdfast_workloads::Rng;
 
@@ -24,8 +24,12 @@ use crate::tally::{Fault, Judged, Tally, Violation};
 /// The usual pool, owing nothing to its medium.
 pub(super) fn begin(mutant: &Mutant, world: &'static str) -> Judged<(Arc<World>, Driver, Rng)> {
     let (world, mut rng) = (Arc::new(mutant.world(world)), mutant.rng(1));
-    let driver = settled(&world, stage(&world, &mut rng)?)?;
-    Ok((world, driver, rng))
+    let driver = stage(&world, &mut rng)?;
+    if driver.medium.kind() == MediumKind::File {
+        // It owes something when it is closed, even if a reclaim has just come.
+        driver.must(&Job::new(&mut rng, [Op::Alloc { len: 100 }]))?;
+    }
+    Ok((Arc::clone(&world), settled(&world, driver)?, rng))
 }
 
 /// The pool in use is whole, and so is every image of this quiet instant, as it lies there or

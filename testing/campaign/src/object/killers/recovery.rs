@@ -62,12 +62,16 @@ fn crashed(mutant: &Mutant, world: &'static str) -> Judged<Crashed> {
 }
 
 /// Runs a job; the image is that of its last commit, after the commit point and before its stores.
+/// On a file, that of its first commit if that is followed by a reclaim, before what was stored is
+/// synced.
 fn cut_short(driver: &Driver, job: &Job) -> Judged<Image> {
     let last: Arc<Mutex<Option<Image>>> = Arc::default();
     let keep = Arc::clone(&last);
     driver.medium.on_barrier(Box::new(move |_, site, point| {
-        if site.name() == "object.settle.F2-now" {
-            *keep.lock().unwrap_or_else(PoisonError::into_inner) = Some(point.persisted());
+        let mut last = keep.lock().unwrap_or_else(PoisonError::into_inner);
+        let synced = site.name() == "logs.group.synced" && last.is_none();
+        if synced || site.name() == "object.settle.F2-now" {
+            *last = Some(point.persisted());
         }
     }));
     driver.must(job)?;
