@@ -88,8 +88,7 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Writes the slots of a run, all free, then its directory entry. While the entry says free,
-    /// so are the bytes: the slots may take as many commits as the log likes. On a file, where each
-    /// is a wait for the disk, it is one commit if they fit a record.
+    /// so are the bytes: the slots may take as many commits as the log likes.
     fn write_run(
         &self,
         zone: u8,
@@ -100,9 +99,7 @@ impl<M: Medium> Shared<M> {
         let lost = TxError::NoSpace { wanted: 0 };
         let table = self.heap.zone(zone).ok_or(lost.clone())?;
         let shape = table.shape(next.class).ok_or(lost)?;
-        let most = if self.is_file() { usize::MAX } else { 256 };
-        let step = (self.log.max_record_len() / 2 / SLOT_LEN).clamp(1, most) as u32;
-        let step = step.min(shape.places.max(1));
+        let step = (self.log.max_record_len() / 2 / SLOT_LEN).clamp(1, 256) as u32;
         let mut old = vec![0; step as usize * SLOT_LEN];
         let mut new = Vec::with_capacity(old.len());
         for first in (0..shape.places).step_by(step as usize) {
@@ -116,14 +113,10 @@ impl<M: Medium> Shared<M> {
             let at = table.chunk_at(chunk) + u64::from(first) * SLOT_LEN as u64;
             let old = &mut old[..new.len()];
             self.m.read(at, old).map_err(damaged)?;
-            let whole = self.is_file() && count == shape.places;
             self.system_commit(|batch| {
                 batch.data(at, old, &new);
-                if whole { self.change_entry(batch, zone, chunk, before, next) } else { Ok(()) }
+                Ok(())
             })?;
-            if whole {
-                return Ok(());
-            }
         }
         self.system_commit(|batch| self.change_entry(batch, zone, chunk, before, next))?;
         Ok(())

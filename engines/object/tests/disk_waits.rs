@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use common::{TestPool, create, create_with, get, pattern, put};
-use holdfast_layout::{RawPtr, TypeNumber};
+use holdfast_layout::RawPtr;
 use holdfast_object::CreateOptions;
 use holdfast_pmem::MediumKind;
 use holdfast_txn::Transaction;
@@ -158,16 +158,4 @@ fn a_reclaim_holds_nobody_up() {
     let in_time = in_time.lock().unwrap();
     assert!(in_time.len() >= 2, "the log was freed {} times", in_time.len());
     assert!(in_time.iter().all(|read| *read), "a reader waits for a reclaim: {in_time:?}");
-}
-
-#[test]
-fn making_a_run_is_one_write() {
-    let pool = with_much_log();
-    // Each is the first of its size.
-    for len in [150, 300, 600] {
-        pool.medium().reset_counters();
-        pool.run(|tx| tx.alloc_bytes(TypeNumber::BYTES, len)).unwrap();
-        let counters = pool.medium().counters();
-        assert_eq!((counters.appends, counters.syncs), (2, 0), "the run, and the object");
-    }
 }
