@@ -204,7 +204,7 @@ impl Group {
     }
 
     /// Whether so much of the log is in use that a reclaim is due, and nobody is at it: while one
-    /// thread waits for the disk, others fill the other half.
+    /// thread waits for the disk, others fill what is left.
     pub(crate) fn reclaim_due(&self) -> bool {
         self.used.load(Ordering::Relaxed) > self.due
             && !matches!(self.reclaiming.try_lock(), Err(TryLockError::WouldBlock))

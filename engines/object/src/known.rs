@@ -27,7 +27,7 @@ use crate::versions::Version;
 const FETCHED: u64 = 128;
 /// The same of an object that is to be changed: a granule, which is verified as a whole. More is
 /// left to the hardware, which sees by then where it goes.
-const FETCHED_TO_CHANGE: u64 = 1024;
+const FETCHED_TO_CHANGE: u64 = GRANULE;
 
 /// What is known of an object before its bytes are looked at.
 struct Known<'z> {

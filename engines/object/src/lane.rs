@@ -60,7 +60,8 @@ pub(crate) struct Work {
     /// Sums of copied granules as they were verified: patches start from these, never from a
     /// second read of the medium.
     pub(crate) sums: Vec<u32>,
-    /// Whether an object was made or freed.
+    /// Whether an object was made or freed. A commit of neither, which most are, need not look for
+    /// pieces that were.
     pub(crate) remade: bool,
     /// Pieces that do not start at their object's first granule.
     partial: usize,

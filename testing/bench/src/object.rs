@@ -116,12 +116,12 @@ fn measure(o: &Options, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Nanoseconds per call of `step`, over `count` calls, several rounds.
-fn time(
+/// Nanoseconds per call of `step`, over `count` calls, in each of several rounds.
+pub(crate) fn time(
     rounds: usize,
     count: usize,
     mut step: impl FnMut(usize) -> anyhow::Result<()>,
-) -> anyhow::Result<Spread> {
+) -> anyhow::Result<Vec<f64>> {
     let mut values = Vec::new();
     for round in 0..=rounds {
         let start = Instant::now();
@@ -133,7 +133,7 @@ fn time(
             values.push(start.elapsed().as_secs_f64() * 1e9 / count as f64);
         }
     }
-    Ok(Spread::of(values))
+    Ok(values)
 }
 
 fn latencies(o: &Options, report: &mut Report) -> anyhow::Result<()> {
@@ -153,12 +153,13 @@ fn latencies(o: &Options, report: &mut Report) -> anyhow::Result<()> {
             let mut bytes = vec![0; len as usize];
             let mut rng = Rng::new(7);
             for (set, some) in [("hot", &objects[..1000]), ("cold", &objects[..])] {
-                let spread = time(rounds, count, |i| {
+                let values = time(rounds, count, |i| {
                     let object = some[rng.below(some.len() as u64) as usize];
                     bytes.fill(i as u8);
                     overwrite(pool, object, &bytes)
                 })?;
-                report.figure(&format!("overwrite {len} {set}, {}", mode.0), "ns", spread);
+                let name = format!("overwrite {len} {set}, {}", mode.0);
+                report.figure(&name, "ns", Spread::of(values));
             }
             allocate_and_free(pool, len, mode.0, rounds, report)?;
         }

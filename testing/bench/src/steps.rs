@@ -21,7 +21,7 @@ use serde_json::json;
 
 use crate::Options;
 use crate::counters::Counters;
-use crate::object::{LENGTHS, MODES, options};
+use crate::object::{LENGTHS, MODES, options, time};
 use crate::report::{Report, Spread};
 use crate::rig::fill;
 use crate::say::say;
@@ -400,23 +400,6 @@ fn unflushed(
     })?;
     report.rounds(&format!("step {len}: all, nothing flushed or drained"), "ns", values);
     Ok(())
-}
-
-/// Nanoseconds of each of `count` calls, round by round. The first round warms up.
-fn time(
-    rounds: usize,
-    count: usize,
-    mut step: impl FnMut(usize) -> anyhow::Result<()>,
-) -> anyhow::Result<Vec<f64>> {
-    let mut values = Vec::new();
-    for round in 0..=rounds {
-        let start = Instant::now();
-        (0..count).try_for_each(|i| step(i + round))?;
-        if round > 0 {
-            values.push(start.elapsed().as_secs_f64() * 1e9 / count as f64);
-        }
-    }
-    Ok(values)
 }
 
 /// Objects that a floor is measured on, and what it is called.
