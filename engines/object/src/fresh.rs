@@ -1,6 +1,6 @@
 //! Objects that do not exist yet: a place from the heap, a slot to be, private copies to fill.
 
-use holdfast_heap::format::STATE_LIVE;
+use holdfast_heap::format::{SLOT_LEN, STATE_LIVE};
 use holdfast_heap::sums::granules;
 use holdfast_heap::verify::{Direct, read_slot};
 use holdfast_heap::{ReserveError, Slot, Spot};
@@ -38,7 +38,7 @@ impl<M: Medium> Tx<'_, M> {
                 }
                 // The write that freed it was lost. It is looked after once this transaction is
                 // through; until the next open nobody is given the place.
-                Ok(_) => shared.suspect(spot.slot, Cause::Parity, Finder::Change),
+                Ok(_) => shared.suspect(spot.slot, SLOT_LEN as u64, Cause::Parity, Finder::Change),
                 Err(error) => {
                     shared.heap.release(&mut work.cache, &spot);
                     return Err(damaged(error));

@@ -1,7 +1,7 @@
 //! The engine's use of the log: room before numbers, one record, and what its errors mean.
 
 use holdfast_logs::{Lane, LogError, RecordBuilder};
-use holdfast_pmem::Medium;
+use holdfast_pmem::{Medium, PAGE};
 use holdfast_redundancy::events::{Cause, Finder};
 use holdfast_txn::{Result, TxError};
 
@@ -51,7 +51,7 @@ impl<M: Medium> Shared<M> {
         match done {
             Ok(committed) => {
                 if let Some(error) = committed.damaged {
-                    self.suspect(error.at, Cause::MediaError, Finder::Commit);
+                    self.suspect(error.at, PAGE, Cause::MediaError, Finder::Commit);
                 }
                 Ok(())
             }

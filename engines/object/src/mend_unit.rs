@@ -2,19 +2,20 @@
 //! by trying, and only what then verifies is installed.
 
 use holdfast_heap::format::{GRANULE, SLOT_LEN, SUM_LEN};
-use holdfast_heap::sums::Sums;
-use holdfast_heap::verify::{Direct, Found, Overlay, Source};
+use holdfast_heap::sums::{Sums, granule_range};
+use holdfast_heap::verify::{Direct, Found, Overlay, Source, read_slot};
 use holdfast_heap::{Spot, Unit};
 use holdfast_layout::{Certify, RawPtr};
 use holdfast_pmem::{Medium, PAGE, Site};
-use holdfast_redundancy::events::Event;
+use holdfast_redundancy::events::{Cause, Event, Finder};
 use holdfast_redundancy::parity::{Parity, Scratch, rebuild};
 use holdfast_redundancy::{Exempt, Wrong, zone};
+use std::collections::BTreeMap;
 
 use crate::changes::Changes;
 use crate::error::Error;
 use crate::halves::{MayBe, find_half};
-use crate::repair::{Asked, Mended};
+use crate::repair::{Asked, BAD_PAGES_MAX, Mended};
 use crate::shared::{Repairer, Shared};
 
 const STEP_HELD: Site = Site::new("object.mend_unit.step-held");
@@ -48,20 +49,134 @@ pub(crate) struct Cure {
     pub(crate) parts: Vec<(Part, Vec<u8>)>,
 }
 
-/// Repairs `unit` if it does not verify. Holds the columns of all its parts meanwhile.
+impl Cure {
+    /// The cure without what no sum vouches for. Bytes of a granule behind the end of its object
+    /// come from columns in which something else may be wrong; stored there they would make these
+    /// columns add up, and nobody would ever know. So the columns are looked at by themselves.
+    fn vouched<M: Medium>(self, shared: &Shared<M>, unit: &Unit, changes: &Changes) -> Self {
+        let Unit::Granule { spot, granule } = unit else { return self };
+        let direct = Direct(&shared.m);
+        let slot = self.parts.iter().find(|(part, _)| part.wrong == Wrong::Slot);
+        let bytes = slot.map_or(&[][..], |(_, bytes)| bytes);
+        let slot = read_slot(&changes.over(&over(&direct, (spot.slot, bytes))), spot);
+        let Some(slot) = slot.ok().filter(|slot| slot.is_live() && shared.heap.sums().active())
+        else {
+            return self;
+        };
+        let (_, covered) = granule_range(*granule, slot.len.into());
+        let within = |(part, mut bytes): (Part, Vec<u8>)| {
+            let len = if part.wrong == Wrong::Data { part.len.min(covered) } else { part.len };
+            let behind = bytes.split_off(len as usize);
+            let rest = Part { at: part.at + len, len: part.len - len, ..part };
+            if current(shared, &rest).is_some_and(|now| now != behind) {
+                shared.suspect(rest.at, rest.len, Cause::Parity, Finder::Repair);
+            }
+            (Part { len, ..part }, bytes)
+        };
+        let parts = self.parts.into_iter().map(within).filter(|(part, _)| part.len > 0);
+        Self { parts: parts.collect() }
+    }
+}
+
+/// Repairs the units over `[at, at + len)` that do not verify, in the order in which they lie
+/// there. Answers the place of one that is lost, if any is.
+pub(crate) fn mend_units<M: Medium>(
+    shared: &Shared<M>,
+    repairer: &mut Repairer,
+    (at, len): (u64, u64),
+    asked: Asked,
+) -> Result<Option<u64>, Error> {
+    let mut lost = None;
+    let mut units = units_over(shared, at, at + len);
+    while let Some((place, unit)) = units.pop_first() {
+        match mend_reached(shared, repairer, &unit, asked)? {
+            Mended::Lost(_) => lost = Some(place),
+            Mended::Repaired(Wrong::Directory) => {
+                // Its chunk is something else than its entry said: so are the units in it.
+                if let Unit::Granule { spot, .. } = unit
+                    && let Some(table) = shared.heap.zone(spot.zone)
+                {
+                    let from = at.max(table.chunk_at(spot.chunk));
+                    units = units_over(shared, from, at + len);
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(lost)
+}
+
+/// The units over a range by their places, which also names each only once.
+fn units_over<M: Medium>(shared: &Shared<M>, at: u64, end: u64) -> BTreeMap<u64, Unit> {
+    let mut units = BTreeMap::new();
+    if let Some(table) = shared.heap.zone_of(at) {
+        table.units_over(at, end - at, &mut |unit| {
+            units.insert(unit.range().0, unit);
+        });
+    }
+    units
+}
+
+/// Repairs a unit and the pages it lies on. A page that could be read before may turn bad in
+/// between: that can be mended, too.
+fn mend_reached<M: Medium>(
+    shared: &Shared<M>,
+    repairer: &mut Repairer,
+    unit: &Unit,
+    asked: Asked,
+) -> Result<Mended, Error> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let readable = shared.mend_pages_of(repairer, unit, asked)?;
+        let mended = mend_unit(shared, repairer, unit, asked)?;
+        let again = || readable && unit.reach(&Direct(&shared.m), shared.heap.sums()).is_err();
+        if !matches!(mended, Mended::Lost(_)) || tries == BAD_PAGES_MAX || !again() {
+            return Ok(mended);
+        }
+    }
+}
+
+/// Repairs `unit` if it does not verify. Before it is given up, the directory entries that it is
+/// known by are looked at; their columns are held by themselves, and only then: many commits are
+/// over them.
 pub(crate) fn mend_unit<M: Medium>(
     shared: &Shared<M>,
     repairer: &mut Repairer,
     unit: &Unit,
     asked: Asked,
 ) -> Result<Mended, Error> {
+    let entries = shared.entries_of(unit);
+    if let Some(mended) = mend_holding(shared, repairer, unit, asked, entries.is_none())? {
+        return Ok(mended);
+    }
+    let columns = shared.columns_of(&Vec::from_iter(entries));
+    shared.columns.lock_all(&shared.m, &columns);
+    let restored = shared.may_judge().and_then(|()| shared.restore_entries(repairer, unit, asked));
+    shared.columns.unlock_all(&columns);
+    if restored? {
+        return Ok(Mended::Repaired(Wrong::Directory));
+    }
+    Ok(mend_holding(shared, repairer, unit, asked, true)?.unwrap_or(Mended::Nothing))
+}
+
+/// Repairs `unit` with the columns of all its parts held. `None` if there is no cure and that is
+/// not the `last` word.
+fn mend_holding<M: Medium>(
+    shared: &Shared<M>,
+    repairer: &mut Repairer,
+    unit: &Unit,
+    asked: Asked,
+    last: bool,
+) -> Result<Option<Mended>, Error> {
     let parts = parts_of(unit);
     let ranges: Vec<(u64, u64)> = parts.iter().map(|p| (p.at, p.len)).collect();
     let event = shared.event(asked.cause, asked.finder, ranges[0].0, ranges[0].1);
     let columns = shared.columns_of(&ranges);
     shared.columns.lock_all(&shared.m, &columns);
     shared.m.step(STEP_HELD);
-    let mended = shared.may_judge().and_then(|()| mend_held(shared, repairer, unit, &parts, event));
+    let mended =
+        shared.may_judge().and_then(|()| mend_held(shared, repairer, unit, &parts, event, last));
     shared.columns.unlock_all(&columns);
     mended
 }
@@ -72,15 +187,16 @@ fn mend_held<M: Medium>(
     unit: &Unit,
     parts: &[Part],
     event: Event,
-) -> Result<Mended, Error> {
+    last: bool,
+) -> Result<Option<Mended>, Error> {
     let certify = Certify::when(shared.m.enabled(VERIFY));
     let mut mended = Mended::Nothing;
     for _ in 0..AGAIN_MAX {
         match unit.check(&Direct(&shared.m), shared.heap.sums(), certify) {
-            Ok(Found::Good | Found::Nothing) => return Ok(mended),
+            Ok(Found::Good | Found::Nothing) => return Ok(Some(mended)),
             Ok(Found::Bad { .. }) => {}
             // A page that could not be read and could not be mended either: that was reported.
-            Err(_) => return Ok(Mended::Lost(Wrong::Data)),
+            Err(_) => return Ok(Some(Mended::Lost(Wrong::Data))),
         }
         let object = object_of(shared, unit);
         let none = Changes::default();
@@ -90,9 +206,12 @@ fn mend_held<M: Medium>(
             find_cure_of_two(shared, repairer, unit, parts, &none, &exempt, certify)
         });
         let Some(cure) = cure else {
+            if !last {
+                return Ok(None);
+            }
             let lost = Mended::Lost(parts[0].wrong);
             shared.report_mended(Event { object, ..event }, lost);
-            return Ok(lost);
+            return Ok(Some(lost));
         };
         for (part, bytes) in &cure.parts {
             let before_sum = shared.sum_there(part.at, part.len);
@@ -109,7 +228,7 @@ fn mend_held<M: Medium>(
     let lost = Mended::Lost(parts[0].wrong);
     let object = object_of(shared, unit);
     shared.report_mended(Event { object, ..event }, lost);
-    Ok(lost)
+    Ok(Some(lost))
 }
 
 /// The parts of a unit, the likeliest culprit first.
@@ -142,7 +261,8 @@ pub(crate) fn find_cure<M: Medium>(
     let plain: Vec<Vec<Vec<u8>>> = parts.iter().map(|p| may_be(p.at, p.len)).collect();
     let first = First::of(shared, unit, may_be);
     let whole = try_parts(shared, unit, parts, plain.clone(), changes, &first, TRIALS_MAX);
-    whole.or_else(|| find_half(shared, unit, parts, &plain, changes, certify, may_be))
+    let cure = whole.or_else(|| find_half(shared, unit, parts, &plain, changes, certify, may_be));
+    cure.map(|cure| cure.vouched(shared, unit, changes))
 }
 
 /// Tries each part alone, then pairs, then all: the first that verifies is the cure. Each trial
@@ -202,7 +322,9 @@ pub(crate) fn find_cure_of_two<M: Medium>(
     let rebuilt: Vec<_> = { parts.iter() }
         .map(|part| beside_another(shared, &mut repairer.scratch, part, changes, exempt, certify))
         .collect();
-    try_parts(shared, unit, parts, rebuilt, changes, &First::default(), TRIALS_BESIDE_MAX)
+    let first = First::default();
+    let cure = try_parts(shared, unit, parts, rebuilt, changes, &first, TRIALS_BESIDE_MAX);
+    cure.map(|cure| cure.vouched(shared, unit, changes))
 }
 
 /// What a part may be if another row with a bad unit over the same columns is wrong too: one

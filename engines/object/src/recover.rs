@@ -29,7 +29,7 @@ use holdfast_redundancy::events::{Cause, Finder};
 use crate::changes::Changes;
 use crate::error::Error;
 use crate::overflow::LogChunks;
-use crate::redo::Redo;
+use crate::redo::{Cured, Redo};
 use crate::repair::Mended;
 use crate::shared::{Repairer, Shared};
 
@@ -140,7 +140,8 @@ impl<M: Medium> Shared<M> {
             for BadEntry { at, .. } in self.heap.load_zone(&redo.changes.over(&direct), zone) {
                 let Some(table) = self.heap.zone(zone) else { continue };
                 let chunk = ((at - table.entry_at(0)) / CHUNK_LEN as u64) as u32;
-                let good = self.cure_unit(repairer, redo, &Unit::Entry { at, chunk })?;
+                let good =
+                    self.cure_unit(repairer, redo, &Unit::Entry { at, chunk })? == Cured::Whole;
                 let future = redo.changes.over(&direct);
                 if good && self.heap.load_entry(&future, zone, chunk).is_ok() {
                     cured += 1;

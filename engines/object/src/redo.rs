@@ -87,6 +87,17 @@ pub(crate) struct Redone {
     pub(crate) columns: u64,
 }
 
+/// What became of a unit that would not have verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cured {
+    /// It verifies.
+    Whole,
+    /// It is none: its chunk is something else than the directory said.
+    Entry,
+    /// It is beyond the redundancy.
+    Lost,
+}
+
 impl<M: Medium> Shared<M> {
     /// Steps 1 to 5. The directory is known as it will be after the changes.
     ///
@@ -135,6 +146,28 @@ impl<M: Medium> Shared<M> {
         redone: &mut Redone,
     ) -> Result<(), Error> {
         redone.cured += self.cure_pages(repairer, redo, zone, (col, len))?;
+        let mut lost = Vec::new();
+        let mut bad = self.units_to_cure(redo, zone, (col, len));
+        while let Some(unit) = bad.pop() {
+            match self.cure_unit(repairer, redo, &unit)? {
+                Cured::Whole => redone.cured += 1,
+                Cured::Lost => lost.push(unit),
+                Cured::Entry => {
+                    redone.cured += 1;
+                    bad = self.units_to_cure(redo, zone, (col, len));
+                    bad.retain(|unit| !lost.contains(unit));
+                }
+            }
+        }
+        redone.lost += lost.len() as u64;
+        for col in (col..col + len).step_by(PAGE as usize).map(|c| (c, PAGE.min(col + len - c))) {
+            self.cure_lost_write(repairer, redo, zone, col, None, redone)?;
+        }
+        Ok(())
+    }
+
+    /// The units over some columns that would not verify after the replay, the last one first.
+    fn units_to_cure(&self, redo: &Redo<'_>, zone: &Zone, (col, len): (u64, u64)) -> Vec<Unit> {
         let mut bad = Vec::new();
         for row in 0..zone.data_rows() {
             let at = zone.at(row, col);
@@ -145,17 +178,8 @@ impl<M: Medium> Shared<M> {
                 }
             });
         }
-        for unit in bad {
-            if self.cure_unit(repairer, redo, &unit)? {
-                redone.cured += 1;
-            } else {
-                redone.lost += 1;
-            }
-        }
-        for col in (col..col + len).step_by(PAGE as usize).map(|c| (c, PAGE.min(col + len - c))) {
-            self.cure_lost_write(repairer, redo, zone, col, redone)?;
-        }
-        Ok(())
+        bad.reverse();
+        bad
     }
 
     /// Step 1. Answers how many pages are as they were.
@@ -225,7 +249,7 @@ impl<M: Medium> Shared<M> {
         repairer: &mut Repairer,
         redo: &Redo<'_>,
         unit: &Unit,
-    ) -> Result<bool, Error> {
+    ) -> Result<Cured, Error> {
         let parts = parts_of(unit);
         for part in &parts {
             for page in (part.at / PAGE * PAGE..part.at + part.len).step_by(PAGE as usize) {
@@ -235,7 +259,7 @@ impl<M: Medium> Shared<M> {
             }
         }
         if self.will_verify(unit, redo.changes) {
-            return Ok(true);
+            return Ok(Cured::Whole);
         }
         let (at, len) = unit.range();
         let event = self.event(Cause::Sum, redo.finder, at, len);
@@ -247,28 +271,34 @@ impl<M: Medium> Shared<M> {
             find_cure_of_two(self, repairer, unit, &parts, redo.changes, &was, certify)
         });
         let Some(cure) = cure else {
+            // Only what an open finds can be an older one: from then on the directory is known.
+            if redo.finder == Finder::Open && self.restore_entries_found(repairer, redo, unit)? {
+                return Ok(Cured::Entry);
+            }
             self.report_mended(event, Mended::Lost(parts[0].wrong));
-            return Ok(false);
+            return Ok(Cured::Lost);
         };
         for (part, bytes) in &cure.parts {
             let event = self.event(Cause::Sum, redo.finder, part.at, part.len);
             self.m.put(CURE, part.at, bytes)?;
             self.report_mended(event, Mended::Repaired(part.wrong));
         }
-        Ok(true)
+        Ok(Cured::Whole)
     }
 
-    /// Step 3.
-    fn cure_lost_write(
+    /// Step 3. Only a write of `row` is brought back, if one is named and P and Q can tell.
+    pub(crate) fn cure_lost_write(
         &self,
         repairer: &mut Repairer,
         redo: &Redo<'_>,
         zone: &Zone,
         (col, len): (u64, u64),
+        row: Option<u32>,
         redone: &mut Redone,
     ) -> Result<(), Error> {
+        let of_row = |newer: &Newer| row.is_none() || zone.place(newer.at).map(|p| p.row) == row;
         let newer = if zone.has_q() {
-            self.located_row(repairer, redo, zone, col, len)
+            self.located_row(repairer, redo, zone, col, len).filter(of_row)
         } else if zone.has_p() {
             self.newer_of_rows(redo, zone, col, len)
         } else {

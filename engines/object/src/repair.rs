@@ -19,7 +19,7 @@
 //! being stored verifies or not, and the intent says where to look first.
 
 use holdfast_codes::crc32c;
-use holdfast_heap::format::{CHUNK_LEN, SLOT_LEN};
+use holdfast_heap::format::CHUNK_LEN;
 use holdfast_heap::verify::{Direct, Found, Overlay};
 use holdfast_heap::{ChunkKind, Unit, ZoneTable};
 use holdfast_layout::Certify;
@@ -31,6 +31,7 @@ use std::sync::atomic::Ordering;
 
 use crate::changes::Changes;
 use crate::error::Error;
+use crate::mend_unit::{mend_unit, mend_units};
 use crate::shared::{Repairer, Shared};
 
 /// Pages that may turn bad during one repair before it is given up.
@@ -87,7 +88,9 @@ impl<M: Medium> Shared<M> {
     pub(crate) fn mend_found(&self, at: u64, len: u64, finder: Finder) -> Result<(), Error> {
         let asked = Asked { cause: Cause::Sum, finder };
         let lost = self.mend_through(at, len, asked)?;
-        self.mend_columns(at, len, finder)?;
+        if let Mended::Lost(_) | Mended::Undecided(_) = self.mend_columns(at, len, finder)? {
+            self.leave_unsettled(at);
+        }
         self.mend_suspects()?;
         match lost {
             Some(at) => {
@@ -147,7 +150,7 @@ impl<M: Medium> Shared<M> {
                 }
                 seen.push(s.at);
                 if s.cause == Cause::Parity {
-                    self.mend_columns(s.at, SLOT_LEN as u64, s.finder)?;
+                    self.mend_columns(s.at, s.len, s.finder)?;
                     continue;
                 }
                 let page = s.at / PAGE * PAGE;
@@ -230,35 +233,12 @@ impl<M: Medium> Shared<M> {
             }
             page += PAGE;
         }
-        let mut units = Vec::new();
-        if let Some(table) = self.heap.zone_of(at) {
-            table.units_over(at, end - at, &mut |unit| {
-                if !units.contains(&unit) {
-                    units.push(unit);
-                }
-            });
-        }
-        for unit in units {
-            let mut tries = 0;
-            loop {
-                tries += 1;
-                let readable = self.mend_pages_of(&mut repairer, &unit, asked)?;
-                let Mended::Lost(_) = self.mend_unit(&mut repairer, &unit, asked)? else { break };
-                // A page that could be read before may have turned bad in between: that can be
-                // mended, too.
-                let again = readable && unit.reach(&Direct(&self.m), self.heap.sums()).is_err();
-                if !again || tries == BAD_PAGES_MAX {
-                    lost = Some(unit.range().0);
-                    break;
-                }
-            }
-        }
-        Ok(lost)
+        Ok(mend_units(self, &mut repairer, (at, end - at), asked)?.or(lost))
     }
 
     /// Repairs the pages that keep a unit from being judged: its slot and sums may lie on others
     /// than its bytes. False if one is left.
-    fn mend_pages_of(
+    pub(crate) fn mend_pages_of(
         &self,
         repairer: &mut Repairer,
         unit: &Unit,
@@ -285,6 +265,26 @@ impl<M: Medium> Shared<M> {
         col: u64,
         asked: Asked,
     ) -> Result<(), Error> {
+        for _ in 0..BAD_PAGES_MAX {
+            let mut anew = false;
+            for unit in self.bad_units_over(zone, col) {
+                let mended = mend_unit(self, repairer, &unit, asked)?;
+                anew = mended == Mended::Repaired(Wrong::Directory)
+                    && matches!(unit, Unit::Granule { .. });
+                if anew {
+                    // Its chunk is something else than its entry said: so are the units in it.
+                    break;
+                }
+            }
+            if !anew {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The units of all rows over a page of columns that do not verify.
+    fn bad_units_over(&self, zone: &Zone, col: u64) -> Vec<Unit> {
         let certify = Certify::when(self.m.enabled(VERIFY_ROWS));
         let mut bad = Vec::new();
         for row in 0..zone.data_rows() {
@@ -297,10 +297,7 @@ impl<M: Medium> Shared<M> {
                 }
             });
         }
-        for unit in bad {
-            self.mend_unit(repairer, &unit, asked)?;
-        }
-        Ok(())
+        bad
     }
 
     /// Repairs one page that cannot be read.
@@ -683,16 +680,6 @@ impl<M: Medium> Shared<M> {
         };
         self.report_mended(event, mended);
         Ok(mended)
-    }
-
-    /// Repairs a unit that may not verify: see `mend_unit.rs`.
-    fn mend_unit(
-        &self,
-        repairer: &mut Repairer,
-        unit: &Unit,
-        asked: Asked,
-    ) -> Result<Mended, Error> {
-        crate::mend_unit::mend_unit(self, repairer, unit, asked)
     }
 
     /// Stores `bytes` at `at` under an intent and makes them durable. Columns are held.

@@ -95,7 +95,7 @@ impl<M: Medium> Shared<M> {
             let Some(event) = due.pop() else { return };
             let Ok(appended) = self.journal.append(&self.m, &event) else { continue };
             if let Some((_, error)) = appended.failed {
-                self.suspect(error.at, Cause::MediaError, Finder::Repair);
+                self.suspect(error.at, PAGE, Cause::MediaError, Finder::Repair);
             }
             for (side, at) in appended.cleared.into_iter().flatten() {
                 let wrong = Some(Wrong::Mirror { side });
@@ -113,7 +113,7 @@ impl<M: Medium> Shared<M> {
         for page in self.journal.heal(&self.m) {
             let cause = if page.before_sum == 0 { Cause::MediaError } else { Cause::Sum };
             if let Some(error) = page.error {
-                self.suspect(error.at, Cause::MediaError, Finder::Scrub);
+                self.suspect(error.at, PAGE, Cause::MediaError, Finder::Scrub);
                 continue;
             }
             let event = self.event(cause, Finder::Scrub, page.at, PAGE);

@@ -10,7 +10,6 @@ use holdfast_redundancy::parity::{self, Mismatch, Scratch, Suspect};
 use holdfast_redundancy::progress::ScrubState;
 use holdfast_redundancy::{Pace, Progress, Verdict, Wrong, Zone, verdict::Reason, zone};
 
-use crate::changes::Changes;
 use crate::error::Error;
 use crate::pool::Pool;
 use crate::repair::{Asked, BAD_PAGES_MAX, Mended};
@@ -21,8 +20,6 @@ use crate::sweep::{CheckReport, Finding, Position};
 const PARITY_SYNC: Site = Site::new("object.scrub.parity-sync");
 /// Verifying all rows of a column before parity is made from them.
 const VERIFY_ROWS: Site = Site::new("object.scrub.verify-rows");
-/// Verifying a row as P and Q would have it, before it is stored.
-const VERIFY_ROW: Site = Site::new("object.scrub.verify-row");
 /// Steps between two stores of the progress: what a crash makes a scrub do again.
 const STEPS_PER_STORE: u32 = 256;
 /// Nanoseconds of a pause for the pace after which it looks whether the scrub is to stop.
@@ -216,6 +213,7 @@ impl<M: Medium> Pool<M> {
 
 impl<M: Medium> Shared<M> {
     fn begin_pass(&self, resume: bool) -> Result<Progress, Error> {
+        self.unsettled.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
         let last = self.repairer().scrubbed;
         let interrupted = matches!(last.state, ScrubState::Paused | ScrubState::Running);
         let state = if resume && interrupted {
@@ -358,27 +356,22 @@ impl<M: Medium> Shared<M> {
         asked: Asked,
     ) -> Result<Mended, Error> {
         let (col, len) = (mismatch.col, mismatch.len);
-        let event = |unit| self.event(asked.cause, asked.finder, zone.unit_at(unit, col), len);
-        if let Suspect::Unit(unit @ zone::Unit::Row(_)) = mismatch.suspect {
-            let event = event(unit);
-            if self.settle_row(repairer, zone, unit, col, len)? {
-                self.report_mended(event, Mended::Repaired(Wrong::Data));
-                return Ok(Mended::Repaired(Wrong::Data));
-            }
+        let certify = Certify::when(self.m.enabled(VERIFY_ROWS));
+        let all_verify = self.bad_rows(zone, col, len, certify) == 0;
+        if let Some(wrong) = self.bring_back(repairer, zone, mismatch, all_verify, asked)? {
+            return Ok(Mended::Repaired(wrong));
         }
         let (unit, wrong) = match mismatch.suspect {
             Suspect::Unit(zone::Unit::Q) => (zone::Unit::Q, Wrong::ParityQ),
             Suspect::Unit(zone::Unit::P) => (zone::Unit::P, Wrong::ParityP),
             _ => (zone::Unit::P, Wrong::FreeOrParity),
         };
-        let event = event(unit);
+        let event = self.event(asked.cause, asked.finder, zone.unit_at(unit, col), len);
         let mended = if self.cannot_tell(mismatch.suspect) {
             Mended::Undecided(wrong)
-        } else if self.bad_rows(zone, col, len, Certify::when(self.m.enabled(VERIFY_ROWS))) > 0 {
+        } else if !all_verify {
             // A unit over the column is lost. Parity stays as it is: it may be what is right.
             Mended::Lost(wrong)
-        } else if let Some(wrong) = self.settle_lost_write(repairer, zone, col, len, asked)? {
-            return Ok(Mended::Repaired(wrong));
         } else {
             self.recompute_parity(&mut repairer.scratch, zone, col, len)?;
             if self.is_file() {
@@ -389,54 +382,6 @@ impl<M: Medium> Shared<M> {
         };
         self.report_mended(event, mended);
         Ok(mended)
-    }
-
-    /// With P alone: brings back a slot or a directory entry whose write was lost, see `newer.rs`.
-    fn settle_lost_write(
-        &self,
-        repairer: &mut Repairer,
-        zone: &Zone,
-        col: u64,
-        len: u64,
-        asked: Asked,
-    ) -> Result<Option<Wrong>, Error> {
-        if zone.has_q() {
-            return Ok(None);
-        }
-        let scratch = &mut repairer.scratch;
-        let found = parity::syndromes(&self.m, zone, col, len, &self.exempt(), scratch)?;
-        let Some(newer) = self.newer_row(zone, col, &found.p, &Changes::default()) else {
-            return Ok(None);
-        };
-        let len = newer.bytes.len() as u64;
-        let event = self.event(asked.cause, asked.finder, newer.at, len);
-        self.install_range(repairer, newer.at, &newer.bytes)?;
-        self.know_entries(newer.at, len);
-        self.report_mended(event, Mended::Repaired(newer.wrong));
-        Ok(Some(newer.wrong))
-    }
-
-    /// P and Q agree that one row is wrong although everything over it verifies: its last write was
-    /// lost, and what is there is an older state with the sums of that time. The row is rebuilt, if
-    /// everything over it verifies then as well.
-    fn settle_row(
-        &self,
-        repairer: &mut Repairer,
-        zone: &Zone,
-        unit: zone::Unit,
-        col: u64,
-        len: u64,
-    ) -> Result<bool, Error> {
-        let at = zone.unit_at(unit, col);
-        let candidates = self.range_candidates(repairer, at, len, &self.exempt());
-        let [candidate] = &candidates[..] else { return Ok(false) };
-        let certify = Certify::when(self.m.enabled(VERIFY_ROW));
-        if self.bad_units(at, candidate, &Changes::default(), certify) > 0 {
-            return Ok(false);
-        }
-        self.install_range(repairer, at, candidate)?;
-        self.know_entries(at, candidate.len() as u64);
-        Ok(true)
     }
 
     /// A copy of a mirrored record that does not verify is written again.

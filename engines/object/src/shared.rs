@@ -46,6 +46,7 @@ pub(crate) struct Repairer {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Suspicion {
     pub(crate) at: u64,
+    pub(crate) len: u64,
     pub(crate) cause: Cause,
     pub(crate) finder: Finder,
 }
@@ -90,6 +91,8 @@ pub(crate) struct Shared<M: Medium> {
     /// Places found bad while nothing could be done about them.
     pub(crate) suspects: Mutex<Vec<Suspicion>>,
     pub(crate) has_suspects: AtomicBool,
+    /// Places whose columns were in doubt and could not be settled, until the next scrub.
+    pub(crate) unsettled: Mutex<Vec<u64>>,
     /// Commits whose durable changes met a media error and are being completed: until then no
     /// column of theirs can be judged.
     pub(crate) redoing: AtomicU64,
@@ -150,6 +153,7 @@ impl<M: Medium> Shared<M> {
             retiring_count: AtomicUsize::new(0),
             suspects: Mutex::new(Vec::new()),
             has_suspects: AtomicBool::new(false),
+            unsettled: Mutex::new(Vec::new()),
             redoing: AtomicU64::new(0),
             owed: Mutex::new(Vec::new()),
             early: Mutex::new(Some(Vec::new())),
@@ -292,9 +296,9 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Notes a place to be repaired after the current commit.
-    pub(crate) fn suspect(&self, at: u64, cause: Cause, finder: Finder) {
+    pub(crate) fn suspect(&self, at: u64, len: u64, cause: Cause, finder: Finder) {
         let mut suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
-        suspects.push(Suspicion { at, cause, finder });
+        suspects.push(Suspicion { at, len, cause, finder });
         self.has_suspects.store(true, Ordering::Release);
     }
 

@@ -2,7 +2,7 @@
 
 use core::cell::RefMut;
 
-use holdfast_heap::format::{GRANULE, STATE_LIVE};
+use holdfast_heap::format::{CHUNK_LEN, GRANULE, SLOT_LEN, STATE_LIVE};
 use holdfast_heap::sums::{granule_range, granules};
 use holdfast_heap::verify::{Direct, read_slot, read_sum};
 use holdfast_heap::{Slot, Spot, ZoneTable};
@@ -67,13 +67,35 @@ impl<M: Medium> Tx<'_, M> {
         TxError::Dangling { pointer: of }
     }
 
+    /// What a pointer to a place that the directory does not know is: dangling, if parity bears
+    /// the directory out. Once in a `run` it is damage else, as with slots: see `judge_slot`.
+    #[cold]
+    fn without_place(&self, of: RawPtr) -> TxError {
+        let dangling = Self::dangling(of);
+        match self.shared.doubtful_entry(of.offset()) {
+            Ok(Some(at)) => self.doubt(at, CHUNK_LEN as u64).unwrap_or(dangling),
+            Ok(None) => dangling,
+            Err(conflict) => conflict,
+        }
+    }
+
+    /// That a place is damaged, the first time that a transaction doubts it.
+    fn doubt(&self, at: u64, len: u64) -> Option<TxError> {
+        let mut doubted = self.lane.doubted.borrow_mut();
+        (!doubted.contains(&at)).then(|| {
+            doubted.push(at);
+            TxError::Damaged { at, len }
+        })
+    }
+
     /// Finds the object and a version this transaction may see.
     #[inline]
     fn see(&self, work: &mut Work, of: RawPtr) -> Result<Seen<'_>> {
         let shared = self.shared;
         let found = shared.heap.zone_of(of.offset()).map(|zone| (zone, zone.locate(of.offset())));
         let Some((zone, Some(spot))) = found else {
-            return Err(self.still(work, Self::dangling(of)));
+            let holds = self.reads_hold(work);
+            return Err(if holds { self.without_place(of) } else { TxError::Conflict });
         };
         let word = shared.versions.index(spot.object);
         let version = match shared.versions.read(word) {
@@ -146,18 +168,17 @@ impl<M: Medium> Tx<'_, M> {
     }
 
     /// A slot that does not fit the pointer: a stale pointer if the slot verifies, else damage. A
-    /// pointer that is *newer* than its slot hints at a lost write of the slot: once in a `run`,
-    /// that is damage as well, and the columns of the slot are looked at.
+    /// slot that is of another object may be an older one, whose last write was lost: if its
+    /// columns do not add up, that is damage as well, once in a `run`. (Freed slots keep the
+    /// generation of their object, so most stale pointers are known for what they are.)
     fn judge_slot(&self, seen: &Seen<'_>, of: RawPtr, slot: &Slot) -> Result<()> {
         let judged = self.confirm(seen, Self::names(of, slot, &seen.spot));
         if let Err(TxError::Dangling { .. }) = judged
-            && crate::newer::rises(slot.generation, of.generation())
+            && slot.generation != of.generation()
+            && self.shared.is_doubtful(seen.spot.slot, SLOT_LEN as u64)?
+            && let Some(doubt) = self.doubt(seen.spot.slot, SLOT_LEN as u64)
         {
-            let mut doubted = self.lane.doubted.borrow_mut();
-            if !doubted.contains(&seen.spot.slot) {
-                doubted.push(seen.spot.slot);
-                return Err(TxError::Damaged { at: seen.spot.slot, len: 16 });
-            }
+            return Err(doubt);
         }
         judged
     }

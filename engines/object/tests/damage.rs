@@ -108,6 +108,51 @@ fn wiped_slots_and_directory_entries_are_damage_and_not_free_space() {
 }
 
 #[test]
+fn bytes_that_no_sum_covers_are_left_to_their_columns() {
+    for parity in [Parity::P, Parity::PQ] {
+        let pool = filled(MediumKind::Shm, parity).pool;
+        let bytes = pattern(7, 1300);
+        let of = put(&pool, &bytes);
+        // The place is longer than the object: what is behind it may be another row's fault.
+        let behind = of.offset() + 1304;
+        pool.medium().stray(behind, &[0x5a; 8]).unwrap();
+        pool.medium().flip_bit(of.offset() + 1100, 2).unwrap();
+        assert_eq!(get(&pool, of).unwrap(), bytes);
+        let mut found = [0; 8];
+        pool.medium().read(behind, &mut found).unwrap();
+        // P alone cannot tell whose fault it is, and everything verifies.
+        assert_eq!(found == [0x5a; 8], parity == Parity::P);
+        assert!(pool.check(|_, _| {}).unwrap().is_clean(), "{parity:?}");
+    }
+}
+
+#[test]
+fn a_stray_write_beyond_the_end_of_an_object_leaves_nothing_behind() {
+    for parity in [Parity::P, Parity::PQ] {
+        let pool =
+            create_with(MediumKind::Shm, &CreateOptions { parity, ..CreateOptions::tiny(1 << 20) });
+        let objects: Vec<(RawPtr, Vec<u8>)> =
+            (0..100).map(|i| pattern(i, 1100)).map(|bytes| (put(&pool, &bytes), bytes)).collect();
+        let regions = pool.regions();
+        let zone = regions.iter().find(|r| r.kind == RegionKind::Zone).unwrap();
+        let col = |at: u64| (at - zone.start) % zone.row_len;
+        // One object, and another that lies over the columns of what is behind it.
+        let behind = |a: RawPtr| col(a.offset() + 1112);
+        let over = |a: RawPtr, b: RawPtr| {
+            behind(a) >= col(b.offset()) && behind(a) < col(b.offset()) + 900
+        };
+        let pairs = objects.iter().flat_map(|a| objects.iter().map(move |b| (a, b)));
+        let (a, b) = { pairs }.find(|(a, b)| a.0 != b.0 && over(a.0, b.0)).unwrap();
+        pool.medium().stray(a.0.offset() + 1060, &[0xaa; 100]).unwrap();
+        assert_eq!(get(&pool, a.0).unwrap(), a.1);
+        assert!(pool.check(|_, _| {}).unwrap().is_clean(), "{parity:?}");
+        let second = b.0.offset() + behind(a.0) - col(b.0.offset());
+        pool.medium().stray(second, &[0x55; 8]).unwrap();
+        assert_eq!(get(&pool, b.0).unwrap(), b.1, "{parity:?}");
+    }
+}
+
+#[test]
 fn bad_pages_are_healed_or_relocated() {
     for (clear, parity) in [
         (Clear::Able, Parity::P),

@@ -67,11 +67,32 @@ const char *peer_error(void)
 	return pmemobj_errormsg();
 }
 
-void peer_close(struct peer *peer)
+/*
+ * Closes the pool and keeps the handles: each is the pool's number and an offset, and so is good again
+ * after peer_open. The map is forgotten.
+ */
+void peer_rest(struct peer *peer)
 {
 	if (peer->maps != NULL)
 		map_ctx_free(peer->maps);
-	pmemobj_close(peer->pool);
+	peer->maps = NULL;
+	if (peer->pool != NULL)
+		pmemobj_close(peer->pool);
+	peer->pool = NULL;
+}
+
+/* Opens the pool that peer_rest has closed. */
+int peer_open(struct peer *peer, const char *path)
+{
+	if (peer->pool != NULL)
+		return -1;
+	peer->pool = pmemobj_open(path, "bench");
+	return peer->pool == NULL;
+}
+
+void peer_close(struct peer *peer)
+{
+	peer_rest(peer);
 	for (int i = 0; i < TABLES; i++) {
 		free(peer->tables[i].handles);
 		free(peer->tables[i].line);
@@ -163,6 +184,22 @@ int peer_overwrite(struct peer *peer, uint64_t number, uint64_t place, const voi
 		failed = 1;
 	} TX_END
 	return failed;
+}
+
+/* Copies the start of an object that is linked, found as the pool itself has it. */
+int peer_read(struct peer *peer, uint64_t number, uint64_t slot, void *into, uint64_t len)
+{
+	PMEMoid object = *slot_of(&peer->tables[number], slot);
+	if (OID_IS_NULL(object) || pmemobj_alloc_usable_size(object) < len)
+		return -1;
+	memcpy(into, pmemobj_direct(object), len);
+	return 0;
+}
+
+/* Where in the pool an object lies; 0 for an empty slot. */
+uint64_t peer_offset(struct peer *peer, uint64_t number, uint64_t slot)
+{
+	return peer->tables[number].handles[slot].off;
 }
 
 /* Frees and unlinks an object. */

@@ -30,6 +30,7 @@
 //!   of the processor; `interference.rs` commits beside a scrub; `scrubbed.rs` inserts with scrubs
 //!   between; `waits.rs` commits beside repairs; `placement.rs` sums in slots against sums in
 //!   headers
+//! - `replica.rs` what a replica of libpmemobj does about damage and loss, beside our parity
 //! - `codes.rs` the runs of the codes
 //! - `asked.rs` what was asked for, looked at before anything runs; `say.rs` what is printed
 //! - `place.rs` folders for pools, which go with their run; `rig.rs` pools to measure on
@@ -52,6 +53,7 @@ mod place;
 mod placement;
 mod profile;
 mod race;
+mod replica;
 mod report;
 mod rig;
 mod say;
@@ -89,7 +91,7 @@ pub(crate) struct Options {
     #[arg(long)]
     quick: bool,
     /// Only this part: race, race-maps, growth, steps, latencies, maps, placement, scrub,
-    /// interference, disk, open, space or waits.
+    /// interference, disk, open, space, waits or replica.
     #[arg(long)]
     only: Option<String>,
     /// Only objects of this length: 64, 256, 1024 or 4096.

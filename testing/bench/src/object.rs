@@ -39,7 +39,7 @@ pub(crate) fn options(size: u64, mode: (&str, Parity, SumKind, bool)) -> CreateO
 type Part = fn(&Options, &mut Report) -> anyhow::Result<()>;
 
 /// What there is to run, in this order.
-const PARTS: [(&str, Part); 13] = [
+const PARTS: [(&str, Part); 14] = [
     ("race", crate::race::objects::race),
     ("race-maps", crate::race::maps::race),
     ("growth", crate::race::maps::growth),
@@ -53,6 +53,7 @@ const PARTS: [(&str, Part); 13] = [
     ("open", opening),
     ("space", space),
     ("waits", crate::waits::waits),
+    ("replica", crate::replica::replica),
 ];
 
 /// Lengths of objects.
@@ -80,8 +81,9 @@ pub(crate) fn run(mut o: Options) -> anyhow::Result<u32> {
     let place = Place::make(&o.dir).context("--dir")?;
     o.dir = place.path().to_owned();
     let mut report = Report::of(o.alone);
-    let races = o.only.as_deref().is_none_or(|only| ["race", "race-maps"].contains(&only));
-    if races && !o.alone {
+    let peers = ["race", "race-maps", "replica"];
+    let asked = o.only.as_deref().is_none_or(|only| peers.contains(&only));
+    if asked && !o.alone {
         match Shim::load() {
             Ok(shim) => o.shim = Some(shim),
             Err(error) => say!("libpmemobj takes no part: {error:#}"),

@@ -66,6 +66,13 @@ impl Report {
         );
     }
 
+    /// Prints and keeps a figure that was counted once.
+    pub(crate) fn count(&mut self, name: &str, unit: &str, count: u64) {
+        say!("{name:<44} {count:>10} {unit}");
+        let figure = json!({ "median": count, "low": count, "high": count, "unit": unit });
+        self.figures.insert(name.to_owned(), figure);
+    }
+
     /// Prints and keeps a figure, and each round of it for ratios.
     pub(crate) fn rounds(&mut self, name: &str, unit: &str, values: Vec<f64>) {
         self.figure(name, unit, Spread::of(values.clone()));

@@ -56,6 +56,20 @@ impl Rig {
         if !clean {
             std::fs::rename(&copy, &self.path)?;
         }
+        self.open()
+    }
+
+    /// Closes the pool, does `work` to its file and opens it again.
+    pub(crate) fn at_rest(
+        &mut self,
+        work: impl FnOnce(&Path) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        self.pool = None;
+        work(&self.path)?;
+        self.open().map(drop)
+    }
+
+    fn open(&mut self) -> anyhow::Result<(f64, Opened)> {
         let start = Instant::now();
         let m = Mapped::open(&self.path, Access::Write, &holdfast_pmem::Options::default())?;
         let (pool, opened) = Pool::open(m, self.open, Arc::new(SystemClock::new()))?;

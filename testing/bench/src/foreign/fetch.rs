@@ -64,6 +64,11 @@ pub(crate) fn pmemobj() -> anyhow::Result<PathBuf> {
     Ok(library)
 }
 
+/// The library that looks after pools while they are closed. Those it needs come with the shim.
+pub(crate) fn pmempool() -> anyhow::Result<PathBuf> {
+    one_library("libpmempool1", "libpmempool.so.1")
+}
+
 /// LMDB's library.
 pub(crate) fn lmdb() -> anyhow::Result<PathBuf> {
     one_library("liblmdb0", "liblmdb.so.0")

@@ -11,6 +11,7 @@
 pub(crate) mod fetch;
 pub(crate) mod lmdb;
 pub(crate) mod pmemobj;
+pub(crate) mod pmempool;
 pub(crate) mod sqlite;
 
 use std::path::Path;

@@ -18,6 +18,7 @@ type Fill = unsafe extern "C" fn(*mut c_void, u64, u64, u64) -> c_int;
 type LineUp = unsafe extern "C" fn(*mut c_void, u64, *const u64, u64) -> c_int;
 type Store = unsafe extern "C" fn(*mut c_void, u64, u64, *const c_void, u64) -> c_int;
 type Insert = unsafe extern "C" fn(*mut c_void, u64, *const c_void, u64) -> c_int;
+type Read = unsafe extern "C" fn(*mut c_void, u64, u64, *mut c_void, u64) -> c_int;
 type Get = unsafe extern "C" fn(*mut c_void, u64, *mut c_void, u64) -> c_int;
 
 /// The functions of the shim.
@@ -26,11 +27,15 @@ pub(crate) struct Shim {
     create: Create,
     error: unsafe extern "C" fn() -> *const c_char,
     close: unsafe extern "C" fn(*mut c_void),
+    rest: unsafe extern "C" fn(*mut c_void),
+    open: unsafe extern "C" fn(*mut c_void, *const c_char) -> c_int,
     table: Slot,
     fill: Fill,
     alloc: Store,
     line_up: LineUp,
     overwrite: Store,
+    read: Read,
+    offset: unsafe extern "C" fn(*mut c_void, u64, u64) -> u64,
     free: Slot,
     map: unsafe extern "C" fn(*mut c_void, c_int) -> c_int,
     insert: Insert,
@@ -61,11 +66,15 @@ impl Shim {
                 create: function(library, "peer_create")?,
                 error: function(library, "peer_error")?,
                 close: function(library, "peer_close")?,
+                rest: function(library, "peer_rest")?,
+                open: function(library, "peer_open")?,
                 table: function(library, "peer_table")?,
                 fill: function(library, "peer_fill")?,
                 alloc: function(library, "peer_alloc")?,
                 line_up: function(library, "peer_line_up")?,
                 overwrite: function(library, "peer_overwrite")?,
+                read: function(library, "peer_read")?,
+                offset: function(library, "peer_offset")?,
                 free: function(library, "peer_free")?,
                 map: function(library, "peer_map")?,
                 insert: function(library, "peer_insert")?,
@@ -106,7 +115,13 @@ pub(crate) struct Peer {
     tables: Vec<(u64, u64)>,
     has_map: bool,
     files: Vec<PathBuf>,
+    /// What the pool is opened by: its file, or its set.
+    name: CString,
 }
+
+/// A pool that is closed, and opened for a while at a time; its files are removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Resting(Peer);
 
 /// One table of a pool, for one thread at a time.
 #[derive(Debug)]
@@ -153,7 +168,25 @@ impl Peer {
             bail!("libpmemobj made no pool at {}: {message}", path.display());
         };
         let tables = vec![(0, 0); TABLES as usize];
-        Ok(Self { shim, pool, tables, has_map: false, files })
+        Ok(Self { shim, pool, tables, has_map: false, files, name })
+    }
+
+    /// Its files: the pool; then, if it has a replica, that and the set.
+    pub(crate) fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
+    /// Closes the pool. Its tables are kept, a map is forgotten.
+    pub(crate) fn close(mut self) -> Resting {
+        self.rest();
+        Resting(self)
+    }
+
+    fn rest(&mut self) {
+        self.has_map = false;
+        // SAFETY: `&mut` keeps everybody else out; until it is open again the pool is only
+        // reached by `Resting`, which opens it first, and by `drop`, which takes a closed one.
+        unsafe { (self.shim.rest)(self.pool.as_ptr()) };
     }
 
     /// Makes a table of `count` slots for objects of `len` bytes.
@@ -288,6 +321,26 @@ impl Table<'_> {
         self.peer.done(failed, "overwrite")
     }
 
+    /// Reads the start of an object, found by the pool's own pointer; an empty slot is an error.
+    pub(crate) fn read(&self, slot: u64, into: &mut [u8]) -> anyhow::Result<()> {
+        self.within(slot, into.len())?;
+        let (pool, bytes) = (self.peer.pool.as_ptr(), into.as_mut_ptr().cast());
+        // SAFETY: the slot exists: checked above; `into` has room for as many bytes as are copied,
+        // and the shim refuses an object that is shorter; no other thread has this table.
+        let failed =
+            unsafe { (self.peer.shim.read)(pool, self.number, slot, bytes, into.len() as u64) };
+        self.peer.done(failed, "read")
+    }
+
+    /// Where in the pool, and in each of its copies, an object lies; an empty slot is an error.
+    pub(crate) fn offset(&self, slot: u64) -> anyhow::Result<u64> {
+        self.within(slot, 0)?;
+        // SAFETY: the slot exists: checked above; no other thread has this table.
+        let at = unsafe { (self.peer.shim.offset)(self.peer.pool.as_ptr(), self.number, slot) };
+        ensure!(at != 0, "slot {slot} is empty");
+        Ok(at)
+    }
+
     /// Frees and unlinks; an empty slot is an error.
     pub(crate) fn free(&mut self, slot: u64) -> anyhow::Result<()> {
         self.within(slot, 0)?;
@@ -311,9 +364,29 @@ impl Table<'_> {
     }
 }
 
+impl Resting {
+    /// Opens the pool, does `work` and closes it again.
+    ///
+    /// # Errors
+    /// It cannot be opened; or those of `work`.
+    pub(crate) fn opened<R>(
+        &mut self,
+        work: impl FnOnce(&mut Peer) -> anyhow::Result<R>,
+    ) -> anyhow::Result<R> {
+        let peer = &mut self.0;
+        // SAFETY: the name ends in a zero and outlives the call; the shim refuses a pool that is
+        // still open.
+        let failed = unsafe { (peer.shim.open)(peer.pool.as_ptr(), peer.name.as_ptr()) };
+        peer.done(failed, "open the pool")?;
+        let done = work(peer);
+        peer.rest();
+        done
+    }
+}
+
 impl Drop for Peer {
     fn drop(&mut self) {
-        // SAFETY: the pool is open, and nobody uses it any more.
+        // SAFETY: the pool is open or was closed by `rest`, and nobody uses it any more.
         unsafe { (self.shim.close)(self.pool.as_ptr()) };
         remove(&self.files);
     }

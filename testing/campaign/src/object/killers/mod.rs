@@ -5,6 +5,7 @@
 //! wrong: that is the control without which a kill means little.
 
 pub mod copies;
+pub mod entries;
 pub mod healed;
 pub mod journal;
 pub mod jury;

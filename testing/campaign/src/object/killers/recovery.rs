@@ -8,10 +8,10 @@ use holdfast_layout::format::{FIELDS_SUPERBLOCK, SUPERBLOCK_PAGE};
 use holdfast_layout::{Region, RegionKind};
 use holdfast_workloads::Rng;
 
-use super::Mutant;
 use super::jury::{FEW, Jury, MANY, abandon, opened, unable};
 use super::mended::parity_of;
 use super::verified::field;
+use super::{Mutant, entries};
 use crate::object::driver::{Driver, agree, whole};
 use crate::object::lanes::{Park, install};
 use crate::object::model::Objects;
@@ -227,17 +227,38 @@ pub fn slot_lost(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     let (world, mut rng) = (Arc::new(mutant.world(world)), mutant.rng(1));
     let driver = stage(&world, &mut rng)?;
     let found = loop {
-        match slot_under(&driver)? {
+        match slot_under(&driver, |len| len <= 1024)? {
             None if driver.must(&Job::new(&mut rng, [Op::Alloc { len: 6_000 }]))? => {}
             other => break other,
         }
     };
-    let Some(Under { small, slot, large, from }) = found else {
-        return Err(unable("no slot shares columns with an object of several granules"));
-    };
-    driver.medium.arm(FaultKind::Lost, When::touching(slot.at, slot.len));
-    driver.must(&Job::new(&mut rng, [Op::Free { of: small }]))?;
+    let found = found.ok_or_else(|| unable("no slot shares columns with an object"))?;
+    driver.medium.arm(FaultKind::Lost, When::touching(found.slot.at, found.slot.len));
+    driver.must(&Job::new(&mut rng, [Op::Free { of: found.freed }]))?;
     driver.medium.disarm();
+    change_over(world, driver, &found, rng)
+}
+
+/// The device lost the write of the entries of an object that was freed. Long after that a crash
+/// leaves a change to be replayed over the columns of its slot, which nothing can cure.
+pub fn entry_lost(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, mut rng) = (Arc::new(mutant.world(world)), mutant.rng(1));
+    let driver = stage(&world, &mut rng)?;
+    let found = loop {
+        match slot_under(&driver, |len| len >= entries::LONG)? {
+            None => entries::long(&driver, &mut rng)?,
+            Some(found) => break found,
+        };
+    };
+    entries::lose_entries(&driver)?;
+    driver.must(&Job::new(&mut rng, [Op::Free { of: found.freed }]))?;
+    entries::lost(&driver)?;
+    change_over(world, driver, &found, rng)
+}
+
+/// The pool is opened, and crashes in a change over the columns of a slot.
+fn change_over(world: Arc<World>, driver: Driver, found: &Under, mut rng: Rng) -> Judged<Tally> {
+    let Under { slot, large, from, .. } = *found;
     // No record of it is left.
     let driver = settled(&world, driver)?;
     let write = Op::Write { of: large, from, len: slot.len };
@@ -250,8 +271,8 @@ pub fn slot_lost(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
 
 /// A slot, and a place in another row over all its columns.
 struct Under {
-    /// The object of the slot, of one granule.
-    small: u64,
+    /// The object of the slot.
+    freed: u64,
     slot: Target,
     /// An object of several granules.
     large: u64,
@@ -259,27 +280,32 @@ struct Under {
     from: u64,
 }
 
-fn slot_under(driver: &Driver) -> Judged<Option<Under>> {
+/// A place for a slot of an object of such a length, if there is one.
+fn slot_under(driver: &Driver, of_len: impl Fn(u64) -> bool) -> Judged<Option<Under>> {
     const PLACE: u64 = (1 << 48) - 1;
     let zone = zone_of(driver)?;
     let choice = Choice::of(&driver.ledger.objects());
     let targets = Targets::of(&Bytes::of(&driver.medium));
-    let over = |slot: &Target| {
+    let over = |slot: &Target, freed: u64| {
         let col = (slot.at - zone.start) % zone.row_len;
         let rows = (0..u64::from(zone.data_rows)).map(|row| zone.start + row * zone.row_len + col);
         rows.filter(|at| *at != slot.at).find_map(|at| {
             let holds =
                 |(of, len): &(u64, u64)| (of & PLACE) <= at && at + slot.len <= (of & PLACE) + len;
             let of = choice.large.iter().copied().find(holds)?.0;
+            if of == freed {
+                return None;
+            }
             Some((of, at - (of & PLACE)))
         })
     };
     let slots = targets.of_area(Area::Object).zip(targets.of_area(Area::Slot));
-    let mut small = slots.filter_map(|(object, slot)| {
-        let of = choice.small.iter().find(|(of, _)| of & PLACE == object.at)?.0;
-        over(&slot).map(|(large, from)| Under { small: of, slot, large, from })
+    let all = || choice.small.iter().chain(&choice.large).copied();
+    let mut found = slots.filter_map(|(object, slot)| {
+        let (freed, _) = all().find(|(of, len)| of & PLACE == object.at && of_len(*len))?;
+        over(&slot, freed).map(|(large, from)| Under { freed, slot, large, from })
     });
-    Ok(small.next())
+    Ok(found.next())
 }
 
 /// A page turns bad between the commit point of a change and its stores; its thread then has

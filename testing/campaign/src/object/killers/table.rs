@@ -5,7 +5,9 @@
 
 use super::played::{How, Scened, Worn};
 use super::verified;
-use super::{Killer, Made, copies, healed, journal, marks, mended, overflow, recovery, threads};
+use super::{
+    Killer, Made, copies, entries, healed, journal, marks, mended, overflow, recovery, threads,
+};
 use crate::object::targets::Side;
 use crate::object::wrap::Wear;
 
@@ -93,6 +95,10 @@ const LOG: &[Trial] = &[
 
 /// Commits, growth, opening and closing.
 const ENGINE: &[Trial] = &[
+    ("object.bring_back.entries", &[made!(entries::freed, SHM)]),
+    ("object.bring_back.entries-found", &[made!(recovery::entry_lost, SHM)]),
+    ("object.bring_back.doubt", &[made!(entries::made, SHM)]),
+    ("object.bring_back.verify-row", &[made!(verified::both_parities, PQ)]),
     ("object.chunks.directory", &[made!(mended::made, SHM)]),
     ("object.chunks.directory-done", &[scene("grow", SHM)]),
     ("object.chunks.directory-p", &[scene("create", SHM)]),
@@ -163,7 +169,6 @@ const REPAIRS: &[Trial] = &[
     ("object.repair.verify-rows", &[made!(verified::under_parity, PQ)]),
     ("object.scrub.parity-sync", &[made!(mended::flipped_p, FILE)]),
     ("object.scrub.parity-sync", &[made!(mended::told_after, FILE)]),
-    ("object.scrub.verify-row", &[made!(verified::both_parities, PQ)]),
     ("object.scrub.verify-rows", &[made!(verified::two_rows, SHM)]),
     ("object.settle.F2", &[made!(marks::one_after_another, SHM)]),
     ("object.settle.F2-for", &[made!(marks::idle, SHM)]),

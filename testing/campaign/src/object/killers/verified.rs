@@ -93,22 +93,19 @@ pub fn directory(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     })
 }
 
-/// The slots of all objects say that they are in a later life than pointers to them say. A program
-/// that asks must not be told that they are gone.
+/// The slots of all objects say that these were freed. A program that asks must not be told that
+/// they are gone.
 pub fn slots(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     let (world, driver, mut rng) = begin(mutant, world)?;
-    let generation_at = field(FIELDS_SLOT, "generation")?;
+    let state_at = field(FIELDS_SLOT, "state")?;
     let targets = Targets::of(&Bytes::of(&driver.medium));
     let mut tally = Tally::default();
     for (word, object) in driver.ledger.objects().iter() {
         let parts = targets.of_object(word & PLACE, object.bytes.len() as u64);
         let slot = parts.iter().find(|part| part.area == Area::Slot);
         let slot = slot.ok_or_else(|| unable("an object has no slot"))?;
-        // A bit that is not set yet makes it a later one; half of all generations are later.
-        let generation = (word >> 48) as u16;
-        let bit = (0..15).find(|bit| generation >> bit & 1 == 0);
-        let bit = bit.ok_or_else(|| unable("the generation is the last"))?;
-        flip(&driver.medium, slot.at + generation_at + bit / 8, (bit % 8) as u8);
+        // Live is one, free is none.
+        flip(&driver.medium, slot.at + state_at, 0);
         let len = driver.pool.run(|tx| tx.len_of(RawPtr::from_word(word)));
         tally.count += 1;
         if let Err(error) = len {

@@ -1,0 +1,74 @@
+//! Directory entries whose write the device loses: the old ones verify, and say of their chunks
+//! what was once true. Only parity knows better, and whoever opens the pool next does not.
+
+use holdfast_faultmem::{FaultKind, When};
+use holdfast_heap::ZoneTable;
+use holdfast_heap::format::CHUNK_LEN;
+use holdfast_layout::{RawPtr, RegionKind};
+use holdfast_txn::Transaction;
+
+use super::Mutant;
+use super::jury::{unable, wrong};
+use super::mended::{begin, durable};
+use crate::object::driver::Driver;
+use crate::object::judge::scrub;
+use crate::object::ops::{Job, Op};
+use crate::object::scenes::settled;
+use crate::tally::{Judged, Tally};
+
+/// Length of an object with chunks of its own.
+pub(super) const LONG: u64 = 14_000;
+
+/// Loses the next write of directory entries.
+pub(super) fn lose_entries(driver: &Driver) -> Judged<()> {
+    let regions = driver.pool.regions();
+    let zone = regions.iter().find(|region| region.kind == RegionKind::Zone);
+    let table = ZoneTable::new(0, zone.ok_or_else(|| unable("the pool has no zone"))?);
+    let len = u64::from(table.chunks()) * CHUNK_LEN as u64;
+    driver.medium.arm(FaultKind::Lost, When::touching(table.entry_at(0), len));
+    Ok(())
+}
+
+/// Whether the write was lost; nothing more will be.
+pub(super) fn lost(driver: &Driver) -> Judged<()> {
+    let met = driver.medium.armed() == 0;
+    driver.medium.disarm();
+    if met { Ok(()) } else { Err(unable("no entry was written")) }
+}
+
+/// Makes an object with chunks of its own.
+pub(super) fn long(driver: &Driver, rng: &mut holdfast_workloads::Rng) -> Judged<u64> {
+    let before = driver.ledger.objects();
+    driver.must(&Job::new(rng, [Op::Alloc { len: LONG }]))?;
+    let now = driver.ledger.objects();
+    let added = now.iter().map(|(word, _)| word).find(|word| before.get(*word).is_none());
+    added.ok_or_else(|| unable("the object was not made"))
+}
+
+/// An object was freed: by the old entries its chunks still hold it, and its slot says that it is
+/// free, which nothing can cure. Nothing of that is lost.
+pub fn freed(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, driver, mut rng) = begin(mutant, world)?;
+    let of = long(&driver, &mut rng)?;
+    lose_entries(&driver)?;
+    driver.must(&Job::new(&mut rng, [Op::Free { of }]))?;
+    lost(&driver)?;
+    let driver = settled(&world, driver)?;
+    scrub(&driver.pool)?;
+    durable(&world, driver, &mut rng, true)
+}
+
+/// An object was made: by the old entries its chunks are free, and its pointer names nothing. A
+/// program that follows it must not be told so.
+pub fn made(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, driver, mut rng) = begin(mutant, world)?;
+    lose_entries(&driver)?;
+    let of = long(&driver, &mut rng)?;
+    lost(&driver)?;
+    let driver = settled(&world, driver)?;
+    if let Err(error) = driver.pool.run(|tx| tx.len_of(RawPtr::from_word(of))) {
+        return Err(wrong(format!("a live object cannot be had: {error}")));
+    }
+    driver.read_all()?;
+    durable(&world, driver, &mut rng, true)
+}
