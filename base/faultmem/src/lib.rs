@@ -127,7 +127,9 @@
 //! medium: [`FaultMedium`], hooks, the trait | `state`: the way of a store | `durable`: persisted
 //! image and pending stores | `frames`: relocation | `units`: states of a crash | crash:
 //! [`CrashPoint`], [`Image`] | images: [`Budget`], enumeration | faults, inject: damage and its
-//! log | sites: elision | counters: what persistence costs | `gate`: failing calls.
+//! log | sites: elision | window: several files on one medium, so that a crash hits them at one
+//! instant | watched: a file that knows which pages were stored to, with bits that outlive a crash
+//! or do not | counters: what persistence costs | `gate`: failing calls.
 
 #![forbid(unsafe_code)]
 
@@ -146,6 +148,8 @@ mod sites;
 mod state;
 mod units;
 mod view;
+mod watched;
+mod window;
 
 pub use config::{Config, Mode};
 pub use counters::Counters;
@@ -155,3 +159,5 @@ pub use gate::FailMode;
 pub use images::{Budget, Images};
 pub use medium::{BarrierHook, FaultMedium, StepHook};
 pub use sites::SiteKind;
+pub use watched::{Marks, Watched};
+pub use window::Window;

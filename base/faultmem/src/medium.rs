@@ -296,6 +296,31 @@ impl FaultMedium {
         Ok(())
     }
 
+    /// As [`Medium::sync`], for `[at, at + len)` alone: what a sync of one of several files that
+    /// share this medium does.
+    ///
+    /// # Errors
+    /// As [`Medium::sync`].
+    pub fn sync_range(&self, site: Site, at: u64, len: u64) -> Result<(), SyncError> {
+        if self.kind != MediumKind::File {
+            return self.sync(site);
+        }
+        let mut state = self.state();
+        let on = state.sites.visit(site, SiteKind::Sync);
+        state.in_range(at, len).map_err(|error| sync_error("fdatasync", invalid(error)))?;
+        if state.gate.fails() {
+            state.leave_in_doubt(Some((at, len)));
+            return Err(sync_error("fdatasync", io::Error::from_raw_os_error(EIO)));
+        }
+        if on {
+            let upto = state.number();
+            let mut passing = self.barrier(state, site, SiteKind::Sync);
+            passing.state.thread(slot()).counters.syncs += 1;
+            passing.state.persist_range(&self.view, at, len, upto);
+        }
+        Ok(())
+    }
+
     fn drain_as<'a>(&'a self, mut state: MutexGuard<'a, State>, site: Site, kind: SiteKind) {
         if self.kind == MediumKind::File {
             state.drain(&self.view, slot());

@@ -16,6 +16,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use crate::medium::PAGE;
 use crate::registry;
+use crate::track;
 
 /// Address of the page that a fork wipes; 0 before the first use.
 static FLAG: AtomicUsize = AtomicUsize::new(0);
@@ -35,7 +36,8 @@ impl Stamp {
         static HOOK: Once = Once::new();
         let flag = flag_page()?;
         HOOK.call_once(|| {
-            // SAFETY: the hook calls only mmap on ranges that the fork has just emptied.
+            // SAFETY: the hook stores to atomics, and calls only mmap, on ranges that the fork has
+            // just emptied.
             let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         });
         let mut mine = flag.load(Ordering::Relaxed);
@@ -101,6 +103,7 @@ fn flag_page() -> io::Result<&'static AtomicU64> {
 
 /// Runs in the child, before `fork` returns there.
 extern "C" fn in_child() {
+    track::begin_child();
     registry::for_each_mapped(|address, len| {
         // SAFETY: the range held a view that the child did not inherit; `FIXED_NOREPLACE` makes
         // the call fail rather than replace anything that is there now.

@@ -1,5 +1,7 @@
 //! The process-wide handler of `SIGBUS` and `SIGSEGV`. Who touched the page decides:
 //!
+//! - Anybody, by the first store to a page that [`FirstStore`](crate::track::FirstStore) protects:
+//!   it is recorded, the page opened, the store repeated.
 //! - A routine of [`crate::asm`], on a registered mapping: the handler sends it to its error exit,
 //!   so the access returns an error in normal context.
 //! - The program, through a view, and the medium failed (`SIGBUS`): the handler posts the address,
@@ -23,6 +25,7 @@ use crate::asm::{self, PAGE_SHIFT};
 use crate::fork;
 use crate::medium::PAGE;
 use crate::registry::{self, Fault, Verdict};
+use crate::track;
 
 /// Codes of `SIGBUS` (`siginfo_t.si_code`): no such physical place, and the two kinds of hardware
 /// memory error, "action required" and "action optional".
@@ -30,6 +33,11 @@ const BUS_ADRERR: c_int = 2;
 const BUS_OBJERR: c_int = 3;
 const BUS_MCEERR_AR: c_int = 4;
 const BUS_MCEERR_AO: c_int = 5;
+
+/// Code of `SIGSEGV`: the page is there, and its rights forbid the access.
+const SEGV_ACCERR: c_int = 2;
+/// Set in the error code of a page fault if the access was a store.
+const FAULT_OF_STORE: i64 = 1 << 1;
 
 /// Where the kernel puts `si_addr_lsb` on x86-64: after the address, which follows three words and
 /// a gap.
@@ -83,6 +91,11 @@ fn install_for(previous: &Previous) -> io::Result<()> {
     new.sa_sigaction = on_fault as *const () as usize;
     // The signal stays blocked inside: a second fault in here ends the process, it cannot loop.
     new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+    if previous.signal == libc::SIGSEGV {
+        // Nor may another handler of the program run on top and store to a tracked page: that would
+        // be such a second fault.
+        fill_but_faults(&mut new.sa_mask);
+    }
     // The old action is stored before ours can run, and once more in case it changed in between.
     // SAFETY: both structures live across the calls; the handler has the three-argument form that
     // SA_SIGINFO asks for and is async-signal-safe.
@@ -97,6 +110,18 @@ fn install_for(previous: &Previous) -> io::Result<()> {
     }
     previous.remember(&old);
     Ok(())
+}
+
+/// All signals, except those by which an instruction fails: blocked, these end the process.
+/// Async-signal-safe.
+pub(crate) fn fill_but_faults(set: &mut libc::sigset_t) {
+    // SAFETY: both calls write to the set only.
+    unsafe {
+        libc::sigfillset(set);
+        for signal in [libc::SIGBUS, libc::SIGSEGV, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP] {
+            libc::sigdelset(set, signal);
+        }
+    }
 }
 
 /// The handler.
@@ -126,6 +151,12 @@ unsafe fn absorb(
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
     if code <= 0 {
         return false; // sent by a process, not by the memory
+    }
+    // SAFETY: as above; REG_ERR indexes the general registers.
+    let fault = unsafe { (*context).uc_mcontext.gregs[libc::REG_ERR as usize] };
+    let protected = signal == libc::SIGSEGV && code == SEGV_ACCERR && fault & FAULT_OF_STORE != 0;
+    if protected && track::let_through(address) {
+        return true; // the store is repeated, by whomever, a routine of ours included
     }
     let Some((entry, at)) = registry::find(address) else { return false };
     // SAFETY: as above; the field lies inside the structure.

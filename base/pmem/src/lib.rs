@@ -67,6 +67,7 @@
 //!   sysfs tells. `fork.rs`: what a child may do. `keys.rs`: protection keys.
 //! - [`cpu`]: which instructions. [`inject`]: real media errors on purpose. [`Clock`]: time as a
 //!   parameter. [`Table`]: DRAM on large pages.
+//! - [`track`]: who stored to which pages of a mapped file, by five means, and how sure that is.
 
 #[cfg(not(all(
     target_os = "linux",
@@ -99,6 +100,7 @@ pub mod site;
 mod space;
 mod status;
 mod table;
+pub mod track;
 
 pub use badblocks::PersistenceDomain;
 pub use clock::{Clock, SystemClock};

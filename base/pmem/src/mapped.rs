@@ -244,6 +244,12 @@ impl Mapped {
         self.space.bases()
     }
 
+    /// The address through which stores reach the file, the program's where it may store.
+    pub(crate) fn store_base(&self) -> usize {
+        let (view, alias) = self.space.bases();
+        if alias == 0 { view } else { alias }
+    }
+
     pub(crate) fn backing(&self) -> &Backing {
         &self.backing
     }

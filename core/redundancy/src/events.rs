@@ -90,8 +90,12 @@ pub struct Rewritten {
 impl Journal {
     /// Finds the end of the journal. Writes nothing; unreadable pages count as empty.
     pub fn open<M: Medium>(m: &M, superblock: &Superblock) -> Self {
-        let entries = superblock.events_len / PAGE_LEN as u64 * PER_PAGE;
-        let mirror = Mirror::of(superblock);
+        Self::open_at(m, Mirror::of(superblock), superblock.events_len)
+    }
+
+    /// The same for sides that no superblock describes: `len` bytes at `EVENTS_START` of each.
+    pub fn open_at<M: Medium>(m: &M, mirror: Mirror, len: u64) -> Self {
+        let entries = len / PAGE_LEN as u64 * PER_PAGE;
         let this =
             Self { mirror, entries, next: Mutex::new(1), subscribers: Mutex::new(Vec::new()) };
         let mut last = 0;

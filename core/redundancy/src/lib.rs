@@ -62,6 +62,7 @@
 //! | `intent.rs`, `progress.rs` | notes a repair and a scrub leave for the next open |
 //! | `event.rs`, `events.rs` | an event; the journal of events |
 //! | `pace.rs` | when to scrub and how fast |
+//! | `pages.rs`, `pages/` | stripes of whole pages of a file that is not ours, and what a page is |
 //! | `format.rs`, `error.rs` | every offset; what can go wrong |
 
 #![forbid(unsafe_code)]
@@ -76,6 +77,7 @@ pub mod format;
 pub mod intent;
 pub mod mirror;
 pub mod pace;
+pub mod pages;
 pub mod parity;
 pub mod progress;
 pub mod record;
@@ -91,6 +93,7 @@ pub use exempt::{Exempt, ExemptRanges, NoneExempt};
 pub use intent::{Intent, RepairIntent};
 pub use mirror::{CopyState, Mirror, MirrorSites, Mirrored};
 pub use pace::{Pace, Schedule, Scheduler, Trigger};
+pub use pages::{PagePlace, PageStripes, PageVerdict, Unsure};
 pub use parity::{Mismatch, Parity, ParitySites, Scratch, Suspect};
 pub use progress::{Progress, ScrubProgress, ScrubState};
 pub use record::Record;

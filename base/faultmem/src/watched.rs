@@ -1,0 +1,230 @@
+//! A file that knows which of its pages were stored to: the dirty source of tests.
+//!
+//! The bits are kept beside the medium. What becomes of them in a crash is the test's choice: it
+//! takes [`Watched::marks`] with the image and starts with them again, as if a controller or an
+//! address space had kept them, or starts without.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use holdfast_pmem::track::{DirtySource, Observed, SourceKind, TrackError, WriteWay};
+use holdfast_pmem::{MediaError, Medium, MediumKind, PAGE, Site, SyncError};
+
+use crate::window::Window;
+
+/// What is tracked, and what was stored to: page numbers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// Pages that are tracked.
+    pub armed: BTreeSet<u64>,
+    /// Pages that were stored to since they were taken.
+    pub dirty: BTreeSet<u64>,
+    /// Pages whose tracking was lost.
+    pub lost: BTreeSet<u64>,
+}
+
+/// A [`Window`] whose stores set bits. Clones are the same file.
+#[derive(Debug, Clone)]
+pub struct Watched {
+    window: Window,
+    marks: Arc<Mutex<Marks>>,
+    kind: SourceKind,
+}
+
+impl Watched {
+    /// A file of which nothing is tracked yet.
+    #[must_use]
+    pub fn new(window: Window, kind: SourceKind) -> Self {
+        Self::surviving(window, kind, Marks::default())
+    }
+
+    /// A file whose bits outlived a crash.
+    #[must_use]
+    pub fn surviving(window: Window, kind: SourceKind, marks: Marks) -> Self {
+        Self { window, marks: Arc::new(Mutex::new(marks)), kind }
+    }
+
+    /// The file without its bits: stores through it are not seen.
+    #[must_use]
+    pub const fn window(&self) -> &Window {
+        &self.window
+    }
+
+    /// The bits at this instant.
+    #[must_use]
+    pub fn marks(&self) -> Marks {
+        self.lock().clone()
+    }
+
+    /// Loses track of the range, as a mapping that is moved does.
+    pub fn lose(&self, at: u64, len: u64) {
+        let mut marks = self.lock();
+        for page in pages(at, len) {
+            marks.lost.insert(page);
+            marks.armed.remove(&page);
+            marks.dirty.remove(&page);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Marks> {
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a store and sets its bits, in one step as others see it: a processor whose page is
+    /// protected again before the store went through meets the protection once more.
+    fn stored<T>(&self, at: u64, len: u64, store: impl FnOnce() -> T) -> T {
+        let mut marks = self.lock();
+        let done = store();
+        for page in pages(at, len) {
+            if marks.armed.contains(&page) {
+                marks.dirty.insert(page);
+            }
+        }
+        done
+    }
+
+    fn tell(dirty: impl Iterator<Item = u64>, each: &mut dyn FnMut(u64, u64)) {
+        let mut run: Option<(u64, u64)> = None;
+        for page in dirty {
+            run = Some(match run {
+                Some((at, len)) if at + len == page * PAGE => (at, len + PAGE),
+                Some((at, len)) => {
+                    each(at, len);
+                    (page * PAGE, PAGE)
+                }
+                None => (page * PAGE, PAGE),
+            });
+        }
+        if let Some((at, len)) = run {
+            each(at, len);
+        }
+    }
+}
+
+/// Numbers of the pages a range touches.
+fn pages(at: u64, len: u64) -> core::ops::Range<u64> {
+    if len == 0 { 0..0 } else { at / PAGE..at.saturating_add(len).div_ceil(PAGE) }
+}
+
+impl DirtySource for Watched {
+    fn kind(&self) -> SourceKind {
+        self.kind
+    }
+
+    fn arm(&self, at: u64, len: u64) -> Result<(), TrackError> {
+        let mut marks = self.lock();
+        for page in pages(at, len) {
+            marks.lost.remove(&page);
+            marks.armed.insert(page);
+            marks.dirty.insert(page);
+        }
+        Ok(())
+    }
+
+    fn disarm(&self, at: u64, len: u64) -> Result<(), TrackError> {
+        let mut marks = self.lock();
+        let range = pages(at, len);
+        marks.armed.retain(|page| !range.contains(page));
+        marks.dirty.retain(|page| !range.contains(page));
+        Ok(())
+    }
+
+    fn take(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) -> Result<(), TrackError> {
+        let mut marks = self.lock();
+        let taken: Vec<u64> = marks.dirty.range(pages(at, len)).copied().collect();
+        for page in &taken {
+            marks.dirty.remove(page);
+        }
+        Self::tell(taken.into_iter(), each);
+        Ok(())
+    }
+
+    fn peek(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) -> Result<(), TrackError> {
+        let dirty: Vec<u64> = self.lock().dirty.range(pages(at, len)).copied().collect();
+        Self::tell(dirty.into_iter(), each);
+        Ok(())
+    }
+
+    fn intact(&self, at: u64, len: u64) -> bool {
+        let marks = self.lock();
+        pages(at, len).all(|page| marks.armed.contains(&page))
+    }
+
+    fn coverage(&self, way: WriteWay) -> Observed {
+        match way {
+            WriteWay::Store => Observed::Seen,
+            _ => Observed::Undecided,
+        }
+    }
+}
+
+impl Medium for Watched {
+    fn len(&self) -> u64 {
+        self.window.len()
+    }
+
+    fn kind(&self) -> MediumKind {
+        self.window.kind()
+    }
+
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError> {
+        self.window.read(at, into)
+    }
+
+    fn put(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
+        self.stored(at, bytes.len() as u64, || self.window.put(site, at, bytes))
+    }
+
+    fn put_is_cached(&self, len: u64) -> bool {
+        self.window.put_is_cached(len)
+    }
+
+    fn xor(&self, site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError> {
+        self.stored(at, delta.len() as u64, || self.window.xor(site, at, delta))
+    }
+
+    fn zero(&self, site: Site, at: u64, len: u64) -> Result<(), MediaError> {
+        self.stored(at, len.min(self.len()), || self.window.zero(site, at, len))
+    }
+
+    fn drain(&self, site: Site) {
+        self.window.drain(site);
+    }
+
+    fn enabled(&self, site: Site) -> bool {
+        self.window.enabled(site)
+    }
+
+    fn step(&self, site: Site) {
+        self.window.step(site);
+    }
+
+    /// Goes through the file and not through the mapping: no bit is set.
+    fn append(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), SyncError> {
+        self.window.append(site, at, bytes)
+    }
+
+    fn sync(&self, site: Site) -> Result<(), SyncError> {
+        self.window.sync(site)
+    }
+
+    fn view(&self, at: u64, len: u64) -> Option<*const u8> {
+        self.window.view(at, len)
+    }
+
+    fn grow(&self, len: u64) -> Result<(), SyncError> {
+        self.window.grow(len)
+    }
+
+    fn heal(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
+        self.window.heal(site, at, bytes)
+    }
+
+    fn remap(&self, at: u64, physical: u64, len: u64) -> Result<(), MediaError> {
+        self.window.remap(at, physical, len)
+    }
+
+    fn bad_ranges(&self) -> Vec<(u64, u64)> {
+        self.window.bad_ranges()
+    }
+}

@@ -1,0 +1,242 @@
+//! Dirty source (a): asynchronous write protection. Stores lift it, a scan tells and renews it.
+//!
+//! Nothing of the program changes and nothing waits; the first store to a page after it was taken
+//! costs about a microsecond, later ones nothing. The bits live in the page tables: they die with
+//! the address space, and know nothing of writes that go round it.
+//!
+//! What a moved, replaced or unmapped piece takes with it is noticed rather than prevented: such
+//! pages count as stored to, and as not intact, until they are armed again.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::bits::{PageBits, Runs};
+use super::error::TrackError;
+use super::pagemap::{Pagemap, Room, Scan};
+use super::span::{Forks, Place, Span, address};
+use super::uffd::Uffd;
+use super::{DirtySource, Observed, SourceKind, WriteWay};
+use crate::mapped::Mapped;
+use crate::medium::PAGE;
+
+/// Tracks the stores of this process through one mapping of a file.
+///
+/// ```
+/// use holdfast_pmem::track::{AsyncProtect, DirtySource, Forks, TrackError};
+/// use holdfast_pmem::{Mapped, Medium, Options, Site};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let folder = tempfile::tempdir()?;
+/// let medium = Mapped::create(&folder.path().join("bytes"), 1 << 20, &Options::default())?;
+/// let source = match AsyncProtect::of(&medium) {
+///     Err(TrackError::KernelLacks { .. } | TrackError::NoPermission { .. }) => return Ok(()),
+///     source => source?,
+/// };
+/// source.arm(0, 1 << 20)?;
+/// source.take(0, 1 << 20, &mut |_, _| {})?; // the first take tells everything
+/// medium.put(Site::new("example.put"), 8192, b"kept")?;
+/// let mut dirty = Vec::new();
+/// source.take(0, 1 << 20, &mut |at, len| dirty.push((at, len)))?;
+/// assert_eq!(dirty, [(8192, 4096)]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct AsyncProtect {
+    place: Place,
+    forks: Forks,
+    uffd: Uffd,
+    pagemap: Pagemap,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    armed: PageBits,
+    /// Armed, and not taken since.
+    fresh: PageBits,
+    /// What one call tells; clear between calls.
+    told: PageBits,
+    room: Room,
+}
+
+impl AsyncProtect {
+    /// A source over the addresses of a span, which show one file through a shared mapping.
+    ///
+    /// # Errors
+    /// A [`TrackError`] that names cause and remedy.
+    pub fn new(span: Span, forks: Forks) -> Result<Self, TrackError> {
+        let place = Place::find(span)?;
+        let uffd = Uffd::open()?;
+        let pagemap = Pagemap::own()?;
+        // A kernel without the call says so now, not in the first pass.
+        pagemap.all_tracked(span.address, span.len)?;
+        let pages = span.pages();
+        let state = State {
+            armed: PageBits::new(pages),
+            fresh: PageBits::new(pages),
+            told: PageBits::new(pages),
+            room: Room::new(),
+        };
+        Ok(Self { place, forks, uffd, pagemap, state: Mutex::new(state) })
+    }
+
+    /// A source over a medium's mapping, and as far as that may grow. Forked children have nothing
+    /// of it.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn of(medium: &Mapped) -> Result<Self, TrackError> {
+        Self::new(Span::new(medium.store_base(), medium.status().reserved, 0)?, Forks::Excluded)
+    }
+
+    /// What is tracked.
+    #[must_use]
+    pub fn span(&self) -> Span {
+        self.place.span
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Pages of a range, all of them inside the span, whose tracking was lost.
+    fn lost(&self, pages: core::ops::Range<u64>) -> Result<Option<PageBits>, TrackError> {
+        if pages.is_empty() {
+            return Ok(None);
+        }
+        let start = self.place.span.address_of(pages.start);
+        let len = self.place.span.address_of(pages.end) - start;
+        // SAFETY: without a wish to write or to invalidate, the call only looks whether every page
+        // of the range is mapped.
+        let mapped = unsafe { libc::msync(address(start), len, libc::MS_ASYNC) } == 0;
+        if mapped && self.pagemap.all_tracked(start, len as u64)? {
+            return Ok(None);
+        }
+        self.look(pages).map(Some)
+    }
+
+    /// The same, mapping by mapping; also finds another file that is tracked by somebody else.
+    fn look(&self, pages: core::ops::Range<u64>) -> Result<PageBits, TrackError> {
+        let span = self.place.span;
+        self.place.lost(pages, |vma| {
+            // Only what overlaps the span is asked about.
+            let start = vma.start.max(span.address);
+            let end = vma.end.min(span.address + span.len as usize);
+            self.pagemap.all_tracked(start, (end - start) as u64).unwrap_or(false)
+        })
+    }
+
+    fn scan(
+        &self,
+        at: u64,
+        len: u64,
+        scan: Scan,
+        each: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), TrackError> {
+        self.place.mine()?;
+        let span = self.place.span;
+        let pages = span.pages_of(at, len)?;
+        let mut state = self.state();
+        let State { armed, fresh, told, room } = &mut *state;
+        let mut armed_runs = Vec::new();
+        let mut note = |at: u64, len: u64| armed_runs.push(at / PAGE..(at + len) / PAGE);
+        let mut runs = Runs::new(0, &mut note);
+        armed.tell(pages, &mut runs);
+        runs.end();
+        let mut ended = Ok(());
+        for run in armed_runs.iter().cloned() {
+            let start = span.address_of(run.start);
+            let len = (run.end - run.start) * PAGE;
+            ended = self.pagemap.written(start, len, scan, room, &mut |start, end| {
+                told.set(span.pages_in(start..end));
+            });
+            // After the scan: what was lost before or during it told nothing.
+            match self.lost(run.clone()) {
+                Ok(None) => {}
+                Ok(Some(lost)) => told.join(&lost, run.clone()),
+                Err(error) => ended = ended.and(Err(error)),
+            }
+            told.join(fresh, run);
+            if ended.is_err() {
+                break;
+            }
+        }
+        let mut runs = Runs::new(span.at, each);
+        for run in armed_runs {
+            match (scan, &ended) {
+                // Some may be cleared: they wait for a take that can tell them.
+                (Scan::Take, Err(_)) => fresh.join(told, run.clone()),
+                (Scan::Take, Ok(())) => fresh.clear(run.clone()),
+                (Scan::Peek, _) => {}
+            }
+            if ended.is_ok() {
+                told.tell(run.clone(), &mut runs);
+            }
+            told.clear(run);
+        }
+        runs.end();
+        ended
+    }
+}
+
+impl DirtySource for AsyncProtect {
+    fn kind(&self) -> SourceKind {
+        SourceKind::AsyncProtect
+    }
+
+    fn arm(&self, at: u64, len: u64) -> Result<(), TrackError> {
+        let span = self.place.span;
+        let pages = span.pages_of(at, len)?;
+        if pages.is_empty() {
+            return Ok(());
+        }
+        let start = span.address_of(pages.start);
+        let mut state = self.state();
+        self.place.ready(pages.clone(), self.forks)?;
+        self.uffd.register(start, len)?;
+        self.uffd.protect(start, len)?;
+        state.armed.set(pages.clone());
+        state.fresh.set(pages);
+        Ok(())
+    }
+
+    fn disarm(&self, at: u64, len: u64) -> Result<(), TrackError> {
+        self.place.mine()?;
+        let span = self.place.span;
+        let pages = span.pages_of(at, len)?;
+        let mut state = self.state();
+        state.armed.clear(pages.clone());
+        state.fresh.clear(pages.clone());
+        if pages.is_empty() {
+            return Ok(());
+        }
+        // What was lost is not protected any more; what is left of it still is.
+        match self.uffd.unprotect(span.address_of(pages.start), len) {
+            Ok(()) | Err(TrackError::NotTrackable { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn take(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) -> Result<(), TrackError> {
+        self.scan(at, len, Scan::Take, each)
+    }
+
+    fn peek(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) -> Result<(), TrackError> {
+        self.scan(at, len, Scan::Peek, each)
+    }
+
+    fn intact(&self, at: u64, len: u64) -> bool {
+        let Ok(pages) = self.place.span.pages_of(at, len) else { return false };
+        self.place.mine().is_ok()
+            && self.state().armed.all(pages.clone())
+            && self.look(pages.clone()).is_ok_and(|lost| !lost.any(pages))
+    }
+
+    fn coverage(&self, way: WriteWay) -> Observed {
+        match way {
+            WriteWay::Store => Observed::Seen,
+            WriteWay::ForkedChild if self.forks == Forks::Excluded => Observed::Refused,
+            _ => Observed::Undecided,
+        }
+    }
+}

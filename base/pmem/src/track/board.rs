@@ -1,0 +1,427 @@
+//! Where writes are announced: memory shared by all processes that write to a file.
+//!
+//! ```text
+//!   head | slots: writes under way | one bit per page: writes that are done
+//!
+//!   writer:  publish a slot -> write(2) -> set the bits -> clear the slot
+//!   reader:  slots, then bits
+//! ```
+//!
+//! The reader looks at the slots *first*: a write whose slot is gone by then has set its bits, and
+//! one whose slot is still there counts as stored to. In the other order, a write could set its
+//! bits behind the reader and clear its slot before it.
+//!
+//! A slot outlives its thread: whoever finds the thread dead sets the bits for it
+//! ([`Board::reap`]). What comes from other processes is not believed further than that it can set
+//! too many bits: every range is cut to the file.
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{
+    MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
+};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use super::bits::{PageBits, WORD, words};
+use super::error::TrackError;
+use super::span::out;
+use crate::medium::PAGE;
+use crate::registry::this_thread;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"hf-board");
+const VERSION: u32 = 1;
+/// Most slots of a board; more writes at a time are counted, not told apart.
+const MOST_SLOTS: u32 = 4096;
+/// Most pages: 64 TiB of file.
+const MOST_PAGES: u64 = 1 << 34;
+/// A slot that changes so often under the reader's eyes is taken to be any range.
+const LOOKS: u32 = 64;
+
+#[repr(C, align(64))]
+struct Head {
+    magic: AtomicU64,
+    version: AtomicU32,
+    slots: AtomicU32,
+    pages: AtomicU64,
+    /// Writes under way that found no slot: while there are any, everything counts as stored to.
+    unslotted: AtomicU64,
+}
+
+/// One write under way. The range counts while `turn` is odd.
+#[repr(C, align(64))]
+struct Slot {
+    /// The thread it belongs to; 0 if it is free.
+    owner: AtomicU32,
+    turn: AtomicU64,
+    at: AtomicU64,
+    end: AtomicU64,
+}
+
+/// Announced writes to one file.
+#[derive(Debug)]
+pub struct Board {
+    file: OwnedFd,
+    base: NonNull<u8>,
+    bytes: usize,
+    slots: u32,
+    pages: u64,
+}
+
+// SAFETY: all of the shared memory is atomics; the rest never changes.
+unsafe impl Send for Board {}
+// SAFETY: as above.
+unsafe impl Sync for Board {}
+
+/// Bytes before the bits, for so many slots.
+fn head_bytes(slots: u32) -> u64 {
+    (size_of::<Head>() as u64 + u64::from(slots) * size_of::<Slot>() as u64).next_multiple_of(PAGE)
+}
+
+fn total_bytes(slots: u32, pages: u64) -> u64 {
+    head_bytes(slots) + (pages.div_ceil(WORD) * 8).next_multiple_of(PAGE)
+}
+
+fn failed<E: Into<io::Error>>(call: &'static str) -> impl Fn(E) -> TrackError {
+    move |error| TrackError::Io { call, source: error.into() }
+}
+
+impl Board {
+    /// A board for a file of at most `len` bytes, with room for `slots` writes at a time (at most
+    /// 4096).
+    ///
+    /// # Errors
+    /// [`TrackError::OutOfRange`] if it is too large a file or too many slots; or no memory.
+    pub fn create(len: u64, slots: u32) -> Result<Self, TrackError> {
+        let pages = len.div_ceil(PAGE);
+        if pages == 0 || pages > MOST_PAGES || slots > MOST_SLOTS {
+            return Err(out(0, len));
+        }
+        let file = memfd_create("holdfast-board", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+            .map_err(failed("memfd_create"))?;
+        ftruncate(&file, total_bytes(slots, pages)).map_err(failed("ftruncate"))?;
+        // Nobody can pull the memory from under another's feet.
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::SEAL).map_err(failed("fcntl"))?;
+        let board = Self::map(file, slots, pages)?;
+        let head = board.head();
+        head.slots.store(slots, Ordering::Relaxed);
+        head.pages.store(pages, Ordering::Relaxed);
+        head.version.store(VERSION, Ordering::Relaxed);
+        head.magic.store(MAGIC, Ordering::Release);
+        Ok(board)
+    }
+
+    /// The board behind a descriptor that another process made.
+    ///
+    /// # Errors
+    /// [`TrackError::Io`] if it is not a board of this version.
+    pub fn attach(file: OwnedFd) -> Result<Self, TrackError> {
+        let wrong = |why: &'static str| TrackError::Io {
+            call: "attaching to a board",
+            source: io::Error::new(io::ErrorKind::InvalidData, why),
+        };
+        let size = u64::try_from(fstat(&file).map_err(failed("fstat"))?.st_size).unwrap_or(0);
+        let sealed = fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
+        if size < total_bytes(0, 1) || !sealed {
+            return Err(wrong("it is too short to be one, or could become so"));
+        }
+        let probe = Self::map(file, 0, 1)?;
+        let head = probe.head();
+        if head.magic.load(Ordering::Acquire) != MAGIC
+            || head.version.load(Ordering::Relaxed) != VERSION
+        {
+            return Err(wrong(
+                "it is none, or of another version; use the same version everywhere",
+            ));
+        }
+        let slots = head.slots.load(Ordering::Relaxed);
+        let pages = head.pages.load(Ordering::Relaxed);
+        let sane = slots <= MOST_SLOTS && (1..=MOST_PAGES).contains(&pages);
+        if !sane || size != total_bytes(slots, pages) {
+            return Err(wrong("its size is not what its head says"));
+        }
+        let file = probe.file.try_clone().map_err(failed("dup"))?;
+        drop(probe);
+        Self::map(file, slots, pages)
+    }
+
+    fn map(file: OwnedFd, slots: u32, pages: u64) -> Result<Self, TrackError> {
+        let bytes = total_bytes(slots, pages) as usize;
+        // SAFETY: a new mapping wherever the kernel likes.
+        let base = unsafe {
+            mmap(
+                core::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                &file,
+                0,
+            )
+        };
+        let base =
+            NonNull::new(base.map_err(failed("mmap"))?.cast()).ok_or(TrackError::last("mmap"))?;
+        Ok(Self { file, base, bytes, slots, pages })
+    }
+
+    /// What another process needs to attach.
+    #[must_use]
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Pages it has bits for.
+    pub(crate) fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    fn head(&self) -> &Head {
+        // SAFETY: the mapping is at least a page, page-aligned, and lives as long as `self`;
+        // every bit pattern is a valid value of atomics.
+        unsafe { self.base.cast::<Head>().as_ref() }
+    }
+
+    fn slots(&self) -> &[Slot] {
+        // SAFETY: `total_bytes` has room for so many slots behind the head, whose size is a
+        // multiple of their alignment; as above otherwise.
+        unsafe {
+            let first = self.base.add(size_of::<Head>()).cast::<Slot>();
+            core::slice::from_raw_parts(first.as_ptr(), self.slots as usize)
+        }
+    }
+
+    fn words(&self) -> &[AtomicU64] {
+        // SAFETY: `total_bytes` has room for so many words from a page's border on; as above.
+        unsafe {
+            let first = self.base.add(head_bytes(self.slots) as usize).cast::<AtomicU64>();
+            core::slice::from_raw_parts(first.as_ptr(), self.pages.div_ceil(WORD) as usize)
+        }
+    }
+
+    /// Says that the bytes `[at, at + len)` were written: every page they touch, cut to the file.
+    pub fn mark(&self, at: u64, len: u64) {
+        self.mark_to(at, at.saturating_add(len));
+    }
+
+    fn mark_to(&self, at: u64, end: u64) {
+        for (word, mask) in words(self.clip(at, end)) {
+            self.words()[word].fetch_or(mask, Ordering::AcqRel);
+        }
+    }
+
+    fn clip(&self, at: u64, end: u64) -> core::ops::Range<u64> {
+        let stop = end.div_ceil(PAGE).min(self.pages);
+        let first = (at / PAGE).min(stop);
+        if at < end { first..stop } else { first..first }
+    }
+
+    /// Says that the bytes `[at, at + len)` are about to be written; `len` may be without limit
+    /// (`u64::MAX`: appending, cutting off). Dropping the value says that it is done, whether or
+    /// not it succeeded.
+    #[must_use]
+    pub fn open(&self, at: u64, len: u64) -> Open<'_> {
+        let end = at.saturating_add(len);
+        let me = this_thread();
+        let free = self.slots().iter().find(|slot| {
+            slot.owner.load(Ordering::Relaxed) == 0
+                && slot.owner.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        });
+        match free {
+            Some(slot) => {
+                slot.at.store(at, Ordering::Relaxed);
+                slot.end.store(end, Ordering::Relaxed);
+                // Published before the write begins: a locked instruction, in order with it.
+                slot.turn.fetch_add(1, Ordering::SeqCst);
+            }
+            None => {
+                self.head().unslotted.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        Open { board: self, slot: free, at, end }
+    }
+
+    fn close(&self, slot: &Slot, at: u64, end: u64) {
+        self.mark_to(at, end);
+        slot.turn.fetch_add(1, Ordering::SeqCst);
+        slot.owner.store(0, Ordering::Release);
+    }
+
+    /// Closes the slots of threads that are dead, as they would have: what they were writing
+    /// counts as stored to. Answers how many there were. Nobody else reaps meanwhile.
+    pub fn reap(&self, dead: &mut dyn FnMut(u32) -> bool) -> usize {
+        let mut found = 0;
+        for slot in self.slots() {
+            let owner = slot.owner.load(Ordering::Acquire);
+            if owner == 0 || !dead(owner) {
+                continue;
+            }
+            found += 1;
+            if slot.turn.load(Ordering::Acquire) % 2 == 1 {
+                let (at, end) = (slot.at.load(Ordering::Relaxed), slot.end.load(Ordering::Relaxed));
+                self.close(slot, at, end);
+            } else {
+                // It died before it began.
+                slot.owner.store(0, Ordering::Release);
+            }
+        }
+        found
+    }
+
+    /// Adds to `told` the pages under way, then those that are done, which are forgotten if `take`.
+    pub(crate) fn collect(&self, pages: core::ops::Range<u64>, take: bool, told: &mut PageBits) {
+        if self.head().unslotted.load(Ordering::SeqCst) != 0 {
+            told.set(pages.clone());
+        }
+        for slot in self.slots() {
+            if let Some((at, end)) = slot.range() {
+                let under_way = self.clip(at, end);
+                let start = under_way.start.clamp(pages.start, pages.end);
+                told.set(start..under_way.end.clamp(start, pages.end));
+            }
+        }
+        fence(Ordering::SeqCst);
+        for (word, mask) in words(pages) {
+            let found = if take {
+                self.words()[word].fetch_and(!mask, Ordering::AcqRel)
+            } else {
+                self.words()[word].load(Ordering::Acquire)
+            };
+            told.join_word(word, found & mask);
+        }
+    }
+}
+
+impl Slot {
+    /// The range of the write under way, if there is one.
+    fn range(&self) -> Option<(u64, u64)> {
+        for _ in 0..LOOKS {
+            let before = self.turn.load(Ordering::SeqCst);
+            if before.is_multiple_of(2) {
+                return None;
+            }
+            let range = (self.at.load(Ordering::Relaxed), self.end.load(Ordering::Relaxed));
+            fence(Ordering::Acquire);
+            if self.turn.load(Ordering::Relaxed) == before {
+                return Some(range);
+            }
+        }
+        Some((0, u64::MAX))
+    }
+}
+
+impl Drop for Board {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `map` with this length; nothing refers to it any more.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// A write under way: see [`Board::open`].
+pub struct Open<'a> {
+    board: &'a Board,
+    slot: Option<&'a Slot>,
+    at: u64,
+    end: u64,
+}
+
+impl core::fmt::Debug for Open<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Open").field("at", &self.at).field("end", &self.end).finish_non_exhaustive()
+    }
+}
+
+impl Open<'_> {
+    /// Says which bytes were written after all, now that it is known: only these count once the
+    /// value is dropped. Until then the whole range does.
+    pub fn narrow(&mut self, at: u64, len: u64) {
+        self.at = at;
+        self.end = at.saturating_add(len);
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        match self.slot {
+            Some(slot) => self.board.close(slot, self.at, self.end),
+            None => {
+                self.board.mark_to(self.at, self.end);
+                self.board.head().unslotted.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(board: &Board, take: bool) -> Vec<u64> {
+        let mut bits = PageBits::new(board.pages());
+        board.collect(0..board.pages(), take, &mut bits);
+        (0..board.pages()).filter(|page| bits.all(*page..*page + 1)).collect()
+    }
+
+    #[test]
+    fn a_write_counts_from_before_it_begins_until_it_was_taken() {
+        let board = Board::create(100 * PAGE, 2).unwrap();
+        assert_eq!(told(&board, true), [0_u64; 0]);
+        let open = board.open(5 * PAGE + 9, PAGE);
+        assert_eq!(told(&board, true), [5, 6]);
+        assert_eq!(told(&board, true), [5, 6]);
+        drop(open);
+        assert_eq!(told(&board, false), [5, 6]);
+        assert_eq!(told(&board, true), [5, 6]);
+        assert_eq!(told(&board, true), [0_u64; 0]);
+        drop(board.open(98 * PAGE, u64::MAX));
+        assert_eq!(told(&board, true), [98, 99]);
+        board.mark(u64::MAX - 3, 9);
+        board.mark(7, 0);
+        assert_eq!(told(&board, true), [0_u64; 0]);
+    }
+
+    #[test]
+    fn what_turned_out_to_be_written_counts_afterwards() {
+        let board = Board::create(100 * PAGE, 2).unwrap();
+        let mut open = board.open(90 * PAGE, u64::MAX);
+        open.narrow(91 * PAGE, PAGE);
+        assert_eq!(told(&board, true).len(), 10);
+        drop(open);
+        assert_eq!(told(&board, true), [91]);
+    }
+
+    #[test]
+    fn without_a_slot_everything_counts() {
+        let board = Board::create(8 * PAGE, 1).unwrap();
+        let first = board.open(0, 1);
+        let second = board.open(PAGE, 1);
+        assert_eq!(told(&board, true).len(), 8);
+        drop(second);
+        assert_eq!(told(&board, true), [0, 1]);
+        drop(first);
+        assert_eq!(told(&board, true), [0]);
+    }
+
+    #[test]
+    fn others_see_it_and_the_dead_are_spoken_for() {
+        let board = Board::create(8 * PAGE, 4).unwrap();
+        let other = Board::attach(board.file().try_clone_to_owned().unwrap()).unwrap();
+        core::mem::forget(other.open(3 * PAGE, PAGE));
+        assert_eq!(told(&board, true), [3]);
+        assert_eq!(board.reap(&mut |_| false), 0);
+        assert_eq!(board.reap(&mut |thread| thread == this_thread()), 1);
+        assert_eq!(told(&board, true), [3]);
+        assert_eq!(told(&board, true), [0_u64; 0]);
+    }
+
+    #[test]
+    fn what_is_no_board_is_refused() {
+        let file = memfd_create("no", MemfdFlags::CLOEXEC).unwrap();
+        assert!(Board::attach(file.try_clone().unwrap()).is_err());
+        ftruncate(&file, 1 << 20).unwrap();
+        assert!(Board::attach(file).is_err());
+        let board = Board::create(8 * PAGE, 4).unwrap();
+        board.head().pages.store(u64::MAX, Ordering::Relaxed);
+        assert!(Board::attach(board.file().try_clone_to_owned().unwrap()).is_err());
+    }
+}

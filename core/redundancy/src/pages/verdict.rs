@@ -1,0 +1,97 @@
+//! What was found out about a page of a file that others write to.
+//!
+//! In a pool nobody stores but us, so bytes that disagree with their sum are damaged. In a file of
+//! a foreign program they may as well be its newest data, stored while nobody looked. Therefore
+//! *corrupt* is said only where a store cannot have gone unseen; everything else that disagrees is
+//! *unsure*, keeps its content, and is counted.
+
+use core::fmt;
+
+use holdfast_pmem::MediaError;
+
+/// Why no verdict about a page was possible.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unsure {
+    /// It was stored to since it was last covered. This is how things are between two passes.
+    Uncovered,
+    /// It differs, it was reported as stored to only together with everything around it, and
+    /// nobody saw a store to it.
+    Unobserved,
+    /// It differs, and what was stored to was forgotten: by a crash, or by the source itself.
+    TrackingLost,
+    /// It differs, and the file was changed while nobody protected it.
+    ChangedWhileUnprotected,
+    /// It differs, and somebody writes to the file who is not tracked.
+    Contested,
+    /// It differed, and was stored to while its repair was under way.
+    StoredTo,
+    /// It differs, and the sums of its region are damaged themselves.
+    SumsDamaged,
+    /// No sums are kept.
+    NoSums,
+    /// It cannot be read, and was stored to since it was last covered.
+    Media(MediaError),
+}
+
+impl Unsure {
+    /// The number under which events keep it; 0 is none.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Uncovered => 1,
+            Self::Unobserved => 2,
+            Self::TrackingLost => 3,
+            Self::ChangedWhileUnprotected => 4,
+            Self::Contested => 5,
+            Self::StoredTo => 6,
+            Self::SumsDamaged => 7,
+            Self::NoSums => 8,
+            Self::Media(_) => 9,
+        }
+    }
+
+    /// Whether something may be wrong: everything but what passes and settings bring about.
+    #[must_use]
+    pub const fn is_doubt(self) -> bool {
+        !matches!(self, Self::Uncovered | Self::NoSums)
+    }
+}
+
+impl fmt::Display for Unsure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uncovered => f.write_str("stored to since it was last covered"),
+            Self::Unobserved => f.write_str("differs, and no store to it was seen"),
+            Self::TrackingLost => f.write_str("differs, and what was stored to was forgotten"),
+            Self::ChangedWhileUnprotected => {
+                f.write_str("differs, and the file was changed while it was not protected")
+            }
+            Self::Contested => f.write_str("differs, and somebody untracked writes to the file"),
+            Self::StoredTo => f.write_str("was stored to while it was being repaired"),
+            Self::SumsDamaged => f.write_str("differs, and so do the sums around it"),
+            Self::NoSums => f.write_str("no sums are kept"),
+            Self::Media(error) => write!(f, "{error}, and it was stored to since it was covered"),
+        }
+    }
+}
+
+/// What was found out about a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PageVerdict {
+    /// It is what was last covered.
+    Good,
+    /// It is not, nobody stored to it, and repair may act.
+    Corrupt,
+    /// It could not be decided: the content is kept.
+    Undecided(Unsure),
+}
+
+impl fmt::Display for PageVerdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Good => f.write_str("good"),
+            Self::Corrupt => f.write_str("corrupt"),
+            Self::Undecided(why) => write!(f, "undecided: {why}"),
+        }
+    }
+}
