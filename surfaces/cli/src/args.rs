@@ -55,9 +55,28 @@ pub(crate) enum Command {
     #[command(after_help = "Example:\n  holdfast scrub start -w a.pool")]
     #[command(subcommand)]
     Scrub(ScrubCommand),
-    /// Open a pool, recover it, and repair all damage
-    #[command(after_help = "Example:\n  holdfast repair a.pool")]
+    /// Repair all damage: of a pool, recovered first, or of a protected file
+    #[command(after_help = "Examples:\n  \
+        holdfast repair a.pool\n  \
+        holdfast repair book.db\n  \
+        holdfast repair book.db --before book.before\n\n\
+        Of a protected file, pages are replaced that are known to be damaged. What somebody may\n\
+        have written is undecided, and stays; --before shows what it was, --force brings it back.")]
     Repair(RepairArgs),
+    /// Keep sums and parity of a file, of any program, in a side file beside it
+    #[command(after_help = "Examples:\n  \
+        holdfast protect book.db\n  \
+        holdfast protect book.db --data 8 --parity 2 --again")]
+    Protect(ProtectArgs),
+    /// Hold a protected file against what was covered; change nothing
+    #[command(after_help = "Example:\n  holdfast verify book.db")]
+    Verify(FileArgs),
+    /// Show how much of a protected file is covered, and what was found
+    #[command(after_help = "Example:\n  holdfast status book.db --json")]
+    Status(FileArgs),
+    /// End the protection of a file and remove its side file
+    #[command(after_help = "Example:\n  holdfast unprotect book.db")]
+    Unprotect(UnprotectArgs),
     /// Damage live bytes of a pool made with --allow-inject
     #[command(after_help = "Example:\n  holdfast inject stray a.pool --count 5 --seed 7")]
     #[command(subcommand)]
@@ -266,8 +285,50 @@ pub(crate) struct ScrubArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RepairArgs {
-    /// The pool's file
+    /// The pool's file, or a protected file
     pub(crate) pool: PathBuf,
+    /// Of a protected file: replace undecided pages, too, with what they were when covered
+    #[arg(short, long)]
+    pub(crate) force: bool,
+    /// Of a protected file: change nothing, write what it was when covered to this new file
+    #[arg(long, value_name = "OUT", conflicts_with = "force")]
+    pub(crate) before: Option<PathBuf>,
+    /// The side file of a protected file, unless it is beside it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) side: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FileArgs {
+    /// The file
+    pub(crate) file: PathBuf,
+    /// Its side file, unless it is beside it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) side: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProtectArgs {
+    #[command(flatten)]
+    pub(crate) file: FileArgs,
+    /// Pages of a stripe
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) data: u32,
+    /// Parity pages of a stripe: so many of its pages are given back
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
+    pub(crate) parity: u32,
+    /// If it is protected already: take it as it is now; refused while pages are damaged
+    #[arg(long)]
+    pub(crate) again: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UnprotectArgs {
+    #[command(flatten)]
+    pub(crate) file: FileArgs,
+    /// Also if pages are damaged or undecided, which then stay so, or the side file is unusable
+    #[arg(short, long)]
+    pub(crate) force: bool,
 }
 
 #[derive(Debug, Subcommand)]

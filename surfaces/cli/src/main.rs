@@ -21,8 +21,8 @@
 //! # Vocabulary
 //!
 //! *owner*: the process that has a pool open for writing; commands on such a pool reach it by a
-//! local socket. *fault*: damage done on purpose. *record*: the line that tells what a fault did
-//! and what was there before.
+//! local socket. *protected file*: one of any program, with a side file beside it. *fault*: damage
+//! done on purpose. *record*: the line that tells what a fault did and what was there before.
 //!
 //! # Life of one command
 //!
@@ -140,7 +140,11 @@ fn run(out: Out, command: Command) -> Outcome {
             ScrubCommand::Pause(args) => commands::scrub::stop(out, &args.pool, false),
             ScrubCommand::Cancel(args) => commands::scrub::stop(out, &args.pool, true),
         },
-        Command::Repair(args) => commands::check::repair(out, &args.pool),
+        Command::Repair(args) => commands::mend::repair(out, &args),
+        Command::Protect(args) => commands::protect::protect(out, &args),
+        Command::Verify(args) => commands::mend::verify(out, &args),
+        Command::Status(args) => commands::protect::status(out, &args),
+        Command::Unprotect(args) => commands::protect::unprotect(out, &args),
         Command::Inject(InjectCommand::Restore(args)) => commands::inject::restore(out, &args),
         Command::Inject(command) => commands::inject::inject(out, &command),
         Command::Events(args) => commands::events::events(out, &args),
@@ -180,6 +184,10 @@ fn name(command: &Command) -> &'static str {
         Command::Scrub(ScrubCommand::Pause(_)) => "scrub pause",
         Command::Scrub(ScrubCommand::Cancel(_)) => "scrub cancel",
         Command::Repair(_) => "repair",
+        Command::Protect(_) => "protect",
+        Command::Verify(_) => "verify",
+        Command::Status(_) => "status",
+        Command::Unprotect(_) => "unprotect",
         Command::Inject(_) => "inject",
         Command::Events(_) => "events",
         Command::Stats(_) => "stats",

@@ -56,6 +56,7 @@ fn every_command_explains_itself_with_examples() {
 #[test]
 fn the_examples_work() {
     let here = Here::new();
+    fs::write(here.path("book.db"), "once upon a time\n".repeat(5000)).unwrap();
     fs::write(here.path("users.tsv"), "alan\t1\nalice\t2\nbob\t3\n").unwrap();
     for (code, line) in [
         (0, "pool create small.pool --size 4M --frame 4K --log 128K"),
@@ -91,6 +92,13 @@ fn the_examples_work() {
         (0, "bench --shm --pairs 10000"),
         (0, "pool list"),
         (0, "pool rm a.pool --force"),
+        (0, "protect book.db"),
+        (0, "verify book.db"),
+        (0, "status book.db --json"),
+        (0, "repair book.db"),
+        (0, "repair book.db --before book.before"),
+        (0, "protect book.db --data 8 --parity 2 --again"),
+        (0, "unprotect book.db"),
     ] {
         here.expect(code, &line.split(' ').collect::<Vec<_>>());
     }
@@ -135,6 +143,12 @@ fn every_command_speaks_to_programs() {
         (&["map", "del", "a.pool", "words", "k"], "map del"),
         (&["map", "load", "a.pool", "words", "lines"], "map load"),
         (&["map", "list", "a.pool"], "map list"),
+        (&["protect", "lines"], "protect"),
+        (&["verify", "lines"], "verify"),
+        (&["status", "lines"], "status"),
+        (&["repair", "lines"], "repair"),
+        (&["repair", "lines", "--before", "lines.before"], "repair"),
+        (&["unprotect", "lines"], "unprotect"),
     ] {
         assert_eq!(one(0, words)["command"], name, "{words:?}");
     }

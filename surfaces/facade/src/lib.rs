@@ -60,8 +60,8 @@
 //! maps by name; [`Error`] what can go wrong, and the remedy; [`Observer`], [`Owner`] pools that
 //! other processes have open; [`anatomy`] where the live bytes are; `background.rs` and `serve.rs`
 //! threads that serve a pool; `scrubbing.rs` a scrub and how far it is;
-//! [`Latency`] how long transactions take; `clock.rs` the time of events; `examples/` bank
-//! transfer, linked list, word index.
+//! [`Latency`] how long transactions take; [`protect`] redundancy for files of any kind;
+//! `clock.rs` the time of events; `examples/` bank transfer, linked list, word index.
 
 #![forbid(unsafe_code)]
 
@@ -75,6 +75,7 @@ mod observer;
 mod options;
 mod owner;
 mod pool;
+pub mod protect;
 mod scrubbing;
 mod serve;
 

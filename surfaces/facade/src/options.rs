@@ -334,7 +334,7 @@ fn room_to_read(path: &Path, mapped: &Mapped) -> Result<()> {
 }
 
 /// A random identity, by the rules for such numbers (version 4).
-fn random_uuid() -> Result<[u8; 16]> {
+pub(crate) fn random_uuid() -> Result<[u8; 16]> {
     let mut uuid = [0; 16];
     std::fs::File::open("/dev/urandom")
         .and_then(|mut source| source.read_exact(&mut uuid))

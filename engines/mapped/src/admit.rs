@@ -1,0 +1,312 @@
+//! Letting writers in and seeing them off; regions that come and go with the file's length.
+//!
+//! | step of letting in | crash after it leaves |
+//! |---|---|
+//! | 1 header says open | an open file without suspects |
+//! | 2 records say suspect, both copies. **Drain.** | some regions suspect, nobody stored |
+//! | 3 source armed, first report thrown away | the same |
+//!
+//! Only then may anybody store. Seeing off goes the other way: a last pass, which syncs the data,
+//! then records clean in both copies, **drain**. A region is clean only if a copy verifies and none
+//! says suspect, so the copies need no order among them: torn ones leave a region in doubt.
+
+use holdfast_pmem::track::DirtySource;
+use holdfast_pmem::{Medium, Site};
+
+use crate::bits::Bits;
+use crate::commit::Covered;
+use crate::engine::{Inner, Mapped};
+use crate::error::Result;
+use crate::format::{OBSERVED_START, STALE_START};
+use crate::header::State;
+use crate::options::Identity;
+use crate::region::Region;
+use crate::side::{COPIES, Kind};
+
+const SUSPECT_B: Site = Site::new("mapped.admit.suspect-b");
+const SUSPECT_A: Site = Site::new("mapped.admit.suspect-a");
+const SUSPECT_DRAIN: Site = Site::new("mapped.admit.suspect-drain");
+const CLEAN_B: Site = Site::new("mapped.admit.clean-b");
+const CLEAN_A: Site = Site::new("mapped.admit.clean-a");
+const CLEAN_DRAIN: Site = Site::new("mapped.admit.clean-drain");
+/// Stale pages of a region that was cut off in part.
+const CUT: Site = Site::new("mapped.admit.cut");
+const CUT_DRAIN: Site = Site::new("mapped.admit.cut-drain");
+
+/// Whether writers have been at it already when they are let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Writing {
+    /// Nobody stores before `admit` returns.
+    NotYet,
+    /// They may have stored since the file was opened: what the source did not keep is unknown.
+    Already,
+}
+
+/// Whether the file's length changed under our eyes: then its last page was written, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seen {
+    Watched,
+    Unwatched,
+}
+
+impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
+    /// Lets writers in on `[at, at + len)` of the data file, also where it grows to: from when
+    /// this has returned, stores there are tracked.
+    ///
+    /// # Errors
+    /// An error of the side file or of the source: then nobody may store.
+    pub fn admit(&self, at: u64, len: u64, writing: Writing) -> Result<()> {
+        let mut inner = self.lock_to_write()?;
+        let inner = &mut *inner;
+        let end = at.saturating_add(len);
+        inner.admitted = Some(match inner.admitted {
+            Some((from, to)) => (from.min(at), to.max(end)),
+            None => (at, end),
+        });
+        let done = self.admit_locked(inner, at, len, writing);
+        self.settle(inner, done)
+    }
+
+    fn admit_locked(&self, inner: &mut Inner, at: u64, len: u64, how: Writing) -> Result<()> {
+        if inner.header.value.state != State::Open {
+            inner.header.value.state = State::Open;
+            inner.header.store(&self.side.s)?;
+        }
+        self.resize(inner, Seen::Watched)?;
+        let numbers: Vec<u64> = inner
+            .regions
+            .range(self.touched(at, len, inner.size))
+            .filter(|(_, region)| !region.admitted)
+            .map(|(number, _)| *number)
+            .collect();
+        self.suspect(inner, &numbers)?;
+        for number in numbers {
+            self.track(inner, number, how)?;
+        }
+        Ok(())
+    }
+
+    /// Makes regions suspect, durably.
+    fn suspect(&self, inner: &mut Inner, numbers: &[u64]) -> Result<()> {
+        self.set_kind(inner, numbers, Kind::Suspect, [SUSPECT_B, SUSPECT_A], SUSPECT_DRAIN)
+    }
+
+    fn set_kind(
+        &self,
+        inner: &mut Inner,
+        numbers: &[u64],
+        kind: Kind,
+        puts: [Site; 2],
+        drain: Site,
+    ) -> Result<()> {
+        for number in numbers {
+            if let Some(region) = inner.regions.get_mut(number) {
+                region.record.kind = kind;
+                region.record.generation += 1;
+            }
+        }
+        for (copy, put) in COPIES.into_iter().zip(puts) {
+            for number in numbers {
+                if let Some(region) = inner.regions.get(number) {
+                    self.side.put_record(put, *number, copy, &region.record)?;
+                }
+            }
+        }
+        self.side.persist(drain)
+    }
+
+    /// Begins to track a region.
+    fn track(&self, inner: &mut Inner, number: u64, how: Writing) -> Result<()> {
+        let pages = inner.regions.get(&number).map_or(0, |region| region.record.pages);
+        let (at, len) = self.span(number, pages);
+        let intact = self.d.intact(at, len);
+        let mut before = Bits::NONE;
+        if intact && how == Writing::NotYet {
+            // What outlived the last opening is known of before everything is begun anew.
+            before = self.peek(number, pages)?;
+        }
+        let kept = intact && how == Writing::Already;
+        if !kept {
+            self.d.arm(at, len)?;
+        }
+        if how == Writing::NotYet {
+            // Nobody stored yet: what a source reports right after it was armed says nothing.
+            self.d.take(at, len, &mut |_, _| {})?;
+        }
+        if let Some(region) = inner.regions.get_mut(&number) {
+            region.admitted = true;
+            region.marks = region.marks.or(before.and(Bits::first(region.record.pages)));
+            region.fresh = how == Writing::Already && !kept;
+            region.taken_ns = self.clock.now();
+        }
+        Ok(())
+    }
+
+    /// Sees writers off `[at, at + len)`: nobody stores there any more when this is called. A last
+    /// pass covers what they did, then the regions are clean.
+    ///
+    /// # Errors
+    /// An error of the side file, of the source, or of syncing the data: the regions stay suspect.
+    pub fn dismiss(&self, at: u64, len: u64) -> Result<Covered> {
+        let covered = self.cover(at, len)?;
+        let mut inner = self.lock_to_write()?;
+        let inner = &mut *inner;
+        let done = self.dismiss_locked(inner, at, len);
+        self.settle(inner, done)?;
+        Ok(covered)
+    }
+
+    pub(crate) fn dismiss_locked(&self, inner: &mut Inner, at: u64, len: u64) -> Result<()> {
+        let numbers: Vec<u64> = inner
+            .regions
+            .range(self.touched(at, len, inner.size))
+            .filter(|(_, region)| region.admitted || region.record.kind == Kind::Suspect)
+            .map(|(number, _)| *number)
+            .collect();
+        for number in &numbers {
+            if let Some(region) = inner.regions.get_mut(number)
+                && region.admitted
+            {
+                let (at, len) = self.span(*number, region.record.pages);
+                region.admitted = false;
+                self.d.disarm(at, len)?;
+            }
+        }
+        if inner.regions.values().all(|region| !region.admitted) {
+            inner.admitted = None;
+        }
+        self.set_kind(inner, &numbers, Kind::Clean, [CLEAN_B, CLEAN_A], CLEAN_DRAIN)
+    }
+
+    /// Says that `[at, at + len)` was written in a way the source does not see, such as through
+    /// `write` or by punching a hole: the pages are covered by the next pass.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly).
+    pub fn mark(&self, at: u64, len: u64) -> Result<()> {
+        let mut inner = self.lock_to_write()?;
+        let size = inner.size;
+        for number in self.touched(at, len, size) {
+            if let Some(region) = inner.regions.get_mut(&number) {
+                let mut marks = region.marks;
+                self.note(number, &mut marks, at, len);
+                region.marks = marks.and(Bits::first(region.record.pages));
+            }
+        }
+        Ok(())
+    }
+
+    /// Says that somebody untracked writes to the file, or that it is over: meanwhile, what
+    /// differs is undecided. Durable.
+    ///
+    /// # Errors
+    /// An error of the side file.
+    pub fn contest(&self, contested: bool) -> Result<()> {
+        let mut inner = self.lock_to_write()?;
+        let inner = &mut *inner;
+        let flags = &mut inner.header.value.flags;
+        let flag = crate::format::FLAG_CONTESTED;
+        *flags = if contested { *flags | flag } else { *flags & !flag };
+        let done = inner.header.store(&self.side.s);
+        self.settle(inner, done)
+    }
+
+    /// Follows the file's length, and takes in parts of it that have got storage.
+    pub(crate) fn resize(&self, inner: &mut Inner, seen: Seen) -> Result<()> {
+        let size = self.size_now();
+        if size < inner.size {
+            self.shrink(inner, size, seen)?;
+        }
+        let old = inner.size;
+        inner.size = size;
+        if size > old
+            && let Some((&number, region)) = inner.regions.iter_mut().next_back()
+        {
+            // Whoever made the file longer may have written to its last page as well.
+            let (at, _) = self.range(number);
+            let pages = self.pages_of(number, size);
+            let inside = old.saturating_sub(at);
+            let from = match seen {
+                Seen::Watched => inside / holdfast_pmem::PAGE,
+                Seen::Unwatched => inside.div_ceil(holdfast_pmem::PAGE),
+            } as u32;
+            for page in from.min(pages)..pages {
+                region.marks.insert(page);
+            }
+            let (start, len) = self.span(number, pages);
+            let (_, tracked) = self.span(number, region.record.pages);
+            region.record.pages = pages;
+            if region.admitted && tracked < len {
+                self.d.arm(start + tracked, len - tracked)?;
+            }
+        }
+        self.activate(inner)
+    }
+
+    /// Takes in regions that have storage and are not known.
+    fn activate(&self, inner: &mut Inner) -> Result<()> {
+        let size = inner.size;
+        let mut new = Vec::new();
+        self.facts.allocated(0, size, &mut |at, len| {
+            for number in self.touched(at, len, size) {
+                if !inner.regions.contains_key(&number) && new.last() != Some(&number) {
+                    new.push(number);
+                }
+            }
+        });
+        let Some(last) = new.last() else { return Ok(()) };
+        self.side.reach(last + 1)?;
+        for number in &new {
+            let pages = self.pages_of(*number, size);
+            let mut region = Region::new(pages, self.clock.now());
+            // They have no entries, so nothing that was covered can be forgotten by covering them.
+            region.marks = Bits::first(pages);
+            inner.regions.insert(*number, region);
+        }
+        let Some((from, to)) = inner.admitted else { return Ok(()) };
+        let range = self.touched(from, to - from, size);
+        new.retain(|number| range.contains(number));
+        self.suspect(inner, &new)?;
+        for number in new {
+            self.track(inner, number, Writing::Already)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets what lies behind the new end of the file.
+    fn shrink(&self, inner: &mut Inner, size: u64, seen: Seen) -> Result<()> {
+        let len = self.stripes.region_len();
+        let gone = inner.regions.split_off(&size.div_ceil(len));
+        for (number, region) in &gone {
+            if region.admitted {
+                let (at, len) = self.span(*number, region.record.pages);
+                // The mapping behind the end may be gone already.
+                let _ = self.d.disarm(at, len);
+            }
+        }
+        if let Some((&number, region)) = inner.regions.iter_mut().next_back() {
+            let pages = self.pages_of(number, size);
+            let left = Bits::first(pages);
+            // The last page lost its end, and its stripe lost pages: both are made anew.
+            let mut cut = Bits::NONE;
+            if pages < region.record.pages || !size.is_multiple_of(len) {
+                cut.insert(pages.saturating_sub(1));
+            }
+            region.record.pages = pages;
+            region.stale = region.stale.and(left).or(cut);
+            region.observed = region.observed.and(left);
+            if seen == Seen::Watched {
+                region.observed = region.observed.or(cut);
+            }
+            region.marks = region.marks.and(left);
+            for start in [STALE_START, OBSERVED_START] {
+                let bits = if start == STALE_START { region.stale } else { region.observed };
+                self.side.put_bits(CUT, number, start, bits)?;
+            }
+        }
+        self.side.persist(CUT_DRAIN)?;
+        // From here on an opening that finds the file longer knows that it was shorter once.
+        inner.header.value.identity = Identity { size, ..self.facts.identity() };
+        inner.header.store(&self.side.s)
+    }
+}

@@ -1,0 +1,208 @@
+//! What a page is: the verdict table. Reads only.
+//!
+//! | first that applies | verdict |
+//! |---|---|
+//! | its region has no storage and it is zeros | good |
+//! | stored to since it was covered, as source, mark or side file know | undecided: uncovered |
+//! | agrees with its entry | good |
+//! | agrees with the entry before, where a crash may have thrown it back | good |
+//! | left undecided earlier | undecided, for the reason known or as unobserved |
+//! | what was stored to in its region was forgotten | undecided: tracking lost |
+//! | the file changed while nobody protected it | undecided: changed while unprotected |
+//! | somebody untracked writes to the file | undecided: contested |
+//! | the region's entries are damaged themselves | undecided: sums damaged |
+//! | anything else | **corrupt** |
+//!
+//! The source is asked after the page was read, so a store that the sum may have seen is known.
+
+use holdfast_pmem::track::DirtySource;
+use holdfast_pmem::{MediaCause, Medium, PAGE, Site};
+use holdfast_redundancy::{PageVerdict, Unsure};
+
+use crate::bits::Bits;
+use crate::engine::{Inner, Mapped};
+use crate::error::Result;
+use crate::region::Region;
+use crate::side::Entry;
+
+/// Heeding what is known of a region when one of its pages differs.
+const DOUBT: Site = Site::new("mapped.check.doubt");
+/// Heeding pages that are known to be stale.
+const STALE: Site = Site::new("mapped.check.stale");
+
+/// A page, judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Judged {
+    /// What it is.
+    pub verdict: PageVerdict,
+    /// Its sum as it was found; 0 if it could not be read.
+    pub found: u32,
+    /// Whether it could be read.
+    pub readable: bool,
+}
+
+/// What a look at many pages came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Pages looked at.
+    pub pages: u64,
+    /// Pages that are good.
+    pub good: u64,
+    /// Pages that were stored to since they were last covered, which is no fault.
+    pub uncovered: u64,
+    /// Damaged pages, by number in the file.
+    pub corrupt: Vec<u64>,
+    /// Pages in doubt, and why.
+    pub undecided: Vec<(u64, Unsure)>,
+}
+
+impl Report {
+    /// Whether nothing is wrong and nothing in doubt.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.corrupt.is_empty() && self.undecided.is_empty()
+    }
+
+    pub(crate) fn add(&mut self, page: u64, verdict: PageVerdict) {
+        self.pages += 1;
+        match verdict {
+            PageVerdict::Good => self.good += 1,
+            PageVerdict::Corrupt => self.corrupt.push(page),
+            PageVerdict::Undecided(why) if why.is_doubt() => self.undecided.push((page, why)),
+            PageVerdict::Undecided(_) => self.uncovered += 1,
+        }
+    }
+}
+
+impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
+    /// What the page numbered `page` in the data file is.
+    ///
+    /// # Errors
+    /// An error of the source or of the side file; damage of either file is a verdict.
+    pub fn verify(&self, page: u64) -> Result<Judged> {
+        let inner = self.lock();
+        let mut bytes = vec![0; PAGE as usize];
+        self.judge(&inner, page, &mut bytes)
+    }
+
+    /// What all pages are. Changes nothing.
+    ///
+    /// # Errors
+    /// As [`verify`](Self::verify).
+    pub fn verify_all(&self) -> Result<Report> {
+        let inner = self.lock();
+        let mut bytes = vec![0; PAGE as usize];
+        let mut report = Report::default();
+        for page in 0..inner.size.div_ceil(PAGE) {
+            report.add(page, self.judge(&inner, page, &mut bytes)?.verdict);
+        }
+        Ok(report)
+    }
+
+    /// The verdict about a page, whose content is left in `bytes`.
+    pub(crate) fn judge(&self, inner: &Inner, page: u64, bytes: &mut [u8]) -> Result<Judged> {
+        let place = self.stripes.place(page);
+        let answer = |verdict, found| Judged { verdict, found, readable: true };
+        let unsure = |why| PageVerdict::Undecided(why);
+        let uncovered = unsure(Unsure::Uncovered);
+        let read = self.read_page(inner.size, page, bytes);
+        let region = inner.regions.get(&place.region);
+        let region = region.filter(|region| place.inside < region.record.pages);
+        let Some(region) = region else {
+            let zeros = read.is_ok() && holdfast_codes::is_zero(bytes);
+            return Ok(answer(if zeros { PageVerdict::Good } else { uncovered }, 0));
+        };
+        if !inner.header.value.sums() {
+            return Ok(answer(unsure(Unsure::NoSums), 0));
+        }
+        let stale = self.side.s.enabled(STALE);
+        let dirty =
+            stale && region.known_dirty().has(place.inside) || self.is_dirty(region, page)?;
+        if let Err(error) = read {
+            let cut = matches!(error.cause, MediaCause::OutOfRange | MediaCause::Truncated);
+            let verdict = match (cut, dirty || region.doubt.is_some()) {
+                (true, _) => uncovered,
+                (false, true) => unsure(Unsure::Media(error)),
+                (false, false) => PageVerdict::Corrupt,
+            };
+            return Ok(Judged { verdict, found: 0, readable: false });
+        }
+        let found = self.sum(page, bytes);
+        if dirty {
+            return Ok(answer(uncovered, found));
+        }
+        let verdict = match self.side.entry(place.region, place.inside) {
+            Ok(entry) => self.hold(inner, region, page, (found, stale), entry),
+            Err(_) => unsure(Unsure::SumsDamaged),
+        };
+        Ok(answer(verdict, found))
+    }
+
+    /// Holds the sum of a page that nobody is known to have stored to against its entry; with
+    /// `stale`, what is known to be stale is heeded.
+    fn hold(
+        &self,
+        inner: &Inner,
+        region: &Region,
+        page: u64,
+        (found, stale): (u32, bool),
+        entry: Entry,
+    ) -> PageVerdict {
+        let place = self.stripes.place(page);
+        let header = &inner.header.value;
+        let certify = self.certify_pages();
+        let left = stale && region.undecided().has(place.inside);
+        if !entry.is_covered() && !left && region.doubt.is_none() {
+            return PageVerdict::Undecided(Unsure::Uncovered);
+        }
+        if entry.is_covered() && certify.agrees(entry.current, found) {
+            return PageVerdict::Good;
+        }
+        let doubt = self.doubt(region, page);
+        let reverted = header.previous() && certify.agrees(entry.previous, found);
+        if reverted && (left || doubt == Some(Unsure::TrackingLost)) {
+            return PageVerdict::Good;
+        }
+        let why = if left {
+            Some(region.reasons.get(&place.inside).copied().unwrap_or(Unsure::Unobserved))
+        } else if doubt.is_some() {
+            doubt
+        } else if header.contested() {
+            Some(Unsure::Contested)
+        } else if !self.vouch_for_entries(place.region, region) {
+            Some(Unsure::SumsDamaged)
+        } else {
+            None
+        };
+        why.map_or(PageVerdict::Corrupt, PageVerdict::Undecided)
+    }
+
+    /// Whether the source knows of a store to a page. Where nobody was let in yet, only what
+    /// outlived a crash counts.
+    pub(crate) fn is_dirty(&self, region: &Region, page: u64) -> Result<bool> {
+        let asked = region.admitted || self.d.intact(page * PAGE, PAGE);
+        Ok(asked && self.peek_page(page)?)
+    }
+
+    /// Why a page of a region that differs proves nothing, if that is so.
+    fn doubt(&self, region: &Region, page: u64) -> Option<Unsure> {
+        let lost = region.admitted && !self.d.intact(page * PAGE, PAGE);
+        let doubt = region.doubt.or(lost.then_some(Unsure::TrackingLost));
+        doubt.filter(|_| self.side.s.enabled(DOUBT))
+    }
+
+    /// Whether all entries of a region can be read and are what was last covered.
+    fn vouch_for_entries(&self, number: u64, region: &Region) -> bool {
+        self.side.entries(number).is_ok_and(|entries| self.meta_agrees(number, region, &entries))
+    }
+
+    /// Pages of a region whose sums do not cover them now.
+    pub(crate) fn uncovered(&self, number: u64, region: &Region) -> Result<Bits> {
+        let mut bits = region.stale.or(region.marks);
+        let (at, len) = self.span(number, region.record.pages);
+        if region.admitted || self.d.intact(at, len) {
+            bits = bits.or(self.peek(number, region.record.pages)?);
+        }
+        Ok(bits.and(Bits::first(region.record.pages)))
+    }
+}

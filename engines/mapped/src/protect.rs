@@ -1,0 +1,188 @@
+//! Making a side file, and ending the protection.
+//!
+//! | step | crash after it leaves |
+//! |---|---|
+//! | 1 intent, entries, parity and records of all regions, all flushed | no header: no side file |
+//! | **data sync**, **drain** | the same |
+//! | 2 header: copy B, drain, copy A, drain | a side file that covers everything |
+//!
+//! The header comes last: what has none protects nothing, and is made anew.
+
+use std::sync::Arc;
+
+use holdfast_pmem::track::DirtySource;
+use holdfast_pmem::{Clock, Medium, PAGE};
+use holdfast_redundancy::events::Finder;
+use holdfast_redundancy::{PageStripes, RepairIntent};
+
+use crate::admit::Seen;
+use crate::commit::{Ask, Covered};
+use crate::engine::Mapped;
+use crate::error::{Error, Result};
+use crate::format::{FLAG_CONTESTED, FLAG_NO_PREVIOUS, FLAG_NO_SUMS, GROUP_MAX, SIDE_LENS};
+use crate::header::{Header, HeaderPage, State};
+use crate::options::{Facts, Identity, ProtectOptions};
+use crate::side::{Places, Side};
+
+/// Data files of so many bytes have sides of full length.
+const LARGE: u64 = 64 << 20;
+
+impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
+    /// Protects the data file `f` as it is now with the side file `s`, which is new or given up:
+    /// everything is read and covered. Nobody may store meanwhile; writers are let in by
+    /// [`admit`](Self::admit).
+    ///
+    /// # Errors
+    /// [`Error::Options`]; an error of either file: then there is no side file.
+    pub fn protect(
+        f: F,
+        s: S,
+        d: D,
+        facts: Arc<dyn Facts>,
+        clock: Arc<dyn Clock>,
+        options: &ProtectOptions,
+    ) -> Result<Self> {
+        let value = header_for(&f, &*facts, options)?;
+        let places = Places::of(&value);
+        let side = Side { s, places, durability: options.open.durability };
+        let size = value.identity.size.min(f.len());
+        side.reach(size.div_ceil(value.stripes.region_len()))?;
+        let intent = RepairIntent::create(&side.s, value.mirror())?;
+        let header = HeaderPage::pending(value);
+        let this = Self::assemble(f, side, d, facts, clock, options.open, header, intent);
+        {
+            let mut inner = this.lock();
+            let inner = &mut *inner;
+            this.resize(inner, Seen::Watched)?;
+            let all: Vec<u64> = inner.regions.keys().copied().collect();
+            let per_batch = (options.open.batch_pages / this.stripes.pages()).max(1) as usize;
+            for batch in all.chunks(per_batch) {
+                this.cover_batch(inner, batch, Ask::Everything, Finder::Open)?;
+            }
+            // A change between this and the first look at the pages is one while unprotected.
+            inner.header.store(&this.side.s)?;
+        }
+        Ok(this)
+    }
+
+    /// Takes the content of `[at, at + len)` for right as it is: what was undecided or damaged
+    /// there is covered anew. What parity could have given back is gone then.
+    ///
+    /// # Errors
+    /// An error of the side file or of the source.
+    pub fn accept(&self, at: u64, len: u64) -> Result<Covered> {
+        let mut inner = self.lock_to_write()?;
+        let inner = &mut *inner;
+        let mut total = Covered::default();
+        for number in self.touched(at, len, inner.size) {
+            let Some(region) = inner.regions.get_mut(&number) else { continue };
+            let (start, _) = self.range(number);
+            let mut asked = crate::bits::Bits::NONE;
+            self.note(number, &mut asked, at, len);
+            let whole = at <= start && asked.count() >= region.record.pages;
+            // Pages that are marked count as stored to; entries decide about the others.
+            region.marks =
+                region.marks.or(asked.and(crate::bits::Bits::first(region.record.pages)));
+            region.doubt = region.doubt.filter(|_| !whole);
+            for page in asked.iter() {
+                region.reasons.remove(&page);
+            }
+            region.reported = region.reported.without(asked);
+            let ask = if region.admitted { Ask::Take } else { Ask::Known };
+            let done = self.cover_batch(inner, &[number], ask, Finder::Check);
+            let done = self.settle(inner, done)?;
+            total.pages += done.pages;
+            total.stripes += done.stripes;
+            total.regions += done.regions;
+        }
+        if at == 0 && len >= inner.size && inner.header.value.contested() {
+            inner.header.value.flags &= !FLAG_CONTESTED;
+            inner.header.store(&self.side.s)?;
+        }
+        Ok(total)
+    }
+
+    /// Closes the side file: sees all writers off, covers what they did, and remembers the data
+    /// file as it is. Nobody may store any more when this is called.
+    ///
+    /// # Errors
+    /// An error of either file or the source: the side file stays open, as after a crash.
+    pub fn close(self) -> Result<()> {
+        if self.options.read_only {
+            return Ok(());
+        }
+        self.dismiss(0, u64::MAX)?;
+        self.leave(State::Clean)
+    }
+
+    /// Ends the protection: the side file says nothing about the data file from now on, and may be
+    /// removed.
+    ///
+    /// # Errors
+    /// An error of the side file.
+    pub fn unprotect(self) -> Result<()> {
+        let admitted = self.lock_to_write()?.admitted;
+        if let Some((from, to)) = admitted {
+            // What the source still tells does not matter any more.
+            let _ = self.d.disarm(from, to - from);
+        }
+        self.leave(State::Ended)
+    }
+
+    fn leave(&self, state: State) -> Result<()> {
+        let mut inner = self.lock_to_write()?;
+        let inner = &mut *inner;
+        let header = &mut inner.header;
+        header.value.state = state;
+        header.value.identity = Identity { size: inner.size, ..self.facts.identity() };
+        header.store(&self.side.s)
+    }
+}
+
+/// The header of a new side file.
+fn header_for<F: Medium>(f: &F, facts: &dyn Facts, options: &ProtectOptions) -> Result<Header> {
+    let bad = |what, found| Err(Error::Options { what, found });
+    let ProtectOptions { data, keep, .. } = *options;
+    let stripes = match options.stripes {
+        0 => PageStripes::standard(data, keep.parity),
+        stripes => PageStripes::new(data, keep.parity, stripes),
+    };
+    let Some(stripes) = stripes else {
+        return bad("a stripe has 1 to 64 data pages and 0 to 2 parity pages", data.into());
+    };
+    let group = if options.group == 0 { 32 } else { options.group };
+    if group > GROUP_MAX {
+        return bad("a group has at most 64 regions", group.into());
+    }
+    let identity = facts.identity();
+    if identity.size > f.len().next_multiple_of(PAGE) {
+        return bad("the data file is longer than what is mapped of it", identity.size);
+    }
+    let side_len = match options.side_len {
+        0 if identity.size >= LARGE => SIDE_LENS[1],
+        0 => SIDE_LENS[0],
+        len => len,
+    };
+    if !SIDE_LENS.contains(&side_len) {
+        return bad("a side has 65536 or 2097152 bytes", side_len);
+    }
+    let mut flags = 0;
+    for (on, flag) in [(keep.sums, FLAG_NO_SUMS), (keep.previous, FLAG_NO_PREVIOUS)] {
+        if !on {
+            flags |= flag;
+        }
+    }
+    Ok(Header {
+        state: State::Clean,
+        uuid: options.uuid,
+        side_len,
+        stripes,
+        group,
+        identity,
+        generation: 1,
+        boot: options.open.boot,
+        durability: options.open.durability,
+        folios: options.folios,
+        flags,
+    })
+}

@@ -1,0 +1,219 @@
+//! Opening a side file, after whatever happened.
+//!
+//! | found | doubt | done |
+//! |---|---|---|
+//! | no header that verifies | | an error; the data file is not touched |
+//! | both copies of a region's record damaged | tracking lost | as below |
+//! | other boot, and nothing was synced | tracking lost | as below |
+//! | the same, and nothing is left of a region that has storage | tracking lost | as below |
+//! | region suspect, and the source does not vouch for it | tracking lost | as below |
+//! | data file changed, and the source does not vouch | changed while unprotected | as below |
+//! | entries of a region damaged or unreadable | sums damaged | as below; parity may vouch |
+//! | region suspect, and the source vouches | none | its stale pages only |
+//! | region clean | none | its stale pages only |
+//! | a repair that was under way | its page: unobserved | as below, and told |
+//!
+//! | page of a region in doubt, or stale | done |
+//! |---|---|
+//! | agrees with its entry | good; parity of its stripe is made to add up |
+//! | agrees with the entry before | the data was thrown back: entry and parity follow |
+//! | differs, was observed | it was stored to for certain: covered |
+//! | differs, was not observed | undecided; stays stale, so that no later opening says corrupt |
+//!
+//! Only after all of that is durable is the header brought up to date, which makes the regions
+//! believed again. Everything may be done twice: a crash in the middle finds the same again.
+
+use std::sync::Arc;
+
+use holdfast_pmem::track::DirtySource;
+use holdfast_pmem::{Clock, Medium, MediumKind, PAGE, Site};
+use holdfast_redundancy::events::{Cause, Event, Finder, Outcome};
+use holdfast_redundancy::{RepairIntent, Unsure};
+
+use crate::admit::Seen;
+use crate::bits::Bits;
+use crate::commit::{Ask, Covered};
+use crate::engine::{Inner, Mapped};
+use crate::error::{Error, Result};
+use crate::header::{Header, HeaderPage, State};
+use crate::options::{Durability, Facts, OpenOptions};
+use crate::region::Region;
+use crate::side::{Kind, Places, RegionRecord, Side};
+
+/// Taking the store of an interrupted repair for what it is.
+const INTERRUPTED: Site = Site::new("mapped.recover.interrupted");
+
+/// What opening found and did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opened {
+    /// What the header said.
+    pub state: State,
+    /// The data file is not the one that was left: another inode, length or time of change.
+    pub changed: bool,
+    /// Regions in which a page that differs proved nothing.
+    pub doubtful: u64,
+    /// Regions whose records had a damaged copy.
+    pub damaged: u64,
+    /// What was covered, and what is undecided now. Nothing if opened for looking.
+    pub recovered: Covered,
+    /// The page a repair was replacing when it was interrupted.
+    pub interrupted: Option<u64>,
+}
+
+impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
+    /// Opens the side file `s` of the data file `f`. Writers are let in by
+    /// [`admit`](Self::admit); until then nobody stores, or the source vouches for it.
+    ///
+    /// # Errors
+    /// What kept the side file from being used; the data file is never changed.
+    pub fn open(
+        f: F,
+        s: S,
+        d: D,
+        facts: Arc<dyn Facts>,
+        clock: Arc<dyn Clock>,
+        options: OpenOptions,
+    ) -> Result<(Self, Opened)> {
+        let header = HeaderPage::load(&s)?;
+        let value = header.value;
+        if value.state == State::Ended {
+            return Err(Error::Ended);
+        }
+        let intent = RepairIntent::load(&s, value.mirror(), value.identity.size)
+            .unwrap_or_else(|_| RepairIntent::lost(value.mirror()));
+        let side = Side { s, places: Places::of(&value), durability: options.durability };
+        let this = Self::assemble(f, side, d, facts, clock, options, header, intent);
+        let mut inner = this.lock();
+        let mut opened = this.load(&mut inner, &value)?;
+        if !options.read_only {
+            this.recover(&mut inner, &mut opened)?;
+        }
+        drop(inner);
+        Ok((this, opened))
+    }
+
+    /// Reads the states of all regions and says which of them are in doubt. Writes nothing.
+    fn load(&self, inner: &mut Inner, header: &Header) -> Result<Opened> {
+        let identity = self.facts.identity();
+        let changed = identity != header.identity;
+        let synced = header.durability == Durability::Power && self.f.kind() != MediumKind::Dax;
+        let believed = synced || header.boot == self.options.boot;
+        inner.size = header.identity.size;
+        let mut opened = Opened {
+            state: header.state,
+            changed,
+            doubtful: 0,
+            damaged: 0,
+            recovered: Covered::default(),
+            interrupted: inner.intent.active().map(|intent| intent.at / PAGE),
+        };
+        let count = inner.size.div_ceil(self.stripes.region_len());
+        for number in 0..count {
+            if self.side.places.len_for(number + 1) > self.side.s.len() {
+                // The side file was cut off, or the length is a lie: nothing is known of the rest.
+                break;
+            }
+            let found = self.side.state(number);
+            if found.empty && (believed || !self.has_storage(number, inner.size)) {
+                continue;
+            }
+            let pages = self.pages_of(number, inner.size);
+            let (at, len) = self.span(number, pages);
+            let vouched = believed && self.d.intact(at, len);
+            let unknown = RegionRecord {
+                kind: Kind::Suspect,
+                generation: 0,
+                meta: 0,
+                pages,
+                verified_ns: 0,
+                covered_ns: 0,
+                unusable: u64::MAX,
+            };
+            let record = found.record.unwrap_or(unknown);
+            let kind = if found.suspect { Kind::Suspect } else { record.kind };
+            let record = RegionRecord { kind, pages: record.pages.min(pages), ..record };
+            let mut region = Region::found(record, self.clock.now());
+            // Where nothing was synced, an old note that a page was stored to may have outlived
+            // the newer one that it was covered.
+            let observed = if believed { found.observed } else { Bits::NONE };
+            (region.stale, region.observed) = (found.stale, observed);
+            let lost = found.record.is_none() || !believed || found.suspect && !vouched;
+            region.doubt = match (lost, changed && !vouched) {
+                (true, _) => Some(Unsure::TrackingLost),
+                (false, true) => Some(Unsure::ChangedWhileUnprotected),
+                (false, false) => None,
+            };
+            let entries = self.side.entries(number);
+            let agree = |entries: &[u64]| self.meta_agrees(number, &region, entries);
+            let counts = header.sums() && region.record.generation > 0;
+            if region.doubt.is_none() && counts && !entries.is_ok_and(|e| agree(&e)) {
+                region.doubt = Some(Unsure::SumsDamaged);
+            }
+            opened.doubtful += u64::from(region.doubt.is_some());
+            let damaged = found.damaged.contains(&true);
+            opened.damaged += u64::from(damaged);
+            region.renew = damaged;
+            inner.regions.insert(number, region);
+        }
+        Ok(opened)
+    }
+
+    /// A page that was being replaced may be a mix of what it was and what it was to be, and the
+    /// store that the source tells of may be ours: it proves nothing.
+    fn doubt_interrupted(&self, inner: &mut Inner, page: u64) -> Result<()> {
+        let place = self.stripes.place(page);
+        let Some(region) = inner.regions.get_mut(&place.region) else { return Ok(()) };
+        if place.inside >= region.record.pages || !self.side.s.enabled(INTERRUPTED) {
+            return Ok(());
+        }
+        let one = Bits::one(place.inside);
+        region.stale = region.stale.or(one);
+        region.observed = region.observed.without(one);
+        if self.d.intact(page * PAGE, PAGE) {
+            self.d.take(page * PAGE, PAGE, &mut |_, _| {})?;
+        }
+        Ok(())
+    }
+
+    /// Whether the data file has storage for some of a region.
+    fn has_storage(&self, number: u64, size: u64) -> bool {
+        let (at, len) = self.span(number, self.pages_of(number, size));
+        let mut any = false;
+        self.facts.allocated(at, len, &mut |_, len| any |= len > 0);
+        any
+    }
+
+    fn recover(&self, inner: &mut Inner, opened: &mut Opened) -> Result<()> {
+        if inner.header.needs_heal() {
+            inner.header.heal(&self.side.s)?;
+        }
+        self.journal.heal(&self.side.s);
+        self.resize(inner, Seen::Unwatched)?;
+        if let Some(page) = opened.interrupted {
+            self.doubt_interrupted(inner, page)?;
+        }
+        let due: Vec<u64> = inner
+            .regions
+            .iter()
+            .filter(|(_, r)| r.doubt.is_some() || !r.stale.is_empty() || r.renew)
+            .map(|(number, _)| *number)
+            .collect();
+        let per_batch = (self.options.batch_pages / self.stripes.pages()).max(1) as usize;
+        for batch in due.chunks(per_batch) {
+            let done = self.cover_batch(inner, batch, Ask::Known, Finder::Open)?;
+            opened.recovered.add(&done);
+        }
+        if let Some(page) = opened.interrupted {
+            let after_sum = inner.intent.active().map_or(0, |intent| intent.sum);
+            let event = self.event(page, Finder::Repair, Outcome::Detected);
+            self.report(inner, &Event { cause: Cause::Sum, after_sum, ..event });
+            inner.intent.clear(&self.side.s)?;
+        }
+        let header = &mut inner.header.value;
+        header.identity = self.facts.identity();
+        header.boot = self.options.boot;
+        header.durability = self.options.durability;
+        header.generation += 1;
+        inner.header.store(&self.side.s)
+    }
+}

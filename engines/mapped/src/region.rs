@@ -1,0 +1,80 @@
+//! What DRAM knows of a region.
+
+use std::collections::BTreeMap;
+
+use holdfast_redundancy::Unsure;
+
+use crate::bits::Bits;
+use crate::side::{Kind, RegionRecord};
+
+/// A region that has storage in the data file.
+#[derive(Debug)]
+pub(crate) struct Region {
+    pub(crate) record: RegionRecord,
+    /// Pages known to be behind: being covered, put off, or undecided.
+    pub(crate) stale: Bits,
+    /// Those of them to which a store was seen.
+    pub(crate) observed: Bits,
+    /// Pages that somebody said were written.
+    pub(crate) marks: Bits,
+    /// Writers may store to it and are tracked.
+    pub(crate) admitted: bool,
+    /// Its next report means nothing by itself: tracking has just begun while writers were there.
+    pub(crate) fresh: bool,
+    /// Why a page of it that differs proves nothing, if that is so.
+    pub(crate) doubt: Option<Unsure>,
+    /// Why single pages are undecided. Only as far as it is known: what is durable is that they
+    /// are stale and not observed.
+    pub(crate) reasons: BTreeMap<u32, Unsure>,
+    /// A copy of its record is damaged.
+    pub(crate) renew: bool,
+    /// Damaged pages that were reported already.
+    pub(crate) reported: Bits,
+    /// When its writes were last taken.
+    pub(crate) taken_ns: u64,
+}
+
+impl Region {
+    pub(crate) fn new(pages: u32, now_ns: u64) -> Self {
+        let record = RegionRecord {
+            kind: Kind::Clean,
+            generation: 0,
+            meta: 0,
+            pages,
+            verified_ns: 0,
+            covered_ns: 0,
+            unusable: 0,
+        };
+        Self::found(record, now_ns)
+    }
+
+    pub(crate) fn found(record: RegionRecord, now_ns: u64) -> Self {
+        Self {
+            record,
+            stale: Bits::NONE,
+            observed: Bits::NONE,
+            marks: Bits::NONE,
+            admitted: false,
+            fresh: false,
+            doubt: None,
+            reasons: BTreeMap::new(),
+            renew: false,
+            reported: Bits::NONE,
+            taken_ns: now_ns,
+        }
+    }
+
+    /// Pages known to have been stored to, without asking the source.
+    pub(crate) fn known_dirty(&self) -> Bits {
+        self.stale.and(self.observed).or(self.marks)
+    }
+
+    /// Pages that an earlier look could not decide.
+    pub(crate) fn undecided(&self) -> Bits {
+        self.stale.without(self.observed)
+    }
+
+    pub(crate) const fn parity_usable(&self, stripe: u32) -> bool {
+        self.record.unusable >> stripe & 1 == 0
+    }
+}

@@ -1,0 +1,272 @@
+//! Replacing a damaged page, and showing what an undecided one was.
+//!
+//! | step | crash after it leaves |
+//! |---|---|
+//! | 1 the page is corrupt: nobody stored to it, nothing casts doubt | the damage |
+//! | 2 its content is kept; the page is rebuilt; its sum must be the entry's | the damage |
+//! | 3 all writers are stopped; the page has to be what was kept, not stored to | the damage |
+//! | 4 intent: copy B, drain, copy A, drain | the damage, and the intent |
+//! | 5 the page is stored, **drain** or **sync** | old, new or mixed bytes, and the intent |
+//! | 6 it is read again and held against its entry | the page |
+//! | 7 intent cleared; writers go on; an event | the page |
+//!
+//! A crash in 5 leaves a page that may differ, and may be told as stored to, by us. The intent says
+//! so at the next opening: the page is good if it verifies, else undecided, and never covered on
+//! account of our own store. By then somebody may have stored, so it is not installed by itself;
+//! the image before is what it was to be.
+//!
+//! | row of the stripe | counts as |
+//! |---|---|
+//! | stored to, stale, or different from its entry | missing: parity is of bytes that are gone |
+//! | agrees with its entry | there |
+//!
+//! Parity gives back as many missing rows as it has pages. What comes out is believed only if its
+//! sum is the entry's.
+
+use holdfast_codes::crc32c;
+use holdfast_pmem::track::DirtySource;
+use holdfast_pmem::{Medium, MediumKind, PAGE, Site};
+use holdfast_redundancy::events::{Cause, Event, Finder, Outcome};
+use holdfast_redundancy::{Intent, PageVerdict, Unsure};
+
+use crate::engine::{Inner, Mapped};
+use crate::error::{Error, Result};
+use crate::options::{Durability, Writers};
+use crate::side::Entry;
+
+/// Holding what was rebuilt against the entry.
+const JUDGE: Site = Site::new("mapped.repair.judge");
+/// Stopping the writers.
+const FREEZE: Site = Site::new("mapped.repair.freeze");
+/// Looking once more after they stopped.
+const RECHECK: Site = Site::new("mapped.repair.recheck");
+const STORE: Site = Site::new("mapped.repair.store");
+const STORE_DRAIN: Site = Site::new("mapped.repair.store-drain");
+const STORE_SYNC: Site = Site::new("mapped.repair.store-sync");
+const HEAL: Site = Site::new("mapped.repair.heal");
+/// Reading the page again.
+const CONFIRM: Site = Site::new("mapped.repair.confirm");
+const STEP_FROZEN: Site = Site::new("mapped.repair.step-frozen");
+const STEP_INTENT: Site = Site::new("mapped.repair.step-intent");
+
+/// What became of a page that was to be repaired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mended {
+    /// It was good.
+    Good,
+    /// It is again what it was when it was last covered.
+    Repaired,
+    /// It is damaged, and parity cannot give it back.
+    Lost,
+    /// It is undecided: nothing was overwritten.
+    Undecided(Unsure),
+    /// Its writers could not be stopped: nothing was overwritten.
+    Busy,
+}
+
+/// Which pages may be overwritten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Force {
+    /// Damaged ones only.
+    No,
+    /// Undecided ones as well, with what they were when they were last covered: somebody decided
+    /// that what they hold is worth less.
+    Undecided,
+}
+
+/// What a page is to be replaced with, and what it was.
+struct Replacement {
+    bytes: Vec<u8>,
+    /// Whether it is what was covered last.
+    newest: bool,
+    kept: Vec<u8>,
+    readable: bool,
+}
+
+impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
+    /// Repairs the page numbered `page` if it is damaged; `writers` stops whoever may store to the
+    /// file for as long as the page is replaced.
+    ///
+    /// # Errors
+    /// An error of either file or the source. If the page was being replaced, it is damaged still,
+    /// and the next look finds it.
+    pub fn repair(&self, page: u64, writers: &dyn Writers, force: Force) -> Result<Mended> {
+        let started = self.clock.now();
+        let mut inner = self.lock_to_write()?;
+        let inner = &mut *inner;
+        let mut kept = vec![0; PAGE as usize];
+        let judged = self.judge(inner, page, &mut kept)?;
+        match (judged.verdict, force) {
+            (PageVerdict::Good, _) => return Ok(Mended::Good),
+            (PageVerdict::Undecided(why), Force::No) => return Ok(Mended::Undecided(why)),
+            (PageVerdict::Undecided(why), _) if !why.is_doubt() => {
+                return Ok(Mended::Undecided(why));
+            }
+            _ => {}
+        }
+        let event = self.event(page, Finder::Repair, Outcome::Lost);
+        let cause = if judged.readable { Cause::Sum } else { Cause::MediaError };
+        let event = Event { cause, before_sum: judged.found, ..event };
+        let Some(bytes) = self.rebuild(inner, page, judged.verdict != PageVerdict::Corrupt)? else {
+            self.report(inner, &event);
+            return Ok(Mended::Lost);
+        };
+        let newest = judged.verdict == PageVerdict::Corrupt;
+        let with = Replacement { bytes, newest, kept, readable: judged.readable };
+        if self.side.s.enabled(FREEZE) && !writers.freeze() {
+            return Ok(Mended::Busy);
+        }
+        let done = self.replace(inner, page, &with);
+        writers.thaw();
+        let mended = self.settle(inner, done)?;
+        let outcome = match mended {
+            Mended::Repaired => Outcome::Repaired,
+            Mended::Undecided(_) => Outcome::Undecided,
+            _ => Outcome::Lost,
+        };
+        inner.counts.repaired += u64::from(mended == Mended::Repaired);
+        let after_sum = if mended == Mended::Repaired { self.sum(page, &with.bytes) } else { 0 };
+        let object = if let Mended::Undecided(why) = mended { why.code().into() } else { 0 };
+        let duration_ns = self.clock.now().saturating_sub(started);
+        self.report(inner, &Event { outcome, after_sum, object, duration_ns, ..event });
+        Ok(mended)
+    }
+
+    /// Steps 3 to 7, with all writers stopped.
+    fn replace(&self, inner: &mut Inner, page: u64, with: &Replacement) -> Result<Mended> {
+        let s = &self.side.s;
+        s.step(STEP_FROZEN);
+        if s.enabled(RECHECK) {
+            let mut now = vec![0; PAGE as usize];
+            let readable = self.read_page(inner.size, page, &mut now).is_ok();
+            let same = readable == with.readable && (!readable || now == with.kept);
+            let place = self.stripes.place(page);
+            let admitted = inner.regions.get(&place.region).is_some_and(|r| r.admitted);
+            let stored = admitted && self.peek_page(page)?;
+            if stored || !same {
+                return Ok(Mended::Undecided(Unsure::StoredTo));
+            }
+        }
+        let at = page * PAGE;
+        let len = inner.size.saturating_sub(at).min(PAGE);
+        let bytes = &with.bytes[..len as usize];
+        inner.intent.begin(s, Intent { at, len, sum: crc32c(0, bytes) })?;
+        s.step(STEP_INTENT);
+        if with.readable {
+            self.f.put(STORE, at, bytes)?;
+            match (self.f.kind(), self.side.durability) {
+                (MediumKind::File, Durability::Power) => self.f.sync(STORE_SYNC)?,
+                (MediumKind::File, Durability::Process) => {}
+                (MediumKind::Dax | MediumKind::Shm, _) => self.f.drain(STORE_DRAIN),
+            }
+        } else {
+            self.f.heal(HEAL, at, &with.bytes)?;
+        }
+        let mut again = vec![0; PAGE as usize];
+        let readable = self.read_page(inner.size, page, &mut again).is_ok();
+        let right = !s.enabled(CONFIRM) || readable && again == with.bytes;
+        let place = self.stripes.place(page);
+        let admitted = inner.regions.get(&place.region).is_some_and(|region| region.admitted);
+        if right && admitted && with.newest {
+            // The only store since the page was looked at is ours, and it was covered.
+            self.d.take(at, PAGE, &mut |_, _| {})?;
+        }
+        inner.intent.clear(s)?;
+        if !right {
+            return Ok(Mended::Lost);
+        }
+        if let Some(region) = inner.regions.get_mut(&place.region) {
+            let one = crate::bits::Bits::one(place.inside);
+            region.reported = region.reported.without(one);
+            // Undecided until now: the next pass takes it from the stale ones, since it verifies.
+            region.reasons.remove(&place.inside);
+        }
+        Ok(Mended::Repaired)
+    }
+
+    /// What the page numbered `page` was when it was last covered, or the time before that, if
+    /// parity can still tell; for pages that are undecided.
+    ///
+    /// # Errors
+    /// An error of the source or of the side file.
+    pub fn before_image(&self, page: u64) -> Result<Option<Vec<u8>>> {
+        let mut inner = self.lock();
+        let image = self.rebuild(&mut inner, page, true)?;
+        let at = page.saturating_mul(PAGE);
+        let len = inner.size.saturating_sub(at).min(PAGE) as usize;
+        Ok(image.map(|mut image| {
+            image.truncate(len);
+            image
+        }))
+    }
+
+    /// Rebuilds a page from the others of its stripe; `None` unless its sum is the entry's, or with
+    /// `older` that of the entry before.
+    fn rebuild(&self, inner: &mut Inner, page: u64, older: bool) -> Result<Option<Vec<u8>>> {
+        let place = self.stripes.place(page);
+        let Some(region) = inner.regions.get(&place.region) else { return Ok(None) };
+        let usable = region.parity_usable(place.stripe) && self.stripes.parity() > 0;
+        if !usable || place.inside >= region.record.pages {
+            return Ok(None);
+        }
+        let Ok(entries) = self.side.entries(place.region) else { return Ok(None) };
+        let mut rows = vec![0; self.stripes.rows_len()];
+        let missing = self.missing(inner, page, &entries, &mut rows)?;
+        let mut parity = vec![0; self.stripes.parity_len()];
+        let mut units = [true; 2];
+        for (unit, bytes) in parity.chunks_mut(PAGE as usize).enumerate() {
+            let at = self.side.places.parity(place.region, place.stripe) + unit as u64 * PAGE;
+            units[unit] = self.side.s.read(at, bytes).is_ok();
+        }
+        let entry = Entry::decode(entries[place.inside as usize]);
+        let certify = holdfast_layout::Certify::when(self.side.s.enabled(JUDGE));
+        let at = place.row as usize * PAGE as usize;
+        for usable in [units, [false, units[1]], [units[0], false]] {
+            let mut candidate = rows.clone();
+            if !self.stripes.rebuild(&mut candidate, &missing, &parity, usable) {
+                continue;
+            }
+            let bytes = &candidate[at..at + PAGE as usize];
+            let sum = self.sum(page, bytes);
+            let older = older && inner.header.value.previous();
+            if certify.agrees(entry.current, sum) || older && certify.agrees(entry.previous, sum) {
+                return Ok(Some(bytes.to_vec()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads a stripe; answers the rows that parity has to make up for, `page` first.
+    fn missing(
+        &self,
+        inner: &Inner,
+        page: u64,
+        entries: &[u64],
+        rows: &mut [u8],
+    ) -> Result<Vec<u32>> {
+        let place = self.stripes.place(page);
+        let Some(region) = inner.regions.get(&place.region) else { return Ok(Vec::new()) };
+        let certify = self.certify_pages();
+        let dirty = self.uncovered(place.region, region)?;
+        let mut missing = vec![place.row];
+        for (row, bytes) in (0..self.stripes.data()).zip(rows.chunks_mut(PAGE as usize)) {
+            let inside = place.stripe * self.stripes.data() + row;
+            let number = self.number(place.region, inside);
+            let readable = self.read_page(inner.size, number, bytes).is_ok();
+            if row == place.row || inside >= region.record.pages {
+                continue;
+            }
+            let entry = Entry::decode(entries[inside as usize]);
+            let agrees = readable && certify.agrees(entry.current, self.sum(number, bytes));
+            if dirty.has(inside) || !agrees {
+                missing.push(row);
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Refused unless the engine may write.
+    pub(crate) fn expect_writable(&self) -> Result<()> {
+        if self.options.read_only { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,407 @@
+//! Regions in the side file: where their parts are, and how each is read and stored.
+//!
+//! Regions come in groups, so that a file may grow for ever: the states of a group's regions, their
+//! entries, their parity, and the states once more. A part of the data file that has no storage
+//! leaves its part of the side file unwritten, and a sparse side file takes no space for it.
+
+use holdfast_codes::crc32c;
+use holdfast_layout::Certify;
+use holdfast_layout::bytes::{get_u32, get_u64, put_u32, put_u64};
+use holdfast_pmem::{MediaError, Medium, MediumKind, PAGE, Site};
+use holdfast_redundancy::{PageStripes, verdict};
+
+use crate::bits::Bits;
+use crate::error::Result;
+use crate::format::{
+    BITS_LEN, ENTRY_LEN, KIND_CLEAN, KIND_SUSPECT, OBSERVED_START, RECORD_LEN, REGION_LEN,
+    STALE_START,
+};
+use crate::header::Header;
+use crate::options::Durability;
+
+/// Believing only records whose sum is right.
+const VERIFY_RECORD: Site = Site::new("mapped.side.verify-record");
+
+/// Rewriting a page of states with what the other copy says.
+const STATE_HEAL: Site = Site::new("mapped.side.state-heal");
+/// Rewriting a page of entries that is lost.
+const ENTRY_HEAL: Site = Site::new("mapped.side.entry-heal");
+/// What stands for an entry that is lost: no page is taken for never covered.
+pub(crate) const LOST_ENTRY: u64 = u64::MAX;
+
+/// Whether somebody may store to a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Clean,
+    Suspect,
+}
+
+/// The record of a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RegionRecord {
+    pub(crate) kind: Kind,
+    /// Rises with each write.
+    pub(crate) generation: u64,
+    /// Sum of the region's entries; counts only while no page is stale.
+    pub(crate) meta: u32,
+    /// Pages of the region that are in the file.
+    pub(crate) pages: u32,
+    /// When the whole region was last verified.
+    pub(crate) verified_ns: u64,
+    /// When it was last covered.
+    pub(crate) covered_ns: u64,
+    /// Stripes whose parity is of content that is gone.
+    pub(crate) unusable: u64,
+}
+
+/// A region's state as it was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// The newest record that verifies.
+    pub(crate) record: Option<RegionRecord>,
+    /// Whether any record that verifies says suspect, or none verifies.
+    pub(crate) suspect: bool,
+    pub(crate) stale: Bits,
+    pub(crate) observed: Bits,
+    /// Nothing was ever written there.
+    pub(crate) empty: bool,
+    /// Copies that do not verify or cannot be read.
+    pub(crate) damaged: [bool; 2],
+}
+
+/// Where the parts of the regions are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Places {
+    stripes: PageStripes,
+    group: u64,
+    start: u64,
+    seed: u32,
+}
+
+/// Both copies of a region's state, the one written first in front.
+pub(crate) const COPIES: [verdict::Side; 2] = [verdict::Side::B, verdict::Side::A];
+
+impl Places {
+    pub(crate) fn of(header: &Header) -> Self {
+        Self {
+            stripes: header.stripes,
+            group: u64::from(header.group),
+            start: header.side_len * 2,
+            seed: header.seed(),
+        }
+    }
+
+    const fn states_len(&self) -> u64 {
+        (self.group * REGION_LEN).next_multiple_of(PAGE)
+    }
+
+    const fn entries_len(&self) -> u64 {
+        (self.group * self.stripes.pages() as u64 * ENTRY_LEN as u64).next_multiple_of(PAGE)
+    }
+
+    const fn records_len(&self) -> u64 {
+        (self.group * self.stripes.pages() as u64).next_multiple_of(PAGE)
+    }
+
+    const fn parity_len(&self) -> u64 {
+        self.group * self.stripes.stripes() as u64 * self.stripes.parity_len() as u64
+    }
+
+    const fn group_len(&self) -> u64 {
+        2 * self.states_len() + self.entries_len() + self.records_len() + self.parity_len()
+    }
+
+    /// Saturates: what lies beyond every medium is refused by it.
+    fn group_start(&self, region: u64) -> u64 {
+        (region / self.group).saturating_mul(self.group_len()).saturating_add(self.start)
+    }
+
+    /// Bytes the side file needs for `regions` regions.
+    pub(crate) fn len_for(&self, regions: u64) -> u64 {
+        regions.div_ceil(self.group).saturating_mul(self.group_len()).saturating_add(self.start)
+    }
+
+    pub(crate) fn state(&self, region: u64, copy: verdict::Side) -> u64 {
+        let inside = region % self.group * REGION_LEN;
+        let second = match copy {
+            verdict::Side::A => 0,
+            verdict::Side::B => self.group_len() - self.states_len(),
+        };
+        self.group_start(region).saturating_add(second + inside)
+    }
+
+    pub(crate) fn entries(&self, region: u64) -> u64 {
+        let inside = region % self.group * u64::from(self.stripes.pages()) * ENTRY_LEN as u64;
+        self.group_start(region).saturating_add(self.states_len() + inside)
+    }
+
+    /// The byte in which a first store to a page is recorded, by sources that do.
+    pub(crate) fn record(&self, region: u64, inside: u32) -> u64 {
+        let pages = region % self.group * u64::from(self.stripes.pages()) + u64::from(inside);
+        let before = self.states_len() + self.entries_len();
+        self.group_start(region).saturating_add(before + pages)
+    }
+
+    pub(crate) fn parity(&self, region: u64, stripe: u32) -> u64 {
+        let stripes = region % self.group * u64::from(self.stripes.stripes()) + u64::from(stripe);
+        let inside = stripes * self.stripes.parity_len() as u64;
+        let before = self.states_len() + self.entries_len() + self.records_len();
+        self.group_start(region).saturating_add(before + inside)
+    }
+
+    /// The sum of a region's entries.
+    pub(crate) fn meta(&self, region: u64, entries: &[u64]) -> u32 {
+        let seed = crc32c(self.seed, &region.to_le_bytes());
+        entries.iter().fold(seed, |sum, entry| crc32c(sum, &entry.to_le_bytes()))
+    }
+
+    fn encode(&self, region: u64, record: &RegionRecord) -> [u8; RECORD_LEN] {
+        let mut bytes = [0; RECORD_LEN];
+        bytes[4] = match record.kind {
+            Kind::Clean => KIND_CLEAN,
+            Kind::Suspect => KIND_SUSPECT,
+        };
+        put_u64(&mut bytes, 8, record.generation);
+        put_u32(&mut bytes, 16, record.meta);
+        put_u32(&mut bytes, 20, record.pages);
+        put_u64(&mut bytes, 24, record.verified_ns);
+        put_u64(&mut bytes, 32, record.covered_ns);
+        put_u64(&mut bytes, 40, record.unusable);
+        let sum = self.record_sum(region, &bytes);
+        put_u32(&mut bytes, 0, sum);
+        bytes
+    }
+
+    fn record_sum(&self, region: u64, bytes: &[u8]) -> u32 {
+        crc32c(crc32c(self.seed, &region.to_le_bytes()), &bytes[4..RECORD_LEN])
+    }
+
+    fn decode(&self, region: u64, bytes: &[u8], certify: Certify) -> Option<RegionRecord> {
+        let certified = certify.agrees(get_u32(bytes, 0), self.record_sum(region, bytes));
+        let kind = match bytes[4] {
+            KIND_CLEAN => Kind::Clean,
+            KIND_SUSPECT => Kind::Suspect,
+            _ => return None,
+        };
+        let record = RegionRecord {
+            kind,
+            generation: get_u64(bytes, 8),
+            meta: get_u32(bytes, 16),
+            pages: get_u32(bytes, 20),
+            verified_ns: get_u64(bytes, 24),
+            covered_ns: get_u64(bytes, 32),
+            unusable: get_u64(bytes, 40),
+        };
+        let possible = record.pages <= self.stripes.pages()
+            && record.generation <= holdfast_layout::format::SEQUENCE_MAX;
+        (certified && possible).then_some(record)
+    }
+}
+
+/// One page's entry: the sum last covered, and the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) current: u32,
+    pub(crate) previous: u32,
+}
+
+impl Entry {
+    pub(crate) const fn decode(word: u64) -> Self {
+        Self { current: word as u32, previous: (word >> 32) as u32 }
+    }
+
+    pub(crate) const fn encode(self) -> u64 {
+        self.current as u64 | (self.previous as u64) << 32
+    }
+
+    /// Whether the page was ever covered.
+    pub(crate) const fn is_covered(self) -> bool {
+        self.current != 0 || self.previous != 0
+    }
+}
+
+/// The side file.
+#[derive(Debug)]
+pub(crate) struct Side<S> {
+    pub(crate) s: S,
+    pub(crate) places: Places,
+    pub(crate) durability: Durability,
+}
+
+impl<S: Medium> Side<S> {
+    /// Orders what this thread stored to the side file before what it does next.
+    pub(crate) fn persist(&self, site: Site) -> Result<()> {
+        persist(&self.s, self.durability, site)
+    }
+
+    /// Makes room for `regions` regions.
+    pub(crate) fn reach(&self, regions: u64) -> Result<()> {
+        let len = self.places.len_for(regions);
+        if len > self.s.len() {
+            self.s.grow(len)?;
+        }
+        Ok(())
+    }
+
+    /// What is known of a region. What cannot be read counts as damaged, never as clean.
+    pub(crate) fn state(&self, region: u64) -> Found {
+        let certify = Certify::when(self.s.enabled(VERIFY_RECORD));
+        let copies = COPIES.map(|copy| {
+            let mut bytes = [0; REGION_LEN as usize];
+            let at = self.places.state(region, copy);
+            self.s.read(at, &mut bytes).ok().map(|()| bytes)
+        });
+        let records =
+            copies.map(|bytes| bytes.and_then(|bytes| self.places.decode(region, &bytes, certify)));
+        let newest = records.into_iter().flatten().max_by_key(|record| record.generation);
+        let suspect = records.into_iter().flatten().any(|r| r.kind == Kind::Suspect);
+        let bits = |start: u64| {
+            copies.map(|bytes| bytes.map(|bytes| Bits::decode(&bytes[start as usize..])))
+        };
+        let either = |start| match bits(start) {
+            [Some(b), Some(a)] => a.or(b),
+            [one, other] => one.or(other).unwrap_or(Bits::first(self.places.stripes.pages())),
+        };
+        let observed = match bits(OBSERVED_START) {
+            [Some(b), Some(a)] => a.and(b),
+            [one, other] => one.or(other).unwrap_or(Bits::NONE),
+        };
+        Found {
+            record: newest,
+            suspect: suspect || newest.is_none(),
+            stale: either(STALE_START),
+            observed,
+            empty: copies.iter().all(|bytes| bytes.is_some_and(|b| b.iter().all(|x| *x == 0))),
+            damaged: records.map(|record| record.is_none()),
+        }
+    }
+
+    /// Stores one copy of a region's record. The other one has to be durable as it is or was.
+    pub(crate) fn put_record(
+        &self,
+        site: Site,
+        region: u64,
+        copy: verdict::Side,
+        record: &RegionRecord,
+    ) -> Result<()> {
+        let bytes = self.places.encode(region, record);
+        self.put_state(site, region, copy, 0, &bytes)
+    }
+
+    /// Stores part of one copy of a region's state. A page that is bad is rewritten with what the
+    /// other copy says of all regions in it.
+    fn put_state(
+        &self,
+        site: Site,
+        region: u64,
+        copy: verdict::Side,
+        from: u64,
+        bytes: &[u8],
+    ) -> Result<()> {
+        if !self.s.enabled(site) {
+            return Ok(());
+        }
+        let at = self.places.state(region, copy);
+        if let Err(error) = self.s.put(site, at + from, bytes) {
+            if !self.s.enabled(STATE_HEAL) {
+                return Err(error.into());
+            }
+            let twin = self.places.state(region, copy.other());
+            let mut page = vec![0; PAGE as usize];
+            self.s.read(twin - twin % PAGE, &mut page)?;
+            self.s.heal(STATE_HEAL, at - at % PAGE, &page)?;
+            self.s.put(site, at + from, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Stores a bitmap of a region, both copies.
+    pub(crate) fn put_bits(&self, site: Site, region: u64, start: u64, bits: Bits) -> Result<()> {
+        for copy in COPIES {
+            self.put_state(site, region, copy, start, &bits.encode())?;
+        }
+        Ok(())
+    }
+
+    /// All entries of a region.
+    pub(crate) fn entries(&self, region: u64) -> Result<Vec<u64>, MediaError> {
+        let count = self.places.stripes.pages() as usize;
+        let mut bytes = vec![0; count * ENTRY_LEN];
+        self.s.read(self.places.entries(region), &mut bytes)?;
+        Ok((0..count).map(|i| get_u64(&bytes, i * ENTRY_LEN)).collect())
+    }
+
+    /// The entry of one page.
+    pub(crate) fn entry(&self, region: u64, inside: u32) -> Result<Entry, MediaError> {
+        let mut bytes = [0; ENTRY_LEN];
+        let at = self.places.entries(region) + u64::from(inside) * ENTRY_LEN as u64;
+        self.s.read(at, &mut bytes)?;
+        Ok(Entry::decode(get_u64(&bytes, 0)))
+    }
+
+    pub(crate) fn put_entry(&self, site: Site, region: u64, inside: u32, entry: u64) -> Result<()> {
+        if !self.s.enabled(site) {
+            return Ok(());
+        }
+        let at = self.places.entries(region) + u64::from(inside) * ENTRY_LEN as u64;
+        if let Err(error) = self.s.put(site, at, &entry.to_le_bytes()) {
+            if !self.s.enabled(ENTRY_HEAL) {
+                return Err(error.into());
+            }
+            // The sums of every region in that page are lost: those regions come to be in doubt.
+            self.s.heal(ENTRY_HEAL, at - at % PAGE, &[0xff; PAGE as usize])?;
+            self.s.put(site, at, &entry.to_le_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// The parity pages of a stripe.
+    pub(crate) fn parity(
+        &self,
+        region: u64,
+        stripe: u32,
+        into: &mut [u8],
+    ) -> Result<(), MediaError> {
+        if into.is_empty() {
+            return Ok(());
+        }
+        self.s.read(self.places.parity(region, stripe), into)
+    }
+
+    /// Stores the parity pages of a stripe; a page that cannot be written is healed with them.
+    pub(crate) fn put_parity(
+        &self,
+        sites: (Site, Site),
+        region: u64,
+        stripe: u32,
+        parity: &[u8],
+    ) -> Result<()> {
+        if !self.s.enabled(sites.0) {
+            return Ok(());
+        }
+        let start = self.places.parity(region, stripe);
+        for (i, page) in parity.chunks(PAGE as usize).enumerate() {
+            let at = start + i as u64 * PAGE;
+            if let Err(error) = self.s.put(sites.0, at, page) {
+                if !self.s.enabled(sites.1) {
+                    return Err(error.into());
+                }
+                self.s.heal(sites.1, at, page)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes a medium's stores durable as far as `durability` asks: what survives the death of a
+/// process in a file needs no order at all.
+pub(crate) fn persist<M: Medium>(m: &M, durability: Durability, site: Site) -> Result<()> {
+    match (m.kind(), durability) {
+        (MediumKind::File, Durability::Power) => m.sync(site)?,
+        (MediumKind::File, Durability::Process) => {}
+        (MediumKind::Dax | MediumKind::Shm, _) => m.drain(site),
+    }
+    Ok(())
+}
+
+const _: () = assert!(OBSERVED_START as usize + BITS_LEN <= REGION_LEN as usize);

@@ -1,0 +1,58 @@
+//! Redundancy for files of any kind: sums and parity of their pages, in a side file beside them.
+//!
+//! # Guarantee
+//!
+//! A page that was covered and not changed since is found if it is damaged, and given back if its
+//! stripe has no more bad pages than parity pages. *A write that was not observed is never repaired
+//! away*: what differs and may have been written is *undecided*, keeps its content, and is replaced
+//! only by force; what it was is offered beside it.
+//!
+//! Not covered: what was stored to since the last pass; reads, which verify nothing; the loss of
+//! the whole file. See `docs/design/mapped.md`.
+//!
+//! ```
+//! use holdfast::protect::{ProtectOptions, ProtectedFile};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("book.txt");
+//! std::fs::write(&path, b"It was a dark and stormy night. ".repeat(1000))?;
+//! ProtectedFile::protect(&path, &ProtectOptions::new())?.close()?;
+//!
+//! let file = ProtectedFile::look(&path, &ProtectOptions::new())?;
+//! assert!(file.verify(|_, _| true)?.is_clean());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Tour
+//!
+//! [`ProtectedFile`] a file at rest; [`ProtectedMap`] one that this process has mapped, with a
+//! thread that covers what is stored; [`ProtectOptions`]; [`ProtectStatus`] what is covered.
+
+mod error;
+mod file;
+mod keeper;
+mod live;
+mod options;
+mod rest;
+mod side;
+mod source;
+mod status;
+mod watch;
+
+pub use holdfast_mapped::{
+    Counts, Coverage, Covered, Durability, Folios, Judged, Mended, STEPS, State, Writers,
+};
+pub use holdfast_pmem::track::SourceKind;
+pub use holdfast_redundancy::{PageVerdict, Unsure};
+pub use live::ProtectedMap;
+pub use options::ProtectOptions;
+pub use rest::{Before, ProtectedFile, Repaired, Verified};
+pub use side::side_path;
+pub use source::Tracking;
+pub use status::{LastPass, ProtectStatus};
+
+/// The engine of a protected file.
+pub(crate) type Engine =
+    holdfast_mapped::Mapped<file::DataFile, holdfast_pmem::Mapped, std::sync::Arc<source::Source>>;

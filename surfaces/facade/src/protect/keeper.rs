@@ -1,0 +1,171 @@
+//! The thread that covers what was stored, by its period, and the gate that keeps our own writes
+//! out while a page is replaced.
+
+use core::time::Duration;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use crate::protect::live::Shared;
+
+/// The thread of one mapped file.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    state: Arc<Wish>,
+    thread: JoinHandle<()>,
+}
+
+#[derive(Debug, Default)]
+struct Wish {
+    wish: Mutex<Wishes>,
+    told: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Wishes {
+    paused: bool,
+    stop: bool,
+    /// It is at a pass.
+    busy: bool,
+}
+
+impl Wish {
+    fn lock(&self) -> MutexGuard<'_, Wishes> {
+        self.wish.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Wishes)) {
+        change(&mut self.lock());
+        self.told.notify_all();
+    }
+
+    /// Waits until the next pass is due; false if it is to end.
+    fn due(&self, period: Duration) -> bool {
+        let next = Instant::now() + period;
+        let mut wishes = self.lock();
+        loop {
+            let left = next.saturating_duration_since(Instant::now());
+            if wishes.stop {
+                return false;
+            }
+            if left.is_zero() && !wishes.paused {
+                wishes.busy = true;
+                return true;
+            }
+            // One that is paused waits to be told.
+            let wait = if left.is_zero() { period.max(Duration::from_millis(10)) } else { left };
+            let waited = self.told.wait_timeout(wishes, wait);
+            wishes = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Keeper {
+    /// Starts the thread.
+    pub(crate) fn start(
+        shared: &Arc<Shared>,
+        period: Duration,
+        scrub_regions: u32,
+    ) -> io::Result<Self> {
+        let state = Arc::new(Wish::default());
+        let (wish, weak) = (Arc::clone(&state), Arc::downgrade(shared));
+        let named = thread::Builder::new().name("holdfast-keeper".to_owned());
+        let thread = named.spawn(move || keep(&wish, &weak, period, scrub_regions))?;
+        Ok(Self { state, thread })
+    }
+
+    /// No passes from now on.
+    pub(crate) fn pause(&self) {
+        self.state.change(|wishes| wishes.paused = true);
+        let mut wishes = self.state.lock();
+        while wishes.busy && thread::current().id() != self.thread.thread().id() {
+            wishes = self.state.told.wait(wishes).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Passes go on.
+    pub(crate) fn resume(&self) {
+        self.state.change(|wishes| wishes.paused = false);
+    }
+
+    /// Ends the thread, after a pass that is under way.
+    pub(crate) fn stop(self) {
+        self.state.change(|wishes| wishes.stop = true);
+        // One that panicked has left pages uncovered, which is known of them.
+        let _ = self.thread.join();
+    }
+}
+
+fn keep(wish: &Wish, shared: &Weak<Shared>, period: Duration, scrub_regions: u32) {
+    while wish.due(period) {
+        if let Some(shared) = shared.upgrade() {
+            // What fails is noted, and tried again.
+            let _ = shared.pass();
+            for _ in 0..scrub_regions {
+                shared.scrub_step();
+            }
+        }
+        wish.change(|wishes| wishes.busy = false);
+    }
+}
+
+/// Lets many through, or nobody.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    state: Mutex<Passing>,
+    told: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Passing {
+    closed: bool,
+    inside: u64,
+}
+
+impl Gate {
+    fn lock(&self) -> MutexGuard<'_, Passing> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, passing: MutexGuard<'a, Passing>) -> MutexGuard<'a, Passing> {
+        self.told.wait(passing).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something while the gate is open, and keeps it so.
+    pub(crate) fn pass<T>(&self, what: impl FnOnce() -> T) -> T {
+        struct Inside<'a>(&'a Gate);
+        impl Drop for Inside<'_> {
+            fn drop(&mut self) {
+                self.0.lock().inside -= 1;
+                self.0.told.notify_all();
+            }
+        }
+        let mut passing = self.lock();
+        while passing.closed {
+            passing = self.wait(passing);
+        }
+        passing.inside += 1;
+        drop(passing);
+        let _inside = Inside(self);
+        what()
+    }
+
+    /// Closes it, once nobody is inside.
+    pub(crate) fn close(&self) {
+        let mut passing = self.lock();
+        while passing.closed {
+            passing = self.wait(passing);
+        }
+        passing.closed = true;
+        while passing.inside > 0 {
+            passing = self.wait(passing);
+        }
+    }
+
+    /// Opens it again.
+    pub(crate) fn open(&self) {
+        self.lock().closed = false;
+        self.told.notify_all();
+    }
+}

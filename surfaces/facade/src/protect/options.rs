@@ -1,0 +1,151 @@
+//! How a file is protected. Every policy is a value.
+
+use core::fmt;
+use core::time::Duration;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use holdfast_mapped::{
+    Durability, Folios, Keep, OpenOptions, ProtectOptions as EngineOptions, Writers,
+};
+
+use crate::error::Result;
+use crate::options::random_uuid;
+use crate::protect::side::side_path;
+use crate::protect::source::Tracking;
+
+/// Names the machine's present run.
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+
+/// How a file is protected and opened. What is not set is as in the manual.
+#[derive(Clone)]
+pub struct ProtectOptions {
+    pub(crate) data: u32,
+    pub(crate) parity: u32,
+    pub(crate) folios: Folios,
+    pub(crate) durability: Durability,
+    pub(crate) side: Option<PathBuf>,
+    pub(crate) period: Duration,
+    pub(crate) scrub_regions: u32,
+    pub(crate) tracking: Tracking,
+    pub(crate) writers: Option<Arc<dyn Writers + Send + Sync>>,
+}
+
+impl ProtectOptions {
+    /// One parity page for four pages, a pass each second.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            data: 4,
+            parity: 1,
+            folios: Folios::Small,
+            durability: Durability::Process,
+            side: None,
+            period: Duration::from_secs(1),
+            scrub_regions: 4,
+            tracking: Tracking::Auto,
+            writers: None,
+        }
+    }
+
+    /// Pages of a stripe, 1 to 64, and parity pages, 0 to 2: so many of a stripe are given back.
+    /// For a file that is not protected yet.
+    #[must_use]
+    pub fn stripe(self, data: u32, parity: u32) -> Self {
+        Self { data, parity, ..self }
+    }
+
+    /// How the page cache is asked to keep the file while it is mapped.
+    #[must_use]
+    pub fn folios(self, folios: Folios) -> Self {
+        Self { folios, ..self }
+    }
+
+    /// Which stops the redundancy survives while the file is mapped. At rest it survives all.
+    #[must_use]
+    pub fn durability(self, durability: Durability) -> Self {
+        Self { durability, ..self }
+    }
+
+    /// The side file, if it is not the one beside the file.
+    #[must_use]
+    pub fn side(self, path: impl Into<PathBuf>) -> Self {
+        Self { side: Some(path.into()), ..self }
+    }
+
+    /// Time between two passes.
+    #[must_use]
+    pub fn period(self, period: Duration) -> Self {
+        Self { period, ..self }
+    }
+
+    /// Regions, of up to 256 pages, that are scrubbed after each pass; 0 is none.
+    #[must_use]
+    pub fn scrub_regions(self, regions: u32) -> Self {
+        Self { scrub_regions: regions, ..self }
+    }
+
+    /// How stores are noticed.
+    #[must_use]
+    pub fn tracking(self, tracking: Tracking) -> Self {
+        Self { tracking, ..self }
+    }
+
+    /// How the threads of this process that store to the mapping by its address are stopped while
+    /// a page is replaced. Without it, nothing is repaired once the address was asked for.
+    #[must_use]
+    pub fn writers(self, writers: Arc<dyn Writers + Send + Sync>) -> Self {
+        Self { writers: Some(writers), ..self }
+    }
+
+    pub(crate) fn side_of(&self, data: &Path) -> PathBuf {
+        self.side.clone().unwrap_or_else(|| side_path(data))
+    }
+
+    pub(crate) fn to_protect(&self) -> Result<EngineOptions> {
+        Ok(EngineOptions {
+            uuid: random_uuid()?,
+            data: self.data,
+            keep: Keep { parity: self.parity, ..Keep::default() },
+            folios: self.folios,
+            open: to_open(Durability::Power),
+            ..EngineOptions::default()
+        })
+    }
+}
+
+/// How the engine is opened.
+pub(crate) fn to_open(durability: Durability) -> OpenOptions {
+    OpenOptions { durability, boot: boot(), ..OpenOptions::default() }
+}
+
+/// The number of the machine's run; zeros, which name no run, if the system has none.
+fn boot() -> [u8; 16] {
+    let text = std::fs::read_to_string(BOOT).unwrap_or_default();
+    let digits: Vec<u8> =
+        text.bytes().filter_map(|c| char::from(c).to_digit(16)).map(|d| d as u8).collect();
+    let mut boot = [0; 16];
+    for (byte, pair) in boot.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = pair[0] << 4 | pair[1];
+    }
+    boot
+}
+
+impl Default for ProtectOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for ProtectOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProtectOptions")
+            .field("data", &self.data)
+            .field("parity", &self.parity)
+            .field("durability", &self.durability)
+            .field("side", &self.side)
+            .field("period", &self.period)
+            .field("tracking", &self.tracking)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,485 @@
+//! A protected file at rest: nobody stores to it while it is looked at or repaired.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use holdfast_mapped::{AtRest, Durability, Force, Mapped, Mended, OpenOptions, Opened, State};
+use holdfast_pmem::{Access, Durability as Survive, MediaCause, Medium, PAGE};
+use holdfast_redundancy::events::Event;
+use holdfast_redundancy::{PageVerdict, Unsure};
+
+use crate::clock::WallClock;
+use crate::error::{Error, ErrorKind, Result};
+use crate::protect::Engine;
+use crate::protect::error::of_engine;
+use crate::protect::file::DataFile;
+use crate::protect::options::{ProtectOptions, to_open};
+use crate::protect::side::{self, Making};
+use crate::protect::source::Source;
+use crate::protect::status::ProtectStatus;
+use crate::protect::watch::unrest;
+
+/// A file that is protected, and not in use. Other processes that could write to it are found out;
+/// other handles of this one are its own affair: nobody writes through them meanwhile.
+#[derive(Debug)]
+pub struct ProtectedFile {
+    engine: Engine,
+    data: DataFile,
+    opened: Option<Opened>,
+    path: PathBuf,
+    side: PathBuf,
+    write: bool,
+    in_use: Option<Option<u32>>,
+}
+
+/// What a look at all pages came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Pages looked at.
+    pub pages: u64,
+    /// Pages that are good.
+    pub good: u64,
+    /// Pages that are not covered, which is no fault.
+    pub uncovered: u64,
+    /// Damaged pages, by number in the file.
+    pub corrupt: Vec<u64>,
+    /// Pages in doubt, and why.
+    pub undecided: Vec<(u64, Unsure)>,
+    /// Pages that were covered and lie behind the end of the file now, in whole or in part.
+    pub gone: u64,
+    /// Bytes that the file has grown by since, which nothing covers yet.
+    pub grown: u64,
+    /// The file is not the one that was left: another inode, length or time of change.
+    pub changed: bool,
+    /// Who has it open for writing: then nothing that differs is called damage.
+    pub unrest: Option<String>,
+    /// Whether it was stopped before the end.
+    pub stopped: bool,
+}
+
+impl Verified {
+    /// Whether nothing is wrong and nothing in doubt.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.corrupt.is_empty() && self.undecided.is_empty() && self.gone == 0
+    }
+}
+
+/// What a repair came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Repaired {
+    /// Pages looked at.
+    pub pages: u64,
+    /// Damaged pages that are what they were when they were covered.
+    pub repaired: Vec<u64>,
+    /// Undecided pages that were replaced, by force, with what they were.
+    pub forced: Vec<u64>,
+    /// Damaged pages that parity cannot give back.
+    pub lost: Vec<u64>,
+    /// Pages in doubt, which keep their content, and why.
+    pub undecided: Vec<(u64, Unsure)>,
+    /// Parity pages and records of the side file made anew.
+    pub redundancy: u64,
+    /// Whether it was stopped before the end.
+    pub stopped: bool,
+}
+
+/// What an image before was made of.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Before {
+    /// Pages that differ from what was covered, and were given back in the image.
+    pub given_back: Vec<u64>,
+    /// Pages that parity cannot give back: in the image they are as they are in the file.
+    pub missing: Vec<u64>,
+}
+
+impl ProtectedFile {
+    /// Protects the file `path` as it is now: everything is read and covered, and durable.
+    ///
+    /// # Errors
+    /// It is protected already; somebody has it open for writing, or changed it meanwhile; the
+    /// side file cannot be made. The file is never changed, and nothing is left behind.
+    pub fn protect(path: impl AsRef<Path>, options: &ProtectOptions) -> Result<Self> {
+        let path = path.as_ref();
+        let side = options.side_of(path);
+        if side.symlink_metadata().is_ok() {
+            return Err(Error::new(ErrorKind::Exists, "it is protected already")
+                .with_remedy(
+                    "`holdfast verify` holds it against what was covered; `protect --again` takes \
+                     it as it is now",
+                )
+                .at(path));
+        }
+        Self::begin(path, &side, options, false)
+    }
+
+    /// Protects a file anew that is protected already, as it is now: what was undecided counts as
+    /// right, and what it was before is forgotten.
+    ///
+    /// # Errors
+    /// Pages are damaged, which are to be repaired first; and as [`protect`](Self::protect).
+    pub fn protect_again(path: impl AsRef<Path>, options: &ProtectOptions) -> Result<Self> {
+        let path = path.as_ref();
+        let side = options.side_of(path);
+        let old = Self::look(path, options)?;
+        let found = old.verify(|_, _| true)?;
+        if !found.corrupt.is_empty() {
+            let what = format!("{} of its pages are damaged", found.corrupt.len());
+            return Err(Error::new(ErrorKind::Damaged, what)
+                .with_remedy("repair it first, or unprotect it by force; nothing was changed")
+                .at(path));
+        }
+        drop(old);
+        // Keeps others out until the new one has the name.
+        let _lock = side::open(&side, Access::Write, Survive::Process)?;
+        Self::begin(path, &side, options, true)
+    }
+
+    fn begin(path: &Path, to: &Path, options: &ProtectOptions, again: bool) -> Result<Self> {
+        if side::is_side(path) {
+            let what = "is a side file itself";
+            return Err(Error::new(ErrorKind::Refused, what)
+                .with_remedy("protect its data file; nothing was changed")
+                .at(path));
+        }
+        let data = DataFile::open(path, false)?;
+        at_rest(&data, path)?;
+        let before = holdfast_mapped::Facts::identity(&data);
+        let engine_options = options.to_protect()?;
+        let making = Making::begin(to, data.size(), (options.data, options.parity))?;
+        let medium = making.map(Survive::Auto)?;
+        let engine = Mapped::protect(
+            data.clone(),
+            medium,
+            Arc::new(Source::default()),
+            Arc::new(data.clone()),
+            Arc::new(WallClock::new()),
+            &engine_options,
+        );
+        let engine = engine.map_err(|error| of_engine(&error, to))?;
+        at_rest(&data, path)?;
+        if holdfast_mapped::Facts::identity(&data) != before {
+            let what = "it was changed while it was being covered";
+            return Err(Error::new(ErrorKind::Locked, what)
+                .with_remedy("try again when nobody writes to it; it is not protected")
+                .at(path));
+        }
+        engine.side().sync(SYNC)?;
+        making.keep(again)?;
+        Ok(Self {
+            engine,
+            data,
+            opened: None,
+            path: path.into(),
+            side: to.into(),
+            write: true,
+            in_use: None,
+        })
+    }
+
+    /// Opens a protected file to look at it. Nothing is changed, not even to recover after a crash.
+    ///
+    /// # Errors
+    /// It is not protected, the side file cannot be used, or somebody works with it.
+    pub fn look(path: impl AsRef<Path>, options: &ProtectOptions) -> Result<Self> {
+        Self::open_as(path.as_ref(), options, Access::PrivateCopy)
+    }
+
+    /// The same beside the process that has the file mapped: for its status only.
+    ///
+    /// # Errors
+    /// It is not protected, or the side file cannot be used.
+    pub fn look_beside(path: impl AsRef<Path>, options: &ProtectOptions) -> Result<Self> {
+        let (path, side) = (path.as_ref(), options.side_of(path.as_ref()));
+        let holder = holdfast_pmem::Mapped::writer_of(&side).unwrap_or(None);
+        let this = Self::open_as(path, options, Access::ReadOnly)?;
+        Ok(Self { in_use: holder, ..this })
+    }
+
+    /// Opens a protected file to repair it.
+    ///
+    /// # Errors
+    /// As [`look`](Self::look); or somebody has the file open for writing.
+    pub fn open(path: impl AsRef<Path>, options: &ProtectOptions) -> Result<Self> {
+        Self::open_as(path.as_ref(), options, Access::Write)
+    }
+
+    fn open_as(path: &Path, options: &ProtectOptions, access: Access) -> Result<Self> {
+        let side = options.side_of(path);
+        let write = access == Access::Write;
+        let data = DataFile::open(path, write)?;
+        let survive = if write { Survive::Auto } else { Survive::Process };
+        let medium = side::open(&side, access, survive)?;
+        if write {
+            at_rest(&data, path)?;
+        }
+        let (engine, opened) = Mapped::open(
+            data.clone(),
+            medium,
+            Arc::new(Source::default()),
+            Arc::new(data.clone()),
+            Arc::new(WallClock::new()),
+            OpenOptions { read_only: !write, ..to_open(Durability::Power) },
+        )
+        .map_err(|error| of_engine(&error, &side))?;
+        let path = path.into();
+        Ok(Self { engine, data, opened: Some(opened), path, side, write, in_use: None })
+    }
+
+    /// The side file.
+    #[must_use]
+    pub fn side(&self) -> &Path {
+        &self.side
+    }
+
+    /// Pages that are looked after.
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        self.engine.pages()
+    }
+
+    /// What is covered.
+    ///
+    /// # Errors
+    /// The side file cannot be read.
+    pub fn status(&self) -> Result<ProtectStatus> {
+        let status = ProtectStatus::of(&self.engine, self.data.size());
+        let mut status = status.map_err(|error| of_engine(&error, &self.side))?;
+        if let Some(opened) = &self.opened {
+            status.changed = opened.changed && self.in_use.is_none();
+            (status.doubtful, status.damaged) = (opened.doubtful, opened.damaged);
+            if !self.write {
+                status.state = opened.state;
+            }
+        }
+        status.in_use = self.in_use;
+        Ok(status)
+    }
+
+    /// The journal: what was found and repaired.
+    #[must_use]
+    pub fn events(&self) -> Vec<Event> {
+        self.engine.events()
+    }
+
+    /// Looks at all pages and changes nothing. `progress` is told how many of how many are done,
+    /// and answers whether to go on.
+    ///
+    /// # Errors
+    /// The side file cannot be read.
+    pub fn verify(&self, mut progress: impl FnMut(u64, u64) -> bool) -> Result<Verified> {
+        let mut found = Verified {
+            changed: self.opened.is_some_and(|opened| opened.changed),
+            grown: self.data.size().saturating_sub(self.engine.size()),
+            unrest: unrest(self.data.file()),
+            ..Verified::default()
+        };
+        let (all, there) = (self.engine.pages(), self.data.size().div_ceil(PAGE));
+        for page in 0..all {
+            if page % 64 == 0 && !progress(page, all) {
+                found.stopped = true;
+                break;
+            }
+            let judged = self.engine.verify(page).map_err(|error| of_engine(&error, &self.side))?;
+            found.pages += 1;
+            match judged.verdict {
+                _ if page >= there => found.gone += 1,
+                // What is left of the last page.
+                PageVerdict::Undecided(Unsure::Uncovered) if !judged.readable => found.gone += 1,
+                PageVerdict::Good => found.good += 1,
+                PageVerdict::Corrupt => found.corrupt.push(page),
+                PageVerdict::Undecided(why) if why.is_doubt() => found.undecided.push((page, why)),
+                PageVerdict::Undecided(_) => found.uncovered += 1,
+            }
+        }
+        found.unrest = found.unrest.or_else(|| unrest(self.data.file()));
+        if found.unrest.is_some() {
+            let doubted = core::mem::take(&mut found.corrupt);
+            found.undecided.extend(doubted.into_iter().map(|page| (page, Unsure::Contested)));
+            found.undecided.sort_unstable_by_key(|(page, _)| *page);
+        }
+        Ok(found)
+    }
+
+    /// Repairs what is damaged, in the file and in the side file. With `force`, undecided pages are
+    /// replaced as well with what they were when they were covered. `progress` as for
+    /// [`verify`](Self::verify).
+    ///
+    /// # Errors
+    /// It was opened to look; an error of either file. What was repaired before stays so.
+    pub fn repair(
+        &self,
+        force: bool,
+        mut progress: impl FnMut(u64, u64) -> bool,
+    ) -> Result<Repaired> {
+        let failed = |error| of_engine(&error, &self.side);
+        let mut done = Repaired::default();
+        let mut corrupt = BTreeSet::new();
+        let all = self.engine.pages();
+        loop {
+            if !progress(done.pages.min(all), all) {
+                done.stopped = true;
+                break;
+            }
+            // A writer that comes now would be repaired away.
+            at_rest(&self.data, &self.path)?;
+            let step = self.engine.scrub_step(Some(&AtRest)).map_err(failed)?;
+            done.pages += step.report.pages;
+            corrupt.extend(step.report.corrupt);
+            done.undecided.extend(step.report.undecided);
+            done.redundancy += step.parity + step.records;
+            if step.finished {
+                break;
+            }
+        }
+        for page in corrupt {
+            match self.engine.verify(page).map_err(failed)?.verdict {
+                PageVerdict::Good => done.repaired.push(page),
+                PageVerdict::Corrupt => done.lost.push(page),
+                PageVerdict::Undecided(why) => done.undecided.push((page, why)),
+            }
+        }
+        if force && !done.stopped {
+            self.force(&mut done)?;
+        }
+        done.undecided.sort_unstable_by_key(|(page, _)| *page);
+        Ok(done)
+    }
+
+    fn force(&self, done: &mut Repaired) -> Result<()> {
+        for (page, why) in core::mem::take(&mut done.undecided) {
+            let mended = self.engine.repair(page, &AtRest, Force::Undecided);
+            match mended.map_err(|error| of_engine(&error, &self.side))? {
+                Mended::Good | Mended::Repaired => done.forced.push(page),
+                Mended::Lost | Mended::Busy => done.undecided.push((page, why)),
+                Mended::Undecided(why) => done.undecided.push((page, why)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what the file was when it was last covered to the new file `to`, as far as parity
+    /// can tell. The file itself is not changed.
+    ///
+    /// # Errors
+    /// `to` is there already, or cannot be written.
+    pub fn before(
+        &self,
+        to: &Path,
+        mut progress: impl FnMut(u64, u64) -> bool,
+    ) -> Result<Option<Before>> {
+        use std::os::unix::fs::FileExt;
+        let failed = |error: std::io::Error| crate::protect::file::failed(to, &error);
+        let out = std::fs::File::options().write(true).create_new(true).open(to).map_err(failed)?;
+        let size = self.engine.size();
+        out.set_len(size).map_err(failed)?;
+        let mut before = Before::default();
+        let all = self.engine.pages();
+        let mut bytes = vec![0; PAGE as usize];
+        for page in 0..all {
+            if page % 64 == 0 && !progress(page, all) {
+                let _ = std::fs::remove_file(to);
+                return Ok(None);
+            }
+            let judged = self.engine.verify(page).map_err(|error| of_engine(&error, &self.side))?;
+            let at = page * PAGE;
+            let here = size.saturating_sub(at).min(PAGE) as usize;
+            let read = self.data.read(at, &mut bytes[..here]);
+            let cut = read.is_err_and(|error| {
+                matches!(error.cause, MediaCause::OutOfRange | MediaCause::Truncated)
+            });
+            if cut || read.is_err() {
+                bytes.fill(0);
+            }
+            if judged.verdict != PageVerdict::Good {
+                let image = self.engine.before_image(page);
+                match image.map_err(|error| of_engine(&error, &self.side))? {
+                    Some(image) => {
+                        bytes[..image.len()].copy_from_slice(&image);
+                        before.given_back.push(page);
+                    }
+                    None => before.missing.push(page),
+                }
+            }
+            if bytes[..here].iter().any(|byte| *byte != 0) {
+                out.write_all_at(&bytes[..here], at).map_err(failed)?;
+            }
+        }
+        out.sync_all().map_err(failed)?;
+        Ok(Some(before))
+    }
+
+    /// What one page was when it was last covered, or the time before that, if parity can tell.
+    ///
+    /// # Errors
+    /// The side file cannot be read.
+    pub fn before_image(&self, page: u64) -> Result<Option<Vec<u8>>> {
+        self.engine.before_image(page).map_err(|error| of_engine(&error, &self.side))
+    }
+
+    /// Takes the file for right as it is, undecided pages included.
+    ///
+    /// # Errors
+    /// It was opened to look; an error of the side file.
+    pub fn accept(&self) -> Result<u64> {
+        let covered = self.engine.accept(0, u64::MAX);
+        covered.map(|covered| covered.pages).map_err(|error| of_engine(&error, &self.side))
+    }
+
+    /// Closes it: the file as it is now is what was left.
+    ///
+    /// # Errors
+    /// An error of either file.
+    pub fn close(self) -> Result<()> {
+        let Self { engine, side, .. } = self;
+        engine.close().map_err(|error| of_engine(&error, &side))
+    }
+
+    /// Ends the protection and removes the side file. What is damaged stays so for good.
+    ///
+    /// # Errors
+    /// An error of the side file.
+    pub fn unprotect(self) -> Result<()> {
+        let Self { engine, side, .. } = self;
+        engine.unprotect().map_err(|error| of_engine(&error, &side))?;
+        side::remove(&side)
+    }
+
+    /// Removes a side file that cannot be used any more: damaged, cut off, of another file.
+    ///
+    /// # Errors
+    /// It does not look like one; somebody works with it; it cannot be removed.
+    pub fn remove_side(path: impl AsRef<Path>, options: &ProtectOptions) -> Result<()> {
+        let side = options.side_of(path.as_ref());
+        match side::open(&side, Access::Write, Survive::Process) {
+            Ok(_) if side::is_side(&side) || options.side.is_none() => {}
+            Err(error) if error.kind() == ErrorKind::Truncated && options.side.is_none() => {}
+            Err(error) => return Err(error),
+            Ok(_) => {
+                return Err(Error::new(ErrorKind::NotAPool, "this is not a side file")
+                    .with_remedy("check the path; it was not removed")
+                    .at(&side));
+            }
+        }
+        side::remove(&side)
+    }
+
+    /// Whether the side file was left by somebody who did not close it.
+    #[must_use]
+    pub fn was_interrupted(&self) -> bool {
+        self.opened.is_some_and(|opened| opened.state == State::Open)
+    }
+}
+
+const SYNC: holdfast_pmem::Site = holdfast_pmem::Site::new("holdfast.protect.sync");
+
+/// Refuses a file that another process has open for writing.
+fn at_rest(data: &DataFile, path: &Path) -> Result<()> {
+    match unrest(data.file()) {
+        None => Ok(()),
+        Some(why) => Err(Error::new(ErrorKind::Locked, why)
+            .with_remedy("close it there first; nothing was changed")
+            .at(path)),
+    }
+}

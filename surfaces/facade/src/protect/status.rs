@@ -1,0 +1,106 @@
+//! What is covered, by sums and by parity, and what was found.
+
+use holdfast_mapped::{Counts, Coverage, Covered, Folios, State};
+use holdfast_pmem::track::SourceKind;
+use holdfast_pmem::track::folios::FolioReport;
+
+use crate::protect::Engine;
+
+/// A pass that the thread of a [`ProtectedMap`](crate::protect::ProtectedMap) made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LastPass {
+    /// When it began, in nanoseconds since 1970.
+    pub at_ns: u64,
+    /// How long it took.
+    pub nanos: u64,
+    /// What it did.
+    pub covered: Covered,
+}
+
+/// What is known of a protected file at one moment.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ProtectStatus {
+    /// What the side file says of itself.
+    pub state: State,
+    /// Data pages of a stripe.
+    pub data: u32,
+    /// Parity pages of a stripe.
+    pub parity: u32,
+    /// Bytes of the file that are looked after.
+    pub size: u64,
+    /// Bytes the file has.
+    pub file_size: u64,
+    /// What is covered by sums and, apart, by parity. Without the process that has the file mapped,
+    /// only what is on record.
+    pub coverage: Coverage,
+    /// The file is not the one that was left: another inode, length or time of change.
+    pub changed: bool,
+    /// Regions in which a page that differs proves nothing.
+    pub doubtful: u64,
+    /// Regions whose records had a damaged copy.
+    pub damaged: u64,
+    /// Somebody untracked wrote to it: it is checked, not repaired, until all of it is accepted.
+    pub contested: Option<String>,
+    /// The process that has it mapped or works with it, by its number where that is known.
+    pub in_use: Option<Option<u32>>,
+    /// Found and done since it was opened here.
+    pub counts: Counts,
+    /// Events of the journal: damages found, repaired, lost, and pages that became undecided.
+    pub found: [u64; 4],
+    /// The folio policy that was recorded.
+    pub folios: Folios,
+    /// What came of it here, if the file is mapped.
+    pub folio_report: Option<FolioReport>,
+    /// How stores are noticed, if the file is mapped.
+    pub tracking: Option<SourceKind>,
+    /// Better ways, and why the system does not permit them.
+    pub passed_over: Vec<String>,
+    /// Whether writers from outside can be noticed; if not, nothing is repaired in use.
+    pub listens: bool,
+    /// The last pass of the thread, if there is one.
+    pub last_pass: Option<LastPass>,
+    /// Why the last pass failed, if it did.
+    pub last_error: Option<String>,
+}
+
+impl ProtectStatus {
+    /// What an engine knows.
+    pub(crate) fn of(engine: &Engine, file_size: u64) -> holdfast_mapped::Result<Self> {
+        use crate::Outcome;
+        let stripes = engine.stripes();
+        let mut found = [0; 4];
+        for event in engine.events() {
+            let which = match event.outcome {
+                Outcome::Detected => 0,
+                Outcome::Lost => 2,
+                Outcome::Undecided => 3,
+                _ => 1,
+            };
+            found[which] += 1;
+        }
+        let contested = engine.is_contested();
+        Ok(Self {
+            state: engine.state(),
+            data: stripes.data(),
+            parity: stripes.parity(),
+            size: engine.size(),
+            file_size,
+            coverage: engine.coverage()?,
+            changed: false,
+            doubtful: 0,
+            damaged: 0,
+            contested: contested.then(|| "somebody untracked wrote to it".to_owned()),
+            in_use: None,
+            counts: engine.counts(),
+            found,
+            folios: engine.folios(),
+            folio_report: None,
+            tracking: None,
+            passed_over: Vec::new(),
+            listens: true,
+            last_pass: None,
+            last_error: None,
+        })
+    }
+}

@@ -1,0 +1,349 @@
+//! Files protected at rest: damage is found and given back, what somebody wrote never is, and
+//! whatever is wrong with the side file costs nothing.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use holdfast::ErrorKind;
+use holdfast::protect::{ProtectOptions, ProtectedFile, Unsure, Verified, side_path};
+
+const PAGE: u64 = 4096;
+
+struct Here {
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+}
+
+/// Bytes that differ from page to page.
+fn content(len: u64) -> Vec<u8> {
+    let mut x = 0x9e37_79b9_7f4a_7c15_u64;
+    let next = |_| {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x as u8
+    };
+    (0..len).map(next).collect()
+}
+
+impl Here {
+    /// A file of so many bytes, not protected yet.
+    fn file(len: u64) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data.bin");
+        fs::write(&path, content(len)).unwrap();
+        Self { _folder: folder, path }
+    }
+
+    fn protected(len: u64) -> Self {
+        let here = Self::file(len);
+        ProtectedFile::protect(&here.path, &options()).unwrap().close().unwrap();
+        here
+    }
+
+    fn side(&self) -> PathBuf {
+        side_path(&self.path)
+    }
+
+    /// Changes a byte as rot would: nobody sees it in the file's times.
+    fn rot(&self, at: u64) {
+        let before = self.times();
+        self.change(at);
+        File::options().write(true).open(&self.path).unwrap().set_modified(before).unwrap();
+    }
+
+    fn times(&self) -> SystemTime {
+        fs::metadata(&self.path).unwrap().modified().unwrap()
+    }
+
+    /// Changes a byte as programs do.
+    fn change(&self, at: u64) {
+        let file = File::options().read(true).write(true).open(&self.path).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).unwrap();
+        file.write_all_at(&[byte[0] ^ 0x10], at).unwrap();
+        file.set_modified(SystemTime::now()).unwrap();
+    }
+
+    fn verify(&self) -> Verified {
+        let file = ProtectedFile::look(&self.path, &options()).unwrap();
+        file.verify(|_, _| true).unwrap()
+    }
+}
+
+fn options() -> ProtectOptions {
+    ProtectOptions::new()
+}
+
+#[test]
+fn rot_is_found_and_given_back() {
+    for len in [1, 100, PAGE, 3 * PAGE + 17, 700 * PAGE + 1, 3000 * PAGE] {
+        let here = Here::protected(len);
+        assert!(here.verify().is_clean(), "{len}");
+        let victims: Vec<u64> = [0, len / 2, len - 1].map(|at| at / PAGE / 4).to_vec();
+        let mut pages: Vec<u64> =
+            victims.iter().map(|stripe| (stripe * 4).min((len - 1) / PAGE)).collect();
+        pages.dedup();
+        for page in &pages {
+            here.rot((page * PAGE + 99).min(len - 1));
+        }
+        let found = here.verify();
+        assert_eq!((found.corrupt.clone(), found.undecided.len()), (pages.clone(), 0), "{len}");
+        let file = ProtectedFile::open(&here.path, &options()).unwrap();
+        let done = file.repair(false, |_, _| true).unwrap();
+        file.close().unwrap();
+        assert_eq!((done.repaired, done.lost.len(), done.undecided.len()), (pages, 0, 0));
+        assert!(fs::read(&here.path).unwrap() == content(len), "{len}");
+        assert!(here.verify().is_clean());
+    }
+}
+
+#[test]
+fn what_somebody_wrote_stays_and_the_page_before_is_beside_it() {
+    let here = Here::protected(40 * PAGE);
+    here.change(5 * PAGE + 7);
+    let written = fs::read(&here.path).unwrap();
+    let found = here.verify();
+    assert_eq!(found.undecided, [(5, Unsure::ChangedWhileUnprotected)]);
+    assert!(found.corrupt.is_empty() && found.changed);
+    // Opening it for repair, and closing it, makes it no less undecided.
+    for _ in 0..2 {
+        let file = ProtectedFile::open(&here.path, &options()).unwrap();
+        let done = file.repair(false, |_, _| true).unwrap();
+        assert_eq!(done.undecided.iter().map(|(page, _)| *page).collect::<Vec<_>>(), [5]);
+        assert!(done.repaired.is_empty() && done.lost.is_empty());
+        file.close().unwrap();
+        assert!(fs::read(&here.path).unwrap() == written);
+    }
+    let out = here.path.with_extension("before");
+    let file = ProtectedFile::look(&here.path, &options()).unwrap();
+    let before = file.before(&out, |_, _| true).unwrap().unwrap();
+    assert_eq!((before.given_back, before.missing.len()), (vec![5], 0));
+    assert!(fs::read(&out).unwrap() == content(40 * PAGE));
+    assert!(fs::read(&here.path).unwrap() == written, "looking changed the file");
+    drop(file);
+    let file = ProtectedFile::open(&here.path, &options()).unwrap();
+    assert_eq!(file.repair(true, |_, _| true).unwrap().forced, [5]);
+    file.close().unwrap();
+    assert!(fs::read(&here.path).unwrap() == content(40 * PAGE));
+    assert!(here.verify().is_clean());
+}
+
+#[test]
+fn what_was_written_can_be_accepted() {
+    let here = Here::protected(40 * PAGE);
+    here.change(9 * PAGE);
+    let file = ProtectedFile::open(&here.path, &options()).unwrap();
+    file.accept().unwrap();
+    file.close().unwrap();
+    assert!(here.verify().is_clean());
+    here.change(10 * PAGE);
+    ProtectedFile::protect_again(&here.path, &options()).unwrap().close().unwrap();
+    assert!(here.verify().is_clean());
+    // But damage is not taken for right.
+    here.rot(10 * PAGE);
+    let side = fs::read(here.side()).unwrap();
+    let error = ProtectedFile::protect_again(&here.path, &options()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
+    assert!(fs::read(here.side()).unwrap() == side);
+}
+
+#[test]
+fn a_file_may_grow_and_shrink_while_nobody_looks() {
+    let here = Here::protected(300 * PAGE);
+    let file = File::options().write(true).open(&here.path).unwrap();
+    file.set_len(400 * PAGE + 5).unwrap();
+    file.write_all_at(b"new", 390 * PAGE).unwrap();
+    let found = here.verify();
+    assert!(found.is_clean() && found.changed, "{found:?}");
+    assert_eq!(found.grown, 100 * PAGE + 5);
+    let open = ProtectedFile::open(&here.path, &options()).unwrap();
+    let done = open.repair(false, |_, _| true).unwrap();
+    assert!(done.undecided.is_empty() && done.lost.is_empty(), "{done:?}");
+    open.close().unwrap();
+    assert_eq!(here.verify().grown, 0);
+    here.rot(390 * PAGE);
+    assert_eq!(here.verify().corrupt, [390]);
+    let open = ProtectedFile::open(&here.path, &options()).unwrap();
+    assert_eq!(open.repair(false, |_, _| true).unwrap().repaired, [390]);
+    open.close().unwrap();
+    // Cut off: what is gone is told, what is left is kept.
+    file.set_len(200 * PAGE + 9).unwrap();
+    let kept = fs::read(&here.path).unwrap();
+    let found = here.verify();
+    assert!(!found.is_clean() && found.gone == 201, "{found:?}");
+    assert!(found.corrupt.is_empty() && found.undecided.is_empty(), "{found:?}");
+    let open = ProtectedFile::open(&here.path, &options()).unwrap();
+    assert!(open.repair(false, |_, _| true).unwrap().lost.is_empty());
+    open.close().unwrap();
+    assert!(fs::read(&here.path).unwrap() == kept);
+}
+
+#[test]
+fn a_sparse_file_takes_no_space_for_its_holes() {
+    use std::os::unix::fs::MetadataExt;
+    let here = Here::file(10);
+    let file = File::options().write(true).open(&here.path).unwrap();
+    file.set_len(8 << 30).unwrap();
+    file.write_all_at(&content(PAGE), 5 << 30).unwrap();
+    ProtectedFile::protect(&here.path, &options()).unwrap().close().unwrap();
+    let taken = fs::metadata(here.side()).unwrap().blocks() * 512;
+    assert!(taken < 16 << 20, "{taken} bytes");
+    here.rot((5 << 30) + 1);
+    let open = ProtectedFile::open(&here.path, &options()).unwrap();
+    assert_eq!(open.repair(false, |_, _| true).unwrap().repaired, [(5 << 30) / PAGE]);
+}
+
+#[test]
+fn side_files_that_cannot_be_used_are_told_apart() {
+    let here = Here::protected(40 * PAGE);
+    let data = fs::read(&here.path).unwrap();
+    let good = fs::read(here.side()).unwrap();
+    let start = good.windows(8).position(|word| word == b"HOLDSIDE").unwrap();
+    assert!(start < 64);
+    let with = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut side = good.clone();
+        change(&mut side);
+        fs::write(here.side(), &side).unwrap();
+        let look = ProtectedFile::look(&here.path, &options()).map(drop).unwrap_err();
+        let open = ProtectedFile::open(&here.path, &options()).map(drop).unwrap_err();
+        assert_eq!(look.kind(), open.kind(), "{look} {open}");
+        assert!(fs::read(here.side()).unwrap() == side, "the side file was changed");
+        assert!(fs::read(&here.path).unwrap() == data, "the data file was changed");
+        assert!(look.to_string().contains("; "), "{look}");
+        look
+    };
+    let both = |side: &mut Vec<u8>, at: usize, bytes: &[u8]| {
+        for copy in [0, 64 << 10] {
+            side[copy + start + at..][..bytes.len()].copy_from_slice(bytes);
+        }
+    };
+    assert_eq!(with(&|side| side.clear()).kind(), ErrorKind::Truncated);
+    assert_eq!(with(&|side| side.truncate(100)).kind(), ErrorKind::Truncated);
+    assert_eq!(with(&|side| side.fill(0)).kind(), ErrorKind::NotAPool);
+    assert_eq!(with(&|side| side.fill(7)).kind(), ErrorKind::NotAPool);
+    assert_eq!(with(&|side| both(side, 20, b"rot")).kind(), ErrorKind::Damaged);
+    // No side file at all.
+    fs::remove_file(here.side()).unwrap();
+    let error = ProtectedFile::look(&here.path, &options()).unwrap_err();
+    assert!(error.kind() == ErrorKind::NotFound && error.to_string().contains("not protected"));
+    // One copy of the header is enough.
+    let mut side = good.clone();
+    side[start + 20] ^= 1;
+    fs::write(here.side(), side).unwrap();
+    assert!(here.verify().is_clean());
+}
+
+#[test]
+fn a_side_file_that_is_cut_off_or_damaged_inside_costs_no_data() {
+    let here = Here::protected(2000 * PAGE);
+    let data = fs::read(&here.path).unwrap();
+    let good = fs::read(here.side()).unwrap();
+    for len in [8192_usize, 100 << 10, 130 << 10, 200 << 10, 9 << 20] {
+        fs::write(here.side(), &good[..len.min(good.len())]).unwrap();
+        match ProtectedFile::open(&here.path, &options()) {
+            Ok(open) => {
+                let done = open.repair(true, |_, _| true).unwrap();
+                assert!(done.repaired.is_empty() && done.lost.is_empty(), "{len}: {done:?}");
+            }
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Truncated, "{len}: {error}"),
+        }
+        assert!(fs::read(&here.path).unwrap() == data, "{len}");
+    }
+    for seed in 0..40_usize {
+        let mut side = good.clone();
+        let at = (128 << 10) + seed * 7919 % (200 << 10);
+        side[at..at + 300].fill(0xa5);
+        fs::write(here.side(), &side).unwrap();
+        let open = ProtectedFile::open(&here.path, &options()).unwrap();
+        let done = open.repair(true, |_, _| true).unwrap();
+        assert!(done.repaired.is_empty() && done.lost.is_empty(), "{at}: {done:?}");
+        drop(open);
+        assert!(fs::read(&here.path).unwrap() == data, "{at}");
+    }
+}
+
+#[test]
+fn a_side_file_of_another_file_repairs_nothing() {
+    let (here, other) = (Here::protected(40 * PAGE), Here::file(40 * PAGE));
+    let mut bytes = content(40 * PAGE);
+    bytes.reverse();
+    fs::write(&other.path, &bytes).unwrap();
+    fs::copy(here.side(), other.side()).unwrap();
+    let found = other.verify();
+    assert!(found.changed && found.corrupt.is_empty() && found.undecided.len() == 40, "{found:?}");
+    let open = ProtectedFile::open(&other.path, &options()).unwrap();
+    let done = open.repair(false, |_, _| true).unwrap();
+    assert!(done.repaired.is_empty() && done.undecided.len() == 40, "{done:?}");
+    drop(open);
+    assert!(fs::read(&other.path).unwrap() == bytes);
+    // An older side file of the same file is no better.
+    let stale = fs::read(here.side()).unwrap();
+    here.change(3 * PAGE);
+    ProtectedFile::protect_again(&here.path, &options()).unwrap().close().unwrap();
+    let written = fs::read(&here.path).unwrap();
+    fs::write(here.side(), stale).unwrap();
+    let open = ProtectedFile::open(&here.path, &options()).unwrap();
+    assert!(open.repair(false, |_, _| true).unwrap().repaired.is_empty());
+    drop(open);
+    assert!(fs::read(&here.path).unwrap() == written);
+}
+
+#[test]
+fn files_that_cannot_be_protected() {
+    let here = Here::protected(PAGE);
+    let error = ProtectedFile::protect(&here.path, &options()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Exists, "{error}");
+    let error = ProtectedFile::protect(here.side(), &options()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    let folder = here.path.parent().unwrap();
+    let error = ProtectedFile::protect(folder, &options().side(folder.join("x"))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotAFile, "{error}");
+    let error = ProtectedFile::protect(folder.join("none"), &options()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    let nowhere = options().side(folder.join("no").join("side"));
+    let error = ProtectedFile::protect(&here.path, &nowhere).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    let many = options().side(folder.join("x")).stripe(65, 1);
+    let error = ProtectedFile::protect(&here.path, &many).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    let left: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+}
+
+#[test]
+fn one_at_a_time() {
+    let here = Here::protected(PAGE);
+    let open = ProtectedFile::open(&here.path, &options()).unwrap();
+    for error in [
+        ProtectedFile::open(&here.path, &options()).map(drop).unwrap_err(),
+        ProtectedFile::look(&here.path, &options()).map(drop).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
+    }
+    let status = ProtectedFile::look_beside(&here.path, &options()).unwrap().status().unwrap();
+    assert_eq!(status.in_use, Some(Some(std::process::id())));
+    drop(open);
+    here.verify();
+}
+
+#[test]
+fn two_parity_pages_give_two_back_and_the_side_file_may_be_elsewhere() {
+    let here = Here::file(100 * PAGE);
+    let elsewhere = here.path.with_extension("elsewhere");
+    let options = options().stripe(8, 2).side(&elsewhere);
+    ProtectedFile::protect(&here.path, &options).unwrap().close().unwrap();
+    assert!(!here.side().exists());
+    here.rot(17 * PAGE);
+    here.rot(18 * PAGE);
+    let open = ProtectedFile::open(&here.path, &options).unwrap();
+    assert_eq!(open.repair(false, |_, _| true).unwrap().repaired, [17, 18]);
+    let status = open.status().unwrap();
+    assert_eq!((status.data, status.parity, status.coverage.without_parity), (8, 2, 0));
+    open.unprotect().unwrap();
+    assert!(!elsewhere.exists());
+    assert!(fs::read(&here.path).unwrap() == content(100 * PAGE));
+}

@@ -1,0 +1,414 @@
+//! A protected file in use: what is stored is covered, damage is repaired while the program runs,
+//! and nothing that anybody wrote is ever taken back.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use holdfast::ErrorKind;
+use holdfast::protect::{
+    PageVerdict, ProtectOptions, ProtectedFile, ProtectedMap, SourceKind, Tracking, Unsure, Writers,
+};
+
+const PAGE: u64 = 4096;
+
+struct Here {
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl Here {
+    fn protected(len: u64) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data.bin");
+        fs::write(&path, vec![7; len as usize]).unwrap();
+        ProtectedFile::protect(&path, &ProtectOptions::new()).unwrap().close().unwrap();
+        Self { _folder: folder, path }
+    }
+
+    fn clean(&self) {
+        let file = ProtectedFile::look(&self.path, &ProtectOptions::new()).unwrap();
+        let found = file.verify(|_, _| true).unwrap();
+        assert!(found.is_clean() && !found.changed, "{found:?}");
+        assert_eq!(found.uncovered, 0);
+        assert_eq!(file.status().unwrap().coverage.without_parity, 0);
+    }
+}
+
+/// A window on the pages of a file that nobody knows of: damage from beneath.
+struct Beneath {
+    at: *mut u8,
+    len: usize,
+}
+
+// SAFETY: an address and a length; the bytes are changed one at a time, as a faulty medium would.
+unsafe impl Send for Beneath {}
+
+impl Beneath {
+    /// Made for reading, and closed before the file is opened to be protected.
+    fn of(path: &Path) -> Self {
+        let file = File::options().read(true).write(true).open(path).unwrap();
+        let len = file.metadata().unwrap().len() as usize;
+        let (read, shared) = (libc::PROT_READ, libc::MAP_SHARED);
+        // SAFETY: a new mapping of an open file, at an address of the system's choice.
+        let at =
+            unsafe { libc::mmap(std::ptr::null_mut(), len, read, shared, file.as_raw_fd(), 0) };
+        assert_ne!(at, libc::MAP_FAILED);
+        Self { at: at.cast(), len }
+    }
+
+    fn rot(&self, at: u64) {
+        assert!((at as usize) < self.len);
+        let page = (at - at % PAGE) as usize;
+        // SAFETY: the page lies in the mapping, which lives as long as `self`; the byte is changed
+        // while it is writable.
+        unsafe {
+            let start = self.at.add(page).cast();
+            let both = libc::PROT_READ | libc::PROT_WRITE;
+            assert_eq!(libc::mprotect(start, PAGE as usize, both), 0);
+            let byte = self.at.add(at as usize);
+            byte.write_volatile(byte.read_volatile() ^ 0x40);
+            assert_eq!(libc::mprotect(start, PAGE as usize, libc::PROT_READ), 0);
+        }
+    }
+}
+
+impl Drop for Beneath {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made above, used by nobody any more.
+        unsafe { libc::munmap(self.at.cast(), self.len) };
+    }
+}
+
+/// Passes by hand only.
+fn by_hand(tracking: Tracking) -> ProtectOptions {
+    ProtectOptions::new().period(Duration::from_secs(3600)).tracking(tracking)
+}
+
+/// The ways that this system permits.
+fn ways(here: &Here) -> Vec<Tracking> {
+    let all = [Tracking::AsyncProtect, Tracking::FirstStore, Tracking::Notified];
+    let permitted = |tracking: &Tracking| match ProtectedMap::open(&here.path, &by_hand(*tracking))
+    {
+        Ok(map) => {
+            map.close().unwrap();
+            true
+        }
+        Err(error) => {
+            eprintln!("skipped: {error}");
+            assert!(!error.remedy().is_empty());
+            false
+        }
+    };
+    all.into_iter().filter(permitted).collect()
+}
+
+#[test]
+fn what_is_stored_is_covered_by_every_way_to_notice_it() {
+    let here = Here::protected(600 * PAGE + 100);
+    let ways = ways(&here);
+    assert!(ways.contains(&Tracking::FirstStore) && ways.contains(&Tracking::Notified));
+    for (round, tracking) in ways.into_iter().enumerate() {
+        let map = ProtectedMap::open(&here.path, &by_hand(tracking)).unwrap();
+        let bytes = [round as u8 + 1; 300];
+        // Within a page, across two, the part that is not mapped, and across its border.
+        let places = [5 * PAGE, 9 * PAGE - 100, 600 * PAGE + 50, 600 * PAGE - 250];
+        for at in places {
+            let len = (600 * PAGE + 100 - at).min(300) as usize;
+            map.write(at, &bytes[..len]).unwrap();
+        }
+        assert!(map.write(600 * PAGE, &bytes).is_err());
+        if let Some((address, len)) = map.address() {
+            assert_eq!(len, 600 * PAGE);
+            // SAFETY: inside of the mapping, which lives as long as `map`.
+            unsafe { address.add(77 * PAGE as usize + 3).write_volatile(round as u8 + 9) };
+        } else {
+            assert_eq!(map.tracking(), SourceKind::Notified);
+        }
+        let before = map.status().unwrap().coverage;
+        assert!(before.without_sum >= 5 && before.without_parity >= before.without_sum);
+        assert!(before.oldest_ns > 0, "{before:?}");
+        let done = map.update_now().unwrap();
+        assert!(done.corrupt == 0 && done.undecided == 0, "{tracking:?}: {done:?}");
+        let status = map.status().unwrap();
+        assert_eq!((status.coverage.without_sum, status.coverage.without_parity), (0, 0));
+        assert_eq!(status.contested, None, "{tracking:?}");
+        assert!(status.last_pass.is_some() && status.tracking.is_some());
+        map.close().unwrap();
+        here.clean();
+        let mut read = [0; 300];
+        File::open(&here.path).unwrap().read_exact_at(&mut read, 9 * PAGE - 100).unwrap();
+        assert_eq!(read, bytes);
+    }
+}
+
+#[test]
+fn damage_in_use_is_repaired() {
+    let here = Here::protected(300 * PAGE);
+    for tracking in ways(&here) {
+        let beneath = Beneath::of(&here.path);
+        let map = ProtectedMap::open(&here.path, &by_hand(tracking)).unwrap();
+        map.write(10 * PAGE, b"stored").unwrap();
+        map.update_now().unwrap();
+        let before = fs::read(&here.path).unwrap();
+        beneath.rot(10 * PAGE + 2000);
+        assert_eq!(map.verify(10).unwrap().verdict, PageVerdict::Corrupt, "{tracking:?}");
+        let image = map.before_image(10).unwrap().unwrap();
+        assert!(image == before[10 * PAGE as usize..11 * PAGE as usize]);
+        let beside = tracking as u64;
+        map.write(20 * PAGE, &beside.to_le_bytes()).unwrap();
+        map.write(20 * PAGE + 8, b"beside").unwrap();
+        assert_eq!(map.update_now().unwrap().pages, 1);
+        assert_eq!(map.scrub().unwrap().repaired, 1, "{tracking:?}");
+        map.update_now().unwrap();
+        assert_eq!(map.status().unwrap().coverage.without_parity, 0);
+        assert!(map.events().iter().any(|event| event.outcome == holdfast::Outcome::Repaired));
+        map.close().unwrap();
+        here.clean();
+        let mut wanted = before;
+        wanted[20 * PAGE as usize..][..8].copy_from_slice(&beside.to_le_bytes());
+        wanted[20 * PAGE as usize + 8..][..6].copy_from_slice(b"beside");
+        assert!(fs::read(&here.path).unwrap() == wanted);
+    }
+}
+
+#[test]
+fn the_thread_covers_pauses_and_goes_on() {
+    let here = Here::protected(40 * PAGE);
+    let beneath = Beneath::of(&here.path);
+    let map =
+        ProtectedMap::open(&here.path, &by_hand(Tracking::Auto).period(Duration::from_millis(20)))
+            .unwrap();
+    let until = |what: &dyn Fn() -> bool| {
+        let begun = Instant::now();
+        while !what() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "nothing happens");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let uncovered = || map.status().unwrap().coverage.without_sum;
+    map.write(PAGE, b"one").unwrap();
+    until(&|| uncovered() == 0);
+    beneath.rot(20 * PAGE);
+    until(&|| map.status().unwrap().counts.repaired == 1);
+    map.pause();
+    map.write(2 * PAGE, b"two").unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(uncovered(), 1);
+    map.sync().unwrap();
+    assert_eq!(uncovered(), 0);
+    map.write(3 * PAGE, b"three").unwrap();
+    map.resume();
+    until(&|| uncovered() == 0);
+    map.grow(500 * PAGE + 9).unwrap();
+    map.write(400 * PAGE, b"far").unwrap();
+    map.write(500 * PAGE, b"end").unwrap();
+    drop(map);
+    here.clean();
+    assert_eq!(fs::metadata(&here.path).unwrap().len(), 500 * PAGE + 9);
+}
+
+#[test]
+fn whoever_is_not_tracked_makes_it_check_only() {
+    let foreign = |path: &Path| {
+        let line =
+            format!("printf foreign | dd of='{}' bs=1 seek=20480 conv=notrunc", path.display());
+        assert!(Command::new("sh").arg("-c").arg(line).output().unwrap().status.success());
+    };
+    let own = |path: &Path| {
+        let file = File::options().write(true).open(path).unwrap();
+        file.write_all_at(b"our own", 5 * PAGE).unwrap();
+    };
+    type Write<'a> = &'a dyn Fn(&Path);
+    let ways: [(Write<'_>, &[u8]); 2] = [(&foreign, b"foreign"), (&own, b"our own")];
+    for (write, bytes) in ways {
+        let here = Here::protected(40 * PAGE);
+        let map = ProtectedMap::open(&here.path, &by_hand(Tracking::Auto)).unwrap();
+        // Readers are none.
+        assert!(Command::new("cat").arg(&here.path).output().unwrap().status.success());
+        assert_eq!(map.status().unwrap().contested, None);
+        write(&here.path);
+        let done = map.scrub().unwrap();
+        assert_eq!((done.repaired, done.report.corrupt.len()), (0, 0));
+        assert_eq!(done.report.undecided, [(5, Unsure::Contested)]);
+        assert!(map.status().unwrap().contested.is_some());
+        map.update_now().unwrap();
+        map.close().unwrap();
+        let found = &fs::read(&here.path).unwrap()[5 * PAGE as usize..];
+        assert_eq!(&found[..bytes.len()], bytes);
+        let file = ProtectedFile::open(&here.path, &ProtectOptions::new()).unwrap();
+        assert!(file.repair(false, |_, _| true).unwrap().repaired.is_empty());
+        file.accept().unwrap();
+        file.close().unwrap();
+        here.clean();
+        let found = &fs::read(&here.path).unwrap()[5 * PAGE as usize..];
+        assert_eq!(&found[..bytes.len()], bytes);
+    }
+}
+
+#[test]
+fn one_at_a_time_and_only_what_is_protected() {
+    let here = Here::protected(40 * PAGE);
+    let map = ProtectedMap::open(&here.path, &by_hand(Tracking::Auto)).unwrap();
+    let error = ProtectedMap::open(&here.path, &by_hand(Tracking::Auto)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
+    let error = ProtectedFile::look(&here.path, &ProtectOptions::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
+    drop(map);
+    let other = here.path.with_extension("other");
+    fs::write(&other, b"text").unwrap();
+    let error = ProtectedMap::open(&other, &by_hand(Tracking::Auto)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    here.clean();
+}
+
+/// The other half of the next test, which runs it in a process of its own.
+#[test]
+fn stores_and_dies() {
+    let Some(path) = std::env::var_os("HOLDFAST_TEST_DIES") else { return };
+    let map = ProtectedMap::open(&path, &by_hand(Tracking::Auto)).unwrap();
+    map.write(3 * PAGE, b"covered").unwrap();
+    map.update_now().unwrap();
+    map.write(5 * PAGE, b"not covered").unwrap();
+    std::process::abort();
+}
+
+#[test]
+fn what_was_stored_before_a_death_is_undecided_and_stays() {
+    let here = Here::protected(40 * PAGE);
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "stores_and_dies"]).env("HOLDFAST_TEST_DIES", &here.path);
+    assert_eq!(child.output().unwrap().status.code(), None, "it did not die");
+    let stored = fs::read(&here.path).unwrap();
+    assert!(stored[3 * PAGE as usize..].starts_with(b"covered"));
+    assert!(stored[5 * PAGE as usize..].starts_with(b"not covered"));
+    let file = ProtectedFile::look(&here.path, &ProtectOptions::new()).unwrap();
+    assert!(file.was_interrupted());
+    let found = file.verify(|_, _| true).unwrap();
+    assert_eq!((found.undecided, found.corrupt.len()), (vec![(5, Unsure::TrackingLost)], 0));
+    assert!(file.before_image(5).unwrap().unwrap() == vec![7; PAGE as usize]);
+    drop(file);
+    let map = ProtectedMap::open(&here.path, &by_hand(Tracking::Auto)).unwrap();
+    assert_eq!(map.scrub().unwrap().report.undecided.len(), 1);
+    assert!(map.update_now().unwrap().corrupt == 0);
+    map.accept().unwrap();
+    map.close().unwrap();
+    assert!(fs::read(&here.path).unwrap() == stored);
+    here.clean();
+}
+
+/// What a thread that stores by address does when it is asked to stand.
+#[derive(Default)]
+struct Stand {
+    asked: AtomicBool,
+    stands: AtomicU64,
+    of: u64,
+}
+
+impl Stand {
+    fn here(&self) {
+        if self.asked.load(Ordering::SeqCst) {
+            self.stands.fetch_add(1, Ordering::SeqCst);
+            while self.asked.load(Ordering::SeqCst) {
+                std::hint::spin_loop();
+                std::thread::yield_now();
+            }
+            self.stands.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Writers for Stand {
+    fn freeze(&self) -> bool {
+        self.asked.store(true, Ordering::SeqCst);
+        while self.stands.load(Ordering::SeqCst) < self.of {
+            std::thread::yield_now();
+        }
+        true
+    }
+
+    fn thaw(&self) {
+        self.asked.store(false, Ordering::SeqCst);
+        while self.stands.load(Ordering::SeqCst) > 0 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// One thread stores counters all over the file and knows what it stored; another damages bytes
+/// that it never stores to. At the end every counter is what was stored last.
+#[test]
+fn a_storm_of_stores_and_damage_reverts_nothing() {
+    const PAGES: u64 = 256;
+    let here = Here::protected(PAGES * PAGE);
+    for tracking in ways(&here) {
+        let beneath = Beneath::of(&here.path);
+        let stand = Arc::new(Stand { of: 1, ..Stand::default() });
+        let options = by_hand(tracking)
+            .period(Duration::from_millis(3))
+            .scrub_regions(1)
+            .writers(Arc::clone(&stand) as Arc<dyn Writers + Send + Sync>);
+        let map = ProtectedMap::open(&here.path, &options).unwrap();
+        let stop = AtomicBool::new(false);
+        let mut stored = vec![0_u64; PAGES as usize];
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                let address = map.address().map(|(address, _)| address as usize);
+                let (mut x, mut turn) = (88172645463325252_u64, 0_u64);
+                while !stop.load(Ordering::SeqCst) {
+                    stand.here();
+                    x ^= x << 13;
+                    x ^= x >> 7;
+                    x ^= x << 17;
+                    turn += 1;
+                    let page = x % PAGES;
+                    match address {
+                        // SAFETY: an aligned word inside of the mapping, which outlives the scope.
+                        Some(address) => unsafe {
+                            let word = (address as *mut u64).add((page * PAGE / 8) as usize);
+                            word.write_volatile(turn);
+                        },
+                        None => map.write(page * PAGE, &turn.to_le_bytes()).unwrap(),
+                    }
+                    stored[page as usize] = turn;
+                    if turn % 64 == 0 {
+                        std::thread::sleep(Duration::from_millis(2));
+                    }
+                }
+            });
+            for n in 0..60_u64 {
+                beneath.rot(n * 37 % PAGES * PAGE + 64 + n);
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            map.pause();
+            stop.store(true, Ordering::SeqCst);
+            writer.join().unwrap();
+        });
+        let read = |page: u64| {
+            let mut word = [0; 8];
+            map.read(page * PAGE, &mut word).unwrap();
+            u64::from_le_bytes(word)
+        };
+        for page in (0..PAGES).filter(|page| stored[*page as usize] > 0) {
+            assert_eq!(read(page), stored[page as usize], "{tracking:?}: page {page}");
+        }
+        let counts = map.status().unwrap().counts;
+        assert!(counts.repaired > 0 && counts.undecided == 0, "{tracking:?}: {counts:?}");
+        drop(map);
+        for page in (0..PAGES).filter(|page| stored[*page as usize] > 0) {
+            let mut word = [0; 8];
+            File::open(&here.path).unwrap().read_exact_at(&mut word, page * PAGE).unwrap();
+            assert_eq!(u64::from_le_bytes(word), stored[page as usize], "{tracking:?}: {page}");
+        }
+        // Damage between a store and its pass has become part of the page; all else is right.
+        let file = ProtectedFile::open(&here.path, &ProtectOptions::new()).unwrap();
+        file.repair(false, |_, _| true).unwrap();
+        file.close().unwrap();
+    }
+}

@@ -1,0 +1,194 @@
+//! One connection for one request: nothing in the program is kept open between two, so nothing can
+//! be closed under us, and no two threads share anything.
+//!
+//! Packets keep their borders. Nothing here allocates, waits for a lock or touches `errno`.
+
+use core::mem::MaybeUninit;
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::cmsg_space;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    bind, connect, listen, recvmsg, sendmsg, socket_with,
+};
+
+use crate::message::{Answer, MESSAGE, Refusal, Request};
+
+/// Longest name of a supervisor.
+pub const MOST_NAME: usize = 64;
+
+/// Opens the socket behind the name `name`, for requests to arrive at. The name is abstract: it
+/// lies in no folder, and ends with the socket.
+///
+/// # Errors
+/// What the system said; the name may be taken, or too long.
+pub fn serve(name: &[u8]) -> Result<OwnedFd, Errno> {
+    let socket = open(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+    bind(&socket, &address(name)?)?;
+    listen(&socket, 256)?;
+    Ok(socket)
+}
+
+/// Connects to the supervisor of that name.
+///
+/// # Errors
+/// What the system said.
+pub fn reach(name: &[u8]) -> Result<OwnedFd, Errno> {
+    let socket = open(SocketFlags::CLOEXEC)?;
+    let address = address(name)?;
+    again(|| connect(&socket, &address))?;
+    Ok(socket)
+}
+
+fn open(flags: SocketFlags) -> Result<OwnedFd, Errno> {
+    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}
+
+fn address(name: &[u8]) -> Result<SocketAddrUnix, Errno> {
+    if name.len() > MOST_NAME {
+        return Err(Errno::NAMETOOLONG);
+    }
+    SocketAddrUnix::new_abstract_name(name)
+}
+
+/// Signals interrupt; nothing else does.
+fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            done => return done,
+        }
+    }
+}
+
+/// Sends one message, and a descriptor with it.
+///
+/// # Errors
+/// What the system said: the other end is gone, or its queue is full.
+pub fn send(
+    socket: impl AsFd,
+    message: &[u8; MESSAGE],
+    with: Option<BorrowedFd<'_>>,
+) -> Result<(), Errno> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let descriptors = with.map(|fd| [fd]);
+    if let Some(descriptors) = &descriptors
+        && !control.push(SendAncillaryMessage::ScmRights(descriptors))
+    {
+        return Err(Errno::NOBUFS);
+    }
+    let bytes = [IoSlice::new(message)];
+    let sent = again(|| sendmsg(&socket, &bytes, &mut control, SendFlags::NOSIGNAL))?;
+    if sent == MESSAGE { Ok(()) } else { Err(Errno::MSGSIZE) }
+}
+
+/// Receives one message and at most one descriptor. `None` if the other end is gone; a packet of
+/// another length is told as such.
+///
+/// # Errors
+/// What the system said.
+pub fn receive(
+    socket: impl AsFd,
+    into: &mut [u8; MESSAGE],
+) -> Result<Option<(usize, Option<OwnedFd>)>, Errno> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(2))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut bytes = [IoSliceMut::new(into)];
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    let got = again(|| recvmsg(&socket, &mut bytes, &mut control, flags))?;
+    let mut with = None;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            // Others that a hostile end sent along are closed here.
+            for descriptor in descriptors {
+                with.get_or_insert(descriptor);
+            }
+        }
+    }
+    if got.bytes == 0 && !got.flags.contains(ReturnFlags::TRUNC) {
+        return Ok(None);
+    }
+    let len = if got.flags.contains(ReturnFlags::TRUNC) { MESSAGE + 1 } else { got.bytes };
+    Ok(Some((len, with)))
+}
+
+/// Asks on an open connection and waits for the answer.
+///
+/// # Errors
+/// A [`Refusal`]; `Failed` if the supervisor is gone.
+pub fn ask_on(
+    socket: impl AsFd,
+    request: &Request,
+    with: Option<BorrowedFd<'_>>,
+) -> Result<(Answer, Option<OwnedFd>), Refusal> {
+    send(&socket, &request.encode(), with).map_err(|_| Refusal::Failed)?;
+    let mut bytes = [0; MESSAGE];
+    let got = receive(&socket, &mut bytes).map_err(|_| Refusal::Failed)?;
+    let (len, with) = got.ok_or(Refusal::Failed)?;
+    match Answer::decode(bytes.get(..len).ok_or(Refusal::Malformed)?)? {
+        Answer::Refused(why) => Err(why),
+        answer => Ok((answer, with)),
+    }
+}
+
+/// Connects, asks, and hangs up.
+///
+/// # Errors
+/// As [`ask_on`].
+pub fn ask(
+    name: &[u8],
+    request: &Request,
+    with: Option<BorrowedFd<'_>>,
+) -> Result<(Answer, Option<OwnedFd>), Refusal> {
+    let socket = reach(name).map_err(|_| Refusal::Failed)?;
+    ask_on(socket, request, with)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{acceptfrom, socketpair};
+
+    #[test]
+    fn a_question_and_its_descriptor_arrive() {
+        let name = format!("hf-link-test-{}", std::process::id());
+        let name = name.as_bytes();
+        let server = serve(name).unwrap();
+        assert!(serve(name).is_err(), "the name is taken");
+        let asking = std::thread::spawn({
+            let name = name.to_vec();
+            move || ask(&name, &Request::Ask, Some(std::io::stdin().as_fd())).unwrap().0
+        });
+        let peer = loop {
+            match acceptfrom(&server) {
+                Ok((peer, _)) => break peer,
+                Err(_) => std::thread::yield_now(),
+            }
+        };
+        let mut bytes = [0; MESSAGE];
+        let (len, with) = receive(&peer, &mut bytes).unwrap().unwrap();
+        assert_eq!(Request::decode(&bytes[..len]), Ok(Request::Ask));
+        assert!(with.is_some());
+        send(&peer, &Answer::Guarded { file: 4 }.encode(), None).unwrap();
+        assert_eq!(asking.join().unwrap(), Answer::Guarded { file: 4 });
+        assert!(ask(b"hf-nobody", &Request::Ask, None).is_err_and(|why| why == Refusal::Failed));
+    }
+
+    #[test]
+    fn packets_of_other_lengths_are_told() {
+        let (one, other) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .unwrap();
+        rustix::net::send(&one, &[1; MESSAGE + 9], SendFlags::empty()).unwrap();
+        rustix::net::send(&one, &[1; 3], SendFlags::empty()).unwrap();
+        let mut bytes = [0; MESSAGE];
+        assert_eq!(receive(&other, &mut bytes).unwrap().unwrap().0, MESSAGE + 1);
+        assert_eq!(receive(&other, &mut bytes).unwrap().unwrap().0, 3);
+        drop(one);
+        assert!(receive(&other, &mut bytes).unwrap().is_none());
+    }
+}

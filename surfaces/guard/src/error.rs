@@ -1,0 +1,78 @@
+//! Why nothing was guarded.
+
+use core::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use holdfast_pmem::track::TrackError;
+
+/// Why a program was not started. Nothing was changed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no such program.
+    NotFound {
+        /// As it was named.
+        program: PathBuf,
+    },
+    /// What the program does could not be seen.
+    Unobservable {
+        /// The program, or the interpreter it needs.
+        program: PathBuf,
+        /// What is in the way.
+        why: &'static str,
+    },
+    /// The library that is loaded into programs is missing.
+    NoPreload {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// This machine cannot track stores.
+    Track(TrackError),
+    /// A system call failed.
+    Io {
+        /// The call.
+        call: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    pub(crate) fn io<E: Into<io::Error>>(call: &'static str) -> impl Fn(E) -> Self {
+        move |error| Self::Io { call, source: error.into() }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFound { program } => {
+                write!(f, "{}: no such program, or not executable", program.display())
+            }
+            Self::Unobservable { program, why } => write!(
+                f,
+                "{} cannot be guarded: {why}; it was not started. Run it without the guard, and \
+                 verify its files afterwards",
+                program.display()
+            ),
+            Self::NoPreload { path } => write!(
+                f,
+                "{}: the library for guarded programs is not there; install it, or say where it is",
+                path.display()
+            ),
+            Self::Track(error) => write!(f, "{error}; nothing was started"),
+            Self::Io { call, source } => write!(f, "{call} failed: {source}; nothing was started"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Track(error) => Some(error),
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

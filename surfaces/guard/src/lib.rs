@@ -1,0 +1,78 @@
+//! Keeps redundancy of the files of an unmodified program: a supervisor.
+//!
+//! # Guarantee
+//!
+//! What a guarded program wrote or stored, and a pass covered, is found if it is damaged and given
+//! back, also when the program was killed or replaced itself. A write that was not observed is
+//! never repaired away: wherever one can have escaped, what differs is undecided, and a file that
+//! somebody else writes to is checked only.
+//!
+//! Not covered: what the program loads before a scrub came by; what it writes through `io_uring`
+//! or kernel `aio` (noticed: the file is checked only); direct I/O that arrives after its call
+//! returned; the death of the supervisor (later: undecided). Without the right to `fanotify`, a
+//! stranger's write at the very moment of one of the program's own may pass unnoticed.
+//!
+//! # Picture
+//!
+//! ```text
+//!   supervisor: Guard::launch --LD_PRELOAD--> program --fork--> child --exec--> program
+//!      | serve.rs <---- requests ---------------|---------------|---------------|
+//!      |                                      anchor          anchor          anchor
+//!      | source.rs <-- page tables, through /proc, also of the dead ------------'
+//!      |           <-- boards (slots, marks)
+//!      v
+//!   engine (holdfast-mapped): pass, scrub, repair ---> FILE.holdfast
+//! ```
+//!
+//! # Vocabulary
+//!
+//! As in [`holdfast_guard_wire`]. *known*: a process whose writes are announced. *contested*:
+//! somebody else writes to the file. *view*: a mapping of a file in a space.
+//!
+//! # Life of a store
+//!
+//! 1. the program maps the file; the supervisor arms the pages before `mmap` returns
+//! 2. it stores; the page's protection is lifted by the kernel
+//! 3. a pass takes it from the page table, the program running or dead, and covers the page
+//!
+//! # Life of a repair
+//!
+//! 1. a scrub finds a page that differs and that nobody stored to
+//! 2. all guarded processes are stopped, and it is checked that they stand; mappings, boards and
+//!    strangers are looked at once more: any doubt, and they go on
+//! 3. the page is replaced, and they go on
+//!
+//! # Tour
+//!
+//! | file | concept |
+//! |---|---|
+//! | `program.rs` | what can be guarded |
+//! | `serve.rs`, `spaces.rs` | the loop; requests, address spaces and their ends |
+//! | `choose.rs`, `file.rs`, `data.rs` | which files; one of them; its bytes |
+//! | `source.rs`, `runs.rs` | who stored where |
+//! | `foreign.rs`, `proc.rs` | strangers |
+//! | `freeze.rs` | standing still |
+//! | `options.rs`, `error.rs`, `summary.rs` | the rest |
+
+mod choose;
+mod clock;
+mod data;
+mod error;
+mod file;
+mod foreign;
+mod freeze;
+mod options;
+mod proc;
+mod program;
+mod runs;
+mod serve;
+mod source;
+mod spaces;
+mod summary;
+
+pub use choose::side_of;
+pub use error::Error;
+pub use options::Options;
+pub use serve::Guard;
+pub use source::Seen;
+pub use summary::{FileReport, Summary};

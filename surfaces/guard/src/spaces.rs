@@ -1,0 +1,283 @@
+//! The guarded address spaces: who they belong to, and what they ask.
+
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use holdfast_guard_wire::{Answer, Place, Refusal, Request};
+use holdfast_pmem::track::pagemap::Pagemap;
+use rustix::fs::{FileType, fstat};
+
+use crate::choose::{Choice, choose};
+use crate::file::{self, Guarded};
+use crate::proc::{self, Holds};
+use crate::serve::Guard;
+use crate::source::View;
+
+/// A guarded address space.
+#[derive(Debug)]
+pub(crate) struct Space {
+    pub(crate) process: u32,
+    /// Readable when the process is gone.
+    pub(crate) end: OwnedFd,
+    /// The other end is the anchor's: hung up when that is gone.
+    pub(crate) anchor: Option<OwnedFd>,
+    /// The anchor's process, which has the program's mappings, too.
+    anchor_process: Option<u32>,
+    pages: Arc<Pagemap>,
+    /// It is being replaced by a program that may not know us.
+    pub(crate) leaving: bool,
+    /// Looks at it in a row that found no program that knows us; none any more once one did.
+    doubts: Option<u32>,
+}
+
+/// Looks that a program is given to get itself ready.
+const READY: u32 = 3;
+
+impl Guard {
+    /// The processes whose writes are announced.
+    pub(crate) fn known(&self) -> BTreeSet<u32> {
+        let spaces = self.spaces.values();
+        let anchors = spaces.clone().filter_map(|space| space.anchor_process);
+        let programs = spaces.filter(|space| !space.leaving).map(|space| space.process);
+        programs.chain(anchors).chain(self.past.iter().copied()).collect()
+    }
+
+    /// Sees to a request.
+    pub(crate) fn answer(
+        &mut self,
+        peer: u32,
+        request: Request,
+        with: Option<OwnedFd>,
+    ) -> Result<Answer, Refusal> {
+        match request {
+            Request::Hello { .. } => self.hello(peer),
+            Request::Anchored { space, process } => {
+                self.mine(peer, space)?;
+                let space = self.spaces.get_mut(&space).ok_or(Refusal::NoSpace)?;
+                space.anchor_process = Some(process);
+                Ok(Answer::Done)
+            }
+            Request::Ask => self.ask(with.ok_or(Refusal::NoDescriptor)?),
+            Request::Board { file } => {
+                self.files.get(file as usize).ok_or(Refusal::NoFile)?;
+                Ok(Answer::Guarded { file })
+            }
+            Request::Map { space, file, place, at, writable, replaced } => {
+                self.mine(peer, space)?;
+                self.map(space, file, place, at, (writable, replaced), with)
+            }
+            Request::Unmap { space, place } => {
+                self.mine(peer, space)?;
+                self.files.iter().for_each(|file| file.source.remove(space, place));
+                Ok(Answer::Done)
+            }
+            Request::Harvest { space, place } => {
+                self.mine(peer, space)?;
+                self.files.iter().for_each(|file| file.source.harvest(space, place));
+                Ok(Answer::Done)
+            }
+            Request::Writable { space, place } => {
+                self.mine(peer, space)?;
+                for file in &self.files {
+                    file.source.open_up(space, place, &file.allocated());
+                }
+                Ok(Answer::Done)
+            }
+            Request::Cover { file, at, len } => {
+                let cover = self.options.cover_on_sync;
+                let file = self.files.get_mut(file as usize).ok_or(Refusal::NoFile)?;
+                if cover {
+                    file.cover(at, len);
+                }
+                Ok(Answer::Done)
+            }
+            Request::Stream { space, file, begins } => {
+                self.mine(peer, space)?;
+                let file = self.files.get(file as usize).ok_or(Refusal::NoFile)?;
+                file.source.stream(space, begins);
+                Ok(Answer::Done)
+            }
+            Request::Exec { space, stays } => {
+                self.leave(peer, space, stays);
+                Ok(Answer::Done)
+            }
+        }
+    }
+
+    /// Refuses those that speak for another's space. A child that shares it may.
+    fn mine(&self, peer: u32, space: u64) -> Result<(), Refusal> {
+        let owner = self.spaces.get(&space).ok_or(Refusal::NoSpace)?.process;
+        let may = owner == peer || proc::parent(peer) == Some(owner);
+        if may { Ok(()) } else { Err(Refusal::Stranger) }
+    }
+
+    fn hello(&mut self, peer: u32) -> Result<Answer, Refusal> {
+        let process = i32::try_from(peer).ok().and_then(rustix::process::Pid::from_raw);
+        let process = process.ok_or(Refusal::Stranger)?;
+        let end = rustix::process::pidfd_open(process, rustix::process::PidfdFlags::empty());
+        let end = end.map_err(|_| Refusal::Failed)?;
+        let pages = Pagemap::of(peer).map_err(|_| Refusal::Failed)?;
+        // What this process was before an exec.
+        self.end_of(peer);
+        self.counted += 1;
+        let (number, pages) = (self.counted, Arc::new(pages));
+        let space = Space {
+            process: peer,
+            end,
+            anchor: None,
+            anchor_process: None,
+            pages,
+            leaving: false,
+            doubts: Some(0),
+        };
+        self.spaces.insert(number, space);
+        Ok(Answer::Welcome { space: number })
+    }
+
+    /// Ends all spaces of a process: what was stored to is taken from what the anchor kept.
+    pub(crate) fn end_of(&mut self, process: u32) {
+        let theirs = self.spaces.iter().filter(|(_, space)| space.process == process);
+        let ended: Vec<u64> = theirs.map(|(number, _)| *number).collect();
+        for number in ended {
+            for file in &self.files {
+                file.source.end(number);
+            }
+            if let Some(space) = self.spaces.remove(&number) {
+                // Anchors are ours to bury, and so are programs whose parents are gone.
+                self.dying.extend(space.anchor_process.into_iter().chain([process]));
+                self.past.extend(space.anchor_process);
+                self.past.extend((!space.leaving).then_some(process));
+            }
+        }
+    }
+
+    /// A program is about to be replaced. What happened until now was its doing.
+    fn leave(&mut self, peer: u32, space: u64, stays: bool) {
+        let known = self.known();
+        for file in &mut self.files {
+            file.look(&known);
+        }
+        // Not for a child that only borrows the space on its way to another program.
+        if let Some(space) = self.spaces.get_mut(&space)
+            && space.process == peer
+        {
+            space.leaving = !stays;
+        }
+    }
+
+    /// Whether a file is to be guarded.
+    fn ask(&mut self, with: OwnedFd) -> Result<Answer, Refusal> {
+        let stat = fstat(&with).map_err(|_| Refusal::Failed)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_nlink == 0 {
+            return Ok(Answer::Unguarded);
+        }
+        if let Some(file) = self.ledger.find(stat.st_dev, stat.st_ino) {
+            return Ok(Answer::Guarded { file });
+        }
+        // One that cannot be opened for writing by us is not repaired by us.
+        let Ok((file, path)) = file::reopen(with.as_fd()) else { return Ok(Answer::Unguarded) };
+        let choice = choose(&path, &self.options.globs);
+        let told = self.refused.iter().any(|(refused, _)| *refused == path);
+        if choice == Choice::Leave || told {
+            return Ok(Answer::Unguarded);
+        }
+        let number = self.files.len() as u32;
+        let tools = (&self.ledger, &self.clock);
+        let begun =
+            Guarded::begin(number, (file, path.clone()), &choice, &self.options.protect, tools);
+        match begun {
+            Ok(file) if self.ledger.enter(number, file.device, file.inode) => {
+                self.files.push(file);
+                self.contest_present(number);
+                Ok(Answer::Guarded { file: number })
+            }
+            Ok(_) => {
+                self.refused.push((path, "too many files are guarded already".to_owned()));
+                Ok(Answer::Unguarded)
+            }
+            Err(why) => {
+                self.refused.push((path, why));
+                Ok(Answer::Unguarded)
+            }
+        }
+    }
+
+    /// Writers that were there before the guard, and standard streams, whose writes inside the C
+    /// library nobody announces.
+    fn contest_present(&mut self, number: u32) {
+        let known = self.known();
+        let Some(file) = self.files.get_mut(number as usize) else { return };
+        let found = file.watch().present(&known);
+        if let Some(why) = found {
+            file.contest(why);
+        }
+        let streams = known
+            .iter()
+            .find(|process| proc::holds(**process, file.device, file.inode, true) == Holds::Writes);
+        if let Some(process) = streams {
+            file.contest(format!("it is a standard stream of process {process}"));
+        }
+    }
+
+    fn map(
+        &mut self,
+        space: u64,
+        file: u32,
+        place: Place,
+        at: u64,
+        (writable, replaced): (bool, bool),
+        with: Option<OwnedFd>,
+    ) -> Result<Answer, Refusal> {
+        let found = self.spaces.get(&space).ok_or(Refusal::NoSpace)?;
+        let file = self.files.get(file as usize).ok_or(Refusal::NoFile)?;
+        let pages = Arc::clone(&found.pages);
+        let keep = with.map(Arc::new);
+        // Alone, a thread stores nothing while it waits for us.
+        let raced = replaced && proc::threads(found.process) != Some(1);
+        let view = View { space, pages, place, at, writable, keep };
+        file.source.add(view, raced, &file.allocated());
+        Ok(Answer::Done)
+    }
+
+    /// Looks whether every program is still the one that said hello, and whether its mappings are
+    /// what it told; ways of writing that nobody sees contest the files.
+    pub(crate) fn check_spaces(&mut self) {
+        let mut strange = Vec::new();
+        for (number, space) in self.spaces.iter_mut().filter(|(_, space)| !space.leaving) {
+            let mut knows = true;
+            for file in &self.files {
+                knows &= file.source.check(*number, space.process, self.ledger_inode).knows;
+            }
+            space.doubts = if knows { None } else { space.doubts.map(|doubts| doubts + 1) };
+            if !knows && space.doubts.is_none_or(|doubts| doubts > READY) {
+                strange.push(format!("process {} became a program without us", space.process));
+            }
+            if proc::has_ring(space.process) {
+                strange.push(format!("process {} has an io_uring", space.process));
+            }
+        }
+        let holders = self.strange_family();
+        for process in holders.intersection(&self.strangers) {
+            strange.push(format!("process {process} came of a guarded one, and is not guarded"));
+        }
+        self.strangers = holders;
+        for why in strange {
+            for file in &mut self.files {
+                file.contest(why.clone());
+            }
+            if !self.not_observed.contains(&why) && self.not_observed.len() < 64 {
+                self.not_observed.push(why);
+            }
+        }
+    }
+
+    /// Descendants of guarded processes that are not guarded and can change a file. A new one is
+    /// given until the next look to introduce itself, or to become another program.
+    pub(crate) fn strange_family(&self) -> BTreeSet<u32> {
+        let known = self.known();
+        let roots = self.spaces.values().map(|space| space.process).collect();
+        let others = proc::family(&roots).into_iter().filter(|process| !known.contains(process));
+        others.filter(|process| self.files.iter().any(|file| file.is_held_by(*process))).collect()
+    }
+}

@@ -1,0 +1,371 @@
+//! What must hold of the stories.
+
+use std::ffi::OsString;
+use std::fs::{File, FileTimes, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use holdfast_guard::{FileReport, Guard, Options, Summary, side_of};
+
+use crate::stories::{PAGE, PAGES, beside, is_hot, mark, wait_for};
+
+pub(crate) const ALL: &[(&str, fn())] = &[
+    ("stores are covered", || story("store")),
+    ("pwrite is covered", || story("pwrite")),
+    ("every way to write is covered", || story("family")),
+    ("appending and synced writing is covered", || story("append")),
+    ("changes of length are covered", || story("lengths")),
+    ("streams are covered", || story("stream")),
+    ("mappings that move are covered", || story("moves")),
+    ("children are covered", || story("fork")),
+    ("what is stored before an exec is covered, and what follows", || story("exec")),
+    ("what is stored before a kill is covered", || story("kill")),
+    ("threads that map and unmap are covered", || story("threads")),
+    ("handlers of signals may do it all", || story("signals")),
+    ("a program may close everything it did not open", || story("closes")),
+    ("direct writing is covered", || story("direct")),
+    ("nonsense is refused and does no harm", || story("junk")),
+    ("without write tracking the same check fails", untracked),
+    ("a sync covers first", sync),
+    ("damage while in use is repaired", in_use),
+    ("a stranger's write is never repaired away", stranger),
+    ("no write is ever reverted in a storm", storm),
+    ("what goes through a ring is never repaired away", ring),
+    ("children of nobody are noticed", bare_clone),
+    ("the death of the supervisor hurts nobody", orphaned),
+    ("a second guard leaves the file alone", twice),
+    ("what cannot be observed is not started", refused),
+];
+
+struct Place {
+    _folder: tempfile::TempDir,
+    file: PathBuf,
+}
+
+fn content() -> Vec<u8> {
+    (0..PAGES * PAGE).map(|at| (at / 13 + at / PAGE * 31 + at) as u8).collect()
+}
+
+fn place() -> Place {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("data.bin");
+    std::fs::write(&file, content()).unwrap();
+    Place { _folder: folder, file }
+}
+
+fn preload() -> PathBuf {
+    let me = std::env::current_exe().unwrap();
+    let folder = me.parent().unwrap();
+    folder.join("libholdfast_preload.so")
+}
+
+fn options() -> Options {
+    let mut options = Options::new(preload());
+    options.period = Duration::from_millis(20);
+    options.globs = vec!["*.bin".to_owned()];
+    options
+}
+
+fn launch(story: &str, file: &Path, options: Options) -> Guard {
+    let me = std::env::current_exe().unwrap();
+    let words: [OsString; 3] = ["--story".into(), story.into(), file.into()];
+    Guard::launch(me.as_os_str(), &words, options).unwrap()
+}
+
+fn run(story: &str, file: &Path, options: Options) -> (Summary, FileReport) {
+    let summary = launch(story, file, options).run().unwrap();
+    let report = summary.files.first().cloned().unwrap_or_else(|| panic!("{summary}"));
+    (summary, report)
+}
+
+/// As [`run`], on a thread, while the test does other things.
+fn background(story: &str, file: &Path) -> JoinHandle<(Summary, FileReport)> {
+    let (story, file) = (story.to_owned(), file.to_owned());
+    std::thread::spawn(move || run(&story, &file, options()))
+}
+
+/// Bytes of a page that rot changes.
+const ROT: core::ops::Range<usize> = 1000..1040;
+
+/// Changes bytes as rot would: nobody's time of change is touched.
+fn rot(file: &Path, page: usize) {
+    let open = OpenOptions::new().read(true).write(true).open(file).unwrap();
+    let time = open.metadata().unwrap().modified().unwrap();
+    let at = (page * PAGE + ROT.start) as u64;
+    let mut bytes = [0; ROT.end - ROT.start];
+    open.read_exact_at(&mut bytes, at).unwrap();
+    bytes.iter_mut().for_each(|byte| *byte ^= 0x5a);
+    open.write_all_at(&bytes, at).unwrap();
+    open.set_times(FileTimes::new().set_modified(time)).unwrap();
+}
+
+fn is_good(summary: &Summary, report: &FileReport) -> bool {
+    report.closed
+        && report.good == report.pages
+        && report.doubtful.is_empty()
+        && report.contested.is_empty()
+        && report.errors.is_empty()
+        && report.counts.undecided == 0
+        && summary.not_observed.is_empty()
+}
+
+/// Runs a story with and without a guard; then damages one page of each fifth stripe, and has it
+/// undone.
+fn story(name: &str) {
+    let (guarded, free) = (place(), place());
+    let me = std::env::current_exe().unwrap();
+    let alone = Command::new(me).args(["--story", name]).arg(&free.file).status().unwrap();
+    assert!(alone.success() || name == "kill", "the story itself does not work");
+    let (summary, report) = run(name, &guarded.file, options());
+    assert_eq!(summary.status, alone, "{summary}");
+    let expected = std::fs::read(&free.file).unwrap();
+    let found = std::fs::read(&guarded.file).unwrap();
+    assert!(found == expected, "the file differs from an unguarded one\n{summary}");
+    assert!(is_good(&summary, &report), "{summary} {report:?}");
+    assert_eq!(report.counts.corrupt, 0, "nothing was damaged\n{summary}");
+    assert!(report.passes > 0 && report.counts.covered > 0, "{summary}");
+    if name != "junk" {
+        assert_eq!(summary.untold, 0, "{summary}");
+    }
+    let mut damaged = 0;
+    for stripe in (0..found.len() / PAGE / 4 - 1).step_by(5) {
+        rot(&guarded.file, stripe * 4 + stripe % 4);
+        damaged += 1;
+    }
+    let (summary, report) = run("touch", &guarded.file, options());
+    assert_eq!(report.counts.repaired, damaged, "{summary}");
+    assert!(std::fs::read(&guarded.file).unwrap() == expected, "not byte-identical\n{summary}");
+    assert!(report.closed && report.doubtful.is_empty(), "{summary}");
+}
+
+/// The check of `pwrite`, with writes that go unannounced, must not hold.
+fn untracked() {
+    let (guarded, free) = (place(), place());
+    let me = std::env::current_exe().unwrap();
+    Command::new(me).args(["--story", "pwrite"]).arg(&free.file).status().unwrap();
+    let mut options = options();
+    options.environment = vec![("HOLDFAST_GUARD_UNTRACKED".to_owned(), "1".to_owned())];
+    let (summary, report) = run("pwrite", &guarded.file, options);
+    let same = std::fs::read(&guarded.file).unwrap() == std::fs::read(&free.file).unwrap();
+    assert!(!same || !is_good(&summary, &report), "nobody noticed\n{summary}");
+    assert!(report.counts.corrupt > 0, "writes looked like damage\n{summary}");
+}
+
+fn sync() {
+    let place = place();
+    let mut slow = options();
+    slow.period = Duration::from_secs(60);
+    let file = place.file.clone();
+    let guard = std::thread::spawn(move || run("sync", &file, slow));
+    // Long before the first pass, both pages are covered: the side file knows their sums.
+    wait_until(|| {
+        let seen = std::fs::read(&place.file).unwrap();
+        seen[5 * PAGE] == 5 && seen[9 * PAGE] == 6
+    });
+    std::thread::sleep(Duration::from_millis(100));
+    mark(&place.file, "go");
+    let (summary, report) = guard.join().unwrap();
+    assert!(is_good(&summary, &report), "{summary}");
+    assert_eq!(report.covered_on_sync, 2, "{summary}");
+    assert!(report.counts.covered >= 2);
+}
+
+fn wait_until(mut is: impl FnMut() -> bool) -> bool {
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(10) {
+        if is() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    false
+}
+
+/// Whether the guard can tell this test, which does the damage, from a stranger. Otherwise it
+/// takes the damage for a stranger's write, as it should.
+fn tells_who() -> bool {
+    // SAFETY: asks for a number.
+    let root = unsafe { libc::geteuid() } == 0;
+    if !root {
+        println!("  skipped: needs the right to ask the kernel who wrote");
+    }
+    root
+}
+
+fn in_use() {
+    if !tells_who() {
+        return;
+    }
+    let place = place();
+    let guard = background("wait", &place.file);
+    wait_for(&place.file, "ready");
+    // The pass after the last store.
+    std::thread::sleep(Duration::from_millis(200));
+    let expected = std::fs::read(&place.file).unwrap();
+    for page in [1, 102, 301, 500] {
+        rot(&place.file, page);
+    }
+    let again = wait_until(|| std::fs::read(&place.file).unwrap() == expected);
+    mark(&place.file, "go");
+    let (summary, report) = guard.join().unwrap();
+    assert!(again, "it was not repaired while the program ran\n{summary}");
+    assert_eq!(report.counts.repaired, 4, "{summary}");
+    assert!(is_good(&summary, &report), "{summary}");
+}
+
+fn stranger() {
+    let place = place();
+    let guard = background("wait", &place.file);
+    wait_for(&place.file, "ready");
+    std::thread::sleep(Duration::from_millis(100));
+    let path = place.file.display();
+    let dd = format!("printf stranger | dd of={path} bs=1 seek=1000000 conv=notrunc 2>/dev/null");
+    assert!(Command::new("sh").arg("-c").arg(dd).status().unwrap().success());
+    std::thread::sleep(Duration::from_millis(300));
+    mark(&place.file, "go");
+    let (summary, report) = guard.join().unwrap();
+    let seen = std::fs::read(&place.file).unwrap();
+    assert_eq!(&seen[1_000_000..1_000_008], b"stranger", "{summary}");
+    assert!(!report.contested.is_empty() && report.counts.repaired == 0, "{summary}");
+    assert_eq!(report.doubtful.len(), 1, "{summary}");
+}
+
+fn bare_clone() {
+    let place = place();
+    let (summary, report) = run("clone", &place.file, options());
+    let seen = std::fs::read(&place.file).unwrap();
+    assert!(seen[250 * PAGE..].starts_with(b"a child of nobody"), "taken back\n{summary}");
+    assert!(!report.contested.is_empty() && report.counts.repaired == 0, "{summary}");
+}
+
+/// Writes that nobody sees: noticed by what makes them possible.
+fn ring() {
+    let place = place();
+    let guard = background("ring", &place.file);
+    wait_for(&place.file, "ready");
+    // Damage that could be undone, were there no ring.
+    rot(&place.file, 500);
+    let rotten = std::fs::read(&place.file).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    mark(&place.file, "go");
+    let (summary, report) = guard.join().unwrap();
+    if summary.status.code() == Some(77) {
+        println!("  skipped: no rings here");
+        return;
+    }
+    assert!(std::fs::read(&place.file).unwrap() == rotten, "{summary}");
+    assert!(!report.contested.is_empty() && report.counts.repaired == 0, "{summary}");
+    assert!(summary.not_observed.iter().any(|what| what.contains("io_uring")), "{summary}");
+}
+
+/// The supervisor as a process of its own.
+pub(crate) fn guard(story: &str, file: &Path) {
+    launch(story, file, options()).run().unwrap();
+}
+
+/// The program goes on without its supervisor; what it writes then is never taken for damage.
+fn orphaned() {
+    let place = place();
+    let me = std::env::current_exe().unwrap();
+    let mut guard = Command::new(me).args(["--guard", "wait"]).arg(&place.file).spawn().unwrap();
+    wait_for(&place.file, "ready");
+    std::thread::sleep(Duration::from_millis(100));
+    guard.kill().unwrap();
+    guard.wait().unwrap();
+    let before = std::fs::read(&place.file).unwrap();
+    mark(&place.file, "go");
+    wait_for(&place.file, "gone");
+    let after = std::fs::read(&place.file).unwrap();
+    assert!(before != after, "it went on writing");
+    let (summary, report) = run("touch", &place.file, options());
+    assert!(std::fs::read(&place.file).unwrap() == after, "taken back\n{summary}");
+    assert_eq!(report.counts.corrupt, 0, "{summary}");
+    assert!(!report.doubtful.is_empty() && report.counts.repaired == 0, "{summary}");
+}
+
+fn twice() {
+    let place = place();
+    let guard = background("wait", &place.file);
+    wait_for(&place.file, "ready");
+    let me = std::env::current_exe().unwrap();
+    let words: [OsString; 3] = ["--story".into(), "touch".into(), place.file.clone().into()];
+    let other = Guard::launch(me.as_os_str(), &words, options()).unwrap().run().unwrap();
+    assert!(other.files.is_empty() && other.refused.len() == 1, "{other}");
+    mark(&place.file, "go");
+    let (summary, report) = guard.join().unwrap();
+    assert!(report.closed && report.errors.is_empty(), "{summary}");
+}
+
+/// The program stores and writes all the time; pages it writes to, pages beside them, and pages far
+/// from them are damaged all the time. What it wrote must be there, but for bytes that rotted.
+fn storm() {
+    if !tells_who() {
+        return;
+    }
+    let place = place();
+    std::fs::write(beside(&place.file, "oracle"), content()).unwrap();
+    let guard = background("storm", &place.file);
+    wait_for(&place.file, "ready");
+    std::thread::sleep(Duration::from_millis(100));
+    let started = Instant::now();
+    let mut far = 0;
+    let mut page = 3;
+    while started.elapsed() < Duration::from_secs(4) {
+        page = (page + 4 * 37) % PAGES;
+        let cold = PAGES / 2 + 4 + page % (PAGES / 2 - 8);
+        rot(&place.file, page / 4 * 4 + 3);
+        rot(&place.file, (page * 7 + 2) % (PAGES / 2));
+        if is_whole(&place.file, cold / 4 * 4) {
+            rot(&place.file, cold / 4 * 4);
+            far += 1;
+        }
+        std::thread::sleep(Duration::from_millis(7));
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    mark(&place.file, "go");
+    let (summary, report) = guard.join().unwrap();
+    let (seen, noted) = (
+        std::fs::read(&place.file).unwrap(),
+        std::fs::read(beside(&place.file, "oracle")).unwrap(),
+    );
+    let same = |page: usize| {
+        let (seen, noted) = (&seen[page * PAGE..][..PAGE], &noted[page * PAGE..][..PAGE]);
+        seen[..ROT.start] == noted[..ROT.start] && seen[ROT.end..] == noted[ROT.end..]
+    };
+    let reverted: Vec<usize> = (0..PAGES).filter(|page| is_hot(*page) && !same(*page)).collect();
+    assert_eq!(reverted, [0_usize; 0], "written by the program, and taken back\n{summary}");
+    assert!(far > 10 && report.counts.repaired > 10, "{far}\n{summary}");
+    assert!(report.contested.is_empty() && report.doubtful.is_empty(), "{summary}");
+    assert!(report.seen.stored > 0 && report.seen.written > 0, "{summary}");
+    println!("  storm: {} repaired, {} lost", report.counts.repaired, report.lost);
+}
+
+/// Whether a stripe is what it was at the beginning.
+fn is_whole(file: &Path, first: usize) -> bool {
+    let mut seen = vec![0; 4 * PAGE];
+    let open = File::open(file).unwrap();
+    open.read_exact_at(&mut seen, (first * PAGE) as u64).unwrap();
+    seen == content()[first * PAGE..][..4 * PAGE]
+}
+
+fn refused() {
+    let place = place();
+    let name = place.file.as_os_str();
+    let error = Guard::launch(name, &[], options()).unwrap_err();
+    assert!(error.to_string().contains("not executable"), "{error}");
+    let mut nowhere = options();
+    nowhere.preload = "/nowhere".into();
+    let error = Guard::launch("true".as_ref(), &[], nowhere).unwrap_err();
+    assert!(error.to_string().contains("/nowhere"), "{error}");
+    assert!(!side_of(&place.file).exists());
+    // What nobody asked for is left alone.
+    let mut none = options();
+    none.globs.clear();
+    let me = std::env::current_exe().unwrap();
+    let words: [OsString; 3] = ["--story".into(), "store".into(), name.into()];
+    let summary = Guard::launch(me.as_os_str(), &words, none).unwrap().run().unwrap();
+    assert!(summary.files.is_empty() && summary.spaces == 1, "{summary}");
+}

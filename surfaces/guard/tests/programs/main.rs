@@ -1,0 +1,39 @@
+//! Programs under guard, each a process of its own: this one, started again.
+//!
+//! What a story leaves in its file is compared with what the same story leaves in another file
+//! without a guard. Then every page must be covered, so damage is done to some and must be undone.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+
+mod checks;
+mod stories;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let [_, role, story, file] = arguments.as_slice()
+        && role == "--story"
+    {
+        stories::tell(story, file.as_ref());
+        return ExitCode::SUCCESS;
+    }
+    if let [_, role, story, file] = arguments.as_slice()
+        && role == "--guard"
+    {
+        checks::guard(story, file.as_ref());
+        return ExitCode::SUCCESS;
+    }
+    let only = arguments.get(1).filter(|word| !word.starts_with('-'));
+    let mut failed = 0;
+    for (name, check) in checks::ALL {
+        if only.is_some_and(|only| !name.contains(only.as_str())) {
+            continue;
+        }
+        let started = std::time::Instant::now();
+        let done = std::panic::catch_unwind(check);
+        let word = if done.is_ok() { "ok" } else { "FAILED" };
+        println!("test {name} ... {word} ({} ms)", started.elapsed().as_millis());
+        failed += u32::from(done.is_err());
+    }
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

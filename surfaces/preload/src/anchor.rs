@@ -1,0 +1,115 @@
+//! The anchor: a process that shares this program's addresses and nothing else. It keeps the page
+//! tables, and in them which pages were stored to, when the program is killed or replaced.
+//!
+//! It is the child of a child that is gone at once, so the program never meets it in `wait`. It has
+//! its own session, blocks all signals, has no open file but the connection to the supervisor, and
+//! reads from that until the supervisor hangs up or dies. It runs on a stack of its own and touches
+//! nothing of the program's memory.
+
+use core::arch::asm;
+use core::cell::UnsafeCell;
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicI32, Ordering};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use crate::real::Errno;
+use crate::state::{block, unblock};
+
+const STACK: usize = 16 << 10;
+
+#[repr(C, align(64))]
+struct Stack(UnsafeCell<[u8; STACK]>);
+
+// SAFETY: each belongs to one process at a time; never read by anybody else.
+unsafe impl Sync for Stack {}
+
+impl Stack {
+    const fn new() -> Self {
+        Self(UnsafeCell::new([0; STACK]))
+    }
+
+    fn top(&self) -> *mut c_void {
+        self.0.get().cast::<u8>().wrapping_add(STACK).cast()
+    }
+}
+
+static FIRST: Stack = Stack::new();
+static SECOND: Stack = Stack::new();
+/// What the first child came to.
+static CAST: AtomicI32 = AtomicI32::new(-1);
+
+/// A system call that leaves `errno` alone, which these processes share with the program.
+///
+/// # Safety
+/// As the call.
+unsafe fn raw(number: i64, a: i64, b: i64, c: i64) -> i64 {
+    let mut done = number;
+    // SAFETY: the kernel's calling convention; the caller's promise for the rest.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") done,
+            in("rdi") a,
+            in("rsi") b,
+            in("rdx") c,
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    done
+}
+
+/// Starts the anchor, which keeps `socket`. Its process; `None` if the system refused.
+pub(crate) fn cast(socket: BorrowedFd<'_>) -> Option<u32> {
+    let _errno = Errno::keep();
+    let before = block();
+    CAST.store(-1, Ordering::Relaxed);
+    let socket = socket.as_raw_fd() as usize as *mut c_void;
+    // SAFETY: the child runs `first` on a stack that nobody uses, and this thread stands still
+    // until it is gone (`VFORK`). It has copies of the descriptors and no signals.
+    let child =
+        unsafe { libc::clone(first, FIRST.top(), libc::CLONE_VM | libc::CLONE_VFORK, socket) };
+    if child > 0 {
+        let mut status = 0;
+        // SAFETY: waits for the child just made, which sends no signal when it ends.
+        while unsafe { libc::waitpid(child, &raw mut status, libc::__WALL) } == -1
+            && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR)
+        {}
+    }
+    unblock(&before);
+    let anchor = u32::try_from(CAST.load(Ordering::Relaxed)).ok()?;
+    (child > 0).then_some(anchor)
+}
+
+extern "C" fn first(socket: *mut c_void) -> c_int {
+    let keep = socket as usize as i64;
+    // SAFETY: closes descriptors of this process, which are copies, and begins a session.
+    unsafe {
+        if keep > 0 {
+            raw(libc::SYS_close_range, 0, keep - 1, 0);
+        }
+        raw(libc::SYS_close_range, keep + 1, i64::from(u32::MAX), 0);
+        raw(libc::SYS_setsid, 0, 0, 0);
+    }
+    // SAFETY: runs `second` on a stack that nobody else uses for as long as these addresses last:
+    // one anchor is cast per address space.
+    let anchor =
+        unsafe { libc::clone(second, SECOND.top(), libc::CLONE_VM | libc::CLONE_FILES, socket) };
+    CAST.store(anchor, Ordering::Relaxed);
+    0
+}
+
+extern "C" fn second(socket: *mut c_void) -> c_int {
+    let mut byte = 0_u8;
+    // SAFETY: names this process; reads at most one byte into this stack.
+    unsafe {
+        raw(libc::SYS_prctl, libc::PR_SET_NAME.into(), c"hf-anchor".as_ptr() as i64, 0);
+        loop {
+            let got = raw(libc::SYS_read, socket as usize as i64, &raw mut byte as i64, 1);
+            if got <= 0 && got != i64::from(-libc::EINTR) {
+                raw(libc::SYS_exit, 0, 0, 0);
+            }
+        }
+    }
+}

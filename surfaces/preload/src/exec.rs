@@ -1,0 +1,209 @@
+//! New programs: they find their supervisor by the environment, whatever the old one made of that.
+//!
+//! The lists that a new environment needs are built on the stack.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use holdfast_guard_wire::Request;
+
+use crate::real::hooks;
+use crate::state::{self, Cell};
+
+/// Most variables of an environment that is mended; larger ones are passed on as they are.
+const MOST: usize = 2048;
+const LONGEST: usize = 4096;
+const PRELOAD: &CStr = c"LD_PRELOAD";
+const GUARD: &CStr = c"HOLDFAST_GUARD";
+
+type Strings = *const *const c_char;
+type Exec = unsafe extern "C-unwind" fn(*const c_char, Strings, Strings) -> c_int;
+type ExecPlain = unsafe extern "C-unwind" fn(*const c_char, Strings) -> c_int;
+type Fexec = unsafe extern "C-unwind" fn(c_int, Strings, Strings) -> c_int;
+type ExecAt = unsafe extern "C-unwind" fn(c_int, *const c_char, Strings, Strings, c_int) -> c_int;
+type Spawn = unsafe extern "C-unwind" fn(
+    *mut c_int,
+    *const c_char,
+    *const c_void,
+    *const c_void,
+    Strings,
+    Strings,
+) -> c_int;
+
+hooks! {
+    execve(name: *const c_char, arguments: Strings, environment: Strings) -> c_int = by_name;
+    execvpe(name: *const c_char, arguments: Strings, environment: Strings) -> c_int = by_name;
+    execv(name: *const c_char, arguments: Strings) -> c_int = plainly;
+    execvp(name: *const c_char, arguments: Strings) -> c_int = plainly;
+    fexecve(fd: c_int, arguments: Strings, environment: Strings) -> c_int = by_descriptor;
+    execveat(
+        fd: c_int, name: *const c_char, arguments: Strings, environment: Strings, flags: c_int,
+    ) -> c_int = at;
+    posix_spawn(
+        pid: *mut c_int, name: *const c_char, actions: *const c_void, attributes: *const c_void,
+        arguments: Strings, environment: Strings,
+    ) -> c_int = spawn;
+    posix_spawnp(
+        pid: *mut c_int, name: *const c_char, actions: *const c_void, attributes: *const c_void,
+        arguments: Strings, environment: Strings,
+    ) -> c_int = spawn;
+}
+
+/// One variable as it was at the start: `NAME=value`, and a zero.
+struct Kept {
+    bytes: Cell<[u8; LONGEST]>,
+    /// With the zero; 0 if it is not kept.
+    len: AtomicUsize,
+}
+
+static KEPT: [Kept; 2] = [const { Kept { bytes: Cell::new(), len: AtomicUsize::new(0) } }; 2];
+
+/// Keeps what new programs need. Called once, at the start.
+pub(crate) fn remember() {
+    for (kept, name) in KEPT.iter().zip([PRELOAD, GUARD]) {
+        let Some(value) = state::environment(name) else { continue };
+        let (name, value) = (name.to_bytes(), value.to_bytes());
+        let len = name.len() + 1 + value.len() + 1;
+        let mut bytes = [0; LONGEST];
+        if len > LONGEST {
+            continue;
+        }
+        for (to, from) in bytes.iter_mut().zip(name.iter().chain(b"=").chain(value)) {
+            *to = *from;
+        }
+        // SAFETY: only the thread that starts writes it; read once the length says it is there.
+        unsafe { kept.bytes.set(bytes) };
+        kept.len.store(len, Ordering::Release);
+    }
+}
+
+impl Kept {
+    fn text(&self) -> Option<&'static CStr> {
+        let len = self.len.load(Ordering::Acquire);
+        if len == 0 {
+            return None;
+        }
+        // SAFETY: set before the length was; the table is static.
+        let bytes: &'static [u8; LONGEST] = unsafe { &*core::ptr::from_ref(self.bytes.get()) };
+        CStr::from_bytes_until_nul(bytes).ok()
+    }
+}
+
+/// Calls with an environment that leads back to the supervisor.
+unsafe fn with_environment(environment: Strings, call: impl FnOnce(Strings) -> c_int) -> c_int {
+    let (Some(preload), Some(guard)) = (KEPT[0].text(), KEPT[1].text()) else {
+        return call(environment);
+    };
+    let mut list = [core::ptr::null::<c_char>(); MOST + 3];
+    let mut len = 0;
+    let mut at = environment;
+    // SAFETY: the caller's promise: null, or a list that ends with a null.
+    while !at.is_null() && unsafe { !(*at).is_null() } {
+        if len == MOST {
+            return call(environment);
+        }
+        // SAFETY: as above; every entry ends with a zero.
+        let (entry, text) = unsafe { (*at, CStr::from_ptr(*at).to_bytes()) };
+        let named = |name: &CStr| {
+            text.strip_prefix(name.to_bytes()).is_some_and(|rest| rest.first() == Some(&b'='))
+        };
+        if !named(PRELOAD) && !named(GUARD) {
+            if let Some(slot) = list.get_mut(len) {
+                *slot = entry;
+            }
+            len += 1;
+        } else if named(PRELOAD) && contains(text, preload.to_bytes()) {
+            // What the program adds to the list is kept.
+            return call(environment);
+        }
+        // SAFETY: the list goes on until its null.
+        at = unsafe { at.add(1) };
+    }
+    for (slot, text) in list.iter_mut().skip(len).zip([preload, guard]) {
+        *slot = text.as_ptr();
+    }
+    call(list.as_ptr())
+}
+
+/// Whether a list of libraries has ours in it.
+fn contains(text: &[u8], ours: &[u8]) -> bool {
+    let ours = ours.get(PRELOAD.to_bytes().len() + 1..).unwrap_or(ours);
+    !ours.is_empty() && text.windows(ours.len()).any(|part| part == ours)
+}
+
+/// Replaces this program, or fails to.
+unsafe fn replace(environment: Strings, call: impl FnOnce(Strings) -> c_int) -> c_int {
+    if !state::on() {
+        return call(environment);
+    }
+    let space = state::space();
+    state::tell(&Request::Exec { space, stays: false }, None);
+    // SAFETY: the caller's promise.
+    let failed = unsafe { with_environment(environment, call) };
+    state::tell(&Request::Exec { space, stays: true }, None);
+    failed
+}
+
+unsafe extern "C" {
+    static mut environ: Strings;
+}
+
+unsafe fn by_name(
+    real: Exec,
+    name: *const c_char,
+    arguments: Strings,
+    environment: Strings,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { replace(environment, |environment| real(name, arguments, environment)) }
+}
+
+unsafe fn plainly(real: ExecPlain, name: *const c_char, arguments: Strings) -> c_int {
+    // SAFETY: the caller's promise; the program is about to be replaced, and its environment is
+    // put back if it is not.
+    unsafe {
+        replace(environ, |environment| {
+            let before = environ;
+            environ = environment;
+            let failed = real(name, arguments);
+            environ = before;
+            failed
+        })
+    }
+}
+
+unsafe fn by_descriptor(real: Fexec, fd: c_int, arguments: Strings, environment: Strings) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { replace(environment, |environment| real(fd, arguments, environment)) }
+}
+
+unsafe fn at(
+    real: ExecAt,
+    fd: c_int,
+    name: *const c_char,
+    arguments: Strings,
+    environment: Strings,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { replace(environment, |list| real(fd, name, arguments, list, flags)) }
+}
+
+unsafe fn spawn(
+    real: Spawn,
+    pid: *mut c_int,
+    name: *const c_char,
+    actions: *const c_void,
+    attributes: *const c_void,
+    arguments: Strings,
+    environment: Strings,
+) -> c_int {
+    if !state::on() {
+        // SAFETY: the caller's promise.
+        return unsafe { real(pid, name, actions, attributes, arguments, environment) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        with_environment(environment, |list| real(pid, name, actions, attributes, arguments, list))
+    }
+}

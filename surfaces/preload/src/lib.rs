@@ -1,0 +1,73 @@
+//! Loaded into a guarded program: registers its mappings and tells of its writes. Computes nothing.
+//!
+//! # Guarantee
+//!
+//! Before a call that may change a guarded file returns to the program, and before it begins where
+//! that matters, the supervisor knows of it: it is told, or it finds it in shared memory. What
+//! could not be told is said to be so ([`holdfast_guard_wire::Ledger::lose`]), and makes the
+//! supervisor careful. The program's results and its `errno` are those of the real calls.
+//!
+//! Not covered: system calls made without the C library, `io_uring` and kernel `aio`, and what the
+//! C library does inside itself other than what is listed here. The supervisor has other means to
+//! notice them. `aio_write` on a guarded file is refused (`ENOSYS`).
+//!
+//! # Picture
+//!
+//! ```text
+//!   program --> hook --> fstat, ledger: one of ours? --no--> real function
+//!                           | yes
+//!                           |  writes: slot on the board -> real function -> bits -> slot cleared
+//!                           |  maps:   real function -> userfaultfd -> tell, wait -> return
+//!                           v  unmaps: read-only -> tell, wait -> real function
+//!                       supervisor
+//!   anchor: a process that shares the addresses, owns nothing else, and waits on a socket
+//! ```
+//!
+//! # Vocabulary
+//!
+//! As in [`holdfast_guard_wire`]. *hook*: a function of this library that stands before one of the
+//! C library. *quiet*: with all signals blocked and the one lock held.
+//!
+//! # Life of a store
+//!
+//! 1. `mmap` has registered its pages; the supervisor has armed them
+//! 2. the program stores; the kernel lifts the protection of that page; nobody of us is involved
+//!
+//! # Life of a `pwrite`
+//!
+//! 1. the range is published in a slot of the file's board: it counts as stored to (a locked
+//!    instruction, in order before the call)
+//! 2. the real call; 3. the pages are marked (locked), then the slot is cleared
+//!
+//! # After a fork, and after an exec
+//!
+//! A child registers everything anew before `fork` returns in it. A program that is replaced leaves
+//! its addresses to the anchor; the new one begins afresh, by `LD_PRELOAD`.
+//!
+//! # Tour
+//!
+//! | file | concept |
+//! |---|---|
+//! | `real.rs` | hooks, and the functions behind them |
+//! | `state.rs` | start, what is known, the lock |
+//! | `anchor.rs` | keeping page tables |
+//! | `files.rs` | which file a descriptor is; announcing |
+//! | `table.rs`, `maps.rs` | mappings |
+//! | `opens.rs`, `streams.rs`, `writes.rs`, `lengths.rs`, `syncs.rs` | the hooks by family |
+//! | `fork.rs`, `exec.rs` | new processes and new programs |
+
+#![cfg_attr(test, allow(dead_code, reason = "tests export no hooks"))]
+
+mod anchor;
+mod exec;
+mod files;
+mod fork;
+mod lengths;
+mod maps;
+mod opens;
+mod real;
+mod state;
+mod streams;
+mod syncs;
+mod table;
+mod writes;

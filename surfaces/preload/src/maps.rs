@@ -1,0 +1,360 @@
+//! Mappings: `mmap`, `munmap`, `mremap`, `mprotect`, `madvise`.
+//!
+//! A place that is given up is made read-only first, then told, then given up: no store can fall
+//! between what is harvested and the end. (Who stores there meanwhile dies of it a moment earlier
+//! than without us.) A new one is told before its address is known to the program. Only where one
+//! mapping of a guarded file replaces another can stores of other threads fall between; the
+//! supervisor knows of those, and doubts what it finds there.
+
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::os::fd::AsFd;
+
+use holdfast_guard_wire::{Place, Request};
+use holdfast_pmem::track::uffd::Uffd;
+use libc::{off_t, size_t};
+use rustix::mm::{MprotectFlags, MsyncFlags};
+
+use crate::files::{self, Guarded};
+use crate::real::{Errno, hooks};
+use crate::state::{self, Quiet};
+use crate::table::{self, Mapping};
+
+/// Mappings in the table, at least: most programs have none, and pay for no lock.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+type Mmap =
+    unsafe extern "C-unwind" fn(*mut c_void, size_t, c_int, c_int, c_int, off_t) -> *mut c_void;
+type Munmap = unsafe extern "C-unwind" fn(*mut c_void, size_t) -> c_int;
+type Mremap =
+    unsafe extern "C-unwind" fn(*mut c_void, size_t, size_t, c_int, *mut c_void) -> *mut c_void;
+type Mprotect = unsafe extern "C-unwind" fn(*mut c_void, size_t, c_int) -> c_int;
+type PkeyMprotect = unsafe extern "C-unwind" fn(*mut c_void, size_t, c_int, c_int) -> c_int;
+
+hooks! {
+    mmap(at: *mut c_void, len: size_t, rights: c_int, flags: c_int, fd: c_int, from: off_t)
+        -> *mut c_void = map;
+    mmap64(at: *mut c_void, len: size_t, rights: c_int, flags: c_int, fd: c_int, from: off_t)
+        -> *mut c_void = map;
+    munmap(at: *mut c_void, len: size_t) -> c_int = unmap;
+    mremap(at: *mut c_void, old: size_t, new: size_t, flags: c_int, to: *mut c_void)
+        -> *mut c_void = remap;
+    mprotect(at: *mut c_void, len: size_t, rights: c_int) -> c_int = protect;
+    pkey_mprotect(at: *mut c_void, len: size_t, rights: c_int, key: c_int) -> c_int
+        = protect_by_key;
+    madvise(at: *mut c_void, len: size_t, advice: c_int) -> c_int = advise;
+}
+
+/// The pages of a range, if any mapping of ours may lie there.
+fn concerned(at: *mut c_void, len: size_t) -> Option<Place> {
+    if COUNT.load(Ordering::Acquire) == 0 || !state::on() {
+        return None;
+    }
+    Place::new(at as u64, len as u64)
+}
+
+/// The file that a mapping shows and may be stored to through, now or later.
+fn shared_file(flags: c_int, fd: c_int) -> Option<Guarded> {
+    let kind = flags & libc::MAP_TYPE;
+    let shared = kind == libc::MAP_SHARED || kind == libc::MAP_SHARED_VALIDATE;
+    if !shared || flags & libc::MAP_ANONYMOUS != 0 || !state::on() {
+        return None;
+    }
+    // SAFETY: used for calls that fail if it is no descriptor.
+    let fd = unsafe { files::borrow(fd)? };
+    if files::is_writable(fd) { files::of_or_ask(fd) } else { None }
+}
+
+unsafe fn map(
+    real: Mmap,
+    at: *mut c_void,
+    len: size_t,
+    rights: c_int,
+    flags: c_int,
+    fd: c_int,
+    from: off_t,
+) -> *mut c_void {
+    let file = shared_file(flags, fd);
+    let replaces = flags & libc::MAP_FIXED != 0 && flags & libc::MAP_FIXED_NOREPLACE == 0;
+    let old = if replaces { concerned(at, len) } else { None };
+    if file.is_none() && old.is_none() {
+        // SAFETY: the caller's promise.
+        return unsafe { real(at, len, rights, flags, fd, from) };
+    }
+    let mut quiet = Quiet::take();
+    let over = old.is_some_and(|old| release(&mut quiet, old, file.is_none()));
+    // Nothing that may be stored to is ever there untold, unless others store there already.
+    let later = rights & libc::PROT_WRITE != 0 && file.is_some() && !replaces;
+    let first = if later { rights & !libc::PROT_WRITE } else { rights };
+    // SAFETY: the caller's promise.
+    let found = unsafe { real(at, len, first, flags, fd, from) };
+    if found == libc::MAP_FAILED {
+        if over {
+            state::ledger().lose();
+        }
+        return found;
+    }
+    if let (Some(file), Some(place)) = (file, Place::new(found as u64, len as u64)) {
+        let writable = rights & libc::PROT_WRITE != 0;
+        let mapping = Mapping { place, file: file.number, at: from as u64, writable };
+        adopt(&mut quiet, mapping, over || replaces, Registered::No);
+        // SAFETY: the mapping just made, which nobody knows yet; its file is open for writing.
+        if later && unsafe { rustix::mm::mprotect(found, len, flags_of(rights)) }.is_err() {
+            release(&mut quiet, place, false);
+            // SAFETY: as above.
+            let _ = unsafe { rustix::mm::munmap(found, len) };
+            Errno::set(libc::ENOMEM);
+            return libc::MAP_FAILED;
+        }
+    }
+    found
+}
+
+/// Rights as the program gave them.
+fn flags_of(rights: c_int) -> MprotectFlags {
+    MprotectFlags::from_bits_retain(rights.unsigned_abs())
+}
+
+/// Whether the kernel tracks a mapping already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Registered {
+    No,
+    Yes,
+}
+
+/// Registers a mapping and tells of it.
+fn adopt(quiet: &mut Quiet, mapping: Mapping, replaced: bool, registered: Registered) {
+    if !table::with(quiet).add(mapping) {
+        state::ledger().lose();
+        return;
+    }
+    COUNT.fetch_add(1, Ordering::AcqRel);
+    let Mapping { place, file, at, writable } = mapping;
+    let request = Request::Map { space: state::space(), file, place, at, writable, replaced };
+    if registered == Registered::Yes {
+        state::tell(&request, None);
+        return;
+    }
+    let uffd = Uffd::open().and_then(|uffd| {
+        uffd.register(place.start as usize, place.bytes())?;
+        Ok(uffd)
+    });
+    match uffd {
+        // The supervisor keeps it open, and with it the registration.
+        Ok(uffd) => state::tell(&request, Some(uffd.as_fd())),
+        Err(_) => state::ledger().lose(),
+    }
+}
+
+/// Registers everything anew, in a child that has inherited the mappings and nothing else.
+pub(crate) fn adopt_again(quiet: &mut Quiet) {
+    for index in 0..table::MOST {
+        let Some(mapping) = table::with(quiet).all_at(index) else { continue };
+        let Mapping { place, .. } = mapping;
+        // SAFETY: without a wish to write or to invalidate, the call only looks whether every page
+        // of the range is mapped.
+        let there = unsafe {
+            rustix::mm::msync(place.start as *mut c_void, place.bytes() as usize, MsyncFlags::ASYNC)
+        };
+        table::with(quiet).cut(place);
+        if there.is_ok() {
+            adopt(quiet, mapping, false, Registered::No);
+        }
+    }
+}
+
+/// Gives up a place: answers whether any of it was ours. `still` keeps everybody from storing
+/// there before it is harvested.
+fn release(quiet: &mut Quiet, place: Place, still: bool) -> bool {
+    let table = table::with(quiet);
+    let mut any = false;
+    for mapping in table.over(place) {
+        any = true;
+        let Some(part) = mapping.place.and(place) else { continue };
+        if still && mapping.writable {
+            set_rights(part, MprotectFlags::READ);
+        }
+    }
+    if any {
+        state::tell(&Request::Unmap { space: state::space(), place }, None);
+        if !table.cut(place) {
+            state::ledger().lose();
+        }
+    }
+    any
+}
+
+fn set_rights(place: Place, rights: MprotectFlags) {
+    // SAFETY: pages of a mapping in the table, which the program is giving up (read-only), or
+    // which it was told that it has (writable).
+    let done =
+        unsafe { rustix::mm::mprotect(place.start as *mut c_void, place.bytes() as usize, rights) };
+    if done.is_err() {
+        state::ledger().lose();
+    }
+}
+
+unsafe fn unmap(real: Munmap, at: *mut c_void, len: size_t) -> c_int {
+    let aligned = (at as u64).is_multiple_of(holdfast_pmem::PAGE);
+    let Some(place) = concerned(at, len).filter(|_| aligned) else {
+        // SAFETY: the caller's promise.
+        return unsafe { real(at, len) };
+    };
+    let mut quiet = Quiet::take();
+    let ours = release(&mut quiet, place, true);
+    // SAFETY: the caller's promise.
+    let done = unsafe { real(at, len) };
+    if done != 0 && ours {
+        state::ledger().lose();
+        set_rights(place, MprotectFlags::READ | MprotectFlags::WRITE);
+    }
+    done
+}
+
+unsafe fn remap(
+    real: Mremap,
+    at: *mut c_void,
+    old: size_t,
+    new: size_t,
+    flags: c_int,
+    to: *mut c_void,
+) -> *mut c_void {
+    let fixed = flags & libc::MREMAP_FIXED != 0;
+    let target = if fixed { concerned(to, new) } else { None };
+    let source = concerned(at, old.max(1));
+    if source.is_none() && target.is_none() {
+        // SAFETY: the caller's promise.
+        return unsafe { real(at, old, new, flags, to) };
+    }
+    let mut quiet = Quiet::take();
+    if let Some(target) = target {
+        release(&mut quiet, target, true);
+    }
+    let inside = source.and_then(|source| {
+        let first = Place { start: source.start, end: source.start + holdfast_pmem::PAGE };
+        table::with(&mut quiet).over(first).next()
+    });
+    let (Some(source), Some(mapping)) = (source, inside) else {
+        // SAFETY: the caller's promise.
+        return unsafe { real(at, old, new, flags, to) };
+    };
+    let from = mapping.at + (source.start - mapping.place.start);
+    if !fixed && let Some(wanted) = Place::new(at as u64, new as u64) {
+        if wanted.end <= source.end {
+            let tail = Place { start: wanted.end, end: source.end };
+            if tail.start < tail.end {
+                release(&mut quiet, tail, true);
+            }
+            // SAFETY: the caller's promise.
+            return unsafe { real(at, old, new, flags, to) };
+        }
+        // SAFETY: the caller's promise; without leave to move, nothing else changes.
+        let found = unsafe { real(at, old, new, 0, to) };
+        if found != libc::MAP_FAILED {
+            let place = Place { start: source.end, end: wanted.end };
+            let more = Mapping { place, at: from + source.bytes(), ..mapping };
+            adopt(&mut quiet, more, false, Registered::Yes);
+            return found;
+        }
+    }
+    let moved = Mapping { place: source, at: from, ..mapping };
+    // SAFETY: the caller's promise.
+    unsafe { relocate(&mut quiet, moved, || real(at, old, new, flags, to), new) }
+}
+
+/// Moves a mapping: read-only on the way, registered anew where it arrives.
+unsafe fn relocate(
+    quiet: &mut Quiet,
+    old: Mapping,
+    call: impl FnOnce() -> *mut c_void,
+    len: size_t,
+) -> *mut c_void {
+    release(quiet, old.place, true);
+    let found = call();
+    let place = match found {
+        libc::MAP_FAILED => Some(old.place),
+        found => Place::new(found as u64, len as u64),
+    };
+    if let Some(place) = place {
+        // What is still registered at the old place belongs to the supervisor's descriptor.
+        let how = if found == libc::MAP_FAILED { Registered::Yes } else { Registered::No };
+        adopt(quiet, Mapping { place, ..old }, false, how);
+        if old.writable {
+            set_rights(place, MprotectFlags::READ | MprotectFlags::WRITE);
+        }
+    }
+    found
+}
+
+/// Tells of what is about to be writable.
+fn open_up(at: *mut c_void, len: size_t, rights: c_int) {
+    let Some(place) = concerned(at, len).filter(|_| rights & libc::PROT_WRITE != 0) else {
+        return;
+    };
+    let mut quiet = Quiet::take();
+    if table::with(&mut quiet).over(place).any(|mapping| !mapping.writable) {
+        state::tell(&Request::Writable { space: state::space(), place }, None);
+        table::with(&mut quiet).make_writable(place);
+    }
+}
+
+unsafe fn protect(real: Mprotect, at: *mut c_void, len: size_t, rights: c_int) -> c_int {
+    open_up(at, len, rights);
+    // SAFETY: the caller's promise.
+    unsafe { real(at, len, rights) }
+}
+
+unsafe fn protect_by_key(
+    real: PkeyMprotect,
+    at: *mut c_void,
+    len: size_t,
+    rights: c_int,
+    key: c_int,
+) -> c_int {
+    open_up(at, len, rights);
+    // SAFETY: the caller's promise.
+    unsafe { real(at, len, rights, key) }
+}
+
+unsafe fn advise(real: Mprotect, at: *mut c_void, len: size_t, advice: c_int) -> c_int {
+    let changes = advice == libc::MADV_REMOVE || advice == libc::MADV_DONTNEED;
+    let Some(place) = concerned(at, len).filter(|_| changes) else {
+        // SAFETY: the caller's promise.
+        return unsafe { real(at, len, advice) };
+    };
+    let mut quiet = Quiet::take();
+    let mut announced = [const { None }; 8];
+    let mut slots = announced.iter_mut();
+    for mapping in table::with(&mut quiet).over(place) {
+        let Some(part) = mapping.place.and(place) else { continue };
+        if advice == libc::MADV_REMOVE {
+            let at = mapping.at + (part.start - mapping.place.start);
+            match (slots.next(), files::by_number(mapping.file)) {
+                (Some(slot), Some(file)) => *slot = Some(file.announce(at, part.bytes())),
+                _ => state::ledger().lose(),
+            }
+        }
+    }
+    state::tell(&Request::Harvest { space: state::space(), place }, None);
+    // SAFETY: the caller's promise.
+    let done = unsafe { real(at, len, advice) };
+    drop(announced);
+    done
+}
+
+/// The lowest mapping that overlaps a place.
+fn next_over(place: Place) -> Option<Mapping> {
+    if place.start >= place.end {
+        return None;
+    }
+    let mut quiet = Quiet::take();
+    table::with(&mut quiet).over(place).min_by_key(|mapping| mapping.place.start)
+}
+
+/// The file and range behind addresses, for syncs.
+pub(crate) fn behind(at: *mut c_void, len: size_t) -> Option<(u32, u64, u64)> {
+    let place = concerned(at, len)?;
+    let mapping = next_over(place)?;
+    let part = mapping.place.and(place)?;
+    Some((mapping.file, mapping.at + (part.start - mapping.place.start), part.bytes()))
+}

@@ -1,0 +1,264 @@
+//! The write family: announced before, marked after.
+//!
+//! | position | counts as under way | marked afterwards |
+//! |---|---|---|
+//! | given | the range | the range |
+//! | the descriptor's | from there on, and some more, since others may move it | what was written |
+//! | the end (`O_APPEND`) | everything from the end on | from the old end to the new one |
+
+use core::ffi::{c_int, c_uint, c_void};
+use std::os::fd::BorrowedFd;
+
+use holdfast_guard_wire::Request;
+use libc::{iovec, off_t, size_t, ssize_t};
+use rustix::fs::{OFlags, SeekFrom, fcntl_getfl, fstat, seek};
+
+use crate::files::{self, Guarded};
+use crate::real::hooks;
+use crate::state;
+
+/// How far others may move a descriptor's position while we write.
+const SLACK: u64 = 16 << 20;
+
+type Write = unsafe extern "C-unwind" fn(c_int, *const c_void, size_t) -> ssize_t;
+type Pwrite = unsafe extern "C-unwind" fn(c_int, *const c_void, size_t, off_t) -> ssize_t;
+type Writev = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int) -> ssize_t;
+type Pwritev = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int, off_t) -> ssize_t;
+type Pwritev2 = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int, off_t, c_int) -> ssize_t;
+type Sendfile = unsafe extern "C-unwind" fn(c_int, c_int, *mut off_t, size_t) -> ssize_t;
+type Copy =
+    unsafe extern "C-unwind" fn(c_int, *mut off_t, c_int, *mut off_t, size_t, c_uint) -> ssize_t;
+type Aio = unsafe extern "C-unwind" fn(*mut libc::aiocb) -> c_int;
+type List =
+    unsafe extern "C-unwind" fn(c_int, *const *mut libc::aiocb, c_int, *mut c_void) -> c_int;
+
+hooks! {
+    write(fd: c_int, from: *const c_void, len: size_t) -> ssize_t = at_position;
+    pwrite(fd: c_int, from: *const c_void, len: size_t, at: off_t) -> ssize_t = at_offset;
+    pwrite64(fd: c_int, from: *const c_void, len: size_t, at: off_t) -> ssize_t = at_offset;
+    writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t = parts_at_position;
+    pwritev(fd: c_int, parts: *const iovec, count: c_int, at: off_t) -> ssize_t = parts_at_offset;
+    pwritev64(fd: c_int, parts: *const iovec, count: c_int, at: off_t) -> ssize_t
+        = parts_at_offset;
+    pwritev2(fd: c_int, parts: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t
+        = parts_with_flags;
+    pwritev64v2(fd: c_int, parts: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t
+        = parts_with_flags;
+    sendfile(to: c_int, from: c_int, at: *mut off_t, len: size_t) -> ssize_t = send;
+    sendfile64(to: c_int, from: c_int, at: *mut off_t, len: size_t) -> ssize_t = send;
+    copy_file_range(
+        from: c_int, at: *mut off_t, to: c_int, to_at: *mut off_t, len: size_t, flags: c_uint,
+    ) -> ssize_t = copy;
+    splice(
+        from: c_int, at: *mut off_t, to: c_int, to_at: *mut off_t, len: size_t, flags: c_uint,
+    ) -> ssize_t = copy;
+    aio_write(what: *mut libc::aiocb) -> c_int = aio;
+    aio_write64(what: *mut libc::aiocb) -> c_int = aio;
+    lio_listio(mode: c_int, list: *const *mut libc::aiocb, count: c_int, signal: *mut c_void)
+        -> c_int = aio_list;
+    lio_listio64(mode: c_int, list: *const *mut libc::aiocb, count: c_int, signal: *mut c_void)
+        -> c_int = aio_list;
+}
+
+/// Where a write goes.
+#[derive(Clone, Copy)]
+enum To {
+    Offset(u64),
+    Position,
+}
+
+fn size(fd: BorrowedFd<'_>) -> u64 {
+    fstat(fd).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0))
+}
+
+fn position(fd: BorrowedFd<'_>) -> u64 {
+    seek(fd, SeekFrom::Current(0)).unwrap_or(0)
+}
+
+/// One write, between its announcement and its marks, if it is to a guarded file.
+fn around(fd: c_int, to: To, len: u64, write: impl FnOnce() -> ssize_t) -> ssize_t {
+    if !state::on() {
+        return write();
+    }
+    // SAFETY: used for calls that fail if it is no descriptor.
+    let (Some(file), Some(fd)) = (files::of(fd), unsafe { files::borrow(fd) }) else {
+        return write();
+    };
+    let flags = fcntl_getfl(fd).unwrap_or(OFlags::empty());
+    let done = if flags.contains(OFlags::APPEND) {
+        append(&file, fd, write)
+    } else {
+        match to {
+            To::Offset(at) => {
+                let _announced = file.announce(at, len);
+                write()
+            }
+            To::Position => here(&file, fd, len, write),
+        }
+    };
+    if done > 0 && flags.intersects(OFlags::DSYNC | OFlags::SYNC) {
+        // It is durable when it returns: then it is to be covered as well.
+        let (file, at) = (file.number, 0);
+        state::tell(&Request::Cover { file, at, len: u64::MAX }, None);
+    }
+    done
+}
+
+fn append(file: &Guarded, fd: BorrowedFd<'_>, write: impl FnOnce() -> ssize_t) -> ssize_t {
+    let before = size(fd);
+    let mut announced = file.announce(before, u64::MAX);
+    let done = write();
+    announced.narrow(before, size(fd).saturating_sub(before));
+    done
+}
+
+fn here(file: &Guarded, fd: BorrowedFd<'_>, len: u64, write: impl FnOnce() -> ssize_t) -> ssize_t {
+    let before = position(fd);
+    let mut announced = file.announce(before, len.saturating_add(SLACK));
+    let done = write();
+    let wrote = u64::try_from(done).unwrap_or(len);
+    let after = position(fd).saturating_sub(wrote);
+    if after != before {
+        // Somebody moved it: where it was, and where it may have been.
+        file.mark(after, wrote);
+    }
+    announced.narrow(before, wrote);
+    done
+}
+
+unsafe fn at_position(real: Write, fd: c_int, from: *const c_void, len: size_t) -> ssize_t {
+    // SAFETY: the caller's promise.
+    around(fd, To::Position, len as u64, || unsafe { real(fd, from, len) })
+}
+
+unsafe fn at_offset(
+    real: Pwrite,
+    fd: c_int,
+    from: *const c_void,
+    len: size_t,
+    at: off_t,
+) -> ssize_t {
+    let to = To::Offset(at.max(0) as u64);
+    // SAFETY: the caller's promise.
+    around(fd, to, len as u64, || unsafe { real(fd, from, len, at) })
+}
+
+/// Bytes of a list of parts.
+///
+/// # Safety
+/// As the list of a `writev`.
+unsafe fn total(parts: *const iovec, count: c_int) -> u64 {
+    let Ok(count @ 1..=1024) = usize::try_from(count) else { return 0 };
+    if parts.is_null() {
+        return 0;
+    }
+    // SAFETY: the caller's promise: so many parts.
+    let parts = unsafe { core::slice::from_raw_parts(parts, count) };
+    parts.iter().fold(0, |sum: u64, part| sum.saturating_add(part.iov_len as u64))
+}
+
+/// Whether a descriptor is a guarded file's, asked before the program's lists are read.
+fn ours(fd: c_int) -> bool {
+    state::on() && files::of(fd).is_some()
+}
+
+unsafe fn parts_at_position(real: Writev, fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+    // SAFETY: the caller's promise.
+    let len = if ours(fd) { unsafe { total(parts, count) } } else { 0 };
+    // SAFETY: the caller's promise.
+    around(fd, To::Position, len, || unsafe { real(fd, parts, count) })
+}
+
+unsafe fn parts_at_offset(
+    real: Pwritev,
+    fd: c_int,
+    parts: *const iovec,
+    count: c_int,
+    at: off_t,
+) -> ssize_t {
+    // SAFETY: the caller's promise.
+    let len = if ours(fd) { unsafe { total(parts, count) } } else { 0 };
+    // SAFETY: the caller's promise.
+    around(fd, To::Offset(at.max(0) as u64), len, || unsafe { real(fd, parts, count, at) })
+}
+
+unsafe fn parts_with_flags(
+    real: Pwritev2,
+    fd: c_int,
+    parts: *const iovec,
+    count: c_int,
+    at: off_t,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: the caller's promise.
+    let len = if ours(fd) { unsafe { total(parts, count) } } else { 0 };
+    let to = if at == -1 { To::Position } else { To::Offset(at.max(0) as u64) };
+    let appends = flags & libc::RWF_APPEND != 0;
+    // SAFETY: the caller's promise.
+    let write = || unsafe { real(fd, parts, count, at, flags) };
+    if !appends || !state::on() {
+        return around(fd, to, len, write);
+    }
+    // SAFETY: used for calls that fail if it is no descriptor.
+    match (files::of(fd), unsafe { files::borrow(fd) }) {
+        (Some(file), Some(fd)) => append(&file, fd, write),
+        _ => write(),
+    }
+}
+
+unsafe fn send(real: Sendfile, to: c_int, from: c_int, at: *mut off_t, len: size_t) -> ssize_t {
+    // SAFETY: the caller's promise.
+    around(to, To::Position, len as u64, || unsafe { real(to, from, at, len) })
+}
+
+unsafe fn copy(
+    real: Copy,
+    from: c_int,
+    at: *mut off_t,
+    to: c_int,
+    to_at: *mut off_t,
+    len: size_t,
+    flags: c_uint,
+) -> ssize_t {
+    let target = if !to_at.is_null() && ours(to) {
+        // SAFETY: the caller's promise: null, or an offset.
+        To::Offset(unsafe { to_at.read_unaligned() }.max(0) as u64)
+    } else {
+        To::Position
+    };
+    // SAFETY: the caller's promise.
+    around(to, target, len as u64, || unsafe { real(from, at, to, to_at, len, flags) })
+}
+
+/// Writes by threads of the C library, of which we see neither the beginning nor the end.
+unsafe fn aio(real: Aio, what: *mut libc::aiocb) -> c_int {
+    // SAFETY: the caller's promise: null, or a request.
+    if !what.is_null() && ours(unsafe { (*what).aio_fildes }) {
+        crate::real::Errno::set(libc::ENOSYS);
+        return -1;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { real(what) }
+}
+
+unsafe fn aio_list(
+    real: List,
+    mode: c_int,
+    list: *const *mut libc::aiocb,
+    count: c_int,
+    signal: *mut c_void,
+) -> c_int {
+    for index in 0..usize::try_from(count).unwrap_or(0) {
+        if list.is_null() {
+            break;
+        }
+        // SAFETY: the caller's promise: so many requests, or nulls.
+        let what = unsafe { list.add(index).read().as_ref() };
+        if what.is_some_and(|w| w.aio_lio_opcode == libc::LIO_WRITE && ours(w.aio_fildes)) {
+            crate::real::Errno::set(libc::ENOSYS);
+            return -1;
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe { real(mode, list, count, signal) }
+}
