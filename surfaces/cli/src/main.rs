@@ -95,7 +95,10 @@ fn main() -> ExitCode {
         quiet: common.quiet || quiet && !common.no_quiet,
         verbose: if common.verbose > 0 { common.verbose } else { verbose },
     };
-    interrupt::listen();
+    // Signals to a guard are its program's.
+    if !matches!(cli.command, Command::Guard(_)) {
+        interrupt::listen();
+    }
     let name = name(&cli.command);
     match run(out, cli.command) {
         Ok(exit) => exit.into(),
@@ -120,7 +123,9 @@ fn misused(error: &clap::Error, json: bool) {
 
 /// Output as long as nobody can tell what the command line says of it.
 fn for_programs(json: bool) -> Out {
-    let says = |wanted: &str| std::env::args_os().any(|word| word == wanted);
+    // What follows is a guarded program's.
+    let words = || std::env::args_os().take_while(|word| word != "--");
+    let says = |wanted: &str| words().any(|word| word == wanted);
     let json = says("--json") || says("-j") || json && !says("--no-json");
     Out { json, quiet: false, verbose: 0 }
 }
@@ -145,6 +150,7 @@ fn run(out: Out, command: Command) -> Outcome {
         Command::Verify(args) => commands::mend::verify(out, &args),
         Command::Status(args) => commands::protect::status(out, &args),
         Command::Unprotect(args) => commands::protect::unprotect(out, &args),
+        Command::Guard(args) => commands::guard::guard(out, &args),
         Command::Inject(InjectCommand::Restore(args)) => commands::inject::restore(out, &args),
         Command::Inject(command) => commands::inject::inject(out, &command),
         Command::Events(args) => commands::events::events(out, &args),
@@ -188,6 +194,7 @@ fn name(command: &Command) -> &'static str {
         Command::Verify(_) => "verify",
         Command::Status(_) => "status",
         Command::Unprotect(_) => "unprotect",
+        Command::Guard(_) => "guard",
         Command::Inject(_) => "inject",
         Command::Events(_) => "events",
         Command::Stats(_) => "stats",

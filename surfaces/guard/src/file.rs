@@ -216,8 +216,9 @@ impl Guarded {
             let writers: &dyn Writers = &AtRest;
             match engine.scrub((!self.contested).then_some(writers)) {
                 Ok(done) => {
-                    self.report.good = done.report.good;
+                    self.report.good = done.report.good + done.repaired;
                     self.report.lost = done.lost;
+                    self.report.mended = done.repaired;
                     self.report.damaged = done.report.corrupt.len() as u64;
                     self.report.doubtful = done.report.undecided;
                 }

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use holdfast_guard_wire::{Answer, Ledger, MESSAGE, NAME, Refusal, Request, link};
@@ -13,7 +14,7 @@ use holdfast_pmem::Clock;
 use holdfast_pmem::track::uffd::Uffd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{acceptfrom, sockopt::socket_peercred};
-use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, pidfd_send_signal, waitpid};
 
 use crate::clock::WallClock;
 use crate::error::Error;
@@ -21,9 +22,11 @@ use crate::file::Guarded;
 use crate::freeze::Freezer;
 use crate::options::Options;
 use crate::proc;
+use crate::processors::{apart, follow, spent};
 use crate::program;
+use crate::schedule::Schedule;
 use crate::spaces::Space;
-use crate::summary::Summary;
+use crate::summary::{FileReport, Summary};
 
 /// Longest sleep: the end of a program that never spoke to us is seen by looking.
 const NAP: Duration = Duration::from_millis(50);
@@ -49,6 +52,10 @@ pub struct Guard {
     /// Descendants of guarded processes that were not guarded at the last look.
     pub(crate) strangers: BTreeSet<u32>,
     pub(crate) counted: u64,
+    pub(crate) schedule: Schedule,
+    began: Instant,
+    /// Refused files that were told of.
+    told: usize,
     pub(crate) refused: Vec<(PathBuf, String)>,
     pub(crate) not_observed: Vec<String>,
     server: OwnedFd,
@@ -89,14 +96,15 @@ impl Guard {
             preloads.push(":");
             preloads.push(others);
         }
-        let child = Command::new(&program)
-            .args(arguments)
-            .env("LD_PRELOAD", preloads)
-            .env(NAME, &name)
-            .envs(options.environment.iter().map(|(name, value)| (name, value)))
-            .spawn()
-            .map_err(Error::io("starting the program"))?;
+        let mut command = Command::new(&program);
+        command.args(arguments).env("LD_PRELOAD", preloads).env(NAME, &name);
+        command.envs(options.environment.iter().map(|(name, value)| (name, value)));
+        let start = || command.spawn().map_err(Error::io("starting the program"));
+        let child = apart(options.placement, start)?;
         Ok(Self {
+            schedule: Schedule::new(&options),
+            began: Instant::now(),
+            told: 0,
             options,
             ledger: Arc::new(ledger),
             ledger_inode,
@@ -129,18 +137,18 @@ impl Guard {
     /// [`Error::Io`] if the end of the program cannot be waited for.
     pub fn run(mut self) -> Result<Summary, Error> {
         let mut status = None;
-        let mut due = Instant::now() + self.options.period;
         while status.is_none() || !self.spaces.is_empty() {
-            let left = due.saturating_duration_since(Instant::now()).min(NAP);
+            let left = self.schedule.next().saturating_duration_since(Instant::now()).min(NAP);
             self.serve(left);
+            self.tell();
+            self.pass_on(status.is_none());
             if status.is_none() {
                 status = self.child.try_wait().map_err(Error::io("waitpid"))?;
             }
             self.bury();
-            if Instant::now() >= due {
-                self.tick();
-                // One that took longer than the period is followed by the next at once.
-                due = (due + self.options.period).max(Instant::now());
+            if let Some(files) = self.schedule.due(Instant::now()) {
+                follow(self.options.placement, self.child.id());
+                self.tick(&files);
             }
         }
         let Some(status) = status else {
@@ -153,15 +161,46 @@ impl Guard {
         }
         let known = self.known();
         let scrub = self.options.final_scrub;
-        let files = self.files.drain(..).map(|file| file.finish(&known, scrub)).collect();
+        let mut files = Vec::new();
+        for (index, file) in self.files.drain(..).enumerate() {
+            let (period, oldest) = self.schedule.of(index);
+            files.push(FileReport { period, oldest, ..file.finish(&known, scrub) });
+        }
         Ok(Summary {
             status,
+            lasted: self.began.elapsed(),
+            spent: Duration::from_nanos(spent()),
+            placement: self.options.placement,
             spaces: self.counted,
             files,
             refused: self.refused,
             untold: self.ledger.lost() + self.hostile,
             not_observed: self.not_observed,
         })
+    }
+
+    /// Says at once which files are not guarded: the end may be far.
+    fn tell(&mut self) {
+        for (path, why) in self.refused.iter().skip(self.told) {
+            (self.options.told)(path, why);
+        }
+        self.told = self.refused.len();
+    }
+
+    /// Passes a signal on that was meant for the program.
+    fn pass_on(&self, lives: bool) {
+        let signal = self.options.signal.swap(0, Ordering::AcqRel);
+        let signal = i32::try_from(signal).ok().and_then(Signal::from_named_raw);
+        let Some(signal) = signal else { return };
+        // Those that are gone need none.
+        match i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            Some(program) if lives => {
+                let _ = kill_process(program, signal);
+            }
+            _ => self.spaces.values().for_each(|space| {
+                let _ = pidfd_send_signal(&space.end, signal);
+            }),
+        }
     }
 
     /// Waits for those of the dying that are dead. Those that are not our children go to whoever
@@ -280,21 +319,26 @@ impl Guard {
         u32::try_from(found.pid.as_raw_nonzero().get()).ok()
     }
 
-    /// A pass over everything, and a part of the scrub.
-    fn tick(&mut self) {
+    /// A look at who is there, a pass over the files that are due, and a part of the scrub of each.
+    fn tick(&mut self, due: &[usize]) {
         self.check_spaces();
         let known = self.known();
-        for file in &mut self.files {
-            file.look(&known);
-            file.pass();
+        for index in due {
+            let began = Instant::now();
+            if let Some(file) = self.files.get_mut(*index) {
+                file.look(&known);
+                file.pass();
+                self.schedule.done(*index, began);
+            }
         }
-        self.scrub();
+        self.scrub(due);
     }
 
-    fn scrub(&mut self) {
+    fn scrub(&mut self, due: &[usize]) {
         let known = self.known();
         let roots: BTreeSet<u32> = self.spaces.values().map(|space| space.process).collect();
-        for index in 0..self.files.len() {
+        let files = self.files.len();
+        for index in due.iter().copied().filter(|index| *index < files) {
             let mut found = None;
             let mut failed = None;
             let file = &self.files[index];

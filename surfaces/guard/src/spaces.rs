@@ -189,6 +189,7 @@ impl Guard {
         match begun {
             Ok(file) if self.ledger.enter(number, file.device, file.inode) => {
                 self.files.push(file);
+                self.schedule.add(&path);
                 self.contest_present(number);
                 Ok(Answer::Guarded { file: number })
             }

@@ -5,6 +5,7 @@ pub(crate) mod check;
 pub(crate) mod events;
 pub(crate) mod export;
 pub(crate) mod grow;
+pub(crate) mod guard;
 pub(crate) mod import;
 pub(crate) mod inject;
 pub(crate) mod lines;
