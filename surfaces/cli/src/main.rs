@@ -59,7 +59,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
 
-use args::{Cli, Command, InjectCommand, MapCommand, PoolCommand, ScrubCommand};
+use args::{Cli, Command, FileArgs, InjectCommand, MapCommand, PoolCommand, ScrubCommand};
+use commands::keeper::explained;
 use config::Config;
 use exit::Exit;
 use failure::{Failure, Outcome};
@@ -145,11 +146,21 @@ fn run(out: Out, command: Command) -> Outcome {
             ScrubCommand::Pause(args) => commands::scrub::stop(out, &args.pool, false),
             ScrubCommand::Cancel(args) => commands::scrub::stop(out, &args.pool, true),
         },
-        Command::Repair(args) => commands::mend::repair(out, &args),
-        Command::Protect(args) => commands::protect::protect(out, &args),
-        Command::Verify(args) => commands::mend::verify(out, &args),
+        Command::Repair(args) => {
+            explained(commands::mend::repair(out, &args), &args.pool, args.side.as_ref())
+        }
+        Command::Protect(args) => {
+            let FileArgs { file, side } = &args.file;
+            explained(commands::protect::protect(out, &args), file, side.as_ref())
+        }
+        Command::Verify(args) => {
+            explained(commands::mend::verify(out, &args), &args.file, args.side.as_ref())
+        }
         Command::Status(args) => commands::protect::status(out, &args),
-        Command::Unprotect(args) => commands::protect::unprotect(out, &args),
+        Command::Unprotect(args) => {
+            let FileArgs { file, side } = &args.file;
+            explained(commands::protect::unprotect(out, &args), file, side.as_ref())
+        }
         Command::Guard(args) => commands::guard::guard(out, &args),
         Command::Inject(InjectCommand::Restore(args)) => commands::inject::restore(out, &args),
         Command::Inject(command) => commands::inject::inject(out, &command),

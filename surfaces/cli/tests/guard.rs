@@ -241,6 +241,44 @@ fn a_second_guard_leaves_the_file_to_the_first() {
 }
 
 #[test]
+fn commands_on_a_guarded_file_say_who_guards_it_and_leave_it_alone() {
+    let here = with_file(8);
+    let script = format!("{}; : > ready; while ! [ -e go ]; do sleep 0.05; done", dd(2));
+    let mut words = vec!["guard", "--json", "--summary", "sum.json", "--match", "*.db"];
+    words.extend(["--period", "50ms", "--", "sh", "-c", &script]);
+    let child = here.started(&words);
+    until("the program", || here.path("ready").exists());
+    std::thread::sleep(Duration::from_millis(200));
+    let told = here.good(&["status", "a.db"]).out;
+    let by = format!("guarded by process {} since 20", child.id());
+    assert!(told.contains(&by) && told.contains("8 of 8 pages"), "{told}");
+    let status = here.json(0, &["status", "a.db"]);
+    assert_eq!((&status["guarded"], &status["process"]), (&true.into(), &child.id().into()));
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let age = now.as_secs() as i64 - (status["since_ns"].as_u64().unwrap() / 1_000_000_000) as i64;
+    assert!((-3..60).contains(&age), "{age}");
+    for words in [
+        &["verify", "a.db"][..],
+        &["repair", "a.db"],
+        &["repair", "a.db", "--force"],
+        &["repair", "a.db", "--before", "b"],
+        &["unprotect", "a.db"],
+        &["unprotect", "a.db", "--force"],
+        &["protect", "a.db"],
+        &["protect", "a.db", "--again"],
+    ] {
+        let done = here.expect(8, words);
+        assert!(done.err.contains(&by) && done.err.contains("nothing was changed"), "{}", done.err);
+        assert_eq!(here.json(8, words)["error"]["kind"], "locked", "{words:?}");
+    }
+    fs::write(here.path("go"), "").unwrap();
+    let done = common::ended(child);
+    let sum: Value = serde_json::from_slice(&fs::read(here.path("sum.json")).unwrap()).unwrap();
+    assert_eq!(done.code, 0, "being asked is no writing: {sum}");
+    here.good(&["verify", "a.db"]);
+}
+
+#[test]
 fn files_have_periods_of_their_own() {
     let here = with_file(4);
     fs::copy(here.path("a.db"), here.path("b.log")).unwrap();

@@ -8,6 +8,7 @@ pub(crate) mod grow;
 pub(crate) mod guard;
 pub(crate) mod import;
 pub(crate) mod inject;
+pub(crate) mod keeper;
 pub(crate) mod lines;
 pub(crate) mod list;
 pub(crate) mod load;
