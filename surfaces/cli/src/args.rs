@@ -367,8 +367,11 @@ pub(crate) struct GuardArgs {
     /// The library that programs load, unless it is with this command [env: HOLDFAST_PRELOAD]
     #[arg(long, value_name = "FILE")]
     pub(crate) preload: Option<PathBuf>,
+    /// A descriptor to write the name to under which a program finds this supervisor by itself
+    #[arg(long, hide = true, value_name = "FD", conflicts_with = "program")]
+    pub(crate) serve: Option<u32>,
     /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    #[arg(last = true, required_unless_present = "serve", value_name = "PROGRAM")]
     pub(crate) program: Vec<std::ffi::OsString>,
 }
 

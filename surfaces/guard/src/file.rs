@@ -106,6 +106,11 @@ impl Guarded {
         proc::holds(process, self.device, self.inode, false) == Holds::Writes
     }
 
+    /// Whether it was covered for the first time when it began to be guarded.
+    pub(crate) fn is_new(&self) -> bool {
+        self.report.opened.is_none()
+    }
+
     pub(crate) fn size(&self) -> u64 {
         self.data.identity().size
     }

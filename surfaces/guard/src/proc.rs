@@ -62,7 +62,8 @@ pub(crate) fn family(roots: &BTreeSet<u32>) -> BTreeSet<u32> {
     loop {
         let before = family.len();
         for (id, parent) in &parents {
-            if family.contains(parent) {
+            // A supervisor may have ended up as the child of whom it supervises.
+            if family.contains(parent) && *id != std::process::id() {
                 family.insert(*id);
             }
         }

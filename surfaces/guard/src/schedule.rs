@@ -10,6 +10,8 @@ use crate::options::Options;
 #[derive(Debug)]
 pub(crate) struct Schedule {
     general: Due,
+    /// The last look at who is there.
+    looked: Instant,
     periods: Vec<(String, Duration)>,
     files: Vec<Due>,
 }
@@ -42,7 +44,8 @@ impl Due {
 impl Schedule {
     pub(crate) fn new(options: &Options) -> Self {
         let general = Due::new(options.period, Instant::now());
-        Self { general, periods: options.periods.clone(), files: Vec::new() }
+        let (periods, files) = (options.periods.clone(), Vec::new());
+        Self { looked: general.since, general, periods, files }
     }
 
     /// The next file, in the order of their numbers.
@@ -68,6 +71,18 @@ impl Schedule {
             self.general.done(now, now);
         }
         (general || !files.is_empty()).then_some(files)
+    }
+
+    /// Whether it is time for a look at who is there: never sooner after the last than the shortest
+    /// period, since a new process is given from one look to the next to introduce itself.
+    pub(crate) fn look(&mut self, now: Instant) -> bool {
+        let shortest = self.files.iter().map(|due| due.period).min();
+        let shortest = shortest.map_or(self.general.period, |own| own.min(self.general.period));
+        let due = now.saturating_duration_since(self.looked) >= shortest;
+        if due {
+            self.looked = now;
+        }
+        due
     }
 
     /// A pass over a file was made.
@@ -111,8 +126,11 @@ mod tests {
             }
         }
         assert_eq!(passes, [30, 10, 3]);
+        let (start, half) = (start + seconds(60), Duration::from_millis(500));
+        let looks = [start, start + half, start + 2 * half, start + 3 * half];
+        assert_eq!(looks.map(|now| schedule.look(now)), [true, false, true, false]);
         assert_eq!(schedule.of(1).0, seconds(3));
-        assert!(schedule.of(2).1 <= seconds(10) && schedule.of(2).1 >= seconds(9));
+        assert!(schedule.of(2).1 < seconds(11) && schedule.of(2).1 >= seconds(9));
     }
 
     #[test]

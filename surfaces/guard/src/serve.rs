@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -35,6 +35,8 @@ const SILENCE: Duration = Duration::from_secs(2);
 const MOST_PEERS: usize = 1024;
 /// How long anchors may take to go when all is over.
 const LAST_WAIT: Duration = Duration::from_millis(500);
+/// How long a program that attaches itself may take to come, and to tell what it has.
+const LATEST: Duration = Duration::from_secs(20);
 
 /// A program that runs under guard.
 #[derive(Debug)]
@@ -60,7 +62,10 @@ pub struct Guard {
     pub(crate) not_observed: Vec<String>,
     server: OwnedFd,
     peers: Vec<(OwnedFd, Instant)>,
-    child: Child,
+    /// None if the program came by itself.
+    child: Option<Child>,
+    /// A program that came late and tells what it has; nothing is judged meanwhile.
+    pub(crate) settling: Option<(u64, Instant)>,
     hostile: u64,
 }
 
@@ -80,15 +85,7 @@ impl Guard {
         program::check(&program)?;
         let preload = std::fs::canonicalize(&options.preload)
             .map_err(|_| Error::NoPreload { path: options.preload.clone() })?;
-        drop(Uffd::open().map_err(Error::Track)?);
-        raise_limit();
-        let ledger = Ledger::create().map_err(Error::io("memfd_create"))?;
-        let ledger_inode = match ledger.file() {
-            Some(file) => rustix::fs::fstat(file).map_err(Error::io("fstat"))?.st_ino,
-            None => 0,
-        };
-        let name = format!("holdfast-{}", random());
-        let server = link::serve(name.as_bytes()).map_err(Error::io("bind"))?;
+        let (mut this, name) = Self::prepare(options)?;
         // SAFETY: sets a flag of this process.
         unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
         let mut preloads = preload.into_os_string();
@@ -98,10 +95,33 @@ impl Guard {
         }
         let mut command = Command::new(&program);
         command.args(arguments).env("LD_PRELOAD", preloads).env(NAME, &name);
-        command.envs(options.environment.iter().map(|(name, value)| (name, value)));
+        command.envs(this.options.environment.iter().map(|(name, value)| (name, value)));
         let start = || command.spawn().map_err(Error::io("starting the program"));
-        let child = apart(options.placement, start)?;
-        Ok(Self {
+        this.child = Some(apart(this.options.placement, start)?);
+        Ok(this)
+    }
+
+    /// Waits for a program to attach itself; the name it is to be told.
+    ///
+    /// # Errors
+    /// An [`Error`].
+    pub fn serve_late(options: Options) -> Result<(Self, String), Error> {
+        let (this, name) = Self::prepare(options)?;
+        apart(this.options.placement, || Ok(()))?;
+        Ok((this, name))
+    }
+
+    fn prepare(options: Options) -> Result<(Self, String), Error> {
+        drop(Uffd::open().map_err(Error::Track)?);
+        raise_limit();
+        let ledger = Ledger::create().map_err(Error::io("memfd_create"))?;
+        let ledger_inode = match ledger.file() {
+            Some(file) => rustix::fs::fstat(file).map_err(Error::io("fstat"))?.st_ino,
+            None => 0,
+        };
+        let name = format!("holdfast-{}", random());
+        let server = link::serve(name.as_bytes()).map_err(Error::io("bind"))?;
+        let this = Self {
             schedule: Schedule::new(&options),
             began: Instant::now(),
             told: 0,
@@ -119,15 +139,32 @@ impl Guard {
             not_observed: Vec::new(),
             server,
             peers: Vec::new(),
-            child,
+            child: None,
+            settling: None,
             hostile: 0,
-        })
+        };
+        Ok((this, name))
     }
 
-    /// The program's process.
+    /// The program's process; `None` if it came by itself and is gone, or is not there yet.
     #[must_use]
-    pub fn process(&self) -> u32 {
-        self.child.id()
+    pub fn process(&self) -> Option<u32> {
+        let child = self.child.as_ref().map(Child::id);
+        child.or_else(|| self.spaces.values().next().map(|space| space.process))
+    }
+
+    /// How the program ended, if it did. Of one that came by itself, nobody is told: it is over as
+    /// soon as it is there, and what lives is guarded on.
+    fn ended(&mut self) -> Result<Option<ExitStatus>, Error> {
+        match &mut self.child {
+            Some(child) => child.try_wait().map_err(Error::io("waitpid")),
+            None if self.counted > 0 => Ok(Some(ExitStatus::default())),
+            None if self.began.elapsed() > LATEST => {
+                let source = std::io::ErrorKind::TimedOut.into();
+                Err(Error::Io { call: "waiting for the program that attaches itself", source })
+            }
+            None => Ok(None),
+        }
     }
 
     /// Serves until the program and everything it started under guard are gone, then closes the
@@ -143,11 +180,13 @@ impl Guard {
             self.tell();
             self.pass_on(status.is_none());
             if status.is_none() {
-                status = self.child.try_wait().map_err(Error::io("waitpid"))?;
+                status = self.ended()?;
             }
             self.bury();
-            if let Some(files) = self.schedule.due(Instant::now()) {
-                follow(self.options.placement, self.child.id());
+            if !self.settles()
+                && let Some(files) = self.schedule.due(Instant::now())
+            {
+                self.process().inspect(|process| follow(self.options.placement, *process));
                 self.tick(&files);
             }
         }
@@ -187,13 +226,26 @@ impl Guard {
         self.told = self.refused.len();
     }
 
+    /// Whether a program is still telling what it has. One that takes too long is not believed.
+    fn settles(&mut self) -> bool {
+        let Some((_, since)) = self.settling else { return false };
+        if since.elapsed() < LATEST {
+            return true;
+        }
+        self.settling = None;
+        for file in &mut self.files {
+            file.contest("the program did not come to an end telling what it has".to_owned());
+        }
+        false
+    }
+
     /// Passes a signal on that was meant for the program.
     fn pass_on(&self, lives: bool) {
         let signal = self.options.signal.swap(0, Ordering::AcqRel);
         let signal = i32::try_from(signal).ok().and_then(Signal::from_named_raw);
         let Some(signal) = signal else { return };
         // Those that are gone need none.
-        match i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+        match self.child.as_ref().map(Pid::from_child) {
             Some(program) if lives => {
                 let _ = kill_process(program, signal);
             }
@@ -206,10 +258,10 @@ impl Guard {
     /// Waits for those of the dying that are dead. Those that are not our children go to whoever
     /// is their parent.
     fn bury(&mut self) {
-        let child = self.child.id();
+        let child = self.child.as_ref().map(Child::id);
         self.dying.retain(|process| {
             let number = i32::try_from(*process).ok().and_then(Pid::from_raw);
-            let ours = *process != child && number.is_some();
+            let ours = Some(*process) != child && number.is_some();
             ours && matches!(waitpid(number, WaitOptions::NOHANG | ALL_KINDS), Ok(None))
         });
     }
@@ -321,7 +373,9 @@ impl Guard {
 
     /// A look at who is there, a pass over the files that are due, and a part of the scrub of each.
     fn tick(&mut self, due: &[usize]) {
-        self.check_spaces();
+        if self.schedule.look(Instant::now()) {
+            self.check_spaces();
+        }
         let known = self.known();
         for index in due {
             let began = Instant::now();

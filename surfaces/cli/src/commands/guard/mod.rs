@@ -24,6 +24,9 @@ pub(crate) fn guard(out: Out, args: &GuardArgs) -> Outcome {
     let mut options = options(out, args)?;
     // Before the program is there, so that no signal falls between.
     options.signal = signals::catch().map_err(|error| Failure::io("signals", &error))?;
+    if let Some(to) = args.serve {
+        return serve(out, args, options, to);
+    }
     let (program, words) = args.program.split_first().ok_or_else(|| {
         Failure::usage("no program is named", "name it behind `--`, with its arguments")
     })?;
@@ -33,8 +36,25 @@ pub(crate) fn guard(out: Out, args: &GuardArgs) -> Outcome {
     Ok(report::exit(&done))
 }
 
+/// Guards a program that started this command and attaches itself.
+fn serve(out: Out, args: &GuardArgs, options: Options, to: u32) -> Outcome {
+    let summary = report::Summary::prepare(args.summary.as_deref())?;
+    let (guard, name) = Guard::serve_late(options).map_err(failed)?;
+    let told = std::fs::OpenOptions::new().write(true).open(format!("/proc/self/fd/{to}"));
+    told.and_then(|mut pipe| pipe.write_all(format!("{name}\n").as_bytes()))
+        .map_err(|error| Failure::io("the program that attaches itself", &error))?;
+    let done = guard.run().map_err(failed)?;
+    summary.tell(out, &done)?;
+    Ok(report::exit(&done))
+}
+
 fn options(out: Out, args: &GuardArgs) -> Outcome<Options> {
-    let mut options = Options::new(find::preload(args.preload.as_deref())?);
+    let preload = match args.serve {
+        // The program has it already.
+        Some(_) => std::path::PathBuf::new(),
+        None => find::preload(args.preload.as_deref())?,
+    };
+    let mut options = Options::new(preload);
     options.period = args.period;
     for text in &args.globs {
         let (glob, period) = pattern(text)?;
