@@ -15,7 +15,8 @@ use common::Here;
 use serde_json::Value;
 
 const PAGE: usize = 4096;
-const PAGES: usize = 40;
+/// Fewer than the kernel maps at once as one large page, of which one store is all it tells.
+const PAGES: usize = 500;
 const COMMAND: &str = env!("CARGO_BIN_EXE_holdfast");
 
 /// Compiles the program; `None` where there is no compiler.
@@ -23,7 +24,7 @@ fn compiled(here: &Here) -> Option<PathBuf> {
     let room = Path::new(env!("CARGO_MANIFEST_DIR"));
     let library = library();
     let done = Command::new("cc")
-        .args(["-Wall", "-Werror", "-O1", "-o"])
+        .args(["-Wall", "-Werror", "-O1", "-pthread", "-o"])
         .arg(here.path("attach"))
         .arg("-I")
         .arg(room.join("../preload/include"))
@@ -102,6 +103,7 @@ fn expected() -> Vec<u8> {
     ] {
         bytes[page * PAGE..][..text.len()].copy_from_slice(text.as_bytes());
     }
+    (10..PAGES).for_each(|page| bytes[page * PAGE + 100] ^= 0x5a);
     bytes
 }
 
@@ -115,7 +117,7 @@ fn rot(path: &Path, page: usize) {
 #[test]
 fn a_file_that_is_new_is_covered_as_it_is_and_looked_after() {
     let Some((here, program)) = place() else { return };
-    let mut child = started(&here, &program, &["--period", "50ms", "--match", "*.db"]);
+    let mut child = started(&here, &program, &["--period", "500ms", "--match", "*.db"]);
     assert_eq!(line(&mut child), "attached\n");
     let sum = summary(&here, child);
     let file = &sum["files"][0];
@@ -135,7 +137,7 @@ fn a_file_that_is_new_is_covered_as_it_is_and_looked_after() {
 fn what_was_written_before_is_never_taken_for_damage() {
     let Some((here, program)) = place() else { return };
     here.good(&["protect", "a.db"]);
-    let mut child = started(&here, &program, &["--period", "50ms"]);
+    let mut child = started(&here, &program, &["--period", "500ms"]);
     assert_eq!(line(&mut child), "attached\n");
     let sum = summary(&here, child);
     let file = &sum["files"][0];
@@ -145,7 +147,7 @@ fn what_was_written_before_is_never_taken_for_damage() {
     let undecided: Vec<u64> =
         file["undecided_pages"].as_array().unwrap().iter().filter_map(Value::as_u64).collect();
     assert!([1, 2].iter().all(|page| undecided.contains(page)), "{sum}");
-    assert!(undecided.iter().all(|page| *page < 7), "{sum}");
+    assert!(![3, 4, 6].iter().any(|page| undecided.contains(page)), "seen: {undecided:?}");
     assert_eq!(sum["files_exit"], 4, "{sum}");
 }
 

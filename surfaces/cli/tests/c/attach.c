@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -11,7 +12,16 @@
 #include <unistd.h>
 
 #define PAGE 4096
-#define PAGES 40
+#define PAGES 500
+
+/* Stores once to each page from the tenth on, before, while and after the program is attached. */
+static void *stores(void *map) {
+    for (int page = 10; page < PAGES; page++) {
+        ((char *)map)[page * PAGE + 100] ^= 0x5a;
+        usleep(20);
+    }
+    return NULL;
+}
 
 int main(int count, char **words) {
     if (count < 3) return 2;
@@ -20,6 +30,8 @@ int main(int count, char **words) {
     if (fd < 0 || map == MAP_FAILED) return 3;
     memcpy(map + 1 * PAGE, "stored before", 13);
     if (pwrite(fd, "written before", 14, 2 * PAGE) != 14) return 4;
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, stores, map) != 0) return 9;
     if (holdfast_guard_attach(words[1], (const char *const *)(words + 3)) != 0) {
         printf("refused: %s\n", strerror(errno));
         return 5;
@@ -27,6 +39,7 @@ int main(int count, char **words) {
     if (holdfast_guard_attach(words[1], NULL) == 0 || errno != EALREADY) return 6;
     memcpy(map + 3 * PAGE, "stored after", 12);
     if (pwrite(fd, "written after", 13, 4 * PAGE) != 13) return 7;
+    pthread_join(thread, NULL);
     pid_t child = fork();
     if (child == 0) {
         memcpy(map + 5 * PAGE, "stored by a child", 17);
