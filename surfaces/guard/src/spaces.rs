@@ -105,6 +105,14 @@ impl Guard {
                 file.source.stream(space, begins);
                 Ok(Answer::Done)
             }
+            Request::Heal { space, file, page } => {
+                self.mine(peer, space)?;
+                let index = file as usize;
+                self.files.get(index).ok_or(Refusal::NoFile)?;
+                let healed = self.with_writers(index, |file, writers| file.heal(page, writers));
+                self.healed = healed.then_some(index);
+                Ok(if healed { Answer::Healed } else { Answer::Unguarded })
+            }
             Request::Exec { space, stays } => {
                 self.leave(peer, space, stays);
                 Ok(Answer::Done)
@@ -297,6 +305,8 @@ impl Guard {
         let known = self.known();
         let roots = self.spaces.values().map(|space| space.process).collect();
         let others = proc::family(&roots).into_iter().filter(|process| !known.contains(process));
+        // This one may have been started by the program itself.
+        let others = others.filter(|process| *process != std::process::id());
         others.filter(|process| self.files.iter().any(|file| file.is_held_by(*process))).collect()
     }
 }

@@ -54,6 +54,7 @@
 //! | `files.rs` | which file a descriptor is; announcing |
 //! | `table.rs`, `maps.rs` | mappings |
 //! | `opens.rs`, `streams.rs`, `writes.rs`, `lengths.rs`, `syncs.rs` | the hooks by family |
+//! | `faults.rs` | loads that meet a media error |
 //! | `fork.rs`, `exec.rs` | new processes and new programs |
 //! | `attach.rs` | the one function for programs that know of us |
 
@@ -62,6 +63,7 @@
 mod anchor;
 mod attach;
 mod exec;
+mod faults;
 mod files;
 mod fork;
 mod lengths;
