@@ -56,6 +56,8 @@ pub struct Guard {
     pub(crate) counted: u64,
     pub(crate) schedule: Schedule,
     began: Instant,
+    /// Processor time this process had spent by then, in nanoseconds.
+    spent: u64,
     /// Refused files that were told of.
     told: usize,
     pub(crate) refused: Vec<(PathBuf, String)>,
@@ -126,6 +128,7 @@ impl Guard {
         let this = Self {
             schedule: Schedule::new(&options),
             began: Instant::now(),
+            spent: spent(),
             told: 0,
             options,
             ledger: Arc::new(ledger),
@@ -211,7 +214,7 @@ impl Guard {
         Ok(Summary {
             status,
             lasted: self.began.elapsed(),
-            spent: Duration::from_nanos(spent()),
+            spent: Duration::from_nanos(spent().saturating_sub(self.spent)),
             placement: self.options.placement,
             spaces: self.counted,
             files,

@@ -9,7 +9,8 @@
 //!
 //! Not covered: system calls made without the C library, `io_uring` and kernel `aio`, and what the
 //! C library does inside itself other than what is listed here. The supervisor has other means to
-//! notice them. `aio_write` on a guarded file is refused (`ENOSYS`).
+//! notice them. A media error under a system call is the kernel's error, as without us. `aio_write`
+//! on a guarded file is refused (`ENOSYS`).
 //!
 //! # Picture
 //!
