@@ -54,10 +54,7 @@ impl Guard {
             Request::Hello { late, .. } => self.hello(peer, late),
             Request::Ready { space } => {
                 self.mine(peer, space)?;
-                self.settling = None;
-                // What nobody knows of is told apart from what the program does once it goes on.
-                self.files.iter_mut().for_each(Guarded::pass);
-                Ok(Answer::Done)
+                Ok(self.settle())
             }
             Request::Anchored { space, process } => {
                 self.mine(peer, space)?;
@@ -107,17 +104,29 @@ impl Guard {
             }
             Request::Heal { space, file, page } => {
                 self.mine(peer, space)?;
-                let index = file as usize;
-                self.files.get(index).ok_or(Refusal::NoFile)?;
-                let healed = self.with_writers(index, |file, writers| file.heal(page, writers));
-                self.healed = healed.then_some(index);
-                Ok(if healed { Answer::Healed } else { Answer::Unguarded })
+                self.heal(file as usize, page)
             }
             Request::Exec { space, stays } => {
                 self.leave(peer, space, stays);
                 Ok(Answer::Done)
             }
         }
+    }
+
+    /// A program that came late has told what it has. What nobody knows of is told apart from what it
+    /// does once it goes on.
+    fn settle(&mut self) -> Answer {
+        self.settling = None;
+        self.files.iter_mut().for_each(Guarded::pass);
+        Answer::Done
+    }
+
+    /// Puts a page right that a load could not have.
+    fn heal(&mut self, index: usize, page: u64) -> Result<Answer, Refusal> {
+        self.files.get(index).ok_or(Refusal::NoFile)?;
+        let healed = self.with_writers(index, |file, writers| file.heal(page, writers));
+        self.healed = healed.then_some(index);
+        Ok(if healed { Answer::Healed } else { Answer::Unguarded })
     }
 
     /// Refuses those that speak for another's space. A child that shares it may.

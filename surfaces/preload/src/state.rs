@@ -115,7 +115,8 @@ fn set_up() -> Option<()> {
     join(given, false)
 }
 
-/// The start of a program that attaches itself. Dropped on the way, it is as if there had been none.
+/// The start of a program that attaches itself. Dropped on the way, it is as if there had been
+/// none.
 #[derive(Debug)]
 pub(crate) struct Begun;
 
