@@ -113,8 +113,8 @@ impl Guard {
         }
     }
 
-    /// A program that came late has told what it has. What nobody knows of is told apart from what it
-    /// does once it goes on.
+    /// A program that came late has told what it has. What nobody knows of is told apart from what
+    /// it does once it goes on.
     fn settle(&mut self) -> Answer {
         self.settling = None;
         self.files.iter_mut().for_each(Guarded::pass);
