@@ -81,10 +81,10 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  \
         holdfast guard --match '*.db' -- python3 book.py\n  \
         holdfast guard --period 10s --match '*.log:1s' --match '*.db' -- server --port 80\n\n\
-        Guarded are files with a side file, and those that --match fits; never lock files, devices\n\
-        and what lies in memory. The program has its own input, output and errors; the summary\n\
-        comes on standard error when it is gone. The exit code is the program's own if it failed\n\
-        (128 and the signal if one ended it), else that of its files: 0, 1, 4, 8 as below.")]
+        Guarded are files with a side file, and those that --match fits; never lock files,\n\
+        devices and what lies in memory. The program has its own input, output and errors;\n\
+        the summary comes on standard error when it is gone. The exit code is the program's\n\
+        if it failed (128 and the signal if one ended it), else that of its files.")]
     Guard(GuardArgs),
     /// Damage live bytes of a pool made with --allow-inject
     #[command(after_help = "Example:\n  holdfast inject stray a.pool --count 5 --seed 7")]

@@ -226,14 +226,15 @@ fn files_that_cannot_be_guarded_are_told_at_once_and_the_program_runs() {
 #[test]
 fn a_second_guard_leaves_the_file_to_the_first() {
     let here = with_file(4);
-    let script = format!("{}; : > ready; while ! [ -e go ]; do sleep 0.05; done", dd(2));
-    let child = here.started(&["guard", "--match", "*.db", "--", "sh", "-c", &script]);
+    let script = format!("{}; : > ready; read line; exit 0", dd(2));
+    let mut child = here.started(&["guard", "--match", "*.db", "--", "sh", "-c", &script]);
     until("the program", || here.path("ready").exists());
     let (sum, done) = sh(&here, 8, &["--match", "*.db"], "exec 3<>a.db");
     let why = sum["refused"][0]["why"].as_str().unwrap();
     assert!(why.contains(&format!("process {}", child.id())), "{why}");
     assert!(done.err.contains("not guarded"), "{}", done.err);
-    fs::write(here.path("go"), "").unwrap();
+    // The end of its input is the end of the program.
+    drop(child.stdin.take());
     let done = common::ended(child);
     // The other program had it open for writing: from then on nobody can be sure.
     assert!(done.code == 8 || done.code == 0, "{}", done.err);
@@ -243,10 +244,10 @@ fn a_second_guard_leaves_the_file_to_the_first() {
 #[test]
 fn commands_on_a_guarded_file_say_who_guards_it_and_leave_it_alone() {
     let here = with_file(8);
-    let script = format!("{}; : > ready; while ! [ -e go ]; do sleep 0.05; done", dd(2));
+    let script = format!("{}; : > ready; read line; exit 0", dd(2));
     let mut words = vec!["guard", "--json", "--summary", "sum.json", "--match", "*.db"];
     words.extend(["--period", "50ms", "--", "sh", "-c", &script]);
-    let child = here.started(&words);
+    let mut child = here.started(&words);
     until("the program", || here.path("ready").exists());
     std::thread::sleep(Duration::from_millis(200));
     let told = here.good(&["status", "a.db"]).out;
@@ -271,7 +272,8 @@ fn commands_on_a_guarded_file_say_who_guards_it_and_leave_it_alone() {
         assert!(done.err.contains(&by) && done.err.contains("nothing was changed"), "{}", done.err);
         assert_eq!(here.json(8, words)["error"]["kind"], "locked", "{words:?}");
     }
-    fs::write(here.path("go"), "").unwrap();
+    // The end of its input is the end of the program.
+    drop(child.stdin.take());
     let done = common::ended(child);
     let sum: Value = serde_json::from_slice(&fs::read(here.path("sum.json")).unwrap()).unwrap();
     assert_eq!(done.code, 0, "being asked is no writing: {sum}");

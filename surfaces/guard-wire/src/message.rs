@@ -197,6 +197,16 @@ pub enum Request {
         /// Whether it begins.
         begins: bool,
     },
+    /// A load of the page met a media error. Answered by [`Answer::Healed`], or by
+    /// [`Answer::Unguarded`] if the page cannot be put right.
+    Heal {
+        /// The space.
+        space: u64,
+        /// The file's number.
+        file: u32,
+        /// The page of the file.
+        page: u64,
+    },
     /// The program is about to be replaced by another, or it was not after all.
     Exec {
         /// The space.
@@ -223,6 +233,8 @@ pub enum Answer {
     },
     /// The file is not guarded.
     Unguarded,
+    /// The page of the file is right; a descriptor of the file comes along.
+    Healed,
     /// It was refused.
     Refused(Refusal),
 }
@@ -295,6 +307,7 @@ impl Request {
             Self::Exec { space, stays } => pack(10, &[space, stays.into()]),
             Self::Anchored { space, process } => pack(11, &[space, process.into()]),
             Self::Ready { space } => pack(12, &[space]),
+            Self::Heal { space, file, page } => pack(13, &[space, file.into(), page]),
         }
     }
 
@@ -331,6 +344,7 @@ impl Request {
                 Ok(Self::Anchored { space: a, process })
             }
             12 => Ok(Self::Ready { space: a }),
+            13 if c < BYTES / PAGE => Ok(Self::Heal { space: a, file: file_of(b)?, page: c }),
             _ => Err(Refusal::Malformed),
         }
     }
@@ -346,6 +360,7 @@ impl Answer {
             Self::Guarded { file } => pack(103, &[file.into()]),
             Self::Unguarded => pack(104, &[]),
             Self::Refused(why) => pack(105, &[why as u64]),
+            Self::Healed => pack(106, &[]),
         }
     }
 
@@ -364,6 +379,7 @@ impl Answer {
                 let why = Refusal::ALL.into_iter().find(|why| *why as u64 == a);
                 why.map(Self::Refused).ok_or(Refusal::Malformed)
             }
+            106 => Ok(Self::Healed),
             _ => Err(Refusal::Malformed),
         }
     }
@@ -379,6 +395,7 @@ mod tests {
             Request::Hello { from: 7, late: false },
             Request::Hello { from: 0, late: true },
             Request::Ready { space: 3 },
+            Request::Heal { space: 3, file: 2, page: 77 },
             Request::Ask,
             Request::Board { file: 511 },
             Request::Map {
@@ -414,6 +431,7 @@ mod tests {
             Answer::Welcome { space: 9 },
             Answer::Guarded { file: 3 },
             Answer::Unguarded,
+            Answer::Healed,
         ] {
             assert_eq!(Answer::decode(&answer.encode()), Ok(answer));
         }

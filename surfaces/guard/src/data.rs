@@ -22,6 +22,10 @@ impl Data {
         Self { file }
     }
 
+    pub(crate) fn file(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
     fn size(&self) -> u64 {
         self.file.metadata().map_or(0, |found| found.len())
     }

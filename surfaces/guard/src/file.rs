@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdfast_guard_wire::{Ledger, SLOTS};
 use holdfast_mapped::{
-    AtRest, Covered, Durability, Facts, Mapped, OpenOptions as OpenSide, ProtectOptions, Scrubbed,
-    Writers, Writing,
+    AtRest, Covered, Durability, Facts, Force, Mapped, Mended, OpenOptions as OpenSide,
+    ProtectOptions, Scrubbed, Writers, Writing,
 };
 use holdfast_pmem::track::Board;
 use holdfast_pmem::track::folios;
 use holdfast_pmem::{Access, Clock, Durability as Survive, Options as Mapping, PAGE};
+use holdfast_redundancy::PageVerdict;
 
 use crate::choose::Choice;
 use crate::data::Data;
@@ -203,6 +204,30 @@ impl Guarded {
             self.ledger.begin(self.number);
             self.ledger.end(self.number);
         }
+    }
+
+    /// Has a page right that a load could not have: content that nobody knows to be damaged is as
+    /// good as it gets, what is damaged is repaired.
+    pub(crate) fn heal(&self, page: u64, writers: &dyn Writers) -> bool {
+        let Some(engine) = &self.engine else { return false };
+        let Ok(judged) = engine.verify(page) else { return false };
+        if judged.readable && judged.verdict != PageVerdict::Corrupt {
+            return true;
+        }
+        let mended = match self.contested {
+            true => return false,
+            false => engine.repair(page, writers, Force::No),
+        };
+        let right = matches!(mended, Ok(Mended::Good | Mended::Repaired));
+        if right {
+            self.told(&Scrubbed { repaired: 1, ..Scrubbed::default() });
+        }
+        right
+    }
+
+    /// The file, for programs that map a page of it anew.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.data.file()
     }
 
     pub(crate) fn note_error(&mut self, error: &str) {

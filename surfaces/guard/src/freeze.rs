@@ -42,6 +42,8 @@ impl<'a> Freezer<'a> {
         loop {
             let new: Vec<u32> =
                 proc::family(self.roots).into_iter().filter(|id| known.insert(*id)).collect();
+            // This process may have ended up as a child of whom it supervises.
+            let new: Vec<u32> = new.into_iter().filter(|id| *id != std::process::id()).collect();
             if new.is_empty() {
                 return true;
             }

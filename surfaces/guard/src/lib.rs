@@ -42,6 +42,12 @@
 //!    strangers are looked at once more: any doubt, and they go on
 //! 3. the page is replaced, and they go on
 //!
+//! # Life of a load that fails
+//!
+//! 1. the handler of the preloaded library asks; the page is judged, and repaired as above if it is
+//!    damaged; content that nobody doubts is not touched
+//! 2. the load is done again; if it still fails, the library maps the page anew
+//!
 //! # Tour
 //!
 //! | file | concept |

@@ -62,8 +62,7 @@ pub(crate) fn family(roots: &BTreeSet<u32>) -> BTreeSet<u32> {
     loop {
         let before = family.len();
         for (id, parent) in &parents {
-            // A supervisor may have ended up as the child of whom it supervises.
-            if family.contains(parent) && *id != std::process::id() {
+            if family.contains(parent) {
                 family.insert(*id);
             }
         }

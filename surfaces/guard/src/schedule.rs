@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 use crate::choose::fits;
 use crate::options::Options;
 
+/// A new process is given at least so long to introduce itself: between two looks at who is there.
+const INTRODUCTION: Duration = Duration::from_millis(100);
+
 /// The times of all files, and of a look at who is there.
 #[derive(Debug)]
 pub(crate) struct Schedule {
@@ -78,7 +81,7 @@ impl Schedule {
     pub(crate) fn look(&mut self, now: Instant) -> bool {
         let shortest = self.files.iter().map(|due| due.period).min();
         let shortest = shortest.map_or(self.general.period, |own| own.min(self.general.period));
-        let due = now.saturating_duration_since(self.looked) >= shortest;
+        let due = now.saturating_duration_since(self.looked) >= shortest.max(INTRODUCTION);
         if due {
             self.looked = now;
         }

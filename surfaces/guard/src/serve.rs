@@ -56,6 +56,8 @@ pub struct Guard {
     pub(crate) counted: u64,
     pub(crate) schedule: Schedule,
     began: Instant,
+    /// Processor time this process had spent by then, in nanoseconds.
+    spent: u64,
     /// Refused files that were told of.
     told: usize,
     pub(crate) refused: Vec<(PathBuf, String)>,
@@ -66,6 +68,8 @@ pub struct Guard {
     child: Option<Child>,
     /// A program that came late and tells what it has; nothing is judged meanwhile.
     pub(crate) settling: Option<(u64, Instant)>,
+    /// The file of which a page was put right, whose descriptor is part of the answer.
+    pub(crate) healed: Option<usize>,
     hostile: u64,
 }
 
@@ -124,6 +128,7 @@ impl Guard {
         let this = Self {
             schedule: Schedule::new(&options),
             began: Instant::now(),
+            spent: spent(),
             told: 0,
             options,
             ledger: Arc::new(ledger),
@@ -141,6 +146,7 @@ impl Guard {
             peers: Vec::new(),
             child: None,
             settling: None,
+            healed: None,
             hostile: 0,
         };
         Ok((this, name))
@@ -208,7 +214,7 @@ impl Guard {
         Ok(Summary {
             status,
             lasted: self.began.elapsed(),
-            spent: Duration::from_nanos(spent()),
+            spent: Duration::from_nanos(spent().saturating_sub(self.spent)),
             placement: self.options.placement,
             spaces: self.counted,
             files,
@@ -350,6 +356,10 @@ impl Guard {
             Answer::Guarded { file } => {
                 self.files.get(file as usize).map(|file| file.source.board().file())
             }
+            Answer::Healed => {
+                let healed = self.healed.take().and_then(|index| self.files.get(index));
+                healed.map(Guarded::descriptor)
+            }
             _ => None,
         };
         // One that does not listen any more needs no answer.
@@ -388,33 +398,35 @@ impl Guard {
         self.scrub(due);
     }
 
-    fn scrub(&mut self, due: &[usize]) {
+    /// Does something to a file with the means to stop all who may write to it.
+    pub(crate) fn with_writers<T>(
+        &mut self,
+        index: usize,
+        act: impl FnOnce(&Guarded, &Freezer<'_>) -> T,
+    ) -> T {
         let known = self.known();
         let roots: BTreeSet<u32> = self.spaces.values().map(|space| space.process).collect();
+        let mut found = None;
+        let file = &self.files[index];
+        let seen = std::cell::RefCell::new(&mut found);
+        let sure = || self.is_sure(file, &known, *seen.borrow_mut());
+        let done = act(file, &Freezer::new(&roots, &sure));
+        if let Some(why) = found {
+            self.files[index].contest(why);
+        }
+        done
+    }
+
+    fn scrub(&mut self, due: &[usize]) {
         let files = self.files.len();
         for index in due.iter().copied().filter(|index| *index < files) {
-            let mut found = None;
-            let mut failed = None;
-            let file = &self.files[index];
-            let seen = std::cell::RefCell::new(&mut found);
-            let sure = || self.is_sure(file, &known, *seen.borrow_mut());
-            let writers = Freezer::new(&roots, &sure);
-            for _ in 0..self.options.scrub_regions {
-                match file.scrub_step(&writers) {
-                    Ok(true) => {}
-                    Ok(false) => break,
-                    Err(error) => {
-                        failed = Some(error);
-                        break;
-                    }
-                }
-            }
-            let file = &mut self.files[index];
-            if let Some(why) = found {
-                file.contest(why);
-            }
-            if let Some(error) = failed {
-                file.note_error(&error);
+            let regions = self.options.scrub_regions;
+            let failed = self.with_writers(index, |file, writers| {
+                let mut steps = (0..regions).map(|_| file.scrub_step(writers));
+                steps.find(|step| !matches!(step, Ok(true)))
+            });
+            if let Some(Err(error)) = failed {
+                self.files[index].note_error(&error);
             }
         }
     }

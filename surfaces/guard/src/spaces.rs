@@ -54,10 +54,7 @@ impl Guard {
             Request::Hello { late, .. } => self.hello(peer, late),
             Request::Ready { space } => {
                 self.mine(peer, space)?;
-                self.settling = None;
-                // What nobody knows of is told apart from what the program does once it goes on.
-                self.files.iter_mut().for_each(Guarded::pass);
-                Ok(Answer::Done)
+                Ok(self.settle())
             }
             Request::Anchored { space, process } => {
                 self.mine(peer, space)?;
@@ -105,11 +102,31 @@ impl Guard {
                 file.source.stream(space, begins);
                 Ok(Answer::Done)
             }
+            Request::Heal { space, file, page } => {
+                self.mine(peer, space)?;
+                self.heal(file as usize, page)
+            }
             Request::Exec { space, stays } => {
                 self.leave(peer, space, stays);
                 Ok(Answer::Done)
             }
         }
+    }
+
+    /// A program that came late has told what it has. What nobody knows of is told apart from what
+    /// it does once it goes on.
+    fn settle(&mut self) -> Answer {
+        self.settling = None;
+        self.files.iter_mut().for_each(Guarded::pass);
+        Answer::Done
+    }
+
+    /// Puts a page right that a load could not have.
+    fn heal(&mut self, index: usize, page: u64) -> Result<Answer, Refusal> {
+        self.files.get(index).ok_or(Refusal::NoFile)?;
+        let healed = self.with_writers(index, |file, writers| file.heal(page, writers));
+        self.healed = healed.then_some(index);
+        Ok(if healed { Answer::Healed } else { Answer::Unguarded })
     }
 
     /// Refuses those that speak for another's space. A child that shares it may.
@@ -297,6 +314,8 @@ impl Guard {
         let known = self.known();
         let roots = self.spaces.values().map(|space| space.process).collect();
         let others = proc::family(&roots).into_iter().filter(|process| !known.contains(process));
+        // This one may have been started by the program itself.
+        let others = others.filter(|process| *process != std::process::id());
         others.filter(|process| self.files.iter().any(|file| file.is_held_by(*process))).collect()
     }
 }

@@ -9,7 +9,8 @@
 //!
 //! Not covered: system calls made without the C library, `io_uring` and kernel `aio`, and what the
 //! C library does inside itself other than what is listed here. The supervisor has other means to
-//! notice them. `aio_write` on a guarded file is refused (`ENOSYS`).
+//! notice them. A media error under a system call is the kernel's error, as without us. `aio_write`
+//! on a guarded file is refused (`ENOSYS`).
 //!
 //! # Picture
 //!
@@ -54,6 +55,7 @@
 //! | `files.rs` | which file a descriptor is; announcing |
 //! | `table.rs`, `maps.rs` | mappings |
 //! | `opens.rs`, `streams.rs`, `writes.rs`, `lengths.rs`, `syncs.rs` | the hooks by family |
+//! | `faults.rs` | loads that meet a media error |
 //! | `fork.rs`, `exec.rs` | new processes and new programs |
 //! | `attach.rs` | the one function for programs that know of us |
 
@@ -62,6 +64,7 @@
 mod anchor;
 mod attach;
 mod exec;
+mod faults;
 mod files;
 mod fork;
 mod lengths;

@@ -361,6 +361,36 @@ unsafe fn advise(real: Mprotect, at: *mut c_void, len: size_t, advice: c_int) ->
     done
 }
 
+/// The mapping that a page belongs to.
+pub(crate) fn over(page: Place) -> Option<Mapping> {
+    let any = COUNT.load(Ordering::Acquire) > 0 && state::on();
+    if any { next_over(page) } else { None }
+}
+
+/// Maps a page anew from its file, opened by the supervisor: whatever is mapped there shows it no
+/// more. It is told as gone, mapped to be read, told, and only then made writable.
+pub(crate) fn renew(page: Place, file: std::os::fd::OwnedFd) -> bool {
+    let mut quiet = Quiet::take();
+    let Some(mapping) = table::with(&mut quiet).over(page).next() else { return false };
+    release(&mut quiet, page, false);
+    let at = mapping.at + (page.start - mapping.place.start);
+    let (address, len) = (page.start as *mut c_void, page.bytes() as usize);
+    let (read, shared) = (rustix::mm::ProtFlags::READ, rustix::mm::MapFlags::SHARED);
+    // SAFETY: takes the place of a page of a mapping of the same file, which cannot be loaded from.
+    let mapped = unsafe {
+        rustix::mm::mmap(address, len, read, shared | rustix::mm::MapFlags::FIXED, &file, at)
+    };
+    if mapped.is_err() {
+        state::ledger().lose();
+        return false;
+    }
+    adopt(&mut quiet, Mapping { place: page, at, ..mapping }, true, Registered::No);
+    if mapping.writable {
+        set_rights(page, MprotectFlags::READ | MprotectFlags::WRITE);
+    }
+    true
+}
+
 /// The lowest mapping that overlaps a place.
 fn next_over(place: Place) -> Option<Mapping> {
     if place.start >= place.end {

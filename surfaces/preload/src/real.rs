@@ -39,6 +39,11 @@ impl Missing for c_int {
     const MISSING: Self = -1;
 }
 
+impl Missing for usize {
+    // A handler that could not be set: `SIG_ERR`.
+    const MISSING: Self = usize::MAX;
+}
+
 impl Missing for isize {
     const MISSING: Self = -1;
 }

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use holdfast_guard_wire::{Answer, Ledger, Refusal, Request, link};
 
 use crate::real::Errno;
-use crate::{anchor, exec, fork, lengths, maps, opens, streams, syncs, writes};
+use crate::{anchor, exec, faults, fork, lengths, maps, opens, streams, syncs, writes};
 
 const UNSTARTED: u8 = 0;
 const STARTING: u8 = 1;
@@ -77,6 +77,7 @@ fn start() -> bool {
     let _errno = Errno::keep();
     for find in [
         exec::find,
+        faults::find,
         lengths::find,
         maps::find,
         opens::find,
@@ -90,6 +91,7 @@ fn start() -> bool {
     STATE.store(if ready { READY } else { OFF }, Ordering::Release);
     if ready {
         fork::watch();
+        faults::watch();
     }
     ready
 }
@@ -113,7 +115,8 @@ fn set_up() -> Option<()> {
     join(given, false)
 }
 
-/// The start of a program that attaches itself. Dropped on the way, it is as if there had been none.
+/// The start of a program that attaches itself. Dropped on the way, it is as if there had been
+/// none.
 #[derive(Debug)]
 pub(crate) struct Begun;
 
@@ -156,6 +159,7 @@ impl Late {
     /// All is told.
     pub(crate) fn done(self) {
         fork::watch();
+        faults::watch();
     }
 }
 

@@ -30,6 +30,8 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("nonsense is refused and does no harm", || story("junk")),
     ("without write tracking the same check fails", untracked),
     ("a sync covers first", sync),
+    ("loads that fail are done again", crate::media::mapped_anew),
+    ("loads of poisoned memory are done again", crate::media::poisoned),
     ("passes for power cuts are durable", crate::power::passes),
     ("syncs for power cuts are durable on both sides", crate::power::syncs),
     ("damage while in use is repaired", in_use),

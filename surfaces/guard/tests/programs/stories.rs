@@ -58,6 +58,7 @@ pub(crate) fn tell(story: &str, path: &Path) {
             mark(path, "gone");
         }
         "ring" => ring(path),
+        "media" | "poison" => crate::media::tell(story, &file),
         "clone" => clone(&file, path),
         "signals" => signals(&file),
         "closes" => closes(&file),

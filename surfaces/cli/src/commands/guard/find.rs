@@ -45,7 +45,7 @@ pub(crate) fn preload(named: Option<&Path>) -> Outcome<PathBuf> {
 fn checked(path: PathBuf) -> Outcome<PathBuf> {
     let path = path.canonicalize().map_err(|error| Failure::io(path.display(), &error))?;
     let wrong = |byte: &u8| matches!(byte, b':' | b' ');
-    if std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()).iter().any(|byte| wrong(byte)) {
+    if std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()).iter().any(wrong) {
         let cause = format!("{}: a path with a colon or a blank cannot be loaded", path.display());
         return Err(Failure::new(
             "invalid",
