@@ -18,6 +18,7 @@ use holdfast_pmem::{Access, Clock, Durability as Survive, Options as Mapping, PA
 
 use crate::choose::Choice;
 use crate::data::Data;
+use crate::drill::{self, Drill, Drilled, Ground};
 use crate::foreign::Watch;
 use crate::proc::{self, Holds};
 use crate::source::Source;
@@ -37,6 +38,7 @@ pub(crate) struct Guarded {
     pub(crate) device: u64,
     pub(crate) inode: u64,
     number: u32,
+    file: Arc<File>,
     data: Data,
     /// None after an error that ended its protection.
     engine: Option<Engine>,
@@ -44,6 +46,8 @@ pub(crate) struct Guarded {
     ledger: Arc<Ledger>,
     watch: Mutex<Watch>,
     contested: bool,
+    /// Whether what is written has to outlive a power cut.
+    durable: bool,
     report: FileReport,
 }
 
@@ -87,6 +91,8 @@ impl Guarded {
             device: found.dev(),
             inode: found.ino(),
             number,
+            durable: protect.open.durability == Durability::Power,
+            file,
             data,
             contested: engine.is_contested(),
             engine: Some(engine),
@@ -199,10 +205,43 @@ impl Guarded {
 
     /// Our own writes are announced ones, too.
     fn told(&self, done: &Scrubbed) {
-        if done.repaired > 0 && !self.watch().is_named() {
+        if done.repaired > 0 {
+            self.announce();
+        }
+    }
+
+    fn announce(&self) {
+        if !self.watch().is_named() {
             self.ledger.begin(self.number);
             self.ledger.end(self.number);
         }
+    }
+
+    /// Whether damage may be done to it on purpose.
+    pub(crate) fn may_be_drilled(&self) -> bool {
+        !self.contested && self.report.errors.is_empty() && self.engine.is_some()
+    }
+
+    /// Damages pages and has them repaired; what it came to, and what went wrong. Everybody who may
+    /// store has to stand until it is over.
+    pub(crate) fn drill(&self, drill: Drill, writers: &dyn Writers) -> (Drilled, Vec<String>) {
+        let Some(engine) = self.engine.as_ref().filter(|_| self.may_be_drilled()) else {
+            return Default::default();
+        };
+        let announce = || self.announce();
+        let (file, path, durable) = (&*self.file, &*self.report.path, self.durable);
+        let ground = Ground { file, path, durable, announce: &announce };
+        let seed = drill.seed ^ self.inode;
+        let round = self.report.drilled.rounds;
+        drill::run(engine, &ground, (Drill { seed, ..drill }, round), Some(writers))
+    }
+
+    /// Notes what a drill came to; `None` if the program could not be stopped for it.
+    pub(crate) fn drilled(&mut self, done: Option<(Drilled, Vec<String>)>) {
+        let put_off = Drilled { put_off: 1, ..Drilled::default() };
+        let (done, wrong) = done.unwrap_or((put_off, Vec::new()));
+        self.report.drilled.add(done);
+        wrong.iter().for_each(|error| self.fail(error));
     }
 
     pub(crate) fn note_error(&mut self, error: &str) {
@@ -295,5 +334,134 @@ fn identifier(path: &str) -> [u8; 16] {
 impl core::fmt::Debug for Guarded {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Guarded").field("path", &self.report.path).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod drills {
+    use super::*;
+    use crate::clock::WallClock;
+    use crate::side_of;
+    use holdfast_mapped::AtRest;
+    use std::os::unix::fs::FileExt;
+    use std::path::Path;
+
+    const PAGES: u64 = 64;
+    const DRILL: Drill = Drill { pages: 5, seed: 3 };
+
+    fn content() -> Vec<u8> {
+        (0..PAGES * PAGE - 1000).map(|at| (at / PAGE * 3 + at % 251) as u8).collect()
+    }
+
+    fn guarded(folder: &Path) -> Guarded {
+        let path = folder.join("a.db");
+        std::fs::write(&path, content()).unwrap();
+        let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000);
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        file.set_modified(old).unwrap();
+        let side = Choice::Protect(side_of(&path));
+        let ledger = Arc::new(Ledger::create().unwrap());
+        let clock: Arc<dyn Clock> = Arc::new(WallClock::new());
+        let protect = ProtectOptions::default();
+        Guarded::begin(0, (file, path), &side, &protect, (&ledger, &clock)).unwrap()
+    }
+
+    fn copies(folder: &Path) -> Vec<PathBuf> {
+        let all = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        all.filter(|path| path.to_str().unwrap().contains(".drill-")).collect()
+    }
+
+    /// Without a repair, or with one that somebody comes in between.
+    fn without(file: &Guarded, writers: Option<&dyn Writers>) -> (Drilled, Vec<String>) {
+        let announce = || file.announce();
+        let (open, path) = (&*file.file, &*file.report.path);
+        let ground = Ground { file: open, path, durable: true, announce: &announce };
+        drill::run(file.engine.as_ref().unwrap(), &ground, (DRILL, 0), writers)
+    }
+
+    /// Cannot be stopped.
+    struct Restless;
+
+    impl Writers for Restless {
+        fn freeze(&self) -> bool {
+            false
+        }
+
+        fn thaw(&self) {}
+    }
+
+    /// Somebody nobody knows of, who writes to a damaged page when all others stand.
+    struct Stranger(PathBuf);
+
+    impl Writers for Stranger {
+        fn freeze(&self) -> bool {
+            let now = std::fs::read(&self.0).unwrap();
+            let pages = now.chunks(4096).zip(content().chunks(4096).map(<[u8]>::to_vec));
+            let bad = pages.enumerate().find(|(_, (now, then))| now != then).unwrap().0;
+            let file = File::options().write(true).open(&self.0).unwrap();
+            file.write_all_at(b"a stranger", bad as u64 * PAGE + 5).unwrap();
+            true
+        }
+
+        fn thaw(&self) {}
+    }
+
+    #[test]
+    fn pages_come_back_and_nothing_tells_of_the_drill() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = guarded(folder.path());
+        let time = || std::fs::metadata(folder.path().join("a.db")).unwrap().modified().unwrap();
+        let before = time();
+        for round in 1..30 {
+            let (done, wrong) = file.drill(DRILL, &AtRest);
+            assert_eq!((done.rounds, done.pages, done.given_back), (1, 5, 5), "{wrong:?}");
+            assert_eq!(wrong, [""; 0]);
+            file.drilled(Some((done, wrong)));
+            let counts = file.engine.as_ref().unwrap().counts();
+            assert_eq!((counts.corrupt, counts.repaired), (5 * round, 5 * round));
+            assert!(std::fs::read(folder.path().join("a.db")).unwrap() == content());
+        }
+        assert_eq!((time(), copies(folder.path())), (before, Vec::new()));
+        assert!(!file.report.is_damaged() && file.report.repaired() == 0);
+        file.contest("somebody".to_owned());
+        assert_eq!(file.drill(DRILL, &AtRest).0, Drilled::default(), "contested: nothing is done");
+    }
+
+    #[test]
+    fn what_is_not_given_back_is_told_put_back_and_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = guarded(folder.path());
+        let (done, wrong) = without(&file, None);
+        assert_eq!((done.pages, done.given_back, done.kept.len()), (5, 0, 5));
+        assert_eq!(wrong.len(), 5);
+        assert!(wrong.iter().all(|why| why.contains("put back from memory")), "{wrong:?}");
+        assert!(std::fs::read(folder.path().join("a.db")).unwrap() == content());
+        for copy in &done.kept {
+            let page: usize = copy.to_str().unwrap().rsplit_once('-').unwrap().1.parse().unwrap();
+            let expected = content().chunks(4096).nth(page).unwrap().to_vec();
+            assert_eq!(std::fs::read(copy).unwrap(), expected);
+        }
+        // The same choice once more: those that were kept are left alone.
+        let (again, _) = without(&file, Some(&AtRest));
+        assert_eq!((again.pages, again.given_back), (5, 5));
+        assert_eq!(copies(folder.path()).len(), 5);
+        file.drilled(Some((done, wrong)));
+        assert!(file.report.is_damaged() && !file.report.is_guarded());
+        assert!(!file.may_be_drilled(), "once is enough");
+    }
+
+    #[test]
+    fn nobody_who_comes_in_between_loses_anything() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let file = guarded(folder.path());
+        let (done, wrong) = without(&file, Some(&Restless));
+        assert_eq!((done.pages, done.called_off, wrong.len()), (0, 5, 0));
+        assert!(std::fs::read(&path).unwrap() == content() && copies(folder.path()).is_empty());
+        let (done, wrong) = without(&file, Some(&Stranger(path.clone())));
+        assert!(done.has_failed() && wrong[0].contains("other bytes"), "{done:?} {wrong:?}");
+        let now = std::fs::read(&path).unwrap();
+        let words = now.windows(10).filter(|bytes| bytes == b"a stranger").count();
+        assert_eq!(words, done.kept.len(), "what the stranger wrote stays, and so does the copy");
     }
 }
