@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use holdfast_guard_wire::{Ledger, SLOTS};
 use holdfast_mapped::{
@@ -30,6 +31,8 @@ type Engine = Mapped<Data, holdfast_pmem::Mapped, Arc<Source>>;
 const SIDE_START: u64 = 128 << 10;
 /// Addresses kept free for a side file to grow.
 const SIDE_ROOM: u64 = 64 << 30;
+/// A program runs this many times as long as it was stopped for a drill.
+const REST: u32 = 4;
 /// Bytes of file a board has bits for, at least.
 const BOARD: u64 = 1 << 40;
 
@@ -48,6 +51,8 @@ pub(crate) struct Guarded {
     contested: bool,
     /// Whether what is written has to outlive a power cut.
     durable: bool,
+    /// When it may be drilled next.
+    rested: Instant,
     report: FileReport,
 }
 
@@ -91,6 +96,7 @@ impl Guarded {
             device: found.dev(),
             inode: found.ino(),
             number,
+            rested: Instant::now(),
             durable: protect.open.durability == Durability::Power,
             file,
             data,
@@ -219,7 +225,8 @@ impl Guarded {
 
     /// Whether damage may be done to it on purpose.
     pub(crate) fn may_be_drilled(&self) -> bool {
-        !self.contested && self.report.errors.is_empty() && self.engine.is_some()
+        let well = !self.contested && self.report.errors.is_empty();
+        well && self.engine.is_some() && Instant::now() >= self.rested
     }
 
     /// Damages pages and has them repaired; what it came to, and what went wrong. Everybody who may
@@ -236,8 +243,10 @@ impl Guarded {
         drill::run(engine, &ground, (Drill { seed, ..drill }, round), Some(writers))
     }
 
-    /// Notes what a drill came to; `None` if the program could not be stopped for it.
-    pub(crate) fn drilled(&mut self, done: Option<(Drilled, Vec<String>)>) {
+    /// Notes what a drill came to; `None` if the program could not be stopped for it. A program
+    /// that was stopped runs for several times as long before it is stopped again.
+    pub(crate) fn drilled(&mut self, done: Option<(Drilled, Vec<String>)>, took: Duration) {
+        self.rested = Instant::now() + took * REST;
         let put_off = Drilled { put_off: 1, ..Drilled::default() };
         let (done, wrong) = done.unwrap_or((put_off, Vec::new()));
         self.report.drilled.add(done);
@@ -356,7 +365,7 @@ mod drills {
     fn guarded(folder: &Path) -> Guarded {
         let path = folder.join("a.db");
         std::fs::write(&path, content()).unwrap();
-        let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000);
+        let old = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
         let file = File::options().read(true).write(true).open(&path).unwrap();
         file.set_modified(old).unwrap();
         let side = Choice::Protect(side_of(&path));
@@ -372,11 +381,15 @@ mod drills {
     }
 
     /// Without a repair, or with one that somebody comes in between.
-    fn without(file: &Guarded, writers: Option<&dyn Writers>) -> (Drilled, Vec<String>) {
+    fn without(
+        file: &Guarded,
+        pages: u32,
+        writers: Option<&dyn Writers>,
+    ) -> (Drilled, Vec<String>) {
         let announce = || file.announce();
         let (open, path) = (&*file.file, &*file.report.path);
         let ground = Ground { file: open, path, durable: true, announce: &announce };
-        drill::run(file.engine.as_ref().unwrap(), &ground, (DRILL, 0), writers)
+        drill::run(file.engine.as_ref().unwrap(), &ground, (Drill { pages, ..DRILL }, 0), writers)
     }
 
     /// Cannot be stopped.
@@ -396,7 +409,8 @@ mod drills {
     impl Writers for Stranger {
         fn freeze(&self) -> bool {
             let now = std::fs::read(&self.0).unwrap();
-            let pages = now.chunks(4096).zip(content().chunks(4096).map(<[u8]>::to_vec));
+            let then = content();
+            let pages = now.chunks(4096).zip(then.chunks(4096));
             let bad = pages.enumerate().find(|(_, (now, then))| now != then).unwrap().0;
             let file = File::options().write(true).open(&self.0).unwrap();
             file.write_all_at(b"a stranger", bad as u64 * PAGE + 5).unwrap();
@@ -416,13 +430,17 @@ mod drills {
             let (done, wrong) = file.drill(DRILL, &AtRest);
             assert_eq!((done.rounds, done.pages, done.given_back), (1, 5, 5), "{wrong:?}");
             assert_eq!(wrong, [""; 0]);
-            file.drilled(Some((done, wrong)));
+            file.drilled(Some((done, wrong)), Duration::ZERO);
             let counts = file.engine.as_ref().unwrap().counts();
             assert_eq!((counts.corrupt, counts.repaired), (5 * round, 5 * round));
             assert!(std::fs::read(folder.path().join("a.db")).unwrap() == content());
         }
         assert_eq!((time(), copies(folder.path())), (before, Vec::new()));
         assert!(!file.report.is_damaged() && file.report.repaired() == 0);
+        file.drilled(None, Duration::from_secs(60));
+        assert!(file.report.drilled.put_off == 1 && !file.may_be_drilled(), "it has to rest");
+        file.rested = Instant::now();
+        assert!(file.may_be_drilled());
         file.contest("somebody".to_owned());
         assert_eq!(file.drill(DRILL, &AtRest).0, Drilled::default(), "contested: nothing is done");
     }
@@ -431,7 +449,7 @@ mod drills {
     fn what_is_not_given_back_is_told_put_back_and_kept() {
         let folder = tempfile::tempdir().unwrap();
         let mut file = guarded(folder.path());
-        let (done, wrong) = without(&file, None);
+        let (done, wrong) = without(&file, 5, None);
         assert_eq!((done.pages, done.given_back, done.kept.len()), (5, 0, 5));
         assert_eq!(wrong.len(), 5);
         assert!(wrong.iter().all(|why| why.contains("put back from memory")), "{wrong:?}");
@@ -442,10 +460,10 @@ mod drills {
             assert_eq!(std::fs::read(copy).unwrap(), expected);
         }
         // The same choice once more: those that were kept are left alone.
-        let (again, _) = without(&file, Some(&AtRest));
+        let (again, _) = without(&file, 5, Some(&AtRest));
         assert_eq!((again.pages, again.given_back), (5, 5));
         assert_eq!(copies(folder.path()).len(), 5);
-        file.drilled(Some((done, wrong)));
+        file.drilled(Some((done, wrong)), Duration::ZERO);
         assert!(file.report.is_damaged() && !file.report.is_guarded());
         assert!(!file.may_be_drilled(), "once is enough");
     }
@@ -455,13 +473,13 @@ mod drills {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db");
         let file = guarded(folder.path());
-        let (done, wrong) = without(&file, Some(&Restless));
+        let (done, wrong) = without(&file, 5, Some(&Restless));
         assert_eq!((done.pages, done.called_off, wrong.len()), (0, 5, 0));
         assert!(std::fs::read(&path).unwrap() == content() && copies(folder.path()).is_empty());
-        let (done, wrong) = without(&file, Some(&Stranger(path.clone())));
+        let (done, wrong) = without(&file, 1, Some(&Stranger(path.clone())));
         assert!(done.has_failed() && wrong[0].contains("other bytes"), "{done:?} {wrong:?}");
         let now = std::fs::read(&path).unwrap();
-        let words = now.windows(10).filter(|bytes| bytes == b"a stranger").count();
-        assert_eq!(words, done.kept.len(), "what the stranger wrote stays, and so does the copy");
+        assert!(now.windows(10).any(|bytes| bytes == b"a stranger"), "it was taken back");
+        assert_eq!(copies(folder.path()), done.kept);
     }
 }

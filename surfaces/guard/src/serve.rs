@@ -438,10 +438,11 @@ impl Guard {
             let sure = || self.is_sure(file, &known, *seen.borrow_mut());
             // The repair stops them as well, finds that they stand, and leaves them so.
             let (all, again) = (Freezer::new(&roots, &sure), Freezer::new(&roots, &sure));
+            let began = Instant::now();
             let done = all.freeze().then(|| file.drill(drill, &again));
             all.thaw();
             let file = &mut self.files[index];
-            file.drilled(done);
+            file.drilled(done, began.elapsed());
             if let Some(why) = found {
                 file.contest(why);
             }
