@@ -482,4 +482,42 @@ mod drills {
         assert!(now.windows(10).any(|bytes| bytes == b"a stranger"), "it was taken back");
         assert_eq!(copies(folder.path()), done.kept);
     }
+
+    /// The end of the supervisor, with damage in the file.
+    struct Deadly;
+
+    impl Writers for Deadly {
+        fn freeze(&self) -> bool {
+            panic!("killed in the middle of a drill")
+        }
+
+        fn thaw(&self) {}
+    }
+
+    #[test]
+    fn after_a_death_in_the_middle_repair_brings_the_pages_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let file = guarded(folder.path());
+        let die = std::panic::AssertUnwindSafe(|| without(&file, 5, Some(&Deadly)));
+        std::panic::catch_unwind(die).unwrap_err();
+        drop(file);
+        assert!(std::fs::read(&path).unwrap() != content());
+        assert_eq!(copies(folder.path()).len(), 5);
+        let open = File::options().read(true).write(true).open(&path).unwrap();
+        let (ledger, clock) = (Ledger::create().unwrap(), WallClock::new());
+        let clock: Arc<dyn Clock> = Arc::new(clock);
+        let (side, protect) = (Choice::Open(side_of(&path)), ProtectOptions::default());
+        let file =
+            Guarded::begin(0, (open, path.clone()), &side, &protect, (&Arc::new(ledger), &clock));
+        let file = file.unwrap();
+        let engine = file.engine.as_ref().unwrap();
+        let found = engine.verify_all().unwrap();
+        assert_eq!((found.corrupt.len(), found.undecided.len()), (0, 5), "{found:?}");
+        for (page, _) in found.undecided {
+            let done = engine.repair(page, &AtRest, holdfast_mapped::Force::Undecided).unwrap();
+            assert_eq!(done, holdfast_mapped::Mended::Repaired, "{page}");
+        }
+        assert!(std::fs::read(&path).unwrap() == content());
+    }
 }
