@@ -177,6 +177,18 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         why.map_or(PageVerdict::Corrupt, PageVerdict::Undecided)
     }
 
+    /// Whether a page that is good now, with the sum `found`, would be called corrupt if it differed.
+    pub(crate) fn would_convict(&self, inner: &Inner, page: u64, found: u32) -> bool {
+        let place = self.stripes.place(page);
+        let (Some(region), Ok(entry)) =
+            (inner.regions.get(&place.region), self.side.entry(place.region, place.inside))
+        else {
+            return false;
+        };
+        let other = (!found, true);
+        self.hold(inner, region, page, other, entry) == PageVerdict::Corrupt
+    }
+
     /// Whether the source knows of a store to a page. Where nobody was let in yet, only what
     /// outlived a crash counts.
     pub(crate) fn is_dirty(&self, region: &Region, page: u64) -> Result<bool> {

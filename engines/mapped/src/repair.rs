@@ -184,6 +184,29 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         Ok(Mended::Repaired)
     }
 
+    /// The bytes of a page of which it is certain that damage to it would be found and undone: it
+    /// is covered, nobody stored to it since, nothing casts doubt on it, and the rest of its stripe
+    /// gives these very bytes. `None` of any other.
+    ///
+    /// # Errors
+    /// An error of the source or of the side file.
+    pub fn certain(&self, page: u64) -> Result<Option<Vec<u8>>> {
+        let mut inner = self.lock();
+        let inner = &mut *inner;
+        let mut bytes = vec![0; PAGE as usize];
+        let judged = self.judge(inner, page, &mut bytes)?;
+        if judged.verdict != PageVerdict::Good || !self.would_convict(inner, page, judged.found) {
+            return Ok(None);
+        }
+        let rebuilt = self.rebuild(inner, page, false)?;
+        let at = page.saturating_mul(PAGE);
+        let len = inner.size.saturating_sub(at).min(PAGE) as usize;
+        Ok(rebuilt.filter(|rebuilt| *rebuilt == bytes).map(|mut bytes| {
+            bytes.truncate(len);
+            bytes
+        }))
+    }
+
     /// What the page numbered `page` was when it was last covered, or the time before that, if
     /// parity can still tell; for pages that are undecided.
     ///

@@ -67,15 +67,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             (number, pages)
         };
         for inside in 0..pages {
-            let page = self.number(number, inside);
-            let verdict = self.look_at_page(page)?;
-            done.report.add(page, verdict);
-            let (PageVerdict::Corrupt, Some(writers)) = (verdict, writers) else { continue };
-            match self.repair(page, writers, Force::No)? {
-                Mended::Repaired => done.repaired += 1,
-                Mended::Lost => done.lost += 1,
-                Mended::Good | Mended::Undecided(_) | Mended::Busy => {}
-            }
+            self.scrub_page(self.number(number, inside), writers, &mut done)?;
         }
         let mut inner = self.lock_to_write()?;
         let inner = &mut *inner;
@@ -89,6 +81,28 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             region.record.verified_ns = self.clock.now();
         }
         Ok(done)
+    }
+
+    /// Looks at one page, wherever the scrub is; repairs it if it is damaged and `writers` is given.
+    /// What it came to is added to `done`.
+    ///
+    /// # Errors
+    /// As [`scrub_step`](Self::scrub_step).
+    pub fn scrub_page(
+        &self,
+        page: u64,
+        writers: Option<&dyn Writers>,
+        done: &mut Scrubbed,
+    ) -> Result<()> {
+        let verdict = self.look_at_page(page)?;
+        done.report.add(page, verdict);
+        let (PageVerdict::Corrupt, Some(writers)) = (verdict, writers) else { return Ok(()) };
+        match self.repair(page, writers, Force::No)? {
+            Mended::Repaired => done.repaired += 1,
+            Mended::Lost => done.lost += 1,
+            Mended::Good | Mended::Undecided(_) | Mended::Busy => {}
+        }
+        Ok(())
     }
 
     /// Scrubs the whole file once.

@@ -333,3 +333,35 @@ fn repairs_among_stores_revert_nothing() {
         assert_eq!(machine.page(page), content(page, *newest[page as usize].lock().unwrap()));
     }
 }
+
+#[test]
+fn only_of_pages_whose_damage_would_be_undone_it_is_certain() {
+    for parity in [1, 2] {
+        let machine = Machine::new(MediumKind::Shm, SIZE);
+        let engine = admitted(&machine, parity);
+        assert_eq!(engine.certain(3).unwrap().unwrap(), machine.page(3));
+        assert_eq!(engine.certain(19).unwrap().unwrap().len(), 100, "the end of the last page");
+        assert_eq!(engine.certain(20).unwrap(), None, "behind the end");
+        // Each page of a stripe that is damaged takes some of what parity carries.
+        let stripe = u64::from(engine.stripes().data());
+        for (count, page) in (0..stripe).enumerate() {
+            let certain = engine.certain(page).unwrap().is_some();
+            assert_eq!(certain, count < parity as usize, "{count} damaged of {parity}");
+            if certain {
+                machine.rot(page, 5);
+                assert_eq!(engine.certain(page).unwrap(), None, "damaged already");
+            }
+        }
+        for page in 0..u64::from(parity) {
+            assert_eq!(engine.repair(page, &AtRest, Force::No).unwrap(), Mended::Repaired);
+        }
+        // Nor of one that was stored to, or whose neighbours were.
+        machine.store(stripe, 1);
+        assert_eq!(engine.certain(stripe).unwrap(), None);
+        assert_eq!(engine.certain(stripe + 1).unwrap().is_some(), parity == 2);
+        engine.pass().unwrap();
+        assert!(engine.certain(stripe).unwrap().is_some());
+        engine.contest(true).unwrap();
+        assert_eq!(engine.certain(stripe).unwrap(), None, "it would be undecided");
+    }
+}

@@ -361,6 +361,13 @@ pub(crate) struct GuardArgs {
     /// Let syncs of the program return before what they wrote is covered
     #[arg(long)]
     pub(crate) no_cover_on_sync: bool,
+    /// Damage so many covered pages of each guarded file once a period, the program standing still,
+    /// and have them repaired: a test of your own set-up
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) drill: Option<u32>,
+    /// Choose the pages and bytes of the drill from this seed; the summary tells the one used
+    #[arg(long, value_name = "SEED", requires = "drill")]
+    pub(crate) drill_seed: Option<u64>,
     /// Write the summary to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) summary: Option<PathBuf>,

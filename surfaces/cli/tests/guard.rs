@@ -105,6 +105,26 @@ fn a_program_runs_as_it_does_alone_and_its_file_is_covered() {
 }
 
 #[test]
+fn a_drill_damages_and_gives_back_and_is_no_damage() {
+    let here = with_file(40);
+    let before = fs::read(here.path("a.db")).unwrap();
+    let drill = ["--match", "*.db", "--period", "30ms", "--drill", "3", "--drill-seed", "9"];
+    let (sum, _) = sh(&here, 0, &drill, "exec 3<>a.db; sleep 1");
+    let file = &sum["files"][0];
+    assert!(file["drilled"].as_u64() > Some(0), "{file}");
+    for same in ["given_back", "corrupt", "repaired"] {
+        assert_eq!(file[same], file["drilled"], "{file}");
+    }
+    assert_eq!((&sum["drill_seed"], &file["drill_kept"]), (&9.into(), &Value::Array(vec![])));
+    assert!(fs::read(here.path("a.db")).unwrap() == before);
+    here.good(&["verify", "a.db"]);
+    let done = here.good(&["guard", "--drill", "1", "--", "sh", "-c", "exec 3<>a.db; sleep 1.2"]);
+    assert!(done.err.contains("drilled 1, given back 1"), "{}", done.err);
+    assert!(done.err.contains("drills from seed"), "{}", done.err);
+    here.expect(16, &["guard", "--drill", "0", "--", "true"]);
+}
+
+#[test]
 fn the_code_is_the_programs_if_it_failed() {
     let here = with_file(4);
     let (sum, _) = sh(&here, 7, &["--match", "*.db"], &format!("{}; exit 7", dd(1)));

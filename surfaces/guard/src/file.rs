@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use holdfast_guard_wire::{Ledger, SLOTS};
 use holdfast_mapped::{
@@ -19,6 +20,7 @@ use holdfast_redundancy::PageVerdict;
 
 use crate::choose::Choice;
 use crate::data::Data;
+use crate::drill::{self, Drill, Drilled, Ground};
 use crate::foreign::Watch;
 use crate::proc::{self, Holds};
 use crate::source::Source;
@@ -30,6 +32,8 @@ type Engine = Mapped<Data, holdfast_pmem::Mapped, Arc<Source>>;
 const SIDE_START: u64 = 128 << 10;
 /// Addresses kept free for a side file to grow.
 const SIDE_ROOM: u64 = 64 << 30;
+/// A program runs this many times as long as it was stopped for a drill.
+const REST: u32 = 4;
 /// Bytes of file a board has bits for, at least.
 const BOARD: u64 = 1 << 40;
 
@@ -38,6 +42,7 @@ pub(crate) struct Guarded {
     pub(crate) device: u64,
     pub(crate) inode: u64,
     number: u32,
+    file: Arc<File>,
     data: Data,
     /// None after an error that ended its protection.
     engine: Option<Engine>,
@@ -45,6 +50,10 @@ pub(crate) struct Guarded {
     ledger: Arc<Ledger>,
     watch: Mutex<Watch>,
     contested: bool,
+    /// Whether what is written has to outlive a power cut.
+    durable: bool,
+    /// When it may be drilled next.
+    rested: Instant,
     report: FileReport,
 }
 
@@ -88,6 +97,9 @@ impl Guarded {
             device: found.dev(),
             inode: found.ino(),
             number,
+            rested: Instant::now(),
+            durable: protect.open.durability == Durability::Power,
+            file,
             data,
             contested: engine.is_contested(),
             engine: Some(engine),
@@ -200,7 +212,13 @@ impl Guarded {
 
     /// Our own writes are announced ones, too.
     fn told(&self, done: &Scrubbed) {
-        if done.repaired > 0 && !self.watch().is_named() {
+        if done.repaired > 0 {
+            self.announce();
+        }
+    }
+
+    fn announce(&self) {
+        if !self.watch().is_named() {
             self.ledger.begin(self.number);
             self.ledger.end(self.number);
         }
@@ -228,6 +246,36 @@ impl Guarded {
     /// The file, for programs that map a page of it anew.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.data.file()
+    }
+
+    /// Whether damage may be done to it on purpose.
+    pub(crate) fn may_be_drilled(&self) -> bool {
+        let well = !self.contested && self.report.errors.is_empty();
+        well && self.engine.is_some() && Instant::now() >= self.rested
+    }
+
+    /// Damages pages and has them repaired; what it came to, and what went wrong. Everybody who may
+    /// store has to stand until it is over.
+    pub(crate) fn drill(&self, drill: Drill, writers: &dyn Writers) -> (Drilled, Vec<String>) {
+        let Some(engine) = self.engine.as_ref().filter(|_| self.may_be_drilled()) else {
+            return Default::default();
+        };
+        let announce = || self.announce();
+        let (file, path, durable) = (&*self.file, &*self.report.path, self.durable);
+        let ground = Ground { file, path, durable, announce: &announce };
+        let seed = drill.seed ^ self.inode;
+        let round = self.report.drilled.rounds;
+        drill::run(engine, &ground, (Drill { seed, ..drill }, round), Some(writers))
+    }
+
+    /// Notes what a drill came to; `None` if the program could not be stopped for it. A program
+    /// that was stopped runs for several times as long before it is stopped again.
+    pub(crate) fn drilled(&mut self, done: Option<(Drilled, Vec<String>)>, took: Duration) {
+        self.rested = Instant::now() + took * REST;
+        let put_off = Drilled { put_off: 1, ..Drilled::default() };
+        let (done, wrong) = done.unwrap_or((put_off, Vec::new()));
+        self.report.drilled.add(done);
+        wrong.iter().for_each(|error| self.fail(error));
     }
 
     pub(crate) fn note_error(&mut self, error: &str) {
@@ -320,5 +368,181 @@ fn identifier(path: &str) -> [u8; 16] {
 impl core::fmt::Debug for Guarded {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Guarded").field("path", &self.report.path).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod drills {
+    use super::*;
+    use crate::clock::WallClock;
+    use crate::side_of;
+    use holdfast_mapped::AtRest;
+    use std::os::unix::fs::FileExt;
+    use std::path::Path;
+
+    const PAGES: u64 = 64;
+    const DRILL: Drill = Drill { pages: 5, seed: 3 };
+
+    fn content() -> Vec<u8> {
+        (0..PAGES * PAGE - 1000).map(|at| (at / PAGE * 3 + at % 251) as u8).collect()
+    }
+
+    fn guarded(folder: &Path) -> Guarded {
+        let path = folder.join("a.db");
+        std::fs::write(&path, content()).unwrap();
+        let old = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        file.set_modified(old).unwrap();
+        let side = Choice::Protect(side_of(&path));
+        let ledger = Arc::new(Ledger::create().unwrap());
+        let clock: Arc<dyn Clock> = Arc::new(WallClock::new());
+        let protect = ProtectOptions::default();
+        Guarded::begin(0, (file, path), &side, &protect, (&ledger, &clock)).unwrap()
+    }
+
+    fn copies(folder: &Path) -> Vec<PathBuf> {
+        let all = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        all.filter(|path| path.to_str().unwrap().contains(".drill-")).collect()
+    }
+
+    /// Without a repair, or with one that somebody comes in between.
+    fn without(
+        file: &Guarded,
+        pages: u32,
+        writers: Option<&dyn Writers>,
+    ) -> (Drilled, Vec<String>) {
+        let announce = || file.announce();
+        let (open, path) = (&*file.file, &*file.report.path);
+        let ground = Ground { file: open, path, durable: true, announce: &announce };
+        drill::run(file.engine.as_ref().unwrap(), &ground, (Drill { pages, ..DRILL }, 0), writers)
+    }
+
+    /// Cannot be stopped.
+    struct Restless;
+
+    impl Writers for Restless {
+        fn freeze(&self) -> bool {
+            false
+        }
+
+        fn thaw(&self) {}
+    }
+
+    /// Somebody nobody knows of, who writes to a damaged page when all others stand.
+    struct Stranger(PathBuf);
+
+    impl Writers for Stranger {
+        fn freeze(&self) -> bool {
+            let now = std::fs::read(&self.0).unwrap();
+            let then = content();
+            let pages = now.chunks(4096).zip(then.chunks(4096));
+            let bad = pages.enumerate().find(|(_, (now, then))| now != then).unwrap().0;
+            let file = File::options().write(true).open(&self.0).unwrap();
+            file.write_all_at(b"a stranger", bad as u64 * PAGE + 5).unwrap();
+            true
+        }
+
+        fn thaw(&self) {}
+    }
+
+    #[test]
+    fn pages_come_back_and_nothing_tells_of_the_drill() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = guarded(folder.path());
+        let time = || std::fs::metadata(folder.path().join("a.db")).unwrap().modified().unwrap();
+        let before = time();
+        for round in 1..30 {
+            let (done, wrong) = file.drill(DRILL, &AtRest);
+            assert_eq!((done.rounds, done.pages, done.given_back), (1, 5, 5), "{wrong:?}");
+            assert_eq!(wrong, [""; 0]);
+            file.drilled(Some((done, wrong)), Duration::ZERO);
+            let counts = file.engine.as_ref().unwrap().counts();
+            assert_eq!((counts.corrupt, counts.repaired), (5 * round, 5 * round));
+            assert!(std::fs::read(folder.path().join("a.db")).unwrap() == content());
+        }
+        assert_eq!((time(), copies(folder.path())), (before, Vec::new()));
+        assert!(!file.report.is_damaged() && file.report.repaired() == 0);
+        file.drilled(None, Duration::from_secs(60));
+        assert!(file.report.drilled.put_off == 1 && !file.may_be_drilled(), "it has to rest");
+        file.rested = Instant::now();
+        assert!(file.may_be_drilled());
+        file.contest("somebody".to_owned());
+        assert_eq!(file.drill(DRILL, &AtRest).0, Drilled::default(), "contested: nothing is done");
+    }
+
+    #[test]
+    fn what_is_not_given_back_is_told_put_back_and_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = guarded(folder.path());
+        let (done, wrong) = without(&file, 5, None);
+        assert_eq!((done.pages, done.given_back, done.kept.len()), (5, 0, 5));
+        assert_eq!(wrong.len(), 5);
+        assert!(wrong.iter().all(|why| why.contains("put back from memory")), "{wrong:?}");
+        assert!(std::fs::read(folder.path().join("a.db")).unwrap() == content());
+        for copy in &done.kept {
+            let page: usize = copy.to_str().unwrap().rsplit_once('-').unwrap().1.parse().unwrap();
+            let expected = content().chunks(4096).nth(page).unwrap().to_vec();
+            assert_eq!(std::fs::read(copy).unwrap(), expected);
+        }
+        // The same choice once more: those that were kept are left alone.
+        let (again, _) = without(&file, 5, Some(&AtRest));
+        assert_eq!((again.pages, again.given_back), (5, 5));
+        assert_eq!(copies(folder.path()).len(), 5);
+        file.drilled(Some((done, wrong)), Duration::ZERO);
+        assert!(file.report.is_damaged() && !file.report.is_guarded());
+        assert!(!file.may_be_drilled(), "once is enough");
+    }
+
+    #[test]
+    fn nobody_who_comes_in_between_loses_anything() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let file = guarded(folder.path());
+        let (done, wrong) = without(&file, 5, Some(&Restless));
+        assert_eq!((done.pages, done.called_off, wrong.len()), (0, 5, 0));
+        assert!(std::fs::read(&path).unwrap() == content() && copies(folder.path()).is_empty());
+        let (done, wrong) = without(&file, 1, Some(&Stranger(path.clone())));
+        assert!(done.has_failed() && wrong[0].contains("other bytes"), "{done:?} {wrong:?}");
+        let now = std::fs::read(&path).unwrap();
+        assert!(now.windows(10).any(|bytes| bytes == b"a stranger"), "it was taken back");
+        assert_eq!(copies(folder.path()), done.kept);
+    }
+
+    /// The end of the supervisor, with damage in the file.
+    struct Deadly;
+
+    impl Writers for Deadly {
+        fn freeze(&self) -> bool {
+            panic!("killed in the middle of a drill")
+        }
+
+        fn thaw(&self) {}
+    }
+
+    #[test]
+    fn after_a_death_in_the_middle_repair_brings_the_pages_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let file = guarded(folder.path());
+        let die = std::panic::AssertUnwindSafe(|| without(&file, 5, Some(&Deadly)));
+        std::panic::catch_unwind(die).unwrap_err();
+        drop(file);
+        assert!(std::fs::read(&path).unwrap() != content());
+        assert_eq!(copies(folder.path()).len(), 5);
+        let open = File::options().read(true).write(true).open(&path).unwrap();
+        let (ledger, clock) = (Ledger::create().unwrap(), WallClock::new());
+        let clock: Arc<dyn Clock> = Arc::new(clock);
+        let (side, protect) = (Choice::Open(side_of(&path)), ProtectOptions::default());
+        let file =
+            Guarded::begin(0, (open, path.clone()), &side, &protect, (&Arc::new(ledger), &clock));
+        let file = file.unwrap();
+        let engine = file.engine.as_ref().unwrap();
+        let found = engine.verify_all().unwrap();
+        assert_eq!((found.corrupt.len(), found.undecided.len()), (0, 5), "{found:?}");
+        for (page, _) in found.undecided {
+            let done = engine.repair(page, &AtRest, holdfast_mapped::Force::Undecided).unwrap();
+            assert_eq!(done, holdfast_mapped::Mended::Repaired, "{page}");
+        }
+        assert!(std::fs::read(&path).unwrap() == content());
     }
 }

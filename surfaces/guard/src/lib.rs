@@ -58,12 +58,14 @@
 //! | `source.rs`, `runs.rs` | who stored where |
 //! | `foreign.rs`, `proc.rs` | strangers |
 //! | `freeze.rs` | standing still |
+//! | `drill.rs` | damage done on purpose, which has to be undone |
 //! | `schedule.rs`, `processors.rs` | when, and where |
 //! | `options.rs`, `error.rs`, `summary.rs` | the rest |
 
 mod choose;
 mod clock;
 mod data;
+mod drill;
 mod error;
 mod file;
 mod foreign;
@@ -80,6 +82,7 @@ mod spaces;
 mod summary;
 
 pub use choose::side_of;
+pub use drill::{Drill, Drilled};
 pub use error::Error;
 pub use options::{Options, Placement};
 pub use serve::Guard;

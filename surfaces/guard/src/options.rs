@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use holdfast_mapped::{Folios, ProtectOptions};
 
+use crate::drill::Drill;
+
 /// Where the supervisor computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Placement {
@@ -35,6 +37,8 @@ pub struct Options {
     pub protect: ProtectOptions,
     /// Regions looked at after each pass; what is damaged is repaired. 0 is none.
     pub scrub_regions: u32,
+    /// Pages damaged on purpose once a period, which have to come back; `None` is none.
+    pub drill: Option<Drill>,
     /// Whether everything is looked at once more when the program is gone.
     pub final_scrub: bool,
     /// Whether what a program syncs is covered before the sync returns.
@@ -63,6 +67,7 @@ impl Options {
             globs: Vec::new(),
             protect,
             scrub_regions: 16,
+            drill: None,
             final_scrub: true,
             cover_on_sync: true,
             placement: Placement::default(),

@@ -1,6 +1,7 @@
 //! What `/proc` says of other processes.
 
 use std::collections::BTreeSet;
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 
 use holdfast_pmem::track::maps;
@@ -17,7 +18,10 @@ fn numbers(path: &str) -> Vec<u32> {
 
 /// State and parent of a process or thread, from its `stat`.
 fn stat(path: &str) -> Option<(u8, u32)> {
-    let text = std::fs::read(path).ok()?;
+    // All processes are asked while programs stand still, so with one call; the rest may be cut off.
+    let mut bytes = [0; 1024];
+    let len = std::fs::File::open(path).and_then(|mut file| file.read(&mut bytes)).ok()?;
+    let text = bytes.get(..len)?;
     // The name is in parentheses and may hold anything.
     let behind = text.iter().rposition(|byte| *byte == b')')?;
     let rest = core::str::from_utf8(text.get(behind + 1..)?).ok()?;

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use holdfast_guard_wire::{Answer, Ledger, MESSAGE, NAME, Refusal, Request, link};
+use holdfast_mapped::Writers;
 use holdfast_pmem::Clock;
 use holdfast_pmem::track::uffd::Uffd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -216,6 +217,7 @@ impl Guard {
             lasted: self.began.elapsed(),
             spent: Duration::from_nanos(spent().saturating_sub(self.spent)),
             placement: self.options.placement,
+            drill: self.options.drill,
             spaces: self.counted,
             files,
             refused: self.refused,
@@ -396,6 +398,7 @@ impl Guard {
             }
         }
         self.scrub(due);
+        self.drill(due);
     }
 
     /// Does something to a file with the means to stop all who may write to it.
@@ -427,6 +430,33 @@ impl Guard {
             });
             if let Some(Err(error)) = failed {
                 self.files[index].note_error(&error);
+            }
+        }
+    }
+
+    /// Damages pages of files that are due, and has them repaired, while everybody stands.
+    fn drill(&mut self, due: &[usize]) {
+        let Some(drill) = self.options.drill else { return };
+        let known = self.known();
+        let roots: BTreeSet<u32> = self.spaces.values().map(|space| space.process).collect();
+        let files = self.files.len();
+        for index in due.iter().copied().filter(|index| *index < files && !roots.is_empty()) {
+            let file = &self.files[index];
+            if !file.may_be_drilled() {
+                continue;
+            }
+            let mut found = None;
+            let seen = std::cell::RefCell::new(&mut found);
+            let sure = || self.is_sure(file, &known, *seen.borrow_mut());
+            // The repair stops them as well, finds that they stand, and leaves them so.
+            let (all, again) = (Freezer::new(&roots, &sure), Freezer::new(&roots, &sure));
+            let began = Instant::now();
+            let done = all.freeze().then(|| file.drill(drill, &again));
+            all.thaw();
+            let file = &mut self.files[index];
+            file.drilled(done, began.elapsed());
+            if let Some(why) = found {
+                file.contest(why);
             }
         }
     }

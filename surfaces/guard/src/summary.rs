@@ -8,6 +8,7 @@ use std::time::Duration;
 use holdfast_mapped::{Counts, Opened};
 use holdfast_redundancy::Unsure;
 
+use crate::drill::{Drill, Drilled};
 use crate::options::Placement;
 use crate::source::Seen;
 
@@ -25,6 +26,8 @@ pub struct Summary {
     pub placement: Placement,
     /// Address spaces that were guarded: programs, and children of theirs.
     pub spaces: u64,
+    /// What was damaged on purpose, and from which seed.
+    pub drill: Option<Drill>,
     /// The guarded files.
     pub files: Vec<FileReport>,
     /// Files that were wanted and could not be guarded, and why.
@@ -67,6 +70,8 @@ pub struct FileReport {
     pub lost: u64,
     /// Pages nobody can judge, and why.
     pub doubtful: Vec<(u64, Unsure)>,
+    /// What drills came to. Pages that they damaged count as corrupt and as repaired, too.
+    pub drilled: Drilled,
     /// Why it was checked only.
     pub contested: Vec<String>,
     /// What went wrong.
@@ -95,6 +100,7 @@ impl FileReport {
             mended: 0,
             lost: 0,
             doubtful: Vec::new(),
+            drilled: Drilled::default(),
             contested: Vec::new(),
             errors: Vec::new(),
             folios: String::new(),
@@ -118,10 +124,16 @@ impl FileReport {
         reasons
     }
 
-    /// Whether damage is left, or pages that nobody can judge.
+    /// Pages put right that no drill had damaged.
+    #[must_use]
+    pub fn repaired(&self) -> u64 {
+        self.counts.repaired.saturating_sub(self.drilled.given_back)
+    }
+
+    /// Whether damage is left, or pages that nobody can judge, or a drill failed.
     #[must_use]
     pub fn is_damaged(&self) -> bool {
-        let bad = self.damaged > self.mended;
+        let bad = self.damaged > self.mended || self.drilled.has_failed();
         bad || self.lost > 0 || !self.doubtful.is_empty()
     }
 
@@ -165,6 +177,11 @@ impl fmt::Display for FileReport {
         if self.opened.is_some_and(|opened| opened.changed) {
             writeln!(f, "  it had been changed, or replaced, while it was not protected")?;
         }
+        if self.drilled != Drilled::default() {
+            let Drilled { rounds, put_off, pages, given_back, called_off, .. } = &self.drilled;
+            write!(f, "  drilled {pages}, given back {given_back}, in {rounds} rounds")?;
+            writeln!(f, "; {put_off} rounds put off, {called_off} pages called off")?;
+        }
         for why in &self.contested {
             writeln!(f, "  checked only: {why}")?;
         }
@@ -194,6 +211,9 @@ impl fmt::Display for Summary {
         }
         if self.untold > 0 {
             writeln!(f, "{} events could not be told: what differs proves nothing", self.untold)?;
+        }
+        if let Some(drill) = self.drill {
+            writeln!(f, "drills from seed {}", drill.seed)?;
         }
         let place = match self.placement {
             Placement::Anywhere => String::new(),

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use holdfast_guard::{FileReport, Guard, Options, Summary, side_of};
+use holdfast_guard::{Drill, FileReport, Guard, Options, Summary, side_of};
 
 use crate::stories::{PAGE, PAGES, beside, is_hot, mark, wait_for};
 
@@ -37,6 +37,7 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("damage while in use is repaired", in_use),
     ("a stranger's write is never repaired away", stranger),
     ("no write is ever reverted in a storm", storm),
+    ("drills are given back, and nobody loses a store", drills),
     ("what goes through a ring is never repaired away", ring),
     ("children of nobody are noticed", bare_clone),
     ("the death of the supervisor hurts nobody", orphaned),
@@ -345,6 +346,31 @@ fn storm() {
     assert!(report.contested.is_empty() && report.doubtful.is_empty(), "{summary}");
     assert!(report.seen.stored > 0 && report.seen.written > 0, "{summary}");
     println!("  storm: {} repaired, {} lost", report.counts.repaired, report.lost);
+}
+
+/// As [`storm`], but the supervisor itself does the damage, so nothing at all may be missing.
+fn drills() {
+    let place = place();
+    std::fs::write(beside(&place.file, "oracle"), content()).unwrap();
+    let mut options = options();
+    options.drill = Some(Drill { pages: 6, seed: 5 });
+    let file = place.file.clone();
+    let guard = std::thread::spawn(move || run("storm", &file, options));
+    wait_for(&place.file, "ready");
+    std::thread::sleep(Duration::from_secs(2));
+    mark(&place.file, "go");
+    let (summary, report) = guard.join().unwrap();
+    let noted = std::fs::read(beside(&place.file, "oracle")).unwrap();
+    assert!(std::fs::read(&place.file).unwrap() == noted, "not what it wrote\n{summary}");
+    let drilled = &report.drilled;
+    assert!(drilled.pages > 20 && drilled.rounds > 4, "{summary}");
+    let same = [drilled.given_back, report.counts.corrupt, report.counts.repaired];
+    assert_eq!(same, [drilled.pages; 3], "{summary}");
+    assert!(is_good(&summary, &report) && report.repaired() == 0, "{summary}");
+    let beside = std::fs::read_dir(place.file.parent().unwrap()).unwrap();
+    let left = beside.flatten().filter(|it| it.file_name().to_str().unwrap().contains("drill"));
+    assert_eq!(left.count(), 0, "a copy of a page that came back stays beside");
+    println!("  {} pages in {} rounds, {} put off", drilled.pages, drilled.rounds, drilled.put_off);
 }
 
 /// Whether a stripe is what it was at the beginning.

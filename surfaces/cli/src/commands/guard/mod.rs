@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use holdfast::protect::{Durability, Folios};
-use holdfast_guard::{Error, Guard, Options, Placement};
+use holdfast_guard::{Drill, Error, Guard, Options, Placement};
 
 use crate::args::{DurabilityArg, GuardArgs};
 use crate::failure::{Failure, Outcome};
@@ -69,6 +69,8 @@ fn options(out: Out, args: &GuardArgs) -> Outcome<Options> {
     };
     options.protect.folios = Folios::Small;
     options.cover_on_sync = !args.no_cover_on_sync;
+    let seed = args.drill_seed;
+    options.drill = args.drill.map(|pages| Drill { pages, seed: seed.unwrap_or_else(chance) });
     options.placement = match (args.own_core, args.same_core) {
         (Some(number), _) => Placement::Own(number),
         (None, true) => Placement::Same,
@@ -82,6 +84,12 @@ fn options(out: Out, args: &GuardArgs) -> Outcome<Options> {
         };
     }
     Ok(options)
+}
+
+/// A seed where none is given: told in the summary, so that a drill can be had again.
+fn chance() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |now| now.as_micros() as u64)
 }
 
 /// A pattern, and the period behind its last colon if there is one.

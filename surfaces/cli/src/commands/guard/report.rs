@@ -60,7 +60,7 @@ fn is_well(report: &Report) -> bool {
 fn fsck(report: &Report) -> Exit {
     let mut exit = Exit::CLEAN;
     for file in &report.files {
-        if file.counts.repaired > 0 {
+        if file.repaired() > 0 {
             exit = exit.and(Exit::CORRECTED);
         }
         if file.is_damaged() {
@@ -104,6 +104,7 @@ fn object(report: &Report) -> Value {
         "spent_ns": nanos(report.spent),
         "placement": placement,
         "spaces": report.spaces,
+        "drill_seed": report.drill.map(|drill| drill.seed),
         "untold": report.untold,
         "not_observed": report.not_observed,
         "refused": report.refused.iter().map(refused).collect::<Vec<_>>(),
@@ -143,6 +144,12 @@ fn file(file: &FileReport) -> Value {
         "became_undecided": file.counts.undecided,
         "undecided_pages": undecided,
         "reasons": reasons,
+        "drilled": file.drilled.pages,
+        "given_back": file.drilled.given_back,
+        "drill_rounds": file.drilled.rounds,
+        "drill_put_off": file.drilled.put_off,
+        "drill_called_off": file.drilled.called_off,
+        "drill_kept": file.drilled.kept.iter().map(|p| p.display().to_string()).collect::<Vec<_>>(),
         "contested": file.contested,
         "errors": file.errors,
         "changed": file.opened.is_some_and(|opened| opened.changed),

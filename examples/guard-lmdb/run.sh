@@ -1,0 +1,214 @@
+#!/usr/bin/env bash
+# Real programs under guard: their files are damaged while in use and at rest, and have to come back
+# byte by byte. Ends with 0 only if every check holds, and if the first of them does not hold once
+# the tracking of writes is switched off.
+#
+#   run.sh               everything
+#   run.sh NAME...       of lmdb, writemap, sqlite, fio, java: these only
+#   run.sh --untracked   only the counter-proof
+#
+# HOLDFAST_BIN names a folder with a built `holdfast` and its library; without it both are built.
+# HOLDFAST_PROFILE=dev builds faster, and what it builds is slower. WORK names the folder to work in,
+# which is kept; without it one is made and removed. SEED changes what is damaged.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+target=${CARGO_TARGET_DIR:-$root/target}
+profile=${HOLDFAST_PROFILE:-release}
+seed=${SEED:-$(date +%s)}
+# Pages that a drill damages, how often, and pages damaged at rest.
+drill=8 period=250ms rotten=12
+started=$SECONDS
+
+say() { printf '%s\n' "$*"; }
+fail() {
+    say "run.sh: $*" >&2
+    exit 1
+}
+
+# What the programs need: a command or a header, and the packages that have it.
+needed=(
+    'gcc:gcc libc6-dev' 'python3:python3' 'mdb_dump:lmdb-utils' 'fio:fio'
+    'javac:default-jdk-headless' '/usr/include/lmdb.h:liblmdb-dev'
+)
+
+is_here() {
+    case $1 in
+        /*) [ -e "$1" ] ;;
+        *) command -v "$1" >/dev/null ;;
+    esac
+}
+
+install() {
+    local need missing=()
+    for need in "${needed[@]}"; do
+        # shellcheck disable=SC2206 # several packages
+        is_here "${need%%:*}" || missing+=(${need#*:})
+    done
+    [ ${#missing[@]} -gt 0 ] || return 0
+    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+        fail "missing: ${missing[*]} (names of Debian's packages); install them, then run this again"
+    fi
+    say "installing ${missing[*]}"
+    apt-get update -qq >/dev/null || true
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${missing[@]}" >/dev/null ||
+        fail "${missing[*]} could not be installed; install them, then run this again"
+}
+
+build() {
+    if [ -n "${HOLDFAST_BIN:-}" ]; then
+        bin=$HOLDFAST_BIN
+    else
+        command -v cargo >/dev/null || fail "no cargo here: see https://rustup.rs"
+        (cd "$root" && cargo build --quiet --profile "$profile" -p holdfast-cli -p holdfast-preload)
+        bin=$target/$([ "$profile" = dev ] && echo debug || echo "$profile")
+    fi
+    [ -x "$bin/holdfast" ] || fail "$bin/holdfast is not there"
+    gcc -O2 -Wall -Werror -o "$work/words" "$here/programs/words.c" -llmdb
+    javac -d "$work" "$here/programs/Notes.java"
+}
+
+# Runs a program on the files in a folder. The work takes some seconds, and what it leaves does not
+# depend on how many.
+work_on() {
+    local name=$1 folder=$2
+    shift 2
+    case $name in
+        lmdb) "$@" "$work/words" "$folder" plain 500 6000 ;;
+        writemap) "$@" "$work/words" "$folder" writemap 500 6000 ;;
+        sqlite) "$@" python3 "$here/programs/book.py" "$folder/book.db" 300 0.01 ;;
+        fio) (cd "$folder" && "$@" fio "${fio[@]}" --rw=randwrite --rate=,6m --fsync=256) ;;
+        java) "$@" java -cp "$work" Notes "$folder/notes.bin" 40000 600 ;;
+    esac
+}
+fio=(--name=pages --filename=pages.bin --size=24m --bs=4k --ioengine=mmap --randseed=5
+    --verify=crc32c --verify_fatal=1 --output-format=terse --output=fio.out)
+
+file_of() {
+    case $1 in
+        lmdb | writemap) echo data.mdb ;;
+        sqlite) echo book.db ;;
+        fio) echo pages.bin ;;
+        java) echo notes.bin ;;
+    esac
+}
+
+# What a program left, told by somebody who knows its format.
+content() {
+    case $1 in
+        lmdb | writemap) mdb_dump "$2" ;;
+        sqlite) python3 "$here/tool.py" dump "$2/book.db" ;;
+        fio) (cd "$2" && fio "${fio[@]}" --rw=randwrite --verify_only >/dev/null && echo verified) ;;
+        java) sha256sum <"$2/notes.bin" ;;
+    esac
+}
+
+# Figures of the summary that have to be above zero: how the program writes, and that it maps.
+figures() {
+    case $1 in
+        lmdb | sqlite) echo bytes_by_write pages_tracked ;;
+        writemap | fio | java) echo bytes_by_store pages_tracked ;;
+    esac
+}
+
+holdfast() { "$bin/holdfast" "$@"; }
+
+# A command has to end with this code.
+expect() {
+    local code=$1 found=0
+    shift
+    "$@" || found=$?
+    [ "$found" = "$code" ] || { say "   wrong: code $found instead of $code: $*"; return 1; }
+}
+
+in_use() {
+    local name=$1 free=$work/$1.free folder=$work/$1.guarded file
+    shift
+    file=$(file_of "$name")
+    mkdir "$free" "$folder"
+    work_on "$name" "$free" || { say "   wrong: it fails without a guard"; return 1; }
+    content "$name" "$free" >"$work/$name.expected" || return 1
+    work_on "$name" "$folder" "$bin/holdfast" guard --json --summary "$work/$name.json" \
+        --match "$file" --period "$period" --drill "$drill" --drill-seed "$seed" "$@" -- || {
+        say "   wrong: it fails under guard, code $?"
+        return 1
+    }
+    content "$name" "$folder" >"$work/$name.found" || { say "   wrong: unreadable"; return 1; }
+    cmp "$work/$name.expected" "$work/$name.found" || { say "   wrong: content"; return 1; }
+    # shellcheck disable=SC2046 # several figures
+    python3 "$here/tool.py" summary "$work/$name.json" "$file" $(figures "$name")
+}
+
+at_rest() {
+    local name=$1 file=$work/$1.guarded pages
+    file=$file/$(file_of "$name")
+    cp "$file" "$work/copy" || return 1
+    expect 0 holdfast --quiet verify "$file" || return 1
+    pages=$(python3 "$here/tool.py" rot "$file" "$rotten" "$seed") || return 1
+    ! cmp -s "$file" "$work/copy" || { say "   wrong: nothing was damaged"; return 1; }
+    expect 4 holdfast --json verify "$file" >"$work/verify.json" || return 1
+    # shellcheck disable=SC2086 # several pages
+    python3 "$here/tool.py" named "$work/verify.json" $pages || return 1
+    expect 1 holdfast --quiet repair "$file" || return 1
+    cmp "$file" "$work/copy" || { say "   wrong: not byte-identical"; return 1; }
+    expect 0 holdfast --quiet verify "$file" || return 1
+    content "$name" "$work/$name.guarded" >"$work/$name.found" || return 1
+    cmp "$work/$name.expected" "$work/$name.found" || return 1
+    say "   at rest: pages $pages were damaged, named and given back"
+}
+
+# Writes that nobody tells of look like damage, so a guard that misses them must not pass for one.
+untracked() {
+    local library=$target/untracked/debug/libholdfast_preload.so
+    if [ -z "${HOLDFAST_UNTRACKED:-}" ]; then
+        (cd "$root" && cargo build --quiet -p holdfast-preload --features untracked \
+            --target-dir "$target/untracked")
+    else
+        library=$HOLDFAST_UNTRACKED
+    fi
+    [ -f "$library" ] || fail "$library is not there"
+    rm -rf "$work"/lmdb.*
+    export HOLDFAST_GUARD_UNTRACKED=1
+    if in_use lmdb --preload "$library" && at_rest lmdb; then
+        return 1
+    fi
+    unset HOLDFAST_GUARD_UNTRACKED
+    # The same library, with the tracking on, is no worse than the other.
+    rm -rf "$work"/lmdb.*
+    in_use lmdb --preload "$library"
+}
+
+main() {
+    local name names=(lmdb writemap sqlite fio java) failed=() proof=yes
+    case ${1:-} in
+        --untracked) names=() ;;
+        -*) fail "usage: run.sh [--untracked | NAME...]" ;;
+        ?*) names=("$@") proof=no ;;
+    esac
+    for name in ${names[@]+"${names[@]}"}; do
+        [ -n "$(file_of "$name")" ] || fail "$name: no such program; lmdb, writemap, sqlite, fio, java"
+    done
+    install
+    if [ -n "${WORK:-}" ]; then
+        work=$WORK
+        mkdir "$work" || fail "$work has to be a folder that is not there yet"
+    else
+        work=$(mktemp -d)
+        trap 'rm -rf "$work"' EXIT
+    fi
+    build
+    say "built in $((SECONDS - started)) s; seed $seed"
+    started=$SECONDS
+    for name in ${names[@]+"${names[@]}"}; do
+        say "$name"
+        if in_use "$name" && at_rest "$name"; then say "   ok"; else failed+=("$name"); fi
+    done
+    if [ "$proof" = yes ]; then
+        say "lmdb, with the tracking of writes switched off: has to fail"
+        if untracked; then say "   ok: it failed"; else failed+=(untracked); fi
+    fi
+    say "$((SECONDS - started)) s"
+    [ ${#failed[@]} = 0 ] || fail "failed: ${failed[*]} (repeat with SEED=$seed)"
+}
+
+main "$@"
