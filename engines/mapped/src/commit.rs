@@ -227,12 +227,18 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             end = at + len;
         }
         let region = self.stripes.region_len();
-        for run in runs {
-            let last = inner.regions.get(&(run.end - 1)).map_or(0, |r| r.record.pages);
-            let (from, len) = self.span(run.end - 1, last);
-            let (at, to) = (run.start * region, from + len);
-            if self.d.intact(at, to - at) {
-                self.d.peek(at, to - at, &mut |at, len| {
+        let bytes: Vec<(u64, u64)> = runs
+            .iter()
+            .map(|run| {
+                let last = inner.regions.get(&(run.end - 1)).map_or(0, |r| r.record.pages);
+                let (from, len) = self.span(run.end - 1, last);
+                (run.start * region, from + len - run.start * region)
+            })
+            .collect();
+        let intact = self.d.all_intact(&bytes);
+        for (run, (at, len)) in runs.into_iter().zip(bytes) {
+            if intact || self.d.intact(at, len) {
+                self.d.peek(at, len, &mut |at, len| {
                     let told = at / region..at.saturating_add(len).div_ceil(region);
                     if told.end - told.start > 1 || dirty.last() != Some(&told.start) {
                         dirty.extend(told);

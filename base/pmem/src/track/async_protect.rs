@@ -11,6 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::bits::{PageBits, Runs};
 use super::error::TrackError;
+use super::maps::Vma;
 use super::pagemap::{Pagemap, Room, Scan};
 use super::span::{Forks, Place, Span, address};
 use super::uffd::Uffd;
@@ -117,13 +118,15 @@ impl AsyncProtect {
 
     /// The same, mapping by mapping; also finds another file that is tracked by somebody else.
     fn look(&self, pages: core::ops::Range<u64>) -> Result<PageBits, TrackError> {
+        self.place.lost(pages, |vma| self.tracks(vma))
+    }
+
+    fn tracks(&self, vma: &Vma) -> bool {
         let span = self.place.span;
-        self.place.lost(pages, |vma| {
-            // Only what overlaps the span is asked about.
-            let start = vma.start.max(span.address);
-            let end = vma.end.min(span.address + span.len as usize);
-            self.pagemap.all_tracked(start, (end - start) as u64).unwrap_or(false)
-        })
+        // Only what overlaps the span is asked about.
+        let start = vma.start.max(span.address);
+        let end = vma.end.min(span.address + span.len as usize);
+        self.pagemap.all_tracked(start, (end - start) as u64).unwrap_or(false)
     }
 
     fn scan(
@@ -226,10 +229,19 @@ impl DirtySource for AsyncProtect {
     }
 
     fn intact(&self, at: u64, len: u64) -> bool {
-        let Ok(pages) = self.place.span.pages_of(at, len) else { return false };
+        self.all_intact(&[(at, len)])
+    }
+
+    fn all_intact(&self, ranges: &[(u64, u64)]) -> bool {
+        let span = self.place.span;
+        let asked: Result<Vec<_>, _> =
+            ranges.iter().map(|(at, len)| span.pages_of(*at, *len)).collect();
+        let Ok(mut asked) = asked else { return false };
+        asked.sort_unstable_by_key(|pages| pages.start);
+        // One reading of the list of mappings answers for all of them.
         self.place.mine().is_ok()
-            && self.state().armed.all(pages.clone())
-            && self.look(pages.clone()).is_ok_and(|lost| !lost.any(pages))
+            && asked.iter().all(|pages| self.state().armed.all(pages.clone()))
+            && self.place.holds(&asked, |vma| self.tracks(vma)).unwrap_or(false)
     }
 
     fn coverage(&self, way: WriteWay) -> Observed {

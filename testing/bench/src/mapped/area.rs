@@ -64,8 +64,15 @@ impl Area {
 
     /// Touches every page, so that none is met for the first time while time is taken.
     pub(crate) fn touch(&self) {
-        for page in (0..self.len()).step_by(4096) {
-            self.store(page, 0_u64);
+        self.touch_parts(&[(0, self.len())]);
+    }
+
+    /// The same of parts (first byte, bytes).
+    pub(crate) fn touch_parts(&self, parts: &[(u64, u64)]) {
+        for (at, len) in parts {
+            for page in (*at..at + len).step_by(4096) {
+                self.store(page, 0_u64);
+            }
         }
     }
 
@@ -142,10 +149,6 @@ pub(crate) struct Told(File);
 impl Told {
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
         Ok(Self(File::open(path)?))
-    }
-
-    pub(crate) fn file(&self) -> &File {
-        &self.0
     }
 }
 

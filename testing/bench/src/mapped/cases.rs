@@ -132,7 +132,6 @@ pub(crate) fn judge(
 /// The protections named as in the paper's table.
 pub(crate) const fn how(means: Means) -> &'static str {
     match means {
-        Means::Nothing => "none",
         Means::TrackOnly => "tracked only",
         Means::Lazy => "lazy",
         Means::FirstStore => "write-protect + lazy",

@@ -19,8 +19,6 @@ use super::loads::Hook;
 /// How stores are noticed, and when redundancy follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Means {
-    /// No redundancy.
-    Nothing,
     /// Pages are tracked and armed again each period; nothing is computed. The share of faults.
     TrackOnly,
     /// Dirty bits, lazily: the kernel lifts a write protection.
@@ -104,7 +102,7 @@ impl Kept {
             board: None,
             side: side.clone(),
         };
-        if matches!(protection.means, Means::Nothing | Means::Bare) {
+        if protection.means == Means::Bare {
             return Ok(this);
         }
         let medium = Arc::new(side_file(&side, protection.volatile)?);

@@ -7,8 +7,6 @@ use holdfast_workloads::keys::{KeyChooser, ScrambledZipfian};
 use holdfast_workloads::rng::Rng;
 
 use super::area::Area;
-use super::hash::Hash;
-use super::tree::Tree;
 
 /// What a program does around each of its stores, if it has to.
 pub(crate) trait Hook {
@@ -25,9 +23,6 @@ pub(crate) trait Load {
 
     /// Chooses what the next operation would be, and does not do it.
     fn draw(&mut self) -> u64;
-
-    /// What it works on.
-    fn area(&self) -> &Area;
 }
 
 /// Which keys, or lines, come next.
@@ -128,10 +123,6 @@ impl Load for Lines {
         self.value += 1;
         self.chooser.next()
     }
-
-    fn area(&self) -> &Area {
-        &self.area
-    }
 }
 
 /// A value of the key-value workload.
@@ -227,11 +218,7 @@ impl<P: Pairs> Load for KeyValue<P> {
 
     #[inline(always)]
     fn draw(&mut self) -> u64 {
-        key_of(self.chooser.next()) + u64::from(self.updates_next())
-    }
-
-    fn area(&self) -> &Area {
-        self.pairs.area()
+        key_of(self.chooser.next()).wrapping_add(u64::from(self.updates_next()))
     }
 }
 
@@ -239,8 +226,3 @@ impl<P: Pairs> Load for KeyValue<P> {
 fn missing(number: u64) -> ! {
     panic!("pair {number} was inserted and is not found");
 }
-
-/// The structures there are.
-pub(crate) type HashLoad = KeyValue<Hash>;
-/// As above.
-pub(crate) type TreeLoad = KeyValue<Tree>;

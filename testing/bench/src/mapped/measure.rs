@@ -203,7 +203,7 @@ fn updater(
 pub(crate) fn measure<L: Load>(load: &mut L, kept: &Kept, plan: &Plan) -> anyhow::Result<Figures> {
     let mut figures = Figures::default();
     let stop = AtomicBool::new(false);
-    let lazily = !matches!(kept.protection.means, Means::Nothing | Means::AtCommit | Means::Bare);
+    let lazily = !matches!(kept.protection.means, Means::AtCommit | Means::Bare);
     std::thread::scope(|scope| {
         let (ask, asked) = channel();
         let (done, told) = channel();

@@ -4,8 +4,6 @@
 //! A period costs `pages x first store + bytes / rate`; on a core of its own the updater's share
 //! is not the program's.
 
-use std::time::Instant;
-
 use holdfast_pmem::PAGE;
 use holdfast_workloads::rng::Rng;
 
@@ -64,19 +62,19 @@ fn middle(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Bytes a second of the fastest way found to read `bytes` of memory.
+/// Bytes for each second of processor time of the fastest way found to read `bytes` of memory.
 pub(crate) fn streaming(kept: &Kept, rounds: usize) -> f64 {
     let area = kept.area();
     let words = area.len() / 64;
     let round = |_| {
-        let start = Instant::now();
+        let start = thread_cpu();
         let mut sum = [0_u64; 8];
         for line in 0..words {
             let found: [u64; 8] = area.load(line * 64);
             sum.iter_mut().zip(found).for_each(|(sum, word)| *sum ^= word);
         }
         std::hint::black_box(sum);
-        area.len() as f64 / start.elapsed().as_secs_f64()
+        area.len() as f64 / (thread_cpu() - start)
     };
     (0..rounds).map(round).fold(0.0, f64::max)
 }

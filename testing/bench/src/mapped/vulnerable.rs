@@ -44,7 +44,9 @@ pub(crate) fn vulnerability(o: &Options, report: &mut Report) -> anyhow::Result<
         let until = Instant::now() + Duration::from_millis(period);
         while Instant::now() < until {
             // A reader with some writes, and not in a hurry: thousands of operations a second.
-            (0..16).for_each(|_| drop(load.step(&mut Free)));
+            (0..16).for_each(|_| {
+                std::hint::black_box(load.step(&mut Free));
+            });
             std::thread::sleep(Duration::from_millis(1));
         }
         let told = engine.coverage()?;
