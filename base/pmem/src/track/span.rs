@@ -117,7 +117,7 @@ impl Place {
         self.mine()?;
         let start = self.span.address_of(pages.start);
         let len = (pages.end - pages.start) * PAGE;
-        if self.lost(pages.clone(), |_| true)?.any(pages) {
+        if !self.holds(core::slice::from_ref(&pages), |_| true)? {
             let why = "the file is not mapped there all over, in the order of its offsets; map it \
                        (again) first";
             return Err(TrackError::NotTrackable { address: start, len, why });
@@ -145,7 +145,7 @@ impl Place {
         pages: Range<u64>,
         mut good: impl FnMut(&Vma) -> bool,
     ) -> Result<PageBits, TrackError> {
-        let mut lost = PageBits::new(self.span.pages());
+        let mut lost = PageBits::new();
         lost.set(pages.clone());
         let asked = self.span.address_of(pages.start)..self.span.address_of(pages.end);
         maps::walk(None, |vma| {

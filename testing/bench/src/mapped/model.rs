@@ -4,11 +4,14 @@
 //! A period costs `pages x first store + bytes / rate`; on a core of its own the updater's share
 //! is not the program's.
 
+use std::hint::black_box;
+
 use holdfast_pmem::PAGE;
 use holdfast_workloads::rng::Rng;
 
 use super::kept::Kept;
 use super::measure::{Core, thread_cpu};
+use crate::codes::{ROWS, read_one_stream, read_rows};
 
 /// What one page costs.
 #[derive(Debug, Clone, Copy)]
@@ -64,17 +67,20 @@ fn middle(mut values: Vec<f64>) -> f64 {
 
 /// Bytes for each second of processor time of the fastest way found to read `bytes` of memory.
 pub(crate) fn streaming(kept: &Kept, rounds: usize) -> f64 {
-    let area = kept.area();
-    let words = area.len() / 64;
-    let round = |_| {
+    // Nobody stores: the caller measures alone.
+    let bytes = kept.area().still();
+    let quarter = bytes.len() / ROWS / PAGE as usize * PAGE as usize;
+    let rows = [0, 1, 2, 3].map(|row| &bytes[row * quarter..][..quarter]);
+    let rate = |work: &dyn Fn()| {
         let start = thread_cpu();
-        let mut sum = [0_u64; 8];
-        for line in 0..words {
-            let found: [u64; 8] = area.load(line * 64);
-            sum.iter_mut().zip(found).for_each(|(sum, word)| *sum ^= word);
-        }
-        std::hint::black_box(sum);
-        area.len() as f64 / (thread_cpu() - start)
+        work();
+        bytes.len() as f64 / (thread_cpu() - start)
     };
-    (0..rounds).map(round).fold(0.0, f64::max)
+    let one = || {
+        black_box(read_one_stream(black_box(bytes)));
+    };
+    let four = || {
+        black_box(read_rows(black_box(&rows)));
+    };
+    (0..rounds).map(|_| rate(&one).max(rate(&four))).fold(0.0, f64::max)
 }
