@@ -113,7 +113,7 @@ impl Kept {
         Ok(this)
     }
 
-    fn source_of(&mut self, side: &Arc<Mapped>) -> anyhow::Result<Arc<dyn DirtySource>> {
+    fn source_of(&mut self) -> anyhow::Result<Arc<dyn DirtySource>> {
         let data = &self.area.medium;
         Ok(match self.protection.means {
             Means::FirstStore => {
@@ -122,13 +122,15 @@ impl Kept {
                 let record: Arc<dyn Record> = if self.protection.volatile {
                     let path = self.side.with_extension("notes");
                     let notes = side_file(&path, true)?;
-                    holdfast_pmem::Medium::grow(&notes, len / PAGE + PAGE)?;
+                    let room = (len / PAGE).next_multiple_of(PAGE);
+                    if room > holdfast_pmem::Medium::len(&notes) {
+                        holdfast_pmem::Medium::grow(&notes, room)?;
+                    }
                     std::fs::remove_file(path)?;
                     Arc::new(MediumRecord::new(Arc::new(notes), 0, 0, len)?)
                 } else {
                     Arc::new(Nowhere)
                 };
-                let _ = side;
                 Arc::new(FirstStore::of(Arc::clone(data), record)?)
             }
             Means::Notified | Means::AtCommit => {

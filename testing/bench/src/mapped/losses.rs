@@ -119,7 +119,6 @@ fn key_value<P: Pairs>(
     if main {
         reads(o, report, &mut load, &lazy, model, (place, times))?;
     }
-    lazy.verify()?;
     drop(lazy);
     if main {
         faults(o, report, &mut load, &area, (place, times))?;
@@ -192,7 +191,6 @@ fn commits<P: Pairs>(
             let name = format!("{} {} 100 %", P::name(), choice.name());
             commit(o, report, load, &kept, (&name, means))?;
         }
-        kept.verify()?;
     }
     Ok(())
 }
@@ -251,7 +249,6 @@ pub(crate) fn lines(o: &Options, report: &mut Report) -> anyhow::Result<()> {
             run(o, report, &mut load, &lazy, Some(model), own)?;
         }
     }
-    lazy.verify()?;
     drop(lazy);
     for means in [Means::AtCommit, Means::Bare] {
         let kept = Kept::new(&area, Protection::of(means))?;
@@ -259,7 +256,6 @@ pub(crate) fn lines(o: &Options, report: &mut Report) -> anyhow::Result<()> {
             let mut load = Lines::new(Arc::clone(&area), choice);
             commit(o, report, &mut load, &kept, (&format!("lines {}", choice.name()), means))?;
         }
-        kept.verify()?;
     }
     Ok(())
 }

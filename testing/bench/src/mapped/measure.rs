@@ -212,7 +212,7 @@ pub(crate) fn measure<L: Load>(load: &mut L, kept: &Kept, plan: &Plan) -> anyhow
             scope.spawn(move || updater(&asked, &done, stop, kept, plan));
         }
         let mut plain = without(load, kept, plan.plain, &mut figures);
-        for _ in 0..plan.rounds {
+        for round in 1..=plan.rounds {
             let begun = Instant::now();
             kept.begin()?;
             let mut hooks = kept.hooks();
@@ -228,6 +228,10 @@ pub(crate) fn measure<L: Load>(load: &mut L, kept: &Kept, plan: &Plan) -> anyhow
             let passes =
                 if lazily { told.recv().context("the updater is gone")?? } else { Vec::new() };
             kept.end()?;
+            if round == plan.rounds {
+                // Before anything is stored that nobody tracks.
+                kept.verify()?;
+            }
             figures.ages(begun, &passes);
             let after = without(load, kept, plan.plain, &mut figures);
             figures.add(plain, with, after, &passes, plan.core);
