@@ -77,6 +77,15 @@ pub(crate) enum Command {
     /// End the protection of a file and remove its side file
     #[command(after_help = "Example:\n  holdfast unprotect book.db")]
     Unprotect(UnprotectArgs),
+    /// Run a program; keep sums and parity of its files while it runs
+    #[command(after_help = "Examples:\n  \
+        holdfast guard --match '*.db' -- python3 book.py\n  \
+        holdfast guard --period 10s --match '*.log:1s' --match '*.db' -- server --port 80\n\n\
+        Guarded are files with a side file, and those that --match fits; never lock files, devices\n\
+        and what lies in memory. The program has its own input, output and errors; the summary\n\
+        comes on standard error when it is gone. The exit code is the program's own if it failed\n\
+        (128 and the signal if one ended it), else that of its files: 0, 1, 4, 8 as below.")]
+    Guard(GuardArgs),
     /// Damage live bytes of a pool made with --allow-inject
     #[command(after_help = "Example:\n  holdfast inject stray a.pool --count 5 --seed 7")]
     #[command(subcommand)]
@@ -329,6 +338,47 @@ pub(crate) struct UnprotectArgs {
     /// Also if pages are damaged or undecided, which then stay so, or the side file is unusable
     #[arg(short, long)]
     pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GuardArgs {
+    /// Time between two passes over a file: 500ms, 1s, 1min
+    #[arg(long, default_value = "1s", value_parser = size::parse_time)]
+    pub(crate) period: std::time::Duration,
+    /// Protect files of this name, or path if it has a slash: * any characters, ? any one; with a
+    /// period of its own behind a colon
+    #[arg(long = "match", value_name = "GLOB[:PERIOD]")]
+    pub(crate) globs: Vec<String>,
+    /// What redundancy is to survive: the death of processes, or a power cut, with syncs
+    #[arg(long, default_value = "process")]
+    pub(crate) durability: DurabilityArg,
+    /// Compute on this processor, and keep the program off it
+    #[arg(long, value_name = "N")]
+    pub(crate) own_core: Option<u32>,
+    /// Compute on the processor where the program ran last
+    #[arg(long, conflicts_with = "own_core")]
+    pub(crate) same_core: bool,
+    /// Let syncs of the program return before what they wrote is covered
+    #[arg(long)]
+    pub(crate) no_cover_on_sync: bool,
+    /// Write the summary to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) summary: Option<PathBuf>,
+    /// The library that programs load, unless it is with this command [env: HOLDFAST_PRELOAD]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) preload: Option<PathBuf>,
+    /// A descriptor to write the name to under which a program finds this supervisor by itself
+    #[arg(long, hide = true, value_name = "FD", conflicts_with = "program")]
+    pub(crate) serve: Option<u32>,
+    /// The program and its arguments
+    #[arg(last = true, required_unless_present = "serve", value_name = "PROGRAM")]
+    pub(crate) program: Vec<std::ffi::OsString>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DurabilityArg {
+    Process,
+    Power,
 }
 
 #[derive(Debug, Subcommand)]

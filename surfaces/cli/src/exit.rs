@@ -20,6 +20,11 @@ impl Exit {
     /// Somebody interrupted it.
     pub(crate) const CANCELLED: Self = Self(32);
 
+    /// What a program ended with, passed on.
+    pub(crate) const fn of_program(code: u8) -> Self {
+        Self(code)
+    }
+
     /// Both.
     #[must_use]
     pub(crate) const fn and(self, other: Self) -> Self {

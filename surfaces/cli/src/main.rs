@@ -59,7 +59,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
 
-use args::{Cli, Command, InjectCommand, MapCommand, PoolCommand, ScrubCommand};
+use args::{Cli, Command, FileArgs, InjectCommand, MapCommand, PoolCommand, ScrubCommand};
+use commands::keeper::explained;
 use config::Config;
 use exit::Exit;
 use failure::{Failure, Outcome};
@@ -95,7 +96,10 @@ fn main() -> ExitCode {
         quiet: common.quiet || quiet && !common.no_quiet,
         verbose: if common.verbose > 0 { common.verbose } else { verbose },
     };
-    interrupt::listen();
+    // Signals to a guard are its program's.
+    if !matches!(cli.command, Command::Guard(_)) {
+        interrupt::listen();
+    }
     let name = name(&cli.command);
     match run(out, cli.command) {
         Ok(exit) => exit.into(),
@@ -120,7 +124,9 @@ fn misused(error: &clap::Error, json: bool) {
 
 /// Output as long as nobody can tell what the command line says of it.
 fn for_programs(json: bool) -> Out {
-    let says = |wanted: &str| std::env::args_os().any(|word| word == wanted);
+    // What follows is a guarded program's.
+    let words = || std::env::args_os().take_while(|word| word != "--");
+    let says = |wanted: &str| words().any(|word| word == wanted);
     let json = says("--json") || says("-j") || json && !says("--no-json");
     Out { json, quiet: false, verbose: 0 }
 }
@@ -140,11 +146,22 @@ fn run(out: Out, command: Command) -> Outcome {
             ScrubCommand::Pause(args) => commands::scrub::stop(out, &args.pool, false),
             ScrubCommand::Cancel(args) => commands::scrub::stop(out, &args.pool, true),
         },
-        Command::Repair(args) => commands::mend::repair(out, &args),
-        Command::Protect(args) => commands::protect::protect(out, &args),
-        Command::Verify(args) => commands::mend::verify(out, &args),
+        Command::Repair(args) => {
+            explained(commands::mend::repair(out, &args), &args.pool, args.side.as_ref())
+        }
+        Command::Protect(args) => {
+            let FileArgs { file, side } = &args.file;
+            explained(commands::protect::protect(out, &args), file, side.as_ref())
+        }
+        Command::Verify(args) => {
+            explained(commands::mend::verify(out, &args), &args.file, args.side.as_ref())
+        }
         Command::Status(args) => commands::protect::status(out, &args),
-        Command::Unprotect(args) => commands::protect::unprotect(out, &args),
+        Command::Unprotect(args) => {
+            let FileArgs { file, side } = &args.file;
+            explained(commands::protect::unprotect(out, &args), file, side.as_ref())
+        }
+        Command::Guard(args) => commands::guard::guard(out, &args),
         Command::Inject(InjectCommand::Restore(args)) => commands::inject::restore(out, &args),
         Command::Inject(command) => commands::inject::inject(out, &command),
         Command::Events(args) => commands::events::events(out, &args),
@@ -188,6 +205,7 @@ fn name(command: &Command) -> &'static str {
         Command::Verify(_) => "verify",
         Command::Status(_) => "status",
         Command::Unprotect(_) => "unprotect",
+        Command::Guard(_) => "guard",
         Command::Inject(_) => "inject",
         Command::Events(_) => "events",
         Command::Stats(_) => "stats",

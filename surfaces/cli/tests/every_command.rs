@@ -99,6 +99,8 @@ fn the_examples_work() {
         (0, "repair book.db --before book.before"),
         (0, "protect book.db --data 8 --parity 2 --again"),
         (0, "unprotect book.db"),
+        (0, "guard --match *.db -- cat book.db"),
+        (0, "guard --period 10s --match *.log:1s --match *.db -- cat book.db"),
     ] {
         here.expect(code, &line.split(' ').collect::<Vec<_>>());
     }
@@ -160,6 +162,12 @@ fn every_command_speaks_to_programs() {
         let failed = one(8, words);
         assert_eq!((&failed["exit"], failed["error"].is_object()), (&8.into(), true), "{failed}");
     }
+    // A guarded program has standard output to itself.
+    let done = here.expect(0, &["guard", "--json", "--", "echo", "--json"]);
+    assert_eq!(
+        (done.out.as_str(), objects(&done.err)[0]["command"].as_str()),
+        ("--json\n", Some("guard"))
+    );
     // Misuse: the reason for programs, the usual words for people.
     for words in [&["nonsense"][..], &["map", "get", "a.pool"], &["repair", "a.pool", "--fast"]] {
         let (objects, told) = print(16, words);

@@ -130,7 +130,7 @@ fn side_files_that_cannot_be_used_are_told_with_what_to_do() {
         damaged[copy + at + 60] ^= 1;
     }
     with(&damaged, "headers of the side file are damaged");
-    with(&newer(&good, at), "format version 9");
+    with(&common::newer(&good, at), "format version 9");
     let done = here.expect(8, &["verify", "a.db"]);
     assert!(done.err.contains("not protected") && done.err.contains("holdfast protect"));
     here.good(&["protect", "a.db", "--data", "8", "--parity", "2"]);
@@ -142,21 +142,6 @@ fn side_files_that_cannot_be_used_are_told_with_what_to_do() {
 
 fn bytes_are(here: &Here) -> bool {
     bytes(here) == content()
-}
-
-/// The same side file as a newer build would write it: both headers verify.
-fn newer(side: &[u8], at: usize) -> Vec<u8> {
-    let mut side = side.to_vec();
-    // The sum covers the number of the page, which is 0, and what follows the sum.
-    let sum = |page: &[u8]| common::crc32c(&[&[0; 8], &page[4..]].concat()).to_le_bytes();
-    for copy in [0, 64 << 10] {
-        let page = &mut side[copy..copy + PAGE];
-        assert_eq!(page[..4], sum(page));
-        page[at + 8..at + 12].copy_from_slice(&9_u32.to_le_bytes());
-        let new = sum(page);
-        page[..4].copy_from_slice(&new);
-    }
-    side
 }
 
 #[test]

@@ -7,7 +7,7 @@ use holdfast_pmem::PAGE;
 /// Bytes of every message.
 pub const MESSAGE: usize = 64;
 /// Version of everything in this crate. Both ends come from one build; anything else is refused.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Most files that are guarded at a time.
 pub const MOST_FILES: u32 = 512;
 
@@ -117,6 +117,9 @@ pub enum Request {
     Hello {
         /// The space this one was forked from; 0 after an exec.
         from: u64,
+        /// The program ran before, and has files open that nobody watched: nothing is judged until
+        /// [`Request::Ready`].
+        late: bool,
     },
     /// The space has an anchor.
     Anchored {
@@ -124,6 +127,11 @@ pub enum Request {
         space: u64,
         /// The anchor's process.
         process: u32,
+    },
+    /// A program that came late has told of everything.
+    Ready {
+        /// The space.
+        space: u64,
     },
     /// Whether the file of the descriptor sent along is to be guarded.
     Ask,
@@ -147,6 +155,8 @@ pub enum Request {
         writable: bool,
         /// Whether it replaced something that other threads may have been storing to.
         replaced: bool,
+        /// Whether it was there, and may have been stored to, before anybody watched.
+        late: bool,
     },
     /// A part of the space is about to be unmapped, and cannot be stored to any more.
     Unmap {
@@ -270,11 +280,11 @@ impl Request {
     #[must_use]
     pub fn encode(&self) -> [u8; MESSAGE] {
         match *self {
-            Self::Hello { from } => pack(1, &[from]),
+            Self::Hello { from, late } => pack(1, &[from, late.into()]),
             Self::Ask => pack(2, &[]),
             Self::Board { file } => pack(3, &[file.into()]),
-            Self::Map { space, file, place, at, writable, replaced } => {
-                let flags = u64::from(writable) | u64::from(replaced) << 1;
+            Self::Map { space, file, place, at, writable, replaced, late } => {
+                let flags = u64::from(writable) | u64::from(replaced) << 1 | u64::from(late) << 2;
                 pack(4, &[space, file.into(), place.start, place.end, at, flags])
             }
             Self::Unmap { space, place } => pack(5, &[space, place.start, place.end]),
@@ -284,6 +294,7 @@ impl Request {
             Self::Stream { space, file, begins } => pack(9, &[space, file.into(), begins.into()]),
             Self::Exec { space, stays } => pack(10, &[space, stays.into()]),
             Self::Anchored { space, process } => pack(11, &[space, process.into()]),
+            Self::Ready { space } => pack(12, &[space]),
         }
     }
 
@@ -295,17 +306,18 @@ impl Request {
         let (kind, [a, b, c, d, e, f, _]) = unpack(bytes)?;
         let place = |start, end| Place::checked(start, end).ok_or(Refusal::Malformed);
         match kind {
-            1 => Ok(Self::Hello { from: a }),
+            1 => Ok(Self::Hello { from: a, late: flag(b)? }),
             2 => Ok(Self::Ask),
             3 => Ok(Self::Board { file: file_of(a)? }),
             4 => {
                 let place = place(c, d)?;
                 let inside = e.is_multiple_of(PAGE) && e < BYTES && place.bytes() < BYTES;
-                if !inside || f > 3 {
+                if !inside || f > 7 {
                     return Err(Refusal::Malformed);
                 }
-                let (writable, replaced) = (f & 1 != 0, f & 2 != 0);
-                Ok(Self::Map { space: a, file: file_of(b)?, place, at: e, writable, replaced })
+                let (writable, replaced, late) = (f & 1 != 0, f & 2 != 0, f & 4 != 0);
+                let file = file_of(b)?;
+                Ok(Self::Map { space: a, file, place, at: e, writable, replaced, late })
             }
             5 => Ok(Self::Unmap { space: a, place: place(b, c)? }),
             6 => Ok(Self::Harvest { space: a, place: place(b, c)? }),
@@ -318,6 +330,7 @@ impl Request {
                 let process = process.ok_or(Refusal::Malformed)?.unsigned_abs();
                 Ok(Self::Anchored { space: a, process })
             }
+            12 => Ok(Self::Ready { space: a }),
             _ => Err(Refusal::Malformed),
         }
     }
@@ -363,10 +376,20 @@ mod tests {
     fn requests() -> Vec<Request> {
         let place = Place { start: 0x7000, end: 0x9000 };
         vec![
-            Request::Hello { from: 7 },
+            Request::Hello { from: 7, late: false },
+            Request::Hello { from: 0, late: true },
+            Request::Ready { space: 3 },
             Request::Ask,
             Request::Board { file: 511 },
-            Request::Map { space: 3, file: 1, place, at: 4096, writable: true, replaced: false },
+            Request::Map {
+                space: 3,
+                file: 1,
+                place,
+                at: 4096,
+                writable: true,
+                replaced: false,
+                late: true,
+            },
             Request::Unmap { space: 3, place },
             Request::Harvest { space: 3, place },
             Request::Writable { space: 3, place },

@@ -25,6 +25,13 @@ pub fn side_of(data: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// Whether a pattern fits a file: its name, or its whole path if the pattern has a slash.
+pub(crate) fn fits(glob: &str, path: &Path) -> bool {
+    let whole = path.as_os_str().as_bytes();
+    let name = path.file_name().map_or(&b""[..], OsStrExt::as_bytes);
+    matches(glob.as_bytes(), if glob.contains('/') { whole } else { name })
+}
+
 /// Decides about a regular file that a program opened for writing.
 pub(crate) fn choose(path: &Path, globs: &[String]) -> Choice {
     let whole = path.as_os_str().as_bytes();
@@ -44,10 +51,7 @@ pub(crate) fn choose(path: &Path, globs: &[String]) -> Choice {
     if locks && !globs.iter().any(|glob| named(&glob)) {
         return Choice::Leave;
     }
-    let wanted = globs.iter().any(|glob| {
-        let text = if glob.contains('/') { whole } else { name };
-        matches(glob.as_bytes(), text)
-    });
+    let wanted = globs.iter().any(|glob| fits(glob, path));
     if wanted { Choice::Protect(side) } else { Choice::Leave }
 }
 

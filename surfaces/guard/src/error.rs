@@ -15,6 +15,18 @@ pub enum Error {
         /// As it was named.
         program: PathBuf,
     },
+    /// It may not be executed.
+    NotExecutable {
+        /// Where it is.
+        program: PathBuf,
+    },
+    /// The processor that the supervisor was to have cannot be had.
+    Processor {
+        /// Its number.
+        number: u32,
+        /// What is in the way.
+        why: &'static str,
+    },
     /// What the program does could not be seen.
     Unobservable {
         /// The program, or the interpreter it needs.
@@ -48,7 +60,13 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotFound { program } => {
-                write!(f, "{}: no such program, or not executable", program.display())
+                write!(f, "{}: there is no such program; nothing was started", program.display())
+            }
+            Self::NotExecutable { program } => {
+                write!(f, "{} is not executable; nothing was started", program.display())
+            }
+            Self::Processor { number, why } => {
+                write!(f, "processor {number}: {why}; nothing was started")
             }
             Self::Unobservable { program, why } => write!(
                 f,

@@ -106,6 +106,11 @@ impl Guarded {
         proc::holds(process, self.device, self.inode, false) == Holds::Writes
     }
 
+    /// Whether it was covered for the first time when it began to be guarded.
+    pub(crate) fn is_new(&self) -> bool {
+        self.report.opened.is_none()
+    }
+
     pub(crate) fn size(&self) -> u64 {
         self.data.identity().size
     }
@@ -216,8 +221,9 @@ impl Guarded {
             let writers: &dyn Writers = &AtRest;
             match engine.scrub((!self.contested).then_some(writers)) {
                 Ok(done) => {
-                    self.report.good = done.report.good;
+                    self.report.good = done.report.good + done.repaired;
                     self.report.lost = done.lost;
+                    self.report.mended = done.repaired;
                     self.report.damaged = done.report.corrupt.len() as u64;
                     self.report.doubtful = done.report.undecided;
                 }

@@ -52,6 +52,7 @@
 //! | `source.rs`, `runs.rs` | who stored where |
 //! | `foreign.rs`, `proc.rs` | strangers |
 //! | `freeze.rs` | standing still |
+//! | `schedule.rs`, `processors.rs` | when, and where |
 //! | `options.rs`, `error.rs`, `summary.rs` | the rest |
 
 mod choose;
@@ -63,8 +64,10 @@ mod foreign;
 mod freeze;
 mod options;
 mod proc;
+mod processors;
 mod program;
 mod runs;
+mod schedule;
 mod serve;
 mod source;
 mod spaces;
@@ -72,7 +75,7 @@ mod summary;
 
 pub use choose::side_of;
 pub use error::Error;
-pub use options::Options;
+pub use options::{Options, Placement};
 pub use serve::Guard;
 pub use source::Seen;
 pub use summary::{FileReport, Summary};

@@ -1,9 +1,23 @@
 //! What is guarded and how. Every policy is a value.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use holdfast_mapped::{Folios, ProtectOptions};
+
+/// Where the supervisor computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Placement {
+    /// Wherever the system likes.
+    #[default]
+    Anywhere,
+    /// On the processor of this number, which the program does not use.
+    Own(u32),
+    /// On the processor where the program ran last, so that no other one is disturbed.
+    Same,
+}
 
 /// How a program is guarded.
 #[derive(Debug, Clone)]
@@ -12,6 +26,8 @@ pub struct Options {
     pub preload: PathBuf,
     /// Time between two passes.
     pub period: Duration,
+    /// Periods of files of their own: those of the first pattern that fits.
+    pub periods: Vec<(String, Duration)>,
     /// Files to protect that have no side file yet: patterns with `*` and `?`, held against the
     /// name, or against the whole path if they have a slash.
     pub globs: Vec<String>,
@@ -23,6 +39,13 @@ pub struct Options {
     pub final_scrub: bool,
     /// Whether what a program syncs is covered before the sync returns.
     pub cover_on_sync: bool,
+    /// Where the supervisor computes.
+    pub placement: Placement,
+    /// Number of a signal to be passed on, 0 if there is none: to the program, or if that is gone,
+    /// to all that it left behind. Taken back to 0 when it was.
+    pub signal: Arc<AtomicUsize>,
+    /// Told at once of each file that is not guarded although it should be, with the reason.
+    pub told: fn(&std::path::Path, &str),
     /// More environment for the program.
     pub environment: Vec<(String, String)>,
 }
@@ -36,11 +59,15 @@ impl Options {
         Self {
             preload,
             period: Duration::from_secs(1),
+            periods: Vec::new(),
             globs: Vec::new(),
             protect,
             scrub_regions: 16,
             final_scrub: true,
             cover_on_sync: true,
+            placement: Placement::default(),
+            signal: Arc::default(),
+            told: |_, _| {},
             environment: Vec::new(),
         }
     }

@@ -31,6 +31,15 @@ pub(crate) fn parent(process: u32) -> Option<u32> {
     stat(&format!("/proc/{process}/stat")).map(|(_, parent)| parent)
 }
 
+/// The number of the processor on which a process ran last.
+pub(crate) fn processor(process: u32) -> Option<usize> {
+    let text = std::fs::read(format!("/proc/{process}/stat")).ok()?;
+    let behind = text.iter().rposition(|byte| *byte == b')')?;
+    let rest = core::str::from_utf8(text.get(behind + 1..)?).ok()?;
+    // The state is the third field, the processor the 39th.
+    rest.split_ascii_whitespace().nth(36)?.parse().ok()
+}
+
 /// How many threads a process has; `None` if it is gone.
 pub(crate) fn threads(process: u32) -> Option<usize> {
     let threads = numbers(&format!("/proc/{process}/task"));
@@ -53,7 +62,8 @@ pub(crate) fn family(roots: &BTreeSet<u32>) -> BTreeSet<u32> {
     loop {
         let before = family.len();
         for (id, parent) in &parents {
-            if family.contains(parent) {
+            // A supervisor may have ended up as the child of whom it supervises.
+            if family.contains(parent) && *id != std::process::id() {
                 family.insert(*id);
             }
         }

@@ -26,7 +26,7 @@ const MOST_SCRIPTS: u32 = 4;
 /// Finds a program as the shell would.
 ///
 /// # Errors
-/// [`Error::NotFound`].
+/// [`Error::NotFound`], [`Error::NotExecutable`].
 pub(crate) fn find(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Error> {
     let executable = |path: &Path| {
         path.metadata().is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0)
@@ -35,6 +35,7 @@ pub(crate) fn find(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Error>
     if name.as_bytes().contains(&b'/') {
         return match executable(direct) {
             true => Ok(direct.to_owned()),
+            false if direct.exists() => Err(Error::NotExecutable { program: direct.to_owned() }),
             false => Err(Error::NotFound { program: direct.to_owned() }),
         };
     }

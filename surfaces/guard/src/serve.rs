@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use holdfast_guard_wire::{Answer, Ledger, MESSAGE, NAME, Refusal, Request, link};
@@ -13,7 +14,7 @@ use holdfast_pmem::Clock;
 use holdfast_pmem::track::uffd::Uffd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{acceptfrom, sockopt::socket_peercred};
-use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, pidfd_send_signal, waitpid};
 
 use crate::clock::WallClock;
 use crate::error::Error;
@@ -21,9 +22,11 @@ use crate::file::Guarded;
 use crate::freeze::Freezer;
 use crate::options::Options;
 use crate::proc;
+use crate::processors::{apart, follow, spent};
 use crate::program;
+use crate::schedule::Schedule;
 use crate::spaces::Space;
-use crate::summary::Summary;
+use crate::summary::{FileReport, Summary};
 
 /// Longest sleep: the end of a program that never spoke to us is seen by looking.
 const NAP: Duration = Duration::from_millis(50);
@@ -32,6 +35,8 @@ const SILENCE: Duration = Duration::from_secs(2);
 const MOST_PEERS: usize = 1024;
 /// How long anchors may take to go when all is over.
 const LAST_WAIT: Duration = Duration::from_millis(500);
+/// How long a program that attaches itself may take to come, and to tell what it has.
+const LATEST: Duration = Duration::from_secs(20);
 
 /// A program that runs under guard.
 #[derive(Debug)]
@@ -49,11 +54,18 @@ pub struct Guard {
     /// Descendants of guarded processes that were not guarded at the last look.
     pub(crate) strangers: BTreeSet<u32>,
     pub(crate) counted: u64,
+    pub(crate) schedule: Schedule,
+    began: Instant,
+    /// Refused files that were told of.
+    told: usize,
     pub(crate) refused: Vec<(PathBuf, String)>,
     pub(crate) not_observed: Vec<String>,
     server: OwnedFd,
     peers: Vec<(OwnedFd, Instant)>,
-    child: Child,
+    /// None if the program came by itself.
+    child: Option<Child>,
+    /// A program that came late and tells what it has; nothing is judged meanwhile.
+    pub(crate) settling: Option<(u64, Instant)>,
     hostile: u64,
 }
 
@@ -73,6 +85,33 @@ impl Guard {
         program::check(&program)?;
         let preload = std::fs::canonicalize(&options.preload)
             .map_err(|_| Error::NoPreload { path: options.preload.clone() })?;
+        let (mut this, name) = Self::prepare(options)?;
+        // SAFETY: sets a flag of this process.
+        unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+        let mut preloads = preload.into_os_string();
+        if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+            preloads.push(":");
+            preloads.push(others);
+        }
+        let mut command = Command::new(&program);
+        command.args(arguments).env("LD_PRELOAD", preloads).env(NAME, &name);
+        command.envs(this.options.environment.iter().map(|(name, value)| (name, value)));
+        let start = || command.spawn().map_err(Error::io("starting the program"));
+        this.child = Some(apart(this.options.placement, start)?);
+        Ok(this)
+    }
+
+    /// Waits for a program to attach itself; the name it is to be told.
+    ///
+    /// # Errors
+    /// An [`Error`].
+    pub fn serve_late(options: Options) -> Result<(Self, String), Error> {
+        let (this, name) = Self::prepare(options)?;
+        apart(this.options.placement, || Ok(()))?;
+        Ok((this, name))
+    }
+
+    fn prepare(options: Options) -> Result<(Self, String), Error> {
         drop(Uffd::open().map_err(Error::Track)?);
         raise_limit();
         let ledger = Ledger::create().map_err(Error::io("memfd_create"))?;
@@ -82,21 +121,10 @@ impl Guard {
         };
         let name = format!("holdfast-{}", random());
         let server = link::serve(name.as_bytes()).map_err(Error::io("bind"))?;
-        // SAFETY: sets a flag of this process.
-        unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
-        let mut preloads = preload.into_os_string();
-        if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
-            preloads.push(":");
-            preloads.push(others);
-        }
-        let child = Command::new(&program)
-            .args(arguments)
-            .env("LD_PRELOAD", preloads)
-            .env(NAME, &name)
-            .envs(options.environment.iter().map(|(name, value)| (name, value)))
-            .spawn()
-            .map_err(Error::io("starting the program"))?;
-        Ok(Self {
+        let this = Self {
+            schedule: Schedule::new(&options),
+            began: Instant::now(),
+            told: 0,
             options,
             ledger: Arc::new(ledger),
             ledger_inode,
@@ -111,15 +139,32 @@ impl Guard {
             not_observed: Vec::new(),
             server,
             peers: Vec::new(),
-            child,
+            child: None,
+            settling: None,
             hostile: 0,
-        })
+        };
+        Ok((this, name))
     }
 
-    /// The program's process.
+    /// The program's process; `None` if it came by itself and is gone, or is not there yet.
     #[must_use]
-    pub fn process(&self) -> u32 {
-        self.child.id()
+    pub fn process(&self) -> Option<u32> {
+        let child = self.child.as_ref().map(Child::id);
+        child.or_else(|| self.spaces.values().next().map(|space| space.process))
+    }
+
+    /// How the program ended, if it did. Of one that came by itself, nobody is told: it is over as
+    /// soon as it is there, and what lives is guarded on.
+    fn ended(&mut self) -> Result<Option<ExitStatus>, Error> {
+        match &mut self.child {
+            Some(child) => child.try_wait().map_err(Error::io("waitpid")),
+            None if self.counted > 0 => Ok(Some(ExitStatus::default())),
+            None if self.began.elapsed() > LATEST => {
+                let source = std::io::ErrorKind::TimedOut.into();
+                Err(Error::Io { call: "waiting for the program that attaches itself", source })
+            }
+            None => Ok(None),
+        }
     }
 
     /// Serves until the program and everything it started under guard are gone, then closes the
@@ -129,18 +174,20 @@ impl Guard {
     /// [`Error::Io`] if the end of the program cannot be waited for.
     pub fn run(mut self) -> Result<Summary, Error> {
         let mut status = None;
-        let mut due = Instant::now() + self.options.period;
         while status.is_none() || !self.spaces.is_empty() {
-            let left = due.saturating_duration_since(Instant::now()).min(NAP);
+            let left = self.schedule.next().saturating_duration_since(Instant::now()).min(NAP);
             self.serve(left);
+            self.tell();
+            self.pass_on(status.is_none());
             if status.is_none() {
-                status = self.child.try_wait().map_err(Error::io("waitpid"))?;
+                status = self.ended()?;
             }
             self.bury();
-            if Instant::now() >= due {
-                self.tick();
-                // One that took longer than the period is followed by the next at once.
-                due = (due + self.options.period).max(Instant::now());
+            if !self.settles()
+                && let Some(files) = self.schedule.due(Instant::now())
+            {
+                self.process().inspect(|process| follow(self.options.placement, *process));
+                self.tick(&files);
             }
         }
         let Some(status) = status else {
@@ -153,9 +200,16 @@ impl Guard {
         }
         let known = self.known();
         let scrub = self.options.final_scrub;
-        let files = self.files.drain(..).map(|file| file.finish(&known, scrub)).collect();
+        let mut files = Vec::new();
+        for (index, file) in self.files.drain(..).enumerate() {
+            let (period, oldest) = self.schedule.of(index);
+            files.push(FileReport { period, oldest, ..file.finish(&known, scrub) });
+        }
         Ok(Summary {
             status,
+            lasted: self.began.elapsed(),
+            spent: Duration::from_nanos(spent()),
+            placement: self.options.placement,
             spaces: self.counted,
             files,
             refused: self.refused,
@@ -164,13 +218,50 @@ impl Guard {
         })
     }
 
+    /// Says at once which files are not guarded: the end may be far.
+    fn tell(&mut self) {
+        for (path, why) in self.refused.iter().skip(self.told) {
+            (self.options.told)(path, why);
+        }
+        self.told = self.refused.len();
+    }
+
+    /// Whether a program is still telling what it has. One that takes too long is not believed.
+    fn settles(&mut self) -> bool {
+        let Some((_, since)) = self.settling else { return false };
+        if since.elapsed() < LATEST {
+            return true;
+        }
+        self.settling = None;
+        for file in &mut self.files {
+            file.contest("the program did not come to an end telling what it has".to_owned());
+        }
+        false
+    }
+
+    /// Passes a signal on that was meant for the program.
+    fn pass_on(&self, lives: bool) {
+        let signal = self.options.signal.swap(0, Ordering::AcqRel);
+        let signal = i32::try_from(signal).ok().and_then(Signal::from_named_raw);
+        let Some(signal) = signal else { return };
+        // Those that are gone need none.
+        match self.child.as_ref().map(Pid::from_child) {
+            Some(program) if lives => {
+                let _ = kill_process(program, signal);
+            }
+            _ => self.spaces.values().for_each(|space| {
+                let _ = pidfd_send_signal(&space.end, signal);
+            }),
+        }
+    }
+
     /// Waits for those of the dying that are dead. Those that are not our children go to whoever
     /// is their parent.
     fn bury(&mut self) {
-        let child = self.child.id();
+        let child = self.child.as_ref().map(Child::id);
         self.dying.retain(|process| {
             let number = i32::try_from(*process).ok().and_then(Pid::from_raw);
-            let ours = *process != child && number.is_some();
+            let ours = Some(*process) != child && number.is_some();
             ours && matches!(waitpid(number, WaitOptions::NOHANG | ALL_KINDS), Ok(None))
         });
     }
@@ -280,21 +371,28 @@ impl Guard {
         u32::try_from(found.pid.as_raw_nonzero().get()).ok()
     }
 
-    /// A pass over everything, and a part of the scrub.
-    fn tick(&mut self) {
-        self.check_spaces();
-        let known = self.known();
-        for file in &mut self.files {
-            file.look(&known);
-            file.pass();
+    /// A look at who is there, a pass over the files that are due, and a part of the scrub of each.
+    fn tick(&mut self, due: &[usize]) {
+        if self.schedule.look(Instant::now()) {
+            self.check_spaces();
         }
-        self.scrub();
+        let known = self.known();
+        for index in due {
+            let began = Instant::now();
+            if let Some(file) = self.files.get_mut(*index) {
+                file.look(&known);
+                file.pass();
+                self.schedule.done(*index, began);
+            }
+        }
+        self.scrub(due);
     }
 
-    fn scrub(&mut self) {
+    fn scrub(&mut self, due: &[usize]) {
         let known = self.known();
         let roots: BTreeSet<u32> = self.spaces.values().map(|space| space.process).collect();
-        for index in 0..self.files.len() {
+        let files = self.files.len();
+        for index in due.iter().copied().filter(|index| *index < files) {
             let mut found = None;
             let mut failed = None;
             let file = &self.files[index];

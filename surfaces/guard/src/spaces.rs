@@ -51,7 +51,14 @@ impl Guard {
         with: Option<OwnedFd>,
     ) -> Result<Answer, Refusal> {
         match request {
-            Request::Hello { .. } => self.hello(peer),
+            Request::Hello { late, .. } => self.hello(peer, late),
+            Request::Ready { space } => {
+                self.mine(peer, space)?;
+                self.settling = None;
+                // What nobody knows of is told apart from what the program does once it goes on.
+                self.files.iter_mut().for_each(Guarded::pass);
+                Ok(Answer::Done)
+            }
             Request::Anchored { space, process } => {
                 self.mine(peer, space)?;
                 let space = self.spaces.get_mut(&space).ok_or(Refusal::NoSpace)?;
@@ -63,9 +70,9 @@ impl Guard {
                 self.files.get(file as usize).ok_or(Refusal::NoFile)?;
                 Ok(Answer::Guarded { file })
             }
-            Request::Map { space, file, place, at, writable, replaced } => {
+            Request::Map { space, file, place, at, writable, replaced, late } => {
                 self.mine(peer, space)?;
-                self.map(space, file, place, at, (writable, replaced), with)
+                self.map(space, file, place, at, (writable, replaced, late), with)
             }
             Request::Unmap { space, place } => {
                 self.mine(peer, space)?;
@@ -87,7 +94,7 @@ impl Guard {
             Request::Cover { file, at, len } => {
                 let cover = self.options.cover_on_sync;
                 let file = self.files.get_mut(file as usize).ok_or(Refusal::NoFile)?;
-                if cover {
+                if cover && self.settling.is_none() {
                     file.cover(at, len);
                 }
                 Ok(Answer::Done)
@@ -112,7 +119,7 @@ impl Guard {
         if may { Ok(()) } else { Err(Refusal::Stranger) }
     }
 
-    fn hello(&mut self, peer: u32) -> Result<Answer, Refusal> {
+    fn hello(&mut self, peer: u32, late: bool) -> Result<Answer, Refusal> {
         let process = i32::try_from(peer).ok().and_then(rustix::process::Pid::from_raw);
         let process = process.ok_or(Refusal::Stranger)?;
         let end = rustix::process::pidfd_open(process, rustix::process::PidfdFlags::empty());
@@ -132,6 +139,9 @@ impl Guard {
             doubts: Some(0),
         };
         self.spaces.insert(number, space);
+        if late {
+            self.settling = Some((number, std::time::Instant::now()));
+        }
         Ok(Answer::Welcome { space: number })
     }
 
@@ -143,6 +153,7 @@ impl Guard {
             for file in &self.files {
                 file.source.end(number);
             }
+            self.settling = self.settling.filter(|(settling, _)| *settling != number);
             if let Some(space) = self.spaces.remove(&number) {
                 // Anchors are ours to bury, and so are programs whose parents are gone.
                 self.dying.extend(space.anchor_process.into_iter().chain([process]));
@@ -189,6 +200,7 @@ impl Guard {
         match begun {
             Ok(file) if self.ledger.enter(number, file.device, file.inode) => {
                 self.files.push(file);
+                self.schedule.add(&path);
                 self.contest_present(number);
                 Ok(Answer::Guarded { file: number })
             }
@@ -226,7 +238,7 @@ impl Guard {
         file: u32,
         place: Place,
         at: u64,
-        (writable, replaced): (bool, bool),
+        (writable, replaced, late): (bool, bool, bool),
         with: Option<OwnedFd>,
     ) -> Result<Answer, Refusal> {
         let found = self.spaces.get(&space).ok_or(Refusal::NoSpace)?;
@@ -235,8 +247,15 @@ impl Guard {
         let keep = with.map(Arc::new);
         // Alone, a thread stores nothing while it waits for us.
         let raced = replaced && proc::threads(found.process) != Some(1);
+        // What was just covered for the first time is covered once more; of another file nobody
+        // knows what was stored to.
+        let unknown = late && !file.is_new();
         let view = View { space, pages, place, at, writable, keep };
-        file.source.add(view, raced, &file.allocated());
+        file.source.add(view, raced || unknown, &file.allocated());
+        if late && file.is_new() {
+            let len = place.bytes().min(file.size().saturating_sub(at));
+            file.source.board().mark(at, len);
+        }
         Ok(Answer::Done)
     }
 

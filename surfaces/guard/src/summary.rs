@@ -3,10 +3,12 @@
 use core::fmt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
+use std::time::Duration;
 
 use holdfast_mapped::{Counts, Opened};
 use holdfast_redundancy::Unsure;
 
+use crate::options::Placement;
 use crate::source::Seen;
 
 /// What became of a program and its files.
@@ -15,6 +17,12 @@ use crate::source::Seen;
 pub struct Summary {
     /// How the program ended.
     pub status: ExitStatus,
+    /// How long it was guarded.
+    pub lasted: Duration,
+    /// Processor time that guarding took, on all processors together.
+    pub spent: Duration,
+    /// Where that was.
+    pub placement: Placement,
     /// Address spaces that were guarded: programs, and children of theirs.
     pub spaces: u64,
     /// The guarded files.
@@ -38,6 +46,11 @@ pub struct FileReport {
     pub pages: u64,
     /// What was seen of the program's writing.
     pub seen: Seen,
+    /// Time between two passes.
+    pub period: Duration,
+    /// The longest that a store can have waited until it was covered: between the beginning of one
+    /// pass and the end of the next.
+    pub oldest: Duration,
     /// Passes over it, those on a sync included.
     pub passes: u64,
     /// Passes because the program synced.
@@ -48,6 +61,8 @@ pub struct FileReport {
     pub good: u64,
     /// What the last look found damaged, repaired or not.
     pub damaged: u64,
+    /// Of those, pages that the last look put right.
+    pub mended: u64,
     /// Damaged pages that could not be given back.
     pub lost: u64,
     /// Pages nobody can judge, and why.
@@ -70,11 +85,14 @@ impl FileReport {
             path,
             pages: 0,
             seen: Seen::default(),
+            period: Duration::ZERO,
+            oldest: Duration::ZERO,
             passes: 0,
             covered_on_sync: 0,
             counts: Counts::default(),
             good: 0,
             damaged: 0,
+            mended: 0,
             lost: 0,
             doubtful: Vec::new(),
             contested: Vec::new(),
@@ -86,18 +104,50 @@ impl FileReport {
     }
 }
 
+impl FileReport {
+    /// Why pages are undecided, and how many each.
+    #[must_use]
+    pub fn reasons(&self) -> Vec<(Unsure, u64)> {
+        let mut reasons: Vec<(Unsure, u64)> = Vec::new();
+        for (_, why) in &self.doubtful {
+            match reasons.iter_mut().find(|(known, _)| known == why) {
+                Some((_, pages)) => *pages += 1,
+                None => reasons.push((*why, 1)),
+            }
+        }
+        reasons
+    }
+
+    /// Whether damage is left, or pages that nobody can judge.
+    #[must_use]
+    pub fn is_damaged(&self) -> bool {
+        let bad = self.damaged > self.mended;
+        bad || self.lost > 0 || !self.doubtful.is_empty()
+    }
+
+    /// Whether it was guarded all the time, as it should be.
+    #[must_use]
+    pub fn is_guarded(&self) -> bool {
+        self.contested.is_empty() && self.errors.is_empty() && self.closed
+    }
+}
+
 impl fmt::Display for FileReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seen, counts, .. } = self;
         writeln!(f, "{}: {} pages, {} good", self.path.display(), self.pages, self.good)?;
         writeln!(
             f,
-            "  bytes by store {}, by write {}; pages tracked {}; passes {} ({} on a sync)",
+            "  bytes by store {}, by write {}; pages tracked {}; {}",
             seen.stored,
             seen.written,
             seen.tracked / holdfast_pmem::PAGE,
-            self.passes,
-            self.covered_on_sync
+            self.folios
+        )?;
+        writeln!(
+            f,
+            "  passes {} ({} on a sync), one each {:?}; nothing waited longer than {:.1?}",
+            self.passes, self.covered_on_sync, self.period, self.oldest
         )?;
         writeln!(
             f,
@@ -109,6 +159,12 @@ impl fmt::Display for FileReport {
             self.lost,
             self.doubtful.len()
         )?;
+        for (why, pages) in self.reasons() {
+            writeln!(f, "  undecided: {pages} pages: {why}")?;
+        }
+        if self.opened.is_some_and(|opened| opened.changed) {
+            writeln!(f, "  it had been changed, or replaced, while it was not protected")?;
+        }
         for why in &self.contested {
             writeln!(f, "  checked only: {why}")?;
         }
@@ -139,6 +195,15 @@ impl fmt::Display for Summary {
         if self.untold > 0 {
             writeln!(f, "{} events could not be told: what differs proves nothing", self.untold)?;
         }
-        writeln!(f, "{} address spaces; {}", self.spaces, self.status)
+        let place = match self.placement {
+            Placement::Anywhere => String::new(),
+            Placement::Own(number) => format!(" on processor {number}"),
+            Placement::Same => " beside the program".to_owned(),
+        };
+        writeln!(
+            f,
+            "{} address spaces; {}; guarded for {:.1?} with {:.1?} of processor time{place}",
+            self.spaces, self.status, self.lasted, self.spent
+        )
     }
 }

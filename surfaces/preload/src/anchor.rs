@@ -8,7 +8,7 @@
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
-use core::ffi::{c_int, c_void};
+use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicI32, Ordering};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -43,6 +43,15 @@ static CAST: AtomicI32 = AtomicI32::new(-1);
 /// # Safety
 /// As the call.
 unsafe fn raw(number: i64, a: i64, b: i64, c: i64) -> i64 {
+    // SAFETY: the caller's promise; the fourth argument is looked at by none of these.
+    unsafe { raw4(number, a, b, c, 0) }
+}
+
+/// The same with one more argument.
+///
+/// # Safety
+/// As the call.
+unsafe fn raw4(number: i64, a: i64, b: i64, c: i64, d: i64) -> i64 {
     let mut done = number;
     // SAFETY: the kernel's calling convention; the caller's promise for the rest.
     unsafe {
@@ -52,6 +61,7 @@ unsafe fn raw(number: i64, a: i64, b: i64, c: i64) -> i64 {
             in("rdi") a,
             in("rsi") b,
             in("rdx") c,
+            in("r10") d,
             lateout("rcx") _,
             lateout("r11") _,
             options(nostack),
@@ -80,6 +90,73 @@ pub(crate) fn cast(socket: BorrowedFd<'_>) -> Option<u32> {
     unblock(&before);
     let anchor = u32::try_from(CAST.load(Ordering::Relaxed)).ok()?;
     (child > 0).then_some(anchor)
+}
+
+/// A program to be started that is nobody's child.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    /// Its file.
+    pub(crate) command: *const c_char,
+    /// Its words, and its variables; each list ends with a null.
+    pub(crate) words: *const *const c_char,
+    pub(crate) environment: *const *const c_char,
+    /// The descriptor that it keeps beside standard error.
+    pub(crate) keep: c_int,
+}
+
+/// Starts it, before there is an anchor. False if the system refused; whether the program could be
+/// executed shows by what it does.
+pub(crate) fn launch(what: &Launch) -> bool {
+    let _errno = Errno::keep();
+    let before = block();
+    CAST.store(-1, Ordering::Relaxed);
+    let what = core::ptr::from_ref(what).cast_mut().cast::<c_void>();
+    // SAFETY: as for the anchor; `what` lives until the child is gone, which waits for its own
+    // child to have a memory of its own.
+    let child =
+        unsafe { libc::clone(parent, FIRST.top(), libc::CLONE_VM | libc::CLONE_VFORK, what) };
+    if child > 0 {
+        let mut status = 0;
+        // SAFETY: waits for the child just made, which sends no signal when it ends.
+        while unsafe { libc::waitpid(child, &raw mut status, libc::__WALL) } == -1
+            && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR)
+        {}
+    }
+    unblock(&before);
+    child > 0 && CAST.load(Ordering::Relaxed) > 0
+}
+
+extern "C" fn parent(what: *mut c_void) -> c_int {
+    // SAFETY: begins a session; runs `replaced` on a stack that nobody uses, and stands still until
+    // that has become another program or is gone.
+    unsafe {
+        raw(libc::SYS_setsid, 0, 0, 0);
+        let child = libc::clone(replaced, SECOND.top(), libc::CLONE_VM | libc::CLONE_VFORK, what);
+        CAST.store(child, Ordering::Relaxed);
+    }
+    0
+}
+
+extern "C" fn replaced(what: *mut c_void) -> c_int {
+    // SAFETY: what `launch` was given, which lives until this process has a memory of its own.
+    let what = unsafe { &*what.cast::<Launch>() };
+    let nobody = 0_u64;
+    // SAFETY: calls on descriptors of this process, which are copies; strings and lists that live.
+    unsafe {
+        let null = raw(
+            libc::SYS_open,
+            c"/dev/null".as_ptr() as i64,
+            i64::from(libc::O_RDWR | libc::O_CLOEXEC),
+            0,
+        );
+        raw(libc::SYS_dup2, null, 0, 0);
+        raw(libc::SYS_dup2, null, 1, 0);
+        raw(libc::SYS_fcntl, what.keep.into(), libc::F_SETFD.into(), 0);
+        raw4(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK.into(), &raw const nobody as i64, 0, 8);
+        raw(libc::SYS_execve, what.command as i64, what.words as i64, what.environment as i64);
+        raw(libc::SYS_exit, 127, 0, 0);
+    }
+    0
 }
 
 extern "C" fn first(socket: *mut c_void) -> c_int {

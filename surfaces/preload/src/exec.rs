@@ -61,23 +61,40 @@ static KEPT: [Kept; 2] = [const { Kept { bytes: Cell::new(), len: AtomicUsize::n
 /// Keeps what new programs need. Called once, at the start.
 pub(crate) fn remember() {
     for (kept, name) in KEPT.iter().zip([PRELOAD, GUARD]) {
-        let Some(value) = state::environment(name) else { continue };
-        let (name, value) = (name.to_bytes(), value.to_bytes());
-        let len = name.len() + 1 + value.len() + 1;
-        let mut bytes = [0; LONGEST];
-        if len > LONGEST {
-            continue;
+        if let Some(value) = state::environment(name) {
+            kept.keep(name, [value.to_bytes(), b"", b""]);
         }
-        for (to, from) in bytes.iter_mut().zip(name.iter().chain(b"=").chain(value)) {
-            *to = *from;
-        }
-        // SAFETY: only the thread that starts writes it; read once the length says it is there.
-        unsafe { kept.bytes.set(bytes) };
-        kept.len.store(len, Ordering::Release);
     }
 }
 
+/// The same for a program that attached itself: before the libraries that it preloads, ours.
+pub(crate) fn remember_late(library: Option<&CStr>, supervisor: &[u8]) {
+    let Some(library) = library else { return };
+    let others = state::environment(PRELOAD).map_or(&b""[..], CStr::to_bytes);
+    let between: &[u8] = if others.is_empty() { b"" } else { b":" };
+    KEPT[0].keep(PRELOAD, [library.to_bytes(), between, others]);
+    KEPT[1].keep(GUARD, [supervisor, b"", b""]);
+}
+
 impl Kept {
+    /// Keeps `NAME=` and the parts of a value, if they are not too long.
+    fn keep(&self, name: &CStr, value: [&[u8]; 3]) {
+        let mut bytes = [0; LONGEST];
+        let text = name.to_bytes().iter().chain(b"=").chain(value.into_iter().flatten());
+        let mut len = 0;
+        for byte in text {
+            let Some(slot) = bytes.get_mut(len) else { return };
+            *slot = *byte;
+            len += 1;
+        }
+        if len == LONGEST {
+            return;
+        }
+        // SAFETY: only the thread that starts writes it; read once the length says it is there.
+        unsafe { self.bytes.set(bytes) };
+        self.len.store(len + 1, Ordering::Release);
+    }
+
     fn text(&self) -> Option<&'static CStr> {
         let len = self.len.load(Ordering::Acquire);
         if len == 0 {

@@ -29,7 +29,7 @@ unsafe extern "C" fn in_parent() {
 unsafe extern "C" fn in_child() {
     let _errno = Errno::keep();
     let Some(mut quiet) = Quiet::after_fork() else { return };
-    if state::hello(state::space()).is_err() {
+    if state::hello(state::space(), false).is_err() {
         state::ledger().lose();
         return;
     }

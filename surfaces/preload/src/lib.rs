@@ -55,10 +55,12 @@
 //! | `table.rs`, `maps.rs` | mappings |
 //! | `opens.rs`, `streams.rs`, `writes.rs`, `lengths.rs`, `syncs.rs` | the hooks by family |
 //! | `fork.rs`, `exec.rs` | new processes and new programs |
+//! | `attach.rs` | the one function for programs that know of us |
 
 #![cfg_attr(test, allow(dead_code, reason = "tests export no hooks"))]
 
 mod anchor;
+mod attach;
 mod exec;
 mod files;
 mod fork;
@@ -71,3 +73,5 @@ mod streams;
 mod syncs;
 mod table;
 mod writes;
+
+pub use attach::holdfast_guard_attach;

@@ -122,15 +122,34 @@ enum Registered {
     Yes,
 }
 
+/// Registers a mapping that was there before anybody watched.
+pub(crate) fn adopt_late(mapping: Mapping) {
+    let mut quiet = Quiet::take();
+    if table::with(&mut quiet).over(mapping.place).next().is_none() {
+        adopt_as(&mut quiet, mapping, false, Registered::No, true);
+    }
+}
+
 /// Registers a mapping and tells of it.
 fn adopt(quiet: &mut Quiet, mapping: Mapping, replaced: bool, registered: Registered) {
+    adopt_as(quiet, mapping, replaced, registered, false);
+}
+
+fn adopt_as(
+    quiet: &mut Quiet,
+    mapping: Mapping,
+    replaced: bool,
+    registered: Registered,
+    late: bool,
+) {
     if !table::with(quiet).add(mapping) {
         state::ledger().lose();
         return;
     }
     COUNT.fetch_add(1, Ordering::AcqRel);
     let Mapping { place, file, at, writable } = mapping;
-    let request = Request::Map { space: state::space(), file, place, at, writable, replaced };
+    let space = state::space();
+    let request = Request::Map { space, file, place, at, writable, replaced, late };
     if registered == Registered::Yes {
         state::tell(&request, None);
         return;

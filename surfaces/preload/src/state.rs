@@ -109,6 +109,58 @@ pub(crate) fn environment(name: &CStr) -> Option<&'static CStr> {
 
 fn set_up() -> Option<()> {
     let given = environment(c"HOLDFAST_GUARD")?.to_bytes();
+    exec::remember();
+    join(given, false)
+}
+
+/// The start of a program that attaches itself. Dropped on the way, it is as if there had been none.
+#[derive(Debug)]
+pub(crate) struct Begun;
+
+impl Begun {
+    /// Begins.
+    ///
+    /// # Errors
+    /// A number as `errno` has it: it is guarded already, or somebody is at it.
+    pub(crate) fn late() -> Result<Self, i32> {
+        let _ = on();
+        match STATE.compare_exchange(OFF, STARTING, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => Ok(Self),
+            Err(READY) => Err(libc::EALREADY),
+            Err(_) => Err(libc::EAGAIN),
+        }
+    }
+
+    /// Introduces this space to the supervisor `name`; from now on hooks announce. New programs are
+    /// given `library`.
+    pub(crate) fn finish(self, name: &[u8], library: Option<&CStr>) -> Option<Late> {
+        join(name, true)?;
+        exec::remember_late(library, name);
+        STATE.store(READY, Ordering::Release);
+        core::mem::forget(self);
+        Some(Late)
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        STATE.store(OFF, Ordering::Release);
+    }
+}
+
+/// Hooks announce; what was there before is being told.
+#[derive(Debug)]
+pub(crate) struct Late;
+
+impl Late {
+    /// All is told.
+    pub(crate) fn done(self) {
+        fork::watch();
+    }
+}
+
+/// Makes a supervisor ours.
+fn join(given: &[u8], late: bool) -> Option<()> {
     if given.is_empty() || given.len() > link::MOST_NAME {
         return None;
     }
@@ -118,10 +170,9 @@ fn set_up() -> Option<()> {
     // this function.
     unsafe { NAME.set(name) };
     NAME_LEN.store(given.len(), Ordering::Release);
-    exec::remember();
     #[cfg(feature = "untracked")]
     UNTRACKED.store(environment(c"HOLDFAST_GUARD_UNTRACKED").is_some(), Ordering::Relaxed);
-    let ledger = hello(0).ok()?;
+    let ledger = hello(0, late).ok()?;
     let ledger = Ledger::attach(ledger.as_fd()).ok()?;
     // SAFETY: as above.
     unsafe { LEDGER.set(ledger) };
@@ -129,9 +180,9 @@ fn set_up() -> Option<()> {
 }
 
 /// Introduces this address space, and has an anchor keep it. Answers the ledger's descriptor.
-pub(crate) fn hello(from: u64) -> Result<OwnedFd, Refusal> {
+pub(crate) fn hello(from: u64, late: bool) -> Result<OwnedFd, Refusal> {
     let socket = link::reach(name()).map_err(|_| Refusal::Failed)?;
-    let (answer, ledger) = link::ask_on(&socket, &Request::Hello { from }, None)?;
+    let (answer, ledger) = link::ask_on(&socket, &Request::Hello { from, late }, None)?;
     let Answer::Welcome { space } = answer else { return Err(Refusal::Malformed) };
     SPACE.store(space, Ordering::Release);
     // Where there is none, the supervisor hears the connection end.

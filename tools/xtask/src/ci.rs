@@ -14,6 +14,9 @@ use crate::workspace::{Workspace, cargo};
 /// Longest run allowed; a longer one that passes is reported as a failure.
 const BUDGET: Duration = Duration::from_secs(40 * 60);
 
+/// Room on the disk below which a step that builds makes some.
+const ROOM: u64 = 6 << 30;
+
 /// What a step starts.
 #[derive(Debug, Clone, Copy)]
 enum Run {
@@ -38,6 +41,13 @@ struct Step {
     run: Run,
     variables: &'static [(&'static str, &'static str)],
     needs: Needs,
+}
+
+impl Step {
+    /// Whether it and all that come after it build for release.
+    fn is_release(&self) -> bool {
+        matches!(self.name, "campaign" | "demo")
+    }
 }
 
 const fn step(name: &'static str, run: Run) -> Step {
@@ -91,6 +101,7 @@ pub(crate) fn run(workspace: &Workspace, keep_going: bool, only: &[String]) -> R
             None => {
                 let (program, arguments) = command(step.run)?;
                 println!("\n==> [{number}/{}] {}: {}", steps.len(), step.name, shown(step));
+                make_room(step, workspace)?;
                 run_step(step, workspace, program, arguments)?
             }
         };
@@ -98,6 +109,27 @@ pub(crate) fn run(workspace: &Workspace, keep_going: bool, only: &[String]) -> R
         results.push((step.name, outcome, begin.elapsed()));
     }
     Ok(summarise(&results, start.elapsed()))
+}
+
+/// Says how much room the disk has left and, where that is little, removes what steps of the other
+/// profile built: by the time the first release step comes, nobody needs the debug build again.
+fn make_room(step: &Step, workspace: &Workspace) -> Result<()> {
+    let free = || -> Result<u64> {
+        let found = rustix::fs::statvfs(&workspace.root).context("cannot ask for free space")?;
+        Ok(found.f_bavail.saturating_mul(found.f_frsize))
+    };
+    let (left, target) = (free()?, workspace.target.join("debug"));
+    println!("    {:.1} GiB of disk left", gib(left));
+    if left >= ROOM || !step.is_release() || !target.exists() {
+        return Ok(());
+    }
+    std::fs::remove_dir_all(&target).with_context(|| format!("removing {}", target.display()))?;
+    println!("    the debug build is done with and was removed: {:.1} GiB left", gib(free()?));
+    Ok(())
+}
+
+fn gib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 30)
 }
 
 /// Runs one step with its output passed through.
@@ -110,6 +142,8 @@ fn run_step(
     let status = Command::new(&program)
         .current_dir(&workspace.root)
         .args(arguments)
+        // Nothing is built a second time here, and what would make that faster takes gigabytes.
+        .env("CARGO_INCREMENTAL", "0")
         .envs(step.variables.iter().copied())
         .status()
         .with_context(|| format!("cannot start {}", program.to_string_lossy()))?;

@@ -68,7 +68,7 @@ const TABLE: &[Row] = &[
     row("surfaces/fuse",        &["fs"]),
     row("surfaces/capi",        &["facade"]),
     row("surfaces/python",      &["facade"]),
-    row("surfaces/cli",         &["facade", "pmem"]),
+    row("surfaces/cli",         &["facade", "guard", "preload", "pmem"]),
 
     row("testing/oracle",       &[BELOW]),
     row("testing/workloads",    &[BELOW]),

@@ -43,6 +43,8 @@ pub(crate) struct Member {
 pub(crate) struct Workspace {
     /// Absolute path of the root.
     pub(crate) root: PathBuf,
+    /// Where cargo builds.
+    pub(crate) target: PathBuf,
     /// Every member, in order of room.
     pub(crate) members: Vec<Member>,
 }
@@ -85,7 +87,8 @@ impl Workspace {
         let mut members =
             packages.iter().map(|package| member(&root, package)).collect::<Result<Vec<_>>>()?;
         members.sort_by(|a, b| a.room.cmp(&b.room));
-        Ok(Self { root, members })
+        let target = value["target_directory"].as_str().map_or_else(|| root.join("target"), Into::into);
+        Ok(Self { root, target, members })
     }
 
     /// Whether a crate of this package name is built yet.

@@ -5,6 +5,7 @@ use holdfast::protect::{ProtectStatus, ProtectedFile, State};
 use serde_json::{Value, json};
 
 use crate::args::{FileArgs, ProtectArgs, UnprotectArgs};
+use crate::commands::keeper::Keeper;
 use crate::commands::mend::options;
 use crate::commands::pool::moment;
 use crate::exit::Exit;
@@ -81,12 +82,15 @@ const fn state_name(status: &ProtectStatus) -> &'static str {
 fn status_json(args: &FileArgs, file: &ProtectedFile, status: &ProtectStatus) -> Value {
     let coverage = &status.coverage;
     let [detected, repaired, lost, undecided] = status.found;
+    let keeper = status.in_use.flatten().map(Keeper::of);
     json!({
         "path": args.file.display().to_string(),
         "side": file.side().display().to_string(),
         "state": state_name(status),
         "in_use": status.in_use.is_some(),
         "process": status.in_use.flatten(),
+        "guarded": keeper.as_ref().is_some_and(|keeper| keeper.guards),
+        "since_ns": keeper.as_ref().map(|keeper| keeper.since_ns),
         "size": status.size,
         "file_size": status.file_size,
         "data": status.data,
@@ -121,7 +125,7 @@ fn part(without: u64, all: u64) -> String {
 fn rows(file: &ProtectedFile, status: &ProtectStatus) -> Vec<(&'static str, String)> {
     let coverage = &status.coverage;
     let state = match status.in_use {
-        Some(Some(process)) => format!("in use by process {process}"),
+        Some(Some(process)) => Keeper::of(process).words(),
         Some(None) => "in use by another process".to_owned(),
         None => state_name(status).to_owned(),
     };

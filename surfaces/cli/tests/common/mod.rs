@@ -135,6 +135,21 @@ pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     !sum
 }
 
+/// The same side file as a newer build would write it: both headers verify.
+pub(crate) fn newer(side: &[u8], at: usize) -> Vec<u8> {
+    let mut side = side.to_vec();
+    // The sum covers the number of the page, which is 0, and what follows the sum.
+    let sum = |page: &[u8]| crc32c(&[&[0; 8], &page[4..]].concat()).to_le_bytes();
+    for copy in [0, 64 << 10] {
+        let page = &mut side[copy..copy + 4096];
+        assert_eq!(page[..4], sum(page));
+        page[at + 8..at + 12].copy_from_slice(&9_u32.to_le_bytes());
+        let new = sum(page);
+        page[..4].copy_from_slice(&new);
+    }
+    side
+}
+
 /// The end of a command that has to come soon.
 pub(crate) fn ended(mut child: Child) -> Done {
     let begun = Instant::now();

@@ -208,9 +208,12 @@ impl ProtectedFile {
     fn open_as(path: &Path, options: &ProtectOptions, access: Access) -> Result<Self> {
         let side = options.side_of(path);
         let write = access == Access::Write;
-        let data = DataFile::open(path, write)?;
+        let looked = DataFile::open(path, false)?;
         let survive = if write { Survive::Auto } else { Survive::Process };
         let medium = side::open(&side, access, survive)?;
+        // Only with the lock of the side file: opened for writing by us, a file that somebody else
+        // guards would count as written to by a stranger.
+        let data = if write { DataFile::open(path, true)? } else { looked };
         if write {
             at_rest(&data, path)?;
         }

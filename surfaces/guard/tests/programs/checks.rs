@@ -30,6 +30,8 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("nonsense is refused and does no harm", || story("junk")),
     ("without write tracking the same check fails", untracked),
     ("a sync covers first", sync),
+    ("passes for power cuts are durable", crate::power::passes),
+    ("syncs for power cuts are durable on both sides", crate::power::syncs),
     ("damage while in use is repaired", in_use),
     ("a stranger's write is never repaired away", stranger),
     ("no write is ever reverted in a storm", storm),
@@ -40,16 +42,16 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("what cannot be observed is not started", refused),
 ];
 
-struct Place {
+pub(crate) struct Place {
     _folder: tempfile::TempDir,
-    file: PathBuf,
+    pub(crate) file: PathBuf,
 }
 
 fn content() -> Vec<u8> {
     (0..PAGES * PAGE).map(|at| (at / 13 + at / PAGE * 31 + at) as u8).collect()
 }
 
-fn place() -> Place {
+pub(crate) fn place() -> Place {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("data.bin");
     std::fs::write(&file, content()).unwrap();
@@ -62,7 +64,7 @@ fn preload() -> PathBuf {
     folder.join("libholdfast_preload.so")
 }
 
-fn options() -> Options {
+pub(crate) fn options() -> Options {
     let mut options = Options::new(preload());
     options.period = Duration::from_millis(20);
     options.globs = vec!["*.bin".to_owned()];
@@ -75,7 +77,7 @@ fn launch(story: &str, file: &Path, options: Options) -> Guard {
     Guard::launch(me.as_os_str(), &words, options).unwrap()
 }
 
-fn run(story: &str, file: &Path, options: Options) -> (Summary, FileReport) {
+pub(crate) fn run(story: &str, file: &Path, options: Options) -> (Summary, FileReport) {
     let summary = launch(story, file, options).run().unwrap();
     let report = summary.files.first().cloned().unwrap_or_else(|| panic!("{summary}"));
     (summary, report)
@@ -102,7 +104,7 @@ fn rot(file: &Path, page: usize) {
     open.set_times(FileTimes::new().set_modified(time)).unwrap();
 }
 
-fn is_good(summary: &Summary, report: &FileReport) -> bool {
+pub(crate) fn is_good(summary: &Summary, report: &FileReport) -> bool {
     report.closed
         && report.good == report.pages
         && report.doubtful.is_empty()
@@ -173,7 +175,7 @@ fn sync() {
     assert!(report.counts.covered >= 2);
 }
 
-fn wait_until(mut is: impl FnMut() -> bool) -> bool {
+pub(crate) fn wait_until(mut is: impl FnMut() -> bool) -> bool {
     let started = Instant::now();
     while started.elapsed() < Duration::from_secs(10) {
         if is() {

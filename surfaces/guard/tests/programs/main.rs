@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 mod checks;
+mod power;
 mod stories;
 
 use std::process::ExitCode;
