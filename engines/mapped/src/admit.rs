@@ -266,7 +266,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             let mut region = Region::new(pages, self.clock.now());
             // They have no entries, so nothing that was covered can be forgotten by covering them.
             region.marks = Bits::first(pages);
-            inner.regions.insert(*number, region);
+            inner.regions.insert(*number, Box::new(region));
         }
         let Some((from, to)) = inner.admitted else { return Ok(()) };
         let range = self.touched(from, to - from, size);

@@ -100,7 +100,7 @@ pub struct Covered {
 /// One region on its way through the steps.
 pub(crate) struct Work {
     pub(crate) number: u64,
-    pub(crate) region: Region,
+    pub(crate) region: Box<Region>,
     pub(crate) entries: Vec<u64>,
     /// What the source told of it, and whether it had lost track.
     taken: Bits,
@@ -189,7 +189,55 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     }
 
     fn cover_locked(&self, inner: &mut Inner, at: u64, len: u64) -> Result<Covered> {
-        let per_batch = (self.options.batch_pages / self.stripes.pages()).max(1) as usize;
+        let now = self.clock.now();
+        let due = self.due(inner, at, len)?;
+        let mut total = Covered::default();
+        for batch in due.chunks(self.per_batch()) {
+            let done = self.cover_batch(inner, batch, Ask::Take, Finder::Commit)?;
+            total.add(&done);
+        }
+        self.passed(inner, &total, now);
+        Ok(total)
+    }
+
+    /// A pass, as [`update_now`](Self::update_now), that lets others at the file between batches:
+    /// `pause` is told how many bytes of the data file were just covered, and may take its time.
+    ///
+    /// # Errors
+    /// As [`pass`](Self::pass).
+    pub fn pass_in_steps(&self, pause: &mut dyn FnMut(u64)) -> Result<Covered> {
+        let mut inner = self.lock_to_write()?;
+        let now = self.clock.now();
+        let due = self.resize(&mut inner, Seen::Watched);
+        let due = due.and_then(|()| self.due(&mut inner, 0, u64::MAX));
+        let due = self.settle(&mut inner, due)?;
+        drop(inner);
+        let mut total = Covered::default();
+        for batch in due.chunks(self.per_batch()) {
+            // Regions that are gone by now, the file having been cut off, are passed over.
+            let mut inner = self.lock_to_write()?;
+            let done = self.cover_batch(&mut inner, batch, Ask::Take, Finder::Commit);
+            let done = self.settle(&mut inner, done)?;
+            drop(inner);
+            total.add(&done);
+            pause((done.pages + done.unchanged) * PAGE);
+        }
+        let mut inner = self.lock_to_write()?;
+        self.passed(&mut inner, &total, now);
+        Ok(total)
+    }
+
+    fn per_batch(&self) -> usize {
+        (self.options.batch_pages / self.stripes.pages()).max(1) as usize
+    }
+
+    fn passed(&self, inner: &mut Inner, total: &Covered, now: u64) {
+        inner.counts.passes += u64::from(total.regions > 0);
+        inner.trace.end(now, inner.size.div_ceil(PAGE));
+    }
+
+    /// Regions with something to cover. The others are known to be covered now.
+    fn due(&self, inner: &mut Inner, at: u64, len: u64) -> Result<Vec<u64>> {
         let range = self.touched(at, len, inner.size);
         let dirty = self.dirty_regions(inner, range.clone())?;
         let now = self.clock.now();
@@ -202,14 +250,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
                 region.taken_ns = now;
             }
         }
-        let mut total = Covered::default();
-        for batch in due.chunks(per_batch) {
-            let done = self.cover_batch(inner, batch, Ask::Take, Finder::Commit)?;
-            total.add(&done);
-        }
-        inner.counts.passes += u64::from(total.regions > 0);
-        inner.trace.end(now, inner.size.div_ceil(PAGE));
-        Ok(total)
+        Ok(due)
     }
 
     /// Regions of which the source has something to tell, or for which it does not vouch any more.
@@ -526,7 +567,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
 }
 
 impl Work {
-    fn new(number: u64, region: Region) -> Self {
+    fn new(number: u64, region: Box<Region>) -> Self {
         Self {
             number,
             region,

@@ -44,8 +44,9 @@ pub struct Mapped<F, S, D> {
 pub(crate) struct Inner {
     pub(crate) header: HeaderPage,
     pub(crate) intent: RepairIntent,
-    /// Regions that have storage in the data file.
-    pub(crate) regions: BTreeMap<u64, Region>,
+    /// Regions that have storage in the data file. In boxes: ascending numbers leave the nodes of a
+    /// tree half empty, and a region is large.
+    pub(crate) regions: BTreeMap<u64, Box<Region>>,
     /// Bytes of the data file that are looked after.
     pub(crate) size: u64,
     /// Range in which writers are admitted: from, to.

@@ -76,6 +76,15 @@ impl Area {
         }
     }
 
+    /// Stores back to every page what it holds. The first store to a page after tracking has ended
+    /// meets a fault of its own, which is no part of running without protection.
+    pub(crate) fn settle(&self) {
+        for page in (0..self.len()).step_by(4096) {
+            let word: u64 = self.load(page);
+            self.store(page, word);
+        }
+    }
+
     /// All of it, for whoever knows that nobody stores.
     pub(crate) fn still(&self) -> &[u8] {
         // SAFETY: the mapping has `len` bytes and lives as long as this value. While a benchmark

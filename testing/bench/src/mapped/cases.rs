@@ -108,10 +108,35 @@ pub(crate) fn alone<L: Load>(report: &mut Report, load: &mut L, name: &str, rate
     }
 }
 
-/// A goal on a loss, unless the run is too short to tell.
+/// A goal on a loss.
 pub(crate) fn goal(o: &Options, report: &mut Report, name: &str, case: Case<'_>, limit: f64) {
     let figure = format!("loss {}", case.name());
-    judge(o, report, name, report.median(&figure), Limit::AtMost(limit));
+    let value = report.median(&figure);
+    judge_of(o, report, name, &[case], value, Limit::AtMost(limit));
+}
+
+/// Rates without protection further apart than this say that others use the machine: losses of a
+/// few percent cannot be told from that.
+const RESTLESS: f64 = 1.25;
+
+/// A goal on a value that was made from cases, if the machine was quiet while they ran.
+pub(crate) fn judge_of(
+    o: &Options,
+    report: &mut Report,
+    name: &str,
+    cases: &[Case<'_>],
+    value: Option<f64>,
+    limit: Limit,
+) {
+    let unrest = |case: &Case<'_>| report.unrest(&format!("plain {}", case.name()));
+    let most = cases.iter().filter_map(unrest).fold(1.0, f64::max);
+    if most > RESTLESS && !o.quick {
+        let why = format!(
+            "the machine is not quiet: without protection, rounds are a factor of {most:.2} apart"
+        );
+        return report.unmeasured(name, &why);
+    }
+    judge(o, report, name, value, limit);
 }
 
 /// A goal on a value, if there is one and the run was long enough.

@@ -8,7 +8,7 @@ use holdfast_pmem::track::folios::Folios;
 
 use super::Options;
 use super::area::Area;
-use super::cases::{Case, alone, goal, how, judge, run};
+use super::cases::{Case, alone, goal, how, judge_of, run};
 use super::hash::Hash;
 use super::kept::{Kept, Means, Protection};
 use super::loads::{Choice, KeyValue, Lines, Load, PAIRS, Pairs, fill};
@@ -172,7 +172,8 @@ fn faults<P: Pairs>(
         let over = loss(Means::Lazy).zip(loss(Means::TrackOnly)).map(|(own, share)| own / share);
         let short = format!("{place}{}_{}_own_core_over_faults", P::name(), choice.name());
         let limit = Limit::AtMost(OWN_CORE * times);
-        judge(o, report, &short.replace(' ', "_"), over, limit);
+        let cases = [case(Means::Lazy), case(Means::TrackOnly)];
+        judge_of(o, report, &short.replace(' ', "_"), &cases, over, limit);
     }
     Ok(())
 }
@@ -209,7 +210,8 @@ fn commit<L: Load>(
     if means == Means::AtCommit {
         let short = name.trim_end_matches(" 100 %").replace([' ', '+'], "_");
         let limit = Limit::AtLeast(OVER_COMMIT);
-        judge(o, report, &format!("{short}_lazy_over_commit"), over, limit);
+        let cases = [case(Means::Lazy), case(means)];
+        judge_of(o, report, &format!("{short}_lazy_over_commit"), &cases, over, limit);
     } else if let Some(over) = over {
         say!("  lazy over {}, {name}: {over:.2}", how(means));
     }
@@ -265,5 +267,5 @@ fn over_model(o: &Options, report: &mut Report, case: Case<'_>) {
     let figure = |what: &str| report.median(&format!("{what} {}", case.name()));
     let over = figure("loss").zip(figure("model")).map(|(loss, model)| loss / model);
     let short = format!("{} {}s over model", case.load, case.period).replace(' ', "_");
-    judge(o, report, &short, over, Limit::AtMost(OVER_MODEL));
+    judge_of(o, report, &short, &[case], over, Limit::AtMost(OVER_MODEL));
 }

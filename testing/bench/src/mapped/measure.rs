@@ -247,6 +247,7 @@ pub(crate) fn measure<L: Load>(load: &mut L, kept: &Kept, plan: &Plan) -> anyhow
 fn without<L: Load>(load: &mut L, kept: &Kept, most: Duration, figures: &mut Figures) -> Slice {
     let [latency, _] = &mut figures.latency;
     let never = AtomicBool::new(false);
+    kept.area().settle();
     let mut hooks = if kept.protection.volatile {
         // What a program does whose caches do not survive it has to do in any case.
         Hooks::flush(kept.area())
