@@ -8,6 +8,8 @@
 //! against the medium's length and answers a media error as a value: the library never takes a
 //! signal while it holds a lock.
 
+mod owned;
+
 use core::fmt;
 
 use crate::site::Site;

@@ -98,6 +98,12 @@ pub trait DirtySource: Send + Sync {
     /// since it was armed: nothing was moved, unmapped, mapped over or forked away.
     fn intact(&self, at: u64, len: u64) -> bool;
 
+    /// The same of several ranges (first byte, bytes) at once, all of them: a file with holes has
+    /// hundreds, and what it costs to ask is mostly the same for one.
+    fn all_intact(&self, ranges: &[(u64, u64)]) -> bool {
+        ranges.iter().all(|(at, len)| self.intact(*at, *len))
+    }
+
     /// What becomes of a write that goes this way.
     fn coverage(&self, way: WriteWay) -> Observed;
 }
@@ -125,6 +131,10 @@ impl<D: DirtySource + ?Sized> DirtySource for Arc<D> {
 
     fn intact(&self, at: u64, len: u64) -> bool {
         (**self).intact(at, len)
+    }
+
+    fn all_intact(&self, ranges: &[(u64, u64)]) -> bool {
+        (**self).all_intact(ranges)
     }
 
     fn coverage(&self, way: WriteWay) -> Observed {

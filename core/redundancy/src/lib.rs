@@ -93,7 +93,7 @@ pub use exempt::{Exempt, ExemptRanges, NoneExempt};
 pub use intent::{Intent, RepairIntent};
 pub use mirror::{CopyState, Mirror, MirrorSites, Mirrored};
 pub use pace::{Pace, Schedule, Scheduler, Trigger};
-pub use pages::{PagePlace, PageStripes, PageVerdict, Unsure};
+pub use pages::{Instructions, PagePlace, PageStripes, PageVerdict, Unsure};
 pub use parity::{Mismatch, Parity, ParitySites, Scratch, Suspect};
 pub use progress::{Progress, ScrubProgress, ScrubState};
 pub use record::Record;

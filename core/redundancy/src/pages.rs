@@ -18,7 +18,9 @@
 
 mod verdict;
 
-use holdfast_codes::{crc32c, pq_encode, rebuild_from_p, rebuild_from_q, rebuild_two, xor_many};
+use holdfast_codes::{
+    crc32c, pq_encode, rebuild_from_p, rebuild_from_q, rebuild_two, reference, xor_many,
+};
 use holdfast_layout::format::PAGE_LEN;
 
 pub use verdict::{PageVerdict, Unsure};
@@ -32,12 +34,24 @@ pub const DATA_MAX: u32 = 64;
 /// Most parity pages of a stripe.
 pub const PARITY_MAX: u32 = 2;
 
+/// By which instructions sums and parity are computed. The bytes are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum Instructions {
+    /// The widest the processor has.
+    #[default]
+    Best,
+    /// Those every processor has, some ten times slower: for one whose wide units are in doubt. A
+    /// file that verifies by these and not by the best has met a bad processor, not bad storage.
+    Portable,
+}
+
 /// How the pages of a file are divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PageStripes {
     data: u32,
     parity: u32,
     stripes: u32,
+    instructions: Instructions,
 }
 
 /// Where a page is.
@@ -64,7 +78,10 @@ impl PageStripes {
             && stripes >= 1
             && stripes <= STRIPES_MAX
             && data * stripes <= REGION_PAGES_MAX;
-        if fits { Some(Self { data, parity, stripes }) } else { None }
+        if !fits {
+            return None;
+        }
+        Some(Self { data, parity, stripes, instructions: Instructions::Best })
     }
 
     /// The same with regions as large as they may be: 1 MiB where `data` divides 256 and is at
@@ -76,6 +93,12 @@ impl PageStripes {
         }
         let most = REGION_PAGES_MAX / data;
         Self::new(data, parity, if most < STRIPES_MAX { most } else { STRIPES_MAX })
+    }
+
+    /// The same, computed by other instructions.
+    #[must_use]
+    pub const fn by(self, instructions: Instructions) -> Self {
+        Self { instructions, ..self }
     }
 
     /// Data pages of a stripe.
@@ -146,12 +169,16 @@ impl PageStripes {
     pub fn encode(&self, rows: &[u8], parity: &mut [u8]) {
         let rows = self.split(rows);
         assert_eq!(parity.len(), self.parity_len(), "parity of one stripe");
-        match self.parity {
-            0 => {}
-            1 => xor_many(parity, &rows),
-            _ => {
+        match (self.parity, self.instructions) {
+            (0, _) => {}
+            (1, Instructions::Best) => xor_many(parity, &rows),
+            (1, Instructions::Portable) => reference::xor_many(parity, &rows),
+            (_, how) => {
                 let (p, q) = parity.split_at_mut(PAGE_LEN);
-                pq_encode(p, q, &rows);
+                match how {
+                    Instructions::Best => pq_encode(p, q, &rows),
+                    Instructions::Portable => reference::pq_encode(p, q, &rows),
+                }
             }
         }
     }
@@ -214,6 +241,18 @@ impl PageStripes {
             rows[at..at + PAGE_LEN].copy_from_slice(&bytes);
         }
         true
+    }
+
+    /// [`page_sum`] by the instructions chosen.
+    #[must_use]
+    pub fn sum(&self, seed: u32, page: u64, bytes: &[u8]) -> u32 {
+        match self.instructions {
+            Instructions::Best => page_sum(seed, page, bytes),
+            Instructions::Portable => {
+                let state = reference::crc_update(!seed, &page.to_le_bytes());
+                !reference::crc_update(state, bytes)
+            }
+        }
     }
 
     fn split<'a>(&self, rows: &'a [u8]) -> Vec<&'a [u8]> {

@@ -247,13 +247,18 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     fn activate(&self, inner: &mut Inner) -> Result<()> {
         let size = inner.size;
         let mut new = Vec::new();
-        self.facts.allocated(0, size, &mut |at, len| {
-            for number in self.touched(at, len, size) {
-                if !inner.regions.contains_key(&number) && new.last() != Some(&number) {
-                    new.push(number);
+        for gap in self.gaps(inner) {
+            // Asking what is known would cost file systems in memory a step for each page.
+            let (at, _) = self.range(gap.start);
+            let len = self.range(gap.end).0.min(size).saturating_sub(at);
+            self.facts.allocated(at, len, &mut |at, len| {
+                for number in self.touched(at, len, size) {
+                    if gap.contains(&number) && new.last() != Some(&number) {
+                        new.push(number);
+                    }
                 }
-            }
-        });
+            });
+        }
         let Some(last) = new.last() else { return Ok(()) };
         self.side.reach(last + 1)?;
         for number in &new {
@@ -261,7 +266,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             let mut region = Region::new(pages, self.clock.now());
             // They have no entries, so nothing that was covered can be forgotten by covering them.
             region.marks = Bits::first(pages);
-            inner.regions.insert(*number, region);
+            inner.regions.insert(*number, Box::new(region));
         }
         let Some((from, to)) = inner.admitted else { return Ok(()) };
         let range = self.touched(from, to - from, size);
@@ -271,6 +276,20 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             self.track(inner, number, Writing::Already)?;
         }
         Ok(())
+    }
+
+    /// Regions that had no storage yet, as runs of them.
+    fn gaps(&self, inner: &Inner) -> Vec<core::ops::Range<u64>> {
+        let all = self.touched(0, u64::MAX, inner.size);
+        let mut gaps = Vec::new();
+        let mut from = all.start;
+        for number in inner.regions.keys().copied().chain([all.end]) {
+            if from < number {
+                gaps.push(from..number);
+            }
+            from = number + 1;
+        }
+        gaps
     }
 
     /// Forgets what lies behind the new end of the file.

@@ -21,6 +21,11 @@ impl Bits {
         bits
     }
 
+    /// `count` pages from `page` on.
+    pub(crate) fn range(page: u32, count: u32) -> Self {
+        Self::first(page.saturating_add(count)).without(Self::first(page))
+    }
+
     pub(crate) fn one(page: u32) -> Self {
         let mut bits = Self::NONE;
         bits.insert(page);
@@ -63,7 +68,10 @@ impl Bits {
     }
 
     pub(crate) fn iter(self) -> impl Iterator<Item = u32> {
-        (0..256).filter(move |page| self.has(*page))
+        self.0.into_iter().zip(0..).flat_map(|(word, at): (u64, u32)| {
+            let rest = core::iter::successors(Some(word), |rest| Some(rest & rest.wrapping_sub(1)));
+            rest.take_while(|rest| *rest != 0).map(move |rest| at * 64 + rest.trailing_zeros())
+        })
     }
 
     pub(crate) fn encode(&self) -> [u8; BITS_LEN] {
@@ -96,6 +104,8 @@ mod tests {
         let b = Bits::one(9).or(Bits::one(200));
         assert!(a.and(b).iter().eq([9]));
         assert!(b.without(a).iter().eq([200]));
+        assert!(Bits::range(60, 70).iter().eq(60..130));
+        assert!(Bits::range(250, 9).iter().eq(250..256));
         assert!(Bits::NONE.is_empty() && !b.is_empty());
     }
 }

@@ -36,11 +36,10 @@
 //! corrupt rows back without the changed ones: then those are put off.
 
 use core::ops::Range;
-use std::collections::BTreeSet;
 
 use holdfast_pmem::track::DirtySource;
-use holdfast_pmem::{MediaCause, Medium, PAGE, Site};
-use holdfast_redundancy::events::{Cause, Finder, Outcome};
+use holdfast_pmem::{Medium, PAGE, Site};
+use holdfast_redundancy::events::{Finder, Outcome};
 use holdfast_redundancy::{Unsure, verdict};
 
 use crate::admit::Seen;
@@ -62,16 +61,10 @@ const TAKE_FIRST: Site = Site::new("mapped.commit.take-first");
 const NARROW: Site = Site::new("mapped.commit.narrow");
 /// Drain N.
 const NARROW_DRAIN: Site = Site::new("mapped.commit.N");
-/// Verifying the rows that were not stored to.
-const NEIGHBOURS: Site = Site::new("mapped.commit.neighbours");
-/// Asking again whether a row was stored to before it is called corrupt.
-const AGAIN: Site = Site::new("mapped.commit.again");
 /// Every row of a stripe decides about its parity, not the last one.
 const ANY_ROW: Site = Site::new("mapped.commit.any-row");
 /// Reports of everything at once prove no store.
 const BLANKET: Site = Site::new("mapped.commit.blanket");
-/// Letting parity vouch for pages whose sums are lost.
-const VOUCH: Site = Site::new("mapped.commit.vouch");
 const ENTRY: Site = Site::new("mapped.commit.entry");
 const PARITY: Site = Site::new("mapped.commit.parity");
 const PARITY_HEAL: Site = Site::new("mapped.commit.parity-heal");
@@ -84,10 +77,6 @@ const CLEAR: Site = Site::new("mapped.commit.clear");
 const RECORD_A: Site = Site::new("mapped.commit.record-a");
 /// Drain E.
 const CLEAR_DRAIN: Site = Site::new("mapped.commit.E");
-
-/// Undecided pages of one batch that are told one by one. After a crash they may be very many; all
-/// are counted, and every look finds them.
-const UNDECIDED_TOLD: u64 = 64;
 
 /// What a pass did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -110,36 +99,26 @@ pub struct Covered {
 
 /// One region on its way through the steps.
 pub(crate) struct Work {
-    number: u64,
-    region: Region,
-    entries: Vec<u64>,
+    pub(crate) number: u64,
+    pub(crate) region: Box<Region>,
+    pub(crate) entries: Vec<u64>,
+    /// What the source told of it, and whether it had lost track.
+    taken: Bits,
+    lost: bool,
     /// Pages stored to for certain.
-    observed: Bits,
+    pub(crate) observed: Bits,
     /// Pages that may have been.
-    blanket: Bits,
+    pub(crate) blanket: Bits,
     /// Why those that differ are undecided.
-    why: Unsure,
+    pub(crate) why: Unsure,
     /// The region was in doubt: that a page has no entry may only mean that it was lost.
-    doubted: bool,
+    pub(crate) doubted: bool,
     /// Pages whose stripes need parity that adds up, changed or not.
     again: Bits,
     /// Pages an earlier look left undecided.
-    left: Bits,
-    undecided: Bits,
-    deferred: Bits,
-}
-
-/// What the rows of a stripe turned out to be.
-#[derive(Default)]
-struct Rows {
-    changed: Vec<(u32, u32)>,
-    corrupt: Vec<u32>,
-    unsure: Vec<(u32, Unsure, u32)>,
-    /// Rows being stored to right now.
-    moving: Vec<u32>,
-    unchanged: u64,
-    /// Whether the last row changed.
-    last: bool,
+    pub(crate) left: Bits,
+    pub(crate) undecided: Bits,
+    pub(crate) deferred: Bits,
 }
 
 /// Where the pages to be covered come from.
@@ -188,33 +167,96 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         self.settle(inner, done)
     }
 
+    /// Covers `[at, at + len)` before it returns: the program says that it has just stored there,
+    /// and that this is the end of one of its operations. No source is asked, and nothing else is
+    /// covered; so this is what redundancy costs without a window.
+    ///
+    /// # Errors
+    /// As [`pass`](Self::pass).
+    pub fn commit(&self, at: u64, len: u64) -> Result<Covered> {
+        let mut inner = self.lock_to_write()?;
+        let inner = &mut *inner;
+        let mut total = Covered::default();
+        for number in self.touched(at, len, inner.size) {
+            let Some(region) = inner.regions.get_mut(&number) else { continue };
+            let mut marks = region.marks;
+            self.note(number, &mut marks, at, len);
+            region.marks = marks.and(Bits::first(region.record.pages));
+            let done = self.cover_batch(inner, &[number], Ask::Known, Finder::Commit);
+            total.add(&self.settle(inner, done)?);
+        }
+        Ok(total)
+    }
+
     fn cover_locked(&self, inner: &mut Inner, at: u64, len: u64) -> Result<Covered> {
-        let per_batch = (self.options.batch_pages / self.stripes.pages()).max(1) as usize;
+        let now = self.clock.now();
+        let due = self.due(inner, at, len)?;
+        let mut total = Covered::default();
+        for batch in due.chunks(self.per_batch()) {
+            let done = self.cover_batch(inner, batch, Ask::Take, Finder::Commit)?;
+            total.add(&done);
+        }
+        self.passed(inner, &total, now);
+        Ok(total)
+    }
+
+    /// A pass, as [`update_now`](Self::update_now), that lets others at the file between batches:
+    /// `pause` is told how many bytes of the data file were just covered, and may take its time.
+    ///
+    /// # Errors
+    /// As [`pass`](Self::pass).
+    pub fn pass_in_steps(&self, pause: &mut dyn FnMut(u64)) -> Result<Covered> {
+        let mut inner = self.lock_to_write()?;
+        let now = self.clock.now();
+        let due = self.resize(&mut inner, Seen::Watched);
+        let due = due.and_then(|()| self.due(&mut inner, 0, u64::MAX));
+        let due = self.settle(&mut inner, due)?;
+        drop(inner);
+        let mut total = Covered::default();
+        for batch in due.chunks(self.per_batch()) {
+            // Regions that are gone by now, the file having been cut off, are passed over.
+            let mut inner = self.lock_to_write()?;
+            let done = self.cover_batch(&mut inner, batch, Ask::Take, Finder::Commit);
+            let done = self.settle(&mut inner, done)?;
+            drop(inner);
+            total.add(&done);
+            pause((done.pages + done.unchanged) * PAGE);
+        }
+        let mut inner = self.lock_to_write()?;
+        self.passed(&mut inner, &total, now);
+        Ok(total)
+    }
+
+    fn per_batch(&self) -> usize {
+        (self.options.batch_pages / self.stripes.pages()).max(1) as usize
+    }
+
+    fn passed(&self, inner: &mut Inner, total: &Covered, now: u64) {
+        inner.counts.passes += u64::from(total.regions > 0);
+        inner.trace.end(now, inner.size.div_ceil(PAGE));
+    }
+
+    /// Regions with something to cover. The others are known to be covered now.
+    fn due(&self, inner: &mut Inner, at: u64, len: u64) -> Result<Vec<u64>> {
         let range = self.touched(at, len, inner.size);
         let dirty = self.dirty_regions(inner, range.clone())?;
         let now = self.clock.now();
         let mut due = Vec::new();
         for (number, region) in inner.regions.range_mut(range) {
             let known = !region.known_dirty().is_empty() || region.fresh;
-            if known || dirty.contains(number) {
+            if known || dirty.binary_search(number).is_ok() {
                 due.push(*number);
             } else if region.admitted {
                 region.taken_ns = now;
             }
         }
-        let mut total = Covered::default();
-        for batch in due.chunks(per_batch) {
-            let done = self.cover_batch(inner, batch, Ask::Take, Finder::Commit)?;
-            total.add(&done);
-        }
-        inner.counts.passes += u64::from(total.regions > 0);
-        Ok(total)
+        Ok(due)
     }
 
     /// Regions of which the source has something to tell, or for which it does not vouch any more.
     /// Regions that lie side by side are asked about in one call.
-    fn dirty_regions(&self, inner: &Inner, range: Range<u64>) -> Result<BTreeSet<u64>> {
-        let mut dirty = BTreeSet::new();
+    fn dirty_regions(&self, inner: &Inner, range: Range<u64>) -> Result<Vec<u64>> {
+        let mut dirty = Vec::new();
         let mut runs: Vec<Range<u64>> = Vec::new();
         let mut end = 0;
         for (number, region) in inner.regions.range(range).filter(|(_, r)| r.admitted) {
@@ -226,18 +268,29 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             end = at + len;
         }
         let region = self.stripes.region_len();
-        for run in runs {
-            let last = inner.regions.get(&(run.end - 1)).map_or(0, |r| r.record.pages);
-            let (from, len) = self.span(run.end - 1, last);
-            let (at, to) = (run.start * region, from + len);
-            if self.d.intact(at, to - at) {
-                self.d.peek(at, to - at, &mut |at, len| {
-                    dirty.extend(at / region..at.saturating_add(len).div_ceil(region));
+        let bytes: Vec<(u64, u64)> = runs
+            .iter()
+            .map(|run| {
+                let last = inner.regions.get(&(run.end - 1)).map_or(0, |r| r.record.pages);
+                let (from, len) = self.span(run.end - 1, last);
+                (run.start * region, from + len - run.start * region)
+            })
+            .collect();
+        let intact = self.d.all_intact(&bytes);
+        for (run, (at, len)) in runs.into_iter().zip(bytes) {
+            if intact || self.d.intact(at, len) {
+                self.d.peek(at, len, &mut |at, len| {
+                    let told = at / region..at.saturating_add(len).div_ceil(region);
+                    if told.end - told.start > 1 || dirty.last() != Some(&told.start) {
+                        dirty.extend(told);
+                    }
                 })?;
             } else {
                 dirty.extend(run);
             }
         }
+        dirty.sort_unstable();
+        dirty.dedup();
         Ok(dirty)
     }
 
@@ -273,14 +326,22 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             let all = Bits::first(work.region.record.pages);
             (work.again, work.left) = (work.region.stale, work.region.undecided());
             (work.observed, work.blanket) = (work.region.known_dirty(), work.left);
-            work.region.stale = all;
-            self.side.put_bits(BATCH, work.number, STALE_START, all)?;
+            if ask == Ask::Take {
+                work.region.stale = all;
+                self.side.put_bits(BATCH, work.number, STALE_START, all)?;
+            }
         }
-        self.side.persist(BATCH_DRAIN)?;
+        if ask == Ask::Take {
+            self.side.persist(BATCH_DRAIN)?;
+        }
         let first = s.enabled(TAKE_FIRST);
         let evidence = s.enabled(BLANKET);
+        if ask == Ask::Take {
+            self.take(works, first)?;
+        }
         for work in &mut *works {
-            self.ask(work, ask, first, evidence)?;
+            self.weigh(work, ask, evidence);
+            inner.trace.note(work.number, work.observed.or(work.blanket), self.stripes.pages());
         }
         for work in &mut *works {
             (work.region.stale, work.region.observed) =
@@ -339,28 +400,74 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         Ok(())
     }
 
-    /// Step 2.
-    fn ask(&self, work: &mut Work, ask: Ask, first: bool, evidence: bool) -> Result<()> {
-        let (at, len) = self.span(work.number, work.region.record.pages);
-        let all = Bits::first(work.region.record.pages);
-        let mut taken = Bits::NONE;
-        let lost = ask == Ask::Take && work.region.admitted && !self.d.intact(at, len);
-        if lost {
+    /// Step 2: regions that lie side by side are asked about in one call.
+    fn take(&self, works: &mut [Work], first: bool) -> Result<()> {
+        let mut rest = works;
+        while !rest.is_empty() {
+            let count = self.side_by_side(rest);
+            let (run, after) = rest.split_at_mut(count);
+            self.take_run(run, first)?;
+            rest = after;
+        }
+        Ok(())
+    }
+
+    /// How many of the first regions are tracked without a gap between them; at least one.
+    fn side_by_side(&self, works: &[Work]) -> usize {
+        let end = |work: &Work| {
+            let (at, len) = self.span(work.number, work.region.record.pages);
+            at + len
+        };
+        let joined = works.windows(2).take_while(|pair| {
+            let (at, _) = self.range(pair[1].number);
+            pair[0].region.admitted && pair[1].region.admitted && end(&pair[0]) == at
+        });
+        1 + joined.count()
+    }
+
+    fn take_run(&self, run: &mut [Work], first: bool) -> Result<()> {
+        let Some((number, last)) = run.first().map(|work| work.number).zip(run.last()) else {
+            return Ok(());
+        };
+        if !last.region.admitted {
+            return Ok(());
+        }
+        let (at, _) = self.range(number);
+        let (from, len) = self.span(last.number, last.region.record.pages);
+        let len = from + len - at;
+        if !self.d.intact(at, len) {
+            if run.len() > 1 {
+                // Only those that are not are in doubt.
+                return run.chunks_mut(1).try_for_each(|one| self.take_run(one, first));
+            }
             // From here on stores are seen again; what was stored before, nobody knows.
             self.d.arm(at, len)?;
+            run[0].lost = true;
         }
-        if ask == Ask::Take && work.region.admitted {
-            let mut each = |from, len| self.note(work.number, &mut taken, from, len);
-            if first {
-                self.d.take(at, len, &mut each)?;
-            } else {
-                self.d.peek(at, len, &mut each)?;
+        let region = self.stripes.region_len();
+        let mut each = |from: u64, len: u64| {
+            for inside in (from / region).max(number)..from.saturating_add(len).div_ceil(region) {
+                if let Some(work) = run.get_mut((inside - number) as usize) {
+                    self.note(inside, &mut work.taken, from, len);
+                }
             }
-            work.region.taken_ns = self.clock.now();
+        };
+        if first {
+            self.d.take(at, len, &mut each)?;
+        } else {
+            self.d.peek(at, len, &mut each)?;
         }
-        taken = taken.and(all);
+        let now = self.clock.now();
+        run.iter_mut().for_each(|work| work.region.taken_ns = now);
+        Ok(())
+    }
+
+    /// What was taken proves a store, or does not.
+    fn weigh(&self, work: &mut Work, ask: Ask, evidence: bool) {
+        let all = Bits::first(work.region.record.pages);
+        let (taken, lost) = (work.taken.and(all), work.lost);
         let blanket = (work.region.fresh || lost) && evidence;
-        work.region.fresh = false;
+        work.region.fresh &= ask != Ask::Take;
         if lost || work.region.doubt.is_some() {
             work.blanket = all;
         }
@@ -380,7 +487,6 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         work.doubted = work.region.doubt.is_some();
         work.region.doubt = None;
         work.blanket = work.blanket.without(work.observed);
-        Ok(())
     }
 
     /// Steps 4 and 5 for one stripe.
@@ -393,10 +499,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         finder: Finder,
     ) -> Result<()> {
         let data = self.stripes.data();
-        let here = (stripe * data..(stripe + 1) * data).fold(Bits::NONE, |mut bits, page| {
-            bits.insert(page);
-            bits
-        });
+        let here = Bits::range(stripe * data, data);
         let asked = work.observed.or(work.blanket).or(work.again).and(here);
         if asked.is_empty() {
             return Ok(());
@@ -442,132 +545,6 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         Ok(())
     }
 
-    /// Whether parity says, where sums are damaged, that a stripe is what was last covered.
-    fn vouched(&self, inner: &mut Inner, work: &Work, stripe: u32, rows: &Rows) -> bool {
-        let still = rows.changed.is_empty() && rows.corrupt.is_empty() && rows.moving.is_empty();
-        let readable = rows.unsure.iter().all(|(_, why, _)| *why == Unsure::SumsDamaged);
-        still
-            && readable
-            && self.stripes.parity() > 0
-            && work.region.parity_usable(stripe)
-            && self.side.s.enabled(VOUCH)
-            && self.side.parity(work.number, stripe, &mut inner.parity).is_ok()
-            && self.stripes.differing(&inner.rows, &inner.parity) == [false; 2]
-    }
-
-    /// Reads a stripe into the buffer and says what each row is.
-    fn look(&self, inner: &mut Inner, work: &Work, stripe: u32) -> Result<Rows> {
-        let data = self.stripes.data();
-        let mut rows = Rows::default();
-        let mut buffer = core::mem::take(&mut inner.rows);
-        for (row, bytes) in (0..data).zip(buffer.chunks_mut(PAGE as usize)) {
-            self.look_at(inner, work, stripe * data + row, row, bytes, &mut rows)?;
-        }
-        inner.rows = buffer;
-        Ok(rows)
-    }
-
-    fn look_at(
-        &self,
-        inner: &Inner,
-        work: &Work,
-        inside: u32,
-        row: u32,
-        bytes: &mut [u8],
-        rows: &mut Rows,
-    ) -> Result<()> {
-        let header = &inner.header.value;
-        let page = self.number(work.number, inside);
-        rows.last = false;
-        let readable = self.read_page(inner.size, page, bytes);
-        if inside >= work.region.record.pages {
-            return Ok(());
-        }
-        let asked = work.observed.or(work.blanket).has(inside);
-        if let Err(error) = readable {
-            bytes.fill(0);
-            if matches!(error.cause, MediaCause::OutOfRange | MediaCause::Truncated) {
-                // Cut off since the size was asked for: the next pass sees to it.
-                rows.moving.push(row);
-            } else if asked {
-                rows.unsure.push((row, Unsure::Media(error), 0));
-            } else {
-                rows.corrupt.push(row);
-            }
-            return Ok(());
-        }
-        let sum = self.sum(page, bytes);
-        let entry = Entry::decode(work.entries[inside as usize]);
-        let certify = self.certify_pages();
-        let same = if header.sums() { certify.agrees(entry.current, sum) } else { !asked };
-        if same && (entry.is_covered() || !header.sums()) {
-            rows.unchanged += u64::from(asked);
-            return Ok(());
-        }
-        let reverted = header.previous() && certify.agrees(entry.previous, sum);
-        let new = !entry.is_covered() && !work.doubted && !work.left.has(inside);
-        let written = work.observed.has(inside) || new || !header.sums();
-        if written || work.blanket.has(inside) && reverted {
-            rows.changed.push((row, sum));
-            rows.last = true;
-        } else if !asked && !self.side.s.enabled(NEIGHBOURS) {
-            rows.unchanged += 1;
-        } else if self.side.s.enabled(AGAIN) && self.peek_page(page)? {
-            rows.moving.push(row);
-        } else if work.blanket.has(inside) {
-            rows.unsure.push((row, work.why, sum));
-        } else if header.contested() {
-            rows.unsure.push((row, Unsure::Contested, sum));
-        } else {
-            rows.corrupt.push(row);
-        }
-        Ok(())
-    }
-
-    /// Counts and reports what was found, each page once while it stays so.
-    fn tell(
-        &self,
-        inner: &mut Inner,
-        work: &mut Work,
-        stripe: u32,
-        rows: &Rows,
-        total: &mut Covered,
-        finder: Finder,
-    ) {
-        let first = stripe * self.stripes.data();
-        total.unchanged += rows.unchanged;
-        for row in &rows.corrupt {
-            total.corrupt += 1;
-            if work.region.reported.has(first + row) {
-                continue;
-            }
-            work.region.reported.insert(first + row);
-            inner.counts.corrupt += 1;
-            let at = *row as usize * PAGE as usize;
-            let page = self.number(work.number, first + row);
-            let before_sum = self.sum(page, &inner.rows[at..at + PAGE as usize]);
-            let event = self.event(page, finder, Outcome::Detected);
-            self.report(
-                inner,
-                &holdfast_redundancy::Event { cause: Cause::Sum, before_sum, ..event },
-            );
-        }
-        for (row, why, _) in &rows.unsure {
-            work.undecided.insert(first + row);
-            if work.region.reasons.contains_key(&(first + row)) {
-                continue;
-            }
-            work.region.reasons.insert(first + row, *why);
-            total.undecided += 1;
-            inner.counts.undecided += 1;
-            if total.undecided > UNDECIDED_TOLD {
-                continue;
-            }
-            let event = self.unsure(self.number(work.number, first + row), finder, *why);
-            self.report(inner, &event);
-        }
-    }
-
     fn renew_entry(&self, inner: &Inner, work: &mut Work, inside: u32, sum: u32) -> Result<()> {
         let header = &inner.header.value;
         work.region.reasons.remove(&inside);
@@ -590,11 +567,13 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
 }
 
 impl Work {
-    fn new(number: u64, region: Region) -> Self {
+    fn new(number: u64, region: Box<Region>) -> Self {
         Self {
             number,
             region,
             entries: Vec::new(),
+            taken: Bits::NONE,
+            lost: false,
             observed: Bits::NONE,
             blanket: Bits::NONE,
             why: Unsure::Unobserved,

@@ -6,6 +6,7 @@ use holdfast_pmem::{Medium, PAGE};
 use crate::engine::Mapped;
 use crate::error::Result;
 use crate::header::State;
+use crate::trace::Window;
 
 /// Steps of the histogram of uncovered shares.
 pub const STEPS: usize = 11;
@@ -73,6 +74,12 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             all.verified_ns = 0;
         }
         Ok(all)
+    }
+
+    /// What passes found stored to since this was asked last, if
+    /// [`trace`](crate::OpenOptions::trace) is on.
+    pub fn take_trace(&self) -> Vec<Window> {
+        self.lock().trace.take()
     }
 
     /// Bytes of the data file that are looked after.

@@ -8,7 +8,6 @@ use holdfast_layout::Certify;
 use holdfast_pmem::track::DirtySource;
 use holdfast_pmem::{Clock, MediaError, Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Event, Finder, Outcome};
-use holdfast_redundancy::pages::page_sum;
 use holdfast_redundancy::{Journal, PageStripes, RepairIntent, Unsure, Wrong};
 
 use crate::bits::Bits;
@@ -17,6 +16,7 @@ use crate::header::{Header, HeaderPage};
 use crate::options::{Facts, Folios, OpenOptions};
 use crate::region::Region;
 use crate::side::Side;
+use crate::trace::Tracer;
 
 /// Holding a page against its sum.
 const VERIFY_PAGE: Site = Site::new("mapped.engine.verify-page");
@@ -44,8 +44,9 @@ pub struct Mapped<F, S, D> {
 pub(crate) struct Inner {
     pub(crate) header: HeaderPage,
     pub(crate) intent: RepairIntent,
-    /// Regions that have storage in the data file.
-    pub(crate) regions: BTreeMap<u64, Region>,
+    /// Regions that have storage in the data file. In boxes: ascending numbers leave the nodes of a
+    /// tree half empty, and a region is large.
+    pub(crate) regions: BTreeMap<u64, Box<Region>>,
     /// Bytes of the data file that are looked after.
     pub(crate) size: u64,
     /// Range in which writers are admitted: from, to.
@@ -56,6 +57,8 @@ pub(crate) struct Inner {
     pub(crate) rows: Vec<u8>,
     pub(crate) parity: Vec<u8>,
     pub(crate) counts: Counts,
+    /// Which pages passes found stored to, if anybody wants to know.
+    pub(crate) trace: Tracer,
     /// A write failed: nothing more is written.
     pub(crate) failed: bool,
 }
@@ -104,6 +107,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             rows: vec![0; value.stripes.rows_len()],
             parity: vec![0; value.stripes.parity_len()],
             counts: Counts::default(),
+            trace: Tracer::new(options.trace),
             failed: false,
         };
         Self {
@@ -113,7 +117,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             facts,
             clock,
             options,
-            stripes: value.stripes,
+            stripes: value.stripes.by(options.instructions),
             seed: value.seed(),
             journal,
             inner: Mutex::new(inner),
@@ -233,7 +237,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
 
     /// The sum of a page as it is.
     pub(crate) fn sum(&self, page: u64, bytes: &[u8]) -> u32 {
-        page_sum(self.seed, page, bytes)
+        self.stripes.sum(self.seed, page, bytes)
     }
 
     /// Whether pages are held against their sums.

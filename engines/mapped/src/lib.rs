@@ -69,6 +69,7 @@ mod engine;
 mod error;
 pub mod format;
 mod header;
+mod look;
 mod options;
 mod protect;
 mod recover;
@@ -76,6 +77,7 @@ mod region;
 mod repair;
 mod scrub;
 mod side;
+pub mod trace;
 
 pub use admit::Writing;
 pub use check::{Judged, Report};
@@ -85,7 +87,8 @@ pub use engine::{Counts, Mapped};
 pub use error::{Error, Result};
 pub use header::State;
 pub use options::{
-    AtRest, Durability, Facts, Folios, Identity, Keep, OpenOptions, ProtectOptions, When, Writers,
+    AtRest, Durability, Facts, Folios, Identity, Instructions, Keep, OpenOptions, ProtectOptions,
+    When, Writers,
 };
 pub use recover::Opened;
 pub use repair::{Force, Mended};

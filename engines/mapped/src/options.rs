@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+pub use holdfast_redundancy::Instructions;
+
 /// Which stops of the machine the redundancy is to survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum Durability {
@@ -116,6 +118,10 @@ pub struct OpenOptions {
     pub batch_pages: u32,
     /// When redundancy is brought up to date.
     pub when: When,
+    /// By which instructions sums and parity are computed.
+    pub instructions: Instructions,
+    /// Whether passes keep note of the pages they found stored to, for [`trace`](crate::trace).
+    pub trace: bool,
     /// Whether to look only: nothing is written, nothing recovered.
     pub read_only: bool,
 }
@@ -127,6 +133,8 @@ impl Default for OpenOptions {
             boot: [0; 16],
             batch_pages: 8192,
             when: When::default(),
+            instructions: Instructions::default(),
+            trace: false,
             read_only: false,
         }
     }

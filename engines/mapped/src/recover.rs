@@ -153,7 +153,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             let damaged = found.damaged.contains(&true);
             opened.damaged += u64::from(damaged);
             region.renew = damaged;
-            inner.regions.insert(number, region);
+            inner.regions.insert(number, Box::new(region));
         }
         Ok(opened)
     }

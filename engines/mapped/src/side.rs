@@ -152,7 +152,14 @@ impl Places {
     /// The sum of a region's entries.
     pub(crate) fn meta(&self, region: u64, entries: &[u64]) -> u32 {
         let seed = crc32c(self.seed, &region.to_le_bytes());
-        entries.iter().fold(seed, |sum, entry| crc32c(sum, &entry.to_le_bytes()))
+        // A long run of bytes is summed ten times as fast as its words one by one.
+        let mut bytes = [0; 64 * ENTRY_LEN];
+        entries.chunks(64).fold(seed, |sum, some| {
+            for (i, entry) in some.iter().enumerate() {
+                put_u64(&mut bytes, i * ENTRY_LEN, *entry);
+            }
+            crc32c(sum, &bytes[..some.len() * ENTRY_LEN])
+        })
     }
 
     fn encode(&self, region: u64, record: &RegionRecord) -> [u8; RECORD_LEN] {

@@ -412,3 +412,52 @@ fn a_storm_of_stores_and_damage_reverts_nothing() {
         file.close().unwrap();
     }
 }
+
+#[test]
+fn passes_keep_to_their_pace_and_leave_a_trace() {
+    let here = Here::protected(8 << 20);
+    let trace = here.path.with_extension("trace");
+    // 4 MiB stored to, 8 MiB a second: a pass of half a second, in which others get their turn.
+    let options = ProtectOptions::new()
+        .period(Duration::from_millis(20))
+        .scrub_regions(0)
+        .processor(0)
+        .pace(8 << 20)
+        .trace(&trace);
+    let map = ProtectedMap::open(&here.path, &options).unwrap();
+    map.pause();
+    for page in 0..1024 {
+        map.write(page * 2 * PAGE, &[9; 16]).unwrap();
+    }
+    let start = Instant::now();
+    map.resume();
+    while map.status().unwrap().coverage.without_sum > 0 {
+        assert!(start.elapsed() < Duration::from_secs(60), "nothing is covered any more");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // A tenth of a second's worth may be saved up, and the last step is not waited for.
+    map.close().unwrap();
+    here.clean();
+}
+
+#[test]
+fn a_trace_says_which_pages_passes_found() {
+    let here = Here::protected(64 * PAGE);
+    let trace = here.path.with_extension("trace");
+    let options = ProtectOptions::new().period(Duration::from_millis(10)).trace(&trace);
+    let map = ProtectedMap::open(&here.path, &options).unwrap();
+    map.write(7 * PAGE, &[1; 3 * PAGE as usize]).unwrap();
+    let start = Instant::now();
+    let found = loop {
+        let text = fs::read_to_string(&trace).unwrap();
+        if let Some(line) = text.lines().find(|line| line.contains('+')) {
+            break line.to_owned();
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "no pass has left a trace: {text}");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert!(found.ends_with(" 64 7+3"), "{found}");
+    map.close().unwrap();
+    let none = ProtectOptions::new().trace(here.path.join("no/such/folder"));
+    assert!(ProtectedMap::open(&here.path, &none).is_err());
+}

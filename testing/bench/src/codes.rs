@@ -30,7 +30,7 @@ const PAGE: usize = 4096;
 /// Bytes of a short object.
 const SHORT: usize = 64;
 /// Rows that parity is made of.
-const ROWS: usize = 4;
+pub(crate) const ROWS: usize = 4;
 
 /// Runs everything. Answers the number of goals missed.
 pub(crate) fn run(o: &Options) -> anyhow::Result<u32> {
@@ -105,12 +105,12 @@ fn in_cache(o: &Options, report: &mut Report) {
 }
 
 /// Reads everything once, front to back.
-fn read_one_stream(bytes: &[u8]) -> u64 {
+pub(crate) fn read_one_stream(bytes: &[u8]) -> u64 {
     bytes.as_chunks().0.iter().fold(0, |sum, word| sum ^ u64::from_le_bytes(*word))
 }
 
 /// Reads all rows side by side; what is made of them stays in the first-level cache.
-fn read_rows(rows: &[&[u8]; ROWS]) -> u8 {
+pub(crate) fn read_rows(rows: &[&[u8]; ROWS]) -> u8 {
     let mut sum = [0; PAGE];
     let mut last = 0;
     let [a, b, c, d] = rows.map(|row| row.chunks_exact(PAGE));

@@ -9,6 +9,8 @@
 //! cargo xtask bench object [--quick] [--check] [--only PART] [--alone]
 //!                          [--dir DIR] [--disk DIR] [--json FILE] [--charts DIR]
 //! cargo xtask bench codes [--quick] [--json FILE] [--check]
+//! cargo xtask bench mapped [--quick] [--check] [--all] [--only PART] [--dir DIR] [--disk DIR]
+//!                          [--json FILE] [--charts DIR] [--trace FILE]
 //! ```
 //!
 //! Exit codes: 0; 1 with `--check` if a goal is missed or could not be judged; 8 if the command
@@ -32,6 +34,7 @@
 //!   headers
 //! - `replica.rs` what a replica of libpmemobj does about damage and loss, beside our parity
 //! - `codes.rs` the runs of the codes
+//! - `mapped/` programs that store to a plain mapping, protected and not; its own tour
 //! - `asked.rs` what was asked for, looked at before anything runs; `say.rs` what is printed
 //! - `place.rs` folders for pools, which go with their run; `rig.rs` pools to measure on
 //! - `report.rs` medians, ratios, percentiles, goals, JSON
@@ -47,6 +50,7 @@ mod drawings;
 mod foreign;
 mod headlines;
 mod interference;
+mod mapped;
 mod maps;
 mod object;
 mod place;
@@ -80,6 +84,8 @@ enum What {
     Object(Options),
     /// One operation over and over, for a profiler.
     Profile(profile::Options),
+    /// Mapped files.
+    Mapped(mapped::Options),
     /// Checksums and parity.
     Codes(codes::Options),
 }
@@ -139,12 +145,14 @@ fn main() -> ExitCode {
     let check = match &args.what {
         What::Object(options) => options.check,
         What::Profile(_) => false,
+        What::Mapped(options) => options.check,
         What::Codes(options) => options.check,
     };
     let done = say::heard(|| match args.what {
         What::Object(options) => object::run(options),
         What::Profile(options) => profile::run(options).map(|()| 0),
         What::Codes(options) => codes::run(&options),
+        What::Mapped(options) => mapped::run(options),
     });
     match done {
         Ok(missed) if missed > 0 && check => MISSED.into(),

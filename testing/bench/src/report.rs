@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::Context;
 use serde_json::{Map, Value, json};
 
+use crate::mapped::latency::Latency;
 use crate::say::say;
 
 /// Which side of its limit a goal has to be on.
@@ -145,6 +146,18 @@ impl Report {
         // The smallest time that this many of a thousand operations did not exceed.
         let at = |of: usize| times[(times.len() * of).div_ceil(1000).saturating_sub(1)];
         let (p50, p99, p999) = (at(500), at(990), at(999));
+        self.keep_latency(name, [p50, p99, p999, max].map(u64::from));
+    }
+
+    /// The same of operations that were only counted by their length.
+    pub(crate) fn latency(&mut self, name: &str, latency: &Latency) {
+        if !latency.is_empty() {
+            let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|share| latency.at(share));
+            self.keep_latency(name, [p50, p99, p999, latency.longest()]);
+        }
+    }
+
+    fn keep_latency(&mut self, name: &str, [p50, p99, p999, max]: [u64; 4]) {
         say!("{name:<44} p50 {p50}  p99 {p99}  p99.9 {p999}  max {max} ns");
         self.figures.insert(
             format!("latency.{name}"),
@@ -160,6 +173,12 @@ impl Report {
     /// The median of a figure, if it was measured.
     pub(crate) fn median(&self, name: &str) -> Option<f64> {
         self.figures.get(name)?.get("median")?.as_f64()
+    }
+
+    /// How far the rounds of a figure are apart: the highest over the lowest.
+    pub(crate) fn unrest(&self, name: &str) -> Option<f64> {
+        let figure = self.figures.get(name)?;
+        Some(figure.get("high")?.as_f64()? / figure.get("low")?.as_f64()?)
     }
 
     /// Prints and keeps a figure that has to keep a limit.

@@ -7,10 +7,12 @@
 //! What a moved, replaced or unmapped piece takes with it is noticed rather than prevented: such
 //! pages count as stored to, and as not intact, until they are armed again.
 
+use core::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::bits::{PageBits, Runs};
 use super::error::TrackError;
+use super::maps::Vma;
 use super::pagemap::{Pagemap, Room, Scan};
 use super::span::{Forks, Place, Span, address};
 use super::uffd::Uffd;
@@ -56,6 +58,8 @@ struct State {
     fresh: PageBits,
     /// What one call tells; clear between calls.
     told: PageBits,
+    /// From the first page ever armed to the last: registered as one piece, where it can be.
+    hull: Range<u64>,
     room: Room,
 }
 
@@ -70,11 +74,11 @@ impl AsyncProtect {
         let pagemap = Pagemap::own()?;
         // A kernel without the call says so now, not in the first pass.
         pagemap.all_tracked(span.address, span.len)?;
-        let pages = span.pages();
         let state = State {
-            armed: PageBits::new(pages),
-            fresh: PageBits::new(pages),
-            told: PageBits::new(pages),
+            armed: PageBits::new(),
+            fresh: PageBits::new(),
+            told: PageBits::new(),
+            hull: 0..0,
             room: Room::new(),
         };
         Ok(Self { place, forks, uffd, pagemap, state: Mutex::new(state) })
@@ -100,7 +104,7 @@ impl AsyncProtect {
     }
 
     /// Pages of a range, all of them inside the span, whose tracking was lost.
-    fn lost(&self, pages: core::ops::Range<u64>) -> Result<Option<PageBits>, TrackError> {
+    fn lost(&self, pages: Range<u64>) -> Result<Option<PageBits>, TrackError> {
         if pages.is_empty() {
             return Ok(None);
         }
@@ -116,14 +120,22 @@ impl AsyncProtect {
     }
 
     /// The same, mapping by mapping; also finds another file that is tracked by somebody else.
-    fn look(&self, pages: core::ops::Range<u64>) -> Result<PageBits, TrackError> {
+    fn look(&self, pages: Range<u64>) -> Result<PageBits, TrackError> {
+        self.place.lost(pages, |vma| self.tracks(vma))
+    }
+
+    fn tracks(&self, vma: &Vma) -> bool {
         let span = self.place.span;
-        self.place.lost(pages, |vma| {
-            // Only what overlaps the span is asked about.
-            let start = vma.start.max(span.address);
-            let end = vma.end.min(span.address + span.len as usize);
-            self.pagemap.all_tracked(start, (end - start) as u64).unwrap_or(false)
-        })
+        // Only what overlaps the span is asked about.
+        let start = vma.start.max(span.address);
+        let end = vma.end.min(span.address + span.len as usize);
+        self.pagemap.all_tracked(start, (end - start) as u64).unwrap_or(false)
+    }
+
+    fn register(&self, pages: &Range<u64>) -> Result<(), TrackError> {
+        let span = self.place.span;
+        self.place.ready(pages.clone(), self.forks)?;
+        self.uffd.register(span.address_of(pages.start), (pages.end - pages.start) * PAGE)
     }
 
     fn scan(
@@ -137,7 +149,7 @@ impl AsyncProtect {
         let span = self.place.span;
         let pages = span.pages_of(at, len)?;
         let mut state = self.state();
-        let State { armed, fresh, told, room } = &mut *state;
+        let State { armed, fresh, told, room, .. } = &mut *state;
         let mut armed_runs = Vec::new();
         let mut note = |at: u64, len: u64| armed_runs.push(at / PAGE..(at + len) / PAGE);
         let mut runs = Runs::new(0, &mut note);
@@ -192,8 +204,17 @@ impl DirtySource for AsyncProtect {
         }
         let start = span.address_of(pages.start);
         let mut state = self.state();
-        self.place.ready(pages.clone(), self.forks)?;
-        self.uffd.register(start, len)?;
+        let hull = match state.hull.is_empty() {
+            true => pages.clone(),
+            false => state.hull.start.min(pages.start)..state.hull.end.max(pages.end),
+        };
+        // What lies between costs nothing, and the mapping stays in one piece: a file with holes
+        // would have hundreds, and every question is asked of each.
+        if self.register(&hull).is_ok() {
+            state.hull = hull;
+        } else {
+            self.register(&pages)?;
+        }
         self.uffd.protect(start, len)?;
         state.armed.set(pages.clone());
         state.fresh.set(pages);
@@ -226,10 +247,19 @@ impl DirtySource for AsyncProtect {
     }
 
     fn intact(&self, at: u64, len: u64) -> bool {
-        let Ok(pages) = self.place.span.pages_of(at, len) else { return false };
+        self.all_intact(&[(at, len)])
+    }
+
+    fn all_intact(&self, ranges: &[(u64, u64)]) -> bool {
+        let span = self.place.span;
+        let asked: Result<Vec<_>, _> =
+            ranges.iter().map(|(at, len)| span.pages_of(*at, *len)).collect();
+        let Ok(mut asked) = asked else { return false };
+        asked.sort_unstable_by_key(|pages| pages.start);
+        // One reading of the list of mappings answers for all of them.
         self.place.mine().is_ok()
-            && self.state().armed.all(pages.clone())
-            && self.look(pages.clone()).is_ok_and(|lost| !lost.any(pages))
+            && asked.iter().all(|pages| self.state().armed.all(pages.clone()))
+            && self.place.holds(&asked, |vma| self.tracks(vma)).unwrap_or(false)
     }
 
     fn coverage(&self, way: WriteWay) -> Observed {

@@ -19,64 +19,83 @@ pub(crate) fn words(pages: Range<u64>) -> impl Iterator<Item = (usize, u64)> {
     })
 }
 
-/// A plain bitmap.
-#[derive(Debug)]
+/// A plain bitmap. Bits beyond the last that was set are clear and take no room: a source covers
+/// addresses that the file may grow into one day, many times its length.
+#[derive(Debug, Default)]
 pub(crate) struct PageBits {
     words: Vec<u64>,
 }
 
 impl PageBits {
-    /// `pages` clear bits.
-    pub(crate) fn new(pages: u64) -> Self {
-        Self { words: vec![0; pages.div_ceil(WORD) as usize] }
+    /// No bit set.
+    pub(crate) const fn new() -> Self {
+        Self { words: Vec::new() }
+    }
+
+    fn word(&self, word: usize) -> u64 {
+        self.words.get(word).copied().unwrap_or(0)
+    }
+
+    fn at(&mut self, word: usize) -> &mut u64 {
+        if self.words.len() <= word {
+            self.words.resize(word + 1, 0);
+        }
+        &mut self.words[word]
     }
 
     /// Sets the bits of a range.
     pub(crate) fn set(&mut self, pages: Range<u64>) {
         for (word, mask) in words(pages) {
-            self.words[word] |= mask;
+            *self.at(word) |= mask;
         }
     }
 
     /// Clears them.
     pub(crate) fn clear(&mut self, pages: Range<u64>) {
         for (word, mask) in words(pages) {
-            self.words[word] &= !mask;
+            if let Some(bits) = self.words.get_mut(word) {
+                *bits &= !mask;
+            }
         }
     }
 
     /// Sets in `self` what is set in `other`, in a range.
     pub(crate) fn join(&mut self, other: &Self, pages: Range<u64>) {
         for (word, mask) in words(pages) {
-            self.words[word] |= other.words[word] & mask;
+            self.join_word(word, other.word(word) & mask);
         }
     }
 
     /// Sets the bits of one word.
     pub(crate) fn join_word(&mut self, word: usize, bits: u64) {
-        self.words[word] |= bits;
+        if bits != 0 {
+            *self.at(word) |= bits;
+        }
     }
 
     /// Clears in `self` what is clear in `other`, in a range.
     pub(crate) fn restrict(&mut self, other: &Self, pages: Range<u64>) {
         for (word, mask) in words(pages) {
-            self.words[word] &= other.words[word] | !mask;
+            if let Some(bits) = self.words.get_mut(word) {
+                *bits &= other.word(word) | !mask;
+            }
         }
     }
 
     /// Whether all bits of a range are set.
     pub(crate) fn all(&self, pages: Range<u64>) -> bool {
-        words(pages).all(|(word, mask)| self.words[word] & mask == mask)
+        words(pages).all(|(word, mask)| self.word(word) & mask == mask)
     }
 
     /// Whether any bit of a range is set.
     pub(crate) fn any(&self, pages: Range<u64>) -> bool {
-        words(pages).any(|(word, mask)| self.words[word] & mask != 0)
+        words(pages).any(|(word, mask)| self.word(word) & mask != 0)
     }
 
     /// Tells the set bits of a range.
     pub(crate) fn tell(&self, pages: Range<u64>, runs: &mut Runs<'_>) {
-        let mut rest = pages;
+        let held = self.words.len() as u64 * WORD;
+        let mut rest = pages.start..pages.end.min(held);
         while !rest.is_empty() {
             // Most words of a sparse file are clear: passed over as fast as they can be read.
             let word = (rest.start / WORD) as usize;
@@ -156,7 +175,7 @@ mod tests {
             steps in prop::collection::vec((any::<bool>(), 0u64..200, 0u64..200), 0..12),
             asked in (0u64..200, 0u64..200),
         ) {
-            let mut bits = PageBits::new(200);
+            let mut bits = PageBits::new();
             let mut table = [false; 200];
             for (on, from, to) in steps {
                 let pages = from.min(to)..from.max(to);

@@ -357,7 +357,7 @@ mod tests {
     use super::*;
 
     fn told(board: &Board, take: bool) -> Vec<u64> {
-        let mut bits = PageBits::new(board.pages());
+        let mut bits = PageBits::new();
         board.collect(0..board.pages(), take, &mut bits);
         (0..board.pages()).filter(|page| bits.all(*page..*page + 1)).collect()
     }

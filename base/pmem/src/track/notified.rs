@@ -50,7 +50,7 @@ impl Notified {
     /// there: the promise of whoever writes.
     #[must_use]
     pub fn new(board: Arc<Board>, announced: &[WriteWay]) -> Self {
-        let bits = || PageBits::new(board.pages());
+        let bits = || PageBits::new();
         let state = Mutex::new(State { armed: bits(), told: bits() });
         Self { board, announced: announced.to_vec(), state }
     }

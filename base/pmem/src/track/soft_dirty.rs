@@ -78,7 +78,7 @@ impl<F: Freeze> SoftDirty<F> {
         if TAKEN.swap(true, Ordering::AcqRel) {
             return Err(TrackError::Busy { what: "this process' soft-dirty bits are used" });
         }
-        let bits = || PageBits::new(span.pages());
+        let bits = || PageBits::new();
         let entries = vec![Entry::default(); BATCH as usize];
         let state = Mutex::new(State { armed: bits(), kept: bits(), told: bits(), entries });
         Ok(Self { place, forks, pagemap, clear_refs, freeze, state })

@@ -117,7 +117,7 @@ impl Place {
         self.mine()?;
         let start = self.span.address_of(pages.start);
         let len = (pages.end - pages.start) * PAGE;
-        if self.lost(pages.clone(), |_| true)?.any(pages) {
+        if !self.holds(core::slice::from_ref(&pages), |_| true)? {
             let why = "the file is not mapped there all over, in the order of its offsets; map it \
                        (again) first";
             return Err(TrackError::NotTrackable { address: start, len, why });
@@ -145,7 +145,7 @@ impl Place {
         pages: Range<u64>,
         mut good: impl FnMut(&Vma) -> bool,
     ) -> Result<PageBits, TrackError> {
-        let mut lost = PageBits::new(self.span.pages());
+        let mut lost = PageBits::new();
         lost.set(pages.clone());
         let asked = self.span.address_of(pages.start)..self.span.address_of(pages.end);
         maps::walk(None, |vma| {
@@ -158,6 +158,34 @@ impl Place {
             }
         })?;
         Ok(lost)
+    }
+
+    /// Whether the file lies under all of these ranges of pages, which are ascending, in mappings
+    /// that `good` accepts. Each is asked about once, and only if a range needs it.
+    pub(crate) fn holds(
+        &self,
+        ranges: &[Range<u64>],
+        mut good: impl FnMut(&Vma) -> bool,
+    ) -> Result<bool, TrackError> {
+        let mut rest = ranges.iter().filter(|pages| !pages.is_empty()).cloned().peekable();
+        let mut broken = false;
+        maps::walk(None, |vma| {
+            if broken || !self.shows(vma) {
+                return;
+            }
+            let shown = self.span.pages_in(vma.start..vma.end);
+            let mut asked = None;
+            while let Some(pages) = rest.peek_mut().filter(|pages| pages.start < shown.end) {
+                // Mappings come in ascending order: what lies before this one is not there.
+                broken |= pages.start < shown.start || !*asked.get_or_insert_with(|| good(vma));
+                pages.start = shown.end.min(pages.end);
+                if broken || !pages.is_empty() {
+                    return;
+                }
+                rest.next();
+            }
+        })?;
+        Ok(!broken && rest.peek().is_none())
     }
 
     /// Whether a mapping that overlaps the span shows the file's bytes where the span says.

@@ -2,12 +2,19 @@
 //! out while a page is replaced.
 
 use core::time::Duration;
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
+use holdfast_mapped::trace;
+use holdfast_redundancy::Pace;
+use rustix::thread::{CpuSet, sched_setaffinity};
+
 use crate::protect::live::Shared;
+use crate::protect::options::ProtectOptions;
 
 /// The thread of one mapped file.
 #[derive(Debug)]
@@ -40,9 +47,25 @@ impl Wish {
         self.told.notify_all();
     }
 
+    /// Lets time go by, unless it is to end.
+    fn wait(&self, time: Duration) {
+        let until = Instant::now() + time;
+        let mut wishes = self.lock();
+        while !wishes.stop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let waited = self.told.wait_timeout(wishes, left);
+            wishes = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
     /// Waits until the next pass is due; false if it is to end.
-    fn due(&self, period: Duration) -> bool {
-        let next = Instant::now() + period;
+    fn due(&self, next: &mut Instant, period: Duration) -> bool {
+        // One that lasted longer than its period is followed by the next at once.
+        *next = Instant::now().max(*next + period);
+        let next = *next;
         let mut wishes = self.lock();
         loop {
             let left = next.saturating_duration_since(Instant::now());
@@ -65,13 +88,20 @@ impl Keeper {
     /// Starts the thread.
     pub(crate) fn start(
         shared: &Arc<Shared>,
-        period: Duration,
-        scrub_regions: u32,
+        options: &ProtectOptions,
     ) -> io::Result<Self> {
+        let trace = options.trace.as_deref().map(begin_trace).transpose()?;
+        let how = How {
+            period: options.period,
+            scrub_regions: options.scrub_regions,
+            processor: options.processor,
+            pace: Pace::new(options.pace),
+            trace,
+        };
         let state = Arc::new(Wish::default());
         let (wish, weak) = (Arc::clone(&state), Arc::downgrade(shared));
         let named = thread::Builder::new().name("holdfast-keeper".to_owned());
-        let thread = named.spawn(move || keep(&wish, &weak, period, scrub_regions))?;
+        let thread = named.spawn(move || keep(&wish, &weak, how))?;
         Ok(Self { state, thread })
     }
 
@@ -97,16 +127,58 @@ impl Keeper {
     }
 }
 
-fn keep(wish: &Wish, shared: &Weak<Shared>, period: Duration, scrub_regions: u32) {
-    while wish.due(period) {
+/// How the thread works.
+#[derive(Debug)]
+struct How {
+    period: Duration,
+    scrub_regions: u32,
+    processor: Option<usize>,
+    pace: Pace,
+    trace: Option<File>,
+}
+
+/// An empty trace.
+fn begin_trace(path: &Path) -> io::Result<File> {
+    let mut file = File::create(path)?;
+    file.write_all(trace::title().as_bytes())?;
+    Ok(file)
+}
+
+fn keep(wish: &Wish, shared: &Weak<Shared>, mut how: How) {
+    if let Some(number) = how.processor.filter(|number| *number < CpuSet::MAX_CPU) {
+        let mut only = CpuSet::new();
+        only.set(number);
+        // One that is not for us: the system's choice is as good.
+        let _ = sched_setaffinity(None, &only);
+    }
+    let mut next = Instant::now();
+    while wish.due(&mut next, how.period) {
         if let Some(shared) = shared.upgrade() {
             // What fails is noted, and tried again.
-            let _ = shared.pass();
-            for _ in 0..scrub_regions {
+            let _ = shared.pass_at(&mut |now, bytes| {
+                let wait = Duration::from_nanos(how.pace.wait_after(now, bytes));
+                wish.wait(wait);
+            });
+            for _ in 0..how.scrub_regions {
                 shared.scrub_step();
             }
+            write_trace(&mut how.trace, &shared);
         }
         wish.change(|wishes| wishes.busy = false);
+    }
+    if let Some(shared) = shared.upgrade() {
+        write_trace(&mut how.trace, &shared);
+    }
+}
+
+/// Adds what passes found. A trace that cannot be written ends, and nothing else.
+fn write_trace(to: &mut Option<File>, shared: &Shared) {
+    let windows = shared.take_trace();
+    let written = |mut file: &File| {
+        windows.iter().try_for_each(|window| file.write_all(window.line().as_bytes()))
+    };
+    if to.as_ref().is_some_and(|file| written(file).is_err()) {
+        *to = None;
     }
 }
 

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use holdfast_mapped::{Covered, Durability, Folios, Judged, Mapped, Scrubbed, Writers, Writing};
+use holdfast_mapped::trace::Window;
+use holdfast_mapped::{Covered, Durability, Folios, Judged, Mapped, OpenOptions, Scrubbed, Writers, Writing};
 use holdfast_pmem::track::folios::{self, FolioReport};
 use holdfast_pmem::track::{DirtySource, SourceKind};
 use holdfast_pmem::{Access, Clock, Durability as Survive, Mapped as Mapping, Medium, PAGE, Site};
@@ -71,7 +72,7 @@ impl ProtectedMap {
     /// be tracked in the way that was asked for.
     pub fn open(path: impl AsRef<Path>, options: &ProtectOptions) -> Result<Self> {
         let shared = Arc::new(Shared::open(path.as_ref(), options)?);
-        let keeper = Keeper::start(&shared, options.period, options.scrub_regions)
+        let keeper = Keeper::start(&shared, options)
             .map_err(|error| failed(&shared.path, &error))?;
         Ok(Self { shared: Some(shared), keeper: Some(keeper) })
     }
@@ -315,7 +316,7 @@ impl Shared {
             Arc::new(source),
             Arc::new(data.clone()),
             Arc::new(WallClock::new()),
-            to_open(options.durability),
+            OpenOptions { trace: options.trace.is_some(), ..to_open(options.durability) },
         )
         .map_err(|error| of_engine(&error, &side))?;
         let this = Self {
@@ -378,10 +379,24 @@ impl Shared {
     }
 
     /// A pass, noted.
-    pub(crate) fn pass(&self) -> Result<Covered> {
+    fn pass(&self) -> Result<Covered> {
+        self.noted(|| self.engine.update_now())
+    }
+
+    /// The same, in steps: `pause` is told the time and the bytes covered.
+    pub(crate) fn pass_at(&self, pause: &mut dyn FnMut(u64, u64)) -> Result<Covered> {
+        self.noted(|| self.engine.pass_in_steps(&mut |bytes| pause(self.clock.now(), bytes)))
+    }
+
+    /// What passes found stored to since this was asked last.
+    pub(crate) fn take_trace(&self) -> Vec<Window> {
+        self.engine.take_trace()
+    }
+
+    fn noted(&self, pass: impl FnOnce() -> holdfast_mapped::Result<Covered>) -> Result<Covered> {
         let at_ns = self.clock.now();
         let heard = self.listen();
-        let done = heard.and_then(|()| self.engine.update_now().map_err(|e| self.explain(&e)));
+        let done = heard.and_then(|()| pass().map_err(|error| self.explain(&error)));
         let mut last = self.last();
         match &done {
             Ok(covered) => {

@@ -29,6 +29,9 @@ pub struct ProtectOptions {
     pub(crate) scrub_regions: u32,
     pub(crate) tracking: Tracking,
     pub(crate) writers: Option<Arc<dyn Writers + Send + Sync>>,
+    pub(crate) processor: Option<usize>,
+    pub(crate) pace: Option<u64>,
+    pub(crate) trace: Option<PathBuf>,
 }
 
 impl ProtectOptions {
@@ -45,6 +48,9 @@ impl ProtectOptions {
             scrub_regions: 4,
             tracking: Tracking::Auto,
             writers: None,
+            processor: None,
+            pace: None,
+            trace: None,
         }
     }
 
@@ -96,6 +102,28 @@ impl ProtectOptions {
     #[must_use]
     pub fn writers(self, writers: Arc<dyn Writers + Send + Sync>) -> Self {
         Self { writers: Some(writers), ..self }
+    }
+
+    /// The processor that the thread which covers what was stored keeps to, by the system's number:
+    /// that of the program's own thread, so that no other one is disturbed, or one of its own. One
+    /// that this process may not use is not kept to. Otherwise the system chooses.
+    #[must_use]
+    pub fn processor(self, number: usize) -> Self {
+        Self { processor: Some(number), ..self }
+    }
+
+    /// At most so many bytes are covered in a second by that thread, so that a pass over much is
+    /// spread over time. A pass that lasts longer than the period is followed by the next at once.
+    #[must_use]
+    pub fn pace(self, bytes_per_second: u64) -> Self {
+        Self { pace: Some(bytes_per_second), ..self }
+    }
+
+    /// A file to which each pass adds which pages it found stored to: what another period would
+    /// have meant can be reckoned from it. Made anew at each opening.
+    #[must_use]
+    pub fn trace(self, path: impl Into<PathBuf>) -> Self {
+        Self { trace: Some(path.into()), ..self }
     }
 
     pub(crate) fn side_of(&self, data: &Path) -> PathBuf {

@@ -193,6 +193,16 @@ impl DirtySource for Source {
         stores && live.written.intact(at, len)
     }
 
+    fn all_intact(&self, ranges: &[(u64, u64)]) -> bool {
+        let Some(live) = &self.live else { return false };
+        let mapped: Vec<(u64, u64)> = ranges
+            .iter()
+            .filter_map(|(at, len)| live.stores(*at, *len).map(|(_, len)| (*at, len)))
+            .collect();
+        let stores = live.stores(0, u64::MAX).is_none_or(|(source, _)| source.all_intact(&mapped));
+        stores && live.written.all_intact(ranges)
+    }
+
     fn coverage(&self, way: WriteWay) -> Observed {
         let Some(live) = &self.live else { return Observed::Undecided };
         let stores = match &live.stores {

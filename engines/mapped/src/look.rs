@@ -1,0 +1,167 @@
+//! Step 4 of a pass: what the rows of a stripe are. The table is in `commit.rs`.
+
+use holdfast_pmem::track::DirtySource;
+use holdfast_pmem::{MediaCause, Medium, PAGE, Site};
+use holdfast_redundancy::Unsure;
+use holdfast_redundancy::events::{Cause, Finder, Outcome};
+
+use crate::commit::{Covered, Work};
+use crate::engine::{Inner, Mapped};
+use crate::error::Result;
+use crate::side::Entry;
+
+/// Verifying the rows that were not stored to.
+const NEIGHBOURS: Site = Site::new("mapped.look.neighbours");
+/// Asking again whether a row was stored to before it is called corrupt.
+const AGAIN: Site = Site::new("mapped.look.again");
+/// Letting parity vouch for pages whose sums are lost.
+const VOUCH: Site = Site::new("mapped.look.vouch");
+
+/// Undecided pages of one batch that are told one by one. After a crash they may be very many; all
+/// are counted, and every look finds them.
+const UNDECIDED_TOLD: u64 = 64;
+
+/// What the rows of a stripe turned out to be.
+#[derive(Default)]
+pub(crate) struct Rows {
+    pub(crate) changed: Vec<(u32, u32)>,
+    pub(crate) corrupt: Vec<u32>,
+    pub(crate) unsure: Vec<(u32, Unsure, u32)>,
+    /// Rows being stored to right now.
+    pub(crate) moving: Vec<u32>,
+    pub(crate) unchanged: u64,
+    /// Whether the last row changed.
+    pub(crate) last: bool,
+}
+
+impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
+    /// Whether parity says, where sums are damaged, that a stripe is what was last covered.
+    pub(crate) fn vouched(&self, inner: &mut Inner, work: &Work, stripe: u32, rows: &Rows) -> bool {
+        let still = rows.changed.is_empty() && rows.corrupt.is_empty() && rows.moving.is_empty();
+        let readable = rows.unsure.iter().all(|(_, why, _)| *why == Unsure::SumsDamaged);
+        still
+            && readable
+            && self.stripes.parity() > 0
+            && work.region.parity_usable(stripe)
+            && self.side.s.enabled(VOUCH)
+            && self.side.parity(work.number, stripe, &mut inner.parity).is_ok()
+            && self.stripes.differing(&inner.rows, &inner.parity) == [false; 2]
+    }
+
+    /// Reads a stripe into the buffer and says what each row is.
+    pub(crate) fn look(&self, inner: &mut Inner, work: &Work, stripe: u32) -> Result<Rows> {
+        let data = self.stripes.data();
+        let mut rows = Rows::default();
+        let mut buffer = core::mem::take(&mut inner.rows);
+        // All at once where nothing is in the way; then nobody asks for the rows one by one.
+        let at = self.number(work.number, stripe * data).saturating_mul(PAGE);
+        let whole = at.saturating_add(buffer.len() as u64) <= inner.size;
+        let whole = whole && self.f.read(at, &mut buffer).is_ok();
+        for (row, bytes) in (0..data).zip(buffer.chunks_mut(PAGE as usize)) {
+            self.look_at(inner, work, stripe * data + row, (row, whole), bytes, &mut rows)?;
+        }
+        inner.rows = buffer;
+        Ok(rows)
+    }
+
+    fn look_at(
+        &self,
+        inner: &Inner,
+        work: &Work,
+        inside: u32,
+        (row, read): (u32, bool),
+        bytes: &mut [u8],
+        rows: &mut Rows,
+    ) -> Result<()> {
+        let header = &inner.header.value;
+        let page = self.number(work.number, inside);
+        rows.last = false;
+        let readable = if read { Ok(()) } else { self.read_page(inner.size, page, bytes) };
+        if inside >= work.region.record.pages {
+            return Ok(());
+        }
+        let asked = work.observed.or(work.blanket).has(inside);
+        if let Err(error) = readable {
+            bytes.fill(0);
+            if matches!(error.cause, MediaCause::OutOfRange | MediaCause::Truncated) {
+                // Cut off since the size was asked for: the next pass sees to it.
+                rows.moving.push(row);
+            } else if asked {
+                rows.unsure.push((row, Unsure::Media(error), 0));
+            } else {
+                rows.corrupt.push(row);
+            }
+            return Ok(());
+        }
+        let sum = self.sum(page, bytes);
+        let entry = Entry::decode(work.entries[inside as usize]);
+        let certify = self.certify_pages();
+        let same = if header.sums() { certify.agrees(entry.current, sum) } else { !asked };
+        if same && (entry.is_covered() || !header.sums()) {
+            rows.unchanged += u64::from(asked);
+            return Ok(());
+        }
+        let reverted = header.previous() && certify.agrees(entry.previous, sum);
+        let new = !entry.is_covered() && !work.doubted && !work.left.has(inside);
+        let written = work.observed.has(inside) || new || !header.sums();
+        if written || work.blanket.has(inside) && reverted {
+            rows.changed.push((row, sum));
+            rows.last = true;
+        } else if !asked && !self.side.s.enabled(NEIGHBOURS) {
+            rows.unchanged += 1;
+        } else if self.side.s.enabled(AGAIN) && self.peek_page(page)? {
+            rows.moving.push(row);
+        } else if work.blanket.has(inside) {
+            rows.unsure.push((row, work.why, sum));
+        } else if header.contested() {
+            rows.unsure.push((row, Unsure::Contested, sum));
+        } else {
+            rows.corrupt.push(row);
+        }
+        Ok(())
+    }
+
+    /// Counts and reports what was found, each page once while it stays so.
+    pub(crate) fn tell(
+        &self,
+        inner: &mut Inner,
+        work: &mut Work,
+        stripe: u32,
+        rows: &Rows,
+        total: &mut Covered,
+        finder: Finder,
+    ) {
+        let first = stripe * self.stripes.data();
+        total.unchanged += rows.unchanged;
+        for row in &rows.corrupt {
+            total.corrupt += 1;
+            if work.region.reported.has(first + row) {
+                continue;
+            }
+            work.region.reported.insert(first + row);
+            inner.counts.corrupt += 1;
+            let at = *row as usize * PAGE as usize;
+            let page = self.number(work.number, first + row);
+            let before_sum = self.sum(page, &inner.rows[at..at + PAGE as usize]);
+            let event = self.event(page, finder, Outcome::Detected);
+            self.report(
+                inner,
+                &holdfast_redundancy::Event { cause: Cause::Sum, before_sum, ..event },
+            );
+        }
+        for (row, why, _) in &rows.unsure {
+            work.undecided.insert(first + row);
+            if work.region.reasons.contains_key(&(first + row)) {
+                continue;
+            }
+            work.region.reasons.insert(first + row, *why);
+            total.undecided += 1;
+            inner.counts.undecided += 1;
+            if total.undecided > UNDECIDED_TOLD {
+                continue;
+            }
+            let event = self.unsure(self.number(work.number, first + row), finder, *why);
+            self.report(inner, &event);
+        }
+    }
+}
