@@ -177,7 +177,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         why.map_or(PageVerdict::Corrupt, PageVerdict::Undecided)
     }
 
-    /// Whether a page that is good now, with the sum `found`, would be called corrupt if it differed.
+    /// Whether a page that is good, with the sum `found`, would be called corrupt if it differed.
     pub(crate) fn would_convict(&self, inner: &Inner, page: u64, found: u32) -> bool {
         let place = self.stripes.place(page);
         let (Some(region), Ok(entry)) =

@@ -83,8 +83,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         Ok(done)
     }
 
-    /// Looks at one page, wherever the scrub is; repairs it if it is damaged and `writers` is given.
-    /// What it came to is added to `done`.
+    /// Looks at one page, wherever the scrub is; repairs it if it is damaged and `writers` is
+    /// given. What it came to is added to `done`.
     ///
     /// # Errors
     /// As [`scrub_step`](Self::scrub_step).

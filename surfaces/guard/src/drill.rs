@@ -4,9 +4,9 @@
 //!
 //! | step, everybody standing | death of the supervisor after it leaves |
 //! |---|---|
-//! | 1 pages are chosen of which it is certain that damage would be found and undone | nothing |
+//! | 1 pages are chosen whose damage is certain to be found and undone | nothing |
 //! | 2 a copy of each is written beside the file | copies that nobody needs |
-//! | 3 bytes of it are changed, and the time of change put back | damage, the copy, and sums and parity |
+//! | 3 bytes of it are changed, the time of change put back | damage, the copy, sums, parity |
 //! | 4 scrub and repair | the page |
 //! | 5 it is compared; copies of pages that are back are removed | the page |
 //!
@@ -106,8 +106,8 @@ impl Writers for Asked<'_> {
     }
 }
 
-/// One round: what it came to, and what went wrong. Everybody who may store has to stand until it is
-/// over. `round` makes it another one than those before. Without `writers` nothing is repaired.
+/// One round: what it came to, and what went wrong. Everybody who may store has to stand until it
+/// is over. `round` makes it another one than those before. Without `writers` nothing is repaired.
 pub(crate) fn run<F: Medium, S: Medium, D: DirtySource>(
     engine: &Mapped<F, S, D>,
     ground: &Ground<'_>,

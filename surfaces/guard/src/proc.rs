@@ -18,7 +18,7 @@ fn numbers(path: &str) -> Vec<u32> {
 
 /// State and parent of a process or thread, from its `stat`.
 fn stat(path: &str) -> Option<(u8, u32)> {
-    // All processes are asked while programs stand still, so with one call; the rest may be cut off.
+    // All processes are asked while programs stand still, so with one call. The rest may be cut.
     let mut bytes = [0; 1024];
     let len = std::fs::File::open(path).and_then(|mut file| file.read(&mut bytes)).ok()?;
     let text = bytes.get(..len)?;
