@@ -169,7 +169,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
 
     /// Covers `[at, at + len)` before it returns: the program says that it has just stored there,
     /// and that this is the end of one of its operations. No source is asked, and nothing else is
-    /// covered; so this is what redundancy costs without a window.
+    /// covered; so this is what redundancy costs without a window. A source that saw the store as
+    /// well tells of it later, and the page is found unchanged then.
     ///
     /// # Errors
     /// As [`pass`](Self::pass).
@@ -341,7 +342,9 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         }
         for work in &mut *works {
             self.weigh(work, ask, evidence);
-            inner.trace.note(work.number, work.observed.or(work.blanket), self.stripes.pages());
+            if ask == Ask::Take {
+                inner.trace.note(work.number, work.observed.or(work.blanket), self.stripes.pages());
+            }
         }
         for work in &mut *works {
             (work.region.stale, work.region.observed) =

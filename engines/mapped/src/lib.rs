@@ -37,6 +37,7 @@
 //! 2. the program stores; its page is dirty, as the source knows
 //! 3. [`Mapped::pass`] (`commit.rs`): batch stale, **B**; taken; narrowed, **N**; neighbours
 //!    verified; entry and parity, data synced (**D**), **C**; no longer stale, **E**
+//!    Or at once: [`Mapped::commit`], where the program says which bytes it has just stored.
 //! 4. [`Mapped::dismiss`] or [`Mapped::close`]: a last pass, region clean (**drain**)
 //!
 //! # After a crash
@@ -51,11 +52,11 @@
 //! | `engine.rs` | the parts, and what all operations share |
 //! | `options.rs`, `error.rs` | policies as values; what can go wrong |
 //! | `protect.rs`, `admit.rs` | beginning and end; writers, growth, truncation |
-//! | `commit.rs` | the pass |
+//! | `commit.rs`, `look.rs` | the pass; what the rows of a stripe are |
 //! | `recover.rs` | opening |
 //! | `check.rs` | the verdict table |
 //! | `repair.rs`, `scrub.rs` | replacing a page, images before; looking at everything |
-//! | `coverage.rs` | what is covered now |
+//! | `coverage.rs`, `trace.rs` | what is covered now; what was not, over windows of any length |
 //! | `format.rs`, `header.rs`, `side.rs`, `bits.rs`, `region.rs` | the side file; regions in DRAM |
 
 #![forbid(unsafe_code)]

@@ -210,8 +210,18 @@ impl Tracer {
         if !self.on {
             return;
         }
-        let mut runs = core::mem::take(&mut self.open);
-        runs.sort_unstable();
+        let mut open = core::mem::take(&mut self.open);
+        open.sort_unstable();
+        let mut runs: Vec<(u64, u64)> = Vec::with_capacity(open.len());
+        for (first, count) in open {
+            match runs.last_mut() {
+                // What somebody asked for between passes may be told twice.
+                Some((from, many)) if first <= *from + *many => {
+                    *many = (*many).max(first + count - *from);
+                }
+                _ => runs.push((first, count)),
+            }
+        }
         self.kept += runs.len() + 1;
         self.windows.push_back(Window { time_ns, pages, runs });
         while self.kept > RUNS_KEPT
@@ -238,9 +248,8 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let windows = [window(5, &[(0, 3), (17, 1)]), window(9, &[]), window(9, &[(99, 1)])];
-        let text: String = core::iter::once(title())
-            .chain(windows.iter().map(Window::line))
-            .collect();
+        let text: String =
+            core::iter::once(title()).chain(windows.iter().map(Window::line)).collect();
         assert_eq!(read(&text).unwrap(), windows);
     }
 

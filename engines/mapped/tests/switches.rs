@@ -72,9 +72,12 @@ fn a_crash_in_a_commit_is_no_damage() {
                 *count.lock().unwrap() += 1;
             }
         }));
-        engine.commit(5 * PAGE, PAGE).unwrap();
+        assert_eq!(engine.commit(5 * PAGE, PAGE).unwrap().pages, 1);
         machine.medium.clear_on_barrier();
         assert!(*images.lock().unwrap() > 0 || kind == MediumKind::Shm, "{kind:?}");
+        // The source of this machine saw the store, too.
+        let done = engine.update_now().unwrap();
+        assert_eq!((done.pages, done.unchanged), (0, 1));
         assert_eq!(engine.verify(5).unwrap().verdict, PageVerdict::Good);
     }
 }
@@ -87,10 +90,7 @@ fn portable_instructions_make_the_same_bytes() {
             (Instructions::Portable, Instructions::Best),
         ] {
             let machine = Machine::new(MediumKind::Shm, SIZE);
-            let by = |instructions| OpenOptions {
-                instructions,
-                ..boot(1, Durability::Process)
-            };
+            let by = |instructions| OpenOptions { instructions, ..boot(1, Durability::Process) };
             let options = ProtectOptions { open: by(first), ..tiny(parity) };
             machine.protect(&options).close().unwrap();
             let (engine, _) = machine.open(by(second));

@@ -68,6 +68,37 @@ fn every_pattern_is_measured_and_held_against_its_model() {
     assert!(text.contains("left out: lines_uniform_loss_1s"), "{text}");
 }
 
+/// Every row of the table of designs, and every other switch, runs and is verified.
+#[test]
+fn every_switch_is_run() {
+    let dir = memory();
+    let (code, text) = bench(dir.path(), &["--only", "switches"]);
+    if !tracked(&text) {
+        return;
+    }
+    assert_eq!(code, Some(0), "{text}");
+    for how in [
+        "dirty bits + lazy",
+        "sums only",
+        "parity only",
+        "P and Q",
+        "portable instructions",
+        "batch of 512 pages",
+        "durability power",
+        "write-protect + lazy",
+        "notification + lazy",
+        "at each commit",
+        "at each commit, bare",
+        "volatile caches, lazy",
+        "volatile caches, write-protect + lazy",
+        "volatile caches, at each commit",
+    ] {
+        let kept = format!("kept hash zipf 100 %, {how}, 1 s, same core ");
+        let skipped = format!("not run: {how} ");
+        assert!(text.contains(&kept) || text.contains(&skipped), "{how}: {text}");
+    }
+}
+
 #[test]
 fn a_trace_is_reckoned_up_and_rubbish_is_not() {
     let dir = memory();

@@ -87,7 +87,8 @@ impl Workspace {
         let mut members =
             packages.iter().map(|package| member(&root, package)).collect::<Result<Vec<_>>>()?;
         members.sort_by(|a, b| a.room.cmp(&b.room));
-        let target = value["target_directory"].as_str().map_or_else(|| root.join("target"), Into::into);
+        let target =
+            value["target_directory"].as_str().map_or_else(|| root.join("target"), Into::into);
         Ok(Self { root, target, members })
     }
 

@@ -86,10 +86,7 @@ impl Wish {
 
 impl Keeper {
     /// Starts the thread.
-    pub(crate) fn start(
-        shared: &Arc<Shared>,
-        options: &ProtectOptions,
-    ) -> io::Result<Self> {
+    pub(crate) fn start(shared: &Arc<Shared>, options: &ProtectOptions) -> io::Result<Self> {
         let trace = options.trace.as_deref().map(begin_trace).transpose()?;
         let how = How {
             period: options.period,

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdfast_mapped::trace::Window;
-use holdfast_mapped::{Covered, Durability, Folios, Judged, Mapped, OpenOptions, Scrubbed, Writers, Writing};
+use holdfast_mapped::{
+    Covered, Durability, Folios, Judged, Mapped, OpenOptions, Scrubbed, Writers, Writing,
+};
 use holdfast_pmem::track::folios::{self, FolioReport};
 use holdfast_pmem::track::{DirtySource, SourceKind};
 use holdfast_pmem::{Access, Clock, Durability as Survive, Mapped as Mapping, Medium, PAGE, Site};
@@ -72,8 +74,8 @@ impl ProtectedMap {
     /// be tracked in the way that was asked for.
     pub fn open(path: impl AsRef<Path>, options: &ProtectOptions) -> Result<Self> {
         let shared = Arc::new(Shared::open(path.as_ref(), options)?);
-        let keeper = Keeper::start(&shared, options)
-            .map_err(|error| failed(&shared.path, &error))?;
+        let keeper =
+            Keeper::start(&shared, options).map_err(|error| failed(&shared.path, &error))?;
         Ok(Self { shared: Some(shared), keeper: Some(keeper) })
     }
 

@@ -171,11 +171,14 @@ impl Told {
 impl Facts for Told {
     fn identity(&self) -> Identity {
         let found = self.0.metadata();
-        found.map_or_else(|_| Identity::default(), |found| Identity {
-            inode: found.ino(),
-            size: found.len(),
-            mtime_ns: found.mtime() * 1_000_000_000 + found.mtime_nsec(),
-        })
+        found.map_or_else(
+            |_| Identity::default(),
+            |found| Identity {
+                inode: found.ino(),
+                size: found.len(),
+                mtime_ns: found.mtime() * 1_000_000_000 + found.mtime_nsec(),
+            },
+        )
     }
 
     fn allocated(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) {

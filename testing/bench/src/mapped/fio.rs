@@ -35,7 +35,8 @@ pub(crate) fn fio(o: &Options, report: &mut Report) -> anyhow::Result<()> {
         report.rounds(&format!("fio {pattern}, guarded, 1 s"), "MB/s", kept);
         let over = (format!("fio {pattern}, guarded, 1 s"), format!("fio {pattern}, unprotected"));
         if let Some(ratio) = report.ratio(&over.0, &over.1) {
-            let loss = Spread { median: 1.0 - ratio.median, low: 1.0 - ratio.high, high: 1.0 - ratio.low };
+            let loss =
+                Spread { median: 1.0 - ratio.median, low: 1.0 - ratio.high, high: 1.0 - ratio.low };
             report.figure(&format!("loss fio {pattern}, guarded, 1 s"), "share", loss);
         }
     }

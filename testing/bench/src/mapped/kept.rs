@@ -106,7 +106,7 @@ impl Kept {
             return Ok(this);
         }
         let medium = Arc::new(side_file(&side, protection.volatile)?);
-        this.source = Some(this.source_of(&medium).context("no such source of dirty pages")?);
+        this.source = Some(this.source_of().context("no such source of dirty pages")?);
         if protection.means != Means::TrackOnly {
             this.engine = Some(this.protect(medium)?);
         }

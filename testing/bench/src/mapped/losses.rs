@@ -143,8 +143,7 @@ fn reads<P: Pairs>(
     for percent in if o.all { vec![50, 5, 0] } else { vec![0] } {
         load.again(pairs(o), Choice::Uniform, percent);
         let name = format!("{place}{} uniform {percent} %", P::name());
-        let case =
-            Case { load: &name, how: how(Means::Lazy), period: 1, core: Core::Same };
+        let case = Case { load: &name, how: how(Means::Lazy), period: 1, core: Core::Same };
         run(o, report, load, lazy, Some(model), case)?;
         if percent == 0 {
             let short = format!("{place}{}_read_only_loss_1s", P::name()).replace(' ', "_");

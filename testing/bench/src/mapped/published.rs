@@ -11,8 +11,11 @@ const ROWS: [(&str, &str, &str); 8] = [
     ("key-value, zipf, 30 s", "1-5 %", "loss hash zipf 100 %, lazy, 30 s, same core"),
     ("key-value, zipf, 1 s", "4-23 %", "loss hash zipf 100 %, lazy, 1 s, same core"),
     ("key-value, uniform, 30 s", "5-10 %", "loss hash uniform 100 %, lazy, 30 s, same core"),
-    ("key-value, zipf, at each commit", "9-48 %",
-     "loss hash zipf 100 %, at each commit, 1 s, same core"),
+    (
+        "key-value, zipf, at each commit",
+        "9-48 %",
+        "loss hash zipf 100 %, at each commit, 1 s, same core",
+    ),
     ("64 B sequential, 30 s", "from 0.5 %", "loss lines sequential, lazy, 30 s, same core"),
     ("64 B random, worst period", "to 56 %", "loss lines uniform, lazy, 1 s, same core"),
     ("B+tree, updates, 1 s", "at most 4 %", "loss B+tree zipf 100 %, lazy, 1 s, same core"),

@@ -19,12 +19,7 @@ use crate::say::say;
 pub(crate) fn switches(o: &Options, report: &mut Report) -> anyhow::Result<()> {
     let count = pairs(o);
     let area = Arc::new(Area::new(&o.dir.join("pairs"), Hash::room(count), Folios::Small)?);
-    let mut load = KeyValue::new(
-        fill::<Hash>(Arc::clone(&area), count),
-        count,
-        Choice::Zipf,
-        100,
-    );
+    let mut load = KeyValue::new(fill::<Hash>(Arc::clone(&area), count), count, Choice::Zipf, 100);
     say!("-- switches: hash, zipf, 100 % updates, of {PAIRS} pairs {count}, a period of 1 s");
     for (name, protection) in all() {
         if protection.volatile && !can_flush() {

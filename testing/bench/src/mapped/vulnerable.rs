@@ -78,10 +78,6 @@ fn tell(report: &mut Report, of: &str, windows: &[Window]) {
         let stripes = one(found.largest_stripes);
         report.figure(&format!("largest share without parity, {name}"), "%", stripes);
         report.count(&format!("most pages, {name}"), "pages", found.most_pages);
-        say!(
-            "  {} windows by share, none, to 10 %, ... all: {:?}",
-            found.windows,
-            found.histogram
-        );
+        say!("  {} windows by share, none, to 10 %, ... all: {:?}", found.windows, found.histogram);
     }
 }
