@@ -153,14 +153,17 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let certify = self.certify_pages();
         let left = stale && region.undecided().has(place.inside);
         if !entry.is_covered() && !left && region.doubt.is_none() {
-            return PageVerdict::Undecided(Unsure::Uncovered);
+            // An entry that was wiped out is no sign of a page that was never covered.
+            let never = self.vouch_for_entries(place.region, region);
+            let why = if never { Unsure::Uncovered } else { Unsure::SumsDamaged };
+            return PageVerdict::Undecided(why);
         }
         if entry.is_covered() && certify.agrees(entry.current, found) {
             return PageVerdict::Good;
         }
         let doubt = self.doubt(region, page);
         let reverted = header.previous() && certify.agrees(entry.previous, found);
-        if reverted && (left || doubt == Some(Unsure::TrackingLost)) {
+        if reverted && (region.thrown || left && inner.stopped) {
             return PageVerdict::Good;
         }
         let why = if left {

@@ -121,6 +121,8 @@ pub(crate) struct Work {
     why: Unsure,
     /// The region was in doubt: that a page has no entry may only mean that it was lost.
     doubted: bool,
+    /// Its pages may have been thrown back by the stop of the machine.
+    thrown: bool,
     /// Pages whose stripes need parity that adds up, changed or not.
     again: Bits,
     /// Pages an earlier look left undecided.
@@ -183,9 +185,22 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     pub fn cover(&self, at: u64, len: u64) -> Result<Covered> {
         let mut inner = self.lock_to_write()?;
         let inner = &mut *inner;
-        let done =
-            self.resize(inner, Seen::Watched).and_then(|()| self.cover_locked(inner, at, len));
+        let done = self.resize(inner, Seen::Watched).and_then(|()| {
+            let done = self.cover_locked(inner, at, len)?;
+            self.remember_size(inner)?;
+            Ok(done)
+        });
         self.settle(inner, done)
+    }
+
+    /// Notes that the file has grown, once what it grew by is covered: an opening after a crash
+    /// would otherwise take all of it for new, and damage there for content.
+    fn remember_size(&self, inner: &mut Inner) -> Result<()> {
+        if inner.size > inner.header.value.identity.size {
+            inner.header.value.identity.size = inner.size;
+            inner.header.store(&self.side.s)?;
+        }
+        Ok(())
     }
 
     fn cover_locked(&self, inner: &mut Inner, at: u64, len: u64) -> Result<Covered> {
@@ -274,6 +289,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             (work.again, work.left) = (work.region.stale, work.region.undecided());
             (work.observed, work.blanket) = (work.region.known_dirty(), work.left);
             work.region.stale = all;
+            work.region.unfinished = true;
             self.side.put_bits(BATCH, work.number, STALE_START, all)?;
         }
         self.side.persist(BATCH_DRAIN)?;
@@ -378,7 +394,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             None => Unsure::Unobserved,
         };
         work.doubted = work.region.doubt.is_some();
-        work.region.doubt = None;
+        work.thrown = work.region.thrown;
+        (work.region.doubt, work.region.thrown) = (None, false);
         work.blanket = work.blanket.without(work.observed);
         Ok(())
     }
@@ -504,7 +521,9 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             rows.unchanged += u64::from(asked);
             return Ok(());
         }
-        let reverted = header.previous() && certify.agrees(entry.previous, sum);
+        // Nothing else throws back a page whose cover was complete: then it is a lost write.
+        let thrown = work.thrown || work.left.has(inside) && inner.stopped;
+        let reverted = thrown && header.previous() && certify.agrees(entry.previous, sum);
         let new = !entry.is_covered() && !work.doubted && !work.left.has(inside);
         let written = work.observed.has(inside) || new || !header.sums();
         if written || work.blanket.has(inside) && reverted {
@@ -582,6 +601,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     }
 
     fn renew_record(&self, work: &mut Work) {
+        work.region.unfinished = false;
         let record = &mut work.region.record;
         record.generation += 1;
         record.covered_ns = self.clock.now();
@@ -599,6 +619,7 @@ impl Work {
             blanket: Bits::NONE,
             why: Unsure::Unobserved,
             doubted: false,
+            thrown: false,
             again: Bits::NONE,
             left: Bits::NONE,
             undecided: Bits::NONE,

@@ -99,6 +99,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let synced = header.durability == Durability::Power && self.f.kind() != MediumKind::Dax;
         let believed = synced || header.boot == self.options.boot;
         inner.size = header.identity.size;
+        inner.stopped = header.boot != self.options.boot;
         let mut opened = Opened {
             state: header.state,
             changed,
@@ -131,12 +132,16 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             };
             let record = found.record.unwrap_or(unknown);
             let kind = if found.suspect { Kind::Suspect } else { record.kind };
-            let record = RegionRecord { kind, pages: record.pages.min(pages), ..record };
-            let mut region = Region::found(record, self.clock.now());
+            let known = record.pages.min(pages);
+            let mut region = Region::found(RegionRecord { kind, pages, ..record }, self.clock.now());
+            // The header knew that the file had grown, and no pass had come by since.
+            region.marks = Bits::first(pages).without(Bits::first(known));
             // Where nothing was synced, an old note that a page was stored to may have outlived
             // the newer one that it was covered.
             let observed = if believed { found.observed } else { Bits::NONE };
             (region.stale, region.observed) = (found.stale, observed);
+            region.unfinished = !region.stale.is_empty();
+            region.thrown = !believed;
             let lost = found.record.is_none() || !believed || found.suspect && !vouched;
             region.doubt = match (lost, changed && !vouched) {
                 (true, _) => Some(Unsure::TrackingLost),
@@ -214,6 +219,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         header.boot = self.options.boot;
         header.durability = self.options.durability;
         header.generation += 1;
-        inner.header.store(&self.side.s)
+        inner.header.store(&self.side.s)?;
+        inner.stopped = false;
+        Ok(())
     }
 }

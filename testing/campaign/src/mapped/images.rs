@@ -271,7 +271,8 @@ impl Watch {
             let bytes = machine.page(page).unwrap_or_default();
             // A sector is what it was at some instant, in the middle of a store too.
             let stored = if crash.power { known.is_legitimate(&bytes) } else { bytes == known.now };
-            let settled = !known.dirty && !known.is_damaged() && self.protected && crash.believed;
+            let settled = !known.dirty && !known.vague && !known.is_damaged();
+            let settled = settled && self.protected && crash.believed;
             let wrong =
                 |what| Err(Violation::new(Fault::Wrong, format!("{}: {what}", name(page))));
             let said = engine.verify(page).map_err(|error| refused("verify", &error))?.verdict;

@@ -57,7 +57,7 @@ pub fn verdict(
             ledger.missed += 1;
             wrong("damage to a covered page was taken for a store")
         }
-        PageVerdict::Undecided(Unsure::Uncovered) if !known.dirty => {
+        PageVerdict::Undecided(Unsure::Uncovered) if !known.dirty && !known.vague => {
             wrong("it is covered, and said not to be")
         }
         PageVerdict::Undecided(Unsure::Uncovered) => Ok(()),
@@ -103,6 +103,7 @@ pub fn bytes(machine: &Machine, model: &mut Model, ledger: &mut Ledger) -> Judge
         }
     }
     ledger.absorbed += std::mem::take(&mut model.absorbed);
+    ledger.repaired += std::mem::take(&mut model.repaired);
     Ok(())
 }
 
@@ -129,8 +130,11 @@ pub fn gives_back(machine: &Machine, engine: &Engine, turn: u64) -> Judged<u64> 
         if machine.page(page).is_none_or(|now| now != whole) {
             let said = engine.verify(page).map(|said| said.verdict);
             let what = format!(
-                "{} is covered, was damaged and did not come back: {mended:?}, {said:?}",
-                name(page)
+                "{} is covered, was damaged and did not come back: {mended:?}, {said:?}; the file \
+                 has {} bytes, the engine looks after {}",
+                name(page),
+                machine.size(),
+                engine.size()
             );
             return Err(failed(what));
         }

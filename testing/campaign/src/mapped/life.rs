@@ -10,7 +10,7 @@ use super::ledger::Ledger;
 use super::machine::{Machine, ROOM, Setting};
 use super::model::LEN;
 use super::session::{Program, Session};
-use crate::tally::Judged;
+use crate::tally::{Judged, Violation};
 
 /// What happens next.
 #[derive(Debug, Clone, Copy)]
@@ -51,6 +51,13 @@ pub fn live(course: &Course, off: Option<&str>, rng: &mut Rng) -> (Watch, Judged
     let mut ledger = Ledger::default();
     let done = story(course, &program, &watch, rng, &mut ledger);
     let mut watch = Watch::end(&program, &watch);
+    let log = program.state().log.join(", ");
+    let lived = |violation: Violation| {
+        let story = format!("{}\n      life: {log}", violation.story);
+        Violation { story, ..violation }
+    };
+    watch.wrong = watch.wrong.map(lived);
+    let done = done.map_err(lived);
     watch.ledger.covered += ledger.covered;
     watch.ledger.faults += ledger.faults;
     watch.ledger.missed += ledger.missed;
@@ -75,6 +82,7 @@ fn story(
 ) -> Judged<()> {
     let mut session = Session::begin(program, course.setting)?;
     lock(watch).protected = true;
+    program.state().wish = course.restless;
     program.state().restless = course.restless;
     for _ in 0..course.steps {
         if lock(watch).wrong.is_some() {
@@ -82,12 +90,13 @@ fn story(
         }
         session = step(session, course, rng, ledger)?;
         let mut state = program.state();
+        state.restless = 0;
         bytes(&program.machine, &mut state.model, ledger)?;
         let model = state.model.clone();
         drop(state);
         verdicts(&session.engine, &model, |_| false, ledger)?;
+        program.state().restless = course.restless;
     }
-    program.state().restless = 0;
     session = session.reopen()?;
     let model = program.state().model.clone();
     verdicts(&session.engine, &model, |_| false, ledger)
@@ -111,6 +120,7 @@ fn step(
         28..30 => Step::Visit,
         _ => Step::Reopen,
     };
+    program.state().log.push(format!("{next:?}"));
     match next {
         Step::Stores => (0..=rng.below(4)).for_each(|_| program.store()),
         Step::Pass => session.pass()?,
@@ -161,6 +171,7 @@ fn rot(program: &Program, rng: &mut Rng, ledger: &mut Ledger) -> Judged<()> {
     let done = program.machine.medium.stray(at, &after);
     done.map_err(|error| refused("damage", &error))?;
     ledger.faults += 1;
+    state.log.push(format!("rot {at}+{}", after.len()));
     ledger.covered += state.model.damaged(at, &after);
     Ok(())
 }

@@ -1,6 +1,8 @@
 //! What the program stored, what was damaged, and what may therefore be said of each page. Knows
 //! nothing of sums and parity.
 
+use std::collections::BTreeSet;
+
 use holdfast_faultmem::Injected;
 use holdfast_pmem::PAGE;
 
@@ -26,6 +28,8 @@ pub struct Page {
     pub unreadable: bool,
     /// It was stored to since a pass last covered it.
     pub dirty: bool,
+    /// Nobody but the engine knows whether it is covered: it may be, and may not.
+    pub vague: bool,
     /// Stores so far.
     pub stores: u64,
 }
@@ -40,6 +44,7 @@ impl Page {
             scars: Vec::new(),
             unreadable: false,
             dirty: false,
+            vague: false,
             stores: 0,
         }
     }
@@ -111,6 +116,8 @@ pub struct Model {
     settled: usize,
     /// Damage that became part of pages.
     pub absorbed: u64,
+    /// Repairs that a store met before anybody looked.
+    pub repaired: u64,
     /// Data pages of a stripe, parity pages of a stripe.
     pub stripe: (u64, u64),
     /// Stripes whose parity may be of bytes that are gone.
@@ -126,7 +133,16 @@ impl Model {
         all.resize_with(ROOM as usize, || Page::of(vec![0; LEN]));
         let stripe = (4, u64::from(parity));
         let unusable = vec![false; ROOM.div_ceil(stripe.0) as usize];
-        Self { pages: all, size, begun: Vec::new(), settled: 0, absorbed: 0, stripe, unusable }
+        Self {
+            pages: all,
+            size,
+            begun: Vec::new(),
+            settled: 0,
+            absorbed: 0,
+            repaired: 0,
+            stripe,
+            unusable,
+        }
     }
 
     /// The same on another medium, which has no log of faults yet.
@@ -237,7 +253,11 @@ impl Model {
     pub fn resized(&mut self, size: u64) {
         let (old, new) = (self.size, size);
         self.size = size;
-        for number in (old.min(new) / PAGE)..ROOM {
+        if let Some(last) = new.checked_sub(1).filter(|_| new < old) {
+            // It may count as cut off, though it lost nothing.
+            self.pages[(last / PAGE) as usize].vague = true;
+        }
+        for number in new.min(old) / PAGE..ROOM {
             let page = &mut self.pages[number as usize];
             let keep = new.min(old).saturating_sub(number * PAGE).min(PAGE) as usize;
             self.absorbed += u64::from(page.absorb());
@@ -255,26 +275,30 @@ impl Model {
     }
 
     /// It is over: what was stored to before it began is covered, unless its stripe has damage that
-    /// parity can still undo without it.
-    pub fn end_pass(&mut self) {
+    /// parity can still undo without it. Of stores in between, `bits` of the source tell.
+    pub fn end_pass(&mut self, bits: &BTreeSet<u64>) {
         for stripe in 0..self.unusable.len() as u64 {
             let row = self.row(stripe);
-            let is = |page: &u64, what: fn(&Page) -> bool| what(self.page(*page));
-            let damaged = row.clone().filter(|page| is(page, Page::is_damaged)).count() as u64;
-            let missing =
-                row.clone().filter(|page| is(page, |p| p.dirty || p.is_damaged())).count() as u64;
-            let dirty = missing > damaged;
-            let put_off = damaged > 0 && missing <= self.stripe.1 && !self.unusable[stripe as usize];
-            if put_off {
+            let count = |what: fn(&Page) -> bool| {
+                row.clone().filter(|page| what(self.page(*page))).count() as u64
+            };
+            let damaged = count(Page::is_damaged);
+            let missing = count(|page| page.dirty || page.is_damaged());
+            let known = !self.unusable[stripe as usize];
+            let begun = |page: u64| self.begun.get(page as usize).copied().unwrap_or(u64::MAX);
+            let among = row.clone().any(|page| self.page(page).stores > begun(page));
+            if damaged > 0 && missing <= self.stripe.1 && known && !among {
                 continue;
             }
             for page in row {
-                let begun = self.begun.get(page as usize).copied().unwrap_or(u64::MAX);
-                let page = &mut self.pages[page as usize];
-                page.dirty &= page.stores > begun;
+                let between = self.page(page).stores > begun(page);
+                let page = (&mut self.pages[page as usize], bits.contains(&page));
+                // Put off, or covered in the stripe's last moment.
+                page.0.vague = damaged > 0 && among && page.0.dirty && !(between && page.1);
+                page.0.dirty &= between && page.1;
             }
             let unusable = &mut self.unusable[stripe as usize];
-            *unusable = if damaged > 0 { *unusable || dirty } else { false };
+            *unusable = damaged > 0 && (*unusable || missing > damaged || among);
         }
     }
 
@@ -329,7 +353,7 @@ impl Model {
 
     /// Everything is covered, whatever it was before.
     pub fn all_covered(&mut self) {
-        self.pages.iter_mut().for_each(|page| page.dirty = false);
+        self.pages.iter_mut().for_each(|page| (page.dirty, page.vague) = (false, false));
         self.unusable.fill(false);
     }
 }

@@ -9,7 +9,7 @@ use holdfast_workloads::Rng;
 
 use super::judge::refused;
 use super::machine::{Engine, Machine, ROOM, STORE, Setting};
-use super::model::Model;
+use super::model::{Change, Model};
 use crate::tally::Judged;
 
 /// Writes that go round the mapping, and are announced.
@@ -30,9 +30,13 @@ pub struct State {
     /// Its file as it should be.
     pub model: Model,
     rng: Rng,
+    /// What happened so far, in words.
+    pub log: Vec<String>,
     /// It was stopped.
     frozen: bool,
-    /// Out of 256, how often it stores while the engine works.
+    /// Out of 256, how often it stores while the engine works, once it is let in.
+    pub wish: u64,
+    /// The same now.
     pub restless: u64,
 }
 
@@ -41,7 +45,7 @@ impl Program {
     #[must_use]
     pub fn new(machine: &Machine, setting: &Setting, rng: Rng) -> Self {
         let model = Model::new(&machine.all(), machine.size(), setting.parity);
-        let state = State { model, rng, frozen: false, restless: 0 };
+        let state = State { model, rng, log: Vec::new(), frozen: false, wish: 0, restless: 0 };
         Self { machine: machine.clone(), off: None, shared: Arc::new(Mutex::new(state)) }
     }
 
@@ -52,8 +56,10 @@ impl Program {
         let shared = State {
             model: state.model.again(),
             rng: Rng::new(state.rng.next_u64()),
+            log: state.log.clone(),
             frozen: false,
-            restless: state.restless,
+            wish: state.wish,
+            restless: 0,
         };
         let shared = Arc::new(Mutex::new(shared));
         Self { machine: machine.clone(), off: self.off, shared }
@@ -107,6 +113,14 @@ impl Program {
         let at = at.min(size - 1);
         let len = (1 + state.rng.below(most)).min(size - at);
         let touched = at / PAGE..(at + len).div_ceil(PAGE);
+        for page in touched.clone() {
+            // Repaired since anybody looked: then the store does not make damage part of it. What
+            // is wrong stays so and is told by whoever looks.
+            let now = self.machine.page(page);
+            state.model.repaired += u64::from(
+                now.is_some() && state.model.changed(page, now.as_deref()) == Change::Repaired,
+            );
+        }
         if touched.into_iter().any(|page| state.model.page(page).unreadable) {
             // It would die of it.
             return;
@@ -123,6 +137,8 @@ impl Program {
             self.machine.data.put(STORE, at, &bytes)
         };
         if done.is_ok() {
+            let how = if announced { "written" } else { "stored" };
+            state.log.push(format!("{how} {at}+{len}"));
             state.model.stored(at, &bytes);
         }
     }
@@ -139,6 +155,11 @@ impl Program {
         }
     }
 
+    fn end_pass(&self) {
+        let bits = self.machine.data.marks().dirty;
+        self.state().model.end_pass(&bits);
+    }
+
     /// It makes its file longer or shorter.
     ///
     /// # Errors
@@ -151,6 +172,7 @@ impl Program {
         };
         self.machine.set_size(size).map_err(|error| refused("a change of length", &error))?;
         state.model.resized(size);
+        state.log.push(format!("size {size}"));
         Ok(())
     }
 
@@ -224,7 +246,10 @@ impl Session {
     /// The engine's.
     pub fn admit(&self) -> Judged<()> {
         let done = self.engine.admit(0, u64::MAX, Writing::NotYet);
-        done.map_err(|error| refused("admit", &error))
+        done.map_err(|error| refused("admit", &error))?;
+        let mut state = self.program.state();
+        state.restless = state.wish;
+        Ok(())
     }
 
     /// A pass.
@@ -234,22 +259,20 @@ impl Session {
     pub fn pass(&self) -> Judged<()> {
         self.program.state().model.begin_pass();
         self.engine.update_now().map_err(|error| refused("pass", &error))?;
-        self.program.state().model.end_pass();
+        self.program.end_pass();
         Ok(())
     }
 
-    /// Sees writers off.
+    /// Sees writers off: nobody stores until they are let in again.
     ///
     /// # Errors
     /// The engine's.
     pub fn dismiss(&self) -> Judged<()> {
         // Nobody stores any more when this is called.
-        let restless = std::mem::take(&mut self.program.state().restless);
+        self.program.state().restless = 0;
         self.program.state().model.begin_pass();
         self.engine.dismiss(0, u64::MAX).map_err(|error| refused("dismiss", &error))?;
-        let mut state = self.program.state();
-        state.model.end_pass();
-        state.restless = restless;
+        self.program.end_pass();
         Ok(())
     }
 
@@ -259,13 +282,12 @@ impl Session {
     /// The engine's.
     pub fn reopen(self) -> Judged<Self> {
         let Self { setting, run, program, engine } = self;
-        let restless = std::mem::take(&mut program.state().restless);
+        program.state().restless = 0;
         program.state().model.begin_pass();
         engine.close().map_err(|error| refused("close", &error))?;
-        program.state().model.end_pass();
+        program.end_pass();
         let opened = program.machine.open(setting.open(run));
         let (engine, _) = opened.map_err(|error| refused("open", &error))?;
-        program.state().restless = restless;
         Ok(Self { setting, run, program, engine })
     }
 

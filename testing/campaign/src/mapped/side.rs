@@ -56,7 +56,7 @@ impl Layout {
 
     /// Where an area is in the side file, and its bytes as far as they are used.
     #[must_use]
-    pub const fn place(&self, area: Area) -> (u64, u64) {
+    pub fn place(&self, area: Area) -> (u64, u64) {
         let group = |group: u64, page: u64| 2 * SIDE + group * self.group_len() + page * PAGE;
         match area {
             Area::Header(copy) => (copy * SIDE, PAGE),

@@ -59,8 +59,13 @@ pub fn storm(
     let wounds = Wounds::none(rng);
     let mut storm = Storm { session, wounds, rng, ledger, tally };
     for round in 0..rounds {
-        let during = |v: Violation| v.during(format!("{setting:?}, round {round}"));
-        storm = storm.round().map_err(during)?;
+        let program = storm.session.program.clone();
+        program.state().log.clear();
+        storm = storm.round().map_err(|violation| {
+            let violation = violation.during(format!("{setting:?}, round {round}"));
+            let log = program.state().log.join(", ");
+            Violation { story: format!("{}\n      round: {log}", violation.story), ..violation }
+        })?;
     }
     Ok(())
 }
@@ -75,10 +80,12 @@ fn hear(program: &Program) {
 impl Storm<'_> {
     fn round(mut self) -> Judged<Self> {
         let program = self.session.program.clone();
-        program.state().restless = [0, 1, 6][self.rng.below(3) as usize];
+        let wish = [0, 1, 6][self.rng.below(3) as usize];
+        (program.state().wish, program.state().restless) = (wish, wish);
         (0..self.rng.below(6)).for_each(|_| program.store());
         if self.rng.below(4) > 0 {
             self.session.pass()?;
+            program.state().log.push("pass".to_owned());
         }
         match self.rng.below(24) {
             0 => program.resize()?,
@@ -96,17 +103,22 @@ impl Storm<'_> {
             14 => Meeting::Kill(true),
             _ => Meeting::Kill(false),
         };
+        program.state().log.push(format!("{meeting:?}"));
         self = self.meet(meeting).map_err(|v| v.during(format!("met by {meeting:?}")))?;
         self.settle().map_err(|v| v.during(format!("after {meeting:?}")))
     }
 
     fn judge(&mut self) -> Judged<()> {
         let mut state = self.session.program.state();
+        // Nobody stores while it is looked who has stored.
+        let restless = std::mem::take(&mut state.restless);
         bytes(&self.session.program.machine, &mut state.model, self.ledger)?;
         let model = state.model.clone();
         drop(state);
         let doubt = |page| in_doubt(&self.wounds.doubt, page);
-        verdicts(&self.session.engine, &model, doubt, self.ledger)
+        verdicts(&self.session.engine, &model, doubt, self.ledger)?;
+        self.session.program.state().restless = restless;
+        Ok(())
     }
 
     fn meet(mut self, meeting: Meeting) -> Judged<Self> {
@@ -130,7 +142,6 @@ impl Storm<'_> {
                 self.session.admit()?;
             }
             Meeting::Kill(bits) => {
-                self.session.program.state().restless = 0;
                 self.session = self.session.kill(bits)?;
                 hear(&self.session.program);
                 if !bits {
@@ -208,7 +219,7 @@ impl Storm<'_> {
     /// What could not be repaired is put right; then all must be as good as new.
     fn settle(mut self) -> Judged<Self> {
         let program = self.session.program.clone();
-        program.state().restless = 0;
+        (program.state().wish, program.state().restless) = (0, 0);
         self.ledger.lost += self.damaged().len() as u64;
         for page in self.damaged() {
             let now = program.state().model.page(page).now.clone();
@@ -227,8 +238,8 @@ impl Storm<'_> {
             self.session.admit()?;
         }
         self.session.pass()?;
-        let unusable = program.state().model.unusable.contains(&true);
-        if !self.wounds.doubt.is_empty() || unusable {
+        let coverage = self.session.engine.coverage().map_err(|e| refused("coverage", &e))?;
+        if !self.wounds.doubt.is_empty() || coverage.without_parity > 0 {
             let done = self.session.engine.accept(0, u64::MAX);
             done.map_err(|error| refused("accept", &error))?;
         }

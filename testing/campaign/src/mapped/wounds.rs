@@ -79,6 +79,7 @@ impl Wounds {
         hurt(machine, how, (at, 1 + rng.below(most)), rng)?;
         self.note(&layout, area);
         tally.add(format!("{} {how:?}", kind(area)).to_lowercase(), 1);
+        session.program.state().log.push(format!("{how:?} {area:?}"));
         Ok(())
     }
 
@@ -116,7 +117,8 @@ impl Wounds {
         tally: &mut Tally,
     ) -> Judged<()> {
         let machine = &session.program.machine;
-        // Faults that are armed already meet their writes first.
+        // What is hit is what is meant: nobody else stores.
+        session.program.state().restless = 0;
         session.pass()?;
         let layout = layout(session);
         let pages = layout.pages;
@@ -130,6 +132,10 @@ impl Wounds {
             (machine.side.place(at), len)
         };
         let to = rng.below(pages - 1) * PAGE + rng.below(PAGE / 8) * 8;
+        if [page, to / PAGE].iter().any(|page| session.program.state().model.page(*page).vague) {
+            ledger.faults -= 1;
+            return Ok(());
+        }
         let (name, fault) = match rng.below(3) {
             0 => ("lost", FaultKind::Lost),
             1 => ("misdirected", FaultKind::Misdirected { to }),
@@ -143,6 +149,8 @@ impl Wounds {
         machine.medium.disarm();
         let mut state = session.program.state();
         ledger.covered += state.model.settle(&machine.medium.injected());
+        state.log.push(format!("{name} at {at}+{len} {met} {theirs} {area:?}"));
+        state.restless = state.wish;
         drop(state);
         if !met {
             ledger.faults -= 1;
@@ -193,11 +201,13 @@ fn data(
     };
     let most = [8, 64, PAGE, 2 * PAGE, ROOM * PAGE][rng.below(5) as usize];
     let len = (1 + rng.below(most)).min(size - at);
-    if (at / PAGE..(at + len).div_ceil(PAGE)).any(|page| state.model.page(page).unreadable) {
+    let unfit = |page| state.model.page(page).unreadable || state.model.page(page).vague;
+    if (at / PAGE..(at + len).div_ceil(PAGE)).any(unfit) {
         ledger.faults -= 1;
         return Ok(());
     }
     tally.add(format!("data {how:?}").to_lowercase(), 1);
+    state.log.push(format!("{how:?} {at}+{len} (page {page})"));
     if how == How::Poison {
         let covered = !state.model.page(page).is_damaged();
         hurt(&program.machine, how, (at, 1), rng)?;
