@@ -5,7 +5,7 @@
 //! | its region has no storage and it is zeros | good |
 //! | stored to since it was covered, as source, mark or side file know | undecided: uncovered |
 //! | agrees with its entry | good |
-//! | agrees with the entry before, where a crash may have thrown it back | good |
+//! | agrees with the entry before, where the machine stopped and may have thrown it back | good |
 //! | left undecided earlier | undecided, for the reason known or as unobserved |
 //! | what was stored to in its region was forgotten | undecided: tracking lost |
 //! | the file changed while nobody protected it | undecided: changed while unprotected |

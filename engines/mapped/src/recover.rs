@@ -16,9 +16,15 @@
 //! | page of a region in doubt, or stale | done |
 //! |---|---|
 //! | agrees with its entry | good; parity of its stripe is made to add up |
-//! | agrees with the entry before | the data was thrown back: entry and parity follow |
+//! | agrees with the entry before, if the machine stopped | thrown back: entry and parity follow |
 //! | differs, was observed | it was stored to for certain: covered |
 //! | differs, was not observed | undecided; stays stale, so that no later opening says corrupt |
+//!
+//! The entry before counts where the machine stopped since the header was written: for pages a pass
+//! was cut off at, and, where nothing was synced, for all. A kill throws nothing back.
+//!
+//! A file that had grown when the header was written, and of whose new part a region's record does
+//! not know yet, was never covered there: those pages are marked.
 //!
 //! Only after all of that is durable is the header brought up to date, which makes the regions
 //! believed again. Everything may be done twice: a crash in the middle finds the same again.
@@ -133,7 +139,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             let record = found.record.unwrap_or(unknown);
             let kind = if found.suspect { Kind::Suspect } else { record.kind };
             let known = record.pages.min(pages);
-            let mut region = Region::found(RegionRecord { kind, pages, ..record }, self.clock.now());
+            let mut region =
+                Region::found(RegionRecord { kind, pages, ..record }, self.clock.now());
             // The header knew that the file had grown, and no pass had come by since.
             region.marks = Bits::first(pages).without(Bits::first(known));
             // Where nothing was synced, an old note that a page was stored to may have outlived

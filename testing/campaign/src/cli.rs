@@ -17,7 +17,7 @@ struct Campaign {
 /// All of them.
 const CAMPAIGNS: &[Campaign] = &[
     Campaign { name: "object", rows: object::rows::ROWS, victim: object::victim::run },
-    Campaign { name: "mapped", rows: mapped::rows::ROWS, victim: mapped::victim::run },
+    Campaign { name: "mapped", rows: mapped::rows::ROWS, victim: mapped::ward::run },
 ];
 
 /// Runs fault campaigns; exits with 1 if anything was wrong.

@@ -20,7 +20,7 @@
 //! - `object/` the campaign against the object engine: worlds, scenes, operations, judges, rows
 //! - `mapped/` the campaign against the engine for mapped files, and its guard
 //!
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod cli;
 pub mod mapped;

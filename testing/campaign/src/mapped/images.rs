@@ -205,10 +205,8 @@ impl Watch {
             let what = if crash.power { "a power cut" } else { "a kill" };
             let bits = if crash.bits { "live" } else { "die" };
             let depth = if crash.depth > 0 { "in a recovery, " } else { "" };
-            let place = format!(
-                "{:?}, after {what} {depth}at {}, bits {bits}",
-                self.setting, crash.at
-            );
+            let place =
+                format!("{:?}, after {what} {depth}at {}, bits {bits}", self.setting, crash.at);
             self.wrong.get_or_insert(violation.during(place));
         }
     }
@@ -273,8 +271,7 @@ impl Watch {
             let stored = if crash.power { known.is_legitimate(&bytes) } else { bytes == known.now };
             let settled = !known.dirty && !known.vague && !known.is_damaged();
             let settled = settled && self.protected && crash.believed;
-            let wrong =
-                |what| Err(Violation::new(Fault::Wrong, format!("{}: {what}", name(page))));
+            let wrong = |what| Err(Violation::new(Fault::Wrong, format!("{}: {what}", name(page))));
             let said = engine.verify(page).map_err(|error| refused("verify", &error))?.verdict;
             match said {
                 PageVerdict::Good if !stored => {
@@ -340,8 +337,7 @@ impl Watch {
         let marks = machine.data.marks();
         let point = machine.medium.crash_point();
         let size = machine.size();
-        let again =
-            Machine::after(point.newest(), self.setting.kind, size, Some(marks), crash.off);
+        let again = Machine::after(point.newest(), self.setting.kind, size, Some(marks), crash.off);
         let found: Arc<Mutex<Vec<(Machine, String, bool)>>> = Arc::default();
         let (told, who, off) = (Arc::clone(&found), again.clone(), crash.off.map(str::to_owned));
         let (kind, mut rng) = (self.setting.kind, Rng::new(self.rng.next_u64()));

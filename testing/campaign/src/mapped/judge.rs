@@ -40,6 +40,9 @@ pub fn verdict(
     ledger: &mut Ledger,
 ) -> Judged<()> {
     let known = model.page(page);
+    if known.unknown {
+        return Ok(());
+    }
     let damaged = known.is_damaged();
     let wrong = |what: &str| Err(Violation::new(Fault::Wrong, format!("{}: {what}", name(page))));
     match said {
@@ -123,6 +126,9 @@ pub fn gives_back(machine: &Machine, engine: &Engine, turn: u64) -> Judged<u64> 
         let page = stripe * 4 + turn % 4;
         let Some(whole) = machine.page(page).filter(|_| good) else { continue };
         let at = page * PAGE + turn * 37 % PAGE;
+        if at >= machine.size() {
+            continue;
+        }
         let flipped = machine.medium.flip_bit(at, (turn % 8) as u8);
         flipped.map_err(|error| refused("a flipped bit", &error))?;
         let mended = engine.repair(page, &holdfast_mapped::AtRest, holdfast_mapped::Force::No);

@@ -102,12 +102,7 @@ fn story(
     verdicts(&session.engine, &model, |_| false, ledger)
 }
 
-fn step(
-    session: Session,
-    course: &Course,
-    rng: &mut Rng,
-    ledger: &mut Ledger,
-) -> Judged<Session> {
+fn step(session: Session, course: &Course, rng: &mut Rng, ledger: &mut Ledger) -> Judged<Session> {
     let program = session.program.clone();
     let next = match rng.below(32) {
         0..10 => Step::Stores,

@@ -12,16 +12,19 @@
 //! - `life.rs`, `images.rs` lives, and what crashes leave of them
 //! - `rows/` the rows
 
+pub mod crowd;
 pub mod images;
 pub mod judge;
 pub mod ledger;
 pub mod life;
 pub mod machine;
 pub mod model;
+pub mod real;
 pub mod rows;
 pub mod session;
 pub mod side;
+pub mod specimen;
 pub mod storm;
 pub mod tap;
-pub mod victim;
+pub mod ward;
 pub mod wounds;

@@ -30,6 +30,8 @@ pub struct Page {
     pub dirty: bool,
     /// Nobody but the engine knows whether it is covered: it may be, and may not.
     pub vague: bool,
+    /// It was damaged while nobody knew: nothing is demanded of it until it is put right.
+    pub unknown: bool,
     /// Stores so far.
     pub stores: u64,
 }
@@ -45,6 +47,7 @@ impl Page {
             unreadable: false,
             dirty: false,
             vague: false,
+            unknown: false,
             stores: 0,
         }
     }
@@ -83,8 +86,7 @@ impl Page {
     /// has stored that.
     #[must_use]
     pub fn may_become(&self, at: usize, byte: u8) -> bool {
-        self.scars.iter().any(|(from, to)| (*from..*to).contains(&at))
-            && self.was(at, byte)
+        self.scars.iter().any(|(from, to)| (*from..*to).contains(&at)) && self.was(at, byte)
     }
 
     fn is_hit(&self, byte: usize) -> bool {
@@ -211,7 +213,8 @@ impl Model {
             }
             page.seen[inside.clone()].copy_from_slice(part);
             page.scars.push((inside.start, inside.end));
-            if page.dirty {
+            page.unknown |= page.vague;
+            if page.dirty || page.vague {
                 self.absorbed += u64::from(page.absorb());
             } else {
                 page.hit.push((inside.start, inside.end));
@@ -229,12 +232,11 @@ impl Model {
     /// Writes that went wrong have come to what they come to. Answers the covered pages hit.
     pub fn settle(&mut self, injected: &[Injected]) -> u64 {
         let mut covered = 0;
-        for (number, fault) in injected.iter().enumerate().skip(self.settled) {
+        for fault in injected.iter().skip(self.settled) {
             let holdfast_faultmem::Damage::Write(kind) = fault.damage else { continue };
             if !fault.settled {
-                // Those behind it are looked at again.
-                self.settled = number;
-                return covered;
+                // Newer stores took its place.
+                continue;
             }
             if fault.at < ROOM * PAGE {
                 covered += self.damaged(fault.at, &fault.after);
@@ -254,8 +256,9 @@ impl Model {
         let (old, new) = (self.size, size);
         self.size = size;
         if let Some(last) = new.checked_sub(1).filter(|_| new < old) {
-            // It may count as cut off, though it lost nothing.
+            // It may count as cut off, though it lost nothing; and parity is of what is gone.
             self.pages[(last / PAGE) as usize].vague = true;
+            self.unusable[(last / PAGE / self.stripe.0) as usize] = true;
         }
         for number in new.min(old) / PAGE..ROOM {
             let page = &mut self.pages[number as usize];
@@ -274,8 +277,8 @@ impl Model {
         self.begun = self.pages.iter().map(|page| page.stores).collect();
     }
 
-    /// It is over: what was stored to before it began is covered, unless its stripe has damage that
-    /// parity can still undo without it. Of stores in between, `bits` of the source tell.
+    /// It is over: what was stored to before it began is covered. Of stores in between, `bits` of the
+    /// source tell. Beside damage that parity may still undo without it, a page may be put off.
     pub fn end_pass(&mut self, bits: &BTreeSet<u64>) {
         for stripe in 0..self.unusable.len() as u64 {
             let row = self.row(stripe);
@@ -284,17 +287,15 @@ impl Model {
             };
             let damaged = count(Page::is_damaged);
             let missing = count(|page| page.dirty || page.is_damaged());
-            let known = !self.unusable[stripe as usize];
             let begun = |page: u64| self.begun.get(page as usize).copied().unwrap_or(u64::MAX);
             let among = row.clone().any(|page| self.page(page).stores > begun(page));
-            if damaged > 0 && missing <= self.stripe.1 && known && !among {
-                continue;
-            }
             for page in row {
                 let between = self.page(page).stores > begun(page);
                 let page = (&mut self.pages[page as usize], bits.contains(&page));
                 // Put off, or covered in the stripe's last moment.
-                page.0.vague = damaged > 0 && among && page.0.dirty && !(between && page.1);
+                let unsure = damaged > 0 && (among || self.stripe.1 > 1);
+                let behind = page.0.dirty || page.0.vague;
+                page.0.vague = unsure && behind && !(between && page.1);
                 page.0.dirty &= between && page.1;
             }
             let unusable = &mut self.unusable[stripe as usize];
@@ -313,6 +314,11 @@ impl Model {
     /// What became of a page, of which the medium now holds `bytes`.
     pub fn changed(&mut self, page: u64, bytes: Option<&[u8]>) -> Change {
         let page = &mut self.pages[page as usize];
+        if let (true, Some(bytes)) = (page.unknown, bytes) {
+            page.now.copy_from_slice(bytes);
+            page.seen.copy_from_slice(bytes);
+            return Change::None;
+        }
         let Some(bytes) = bytes else {
             return if page.unreadable { Change::None } else { Change::Reverted(PAGE) };
         };
@@ -353,7 +359,9 @@ impl Model {
 
     /// Everything is covered, whatever it was before.
     pub fn all_covered(&mut self) {
-        self.pages.iter_mut().for_each(|page| (page.dirty, page.vague) = (false, false));
+        self.pages.iter_mut().for_each(|page| {
+            (page.dirty, page.vague, page.unknown) = (false, false, false);
+        });
         self.unusable.fill(false);
     }
 }

@@ -3,13 +3,14 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdfast_mapped::{Durability, OpenOptions, Writers, Writing};
-use holdfast_pmem::{MediumKind, PAGE, Site};
 use holdfast_pmem::Medium;
+use holdfast_pmem::{MediumKind, PAGE, Site};
 use holdfast_workloads::Rng;
 
 use super::judge::refused;
 use super::machine::{Engine, Machine, ROOM, STORE, Setting};
 use super::model::{Change, Model};
+use super::tap::Doing;
 use crate::tally::Judged;
 
 /// Writes that go round the mapping, and are announced.
@@ -143,6 +144,28 @@ impl Program {
         }
     }
 
+    /// It stores to a page that is damaged, in the worst moment.
+    fn pester(&self) {
+        let mut state = self.state();
+        if state.frozen || state.wish == 0 || state.rng.below(4) > 0 {
+            return;
+        }
+        let model = &state.model;
+        let damaged = |page: &u64| model.page(*page).is_damaged() && !model.page(*page).unreadable;
+        let damaged: Vec<u64> = (0..model.count()).filter(damaged).collect();
+        if let Some(page) = state.rng.pick(&damaged) {
+            self.store_to(&mut state, *page);
+        }
+    }
+
+    /// What the engine is about to do gives it an occasion to store.
+    pub fn hears(&self, doing: Doing<'_>) {
+        match doing {
+            Doing::Store(site, ..) if site.name() == "mapped.repair.store" => self.pester(),
+            _ => self.interfere(),
+        }
+    }
+
     /// Now and then it stores while the engine works.
     pub fn interfere(&self) {
         let stores = {
@@ -198,7 +221,7 @@ impl Program {
 impl Writers for Program {
     fn freeze(&self) -> bool {
         // What it does in the very moment.
-        self.interfere();
+        self.pester();
         self.state().frozen = true;
         true
     }
@@ -257,8 +280,17 @@ impl Session {
     /// # Errors
     /// The engine's.
     pub fn pass(&self) -> Judged<()> {
+        self.pass_and(|_| {})
+    }
+
+    /// A pass, and something that happened before it was over.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn pass_and(&self, done: impl FnOnce(&Program)) -> Judged<()> {
         self.program.state().model.begin_pass();
         self.engine.update_now().map_err(|error| refused("pass", &error))?;
+        done(&self.program);
         self.program.end_pass();
         Ok(())
     }

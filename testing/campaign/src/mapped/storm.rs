@@ -73,7 +73,7 @@ pub fn storm(
 /// Has the program store while the engine works.
 fn hear(program: &Program) {
     let (one, other) = (program.clone(), program.clone());
-    program.machine.ear.listen(Box::new(move |_| one.interfere()));
+    program.machine.ear.listen(Box::new(move |doing| one.hears(doing)));
     program.machine.medium.on_barrier(Box::new(move |_, _, _| other.interfere()));
 }
 

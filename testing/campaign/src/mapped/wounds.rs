@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use holdfast_faultmem::{Clear, FaultKind, Torn, When};
-use holdfast_pmem::{Medium, PAGE};
+use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_workloads::Rng;
 
 use super::judge::refused;
@@ -12,6 +12,9 @@ use super::machine::{Machine, ROOM};
 use super::session::{Program, Session};
 use super::side::{Area, Layout, REGION};
 use crate::tally::{Judged, Tally};
+
+/// Letting a write that went wrong come to what it comes to.
+const SETTLE: Site = Site::new("campaign.settle");
 
 /// What was hurt since all was well.
 #[derive(Debug, Default)]
@@ -22,6 +25,8 @@ pub struct Wounds {
     pub parity: BTreeSet<u64>,
     /// Both copies of one thing are never hurt together: the copy that may be.
     copy: u64,
+    /// So are records of regions and their sums: which of them may be.
+    sums: bool,
     /// A copy of the header was hurt: only an opening mends it.
     pub header: bool,
 }
@@ -38,7 +43,7 @@ impl Wounds {
     /// Nothing is hurt.
     #[must_use]
     pub fn none(rng: &mut Rng) -> Self {
-        Self { copy: rng.below(2), ..Self::default() }
+        Self { copy: rng.below(2), sums: rng.below(2) == 0, ..Self::default() }
     }
 
     /// Hurts one thing, somewhere.
@@ -89,9 +94,9 @@ impl Wounds {
             0 => Area::Header(self.copy),
             1 => Area::Intent(self.copy),
             2 => Area::Events(self.copy),
-            3..6 => Area::States(group, self.copy),
-            6..10 => Area::Entries(group),
-            10 => Area::Records(group),
+            3..9 if self.sums => Area::Entries(group),
+            3..9 => Area::States(group, self.copy),
+            9 => Area::Records(group),
             _ => Area::Parity(rng.below(layout.pages.div_ceil(4))),
         }
     }
@@ -131,7 +136,8 @@ impl Wounds {
             let (at, len) = layout.place(area);
             (machine.side.place(at), len)
         };
-        let to = rng.below(pages - 1) * PAGE + rng.below(PAGE / 8) * 8;
+        // In another stripe: that of the page is then hit only where it is meant to be.
+        let to = (page + 8 + rng.below(pages - 16)) % pages * PAGE + rng.below(PAGE / 8) * 8;
         if [page, to / PAGE].iter().any(|page| session.program.state().model.page(*page).vague) {
             ledger.faults -= 1;
             return Ok(());
@@ -143,10 +149,17 @@ impl Wounds {
         };
         machine.medium.arm(fault, When::touching(at, len));
         session.program.store_to_page(page);
-        session.pass()?;
+        // The side file is synced before the pass looks, the data after it.
+        session.pass_and(|program| {
+            let mut state = program.state();
+            if !theirs {
+                ledger.covered += state.model.settle(&machine.medium.injected());
+            }
+        })?;
         // Not met: nothing there was written.
         let met = machine.medium.armed() == 0;
         machine.medium.disarm();
+        machine.medium.sync(SETTLE).map_err(|error| refused("sync", &error))?;
         let mut state = session.program.state();
         ledger.covered += state.model.settle(&machine.medium.injected());
         state.log.push(format!("{name} at {at}+{len} {met} {theirs} {area:?}"));
@@ -182,12 +195,7 @@ const fn kind(area: Area) -> &'static str {
 }
 
 /// Hurts the data file: one bit, up to the whole file, or pages that cannot be read.
-fn data(
-    program: &Program,
-    rng: &mut Rng,
-    ledger: &mut Ledger,
-    tally: &mut Tally,
-) -> Judged<()> {
+fn data(program: &Program, rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Judged<()> {
     let mut state = program.state();
     let size = state.model.size;
     let at = rng.below(size);
