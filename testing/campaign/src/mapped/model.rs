@@ -112,8 +112,8 @@ pub struct Model {
     pub pages: Vec<Page>,
     /// Bytes of the file.
     pub size: u64,
-    /// Stores to each page when the pass began.
-    begun: Vec<u64>,
+    /// Stores to each page when the pass began, and whether it was damaged.
+    begun: Vec<(u64, bool)>,
     /// Faults of writes that were taken down.
     settled: usize,
     /// Damage that became part of pages.
@@ -274,7 +274,7 @@ impl Model {
 
     /// A pass begins.
     pub fn begin_pass(&mut self) {
-        self.begun = self.pages.iter().map(|page| page.stores).collect();
+        self.begun = self.pages.iter().map(|page| (page.stores, page.is_damaged())).collect();
     }
 
     /// It is over: what was stored to before it began is covered. Of stores in between, `bits` of the
@@ -282,15 +282,16 @@ impl Model {
     pub fn end_pass(&mut self, bits: &BTreeSet<u64>) {
         for stripe in 0..self.unusable.len() as u64 {
             let row = self.row(stripe);
-            let count = |what: fn(&Page) -> bool| {
-                row.clone().filter(|page| what(self.page(*page))).count() as u64
-            };
-            let damaged = count(Page::is_damaged);
-            let missing = count(|page| page.dirty || page.is_damaged());
-            let begun = |page: u64| self.begun.get(page as usize).copied().unwrap_or(u64::MAX);
-            let among = row.clone().any(|page| self.page(page).stores > begun(page));
-            for page in row {
-                let between = self.page(page).stores > begun(page);
+            let begun = |page: u64| self.begun.get(page as usize).copied().unwrap_or((0, true));
+            // Damage that was stored over in between may have been seen before it was.
+            let hurt = |page: &u64| self.page(*page).is_damaged() || begun(*page).1;
+            let damaged = row.clone().filter(hurt).count() as u64;
+            let behind = |page: &u64| self.page(*page).dirty || hurt(page);
+            let missing = row.clone().filter(behind).count() as u64;
+            let among = row.clone().any(|page| self.page(page).stores > begun(page).0);
+            let stores: Vec<u64> = row.clone().map(|page| begun(page).0).collect();
+            for (page, begun) in row.zip(stores) {
+                let between = self.page(page).stores > begun;
                 let page = (&mut self.pages[page as usize], bits.contains(&page));
                 // Put off, or covered in the stripe's last moment.
                 let unsure = damaged > 0 && (among || self.stripe.1 > 1);

@@ -60,7 +60,9 @@ impl Wounds {
         ledger.faults += 1;
         match rng.below(16) {
             0..9 => data(&session.program, rng, ledger, tally),
-            9 if session.syncs() => self.write(session, rng, ledger, tally),
+            9 if session.syncs() && layout(session).pages >= 24 => {
+                self.write(session, rng, ledger, tally)
+            }
             _ => self.side(session, rng, tally),
         }
     }

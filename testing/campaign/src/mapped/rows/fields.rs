@@ -25,7 +25,7 @@ use crate::tally::{Fault, Judged, Tally, Violation};
 pub const ROW: Row = Row {
     name: "fields",
     story: "every field of the side file damaged in eight ways, its sum left or computed again",
-    cases: |tier| if matches!(tier, Tier::Ci) { 16 } else { 320 },
+    cases: |tier| if matches!(tier, Tier::Ci) { 8 } else { 320 },
     run,
     finish,
     patience: Duration::from_secs(300),
@@ -52,7 +52,7 @@ fn run(case: &Case) -> Tally {
     let mut tally = Tally::default();
     let mut rng = case.rng(1);
     let setting = Setting::numbered(case.number % 8);
-    let cut_off = case.number / 8 % 2 == 1;
+    let cut_off = (case.number + case.number / 8) % 2 == 1;
     let mut ledger = Ledger::default();
     let specimen = Specimen::of(setting, cut_off, &mut rng);
     if let Some(specimen) = tally.judge(specimen.map_err(|v| v.during("the specimen"))) {
@@ -186,7 +186,7 @@ impl Hit<'_> {
                     let story = format!("{} is sound, and called corrupt", name(page));
                     return Err(Violation::new(Fault::Wrong, story));
                 }
-                PageVerdict::Good if rotten => {
+                PageVerdict::Good if rotten && !self.sealed => {
                     ledger.missed += 1;
                     let story = format!("{} is damaged, and called good", name(page));
                     return Err(Violation::new(Fault::Wrong, story));

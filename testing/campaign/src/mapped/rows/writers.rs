@@ -9,8 +9,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use holdfast_mapped::{AtRest, Force, Mended, Writers, Writing};
@@ -93,7 +93,7 @@ fn play(
     let admitted = real.engine.admit(0, u64::MAX, Writing::NotYet);
     admitted.map_err(|error| refused("admit", &error))?;
     let passes = AtomicU64::new(0);
-    let working = Arc::new(AtomicBool::new(false));
+    let working = Working::default();
     let seeds: Vec<u64> = (0..=THREADS).map(|_| rng.next_u64()).collect();
     let done = std::thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -111,7 +111,7 @@ fn play(
         }
         crowd.end();
         crowd.thaw();
-        working.store(false, Ordering::SeqCst);
+        working.rest();
         let updated = updater.join().unwrap_or_else(|_| {
             Err(Violation::new(Fault::Panicked, "the thread that covers panicked"))
         });
@@ -122,18 +122,41 @@ fn play(
     done
 }
 
-/// Covers and scrubs all the time, beside whoever damages and repairs.
-fn update(real: &Real, crowd: &Crowd, working: &AtomicBool, passes: &AtomicU64) -> Judged<()> {
-    let over = || crowd.is_over();
-    while !over() {
-        if !working.load(Ordering::SeqCst) {
-            std::thread::sleep(Duration::from_micros(50));
-            continue;
+/// Whether somebody covers and scrubs beside whoever damages and repairs.
+#[derive(Debug, Default)]
+struct Working {
+    wanted: AtomicBool,
+    turn: Mutex<()>,
+}
+
+impl Working {
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self) {
+        self.wanted.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns when nobody does any more: two that scrub share one place to go on from.
+    fn rest(&self) {
+        self.wanted.store(false, Ordering::SeqCst);
+        drop(self.turn());
+    }
+}
+
+/// Covers and scrubs all the time.
+fn update(real: &Real, crowd: &Crowd, working: &Working, passes: &AtomicU64) -> Judged<()> {
+    while !crowd.is_over() {
+        {
+            let _turn = working.turn();
+            if working.wanted.load(Ordering::SeqCst) {
+                real.engine.pass().map_err(|error| refused("pass", &error))?;
+                let scrubbed = real.engine.scrub_step(Some(crowd));
+                scrubbed.map_err(|error| refused("scrub", &error))?;
+                passes.fetch_add(1, Ordering::Relaxed);
+            }
         }
-        real.engine.pass().map_err(|error| refused("pass", &error))?;
-        let scrubbed = real.engine.scrub_step(Some(crowd));
-        scrubbed.map_err(|error| refused("scrub", &error))?;
-        passes.fetch_add(1, Ordering::Relaxed);
         std::thread::sleep(Duration::from_micros(300));
     }
     Ok(())
@@ -171,10 +194,10 @@ impl<'a> Round<'a> {
         Self { real, crowd, rng, ledger, parity, busy, hot, harm: BTreeMap::new() }
     }
 
-    fn play(&mut self, working: &AtomicBool) -> Judged<()> {
+    fn play(&mut self, working: &Working) -> Judged<()> {
         self.crowd.turn_to(self.hot.iter().copied().collect());
         self.crowd.thaw();
-        working.store(true, Ordering::SeqCst);
+        working.begin();
         let mut done = Ok(());
         for _ in 0..FAULTS {
             done = self.fault();
@@ -186,7 +209,7 @@ impl<'a> Round<'a> {
         if done.is_ok() && self.rng.below(3) == 0 {
             done = self.overrun();
         }
-        working.store(false, Ordering::SeqCst);
+        working.rest();
         self.crowd.turn_to(Vec::new());
         // Whoever repairs may still stop and start them; they have nowhere to store.
         self.crowd.freeze();
