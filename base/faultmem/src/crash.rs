@@ -8,7 +8,7 @@ use holdfast_pmem::Site;
 use crate::config::Mode;
 use crate::durable::Durable;
 use crate::faults::Clear;
-use crate::images::{Budget, Images};
+use crate::images::{Budget, Images, choose_sample};
 use crate::rng::share;
 use crate::sites::SiteKind;
 use crate::units::Units;
@@ -57,6 +57,15 @@ impl CrashPoint {
     pub fn images(&self, budget: &Budget) -> Images {
         let units = Units::new(&self.durable, self.mode);
         Images::new(Arc::clone(&self.durable), units, *budget)
+    }
+
+    /// One of the possible images, drawn from `seed`; samples of different numbers differ in how
+    /// much has arrived. Costs one image, whatever their number: for those who look at few.
+    #[must_use]
+    pub fn sample(&self, seed: u64, number: u64) -> Image {
+        let units = Units::new(&self.durable, self.mode);
+        let choice = choose_sample(&units, seed, number);
+        Image::new(&self.durable, &units, &choice, number)
     }
 
     /// The image in which nothing unfenced has arrived.

@@ -241,6 +241,26 @@ fn choose_combination(units: &Units, index: u64, count: u64, choice: &mut [u32])
     index < count
 }
 
+/// One image of an instant, by chance: by turns any subset, few or most units arrived, one alone, all
+/// but one.
+pub(crate) fn choose_sample(units: &Units, seed: u64, sample: u64) -> Vec<u32> {
+    let mut choice = vec![0; units.len()];
+    let one = if units.len() == 0 {
+        0
+    } else {
+        Rng::new(seed, STREAM_SAMPLES + sample).below(units.len() as u64) as usize
+    };
+    match sample % 6 {
+        4 if units.len() > 0 => choice[one] = arrived(units, one),
+        5 if units.len() > 0 => {
+            (0..units.len()).for_each(|unit| choice[unit] = units.newest(unit));
+            choice[one] = 0;
+        }
+        _ => choose_at_random(units, seed, sample, &mut choice),
+    }
+    choice
+}
+
 /// A random state for every unit; samples differ in how much has arrived.
 fn choose_at_random(units: &Units, seed: u64, sample: u64, choice: &mut [u32]) {
     let mut rng = Rng::new(seed, STREAM_SAMPLES + sample);

@@ -66,6 +66,11 @@ impl Watched {
         }
     }
 
+    /// Tells of a write to the range that went round the file, as a `write` that is announced.
+    pub fn announce(&self, at: u64, len: u64) {
+        self.stored(at, len, || ());
+    }
+
     fn lock(&self) -> MutexGuard<'_, Marks> {
         self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }

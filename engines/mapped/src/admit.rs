@@ -119,23 +119,18 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     fn track(&self, inner: &mut Inner, number: u64, how: Writing) -> Result<()> {
         let pages = inner.regions.get(&number).map_or(0, |region| region.record.pages);
         let (at, len) = self.span(number, pages);
-        let intact = self.d.intact(at, len);
-        let mut before = Bits::NONE;
-        if intact && how == Writing::NotYet {
-            // What outlived the last opening is known of before everything is begun anew.
-            before = self.peek(number, pages)?;
-        }
-        let kept = intact && how == Writing::Already;
+        // What outlived the last opening stays with the source until a pass has noted it durably:
+        // a second crash finds it again.
+        let kept = self.d.intact(at, len);
         if !kept {
             self.d.arm(at, len)?;
-        }
-        if how == Writing::NotYet {
-            // Nobody stored yet: what a source reports right after it was armed says nothing.
-            self.d.take(at, len, &mut |_, _| {})?;
+            if how == Writing::NotYet {
+                // Nobody stored yet: what a source reports right after it was armed says nothing.
+                self.d.take(at, len, &mut |_, _| {})?;
+            }
         }
         if let Some(region) = inner.regions.get_mut(&number) {
             region.admitted = true;
-            region.marks = region.marks.or(before.and(Bits::first(region.record.pages)));
             region.fresh = how == Writing::Already && !kept;
             region.taken_ns = self.clock.now();
         }

@@ -5,7 +5,7 @@
 //! | its region has no storage and it is zeros | good |
 //! | stored to since it was covered, as source, mark or side file know | undecided: uncovered |
 //! | agrees with its entry | good |
-//! | agrees with the entry before, where a crash may have thrown it back | good |
+//! | agrees with the entry before, where the machine stopped and may have thrown it back | good |
 //! | left undecided earlier | undecided, for the reason known or as unobserved |
 //! | what was stored to in its region was forgotten | undecided: tracking lost |
 //! | the file changed while nobody protected it | undecided: changed while unprotected |
@@ -153,14 +153,17 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let certify = self.certify_pages();
         let left = stale && region.undecided().has(place.inside);
         if !entry.is_covered() && !left && region.doubt.is_none() {
-            return PageVerdict::Undecided(Unsure::Uncovered);
+            // An entry that was wiped out is no sign of a page that was never covered.
+            let never = self.vouch_for_entries(place.region, region);
+            let why = if never { Unsure::Uncovered } else { Unsure::SumsDamaged };
+            return PageVerdict::Undecided(why);
         }
         if entry.is_covered() && certify.agrees(entry.current, found) {
             return PageVerdict::Good;
         }
         let doubt = self.doubt(region, page);
         let reverted = header.previous() && certify.agrees(entry.previous, found);
-        if reverted && (left || doubt == Some(Unsure::TrackingLost)) {
+        if reverted && (region.thrown || left && inner.stopped) {
             return PageVerdict::Good;
         }
         let why = if left {

@@ -113,6 +113,8 @@ pub(crate) struct Work {
     pub(crate) why: Unsure,
     /// The region was in doubt: that a page has no entry may only mean that it was lost.
     pub(crate) doubted: bool,
+    /// Its pages may have been thrown back by the stop of the machine.
+    pub(crate) thrown: bool,
     /// Pages whose stripes need parity that adds up, changed or not.
     again: Bits,
     /// Pages an earlier look left undecided.
@@ -162,8 +164,11 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     pub fn cover(&self, at: u64, len: u64) -> Result<Covered> {
         let mut inner = self.lock_to_write()?;
         let inner = &mut *inner;
-        let done =
-            self.resize(inner, Seen::Watched).and_then(|()| self.cover_locked(inner, at, len));
+        let done = self.resize(inner, Seen::Watched).and_then(|()| {
+            let done = self.cover_locked(inner, at, len)?;
+            self.remember_size(inner)?;
+            Ok(done)
+        });
         self.settle(inner, done)
     }
 
@@ -187,6 +192,16 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             total.add(&self.settle(inner, done)?);
         }
         Ok(total)
+    }
+
+    /// Notes that the file has grown, once what it grew by is covered: an opening after a crash
+    /// would otherwise take all of it for new, and damage there for content.
+    fn remember_size(&self, inner: &mut Inner) -> Result<()> {
+        if inner.size > inner.header.value.identity.size {
+            inner.header.value.identity.size = inner.size;
+            inner.header.store(&self.side.s)?;
+        }
+        Ok(())
     }
 
     fn cover_locked(&self, inner: &mut Inner, at: u64, len: u64) -> Result<Covered> {
@@ -327,6 +342,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             let all = Bits::first(work.region.record.pages);
             (work.again, work.left) = (work.region.stale, work.region.undecided());
             (work.observed, work.blanket) = (work.region.known_dirty(), work.left);
+            work.region.unfinished = true;
             if ask == Ask::Take {
                 work.region.stale = all;
                 self.side.put_bits(BATCH, work.number, STALE_START, all)?;
@@ -488,7 +504,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             None => Unsure::Unobserved,
         };
         work.doubted = work.region.doubt.is_some();
-        work.region.doubt = None;
+        work.thrown = work.region.thrown;
+        (work.region.doubt, work.region.thrown) = (None, false);
         work.blanket = work.blanket.without(work.observed);
     }
 
@@ -562,6 +579,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     }
 
     fn renew_record(&self, work: &mut Work) {
+        work.region.unfinished = false;
         let record = &mut work.region.record;
         record.generation += 1;
         record.covered_ns = self.clock.now();
@@ -581,6 +599,7 @@ impl Work {
             blanket: Bits::NONE,
             why: Unsure::Unobserved,
             doubted: false,
+            thrown: false,
             again: Bits::NONE,
             left: Bits::NONE,
             undecided: Bits::NONE,

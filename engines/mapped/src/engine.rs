@@ -59,6 +59,9 @@ pub(crate) struct Inner {
     pub(crate) counts: Counts,
     /// Which pages passes found stored to, if anybody wants to know.
     pub(crate) trace: Tracer,
+    /// The machine stopped since the file was last open, and nothing was recovered yet: a page that
+    /// was being covered may be what it was before.
+    pub(crate) stopped: bool,
     /// A write failed: nothing more is written.
     pub(crate) failed: bool,
 }
@@ -108,6 +111,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             parity: vec![0; value.stripes.parity_len()],
             counts: Counts::default(),
             trace: Tracer::new(options.trace),
+            stopped: false,
             failed: false,
         };
         Self {
@@ -245,11 +249,11 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         Certify::when(self.side.s.enabled(VERIFY_PAGE))
     }
 
-    /// Whether the entries of a region are what was last covered. Says nothing while pages are
-    /// stale.
+    /// Whether the entries of a region are what was last covered. Says nothing where a pass may
+    /// have been cut off among them.
     pub(crate) fn meta_agrees(&self, region: u64, state: &Region, entries: &[u64]) -> bool {
         let certify = Certify::when(self.side.s.enabled(VERIFY_META));
-        !state.stale.is_empty()
+        state.unfinished
             || certify.agrees(state.record.meta, self.side.places.meta(region, entries))
     }
 

@@ -2,6 +2,7 @@
 
 use holdfast_codes::crc32c;
 use holdfast_layout::bytes::{get_u32, get_u64, put, put_u32, put_u64};
+use holdfast_layout::format::SEQUENCE_MAX;
 use holdfast_pmem::{Medium, Site};
 use holdfast_redundancy::{Mirror, MirrorSites, PageStripes, Record};
 
@@ -134,6 +135,9 @@ impl Header {
         }
         if word(136) & !FLAGS_KNOWN != 0 {
             return impossible("flags", word(136).into());
+        }
+        if get_u64(body, 104) > SEQUENCE_MAX {
+            return impossible("generation", get_u64(body, 104));
         }
         let array = |at: usize| core::array::from_fn(|i| body[at + i]);
         Ok(Self {

@@ -101,7 +101,9 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             rows.unchanged += u64::from(asked);
             return Ok(());
         }
-        let reverted = header.previous() && certify.agrees(entry.previous, sum);
+        // Nothing else throws back a page whose cover was complete: then it is a lost write.
+        let thrown = work.thrown || work.left.has(inside) && inner.stopped;
+        let reverted = thrown && header.previous() && certify.agrees(entry.previous, sum);
         let new = !entry.is_covered() && !work.doubted && !work.left.has(inside);
         let written = work.observed.has(inside) || new || !header.sums();
         if written || work.blanket.has(inside) && reverted {

@@ -16,9 +16,15 @@
 //! | page of a region in doubt, or stale | done |
 //! |---|---|
 //! | agrees with its entry | good; parity of its stripe is made to add up |
-//! | agrees with the entry before | the data was thrown back: entry and parity follow |
+//! | agrees with the entry before, if the machine stopped | thrown back: entry and parity follow |
 //! | differs, was observed | it was stored to for certain: covered |
 //! | differs, was not observed | undecided; stays stale, so that no later opening says corrupt |
+//!
+//! The entry before counts where the machine stopped since the header was written: for pages a pass
+//! was cut off at, and, where nothing was synced, for all. A kill throws nothing back.
+//!
+//! A file that had grown when the header was written, and of whose new part a region's record does
+//! not know yet, was never covered there: those pages are marked.
 //!
 //! Only after all of that is durable is the header brought up to date, which makes the regions
 //! believed again. Everything may be done twice: a crash in the middle finds the same again.
@@ -99,6 +105,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let synced = header.durability == Durability::Power && self.f.kind() != MediumKind::Dax;
         let believed = synced || header.boot == self.options.boot;
         inner.size = header.identity.size;
+        inner.stopped = header.boot != self.options.boot;
         let mut opened = Opened {
             state: header.state,
             changed,
@@ -131,12 +138,17 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             };
             let record = found.record.unwrap_or(unknown);
             let kind = if found.suspect { Kind::Suspect } else { record.kind };
-            let record = RegionRecord { kind, pages: record.pages.min(pages), ..record };
-            let mut region = Region::found(record, self.clock.now());
+            let known = record.pages.min(pages);
+            let mut region =
+                Region::found(RegionRecord { kind, pages, ..record }, self.clock.now());
+            // The header knew that the file had grown, and no pass had come by since.
+            region.marks = Bits::first(pages).without(Bits::first(known));
             // Where nothing was synced, an old note that a page was stored to may have outlived
             // the newer one that it was covered.
             let observed = if believed { found.observed } else { Bits::NONE };
             (region.stale, region.observed) = (found.stale, observed);
+            region.unfinished = !region.stale.is_empty();
+            region.thrown = !believed;
             let lost = found.record.is_none() || !believed || found.suspect && !vouched;
             region.doubt = match (lost, changed && !vouched) {
                 (true, _) => Some(Unsure::TrackingLost),
@@ -214,6 +226,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         header.boot = self.options.boot;
         header.durability = self.options.durability;
         header.generation += 1;
-        inner.header.store(&self.side.s)
+        inner.header.store(&self.side.s)?;
+        inner.stopped = false;
+        Ok(())
     }
 }

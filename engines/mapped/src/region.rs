@@ -23,6 +23,10 @@ pub(crate) struct Region {
     pub(crate) fresh: bool,
     /// Why a page of it that differs proves nothing, if that is so.
     pub(crate) doubt: Option<Unsure>,
+    /// A pass may have been cut off among its entries: their sum says nothing.
+    pub(crate) unfinished: bool,
+    /// The machine stopped and nothing had been synced: pages may be what they were a pass ago.
+    pub(crate) thrown: bool,
     /// Why single pages are undecided. Only as far as it is known: what is durable is that they
     /// are stale and not observed.
     pub(crate) reasons: BTreeMap<u32, Unsure>,
@@ -57,6 +61,8 @@ impl Region {
             admitted: false,
             fresh: false,
             doubt: None,
+            unfinished: false,
+            thrown: false,
             reasons: BTreeMap::new(),
             renew: false,
             reported: Bits::NONE,

@@ -143,6 +143,23 @@ fn headers_of_every_kind_are_refused_or_healed() {
 }
 
 #[test]
+fn a_header_that_verifies_and_could_never_be_raised_again_is_refused() {
+    let machine = Machine::new(MediumKind::Shm, SIZE);
+    machine.protect(&tiny(1)).close().unwrap();
+    let mut page = [0; PAGE as usize];
+    machine.side.read(0, &mut page).unwrap();
+    // The generation, all ones.
+    page[32 + 104..32 + 112].fill(0xff);
+    let sum = holdfast_codes::crc32c(holdfast_codes::crc32c(0, &[0; 8]), &page[4..]);
+    page[..4].copy_from_slice(&sum.to_le_bytes());
+    for side in [0, 64 << 10] {
+        machine.medium.stray(machine.side.place(side), &page).unwrap();
+    }
+    let refused = machine.try_open(quick());
+    assert!(matches!(refused, Err(Error::Header { what: "generation", .. })), "{refused:?}");
+}
+
+#[test]
 fn any_one_damage_of_the_side_file_costs_no_page_and_reports_none() {
     let machine = Machine::new(MediumKind::Shm, SIZE);
     machine.protect(&tiny(1)).close().unwrap();

@@ -4,16 +4,27 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::object::rows::ROWS;
-use crate::object::victim;
-use crate::report;
 use crate::runner::{self, Plan, Row, Tier};
+use crate::{mapped, object, report};
+
+/// A campaign: its name, its rows, and what its rows start as processes of their own.
+struct Campaign {
+    name: &'static str,
+    rows: &'static [Row],
+    victim: fn(&str) -> ExitCode,
+}
+
+/// All of them.
+const CAMPAIGNS: &[Campaign] = &[
+    Campaign { name: "object", rows: object::rows::ROWS, victim: object::victim::run },
+    Campaign { name: "mapped", rows: mapped::rows::ROWS, victim: mapped::ward::run },
+];
 
 /// Runs fault campaigns; exits with 1 if anything was wrong.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask campaign", version)]
 pub struct Cli {
-    /// Which campaign: `object`, or `all`.
+    /// Which campaign: `object`, `mapped`, or `all`.
     name: String,
     /// How much to do.
     #[arg(long, value_enum, default_value_t = Tier::Ci)]
@@ -44,24 +55,39 @@ pub struct Cli {
 /// Runs what the command line asks for.
 #[must_use]
 pub fn run(cli: &Cli) -> ExitCode {
-    if !matches!(cli.name.as_str(), "object" | "all") {
-        eprintln!("campaign: there is no campaign `{}`; known are: object, all", cli.name);
+    let chosen = |campaign: &&Campaign| cli.name == "all" || cli.name == campaign.name;
+    let chosen: Vec<&Campaign> = CAMPAIGNS.iter().filter(chosen).collect();
+    let Some(first) = chosen.first() else {
+        let known: Vec<&str> = CAMPAIGNS.iter().map(|campaign| campaign.name).collect();
+        let known = known.join(", ");
+        eprintln!("campaign: there is no campaign `{}`; known are: {known}, all", cli.name);
         return ExitCode::from(2);
-    }
+    };
     if let Some(orders) = &cli.victim {
-        return victim::run(orders);
+        return (first.victim)(orders);
     }
+    let rows = || chosen.iter().flat_map(|campaign| campaign.rows);
     if cli.list {
-        ROWS.iter().for_each(|row| println!("{:<16} {}", row.name, row.story));
+        rows().for_each(|row| println!("{:<16} {}", row.name, row.story));
         return ExitCode::SUCCESS;
     }
-    let unknown = cli.only.iter().find(|only| ROWS.iter().all(|row| row.name != **only));
+    let unknown = cli.only.iter().find(|only| !rows().any(|row| row.name == *only));
     if let Some(unknown) = unknown {
         eprintln!("campaign: there is no row `{unknown}`; --list shows all");
         return ExitCode::from(2);
     }
     runner::keep_panics_quiet();
+    let mut passed = true;
+    for campaign in chosen {
+        passed &= play(cli, campaign);
+    }
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs the rows of one campaign and prints what came of it.
+fn play(cli: &Cli, campaign: &Campaign) -> bool {
     let plan = Plan {
+        campaign: campaign.name,
         seed: cli.seed,
         tier: cli.tier,
         threads: cli.threads.max(1),
@@ -70,7 +96,7 @@ pub fn run(cli: &Cli) -> ExitCode {
     };
     let chosen = |row: &&Row| cli.only.is_empty() || cli.only.iter().any(|o| o == row.name);
     let mut outcomes = Vec::new();
-    for row in ROWS.iter().filter(chosen) {
+    for row in campaign.rows.iter().filter(chosen) {
         let outcome = runner::run(row, &plan);
         if !cli.json {
             print!("{}", report::row(&outcome, &plan));
@@ -82,6 +108,5 @@ pub fn run(cli: &Cli) -> ExitCode {
     } else {
         print!("{}", report::closing(&outcomes, &plan));
     }
-    let passed = outcomes.iter().all(|outcome| outcome.tally.violated() == 0);
-    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    outcomes.iter().all(|outcome| outcome.tally.violated() == 0)
 }

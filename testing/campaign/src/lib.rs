@@ -18,10 +18,12 @@
 //! - `cli.rs` arguments, `runner.rs` rows, cases, threads and budgets
 //! - `tally.rs`, `report.rs` counts, violations, the ledger line
 //! - `object/` the campaign against the object engine: worlds, scenes, operations, judges, rows
+//! - `mapped/` the campaign against the engine for mapped files, and its guard
 //!
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod cli;
+pub mod mapped;
 pub mod object;
 pub mod report;
 pub mod runner;

@@ -53,7 +53,8 @@ fn ledger(outcomes: &[Outcome], plan: &Plan) -> String {
     let violations: u64 = outcomes.iter().map(|o| o.tally.violated()).sum();
     let seconds: f64 = outcomes.iter().map(|o| o.seconds).sum();
     format!(
-        "ledger object tier {tier} seed {} | {} | violations {violations} | {seconds:.0} s\n",
+        "ledger {} tier {tier} seed {} | {} | violations {violations} | {seconds:.0} s\n",
+        plan.campaign,
         plan.seed,
         counts.join(", ")
     )
@@ -64,7 +65,7 @@ fn ledger(outcomes: &[Outcome], plan: &Plan) -> String {
 pub fn json(outcomes: &[Outcome], plan: &Plan) -> String {
     let failed = outcomes.iter().filter(|outcome| outcome.tally.violated() > 0).count();
     let report = serde_json::json!({
-        "campaign": "object",
+        "campaign": plan.campaign,
         "seed": plan.seed,
         "tier": if plan.tier == Tier::Ci { "ci" } else { "long" },
         "rows": outcomes,

@@ -68,6 +68,8 @@ pub struct Row {
 /// How a row is run.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
+    /// Name of the campaign.
+    pub campaign: &'static str,
     /// Seed of the campaign.
     pub seed: u64,
     /// How much to do.
@@ -177,8 +179,8 @@ fn watch(row: &Row, plan: &Plan, clocks: &Clocks, finished: &AtomicBool) {
 pub fn replay(row: &str, plan: &Plan, case: u64) -> String {
     let tier = if plan.tier == Tier::Ci { "ci" } else { "long" };
     format!(
-        "cargo xtask campaign object --tier {tier} --seed {} --only {row} --case {case}",
-        plan.seed
+        "cargo xtask campaign {} --tier {tier} --seed {} --only {row} --case {case}",
+        plan.campaign, plan.seed
     )
 }
 

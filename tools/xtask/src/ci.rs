@@ -69,6 +69,8 @@ const STEPS: &[Step] = &[
     step("test", Run::Cargo(&["test", "--workspace"])),
     Step { needs: Needs::Crate("holdfast-campaign"),
            ..step("campaign", Run::Xtask(&["campaign", "object", "--tier", "ci"])) },
+    Step { needs: Needs::Crate("holdfast-guard"),
+           ..step("mapped", Run::Xtask(&["campaign", "mapped", "--tier", "ci"])) },
     Step { needs: Needs::Crate("holdfast-cli"),
            ..step("demo", Run::Cargo(&["run", "--release", "--", "demo"])) },
 ];

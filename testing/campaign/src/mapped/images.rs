@@ -1,0 +1,440 @@
+//! What a crash left, opened in every way it can have come through, and judged.
+//!
+//! The bits of the source live or die, and the page cache lives (a kill: everything stored is
+//! there, the store under way in part) or dies (a power cut: any subset of what no barrier has
+//! made durable). In every image, I1 and I3: *good* only of what the program stored, *corrupt*
+//! only of what was damaged, whatever happens later. I2: where a stripe is good, it gives back a
+//! page. Nothing that was not damaged is changed by opening, scrubbing, covering and closing.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use holdfast_faultmem::{CrashPoint, Marks};
+use holdfast_mapped::{AtRest, OpenOptions, Opened, Writing};
+use holdfast_pmem::MediumKind;
+use holdfast_redundancy::{PageVerdict, Unsure};
+use holdfast_workloads::Rng;
+
+use super::judge::{gives_back, name, refused};
+use super::ledger::Ledger;
+use super::machine::{Engine, Machine, Setting};
+use super::model::Model;
+use super::session::Program;
+use super::tap::Doing;
+use crate::tally::{Fault, Judged, Violation};
+
+/// How many images are looked at, and how deep.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// Images of a power cut at each barrier.
+    pub cuts: usize,
+    /// Out of 256, how often a store of the engine is the instant of a kill.
+    pub kills: u64,
+    /// Out of 256, how often the recovery of an image is cut off as well.
+    pub nested: u64,
+    /// Images after which a life is no longer looked at.
+    pub most: u64,
+}
+
+/// What a crash was like.
+#[derive(Debug, Clone, Copy)]
+struct Crash<'a> {
+    power: bool,
+    bits: bool,
+    /// What the engine was doing.
+    at: &'a str,
+    /// Whether what the side file says is still believed.
+    believed: bool,
+    /// Run of the machine after it.
+    run: u8,
+    depth: u32,
+    /// A place that is switched off.
+    off: Option<&'a str>,
+}
+
+/// Looks at crashes of one life.
+#[derive(Debug)]
+pub struct Watch {
+    setting: Setting,
+    program: Program,
+    off: Option<String>,
+    plan: Plan,
+    rng: Rng,
+    /// The file is protected: until then a side file need not open.
+    pub protected: bool,
+    /// What was seen.
+    pub ledger: Ledger,
+    /// Images judged.
+    pub images: u64,
+    /// Images of recoveries that were cut off.
+    pub nested: u64,
+    /// Pages damaged on purpose that came back.
+    pub given_back: u64,
+    /// The first thing that was wrong.
+    pub wrong: Option<Violation>,
+}
+
+/// A watch that hooks share with whoever set them.
+pub type Shared = Arc<Mutex<Watch>>;
+
+fn lock(watch: &Mutex<Watch>) -> MutexGuard<'_, Watch> {
+    watch.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Watch {
+    /// Watches the machine of `program` from now on.
+    pub fn begin(
+        program: &Program,
+        setting: Setting,
+        off: Option<&str>,
+        plan: Plan,
+        rng: Rng,
+    ) -> Shared {
+        let watch = Arc::new(Mutex::new(Self {
+            setting,
+            program: program.clone(),
+            off: off.map(str::to_owned),
+            plan,
+            rng,
+            protected: false,
+            ledger: Ledger::default(),
+            images: 0,
+            nested: 0,
+            given_back: 0,
+            wrong: None,
+        }));
+        let machine = &program.machine;
+        let (twin, who) = (Arc::clone(&watch), program.clone());
+        machine.ear.listen(Box::new(move |doing| {
+            if let Doing::Store(site, at, bytes) = doing {
+                lock(&twin).killed(site.name(), at, bytes);
+            }
+            who.interfere();
+        }));
+        let (twin, who) = (Arc::clone(&watch), program.clone());
+        machine.medium.on_barrier(Box::new(move |_, site, point| {
+            lock(&twin).cut(site.name(), point);
+            who.interfere();
+        }));
+        watch
+    }
+
+    /// Nothing is watched any more.
+    pub fn end(program: &Program, watch: &Shared) -> Self {
+        program.machine.ear.forget();
+        program.machine.medium.clear_on_barrier();
+        let watch = lock(watch);
+        Self {
+            setting: watch.setting,
+            program: program.clone(),
+            off: None,
+            plan: watch.plan,
+            rng: watch.rng.clone(),
+            protected: watch.protected,
+            ledger: watch.ledger,
+            images: watch.images,
+            nested: watch.nested,
+            given_back: watch.given_back,
+            wrong: watch.wrong.clone(),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.wrong.is_some() || self.images >= self.plan.most
+    }
+
+    /// The process is killed while it stores.
+    fn killed(&mut self, site: &str, at: u64, bytes: &[u8]) {
+        if self.is_over() || self.rng.below(256) >= self.plan.kills {
+            return;
+        }
+        let program = self.program.clone();
+        let machine = &program.machine;
+        let mut left = machine.medium.crash_point().newest().into_bytes();
+        let part = partly(bytes, &mut self.rng);
+        if let Some(place) = left.get_mut(at as usize..at as usize + part) {
+            place.copy_from_slice(&bytes[..part]);
+        }
+        let model = program.state().model.clone();
+        let marks = machine.data.marks();
+        let off = self.off.clone();
+        let off = off.as_deref();
+        for bits in [true, false] {
+            let kept = bits.then(|| marks.clone());
+            let size = machine.size();
+            let after = Machine::holding(left.clone(), self.setting.kind, size, kept, off);
+            let crash =
+                Crash { power: false, bits, at: site, believed: true, run: 1, depth: 0, off };
+            self.look(&after, &model, crash);
+        }
+    }
+
+    /// The power is cut just before a barrier takes effect.
+    fn cut(&mut self, site: &str, point: &CrashPoint) {
+        if self.is_over() || self.setting.kind == MediumKind::Shm {
+            return;
+        }
+        let program = self.program.clone();
+        let model = program.state().model.clone();
+        let marks = program.machine.data.marks();
+        let off = self.off.clone();
+        for image in chosen(point, self.plan.cuts, self.rng.next_u64()) {
+            let bits = self.rng.below(2) == 0;
+            let after = power(image, &self.setting, &program.machine, bits, &marks, off.as_deref());
+            let believed = self.setting.believed_after_power();
+            let crash = Crash {
+                power: true,
+                bits,
+                at: site,
+                believed,
+                run: 2,
+                depth: 0,
+                off: off.as_deref(),
+            };
+            self.look(&after, &model, crash);
+        }
+    }
+
+    fn look(&mut self, machine: &Machine, model: &Model, crash: Crash<'_>) {
+        if self.is_over() {
+            return;
+        }
+        self.images += 1;
+        let judged = self.judge(machine, model, crash);
+        if let Err(violation) = judged {
+            let what = if crash.power { "a power cut" } else { "a kill" };
+            let bits = if crash.bits { "live" } else { "die" };
+            let depth = if crash.depth > 0 { "in a recovery, " } else { "" };
+            let place =
+                format!("{:?}, after {what} {depth}at {}, bits {bits}", self.setting, crash.at);
+            self.wrong.get_or_insert(violation.during(place));
+        }
+    }
+
+    fn judge(&mut self, machine: &Machine, model: &Model, crash: Crash<'_>) -> Judged<()> {
+        let options = self.setting.open(crash.run);
+        let before = machine.all();
+        let mut left = BTreeSet::new();
+        let looking = OpenOptions { read_only: true, ..options };
+        let (engine, opened) = match machine.open(looking) {
+            Ok(both) => both,
+            Err(_) if !self.protected => return self.afresh(machine),
+            Err(error) => return Err(refused("open for looking", &error)),
+        };
+        self.verdicts(machine, &engine, &opened, model, crash, &mut left)?;
+        drop(engine);
+        if crash.depth == 0 && self.rng.below(256) < self.plan.nested {
+            self.nest(machine, model, crash);
+        }
+        let (engine, opened) = machine.open(options).map_err(|error| refused("open", &error))?;
+        self.verdicts(machine, &engine, &opened, model, crash, &mut left)?;
+        engine.scrub(Some(&AtRest)).map_err(|error| refused("scrub", &error))?;
+        let none = Opened { interrupted: None, ..opened };
+        self.compare(machine, &before, model)?;
+        let done = engine.admit(0, u64::MAX, Writing::NotYet);
+        done.map_err(|error| refused("admit", &error))?;
+        engine.pass().map_err(|error| refused("pass", &error))?;
+        self.compare(machine, &before, model)?;
+        machine.ear.forget();
+        machine.medium.clear_on_barrier();
+        self.verdicts(machine, &engine, &none, model, crash, &mut left)?;
+        self.given_back += gives_back(machine, &engine, self.images)?;
+        engine.close().map_err(|error| refused("close", &error))?;
+        let (engine, opened) = machine.open(options).map_err(|error| refused("open", &error))?;
+        self.verdicts(machine, &engine, &opened, model, crash, &mut left)?;
+        self.compare(machine, &before, model)
+    }
+
+    /// A side file that was not finished is made anew.
+    fn afresh(&self, machine: &Machine) -> Judged<()> {
+        let engine = machine.protect(&self.setting).map_err(|error| refused("protect", &error))?;
+        let report = engine.verify_all().map_err(|error| refused("verify", &error))?;
+        if report.is_clean() {
+            return Ok(());
+        }
+        Err(Violation::new(Fault::Wrong, format!("protected anew, and {report:?}")))
+    }
+
+    fn verdicts(
+        &mut self,
+        machine: &Machine,
+        engine: &Engine,
+        opened: &Opened,
+        model: &Model,
+        crash: Crash<'_>,
+        left: &mut BTreeSet<u64>,
+    ) -> Judged<()> {
+        for page in 0..model.count() {
+            let known = model.page(page);
+            let bytes = machine.page(page).unwrap_or_default();
+            // A sector is what it was at some instant, in the middle of a store too.
+            let stored = if crash.power { known.is_legitimate(&bytes) } else { bytes == known.now };
+            let settled = !known.dirty && !known.vague && !known.is_damaged();
+            let settled = settled && self.protected && crash.believed;
+            let wrong = |what| Err(Violation::new(Fault::Wrong, format!("{}: {what}", name(page))));
+            let said = engine.verify(page).map_err(|error| refused("verify", &error))?.verdict;
+            match said {
+                PageVerdict::Good if !stored => {
+                    self.ledger.missed += 1;
+                    return wrong("I1: good was said of what no program stored".to_owned());
+                }
+                PageVerdict::Corrupt if stored => {
+                    self.ledger.false_reports += 1;
+                    return wrong("I3: corrupt was said of what the program stored".to_owned());
+                }
+                PageVerdict::Corrupt if left.contains(&page) => {
+                    self.ledger.false_reports += 1;
+                    return wrong("I3: it was undecided, and is corrupt now".to_owned());
+                }
+                PageVerdict::Undecided(why) if settled => {
+                    return wrong(format!("it is covered, and undecided: {why}"));
+                }
+                PageVerdict::Undecided(Unsure::Uncovered) => {
+                    if !stored && !known.dirty && opened.interrupted != Some(page) {
+                        self.ledger.missed += 1;
+                        return wrong("damage was taken for a store".to_owned());
+                    }
+                }
+                PageVerdict::Undecided(why) => {
+                    let told = crash.bits && !crash.power && crash.depth == 0 && stored;
+                    // Between taking and the note of what was taken nobody knows.
+                    if told && self.protected && crash.at != "mapped.commit.narrow" {
+                        return wrong(format!("its bits outlived, and it is undecided: {why}"));
+                    }
+                    self.ledger.undecided += 1;
+                    left.insert(page);
+                }
+                PageVerdict::Good | PageVerdict::Corrupt => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing but what was damaged may have changed.
+    fn compare(
+        &mut self,
+        machine: &Machine,
+        before: &[Option<Vec<u8>>],
+        model: &Model,
+    ) -> Judged<()> {
+        for (page, before) in (0..).zip(before) {
+            let (Some(before), Some(now)) = (before, machine.page(page)) else { continue };
+            let known = model.page(page);
+            let changed = before.iter().zip(&now).enumerate().filter(|(_, (a, b))| a != b);
+            let wrong = changed.filter(|(at, (_, now))| !known.may_become(*at, **now)).count();
+            self.ledger.repaired += u64::from(*before != now && wrong == 0);
+            if wrong > 0 {
+                self.ledger.reverted += wrong as u64;
+                let story = format!("{wrong} bytes of {} were taken back", name(page));
+                return Err(Violation::new(Fault::Wrong, story));
+            }
+        }
+        Ok(())
+    }
+
+    /// The recovery of an image is cut off as well, now and then.
+    fn nest(&mut self, machine: &Machine, model: &Model, crash: Crash<'_>) {
+        let marks = machine.data.marks();
+        let point = machine.medium.crash_point();
+        let size = machine.size();
+        let again = Machine::after(point.newest(), self.setting.kind, size, Some(marks), crash.off);
+        let found: Arc<Mutex<Vec<(Machine, String, bool)>>> = Arc::default();
+        let (told, who, off) = (Arc::clone(&found), again.clone(), crash.off.map(str::to_owned));
+        let (kind, mut rng) = (self.setting.kind, Rng::new(self.rng.next_u64()));
+        let setting = self.setting;
+        let mut dice = Rng::new(self.rng.next_u64());
+        let kills = self.plan.kills;
+        let (noted, other, elided) = (Arc::clone(&found), again.clone(), off.clone());
+        again.ear.listen(Box::new(move |doing| {
+            let Doing::Store(site, at, bytes) = doing else { return };
+            if rng.below(256) >= kills {
+                return;
+            }
+            let mut left = who.medium.crash_point().newest().into_bytes();
+            let part = partly(bytes, &mut rng);
+            if let Some(place) = left.get_mut(at as usize..at as usize + part) {
+                place.copy_from_slice(&bytes[..part]);
+            }
+            let bits = rng.below(2) == 0;
+            let kept = bits.then(|| who.data.marks());
+            let after = Machine::holding(left, kind, size, kept, off.as_deref());
+            keep(&told, (after, site.name().to_owned(), false));
+        }));
+        again.medium.on_barrier(Box::new(move |_, site, point| {
+            if setting.kind == MediumKind::Shm {
+                return;
+            }
+            for image in [point.sample(dice.next_u64(), dice.below(6))] {
+                let bits = dice.below(2) == 0;
+                let marks = other.data.marks();
+                let after = power(image, &setting, &other, bits, &marks, elided.as_deref());
+                keep(&noted, (after, site.name().to_owned(), true));
+            }
+        }));
+        let run = || -> Option<()> {
+            let (engine, _) = again.open(self.setting.open(crash.run)).ok()?;
+            engine.scrub(Some(&AtRest)).ok()?;
+            engine.admit(0, u64::MAX, Writing::NotYet).ok()?;
+            engine.pass().ok()?;
+            engine.close().ok()
+        };
+        // What fails here fails again where it is judged.
+        let _ = run();
+        again.ear.forget();
+        again.medium.clear_on_barrier();
+        let found = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
+        for (machine, site, power) in found {
+            self.nested += 1;
+            let synced = self.setting.believed_after_power();
+            let crash = Crash {
+                power: power || crash.power,
+                bits: !machine.data.marks().armed.is_empty(),
+                at: &site,
+                believed: crash.believed && (!power || synced),
+                run: crash.run + u8::from(power),
+                depth: 1,
+                off: crash.off,
+            };
+            self.look(&machine, model, crash);
+        }
+    }
+}
+
+/// Most images kept of one recovery.
+const KEPT: usize = 6;
+
+fn keep<T>(found: &Mutex<Vec<T>>, one: T) {
+    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+    if found.len() < KEPT {
+        found.push(one);
+    }
+}
+
+/// How much of a store a kill may leave: whole words.
+fn partly(bytes: &[u8], rng: &mut Rng) -> usize {
+    let words = bytes.len() as u64 / 8;
+    if words == 0 { 0 } else { (rng.below(words + 1) * 8) as usize }
+}
+
+/// Some images of a power cut.
+fn chosen(point: &CrashPoint, count: usize, seed: u64) -> Vec<holdfast_faultmem::Image> {
+    let few = (0..count as u64).map(|number| match number {
+        0 => point.persisted(),
+        1 => point.newest(),
+        _ => point.sample(seed, seed % 6 + number),
+    });
+    let mut seen = BTreeSet::new();
+    few.filter(|image| seen.insert(image.fingerprint())).collect()
+}
+
+fn power(
+    image: holdfast_faultmem::Image,
+    setting: &Setting,
+    machine: &Machine,
+    bits: bool,
+    marks: &Marks,
+    off: Option<&str>,
+) -> Machine {
+    let kept = bits.then(|| marks.clone());
+    Machine::after(image, setting.kind, machine.size(), kept, off)
+}

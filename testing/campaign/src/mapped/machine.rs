@@ -1,0 +1,223 @@
+//! A machine: one faulty medium with a data file and a side file on it, so that a crash hits both
+//! at one instant; a clock that counts, and what the system says of the data file.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use holdfast_faultmem::{Config, FaultMedium, Image, Marks, Watched, Window};
+use holdfast_mapped::{
+    Durability, Error, Facts, Identity, Mapped, OpenOptions, Opened, ProtectOptions,
+};
+use holdfast_pmem::track::SourceKind;
+use holdfast_pmem::{Clock, Medium, MediumKind, PAGE, Site};
+use holdfast_workloads::Rng;
+
+use super::tap::{Ear, Tap};
+
+/// Pages the data file has room for.
+pub const ROOM: u64 = 40;
+/// Bytes of a side of the side file.
+pub const SIDE: u64 = 64 << 10;
+/// Bytes the side file has room for.
+pub const SIDE_ROOM: u64 = 2 * SIDE + 72 * PAGE;
+/// What the program stores. Never flushed: it knows nothing of us.
+pub const STORE: Site = Site::new("campaign.store");
+
+/// The engine as it runs here.
+pub type Engine = Mapped<Tap<Watched>, Tap<Window>, Watched>;
+
+/// A clock that advances a microsecond whenever it is asked.
+#[derive(Debug, Default)]
+pub struct Ticks(AtomicU64);
+
+impl Clock for Ticks {
+    fn now(&self) -> u64 {
+        self.0.fetch_add(1000, Ordering::Relaxed)
+    }
+}
+
+/// What the system says of the data file.
+#[derive(Debug)]
+pub struct World(AtomicU64);
+
+impl Facts for World {
+    fn identity(&self) -> Identity {
+        Identity { inode: 3, size: self.0.load(Ordering::SeqCst), mtime_ns: 7 }
+    }
+}
+
+/// A way to keep a file, and what its redundancy is to survive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Setting {
+    /// What lies behind both files.
+    pub kind: MediumKind,
+    /// Which stops redundancy is to survive.
+    pub durability: Durability,
+    /// Parity pages of a stripe.
+    pub parity: u32,
+}
+
+impl Setting {
+    /// All that mean something, by number.
+    #[must_use]
+    pub const fn numbered(number: u64) -> Self {
+        let (kind, durability) = match number % 4 {
+            0 => (MediumKind::Shm, Durability::Process),
+            1 => (MediumKind::File, Durability::Power),
+            2 => (MediumKind::Dax, Durability::Power),
+            _ => (MediumKind::File, Durability::Process),
+        };
+        Self { kind, durability, parity: 1 + (number / 4 % 2) as u32 }
+    }
+
+    /// Whether what the side file says is believed after the machine itself has stopped.
+    #[must_use]
+    pub fn believed_after_power(&self) -> bool {
+        self.kind == MediumKind::File && self.durability == Durability::Power
+    }
+
+    /// Options in the given run of the machine.
+    #[must_use]
+    pub fn open(&self, run: u8) -> OpenOptions {
+        OpenOptions { boot: [run; 16], durability: self.durability, ..OpenOptions::default() }
+    }
+
+    fn protect(&self) -> ProtectOptions {
+        ProtectOptions { open: self.open(1), ..ProtectOptions::tiny(self.parity) }
+    }
+}
+
+/// One machine. Clones are the same one.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// What lies behind both files.
+    pub medium: Arc<FaultMedium>,
+    /// The data file, as the program has it.
+    pub data: Watched,
+    /// The side file.
+    pub side: Window,
+    /// What the engine is doing.
+    pub ear: Ear,
+    world: Arc<World>,
+}
+
+impl Machine {
+    fn on(medium: FaultMedium, size: u64, marks: Marks, off: Option<&str>) -> Self {
+        medium.elide_name(STORE.name());
+        if let Some(off) = off {
+            medium.elide_name(off);
+        }
+        let medium = Arc::new(medium);
+        let window = Window::new(Arc::clone(&medium), 0, size, ROOM * PAGE);
+        let side = Window::new(Arc::clone(&medium), ROOM * PAGE, SIDE_ROOM, SIDE_ROOM);
+        let data = Watched::surviving(window, SourceKind::Controller, marks);
+        let world = Arc::new(World(AtomicU64::new(size)));
+        Self { medium, data, side, ear: Ear::default(), world }
+    }
+
+    /// A data file of `size` random bytes, nothing protected yet; a place of the engine may be
+    /// switched off.
+    #[must_use]
+    pub fn new(kind: MediumKind, size: u64, rng: &mut Rng, off: Option<&str>) -> Self {
+        let mut bytes = vec![0; (ROOM * PAGE + SIDE_ROOM) as usize];
+        rng.fill(&mut bytes[..size as usize]);
+        let medium = FaultMedium::from_image(bytes, kind, &Config::default());
+        Self::on(medium, size, Marks::default(), off)
+    }
+
+    /// The machine after a crash that left `image` and, if they outlived it, the source's bits.
+    #[must_use]
+    pub fn after(
+        image: Image,
+        kind: MediumKind,
+        size: u64,
+        marks: Option<Marks>,
+        off: Option<&str>,
+    ) -> Self {
+        let medium = FaultMedium::from_crash(image, kind, &Config::default());
+        Self::on(medium, size, marks.unwrap_or_default(), off)
+    }
+
+    /// The same from bytes.
+    #[must_use]
+    pub fn holding(
+        bytes: Vec<u8>,
+        kind: MediumKind,
+        size: u64,
+        marks: Option<Marks>,
+        off: Option<&str>,
+    ) -> Self {
+        let medium = FaultMedium::from_image(bytes, kind, &Config::default());
+        Self::on(medium, size, marks.unwrap_or_default(), off)
+    }
+
+    fn parts(&self) -> (Tap<Watched>, Tap<Window>) {
+        let data = Tap::new(self.data.clone(), 0, self.ear.clone());
+        (data, Tap::new(self.side.clone(), ROOM * PAGE, self.ear.clone()))
+    }
+
+    /// Protects the data file.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn protect(&self, setting: &Setting) -> Result<Engine, Error> {
+        let (data, side) = self.parts();
+        let clock = Arc::new(Ticks::default());
+        let (source, world) = (self.data.clone(), self.world.clone());
+        Mapped::protect(data, side, source, world, clock, &setting.protect())
+    }
+
+    /// Opens the side file.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn open(&self, options: OpenOptions) -> Result<(Engine, Opened), Error> {
+        let (data, side) = self.parts();
+        let clock = Arc::new(Ticks::default());
+        Mapped::open(data, side, self.data.clone(), self.world.clone(), clock, options)
+    }
+
+    /// Bytes of the data file.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.data.window().len()
+    }
+
+    /// Pages of the data file.
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        self.size().div_ceil(PAGE)
+    }
+
+    /// Makes the file longer or shorter, as its program does. What is cut off is gone for good.
+    ///
+    /// # Errors
+    /// The range is not on the medium.
+    pub fn set_size(&self, size: u64) -> Result<(), holdfast_pmem::MediaError> {
+        let old = self.size();
+        // Announced before and after the call.
+        let (from, to) = (size.min(old), size.max(old));
+        self.data.announce(from, to - from);
+        self.data.window().set_len(size);
+        self.world.0.store(size, Ordering::SeqCst);
+        if size < old {
+            self.medium.stray(size, &vec![0; (old - size) as usize])?;
+        }
+        self.data.announce(from, to - from);
+        Ok(())
+    }
+
+    /// What a page holds, padded with zeros; `None` if it cannot be read.
+    #[must_use]
+    pub fn page(&self, page: u64) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; PAGE as usize];
+        let len = self.size().saturating_sub(page * PAGE).min(PAGE) as usize;
+        self.data.read(page * PAGE, &mut bytes[..len]).ok().map(|()| bytes)
+    }
+
+    /// What the whole data file holds.
+    #[must_use]
+    pub fn all(&self) -> Vec<Option<Vec<u8>>> {
+        (0..self.pages()).map(|page| self.page(page)).collect()
+    }
+}

@@ -1,0 +1,30 @@
+//! The campaign against the engine for mapped files and its guard.
+//!
+//! The program stores, and remembers what; the engine covers, looks and repairs; faults and
+//! crashes hit both. One law is judged in everything: *what was not damaged is never taken back,
+//! and never called corrupt; what was covered and is damaged is never called good*.
+//!
+//! # Tour
+//!
+//! - `machine.rs`, `tap.rs` a data file and a side file on one faulty medium; what the engine does
+//! - `model.rs`, `session.rs` what the program stored; what happens to a protected file
+//! - `judge.rs`, `ledger.rs` verdicts and bytes against the model; the figures of each row
+//! - `life.rs`, `images.rs` lives, and what crashes leave of them
+//! - `rows/` the rows
+
+pub mod crowd;
+pub mod images;
+pub mod judge;
+pub mod ledger;
+pub mod life;
+pub mod machine;
+pub mod model;
+pub mod real;
+pub mod rows;
+pub mod session;
+pub mod side;
+pub mod specimen;
+pub mod storm;
+pub mod tap;
+pub mod ward;
+pub mod wounds;

@@ -1,0 +1,14 @@
+//! The rows of the campaign against the engine for mapped files, one module each.
+
+pub mod crash;
+pub mod damage;
+pub mod fields;
+pub mod mutants;
+pub mod sigkill;
+pub mod writers;
+
+use crate::runner::Row;
+
+/// All rows, in the order they are run.
+pub const ROWS: &[Row] =
+    &[crash::ROW, mutants::ROW, damage::ROW, fields::ROW, writers::ROW, sigkill::ROW];

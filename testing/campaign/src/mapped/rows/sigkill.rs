@@ -1,0 +1,356 @@
+//! Row `sigkill`: a real program under a real guard. The program, its supervisor, or both are
+//! killed at any instant, with pages of the file damaged while it was at rest.
+//!
+//! The log of the program tells what every word of the file must be; the last entry may not have
+//! been done. After a kill of the program the supervisor covers what it left: nothing may be in
+//! doubt. After a kill of the supervisor what differs is undecided. Never is anything that the
+//! program stored called corrupt, or taken back; and damage is never called good.
+
+use std::collections::BTreeMap;
+use std::fs::{FileTimes, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use holdfast_guard::side_of;
+use holdfast_pmem::PAGE;
+use holdfast_workloads::Rng;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::mapped::judge::refused;
+use crate::mapped::ledger::Ledger;
+use crate::mapped::ward::{ENTRY, Orders, Report, WORD, beside, is_left_alone, preload};
+use crate::runner::{Case, Row, Tier};
+use crate::tally::{Fault, Judged, Tally, Violation};
+
+/// The row.
+pub const ROW: Row = Row {
+    name: "sigkill",
+    story: "program, supervisor or both killed at any instant under the real guard",
+    cases: |tier| if matches!(tier, Tier::Ci) { 6 } else { 300 },
+    run,
+    finish: Ledger::finish,
+    patience: Duration::from_secs(240),
+    threads: 1,
+};
+
+/// Kills of a case.
+const KILLS: u64 = 6;
+/// Pages of the file.
+const PAGES: u64 = 96;
+/// Where shared memory is.
+const SHARED: &str = "/dev/shm";
+/// Longest time to wait for a process.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Bytes of a page that rot changes.
+const ROT: std::ops::Range<usize> = 800..840;
+
+/// Who is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whom {
+    Program,
+    Supervisor,
+    Both,
+}
+
+fn run(case: &Case) -> Tally {
+    let mut tally = Tally::default();
+    let folder =
+        if Path::new(SHARED).is_dir() { PathBuf::from(SHARED) } else { std::env::temp_dir() };
+    let temporary = tempfile::Builder::new().prefix("holdfast-campaign-").tempdir_in(&folder);
+    let done = temporary.map_err(|error| refused("a folder", &error)).and_then(|temporary| {
+        let path = temporary.path().join("file.guarded");
+        let mut ward = Ward::new(path, case.rng(1))?;
+        let told = ward.story(&mut tally);
+        ward.ledger.note(&mut tally);
+        told.map_err(|violation| {
+            // No replay hits the same instant: what is left is kept to be looked at.
+            violation.during(temporary.keep().display())
+        })
+    });
+    tally.judge(done);
+    tally
+}
+
+/// A guarded file, and what it must hold.
+struct Ward {
+    path: PathBuf,
+    rng: Rng,
+    words: Vec<u64>,
+    /// Pages that were damaged, and what they hold.
+    rotten: BTreeMap<u64, Vec<u8>>,
+    ledger: Ledger,
+}
+
+impl Ward {
+    fn new(path: PathBuf, mut rng: Rng) -> Judged<Self> {
+        preload().map_err(|error| Violation::new(Fault::Refused, error))?;
+        let words: Vec<u64> = (0..PAGES * PAGE / WORD).map(|_| rng.next_u64()).collect();
+        let ledger = Ledger::default();
+        let this = Self { path, rng, words, rotten: BTreeMap::new(), ledger };
+        this.write()?;
+        Ok(this)
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    fn write(&self) -> Judged<()> {
+        std::fs::write(&self.path, self.bytes()).map_err(|error| refused("the file", &error))
+    }
+
+    fn story(&mut self, tally: &mut Tally) -> Judged<()> {
+        self.quiet(tally)?;
+        for kill in 0..KILLS {
+            let whom = match self.rng.below(3) {
+                0 => Whom::Program,
+                1 => Whom::Supervisor,
+                _ => Whom::Both,
+            };
+            let told = |v: Violation| v.during(format!("kill {kill}, {whom:?}"));
+            self.rot().map_err(told)?;
+            self.kill(whom, tally).map_err(told)?;
+        }
+        Ok(())
+    }
+
+    /// Damages pages of a file that was closed clean; its time of change stays.
+    fn rot(&mut self) -> Judged<()> {
+        let open = OpenOptions::new().read(true).write(true).open(&self.path);
+        let file = open.map_err(|error| refused("the file", &error))?;
+        let found = file.metadata().and_then(|found| found.modified());
+        let time = found.map_err(|error| refused("the file's time", &error))?;
+        for _ in 0..self.rng.below(4) {
+            let page = self.rng.below(PAGES / 4) * 4 + self.rng.below(4);
+            if self.rotten.keys().any(|other| other / 4 == page / 4) {
+                continue;
+            }
+            let whole = &self.bytes()[(page * PAGE) as usize..][..PAGE as usize];
+            let mut rotten = whole.to_vec();
+            rotten[ROT].iter_mut().for_each(|byte| *byte ^= 0x5a);
+            let at = page * PAGE + ROT.start as u64;
+            let done = file.write_all_at(&rotten[ROT], at);
+            done.map_err(|error| refused("damage", &error))?;
+            self.rotten.insert(page, rotten);
+            self.ledger.faults += 1;
+            self.ledger.covered += 1;
+        }
+        let times = FileTimes::new().set_modified(time);
+        file.set_times(times).map_err(|error| refused("the file's time", &error))
+    }
+
+    fn orders(&mut self, stores: bool) -> Orders {
+        let seed = self.rng.next_u64();
+        Orders { program: false, stores, path: self.path.clone(), seed }
+    }
+
+    fn spawn(&mut self, stores: bool) -> Judged<Child> {
+        for what in ["log", "pid", "report", "failed"] {
+            // Most of them are not there.
+            let _ = std::fs::remove_file(beside(&self.path, what));
+        }
+        let orders = serde_json::to_string(&self.orders(stores));
+        let orders = orders.map_err(|error| refused("orders", &error))?;
+        let me = std::env::current_exe().map_err(|error| refused("this program", &error))?;
+        Command::new(me)
+            .args(["mapped", "--victim", &orders])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(|error| refused("starting a supervisor", &error))
+    }
+
+    /// A guarded run in which nobody is killed and nothing is stored; answers what was said.
+    fn quiet(&mut self, tally: &mut Tally) -> Judged<Report> {
+        let mut child = self.spawn(false)?;
+        let report = self.report(&mut child)?;
+        tally.add("guarded runs", 1);
+        Ok(report)
+    }
+
+    /// Waits for a supervisor to end.
+    fn report(&self, child: &mut Child) -> Judged<Report> {
+        let begun = Instant::now();
+        while child.try_wait().map_err(|error| refused("waiting", &error))?.is_none() {
+            if begun.elapsed() > PATIENCE {
+                let _ = child.kill().and_then(|()| child.wait());
+                let story = format!("the supervisor did not end in {PATIENCE:?}");
+                return Err(Violation::new(Fault::Hung, story));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let failed = || {
+            let why = std::fs::read_to_string(beside(&self.path, "failed"));
+            let why = why.unwrap_or_else(|_| "it said nothing".to_owned());
+            Violation::new(Fault::Refused, format!("the supervisor failed: {why}"))
+        };
+        let report = std::fs::read(beside(&self.path, "report")).map_err(|_| failed())?;
+        serde_json::from_slice(&report).map_err(|error| refused("the report", &error))
+    }
+
+    fn kill(&mut self, whom: Whom, tally: &mut Tally) -> Judged<()> {
+        let mut child = self.spawn(true)?;
+        let victim = self.wait_for_program(&mut child)?;
+        let pause = self.rng.below(60_000);
+        std::thread::sleep(Duration::from_micros(pause));
+        let slay = |pid: Pid| {
+            // One that is gone already needs no killing.
+            let _ = kill_process(pid, Signal::KILL);
+        };
+        if whom != Whom::Program {
+            if whom == Whom::Both && self.rng.below(2) == 0 {
+                slay(victim);
+            }
+            let killed = child.kill().and_then(|()| child.wait());
+            killed.map_err(|error| refused("kill", &error))?;
+            // The program goes on for a while, or not.
+            let alone = if whom == Whom::Both { 200 } else { 20_000 };
+            std::thread::sleep(Duration::from_micros(self.rng.below(alone)));
+        }
+        slay(victim);
+        tally.add(format!("killed: {whom:?}").to_lowercase(), 1);
+        tally.count += 1;
+        if whom == Whom::Program {
+            let report = self.report(&mut child)?;
+            self.replay(victim)?;
+            return self.judge(&report, true);
+        }
+        self.replay(victim)?;
+        let report = self.quiet(tally)?;
+        self.judge(&report, false)?;
+        // What is in doubt stays so: protected anew.
+        let gone = std::fs::remove_file(side_of(&self.path));
+        gone.map_err(|error| refused("the side file", &error))?;
+        self.rotten.clear();
+        self.write()?;
+        self.quiet(tally).map(drop)
+    }
+
+    /// Waits until the program stores; answers its process.
+    fn wait_for_program(&self, child: &mut Child) -> Judged<Pid> {
+        let begun = Instant::now();
+        loop {
+            let pid = std::fs::read_to_string(beside(&self.path, "pid")).ok();
+            let pid = pid.and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
+            let log = std::fs::metadata(beside(&self.path, "log")).map_or(0, |log| log.len());
+            match pid {
+                Some(pid) if log > ENTRY as u64 => return Ok(pid),
+                _ if begun.elapsed() < PATIENCE => {}
+                _ => {
+                    let _ = child.kill().and_then(|()| child.wait());
+                    let story = format!("the program did not begin in {PATIENCE:?}");
+                    return Err(Violation::new(Fault::Hung, story));
+                }
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Takes down what the program has stored.
+    fn replay(&mut self, victim: Pid) -> Judged<()> {
+        let begun = Instant::now();
+        // Whoever adopted it may not have buried it yet, but it stores no more once it is dead.
+        while is_alive(victim) && begun.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let log = std::fs::read(beside(&self.path, "log"));
+        let log = log.map_err(|error| refused("the log", &error))?;
+        let seen = self.seen()?;
+        let (entries, _) = log.as_chunks::<ENTRY>();
+        for (number, entry) in entries.iter().enumerate() {
+            let (words, _) = entry.as_chunks::<8>();
+            let (word, value) = (u64::from_le_bytes(words[0]), u64::from_le_bytes(words[1]));
+            let at = (word * WORD) as usize;
+            let found = seen.get(at..at + 8).unwrap_or_default();
+            let last = number + 1 == entries.len();
+            let Some(slot) = self.words.get_mut(word as usize) else { continue };
+            if last && *found == slot.to_le_bytes()[..] {
+                continue;
+            }
+            *slot = value;
+            if let Some(rotten) = self.rotten.get_mut(&(word * WORD / PAGE)) {
+                rotten[at % PAGE as usize..][..8].copy_from_slice(&value.to_le_bytes());
+            }
+        }
+        self.compare(&seen)
+    }
+
+    fn seen(&self) -> Judged<Vec<u8>> {
+        std::fs::read(&self.path).map_err(|error| refused("the file", &error))
+    }
+
+    /// Every byte is what the program stored, or what rot made of it.
+    fn compare(&mut self, seen: &[u8]) -> Judged<()> {
+        let right = self.bytes();
+        for (at, (a, b)) in seen.iter().zip(&right).enumerate() {
+            let (page, inside) = (at as u64 / PAGE, at % PAGE as usize);
+            let rotten = self.rotten.get(&page).is_some_and(|rotten| rotten[inside] == *a);
+            if a != b && !rotten {
+                self.ledger.reverted += 1;
+                let story = format!("byte {inside} of page {page} was taken back");
+                return Err(Violation::new(Fault::Wrong, story));
+            }
+        }
+        if seen.len() == right.len() {
+            return Ok(());
+        }
+        Err(Violation::new(Fault::Wrong, format!("the file has {} bytes", seen.len())))
+    }
+
+    fn judge(&mut self, report: &Report, known: bool) -> Judged<()> {
+        let wrong = |what: String| Err(Violation::new(Fault::Wrong, format!("{what}: {report:?}")));
+        let seen = self.seen()?;
+        self.compare(&seen)?;
+        let right = self.bytes();
+        let differs = |page: &u64| {
+            let range = (page * PAGE) as usize..((page + 1) * PAGE) as usize;
+            seen[range.clone()] != right[range]
+        };
+        if report.corrupt > self.rotten.len() as u64 {
+            self.ledger.false_reports += report.corrupt - self.rotten.len() as u64;
+            return wrong("more is called corrupt than was damaged".to_owned());
+        }
+        if !report.told.is_empty() || !report.closed {
+            return wrong("the guard was not content".to_owned());
+        }
+        if known && !report.doubtful.is_empty() {
+            return wrong("nobody but the program was killed, and pages are in doubt".to_owned());
+        }
+        self.ledger.undecided += report.doubtful.len() as u64;
+        self.ledger.repaired += report.repaired;
+        self.ledger.lost += report.lost;
+        let left: Vec<u64> = self.rotten.keys().copied().filter(differs).collect();
+        // Found, or stored to: then the damage is part of the page.
+        let good = PAGES - report.lost - report.doubtful.len() as u64;
+        for page in &left {
+            let doubtful = report.doubtful.contains(page);
+            if !is_left_alone(*page) {
+                self.ledger.absorbed += u64::from(!doubtful && report.lost == 0);
+            } else if known || !doubtful {
+                self.ledger.missed += 1;
+                return wrong(format!("page {page} is damaged, covered, and left so"));
+            }
+        }
+        if report.pages != PAGES || report.good > good {
+            return wrong(format!("of {PAGES} pages at most {good} are good"));
+        }
+        // What became part of a page is what it holds from now on.
+        for (word, bytes) in self.words.iter_mut().zip(seen.as_chunks::<8>().0) {
+            *word = u64::from_le_bytes(*bytes);
+        }
+        self.rotten.clear();
+        Ok(())
+    }
+}
+
+/// Whether a process runs: one that is dead and not buried does not.
+fn is_alive(process: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
+    let state = stat.ok().and_then(|stat| {
+        let rest = stat.rsplit_once(')')?.1;
+        rest.trim_start().chars().next()
+    });
+    state.is_some_and(|state| state != 'Z' && state != 'X')
+}

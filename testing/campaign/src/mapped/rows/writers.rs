@@ -1,0 +1,383 @@
+//! Row `writers`: real threads store to a real mapping, tracked by the kernel or by a fault
+//! handler, while pages under their hands are damaged, covered, scrubbed and repaired.
+//!
+//! In each round some stripes are *busy*: threads store to two pages of each. A page nobody stores
+//! to in the round is covered all the time; damage there has to be found, and in a stripe that is
+//! not busy be undone at once. What the threads have stored is there at the end of the round, but
+//! for bytes that were damaged. Schedules are left to chance: a replay meets the same damage, not
+//! the same instants.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use holdfast_mapped::{AtRest, Force, Mended, Writers, Writing};
+use holdfast_pmem::track::SourceKind;
+use holdfast_pmem::{Medium, PAGE, Site};
+use holdfast_redundancy::PageVerdict;
+use holdfast_workloads::Rng;
+
+use crate::mapped::crowd::{Crowd, THREADS};
+use crate::mapped::judge::refused;
+use crate::mapped::ledger::Ledger;
+use crate::mapped::real::{PAGES, Real, begin};
+use crate::runner::{Case, Row, Tier};
+use crate::tally::{Fault, Judged, Tally, Violation};
+
+/// The row.
+pub const ROW: Row = Row {
+    name: "writers",
+    story: "threads store to pages that are damaged, covered, scrubbed and repaired meanwhile",
+    cases: |tier| if matches!(tier, Tier::Ci) { 16 } else { 480 },
+    run,
+    finish: Ledger::finish,
+    patience: Duration::from_secs(300),
+    threads: 1,
+};
+
+/// Where shared memory is.
+const SHARED: &str = "/dev/shm";
+/// Rounds of a case, and faults of each.
+const ROUNDS: u64 = 12;
+const FAULTS: u64 = 250;
+/// Stripes that are stored to in a round.
+const BUSY: u64 = 24;
+/// Putting right what redundancy could not.
+const CURE: Site = Site::new("campaign.put-right");
+
+fn run(case: &Case) -> Tally {
+    let mut tally = Tally::default();
+    if !Path::new(SHARED).is_dir() {
+        tally.lines.push(format!("case {} skipped: there is no {SHARED}", case.number));
+        return tally;
+    }
+    let folder = tempfile::Builder::new().prefix("holdfast-campaign-").tempdir_in(SHARED);
+    let folder = folder.map_err(|error| refused(SHARED, &error));
+    let Some(folder) = tally.judge(folder) else { return tally };
+    let kind = if case.number.is_multiple_of(2) {
+        SourceKind::AsyncProtect
+    } else {
+        SourceKind::FirstStore
+    };
+    let mut rng = case.rng(1);
+    let mut content = vec![0; (PAGES * PAGE) as usize];
+    rng.fill(&mut content);
+    let parity = 1 + (case.number / 2 % 2) as u32;
+    let real = begin(folder.path(), kind, parity, &content);
+    let Some(real) = tally.judge(real) else { return tally };
+    let real = match real {
+        Ok(real) => real,
+        Err(error) => {
+            tally.lines.push(format!("case {} skipped: {kind}: {error}", case.number));
+            return tally;
+        }
+    };
+    let mut ledger = Ledger::default();
+    let done = play(&real, &Crowd::new(&content), rng, &mut ledger, &mut tally, parity);
+    tally.count = ledger.faults;
+    ledger.note(&mut tally);
+    tally.judge(done.map_err(|v| v.during(format!("{kind}, parity {parity}"))));
+    tally
+}
+
+fn play(
+    real: &Real,
+    crowd: &Crowd,
+    mut rng: Rng,
+    ledger: &mut Ledger,
+    tally: &mut Tally,
+    parity: u32,
+) -> Judged<()> {
+    let admitted = real.engine.admit(0, u64::MAX, Writing::NotYet);
+    admitted.map_err(|error| refused("admit", &error))?;
+    let passes = AtomicU64::new(0);
+    let working = Working::default();
+    let seeds: Vec<u64> = (0..=THREADS).map(|_| rng.next_u64()).collect();
+    let done = std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let rng = Rng::new(seeds[thread as usize]);
+            scope.spawn(move || crowd.store(&real.data, thread, rng));
+        }
+        let updater = scope.spawn(|| update(real, crowd, &working, &passes));
+        let mut done = Ok(());
+        for round in 0..ROUNDS {
+            let mut round_ = Round::new(real, crowd, &mut rng, ledger, parity);
+            done = round_.play(&working).map_err(|v| v.during(format!("round {round}")));
+            if done.is_err() {
+                break;
+            }
+        }
+        crowd.end();
+        crowd.thaw();
+        working.rest();
+        let updated = updater.join().unwrap_or_else(|_| {
+            Err(Violation::new(Fault::Panicked, "the thread that covers panicked"))
+        });
+        done.and(updated)
+    });
+    tally.add("lines stored meanwhile", crowd.stores.load(Ordering::SeqCst));
+    tally.add("passes and scrubs meanwhile", passes.load(Ordering::SeqCst));
+    done
+}
+
+/// Whether somebody covers and scrubs beside whoever damages and repairs.
+#[derive(Debug, Default)]
+struct Working {
+    wanted: AtomicBool,
+    turn: Mutex<()>,
+}
+
+impl Working {
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self) {
+        self.wanted.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns when nobody does any more: two that scrub share one place to go on from.
+    fn rest(&self) {
+        self.wanted.store(false, Ordering::SeqCst);
+        drop(self.turn());
+    }
+}
+
+/// Covers and scrubs all the time.
+fn update(real: &Real, crowd: &Crowd, working: &Working, passes: &AtomicU64) -> Judged<()> {
+    while !crowd.is_over() {
+        {
+            let _turn = working.turn();
+            if working.wanted.load(Ordering::SeqCst) {
+                real.engine.pass().map_err(|error| refused("pass", &error))?;
+                let scrubbed = real.engine.scrub_step(Some(crowd));
+                scrubbed.map_err(|error| refused("scrub", &error))?;
+                passes.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        std::thread::sleep(Duration::from_micros(300));
+    }
+    Ok(())
+}
+
+/// One round.
+struct Round<'a> {
+    real: &'a Real,
+    crowd: &'a Crowd,
+    rng: &'a mut Rng,
+    ledger: &'a mut Ledger,
+    parity: u64,
+    /// Stripes that are stored to, and the pages of them that are.
+    busy: BTreeSet<u64>,
+    hot: BTreeSet<u64>,
+    /// Bytes put where they do not belong, by page.
+    harm: BTreeMap<u64, Vec<(usize, Vec<u8>)>>,
+}
+
+impl<'a> Round<'a> {
+    fn new(
+        real: &'a Real,
+        crowd: &'a Crowd,
+        rng: &'a mut Rng,
+        ledger: &'a mut Ledger,
+        parity: u32,
+    ) -> Self {
+        let busy: BTreeSet<u64> = (0..BUSY).map(|_| rng.below(PAGES / 4)).collect();
+        let hot = busy.iter().flat_map(|stripe| {
+            let first = rng.below(4);
+            [first, (first + 1) % 4].map(|row| stripe * 4 + row)
+        });
+        let hot = hot.collect();
+        let parity = parity.into();
+        Self { real, crowd, rng, ledger, parity, busy, hot, harm: BTreeMap::new() }
+    }
+
+    fn play(&mut self, working: &Working) -> Judged<()> {
+        self.crowd.turn_to(self.hot.iter().copied().collect());
+        self.crowd.thaw();
+        working.begin();
+        let mut done = Ok(());
+        for _ in 0..FAULTS {
+            done = self.fault();
+            if done.is_err() {
+                break;
+            }
+        }
+        // The longest stray write comes last: nothing is left to repair from.
+        if done.is_ok() && self.rng.below(3) == 0 {
+            done = self.overrun();
+        }
+        working.rest();
+        self.crowd.turn_to(Vec::new());
+        // Whoever repairs may still stop and start them; they have nowhere to store.
+        self.crowd.freeze();
+        done?;
+        self.judge()
+    }
+
+    fn hurt(&mut self, page: u64) -> Judged<()> {
+        let at = self.rng.below(PAGE);
+        let most = [1, 8, 64, PAGE][self.rng.below(4) as usize];
+        let len = (1 + self.rng.below(most)).min(PAGE - at);
+        let mut bytes = vec![0; len as usize];
+        self.rng.fill(&mut bytes);
+        let now = self.crowd.page(page);
+        if bytes[..] == now[at as usize..][..bytes.len()] {
+            bytes[0] ^= 1;
+        }
+        self.harm.entry(page).or_default().push((at as usize, bytes.clone()));
+        self.ledger.faults += 1;
+        self.real.damage(page * PAGE + at, &bytes)
+    }
+
+    /// One fault, and what is done about it.
+    fn fault(&mut self) -> Judged<()> {
+        let busy: Vec<u64> = self.busy.iter().copied().collect();
+        let page = match self.rng.below(8) {
+            // Under the hands of those who store, or next to them.
+            0..5 => self.rng.pick(&busy).map_or(0, |stripe| stripe * 4) + self.rng.below(4),
+            _ => self.rng.below(PAGES),
+        };
+        let stripe = page / 4;
+        let alone = (stripe * 4..stripe * 4 + 4).all(|page| !self.harm.contains_key(&page));
+        self.hurt(page)?;
+        let quiet = !self.hot.contains(&page);
+        self.ledger.covered += u64::from(quiet);
+        let mended = self.real.engine.repair(page, self.crowd, Force::No);
+        let mended = mended.map_err(|error| refused("repair", &error))?;
+        self.ledger.repaired += u64::from(mended == Mended::Repaired);
+        let wrong = |what: String| {
+            let place = format!("page {page}, quiet {quiet}, busy {}", self.busy.contains(&stripe));
+            Err(Violation::new(Fault::Wrong, format!("{place}: {what}")))
+        };
+        match mended {
+            Mended::Undecided(why) if quiet => {
+                self.ledger.undecided += 1;
+                return wrong(format!("a covered page is undecided: {why}"));
+            }
+            Mended::Undecided(why) if why.is_doubt() => {
+                // A store in the moment of the repair.
+                self.ledger.undecided += 1;
+            }
+            _ => {}
+        }
+        if quiet {
+            let right = self.real.page(page)? == self.crowd.page(page);
+            match mended {
+                Mended::Good | Mended::Repaired if !right => {
+                    self.ledger.missed += 1;
+                    return wrong(format!("it is damaged, and {mended:?} was said"));
+                }
+                Mended::Lost if alone && !self.busy.contains(&stripe) => {
+                    return wrong("it could be given back, and was not".to_owned());
+                }
+                _ if right => drop(self.harm.remove(&page)),
+                _ => {}
+            }
+        }
+        if self.rng.below(8) == 0 {
+            return self.look();
+        }
+        Ok(())
+    }
+
+    /// A look at a page that nobody has damaged.
+    fn look(&mut self) -> Judged<()> {
+        let hot: Vec<u64> = self.hot.iter().copied().collect();
+        let Some(page) = self.rng.pick(&hot).copied() else { return Ok(()) };
+        if self.harm.contains_key(&page) {
+            return Ok(());
+        }
+        let said = self.real.engine.verify(page).map_err(|error| refused("verify", &error))?;
+        if said.verdict == PageVerdict::Corrupt {
+            self.ledger.false_reports += 1;
+            let story = format!("page {page} is called corrupt while it is stored to");
+            return Err(Violation::new(Fault::Wrong, story));
+        }
+        Ok(())
+    }
+
+    /// A stray write of up to 2 MiB.
+    fn overrun(&mut self) -> Judged<()> {
+        let from = self.rng.below(PAGES);
+        let pages = (1 + self.rng.below(512)).min(PAGES - from);
+        self.ledger.faults += 1;
+        for page in from..from + pages {
+            let mut bytes = vec![0; PAGE as usize];
+            self.rng.fill(&mut bytes);
+            self.real.damage(page * PAGE, &bytes)?;
+            self.ledger.covered += u64::from(!self.hot.contains(&page));
+            self.harm.entry(page).or_default().push((0, bytes));
+        }
+        Ok(())
+    }
+
+    /// Nobody stores any more: everything is looked at.
+    fn judge(&mut self) -> Judged<()> {
+        let engine = &self.real.engine;
+        engine.pass().map_err(|error| refused("pass", &error))?;
+        let done = engine.scrub(Some(&AtRest)).map_err(|error| refused("scrub", &error))?;
+        self.ledger.repaired += done.repaired;
+        let found: BTreeSet<u64> = done.report.corrupt.iter().copied().collect();
+        let wrong = |what: String| Err(Violation::new(Fault::Wrong, what));
+        if let Some(page) = found.iter().find(|page| !self.harm.contains_key(page)) {
+            self.ledger.false_reports += 1;
+            return wrong(format!("page {page} is called corrupt, and nobody damaged it"));
+        }
+        if let Some((page, why)) = done.report.undecided.first() {
+            self.ledger.undecided += done.report.undecided.len() as u64;
+            return wrong(format!("page {page} is in doubt for no reason: {why}"));
+        }
+        let mut lost = Vec::new();
+        for page in 0..PAGES {
+            let (now, right) = (self.real.page(page)?, self.crowd.page(page));
+            if now == right {
+                continue;
+            }
+            let harm = self.harm.get(&page).map_or(&[][..], Vec::as_slice);
+            let harmed = |at: usize| {
+                harm.iter().any(|(from, bytes)| {
+                    at.checked_sub(*from).and_then(|i| bytes.get(i)) == Some(&now[at])
+                })
+            };
+            let differs = |at: &usize| now[*at] != right[*at];
+            let reverted = (0..now.len()).filter(|at| differs(at) && !harmed(*at)).count() as u64;
+            if reverted > 0 {
+                self.ledger.reverted += reverted;
+                return wrong(format!("{reverted} bytes of page {page} were taken back"));
+            }
+            if self.hot.contains(&page) {
+                // It became part of the page, or the page could not be repaired.
+                self.ledger.absorbed += u64::from(!found.contains(&page));
+            } else if !found.contains(&page) {
+                self.ledger.missed += 1;
+                return wrong(format!("page {page} is damaged and covered, and was not found"));
+            }
+            self.ledger.lost += u64::from(found.contains(&page));
+            lost.push((page, right));
+        }
+        self.start_anew(lost)
+    }
+
+    /// What is left of the damage is put right, by stores.
+    fn start_anew(&mut self, lost: Vec<(u64, Vec<u8>)>) -> Judged<()> {
+        let engine = &self.real.engine;
+        for (page, right) in lost {
+            let put = self.real.data.put(CURE, page * PAGE, &right);
+            put.map_err(|error| refused("putting right", &error))?;
+        }
+        engine.pass().map_err(|error| refused("pass", &error))?;
+        // Put off beside damage that was stored over since.
+        engine.pass().map_err(|error| refused("pass", &error))?;
+        let report = engine.verify_all().map_err(|error| refused("verify", &error))?;
+        let coverage = engine.coverage().map_err(|error| refused("coverage", &error))?;
+        let whole = coverage.without_sum + coverage.without_parity == 0;
+        if !report.is_clean() || !whole {
+            let story = format!("all was put right with parity {}: {report:?}", self.parity);
+            return Err(Violation::new(Fault::Exposed, format!("{story}, {coverage:?}")));
+        }
+        Ok(())
+    }
+}
