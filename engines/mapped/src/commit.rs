@@ -239,6 +239,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             pause((done.pages + done.unchanged) * PAGE);
         }
         let mut inner = self.lock_to_write()?;
+        let done = self.remember_size(&mut inner);
+        self.settle(&mut inner, done)?;
         self.passed(&mut inner, &total, now);
         Ok(total)
     }
