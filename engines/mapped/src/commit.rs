@@ -342,7 +342,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         for work in &mut *works {
             self.load_entries(inner, work)?;
             let all = Bits::first(work.region.record.pages);
-            (work.again, work.left) = (work.region.stale, work.region.undecided());
+            let strange = if work.region.strange { all } else { Bits::NONE };
+            (work.again, work.left) = (work.region.stale.or(strange), work.region.undecided());
             (work.observed, work.blanket) = (work.region.known_dirty(), work.left);
             work.region.unfinished = true;
             if ask == Ask::Take {
@@ -581,7 +582,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     }
 
     fn renew_record(&self, work: &mut Work) {
-        work.region.unfinished = false;
+        (work.region.unfinished, work.region.strange) = (false, false);
         let record = &mut work.region.record;
         record.generation += 1;
         record.covered_ns = self.clock.now();

@@ -42,7 +42,7 @@ use crate::commit::{Ask, Covered};
 use crate::engine::{Inner, Mapped};
 use crate::error::{Error, Result};
 use crate::header::{Header, HeaderPage, State};
-use crate::options::{Durability, Facts, OpenOptions};
+use crate::options::{Durability, Facts, Identity, OpenOptions};
 use crate::region::Region;
 use crate::side::{Kind, Places, RegionRecord, Side};
 
@@ -222,7 +222,10 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             inner.intent.clear(&self.side.s)?;
         }
         let header = &mut inner.header.value;
-        header.identity = self.facts.identity();
+        // What the file grew by is not covered yet. Until it is, what the side file has for it may
+        // be of a longer file that was cut off long ago, and must not be taken for its sums.
+        let size = header.identity.size.min(inner.size);
+        header.identity = Identity { size, ..self.facts.identity() };
         header.boot = self.options.boot;
         header.durability = self.options.durability;
         header.generation += 1;

@@ -30,6 +30,9 @@ pub(crate) struct Region {
     /// Why single pages are undecided. Only as far as it is known: what is durable is that they
     /// are stale and not observed.
     pub(crate) reasons: BTreeMap<u32, Unsure>,
+    /// It was taken in, and what the side file has for it is of a pass that was cut off, or of a
+    /// file that was longer once.
+    pub(crate) strange: bool,
     /// A copy of its record is damaged.
     pub(crate) renew: bool,
     /// Damaged pages that were reported already.
@@ -49,7 +52,7 @@ impl Region {
             covered_ns: 0,
             unusable: 0,
         };
-        Self::found(record, now_ns)
+        Self { strange: true, ..Self::found(record, now_ns) }
     }
 
     pub(crate) fn found(record: RegionRecord, now_ns: u64) -> Self {
@@ -64,6 +67,7 @@ impl Region {
             unfinished: false,
             thrown: false,
             reasons: BTreeMap::new(),
+            strange: false,
             renew: false,
             reported: Bits::NONE,
             taken_ns: now_ns,

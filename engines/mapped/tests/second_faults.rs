@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::sync::{Arc, Mutex};
+
 use common::{Engine, Machine, boot, content, tiny};
 use holdfast_faultmem::{FaultKind, When};
 use holdfast_mapped::{AtRest, Durability, Force, Mended, ProtectOptions, Writing};
@@ -92,6 +94,63 @@ fn growth_seen_by_an_opening_that_was_cut_short_is_covered_by_the_next() {
     machine.rot(13, 1);
     assert_eq!(engine.repair(13, &AtRest, Force::No).unwrap(), Mended::Repaired);
     assert_eq!(machine.page(13), content(13, 4));
+}
+
+#[test]
+fn sums_that_outlived_a_crash_without_their_parity_get_it() {
+    let machine = Machine::new(MediumKind::Shm, 10 * PAGE);
+    let engine = admitted(&machine, Durability::Process);
+    machine.world.set_size(24 * PAGE);
+    for page in 16..24 {
+        machine.store(page, 1);
+    }
+    // The end comes among sums and parity of a part that the file has just grown by.
+    machine.medium.elide_name("mapped.commit.parity");
+    let (twin, left) = (machine.clone(), Arc::new(Mutex::new(None)));
+    let kept = Arc::clone(&left);
+    machine.medium.on_barrier(Box::new(move |_, site, _| {
+        if site.name() == "mapped.commit.C" {
+            *kept.lock().unwrap() = Some(killed(&twin, true));
+        }
+    }));
+    engine.pass().unwrap();
+    machine.medium.clear_on_barrier();
+    let next = left.lock().unwrap().take().unwrap();
+    let (engine, _) = next.open(boot(1, Durability::Process));
+    engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+    engine.pass().unwrap();
+    assert!(engine.verify_all().unwrap().is_clean());
+    for page in [17, 22] {
+        next.rot(page, 3);
+        assert_eq!(engine.repair(page, &AtRest, Force::No).unwrap(), Mended::Repaired);
+        assert_eq!(next.page(page), content(page, 1));
+    }
+}
+
+#[test]
+fn sums_of_a_longer_file_that_was_cut_off_are_never_taken_for_those_of_a_new_one() {
+    let machine = Machine::new(MediumKind::Shm, 24 * PAGE);
+    let options = ProtectOptions { open: boot(1, Durability::Process), ..tiny(1) };
+    machine.protect(&options).close().unwrap();
+    // Somebody cuts it off, it is opened and closed; somebody makes it longer, with new content.
+    machine.world.set_size(10 * PAGE);
+    machine.medium.stray(10 * PAGE, &[0; 14 * PAGE as usize]).unwrap();
+    machine.open(boot(1, Durability::Process)).0.close().unwrap();
+    machine.world.set_size(24 * PAGE);
+    for page in 10..24 {
+        machine.data.window().put(FOREIGN, page * PAGE, &content(page, 7)).unwrap();
+    }
+    // The opening that sees it is cut short.
+    drop(machine.open(boot(1, Durability::Process)));
+    let machine = killed(&machine, false);
+    let (engine, _) = machine.open(boot(1, Durability::Process));
+    let report = engine.verify_all().unwrap();
+    assert_eq!(report.corrupt, [0_u64; 0]);
+    engine.scrub(Some(&AtRest)).unwrap();
+    engine.close().unwrap();
+    for page in 10..24 {
+        assert_eq!(machine.page(page), content(page, 7), "taken back");
+    }
 }
 
 #[test]

@@ -74,7 +74,9 @@ impl Chooser {
     fn next(&mut self) -> u64 {
         match self.choice {
             // The high half of a product: as even as anybody can measure, and without a division.
-            Choice::Uniform => (u128::from(self.rng.next_u64()) * u128::from(self.of) >> 64) as u64,
+            Choice::Uniform => {
+                ((u128::from(self.rng.next_u64()) * u128::from(self.of)) >> 64) as u64
+            }
             Choice::Sequential => {
                 self.next = if self.next as u64 + 1 < self.of { self.next + 1 } else { 0 };
                 self.next as u64

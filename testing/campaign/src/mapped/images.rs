@@ -364,12 +364,11 @@ impl Watch {
             if setting.kind == MediumKind::Shm {
                 return;
             }
-            for image in [point.sample(dice.next_u64(), dice.below(6))] {
-                let bits = dice.below(2) == 0;
-                let marks = other.data.marks();
-                let after = power(image, &setting, &other, bits, &marks, elided.as_deref());
-                keep(&noted, (after, site.name().to_owned(), true));
-            }
+            let image = point.sample(dice.next_u64(), dice.below(6));
+            let bits = dice.below(2) == 0;
+            let marks = other.data.marks();
+            let after = power(image, &setting, &other, bits, &marks, elided.as_deref());
+            keep(&noted, (after, site.name().to_owned(), true));
         }));
         let run = || -> Option<()> {
             let (engine, _) = again.open(self.setting.open(crash.run)).ok()?;

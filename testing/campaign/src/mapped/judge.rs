@@ -137,10 +137,11 @@ pub fn gives_back(machine: &Machine, engine: &Engine, turn: u64) -> Judged<u64> 
             let said = engine.verify(page).map(|said| said.verdict);
             let what = format!(
                 "{} is covered, was damaged and did not come back: {mended:?}, {said:?}; the file \
-                 has {} bytes, the engine looks after {}",
+                 has {} bytes, the engine looks after {}; {:?}",
                 name(page),
                 machine.size(),
-                engine.size()
+                engine.size(),
+                engine.coverage()
             );
             return Err(failed(what));
         }

@@ -300,7 +300,8 @@ impl Model {
                 page.0.dirty &= between && page.1;
             }
             let unusable = &mut self.unusable[stripe as usize];
-            *unusable = damaged > 0 && (*unusable || missing > damaged || among);
+            let gone = missing > damaged && missing > self.stripe.1;
+            *unusable = damaged > 0 && (*unusable || gone || among);
         }
     }
 
@@ -308,8 +309,8 @@ impl Model {
     #[must_use]
     pub fn can_give_back(&self, stripe: u64) -> bool {
         let pages = self.row(stripe).map(|page| self.page(page));
-        let missing = pages.filter(|page| page.dirty || page.is_damaged()).count() as u64;
-        missing <= self.stripe.1 && !self.unusable[stripe as usize]
+        let missing = pages.filter(|page| page.dirty || page.vague || page.is_damaged());
+        missing.count() as u64 <= self.stripe.1 && !self.unusable[stripe as usize]
     }
 
     /// What became of a page, of which the medium now holds `bytes`.

@@ -79,7 +79,6 @@ impl Program {
     }
 
     /// What it remembers.
-    #[must_use]
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }

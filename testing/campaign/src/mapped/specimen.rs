@@ -112,9 +112,9 @@ impl Specimen {
         let mut spots = Vec::new();
         let mut add = |what: &str, fields: &[Field], at: &[u64], seal, doubt| {
             for field in fields {
-                let copies = at.iter().map(|at| at + field.at as u64).collect();
+                let copies = at.iter().map(|at| at + field.at).collect();
                 let name = format!("{what} {}", field.name);
-                spots.push(Spot { name, copies, len: field.len as u64, seal, doubt });
+                spots.push(Spot { name, copies, len: field.len, seal, doubt });
             }
         };
         let body = MIRRORED_LEN as u64;

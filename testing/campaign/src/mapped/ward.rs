@@ -59,7 +59,7 @@ pub struct Report {
 /// Whether the program never stores to a page: it leaves every third stripe alone.
 #[must_use]
 pub const fn is_left_alone(page: u64) -> bool {
-    page / 4 % 3 == 0
+    (page / 4).is_multiple_of(3)
 }
 
 /// A file beside the guarded one.

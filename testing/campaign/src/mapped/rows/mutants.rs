@@ -83,7 +83,10 @@ fn run(case: &Case) -> Tally {
                 (0, Some(Violation::new(Fault::Panicked, panic_text(&*panic))))
             });
             count += done;
-            let Some(wrong) = seen.filter(|seen| seen.fault.is_wrong_state()) else { continue };
+            let Some(wrong) = seen.filter(|seen| is_as_predicted(site, seen)) else { continue };
+            if let (_, Some(control)) = play(*killer, number, NONE, case) {
+                tally.convict(control.during(format!("control of {site}, nothing left out")));
+            }
             let first = wrong.story.lines().next().unwrap_or_default();
             let short: String = first.chars().take(150).collect();
             tally.lines.push(format!("{site:<28} {what}: {count} images or faults: {short}"));
@@ -96,6 +99,20 @@ fn run(case: &Case) -> Tally {
     tally.convict(Violation::new(Fault::Unnoticed, story));
     tally.count = count;
     tally
+}
+
+/// The name of no place.
+const NONE: &str = "mapped.none";
+
+/// Whether a checker saw a wrong state; of the two wrong orders, the one that they must end in.
+fn is_as_predicted(site: &str, seen: &Violation) -> bool {
+    let predicted = match site {
+        "mapped.commit.take-first" | "mapped.commit.batch" => {
+            ["corrupt was said of what the program stored", "were taken back"]
+        }
+        _ => [""; 2],
+    };
+    seen.fault.is_wrong_state() && predicted.iter().any(|what| seen.story.contains(what))
 }
 
 /// Wrong variants convicted.
