@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use holdfast_pmem::ForeignFile;
+
 /// Which stops of the machine the redundancy is to survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum Durability {
@@ -152,6 +154,21 @@ pub trait Facts: Send + Sync + fmt::Debug + 'static {
     /// ascending. Holes are known to be zeros: they need neither sums nor tracking.
     fn allocated(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) {
         each(at, len);
+    }
+}
+
+impl Facts for ForeignFile {
+    fn identity(&self) -> Identity {
+        let numbers = self.numbers();
+        numbers.map_or_else(Identity::default, |(inode, size, mtime_ns)| Identity {
+            inode,
+            size,
+            mtime_ns,
+        })
+    }
+
+    fn allocated(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) {
+        self.parts(at, len, each);
     }
 }
 

@@ -14,16 +14,15 @@ use holdfast_mapped::{
 };
 use holdfast_pmem::track::Board;
 use holdfast_pmem::track::folios;
-use holdfast_pmem::{Access, Clock, Durability as Survive, Options as Mapping, PAGE};
+use holdfast_pmem::{Access, Clock, Durability as Survive, ForeignFile, Options as Mapping, PAGE};
 
 use crate::choose::Choice;
-use crate::data::Data;
 use crate::foreign::Watch;
 use crate::proc::{self, Holds};
 use crate::source::Source;
 use crate::summary::FileReport;
 
-type Engine = Mapped<Data, holdfast_pmem::Mapped, Arc<Source>>;
+type Engine = Mapped<ForeignFile, holdfast_pmem::Mapped, Arc<Source>>;
 
 /// Bytes a side file begins with; the engine makes it longer.
 const SIDE_START: u64 = 128 << 10;
@@ -37,7 +36,7 @@ pub(crate) struct Guarded {
     pub(crate) device: u64,
     pub(crate) inode: u64,
     number: u32,
-    data: Data,
+    data: ForeignFile,
     /// None after an error that ended its protection.
     engine: Option<Engine>,
     pub(crate) source: Arc<Source>,
@@ -71,7 +70,7 @@ impl Guarded {
         let board = Board::create(len, SLOTS).map_err(|error| error.to_string())?;
         let source =
             Arc::new(Source::new(number, found.ino(), Arc::new(board), Arc::clone(ledger)));
-        let data = Data::new(Arc::clone(&file));
+        let data = ForeignFile::new(Arc::clone(&file));
         // Before anybody maps it: a first store is ten times as dear in large pieces of the cache.
         let small = match protect.folios {
             holdfast_mapped::Folios::Small => folios::Folios::Small,
@@ -107,14 +106,14 @@ impl Guarded {
     }
 
     pub(crate) fn size(&self) -> u64 {
-        self.data.identity().size
+        self.data.size()
     }
 
     /// The parts that have storage: what is worth arming.
     pub(crate) fn allocated(&self) -> Vec<(u64, u64)> {
         let mut parts = Vec::new();
         let size = self.size().next_multiple_of(PAGE);
-        self.data.allocated(0, size, &mut |at, len| parts.push((at, len)));
+        self.data.parts(0, size, &mut |at, len| parts.push((at, len)));
         parts
     }
 
@@ -239,7 +238,7 @@ impl Guarded {
 
 /// Opens or makes the side file.
 fn engine(
-    (data, source, clock): (Data, Arc<Source>, Arc<dyn Clock>),
+    (data, source, clock): (ForeignFile, Arc<Source>, Arc<dyn Clock>),
     choice: &Choice,
     protect: &ProtectOptions,
     report: &mut FileReport,

@@ -48,7 +48,7 @@
 //! |---|---|
 //! | `program.rs` | what can be guarded |
 //! | `serve.rs`, `spaces.rs` | the loop; requests, address spaces and their ends |
-//! | `choose.rs`, `file.rs`, `data.rs` | which files; one of them; its bytes |
+//! | `choose.rs`, `file.rs` | which files; one of them |
 //! | `source.rs`, `runs.rs` | who stored where |
 //! | `foreign.rs`, `proc.rs` | strangers |
 //! | `freeze.rs` | standing still |
@@ -56,7 +56,6 @@
 
 mod choose;
 mod clock;
-mod data;
 mod error;
 mod file;
 mod foreign;

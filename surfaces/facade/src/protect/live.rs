@@ -10,14 +10,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use holdfast_mapped::{Covered, Durability, Folios, Judged, Mapped, Scrubbed, Writers, Writing};
 use holdfast_pmem::track::folios::{self, FolioReport};
 use holdfast_pmem::track::{DirtySource, SourceKind};
-use holdfast_pmem::{Access, Clock, Durability as Survive, Mapped as Mapping, Medium, PAGE, Site};
+use holdfast_pmem::{
+    Access, Clock, Durability as Survive, ForeignFile, Mapped as Mapping, Medium, Ours, PAGE, Site,
+};
 use holdfast_redundancy::events::Event;
 
 use crate::clock::WallClock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::protect::Engine;
 use crate::protect::error::{of_engine, of_track};
-use crate::protect::file::{DataFile, failed};
+use crate::protect::file::{self, failed};
 use crate::protect::keeper::{Gate, Keeper};
 use crate::protect::options::{ProtectOptions, to_open};
 use crate::protect::rest::ProtectedFile;
@@ -41,7 +43,7 @@ pub struct ProtectedMap {
 /// What the thread works with, too.
 pub(crate) struct Shared {
     engine: Engine,
-    data: DataFile,
+    data: ForeignFile,
     mapping: Option<Arc<Mapping>>,
     watch: Arc<Watch>,
     /// Closed while a page is replaced.
@@ -297,7 +299,7 @@ impl Shared {
     fn open(path: &Path, options: &ProtectOptions) -> Result<Self> {
         let side = options.side_of(path);
         let before = Before::of(path).map_err(|error| failed(path, &error))?;
-        let data = DataFile::open(path, true)?;
+        let data = file::open(path, true)?;
         let survive = match options.durability {
             Durability::Process => Survive::Process,
             Durability::Power => Survive::Auto,
@@ -305,7 +307,7 @@ impl Shared {
         let medium = side::open(&side, Access::Write, survive)?;
         let (mapping, folio_report) = map(path, &data, options)?;
         let watch = Arc::new(Watch::begin(data.file(), &before));
-        let data = data.watched(Arc::clone(&watch));
+        let data = data.heard_by(Arc::clone(&watch) as Arc<dyn Ours>);
         let most = data.size().saturating_mul(2).max(ROOM);
         let (source, passed_over) = Source::over(mapping.clone(), most, options.tracking)
             .map_err(|e| of_track(&e).at(path))?;
@@ -454,7 +456,7 @@ impl Writers for Shared {
 /// Maps the whole pages of a file, under the folio policy.
 fn map(
     path: &Path,
-    data: &DataFile,
+    data: &ForeignFile,
     options: &ProtectOptions,
 ) -> Result<(Option<Arc<Mapping>>, Option<FolioReport>)> {
     if data.size() < PAGE {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use holdfast_mapped::{AtRest, Durability, Force, Mapped, Mended, OpenOptions, Opened, State};
-use holdfast_pmem::{Access, Durability as Survive, MediaCause, Medium, PAGE};
+use holdfast_pmem::{Access, Durability as Survive, ForeignFile, MediaCause, Medium, PAGE};
 use holdfast_redundancy::events::Event;
 use holdfast_redundancy::{PageVerdict, Unsure};
 
@@ -13,7 +13,7 @@ use crate::clock::WallClock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::protect::Engine;
 use crate::protect::error::of_engine;
-use crate::protect::file::DataFile;
+use crate::protect::file;
 use crate::protect::options::{ProtectOptions, to_open};
 use crate::protect::side::{self, Making};
 use crate::protect::source::Source;
@@ -25,7 +25,7 @@ use crate::protect::watch::unrest;
 #[derive(Debug)]
 pub struct ProtectedFile {
     engine: Engine,
-    data: DataFile,
+    data: ForeignFile,
     opened: Option<Opened>,
     path: PathBuf,
     side: PathBuf,
@@ -143,7 +143,7 @@ impl ProtectedFile {
                 .with_remedy("protect its data file; nothing was changed")
                 .at(path));
         }
-        let data = DataFile::open(path, false)?;
+        let data = file::open(path, false)?;
         at_rest(&data, path)?;
         let before = holdfast_mapped::Facts::identity(&data);
         let engine_options = options.to_protect()?;
@@ -208,7 +208,7 @@ impl ProtectedFile {
     fn open_as(path: &Path, options: &ProtectOptions, access: Access) -> Result<Self> {
         let side = options.side_of(path);
         let write = access == Access::Write;
-        let data = DataFile::open(path, write)?;
+        let data = file::open(path, write)?;
         let survive = if write { Survive::Auto } else { Survive::Process };
         let medium = side::open(&side, access, survive)?;
         if write {
@@ -370,7 +370,7 @@ impl ProtectedFile {
         mut progress: impl FnMut(u64, u64) -> bool,
     ) -> Result<Option<Before>> {
         use std::os::unix::fs::FileExt;
-        let failed = |error: std::io::Error| crate::protect::file::failed(to, &error);
+        let failed = |error: std::io::Error| file::failed(to, &error);
         let out = std::fs::File::options().write(true).create_new(true).open(to).map_err(failed)?;
         let size = self.engine.size();
         out.set_len(size).map_err(failed)?;
@@ -475,7 +475,7 @@ impl ProtectedFile {
 const SYNC: holdfast_pmem::Site = holdfast_pmem::Site::new("holdfast.protect.sync");
 
 /// Refuses a file that another process has open for writing.
-fn at_rest(data: &DataFile, path: &Path) -> Result<()> {
+fn at_rest(data: &ForeignFile, path: &Path) -> Result<()> {
     match unrest(data.file()) {
         None => Ok(()),
         Some(why) => Err(Error::new(ErrorKind::Locked, why)

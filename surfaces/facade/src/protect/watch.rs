@@ -19,6 +19,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use holdfast_pmem::Ours;
 use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
 
 /// Bytes before the name of an event.
@@ -103,15 +104,6 @@ impl Watch {
         state.why = self.present();
     }
 
-    /// Does something to the file that is ours.
-    pub(crate) fn ours<T>(&self, change: impl FnOnce() -> T) -> T {
-        let mut state = self.state();
-        self.hear(&mut state, false);
-        let done = change();
-        self.hear(&mut state, true);
-        done
-    }
-
     fn hear(&self, state: &mut State, ours: bool) {
         let Some(ear) = &state.ear else { return };
         let mut bytes = [0_u8; 4096];
@@ -149,6 +141,15 @@ impl Watch {
             return Some("this process has it open for writing another time".to_owned());
         }
         writer_of(self.device, self.inode).map(told)
+    }
+}
+
+impl Ours for Watch {
+    fn ours(&self, change: &mut dyn FnMut()) {
+        let mut state = self.state();
+        self.hear(&mut state, false);
+        change();
+        self.hear(&mut state, true);
     }
 }
 
