@@ -5,7 +5,7 @@
 use core::fmt;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 
@@ -97,6 +97,32 @@ impl ForeignFile {
         self.file.sync_data().map_err(|source| SyncError { call: "fdatasync", source })
     }
 
+    /// Finds out whether anybody else has it open for writing, or mapped so: by asking for a lease,
+    /// which the system grants to the only one. As long as the answer lives, whoever wants to open
+    /// it, or to cut it off, waits (a minute at the most).
+    #[must_use]
+    pub fn alone(&self) -> Alone {
+        let fd = self.file.as_raw_fd();
+        let ask = |command: i32, what: i32| {
+            // SAFETY: an open descriptor, and a command that takes a number.
+            unsafe { libc::fcntl(fd, command, what) }
+        };
+        let flags = ask(libc::F_GETFL, 0);
+        let only_reads = flags >= 0 && flags & libc::O_ACCMODE == libc::O_RDONLY;
+        let lease = if only_reads { libc::F_RDLCK } else { libc::F_WRLCK };
+        // Who waits is told by a signal that does nothing unless somebody wants it.
+        if flags < 0 || ask(F_SETSIG, libc::SIGURG) < 0 {
+            return Alone::Unknown;
+        }
+        match ask(libc::F_SETLEASE, lease) {
+            0 => Alone::Yes(Lease { file: Arc::clone(&self.file) }),
+            _ => match io::Error::last_os_error().raw_os_error() {
+                Some(libc::EAGAIN) => Alone::No,
+                _ => Alone::Unknown,
+            },
+        }
+    }
+
     fn checked(&self, at: u64, len: u64) -> Result<(), MediaError> {
         let end = at.checked_add(len);
         if end.is_some_and(|end| end <= self.size()) {
@@ -110,6 +136,33 @@ impl ForeignFile {
         self.checked(at, len)?;
         let failed = |_| MediaError { at, len, cause: MediaCause::Unclearable };
         self.change(|file| file.write_all_at(bytes, at)).map_err(failed)
+    }
+}
+
+/// Which signal says that somebody waits for a lease.
+const F_SETSIG: i32 = 10;
+
+/// Whether somebody is the only one to have a file open for writing.
+#[derive(Debug)]
+pub enum Alone {
+    /// Nobody else has, nor can, as long as this lives.
+    Yes(Lease),
+    /// Somebody else has: another process, or another handle or mapping of this one.
+    No,
+    /// The file is somebody else's, or its file system grants no leases.
+    Unknown,
+}
+
+/// Keeps others from opening a file until it is dropped.
+#[derive(Debug)]
+pub struct Lease {
+    file: Arc<File>,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // SAFETY: an open descriptor, and a command that takes a number.
+        unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK) };
     }
 }
 
@@ -249,6 +302,34 @@ mod tests {
     fn a_listener_that_does_not_call_stops_no_change() {
         let file = foreign(&Arc::new(Counts { lazy: true, ..Counts::default() }));
         assert_eq!(file.change(|file| file.metadata().unwrap().len()), 3 * PAGE + 9);
+    }
+
+    #[test]
+    fn a_writer_that_nobody_sees_is_found_by_a_lease() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let open = |write| {
+            let found = File::options().read(true).write(write).open(file.path()).unwrap();
+            ForeignFile::new(Arc::new(found))
+        };
+        let keep = file.as_file().try_clone().unwrap();
+        for write in [false, true] {
+            assert!(matches!(open(write).alone(), Alone::No), "{write}");
+        }
+        drop(keep);
+        let (other, path) = file.into_parts();
+        drop(other);
+        let found = File::options().read(true).write(true).open(&path).unwrap();
+        let only = ForeignFile::new(Arc::new(found));
+        for _ in 0..2 {
+            let Alone::Yes(lease) = only.alone() else { panic!("nobody else has it") };
+            use std::os::unix::fs::OpenOptionsExt;
+            let mut now = File::options();
+            let now = now.write(true).custom_flags(libc::O_NONBLOCK);
+            let refused = now.open(&path).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+            drop(lease);
+            now.open(&path).unwrap();
+        }
     }
 
     #[test]

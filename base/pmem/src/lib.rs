@@ -109,7 +109,7 @@ pub use clock::{Clock, SystemClock};
 pub use cpu::{Cpu, claim};
 pub use error::OpenError;
 pub use faults::FaultMailbox;
-pub use foreign::{ForeignFile, Ours};
+pub use foreign::{Alone, ForeignFile, Lease, Ours};
 pub use mapped::Mapped;
 pub use medium::{
     LINE, MediaCause, MediaError, Medium, MediumKind, PAGE, PUT_CACHED_MAX, SyncError,
