@@ -68,6 +68,8 @@ const NEIGHBOURS: Site = Site::new("mapped.commit.neighbours");
 const AGAIN: Site = Site::new("mapped.commit.again");
 /// Every row of a stripe decides about its parity, not the last one.
 const ANY_ROW: Site = Site::new("mapped.commit.any-row");
+/// Asking whoever listens for untracked writers before a neighbour is called damaged.
+const VOUCHES: Site = Site::new("mapped.commit.vouches");
 /// Reports of everything at once prove no store.
 const BLANKET: Site = Site::new("mapped.commit.blanket");
 /// Letting parity vouch for pages whose sums are lost.
@@ -516,7 +518,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             rows.moving.push(row);
         } else if work.blanket.has(inside) {
             rows.unsure.push((row, work.why, sum));
-        } else if header.contested() {
+        } else if header.contested() || self.side.s.enabled(VOUCHES) && !self.facts.vouches() {
             rows.unsure.push((row, Unsure::Contested, sum));
         } else {
             rows.corrupt.push(row);

@@ -155,6 +155,12 @@ pub trait Facts: Send + Sync + fmt::Debug + 'static {
     fn allocated(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) {
         each(at, len);
     }
+
+    /// Whether nobody untracked can have written to it until now. Asked after a page was read that
+    /// differs, and before it is called damaged; where the answer is no, it is undecided.
+    fn vouches(&self) -> bool {
+        true
+    }
 }
 
 impl Facts for ForeignFile {
