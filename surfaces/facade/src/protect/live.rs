@@ -26,7 +26,7 @@ use crate::protect::rest::ProtectedFile;
 use crate::protect::side;
 use crate::protect::source::Source;
 use crate::protect::status::{LastPass, ProtectStatus};
-use crate::protect::watch::{Before, Watch};
+use crate::protect::watch::{Before, Listening, Watch};
 
 const STORE: Site = Site::new("holdfast.protect.store");
 const SYNC: Site = Site::new("holdfast.protect.sync-side");
@@ -306,7 +306,8 @@ impl Shared {
         };
         let medium = side::open(&side, Access::Write, survive)?;
         let (mapping, folio_report) = map(path, &data, options)?;
-        let watch = Arc::new(Watch::begin(data.file(), &before));
+        let watch = Watch::begin(&data, &before).map_err(|error| failed(path, &error))?;
+        let watch = Arc::new(watch);
         let data = data.heard_by(Arc::clone(&watch) as Arc<dyn Ours>);
         let most = data.size().saturating_mul(2).max(ROOM);
         let (source, passed_over) = Source::over(mapping.clone(), most, options.tracking)
@@ -315,7 +316,7 @@ impl Shared {
             data.clone(),
             medium,
             Arc::new(source),
-            Arc::new(data.clone()),
+            Arc::new(Listening(data.clone(), Arc::clone(&watch))),
             Arc::new(WallClock::new()),
             to_open(options.durability),
         )
@@ -438,7 +439,7 @@ impl Writers for Shared {
             return false;
         }
         self.gate.close();
-        if self.watch.look().is_some() {
+        if self.watch.look_around(false).is_some() {
             self.thaw();
             return false;
         }
