@@ -1,24 +1,24 @@
 //! One guarded file: its engine, its source, and who else writes to it.
 
-use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use holdfast_guard_wire::{Ledger, SLOTS};
 use holdfast_mapped::{
-    AtRest, Covered, Durability, Facts, Mapped, OpenOptions as OpenSide, ProtectOptions, Scrubbed,
-    Writers, Writing,
+    Covered, Durability, Facts, Mapped, OpenOptions as OpenSide, ProtectOptions, Scrubbed, Writers,
+    Writing,
 };
-use holdfast_pmem::track::Board;
-use holdfast_pmem::track::folios;
+use holdfast_pmem::track::ear::Hears;
+use holdfast_pmem::track::holders::FileId;
+use holdfast_pmem::track::{Board, folios};
 use holdfast_pmem::{Access, Clock, Durability as Survive, ForeignFile, Options as Mapping, PAGE};
 
 use crate::choose::Choice;
-use crate::foreign::Watch;
-use crate::proc::{self, Holds};
+use crate::eyes::Eyes;
+use crate::foreign::{Doubt, Known, Watch};
 use crate::source::Source;
 use crate::summary::FileReport;
 
@@ -41,7 +41,7 @@ pub(crate) struct Guarded {
     engine: Option<Engine>,
     pub(crate) source: Arc<Source>,
     ledger: Arc<Ledger>,
-    watch: Mutex<Watch>,
+    eyes: Arc<Eyes>,
     contested: bool,
     report: FileReport,
 }
@@ -62,14 +62,15 @@ impl Guarded {
         choice: &Choice,
         protect: &ProtectOptions,
         (ledger, clock): (&Arc<Ledger>, &Arc<dyn Clock>),
+        hears: Hears,
     ) -> Result<Self, String> {
         let found = file.metadata().map_err(|error| error.to_string())?;
         let file = Arc::new(file);
-        let watch = Watch::new(&path, found.dev(), found.ino());
+        let id = FileId::of(file.as_fd()).map_err(|error| error.to_string())?;
+        let watch = Watch::new(Arc::clone(&file), id, hears);
         let len = BOARD.max(found.len().saturating_mul(2)).next_multiple_of(PAGE);
         let board = Board::create(len, SLOTS).map_err(|error| error.to_string())?;
-        let source =
-            Arc::new(Source::new(number, found.ino(), Arc::new(board), Arc::clone(ledger)));
+        let source = Arc::new(Source::new(number, id, Arc::new(board), Arc::clone(ledger)));
         let data = ForeignFile::new(Arc::clone(&file));
         // Before anybody maps it: a first store is ten times as dear in large pieces of the cache.
         let small = match protect.folios {
@@ -77,7 +78,9 @@ impl Guarded {
             holdfast_mapped::Folios::Any => folios::Folios::AsFound,
         };
         let cache = folios::apply(file.as_fd(), found.len(), small);
-        let parts = (data.clone(), Arc::clone(&source), Arc::clone(clock));
+        let eyes = Arc::new(Eyes::new(data.clone(), watch, number, Arc::clone(ledger)));
+        let facts = Arc::clone(&eyes) as Arc<dyn Facts>;
+        let parts = (data.clone(), Arc::clone(&source), Arc::clone(clock), facts);
         let mut report = FileReport::new(path);
         report.folios = cache.map_or_else(|error| error.to_string(), |cache| cache.to_string());
         let engine = engine(parts, choice, protect, &mut report)?;
@@ -91,18 +94,14 @@ impl Guarded {
             engine: Some(engine),
             source,
             ledger: Arc::clone(ledger),
-            watch: Mutex::new(watch),
+            eyes,
             report,
         })
     }
 
-    pub(crate) fn watch(&self) -> MutexGuard<'_, Watch> {
-        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether a process can change it.
-    pub(crate) fn is_held_by(&self, process: u32) -> bool {
-        proc::holds(process, self.device, self.inode, false) == Holds::Writes
+    /// Asks or tells the watch over it something.
+    pub(crate) fn watch<T>(&self, ask: impl FnOnce(&mut Watch) -> T) -> T {
+        self.eyes.watch(ask)
     }
 
     pub(crate) fn size(&self) -> u64 {
@@ -140,28 +139,47 @@ impl Guarded {
         }
     }
 
-    /// Looks for writers that are not guarded.
-    pub(crate) fn look(&mut self, known: &BTreeSet<u32>) {
-        let found = self.watch().look(known, || self.ledger.announced(self.number));
-        if let Some(why) = found {
+    /// Looks for writes that nobody told of.
+    pub(crate) fn look(&mut self, known: &Known) {
+        let heard = self.eyes.look(known);
+        if let Some(why) = heard.contested {
             self.contest(why);
         }
+        if let Some(why) = heard.doubted
+            && self.report.doubted.len() < 16
+            && !self.report.doubted.contains(&why)
+        {
+            self.report.doubted.push(why);
+        }
+    }
+
+    /// If it was quiet for long enough: the next pass looks at every page, and decides about those
+    /// that differ for good.
+    fn settle(&mut self, known: &Known) {
+        if self.watch(|watch| watch.doubted()) != Doubt::Settle {
+            return;
+        }
+        self.source.forget();
+        self.pass();
+        self.look(known);
+        self.watch(Watch::settled);
+        self.look(known);
     }
 
     /// Whether nobody but the guarded is known to write, and all that they did is known. Asked
-    /// while they stand; says what was found out otherwise later.
-    pub(crate) fn is_sure(&self, known: &BTreeSet<u32>, found: &mut Option<String>) -> bool {
-        let mut watch = self.watch();
-        let foreign = watch.look(known, || self.ledger.announced(self.number));
-        let sure = foreign.is_none() && watch.is_sure() && self.source.is_whole();
-        if found.is_none() {
-            *found = foreign;
-        }
-        sure
+    /// while they stand; the next look tells what was found out.
+    pub(crate) fn is_sure(&self) -> bool {
+        self.eyes.is_sure() && self.source.is_whole()
     }
 
-    /// A pass.
-    pub(crate) fn pass(&mut self) {
+    /// A look, a pass, and the end of a doubt if its time has come.
+    pub(crate) fn tick(&mut self, known: &Known) {
+        self.look(known);
+        self.pass();
+        self.settle(known);
+    }
+
+    fn pass(&mut self) {
         self.source.reap();
         let done = self.engine.as_ref().map(Engine::pass);
         self.note(done);
@@ -191,9 +209,9 @@ impl Guarded {
         Ok(!done.finished)
     }
 
-    /// Our own writes are announced ones, too.
+    /// Where the system does not tell our own writes from others', they are announced ones, too.
     fn told(&self, done: &Scrubbed) {
-        if done.repaired > 0 && !self.watch().is_named() {
+        if done.repaired > 0 && self.watch(|watch| watch.hears()) == Hears::Nobody {
             self.ledger.begin(self.number);
             self.ledger.end(self.number);
         }
@@ -204,15 +222,20 @@ impl Guarded {
     }
 
     /// Nobody stores any more: a last pass, a last look, and the side file is closed clean.
-    pub(crate) fn finish(mut self, known: &BTreeSet<u32>, scrub: bool) -> FileReport {
+    pub(crate) fn finish(mut self, known: &Known, scrub: bool) -> FileReport {
         self.look(known);
-        let present = self.watch().present(known);
+        let present = self.watch(|watch| watch.present(&known.guarded));
         if let Some(why) = present {
             self.contest(why);
         }
         self.pass();
+        if self.watch(Watch::settle_now) {
+            self.settle(known);
+        }
         if let (Some(engine), true) = (&self.engine, scrub) {
-            let writers: &dyn Writers = &AtRest;
+            // Nobody guarded is left; strangers may come at any time.
+            let writers = Rest(&self);
+            let writers: &dyn Writers = &writers;
             match engine.scrub((!self.contested).then_some(writers)) {
                 Ok(done) => {
                     self.report.good = done.report.good;
@@ -236,9 +259,20 @@ impl Guarded {
     }
 }
 
+/// A file that no guarded program has any more.
+struct Rest<'a>(&'a Guarded);
+
+impl Writers for Rest<'_> {
+    fn freeze(&self) -> bool {
+        self.0.is_sure()
+    }
+
+    fn thaw(&self) {}
+}
+
 /// Opens or makes the side file.
 fn engine(
-    (data, source, clock): (ForeignFile, Arc<Source>, Arc<dyn Clock>),
+    (data, source, clock, facts): (ForeignFile, Arc<Source>, Arc<dyn Clock>, Arc<dyn Facts>),
     choice: &Choice,
     protect: &ProtectOptions,
     report: &mut FileReport,
@@ -248,7 +282,6 @@ fn engine(
         Durability::Power => Survive::Auto,
     };
     let mapping = Mapping { durability: survive, reserve: Some(SIDE_ROOM), ..Mapping::default() };
-    let facts: Arc<dyn Facts> = Arc::new(data.clone());
     let boot = identifier("/proc/sys/kernel/random/boot_id");
     let open = OpenSide { boot, ..protect.open };
     match choice {

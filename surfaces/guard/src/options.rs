@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use holdfast_mapped::{Folios, ProtectOptions};
+pub use holdfast_pmem::track::ear::Hears;
 
 /// How a program is guarded.
 #[derive(Debug, Clone)]
@@ -23,6 +24,16 @@ pub struct Options {
     pub final_scrub: bool,
     /// Whether what a program syncs is covered before the sync returns.
     pub cover_on_sync: bool,
+    /// Whether rings of the kernel's (`io_uring`, `aio`), by which a program writes unseen, are
+    /// refused to it: they answer `ENOSYS`. No program it starts can gain rights then. Otherwise
+    /// a program that asks for one has its files checked only.
+    pub strict: bool,
+    /// Programs and libraries, as patterns of their names, of which it is known that they make no
+    /// system calls of their own that change a guarded file, though they look as if they could.
+    /// Who names one that does is not protected from the guard any more.
+    pub trusted: Vec<String>,
+    /// How well to listen for strangers at the most, for tests of systems that permit less.
+    pub hears: Hears,
     /// More environment for the program.
     pub environment: Vec<(String, String)>,
 }
@@ -41,6 +52,10 @@ impl Options {
             scrub_regions: 16,
             final_scrub: true,
             cover_on_sync: true,
+            strict: false,
+            // They have tables among their code.
+            trusted: ["libcrypto.so*", "libgcrypt.so*"].map(str::to_owned).to_vec(),
+            hears: Hears::Everybody,
             environment: Vec::new(),
         }
     }

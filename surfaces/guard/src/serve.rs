@@ -16,6 +16,7 @@ use rustix::net::{acceptfrom, sockopt::socket_peercred};
 use rustix::process::{Pid, WaitOptions, waitpid};
 
 use crate::clock::WallClock;
+use crate::code::{Codes, Makes};
 use crate::error::Error;
 use crate::file::Guarded;
 use crate::freeze::Freezer;
@@ -23,6 +24,7 @@ use crate::options::Options;
 use crate::proc;
 use crate::program;
 use crate::spaces::Space;
+use crate::strict;
 use crate::summary::Summary;
 
 /// Longest sleep: the end of a program that never spoke to us is seen by looking.
@@ -43,11 +45,15 @@ pub struct Guard {
     pub(crate) files: Vec<Guarded>,
     pub(crate) spaces: BTreeMap<u64, Space>,
     /// Processes that were guarded to their end.
-    pub(crate) past: BTreeSet<u32>,
+    pub(crate) past: BTreeMap<u32, Makes>,
+    /// Those of the tick before. Later their numbers may be anybody's.
+    pub(crate) long_past: BTreeMap<u32, Makes>,
+    /// What is known of the programs' code.
+    pub(crate) codes: Codes,
     /// Processes to be waited for, if they are our children.
     pub(crate) dying: BTreeSet<u32>,
-    /// Descendants of guarded processes that were not guarded at the last look.
-    pub(crate) strangers: BTreeSet<u32>,
+    /// Descendants of guarded processes that were not guarded at the last look, and since when.
+    pub(crate) strangers: BTreeMap<u32, Instant>,
     pub(crate) counted: u64,
     pub(crate) refused: Vec<(PathBuf, String)>,
     pub(crate) not_observed: Vec<String>,
@@ -73,6 +79,7 @@ impl Guard {
         program::check(&program)?;
         let preload = std::fs::canonicalize(&options.preload)
             .map_err(|_| Error::NoPreload { path: options.preload.clone() })?;
+        let codes = Codes::new(&preload, &options.trusted);
         drop(Uffd::open().map_err(Error::Track)?);
         raise_limit();
         let ledger = Ledger::create().map_err(Error::io("memfd_create"))?;
@@ -89,13 +96,18 @@ impl Guard {
             preloads.push(":");
             preloads.push(others);
         }
-        let child = Command::new(&program)
+        let mut command = Command::new(&program);
+        command
             .args(arguments)
             .env("LD_PRELOAD", preloads)
             .env(NAME, &name)
-            .envs(options.environment.iter().map(|(name, value)| (name, value)))
-            .spawn()
-            .map_err(Error::io("starting the program"))?;
+            .envs(options.environment.iter().map(|(name, value)| (name, value)));
+        if options.strict {
+            use std::os::unix::process::CommandExt;
+            // SAFETY: two system calls, which allocate nothing.
+            unsafe { command.pre_exec(strict::refuse_rings) };
+        }
+        let child = command.spawn().map_err(Error::io("starting the program"))?;
         Ok(Self {
             options,
             ledger: Arc::new(ledger),
@@ -103,9 +115,11 @@ impl Guard {
             clock: Arc::new(WallClock::new()),
             files: Vec::new(),
             spaces: BTreeMap::new(),
-            past: BTreeSet::new(),
+            past: BTreeMap::new(),
+            long_past: BTreeMap::new(),
+            codes,
             dying: BTreeSet::new(),
-            strangers: BTreeSet::new(),
+            strangers: BTreeMap::new(),
             counted: 0,
             refused: Vec::new(),
             not_observed: Vec::new(),
@@ -139,8 +153,10 @@ impl Guard {
             self.bury();
             if Instant::now() >= due {
                 self.tick();
-                // One that took longer than the period is followed by the next at once.
-                due = (due + self.options.period).max(Instant::now());
+                // One that took longer than the period is followed by the next soon: programs wait
+                // for answers meanwhile.
+                let soon = Instant::now() + self.options.period / 2;
+                due = (due + self.options.period).max(soon);
             }
         }
         let Some(status) = status else {
@@ -219,6 +235,11 @@ impl Guard {
         }
     }
 
+    /// Whether nobody waits to be heard.
+    pub(crate) fn all_heard(&self) -> bool {
+        self.peers.is_empty()
+    }
+
     fn accept(&mut self) {
         while let Ok((peer, _)) = acceptfrom(&self.server) {
             if self.peers.len() < MOST_PEERS {
@@ -283,23 +304,21 @@ impl Guard {
     /// A pass over everything, and a part of the scrub.
     fn tick(&mut self) {
         self.check_spaces();
+        self.check_code();
         let known = self.known();
         for file in &mut self.files {
-            file.look(&known);
-            file.pass();
+            file.tick(&known);
         }
+        self.long_past = core::mem::take(&mut self.past);
         self.scrub();
     }
 
     fn scrub(&mut self) {
-        let known = self.known();
         let roots: BTreeSet<u32> = self.spaces.values().map(|space| space.process).collect();
         for index in 0..self.files.len() {
-            let mut found = None;
             let mut failed = None;
             let file = &self.files[index];
-            let seen = std::cell::RefCell::new(&mut found);
-            let sure = || self.is_sure(file, &known, *seen.borrow_mut());
+            let sure = || self.is_sure(file);
             let writers = Freezer::new(&roots, &sure);
             for _ in 0..self.options.scrub_regions {
                 match file.scrub_step(&writers) {
@@ -312,9 +331,6 @@ impl Guard {
                 }
             }
             let file = &mut self.files[index];
-            if let Some(why) = found {
-                file.contest(why);
-            }
             if let Some(error) = failed {
                 file.note_error(&error);
             }
@@ -322,12 +338,14 @@ impl Guard {
     }
 
     /// Whether everything is as it was told, asked while all guarded processes stand.
-    fn is_sure(&self, file: &Guarded, known: &BTreeSet<u32>, found: &mut Option<String>) -> bool {
+    fn is_sure(&self, file: &Guarded) -> bool {
         let spaces = self.spaces.iter().all(|(number, space)| {
             let checked = file.source.check(*number, space.process, self.ledger_inode);
-            !space.leaving && checked.knows && checked.told && !proc::has_ring(space.process)
+            let code = space.has_same_code() && !proc::has_ring(space.process);
+            !space.leaving && checked.knows && checked.told && code
         });
-        file.is_sure(known, found) && spaces && self.strange_family().is_empty()
+        let quiet = self.ledger.rings() == 0 && self.strange_family().is_empty();
+        file.is_sure() && spaces && quiet
     }
 }
 

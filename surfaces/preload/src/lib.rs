@@ -7,9 +7,11 @@
 //! could not be told is said to be so ([`holdfast_guard_wire::Ledger::lose`]), and makes the
 //! supervisor careful. The program's results and its `errno` are those of the real calls.
 //!
-//! Not covered: system calls made without the C library, `io_uring` and kernel `aio`, and what the
-//! C library does inside itself other than what is listed here. The supervisor has other means to
-//! notice them. `aio_write` on a guarded file is refused (`ENOSYS`).
+//! Not covered: system calls made without the C library, `io_uring` and kernel `aio` (told where
+//! they are asked for through the C library), and what that does inside itself other than what is
+//! listed here. The supervisor has other means to
+//! notice them. `aio_write` on a guarded file and
+//! `remap_file_pages` are refused (`ENOSYS`).
 //!
 //! # Picture
 //!
@@ -54,6 +56,7 @@
 //! | `files.rs` | which file a descriptor is; announcing |
 //! | `table.rs`, `maps.rs` | mappings |
 //! | `opens.rs`, `streams.rs`, `writes.rs`, `lengths.rs`, `syncs.rs` | the hooks by family |
+//! | `raw.rs` | `syscall`, and functions that write by themselves |
 //! | `fork.rs`, `exec.rs` | new processes and new programs |
 
 #![cfg_attr(test, allow(dead_code, reason = "tests export no hooks"))]
@@ -65,6 +68,7 @@ mod fork;
 mod lengths;
 mod maps;
 mod opens;
+mod raw;
 mod real;
 mod state;
 mod streams;

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use holdfast_guard_wire::{Answer, Ledger, Refusal, Request, link};
 
 use crate::real::Errno;
-use crate::{anchor, exec, fork, lengths, maps, opens, streams, syncs, writes};
+use crate::{anchor, exec, fork, lengths, maps, opens, raw, streams, syncs, writes};
 
 const UNSTARTED: u8 = 0;
 const STARTING: u8 = 1;
@@ -80,6 +80,7 @@ fn start() -> bool {
         lengths::find,
         maps::find,
         opens::find,
+        raw::find_all,
         streams::find,
         syncs::find,
         writes::find,
@@ -90,6 +91,7 @@ fn start() -> bool {
     STATE.store(if ready { READY } else { OFF }, Ordering::Release);
     if ready {
         fork::watch();
+        raw::inherited();
     }
     ready
 }

@@ -14,7 +14,7 @@ fn main() -> ExitCode {
     if let [_, role, story, file] = arguments.as_slice()
         && role == "--story"
     {
-        stories::tell(story, file.as_ref());
+        checks::mixed(story, file.as_ref());
         return ExitCode::SUCCESS;
     }
     if let [_, role, story, file] = arguments.as_slice()
