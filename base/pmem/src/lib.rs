@@ -65,6 +65,7 @@
 //! - `handler.rs`, `registry.rs`: what a signal meets. [`FaultMailbox`]: its other end.
 //! - `file.rs`: creating, locking, syncing. `frames.rs`: relocated frames. `badblocks.rs`: what
 //!   sysfs tells. `fork.rs`: what a child may do. `keys.rs`: protection keys.
+//! - [`ForeignFile`]: a medium over a file of somebody else's, by system calls.
 //! - [`cpu`]: which instructions. [`inject`]: real media errors on purpose. [`Clock`]: time as a
 //!   parameter. [`Table`]: DRAM on large pages.
 //! - [`track`]: who stored to which pages of a mapped file, by five means, and how sure that is.
@@ -87,6 +88,7 @@ pub mod cpu;
 mod error;
 mod faults;
 mod file;
+mod foreign;
 mod fork;
 mod frames;
 mod handler;
@@ -107,6 +109,7 @@ pub use clock::{Clock, SystemClock};
 pub use cpu::{Cpu, claim};
 pub use error::OpenError;
 pub use faults::FaultMailbox;
+pub use foreign::{Alone, ForeignFile, Lease, Ours};
 pub use mapped::Mapped;
 pub use medium::{
     LINE, MediaCause, MediaError, Medium, MediumKind, PAGE, PUT_CACHED_MAX, SyncError,

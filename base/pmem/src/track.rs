@@ -28,16 +28,19 @@
 //! intact if it is so for all of them.
 //!
 //! Parts: [`uffd`] and [`pagemap`], the kernel's calls, for any process; [`maps`], what is mapped
-//! where; [`folios`], how the page cache is to hold a file so that a first store is cheap; [`Span`]
-//! and [`allocated`], which addresses and which parts are worth arming.
+//! where; [`holders`], who can change a file, and [`ear`], who does; [`folios`], how the page
+//! cache is to hold a file so that a first store is cheap; [`Span`] and [`allocated`], which
+//! addresses and which parts are worth arming.
 
 mod async_protect;
 mod bits;
 mod board;
 mod controller;
+pub mod ear;
 mod error;
 mod first_store;
 pub mod folios;
+pub mod holders;
 pub mod maps;
 mod notified;
 pub mod pagemap;

@@ -11,6 +11,7 @@
 //! | the file changed while nobody protected it | undecided: changed while unprotected |
 //! | somebody untracked writes to the file | undecided: contested |
 //! | the region's entries are damaged themselves | undecided: sums damaged |
+//! | somebody untracked may have written to it, as is heard now | undecided: contested |
 //! | anything else | **corrupt** |
 //!
 //! The source is asked after the page was read, so a store that the sum may have seen is known.
@@ -27,6 +28,8 @@ use crate::side::Entry;
 
 /// Heeding what is known of a region when one of its pages differs.
 const DOUBT: Site = Site::new("mapped.check.doubt");
+/// Asking whoever listens for untracked writers before anything is called damage.
+const VOUCHES: Site = Site::new("mapped.check.vouches");
 /// Heeding pages that are known to be stale.
 const STALE: Site = Site::new("mapped.check.stale");
 
@@ -174,6 +177,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             Some(Unsure::Contested)
         } else if !self.vouch_for_entries(place.region, region) {
             Some(Unsure::SumsDamaged)
+        } else if self.side.s.enabled(VOUCHES) && !self.facts.vouches() {
+            Some(Unsure::Contested)
         } else {
             None
         };

@@ -14,6 +14,8 @@ use crate::side::Entry;
 const NEIGHBOURS: Site = Site::new("mapped.look.neighbours");
 /// Asking again whether a row was stored to before it is called corrupt.
 const AGAIN: Site = Site::new("mapped.look.again");
+/// Asking whoever listens for untracked writers before a neighbour is called damaged.
+const VOUCHES: Site = Site::new("mapped.look.vouches");
 /// Letting parity vouch for pages whose sums are lost.
 const VOUCH: Site = Site::new("mapped.look.vouch");
 
@@ -115,7 +117,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             rows.moving.push(row);
         } else if work.blanket.has(inside) {
             rows.unsure.push((row, work.why, sum));
-        } else if header.contested() {
+        } else if header.contested() || self.side.s.enabled(VOUCHES) && !self.facts.vouches() {
             rows.unsure.push((row, Unsure::Contested, sum));
         } else {
             rows.corrupt.push(row);

@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use holdfast_pmem::ForeignFile;
 pub use holdfast_redundancy::Instructions;
 
 /// Which stops of the machine the redundancy is to survive.
@@ -160,6 +161,27 @@ pub trait Facts: Send + Sync + fmt::Debug + 'static {
     /// ascending. Holes are known to be zeros: they need neither sums nor tracking.
     fn allocated(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) {
         each(at, len);
+    }
+
+    /// Whether nobody untracked can have written to it until now. Asked after a page was read that
+    /// differs, and before it is called damaged; where the answer is no, it is undecided.
+    fn vouches(&self) -> bool {
+        true
+    }
+}
+
+impl Facts for ForeignFile {
+    fn identity(&self) -> Identity {
+        let numbers = self.numbers();
+        numbers.map_or_else(Identity::default, |(inode, size, mtime_ns)| Identity {
+            inode,
+            size,
+            mtime_ns,
+        })
+    }
+
+    fn allocated(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) {
+        self.parts(at, len, each);
     }
 }
 

@@ -6,7 +6,7 @@
 //! | 2 its content is kept; the page is rebuilt; its sum must be the entry's | the damage |
 //! | 3 all writers are stopped; the page has to be what was kept, not stored to | the damage |
 //! | 4 intent: copy B, drain, copy A, drain | the damage, and the intent |
-//! | 5 the page is stored, **drain** or **sync** | old, new or mixed bytes, and the intent |
+//! | 5 nobody untracked was heard; the page is stored, **drain** or **sync** | any bytes, intent |
 //! | 6 it is read again and held against its entry | the page |
 //! | 7 intent cleared; writers go on; an event | the page |
 //!
@@ -40,6 +40,8 @@ const JUDGE: Site = Site::new("mapped.repair.judge");
 const FREEZE: Site = Site::new("mapped.repair.freeze");
 /// Looking once more after they stopped.
 const RECHECK: Site = Site::new("mapped.repair.recheck");
+/// Listening once more, right before the page is stored.
+const LAST: Site = Site::new("mapped.repair.last");
 const STORE: Site = Site::new("mapped.repair.store");
 const STORE_DRAIN: Site = Site::new("mapped.repair.store-drain");
 const STORE_SYNC: Site = Site::new("mapped.repair.store-sync");
@@ -152,6 +154,11 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let bytes = &with.bytes[..len as usize];
         inner.intent.begin(s, Intent { at, len, sum: crc32c(0, bytes) })?;
         s.step(STEP_INTENT);
+        if s.enabled(LAST) && !self.facts.vouches() {
+            // Somebody who is not tracked came meanwhile: nothing was stored yet.
+            inner.intent.clear(s)?;
+            return Ok(Mended::Undecided(Unsure::Contested));
+        }
         if with.readable {
             self.f.put(STORE, at, bytes)?;
             match (self.f.kind(), self.side.durability) {

@@ -123,6 +123,45 @@ fn neighbour_rots(off: &str) -> bool {
     machine.page(5) != content(5, 0)
 }
 
+/// What a stranger wrote is no damage once it was heard, though nothing is contested yet.
+fn a_stranger_is_heard(off: &str) -> bool {
+    let (machine, engine) = admitted(off, 1);
+    machine.rot(5, 100);
+    machine.world.strange.store(true, Ordering::SeqCst);
+    engine.verify(5).unwrap().verdict != PageVerdict::Undecided(Unsure::Contested)
+}
+
+/// The same beside a page that is covered: it is left undecided for good.
+fn a_stranger_wrote_beside(off: &str) -> bool {
+    let (machine, engine) = admitted(off, 2);
+    machine.rot(5, 100);
+    machine.store(6, 1);
+    machine.world.strange.store(true, Ordering::SeqCst);
+    engine.pass().unwrap();
+    machine.world.strange.store(false, Ordering::SeqCst);
+    let verdict = engine.verify(5).unwrap().verdict;
+    engine.counts().corrupt > 0 || !matches!(verdict, PageVerdict::Undecided(_))
+}
+
+/// A stranger comes after the writers were stopped, and before the page is stored.
+fn a_stranger_comes_late(off: &str) -> bool {
+    #[derive(Debug)]
+    struct Late(Machine);
+    impl holdfast_mapped::Writers for Late {
+        fn freeze(&self) -> bool {
+            self.0.world.strange.store(true, Ordering::SeqCst);
+            true
+        }
+
+        fn thaw(&self) {}
+    }
+    let (machine, engine) = admitted(off, 1);
+    machine.rot(5, 100);
+    let before = machine.page(5);
+    engine.repair(5, &Late(machine.clone()), Force::No).unwrap();
+    machine.page(5) != before
+}
+
 /// A neighbour that is stored to between taking and looking is no damage.
 fn neighbour_moves(off: &str) -> bool {
     let (machine, engine) = admitted(off, 1);
@@ -528,6 +567,7 @@ const TABLE: &[(&str, &[Story])] = &[
     ("mapped.admit.suspect-drain", &[one_copy_knows_of_writers]),
     ("mapped.check.doubt", &[looking_after_a_crash]),
     ("mapped.check.stale", &[undecided_stays]),
+    ("mapped.check.vouches", &[a_stranger_is_heard]),
     ("mapped.commit.B", &[file_bits_live]),
     ("mapped.commit.C", &[covered_before_cleared]),
     ("mapped.commit.D", &[file_bits_live]),
@@ -547,6 +587,7 @@ const TABLE: &[(&str, &[Story])] = &[
     ("mapped.commit.record-b", &[one_copy_knows_what_is_covered]),
     ("mapped.commit.take-first", &[store_while_covering]),
     ("mapped.look.vouch", &[an_entry_rots]),
+    ("mapped.look.vouches", &[a_stranger_wrote_beside]),
     ("mapped.engine.verify-meta", &[an_entry_rots]),
     ("mapped.engine.verify-page", &[rot_is_found]),
     ("mapped.header.a", &[direct]),
@@ -559,6 +600,7 @@ const TABLE: &[(&str, &[Story])] = &[
     ("mapped.repair.freeze", &[writers_stand]),
     ("mapped.repair.heal", &[repair_lasts]),
     ("mapped.repair.judge", &[parity_rots_too]),
+    ("mapped.repair.last", &[a_stranger_comes_late]),
     ("mapped.repair.recheck", &[store_before_a_repair]),
     ("mapped.repair.store", &[repair_lasts]),
     ("mapped.repair.store-drain", &[repair_lasts, repair_is_dropped]),

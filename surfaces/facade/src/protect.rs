@@ -44,6 +44,7 @@ mod watch;
 pub use holdfast_mapped::{
     Counts, Coverage, Covered, Durability, Folios, Judged, Mended, STEPS, State, Writers,
 };
+use holdfast_pmem::ForeignFile;
 pub use holdfast_pmem::track::SourceKind;
 pub use holdfast_redundancy::{PageVerdict, Unsure};
 pub use live::ProtectedMap;
@@ -55,4 +56,4 @@ pub use status::{LastPass, ProtectStatus};
 
 /// The engine of a protected file.
 pub(crate) type Engine =
-    holdfast_mapped::Mapped<file::DataFile, holdfast_pmem::Mapped, std::sync::Arc<source::Source>>;
+    holdfast_mapped::Mapped<ForeignFile, holdfast_pmem::Mapped, std::sync::Arc<source::Source>>;

@@ -347,3 +347,99 @@ fn two_parity_pages_give_two_back_and_the_side_file_may_be_elsewhere() {
     assert!(!elsewhere.exists());
     assert!(fs::read(&here.path).unwrap() == content(100 * PAGE));
 }
+
+/// Another process writes and is gone again, between two looks.
+fn stranger(path: &std::path::Path, at: u64) {
+    let line = format!("printf stranger | dd of='{}' bs=1 seek={at} conv=notrunc", path.display());
+    let done = std::process::Command::new("sh").arg("-c").arg(line).output().unwrap();
+    assert!(done.status.success());
+}
+
+#[test]
+fn a_writer_that_came_and_went_is_never_taken_back() {
+    let here = Here::protected(40 * PAGE);
+    let file = ProtectedFile::open(&here.path, &options()).unwrap();
+    stranger(&here.path, 5 * PAGE);
+    let error = file.repair(false, |_, _| true).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
+    // Nor in the middle.
+    drop(file);
+    let here = Here::protected(400 * PAGE);
+    let file = ProtectedFile::open(&here.path, &options()).unwrap();
+    let came = std::cell::Cell::new(false);
+    let error = file.repair(false, |_, _| {
+        if !came.replace(true) {
+            stranger(&here.path, 350 * PAGE);
+        }
+        true
+    });
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::Locked);
+    let seen = fs::read(&here.path).unwrap();
+    assert_eq!(&seen[350 * PAGE as usize..][..8], b"stranger");
+    drop(file);
+    // What is only looked at calls it a doubt, not damage.
+    let here = Here::protected(40 * PAGE);
+    let file = ProtectedFile::look(&here.path, &options()).unwrap();
+    stranger(&here.path, 5 * PAGE);
+    let found = file.verify(|_, _| true).unwrap();
+    assert_eq!(
+        (found.corrupt.len(), found.undecided.as_slice()),
+        (0, &[(5, Unsure::Contested)][..])
+    );
+    assert!(found.unrest.is_some());
+}
+
+/// A handle for writing that is on its way through a socket is nobody's, and can be everybody's.
+#[test]
+fn a_writer_that_nobody_can_see_is_noticed_at_rest() {
+    use rustix::net::{
+        AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
+        SocketType, sendmsg, socketpair,
+    };
+    use std::os::fd::AsFd;
+    let here = Here::protected(40 * PAGE);
+    here.rot(5 * PAGE);
+    assert_eq!(here.verify().corrupt, [5]);
+    let (family, kind) = (AddressFamily::UNIX, SocketType::DGRAM);
+    let ends = socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+    {
+        let file = File::options().write(true).open(&here.path).unwrap();
+        let mut room = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut with = SendAncillaryBuffer::new(&mut room);
+        let handles = [file.as_fd()];
+        assert!(with.push(SendAncillaryMessage::ScmRights(&handles)));
+        let parts = [std::io::IoSlice::new(b"x")];
+        sendmsg(&ends.0, &parts, &mut with, SendFlags::empty()).unwrap();
+    }
+    let found = here.verify();
+    assert!(found.corrupt.is_empty() && found.undecided.len() == 1, "{found:?}");
+    let error = ProtectedFile::open(&here.path, &options()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
+    drop(ends);
+    assert_eq!(here.verify().corrupt, [5]);
+}
+
+#[test]
+fn who_wants_to_open_it_waits_while_a_page_is_replaced() {
+    let here = Here::protected(40 * PAGE);
+    for page in [3, 17, 38] {
+        here.rot(page * PAGE + 9);
+    }
+    let good = content(40 * PAGE);
+    let file = ProtectedFile::open(&here.path, &options()).unwrap();
+    let over = std::sync::atomic::AtomicBool::new(false);
+    let (done, opened) = std::thread::scope(|scope| {
+        let visitor = scope.spawn(|| {
+            let mut opened = 0_u32;
+            while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                opened += u32::from(File::open(&here.path).is_ok());
+            }
+            opened
+        });
+        let done = file.repair(false, |_, _| true).unwrap();
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        (done, visitor.join().unwrap())
+    });
+    assert_eq!(done.repaired, [3, 17, 38]);
+    assert!(opened > 0 && fs::read(&here.path).unwrap() == good);
+}

@@ -3,17 +3,23 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fs::{self, File};
-use std::os::fd::AsRawFd;
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use holdfast::ErrorKind;
 use holdfast::protect::{
     PageVerdict, ProtectOptions, ProtectedFile, ProtectedMap, SourceKind, Tracking, Unsure, Writers,
+};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 
 const PAGE: u64 = 4096;
@@ -41,48 +47,66 @@ impl Here {
     }
 }
 
-/// A window on the pages of a file that nobody knows of: damage from beneath.
+/// A handle of a file that nobody can see, on its way through a socket until it is wanted: damage
+/// from beneath.
 struct Beneath {
-    at: *mut u8,
-    len: usize,
+    on_its_way: OwnedFd,
+    _to: OwnedFd,
+    window: OnceLock<(usize, usize)>,
 }
 
-// SAFETY: an address and a length; the bytes are changed one at a time, as a faulty medium would.
-unsafe impl Send for Beneath {}
-
 impl Beneath {
-    /// Made for reading, and closed before the file is opened to be protected.
+    /// Opened before the file is opened to be protected.
     fn of(path: &Path) -> Self {
         let file = File::options().read(true).write(true).open(path).unwrap();
+        let (family, kind) = (AddressFamily::UNIX, SocketType::DGRAM);
+        let (to, from) = socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut with = SendAncillaryBuffer::new(&mut room);
+        let handles = [file.as_fd()];
+        assert!(with.push(SendAncillaryMessage::ScmRights(&handles)));
+        sendmsg(&to, &[IoSlice::new(b"x")], &mut with, SendFlags::empty()).unwrap();
+        Self { on_its_way: from, _to: to, window: OnceLock::new() }
+    }
+
+    fn open(&self) -> (usize, usize) {
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut with = RecvAncillaryBuffer::new(&mut room);
+        let mut byte = [0];
+        let mut parts = [IoSliceMut::new(&mut byte)];
+        recvmsg(&self.on_its_way, &mut parts, &mut with, RecvFlags::empty()).unwrap();
+        let file = with.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut handles) => handles.next(),
+            _ => None,
+        });
+        let file = File::from(file.unwrap());
         let len = file.metadata().unwrap().len() as usize;
-        let (read, shared) = (libc::PROT_READ, libc::MAP_SHARED);
+        let (both, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         // SAFETY: a new mapping of an open file, at an address of the system's choice.
         let at =
-            unsafe { libc::mmap(std::ptr::null_mut(), len, read, shared, file.as_raw_fd(), 0) };
+            unsafe { libc::mmap(std::ptr::null_mut(), len, both, shared, file.as_raw_fd(), 0) };
         assert_ne!(at, libc::MAP_FAILED);
-        Self { at: at.cast(), len }
+        (at.expose_provenance(), len)
     }
 
     fn rot(&self, at: u64) {
-        assert!((at as usize) < self.len);
-        let page = (at - at % PAGE) as usize;
-        // SAFETY: the page lies in the mapping, which lives as long as `self`; the byte is changed
-        // while it is writable.
+        let (start, len) = *self.window.get_or_init(|| self.open());
+        assert!((at as usize) < len);
+        // SAFETY: the byte lies in the mapping, which lives as long as `self`; it is changed as a
+        // faulty medium would.
         unsafe {
-            let start = self.at.add(page).cast();
-            let both = libc::PROT_READ | libc::PROT_WRITE;
-            assert_eq!(libc::mprotect(start, PAGE as usize, both), 0);
-            let byte = self.at.add(at as usize);
+            let byte = std::ptr::with_exposed_provenance_mut::<u8>(start + at as usize);
             byte.write_volatile(byte.read_volatile() ^ 0x40);
-            assert_eq!(libc::mprotect(start, PAGE as usize, libc::PROT_READ), 0);
         }
     }
 }
 
 impl Drop for Beneath {
     fn drop(&mut self) {
-        // SAFETY: the mapping made above, used by nobody any more.
-        unsafe { libc::munmap(self.at.cast(), self.len) };
+        if let Some((at, len)) = self.window.get() {
+            // SAFETY: the mapping made above, used by nobody any more.
+            unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(*at), *len) };
+        }
     }
 }
 
@@ -156,7 +180,9 @@ fn damage_in_use_is_repaired() {
         let map = ProtectedMap::open(&here.path, &by_hand(tracking)).unwrap();
         map.write(10 * PAGE, b"stored").unwrap();
         map.update_now().unwrap();
-        let before = fs::read(&here.path).unwrap();
+        // Not opened: whoever opens it is looked for, and finds the window.
+        let mut before = vec![0; map.len() as usize];
+        map.read(0, &mut before).unwrap();
         beneath.rot(10 * PAGE + 2000);
         assert_eq!(map.verify(10).unwrap().verdict, PageVerdict::Corrupt, "{tracking:?}");
         let image = map.before_image(10).unwrap().unwrap();
@@ -252,6 +278,34 @@ fn whoever_is_not_tracked_makes_it_check_only() {
     }
 }
 
+/// A mapping for reading that may be given the right to write later, before and after.
+#[test]
+fn a_mapping_that_may_become_writable_makes_it_check_only() {
+    let map = |path: &Path, write: bool| {
+        let file = File::options().read(true).write(write).open(path).unwrap();
+        let (null, len) = (std::ptr::null_mut(), PAGE as usize);
+        // SAFETY: a new mapping of an open file, which stays until the test is over.
+        let at = unsafe {
+            libc::mmap(null, len, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        };
+        assert_ne!(at, libc::MAP_FAILED);
+    };
+    for before in [true, false] {
+        let here = Here::protected(40 * PAGE);
+        map(&here.path, false);
+        if before {
+            map(&here.path, true);
+        }
+        let file = ProtectedMap::open(&here.path, &by_hand(Tracking::Auto)).unwrap();
+        assert_eq!(file.status().unwrap().contested.is_some(), before);
+        if !before {
+            map(&here.path, true);
+        }
+        let why = file.status().unwrap().contested.unwrap();
+        assert!(why.contains("mapping") || why.contains("maps"), "{why}");
+    }
+}
+
 #[test]
 fn one_at_a_time_and_only_what_is_protected() {
     let here = Here::protected(40 * PAGE);
@@ -341,6 +395,16 @@ impl Writers for Stand {
     }
 }
 
+/// Damages bytes all over for a while, and on a machine that is busy until something was repaired.
+fn damage(beneath: &Beneath, pages: u64, repaired: &dyn Fn() -> bool) {
+    let started = Instant::now();
+    let late = || started.elapsed() > Duration::from_secs(20);
+    for n in (0..3000).take_while(|n| *n < 60_u64 || !repaired() && !late()) {
+        beneath.rot(n * 37 % pages * PAGE + 64 + n);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// One thread stores counters all over the file and knows what it stored; another damages bytes
 /// that it never stores to. At the end every counter is what was stored last.
 #[test]
@@ -382,10 +446,7 @@ fn a_storm_of_stores_and_damage_reverts_nothing() {
                     }
                 }
             });
-            for n in 0..60_u64 {
-                beneath.rot(n * 37 % PAGES * PAGE + 64 + n);
-                std::thread::sleep(Duration::from_millis(10));
-            }
+            damage(&beneath, PAGES, &|| map.status().unwrap().counts.repaired > 0);
             map.pause();
             stop.store(true, Ordering::SeqCst);
             writer.join().unwrap();

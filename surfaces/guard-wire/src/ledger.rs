@@ -1,7 +1,7 @@
 //! Which files are guarded: a page or two of memory shared with every guarded program, so that
 //! most system calls are answered "none of ours" without asking anybody.
 //!
-//! The supervisor writes the entries and believes nothing it reads here but three counters, each
+//! The supervisor writes the entries and believes nothing it reads here but four counters, each
 //! of which can only make it more careful.
 
 use core::ptr::NonNull;
@@ -26,6 +26,8 @@ struct Head {
     used: AtomicU32,
     /// Things a program could not tell.
     lost: AtomicU64,
+    /// Rings of the kernel's that were asked for.
+    rings: AtomicU64,
 }
 
 #[repr(C, align(64))]
@@ -179,7 +181,18 @@ impl Ledger {
         self.sheet().head.lost.fetch_add(1, Ordering::SeqCst);
     }
 
+    /// Says that a program asks for a ring, by which it may write unseen.
+    pub fn ring(&self) {
+        self.sheet().head.rings.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// How often that was.
+    #[must_use]
+    pub fn rings(&self) -> u64 {
+        self.sheet().head.rings.load(Ordering::SeqCst)
+    }
+
+    /// How often something could not be told.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.sheet().head.lost.load(Ordering::SeqCst)

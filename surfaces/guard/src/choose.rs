@@ -56,7 +56,7 @@ pub(crate) fn choose(path: &Path, globs: &[String]) -> Choice {
 }
 
 /// Whether a pattern fits a text. Takes time in proportion to the product of their lengths.
-fn matches(pattern: &[u8], text: &[u8]) -> bool {
+pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut from) = (0, 0);
     let mut star = None;
     while from < text.len() {

@@ -1,32 +1,31 @@
 //! One guarded file: its engine, its source, and who else writes to it.
 
-use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use holdfast_guard_wire::{Ledger, SLOTS};
 use holdfast_mapped::{
-    AtRest, Covered, Durability, Facts, Force, Mapped, Mended, OpenOptions as OpenSide,
-    ProtectOptions, Scrubbed, Writers, Writing,
+    Covered, Durability, Facts, Force, Mapped, Mended, OpenOptions as OpenSide, ProtectOptions,
+    Scrubbed, Writers, Writing,
 };
-use holdfast_pmem::track::Board;
-use holdfast_pmem::track::folios;
-use holdfast_pmem::{Access, Clock, Durability as Survive, Options as Mapping, PAGE};
+use holdfast_pmem::track::ear::Hears;
+use holdfast_pmem::track::holders::FileId;
+use holdfast_pmem::track::{Board, folios};
+use holdfast_pmem::{Access, Clock, Durability as Survive, ForeignFile, Options as Mapping, PAGE};
 use holdfast_redundancy::PageVerdict;
 
 use crate::choose::Choice;
-use crate::data::Data;
 use crate::drill::{self, Drill, Drilled, Ground};
-use crate::foreign::Watch;
-use crate::proc::{self, Holds};
+use crate::eyes::Eyes;
+use crate::foreign::{Doubt, Known, Watch};
 use crate::source::Source;
 use crate::summary::FileReport;
 
-type Engine = Mapped<Data, holdfast_pmem::Mapped, Arc<Source>>;
+type Engine = Mapped<ForeignFile, holdfast_pmem::Mapped, Arc<Source>>;
 
 /// Bytes a side file begins with; the engine makes it longer.
 const SIDE_START: u64 = 128 << 10;
@@ -43,12 +42,12 @@ pub(crate) struct Guarded {
     pub(crate) inode: u64,
     number: u32,
     file: Arc<File>,
-    data: Data,
+    data: ForeignFile,
     /// None after an error that ended its protection.
     engine: Option<Engine>,
     pub(crate) source: Arc<Source>,
     ledger: Arc<Ledger>,
-    watch: Mutex<Watch>,
+    eyes: Arc<Eyes>,
     contested: bool,
     /// Whether what is written has to outlive a power cut.
     durable: bool,
@@ -73,22 +72,25 @@ impl Guarded {
         choice: &Choice,
         protect: &ProtectOptions,
         (ledger, clock): (&Arc<Ledger>, &Arc<dyn Clock>),
+        hears: Hears,
     ) -> Result<Self, String> {
         let found = file.metadata().map_err(|error| error.to_string())?;
         let file = Arc::new(file);
-        let watch = Watch::new(&path, found.dev(), found.ino());
+        let id = FileId::of(file.as_fd()).map_err(|error| error.to_string())?;
+        let watch = Watch::new(Arc::clone(&file), id, hears);
         let len = BOARD.max(found.len().saturating_mul(2)).next_multiple_of(PAGE);
         let board = Board::create(len, SLOTS).map_err(|error| error.to_string())?;
-        let source =
-            Arc::new(Source::new(number, found.ino(), Arc::new(board), Arc::clone(ledger)));
-        let data = Data::new(Arc::clone(&file));
+        let source = Arc::new(Source::new(number, id, Arc::new(board), Arc::clone(ledger)));
+        let data = ForeignFile::new(Arc::clone(&file));
         // Before anybody maps it: a first store is ten times as dear in large pieces of the cache.
         let small = match protect.folios {
             holdfast_mapped::Folios::Small => folios::Folios::Small,
             holdfast_mapped::Folios::Any => folios::Folios::AsFound,
         };
         let cache = folios::apply(file.as_fd(), found.len(), small);
-        let parts = (data.clone(), Arc::clone(&source), Arc::clone(clock));
+        let eyes = Arc::new(Eyes::new(data.clone(), watch, number, Arc::clone(ledger)));
+        let facts = Arc::clone(&eyes) as Arc<dyn Facts>;
+        let parts = (data.clone(), Arc::clone(&source), Arc::clone(clock), facts);
         let mut report = FileReport::new(path);
         report.folios = cache.map_or_else(|error| error.to_string(), |cache| cache.to_string());
         let engine = engine(parts, choice, protect, &mut report)?;
@@ -105,18 +107,14 @@ impl Guarded {
             engine: Some(engine),
             source,
             ledger: Arc::clone(ledger),
-            watch: Mutex::new(watch),
+            eyes,
             report,
         })
     }
 
-    pub(crate) fn watch(&self) -> MutexGuard<'_, Watch> {
-        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether a process can change it.
-    pub(crate) fn is_held_by(&self, process: u32) -> bool {
-        proc::holds(process, self.device, self.inode, false) == Holds::Writes
+    /// Asks or tells the watch over it something.
+    pub(crate) fn watch<T>(&self, ask: impl FnOnce(&mut Watch) -> T) -> T {
+        self.eyes.watch(ask)
     }
 
     /// Whether it was covered for the first time when it began to be guarded.
@@ -125,14 +123,14 @@ impl Guarded {
     }
 
     pub(crate) fn size(&self) -> u64 {
-        self.data.identity().size
+        self.data.size()
     }
 
     /// The parts that have storage: what is worth arming.
     pub(crate) fn allocated(&self) -> Vec<(u64, u64)> {
         let mut parts = Vec::new();
         let size = self.size().next_multiple_of(PAGE);
-        self.data.allocated(0, size, &mut |at, len| parts.push((at, len)));
+        self.data.parts(0, size, &mut |at, len| parts.push((at, len)));
         parts
     }
 
@@ -159,27 +157,47 @@ impl Guarded {
         }
     }
 
-    /// Looks for writers that are not guarded.
-    pub(crate) fn look(&mut self, known: &BTreeSet<u32>) {
-        let found = self.watch().look(known, || self.ledger.announced(self.number));
-        if let Some(why) = found {
+    /// Looks for writes that nobody told of.
+    pub(crate) fn look(&mut self, known: &Known) {
+        let heard = self.eyes.look(known);
+        if let Some(why) = heard.contested {
             self.contest(why);
         }
+        if let Some(why) = heard.doubted
+            && self.report.doubted.len() < 16
+            && !self.report.doubted.contains(&why)
+        {
+            self.report.doubted.push(why);
+        }
+    }
+
+    /// If it was quiet for long enough: the next pass looks at every page, and decides about those
+    /// that differ for good.
+    fn settle(&mut self, known: &Known) {
+        if self.watch(|watch| watch.doubted()) != Doubt::Settle {
+            return;
+        }
+        self.source.forget();
+        self.pass();
+        self.look(known);
+        self.watch(Watch::settled);
+        self.look(known);
     }
 
     /// Whether nobody but the guarded is known to write, and all that they did is known. Asked
-    /// while they stand; says what was found out otherwise later.
-    pub(crate) fn is_sure(&self, known: &BTreeSet<u32>, found: &mut Option<String>) -> bool {
-        let mut watch = self.watch();
-        let foreign = watch.look(known, || self.ledger.announced(self.number));
-        let sure = foreign.is_none() && watch.is_sure() && self.source.is_whole();
-        if found.is_none() {
-            *found = foreign;
-        }
-        sure
+    /// while they stand; the next look tells what was found out.
+    pub(crate) fn is_sure(&self) -> bool {
+        self.eyes.is_sure() && self.source.is_whole()
     }
 
-    /// A pass.
+    /// A look, a pass, and the end of a doubt if its time has come.
+    pub(crate) fn tick(&mut self, known: &Known) {
+        self.look(known);
+        self.pass();
+        self.settle(known);
+    }
+
+    /// A pass, and nothing else.
     pub(crate) fn pass(&mut self) {
         self.source.reap();
         let done = self.engine.as_ref().map(Engine::pass);
@@ -210,7 +228,7 @@ impl Guarded {
         Ok(!done.finished)
     }
 
-    /// Our own writes are announced ones, too.
+    /// Where the system does not tell our own writes from others', they are announced ones, too.
     fn told(&self, done: &Scrubbed) {
         if done.repaired > 0 {
             self.announce();
@@ -218,7 +236,7 @@ impl Guarded {
     }
 
     fn announce(&self) {
-        if !self.watch().is_named() {
+        if self.watch(|watch| watch.hears()) == Hears::Nobody {
             self.ledger.begin(self.number);
             self.ledger.end(self.number);
         }
@@ -245,7 +263,7 @@ impl Guarded {
 
     /// The file, for programs that map a page of it anew.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.data.file()
+        self.file.as_fd()
     }
 
     /// Whether damage may be done to it on purpose.
@@ -283,15 +301,20 @@ impl Guarded {
     }
 
     /// Nobody stores any more: a last pass, a last look, and the side file is closed clean.
-    pub(crate) fn finish(mut self, known: &BTreeSet<u32>, scrub: bool) -> FileReport {
+    pub(crate) fn finish(mut self, known: &Known, scrub: bool) -> FileReport {
         self.look(known);
-        let present = self.watch().present(known);
+        let present = self.watch(|watch| watch.present(&known.guarded));
         if let Some(why) = present {
             self.contest(why);
         }
         self.pass();
+        if self.watch(Watch::settle_now) {
+            self.settle(known);
+        }
         if let (Some(engine), true) = (&self.engine, scrub) {
-            let writers: &dyn Writers = &AtRest;
+            // Nobody guarded is left; strangers may come at any time.
+            let writers = Rest(&self);
+            let writers: &dyn Writers = &writers;
             match engine.scrub((!self.contested).then_some(writers)) {
                 Ok(done) => {
                     self.report.good = done.report.good + done.repaired;
@@ -316,9 +339,20 @@ impl Guarded {
     }
 }
 
+/// A file that no guarded program has any more.
+struct Rest<'a>(&'a Guarded);
+
+impl Writers for Rest<'_> {
+    fn freeze(&self) -> bool {
+        self.0.is_sure()
+    }
+
+    fn thaw(&self) {}
+}
+
 /// Opens or makes the side file.
 fn engine(
-    (data, source, clock): (Data, Arc<Source>, Arc<dyn Clock>),
+    (data, source, clock, facts): (ForeignFile, Arc<Source>, Arc<dyn Clock>, Arc<dyn Facts>),
     choice: &Choice,
     protect: &ProtectOptions,
     report: &mut FileReport,
@@ -328,7 +362,6 @@ fn engine(
         Durability::Power => Survive::Auto,
     };
     let mapping = Mapping { durability: survive, reserve: Some(SIDE_ROOM), ..Mapping::default() };
-    let facts: Arc<dyn Facts> = Arc::new(data.clone());
     let boot = identifier("/proc/sys/kernel/random/boot_id");
     let open = OpenSide { boot, ..protect.open };
     match choice {
@@ -397,7 +430,8 @@ mod drills {
         let ledger = Arc::new(Ledger::create().unwrap());
         let clock: Arc<dyn Clock> = Arc::new(WallClock::new());
         let protect = ProtectOptions::default();
-        Guarded::begin(0, (file, path), &side, &protect, (&ledger, &clock)).unwrap()
+        Guarded::begin(0, (file, path), &side, &protect, (&ledger, &clock), Hears::Everybody)
+            .unwrap()
     }
 
     fn copies(folder: &Path) -> Vec<PathBuf> {
@@ -533,9 +567,10 @@ mod drills {
         let (ledger, clock) = (Ledger::create().unwrap(), WallClock::new());
         let clock: Arc<dyn Clock> = Arc::new(clock);
         let (side, protect) = (Choice::Open(side_of(&path)), ProtectOptions::default());
-        let file =
-            Guarded::begin(0, (open, path.clone()), &side, &protect, (&Arc::new(ledger), &clock));
-        let file = file.unwrap();
+        let with = (&Arc::new(ledger), &clock);
+        let begun =
+            Guarded::begin(0, (open, path.clone()), &side, &protect, with, Hears::Everybody);
+        let file = begun.unwrap();
         let engine = file.engine.as_ref().unwrap();
         let found = engine.verify_all().unwrap();
         assert_eq!((found.corrupt.len(), found.undecided.len()), (0, 5), "{found:?}");

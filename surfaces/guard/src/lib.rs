@@ -8,9 +8,11 @@
 //! somebody else writes to is checked only.
 //!
 //! Not covered: what the program loads before a scrub came by; what it writes through `io_uring`
-//! or kernel `aio` (noticed: the file is checked only); direct I/O that arrives after its call
-//! returned; the death of the supervisor (later: undecided). Without the right to `fanotify`, a
-//! stranger's write at the very moment of one of the program's own may pass unnoticed.
+//! or kernel `aio` (noticed: the file is checked only; [`Options::strict`] refuses them); direct
+//! I/O that arrives after its call returned; the death of the supervisor (later: undecided).
+//! Repairs are put off, and what differs becomes undecided, where a write may have gone unnoticed:
+//! a program that makes system calls without the C library, or a system that does not tell who
+//! used a file. What nobody can notice is listed in `docs/design/unobserved.md`.
 //!
 //! # Picture
 //!
@@ -27,7 +29,8 @@
 //! # Vocabulary
 //!
 //! As in [`holdfast_guard_wire`]. *known*: a process whose writes are announced. *contested*:
-//! somebody else writes to the file. *view*: a mapping of a file in a space.
+//! somebody else writes to the file. *doubted*: somebody may have, and it is not known. *view*: a
+//! mapping of a file in a space.
 //!
 //! # Life of a store
 //!
@@ -54,19 +57,21 @@
 //! |---|---|
 //! | `program.rs` | what can be guarded |
 //! | `serve.rs`, `spaces.rs` | the loop; requests, address spaces and their ends |
-//! | `choose.rs`, `file.rs`, `data.rs` | which files; one of them; its bytes |
+//! | `choose.rs`, `file.rs` | which files; one of them |
 //! | `source.rs`, `runs.rs` | who stored where |
-//! | `foreign.rs`, `proc.rs` | strangers |
+//! | `foreign.rs`, `eyes.rs`, `proc.rs` | strangers, and what is heard of them |
 //! | `freeze.rs` | standing still |
 //! | `drill.rs` | damage done on purpose, which has to be undone |
 //! | `schedule.rs`, `processors.rs` | when, and where |
+//! | `code.rs`, `strict.rs` | programs that do without the C library; refusing rings |
 //! | `options.rs`, `error.rs`, `summary.rs` | the rest |
 
 mod choose;
 mod clock;
-mod data;
+mod code;
 mod drill;
 mod error;
+mod eyes;
 mod file;
 mod foreign;
 mod freeze;
@@ -79,12 +84,13 @@ mod schedule;
 mod serve;
 mod source;
 mod spaces;
+mod strict;
 mod summary;
 
 pub use choose::side_of;
 pub use drill::{Drill, Drilled};
 pub use error::Error;
-pub use options::{Options, Placement};
+pub use options::{Hears, Options, Placement};
 pub use serve::Guard;
 pub use source::Seen;
 pub use summary::{FileReport, Summary};

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use holdfast_mapped::{Folios, ProtectOptions};
+pub use holdfast_pmem::track::ear::Hears;
 
 use crate::drill::Drill;
 
@@ -50,6 +51,16 @@ pub struct Options {
     pub signal: Arc<AtomicUsize>,
     /// Told at once of each file that is not guarded although it should be, with the reason.
     pub told: fn(&std::path::Path, &str),
+    /// Whether rings of the kernel's (`io_uring`, `aio`), by which a program writes unseen, are
+    /// refused to it: they answer `ENOSYS`. No program it starts can gain rights then. Otherwise
+    /// a program that asks for one has its files checked only.
+    pub strict: bool,
+    /// Programs and libraries, as patterns of their names, of which it is known that they make no
+    /// system calls of their own that change a guarded file, though they look as if they could.
+    /// Who names one that does is not protected from the guard any more.
+    pub trusted: Vec<String>,
+    /// How well to listen for strangers at the most, for tests of systems that permit less.
+    pub hears: Hears,
     /// More environment for the program.
     pub environment: Vec<(String, String)>,
 }
@@ -73,6 +84,10 @@ impl Options {
             placement: Placement::default(),
             signal: Arc::default(),
             told: |_, _| {},
+            strict: false,
+            // They have tables among their code.
+            trusted: ["libcrypto.so*", "libgcrypt.so*"].map(str::to_owned).to_vec(),
+            hears: Hears::Everybody,
             environment: Vec::new(),
         }
     }

@@ -1,19 +1,12 @@
-//! What `/proc` says of other processes.
+//! What `/proc` says of guarded processes: their family, and whether they stand.
 
 use std::collections::BTreeSet;
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
 
-use holdfast_pmem::track::maps;
-
-/// Numbers of all processes that can be seen.
-pub(crate) fn processes() -> Vec<u32> {
-    numbers("/proc")
-}
+use holdfast_pmem::track::holders::{self, processes};
 
 fn numbers(path: &str) -> Vec<u32> {
-    let Ok(folder) = std::fs::read_dir(path) else { return Vec::new() };
-    folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    holders::numbers(path).unwrap_or_default()
 }
 
 /// State and parent of a process or thread, from its `stat`.
@@ -76,58 +69,6 @@ pub(crate) fn family(roots: &BTreeSet<u32>) -> BTreeSet<u32> {
     }
 }
 
-/// How a process holds a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Holds {
-    /// Not at all, as far as can be seen.
-    No,
-    /// For reading.
-    Reads,
-    /// So that it can change it.
-    Writes,
-}
-
-/// How a process holds the file of these numbers. `standard` asks for descriptors 0 to 2 only.
-pub(crate) fn holds(process: u32, device: u64, inode: u64, standard: bool) -> Holds {
-    let mut held = Holds::No;
-    for fd in numbers(&format!("/proc/{process}/fd")) {
-        if standard && fd > 2 {
-            continue;
-        }
-        let same = std::fs::metadata(format!("/proc/{process}/fd/{fd}"))
-            .is_ok_and(|found| found.dev() == device && found.ino() == inode);
-        if !same {
-            continue;
-        }
-        match access(process, fd) {
-            Some(flags) if flags & libc::O_PATH != 0 => {}
-            Some(flags) if flags & libc::O_ACCMODE == libc::O_RDONLY => {
-                if held == Holds::No {
-                    held = Holds::Reads;
-                }
-            }
-            _ => return Holds::Writes,
-        }
-    }
-    if !standard {
-        let listed = maps::walk(Some(process), |vma| {
-            if vma.shared && vma.writable && vma.inode == inode {
-                held = Holds::Writes;
-            }
-        });
-        // Not ours to look at: what cannot be seen is told by what it does.
-        let _ = listed;
-    }
-    held
-}
-
-/// The flags a descriptor was opened with.
-fn access(process: u32, fd: u32) -> Option<i32> {
-    let text = std::fs::read_to_string(format!("/proc/{process}/fdinfo/{fd}")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("flags:"))?;
-    i32::from_str_radix(line.trim(), 8).ok()
-}
-
 /// Whether a process has means of writing that nobody sees: a ring of the kernel's.
 pub(crate) fn has_ring(process: u32) -> bool {
     let link = |fd: u32| std::fs::read_link(format!("/proc/{process}/fd/{fd}")).ok();
@@ -146,17 +87,7 @@ mod tests {
     #[test]
     fn this_process_is_seen() {
         let me = std::process::id();
-        assert!(processes().contains(&me));
         assert!(threads(me).unwrap() > 0 && !stands(me) && !has_ring(me));
         assert!(family(&BTreeSet::from([parent(me).unwrap()])).contains(&me));
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let found = file.as_file().metadata().unwrap();
-        assert_eq!(holds(me, found.dev(), found.ino(), false), Holds::Writes);
-        assert_eq!(holds(me, found.dev(), found.ino(), true), Holds::No);
-        let read = std::fs::File::open(file.path()).unwrap();
-        drop(file);
-        assert_eq!(holds(me, found.dev(), found.ino(), false), Holds::Reads);
-        drop(read);
-        assert_eq!(holds(me, found.dev(), found.ino(), false), Holds::No);
     }
 }

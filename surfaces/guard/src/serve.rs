@@ -18,6 +18,7 @@ use rustix::net::{acceptfrom, sockopt::socket_peercred};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, pidfd_send_signal, waitpid};
 
 use crate::clock::WallClock;
+use crate::code::{Codes, Makes};
 use crate::error::Error;
 use crate::file::Guarded;
 use crate::freeze::Freezer;
@@ -27,6 +28,7 @@ use crate::processors::{apart, follow, spent};
 use crate::program;
 use crate::schedule::Schedule;
 use crate::spaces::Space;
+use crate::strict;
 use crate::summary::{FileReport, Summary};
 
 /// Longest sleep: the end of a program that never spoke to us is seen by looking.
@@ -49,11 +51,15 @@ pub struct Guard {
     pub(crate) files: Vec<Guarded>,
     pub(crate) spaces: BTreeMap<u64, Space>,
     /// Processes that were guarded to their end.
-    pub(crate) past: BTreeSet<u32>,
+    pub(crate) past: BTreeMap<u32, Makes>,
+    /// Those of the tick before. Later their numbers may be anybody's.
+    pub(crate) long_past: BTreeMap<u32, Makes>,
+    /// What is known of the programs' code.
+    pub(crate) codes: Codes,
     /// Processes to be waited for, if they are our children.
     pub(crate) dying: BTreeSet<u32>,
-    /// Descendants of guarded processes that were not guarded at the last look.
-    pub(crate) strangers: BTreeSet<u32>,
+    /// Descendants of guarded processes that were not guarded at the last look, and since when.
+    pub(crate) strangers: BTreeMap<u32, Instant>,
     pub(crate) counted: u64,
     pub(crate) schedule: Schedule,
     began: Instant,
@@ -101,6 +107,11 @@ impl Guard {
         let mut command = Command::new(&program);
         command.args(arguments).env("LD_PRELOAD", preloads).env(NAME, &name);
         command.envs(this.options.environment.iter().map(|(name, value)| (name, value)));
+        if this.options.strict {
+            use std::os::unix::process::CommandExt;
+            // SAFETY: two system calls, which allocate nothing.
+            unsafe { command.pre_exec(strict::refuse_rings) };
+        }
         let start = || command.spawn().map_err(Error::io("starting the program"));
         this.child = Some(apart(this.options.placement, start)?);
         Ok(this)
@@ -117,6 +128,9 @@ impl Guard {
     }
 
     fn prepare(options: Options) -> Result<(Self, String), Error> {
+        let preload = std::fs::canonicalize(&options.preload);
+        let preload = preload.unwrap_or_else(|_| options.preload.clone());
+        let codes = Codes::new(&preload, &options.trusted);
         drop(Uffd::open().map_err(Error::Track)?);
         raise_limit();
         let ledger = Ledger::create().map_err(Error::io("memfd_create"))?;
@@ -137,9 +151,11 @@ impl Guard {
             clock: Arc::new(WallClock::new()),
             files: Vec::new(),
             spaces: BTreeMap::new(),
-            past: BTreeSet::new(),
+            past: BTreeMap::new(),
+            long_past: BTreeMap::new(),
+            codes,
             dying: BTreeSet::new(),
-            strangers: BTreeSet::new(),
+            strangers: BTreeMap::new(),
             counted: 0,
             refused: Vec::new(),
             not_observed: Vec::new(),
@@ -318,6 +334,11 @@ impl Guard {
         }
     }
 
+    /// Whether nobody waits to be heard.
+    pub(crate) fn all_heard(&self) -> bool {
+        self.peers.is_empty()
+    }
+
     fn accept(&mut self) {
         while let Ok((peer, _)) = acceptfrom(&self.server) {
             if self.peers.len() < MOST_PEERS {
@@ -385,15 +406,19 @@ impl Guard {
 
     /// A look at who is there, a pass over the files that are due, and a part of the scrub of each.
     fn tick(&mut self, due: &[usize]) {
+        // Before events are told apart by whose code may have caused them.
+        self.check_code();
+        let known = self.known();
         if self.schedule.look(Instant::now()) {
             self.check_spaces();
+            // All of them, while it is known who was there.
+            self.files.iter_mut().for_each(|file| file.look(&known));
+            self.long_past = core::mem::take(&mut self.past);
         }
-        let known = self.known();
         for index in due {
             let began = Instant::now();
             if let Some(file) = self.files.get_mut(*index) {
-                file.look(&known);
-                file.pass();
+                file.tick(&known);
                 self.schedule.done(*index, began);
             }
         }
@@ -407,17 +432,10 @@ impl Guard {
         index: usize,
         act: impl FnOnce(&Guarded, &Freezer<'_>) -> T,
     ) -> T {
-        let known = self.known();
         let roots: BTreeSet<u32> = self.spaces.values().map(|space| space.process).collect();
-        let mut found = None;
         let file = &self.files[index];
-        let seen = std::cell::RefCell::new(&mut found);
-        let sure = || self.is_sure(file, &known, *seen.borrow_mut());
-        let done = act(file, &Freezer::new(&roots, &sure));
-        if let Some(why) = found {
-            self.files[index].contest(why);
-        }
-        done
+        let sure = || self.is_sure(file);
+        act(file, &Freezer::new(&roots, &sure))
     }
 
     fn scrub(&mut self, due: &[usize]) {
@@ -437,7 +455,6 @@ impl Guard {
     /// Damages pages of files that are due, and has them repaired, while everybody stands.
     fn drill(&mut self, due: &[usize]) {
         let Some(drill) = self.options.drill else { return };
-        let known = self.known();
         let roots: BTreeSet<u32> = self.spaces.values().map(|space| space.process).collect();
         let files = self.files.len();
         for index in due.iter().copied().filter(|index| *index < files && !roots.is_empty()) {
@@ -445,9 +462,7 @@ impl Guard {
             if !file.may_be_drilled() {
                 continue;
             }
-            let mut found = None;
-            let seen = std::cell::RefCell::new(&mut found);
-            let sure = || self.is_sure(file, &known, *seen.borrow_mut());
+            let sure = || self.is_sure(file);
             // The repair stops them as well, finds that they stand, and leaves them so.
             let (all, again) = (Freezer::new(&roots, &sure), Freezer::new(&roots, &sure));
             let began = Instant::now();
@@ -455,19 +470,18 @@ impl Guard {
             all.thaw();
             let file = &mut self.files[index];
             file.drilled(done, began.elapsed());
-            if let Some(why) = found {
-                file.contest(why);
-            }
         }
     }
 
     /// Whether everything is as it was told, asked while all guarded processes stand.
-    fn is_sure(&self, file: &Guarded, known: &BTreeSet<u32>, found: &mut Option<String>) -> bool {
+    fn is_sure(&self, file: &Guarded) -> bool {
         let spaces = self.spaces.iter().all(|(number, space)| {
             let checked = file.source.check(*number, space.process, self.ledger_inode);
-            !space.leaving && checked.knows && checked.told && !proc::has_ring(space.process)
+            let code = space.has_same_code() && !proc::has_ring(space.process);
+            !space.leaving && checked.knows && checked.told && code
         });
-        file.is_sure(known, found) && spaces && self.strange_family().is_empty()
+        let quiet = self.ledger.rings() == 0 && self.strange_family().is_empty();
+        file.is_sure() && spaces && quiet
     }
 }
 

@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdfast_guard_wire::{Ledger, Place};
+use holdfast_pmem::track::holders::FileId;
 use holdfast_pmem::track::maps::{self, Vma};
 use holdfast_pmem::track::pagemap::{Pagemap, Room, Scan};
 use holdfast_pmem::track::{
@@ -36,7 +37,7 @@ pub(crate) struct View {
 #[derive(Debug)]
 pub(crate) struct Source {
     number: u32,
-    inode: u64,
+    id: FileId,
     board: Arc<Board>,
     notified: Notified,
     ledger: Arc<Ledger>,
@@ -141,10 +142,10 @@ impl State {
 }
 
 impl Source {
-    pub(crate) fn new(number: u32, inode: u64, board: Arc<Board>, ledger: Arc<Ledger>) -> Self {
+    pub(crate) fn new(number: u32, id: FileId, board: Arc<Board>, ledger: Arc<Ledger>) -> Self {
         let ways = [WriteWay::Pwrite, WriteWay::DirectPwrite, WriteWay::Truncate, WriteWay::Punch];
         let notified = Notified::new(Arc::clone(&board), &ways);
-        Self { number, inode, board, notified, ledger, state: Mutex::default() }
+        Self { number, id, board, notified, ledger, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -274,7 +275,7 @@ impl Source {
         let listed = maps::walk(Some(process), |vma| {
             any = true;
             knows |= vma.inode == ledger;
-            if vma.inode == self.inode && vma.shared {
+            if vma.shared && self.id.is_shown_by(vma) {
                 found.push(*vma);
             }
         });
@@ -305,7 +306,12 @@ impl Source {
         for vma in found.iter().filter(|vma| vma.writable) {
             let mut bare = Runs::default();
             bare.add(vma.start as u64, (vma.end - vma.start) as u64);
-            for view in views.iter().filter(|view| view.space == space && view.writable) {
+            // A view of other bytes than lie there now tells nothing of these.
+            let told = views.iter().filter(|view| {
+                let base_of = view.at.wrapping_sub(view.place.start);
+                view.space == space && view.writable && base_of == base(vma)
+            });
+            for view in told {
                 bare.cut(view.place.start, view.place.bytes());
             }
             let this = (space, vma.start, vma.end);
@@ -321,6 +327,13 @@ impl Source {
         }
         let told = !untold.iter().any(|(other, ..)| *other == space);
         Checked { knows, told }
+    }
+
+    /// Vouches for nothing that was done until now: it is found out anew, page by page.
+    pub(crate) fn forget(&self) {
+        let mut state = self.state();
+        let State { watched, lost, .. } = &mut *state;
+        watched.iter().for_each(|(at, len)| lost.add(at, len));
     }
 
     /// Whether no store can have escaped anywhere.
@@ -435,7 +448,7 @@ mod tests {
     fn source() -> Source {
         let ledger = Arc::new(Ledger::create().unwrap());
         assert!(ledger.enter(0, 1, 2));
-        Source::new(0, 2, Arc::new(Board::create(1 << 30, 8).unwrap()), ledger)
+        Source::new(0, FileId::any_device(2), Arc::new(Board::create(1 << 30, 8).unwrap()), ledger)
     }
 
     fn told(source: &Source, take: bool) -> Vec<(u64, u64)> {

@@ -3,14 +3,17 @@
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use holdfast_guard_wire::{Answer, Place, Refusal, Request};
 use holdfast_pmem::track::pagemap::Pagemap;
 use rustix::fs::{FileType, fstat};
 
 use crate::choose::{Choice, choose};
+use crate::code::{Layout, Makes};
 use crate::file::{self, Guarded};
-use crate::proc::{self, Holds};
+use crate::foreign::Known;
+use crate::proc;
 use crate::serve::Guard;
 use crate::source::View;
 
@@ -29,18 +32,45 @@ pub(crate) struct Space {
     pub(crate) leaving: bool,
     /// Looks at it in a row that found no program that knows us; none any more once one did.
     doubts: Option<u32>,
+    /// Its executable memory when it was last looked at, and what was found in it.
+    layout: Option<Layout>,
+    makes: Makes,
 }
 
 /// Looks that a program is given to get itself ready.
 const READY: u32 = 3;
+/// How long a new process may take to introduce itself, or to become another program.
+const TO_COME: Duration = Duration::from_millis(200);
+
+impl Space {
+    /// Whether its executable memory is what it was when it was looked at.
+    pub(crate) fn has_same_code(&self) -> bool {
+        self.layout.is_some() && self.layout == Layout::of(self.eldest())
+    }
+
+    /// The process that has its memory for longest: the program may be dead, or another one.
+    fn eldest(&self) -> u32 {
+        self.anchor_process.unwrap_or(self.process)
+    }
+}
 
 impl Guard {
     /// The processes whose writes are announced.
-    pub(crate) fn known(&self) -> BTreeSet<u32> {
+    pub(crate) fn known(&self) -> Known {
         let spaces = self.spaces.values();
         let anchors = spaces.clone().filter_map(|space| space.anchor_process);
-        let programs = spaces.filter(|space| !space.leaving).map(|space| space.process);
-        programs.chain(anchors).chain(self.past.iter().copied()).collect()
+        let programs = spaces.clone().filter(|space| !space.leaving).map(|space| space.process);
+        let past = || self.past.iter().chain(&self.long_past);
+        let that = |which: fn(&Makes) -> bool| {
+            let now = spaces.clone().filter(move |space| which(&space.makes));
+            let gone = past().filter(move |(_, makes)| which(makes)).map(|(process, _)| *process);
+            now.map(|space| space.process).chain(gone).collect()
+        };
+        Known {
+            guarded: programs.chain(anchors).chain(past().map(|(process, _)| *process)).collect(),
+            own_calls: that(|makes| matches!(makes, Makes::Calls(_))),
+            make_code: that(|makes| *makes == Makes::Code),
+        }
     }
 
     /// Sees to a request.
@@ -154,6 +184,8 @@ impl Guard {
             pages,
             leaving: false,
             doubts: Some(0),
+            layout: Layout::of(peer),
+            makes: self.codes.look(peer),
         };
         self.spaces.insert(number, space);
         if late {
@@ -171,17 +203,19 @@ impl Guard {
                 file.source.end(number);
             }
             self.settling = self.settling.filter(|(settling, _)| *settling != number);
+            self.check_code();
             if let Some(space) = self.spaces.remove(&number) {
                 // Anchors are ours to bury, and so are programs whose parents are gone.
                 self.dying.extend(space.anchor_process.into_iter().chain([process]));
-                self.past.extend(space.anchor_process);
-                self.past.extend((!space.leaving).then_some(process));
+                self.past.extend(space.anchor_process.map(|anchor| (anchor, Makes::Nothing)));
+                self.past.extend((!space.leaving).then_some((process, space.makes)));
             }
         }
     }
 
     /// A program is about to be replaced. What happened until now was its doing.
     fn leave(&mut self, peer: u32, space: u64, stays: bool) {
+        self.check_code();
         let known = self.known();
         for file in &mut self.files {
             file.look(&known);
@@ -212,8 +246,15 @@ impl Guard {
         }
         let number = self.files.len() as u32;
         let tools = (&self.ledger, &self.clock);
-        let begun =
-            Guarded::begin(number, (file, path.clone()), &choice, &self.options.protect, tools);
+        let hears = self.options.hears;
+        let begun = Guarded::begin(
+            number,
+            (file, path.clone()),
+            &choice,
+            &self.options.protect,
+            tools,
+            hears,
+        );
         match begun {
             Ok(file) if self.ledger.enter(number, file.device, file.inode) => {
                 self.files.push(file);
@@ -235,15 +276,14 @@ impl Guard {
     /// Writers that were there before the guard, and standard streams, whose writes inside the C
     /// library nobody announces.
     fn contest_present(&mut self, number: u32) {
-        let known = self.known();
+        let known = self.known().guarded;
         let Some(file) = self.files.get_mut(number as usize) else { return };
-        let found = file.watch().present(&known);
+        let found = file.watch(|watch| watch.present(&known));
         if let Some(why) = found {
             file.contest(why);
         }
-        let streams = known
-            .iter()
-            .find(|process| proc::holds(**process, file.device, file.inode, true) == Holds::Writes);
+        let streams =
+            known.iter().find(|process| file.watch(|watch| watch.is_stream_of(**process)));
         if let Some(process) = streams {
             file.contest(format!("it is a standard stream of process {process}"));
         }
@@ -293,11 +333,20 @@ impl Guard {
                 strange.push(format!("process {} has an io_uring", space.process));
             }
         }
-        let holders = self.strange_family();
-        for process in holders.intersection(&self.strangers) {
-            strange.push(format!("process {process} came of a guarded one, and is not guarded"));
+        if self.ledger.rings() > 0 {
+            strange.push("a guarded program asked for an io_uring, or for kernel aio".to_owned());
         }
-        self.strangers = holders;
+        let holders = self.strange_family();
+        let before = core::mem::take(&mut self.strangers);
+        for process in holders {
+            let since = before.get(&process).copied().unwrap_or_else(Instant::now);
+            self.strangers.insert(process, since);
+            // It may be about to introduce itself.
+            if since.elapsed() > TO_COME && self.all_heard() {
+                strange
+                    .push(format!("process {process} came of a guarded one, and is not guarded"));
+            }
+        }
         for why in strange {
             for file in &mut self.files {
                 file.contest(why.clone());
@@ -308,14 +357,29 @@ impl Guard {
         }
     }
 
-    /// Descendants of guarded processes that are not guarded and can change a file. A new one is
-    /// given until the next look to introduce itself, or to become another program.
+    /// Looks at the executable memory of programs, where it changed.
+    pub(crate) fn check_code(&mut self) {
+        for space in self.spaces.values_mut().filter(|space| !space.leaving) {
+            let layout = Layout::of(space.eldest());
+            if layout.is_none() || layout != space.layout {
+                space.makes = self.codes.look(space.eldest());
+                space.layout = layout;
+            }
+        }
+    }
+
+    /// Descendants of guarded processes that are not guarded and can change a file. While there
+    /// are any, nothing is repaired.
     pub(crate) fn strange_family(&self) -> BTreeSet<u32> {
-        let known = self.known();
+        let known = self.known().guarded;
         let roots = self.spaces.values().map(|space| space.process).collect();
         let others = proc::family(&roots).into_iter().filter(|process| !known.contains(process));
         // This one may have been started by the program itself.
         let others = others.filter(|process| *process != std::process::id());
-        others.filter(|process| self.files.iter().any(|file| file.is_held_by(*process))).collect()
+        others
+            .filter(|process| {
+                self.files.iter().any(|file| file.watch(|watch| watch.is_held_by(*process)))
+            })
+            .collect()
     }
 }

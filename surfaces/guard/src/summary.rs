@@ -74,6 +74,8 @@ pub struct FileReport {
     pub drilled: Drilled,
     /// Why it was checked only.
     pub contested: Vec<String>,
+    /// Why what differed was not repaired for a while, since a write may have gone unnoticed.
+    pub doubted: Vec<String>,
     /// What went wrong.
     pub errors: Vec<String>,
     /// How the page cache holds it.
@@ -102,6 +104,7 @@ impl FileReport {
             doubtful: Vec::new(),
             drilled: Drilled::default(),
             contested: Vec::new(),
+            doubted: Vec::new(),
             errors: Vec::new(),
             folios: String::new(),
             opened: None,
@@ -184,6 +187,9 @@ impl fmt::Display for FileReport {
         }
         for why in &self.contested {
             writeln!(f, "  checked only: {why}")?;
+        }
+        for why in &self.doubted {
+            writeln!(f, "  not repaired for a while: {why}")?;
         }
         for error in &self.errors {
             writeln!(f, "  error: {error}")?;

@@ -38,21 +38,38 @@ fn resize(file: Option<Guarded>, len: off_t, call: impl FnOnce() -> c_int) -> c_
     done
 }
 
-unsafe fn cut(real: Ftruncate, fd: c_int, len: off_t) -> c_int {
+/// A change of length by a bare call.
+pub(crate) fn raw(fd: c_int, len: off_t, call: impl FnOnce() -> c_int) -> c_int {
     let file = if state::on() { files::of(fd) } else { None };
+    resize(file, len, call)
+}
+
+unsafe fn cut(real: Ftruncate, fd: c_int, len: off_t) -> c_int {
     // SAFETY: the caller's promise.
-    resize(file, len, || unsafe { real(fd, len) })
+    raw(fd, len, || unsafe { real(fd, len) })
 }
 
 unsafe fn cut_by_name(real: Truncate, name: *const c_char, len: off_t) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { raw_by_name(name, len, || real(name, len)) }
+}
+
+/// The same by name.
+///
+/// # Safety
+/// `name` is null or ends with a zero.
+pub(crate) unsafe fn raw_by_name(
+    name: *const c_char,
+    len: off_t,
+    call: impl FnOnce() -> c_int,
+) -> c_int {
     let mut file = None;
     if state::on() {
         // SAFETY: the caller's promise.
         let found = unsafe { path(name) }.and_then(|p| statat(CWD, p, AtFlags::empty()).ok());
         file = found.and_then(|stat| files::known(&stat));
     }
-    // SAFETY: the caller's promise.
-    resize(file, len, || unsafe { real(name, len) })
+    resize(file, len, call)
 }
 
 /// What an allocation changes: nothing that is there, unless it makes holes or shifts.
@@ -70,13 +87,24 @@ fn changed(file: &Guarded, mode: c_int, at: u64, len: u64) -> (u64, u64) {
 }
 
 unsafe fn allocate(real: Fallocate, fd: c_int, mode: c_int, at: off_t, len: off_t) -> c_int {
+    // SAFETY: the caller's promise.
+    raw_allocate(fd, mode, at, len, || unsafe { real(fd, mode, at, len) })
+}
+
+/// An allocation by a bare call.
+pub(crate) fn raw_allocate(
+    fd: c_int,
+    mode: c_int,
+    at: off_t,
+    len: off_t,
+    call: impl FnOnce() -> c_int,
+) -> c_int {
     let file = if state::on() { files::of(fd) } else { None };
     let _announced = file.map(|file| {
         let (at, len) = changed(&file, mode, at.max(0) as u64, len.max(0) as u64);
         file.announce(at, len.min(file.size.saturating_add(1 << 30)))
     });
-    // SAFETY: the caller's promise.
-    unsafe { real(fd, mode, at, len) }
+    call()
 }
 
 unsafe fn allocate_plainly(real: Allocate, fd: c_int, at: off_t, len: off_t) -> c_int {

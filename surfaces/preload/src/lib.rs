@@ -7,10 +7,11 @@
 //! could not be told is said to be so ([`holdfast_guard_wire::Ledger::lose`]), and makes the
 //! supervisor careful. The program's results and its `errno` are those of the real calls.
 //!
-//! Not covered: system calls made without the C library, `io_uring` and kernel `aio`, and what the
-//! C library does inside itself other than what is listed here. The supervisor has other means to
-//! notice them. A media error under a system call is the kernel's error, as without us. `aio_write`
-//! on a guarded file is refused (`ENOSYS`).
+//! Not covered: system calls made without the C library, `io_uring` and kernel `aio` (told where
+//! they are asked for through the C library), and what that does inside itself other than what is
+//! listed here. The supervisor has other means to notice them. A media error under a system call is
+//! the kernel's error, as without us. `aio_write` on a guarded file and `remap_file_pages` are
+//! refused (`ENOSYS`).
 //!
 //! # Picture
 //!
@@ -56,6 +57,7 @@
 //! | `table.rs`, `maps.rs` | mappings |
 //! | `opens.rs`, `streams.rs`, `writes.rs`, `lengths.rs`, `syncs.rs` | the hooks by family |
 //! | `faults.rs` | loads that meet a media error |
+//! | `raw.rs` | `syscall`, and functions that write by themselves |
 //! | `fork.rs`, `exec.rs` | new processes and new programs |
 //! | `attach.rs` | the one function for programs that know of us |
 
@@ -70,6 +72,7 @@ mod fork;
 mod lengths;
 mod maps;
 mod opens;
+mod raw;
 mod real;
 mod state;
 mod streams;

@@ -45,6 +45,11 @@ hooks! {
     madvise(at: *mut c_void, len: size_t, advice: c_int) -> c_int = advise;
 }
 
+/// Whether any guarded file may be mapped here.
+pub(crate) fn are_any() -> bool {
+    COUNT.load(Ordering::Acquire) > 0
+}
+
 /// The pages of a range, if any mapping of ours may lie there.
 fn concerned(at: *mut c_void, len: size_t) -> Option<Place> {
     if COUNT.load(Ordering::Acquire) == 0 || !state::on() {
@@ -389,6 +394,26 @@ pub(crate) fn renew(page: Place, file: std::os::fd::OwnedFd) -> bool {
         set_rights(page, MprotectFlags::READ | MprotectFlags::WRITE);
     }
     true
+}
+
+/// A call about addresses that was made by its number; `None` if it is none of those.
+///
+/// # Safety
+/// Arguments as the call of that number has them.
+pub(crate) unsafe fn raw(number: i64, [a, b, c, d, e, f]: [i64; 6]) -> Option<i64> {
+    let (at, len) = (a as *mut c_void, b as size_t);
+    // SAFETY: the caller's promise.
+    unsafe {
+        Some(match number {
+            libc::SYS_mmap => mmap(at, len, c as c_int, d as c_int, e as c_int, f) as i64,
+            libc::SYS_munmap => munmap(at, len).into(),
+            libc::SYS_mremap => mremap(at, len, c as size_t, d as c_int, e as *mut c_void) as i64,
+            libc::SYS_mprotect => mprotect(at, len, c as c_int).into(),
+            libc::SYS_pkey_mprotect => pkey_mprotect(at, len, c as c_int, d as c_int).into(),
+            libc::SYS_madvise => madvise(at, len, c as c_int).into(),
+            _ => return None,
+        })
+    }
 }
 
 /// The lowest mapping that overlaps a place.

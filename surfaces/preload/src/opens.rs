@@ -18,6 +18,8 @@ type PlainAt = unsafe extern "C-unwind" fn(c_int, *const c_char, c_int) -> c_int
 hooks! {
     open(name: *const c_char, flags: c_int, mode: c_uint) -> c_int = here;
     open64(name: *const c_char, flags: c_int, mode: c_uint) -> c_int = here;
+    __open(name: *const c_char, flags: c_int, mode: c_uint) -> c_int = here;
+    __open64(name: *const c_char, flags: c_int, mode: c_uint) -> c_int = here;
     openat(folder: c_int, name: *const c_char, flags: c_int, mode: c_uint) -> c_int = there;
     openat64(folder: c_int, name: *const c_char, flags: c_int, mode: c_uint) -> c_int = there;
     creat(name: *const c_char, mode: c_uint) -> c_int = create;
@@ -52,6 +54,10 @@ pub(crate) unsafe fn around(
         // SAFETY: a descriptor that was just opened.
         if let Some(fd) = unsafe { files::borrow(fd) } {
             let _ = files::of_or_ask(fd);
+        }
+        if fd < 3 {
+            // A standard stream, which the C library writes to when it likes.
+            crate::raw::forever(fd);
         }
     }
     fd

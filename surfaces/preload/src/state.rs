@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use holdfast_guard_wire::{Answer, Ledger, Refusal, Request, link};
 
 use crate::real::Errno;
-use crate::{anchor, exec, faults, fork, lengths, maps, opens, streams, syncs, writes};
+use crate::{anchor, exec, faults, fork, lengths, maps, opens, raw, streams, syncs, writes};
 
 const UNSTARTED: u8 = 0;
 const STARTING: u8 = 1;
@@ -81,6 +81,7 @@ fn start() -> bool {
         lengths::find,
         maps::find,
         opens::find,
+        raw::find_all,
         streams::find,
         syncs::find,
         writes::find,
@@ -92,6 +93,7 @@ fn start() -> bool {
     if ready {
         fork::watch();
         faults::watch();
+        raw::inherited();
     }
     ready
 }

@@ -36,6 +36,8 @@ hooks! {
     write(fd: c_int, from: *const c_void, len: size_t) -> ssize_t = at_position;
     pwrite(fd: c_int, from: *const c_void, len: size_t, at: off_t) -> ssize_t = at_offset;
     pwrite64(fd: c_int, from: *const c_void, len: size_t, at: off_t) -> ssize_t = at_offset;
+    __write(fd: c_int, from: *const c_void, len: size_t) -> ssize_t = at_position;
+    __pwrite64(fd: c_int, from: *const c_void, len: size_t, at: off_t) -> ssize_t = at_offset;
     writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t = parts_at_position;
     pwritev(fd: c_int, parts: *const iovec, count: c_int, at: off_t) -> ssize_t = parts_at_offset;
     pwritev64(fd: c_int, parts: *const iovec, count: c_int, at: off_t) -> ssize_t
@@ -155,6 +157,33 @@ unsafe fn total(parts: *const iovec, count: c_int) -> u64 {
     // SAFETY: the caller's promise: so many parts.
     let parts = unsafe { core::slice::from_raw_parts(parts, count) };
     parts.iter().fold(0, |sum: u64, part| sum.saturating_add(part.iov_len as u64))
+}
+
+/// A write by a bare call: at a position if there is one.
+pub(crate) fn raw(
+    fd: c_int,
+    at: Option<off_t>,
+    len: u64,
+    write: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    around(fd, at.map_or(To::Position, |at| To::Offset(at.max(0) as u64)), len, write)
+}
+
+/// The same of a list of parts.
+///
+/// # Safety
+/// As the list of a `writev`.
+pub(crate) unsafe fn raw_parts(
+    fd: c_int,
+    at: Option<off_t>,
+    parts: *const iovec,
+    count: i64,
+    write: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    let count = c_int::try_from(count).unwrap_or(0);
+    // SAFETY: the caller's promise.
+    let len = if ours(fd) { unsafe { total(parts, count) } } else { 0 };
+    raw(fd, at, len, write)
 }
 
 /// Whether a descriptor is a guarded file's, asked before the program's lists are read.

@@ -13,6 +13,8 @@ pub struct Vma {
     pub end: usize,
     /// Whether its process may store to it now.
     pub writable: bool,
+    /// Whether its process may execute it.
+    pub executable: bool,
     /// Whether stores reach the file.
     pub shared: bool,
     /// The file's byte at `start`.
@@ -29,23 +31,70 @@ pub struct Vma {
 /// # Errors
 /// The list cannot be read: there is no such process, or it is not ours to look at.
 pub fn walk(process: Option<u32>, mut each: impl FnMut(&Vma)) -> Result<(), TrackError> {
-    let path = match process {
-        None => "/proc/self/maps".to_owned(),
-        Some(id) => format!("/proc/{id}/maps"),
-    };
-    let text = std::fs::read(&path).map_err(|source| match source.kind() {
-        io::ErrorKind::PermissionDenied => TrackError::NoPermission {
-            what: "reading the list of another process' mappings",
-            remedy: "run as its user, and let it be traced (ptrace scope, set-uid)",
-        },
-        _ => TrackError::Io { call: "reading /proc/PID/maps", source },
-    })?;
-    for line in text.split(|byte| *byte == b'\n') {
+    for line in read(process, "maps")?.split(|byte| *byte == b'\n') {
         if let Some(vma) = parse(line) {
             each(&vma);
         }
     }
     Ok(())
+}
+
+/// Tells the names under which the executable mappings of a process are listed, with them: bytes
+/// of a path, or of a word in brackets, or none.
+///
+/// # Errors
+/// As [`walk`].
+pub fn walk_code(process: u32, mut each: impl FnMut(&Vma, &[u8])) -> Result<(), TrackError> {
+    for line in read(Some(process), "maps")?.split(|byte| *byte == b'\n') {
+        if let Some(vma) = parse(line).filter(|vma| vma.executable) {
+            each(&vma, path(line));
+        }
+    }
+    Ok(())
+}
+
+/// What stands behind the five words of a line.
+fn path(mut line: &[u8]) -> &[u8] {
+    for _ in 0..5 {
+        let blank = line.iter().position(|byte| *byte == b' ').unwrap_or(line.len());
+        line = line[blank..].trim_ascii_start();
+    }
+    line
+}
+
+/// Whether a process may store, now or once it asks for it, to any of its mappings that `which`
+/// picks. Walks through the page tables of all.
+///
+/// # Errors
+/// As [`walk`].
+pub fn may_write(process: u32, which: impl Fn(&Vma) -> bool) -> Result<bool, TrackError> {
+    let text = read(Some(process), "smaps")?;
+    let mut picked = false;
+    for line in text.split(|byte| *byte == b'\n') {
+        if let Some(vma) = parse(line) {
+            picked = which(&vma);
+        } else if let Some(flags) = line.strip_prefix(b"VmFlags:") {
+            let may = flags.split(|byte| *byte == b' ').any(|flag| flag == b"mw");
+            if picked && may {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+fn read(process: Option<u32>, list: &str) -> Result<Vec<u8>, TrackError> {
+    let path = match process {
+        None => format!("/proc/self/{list}"),
+        Some(id) => format!("/proc/{id}/{list}"),
+    };
+    std::fs::read(&path).map_err(|source| match source.kind() {
+        io::ErrorKind::PermissionDenied => TrackError::NoPermission {
+            what: "reading the list of another process' mappings",
+            remedy: "run as its user, and let it be traced (ptrace scope, set-uid)",
+        },
+        _ => TrackError::Io { call: "reading /proc/PID/maps", source },
+    })
 }
 
 /// One line: `start-end perms offset major:minor inode path`. Anything else is no mapping.
@@ -60,6 +109,7 @@ fn parse(line: &[u8]) -> Option<Vma> {
         start: usize::try_from(start).ok()?,
         end: usize::try_from(end).ok()?,
         writable: rights.get(1) == Some(&b'w'),
+        executable: rights.get(2) == Some(&b'x'),
         shared: rights.get(3) == Some(&b's'),
         at,
         device: (u32::try_from(major).ok()?, u32::try_from(minor).ok()?),
@@ -87,12 +137,15 @@ mod tests {
             start: 0x7f0a_1000,
             end: 0x7f0a_3000,
             writable: true,
+            executable: false,
             shared: true,
             at: 0x2000,
             device: (0xfe, 1),
             inode: 1311,
         };
         assert_eq!(parse(line), Some(expected));
+        assert_eq!(path(line), b"/a file with blanks");
+        assert_eq!(path(b"1-2 r-xp 0 0:0 0 "), b"");
         for cut in 0..line.len() - 27 {
             assert_eq!(parse(&line[..cut]), None, "{cut}");
         }

@@ -38,6 +38,8 @@ pub(crate) struct World {
     pub(crate) inode: AtomicU64,
     /// Runs that have no storage.
     pub(crate) holes: Mutex<Vec<(u64, u64)>>,
+    /// Somebody untracked was heard.
+    pub(crate) strange: AtomicBool,
 }
 
 impl World {
@@ -49,6 +51,7 @@ impl World {
             mtime: AtomicI64::new(7),
             inode: AtomicU64::new(3),
             holes: Mutex::default(),
+            strange: AtomicBool::new(false),
         })
     }
 
@@ -59,6 +62,10 @@ impl World {
 }
 
 impl Facts for World {
+    fn vouches(&self) -> bool {
+        !self.strange.load(Ordering::SeqCst)
+    }
+
     fn identity(&self) -> Identity {
         Identity {
             inode: self.inode.load(Ordering::SeqCst),

@@ -13,21 +13,23 @@ use holdfast_mapped::{
 };
 use holdfast_pmem::track::folios::{self, FolioReport};
 use holdfast_pmem::track::{DirtySource, SourceKind};
-use holdfast_pmem::{Access, Clock, Durability as Survive, Mapped as Mapping, Medium, PAGE, Site};
+use holdfast_pmem::{
+    Access, Clock, Durability as Survive, ForeignFile, Mapped as Mapping, Medium, Ours, PAGE, Site,
+};
 use holdfast_redundancy::events::Event;
 
 use crate::clock::WallClock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::protect::Engine;
 use crate::protect::error::{of_engine, of_track};
-use crate::protect::file::{DataFile, failed};
+use crate::protect::file::{self, failed};
 use crate::protect::keeper::{Gate, Keeper};
 use crate::protect::options::{ProtectOptions, to_open};
 use crate::protect::rest::ProtectedFile;
 use crate::protect::side;
 use crate::protect::source::Source;
 use crate::protect::status::{LastPass, ProtectStatus};
-use crate::protect::watch::{Before, Watch};
+use crate::protect::watch::{Before, Listening, Watch};
 
 const STORE: Site = Site::new("holdfast.protect.store");
 const SYNC: Site = Site::new("holdfast.protect.sync-side");
@@ -44,7 +46,7 @@ pub struct ProtectedMap {
 /// What the thread works with, too.
 pub(crate) struct Shared {
     engine: Engine,
-    data: DataFile,
+    data: ForeignFile,
     mapping: Option<Arc<Mapping>>,
     watch: Arc<Watch>,
     /// Closed while a page is replaced.
@@ -300,15 +302,16 @@ impl Shared {
     fn open(path: &Path, options: &ProtectOptions) -> Result<Self> {
         let side = options.side_of(path);
         let before = Before::of(path).map_err(|error| failed(path, &error))?;
-        let data = DataFile::open(path, true)?;
+        let data = file::open(path, true)?;
         let survive = match options.durability {
             Durability::Process => Survive::Process,
             Durability::Power => Survive::Auto,
         };
         let medium = side::open(&side, Access::Write, survive)?;
         let (mapping, folio_report) = map(path, &data, options)?;
-        let watch = Arc::new(Watch::begin(data.file(), &before));
-        let data = data.watched(Arc::clone(&watch));
+        let watch = Watch::begin(&data, &before).map_err(|error| failed(path, &error))?;
+        let watch = Arc::new(watch);
+        let data = data.heard_by(Arc::clone(&watch) as Arc<dyn Ours>);
         let most = data.size().saturating_mul(2).max(ROOM);
         let (source, passed_over) = Source::over(mapping.clone(), most, options.tracking)
             .map_err(|e| of_track(&e).at(path))?;
@@ -316,7 +319,7 @@ impl Shared {
             data.clone(),
             medium,
             Arc::new(source),
-            Arc::new(data.clone()),
+            Arc::new(Listening(data.clone(), Arc::clone(&watch))),
             Arc::new(WallClock::new()),
             OpenOptions { trace: options.trace.is_some(), ..to_open(options.durability) },
         )
@@ -453,7 +456,7 @@ impl Writers for Shared {
             return false;
         }
         self.gate.close();
-        if self.watch.look().is_some() {
+        if self.watch.look_around(false).is_some() {
             self.thaw();
             return false;
         }
@@ -471,7 +474,7 @@ impl Writers for Shared {
 /// Maps the whole pages of a file, under the folio policy.
 fn map(
     path: &Path,
-    data: &DataFile,
+    data: &ForeignFile,
     options: &ProtectOptions,
 ) -> Result<(Option<Arc<Mapping>>, Option<FolioReport>)> {
     if data.size() < PAGE {

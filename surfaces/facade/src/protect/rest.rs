@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use holdfast_mapped::{AtRest, Durability, Force, Mapped, Mended, OpenOptions, Opened, State};
-use holdfast_pmem::{Access, Durability as Survive, MediaCause, Medium, PAGE};
+use holdfast_mapped::{Durability, Force, Mapped, Mended, OpenOptions, Opened, State};
+use holdfast_pmem::{Access, Durability as Survive, ForeignFile, MediaCause, Medium, Ours, PAGE};
 use holdfast_redundancy::events::Event;
 use holdfast_redundancy::{PageVerdict, Unsure};
 
@@ -13,19 +13,22 @@ use crate::clock::WallClock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::protect::Engine;
 use crate::protect::error::of_engine;
-use crate::protect::file::DataFile;
+use crate::protect::file;
 use crate::protect::options::{ProtectOptions, to_open};
 use crate::protect::side::{self, Making};
 use crate::protect::source::Source;
 use crate::protect::status::ProtectStatus;
-use crate::protect::watch::unrest;
+use crate::protect::watch::{Listening, Rest};
 
 /// A file that is protected, and not in use. Other processes that could write to it are found out;
-/// other handles of this one are its own affair: nobody writes through them meanwhile.
+/// other handles of this one are its own affair: nobody writes through them meanwhile. While a page
+/// is replaced, whoever wants to open it waits, where the file system grants that.
 #[derive(Debug)]
 pub struct ProtectedFile {
     engine: Engine,
-    data: DataFile,
+    data: ForeignFile,
+    /// Whoever disturbs it.
+    rest: Arc<Rest>,
     opened: Option<Opened>,
     path: PathBuf,
     side: PathBuf,
@@ -143,8 +146,8 @@ impl ProtectedFile {
                 .with_remedy("protect its data file; nothing was changed")
                 .at(path));
         }
-        let data = DataFile::open(path, false)?;
-        at_rest(&data, path)?;
+        let (data, rest) = listen(file::open(path, false)?, path)?;
+        at_rest(&rest, path)?;
         let before = holdfast_mapped::Facts::identity(&data);
         let engine_options = options.to_protect()?;
         let making = Making::begin(to, data.size(), (options.data, options.parity))?;
@@ -153,12 +156,12 @@ impl ProtectedFile {
             data.clone(),
             medium,
             Arc::new(Source::default()),
-            Arc::new(data.clone()),
+            Arc::new(Listening(data.clone(), Arc::clone(&rest))),
             Arc::new(WallClock::new()),
             &engine_options,
         );
         let engine = engine.map_err(|error| of_engine(&error, to))?;
-        at_rest(&data, path)?;
+        at_rest(&rest, path)?;
         if holdfast_mapped::Facts::identity(&data) != before {
             let what = "it was changed while it was being covered";
             return Err(Error::new(ErrorKind::Locked, what)
@@ -170,6 +173,7 @@ impl ProtectedFile {
         Ok(Self {
             engine,
             data,
+            rest,
             opened: None,
             path: path.into(),
             side: to.into(),
@@ -208,26 +212,27 @@ impl ProtectedFile {
     fn open_as(path: &Path, options: &ProtectOptions, access: Access) -> Result<Self> {
         let side = options.side_of(path);
         let write = access == Access::Write;
-        let looked = DataFile::open(path, false)?;
+        let looked = file::open(path, false)?;
         let survive = if write { Survive::Auto } else { Survive::Process };
         let medium = side::open(&side, access, survive)?;
         // Only with the lock of the side file: opened for writing by us, a file that somebody else
         // guards would count as written to by a stranger.
-        let data = if write { DataFile::open(path, true)? } else { looked };
+        let data = if write { file::open(path, true)? } else { looked };
+        let (data, rest) = listen(data, path)?;
         if write {
-            at_rest(&data, path)?;
+            at_rest(&rest, path)?;
         }
         let (engine, opened) = Mapped::open(
             data.clone(),
             medium,
             Arc::new(Source::default()),
-            Arc::new(data.clone()),
+            Arc::new(Listening(data.clone(), Arc::clone(&rest))),
             Arc::new(WallClock::new()),
             OpenOptions { read_only: !write, ..to_open(Durability::Power) },
         )
         .map_err(|error| of_engine(&error, &side))?;
         let path = path.into();
-        Ok(Self { engine, data, opened: Some(opened), path, side, write, in_use: None })
+        Ok(Self { engine, data, rest, opened: Some(opened), path, side, write, in_use: None })
     }
 
     /// The side file.
@@ -275,7 +280,7 @@ impl ProtectedFile {
         let mut found = Verified {
             changed: self.opened.is_some_and(|opened| opened.changed),
             grown: self.data.size().saturating_sub(self.engine.size()),
-            unrest: unrest(self.data.file()),
+            unrest: self.rest.unrest(),
             ..Verified::default()
         };
         let (all, there) = (self.engine.pages(), self.data.size().div_ceil(PAGE));
@@ -296,7 +301,7 @@ impl ProtectedFile {
                 PageVerdict::Undecided(_) => found.uncovered += 1,
             }
         }
-        found.unrest = found.unrest.or_else(|| unrest(self.data.file()));
+        found.unrest = found.unrest.or_else(|| self.rest.unrest());
         if found.unrest.is_some() {
             let doubted = core::mem::take(&mut found.corrupt);
             found.undecided.extend(doubted.into_iter().map(|page| (page, Unsure::Contested)));
@@ -326,8 +331,8 @@ impl ProtectedFile {
                 break;
             }
             // A writer that comes now would be repaired away.
-            at_rest(&self.data, &self.path)?;
-            let step = self.engine.scrub_step(Some(&AtRest)).map_err(failed)?;
+            at_rest(&self.rest, &self.path)?;
+            let step = self.engine.scrub_step(Some(&*self.rest)).map_err(failed)?;
             done.pages += step.report.pages;
             corrupt.extend(step.report.corrupt);
             done.undecided.extend(step.report.undecided);
@@ -352,7 +357,7 @@ impl ProtectedFile {
 
     fn force(&self, done: &mut Repaired) -> Result<()> {
         for (page, why) in core::mem::take(&mut done.undecided) {
-            let mended = self.engine.repair(page, &AtRest, Force::Undecided);
+            let mended = self.engine.repair(page, &*self.rest, Force::Undecided);
             match mended.map_err(|error| of_engine(&error, &self.side))? {
                 Mended::Good | Mended::Repaired => done.forced.push(page),
                 Mended::Lost | Mended::Busy => done.undecided.push((page, why)),
@@ -373,7 +378,7 @@ impl ProtectedFile {
         mut progress: impl FnMut(u64, u64) -> bool,
     ) -> Result<Option<Before>> {
         use std::os::unix::fs::FileExt;
-        let failed = |error: std::io::Error| crate::protect::file::failed(to, &error);
+        let failed = |error: std::io::Error| file::failed(to, &error);
         let out = std::fs::File::options().write(true).create_new(true).open(to).map_err(failed)?;
         let size = self.engine.size();
         out.set_len(size).map_err(failed)?;
@@ -477,9 +482,16 @@ impl ProtectedFile {
 
 const SYNC: holdfast_pmem::Site = holdfast_pmem::Site::new("holdfast.protect.sync");
 
-/// Refuses a file that another process has open for writing.
-fn at_rest(data: &DataFile, path: &Path) -> Result<()> {
-    match unrest(data.file()) {
+/// Begins to listen to a file, before anything of it is believed.
+fn listen(data: ForeignFile, path: &Path) -> Result<(ForeignFile, Arc<Rest>)> {
+    let rest = Rest::begin(&data).map_err(|error| file::failed(path, &error))?;
+    let rest = Arc::new(rest);
+    Ok((data.heard_by(Arc::clone(&rest) as Arc<dyn Ours>), rest))
+}
+
+/// Refuses a file that another process has open for writing, or wrote to since it was opened.
+fn at_rest(rest: &Rest, path: &Path) -> Result<()> {
+    match rest.unrest() {
         None => Ok(()),
         Some(why) => Err(Error::new(ErrorKind::Locked, why)
             .with_remedy("close it there first; nothing was changed")

@@ -3,81 +3,120 @@
 //!
 //! | what happens | heard as | taken as |
 //! |---|---|---|
-//! | somebody has it open for writing when it begins | a look at all processes | contested |
+//! | somebody can write to it when it begins | a look at all processes | contested |
 //! | it is opened | `OPEN`, and another look | contested if for writing |
 //! | `write`, `truncate` | `MODIFY`, unless it is our own | contested |
 //! | a handle for writing is closed | `CLOSE_WRITE` | contested |
 //!
-//! Not heard: stores through a mapping by a process of another user, whose handles this one may not
-//! see, as long as it keeps the handle; a mapping of this process that was made for reading and is
-//! given the right to write later.
+//! Which of the writes are our own the system tells from Linux 5.13 on; where it does not, one by
+//! somebody else that falls into one of ours is heard by the handle it takes.
+//!
+//! Not heard: what `holdfast_pmem::track::holders` cannot see.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
+use holdfast_mapped::{Facts, Identity, Writers};
+use holdfast_pmem::track::ear::{Ear, Hears, Who};
+use holdfast_pmem::track::holders::{self, FileId, Holds};
+use holdfast_pmem::track::maps;
+use holdfast_pmem::{Alone, ForeignFile, Lease, Ours};
 
-/// Bytes before the name of an event.
-const EVENT: usize = 16;
-/// Processes and handles looked at.
-const MOST_LOOKED_AT: u32 = 200_000;
+/// How often a lease is asked for, and how long is waited in between, before it is believed that
+/// somebody hides.
+const TRIES: u32 = 20;
+const NAP: Duration = Duration::from_millis(2);
 
 /// Listens for writers to one file.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    device: u64,
-    inode: u64,
-    /// Handles of this process that are ours.
-    own: BTreeSet<u64>,
+    data: ForeignFile,
+    id: FileId,
+    /// Handles of this process that are ours, and where its bytes would lie that are mapped by us.
+    own: Option<(BTreeSet<u32>, BTreeSet<u64>)>,
+    ear: Ear,
     state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Why the file is contested.
+    why: Option<String>,
+    /// Somebody else opened it. That is heard a moment before its handle can be seen.
+    visited: bool,
 }
 
 /// What this process has of a file before it is opened to be kept.
 #[derive(Debug)]
 pub(crate) struct Before {
-    handles: BTreeSet<u64>,
+    handles: BTreeSet<u32>,
     mapped: bool,
 }
 
 impl Before {
     pub(crate) fn of(path: &Path) -> std::io::Result<Self> {
-        let found = fs::metadata(path)?;
-        let (device, inode) = (found.dev(), found.ino());
-        let mapped = maps(Path::new("/proc/self"), (device, inode));
-        Ok(Self { handles: own_handles(device, inode), mapped })
+        let file = std::fs::File::open(path)?;
+        let id = FileId::of(file.as_fd())?;
+        let me = std::process::id();
+        let mapped = holders::stores(me, &id) == Some(Holds::Writes);
+        Ok(Self { handles: holders::writing_handles(me, &id).unwrap_or_default(), mapped })
     }
 }
 
-#[derive(Debug)]
-struct State {
-    /// Nothing where the system has no ears left.
-    ear: Option<OwnedFd>,
-    /// Why the file is contested.
-    why: Option<String>,
+/// Where the first byte of the file would lie, for each of its mappings in this process that may
+/// be stored to, or may become so.
+fn mapped_at(id: &FileId) -> BTreeSet<u64> {
+    let mut found = BTreeSet::new();
+    let ours = |vma: &maps::Vma| vma.shared && id.is_shown_by(vma);
+    let base = |vma: &maps::Vma| (vma.start as u64).wrapping_sub(vma.at);
+    let mut some = false;
+    let listed = maps::walk(None, |vma| {
+        some |= ours(vma) && !vma.writable;
+        if ours(vma) && vma.writable {
+            found.insert(base(vma));
+        }
+    });
+    if some && listed.is_ok() {
+        let more = std::cell::RefCell::new(&mut found);
+        // The answer does not matter: what it was asked about does.
+        let _ = maps::may_write(std::process::id(), |vma| {
+            if ours(vma) && !vma.writable {
+                more.borrow_mut().insert(base(vma));
+            }
+            false
+        });
+    }
+    found
 }
 
 impl Watch {
-    /// Begins to listen. Every handle that this process has of the file, of those not in `before`,
-    /// is taken for ours.
-    pub(crate) fn begin(file: &fs::File, before: &Before) -> Self {
-        let (device, inode) = file.metadata().map_or((0, 0), |found| (found.dev(), found.ino()));
-        let ear = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok().filter(|ear| {
-            let what = WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE | WatchFlags::OPEN;
-            let name = format!("/proc/self/fd/{}", file.as_raw_fd());
-            add_watch(ear, name, what).is_ok()
-        });
-        let all = own_handles(device, inode);
-        let own = all.difference(&before.handles).copied().collect();
-        let this = Self { device, inode, own, state: Mutex::new(State { ear, why: None }) };
+    /// Begins to listen beside a program that maps the file. Every handle and mapping that this
+    /// process has of it, of those not in `before`, is taken for ours.
+    pub(crate) fn begin(data: &ForeignFile, before: &Before) -> std::io::Result<Self> {
+        let id = FileId::of(data.file().as_fd())?;
+        let me = std::process::id();
+        let ear = Ear::best(data.file().as_fd(), Hears::Everybody);
+        let all = holders::writing_handles(me, &id).unwrap_or_default();
+        let own = (all.difference(&before.handles).copied().collect(), mapped_at(&id));
+        let (data, own) = (data.clone(), Some(own));
+        let this = Self { data, id, own, ear, state: Mutex::default() };
         // What was there before the ear was.
         let mapped = before.mapped.then(|| "this process stores to it by a mapping".to_owned());
         let present = mapped.or_else(|| this.present());
         this.state().why = present;
-        this
+        Ok(this)
+    }
+
+    /// Begins to listen to a file at rest; who is there already is looked for later. What this
+    /// process does by other handles is its own affair.
+    pub(crate) fn at_rest(data: &ForeignFile) -> std::io::Result<Self> {
+        let id = FileId::of(data.file().as_fd())?;
+        let ear = Ear::best(data.file().as_fd(), Hears::Everybody);
+        let data = data.clone();
+        Ok(Self { data, id, own: None, ear, state: Mutex::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -86,7 +125,7 @@ impl Watch {
 
     /// Whether anything can be heard at all.
     pub(crate) fn listens(&self) -> bool {
-        self.state().ear.is_some()
+        self.ear.hears() != Hears::Nothing
     }
 
     /// Hears what happened since the last look. Why the file is contested, if it is.
@@ -103,132 +142,169 @@ impl Watch {
         state.why = self.present();
     }
 
-    /// Does something to the file that is ours.
-    pub(crate) fn ours<T>(&self, change: impl FnOnce() -> T) -> T {
+    /// As [`look`](Self::look), and at all processes if anybody else ever opened it: one that is
+    /// writing is heard only when that is over. With `all`, in any case.
+    pub(crate) fn look_around(&self, all: bool) -> Option<String> {
         let mut state = self.state();
         self.hear(&mut state, false);
-        let done = change();
-        self.hear(&mut state, true);
-        done
+        if state.why.is_none() && (all || state.visited) {
+            state.why = self.present();
+        }
+        state.why.clone()
     }
 
     fn hear(&self, state: &mut State, ours: bool) {
-        let Some(ear) = &state.ear else { return };
-        let mut bytes = [0_u8; 4096];
-        let mut heard = WatchFlags::empty();
-        let mut missed = false;
-        while let Ok(len @ 1..) = rustix::io::read(ear, &mut bytes) {
-            let mut rest = &bytes[..len];
-            while rest.len() >= EVENT {
-                let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| rest[at + i]));
-                let what = word(4);
-                heard |= WatchFlags::from_bits_retain(what);
-                missed |= what & OVERFLOWED != 0;
-                rest = rest.get(EVENT + word(12) as usize..).unwrap_or_default();
+        let mut opened = false;
+        for event in self.ear.hear() {
+            let may_be_us = matches!(event.who, Who::Us | Who::Unknown);
+            // At rest, nobody asks what else this process does, as far as the system tells.
+            let own_affair = self.own.is_none() && event.who == Who::Us;
+            let found = if event.overflowed {
+                Some("too much happened to it to be followed")
+            } else if own_affair || ours && event.modified && may_be_us && !event.closed_written {
+                None
+            } else if event.modified {
+                Some("it was written to by somebody who is not tracked")
+            } else if event.closed_written && (self.own.is_some() || event.who != Who::Unknown) {
+                Some("somebody who is not tracked had it open for writing")
+            } else {
+                None
+            };
+            opened |= event.opened && !own_affair;
+            if state.why.is_none() {
+                state.why = found.map(str::to_owned);
             }
         }
-        if state.why.is_some() {
-            return;
+        state.visited |= opened;
+        if opened && state.why.is_none() {
+            state.why = self.present();
         }
-        state.why = if missed {
-            Some("too much happened to it to be followed".to_owned())
-        } else if heard.contains(WatchFlags::MODIFY) && !ours {
-            Some("it was written to by somebody who is not tracked".to_owned())
-        } else if heard.contains(WatchFlags::CLOSE_WRITE) {
-            Some("somebody who is not tracked had it open for writing".to_owned())
-        } else if heard.contains(WatchFlags::OPEN) {
-            self.present()
-        } else {
-            None
-        };
     }
 
-    /// Who has the file open for writing now, other than through our own handles.
+    /// Who may change the file now, other than through our own handles.
     fn present(&self) -> Option<String> {
-        if own_handles(self.device, self.inode).iter().any(|handle| !self.own.contains(handle)) {
-            return Some("this process has it open for writing another time".to_owned());
+        if let Some((handles, places)) = &self.own {
+            let me = std::process::id();
+            let now = holders::writing_handles(me, &self.id).unwrap_or_default();
+            if !now.is_subset(handles) {
+                return Some("this process has it open for writing another time".to_owned());
+            }
+            if !mapped_at(&self.id).is_subset(places) {
+                return Some("this process maps it for writing another time".to_owned());
+            }
         }
-        writer_of(self.device, self.inode).map(told)
+        holders::others(self.data.file(), &self.id, |_| false).map(|holder| holder.to_string())
+    }
+
+    /// A lease, if the system grants one; it refuses if anybody else has the file open. Who that is
+    /// can be seen, or is gone again, unless somebody hides.
+    fn lease(&self) -> Result<Option<Lease>, String> {
+        for _ in 0..TRIES {
+            match self.data.alone() {
+                Alone::Yes(lease) => return Ok(Some(lease)),
+                Alone::Unknown => return Ok(None),
+                Alone::No if holders::is_held(self.data.file(), &self.id) => return Ok(None),
+                Alone::No => std::thread::sleep(NAP),
+            }
+        }
+        Err("somebody who cannot be seen has it open, and may write to it".to_owned())
     }
 }
 
-/// The event that says that some were lost.
-const OVERFLOWED: u32 = 0x4000;
-
-fn told(process: u32) -> String {
-    format!("process {process} has it open for writing")
-}
-
-/// Why a file is not at rest: another process has it open for writing.
-pub(crate) fn unrest(file: &fs::File) -> Option<String> {
-    let found = file.metadata().ok()?;
-    writer_of(found.dev(), found.ino()).map(told)
-}
-
-/// Handles of this process that can write to a file.
-fn own_handles(device: u64, inode: u64) -> BTreeSet<u64> {
-    let mut left = MOST_LOOKED_AT;
-    handles(Path::new("/proc/self"), (device, inode), &mut left)
-}
-
-/// Another process that has a file open, or mapped, for writing, of those that may be looked at.
-fn writer_of(device: u64, inode: u64) -> Option<u32> {
-    let me = std::process::id();
-    let mut left = MOST_LOOKED_AT;
-    for process in fs::read_dir("/proc").ok()?.flatten() {
-        let name = process.file_name();
-        let Some(id) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        if id == me {
-            continue;
-        }
-        left = left.checked_sub(1)?;
-        let at = process.path();
-        if !handles(&at, (device, inode), &mut left).is_empty() || maps(&at, (device, inode)) {
-            return Some(id);
-        }
+impl Ours for Watch {
+    fn ours(&self, change: &mut dyn FnMut()) {
+        let mut state = self.state();
+        self.hear(&mut state, false);
+        change();
+        self.hear(&mut state, true);
     }
-    None
 }
 
-/// Handles of a process that can write to a file.
-fn handles(process: &Path, file: (u64, u64), left: &mut u32) -> BTreeSet<u64> {
-    let mut found = BTreeSet::new();
-    let Ok(open) = fs::read_dir(process.join("fd")) else { return found };
-    for handle in open.flatten() {
-        let Some(rest) = left.checked_sub(1) else { break };
-        *left = rest;
-        let same = fs::metadata(handle.path()).is_ok_and(|of| (of.dev(), of.ino()) == file);
-        if !same {
-            continue;
-        }
-        let name = handle.file_name();
-        let flags = fs::read_to_string(process.join("fdinfo").join(&name)).unwrap_or_default();
-        let flags = flags.lines().find_map(|line| line.strip_prefix("flags:"));
-        let flags = flags.and_then(|text| u32::from_str_radix(text.trim(), 8).ok());
-        // One that cannot be read might be anything.
-        let writes = flags.is_none_or(|flags| flags & 3 != 0);
-        if writes && let Some(number) = name.to_str().and_then(|name| name.parse().ok()) {
-            found.insert(number);
-        }
+/// A file at rest, and whoever disturbs it.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    watch: Watch,
+    /// Keeps others from opening it while a page is replaced, where the system grants that.
+    lease: Mutex<Option<Lease>>,
+}
+
+impl Rest {
+    pub(crate) fn begin(data: &ForeignFile) -> std::io::Result<Self> {
+        Ok(Self { watch: Watch::at_rest(data)?, lease: Mutex::default() })
     }
-    found
+
+    /// Who can write to it, or did since this began. A writer that `/proc` does not show is found
+    /// by the lease that the system refuses.
+    pub(crate) fn unrest(&self) -> Option<String> {
+        self.ask(true).err()
+    }
+
+    fn ask(&self, all: bool) -> Result<Option<Lease>, String> {
+        if let Some(why) = self.watch.look_around(all) {
+            return Err(why);
+        }
+        let lease = self.watch.lease()?;
+        // Who came before the lease was heard.
+        self.watch.look().map_or(Ok(lease), Err)
+    }
+
+    fn lease(&self) -> MutexGuard<'_, Option<Lease>> {
+        self.lease.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-/// Whether a process maps a file so that it can store to it.
-fn maps(process: &Path, (device, inode): (u64, u64)) -> bool {
-    let Ok(all) = fs::read_to_string(process.join("maps")) else { return false };
-    let device = (rustix::fs::major(device), rustix::fs::minor(device));
-    all.lines().any(|line| {
-        let mut words = line.split_ascii_whitespace().skip(1);
-        let (Some(rights), Some(_), Some(on), Some(number)) =
-            (words.next(), words.next(), words.next(), words.next())
-        else {
-            return false;
-        };
-        let on = on.split_once(':').and_then(|(major, minor)| {
-            Some((u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?))
-        });
-        let writes = rights.contains('w') && rights.contains('s');
-        writes && number.parse() == Ok(inode) && on == Some(device)
-    })
+/// Nobody stores to a file at rest, unless somebody comes along.
+impl Writers for Rest {
+    fn freeze(&self) -> bool {
+        let asked = self.watch.listens().then(|| self.ask(false));
+        let Some(Ok(lease)) = asked else { return false };
+        *self.lease() = lease;
+        true
+    }
+
+    fn thaw(&self) {
+        *self.lease() = None;
+    }
+}
+
+impl Ours for Rest {
+    fn ours(&self, change: &mut dyn FnMut()) {
+        self.watch.ours(change);
+    }
+}
+
+/// The file as the system tells, and whether nobody untracked wrote to it.
+#[derive(Debug)]
+pub(crate) struct Listening<W>(pub(crate) ForeignFile, pub(crate) std::sync::Arc<W>);
+
+/// Who can say whether a file was written to by somebody untracked.
+pub(crate) trait Hearing: Send + Sync + core::fmt::Debug + 'static {
+    /// Whether nothing of that kind was heard until now.
+    fn is_quiet(&self) -> bool;
+}
+
+impl Hearing for Watch {
+    fn is_quiet(&self) -> bool {
+        self.look_around(false).is_none()
+    }
+}
+
+impl Hearing for Rest {
+    fn is_quiet(&self) -> bool {
+        self.watch.look_around(false).is_none()
+    }
+}
+
+impl<W: Hearing> Facts for Listening<W> {
+    fn identity(&self) -> Identity {
+        self.0.identity()
+    }
+
+    fn allocated(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) {
+        self.0.parts(at, len, each);
+    }
+
+    fn vouches(&self) -> bool {
+        self.1.is_quiet()
+    }
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use holdfast_guard::{Drill, FileReport, Guard, Options, Summary, side_of};
+use holdfast_guard::{Drill, FileReport, Guard, Hears, Options, Summary, side_of};
 
 use crate::stories::{PAGE, PAGES, beside, is_hot, mark, wait_for};
 
@@ -39,7 +39,15 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("no write is ever reverted in a storm", storm),
     ("drills are given back, and nobody loses a store", drills),
     ("what goes through a ring is never repaired away", ring),
+    ("a ring that is closed at once is not forgotten", short_ring),
+    ("rings are refused to whoever wants them refused", strict),
+    ("printing is covered", || story("prints")),
+    ("calls by number are covered", || story("numbers")),
+    ("calls that a program makes by itself are never repaired away", own_calls),
+    ("a stranger among announced writes is never repaired away, names or not", nameless),
+    ("without names, what was quiet for long enough is repaired", quiet_again),
     ("children of nobody are noticed", bare_clone),
+    ("a child of nobody that was gone at once is no damage", short_clone),
     ("the death of the supervisor hurts nobody", orphaned),
     ("a second guard leaves the file alone", twice),
     ("what cannot be observed is not started", refused),
@@ -74,14 +82,34 @@ pub(crate) fn options() -> Options {
     options
 }
 
-fn launch(story: &str, file: &Path, options: Options) -> Guard {
+/// The programs: beside the folder in which this test lies.
+fn stories() -> PathBuf {
     let me = std::env::current_exe().unwrap();
-    let words: [OsString; 3] = ["--story".into(), story.into(), file.into()];
-    Guard::launch(me.as_os_str(), &words, options).unwrap()
+    let found = me.parent().unwrap().parent().unwrap().join("examples/stories");
+    assert!(found.exists(), "it is an example: `cargo test -p holdfast-guard` builds it, too");
+    found
 }
 
-pub(crate) fn run(story: &str, file: &Path, options: Options) -> (Summary, FileReport) {
-    let summary = launch(story, file, options).run().unwrap();
+fn launch(story: &str, file: &Path, options: Options) -> Guard {
+    launch_of(&stories(), story, file, options)
+}
+
+fn launch_of(program: &Path, story: &str, file: &Path, options: Options) -> Guard {
+    let words: [OsString; 3] = ["--story".into(), story.into(), file.into()];
+    Guard::launch(program.as_os_str(), &words, options).unwrap()
+}
+
+fn run(story: &str, file: &Path, options: Options) -> (Summary, FileReport) {
+    run_of(&stories(), story, file, options)
+}
+
+pub(crate) fn run_of(
+    program: &Path,
+    story: &str,
+    file: &Path,
+    options: Options,
+) -> (Summary, FileReport) {
+    let summary = launch_of(program, story, file, options).run().unwrap();
     let report = summary.files.first().cloned().unwrap_or_else(|| panic!("{summary}"));
     (summary, report)
 }
@@ -112,6 +140,7 @@ pub(crate) fn is_good(summary: &Summary, report: &FileReport) -> bool {
         && report.good == report.pages
         && report.doubtful.is_empty()
         && report.contested.is_empty()
+        && report.doubted.is_empty()
         && report.errors.is_empty()
         && report.counts.undecided == 0
         && summary.not_observed.is_empty()
@@ -121,8 +150,7 @@ pub(crate) fn is_good(summary: &Summary, report: &FileReport) -> bool {
 /// undone.
 fn story(name: &str) {
     let (guarded, free) = (place(), place());
-    let me = std::env::current_exe().unwrap();
-    let alone = Command::new(me).args(["--story", name]).arg(&free.file).status().unwrap();
+    let alone = Command::new(stories()).args(["--story", name]).arg(&free.file).status().unwrap();
     assert!(alone.success() || name == "kill", "the story itself does not work");
     let (summary, report) = run(name, &guarded.file, options());
     assert_eq!(summary.status, alone, "{summary}");
@@ -149,8 +177,7 @@ fn story(name: &str) {
 /// The check of `pwrite`, with writes that go unannounced, must not hold.
 fn untracked() {
     let (guarded, free) = (place(), place());
-    let me = std::env::current_exe().unwrap();
-    Command::new(me).args(["--story", "pwrite"]).arg(&free.file).status().unwrap();
+    Command::new(stories()).args(["--story", "pwrite"]).arg(&free.file).status().unwrap();
     let mut options = options();
     options.environment = vec![("HOLDFAST_GUARD_UNTRACKED".to_owned(), "1".to_owned())];
     let (summary, report) = run("pwrite", &guarded.file, options);
@@ -246,6 +273,16 @@ fn bare_clone() {
     assert!(!report.contested.is_empty() && report.counts.repaired == 0, "{summary}");
 }
 
+fn short_clone() {
+    for story in ["short clone", "short fork"] {
+        let place = place();
+        let (summary, report) = run(story, &place.file, options());
+        let seen = std::fs::read(&place.file).unwrap();
+        assert!(seen[250 * PAGE..].starts_with(b"a child of nobody"), "taken back\n{summary}");
+        assert_eq!((report.counts.repaired, report.counts.corrupt), (0, 0), "{summary}");
+    }
+}
+
 /// Writes that nobody sees: noticed by what makes them possible.
 fn ring() {
     let place = place();
@@ -264,6 +301,128 @@ fn ring() {
     assert!(std::fs::read(&place.file).unwrap() == rotten, "{summary}");
     assert!(!report.contested.is_empty() && report.counts.repaired == 0, "{summary}");
     assert!(summary.not_observed.iter().any(|what| what.contains("io_uring")), "{summary}");
+}
+
+fn short_ring() {
+    let place = place();
+    let guard = background("short ring", &place.file);
+    wait_for(&place.file, "ready");
+    rot(&place.file, 500);
+    let rotten = std::fs::read(&place.file).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    mark(&place.file, "go");
+    let (summary, report) = guard.join().unwrap();
+    if summary.status.code() == Some(77) {
+        println!("  skipped: no rings here");
+        return;
+    }
+    assert!(std::fs::read(&place.file).unwrap() == rotten, "{summary}");
+    assert!(!report.contested.is_empty() && report.counts.repaired == 0, "{summary}");
+    assert!(summary.not_observed.iter().any(|what| what.contains("io_uring")), "{summary}");
+}
+
+/// Refused to the program, and to the one it becomes.
+fn strict() {
+    for name in [stories(), "sh".into()] {
+        let place = place();
+        let again =
+            format!("exec {} --story 'no ring' {}", stories().display(), place.file.display());
+        let words: [OsString; 3] = match name == stories() {
+            true => ["--story".into(), "no ring".into(), place.file.clone().into()],
+            false => ["-c".into(), again.into(), "sh".into()],
+        };
+        let options = Options { strict: true, ..options() };
+        let summary = Guard::launch(name.as_os_str(), &words, options).unwrap().run().unwrap();
+        assert!(summary.status.success(), "{summary}");
+        let report = summary.files.first().unwrap();
+        assert!(is_good(&summary, report) && report.counts.covered > 0, "{summary}");
+    }
+}
+
+/// A program that writes without the C library, at the same time as with it: this test, which has
+/// such calls in it.
+pub(crate) fn mixed(file: &Path) {
+    let open = OpenOptions::new().read(true).write(true).open(file).unwrap();
+    mark(file, "ready");
+    let mut round = 0_u64;
+    while !beside(file, "go").exists() {
+        open.write_all_at(&round.to_le_bytes(), (round % 50) * PAGE as u64).unwrap();
+        if round == 500 {
+            // The C library is not asked.
+            let at = 1_000_000;
+            assert_eq!(rustix::io::pwrite(&open, b"by itself", at).unwrap(), 9);
+            mark(file, "written");
+        }
+        round += 1;
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+fn own_calls() {
+    let place = place();
+    let me = std::env::current_exe().unwrap();
+    let guard = launch_of(&me, "mixed", &place.file, options());
+    let guard = std::thread::spawn(move || guard.run().unwrap());
+    wait_for(&place.file, "written");
+    std::thread::sleep(Duration::from_millis(500));
+    mark(&place.file, "go");
+    let summary = guard.join().unwrap();
+    let report = summary.files.first().unwrap();
+    let seen = std::fs::read(&place.file).unwrap();
+    assert_eq!(&seen[1_000_000..1_000_009], b"by itself", "taken back\n{summary}");
+    assert_eq!((report.counts.repaired, report.counts.corrupt), (0, 0), "{summary}");
+    assert!(report.doubted.iter().any(|why| why.contains("of its own")), "{summary}");
+    assert_eq!(report.doubtful.len(), 1, "{summary}");
+}
+
+/// A stranger that comes and goes between two looks, while the program writes all the time.
+fn nameless() {
+    for hears in [Hears::Everybody, Hears::Ourselves, Hears::Nobody] {
+        let place = place();
+        let guard = launch("busy", &place.file, Options { hears, ..options() });
+        let guard = std::thread::spawn(move || guard.run().unwrap());
+        wait_for(&place.file, "ready");
+        std::thread::sleep(Duration::from_millis(100));
+        let path = place.file.display();
+        let dd =
+            format!("printf stranger | dd of={path} bs=1 seek=1000000 conv=notrunc 2>/dev/null");
+        assert!(Command::new("sh").arg("-c").arg(dd).status().unwrap().success());
+        std::thread::sleep(Duration::from_millis(400));
+        mark(&place.file, "go");
+        let summary = guard.join().unwrap();
+        let report = summary.files.first().unwrap();
+        let seen = std::fs::read(&place.file).unwrap();
+        assert_eq!(&seen[1_000_000..1_000_008], b"stranger", "{hears:?} {summary}");
+        assert_eq!((report.counts.repaired, report.counts.corrupt), (0, 0), "{hears:?} {summary}");
+        let said = if hears == Hears::Everybody { &report.contested } else { &report.doubted };
+        assert!(!said.is_empty() || !report.contested.is_empty(), "{hears:?} {summary}");
+        assert_eq!(report.doubtful.len(), 1, "{hears:?} {summary}");
+    }
+}
+
+/// The injector is this process, which the guard takes for itself: so it is rot to it.
+fn quiet_again() {
+    let place = place();
+    let hears = Hears::Ourselves;
+    let guard = launch("wait", &place.file, Options { hears, ..options() });
+    let guard = std::thread::spawn(move || guard.run().unwrap());
+    wait_for(&place.file, "ready");
+    // The last writes, the looks at which nothing is heard, and the pass that settles it.
+    std::thread::sleep(Duration::from_millis(800));
+    let expected = std::fs::read(&place.file).unwrap();
+    for page in [1, 102, 301, 500] {
+        rot(&place.file, page);
+    }
+    let again = wait_until(|| std::fs::read(&place.file).unwrap() == expected);
+    mark(&place.file, "go");
+    let summary = guard.join().unwrap();
+    let report = summary.files.first().unwrap();
+    assert!(again, "it was not repaired\n{summary}");
+    assert!(
+        report.counts.repaired == 4 && report.closed && report.contested.is_empty(),
+        "{summary}"
+    );
+    assert!(!report.doubted.is_empty() && report.doubtful.is_empty(), "{summary}");
 }
 
 /// The supervisor as a process of its own.
@@ -295,9 +454,7 @@ fn twice() {
     let place = place();
     let guard = background("wait", &place.file);
     wait_for(&place.file, "ready");
-    let me = std::env::current_exe().unwrap();
-    let words: [OsString; 3] = ["--story".into(), "touch".into(), place.file.clone().into()];
-    let other = Guard::launch(me.as_os_str(), &words, options()).unwrap().run().unwrap();
+    let other = launch("touch", &place.file, options()).run().unwrap();
     assert!(other.files.is_empty() && other.refused.len() == 1, "{other}");
     mark(&place.file, "go");
     let (summary, report) = guard.join().unwrap();
@@ -394,8 +551,6 @@ fn refused() {
     // What nobody asked for is left alone.
     let mut none = options();
     none.globs.clear();
-    let me = std::env::current_exe().unwrap();
-    let words: [OsString; 3] = ["--story".into(), "store".into(), name.into()];
-    let summary = Guard::launch(me.as_os_str(), &words, none).unwrap().run().unwrap();
+    let summary = launch("store", &place.file, none).run().unwrap();
     assert!(summary.files.is_empty() && summary.spaces == 1, "{summary}");
 }

@@ -16,7 +16,10 @@ fn main() -> ExitCode {
     if let [_, role, story, file] = arguments.as_slice()
         && role == "--story"
     {
-        stories::tell(story, file.as_ref());
+        match story.as_str() {
+            "mixed" => checks::mixed(file.as_ref()),
+            _ => media::tell(story, file.as_ref()),
+        }
         return ExitCode::SUCCESS;
     }
     if let [_, role, story, file] = arguments.as_slice()

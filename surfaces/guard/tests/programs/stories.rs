@@ -1,4 +1,6 @@
 //! What the programs do. They know nothing of a guard.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its programs too")]
+#![allow(dead_code, reason = "a program of its own, and a part of the test")]
 
 use std::ffi::{CString, c_void};
 use std::fs::{File, OpenOptions};
@@ -13,6 +15,16 @@ use std::time::Duration;
 pub(crate) const PAGE: usize = 4096;
 /// Pages of every file at the beginning.
 pub(crate) const PAGES: usize = 600;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let [_, role, story, file] = arguments.as_slice() else {
+        println!("these are programs to be guarded: --story NAME FILE");
+        return;
+    };
+    assert_eq!(role, "--story");
+    tell(story, file.as_ref());
+}
 
 pub(crate) fn tell(story: &str, path: &Path) {
     let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
@@ -57,9 +69,15 @@ pub(crate) fn tell(story: &str, path: &Path) {
             file.write_all_at(b"written", 401 * PAGE as u64).unwrap();
             mark(path, "gone");
         }
-        "ring" => ring(path),
-        "media" | "poison" => crate::media::tell(story, &file),
-        "clone" => clone(&file, path),
+        "ring" => ring(path, true),
+        "short ring" => ring(path, false),
+        "no ring" => no_ring(&file),
+        "prints" => prints(&file),
+        "numbers" => numbers(&file),
+        "busy" => busy(&file, path),
+        "clone" => clone(&file, path, 400),
+        "short clone" => clone(&file, path, 0),
+        "short fork" => short_fork(&file),
         "signals" => signals(&file),
         "closes" => closes(&file),
         "direct" => direct(&file, path),
@@ -311,11 +329,21 @@ fn threads(file: &File) {
     });
 }
 
-fn ring(path: &Path) {
-    // Zeros ask for a ring without anything special.
+/// Asks for a ring of the kernel's.
+fn ask_for_ring() -> i64 {
+    // Zeros ask for one without anything special.
     let mut wishes = [0_u64; 15];
     // SAFETY: the structure is at least as long as the kernel's, and lives across the call.
-    let ring = unsafe { libc::syscall(libc::SYS_io_uring_setup, 4, wishes.as_mut_ptr()) };
+    unsafe { libc::syscall(libc::SYS_io_uring_setup, 4, wishes.as_mut_ptr()) }
+}
+
+/// Has a ring for long, or for a moment only.
+fn ring(path: &Path, stays: bool) {
+    let ring = ask_for_ring();
+    if !stays {
+        // SAFETY: what was just opened, or nothing.
+        unsafe { libc::close(ring as i32) };
+    }
     // The guard has the time of a few passes to see it.
     std::thread::sleep(Duration::from_millis(100));
     mark(path, "ready");
@@ -325,19 +353,109 @@ fn ring(path: &Path) {
     }
 }
 
+/// Does without a ring, if it has to.
+fn no_ring(file: &File) {
+    if ask_for_ring() >= 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ENOSYS) {
+        std::process::exit(78);
+    }
+    store(file, 9);
+}
+
+unsafe extern "C" {
+    fn dprintf(fd: RawFd, format: *const core::ffi::c_char, ...) -> i32;
+}
+
+/// Writes by functions that nobody calls `write`.
+fn prints(file: &File) {
+    let fd = file.as_raw_fd();
+    let at = |page: usize| (page * PAGE + 17) as i64;
+    let bytes = [0x5a_u8; 300];
+    // SAFETY: descriptors, texts that end with a zero, buffers that live across the calls.
+    unsafe {
+        assert_eq!(libc::lseek(fd, at(10), libc::SEEK_SET), at(10));
+        assert_eq!(dprintf(fd, c"%s %d %.2f".as_ptr(), c"text".as_ptr(), 7, 2.5_f64), 11);
+        // As a standard stream, among other writes.
+        let kept = libc::dup(1);
+        assert_eq!(libc::lseek(fd, at(200), libc::SEEK_SET), at(200));
+        assert_eq!(libc::dup2(fd, 1), 1);
+        for round in 0..20 {
+            libc::printf(c"line %d\n".as_ptr(), round);
+            libc::fflush(core::ptr::null_mut());
+            libc::pwrite(fd, bytes.as_ptr().cast(), 300, at(300));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(libc::dup2(kept, 1), 1);
+        libc::close(kept);
+    }
+}
+
+/// Calls that are made by their numbers, among others.
+fn numbers(file: &File) {
+    let fd = file.as_raw_fd();
+    let at = |page: usize| (page * PAGE + 17) as i64;
+    let bytes = [0x5a_u8; 300];
+    // SAFETY: a descriptor, a mapping that is used while it is there, buffers that live across.
+    unsafe {
+        let by_number = libc::syscall(libc::SYS_pwrite64, fd, bytes.as_ptr(), 300, at(100));
+        assert_eq!(by_number, 300);
+        let parts = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: 300 };
+        let by_number = libc::syscall(libc::SYS_pwritev, fd, &raw const parts, 1, at(150), 0);
+        assert_eq!(by_number, 300);
+        let (null, rights) = (core::ptr::null_mut::<u8>(), libc::PROT_READ | libc::PROT_WRITE);
+        let shared = libc::MAP_SHARED;
+        let map = libc::syscall(libc::SYS_mmap, null, PAGE, rights, shared, fd, 400 * PAGE);
+        (map as *mut u8).add(9).write_volatile(9);
+        std::thread::sleep(Duration::from_millis(60));
+        (map as *mut u8).add(10).write_volatile(10);
+        assert_eq!(libc::syscall(libc::SYS_munmap, map, PAGE), 0);
+        assert_eq!(libc::syscall(libc::SYS_ftruncate, fd, 590 * PAGE), 0);
+    }
+}
+
+/// Writes all the time, each time to a page of its own, so that nothing is ever quiet.
+fn busy(file: &File, path: &Path) {
+    mark(path, "ready");
+    let mut round = 0_u64;
+    while !beside(path, "go").exists() {
+        file.write_all_at(&round.to_le_bytes(), (round % 50) * PAGE as u64).unwrap();
+        round += 1;
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+unsafe extern "C" {
+    fn _Fork() -> i32;
+}
+
+/// A child by the call that asks nobody to prepare for it.
+fn short_fork(file: &File) {
+    let map = Map::new(file, 0, PAGES);
+    // SAFETY: the child stores and exits.
+    unsafe {
+        let child = _Fork();
+        if child == 0 {
+            map.store(250 * PAGE, b"a child of nobody");
+            libc::_exit(0);
+        }
+        assert_eq!(libc::waitpid(-1, core::ptr::null_mut(), 0), child);
+    }
+    std::thread::sleep(Duration::from_millis(100));
+}
+
 /// A child by a bare system call: nobody is told of it.
-fn clone(file: &File, path: &Path) {
+fn clone(file: &File, path: &Path, millis: u32) {
     let map = Map::new(file, 0, PAGES);
     // SAFETY: the child stores, sleeps and exits.
     unsafe {
         let child = libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0);
         if child == 0 {
             map.store(250 * PAGE, b"a child of nobody");
-            libc::usleep(400_000);
+            libc::usleep(millis * 1000);
             libc::_exit(0);
         }
         assert_eq!(libc::waitpid(-1, core::ptr::null_mut(), 0) as i64, child);
     }
+    std::thread::sleep(Duration::from_millis(100));
     mark(path, "ready");
 }
 

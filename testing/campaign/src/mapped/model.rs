@@ -82,7 +82,8 @@ impl Page {
         self.now[at] == byte || self.past.iter().any(|version| version[at] == byte)
     }
 
-    /// Whether a byte may, after a crash, be changed to `byte`: it was damaged once, and the program
+    /// Whether a byte may, after a crash, be changed to `byte`: it was damaged once, and the
+    /// program
     /// has stored that.
     #[must_use]
     pub fn may_become(&self, at: usize, byte: u8) -> bool {
@@ -277,7 +278,8 @@ impl Model {
         self.begun = self.pages.iter().map(|page| (page.stores, page.is_damaged())).collect();
     }
 
-    /// It is over: what was stored to before it began is covered. Of stores in between, `bits` of the
+    /// It is over: what was stored to before it began is covered. Of stores in between, `bits` of
+    /// the
     /// source tell. Beside damage that parity may still undo without it, a page may be put off.
     pub fn end_pass(&mut self, bits: &BTreeSet<u64>) {
         for stripe in 0..self.unusable.len() as u64 {

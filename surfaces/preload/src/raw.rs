@@ -1,0 +1,342 @@
+//! Ways around the other hooks that still lead through the C library: `syscall`, and functions that
+//! write inside it.
+//!
+//! `syscall` is met in passing: only what concerns files is handled; everything else goes on as if
+//! nobody had stood there, with the same stack, since it may start a thread or a process on it.
+//! A child that is made without the functions for it is told as something that could not be told:
+//! nobody sees what it stores. What a function of the library writes by itself is not announced, so
+//! its file counts as stored to all over, from then on and as long as the program runs.
+
+use core::arch::naked_asm;
+use core::ffi::{c_char, c_int, c_long, c_void};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use holdfast_guard_wire::{MOST_FILES, Request};
+use libc::{iovec, off_t};
+
+use crate::files;
+use crate::real::{Address, Errno, Real, hooks};
+use crate::{lengths, maps, opens, state, writes};
+
+type Dup = unsafe extern "C-unwind" fn(c_int) -> c_int;
+type Dup2 = unsafe extern "C-unwind" fn(c_int, c_int) -> c_int;
+type Dup3 = unsafe extern "C-unwind" fn(c_int, c_int, c_int) -> c_int;
+type Ioctl = unsafe extern "C-unwind" fn(c_int, u64, *mut c_void) -> c_int;
+type Remap = unsafe extern "C-unwind" fn(*mut c_void, usize, c_int, usize, c_int) -> c_int;
+
+hooks! {
+    dup(fd: c_int) -> c_int = duplicate;
+    dup2(fd: c_int, to: c_int) -> c_int = duplicate_to;
+    __dup2(fd: c_int, to: c_int) -> c_int = duplicate_to;
+    dup3(fd: c_int, to: c_int, flags: c_int) -> c_int = duplicate_with;
+    ioctl(fd: c_int, request: u64, argument: *mut c_void) -> c_int = control;
+    remap_file_pages(at: *mut c_void, len: usize, rights: c_int, page: usize, flags: c_int)
+        -> c_int = shuffle;
+}
+
+/// The space for which a file was said to be written to by the library itself.
+static FOREVER: [AtomicU64; MOST_FILES as usize] =
+    [const { AtomicU64::new(0) }; MOST_FILES as usize];
+
+/// From now on the file behind a descriptor, if it is guarded, counts as stored to all over.
+pub(crate) fn forever(fd: c_int) {
+    if !state::on() {
+        return;
+    }
+    let _errno = Errno::keep();
+    // SAFETY: used for calls that fail if it is no descriptor.
+    let writable = unsafe { files::borrow(fd) }.is_some_and(files::is_writable);
+    let Some(file) = files::of(fd).filter(|_| writable) else { return };
+    let Some(told) = FOREVER.get(file.number as usize) else { return };
+    let space = state::space();
+    if told.swap(space, Ordering::AcqRel) != space {
+        state::tell(&Request::Stream { space, file: file.number, begins: true }, None);
+    }
+}
+
+/// Standard streams, which the library writes to when it likes, that a program was started with.
+pub(crate) fn inherited() {
+    (0..3).for_each(forever);
+}
+
+/// A new descriptor: a standard stream is written to by the library.
+fn new(fd: c_int) -> c_int {
+    if (0..3).contains(&fd) {
+        forever(fd);
+    }
+    fd
+}
+
+unsafe fn duplicate(real: Dup, fd: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    new(unsafe { real(fd) })
+}
+
+unsafe fn duplicate_to(real: Dup2, fd: c_int, to: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    new(unsafe { real(fd, to) })
+}
+
+unsafe fn duplicate_with(real: Dup3, fd: c_int, to: c_int, flags: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    new(unsafe { real(fd, to, flags) })
+}
+
+/// Requests that make a file share the content of another.
+const CLONES: [u64; 2] = [0x4004_9409, 0x4020_940d];
+
+unsafe fn control(real: Ioctl, fd: c_int, request: u64, argument: *mut c_void) -> c_int {
+    let clones = CLONES.contains(&(request & 0xffff_ffff)) && state::on();
+    let file = if clones { files::of(fd) } else { None };
+    let _announced = file.map(|file| file.announce(0, u64::MAX));
+    // SAFETY: the caller's promise.
+    unsafe { real(fd, request, argument) }
+}
+
+/// Pages of a mapping in another order cannot be followed.
+unsafe fn shuffle(
+    real: Remap,
+    at: *mut c_void,
+    len: usize,
+    rights: c_int,
+    page: usize,
+    flags: c_int,
+) -> c_int {
+    if maps::behind(at, len).is_some() {
+        Errno::set(libc::ENOSYS);
+        return -1;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { real(at, len, rights, page, flags) }
+}
+
+/// Defines functions of unknown arguments: `prelude` is called with the first one, and tells where
+/// to go on, with all registers that can hold arguments as they were.
+macro_rules! in_passing {
+    ($($name:ident = $prelude:path;)*) => {$(
+        #[doc = concat!("Stands before `", stringify!($name), "` of the C library.")]
+        ///
+        /// # Safety
+        /// As the function of that name.
+        #[allow(unreachable_pub, reason = "the dynamic linker reaches it")]
+        #[allow(non_snake_case, reason = "named after functions")]
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name() {
+            // Seven words keep the stack aligned for the call.
+            naked_asm!(
+                "push rdi", "push rsi", "push rdx", "push rcx", "push r8", "push r9", "push rax",
+                "sub rsp, 128",
+                "movaps [rsp], xmm0", "movaps [rsp + 16], xmm1",
+                "movaps [rsp + 32], xmm2", "movaps [rsp + 48], xmm3",
+                "movaps [rsp + 64], xmm4", "movaps [rsp + 80], xmm5",
+                "movaps [rsp + 96], xmm6", "movaps [rsp + 112], xmm7",
+                "call {prelude}",
+                "mov r11, rax",
+                "movaps xmm0, [rsp]", "movaps xmm1, [rsp + 16]",
+                "movaps xmm2, [rsp + 32]", "movaps xmm3, [rsp + 48]",
+                "movaps xmm4, [rsp + 64]", "movaps xmm5, [rsp + 80]",
+                "movaps xmm6, [rsp + 96]", "movaps xmm7, [rsp + 112]",
+                "add rsp, 128",
+                "pop rax", "pop r9", "pop r8", "pop rcx", "pop rdx", "pop rsi", "pop rdi",
+                "jmp r11",
+                prelude = sym $prelude,
+            )
+        }
+    )*};
+}
+
+in_passing! {
+    syscall = on_syscall;
+    clone = on_clone;
+    __clone = on_clone;
+    _Fork = on_plain_fork;
+    dprintf = on_dprintf;
+    vdprintf = on_vdprintf;
+    __dprintf_chk = on_dprintf_chk;
+    __vdprintf_chk = on_vdprintf_chk;
+}
+
+static SYSCALL: Real = Real::new(c"syscall");
+static CLONE: Real = Real::new(c"clone");
+static PLAIN_FORK: Real = Real::new(c"_Fork");
+
+/// Where a function goes on that this system has not.
+unsafe extern "C" fn missing() -> c_int {
+    Errno::set(libc::ENOSYS);
+    -1
+}
+
+fn go_on(real: &Real) -> Address {
+    real.find().unwrap_or(missing as *mut c_void)
+}
+
+macro_rules! printing {
+    ($($prelude:ident = $real:ident, $name:literal;)*) => {
+        $(
+            static $real: Real = Real::new($name);
+            extern "C" fn $prelude(fd: c_int) -> Address {
+                forever(fd);
+                go_on(&$real)
+            }
+        )*
+
+        /// Finds the real functions, those of the other hooks among them.
+        pub(crate) fn find_all() {
+            find();
+            let _ = [SYSCALL.find(), CLONE.find(), PLAIN_FORK.find()];
+            $(let _ = $real.find();)*
+        }
+    };
+}
+
+printing! {
+    on_dprintf = DPRINTF, c"dprintf";
+    on_vdprintf = VDPRINTF, c"vdprintf";
+    on_dprintf_chk = DPRINTF_CHK, c"__dprintf_chk";
+    on_vdprintf_chk = VDPRINTF_CHK, c"__vdprintf_chk";
+}
+
+extern "C" fn on_syscall(number: c_long, first: u64) -> Address {
+    const HANDLED: &[c_long] = &[
+        libc::SYS_write,
+        libc::SYS_pwrite64,
+        libc::SYS_writev,
+        libc::SYS_pwritev,
+        libc::SYS_pwritev2,
+        libc::SYS_sendfile,
+        libc::SYS_copy_file_range,
+        libc::SYS_splice,
+        libc::SYS_ftruncate,
+        libc::SYS_truncate,
+        libc::SYS_fallocate,
+        libc::SYS_open,
+        libc::SYS_openat,
+        libc::SYS_creat,
+        libc::SYS_mmap,
+        libc::SYS_munmap,
+        libc::SYS_mremap,
+        libc::SYS_mprotect,
+        libc::SYS_madvise,
+        libc::SYS_pkey_mprotect,
+        libc::SYS_openat2,
+        libc::SYS_ioctl,
+        libc::SYS_remap_file_pages,
+        libc::SYS_dup,
+        libc::SYS_dup2,
+        libc::SYS_dup3,
+        libc::SYS_io_uring_setup,
+        libc::SYS_io_setup,
+    ];
+    if HANDLED.contains(&number) {
+        return handled as *mut c_void;
+    }
+    match number {
+        libc::SYS_fork => child_of_nobody(),
+        libc::SYS_clone if first & SHARES == 0 => child_of_nobody(),
+        libc::SYS_clone3 => {
+            // SAFETY: the caller's promise: a structure that begins with the flags.
+            let flags = unsafe { (first as *const u64).as_ref() }.copied().unwrap_or(0);
+            if flags & SHARES == 0 {
+                child_of_nobody();
+            }
+        }
+        _ => {}
+    }
+    go_on(&SYSCALL)
+}
+
+/// The child has the same addresses, not copies of them.
+const SHARES: u64 = libc::CLONE_VM as u64;
+
+/// A child is about to be made that knows nothing of us: nobody sees what it stores.
+fn child_of_nobody() {
+    if state::on() && maps::are_any() {
+        state::ledger().lose();
+    }
+}
+
+extern "C" fn on_clone(_entry: usize, _stack: usize, flags: c_int) -> Address {
+    if flags & libc::CLONE_VM == 0 {
+        child_of_nobody();
+    }
+    go_on(&CLONE)
+}
+
+extern "C" fn on_plain_fork() -> Address {
+    child_of_nobody();
+    go_on(&PLAIN_FORK)
+}
+
+type Syscall = unsafe extern "C-unwind" fn(c_long, i64, i64, i64, i64, i64, i64) -> c_long;
+
+/// A system call that may change a file, by way of the hook of the function that does the same.
+unsafe extern "C-unwind" fn handled(
+    number: c_long,
+    a: i64,
+    b: i64,
+    c: i64,
+    d: i64,
+    e: i64,
+    f: i64,
+) -> c_long {
+    // SAFETY: the function of this name has these arguments, as words.
+    let real = unsafe { core::mem::transmute::<Address, Syscall>(go_on(&SYSCALL)) };
+    // SAFETY: the caller's promise.
+    let call = || unsafe { real(number, a, b, c, d, e, f) };
+    let short = || call() as isize;
+    let int = || call() as c_int;
+    let parts = b as *const iovec;
+    // SAFETY: the caller's promise: arguments as the call of that number has them.
+    unsafe {
+        match number {
+            libc::SYS_write => writes::raw(a as c_int, None, c as u64, short) as c_long,
+            libc::SYS_pwrite64 => writes::raw(a as c_int, Some(d), c as u64, short) as c_long,
+            libc::SYS_writev => writes::raw_parts(a as c_int, None, parts, c, short) as c_long,
+            libc::SYS_pwritev => writes::raw_parts(a as c_int, Some(d), parts, c, short) as c_long,
+            libc::SYS_pwritev2 if f as c_int & libc::RWF_APPEND == 0 => {
+                let at = (d != -1).then_some(d);
+                writes::raw_parts(a as c_int, at, parts, c, short) as c_long
+            }
+            libc::SYS_pwritev2 => writes::raw(a as c_int, Some(0), u64::MAX >> 1, short) as c_long,
+            libc::SYS_sendfile => writes::raw(a as c_int, None, d as u64, short) as c_long,
+            libc::SYS_copy_file_range | libc::SYS_splice => {
+                let at = (d != 0).then(|| (d as *const off_t).read_unaligned());
+                writes::raw(c as c_int, at, e as u64, short) as c_long
+            }
+            libc::SYS_ftruncate => lengths::raw(a as c_int, b, int).into(),
+            libc::SYS_truncate => lengths::raw_by_name(a as *const c_char, b, int).into(),
+            libc::SYS_fallocate => lengths::raw_allocate(a as c_int, b as c_int, c, d, int).into(),
+            libc::SYS_open => {
+                opens::around(libc::AT_FDCWD, a as *const c_char, b as c_int, int).into()
+            }
+            libc::SYS_openat => {
+                opens::around(a as c_int, b as *const c_char, c as c_int, int).into()
+            }
+            libc::SYS_creat => {
+                let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
+                opens::around(libc::AT_FDCWD, a as *const c_char, flags, int).into()
+            }
+            libc::SYS_openat2 => {
+                // How to open begins with the flags.
+                let flags = (c != 0).then(|| (c as *const u64).read_unaligned());
+                let flags = flags.unwrap_or(0) as c_int;
+                opens::around(a as c_int, b as *const c_char, flags, int).into()
+            }
+            libc::SYS_ioctl => ioctl(a as c_int, b as u64, c as *mut c_void).into(),
+            libc::SYS_remap_file_pages => {
+                let (rights, flags) = (c as c_int, e as c_int);
+                remap_file_pages(a as *mut c_void, b as usize, rights, d as usize, flags).into()
+            }
+            libc::SYS_io_uring_setup | libc::SYS_io_setup => {
+                let made = call();
+                if made >= 0 && state::on() {
+                    state::ledger().ring();
+                }
+                made
+            }
+            libc::SYS_dup | libc::SYS_dup2 | libc::SYS_dup3 => new(int()).into(),
+            _ => maps::raw(number, [a, b, c, d, e, f]).unwrap_or_else(call),
+        }
+    }
+}
