@@ -59,7 +59,10 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let at = self.number(work.number, stripe * data).saturating_mul(PAGE);
         let whole = at.saturating_add(buffer.len() as u64) <= inner.size;
         let whole = whole && self.f.read(at, &mut buffer).is_ok();
+        let next = at.saturating_add(buffer.len() as u64);
         for (row, bytes) in (0..data).zip(buffer.chunks_mut(PAGE as usize)) {
+            // While this row is summed, that of the next stripe is on its way from memory.
+            self.f.prefetch(next.saturating_add(u64::from(row) * PAGE), PAGE);
             self.look_at(inner, work, stripe * data + row, (row, whole), bytes, &mut rows)?;
         }
         inner.rows = buffer;

@@ -104,7 +104,9 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let changed = identity != header.identity;
         let synced = header.durability == Durability::Power && self.f.kind() != MediumKind::Dax;
         let believed = synced || header.boot == self.options.boot;
-        inner.size = header.identity.size;
+        // Who only looks sees the file as it is: what was its last page may be longer, and covered so.
+        let grown = if self.options.read_only { self.size_now() } else { 0 };
+        inner.size = header.identity.size.max(grown);
         inner.stopped = header.boot != self.options.boot;
         let mut opened = Opened {
             state: header.state,
@@ -114,17 +116,18 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             recovered: Covered::default(),
             interrupted: inner.intent.active().map(|intent| intent.at / PAGE),
         };
-        let count = inner.size.div_ceil(self.stripes.region_len());
+        let size = header.identity.size;
+        let count = size.div_ceil(self.stripes.region_len());
         for number in 0..count {
             if self.side.places.len_for(number + 1) > self.side.s.len() {
                 // The side file was cut off, or the length is a lie: nothing is known of the rest.
                 break;
             }
             let found = self.side.state(number);
-            if found.empty && (believed || !self.has_storage(number, inner.size)) {
+            if found.empty && (believed || !self.has_storage(number, size)) {
                 continue;
             }
-            let pages = self.pages_of(number, inner.size);
+            let pages = self.pages_of(number, size);
             let (at, len) = self.span(number, pages);
             let vouched = believed && self.d.intact(at, len);
             let unknown = RegionRecord {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use common::{Engine, Machine, boot, content, tiny};
 use holdfast_faultmem::{FaultKind, When};
-use holdfast_mapped::{AtRest, Durability, Force, Mended, ProtectOptions, Writing};
+use holdfast_mapped::{AtRest, Durability, Force, Mended, OpenOptions, ProtectOptions, Writing};
 use holdfast_pmem::{Medium, MediumKind, PAGE, Site};
 use holdfast_redundancy::{PageVerdict, Unsure};
 
@@ -125,6 +125,29 @@ fn sums_that_outlived_a_crash_without_their_parity_get_it() {
         assert_eq!(engine.repair(page, &AtRest, Force::No).unwrap(), Mended::Repaired);
         assert_eq!(next.page(page), content(page, 1));
     }
+}
+
+#[test]
+fn who_only_looks_after_a_crash_sees_the_last_page_as_long_as_it_is() {
+    let machine = Machine::new(MediumKind::Shm, 10 * PAGE + 100);
+    let engine = admitted(&machine, Durability::Process);
+    machine.world.set_size(19 * PAGE);
+    machine.store(10, 1);
+    let (twin, left) = (machine.clone(), Arc::new(Mutex::new(None)));
+    let kept = Arc::clone(&left);
+    machine.medium.on_barrier(Box::new(move |_, site, _| {
+        if site.name() == "mapped.commit.E" {
+            *kept.lock().unwrap() = Some(killed(&twin, true));
+        }
+    }));
+    engine.pass().unwrap();
+    machine.medium.clear_on_barrier();
+    let next = left.lock().unwrap().take().unwrap();
+    let looking = OpenOptions { read_only: true, ..boot(1, Durability::Process) };
+    let (engine, _) = next.open(looking);
+    assert_eq!(verdict(&engine, 10), PageVerdict::Good);
+    let report = engine.verify_all().unwrap();
+    assert_eq!((report.pages, report.corrupt), (19, Vec::new()));
 }
 
 #[test]

@@ -9,8 +9,8 @@
 //! cargo xtask bench object [--quick] [--check] [--only PART] [--alone]
 //!                          [--dir DIR] [--disk DIR] [--json FILE] [--charts DIR]
 //! cargo xtask bench codes [--quick] [--json FILE] [--check]
-//! cargo xtask bench mapped [--quick] [--check] [--all] [--only PART] [--dir DIR] [--disk DIR]
-//!                          [--json FILE] [--charts DIR] [--trace FILE]
+//! cargo xtask bench mapped [--quick] [--check] [--all] [--brief] [--only PART] [--dir DIR]
+//!                          [--disk DIR] [--json FILE] [--charts DIR] [--trace FILE]
 //! ```
 //!
 //! Exit codes: 0; 1 with `--check` if a goal is missed or could not be judged; 8 if the command

@@ -99,7 +99,7 @@ fn launch_of(program: &Path, story: &str, file: &Path, options: Options) -> Guar
     Guard::launch(program.as_os_str(), &words, options).unwrap()
 }
 
-fn run(story: &str, file: &Path, options: Options) -> (Summary, FileReport) {
+pub(crate) fn run(story: &str, file: &Path, options: Options) -> (Summary, FileReport) {
     run_of(&stories(), story, file, options)
 }
 

@@ -80,9 +80,14 @@ impl Area {
     /// meets a fault of its own, which is no part of running without protection.
     pub(crate) fn settle(&self) {
         for page in (0..self.len()).step_by(4096) {
-            let word: u64 = self.load(page);
-            self.store(page, word);
+            self.store_back(page);
         }
+    }
+
+    /// Stores what is there. A compiler that saw that would leave it out.
+    pub(crate) fn store_back(&self, at: u64) {
+        let word: u64 = self.load(at);
+        self.store(at, std::hint::black_box(word));
     }
 
     /// All of it, for whoever knows that nobody stores.

@@ -28,6 +28,11 @@ impl Case<'_> {
         format!("{}, {}, {} s, {core}", self.load, self.how, self.period)
     }
 
+    /// Whether it is longer than what was asked for.
+    fn is_left_out(&self, o: &Options) -> bool {
+        o.brief && self.period > 1
+    }
+
     /// How long and how often. One period of a second is short, so a window has three of them; of
     /// longer ones, three windows have three.
     fn plan(&self, o: &Options) -> Plan {
@@ -57,6 +62,9 @@ pub(crate) fn run<L: Load>(
     case: Case<'_>,
 ) -> anyhow::Result<Figures> {
     let name = case.name();
+    if case.is_left_out(o) {
+        return Ok(Figures::default());
+    }
     let figures = measure(load, kept, &case.plan(o))?;
     let millions = |rates: &[f64]| rates.iter().map(|rate| rate / 1e6).collect();
     report.rounds(&format!("plain {name}"), "M/s", millions(&figures.plain));
@@ -128,6 +136,9 @@ pub(crate) fn judge_of(
     value: Option<f64>,
     limit: Limit,
 ) {
+    if cases.iter().any(|case| case.is_left_out(o)) {
+        return report.left_out(name, "--brief: periods of one second only");
+    }
     let unrest = |case: &Case<'_>| report.unrest(&format!("plain {}", case.name()));
     let most = cases.iter().filter_map(unrest).fold(1.0, f64::max);
     if most > RESTLESS && !o.quick {

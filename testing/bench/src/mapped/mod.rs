@@ -1,8 +1,8 @@
 //! Mapped files: what background redundancy costs a program that stores to a plain mapping.
 //!
 //! ```text
-//! cargo xtask bench mapped [--quick] [--check] [--all] [--only PART] [--dir DIR] [--disk DIR]
-//!                          [--json FILE] [--charts DIR] [--trace FILE]
+//! cargo xtask bench mapped [--quick] [--check] [--all] [--brief] [--only PART] [--dir DIR]
+//!                          [--disk DIR] [--json FILE] [--charts DIR] [--trace FILE]
 //! ```
 //!
 //! # Tour
@@ -51,6 +51,9 @@ pub(crate) struct Options {
     /// Also what no goal hangs on: every switch, every period.
     #[arg(long)]
     all: bool,
+    /// Periods of one second only: the goals of longer ones are left out.
+    #[arg(long)]
+    brief: bool,
     /// Only this part: costs, hash, tree, lines, disk, switches, fio or vulnerability.
     #[arg(long)]
     only: Option<String>,
