@@ -66,6 +66,19 @@ pub struct Opened {
     pub interrupted: Option<u64>,
 }
 
+/// What is assumed of a region whose record is lost in both copies.
+fn unknown(pages: u32) -> RegionRecord {
+    RegionRecord {
+        kind: Kind::Suspect,
+        generation: 0,
+        meta: 0,
+        pages,
+        verified_ns: 0,
+        covered_ns: 0,
+        unusable: u64::MAX,
+    }
+}
+
 impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     /// Opens the side file `s` of the data file `f`. Writers are let in by
     /// [`admit`](Self::admit); until then nobody stores, or the source vouches for it.
@@ -104,7 +117,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let changed = identity != header.identity;
         let synced = header.durability == Durability::Power && self.f.kind() != MediumKind::Dax;
         let believed = synced || header.boot == self.options.boot;
-        // Who only looks sees the file as it is: what was its last page may be longer, and covered so.
+        // Who only looks sees the file as it is: what was its last page may be longer, and covered
+        // so.
         let grown = if self.options.read_only { self.size_now() } else { 0 };
         inner.size = header.identity.size.max(grown);
         inner.stopped = header.boot != self.options.boot;
@@ -130,16 +144,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             let pages = self.pages_of(number, size);
             let (at, len) = self.span(number, pages);
             let vouched = believed && self.d.intact(at, len);
-            let unknown = RegionRecord {
-                kind: Kind::Suspect,
-                generation: 0,
-                meta: 0,
-                pages,
-                verified_ns: 0,
-                covered_ns: 0,
-                unusable: u64::MAX,
-            };
-            let record = found.record.unwrap_or(unknown);
+            let record = found.record.unwrap_or_else(|| unknown(pages));
             let kind = if found.suspect { Kind::Suspect } else { record.kind };
             let known = record.pages.min(pages);
             let mut region =
