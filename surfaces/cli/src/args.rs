@@ -361,6 +361,13 @@ pub(crate) struct GuardArgs {
     /// Let syncs of the program return before what they wrote is covered
     #[arg(long)]
     pub(crate) no_cover_on_sync: bool,
+    /// Refuse the program rings of the kernel's, `io_uring` and `aio`, by which it writes unseen
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Programs and libraries of which you know that they write through the C library only, though
+    /// they contain system calls of their own
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) trust: Vec<String>,
     /// Damage so many covered pages of each guarded file once a period, the program standing still,
     /// and have them repaired: a test of your own set-up
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]

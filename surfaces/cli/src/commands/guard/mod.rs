@@ -69,6 +69,8 @@ fn options(out: Out, args: &GuardArgs) -> Outcome<Options> {
     };
     options.protect.folios = Folios::Small;
     options.cover_on_sync = !args.no_cover_on_sync;
+    options.strict = args.strict;
+    options.trusted.extend(args.trust.iter().cloned());
     let seed = args.drill_seed;
     options.drill = args.drill.map(|pages| Drill { pages, seed: seed.unwrap_or_else(chance) });
     options.placement = match (args.own_core, args.same_core) {

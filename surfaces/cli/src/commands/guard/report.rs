@@ -151,6 +151,7 @@ fn file(file: &FileReport) -> Value {
         "drill_called_off": file.drilled.called_off,
         "drill_kept": file.drilled.kept.iter().map(|p| p.display().to_string()).collect::<Vec<_>>(),
         "contested": file.contested,
+        "doubted": file.doubted,
         "errors": file.errors,
         "changed": file.opened.is_some_and(|opened| opened.changed),
         "protected_anew": file.opened.is_none(),
