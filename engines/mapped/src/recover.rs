@@ -117,9 +117,9 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let changed = identity != header.identity;
         let synced = header.durability == Durability::Power && self.f.kind() != MediumKind::Dax;
         let believed = synced || header.boot == self.options.boot;
-        // Who only looks sees the file as it is: what was its last page may be longer, and covered
-        // so.
-        let grown = if self.options.read_only { self.size_now() } else { 0 };
+        // Who only looks sees the last page as long as it is now: it may have been covered so.
+        let last = header.identity.size.next_multiple_of(PAGE);
+        let grown = if self.options.read_only { self.size_now().min(last) } else { 0 };
         inner.size = header.identity.size.max(grown);
         inner.stopped = header.boot != self.options.boot;
         let mut opened = Opened {

@@ -217,7 +217,13 @@ impl ProtectedFile {
         let medium = side::open(&side, access, survive)?;
         // Only with the lock of the side file: opened for writing by us, a file that somebody else
         // guards would count as written to by a stranger.
-        let data = if write { file::open(path, true)? } else { looked };
+        let data = if write {
+            // A second handle of ours would keep us from seeing whether there are others.
+            drop(looked);
+            file::open(path, true)?
+        } else {
+            looked
+        };
         let (data, rest) = listen(data, path)?;
         if write {
             at_rest(&rest, path)?;
