@@ -149,7 +149,9 @@ impl State {
         let line = physical / LINE;
         // Storing what is there already adds no state a crash could show; but on a file it makes
         // a sector dirty again that a failed sync had left in doubt.
-        let again = self.kind == MediumKind::File && self.durable.is_unsynced(line);
+        let again = self.kind == MediumKind::File && self.durable.is_unsynced(line)
+            // And where a misdirected store lands, something else is there.
+            || matches!(fault, Some((FaultKind::Misdirected { .. }, _)));
         let durable = Arc::make_mut(&mut self.durable);
         let (mut at, mut rest) = (at, bytes);
         while !rest.is_empty() {

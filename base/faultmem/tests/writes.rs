@@ -78,6 +78,23 @@ fn the_nth_write_is_hit() {
 }
 
 #[test]
+fn a_misdirected_write_lands_whole_also_where_it_would_have_changed_nothing() {
+    for kind in [MediumKind::Dax, MediumKind::File] {
+        let m = FaultMedium::new(1 << 16, kind, &Config::default());
+        m.stray(4096, &[5; 24]).unwrap();
+        m.arm(FaultKind::Misdirected { to: 4096 }, When::next());
+        let mut intended = [0; 24];
+        intended[0] = 9;
+        m.put(S, 0, &intended).unwrap();
+        m.drain(D);
+        m.sync(D).unwrap();
+        let mut bytes = [1; 24];
+        m.read(4096, &mut bytes).unwrap();
+        assert_eq!(bytes, intended, "{kind:?}");
+    }
+}
+
+#[test]
 fn a_misdirected_write_lands_elsewhere() {
     let m = dax();
     put(&m, 0, 1);

@@ -97,6 +97,22 @@ fn growth_seen_by_an_opening_that_was_cut_short_is_covered_by_the_next() {
 }
 
 #[test]
+fn bits_outlive_a_crash_beside_pages_that_the_file_grew_by_in_its_last_moment() {
+    let machine = Machine::new(MediumKind::Shm, 18 * PAGE);
+    let engine = admitted(&machine, Durability::Process);
+    machine.store(17, 1);
+    machine.world.set_size(24 * PAGE);
+    drop(engine);
+    let machine = killed(&machine, true);
+    let (engine, _) = machine.open(boot(1, Durability::Process));
+    engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+    assert_eq!(verdict(&engine, 17), PageVerdict::Undecided(Unsure::Uncovered));
+    engine.pass().unwrap();
+    assert!(engine.verify_all().unwrap().is_clean());
+    assert_eq!(machine.page(17), content(17, 1));
+}
+
+#[test]
 fn sums_that_outlived_a_crash_without_their_parity_get_it() {
     let machine = Machine::new(MediumKind::Shm, 10 * PAGE);
     let engine = admitted(&machine, Durability::Process);

@@ -137,11 +137,10 @@ impl Specimen {
             let entry = entries + region % 2 * 64 + (region + 1) * 8;
             add("mapped ENTRY", FIELDS_ENTRY, &[entry], Seal::Meta(region), true);
         }
-        for event in 0..2 {
-            let place = holdfast_mapped::format::EVENTS_FROM + event * EVENT_LEN as u64;
-            let seal = Seal::Event(place);
-            add("redundancy EVENT", FIELDS_EVENT, &[place, SIDE + place], seal, false);
-        }
+        // The repair's event has the first number, and numbers start at one.
+        let place = holdfast_mapped::format::EVENTS_FROM + EVENT_LEN as u64;
+        let seal = Seal::Event(place);
+        add("redundancy EVENT", FIELDS_EVENT, &[place, SIDE + place], seal, false);
         for (name, area) in [("parity", Area::Parity(2)), ("records", Area::Records(0))] {
             let (at, len) = layout.place(area);
             let len = len.min(64);

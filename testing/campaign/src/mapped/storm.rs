@@ -1,4 +1,4 @@
-//! Faults in a file in use: rounds of stores, passes and damage, met in six ways.
+//! Faults in a file in use: rounds of stores, passes and damage, met in seven ways.
 
 use std::collections::BTreeSet;
 
@@ -28,6 +28,8 @@ enum Meeting {
     Reopen,
     /// Killed; the bits of the source outlive it, or do not.
     Kill(bool),
+    /// Opened anew, stored to, and killed before the first pass; the bits die.
+    Doors,
 }
 
 /// One file and what is known of its damage.
@@ -95,13 +97,14 @@ impl Storm<'_> {
         for _ in 0..=self.rng.below(6) {
             self.wounds.add(&self.session, self.rng, self.ledger, self.tally)?;
         }
-        let meeting = match self.rng.below(16) {
+        let meeting = match self.rng.below(17) {
             0..5 => Meeting::Scrub,
             5..9 => Meeting::Pass,
             9..12 => Meeting::Repair,
             12..14 => Meeting::Reopen,
             14 => Meeting::Kill(true),
-            _ => Meeting::Kill(false),
+            15 => Meeting::Kill(false),
+            _ => Meeting::Doors,
         };
         program.state().log.push(format!("{meeting:?}"));
         self = self.meet(meeting).map_err(|v| v.during(format!("met by {meeting:?}")))?;
@@ -141,19 +144,29 @@ impl Storm<'_> {
                 self.judge()?;
                 self.session.admit()?;
             }
-            Meeting::Kill(bits) => {
-                self.session = self.session.kill(bits)?;
-                hear(&self.session.program);
-                if !bits {
-                    self.wounds.doubt.extend(0..16);
-                }
-                self.judge()?;
+            Meeting::Kill(bits) => self = self.killed(bits)?,
+            Meeting::Doors => {
+                self.session = self.session.reopen()?;
                 self.session.admit()?;
-                self.session.pass()?;
+                (0..=self.rng.below(4)).for_each(|_| self.session.program.store());
+                self.wounds.states(&self.session, self.rng, self.tally)?;
+                self = self.killed(false)?;
             }
         }
         self.judge()?;
         self.scrub()
+    }
+
+    fn killed(mut self, bits: bool) -> Judged<Self> {
+        self.session = self.session.kill(bits)?;
+        hear(&self.session.program);
+        if !bits {
+            self.wounds.doubt.extend(0..16);
+        }
+        self.judge()?;
+        self.session.admit()?;
+        self.session.pass()?;
+        Ok(self)
     }
 
     /// Pages that redundancy suffices for.
@@ -179,6 +192,8 @@ impl Storm<'_> {
         let engine = &self.session.engine;
         engine.scrub(Some(&self.session.program)).map_err(|error| refused("scrub", &error))?;
         self.judge()?;
+        // Even the quiet store in the worst moment of a repair, and to other stripes with it.
+        let hopeful = &hopeful & &self.hopeful();
         self.given_back(if quiet { hopeful } else { BTreeSet::new() })?;
         Ok(self)
     }

@@ -67,11 +67,33 @@ impl Wounds {
         }
     }
 
+    /// Hurts a copy of what the side file says of regions, unless their sums may be hurt.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn states(&mut self, session: &Session, rng: &mut Rng, tally: &mut Tally) -> Judged<()> {
+        if self.sums {
+            return Ok(());
+        }
+        let group = rng.below(layout(session).groups());
+        self.part(session, Area::States(group, self.copy), rng, tally)
+    }
+
     /// Hurts the side file.
     fn side(&mut self, session: &Session, rng: &mut Rng, tally: &mut Tally) -> Judged<()> {
+        let area = self.area(&layout(session), rng);
+        self.part(session, area, rng, tally)
+    }
+
+    fn part(
+        &mut self,
+        session: &Session,
+        area: Area,
+        rng: &mut Rng,
+        tally: &mut Tally,
+    ) -> Judged<()> {
         let machine = &session.program.machine;
         let layout = layout(session);
-        let area = self.area(&layout, rng);
         let (start, len) = layout.place(area);
         let at = machine.side.place(start + rng.below(len));
         let room = machine.side.place(start + len) - at;
