@@ -5,7 +5,7 @@
 //! | 1 batch | every page of the batch stale, both copies | dirty bits as they were |
 //! | **B** | drain | stale pages: those whose sum agrees are good, the others undecided |
 //! | 2 take | the source tells which pages were stored to, and forgets it | the same |
-//! | 3 narrow | stale and observed are what was taken | stale of the batch or of what was taken |
+//! | 3 narrow | stale and observed are what was taken; sum of the other entries, record A | stale of the batch or of what was taken |
 //! | **N** | drain | what was taken is known to be written: it may be covered without a question |
 //! | 4 look | sums of what was taken; the other pages of those stripes verified first | the same |
 //! | 5 cover | entries, parity, record in copy B, all flushed | some of it: recomputed |
@@ -16,7 +16,8 @@
 //!
 //! Why B: taking forgets. A page whose bit is gone and that is not stale must be covered. Why N: a
 //! page that is stale but not observed might have rotted just as well, so recovery would have to
-//! leave it undecided. Why D and C: once a page is not stale any more, data that did not arrive and
+//! leave it undecided; and entries that the pass may not have renewed must stay certified where it was
+//! cut off. Why D and C: once a page is not stale any more, data that did not arrive and
 //! entries that did (or the other way round) would look like damage. Why E: a later batch stales
 //! everything, and pages observed in an earlier one must not count as observed then.
 //!
@@ -59,6 +60,8 @@ const BATCH_DRAIN: Site = Site::new("mapped.commit.B");
 const TAKE_FIRST: Site = Site::new("mapped.commit.take-first");
 /// Narrowing to what was taken.
 const NARROW: Site = Site::new("mapped.commit.narrow");
+/// The sum of the entries that stay.
+const REST: Site = Site::new("mapped.commit.rest");
 /// Drain N.
 const NARROW_DRAIN: Site = Site::new("mapped.commit.N");
 /// Every row of a stripe decides about its parity, not the last one.
@@ -371,6 +374,10 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             work.region.marks = Bits::NONE;
             self.side.put_bits(NARROW, work.number, STALE_START, work.region.stale)?;
             self.side.put_bits(NARROW, work.number, OBSERVED_START, work.observed)?;
+            let record = &mut work.region.record;
+            record.generation += 1;
+            record.rest = self.side.places.meta(work.number, &work.entries, work.region.stale);
+            self.side.put_record(REST, work.number, verdict::Side::A, record)?;
         }
         self.side.persist(NARROW_DRAIN)?;
         let mut total = Covered { regions: works.len() as u64, ..Covered::default() };
@@ -586,7 +593,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let record = &mut work.region.record;
         record.generation += 1;
         record.covered_ns = self.clock.now();
-        record.meta = self.side.places.meta(work.number, &work.entries);
+        record.meta = self.side.places.meta(work.number, &work.entries, Bits::NONE);
     }
 }
 

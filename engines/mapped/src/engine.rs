@@ -249,12 +249,21 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         Certify::when(self.side.s.enabled(VERIFY_PAGE))
     }
 
-    /// Whether the entries of a region are what was last covered. Says nothing where a pass may
-    /// have been cut off among them.
+    /// Whether the entries of a region are what was last covered. Where a pass was cut off among
+    /// them, that was looked at when it was found.
     pub(crate) fn meta_agrees(&self, region: u64, state: &Region, entries: &[u64]) -> bool {
+        state.unfinished || self.sums_to(state.record.meta, region, entries, Bits::NONE)
+    }
+
+    /// Whether the entries of a region are those a pass was cut off among: all but the ones it
+    /// may have renewed are what was covered before.
+    pub(crate) fn rest_agrees(&self, region: u64, state: &Region, entries: &[u64]) -> bool {
+        self.sums_to(state.record.rest, region, entries, state.stale)
+    }
+
+    fn sums_to(&self, sum: u32, region: u64, entries: &[u64], except: Bits) -> bool {
         let certify = Certify::when(self.side.s.enabled(VERIFY_META));
-        state.unfinished
-            || certify.agrees(state.record.meta, self.side.places.meta(region, entries))
+        certify.agrees(sum, self.side.places.meta(region, entries, except))
     }
 
     /// Pages of a region stored to since they were last taken, without clearing anything.

@@ -63,7 +63,8 @@ pub const FIELDS_REGION: &[Field] = &[
     Field::new("verified", 24, 8),
     Field::new("covered", 32, 8),
     Field::new("unusable", 40, 8),
-    Field::new("reserved", 48, 16),
+    Field::new("rest", 48, 4),
+    Field::new("reserved", 52, 12),
     Field::new("stale", 64, 32),
     Field::new("observed", 96, 32),
 ];

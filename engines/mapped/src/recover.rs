@@ -72,6 +72,7 @@ fn unknown(pages: u32) -> RegionRecord {
         kind: Kind::Suspect,
         generation: 0,
         meta: 0,
+        rest: 0,
         pages,
         verified_ns: 0,
         covered_ns: 0,
@@ -155,7 +156,6 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             // the newer one that it was covered.
             let observed = if believed { found.observed } else { Bits::NONE };
             (region.stale, region.observed) = (found.stale, observed);
-            region.unfinished = !region.stale.is_empty();
             region.thrown = !believed;
             let lost = found.record.is_none() || !believed || found.suspect && !vouched;
             region.doubt = match (lost, changed && !vouched) {
@@ -163,11 +163,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
                 (false, true) => Some(Unsure::ChangedWhileUnprotected),
                 (false, false) => None,
             };
-            let entries = self.side.entries(number);
-            let agree = |entries: &[u64]| self.meta_agrees(number, &region, entries);
-            let counts = header.sums() && region.record.generation > 0;
-            if region.doubt.is_none() && counts && !entries.is_ok_and(|e| agree(&e)) {
-                region.doubt = Some(Unsure::SumsDamaged);
+            if header.sums() && region.record.generation > 0 {
+                self.load_sums(number, &mut region);
             }
             opened.doubtful += u64::from(region.doubt.is_some());
             let damaged = found.damaged.contains(&true);
@@ -176,6 +173,19 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             inner.regions.insert(number, Box::new(region));
         }
         Ok(opened)
+    }
+
+    /// Holds the entries of a region against their sum, or against that of the rest if a pass was
+    /// cut off among them.
+    fn load_sums(&self, number: u64, region: &mut Region) {
+        let entries = self.side.entries(number).unwrap_or_default();
+        if entries.is_empty() || !self.meta_agrees(number, region, &entries) {
+            let cut_off = !entries.is_empty() && !region.stale.is_empty();
+            region.unfinished = cut_off && self.rest_agrees(number, region, &entries);
+            if !region.unfinished {
+                region.doubt = region.doubt.or(Some(Unsure::SumsDamaged));
+            }
+        }
     }
 
     /// A page that was being replaced may be a mix of what it was and what it was to be, and the

@@ -23,7 +23,7 @@ pub(crate) struct Region {
     pub(crate) fresh: bool,
     /// Why a page of it that differs proves nothing, if that is so.
     pub(crate) doubt: Option<Unsure>,
-    /// A pass may have been cut off among its entries: their sum says nothing.
+    /// A pass was cut off among its entries: their sum says nothing, that of the rest does.
     pub(crate) unfinished: bool,
     /// The machine stopped and nothing had been synced: pages may be what they were a pass ago.
     pub(crate) thrown: bool,
@@ -47,6 +47,7 @@ impl Region {
             kind: Kind::Clean,
             generation: 0,
             meta: 0,
+            rest: 0,
             pages,
             verified_ns: 0,
             covered_ns: 0,

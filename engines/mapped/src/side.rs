@@ -42,8 +42,10 @@ pub(crate) struct RegionRecord {
     pub(crate) kind: Kind,
     /// Rises with each write.
     pub(crate) generation: u64,
-    /// Sum of the region's entries; counts only while no page is stale.
+    /// Sum of the region's entries.
     pub(crate) meta: u32,
+    /// The same without those of stale pages, as of the last pass: it holds where one was cut off.
+    pub(crate) rest: u32,
     /// Pages of the region that are in the file.
     pub(crate) pages: u32,
     /// When the whole region was last verified.
@@ -149,14 +151,15 @@ impl Places {
         self.group_start(region).saturating_add(before + inside)
     }
 
-    /// The sum of a region's entries.
-    pub(crate) fn meta(&self, region: u64, entries: &[u64]) -> u32 {
+    /// The sum of a region's entries, those of `except` taken as zeros.
+    pub(crate) fn meta(&self, region: u64, entries: &[u64], except: Bits) -> u32 {
         let seed = crc32c(self.seed, &region.to_le_bytes());
         // A long run of bytes is summed ten times as fast as its words one by one.
         let mut bytes = [0; 64 * ENTRY_LEN];
-        entries.chunks(64).fold(seed, |sum, some| {
+        entries.chunks(64).zip(0..).fold(seed, |sum, (some, chunk)| {
             for (i, entry) in some.iter().enumerate() {
-                put_u64(&mut bytes, i * ENTRY_LEN, *entry);
+                let left_out = except.has(chunk * 64 + i as u32);
+                put_u64(&mut bytes, i * ENTRY_LEN, if left_out { 0 } else { *entry });
             }
             crc32c(sum, &bytes[..some.len() * ENTRY_LEN])
         })
@@ -174,6 +177,7 @@ impl Places {
         put_u64(&mut bytes, 24, record.verified_ns);
         put_u64(&mut bytes, 32, record.covered_ns);
         put_u64(&mut bytes, 40, record.unusable);
+        put_u32(&mut bytes, 48, record.rest);
         let sum = self.record_sum(region, &bytes);
         put_u32(&mut bytes, 0, sum);
         bytes
@@ -198,6 +202,7 @@ impl Places {
             verified_ns: get_u64(bytes, 24),
             covered_ns: get_u64(bytes, 32),
             unusable: get_u64(bytes, 40),
+            rest: get_u32(bytes, 48),
         };
         let possible = record.pages <= self.stripes.pages()
             && record.generation <= holdfast_layout::format::SEQUENCE_MAX;

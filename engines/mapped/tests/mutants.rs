@@ -246,6 +246,27 @@ fn an_entry_rots(off: &str) -> bool {
     verdict != PageVerdict::Undecided(Unsure::SumsDamaged) || !whole
 }
 
+/// The end comes among the entries of a pass, and a page beside them has rotted: it is damage.
+fn rot_beside_a_pass_that_was_cut_off(off: &str) -> bool {
+    let (machine, engine) = admitted(off, 1);
+    machine.store(5, 1);
+    machine.medium.elide_name("mapped.commit.record-b");
+    let wrong = Arc::new(AtomicBool::new(false));
+    let (seen, twin, name) = (Arc::clone(&wrong), machine.clone(), off.to_owned());
+    machine.medium.on_barrier(Box::new(move |_, site, _| {
+        if site.name() == "mapped.commit.C" {
+            twin.rot(2, 100);
+            let (_, engine, _) = again(&twin, &name, false, true, false).unwrap();
+            let found = engine.verify(2).unwrap().verdict == PageVerdict::Corrupt;
+            let back = engine.repair(2, &AtRest, Force::No).unwrap() == Mended::Repaired;
+            seen.fetch_or(!found || !back, Ordering::SeqCst);
+        }
+    }));
+    engine.pass().unwrap();
+    machine.medium.clear_on_barrier();
+    wrong.load(Ordering::SeqCst)
+}
+
 /// A record whose kind rots in both copies is no reason to call anything corrupt.
 fn a_record_rots(off: &str) -> bool {
     let (machine, engine) = admitted(off, 1);
@@ -585,6 +606,7 @@ const TABLE: &[(&str, &[Story])] = &[
     ("mapped.commit.parity-heal", &[bad_pages_are_rewritten]),
     ("mapped.commit.record-a", &[one_copy_knows_what_is_covered]),
     ("mapped.commit.record-b", &[one_copy_knows_what_is_covered]),
+    ("mapped.commit.rest", &[rot_beside_a_pass_that_was_cut_off]),
     ("mapped.commit.take-first", &[store_while_covering]),
     ("mapped.look.vouch", &[an_entry_rots]),
     ("mapped.look.vouches", &[a_stranger_wrote_beside]),

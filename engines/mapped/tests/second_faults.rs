@@ -218,6 +218,36 @@ fn a_damaged_entry_beside_an_undecided_page_is_no_damage_of_its_page() {
 }
 
 #[test]
+fn entries_that_rot_beside_a_page_that_was_put_off_make_no_page_new_and_none_corrupt() {
+    for (at, rotten) in [(1, [0; 8]), (5, [0x5a; 8])] {
+        let machine = Machine::new(MediumKind::Shm, 19 * PAGE);
+        let open = boot(1, Durability::Process);
+        let engine = machine.protect(&ProtectOptions { open, ..tiny(2) });
+        engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+        machine.rot(3, 100);
+        machine.store(2, 1);
+        assert_eq!(engine.pass().unwrap().deferred, 1, "page 3 comes first");
+        machine.medium.stray(machine.side.place(ENTRIES + at * 8), &rotten).unwrap();
+        drop(engine);
+        let machine = killed(&machine, true);
+        machine.rot(1, 50);
+        let (engine, _) = machine.open(boot(1, Durability::Process));
+        for admitted in [false, true] {
+            if admitted {
+                engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+                engine.pass().unwrap();
+            }
+            for page in [1, at] {
+                let said = verdict(&engine, page);
+                let unsure = matches!(said, PageVerdict::Undecided(why) if why.is_doubt());
+                assert!(unsure || page == 5, "page {page}: {said:?}");
+                assert_ne!(said, PageVerdict::Corrupt);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_lost_write_is_not_a_page_that_a_kill_threw_back() {
     let machine = Machine::new(MediumKind::File, 19 * PAGE);
     let engine = admitted(&machine, Durability::Power);
