@@ -42,6 +42,21 @@ pub struct Scrubbed {
     pub finished: bool,
 }
 
+/// Whose turn it is in a scrub.
+struct Turn {
+    /// The region and its pages, if there is one left.
+    region: Option<(u64, u32)>,
+    /// Where the next turn begins, unless this is the last.
+    next: Option<u64>,
+}
+
+impl Turn {
+    fn of(inner: &Inner, from: u64) -> Self {
+        let mut left = inner.regions.range(from..).map(|(n, region)| (*n, region.record.pages));
+        Self { region: left.next(), next: left.next().map(|(number, _)| number) }
+    }
+}
+
 impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     /// Looks at the next region; repairs what is damaged if `writers` is given.
     ///
@@ -49,23 +64,18 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     /// An error of the side file or of the source.
     pub fn scrub_step(&self, writers: Option<&dyn Writers>) -> Result<Scrubbed> {
         self.expect_writable()?;
-        let mut done = Scrubbed::default();
-        let (number, pages) = {
+        let turn = {
             let mut inner = self.lock_to_write()?;
-            let next = inner.scrub_next;
-            let Some((&number, region)) = inner.regions.range(next..).next() else {
-                inner.scrub_next = 0;
-                done.finished = true;
-                return Ok(done);
-            };
-            let pages = region.record.pages;
-            inner.scrub_next = number + 1;
-            done.finished = inner.regions.range(number + 1..).next().is_none();
-            if done.finished {
-                inner.scrub_next = 0;
-            }
-            (number, pages)
+            let turn = Turn::of(&inner, inner.scrub_next);
+            inner.scrub_next = turn.next.unwrap_or(0);
+            turn
         };
+        self.scrub_region(&turn, writers)
+    }
+
+    fn scrub_region(&self, turn: &Turn, writers: Option<&dyn Writers>) -> Result<Scrubbed> {
+        let mut done = Scrubbed { finished: turn.next.is_none(), ..Scrubbed::default() };
+        let Some((number, pages)) = turn.region else { return Ok(done) };
         for inside in 0..pages {
             self.scrub_page(self.number(number, inside), writers, &mut done)?;
         }
@@ -105,15 +115,18 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         Ok(())
     }
 
-    /// Scrubs the whole file once.
+    /// Scrubs the whole file once, wherever steps of others are.
     ///
     /// # Errors
     /// As [`scrub_step`](Self::scrub_step).
     pub fn scrub(&self, writers: Option<&dyn Writers>) -> Result<Scrubbed> {
-        self.lock().scrub_next = 0;
+        self.expect_writable()?;
         let mut total = Scrubbed::default();
-        while !total.finished {
-            let step = self.scrub_step(writers)?;
+        let mut from = Some(0);
+        while let Some(next) = from {
+            let turn = Turn::of(&*self.lock_to_write()?, next);
+            let step = self.scrub_region(&turn, writers)?;
+            from = turn.next;
             total.report.pages += step.report.pages;
             total.report.good += step.report.good;
             total.report.uncovered += step.report.uncovered;

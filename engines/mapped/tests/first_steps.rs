@@ -19,6 +19,19 @@ fn quick() -> OpenOptions {
 }
 
 #[test]
+fn a_scrub_of_the_whole_file_takes_no_turn_from_steps_under_way() {
+    let machine = Machine::new(MediumKind::Shm, 19 * PAGE);
+    let engine = machine.protect(&tiny(1));
+    for _ in 0..2 {
+        assert_eq!(engine.scrub_step(None).unwrap().report.pages, 8);
+    }
+    assert_eq!(engine.scrub(None).unwrap().report.pages, 19);
+    let last = engine.scrub_step(None).unwrap();
+    assert_eq!((last.report.pages, last.finished), (3, true));
+    assert_eq!(engine.scrub_step(None).unwrap().report.pages, 8, "from the start again");
+}
+
+#[test]
 fn a_protected_file_is_good_and_every_rotten_page_is_found_and_given_back() {
     for parity in [1, 2] {
         for kind in [MediumKind::Shm, MediumKind::File, MediumKind::Dax] {

@@ -9,10 +9,7 @@ use holdfast_mapped::{Facts, Identity, Mapped, OpenOptions as Open, ProtectOptio
 use holdfast_pmem::track::{
     AsyncProtect, DirtySource, FirstStore, MediumRecord, SourceKind, TrackError,
 };
-use holdfast_pmem::{
-    Clock, Durability, MediaError, Medium, MediumKind, Options, PAGE, Protect, Site, SyncError,
-    SystemClock,
-};
+use holdfast_pmem::{Clock, Durability, Medium, Options, PAGE, Protect, Site, SystemClock};
 
 use super::judge::refused;
 use crate::tally::Judged;
@@ -26,78 +23,7 @@ const SIDE: u64 = 128 << 10;
 pub type Engine = Mapped<Shared, Shared, Arc<dyn DirtySource>>;
 
 /// A mapped file that several own.
-#[derive(Debug, Clone)]
-pub struct Shared(pub Arc<holdfast_pmem::Mapped>);
-
-impl Medium for Shared {
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-
-    fn inherited(&self) -> bool {
-        self.0.inherited()
-    }
-
-    fn cut_off(&self) -> bool {
-        self.0.cut_off()
-    }
-
-    fn kind(&self) -> MediumKind {
-        self.0.kind()
-    }
-
-    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError> {
-        self.0.read(at, into)
-    }
-
-    fn put(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
-        self.0.put(site, at, bytes)
-    }
-
-    fn put_is_cached(&self, len: u64) -> bool {
-        self.0.put_is_cached(len)
-    }
-
-    fn xor(&self, site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError> {
-        self.0.xor(site, at, delta)
-    }
-
-    fn zero(&self, site: Site, at: u64, len: u64) -> Result<(), MediaError> {
-        self.0.zero(site, at, len)
-    }
-
-    fn drain(&self, site: Site) {
-        self.0.drain(site);
-    }
-
-    fn append(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), SyncError> {
-        self.0.append(site, at, bytes)
-    }
-
-    fn sync(&self, site: Site) -> Result<(), SyncError> {
-        self.0.sync(site)
-    }
-
-    fn view(&self, at: u64, len: u64) -> Option<*const u8> {
-        self.0.view(at, len)
-    }
-
-    fn grow(&self, len: u64) -> Result<(), SyncError> {
-        self.0.grow(len)
-    }
-
-    fn heal(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
-        self.0.heal(site, at, bytes)
-    }
-
-    fn remap(&self, at: u64, physical: u64, len: u64) -> Result<(), MediaError> {
-        self.0.remap(at, physical, len)
-    }
-
-    fn bad_ranges(&self) -> Vec<(u64, u64)> {
-        self.0.bad_ranges()
-    }
-}
+pub type Shared = Arc<holdfast_pmem::Mapped>;
 
 /// A file that keeps its length, and whose time of change nobody asks for.
 #[derive(Debug)]
@@ -145,7 +71,7 @@ pub fn begin(
     put.map_err(|error| refused("filling the file", &error))?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let facts: Arc<dyn Facts> = Arc::new(Fixed);
-    let (f, s) = (Shared(Arc::clone(&data)), Shared(Arc::clone(&side)));
+    let (f, s) = (Arc::clone(&data), Arc::clone(&side));
     let open = Open { boot: [1; 16], ..Open::default() };
     let mut options = ProtectOptions { uuid: *b"campaign of maps", open, ..Default::default() };
     options.keep.parity = parity;
