@@ -374,6 +374,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             work.region.marks = Bits::NONE;
             self.side.put_bits(NARROW, work.number, STALE_START, work.region.stale)?;
             self.side.put_bits(NARROW, work.number, OBSERVED_START, work.observed)?;
+        }
+        for work in &mut *works {
             let record = &mut work.region.record;
             record.generation += 1;
             record.rest = self.side.places.meta(work.number, &work.entries, work.region.stale);

@@ -45,9 +45,10 @@ fn every_step_runs_in_order_and_the_missing_crates_are_named() {
     said.passed();
     assert_eq!(tree.calls(), STEPS);
     for part in [
-        "==> [6/11] clippy: cargo clippy --workspace",
+        "==> [6/12] clippy: cargo clippy --workspace",
         "skipped: there is no holdfast-capi yet",
         "skipped: there is no holdfast-campaign yet",
+        "skipped: there is no holdfast-guard yet",
         "skipped: there is no holdfast-cli yet",
         "ci: passed in",
     ] {
@@ -59,14 +60,16 @@ fn every_step_runs_in_order_and_the_missing_crates_are_named() {
 fn steps_of_crates_that_exist_run() {
     let tree = Tree::new();
     tree.crate_at("testing/campaign", "holdfast-campaign", "");
+    tree.crate_at("surfaces/guard", "holdfast-guard", "");
     tree.crate_at("surfaces/cli", "holdfast-cli", "");
     c_surface(&tree);
     tree.xtask_with(&tree.fake_cargo("nothing"), &["ci"]).passed();
     let mut calls = tree.calls();
     assert_eq!(calls.remove(3), PROGRAMS);
     assert_eq!(calls[..4], STEPS);
-    let campaign = "run --release -p holdfast-campaign -- object --tier ci []";
-    assert_eq!(calls[4..], [campaign, "run --release -- demo []"]);
+    let campaign = |name| format!("run --release -p holdfast-campaign -- {name} --tier ci []");
+    let rest = [campaign("object"), campaign("mapped"), "run --release -- demo []".to_owned()];
+    assert_eq!(calls[4..], rest);
 }
 
 #[test]

@@ -47,11 +47,11 @@ impl Tree {
             (1..=last).map(|number| format!("| {letters}{number} {rest}\n")).collect()
         };
         let built = "| a head | `core/layout/src/format.rs` | `head_is_read` |";
-        let (o, ob) = (series("O", 40, built), series("OB", 10, built));
+        let [o, ob, l] = [("O", 40), ("OB", 10), ("L", 34)].map(|(id, n)| series(id, n, built));
         let og = series("OG", 16, "| a gap | closed |");
         let ot = series("OT", 16, "| a head | `head_is_read` |");
         let head = "# Mechanisms\n\n| id | what | module | test |\n|---|---|---|---|\n";
-        tree.write("docs/papers.md", &format!("{head}{o}{ob}{og}{ot}"));
+        tree.write("docs/papers.md", &format!("{head}{o}{ob}{og}{ot}{l}"));
         let decisions = series("OG", 16, "| it is closed |");
         tree.write("docs/design/object.md", &format!("# Decisions\n\n{decisions}"));
         let git = Command::new("git").args(["init", "-q"]).current_dir(tree.root()).status();

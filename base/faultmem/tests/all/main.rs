@@ -1,0 +1,17 @@
+//! The faulty medium, tried in one program: linking one for each file takes minutes.
+
+mod common;
+mod counters;
+mod durable_bits;
+mod elision;
+mod failing;
+mod faults_and_moves;
+mod hooks;
+mod images;
+mod lines;
+mod model;
+mod poison;
+mod sectors;
+mod windows;
+mod words;
+mod writes;

@@ -1,0 +1,12 @@
+//! Redundancy, tried in one program: linking one for each file takes minutes.
+
+mod columns;
+mod common;
+mod events;
+mod mirror;
+mod pace;
+mod pages;
+mod parity;
+mod records;
+mod remap;
+mod zone;

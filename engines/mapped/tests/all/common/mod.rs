@@ -1,0 +1,234 @@
+//! What the engine's tests share: a data file and a side file on one faulty medium, a clock that
+//! counts, and facts that a test changes at will.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+pub(crate) mod explore;
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use holdfast_faultmem::{Config, FaultMedium, Image, Marks, Watched, Window};
+use holdfast_mapped::{
+    Durability, Facts, Identity, Mapped, OpenOptions, Opened, ProtectOptions, Writers,
+};
+use holdfast_pmem::track::SourceKind;
+use holdfast_pmem::{Clock, Medium, MediumKind, PAGE, Site};
+
+/// Room for the data file.
+pub(crate) const ROOM: u64 = 40 * PAGE;
+/// Room for the side file.
+pub(crate) const SIDE_ROOM: u64 = (128 << 10) + 64 * PAGE;
+pub(crate) const STORE: Site = Site::new("test.store");
+
+/// A clock that advances a microsecond whenever it is asked.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Clock for Counter {
+    fn now(&self) -> u64 {
+        self.0.fetch_add(1000, Ordering::Relaxed)
+    }
+}
+
+/// What the system says of the data file.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) window: Window,
+    pub(crate) size: AtomicU64,
+    pub(crate) mtime: AtomicI64,
+    pub(crate) inode: AtomicU64,
+    /// Runs that have no storage.
+    pub(crate) holes: Mutex<Vec<(u64, u64)>>,
+    /// Somebody untracked was heard.
+    pub(crate) strange: AtomicBool,
+}
+
+impl World {
+    pub(crate) fn new(window: Window, size: u64) -> Arc<Self> {
+        window.set_len(size);
+        Arc::new(Self {
+            window,
+            size: AtomicU64::new(size),
+            mtime: AtomicI64::new(7),
+            inode: AtomicU64::new(3),
+            holes: Mutex::default(),
+            strange: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn set_size(&self, size: u64) {
+        self.size.store(size, Ordering::SeqCst);
+        self.window.set_len(size);
+    }
+}
+
+impl Facts for World {
+    fn vouches(&self) -> bool {
+        !self.strange.load(Ordering::SeqCst)
+    }
+
+    fn identity(&self) -> Identity {
+        Identity {
+            inode: self.inode.load(Ordering::SeqCst),
+            size: self.size.load(Ordering::SeqCst),
+            mtime_ns: self.mtime.load(Ordering::SeqCst),
+        }
+    }
+
+    fn allocated(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) {
+        let holes = self.holes.lock().unwrap().clone();
+        let mut from = at;
+        for (hole, long) in holes {
+            if hole > from {
+                each(from, hole - from);
+            }
+            from = from.max(hole + long);
+        }
+        if from < at + len {
+            each(from, at + len - from);
+        }
+    }
+}
+
+pub(crate) type Engine = Mapped<Watched, Window, Watched>;
+
+/// A machine: one medium, two files.
+#[derive(Debug, Clone)]
+pub(crate) struct Machine {
+    pub(crate) medium: Arc<FaultMedium>,
+    pub(crate) data: Watched,
+    pub(crate) side: Window,
+    pub(crate) world: Arc<World>,
+}
+
+impl Machine {
+    pub(crate) fn on(medium: FaultMedium, size: u64, kind: SourceKind, marks: Marks) -> Self {
+        let medium = Arc::new(medium);
+        let window = Window::new(Arc::clone(&medium), 0, size, ROOM);
+        let side = Window::new(Arc::clone(&medium), ROOM, SIDE_ROOM, SIDE_ROOM);
+        let world = World::new(window.clone(), size);
+        Self { medium, data: Watched::surviving(window, kind, marks), side, world }
+    }
+
+    /// Pages of different content, nothing protected yet.
+    pub(crate) fn new(kind: MediumKind, size: u64) -> Self {
+        let mut bytes = vec![0; (ROOM + SIDE_ROOM) as usize];
+        for page in 0..size.div_ceil(PAGE) {
+            let len = (size - page * PAGE).min(PAGE);
+            let at = (page * PAGE) as usize;
+            bytes[at..at + len as usize].copy_from_slice(&content(page, 0)[..len as usize]);
+        }
+        let medium = FaultMedium::from_image(bytes, kind, &Config::default());
+        Self::on(medium, size, SourceKind::AsyncProtect, Marks::default())
+    }
+
+    /// The machine after a crash that left `image`.
+    pub(crate) fn after(image: Image, kind: MediumKind, size: u64, marks: Option<Marks>) -> Self {
+        let medium = FaultMedium::from_crash(image, kind, &Config::default());
+        Self::on(medium, size, SourceKind::AsyncProtect, marks.unwrap_or_default())
+    }
+
+    pub(crate) fn protect(&self, options: &ProtectOptions) -> Engine {
+        self.try_protect(options).unwrap()
+    }
+
+    pub(crate) fn try_protect(
+        &self,
+        options: &ProtectOptions,
+    ) -> Result<Engine, holdfast_mapped::Error> {
+        Mapped::protect(
+            self.data.clone(),
+            self.side.clone(),
+            self.data.clone(),
+            self.world.clone(),
+            Arc::new(Counter::default()),
+            options,
+        )
+    }
+
+    pub(crate) fn open(&self, options: OpenOptions) -> (Engine, Opened) {
+        self.try_open(options).unwrap()
+    }
+
+    pub(crate) fn try_open(
+        &self,
+        options: OpenOptions,
+    ) -> Result<(Engine, Opened), holdfast_mapped::Error> {
+        Mapped::open(
+            self.data.clone(),
+            self.side.clone(),
+            self.data.clone(),
+            self.world.clone(),
+            Arc::new(Counter::default()),
+            options,
+        )
+    }
+
+    /// Stores a version of a page as the program does, through the tracked mapping.
+    pub(crate) fn store(&self, page: u64, version: u64) {
+        let len = (self.data.window().len() - page * PAGE).min(PAGE) as usize;
+        self.data.put(STORE, page * PAGE, &content(page, version)[..len]).unwrap();
+    }
+
+    /// Damages one bit of a page behind everybody's back.
+    pub(crate) fn rot(&self, page: u64, byte: u64) {
+        self.medium.flip_bit(page * PAGE + byte, (byte % 8) as u8).unwrap();
+    }
+
+    /// What a page holds, padded with zeros.
+    pub(crate) fn page(&self, page: u64) -> Vec<u8> {
+        let mut bytes = vec![0; PAGE as usize];
+        let len = (self.data.window().len() - page * PAGE).min(PAGE) as usize;
+        self.data.read(page * PAGE, &mut bytes[..len]).unwrap();
+        bytes
+    }
+}
+
+/// Version `version` of a page.
+pub(crate) fn content(page: u64, version: u64) -> Vec<u8> {
+    let mut x = (page * 1000 + version + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..PAGE)
+        .map(|_| {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            x as u8
+        })
+        .collect()
+}
+
+/// The options of the tests: other runs of the machine have other names.
+pub(crate) fn boot(run: u8, durability: Durability) -> OpenOptions {
+    OpenOptions { boot: [run; 16], durability, ..OpenOptions::default() }
+}
+
+pub(crate) fn tiny(parity: u32) -> ProtectOptions {
+    ProtectOptions { open: boot(1, Durability::Process), ..ProtectOptions::tiny(parity) }
+}
+
+/// Writers whose stopping a test watches and uses.
+#[derive(Default)]
+pub(crate) struct Stopped {
+    pub(crate) refuse: AtomicBool,
+    pub(crate) frozen: AtomicU64,
+    pub(crate) thawed: AtomicU64,
+    pub(crate) between: Mutex<Option<Box<dyn FnMut() + Send>>>,
+}
+
+impl Writers for Stopped {
+    fn freeze(&self) -> bool {
+        if self.refuse.load(Ordering::SeqCst) {
+            return false;
+        }
+        self.frozen.fetch_add(1, Ordering::SeqCst);
+        if let Some(between) = self.between.lock().unwrap().as_mut() {
+            between();
+        }
+        true
+    }
+
+    fn thaw(&self) {
+        self.thawed.fetch_add(1, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,210 @@
+//! What is lost costs what it must and no more: a directory entry its chunk, notes about repairs
+//! and scrubs nothing, a copy that stays bad the other one's twin; and a transaction that failed
+//! half way is no part of another.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+
+use crate::common::{TestPool, clock, crash, create, create_with, get, pattern, put, quick};
+use holdfast_faultmem::{Clear, Config, FaultKind, FaultMedium, When};
+use holdfast_heap::ZoneTable;
+use holdfast_layout::format::{EVENTS_START, INTENT_PAGE, PROGRESS_PAGE, REGIONS_PAGE};
+use holdfast_layout::{Ptr, RawPtr, Region, RegionKind, TypeNumber};
+use holdfast_logs::format::ADJACENT_MARK_PAGES;
+use holdfast_object::{CreateOptions, Parity, Pool, ScrubControl, ScrubOptions, Scrubbed};
+use holdfast_pmem::{MediumKind, PAGE};
+use holdfast_redundancy::events::{Journal, Outcome};
+use holdfast_txn::{Transaction, TxError};
+
+fn scrub(pool: &TestPool) -> Scrubbed {
+    pool.scrub(ScrubOptions::default(), &ScrubControl::default(), |_, _| {}).unwrap()
+}
+
+fn zone(pool: &TestPool) -> Region {
+    *pool.regions().iter().find(|r| r.kind == RegionKind::Zone).unwrap()
+}
+
+fn outcomes(pool: &TestPool) -> Vec<Outcome> {
+    let journal = Journal::open(pool.medium(), &pool.superblock());
+    journal.read_all(pool.medium()).iter().map(|event| event.outcome).collect()
+}
+
+/// The medium of a pool that is closed, or left as it is if `close` is false.
+fn reopen(pool: TestPool, close: bool) -> FaultMedium {
+    let mut image = pool.medium().crash_point().persisted();
+    if close {
+        let kept = std::sync::Arc::new(std::sync::Mutex::new(None));
+        let last = std::sync::Arc::clone(&kept);
+        pool.medium().on_barrier(Box::new(move |_, _, point| {
+            *last.lock().unwrap() = Some(point.newest());
+        }));
+        drop(pool);
+        image = kept.lock().unwrap().take().unwrap();
+    } else {
+        core::mem::forget(pool);
+    }
+    FaultMedium::from_crash(image, MediumKind::Dax, &Config::default())
+}
+
+#[test]
+fn lost_notes_about_repairs_and_scrubs_do_not_keep_a_pool_closed() {
+    let pool = create(MediumKind::Dax);
+    let object = put(&pool, &pattern(1, 300));
+    let side_len = pool.superblock().side_len;
+    let m = reopen(pool, false);
+    for place in [INTENT_PAGE, PROGRESS_PAGE] {
+        for at in [place, side_len + place] {
+            m.stray(at, &[0x5a; 64]).unwrap();
+        }
+    }
+    let (pool, opened) = Pool::open(m, quick(), clock()).unwrap();
+    assert_eq!(opened.mended, 2);
+    assert_eq!(outcomes(&pool), [Outcome::Lost, Outcome::Lost]);
+    assert_eq!(get(&pool, object).unwrap(), pattern(1, 300));
+    assert!(scrub(&pool).report.is_clean());
+    let (pool, opened) = crash(pool);
+    assert_eq!(opened.mended, 0, "both are whole again");
+    assert_eq!(get(&pool, object).unwrap(), pattern(1, 300));
+}
+
+#[test]
+fn a_lost_directory_entry_costs_its_chunk() {
+    let options = CreateOptions { parity: Parity::None, ..CreateOptions::tiny(1 << 20) };
+    for close in [false, true] {
+        let pool = create_with(MediumKind::Dax, &options);
+        let objects: Vec<RawPtr> = (0..100).map(|i| put(&pool, &pattern(i + 1, 300))).collect();
+        let zone = zone(&pool);
+        let table = ZoneTable::new(0, &zone);
+        let lost = table.chunk_of(objects[50].offset()).unwrap();
+        let m = reopen(pool, close);
+        m.stray(table.entry_at(lost), &[0xa5; 8]).unwrap();
+        let (pool, _) = Pool::open(m, quick(), clock()).unwrap();
+        assert!(outcomes(&pool).contains(&Outcome::Lost));
+        for (i, object) in objects.iter().enumerate() {
+            let there = table.chunk_of(object.offset()) != Some(lost);
+            assert_eq!(get(&pool, *object).is_ok(), there, "object {i}");
+        }
+        // Nothing new is put where nobody knows what is there.
+        for i in 0..100 {
+            let fresh = put(&pool, &pattern(i + 1, 300));
+            assert_ne!(table.chunk_of(fresh.offset()), Some(lost));
+        }
+    }
+}
+
+#[test]
+fn a_lost_slot_write_is_brought_back_with_one_parity() {
+    let options = CreateOptions { parity: Parity::P, ..CreateOptions::tiny(1 << 20) };
+    let pool = create_with(MediumKind::Dax, &options);
+    let kept = put(&pool, &pattern(1, 300));
+    let slot = |object: RawPtr| {
+        let table = ZoneTable::new(0, &zone(&pool));
+        let chunk = table.chunk_of(object.offset()).unwrap();
+        let place = (object.offset() - kept.offset()) / 320;
+        table.chunk_at(chunk) + place * 16
+    };
+    // The device keeps the old, free slot of a new object.
+    pool.medium().arm(FaultKind::Lost, When::touching(slot(kept) + 16, 16));
+    let object = put(&pool, &pattern(2, 300));
+    assert_eq!(pool.medium().armed(), 0);
+    assert_eq!(get(&pool, object).unwrap(), pattern(2, 300), "its pointer is newer than the slot");
+    // And the live one of an object that was freed.
+    pool.medium().arm(FaultKind::Lost, When::touching(slot(kept) + 16, 16));
+    pool.run(|tx| tx.free(object)).unwrap();
+    assert_eq!(pool.medium().armed(), 0);
+    let done = scrub(&pool);
+    assert_eq!((done.lost, done.report.is_clean()), (0, false));
+    assert!(get(&pool, object).is_err(), "it stays freed");
+    assert!(scrub(&pool).report.is_clean());
+    assert_eq!(get(&pool, kept).unwrap(), pattern(1, 300));
+}
+
+#[test]
+fn a_copy_that_stays_bad_does_not_stop_a_scrub() {
+    let pool = create(MediumKind::Dax);
+    let object = put(&pool, &pattern(1, 300));
+    pool.medium().poison(REGIONS_PAGE, PAGE, Clear::Unable).unwrap();
+    pool.medium().poison(PROGRESS_PAGE, PAGE, Clear::Unable).unwrap();
+    let done = scrub(&pool);
+    assert!(done.lost > 0, "one copy is left, which is reported");
+    assert_eq!(get(&pool, object).unwrap(), pattern(1, 300));
+    put(&pool, &pattern(2, 300));
+    let (pool, _) = crash(pool);
+    assert_eq!(get(&pool, object).unwrap(), pattern(1, 300));
+}
+
+#[test]
+fn a_transaction_that_failed_half_way_is_no_part_of_another() {
+    let pool = create(MediumKind::Shm);
+    let object = put(&pool, &[1; 64]);
+    let outer = pool.run(|tx| {
+        let inner = pool.run(|inner| {
+            inner.write_bytes(object, 0, &[9; 64])?;
+            Err::<(), _>(TxError::cancel("half way"))
+        });
+        assert!(inner.is_err());
+        tx.alloc_bytes(TypeNumber::BYTES, 64)
+    });
+    assert!(outer.is_err(), "the outer one cannot commit half of the inner one");
+    assert_eq!(get(&pool, object).unwrap(), [1; 64]);
+    // One that failed before it changed anything is no harm.
+    let fresh = pool.run(|tx| {
+        let dangling = RawPtr::new(object.offset(), object.generation() ^ 1);
+        assert!(pool.run(|inner| inner.len_of(dangling)).is_err());
+        tx.alloc_bytes(TypeNumber::BYTES, 64)
+    });
+    assert!(fresh.is_ok());
+}
+
+#[test]
+fn a_lost_append_to_the_log_of_a_file_is_told() {
+    let pool = create(MediumKind::File);
+    let (object, other) = (put(&pool, &[1; 64]), put(&pool, &[1; 64]));
+    let write = |of, byte| pool.run(|tx| tx.write_bytes(of, 0, &[byte; 64])).unwrap();
+    write(object, 2);
+    // The device keeps what was there: record and replica are gone, and later ones are not.
+    let superblock = pool.superblock();
+    let first = superblock.log_start + ADJACENT_MARK_PAGES * PAGE;
+    let batches = When::touching(first, 2 * superblock.side_len - first);
+    pool.medium().arm(FaultKind::Lost, batches);
+    write(object, 3);
+    assert_eq!(pool.medium().armed(), 0);
+    write(other, 4);
+    let (pool, opened) = crash(pool);
+    assert_eq!(opened.recovered.lost, 1, "a transaction is lost, and that is known");
+    assert!(outcomes(&pool).contains(&Outcome::Lost));
+    assert_eq!(get(&pool, other).unwrap(), [4; 64]);
+}
+
+#[test]
+fn however_much_of_an_object_is_damaged_one_run_reads_it() {
+    let options = CreateOptions { parity: Parity::P, rows: 16, ..CreateOptions::tiny(8 << 20) };
+    let pool = create_with(MediumKind::Dax, &options);
+    pool.set_verify_reads(holdfast_object::VerifyReads::Always);
+    let bytes = pattern(5, 100_000);
+    let object = put(&pool, &bytes);
+    // A hundred granules, each of which would take a run of its own.
+    pool.medium().stray(object.offset(), &[0; 100_000]).unwrap();
+    assert_eq!(get(&pool, object).unwrap(), bytes);
+}
+
+#[test]
+fn a_journal_page_that_stays_bad_keeps_nobody_busy() {
+    let pool = create(MediumKind::Dax);
+    let object = put(&pool, &pattern(1, 300));
+    let spare = pool.regions().iter().find(|r| r.kind == RegionKind::Spare).copied();
+    let spare = spare.expect("every pool has a spare frame");
+    pool.medium().poison(spare.start, spare.len, Clear::Unable).unwrap();
+    pool.medium().poison(EVENTS_START, PAGE, Clear::Unable).unwrap();
+    pool.set_verify_reads(holdfast_object::VerifyReads::Always);
+    pool.medium().flip_bit(object.offset() + 7, 3).unwrap();
+    assert_eq!(get(&pool, object).unwrap(), pattern(1, 300));
+    put(&pool, &pattern(2, 300));
+}
+
+#[test]
+fn a_type_is_compared_also_where_bytes_were_verified_before() {
+    let pool = create(MediumKind::Shm);
+    let narrow: Ptr<[u64; 1]> = pool.run(|tx| tx.alloc([7])).unwrap();
+    assert_eq!(pool.read(narrow).unwrap(), [7]);
+    let wide = pool.read::<[u64; 8]>(narrow.raw().typed());
+    assert!(matches!(wide, Err(holdfast_object::Error::Tx(TxError::WrongType { .. }))));
+}

@@ -1,0 +1,26 @@
+//! The object store, tried in one program: linking one for each file takes minutes.
+
+mod begun;
+mod beyond;
+mod common;
+mod counts;
+mod crashes;
+mod damage;
+mod disk_waits;
+mod erased;
+mod first_steps;
+mod gone;
+mod hot_path;
+mod leaks;
+mod modes;
+mod moving;
+mod named;
+mod older;
+mod parts;
+mod ranges;
+mod resumed;
+mod strays;
+mod trials;
+mod views;
+mod whole;
+mod within;

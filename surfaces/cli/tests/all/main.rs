@@ -1,0 +1,23 @@
+//! The command line, tried as a user would; in one program, for linking each takes minutes.
+
+mod attach;
+mod bad_input;
+mod common;
+mod configuration;
+mod corrupt;
+mod cut_off;
+mod damage;
+mod demo;
+mod every_command;
+mod figures;
+mod grow;
+mod guard;
+mod housekeeping;
+mod no_room;
+mod pools_and_maps;
+mod protected;
+mod scrubs;
+mod together;
+mod top;
+mod transfer;
+mod words;
