@@ -11,7 +11,8 @@
 //! says suspect, so the copies need no order among them: torn ones leave a region in doubt.
 
 use holdfast_pmem::track::DirtySource;
-use holdfast_pmem::{Medium, Site};
+use holdfast_pmem::{Medium, PAGE, Site};
+use holdfast_redundancy::{PageVerdict, Unsure};
 
 use crate::bits::Bits;
 use crate::commit::Covered;
@@ -19,7 +20,6 @@ use crate::engine::{Inner, Mapped};
 use crate::error::Result;
 use crate::format::{OBSERVED_START, STALE_START};
 use crate::header::State;
-use crate::options::Identity;
 use crate::region::Region;
 use crate::side::{COPIES, Kind};
 
@@ -122,6 +122,11 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         // What outlived the last opening stays with the source until a pass has noted it durably:
         // a second crash finds it again.
         let kept = self.d.intact(at, len);
+        if !kept && let Some(region) = inner.regions.get_mut(&number).filter(|region| region.relied)
+        {
+            // What it would have told is lost since the file was opened.
+            region.doubt = Some(Unsure::TrackingLost);
+        }
         if !kept {
             self.d.arm(at, len)?;
             if how == Writing::NotYet {
@@ -130,7 +135,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             }
         }
         if let Some(region) = inner.regions.get_mut(&number) {
-            region.admitted = true;
+            (region.admitted, region.relied) = (true, false);
             region.fresh = how == Writing::Already && !kept;
             region.taken_ns = self.clock.now();
         }
@@ -213,7 +218,6 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             self.shrink(inner, size, seen)?;
         }
         let old = inner.size;
-        inner.size = size;
         if size > old
             && let Some((&number, region)) = inner.regions.iter_mut().next_back()
         {
@@ -222,22 +226,24 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             let pages = self.pages_of(number, size);
             let inside = old.saturating_sub(at);
             let from = match seen {
-                Seen::Watched => inside / holdfast_pmem::PAGE,
-                Seen::Unwatched => inside.div_ceil(holdfast_pmem::PAGE),
+                Seen::Watched => inside / PAGE,
+                Seen::Unwatched => inside.div_ceil(PAGE),
             } as u32;
-            for page in from.min(pages)..pages {
-                region.marks.insert(page);
-            }
             let (start, len) = self.span(number, pages);
             let (_, tracked) = self.span(number, region.record.pages);
-            region.record.pages = pages;
             // Before writers are let in, a region of which a crash left the bits is tracked whole or
             // not at all: beside pages that are not, those bits would be thrown away.
             let kept = region.admitted || self.d.intact(start, tracked);
             if kept && tracked < len {
                 self.d.arm(start + tracked, len - tracked)?;
             }
+            region.record.pages = pages;
+            for page in from.min(pages)..pages {
+                region.marks.insert(page);
+            }
         }
+        // Not before: after an error the next call finds the file to have grown.
+        inner.size = size;
         self.activate(inner)
     }
 
@@ -266,9 +272,19 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             region.marks = Bits::first(pages);
             inner.regions.insert(*number, Box::new(region));
         }
+        let done = self.admit_new(inner, &new);
+        if done.is_err() {
+            // Found again, and as new, by the next call: nobody would track them otherwise.
+            inner.regions.retain(|number, region| region.admitted || !new.contains(number));
+        }
+        done
+    }
+
+    /// Lets writers into regions that were just taken in, as far as they may be there.
+    fn admit_new(&self, inner: &mut Inner, new: &[u64]) -> Result<()> {
         let Some((from, to)) = inner.admitted else { return Ok(()) };
-        let range = self.touched(from, to - from, size);
-        new.retain(|number| range.contains(number));
+        let range = self.touched(from, to - from, inner.size);
+        let new: Vec<u64> = new.iter().copied().filter(|number| range.contains(number)).collect();
         self.suspect(inner, &new)?;
         for number in new {
             self.track(inner, number, Writing::Already)?;
@@ -293,6 +309,11 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     /// Forgets what lies behind the new end of the file.
     fn shrink(&self, inner: &mut Inner, size: u64, seen: Seen) -> Result<()> {
         let len = self.stripes.region_len();
+        // A last page that is whole was not written to by that; but its parity is to be made anew.
+        let lost_its_end = !size.is_multiple_of(PAGE);
+        let last = (size / PAGE).saturating_sub(1);
+        let known = lost_its_end
+            || self.judge(inner, last, &mut vec![0; PAGE as usize])?.verdict == PageVerdict::Good;
         let gone = inner.regions.split_off(&size.div_ceil(len));
         for (number, region) in &gone {
             if region.admitted {
@@ -304,7 +325,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         if let Some((&number, region)) = inner.regions.iter_mut().next_back() {
             let pages = self.pages_of(number, size);
             let left = Bits::first(pages);
-            // The last page lost its end, and its stripe lost pages: both are made anew.
+            // The last page lost its end, or only its stripe lost pages: both are made anew.
             let mut cut = Bits::NONE;
             if pages < region.record.pages || !size.is_multiple_of(len) {
                 cut.insert(pages.saturating_sub(1));
@@ -312,7 +333,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             region.record.pages = pages;
             region.stale = region.stale.and(left).or(cut);
             region.observed = region.observed.and(left);
-            if seen == Seen::Watched {
+            if seen == Seen::Watched && known {
                 region.observed = region.observed.or(cut);
             }
             region.marks = region.marks.and(left);
@@ -322,8 +343,9 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             }
         }
         self.side.persist(CUT_DRAIN)?;
-        // From here on an opening that finds the file longer knows that it was shorter once.
-        inner.header.value.identity = Identity { size, ..self.facts.identity() };
+        // From here on an opening that finds the file longer knows that it was shorter once. Who
+        // else changed it is known no better than before.
+        inner.header.value.identity.size = size;
         inner.header.store(&self.side.s)
     }
 }

@@ -123,7 +123,9 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             stale && region.known_dirty().has(place.inside) || self.is_dirty(region, page)?;
         if let Err(error) = read {
             let cut = matches!(error.cause, MediaCause::OutOfRange | MediaCause::Truncated);
-            let verdict = match (cut, dirty || region.doubt.is_some()) {
+            let left = stale && region.undecided().has(place.inside);
+            let excused = || self.excuse(inner, region, page, left, || true).is_some();
+            let verdict = match (cut, dirty || excused()) {
                 (true, _) => uncovered,
                 (false, true) => unsure(Unsure::Media(error)),
                 (false, false) => PageVerdict::Corrupt,
@@ -164,25 +166,41 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         if entry.is_covered() && certify.agrees(entry.current, found) {
             return PageVerdict::Good;
         }
-        let doubt = self.doubt(region, page);
         let reverted = header.previous() && certify.agrees(entry.previous, found);
         if reverted && (region.thrown || left && inner.stopped) {
             return PageVerdict::Good;
         }
-        let why = if left {
-            Some(region.reasons.get(&place.inside).copied().unwrap_or(Unsure::Unobserved))
-        } else if doubt.is_some() {
-            doubt
-        } else if header.contested() {
-            Some(Unsure::Contested)
-        } else if !self.vouch_for_entries(place.region, region) {
-            Some(Unsure::SumsDamaged)
-        } else if self.side.s.enabled(VOUCHES) && !self.facts.vouches() {
-            Some(Unsure::Contested)
-        } else {
-            None
-        };
+        let entries = || self.vouch_for_entries(place.region, region);
+        let why = self.excuse(inner, region, page, left, entries);
         why.map_or(PageVerdict::Corrupt, PageVerdict::Undecided)
+    }
+
+    /// Why a page that is not what was covered, and that nobody is known to have stored to, is not
+    /// damaged for certain; `left` if an earlier look could not decide, `entries` says whether the
+    /// sums it was held against are believed.
+    fn excuse(
+        &self,
+        inner: &Inner,
+        region: &Region,
+        page: u64,
+        left: bool,
+        entries: impl Fn() -> bool,
+    ) -> Option<Unsure> {
+        let place = self.stripes.place(page);
+        if left {
+            return Some(region.reasons.get(&place.inside).copied().unwrap_or(Unsure::Unobserved));
+        }
+        if let Some(doubt) = self.doubt(region, page) {
+            return Some(doubt);
+        }
+        if inner.header.value.contested() {
+            return Some(Unsure::Contested);
+        }
+        if !entries() {
+            return Some(Unsure::SumsDamaged);
+        }
+        let heard = self.side.s.enabled(VOUCHES) && !self.facts.vouches();
+        heard.then_some(Unsure::Contested)
     }
 
     /// Whether a page that is good, with the sum `found`, would be called corrupt if it differed.
@@ -206,7 +224,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
 
     /// Why a page of a region that differs proves nothing, if that is so.
     fn doubt(&self, region: &Region, page: u64) -> Option<Unsure> {
-        let lost = region.admitted && !self.d.intact(page * PAGE, PAGE);
+        let asked = region.admitted || region.relied;
+        let lost = asked && !self.d.intact(page * PAGE, PAGE);
         let doubt = region.doubt.or(lost.then_some(Unsure::TrackingLost));
         doubt.filter(|_| self.side.s.enabled(DOUBT))
     }

@@ -48,7 +48,7 @@ use crate::bits::Bits;
 use crate::engine::{Inner, Mapped};
 use crate::error::Result;
 use crate::format::{OBSERVED_START, STALE_START};
-use crate::options::When;
+use crate::options::{Durability, When};
 use crate::region::Region;
 use crate::side::{Entry, LOST_ENTRY, persist};
 
@@ -169,7 +169,9 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let inner = &mut *inner;
         let done = self.resize(inner, Seen::Watched).and_then(|()| {
             let done = self.cover_locked(inner, at, len)?;
-            self.remember_size(inner)?;
+            if at <= inner.header.value.identity.size && at.saturating_add(len) >= inner.size {
+                self.remember_size(inner)?;
+            }
             Ok(done)
         });
         self.settle(inner, done)
@@ -348,7 +350,6 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             let strange = if work.region.strange { all } else { Bits::NONE };
             (work.again, work.left) = (work.region.stale.or(strange), work.region.undecided());
             (work.observed, work.blanket) = (work.region.known_dirty(), work.left);
-            work.region.unfinished = true;
             if ask == Ask::Take {
                 work.region.stale = all;
                 self.side.put_bits(BATCH, work.number, STALE_START, all)?;
@@ -360,7 +361,11 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let first = s.enabled(TAKE_FIRST);
         let evidence = s.enabled(BLANKET);
         if ask == Ask::Take {
-            self.take(works, first)?;
+            let taken = self.take(works, first);
+            if taken.is_err() {
+                works.iter_mut().for_each(Work::keep_taken);
+            }
+            taken?;
         }
         for work in &mut *works {
             self.weigh(work, ask, evidence);
@@ -372,6 +377,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             (work.region.stale, work.region.observed) =
                 (work.observed.or(work.blanket), work.observed);
             work.region.marks = Bits::NONE;
+        }
+        for work in &*works {
             self.side.put_bits(NARROW, work.number, STALE_START, work.region.stale)?;
             self.side.put_bits(NARROW, work.number, OBSERVED_START, work.observed)?;
         }
@@ -379,6 +386,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             let record = &mut work.region.record;
             record.generation += 1;
             record.rest = self.side.places.meta(work.number, &work.entries, work.region.stale);
+            work.region.unfinished = Some(work.region.stale);
             self.side.put_record(REST, work.number, verdict::Side::A, record)?;
         }
         self.side.persist(NARROW_DRAIN)?;
@@ -390,7 +398,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             self.renew_record(work);
             self.side.put_record(RECORD_B, work.number, verdict::Side::B, &work.region.record)?;
         }
-        persist(&self.f, self.side.durability, DATA)?;
+        sync_data(&self.f, self.side.durability)?;
         self.side.persist(COVER_DRAIN)?;
         for work in &mut *works {
             if ask == Ask::Take && !first {
@@ -591,7 +599,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     }
 
     fn renew_record(&self, work: &mut Work) {
-        (work.region.unfinished, work.region.strange) = (false, false);
+        (work.region.unfinished, work.region.strange) = (None, false);
         let record = &mut work.region.record;
         record.generation += 1;
         record.covered_ns = self.clock.now();
@@ -599,7 +607,22 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     }
 }
 
+/// Sync D: makes the data durable, where power cuts count.
+pub(crate) fn sync_data<F: Medium>(f: &F, durability: Durability) -> Result<()> {
+    persist(f, durability, DATA)
+}
+
 impl Work {
+    /// What the source told of a batch that comes to nothing is not told again.
+    fn keep_taken(&mut self) {
+        let taken = self.taken.and(Bits::first(self.region.record.pages));
+        if self.lost || self.region.fresh {
+            self.region.fresh = true;
+        } else {
+            self.region.marks = self.region.marks.or(taken);
+        }
+    }
+
     fn new(number: u64, region: Box<Region>) -> Self {
         Self {
             number,

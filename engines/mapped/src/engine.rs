@@ -128,7 +128,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         }
     }
 
-    /// A thread that panicked while it held this lock left regions stale, which is safe.
+    /// After a thread panicked while it held this lock, pages are still looked at: regions it had
+    /// taken out count as not covered.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -136,7 +137,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     /// As [`lock`](Self::lock), for changes.
     pub(crate) fn lock_to_write(&self) -> Result<MutexGuard<'_, Inner>> {
         let inner = self.lock();
-        if self.options.read_only || inner.failed {
+        if self.options.read_only || inner.failed || self.inner.is_poisoned() {
             return Err(Error::ReadOnly);
         }
         Ok(inner)
@@ -249,20 +250,14 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         Certify::when(self.side.s.enabled(VERIFY_PAGE))
     }
 
-    /// Whether the entries of a region are what was last covered. Where a pass was cut off among
-    /// them, that was looked at when it was found.
+    /// Whether the entries of a region are what was last covered; where a pass was cut off among
+    /// them, all but those that it may have renewed.
     pub(crate) fn meta_agrees(&self, region: u64, state: &Region, entries: &[u64]) -> bool {
-        state.unfinished || self.sums_to(state.record.meta, region, entries, Bits::NONE)
-    }
-
-    /// Whether the entries of a region are those a pass was cut off among: all but the ones it
-    /// may have renewed are what was covered before.
-    pub(crate) fn rest_agrees(&self, region: u64, state: &Region, entries: &[u64]) -> bool {
-        self.sums_to(state.record.rest, region, entries, state.stale)
-    }
-
-    fn sums_to(&self, sum: u32, region: u64, entries: &[u64], except: Bits) -> bool {
         let certify = Certify::when(self.side.s.enabled(VERIFY_META));
+        let (sum, except) = match state.unfinished {
+            Some(renewed) => (state.record.rest, renewed),
+            None => (state.record.meta, Bits::NONE),
+        };
         certify.agrees(sum, self.side.places.meta(region, entries, except))
     }
 

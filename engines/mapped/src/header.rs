@@ -139,6 +139,9 @@ impl Header {
         if get_u64(body, 104) > SEQUENCE_MAX {
             return impossible("generation", get_u64(body, 104));
         }
+        if get_u64(body, 88) > i64::MAX.cast_unsigned() {
+            return impossible("file length", get_u64(body, 88));
+        }
         let array = |at: usize| core::array::from_fn(|i| body[at + i]);
         Ok(Self {
             state,

@@ -8,6 +8,7 @@ use holdfast_redundancy::events::{Cause, Finder, Outcome};
 use crate::commit::{Covered, Work};
 use crate::engine::{Inner, Mapped};
 use crate::error::Result;
+use crate::header::Header;
 use crate::side::Entry;
 
 /// Verifying the rows that were not stored to.
@@ -60,13 +61,13 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let whole = at.saturating_add(buffer.len() as u64) <= inner.size;
         let whole = whole && self.f.read(at, &mut buffer).is_ok();
         let next = at.saturating_add(buffer.len() as u64);
-        for (row, bytes) in (0..data).zip(buffer.chunks_mut(PAGE as usize)) {
+        let done = (0..data).zip(buffer.chunks_mut(PAGE as usize)).try_for_each(|(row, bytes)| {
             // While this row is summed, that of the next stripe is on its way from memory.
             self.f.prefetch(next.saturating_add(u64::from(row) * PAGE), PAGE);
-            self.look_at(inner, work, stripe * data + row, (row, whole), bytes, &mut rows)?;
-        }
+            self.look_at(inner, work, stripe * data + row, (row, whole), bytes, &mut rows)
+        });
         inner.rows = buffer;
-        Ok(rows)
+        done.map(|()| rows)
     }
 
     fn look_at(
@@ -91,7 +92,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             if matches!(error.cause, MediaCause::OutOfRange | MediaCause::Truncated) {
                 // Cut off since the size was asked for: the next pass sees to it.
                 rows.moving.push(row);
-            } else if asked {
+            } else if asked || self.may_be_strange(&inner.header.value) {
                 rows.unsure.push((row, Unsure::Media(error), 0));
             } else {
                 rows.corrupt.push(row);
@@ -120,12 +121,17 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             rows.moving.push(row);
         } else if work.blanket.has(inside) {
             rows.unsure.push((row, work.why, sum));
-        } else if header.contested() || self.side.s.enabled(VOUCHES) && !self.facts.vouches() {
+        } else if self.may_be_strange(header) {
             rows.unsure.push((row, Unsure::Contested, sum));
         } else {
             rows.corrupt.push(row);
         }
         Ok(())
+    }
+
+    /// Whether somebody untracked writes to the file, or may.
+    fn may_be_strange(&self, header: &Header) -> bool {
+        header.contested() || self.side.s.enabled(VOUCHES) && !self.facts.vouches()
     }
 
     /// Counts and reports what was found, each page once while it stays so.

@@ -111,8 +111,10 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         if self.options.read_only {
             return Ok(());
         }
+        // Whoever changes the file from here on leaves another date than this.
+        let identity = self.facts.identity();
         self.dismiss(0, u64::MAX)?;
-        self.leave(State::Clean)
+        self.leave(State::Clean, Some(identity))
     }
 
     /// Ends the protection: the side file says nothing about the data file from now on, and may be
@@ -126,15 +128,19 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             // What the source still tells does not matter any more.
             let _ = self.d.disarm(from, to - from);
         }
-        self.leave(State::Ended)
+        self.leave(State::Ended, None)
     }
 
-    fn leave(&self, state: State) -> Result<()> {
+    /// Writes the last header. The file counts as `identity` from now on, unless somebody untracked
+    /// was at it: then as what it was when it was opened, so that the next opening sees a change.
+    fn leave(&self, state: State, identity: Option<Identity>) -> Result<()> {
         let mut inner = self.lock_to_write()?;
         let inner = &mut *inner;
         let header = &mut inner.header;
         header.value.state = state;
-        header.value.identity = Identity { size: inner.size, ..self.facts.identity() };
+        if let Some(identity) = identity.filter(|_| self.facts.vouches()) {
+            header.value.identity = Identity { size: inner.size, ..identity };
+        }
         header.store(&self.side.s)
     }
 }

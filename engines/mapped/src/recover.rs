@@ -104,24 +104,26 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let side = Side { s, places: Places::of(&value), durability: options.durability };
         let this = Self::assemble(f, side, d, facts, clock, options, header, intent);
         let mut inner = this.lock();
-        let mut opened = this.load(&mut inner, &value)?;
+        // Whoever changes the file from here on leaves another date than this.
+        let identity = this.facts.identity();
+        let mut opened = this.load(&mut inner, &value, identity)?;
         if !options.read_only {
-            this.recover(&mut inner, &mut opened)?;
+            this.recover(&mut inner, &mut opened, identity)?;
         }
         drop(inner);
         Ok((this, opened))
     }
 
     /// Reads the states of all regions and says which of them are in doubt. Writes nothing.
-    fn load(&self, inner: &mut Inner, header: &Header) -> Result<Opened> {
-        let identity = self.facts.identity();
+    fn load(&self, inner: &mut Inner, header: &Header, identity: Identity) -> Result<Opened> {
         let changed = identity != header.identity;
         let synced = header.durability == Durability::Power && self.f.kind() != MediumKind::Dax;
-        let believed = synced || header.boot == self.options.boot;
-        // Who only looks sees the last page as long as it is now: it may have been covered so.
-        let last = header.identity.size.next_multiple_of(PAGE);
-        let grown = if self.options.read_only { self.size_now().min(last) } else { 0 };
-        inner.size = header.identity.size.max(grown);
+        let named = header.boot != [0; 16];
+        let believed = synced || named && header.boot == self.options.boot;
+        let size = header.identity.size;
+        // Who only looks sees the file as long as it is now, as far as it may have been covered.
+        let last = size.next_multiple_of(PAGE);
+        inner.size = if self.options.read_only { self.size_now().min(last) } else { size };
         inner.stopped = header.boot != self.options.boot;
         let mut opened = Opened {
             state: header.state,
@@ -131,12 +133,12 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             recovered: Covered::default(),
             interrupted: inner.intent.active().map(|intent| intent.at / PAGE),
         };
-        let size = header.identity.size;
-        let count = size.div_ceil(self.stripes.region_len());
+        // Of what is cut off now nothing is asked, however long the header says that it was.
+        let count = size.min(self.size_now()).div_ceil(self.stripes.region_len());
         for number in 0..count {
             if self.side.places.len_for(number + 1) > self.side.s.len() {
-                // The side file was cut off, or the length is a lie: nothing is known of the rest.
-                break;
+                self.load_nothing(inner, number, size, &mut opened);
+                continue;
             }
             let found = self.side.state(number);
             if found.empty && (believed || !self.has_storage(number, size)) {
@@ -145,6 +147,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             let pages = self.pages_of(number, size);
             let (at, len) = self.span(number, pages);
             let vouched = believed && self.d.intact(at, len);
+            let relied = vouched && (found.suspect || changed);
             let record = found.record.unwrap_or_else(|| unknown(pages));
             let kind = if found.suspect { Kind::Suspect } else { record.kind };
             let known = record.pages.min(pages);
@@ -156,7 +159,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             // the newer one that it was covered.
             let observed = if believed { found.observed } else { Bits::NONE };
             (region.stale, region.observed) = (found.stale, observed);
-            region.thrown = !believed;
+            (region.thrown, region.relied) = (!believed, relied);
             let lost = found.record.is_none() || !believed || found.suspect && !vouched;
             region.doubt = match (lost, changed && !vouched) {
                 (true, _) => Some(Unsure::TrackingLost),
@@ -179,13 +182,28 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     /// cut off among them.
     fn load_sums(&self, number: u64, region: &mut Region) {
         let entries = self.side.entries(number).unwrap_or_default();
-        if entries.is_empty() || !self.meta_agrees(number, region, &entries) {
-            let cut_off = !entries.is_empty() && !region.stale.is_empty();
-            region.unfinished = cut_off && self.rest_agrees(number, region, &entries);
-            if !region.unfinished {
-                region.doubt = region.doubt.or(Some(Unsure::SumsDamaged));
-            }
+        if !entries.is_empty() && self.meta_agrees(number, region, &entries) {
+            return;
         }
+        region.unfinished = Some(region.stale);
+        let cut_off = !entries.is_empty() && !region.stale.is_empty();
+        if !cut_off || !self.meta_agrees(number, region, &entries) {
+            region.unfinished = None;
+            region.doubt = region.doubt.or(Some(Unsure::SumsDamaged));
+        }
+    }
+
+    /// The side file was cut off before a region: nothing is known of it.
+    fn load_nothing(&self, inner: &mut Inner, number: u64, size: u64, opened: &mut Opened) {
+        if !self.has_storage(number, size) {
+            return;
+        }
+        let record = unknown(self.pages_of(number, size));
+        let mut region = Region::found(record, self.clock.now());
+        (region.doubt, region.renew) = (Some(Unsure::TrackingLost), true);
+        inner.regions.insert(number, Box::new(region));
+        opened.doubtful += 1;
+        opened.damaged += 1;
     }
 
     /// A page that was being replaced may be a mix of what it was and what it was to be, and the
@@ -213,12 +231,15 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         any
     }
 
-    fn recover(&self, inner: &mut Inner, opened: &mut Opened) -> Result<()> {
+    fn recover(&self, inner: &mut Inner, opened: &mut Opened, identity: Identity) -> Result<()> {
         if inner.header.needs_heal() {
             inner.header.heal(&self.side.s)?;
         }
         self.journal.heal(&self.side.s);
         self.resize(inner, Seen::Unwatched)?;
+        if let Some((last, _)) = inner.regions.last_key_value() {
+            self.side.reach(last + 1)?;
+        }
         if let Some(page) = opened.interrupted {
             self.doubt_interrupted(inner, page)?;
         }
@@ -239,11 +260,15 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             self.report(inner, &Event { cause: Cause::Sum, after_sum, ..event });
             inner.intent.clear(&self.side.s)?;
         }
+        if inner.header.value.durability != self.options.durability {
+            // What was covered for the death of processes is now to survive power cuts.
+            crate::commit::sync_data(&self.f, self.options.durability)?;
+        }
         let header = &mut inner.header.value;
         // What the file grew by is not covered yet. Until it is, what the side file has for it may
         // be of a longer file that was cut off long ago, and must not be taken for its sums.
         let size = header.identity.size.min(inner.size);
-        header.identity = Identity { size, ..self.facts.identity() };
+        header.identity = Identity { size, ..identity };
         header.boot = self.options.boot;
         header.durability = self.options.durability;
         header.generation += 1;

@@ -23,8 +23,11 @@ pub(crate) struct Region {
     pub(crate) fresh: bool,
     /// Why a page of it that differs proves nothing, if that is so.
     pub(crate) doubt: Option<Unsure>,
-    /// A pass was cut off among its entries: their sum says nothing, that of the rest does.
-    pub(crate) unfinished: bool,
+    /// A pass was cut off among the entries of these pages: the sum of all says nothing, that of
+    /// the rest does.
+    pub(crate) unfinished: Option<Bits>,
+    /// The source vouched for it when the file was opened, and that is why it is not in doubt.
+    pub(crate) relied: bool,
     /// The machine stopped and nothing had been synced: pages may be what they were a pass ago.
     pub(crate) thrown: bool,
     /// Why single pages are undecided. Only as far as it is known: what is durable is that they
@@ -65,7 +68,8 @@ impl Region {
             admitted: false,
             fresh: false,
             doubt: None,
-            unfinished: false,
+            unfinished: None,
+            relied: false,
             thrown: false,
             reasons: BTreeMap::new(),
             strange: false,

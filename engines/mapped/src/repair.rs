@@ -159,25 +159,18 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             inner.intent.clear(s)?;
             return Ok(Mended::Undecided(Unsure::Contested));
         }
-        if with.readable {
-            self.f.put(STORE, at, bytes)?;
-            match (self.f.kind(), self.side.durability) {
-                (MediumKind::File, Durability::Power) => self.f.sync(STORE_SYNC)?,
-                (MediumKind::File, Durability::Process) => {}
-                (MediumKind::Dax | MediumKind::Shm, _) => self.f.drain(STORE_DRAIN),
-            }
-        } else {
-            self.f.heal(HEAL, at, &with.bytes)?;
-        }
+        let stored = self.install(at, bytes, with);
         let mut again = vec![0; PAGE as usize];
         let readable = self.read_page(inner.size, page, &mut again).is_ok();
         let right = !s.enabled(CONFIRM) || readable && again == with.bytes;
         let place = self.stripes.place(page);
         let admitted = inner.regions.get(&place.region).is_some_and(|region| region.admitted);
-        if right && admitted && with.newest {
-            // The only store since the page was looked at is ours, and it was covered.
+        if admitted && (stored.is_err() || !right || with.newest) {
+            // The only store since the page was looked at is ours. It put back what was covered, or
+            // nothing that is to be covered.
             self.d.take(at, PAGE, &mut |_, _| {})?;
         }
+        stored?;
         inner.intent.clear(s)?;
         if !right {
             return Ok(Mended::Lost);
@@ -187,8 +180,27 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             region.reported = region.reported.without(one);
             // Undecided until now: the next pass takes it from the stale ones, since it verifies.
             region.reasons.remove(&place.inside);
+            if !with.newest {
+                // Or, if it is what was covered before the last time, because somebody wants it.
+                region.marks.insert(place.inside);
+            }
         }
         Ok(Mended::Repaired)
+    }
+
+    /// Step 5: the store itself, durable.
+    fn install(&self, at: u64, bytes: &[u8], with: &Replacement) -> Result<()> {
+        if !with.readable {
+            self.f.heal(HEAL, at, &with.bytes)?;
+            return Ok(());
+        }
+        self.f.put(STORE, at, bytes)?;
+        match (self.f.kind(), self.side.durability) {
+            (MediumKind::File, Durability::Power) => self.f.sync(STORE_SYNC)?,
+            (MediumKind::File, Durability::Process) => {}
+            (MediumKind::Dax | MediumKind::Shm, _) => self.f.drain(STORE_DRAIN),
+        }
+        Ok(())
     }
 
     /// The bytes of a page of which it is certain that damage to it would be found and undone: it

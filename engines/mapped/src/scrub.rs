@@ -163,7 +163,6 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     /// Makes parity of a stripe anew if all its rows are good and it does not add up. Answers the
     /// pages made anew.
     fn scrub_parity(&self, inner: &mut Inner, number: u64, stripe: u32) -> Result<u64> {
-        let s = &self.side.s;
         let Some(region) = inner.regions.get(&number) else { return Ok(0) };
         let data = self.stripes.data();
         let kept = self.stripes.parity() > 0 && inner.header.value.sums();
@@ -171,6 +170,22 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             return Ok(0);
         }
         let mut rows = core::mem::take(&mut inner.rows);
+        let done = self.hold_parity(inner, number, stripe, &mut rows);
+        inner.rows = rows;
+        done
+    }
+
+    /// Holds the parity of a stripe against its rows, if all of them are good; answers the units
+    /// made anew.
+    fn hold_parity(
+        &self,
+        inner: &mut Inner,
+        number: u64,
+        stripe: u32,
+        rows: &mut [u8],
+    ) -> Result<u64> {
+        let s = &self.side.s;
+        let data = self.stripes.data();
         let mut good = true;
         for (row, bytes) in (0..data).zip(rows.chunks_mut(PAGE as usize)) {
             let inside = stripe * data + row;
@@ -183,13 +198,13 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         }
         let mut parity = vec![0; self.stripes.parity_len()];
         let readable = self.side.parity(number, stripe, &mut parity).is_ok();
-        let mut differ = self.stripes.differing(&rows, &parity);
+        let mut differ = self.stripes.differing(rows, &parity);
         if !readable {
             differ = [true, self.stripes.parity() > 1];
         }
         let wrong = good && differ.contains(&true) && s.enabled(VERIFY_PARITY);
         if wrong {
-            self.stripes.encode(&rows, &mut parity);
+            self.stripes.encode(rows, &mut parity);
             self.side.put_parity((PARITY, PARITY_HEAL), number, stripe, &parity)?;
             self.side.persist(PARITY_DRAIN)?;
             let unit = if differ[0] { Wrong::ParityP } else { Wrong::ParityQ };
@@ -199,7 +214,6 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             let len = u64::from(data) * PAGE;
             self.report(inner, &Event { cause, len, wrong: Some(unit), ..event });
         }
-        inner.rows = rows;
         Ok(if wrong { differ.iter().filter(|differs| **differs).count() as u64 } else { 0 })
     }
 

@@ -2,6 +2,7 @@
 
 mod common;
 mod crashes;
+mod errors_between;
 mod first_steps;
 mod lengths;
 mod mutants;

@@ -1,0 +1,362 @@
+//! Errors in the middle of something, and strangers at the door: what an engine that goes on after
+//! them may not have forgotten. Found by reading.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::common::{Counter, Engine, Machine, boot, content, tiny};
+use holdfast_faultmem::{Clear, FaultKind, Watched, When, Window};
+use holdfast_mapped::{
+    AtRest, Durability, Force, Mapped, Mended, OpenOptions, ProtectOptions, Writing,
+};
+use holdfast_pmem::track::{DirtySource, Observed, SourceKind, TrackError, WriteWay};
+use holdfast_pmem::{Medium, MediumKind, PAGE, Site};
+use holdfast_redundancy::{PageVerdict, Unsure};
+
+const FOREIGN: Site = Site::new("test.foreign");
+
+/// A source of which one call fails.
+#[derive(Debug, Clone)]
+struct Failing {
+    inner: Watched,
+    /// Which call of a kind fails, counted down: looks at single pages, arming, taking.
+    peek: Arc<AtomicU64>,
+    arm: Arc<AtomicU64>,
+    take: Arc<AtomicU64>,
+}
+
+impl Failing {
+    fn of(inner: &Watched) -> Self {
+        Self {
+            inner: inner.clone(),
+            peek: Arc::default(),
+            arm: Arc::default(),
+            take: Arc::default(),
+        }
+    }
+
+    fn turn(count: &AtomicU64) -> Result<(), TrackError> {
+        let before = count.load(Ordering::SeqCst);
+        count.store(before.saturating_sub(1), Ordering::SeqCst);
+        if before == 1 { Err(TrackError::Busy { what: "the source" }) } else { Ok(()) }
+    }
+}
+
+impl DirtySource for Failing {
+    fn kind(&self) -> SourceKind {
+        DirtySource::kind(&self.inner)
+    }
+
+    fn arm(&self, at: u64, len: u64) -> Result<(), TrackError> {
+        Self::turn(&self.arm)?;
+        self.inner.arm(at, len)
+    }
+
+    fn disarm(&self, at: u64, len: u64) -> Result<(), TrackError> {
+        self.inner.disarm(at, len)
+    }
+
+    fn take(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) -> Result<(), TrackError> {
+        Self::turn(&self.take)?;
+        self.inner.take(at, len, each)
+    }
+
+    fn peek(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) -> Result<(), TrackError> {
+        if len == PAGE {
+            Self::turn(&self.peek)?;
+        }
+        self.inner.peek(at, len, each)
+    }
+
+    fn intact(&self, at: u64, len: u64) -> bool {
+        self.inner.intact(at, len)
+    }
+
+    fn coverage(&self, way: WriteWay) -> Observed {
+        self.inner.coverage(way)
+    }
+}
+
+type FailingEngine = Mapped<Watched, Window, Failing>;
+
+fn failing(machine: &Machine) -> (FailingEngine, Failing) {
+    let source = Failing::of(&machine.data);
+    let (data, side, world) = (machine.data.clone(), machine.side.clone(), machine.world.clone());
+    let clock = Arc::new(Counter::default());
+    let engine = Mapped::protect(data, side, source.clone(), world, clock, &tiny(1)).unwrap();
+    engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+    (engine, source)
+}
+
+fn admitted(machine: &Machine) -> Engine {
+    let engine = machine.protect(&tiny(1));
+    engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+    engine
+}
+
+fn quick() -> OpenOptions {
+    boot(1, Durability::Process)
+}
+
+/// The machine after a kill, with the source's bits or without.
+fn killed(machine: &Machine, bits: bool) -> Machine {
+    let image = machine.medium.crash_point().newest();
+    let marks = bits.then(|| machine.data.marks());
+    let size = machine.data.window().len();
+    Machine::after(image, Medium::kind(&machine.side), size, marks)
+}
+
+fn verdict(engine: &Engine, page: u64) -> PageVerdict {
+    engine.verify(page).unwrap().verdict
+}
+
+#[test]
+fn a_look_that_fails_forgets_no_store() {
+    for nth in [1, 9] {
+        let machine = Machine::new(MediumKind::Shm, 19 * PAGE);
+        let (engine, source) = failing(&machine);
+        source.peek.store(nth, Ordering::SeqCst);
+        assert!(engine.scrub_step(None).is_err(), "a page, and a page for its parity");
+        machine.store(5, 1);
+        assert_eq!(engine.pass().unwrap().pages, 1);
+        assert_eq!(engine.verify(5).unwrap().verdict, PageVerdict::Good);
+        assert_eq!(engine.scrub(None).unwrap().report.good, 19);
+    }
+}
+
+#[test]
+fn growth_that_could_not_be_tracked_is_tracked_the_next_time() {
+    // To the end of the last region, and beyond it.
+    for (to, page, nth) in [(24, 20, 1), (32, 28, 2)] {
+        let machine = Machine::new(MediumKind::Shm, 18 * PAGE);
+        let (engine, source) = failing(&machine);
+        machine.world.set_size(to * PAGE);
+        source.arm.store(nth, Ordering::SeqCst);
+        assert!(engine.pass().is_err(), "the source refuses");
+        engine.pass().unwrap();
+        machine.store(page, 1);
+        let said = engine.verify(page).unwrap().verdict;
+        assert_eq!(said, PageVerdict::Undecided(Unsure::Uncovered), "{to}");
+        engine.pass().unwrap();
+        assert!(engine.verify_all().unwrap().is_clean());
+    }
+}
+
+#[test]
+fn what_was_told_before_an_error_is_covered_by_the_next_pass() {
+    let machine = Machine::new(MediumKind::Shm, 24 * PAGE);
+    let (engine, source) = failing(&machine);
+    // Two runs: the second of them is not side by side with the first.
+    engine.dismiss(8 * PAGE, 8 * PAGE).unwrap();
+    for page in [2, 18] {
+        machine.store(page, 1);
+    }
+    source.take.store(2, Ordering::SeqCst);
+    assert!(engine.pass().is_err());
+    engine.pass().unwrap();
+    assert!(engine.verify_all().unwrap().is_clean(), "{:?}", engine.verify_all());
+}
+
+#[test]
+fn entries_that_rot_after_a_pass_that_failed_are_no_damage_of_their_pages() {
+    let machine = Machine::new(MediumKind::Shm, 19 * PAGE);
+    let (engine, source) = failing(&machine);
+    machine.store(2, 1);
+    machine.rot(3, 7);
+    source.peek.store(1, Ordering::SeqCst);
+    assert!(engine.pass().is_err(), "asked again about page 3");
+    for (at, rotten) in [(5, [0x5a; 8]), (6, [0; 8])] {
+        let place = machine.side.place((128 << 10) + PAGE + at * 8);
+        machine.medium.stray(place, &rotten).unwrap();
+    }
+    for page in [5, 6] {
+        let said = engine.verify(page).unwrap().verdict;
+        assert_eq!(said, PageVerdict::Undecided(Unsure::SumsDamaged), "page {page}");
+    }
+}
+
+#[test]
+fn a_file_that_was_cut_off_and_changed_is_in_doubt_until_it_was_looked_at() {
+    let machine = Machine::new(MediumKind::Shm, 19 * PAGE);
+    machine.protect(&tiny(1)).close().unwrap();
+    machine.world.set_size(10 * PAGE);
+    machine.medium.stray(10 * PAGE, &[0; 9 * PAGE as usize]).unwrap();
+    machine.data.window().put(FOREIGN, PAGE, &content(1, 7)).unwrap();
+    machine.world.mtime.store(8, Ordering::SeqCst);
+    let (twin, left) = (machine.clone(), Arc::new(Mutex::new(None)));
+    let kept = Arc::clone(&left);
+    machine.medium.on_barrier(Box::new(move |_, site, _| {
+        if site.name() == "mapped.header.drain-a" {
+            kept.lock().unwrap().get_or_insert_with(|| killed(&twin, false));
+        }
+    }));
+    machine.open(quick());
+    machine.medium.clear_on_barrier();
+    let next = left.lock().unwrap().take().unwrap();
+    next.world.mtime.store(8, Ordering::SeqCst);
+    let (engine, _) = next.open(quick());
+    assert_ne!(verdict(&engine, 1), PageVerdict::Corrupt);
+    assert_ne!(engine.repair(1, &AtRest, Force::No).unwrap(), Mended::Repaired);
+    assert!(next.page(1) == content(1, 7));
+}
+
+/// A stranger writes at a barrier: it is heard, or only the file's date shows it.
+fn strangers(machine: &Machine, at: &'static str, heard: bool) {
+    let twin = machine.clone();
+    on_barrier(machine, at, move || {
+        twin.data.window().put(FOREIGN, PAGE, &content(1, 7)).unwrap();
+        twin.world.mtime.store(9, Ordering::SeqCst);
+        twin.world.strange.store(heard, Ordering::SeqCst);
+    });
+}
+
+fn is_left_alone(machine: &Machine) {
+    machine.medium.clear_on_barrier();
+    machine.world.strange.store(false, Ordering::SeqCst);
+    let (engine, _) = machine.open(quick());
+    assert_ne!(verdict(&engine, 1), PageVerdict::Corrupt);
+    assert_ne!(engine.repair(1, &AtRest, Force::No).unwrap(), Mended::Repaired);
+    assert!(machine.page(1) == content(1, 7), "taken back");
+}
+
+#[test]
+fn who_writes_while_the_side_file_is_closed_is_seen_by_the_next_opening() {
+    for heard in [true, false] {
+        let machine = Machine::new(MediumKind::Shm, 19 * PAGE);
+        let engine = admitted(&machine);
+        machine.store(9, 1);
+        strangers(&machine, "mapped.admit.clean-drain", heard);
+        engine.close().unwrap();
+        is_left_alone(&machine);
+    }
+}
+
+#[test]
+fn who_writes_while_the_side_file_is_opened_is_seen_by_the_next_opening() {
+    let machine = Machine::new(MediumKind::Shm, 19 * PAGE);
+    admitted(&machine).close().unwrap();
+    // Changed already, so that there is something to look at.
+    machine.world.mtime.store(8, Ordering::SeqCst);
+    strangers(&machine, "mapped.commit.E", false);
+    drop(machine.open(quick()));
+    is_left_alone(&machine);
+}
+
+fn on_barrier(machine: &Machine, at: &'static str, once: impl Fn() + Send + Sync + 'static) {
+    machine.medium.on_barrier(Box::new(move |_, site, _| {
+        if site.name() == at {
+            once();
+        }
+    }));
+}
+
+#[test]
+fn what_cannot_be_read_is_replaced_only_where_it_would_be_if_it_could() {
+    let machine = Machine::new(MediumKind::Shm, 19 * PAGE);
+    let engine = machine.protect(&tiny(1));
+    engine.contest(true).unwrap();
+    machine.data.window().put(FOREIGN, 5 * PAGE, &content(5, 7)).unwrap();
+    machine.medium.poison(5 * PAGE, 1, Clear::Able).unwrap();
+    let mended = engine.repair(5, &AtRest, Force::No).unwrap();
+    assert!(matches!(mended, Mended::Undecided(_)), "{mended:?}");
+    // A pass that finds it beside another page says no more than that.
+    engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+    machine.store(6, 1);
+    let done = engine.pass().unwrap();
+    assert_eq!((done.corrupt, done.undecided), (0, 1));
+    engine.contest(false).unwrap();
+    let machine = Machine::new(MediumKind::Shm, 19 * PAGE);
+    let engine = machine.protect(&tiny(1));
+    machine.medium.poison(5 * PAGE, 1, Clear::Able).unwrap();
+    assert_eq!(engine.repair(5, &AtRest, Force::No).unwrap(), Mended::Repaired);
+}
+
+#[test]
+fn what_a_source_vouched_for_at_first_and_lost_then_is_in_doubt() {
+    let machine = Machine::new(MediumKind::Shm, 19 * PAGE);
+    let engine = admitted(&machine);
+    machine.store(5, 1);
+    drop(engine);
+    let machine = killed(&machine, true);
+    let (engine, _) = machine.open(quick());
+    machine.data.lose(0, 8 * PAGE);
+    assert_eq!(verdict(&engine, 5), PageVerdict::Undecided(Unsure::TrackingLost));
+    engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+    assert_eq!(verdict(&engine, 5), PageVerdict::Undecided(Unsure::TrackingLost));
+}
+
+#[test]
+fn cutting_a_file_off_between_pages_covers_no_damage() {
+    let machine = Machine::new(MediumKind::Shm, 19 * PAGE);
+    let engine = admitted(&machine);
+    machine.rot(11, 5);
+    machine.world.set_size(12 * PAGE);
+    engine.pass().unwrap();
+    assert_ne!(verdict(&engine, 11), PageVerdict::Good);
+}
+
+#[test]
+fn a_repair_that_went_wrong_is_not_covered() {
+    let machine = Machine::new(MediumKind::File, 19 * PAGE);
+    let options = ProtectOptions { open: boot(1, Durability::Power), ..tiny(1) };
+    let engine = machine.protect(&options);
+    engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+    machine.rot(5, 100);
+    machine.medium.arm(FaultKind::Lost, When::touching(5 * PAGE, PAGE));
+    assert_eq!(engine.repair(5, &AtRest, Force::No).unwrap(), Mended::Lost);
+    engine.pass().unwrap();
+    assert_eq!(verdict(&engine, 5), PageVerdict::Corrupt);
+    assert_eq!(engine.repair(5, &AtRest, Force::No).unwrap(), Mended::Repaired);
+    assert!(machine.page(5) == content(5, 0));
+}
+
+#[test]
+fn a_side_file_that_was_cut_off_leaves_nothing_covered_behind_its_end() {
+    let machine = Machine::new(MediumKind::Shm, 40 * PAGE);
+    machine.protect(&tiny(1)).close().unwrap();
+    machine.rot(37, 9);
+    let side = machine.side.clone();
+    // Two regions to a group: what is left says nothing of the last one.
+    side.set_len((128 << 10) + 2 * 8 * PAGE);
+    for read_only in [true, false] {
+        let (engine, opened) = machine.open(OpenOptions { read_only, ..quick() });
+        assert!(opened.doubtful > 0 && opened.damaged > 0, "{opened:?}");
+        let said = verdict(&engine, 37);
+        assert!(matches!(said, PageVerdict::Undecided(why) if why.is_doubt()), "{said:?}");
+        assert!(!engine.verify_all().unwrap().is_clean());
+    }
+}
+
+#[test]
+fn what_was_forced_back_counts_from_then_on() {
+    let machine = Machine::new(MediumKind::Shm, 19 * PAGE);
+    let engine = admitted(&machine);
+    machine.store(5, 1);
+    // Parity stays behind: it gives what was covered before the last time.
+    machine.medium.elide_name("mapped.commit.parity");
+    engine.pass().unwrap();
+    engine.close().unwrap();
+    machine.data.window().put(FOREIGN, 5 * PAGE, &content(5, 7)).unwrap();
+    machine.world.mtime.store(9, Ordering::SeqCst);
+    let (engine, _) = machine.open(quick());
+    assert!(matches!(verdict(&engine, 5), PageVerdict::Undecided(_)));
+    assert_eq!(engine.repair(5, &AtRest, Force::Undecided).unwrap(), Mended::Repaired);
+    assert!(machine.page(5) == content(5, 0));
+    engine.close().unwrap();
+    let (engine, _) = machine.open(quick());
+    assert!(engine.verify_all().unwrap().is_clean(), "{:?}", engine.verify_all());
+}
+
+#[test]
+fn nobody_writes_after_a_panic() {
+    let machine = Machine::new(MediumKind::Shm, 19 * PAGE);
+    let engine = Arc::new(admitted(&machine));
+    machine.store(5, 1);
+    on_barrier(&machine, "mapped.commit.N", || panic!("on purpose"));
+    let other = Arc::clone(&engine);
+    assert!(std::thread::spawn(move || other.pass()).join().is_err());
+    machine.medium.clear_on_barrier();
+    assert!(engine.pass().is_err());
+    assert_ne!(verdict(&engine, 5), PageVerdict::Corrupt);
+}
