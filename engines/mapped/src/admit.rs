@@ -72,6 +72,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             inner.header.value.state = State::Open;
             inner.header.store(&self.side.s)?;
         }
+        inner.touched = true;
         self.resize(inner, Seen::Watched)?;
         let numbers: Vec<u64> = inner
             .regions

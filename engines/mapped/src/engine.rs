@@ -62,6 +62,8 @@ pub(crate) struct Inner {
     /// The machine stopped since the file was last open, and nothing was recovered yet: a page that
     /// was being covered may be what it was before.
     pub(crate) stopped: bool,
+    /// We changed the data file, or let somebody: its date is another one because of us.
+    pub(crate) touched: bool,
     /// A write failed: nothing more is written.
     pub(crate) failed: bool,
 }
@@ -112,6 +114,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             counts: Counts::default(),
             trace: Tracer::new(options.trace),
             stopped: false,
+            touched: false,
             failed: false,
         };
         Self {

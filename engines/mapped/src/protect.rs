@@ -138,7 +138,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let inner = &mut *inner;
         let header = &mut inner.header;
         header.value.state = state;
-        if let Some(identity) = identity.filter(|_| self.facts.vouches()) {
+        // A file that we did not change has the date it had when it was looked at.
+        if let Some(identity) = identity.filter(|_| inner.touched && self.facts.vouches()) {
             header.value.identity = Identity { size: inner.size, ..identity };
         }
         header.store(&self.side.s)

@@ -159,6 +159,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             inner.intent.clear(s)?;
             return Ok(Mended::Undecided(Unsure::Contested));
         }
+        inner.touched = true;
         let stored = self.install(at, bytes, with);
         let mut again = vec![0; PAGE as usize];
         let readable = self.read_page(inner.size, page, &mut again).is_ok();

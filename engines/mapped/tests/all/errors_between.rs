@@ -233,6 +233,16 @@ fn who_writes_while_the_side_file_is_closed_is_seen_by_the_next_opening() {
 }
 
 #[test]
+fn who_writes_after_the_file_was_covered_and_before_the_side_file_is_closed_is_seen() {
+    let machine = Machine::new(MediumKind::Shm, 19 * PAGE);
+    let engine = machine.protect(&tiny(1));
+    machine.data.window().put(FOREIGN, PAGE, &content(1, 7)).unwrap();
+    machine.world.mtime.store(9, Ordering::SeqCst);
+    engine.close().unwrap();
+    is_left_alone(&machine);
+}
+
+#[test]
 fn who_writes_while_the_side_file_is_opened_is_seen_by_the_next_opening() {
     let machine = Machine::new(MediumKind::Shm, 19 * PAGE);
     admitted(&machine).close().unwrap();
