@@ -65,6 +65,13 @@ impl ForeignFile {
         Some((found.ino(), found.len(), mtime_ns))
     }
 
+    /// Whether its time of change tells of stores through mappings, too. Where it does not, a file
+    /// with the same numbers may have been stored to all the same. Unknown file systems are tried.
+    #[must_use]
+    pub fn dates_stores(&self) -> bool {
+        crate::dated::dates_stores(&self.file)
+    }
+
     /// The parts of `[at, at + len)` that have storage, as runs of (first byte, bytes), ascending,
     /// each told once. Where the file system cannot say, everything has.
     pub fn parts(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) {

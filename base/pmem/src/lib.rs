@@ -85,6 +85,7 @@ mod asm;
 mod badblocks;
 mod clock;
 pub mod cpu;
+mod dated;
 mod error;
 mod faults;
 mod file;

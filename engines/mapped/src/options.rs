@@ -157,6 +157,12 @@ pub trait Facts: Send + Sync + fmt::Debug + 'static {
     /// What the system says now.
     fn identity(&self) -> Identity;
 
+    /// Whether the time of change tells of stores through mappings, too. Where it does not, equal
+    /// identities prove nothing.
+    fn dates_stores(&self) -> bool {
+        true
+    }
+
     /// The parts of `[at, at + len)` that have storage, as runs of (first byte, length),
     /// ascending. Holes are known to be zeros: they need neither sums nor tracking.
     fn allocated(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) {
@@ -178,6 +184,10 @@ impl Facts for ForeignFile {
             size,
             mtime_ns,
         })
+    }
+
+    fn dates_stores(&self) -> bool {
+        Self::dates_stores(self)
     }
 
     fn allocated(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) {

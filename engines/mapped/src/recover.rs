@@ -8,6 +8,7 @@
 //! | the same, and nothing is left of a region that has storage | tracking lost | as below |
 //! | region suspect, and the source does not vouch for it | tracking lost | as below |
 //! | data file changed, and the source does not vouch | changed while unprotected | as below |
+//! | the same but for the change, where stores are not dated | undated | as below |
 //! | entries of a region damaged or unreadable | sums damaged | as below; parity may vouch |
 //! | region suspect, and the source vouches | none | its stale pages only |
 //! | region clean | none | its stale pages only |
@@ -117,6 +118,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     /// Reads the states of all regions and says which of them are in doubt. Writes nothing.
     fn load(&self, inner: &mut Inner, header: &Header, identity: Identity) -> Result<Opened> {
         let changed = identity != header.identity;
+        let dated = self.facts.dates_stores();
         let synced = header.durability == Durability::Power && self.f.kind() != MediumKind::Dax;
         let named = header.boot != [0; 16];
         let believed = synced || named && header.boot == self.options.boot;
@@ -147,7 +149,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             let pages = self.pages_of(number, size);
             let (at, len) = self.span(number, pages);
             let vouched = believed && self.d.intact(at, len);
-            let relied = vouched && (found.suspect || changed);
+            let relied = vouched && (found.suspect || changed || !dated);
             let record = found.record.unwrap_or_else(|| unknown(pages));
             let kind = if found.suspect { Kind::Suspect } else { record.kind };
             let known = record.pages.min(pages);
@@ -161,10 +163,11 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             (region.stale, region.observed) = (found.stale, observed);
             (region.thrown, region.relied) = (!believed, relied);
             let lost = found.record.is_none() || !believed || found.suspect && !vouched;
-            region.doubt = match (lost, changed && !vouched) {
-                (true, _) => Some(Unsure::TrackingLost),
-                (false, true) => Some(Unsure::ChangedWhileUnprotected),
-                (false, false) => None,
+            region.doubt = match (lost, vouched || !changed, vouched || dated) {
+                (true, ..) => Some(Unsure::TrackingLost),
+                (_, false, _) => Some(Unsure::ChangedWhileUnprotected),
+                (.., false) => Some(Unsure::Undated),
+                _ => None,
             };
             if header.sums() && region.record.generation > 0 {
                 self.load_sums(number, &mut region);

@@ -73,6 +73,10 @@ impl Facts for Eyes {
         self.data.identity()
     }
 
+    fn dates_stores(&self) -> bool {
+        self.data.dates_stores()
+    }
+
     fn allocated(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) {
         self.data.parts(at, len, each);
     }

@@ -21,6 +21,9 @@ pub enum Unsure {
     TrackingLost,
     /// It differs, and the file was changed while nobody protected it.
     ChangedWhileUnprotected,
+    /// It differs, and the file may have been changed while nobody protected it: its file system
+    /// does not date stores through mappings.
+    Undated,
     /// It differs, and somebody writes to the file who is not tracked.
     Contested,
     /// It differed, and was stored to while its repair was under way.
@@ -47,6 +50,7 @@ impl Unsure {
             Self::SumsDamaged => 7,
             Self::NoSums => 8,
             Self::Media(_) => 9,
+            Self::Undated => 10,
         }
     }
 
@@ -66,6 +70,9 @@ impl fmt::Display for Unsure {
             Self::ChangedWhileUnprotected => {
                 f.write_str("differs, and the file was changed while it was not protected")
             }
+            Self::Undated => f.write_str(
+                "differs, and its file system would not show a store while it was not protected",
+            ),
             Self::Contested => f.write_str("differs, and somebody untracked writes to the file"),
             Self::StoredTo => f.write_str("was stored to while it was being repaired"),
             Self::SumsDamaged => f.write_str("differs, and so do the sums around it"),

@@ -359,6 +359,26 @@ fn what_was_forced_back_counts_from_then_on() {
 }
 
 #[test]
+fn where_stores_leave_no_date_equal_numbers_prove_nothing() {
+    for (undated, repaired) in [(true, false), (false, true)] {
+        let machine = Machine::new(MediumKind::Shm, 19 * PAGE);
+        machine.world.undated.store(undated, Ordering::SeqCst);
+        admitted(&machine).close().unwrap();
+        machine.data.window().put(FOREIGN, PAGE, &content(1, 7)).unwrap();
+        let (engine, opened) = machine.open(quick());
+        assert!(!opened.changed);
+        let said = verdict(&engine, 1);
+        assert_eq!(said == PageVerdict::Undecided(Unsure::Undated), undated, "{said:?}");
+        let mended = engine.repair(1, &AtRest, Force::No).unwrap();
+        assert_eq!(mended == Mended::Repaired, repaired);
+        // In use it is seen who stores, and that is all the difference.
+        engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+        machine.rot(9, 100);
+        assert_eq!(engine.repair(9, &AtRest, Force::No).unwrap(), Mended::Repaired);
+    }
+}
+
+#[test]
 fn nobody_writes_after_a_panic() {
     let machine = Machine::new(MediumKind::Shm, 19 * PAGE);
     let engine = Arc::new(admitted(&machine));

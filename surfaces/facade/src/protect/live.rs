@@ -122,7 +122,8 @@ impl ProtectedMap {
     pub fn address(&self) -> Option<(*mut u8, u64)> {
         let shared = self.shared();
         let mapping = shared.mapping.as_ref().filter(|_| !shared.engine.source().wants_stores())?;
-        shared.addressed.store(true, Ordering::SeqCst);
+        // Whoever has just stopped all writes must not be passed by the first of these.
+        shared.gate.pass(|| shared.addressed.store(true, Ordering::SeqCst));
         let len = mapping.len();
         mapping.view(0, len).map(|address| (address.cast_mut(), len))
     }
@@ -139,7 +140,8 @@ impl ProtectedMap {
         }
         let whole = len - len % PAGE;
         let mapping = shared.mapping.as_ref().filter(|mapping| mapping.len() < whole);
-        shared.engine.source().announce(0, u64::MAX, || {
+        let old = self.len();
+        shared.engine.source().announce(old, len - old, || {
             if let Some(mapping) = mapping {
                 let grown = shared.data.change(|_| mapping.grow(whole));
                 grown.map_err(|error| Error::from(error).at(&shared.path))?;
@@ -448,14 +450,16 @@ impl Writers for Shared {
         if !self.watch.listens() {
             return false;
         }
+        // First: a write under way could not end any more once its thread is stopped.
+        self.gate.close();
         let stopped = match &self.writers {
             Some(writers) => writers.freeze(),
             None => !self.addressed.load(Ordering::SeqCst),
         };
         if !stopped {
+            self.gate.open();
             return false;
         }
-        self.gate.close();
         if self.watch.look_around(false).is_some() {
             self.thaw();
             return false;

@@ -300,6 +300,10 @@ impl<W: Hearing> Facts for Listening<W> {
         self.0.identity()
     }
 
+    fn dates_stores(&self) -> bool {
+        self.0.dates_stores()
+    }
+
     fn allocated(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) {
         self.0.parts(at, len, each);
     }

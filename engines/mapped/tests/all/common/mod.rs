@@ -42,6 +42,8 @@ pub(crate) struct World {
     pub(crate) holes: Mutex<Vec<(u64, u64)>>,
     /// Somebody untracked was heard.
     pub(crate) strange: AtomicBool,
+    /// Stores leave no date.
+    pub(crate) undated: AtomicBool,
 }
 
 impl World {
@@ -54,6 +56,7 @@ impl World {
             inode: AtomicU64::new(3),
             holes: Mutex::default(),
             strange: AtomicBool::new(false),
+            undated: AtomicBool::new(false),
         })
     }
 
@@ -66,6 +69,10 @@ impl World {
 impl Facts for World {
     fn vouches(&self) -> bool {
         !self.strange.load(Ordering::SeqCst)
+    }
+
+    fn dates_stores(&self) -> bool {
+        !self.undated.load(Ordering::SeqCst)
     }
 
     fn identity(&self) -> Identity {
