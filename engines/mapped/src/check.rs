@@ -96,7 +96,11 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let inner = self.lock();
         let mut bytes = vec![0; PAGE as usize];
         let mut report = Report::default();
-        for page in 0..inner.size.div_ceil(PAGE) {
+        let (all, there) = (inner.size.div_ceil(PAGE), self.size_now().div_ceil(PAGE));
+        // A header may say what it likes: what is cut off is counted, not looked at.
+        report.pages = all.saturating_sub(there);
+        report.uncovered = report.pages;
+        for page in 0..all.min(there) {
             report.add(page, self.judge(&inner, page, &mut bytes)?.verdict);
         }
         Ok(report)

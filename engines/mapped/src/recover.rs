@@ -123,9 +123,10 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let named = header.boot != [0; 16];
         let believed = synced || named && header.boot == self.options.boot;
         let size = header.identity.size;
-        // Who only looks sees the file as long as it is now, as far as it may have been covered.
+        // Who only looks sees the last page as long as it is now: it may have been covered so.
         let last = size.next_multiple_of(PAGE);
-        inner.size = if self.options.read_only { self.size_now().min(last) } else { size };
+        let grown = if self.options.read_only { self.size_now().min(last) } else { 0 };
+        inner.size = size.max(grown);
         inner.stopped = header.boot != self.options.boot;
         let mut opened = Opened {
             state: header.state,

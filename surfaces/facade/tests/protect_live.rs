@@ -205,6 +205,19 @@ fn damage_in_use_is_repaired() {
 }
 
 #[test]
+fn growth_takes_no_damage_for_content() {
+    let here = Here::protected(40 * PAGE);
+    let beneath = Beneath::of(&here.path);
+    let map = ProtectedMap::open(&here.path, &by_hand(Tracking::Auto)).unwrap();
+    beneath.rot(20 * PAGE);
+    map.grow(50 * PAGE + 9).unwrap();
+    assert_eq!(map.verify(20).unwrap().verdict, PageVerdict::Corrupt);
+    assert_eq!(map.scrub().unwrap().repaired, 1);
+    map.close().unwrap();
+    here.clean();
+}
+
+#[test]
 fn the_thread_covers_pauses_and_goes_on() {
     let here = Here::protected(40 * PAGE);
     let beneath = Beneath::of(&here.path);

@@ -192,6 +192,9 @@ struct Passing {
     inside: u64,
 }
 
+/// Longest that a write of a few bytes may take before it counts as stopped in the middle.
+const PATIENCE: Duration = Duration::from_millis(500);
+
 impl Gate {
     fn lock(&self) -> MutexGuard<'_, Passing> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -220,16 +223,23 @@ impl Gate {
         what()
     }
 
-    /// Closes it, once nobody is inside.
-    pub(crate) fn close(&self) {
+    /// Closes it, once nobody is inside; false, and it is open, if somebody stays there: a thread
+    /// may have been stopped in the middle.
+    pub(crate) fn close(&self) -> bool {
         let mut passing = self.lock();
         while passing.closed {
             passing = self.wait(passing);
         }
         passing.closed = true;
-        while passing.inside > 0 {
-            passing = self.wait(passing);
+        let waited = self.told.wait_timeout_while(passing, PATIENCE, |passing| passing.inside > 0);
+        let (mut passing, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        passing.closed = !waited.timed_out();
+        let closed = passing.closed;
+        drop(passing);
+        if !closed {
+            self.told.notify_all();
         }
+        closed
     }
 
     /// Opens it again.

@@ -450,21 +450,23 @@ impl Writers for Shared {
         if !self.watch.listens() {
             return false;
         }
-        // First: a write under way could not end any more once its thread is stopped.
-        self.gate.close();
-        let stopped = match &self.writers {
-            Some(writers) => writers.freeze(),
-            None => !self.addressed.load(Ordering::SeqCst),
-        };
-        if !stopped {
+        // First: threads on their way to where they stop may pass the gate.
+        if self.writers.as_ref().is_some_and(|writers| !writers.freeze()) {
+            return false;
+        }
+        let closed = self.gate.close();
+        // Asked once nobody can get the address any more without being waited for.
+        let stopped = self.writers.is_some() || !self.addressed.load(Ordering::SeqCst);
+        if closed && stopped && self.watch.look_around(false).is_none() {
+            return true;
+        }
+        if closed {
             self.gate.open();
-            return false;
         }
-        if self.watch.look_around(false).is_some() {
-            self.thaw();
-            return false;
+        if let Some(writers) = &self.writers {
+            writers.thaw();
         }
-        true
+        false
     }
 
     fn thaw(&self) {

@@ -290,7 +290,10 @@ impl ProtectedFile {
             ..Verified::default()
         };
         let (all, there) = (self.engine.pages(), self.data.size().div_ceil(PAGE));
-        for page in 0..all {
+        // The side file may say what it likes: what is cut off is counted, not looked at.
+        found.gone = all.saturating_sub(there);
+        found.pages = found.gone;
+        for page in 0..all.min(there) {
             if page % 64 == 0 && !progress(page, all) {
                 found.stopped = true;
                 break;
@@ -298,7 +301,6 @@ impl ProtectedFile {
             let judged = self.engine.verify(page).map_err(|error| of_engine(&error, &self.side))?;
             found.pages += 1;
             match judged.verdict {
-                _ if page >= there => found.gone += 1,
                 // What is left of the last page.
                 PageVerdict::Undecided(Unsure::Uncovered) if !judged.readable => found.gone += 1,
                 PageVerdict::Good => found.good += 1,
