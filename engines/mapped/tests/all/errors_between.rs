@@ -390,3 +390,38 @@ fn nobody_writes_after_a_panic() {
     assert!(engine.pass().is_err());
     assert_ne!(verdict(&engine, 5), PageVerdict::Corrupt);
 }
+
+#[test]
+fn damage_in_doubt_stays_so_through_passes_and_kills() {
+    for (bits, last) in (0..60).map(|nth| (nth % 2 == 0, nth / 2)) {
+        let machine = Machine::new(MediumKind::Shm, 19 * PAGE);
+        machine.world.undated.store(true, Ordering::SeqCst);
+        admitted(&machine).close().unwrap();
+        machine.rot(6, 100);
+        let (twin, left) = (machine.clone(), Arc::new(Mutex::new(None)));
+        let (kept, barriers) = (Arc::clone(&left), AtomicU64::new(0));
+        machine.medium.on_barrier(Box::new(move |_, _, _| {
+            if barriers.fetch_add(1, Ordering::SeqCst) == last {
+                *kept.lock().unwrap() = Some(killed(&twin, bits));
+            }
+        }));
+        in_doubt(&machine, 1);
+        machine.medium.clear_on_barrier();
+        let Some(next) = left.lock().unwrap().take() else { continue };
+        next.world.undated.store(true, Ordering::SeqCst);
+        in_doubt(&next, 2);
+    }
+}
+
+/// Opens, stores beside page 6, covers, scrubs; the page is in doubt all the time.
+fn in_doubt(machine: &Machine, version: u64) {
+    let (engine, _) = machine.open(quick());
+    for pass in 0..2 {
+        let said = verdict(&engine, 6);
+        assert!(matches!(said, PageVerdict::Undecided(why) if why.is_doubt()), "{said:?}");
+        engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+        machine.store(5, 10 * version + pass);
+        engine.pass().unwrap();
+        engine.scrub(Some(&AtRest)).unwrap();
+    }
+}

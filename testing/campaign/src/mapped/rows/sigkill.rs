@@ -134,7 +134,8 @@ impl Ward {
             }
             let whole = &self.bytes()[(page * PAGE) as usize..][..PAGE as usize];
             let mut rotten = whole.to_vec();
-            rotten[ROT].iter_mut().for_each(|byte| *byte ^= 0x5a);
+            // Other bytes each time: what was left undecided must not come right by itself.
+            rotten[ROT].iter_mut().for_each(|byte| *byte ^= 1 + self.rng.below(255) as u8);
             let at = page * PAGE + ROT.start as u64;
             let done = file.write_all_at(&rotten[ROT], at);
             done.map_err(|error| refused("damage", &error))?;
