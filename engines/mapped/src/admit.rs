@@ -232,8 +232,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             } as u32;
             let (start, len) = self.span(number, pages);
             let (_, tracked) = self.span(number, region.record.pages);
-            // Before writers are let in, a region of which a crash left the bits is tracked whole or
-            // not at all: beside pages that are not, those bits would be thrown away.
+            // Before writers are let in, a region of which a crash left the bits is tracked whole
+            // or not at all: beside pages that are not, those bits would be thrown away.
             let kept = region.admitted || self.d.intact(start, tracked);
             if kept && tracked < len {
                 self.d.arm(start + tracked, len - tracked)?;

@@ -5,7 +5,7 @@
 //! | 1 batch | every page of the batch stale, both copies | dirty bits as they were |
 //! | **B** | drain | stale pages: those whose sum agrees are good, the others undecided |
 //! | 2 take | the source tells which pages were stored to, and forgets it | the same |
-//! | 3 narrow | stale and observed are what was taken; sum of the other entries, record A | stale of the batch or of what was taken |
+//! | 3 narrow | stale and observed are what was taken, and a sum of the other entries | either |
 //! | **N** | drain | what was taken is known to be written: it may be covered without a question |
 //! | 4 look | sums of what was taken; the other pages of those stripes verified first | the same |
 //! | 5 cover | entries, parity, record in copy B, all flushed | some of it: recomputed |
@@ -16,8 +16,8 @@
 //!
 //! Why B: taking forgets. A page whose bit is gone and that is not stale must be covered. Why N: a
 //! page that is stale but not observed might have rotted just as well, so recovery would have to
-//! leave it undecided; and entries that the pass may not have renewed must stay certified where it was
-//! cut off. Why D and C: once a page is not stale any more, data that did not arrive and
+//! leave it undecided; and where a pass is cut off, the entries that it could not have renewed must
+//! stay certified. Why D and C: once a page is not stale any more, data that did not arrive and
 //! entries that did (or the other way round) would look like damage. Why E: a later batch stales
 //! everything, and pages observed in an earlier one must not count as observed then.
 //!
@@ -343,7 +343,48 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         ask: Ask,
         finder: Finder,
     ) -> Result<Covered> {
-        let s = &self.side.s;
+        // The mutant that takes after looking.
+        let first = self.side.s.enabled(TAKE_FIRST);
+        self.note_batch(inner, works, ask)?;
+        if ask == Ask::Take {
+            let taken = self.take(works, first);
+            if taken.is_err() {
+                works.iter_mut().for_each(Work::keep_taken);
+            }
+            taken?;
+        }
+        let evidence = self.side.s.enabled(BLANKET);
+        for work in &mut *works {
+            self.weigh(work, ask, evidence);
+            if ask == Ask::Take {
+                inner.trace.note(work.number, work.observed.or(work.blanket), self.stripes.pages());
+            }
+        }
+        self.narrow(works)?;
+        let mut total = Covered { regions: works.len() as u64, ..Covered::default() };
+        for work in &mut *works {
+            for stripe in 0..self.stripes.stripes() {
+                self.cover_stripe(inner, work, stripe, &mut total, finder)?;
+            }
+            self.renew_record(work);
+            self.side.put_record(RECORD_B, work.number, verdict::Side::B, &work.region.record)?;
+        }
+        sync_data(&self.f, self.side.durability)?;
+        self.side.persist(COVER_DRAIN)?;
+        if ask == Ask::Take && !first {
+            for work in &*works {
+                let (at, len) = self.span(work.number, work.region.record.pages);
+                self.d.take(at, len, &mut |_, _| {})?;
+            }
+        }
+        self.clear(works)?;
+        inner.counts.covered += total.pages;
+        inner.counts.unchanged += total.unchanged;
+        Ok(total)
+    }
+
+    /// Step 1.
+    fn note_batch(&self, inner: &mut Inner, works: &mut [Work], ask: Ask) -> Result<()> {
         for work in &mut *works {
             self.load_entries(inner, work)?;
             let all = Bits::first(work.region.record.pages);
@@ -355,24 +396,12 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
                 self.side.put_bits(BATCH, work.number, STALE_START, all)?;
             }
         }
-        if ask == Ask::Take {
-            self.side.persist(BATCH_DRAIN)?;
-        }
-        let first = s.enabled(TAKE_FIRST);
-        let evidence = s.enabled(BLANKET);
-        if ask == Ask::Take {
-            let taken = self.take(works, first);
-            if taken.is_err() {
-                works.iter_mut().for_each(Work::keep_taken);
-            }
-            taken?;
-        }
-        for work in &mut *works {
-            self.weigh(work, ask, evidence);
-            if ask == Ask::Take {
-                inner.trace.note(work.number, work.observed.or(work.blanket), self.stripes.pages());
-            }
-        }
+        if ask == Ask::Take { self.side.persist(BATCH_DRAIN) } else { Ok(()) }
+    }
+
+    /// Step 3. The bits of all come first: until then, who is killed leaves nobody who knows what
+    /// was taken.
+    fn narrow(&self, works: &mut [Work]) -> Result<()> {
         for work in &mut *works {
             (work.region.stale, work.region.observed) =
                 (work.observed.or(work.blanket), work.observed);
@@ -389,32 +418,19 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             work.region.unfinished = Some(work.region.stale);
             self.side.put_record(REST, work.number, verdict::Side::A, record)?;
         }
-        self.side.persist(NARROW_DRAIN)?;
-        let mut total = Covered { regions: works.len() as u64, ..Covered::default() };
-        for work in &mut *works {
-            for stripe in 0..self.stripes.stripes() {
-                self.cover_stripe(inner, work, stripe, &mut total, finder)?;
-            }
-            self.renew_record(work);
-            self.side.put_record(RECORD_B, work.number, verdict::Side::B, &work.region.record)?;
-        }
-        sync_data(&self.f, self.side.durability)?;
-        self.side.persist(COVER_DRAIN)?;
-        for work in &mut *works {
-            if ask == Ask::Take && !first {
-                let (at, len) = self.span(work.number, work.region.record.pages);
-                self.d.take(at, len, &mut |_, _| {})?;
-            }
+        self.side.persist(NARROW_DRAIN)
+    }
+
+    /// Step 6.
+    fn clear(&self, works: &mut [Work]) -> Result<()> {
+        for work in works {
             let rest = work.undecided.or(work.deferred);
             (work.region.stale, work.region.observed) = (rest, work.deferred);
             self.side.put_bits(CLEAR, work.number, STALE_START, rest)?;
             self.side.put_bits(CLEAR, work.number, OBSERVED_START, work.deferred)?;
             self.side.put_record(RECORD_A, work.number, verdict::Side::A, &work.region.record)?;
         }
-        self.side.persist(CLEAR_DRAIN)?;
-        inner.counts.covered += total.pages;
-        inner.counts.unchanged += total.unchanged;
-        Ok(total)
+        self.side.persist(CLEAR_DRAIN)
     }
 
     /// Reads the entries; damaged ones turn everything that differs into a doubt.

@@ -1,6 +1,5 @@
 //! Two files on one medium: a sync of one says nothing of the other, and stores are noticed where
 //! they are made.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::sync::Arc;
 

@@ -1,6 +1,5 @@
 //! Chunks change hands: claimed by one transaction at a time, given back as they were, and taken
 //! from runs only when nothing is in them.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use crate::common::{Zone, pattern};
 use holdfast_heap::{Cache, ChunkEntry, ChunkKind};

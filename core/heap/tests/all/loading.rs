@@ -1,6 +1,5 @@
 //! What an open makes of a directory: the heap that was there, or the entries that are bad. No
 //! bytes, damaged or forged, lead outside the zone or to a panic.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use crate::common::{PAGE, START, Zone, pattern, region};
 use holdfast_faultmem::{Clear, Config, FaultMedium};

@@ -1,6 +1,5 @@
 //! Places are handed out once: whatever lanes reserve, commit, free, give back or forget, and
 //! wherever a crash falls, no place is lent to two holders and none is lost.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

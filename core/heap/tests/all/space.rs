@@ -1,6 +1,5 @@
 //! Free-space figures say what can be had: they add up, and the largest object that is said to
 //! fit does fit.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use crate::common::{Zone, pattern};
 use holdfast_heap::{Cache, ChunkEntry, ChunkKind, Space};

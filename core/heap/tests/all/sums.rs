@@ -1,6 +1,5 @@
 //! What a sum is bound to. A sum that does not notice a field changed, or bytes at another place,
 //! would let a lost or misdirected write pass.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use holdfast_heap::format::{CHUNK_LEN, SLOT_LEN, STATE_FREE, STATE_LIVE};
 use holdfast_heap::sums::{granule_range, granules};

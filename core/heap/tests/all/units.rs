@@ -1,6 +1,5 @@
 //! What lies over a range: every unit that has a byte in it, and no other. A repair that is told
 //! of one unit too few accepts bytes that nobody verified.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use crate::common::{PAGE, START, Zone, pattern};
 use holdfast_heap::class::class_of;

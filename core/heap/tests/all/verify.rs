@@ -1,6 +1,5 @@
 //! Whether bytes are what was committed, asked of the medium and of a medium as it would be after
 //! a repair.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use crate::common::{START, Zone, pattern};
 use holdfast_faultmem::Clear;

@@ -1,5 +1,4 @@
 //! Column locks: exclusive, one per page column, and growing without a stop.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

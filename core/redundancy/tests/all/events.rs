@@ -1,5 +1,4 @@
 //! The events journal: the newest events survive crashes, damage and the end of the ring.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

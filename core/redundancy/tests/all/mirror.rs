@@ -1,5 +1,4 @@
 //! Mirrored pages and the superblock: old or new at every crash, and no damage to one copy lost.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use crate::common::{PAGE, SIDE, medium, mirror, superblock, wrong};
 use holdfast_faultmem::{Clear, Config, FailMode, FaultKind, FaultMedium, Torn, When};

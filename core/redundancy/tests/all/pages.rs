@@ -1,5 +1,4 @@
 //! Stripes of pages: a page that is lost, rotten or in the wrong place is told and comes back.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use holdfast_redundancy::pages::{PageStripes, page_sum};
 use proptest::prelude::*;

@@ -1,5 +1,4 @@
 //! Parity: patches add up, every combination is rebuilt, and who is wrong is named.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use crate::common::{Numbers, PAGE, ROW_LEN, ROWS, ZONE, bytes, dax, zone};
 use holdfast_faultmem::{Clear, FaultMedium};

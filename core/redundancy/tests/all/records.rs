@@ -1,5 +1,4 @@
 //! Repair intent and scrub progress: what they leave for the next open, and hostile pages.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use crate::common::{PAGE, SIDE, bytes, dax, mirror, superblock, wrong};
 use holdfast_faultmem::{Clear, FaultMedium};

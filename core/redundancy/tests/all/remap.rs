@@ -1,5 +1,4 @@
 //! Relocation: the frame's bytes are right before, during and after, whatever breaks.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

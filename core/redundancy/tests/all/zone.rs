@@ -1,5 +1,4 @@
 //! Geometry: every byte has one place, and every place one byte.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use holdfast_layout::{Region, RegionKind};
 use holdfast_redundancy::{Error, Piece, Unit, Zone};

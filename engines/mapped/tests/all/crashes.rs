@@ -1,7 +1,6 @@
 //! A crash at any barrier of a file's life: nothing is called corrupt that was not damaged, nothing
 //! that was stored is taken back, damage is not made to look right, and what is covered comes back.
 //! Bits that live or die, page cache that lives or dies, with and without a page that rots.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::sync::{Arc, Mutex};
 

@@ -1,6 +1,5 @@
 //! Errors in the middle of something, and strangers at the door: what an engine that goes on after
 //! them may not have forgotten. Found by reading.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

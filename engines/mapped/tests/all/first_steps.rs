@@ -1,6 +1,5 @@
 //! A file is protected, its side file is opened again, and what every page is can be told; bad side
 //! files are refused or cost coverage, never a page.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use crate::common::{Machine, boot, content, tiny};
 use holdfast_faultmem::Clear;

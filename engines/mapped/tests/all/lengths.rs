@@ -1,5 +1,4 @@
 //! The data file grows, is cut off, has holes, and changes behind our back.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::sync::atomic::Ordering;
 

@@ -3,7 +3,6 @@
 //!
 //! Among them are the two wrong orders of a pass, taking after looking and taking without a note,
 //! and parity that only the last row of a stripe decides about.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

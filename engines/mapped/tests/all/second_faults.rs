@@ -1,6 +1,5 @@
 //! A fault that meets what an earlier one left: a second crash before the first pass, damage where
 //! a crash, a growth or a doubt came before. Found by the campaign.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::sync::{Arc, Mutex};
 

@@ -1,6 +1,5 @@
 //! Switches of the engine do what they say: covering at commits, portable instructions, passes in
 //! steps, traces. A switch that does nothing, or does harm, is noticed.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::sync::{Arc, Mutex};
 

@@ -1,6 +1,5 @@
 //! Stores, passes and repairs among each other: what was stored to is covered, what was not is
 //! verified first, and a repair gives way to a store.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::sync::atomic::Ordering;
 

@@ -1,5 +1,4 @@
 //! A transaction as a value: it commits, aborts, is told to be done again, and never shares a lane.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use crate::common::{create, get, pattern, put};
 use holdfast_object::{Begun, Error};

@@ -1,7 +1,6 @@
 //! What is lost costs what it must and no more: a directory entry its chunk, notes about repairs
 //! and scrubs nothing, a copy that stays bad the other one's twin; and a transaction that failed
 //! half way is no part of another.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use crate::common::{TestPool, clock, crash, create, create_with, get, pattern, put, quick};
 use holdfast_faultmem::{Clear, Config, FaultKind, FaultMedium, When};

@@ -1,6 +1,5 @@
 //! What an open pool counts: transactions given up, granules that reads verified, and how often its
 //! log was freed. Each against what was done, or against what the medium saw.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use crate::common::{TestPool, crash, create, pattern, put};
 use holdfast_heap::format::GRANULE;

@@ -1,6 +1,5 @@
 //! Power cuts at every barrier: what was committed is there, what was not is not, and the pool is
 //! clean; also when the power goes again during recovery.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -1,6 +1,5 @@
 //! Damage of every kind of place is found and repaired while the pool is in use, and what is
 //! beyond the redundancy is named and contained.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use crate::common::{clock, crash, create_with, get, pattern, put};
 use holdfast_faultmem::Clear;

@@ -1,6 +1,5 @@
 //! Commits on a file wait for its disk. Who meets one meanwhile loses neither what it has done nor
 //! more time than it must, and whoever frees the log holds nobody up.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;

@@ -1,6 +1,5 @@
 //! Every page of a pool erased in turn, whatever is on it: unreadable, or readable and all zeros;
 //! while the pool is in use, and before it is opened after a crash that left a record to replay.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

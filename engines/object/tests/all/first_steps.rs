@@ -1,5 +1,4 @@
 //! The thinnest true path: create, change, read, abort, close, open again, kill, recover.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,4 @@
 //! Pointers read before others freed what they lead to: a conflict, and no verdict.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::cell::Cell;
 

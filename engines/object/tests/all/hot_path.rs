@@ -1,5 +1,4 @@
 //! What a commit costs in drains, and that one thread's delay is not another's.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};

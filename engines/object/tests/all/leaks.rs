@@ -1,6 +1,5 @@
 //! No leak after any crash, as a program sees it: everything hangs on the root by pointers, and
 //! whatever a power cut leaves, what is allocated is what the root leads to.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

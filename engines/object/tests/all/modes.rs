@@ -1,5 +1,4 @@
 //! Every protection is a value: each one on finds what it is for, and off does not.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use crate::common::{clock, crash, create_with, get, pattern, put};
 use holdfast_faultmem::{Config, FaultMedium};

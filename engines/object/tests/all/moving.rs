@@ -3,7 +3,6 @@
 //!
 //! Threads are parked at named steps, so every order is played on purpose; where two of them run
 //! freely, nothing depends on who comes first.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Barrier, Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,6 +1,5 @@
 //! What turns bad under a write of the engine's own, and is cured by that write, is named in the
 //! journal as well; and what turns bad under a commit loses nothing to the way commits end.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

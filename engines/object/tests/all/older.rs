@@ -1,6 +1,5 @@
 //! Directory entries whose write the device lost: whoever opens the pool next finds older ones,
 //! which verify. Nothing is given up and no pointer called dangling before parity was asked.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::sync::{Arc, Mutex};
 

@@ -1,5 +1,4 @@
 //! Parts of an object written first, and the whole of it opened after, in one transaction.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use crate::common::{TestPool, crash, create, get, pattern, put};
 use holdfast_layout::{Persist, Ptr, RawPtr};

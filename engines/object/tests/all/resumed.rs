@@ -1,6 +1,5 @@
 //! A scrub that is stopped anywhere, and gone on with after the pool was opened anew, tells the
 //! same as one that was not: everything it saw, and everything it repaired.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use crate::common::{TestPool, crash, create, pattern, put};
 use holdfast_layout::RegionKind;

@@ -1,6 +1,5 @@
 //! Stray writes of every length, wherever they begin, up to a row and beyond; and two damages of
 //! one page column, at different bytes and at the same ones.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::sync::{Arc, Mutex};
 

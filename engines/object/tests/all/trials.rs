@@ -1,6 +1,5 @@
 //! Repair tries what parity says and believes what verifies: what must not be believed, and how
 //! much may be tried.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,4 @@
 //! Views: how many there can be of an object and its neighbours, and what is said to the next one.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use crate::common::{clock, pattern, put};
 use holdfast_faultmem::{Config, FaultMedium};

@@ -1,6 +1,5 @@
 //! Errors that a closure may go on after: a part that failed half way takes the transaction with
 //! it.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use crate::common::{TestPool, create, get, pattern, put};
 use holdfast_faultmem::FaultMedium;

@@ -1,6 +1,5 @@
 //! Faults that come at the worst moment: a page goes bad under a commit, at each of its steps; the
 //! power goes in the middle of a repair, at each of its drains.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

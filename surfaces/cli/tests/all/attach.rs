@@ -1,6 +1,5 @@
 //! A program in C that attaches itself from inside: what it does from then on is seen, what it did
 //! before is never taken for damage.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};

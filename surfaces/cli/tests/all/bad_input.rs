@@ -1,6 +1,5 @@
 //! Bad input: every command on every file that is no usable pool says what is wrong and what to do,
 //! ends with the right code, and changes nothing.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

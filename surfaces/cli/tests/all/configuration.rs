@@ -1,6 +1,5 @@
 //! The configuration: it takes the place of built-in defaults and of nothing else, a line that is
 //! wrong is named, and what shells and the manual are told is what the command knows.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fs;
 use std::process::Command;

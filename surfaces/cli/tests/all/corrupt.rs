@@ -1,7 +1,6 @@
 //! Randomly corrupted pools, some hundred of them: whatever is in the file, every command ends in
 //! time with a code that fits, commands that only look leave the file as it is, and no value is
 //! ever told wrong.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fs;
 use std::path::Path;

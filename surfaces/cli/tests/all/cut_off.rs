@@ -1,6 +1,5 @@
 //! A pool file that somebody cuts off while it is in use: the commands at work on it end soon, say
 //! so, and do not lengthen it again.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

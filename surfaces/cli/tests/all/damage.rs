@@ -1,8 +1,6 @@
 //! Damage done on purpose: found by a check, repaired by a scrub, a repair or their dry runs, told
 //! by events, taken back by its record.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
-
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::time::{Duration, Instant};

@@ -1,5 +1,4 @@
 //! The demo, small: its report, its verdict, the command that repeats it, and paths it cannot use.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fs;
 use std::process::Command;

@@ -1,6 +1,5 @@
 //! What holds for every command there is: help with an example, objects for programs on success,
 //! failure and misuse, and examples that work as they stand.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fs;
 

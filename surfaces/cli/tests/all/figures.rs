@@ -1,6 +1,5 @@
 //! Figures: bytes that add up, counts that are those of the process that has the pool open, and
 //! nothing that waits for one that does not answer.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

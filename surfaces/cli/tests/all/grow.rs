@@ -1,6 +1,5 @@
 //! Growing: before and after are told, what was in the pool stays, and a growth that cannot be
 //! leaves the pool and its file as they were and says why.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fs;
 use std::process::Command;

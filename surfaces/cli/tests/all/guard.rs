@@ -1,6 +1,5 @@
 //! `guard` on the command line: programs of others, run as anybody would run them. What the summary
 //! says, the codes, the signals, and what is refused with which words.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};

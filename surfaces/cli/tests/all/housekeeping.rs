@@ -1,6 +1,5 @@
 //! Listing and removing: what is in use, left open, damaged or no pool at all is told apart, a list
 //! changes nothing, and nothing is removed by mistake.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fs;
 use std::io::Write;

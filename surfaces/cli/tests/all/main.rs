@@ -1,4 +1,5 @@
 //! The command line, tried as a user would; in one program, for linking each takes minutes.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 mod attach;
 mod bad_input;

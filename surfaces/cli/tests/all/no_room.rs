@@ -1,7 +1,6 @@
 //! Files that cannot grow and file systems that are full or read-only: an error that says so, and
 //! nothing is changed. Limits on the length of files stand in for quotas; full and read-only file
 //! systems are true ones in memory, mounted where nobody else sees them, if the system allows it.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fs;
 use std::process::Command;

@@ -1,5 +1,4 @@
 //! Everyday use: pools are made and shown, maps are filled, read, scanned.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::io::Write;
 use std::process::Stdio;

@@ -1,5 +1,4 @@
 //! Protected files on the command line: codes, objects, words, and what is never done unasked.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

@@ -1,6 +1,5 @@
 //! Scrubs that run in an owner: followed while they run, paused, gone on with by another process,
 //! given up; and what cannot be stopped because it does not run.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::process::{Child, ChildStdin};
 use std::time::{Duration, Instant};

@@ -1,6 +1,5 @@
 //! Several commands at one pool at the same time: those that look do not disturb each other, nobody
 //! takes a change for damage, and an owner that does not answer keeps nobody waiting for ever.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fs;
 use std::process::Child;

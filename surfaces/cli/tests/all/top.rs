@@ -1,6 +1,5 @@
 //! Watching: the figures are those of the pool and its owner, files for other programs are whole at
 //! every moment, and a terminal is left as it was found.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,6 +1,5 @@
 //! Export and import: whatever bytes are in a map come back, a batch is put whole or not at all,
 //! and bad lines are told by their numbers.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

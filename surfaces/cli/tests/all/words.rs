@@ -1,5 +1,4 @@
 //! What the command says: every message names what helps, says it once, and means what it says.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

@@ -1,5 +1,4 @@
 //! A small zone on the faulty medium, and the stores a commit would make to its heap.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use holdfast_faultmem::{Config, FaultMedium};

@@ -1,6 +1,5 @@
 //! What the engine's tests share: a data file and a side file on one faulty medium, a clock that
 //! counts, and facts that a test changes at will.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub(crate) mod explore;

@@ -1,5 +1,4 @@
 //! What the engine's tests share: a clock that counts, and pools on the faulty medium.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::sync::Arc;

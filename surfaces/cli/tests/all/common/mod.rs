@@ -1,7 +1,6 @@
 //! Running the built command: in a folder of its own, as a shell would.
 
 #![allow(dead_code, reason = "each test file uses some of it")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
