@@ -294,11 +294,9 @@ unsafe extern "C-unwind" fn handled(
             libc::SYS_pwrite64 => writes::raw(a as c_int, Some(d), c as u64, short) as c_long,
             libc::SYS_writev => writes::raw_parts(a as c_int, None, parts, c, short) as c_long,
             libc::SYS_pwritev => writes::raw_parts(a as c_int, Some(d), parts, c, short) as c_long,
-            libc::SYS_pwritev2 if f as c_int & libc::RWF_APPEND == 0 => {
-                let at = (d != -1).then_some(d);
-                writes::raw_parts(a as c_int, at, parts, c, short) as c_long
+            libc::SYS_pwritev2 => {
+                writes::raw_flagged(a as c_int, d, parts, c, f as c_int, short) as c_long
             }
-            libc::SYS_pwritev2 => writes::raw(a as c_int, Some(0), u64::MAX >> 1, short) as c_long,
             libc::SYS_sendfile => writes::raw(a as c_int, None, d as u64, short) as c_long,
             libc::SYS_copy_file_range | libc::SYS_splice => {
                 let at = (d != 0).then(|| (d as *const off_t).read_unaligned());

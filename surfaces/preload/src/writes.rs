@@ -4,7 +4,10 @@
 //! |---|---|---|
 //! | given | the range | the range |
 //! | the descriptor's | from there on, and some more, since others may move it | what was written |
-//! | the end (`O_APPEND`) | everything from the end on | from the old end to the new one |
+//! | the end (`O_APPEND`, `RWF_APPEND`) | everything from the end on | from the old end to the new one |
+//! | flags nobody knows | everything | everything |
+//!
+//! `RWF_NOAPPEND` undoes `O_APPEND` for one call.
 
 use core::ffi::{c_int, c_uint, c_void};
 use std::os::fd::BorrowedFd;
@@ -63,10 +66,43 @@ hooks! {
 }
 
 /// Where a write goes.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum To {
     Offset(u64),
     Position,
+    End,
+    Anywhere,
+}
+
+/// `RWF_NOSIGNAL`, which changes nothing about where a write goes.
+const NO_SIGNAL: c_int = 0x100;
+/// Flags of one write that leave it where it is.
+const STAYS: c_int = libc::RWF_HIPRI
+    | libc::RWF_DSYNC
+    | libc::RWF_SYNC
+    | libc::RWF_NOWAIT
+    | libc::RWF_ATOMIC
+    | libc::RWF_DONTCACHE
+    | NO_SIGNAL;
+
+impl To {
+    /// As `pwritev2` is told: at an offset, or at the position if that is -1.
+    fn given(at: off_t) -> Self {
+        if at == -1 { Self::Position } else { Self::Offset(at.max(0) as u64) }
+    }
+
+    /// Where a write with flags of its own goes, through a descriptor that appends or not.
+    fn flagged(self, flags: c_int, appends: bool) -> Self {
+        if flags & !(STAYS | libc::RWF_APPEND | libc::RWF_NOAPPEND) != 0 {
+            return Self::Anywhere;
+        }
+        match (flags & libc::RWF_APPEND != 0, flags & libc::RWF_NOAPPEND != 0) {
+            (true, _) => Self::End,
+            (false, true) => self,
+            (false, false) if appends => Self::End,
+            (false, false) => self,
+        }
+    }
 }
 
 fn size(fd: BorrowedFd<'_>) -> u64 {
@@ -79,6 +115,11 @@ fn position(fd: BorrowedFd<'_>) -> u64 {
 
 /// One write, between its announcement and its marks, if it is to a guarded file.
 fn around(fd: c_int, to: To, len: u64, write: impl FnOnce() -> ssize_t) -> ssize_t {
+    with_flags(fd, to, len, 0, write)
+}
+
+/// The same with flags of its own, as `pwritev2` has them.
+fn with_flags(fd: c_int, to: To, len: u64, own: c_int, write: impl FnOnce() -> ssize_t) -> ssize_t {
     if !state::on() {
         return write();
     }
@@ -87,18 +128,20 @@ fn around(fd: c_int, to: To, len: u64, write: impl FnOnce() -> ssize_t) -> ssize
         return write();
     };
     let flags = fcntl_getfl(fd).unwrap_or(OFlags::empty());
-    let done = if flags.contains(OFlags::APPEND) {
-        append(&file, fd, write)
-    } else {
-        match to {
-            To::Offset(at) => {
-                let _announced = file.announce(at, len);
-                write()
-            }
-            To::Position => here(&file, fd, len, write),
+    let done = match to.flagged(own, flags.contains(OFlags::APPEND)) {
+        To::Offset(at) => {
+            let _announced = file.announce(at, len);
+            write()
+        }
+        To::Position => here(&file, fd, len, write),
+        To::End => append(&file, fd, write),
+        To::Anywhere => {
+            let _announced = file.announce(0, u64::MAX);
+            write()
         }
     };
-    if done > 0 && flags.intersects(OFlags::DSYNC | OFlags::SYNC) {
+    let synced = own & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0;
+    if done > 0 && (synced || flags.intersects(OFlags::DSYNC | OFlags::SYNC)) {
         // It is durable when it returns: then it is to be covered as well.
         let (file, at) = (file.number, 0);
         state::tell(&Request::Cover { file, at, len: u64::MAX }, None);
@@ -186,6 +229,24 @@ pub(crate) unsafe fn raw_parts(
     raw(fd, at, len, write)
 }
 
+/// `pwritev2` by a bare call.
+///
+/// # Safety
+/// As the list of a `writev`.
+pub(crate) unsafe fn raw_flagged(
+    fd: c_int,
+    at: off_t,
+    parts: *const iovec,
+    count: i64,
+    flags: c_int,
+    write: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    let count = c_int::try_from(count).unwrap_or(0);
+    // SAFETY: the caller's promise.
+    let len = if ours(fd) { unsafe { total(parts, count) } } else { 0 };
+    with_flags(fd, To::given(at), len, flags, write)
+}
+
 /// Whether a descriptor is a guarded file's, asked before the program's lists are read.
 fn ours(fd: c_int) -> bool {
     state::on() && files::of(fd).is_some()
@@ -221,18 +282,8 @@ unsafe fn parts_with_flags(
 ) -> ssize_t {
     // SAFETY: the caller's promise.
     let len = if ours(fd) { unsafe { total(parts, count) } } else { 0 };
-    let to = if at == -1 { To::Position } else { To::Offset(at.max(0) as u64) };
-    let appends = flags & libc::RWF_APPEND != 0;
     // SAFETY: the caller's promise.
-    let write = || unsafe { real(fd, parts, count, at, flags) };
-    if !appends || !state::on() {
-        return around(fd, to, len, write);
-    }
-    // SAFETY: used for calls that fail if it is no descriptor.
-    match (files::of(fd), unsafe { files::borrow(fd) }) {
-        (Some(file), Some(fd)) => append(&file, fd, write),
-        _ => write(),
-    }
+    with_flags(fd, To::given(at), len, flags, || unsafe { real(fd, parts, count, at, flags) })
 }
 
 unsafe fn send(real: Sendfile, to: c_int, from: c_int, at: *mut off_t, len: size_t) -> ssize_t {
@@ -290,4 +341,20 @@ unsafe fn aio_list(
     }
     // SAFETY: the caller's promise.
     unsafe { real(mode, list, count, signal) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_of_one_write_say_where_it_goes() {
+        let at = To::Offset(7);
+        let (append, not) = (libc::RWF_APPEND, libc::RWF_NOAPPEND);
+        assert_eq!((at.flagged(0, false), at.flagged(0, true)), (at, To::End));
+        assert_eq!((at.flagged(append, false), at.flagged(not, true)), (To::End, at));
+        assert_eq!(at.flagged(not | libc::RWF_DSYNC, true), at);
+        assert_eq!(at.flagged(1 << 20, false), To::Anywhere);
+        assert_eq!((To::given(-1), To::given(7)), (To::Position, at));
+    }
 }

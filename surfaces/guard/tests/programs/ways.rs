@@ -1,0 +1,45 @@
+//! More of what the programs do: ways of writing that are easily overlooked.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+use super::PAGE;
+
+pub(super) fn tell(story: &str, file: &File, path: &Path) {
+    let _ = file;
+    match story {
+        "flags" => flags(path),
+        _ => panic!("{story}"),
+    }
+}
+
+fn at(page: usize) -> i64 {
+    (page * PAGE + 17) as i64
+}
+
+/// Writes at an offset through a descriptor that appends, which one flag allows, and with a flag
+/// to append through one that does not.
+fn flags(path: &Path) {
+    let appends = OpenOptions::new().append(true).open(path).unwrap();
+    let plain = OpenOptions::new().write(true).open(path).unwrap();
+    let bytes = [0x5a_u8; 300];
+    let part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: 300 };
+    let (no, yes) = (libc::RWF_NOAPPEND, libc::RWF_APPEND);
+    let by_number = |fd: i32, page: usize, flags: i32| {
+        // SAFETY: a list and a buffer that live across the call.
+        unsafe { libc::syscall(libc::SYS_pwritev2, fd, &raw const part, 1, at(page), 0, flags) }
+    };
+    // SAFETY: as above.
+    let by_name = |fd: i32, page: usize, flags: i32| unsafe {
+        libc::pwritev2(fd, &raw const part, 1, at(page), flags)
+    };
+    let (one, other) = (appends.as_raw_fd(), plain.as_raw_fd());
+    if by_name(one, 50, no) == 300 {
+        assert_eq!(by_number(one, 150, no), 300);
+    } else {
+        println!("  skipped: this kernel appends whatever it is told");
+    }
+    assert_eq!(by_name(other, 50, yes), 300);
+    assert_eq!(by_number(other, 50, yes), 300);
+}
