@@ -3,9 +3,36 @@
 //!
 //! `vfork` and `posix_spawn` share the parent's addresses: there is nothing to do.
 
+use core::ffi::{c_char, c_void};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
 use crate::maps;
-use crate::real::Errno;
+use crate::real::{Errno, variable};
 use crate::state::{self, Quiet};
+
+/// A process forked, or was forked off: positions of files are shared with another one.
+static FORKED: AtomicBool = AtomicBool::new(false);
+/// Where the C library says that there never was a second thread.
+static SINGLE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Whether this process ever forked, or was forked off.
+pub(crate) fn has_forked() -> bool {
+    FORKED.load(Ordering::SeqCst)
+}
+
+/// Whether nobody else moves the positions of open files: no other thread, no child.
+pub(crate) fn is_alone() -> bool {
+    let single = SINGLE.load(Ordering::Relaxed).cast::<c_char>();
+    // SAFETY: null, or a byte of the C library's that lives as long as the program.
+    let single = !single.is_null() && unsafe { single.read_volatile() } != 0;
+    single && !has_forked()
+}
+
+/// Looks up what has to be known of threads.
+pub(crate) fn find() {
+    let single = variable(c"__libc_single_threaded").unwrap_or(core::ptr::null_mut());
+    SINGLE.store(single, Ordering::Relaxed);
+}
 
 /// Has forks told from now on.
 pub(crate) fn watch() {
@@ -19,6 +46,7 @@ pub(crate) fn watch() {
 
 /// Holds the lock across the fork, so that the child does not inherit it from another thread.
 unsafe extern "C" fn before() {
+    FORKED.store(true, Ordering::SeqCst);
     Quiet::take().keep_for_fork();
 }
 

@@ -225,6 +225,7 @@ extern "C" fn on_syscall(number: c_long, first: u64) -> Address {
         libc::SYS_dup,
         libc::SYS_dup2,
         libc::SYS_dup3,
+        libc::SYS_lseek,
         libc::SYS_io_uring_setup,
         libc::SYS_io_setup,
     ];
@@ -333,6 +334,7 @@ unsafe extern "C-unwind" fn handled(
                 }
                 made
             }
+            libc::SYS_lseek => writes::raw_seek(call),
             libc::SYS_dup | libc::SYS_dup2 | libc::SYS_dup3 => new(int()).into(),
             _ => maps::raw(number, [a, b, c, d, e, f]).unwrap_or_else(call),
         }

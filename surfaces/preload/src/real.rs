@@ -30,6 +30,14 @@ impl Real {
     }
 }
 
+/// A variable of the C library; `None` if this one has none of that name.
+pub(crate) fn variable(name: &CStr) -> Option<*mut c_void> {
+    // The first of that name: a program may have its own copy, which is the one that counts.
+    // SAFETY: a name that ends with a zero.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!found.is_null()).then_some(found)
+}
+
 /// What a function answers that does not exist.
 pub(crate) trait Missing {
     const MISSING: Self;
@@ -42,6 +50,10 @@ impl Missing for c_int {
 impl Missing for usize {
     // A handler that could not be set: `SIG_ERR`.
     const MISSING: Self = usize::MAX;
+}
+
+impl Missing for i64 {
+    const MISSING: Self = -1;
 }
 
 impl Missing for isize {

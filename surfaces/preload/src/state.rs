@@ -78,6 +78,7 @@ fn start() -> bool {
     for find in [
         exec::find,
         faults::find,
+        fork::find,
         lengths::find,
         maps::find,
         opens::find,

@@ -3,13 +3,19 @@
 //! | position | counts as under way | marked afterwards |
 //! |---|---|---|
 //! | given | the range | the range |
-//! | the descriptor's | from there on, and some more, since others may move it | what was written |
+//! | the descriptor's | from there on, or everything if others may move it back | what was written |
 //! | the end (`O_APPEND`, `RWF_APPEND`) | everything from the end on | from the old end to the new one |
 //! | flags nobody knows | everything | everything |
+//!
+//! A descriptor's position is shared by threads, and by processes after a fork: several writes at a
+//! time move it on, so a write goes to where nobody looked. If the position ends up elsewhere than
+//! behind what was written, everything between counts as written, and if anybody may have moved it
+//! back, the whole file.
 //!
 //! `RWF_NOAPPEND` undoes `O_APPEND` for one call.
 
 use core::ffi::{c_int, c_uint, c_void};
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::os::fd::BorrowedFd;
 
 use holdfast_guard_wire::Request;
@@ -18,10 +24,7 @@ use rustix::fs::{OFlags, SeekFrom, fcntl_getfl, fstat, seek};
 
 use crate::files::{self, Guarded};
 use crate::real::hooks;
-use crate::state;
-
-/// How far others may move a descriptor's position while we write.
-const SLACK: u64 = 16 << 20;
+use crate::{fork, state};
 
 type Write = unsafe extern "C-unwind" fn(c_int, *const c_void, size_t) -> ssize_t;
 type Pwrite = unsafe extern "C-unwind" fn(c_int, *const c_void, size_t, off_t) -> ssize_t;
@@ -31,6 +34,7 @@ type Pwritev2 = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int, off_t, c
 type Sendfile = unsafe extern "C-unwind" fn(c_int, c_int, *mut off_t, size_t) -> ssize_t;
 type Copy =
     unsafe extern "C-unwind" fn(c_int, *mut off_t, c_int, *mut off_t, size_t, c_uint) -> ssize_t;
+type Lseek = unsafe extern "C-unwind" fn(c_int, off_t, c_int) -> off_t;
 type Aio = unsafe extern "C-unwind" fn(*mut libc::aiocb) -> c_int;
 type List =
     unsafe extern "C-unwind" fn(c_int, *const *mut libc::aiocb, c_int, *mut c_void) -> c_int;
@@ -57,6 +61,9 @@ hooks! {
     splice(
         from: c_int, at: *mut off_t, to: c_int, to_at: *mut off_t, len: size_t, flags: c_uint,
     ) -> ssize_t = copy;
+    lseek(fd: c_int, by: off_t, from: c_int) -> off_t = moved;
+    lseek64(fd: c_int, by: off_t, from: c_int) -> off_t = moved;
+    __lseek(fd: c_int, by: off_t, from: c_int) -> off_t = moved;
     aio_write(what: *mut libc::aiocb) -> c_int = aio;
     aio_write64(what: *mut libc::aiocb) -> c_int = aio;
     lio_listio(mode: c_int, list: *const *mut libc::aiocb, count: c_int, signal: *mut c_void)
@@ -153,22 +160,65 @@ fn append(file: &Guarded, fd: BorrowedFd<'_>, write: impl FnOnce() -> ssize_t) -
     let before = size(fd);
     let mut announced = file.announce(before, u64::MAX);
     let done = write();
-    announced.narrow(before, size(fd).saturating_sub(before));
+    let (wrote, after) = (done.max(0) as u64, size(fd));
+    if after < before.saturating_add(wrote) {
+        // Somebody cut it off meanwhile: the end was somewhere else.
+        announced.narrow(0, before.saturating_add(wrote));
+    } else {
+        announced.narrow(before, after - before);
+    }
     done
 }
 
 fn here(file: &Guarded, fd: BorrowedFd<'_>, len: u64, write: impl FnOnce() -> ssize_t) -> ssize_t {
+    let seeks = Seeks::now();
     let before = position(fd);
-    let mut announced = file.announce(before, len.saturating_add(SLACK));
+    let mut announced = file.announce(if fork::is_alone() { before } else { 0 }, u64::MAX);
     let done = write();
-    let wrote = u64::try_from(done).unwrap_or(len);
-    let after = position(fd).saturating_sub(wrote);
-    if after != before {
-        // Somebody moved it: where it was, and where it may have been.
-        file.mark(after, wrote);
+    let wrote = done.max(0) as u64;
+    let after = position(fd);
+    if after == before.saturating_add(wrote) {
+        announced.narrow(before, u64::try_from(done).unwrap_or(len));
+    } else if after > before.saturating_add(wrote) && seeks.none_since() {
+        // Others wrote, or read: all of them moved it on.
+        announced.narrow(before, after - before);
+    } else {
+        announced.narrow(0, size(fd).max(file.size).max(before.saturating_add(wrote)));
     }
-    announced.narrow(before, wrote);
     done
+}
+
+/// Moves of positions by threads of this process, of any file: begun, and over.
+static BEGUN: AtomicU64 = AtomicU64::new(0);
+static OVER: AtomicU64 = AtomicU64::new(0);
+
+/// How many there were at a moment at which none was under way; `None` if one was, or if other
+/// processes may make them.
+struct Seeks(Option<u64>);
+
+impl Seeks {
+    fn now() -> Self {
+        let over = OVER.load(Ordering::SeqCst);
+        let none = BEGUN.load(Ordering::SeqCst) == over && !fork::has_forked();
+        Self(none.then_some(over))
+    }
+
+    fn none_since(&self) -> bool {
+        self.0 == Some(BEGUN.load(Ordering::SeqCst)) && !fork::has_forked()
+    }
+}
+
+/// A move of a position, counted.
+pub(crate) fn raw_seek<T>(call: impl FnOnce() -> T) -> T {
+    BEGUN.fetch_add(1, Ordering::SeqCst);
+    let done = call();
+    OVER.fetch_add(1, Ordering::SeqCst);
+    done
+}
+
+unsafe fn moved(real: Lseek, fd: c_int, by: off_t, from: c_int) -> off_t {
+    // SAFETY: the caller's promise.
+    raw_seek(|| unsafe { real(fd, by, from) })
 }
 
 unsafe fn at_position(real: Write, fd: c_int, from: *const c_void, len: size_t) -> ssize_t {

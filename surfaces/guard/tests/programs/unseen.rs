@@ -1,5 +1,25 @@
 //! What must hold of ways of writing that are easily overlooked.
 
-use crate::checks::story;
+use std::time::Duration;
 
-pub(crate) const ALL: &[(&str, fn())] = &[("flags of one write are heeded", || story("flags"))];
+use crate::checks::{is_good, options, place, run, story};
+
+pub(crate) const ALL: &[(&str, fn())] = &[
+    ("flags of one write are heeded", || story("flags")),
+    ("writes at a position that is shared are covered", || unharmed("together")),
+    ("positions that others move hide no write", || unharmed("seeks")),
+];
+
+/// Runs a story of which nobody knows what it leaves: nothing may look damaged. Only what was said
+/// of writes that are over counts: there is no pass while they last.
+fn unharmed(name: &str) {
+    for _ in 0..3 {
+        let place = place();
+        std::fs::write(&place.file, vec![1; 16 << 20]).unwrap();
+        let mut slow = options();
+        slow.period = Duration::from_secs(60);
+        let (summary, report) = run(name, &place.file, slow);
+        assert!(summary.status.success() && is_good(&summary, &report), "{summary}");
+        assert_eq!((report.counts.corrupt, summary.untold), (0, 0), "{summary}");
+    }
+}

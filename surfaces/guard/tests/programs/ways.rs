@@ -4,12 +4,13 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-use super::PAGE;
+use super::{PAGE, PAGES};
 
 pub(super) fn tell(story: &str, file: &File, path: &Path) {
-    let _ = file;
     match story {
         "flags" => flags(path),
+        "together" => together(file),
+        "seeks" => seeks(file),
         _ => panic!("{story}"),
     }
 }
@@ -42,4 +43,51 @@ fn flags(path: &Path) {
     }
     assert_eq!(by_name(other, 50, yes), 300);
     assert_eq!(by_number(other, 50, yes), 300);
+}
+
+/// One after the other, at the position that all of them share.
+fn one_by_one(fd: i32, times: u32) {
+    let bytes = [0x5a_u8; 9001];
+    for _ in 0..times {
+        // SAFETY: a buffer that lives across the call.
+        assert_eq!(unsafe { libc::write(fd, bytes.as_ptr().cast(), 9001) }, 9001);
+    }
+}
+
+/// Threads, and a child, that write at one position.
+fn together(file: &File) {
+    let fd = file.as_raw_fd();
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| one_by_one(fd, 150));
+        }
+    });
+    // SAFETY: the child writes and exits.
+    unsafe {
+        let child = libc::fork();
+        one_by_one(fd, 300);
+        if child == 0 {
+            libc::_exit(0);
+        }
+        assert_eq!(libc::waitpid(-1, core::ptr::null_mut(), 0), child);
+    }
+}
+
+/// Threads that write at one position while others move it.
+fn seeks(file: &File) {
+    let fd = file.as_raw_fd();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| one_by_one(fd, 800));
+        }
+        for thread in 0..2 {
+            scope.spawn(move || {
+                for round in 0..3000 {
+                    let to = at((round * 7 + thread * 3) % PAGES);
+                    // SAFETY: moves a position.
+                    unsafe { libc::lseek(fd, to, libc::SEEK_SET) };
+                }
+            });
+        }
+    });
 }
