@@ -82,15 +82,57 @@ unsafe fn duplicate_with(real: Dup3, fd: c_int, to: c_int, flags: c_int) -> c_in
     new(unsafe { real(fd, to, flags) })
 }
 
-/// Requests that make a file share the content of another.
-const CLONES: [u64; 2] = [0x4004_9409, 0x4020_940d];
+/// Requests that leave what is in a file as it is; any other may change it, and be it one that the
+/// kernel has not learnt yet.
+const HARMLESS: [u64; 12] = [
+    // Is it a terminal, how much can be read, how large are its blocks, where do they lie.
+    libc::TCGETS,
+    libc::TIOCGWINSZ,
+    libc::FIONREAD,
+    libc::FIOCLEX,
+    libc::FIONCLEX,
+    2,           // FIGETBSZ
+    1,           // FIBMAP
+    0xc020_660b, // FS_IOC_FIEMAP
+    // Flags, attributes and versions of an inode, and of a file system.
+    0x8008_6601, // FS_IOC_GETFLAGS
+    0x8008_7601, // FS_IOC_GETVERSION
+    0x801c_581f, // FS_IOC_FSGETXATTR
+    0x8004_f50c, // F2FS_IOC_GET_FEATURES, which SQLite asks everywhere
+];
+
+/// Requests that change the content of a second file: the request without the length of its
+/// argument, and where in that the other descriptor is.
+const SECOND: [(u64, usize); 3] = [
+    (0xc000_660f, 4), // EXT4_IOC_MOVE_EXT: the donor
+    (0x4000_5881, 0), // XFS_IOC_EXCHANGE_RANGE: the other file
+    (0xc000_586d, 8), // XFS_IOC_SWAPEXT: the file it is exchanged with
+];
+const WITHOUT_LENGTH: u64 = 0xc000_ffff;
 
 unsafe fn control(real: Ioctl, fd: c_int, request: u64, argument: *mut c_void) -> c_int {
-    let clones = CLONES.contains(&(request & 0xffff_ffff)) && state::on();
-    let file = if clones { files::of(fd) } else { None };
-    let _announced = file.map(|file| file.announce(0, u64::MAX));
+    // The kernel takes 32 bits of it.
+    let number = request & 0xffff_ffff;
+    if HARMLESS.contains(&number) || !state::on() {
+        // SAFETY: the caller's promise.
+        return unsafe { real(fd, request, argument) };
+    }
+    let second = SECOND.iter().find(|(other, _)| *other == number & WITHOUT_LENGTH);
+    let second = second.filter(|_| !argument.is_null());
+    // SAFETY: the caller's promise: an argument as that request has it.
+    let second = second
+        .map(|(_, at)| unsafe { argument.cast::<u8>().add(*at).cast::<c_int>().read_unaligned() });
+    let file = |fd| files::of(fd).map(|file| file.announce(0, u64::MAX));
+    let mut announced = [file(fd), second.and_then(file)];
     // SAFETY: the caller's promise.
-    unsafe { real(fd, request, argument) }
+    let done = unsafe { real(fd, request, argument) };
+    // All of what there is, not of what there could be.
+    for (announced, fd) in announced.iter_mut().zip([Some(fd), second]) {
+        if let (Some(announced), Some(now)) = (announced, fd.and_then(files::of)) {
+            announced.narrow(0, now.size);
+        }
+    }
+    done
 }
 
 /// Pages of a mapping in another order cannot be followed.

@@ -8,6 +8,7 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("flags of one write are heeded", || story("flags")),
     ("writes at a position that is shared are covered", || unharmed("together")),
     ("positions that others move hide no write", || unharmed("seeks")),
+    ("changes by control requests are covered", || story("controls")),
 ];
 
 /// Runs a story of which nobody knows what it leaves: nothing may look damaged. Only what was said

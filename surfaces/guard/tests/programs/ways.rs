@@ -11,6 +11,7 @@ pub(super) fn tell(story: &str, file: &File, path: &Path) {
         "flags" => flags(path),
         "together" => together(file),
         "seeks" => seeks(file),
+        "controls" => controls(file, path),
         _ => panic!("{story}"),
     }
 }
@@ -90,4 +91,39 @@ fn seeks(file: &File) {
             });
         }
     });
+}
+
+/// Changes by requests that are no write.
+fn controls(file: &File, path: &Path) {
+    #[repr(C)]
+    struct Space {
+        kind: i16,
+        whence: i16,
+        start: i64,
+        len: i64,
+        more: [u64; 6],
+    }
+    let zero =
+        Space { kind: 0, whence: 0, start: 20 * PAGE as i64, len: 30 * PAGE as i64, more: [0; 6] };
+    // SAFETY: arguments as these requests have them, which live across the calls.
+    unsafe {
+        // FS_IOC_ZERO_RANGE
+        if libc::ioctl(file.as_raw_fd(), 0x4030_5839, &raw const zero) != 0 {
+            println!("  skipped: no zeroing here: {}", std::io::Error::last_os_error());
+        }
+    }
+    // EXT4_IOC_MOVE_EXT: what the file has goes to another one, and the other way round.
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(true);
+    let other = options.open(path.with_extension("donor")).unwrap();
+    other.set_len(600 * PAGE as u64).unwrap();
+    file.sync_all().unwrap();
+    // SAFETY: as above.
+    unsafe {
+        libc::fallocate(other.as_raw_fd(), 0, 0, 600 * PAGE as i64);
+        let extent: [u64; 5] = [(file.as_raw_fd() as u64) << 32, 100, 100, 50, 0];
+        if libc::ioctl(other.as_raw_fd(), 0xc028_660f, &raw const extent) != 0 {
+            println!("  skipped: nothing is moved here: {}", std::io::Error::last_os_error());
+        }
+    }
 }
