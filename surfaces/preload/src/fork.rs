@@ -1,14 +1,15 @@
 //! Forked children: they have the parent's mappings, and nobody sees what they store there until
-//! they have registered them anew, which they do before `fork` returns.
+//! they have registered them anew, which they do before `fork` returns. Streams and standard streams
+//! are theirs, too, and outlive the parent.
 //!
 //! `vfork` and `posix_spawn` share the parent's addresses: there is nothing to do.
 
 use core::ffi::{c_char, c_void};
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use crate::maps;
 use crate::real::{Errno, variable};
 use crate::state::{self, Quiet};
+use crate::{maps, raw, streams};
 
 /// A process forked, or was forked off: positions of files are shared with another one.
 static FORKED: AtomicBool = AtomicBool::new(false);
@@ -57,9 +58,13 @@ unsafe extern "C" fn in_parent() {
 unsafe extern "C" fn in_child() {
     let _errno = Errno::keep();
     let Some(mut quiet) = Quiet::after_fork() else { return };
-    if state::hello(state::space(), false).is_err() {
+    let parent = state::space();
+    if state::hello(parent, false).is_err() {
         state::ledger().lose();
         return;
     }
+    // What the library writes by itself, it writes in both.
+    raw::handed_on(parent);
+    streams::inherited();
     maps::adopt_again(&mut quiet);
 }

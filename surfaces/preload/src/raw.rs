@@ -59,6 +59,17 @@ pub(crate) fn inherited() {
     (0..3).for_each(forever);
 }
 
+/// The same for a child, whose parent was the space `from`.
+pub(crate) fn handed_on(from: u64) {
+    let space = state::space();
+    for (file, told) in FOREVER.iter().enumerate() {
+        if told.compare_exchange(from, space, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            let file = file as u32;
+            state::tell(&Request::Stream { space, file, begins: true }, None);
+        }
+    }
+}
+
 /// A new descriptor: a standard stream is written to by the library.
 fn new(fd: c_int) -> c_int {
     if (0..3).contains(&fd) {

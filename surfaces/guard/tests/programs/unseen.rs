@@ -3,13 +3,27 @@
 use std::time::Duration;
 
 use crate::checks::{is_good, options, place, run, story};
+use crate::stories::{PAGE, beside};
 
 pub(crate) const ALL: &[(&str, fn())] = &[
     ("flags of one write are heeded", || story("flags")),
     ("writes at a position that is shared are covered", || unharmed("together")),
     ("positions that others move hide no write", || unharmed("seeks")),
     ("changes by control requests are covered", || story("controls")),
+    ("streams that a child inherits are covered", heirs),
 ];
+
+fn heirs() {
+    for story in ["heir of a stream", "heir of output"] {
+        let place = place();
+        let (summary, report) = run(story, &place.file, options());
+        let now = std::fs::read(&place.file).unwrap();
+        assert!(beside(&place.file, "written").exists(), "{story} {summary}");
+        assert_eq!(now[300 * PAGE + 17..][..3], [44; 3], "{story} {summary}");
+        assert!(is_good(&summary, &report) && summary.spaces == 2, "{story} {summary}");
+        assert_eq!((report.counts.corrupt, summary.untold), (0, 0), "{story} {summary}");
+    }
+}
 
 /// Runs a story of which nobody knows what it leaves: nothing may look damaged. Only what was said
 /// of writes that are over counts: there is no pass while they last.

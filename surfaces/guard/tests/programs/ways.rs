@@ -4,13 +4,15 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-use super::{PAGE, PAGES};
+use super::{PAGE, PAGES, mark};
 
 pub(super) fn tell(story: &str, file: &File, path: &Path) {
     match story {
         "flags" => flags(path),
         "together" => together(file),
         "seeks" => seeks(file),
+        "heir of a stream" => heir_of_stream(path),
+        "heir of output" => heir_of_output(file, path),
         "controls" => controls(file, path),
         _ => panic!("{story}"),
     }
@@ -125,5 +127,52 @@ fn controls(file: &File, path: &Path) {
         if libc::ioctl(other.as_raw_fd(), 0xc028_660f, &raw const extent) != 0 {
             println!("  skipped: nothing is moved here: {}", std::io::Error::last_os_error());
         }
+    }
+}
+
+/// Goes on as a child whose parent is gone.
+unsafe fn outlive() {
+    // SAFETY: the child is alone, and goes on with what it has.
+    unsafe {
+        if libc::fork() != 0 {
+            // The child has introduced itself by then.
+            libc::usleep(100_000);
+            libc::_exit(0);
+        }
+        libc::usleep(250_000);
+    }
+}
+
+/// A child writes to a stream that its parent opened.
+fn heir_of_stream(path: &Path) {
+    let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+    // SAFETY: a stream that stays open, buffers that live across the calls.
+    unsafe {
+        let stream = libc::fopen(name.as_ptr(), c"r+".as_ptr());
+        assert!(!stream.is_null());
+        outlive();
+        for page in [5, 70, 300] {
+            assert_eq!(libc::fseek(stream, at(page), libc::SEEK_SET), 0);
+            assert_eq!(libc::fwrite([page as u8; 64].as_ptr().cast(), 1, 64, stream), 64);
+            assert_eq!(libc::fflush(stream), 0);
+            libc::usleep(60_000);
+        }
+        mark(path, "written");
+        libc::_exit(0);
+    }
+}
+
+/// A child prints to what its parent made its standard output.
+fn heir_of_output(file: &File, path: &Path) {
+    // SAFETY: descriptors, and texts that end with a zero.
+    unsafe {
+        assert_eq!(libc::lseek(file.as_raw_fd(), at(300), libc::SEEK_SET), at(300));
+        assert_eq!(libc::dup2(file.as_raw_fd(), 1), 1);
+        outlive();
+        libc::printf(c",,,\n".as_ptr());
+        libc::fflush(core::ptr::null_mut());
+        libc::usleep(60_000);
+        mark(path, "written");
+        libc::_exit(0);
     }
 }
