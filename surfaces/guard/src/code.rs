@@ -69,6 +69,13 @@ pub(crate) enum Makes {
     Calls(String),
 }
 
+impl Makes {
+    /// Of a program with code that does not find the hooks.
+    pub(crate) fn unfollowed() -> Self {
+        Self::Calls("a library that was loaded apart".to_owned())
+    }
+}
+
 /// Numbers of a file, and what tells whether it changed.
 type Key = (u64, u64, i64, i64, u64);
 

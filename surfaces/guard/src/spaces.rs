@@ -35,6 +35,8 @@ pub(crate) struct Space {
     /// Its executable memory when it was last looked at, and what was found in it.
     layout: Option<Layout>,
     makes: Makes,
+    /// It has code that does not find the hooks.
+    unfollowed: bool,
 }
 
 /// Looks that a program is given to get itself ready.
@@ -136,6 +138,13 @@ impl Guard {
                 self.mine(peer, space)?;
                 self.heal(file as usize, page)
             }
+            Request::Unfollowed { space } => {
+                self.mine(peer, space)?;
+                let space = self.spaces.get_mut(&space).ok_or(Refusal::NoSpace)?;
+                space.unfollowed = true;
+                space.makes = Makes::unfollowed();
+                Ok(Answer::Done)
+            }
             Request::Exec { space, stays } => {
                 self.leave(peer, space, stays);
                 Ok(Answer::Done)
@@ -186,6 +195,7 @@ impl Guard {
             doubts: Some(0),
             layout: Layout::of(peer),
             makes: self.codes.look(peer),
+            unfollowed: false,
         };
         self.spaces.insert(number, space);
         if late {
@@ -362,7 +372,8 @@ impl Guard {
         for space in self.spaces.values_mut().filter(|space| !space.leaving) {
             let layout = Layout::of(space.eldest());
             if layout.is_none() || layout != space.layout {
-                space.makes = self.codes.look(space.eldest());
+                let makes = self.codes.look(space.eldest());
+                space.makes = if space.unfollowed { Makes::unfollowed() } else { makes };
                 space.layout = layout;
             }
         }

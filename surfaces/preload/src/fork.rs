@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::real::{Errno, variable};
 use crate::state::{self, Quiet};
-use crate::{maps, raw, streams};
+use crate::{handles, maps, raw, streams};
 
 /// A process forked, or was forked off: positions of files are shared with another one.
 static FORKED: AtomicBool = AtomicBool::new(false);
@@ -66,5 +66,6 @@ unsafe extern "C" fn in_child() {
     // What the library writes by itself, it writes in both.
     raw::handed_on(parent);
     streams::inherited();
+    handles::inherited();
     maps::adopt_again(&mut quiet);
 }

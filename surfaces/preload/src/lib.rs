@@ -58,6 +58,7 @@
 //! | `opens.rs`, `streams.rs`, `writes.rs`, `lengths.rs`, `syncs.rs` | the hooks by family |
 //! | `faults.rs` | loads that meet a media error |
 //! | `raw.rs` | `syscall`, and functions that write by themselves |
+//! | `handles.rs` | functions asked for by a handle |
 //! | `fork.rs`, `exec.rs` | new processes and new programs |
 //! | `attach.rs` | the one function for programs that know of us |
 
@@ -69,6 +70,7 @@ mod exec;
 mod faults;
 mod files;
 mod fork;
+mod handles;
 mod lengths;
 mod maps;
 mod opens;

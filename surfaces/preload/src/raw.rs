@@ -7,7 +7,6 @@
 //! nobody sees what it stores. What a function of the library writes by itself is not announced, so
 //! its file counts as stored to all over, from then on and as long as the program runs.
 
-use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_long, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -163,8 +162,8 @@ unsafe fn shuffle(
     unsafe { real(at, len, rights, page, flags) }
 }
 
-/// Defines functions of unknown arguments: `prelude` is called with the first one, and tells where
-/// to go on, with all registers that can hold arguments as they were.
+/// Defines functions of unknown arguments: `prelude` is called with the first ones, and tells where
+/// to go on, with all registers that can hold arguments as they were, and the same caller.
 macro_rules! in_passing {
     ($($name:ident = $prelude:path;)*) => {$(
         #[doc = concat!("Stands before `", stringify!($name), "` of the C library.")]
@@ -177,7 +176,7 @@ macro_rules! in_passing {
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name() {
             // Seven words keep the stack aligned for the call.
-            naked_asm!(
+            core::arch::naked_asm!(
                 "push rdi", "push rsi", "push rdx", "push rcx", "push r8", "push r9", "push rax",
                 "sub rsp, 128",
                 "movaps [rsp], xmm0", "movaps [rsp + 16], xmm1",
@@ -199,6 +198,8 @@ macro_rules! in_passing {
     )*};
 }
 
+pub(crate) use in_passing;
+
 in_passing! {
     syscall = on_syscall;
     clone = on_clone;
@@ -208,6 +209,22 @@ in_passing! {
     vdprintf = on_vdprintf;
     __dprintf_chk = on_dprintf_chk;
     __vdprintf_chk = on_vdprintf_chk;
+}
+
+/// The hook that stands before the function at that place.
+pub(crate) fn any_before(real: Address) -> Option<Address> {
+    let here: [(&Real, unsafe extern "C" fn()); 8] = [
+        (&SYSCALL, syscall),
+        (&CLONE, clone),
+        (&CLONE, __clone),
+        (&PLAIN_FORK, _Fork),
+        (&DPRINTF, dprintf),
+        (&VDPRINTF, vdprintf),
+        (&DPRINTF_CHK, __dprintf_chk),
+        (&VDPRINTF_CHK, __vdprintf_chk),
+    ];
+    let found = here.into_iter().find(|(function, _)| function.is_at(real));
+    found.map(|(_, hook)| hook as *const () as Address).or_else(|| hook_of(real))
 }
 
 static SYSCALL: Real = Real::new(c"syscall");
@@ -220,7 +237,7 @@ unsafe extern "C" fn missing() -> c_int {
     -1
 }
 
-fn go_on(real: &Real) -> Address {
+pub(crate) fn go_on(real: &Real) -> Address {
     real.find().unwrap_or(missing as *mut c_void)
 }
 

@@ -22,19 +22,22 @@ impl Real {
     pub(crate) fn find(&self) -> Option<*mut c_void> {
         let mut found = self.found.load(Ordering::Relaxed);
         if found.is_null() {
-            // SAFETY: a name that ends with a zero.
-            found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+            found = crate::handles::next(self.name);
             self.found.store(found, Ordering::Relaxed);
         }
         (!found.is_null()).then_some(found)
+    }
+
+    /// Whether it was found there.
+    pub(crate) fn is_at(&self, place: Address) -> bool {
+        !place.is_null() && self.found.load(Ordering::Relaxed) == place
     }
 }
 
 /// A variable of the C library; `None` if this one has none of that name.
 pub(crate) fn variable(name: &CStr) -> Option<*mut c_void> {
     // The first of that name: a program may have its own copy, which is the one that counts.
-    // SAFETY: a name that ends with a zero.
-    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    let found = crate::handles::first(name);
     (!found.is_null()).then_some(found)
 }
 
@@ -117,6 +120,14 @@ macro_rules! hooks {
         /// Finds the real functions, so that no hook has to look for them later.
         pub(crate) fn find() {
             $(let _ = found::$name.find();)*
+        }
+
+        /// The hook that stands before the function at that place.
+        pub(crate) fn hook_of(real: crate::real::Address) -> Option<crate::real::Address> {
+            $(if found::$name.is_at(real) {
+                return Some($name as *const () as crate::real::Address);
+            })*
+            None
         }
 
         $(

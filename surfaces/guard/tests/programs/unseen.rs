@@ -11,7 +11,16 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("positions that others move hide no write", || unharmed("seeks")),
     ("changes by control requests are covered", || story("controls")),
     ("streams that a child inherits are covered", heirs),
+    ("functions asked for by a handle are covered", || story("handles")),
+    ("libraries that look into themselves cast doubt", deep),
 ];
+
+fn deep() {
+    let place = place();
+    let (summary, report) = run("deep", &place.file, options());
+    assert!(report.doubted.iter().any(|why| why.contains("of its own")), "{summary}");
+    assert_eq!((report.counts.corrupt, report.counts.repaired), (0, 0), "{summary}");
+}
 
 fn heirs() {
     for story in ["heir of a stream", "heir of output"] {

@@ -13,6 +13,8 @@ pub(super) fn tell(story: &str, file: &File, path: &Path) {
         "seeks" => seeks(file),
         "heir of a stream" => heir_of_stream(path),
         "heir of output" => heir_of_output(file, path),
+        "handles" => handles(file, 0),
+        "deep" => handles(file, libc::RTLD_DEEPBIND),
         "controls" => controls(file, path),
         _ => panic!("{story}"),
     }
@@ -174,5 +176,27 @@ fn heir_of_output(file: &File, path: &Path) {
         libc::usleep(60_000);
         mark(path, "written");
         libc::_exit(0);
+    }
+}
+
+/// Writes by functions that the C library itself was asked for.
+fn handles(file: &File, flags: i32) {
+    type Pwrite = unsafe extern "C" fn(i32, *const u8, usize, i64) -> isize;
+    type Syscall = unsafe extern "C" fn(i64, i32, *const u8, usize, i64) -> i64;
+    let (fd, bytes) = (file.as_raw_fd(), [0x5a_u8; 300]);
+    // SAFETY: functions of these names have these arguments; a buffer that lives across the calls.
+    unsafe {
+        let library = libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_NOW | flags);
+        let pwrite = libc::dlsym(library, c"pwrite".as_ptr());
+        let pwrite = core::mem::transmute::<*mut libc::c_void, Pwrite>(pwrite);
+        assert_eq!(pwrite(fd, bytes.as_ptr(), 300, at(100)), 300);
+        let syscall = libc::dlsym(library, c"syscall".as_ptr());
+        let syscall = core::mem::transmute::<*mut libc::c_void, Syscall>(syscall);
+        assert_eq!(syscall(libc::SYS_pwrite64, fd, bytes.as_ptr(), 300, at(200)), 300);
+        let own = libc::dlsym(libc::RTLD_DEFAULT, c"pwrite".as_ptr());
+        let own = core::mem::transmute::<*mut libc::c_void, Pwrite>(own);
+        assert_eq!(own(fd, bytes.as_ptr(), 300, at(250)), 300);
+        assert!(libc::dlsym(library, c"no such function".as_ptr()).is_null());
+        assert!(!libc::dlerror().is_null());
     }
 }
