@@ -13,6 +13,7 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("streams that a child inherits are covered", heirs),
     ("functions asked for by a handle are covered", || story("handles")),
     ("libraries that look into themselves cast doubt", deep),
+    ("names below no folder are opened and cut off as ever", || story("nowhere")),
 ];
 
 fn deep() {

@@ -15,6 +15,7 @@ pub(super) fn tell(story: &str, file: &File, path: &Path) {
         "heir of output" => heir_of_output(file, path),
         "handles" => handles(file, 0),
         "deep" => handles(file, libc::RTLD_DEEPBIND),
+        "nowhere" => nowhere(file, path),
         "controls" => controls(file, path),
         _ => panic!("{story}"),
     }
@@ -198,5 +199,23 @@ fn handles(file: &File, flags: i32) {
         assert_eq!(own(fd, bytes.as_ptr(), 300, at(250)), 300);
         assert!(libc::dlsym(library, c"no such function".as_ptr()).is_null());
         assert!(!libc::dlerror().is_null());
+    }
+}
+
+/// Opens below what is no folder: an absolute name does not mind.
+fn nowhere(file: &File, path: &Path) {
+    let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+    let keep = std::fs::read(path).unwrap();
+    let flags = libc::O_WRONLY | libc::O_TRUNC;
+    for folder in [-1, -2, i32::MIN, libc::AT_FDCWD, 9999] {
+        // SAFETY: names that end with a zero, and numbers.
+        unsafe {
+            assert_eq!(libc::openat(folder, c"no such file".as_ptr(), flags), -1);
+            let fd = libc::openat(folder, name.as_ptr(), flags);
+            assert!(fd >= 0);
+            libc::close(fd);
+        }
+        use std::os::unix::fs::FileExt;
+        file.write_all_at(&keep, 0).unwrap();
     }
 }
