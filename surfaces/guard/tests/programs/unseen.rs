@@ -14,6 +14,7 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("functions asked for by a handle are covered", || story("handles")),
     ("libraries that look into themselves cast doubt", deep),
     ("names below no folder are opened and cut off as ever", || story("nowhere")),
+    ("rights of mappings stay what they were", || story("rights")),
 ];
 
 fn deep() {

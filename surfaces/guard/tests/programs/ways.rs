@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-use super::{PAGE, PAGES, mark};
+use super::{Map, PAGE, PAGES, mark};
 
 pub(super) fn tell(story: &str, file: &File, path: &Path) {
     match story {
@@ -16,6 +16,7 @@ pub(super) fn tell(story: &str, file: &File, path: &Path) {
         "handles" => handles(file, 0),
         "deep" => handles(file, libc::RTLD_DEEPBIND),
         "nowhere" => nowhere(file, path),
+        "rights" => rights(file),
         "controls" => controls(file, path),
         _ => panic!("{story}"),
     }
@@ -217,5 +218,54 @@ fn nowhere(file: &File, path: &Path) {
         }
         use std::os::unix::fs::FileExt;
         file.write_all_at(&keep, 0).unwrap();
+    }
+}
+
+/// What may be done to a page, by its line in the list of mappings.
+fn rights_of(at: *mut libc::c_void) -> String {
+    let all = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let number = |text: &str| usize::from_str_radix(text, 16).unwrap();
+    let line = all.lines().find(|line| {
+        let (start, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
+        (number(start)..number(end)).contains(&(at as usize))
+    });
+    line.unwrap().split(' ').nth(1).unwrap().to_owned()
+}
+
+/// Calls that fail, and calls that move: what the program may do stays what it was.
+fn rights(file: &File) {
+    let map = Map::new(file, 0, 100);
+    let other = Map::new(file, 300, 10);
+    let (fixed, len) = (libc::MAP_SHARED | libc::MAP_FIXED, 10 * PAGE);
+    // SAFETY: this program's own mappings, used as they are after each call.
+    unsafe {
+        map.store(20 * PAGE, &[1]);
+        // Over a part of it: a descriptor that is none, and one of the same file that is none.
+        let none = libc::mmap(map.place(20 * PAGE), len, libc::PROT_READ, fixed, 9999, 0);
+        assert_eq!((none, rights_of(map.place(20 * PAGE))), (libc::MAP_FAILED, "rw-s".to_owned()));
+        let odd =
+            libc::mmap(map.place(20 * PAGE), len, libc::PROT_READ, fixed, file.as_raw_fd(), 7);
+        assert_eq!((odd, rights_of(map.place(20 * PAGE))), (libc::MAP_FAILED, "rw-s".to_owned()));
+        map.store(21 * PAGE, &[2]);
+        // What is read-only stays it, moved or not.
+        assert_eq!(libc::mprotect(map.place(60 * PAGE), len, libc::PROT_READ), 0);
+        assert_eq!(libc::munmap(map.place(60 * PAGE), usize::MAX), -1);
+        assert_eq!(rights_of(map.place(60 * PAGE)), "r--s");
+        let moves = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        let moved = libc::mremap(map.place(60 * PAGE), len, len, moves, other.place(0));
+        assert_eq!((moved, rights_of(other.place(0))), (other.place(0), "r--s".to_owned()));
+        assert_eq!(libc::mprotect(other.place(0), PAGE, libc::PROT_READ | libc::PROT_WRITE), 0);
+        other.store(0, &[3]);
+        // A target that is no address.
+        let odd = libc::mremap(map.place(0), len, len, moves, other.place(1));
+        assert_eq!((odd, rights_of(map.place(0))), (libc::MAP_FAILED, "rw-s".to_owned()));
+        assert_eq!(
+            (rights_of(other.place(0)), rights_of(other.place(PAGE))),
+            ("rw-s".to_owned(), "r--s".to_owned())
+        );
+        map.store(5 * PAGE, &[4]);
+        std::thread::sleep(std::time::Duration::from_millis(60));
+        map.store(22 * PAGE, &[5]);
+        other.store(9, &[6]);
     }
 }
