@@ -56,12 +56,12 @@ impl Eyes {
         heard.doubted = found.doubted.or(heard.doubted.take());
     }
 
-    /// Whether all that was done is known. If anybody else ever opened the file, everybody is
-    /// looked at once more: who is writing is heard only when that is over.
+    /// Whether all that was done is known. Everybody is looked at once more: who is writing is heard
+    /// only when that is over, and who was handed a descriptor never opened anything.
     pub(crate) fn is_sure(&self) -> bool {
         let mut state = self.state();
         self.listen(&mut state);
-        if state.heard.contested.is_none() && state.watch.was_visited() {
+        if state.heard.contested.is_none() {
             state.heard.contested = state.watch.present(&state.known.guarded);
         }
         state.heard.contested.is_none() && state.watch.is_sure()

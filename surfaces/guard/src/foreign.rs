@@ -39,9 +39,6 @@ pub(crate) struct Watch {
     /// It was written to, and it was not clear yet that it was by an announced write.
     unsettled: bool,
     doubt: Doubt,
-    /// Somebody who is not guarded opened it, as far as is known. That is heard a moment before its
-    /// handle can be seen, and what it writes only when it is over.
-    visited: bool,
 }
 
 /// Whether a write may have gone unnoticed.
@@ -104,7 +101,6 @@ impl Watch {
             ended: 0,
             unsettled: false,
             doubt: Doubt::None,
-            visited: false,
         }
     }
 
@@ -170,7 +166,6 @@ impl Watch {
             heard.doubted =
                 Some(format!("process {who} makes system calls of its own, and has it"));
         }
-        self.visited |= opened;
         let last = core::mem::replace(&mut self.ended, before);
         let (began, ended) = announced();
         written |= self.unsettled;
@@ -227,7 +222,6 @@ impl Watch {
             return Some(format!("process {who} wrote to it"));
         }
         if event.opened {
-            self.visited = true;
             self.pending.insert(who);
         }
         if event.closed {
@@ -253,11 +247,6 @@ impl Watch {
             true
         });
         found.map(|holder| holder.to_string())
-    }
-
-    /// Whether anybody but the guarded ever opened it.
-    pub(crate) fn was_visited(&self) -> bool {
-        self.visited
     }
 
     /// Whether everything heard is understood.

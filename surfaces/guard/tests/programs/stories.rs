@@ -30,6 +30,9 @@ fn main() {
 }
 
 pub(crate) fn tell(story: &str, path: &Path) {
+    if story == "takes" {
+        return ways::takes(path);
+    }
     let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
     match story {
         "touch" => {}

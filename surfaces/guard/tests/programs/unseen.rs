@@ -1,9 +1,10 @@
 //! What must hold of ways of writing that are easily overlooked.
 
+use std::process::Command;
 use std::time::Duration;
 
-use crate::checks::{is_good, options, place, run, story};
-use crate::stories::{PAGE, beside};
+use crate::checks::{background, is_good, options, place, run, stories, story};
+use crate::stories::{PAGE, beside, mark, wait_for};
 
 pub(crate) const ALL: &[(&str, fn())] = &[
     ("flags of one write are heeded", || story("flags")),
@@ -15,7 +16,30 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("libraries that look into themselves cast doubt", deep),
     ("names below no folder are opened and cut off as ever", || story("nowhere")),
     ("rights of mappings stay what they were", || story("rights")),
+    ("a stranger that was handed a descriptor is never repaired away", handed),
 ];
+
+/// It never opened the file, so nothing is heard of it.
+fn handed() {
+    let place = place();
+    let words = ["--story".as_ref(), "takes".as_ref(), place.file.as_os_str()];
+    let mut stranger = Command::new(stories()).args(words).spawn().unwrap();
+    wait_for(&place.file, "listens");
+    let guard = background("passes", &place.file);
+    wait_for(&place.file, "mapped");
+    // So that a pass has seen what there was.
+    std::thread::sleep(Duration::from_millis(200));
+    mark(&place.file, "store");
+    wait_for(&place.file, "stored");
+    std::thread::sleep(Duration::from_millis(300));
+    mark(&place.file, "go");
+    let (summary, report) = guard.join().unwrap();
+    stranger.wait().unwrap();
+    let now = std::fs::read(&place.file).unwrap();
+    assert!(now[250 * PAGE..].starts_with(b"a stranger's"), "taken back\n{summary}");
+    assert_eq!((report.counts.corrupt, report.counts.repaired), (0, 0), "{summary}");
+    assert!(!report.contested.is_empty() && report.doubtful.len() == 1, "{summary}");
+}
 
 fn deep() {
     let place = place();

@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-use super::{Map, PAGE, PAGES, mark};
+use super::{Map, PAGE, PAGES, beside, mark, wait_for};
 
 pub(super) fn tell(story: &str, file: &File, path: &Path) {
     match story {
@@ -17,6 +17,7 @@ pub(super) fn tell(story: &str, file: &File, path: &Path) {
         "deep" => handles(file, libc::RTLD_DEEPBIND),
         "nowhere" => nowhere(file, path),
         "rights" => rights(file),
+        "passes" => passes(file, path),
         "controls" => controls(file, path),
         _ => panic!("{story}"),
     }
@@ -268,4 +269,56 @@ fn rights(file: &File) {
         map.store(22 * PAGE, &[5]);
         other.store(9, &[6]);
     }
+}
+
+/// Room for one descriptor beside a message.
+#[repr(C)]
+struct Beside {
+    head: libc::cmsghdr,
+    fd: i32,
+    unused: i32,
+}
+
+/// A message of one byte, and what lies beside it; `act` sends or receives it.
+fn with_message(beside: &mut Beside, act: impl FnOnce(*mut libc::msghdr) -> isize) {
+    let mut byte = 0_u8;
+    let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    // SAFETY: zeros are a message without anything.
+    let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = core::ptr::from_mut(beside).cast();
+    message.msg_controllen = size_of::<Beside>();
+    assert_eq!(act(&raw mut message), 1);
+}
+
+/// Hands its descriptor to a stranger, who never opened anything.
+fn passes(file: &File, path: &Path) {
+    let to = std::os::unix::net::UnixStream::connect(beside(path, "socket")).unwrap();
+    let head =
+        libc::cmsghdr { cmsg_len: 20, cmsg_level: libc::SOL_SOCKET, cmsg_type: libc::SCM_RIGHTS };
+    let mut beside = Beside { head, fd: file.as_raw_fd(), unused: 0 };
+    // SAFETY: a message that lives across the call.
+    with_message(&mut beside, |message| unsafe { libc::sendmsg(to.as_raw_fd(), message, 0) });
+    wait_for(path, "go");
+}
+
+/// The stranger: maps what it was handed, and stores when it is told to.
+pub(super) fn takes(path: &Path) {
+    let server = std::os::unix::net::UnixListener::bind(beside(path, "socket")).unwrap();
+    mark(path, "listens");
+    let (from, _) = server.accept().unwrap();
+    let head = libc::cmsghdr { cmsg_len: 0, cmsg_level: 0, cmsg_type: 0 };
+    let mut beside = Beside { head, fd: -1, unused: 0 };
+    // SAFETY: a message that lives across the call.
+    with_message(&mut beside, |message| unsafe { libc::recvmsg(from.as_raw_fd(), message, 0) });
+    // SAFETY: a descriptor that came along and belongs to nobody yet.
+    let file: File = unsafe { std::os::fd::FromRawFd::from_raw_fd(beside.fd) };
+    let map = Map::new(&file, 0, PAGES);
+    drop(file);
+    mark(path, "mapped");
+    wait_for(path, "store");
+    map.store(250 * PAGE, b"a stranger's");
+    mark(path, "stored");
+    wait_for(path, "go");
 }
