@@ -45,9 +45,23 @@ pub(crate) fn threads(process: u32) -> Option<usize> {
 
 /// Whether every thread of a process stands still, or is dead.
 pub(crate) fn stands(process: u32) -> bool {
+    all_are(process, b"TtZXx")
+}
+
+/// Whether every thread of a process was stopped by a signal, or is dead: no debugger holds it.
+pub(crate) fn is_stopped(process: u32) -> bool {
+    all_are(process, b"TZXx")
+}
+
+/// Whether every thread of a process is dead.
+pub(crate) fn is_dead(process: u32) -> bool {
+    all_are(process, b"ZXx")
+}
+
+fn all_are(process: u32, states: &[u8]) -> bool {
     numbers(&format!("/proc/{process}/task")).into_iter().all(|thread| {
         let found = stat(&format!("/proc/{process}/task/{thread}/stat"));
-        found.is_none_or(|(state, _)| matches!(state, b'T' | b't' | b'Z' | b'X' | b'x'))
+        found.is_none_or(|(state, _)| states.contains(&state))
     })
 }
 

@@ -435,7 +435,22 @@ impl Guard {
         let roots: BTreeSet<u32> = self.spaces.values().map(|space| space.process).collect();
         let file = &self.files[index];
         let sure = || self.is_sure(file);
-        act(file, &Freezer::new(&roots, &sure))
+        let freezer = Freezer::new(&roots, &sure);
+        let done = act(file, &freezer);
+        let ran = freezer.ran();
+        self.doubt_repair(index, ran);
+        done
+    }
+
+    /// A process went on while a page was replaced: what it stored there meanwhile may be lost, and
+    /// nobody knows.
+    fn doubt_repair(&mut self, index: usize, ran: Option<u32>) {
+        if let (Some(process), Some(file)) = (ran, self.files.get_mut(index)) {
+            file.contest(format!(
+                "process {process} was made to go on while a page was replaced: a repair is \
+                 doubtful"
+            ));
+        }
     }
 
     fn scrub(&mut self, due: &[usize]) {
@@ -468,8 +483,10 @@ impl Guard {
             let began = Instant::now();
             let done = all.freeze().then(|| file.drill(drill, &again));
             all.thaw();
+            let ran = again.ran().or(all.ran());
             let file = &mut self.files[index];
             file.drilled(done, began.elapsed());
+            self.doubt_repair(index, ran);
         }
     }
 
