@@ -17,6 +17,7 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("names below no folder are opened and cut off as ever", || story("nowhere")),
     ("rights of mappings stay what they were", || story("rights")),
     ("a stranger that was handed a descriptor is never repaired away", handed),
+    ("libraries that a wrapper preloads are kept", || story("wraps")),
 ];
 
 /// It never opened the file, so nothing is heard of it.

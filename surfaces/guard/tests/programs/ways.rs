@@ -2,6 +2,8 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 
 use super::{Map, PAGE, PAGES, beside, mark, wait_for};
@@ -18,6 +20,17 @@ pub(super) fn tell(story: &str, file: &File, path: &Path) {
         "nowhere" => nowhere(file, path),
         "rights" => rights(file),
         "passes" => passes(file, path),
+        "wraps" => {
+            let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+            again.args(["--story", "wrapped"]).arg(path);
+            let gone = again.env_clear().env("LD_PRELOAD", "libm.so.6").exec();
+            panic!("{gone}");
+        }
+        "wrapped" => {
+            let list = std::env::var("LD_PRELOAD").unwrap();
+            assert!(list.split(':').any(|library| library == "libm.so.6"), "{list}");
+            file.write_all_at(&[1; 300], at(100).unsigned_abs()).unwrap();
+        }
         "controls" => controls(file, path),
         _ => panic!("{story}"),
     }
@@ -217,7 +230,6 @@ fn nowhere(file: &File, path: &Path) {
             assert!(fd >= 0);
             libc::close(fd);
         }
-        use std::os::unix::fs::FileExt;
         file.write_all_at(&keep, 0).unwrap();
     }
 }
