@@ -517,6 +517,7 @@ mod drills {
             let page: usize = copy.to_str().unwrap().rsplit_once('-').unwrap().1.parse().unwrap();
             let expected = content().chunks(4096).nth(page).unwrap().to_vec();
             assert_eq!(std::fs::read(copy).unwrap(), expected);
+            assert_eq!(std::fs::metadata(copy).unwrap().mode() & 0o777, 0o600, "for all to read");
         }
         // The same choice once more: those that were kept are left alone.
         let (again, _) = without(&file, 5, Some(&AtRest));
