@@ -56,12 +56,12 @@ pub(crate) struct Guarded {
     report: FileReport,
 }
 
-/// The file behind a descriptor that a program sent, opened for ourselves.
-pub(crate) fn reopen(fd: BorrowedFd<'_>) -> std::io::Result<(File, PathBuf)> {
+/// The file behind a descriptor that a program sent, opened for ourselves, and its name if it can
+/// be had.
+pub(crate) fn reopen(fd: BorrowedFd<'_>) -> (std::io::Result<File>, Option<PathBuf>) {
     let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    let path = std::fs::read_link(&link)?;
-    let file = OpenOptions::new().read(true).write(true).open(&link)?;
-    Ok((file, path))
+    let file = OpenOptions::new().read(true).write(true).open(&link);
+    (file, std::fs::read_link(&link).ok())
 }
 
 impl Guarded {

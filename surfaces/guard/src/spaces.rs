@@ -247,13 +247,24 @@ impl Guard {
         if let Some(file) = self.ledger.find(stat.st_dev, stat.st_ino) {
             return Ok(Answer::Guarded { file });
         }
-        // One that cannot be opened for writing by us is not repaired by us.
-        let Ok((file, path)) = file::reopen(with.as_fd()) else { return Ok(Answer::Unguarded) };
+        // One that cannot be opened for writing by us is not repaired by us, and not covered.
+        let (opened, path) = file::reopen(with.as_fd());
+        let Some(path) = path else { return Ok(Answer::Unguarded) };
         let choice = choose(&path, &self.options.globs);
         let told = self.refused.iter().any(|(refused, _)| *refused == path);
         if choice == Choice::Leave || told {
             return Ok(Answer::Unguarded);
         }
+        let file = match opened {
+            Ok(file) => file,
+            Err(error) => {
+                let why = format!(
+                    "what is written to it is not observed: the guard cannot open it: {error}"
+                );
+                self.refused.push((path, why));
+                return Ok(Answer::Unguarded);
+            }
+        };
         let number = self.files.len() as u32;
         let tools = (&self.ledger, &self.clock);
         let hears = self.options.hears;

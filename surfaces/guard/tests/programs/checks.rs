@@ -414,7 +414,8 @@ fn quiet_again() {
 
 /// The supervisor as a process of its own.
 pub(crate) fn guard(story: &str, file: &Path) {
-    launch(story, file, options()).run().unwrap();
+    let summary = launch(story, file, options()).run().unwrap();
+    println!("{summary}");
 }
 
 /// The program goes on without its supervisor; what it writes then is never taken for damage.

@@ -18,7 +18,39 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("rights of mappings stay what they were", || story("rights")),
     ("a stranger that was handed a descriptor is never repaired away", handed),
     ("libraries that a wrapper preloads are kept", || story("wraps")),
+    ("a file that the guard cannot open is told", not_opened),
 ];
+
+/// As a user who may not do everything.
+fn not_opened() {
+    use std::os::unix::process::CommandExt;
+    let place = place();
+    let me = std::env::current_exe().unwrap();
+    let mut guard = Command::new(me);
+    guard.args(["--guard", "own only"]).arg(&place.file);
+    // SAFETY: asks for a number.
+    if unsafe { libc::geteuid() } == 0 {
+        for path in [place.file.as_path(), place.file.parent().unwrap()] {
+            std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
+        }
+        guard.uid(65534).gid(65534);
+    }
+    let done = match guard.output() {
+        Ok(done) => done,
+        Err(error) => {
+            println!("  skipped: another user cannot start this test: {error}");
+            return;
+        }
+    };
+    let (told, wrong) =
+        (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    if wrong.contains("userfaultfd") {
+        println!("  skipped: {wrong}");
+        return;
+    }
+    assert!(done.status.success(), "{told}{wrong}");
+    assert!(told.contains("own.bin: not guarded: what is written to it is not observed"), "{told}");
+}
 
 /// It never opened the file, so nothing is heard of it.
 fn handed() {

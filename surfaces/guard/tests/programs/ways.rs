@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 
@@ -30,6 +30,13 @@ pub(super) fn tell(story: &str, file: &File, path: &Path) {
             let list = std::env::var("LD_PRELOAD").unwrap();
             assert!(list.split(':').any(|library| library == "libm.so.6"), "{list}");
             file.write_all_at(&[1; 300], at(100).unsigned_abs()).unwrap();
+        }
+        "own only" => {
+            // Nobody may open it again, this program's user neither.
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create_new(true).mode(0o444);
+            let own = options.open(path.with_file_name("own.bin")).unwrap();
+            own.write_all_at(&[1; 9000], 0).unwrap();
         }
         "controls" => controls(file, path),
         _ => panic!("{story}"),
