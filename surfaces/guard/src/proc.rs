@@ -37,6 +37,19 @@ pub(crate) fn processor(process: u32) -> Option<usize> {
     rest.split_ascii_whitespace().nth(36)?.parse().ok()
 }
 
+/// Whether a process numbers its threads otherwise than we do: it lives in another world of process
+/// numbers (a PID namespace). What cannot be had is taken for such a one.
+pub(crate) fn has_other_numbers(process: u32) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    innermost(&text) != Some(process)
+}
+
+/// The number of a process as it sees itself.
+fn innermost(status: &str) -> Option<u32> {
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    line.split_ascii_whitespace().next_back()?.parse().ok()
+}
+
 /// How many threads a process has; `None` if it is gone.
 pub(crate) fn threads(process: u32) -> Option<usize> {
     let threads = numbers(&format!("/proc/{process}/task"));
@@ -97,6 +110,14 @@ pub(crate) fn has_ring(process: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_inside_and_outside() {
+        assert_eq!(innermost("Name:\tx\nNSpid:\t77\t5\t1\nVm: 3\n"), Some(1));
+        assert_eq!(innermost("NSpid:\t77\n"), Some(77));
+        assert_eq!(innermost("Name:\tx\n"), None);
+        assert!(!has_other_numbers(std::process::id()));
+    }
 
     #[test]
     fn this_process_is_seen() {

@@ -198,6 +198,14 @@ impl Guard {
             unfollowed: false,
         };
         self.spaces.insert(number, space);
+        if proc::has_other_numbers(peer) {
+            // Its slots bear numbers that are those of others here: nobody knows whose are left.
+            self.ledger.lose();
+            let why = format!("process {peer} has process numbers of its own (a PID namespace)");
+            if !self.not_observed.contains(&why) && self.not_observed.len() < 64 {
+                self.not_observed.push(why);
+            }
+        }
         if late {
             self.settling = Some((number, std::time::Instant::now()));
         }

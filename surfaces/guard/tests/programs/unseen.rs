@@ -3,6 +3,8 @@
 use std::process::Command;
 use std::time::Duration;
 
+use holdfast_guard::Guard;
+
 use crate::checks::{background, is_good, options, place, run, stories, story};
 use crate::stories::{PAGE, beside, mark, wait_for};
 
@@ -19,7 +21,28 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("a stranger that was handed a descriptor is never repaired away", handed),
     ("libraries that a wrapper preloads are kept", || story("wraps")),
     ("a file that the guard cannot open is told", not_opened),
+    ("process numbers of their own cast doubt", numbers_apart),
 ];
+
+/// Below a program that makes a world of process numbers.
+fn numbers_apart() {
+    let unshare = |flags: &str| {
+        Command::new("unshare").args([flags, "true"]).status().is_ok_and(|done| done.success())
+    };
+    let Some(flags) = ["-pf", "-rpf"].into_iter().find(|flags| unshare(flags)) else {
+        println!("  skipped: nobody may make such a world here");
+        return;
+    };
+    let place = place();
+    let (program, file) = (stories(), place.file.clone());
+    let words = [flags.into(), program.into(), "--story".into(), "pwrite".into(), file.into()];
+    let summary = Guard::launch("unshare".as_ref(), &words, options()).unwrap().run().unwrap();
+    assert!(summary.status.success(), "{summary}");
+    assert!(summary.not_observed.iter().any(|what| what.contains("PID namespace")), "{summary}");
+    let report = summary.files.first().unwrap();
+    assert!(summary.untold > 0, "{summary}");
+    assert_eq!((report.counts.corrupt, report.counts.repaired), (0, 0), "{summary}");
+}
 
 /// As a user who may not do everything.
 fn not_opened() {
