@@ -318,6 +318,7 @@ mod tests {
     /// What is certain: the C library has them; what the workspace guards in its tests has not.
     #[test]
     fn the_c_library_has_calls_and_plain_programs_have_none() {
+        let _alone = crate::alone();
         let mut codes = Codes::new(Path::new("/nowhere"), &[]);
         assert!(codes.trusted.len() >= 2, "{codes:?}");
         // It answers a line when its libraries are there.

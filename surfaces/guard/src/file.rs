@@ -22,6 +22,7 @@ use crate::choose::Choice;
 use crate::drill::{self, Drill, Drilled, Ground};
 use crate::eyes::Eyes;
 use crate::foreign::{Doubt, Known, Watch};
+use crate::making::Making;
 use crate::source::Source;
 use crate::summary::FileReport;
 
@@ -93,8 +94,10 @@ impl Guarded {
         let parts = (data.clone(), Arc::clone(&source), Arc::clone(clock), facts);
         let mut report = FileReport::new(path);
         report.folios = cache.map_or_else(|error| error.to_string(), |cache| cache.to_string());
-        let engine = engine(parts, choice, protect, &mut report)?;
+        let (engine, making) = engine(parts, choice, protect, &mut report)?;
         engine.admit(0, u64::MAX, Writing::NotYet).map_err(|error| error.to_string())?;
+        // From here on it covers everything.
+        making.map_or(Ok(()), Making::keep)?;
         Ok(Self {
             device: found.dev(),
             inode: found.ino(),
@@ -356,7 +359,7 @@ fn engine(
     choice: &Choice,
     protect: &ProtectOptions,
     report: &mut FileReport,
-) -> Result<Engine, String> {
+) -> Result<(Engine, Option<Making>), String> {
     let survive = match protect.open.durability {
         Durability::Process => Survive::Process,
         Durability::Power => Survive::Auto,
@@ -371,18 +374,14 @@ fn engine(
             let (engine, opened) = Engine::open(data, side, source, facts, clock, open)
                 .map_err(|error| error.to_string())?;
             report.opened = Some(opened);
-            Ok(engine)
+            Ok((engine, None))
         }
         Choice::Protect(path) => {
-            let side = holdfast_pmem::Mapped::create(path, SIDE_START, &mapping)
-                .map_err(|error| error.to_string())?;
+            let (making, side) = Making::begin(path, SIDE_START, &mapping)?;
             let uuid = identifier("/proc/sys/kernel/random/uuid");
             let options = ProtectOptions { uuid, open, ..protect.clone() };
-            Engine::protect(data, side, source, facts, clock, &options).map_err(|error| {
-                // It protects nothing, and would be in the way.
-                let _ = std::fs::remove_file(path);
-                error.to_string()
-            })
+            let engine = Engine::protect(data, side, source, facts, clock, &options);
+            Ok((engine.map_err(|error| error.to_string())?, Some(making)))
         }
         Choice::Leave => Err("it is not chosen".to_owned()),
     }
@@ -481,6 +480,7 @@ mod drills {
 
     #[test]
     fn pages_come_back_and_nothing_tells_of_the_drill() {
+        let _alone = crate::alone();
         let folder = tempfile::tempdir().unwrap();
         let mut file = guarded(folder.path());
         let time = || std::fs::metadata(folder.path().join("a.db")).unwrap().modified().unwrap();
@@ -506,6 +506,7 @@ mod drills {
 
     #[test]
     fn what_is_not_given_back_is_told_put_back_and_kept() {
+        let _alone = crate::alone();
         let folder = tempfile::tempdir().unwrap();
         let mut file = guarded(folder.path());
         let (done, wrong) = without(&file, 5, None);
@@ -530,6 +531,7 @@ mod drills {
 
     #[test]
     fn nobody_who_comes_in_between_loses_anything() {
+        let _alone = crate::alone();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db");
         let file = guarded(folder.path());
@@ -556,6 +558,7 @@ mod drills {
 
     #[test]
     fn after_a_death_in_the_middle_repair_brings_the_pages_back() {
+        let _alone = crate::alone();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db");
         let file = guarded(folder.path());

@@ -114,6 +114,7 @@ mod tests {
 
     #[test]
     fn everybody_stands_and_goes_on() {
+        let _alone = crate::alone();
         let mut child = Command::new("sh").args(["-c", "sleep 60 & wait"]).spawn().unwrap();
         sleep(Duration::from_millis(50));
         let roots = BTreeSet::from([child.id()]);
@@ -148,6 +149,7 @@ mod tests {
 
     #[test]
     fn who_goes_on_by_itself_is_told() {
+        let _alone = crate::alone();
         let (mut child, roots) = sleeper();
         Freezer::signal(child.id(), Signal::STOP);
         assert!(wait_for(|| proc::is_stopped(child.id())));
@@ -166,6 +168,7 @@ mod tests {
 
     #[test]
     fn a_debugger_that_lets_one_go_does_not_make_it_run() {
+        let _alone = crate::alone();
         let (mut child, roots) = sleeper();
         let number = child.id() as i32;
         let null = core::ptr::null_mut::<libc::c_void>();

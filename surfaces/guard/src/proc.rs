@@ -28,6 +28,14 @@ pub(crate) fn parent(process: u32) -> Option<u32> {
     stat(&format!("/proc/{process}/stat")).map(|(_, parent)| parent)
 }
 
+/// How far up a process's ancestors are looked at.
+const DEEPEST: usize = 256;
+
+/// A process, its parent, and so on.
+pub(crate) fn line(process: u32) -> impl Iterator<Item = u32> {
+    core::iter::successors(Some(process), |id| parent(*id)).take(DEEPEST)
+}
+
 /// The number of the processor on which a process ran last.
 pub(crate) fn processor(process: u32) -> Option<usize> {
     let text = std::fs::read(format!("/proc/{process}/stat")).ok()?;
