@@ -21,6 +21,11 @@ pub(crate) fn has_forked() -> bool {
     FORKED.load(Ordering::SeqCst)
 }
 
+/// Positions are shared from now on.
+pub(crate) fn share() {
+    FORKED.store(true, Ordering::SeqCst);
+}
+
 /// Whether nobody else moves the positions of open files: no other thread, no child.
 pub(crate) fn is_alone() -> bool {
     let single = SINGLE.load(Ordering::Relaxed).cast::<c_char>();
@@ -47,7 +52,7 @@ pub(crate) fn watch() {
 
 /// Holds the lock across the fork, so that the child does not inherit it from another thread.
 unsafe extern "C" fn before() {
-    FORKED.store(true, Ordering::SeqCst);
+    share();
     Quiet::take().keep_for_fork();
 }
 

@@ -15,7 +15,7 @@ use libc::{iovec, off_t};
 
 use crate::files;
 use crate::real::{Address, Errno, Real, hooks};
-use crate::{lengths, maps, opens, state, writes};
+use crate::{fork, lengths, maps, opens, state, writes};
 
 type Dup = unsafe extern "C-unwind" fn(c_int) -> c_int;
 type Dup2 = unsafe extern "C-unwind" fn(c_int, c_int) -> c_int;
@@ -94,9 +94,10 @@ unsafe fn duplicate_with(real: Dup3, fd: c_int, to: c_int, flags: c_int) -> c_in
 
 /// Requests that leave what is in a file as it is; any other may change it, and be it one that the
 /// kernel has not learnt yet.
-const HARMLESS: [u64; 12] = [
+const HARMLESS: [u64; 13] = [
     // Is it a terminal, how much can be read, how large are its blocks, where do they lie.
     libc::TCGETS,
+    0x802c_542a, // TCGETS2
     libc::TIOCGWINSZ,
     libc::FIONREAD,
     libc::FIOCLEX,
@@ -136,10 +137,13 @@ unsafe fn control(real: Ioctl, fd: c_int, request: u64, argument: *mut c_void) -
     let mut announced = [file(fd), second.and_then(file)];
     // SAFETY: the caller's promise.
     let done = unsafe { real(fd, request, argument) };
-    // All of what there is, not of what there could be.
+    // SAFETY: the calling thread's own variable.
+    let unknown = done == -1 && unsafe { *libc::__errno_location() } == libc::ENOTTY;
+    let _errno = Errno::keep();
+    // Nothing if there is no such request, or all of what there is, not of what there could be.
     for (announced, fd) in announced.iter_mut().zip([Some(fd), second]) {
         if let (Some(announced), Some(now)) = (announced, fd.and_then(files::of)) {
-            announced.narrow(0, now.size);
+            announced.narrow(0, if unknown { 0 } else { now.size });
         }
     }
     done
@@ -322,6 +326,7 @@ const SHARES: u64 = libc::CLONE_VM as u64;
 
 /// A child is about to be made that knows nothing of us: nobody sees what it stores.
 fn child_of_nobody() {
+    fork::share();
     if state::on() && maps::are_any() {
         state::ledger().lose();
     }
