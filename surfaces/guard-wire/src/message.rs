@@ -207,6 +207,11 @@ pub enum Request {
         /// The page of the file.
         page: u64,
     },
+    /// The program loaded something that does not find what stands before the C library.
+    Unfollowed {
+        /// The space.
+        space: u64,
+    },
     /// The program is about to be replaced by another, or it was not after all.
     Exec {
         /// The space.
@@ -308,6 +313,7 @@ impl Request {
             Self::Anchored { space, process } => pack(11, &[space, process.into()]),
             Self::Ready { space } => pack(12, &[space]),
             Self::Heal { space, file, page } => pack(13, &[space, file.into(), page]),
+            Self::Unfollowed { space } => pack(14, &[space]),
         }
     }
 
@@ -345,6 +351,7 @@ impl Request {
             }
             12 => Ok(Self::Ready { space: a }),
             13 if c < BYTES / PAGE => Ok(Self::Heal { space: a, file: file_of(b)?, page: c }),
+            14 => Ok(Self::Unfollowed { space: a }),
             _ => Err(Refusal::Malformed),
         }
     }
@@ -414,6 +421,7 @@ mod tests {
             Request::Stream { space: 3, file: 0, begins: true },
             Request::Exec { space: 3, stays: false },
             Request::Anchored { space: 3, process: 77 },
+            Request::Unfollowed { space: 3 },
         ]
     }
 

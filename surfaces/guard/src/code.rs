@@ -69,6 +69,13 @@ pub(crate) enum Makes {
     Calls(String),
 }
 
+impl Makes {
+    /// Of a program with code that does not find the hooks.
+    pub(crate) fn unfollowed() -> Self {
+        Self::Calls("a library that was loaded apart".to_owned())
+    }
+}
+
 /// Numbers of a file, and what tells whether it changed.
 type Key = (u64, u64, i64, i64, u64);
 
@@ -311,6 +318,7 @@ mod tests {
     /// What is certain: the C library has them; what the workspace guards in its tests has not.
     #[test]
     fn the_c_library_has_calls_and_plain_programs_have_none() {
+        let _alone = crate::alone();
         let mut codes = Codes::new(Path::new("/nowhere"), &[]);
         assert!(codes.trusted.len() >= 2, "{codes:?}");
         // It answers a line when its libraries are there.

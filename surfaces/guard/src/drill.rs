@@ -16,7 +16,7 @@
 use std::cell::Cell;
 use std::fs::{File, FileTimes, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use holdfast_mapped::{Mapped, Scrubbed, Writers};
@@ -176,7 +176,7 @@ fn damage<F: Medium, S: Medium, D: DirtySource>(
             continue;
         };
         let copy = beside(ground.path, number);
-        match keep(&copy, &before, ground.durable) {
+        match keep(&copy, &before, ground) {
             // From a drill that came to no end: perhaps it is the only one.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
             kept => kept.map_err(|error| format!("{}: {error}", copy.display()))?,
@@ -195,10 +195,13 @@ fn beside(path: &Path, number: u64) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn keep(copy: &Path, bytes: &[u8], durable: bool) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).open(copy)?;
+/// Who may not read the file may not read its pages: the owner alone, and no more than the file
+/// lets it.
+fn keep(copy: &Path, bytes: &[u8], ground: &Ground<'_>) -> io::Result<()> {
+    let mode = ground.file.metadata()?.mode() & 0o600;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(copy)?;
     file.write_all(bytes)?;
-    if durable { file.sync_all() } else { Ok(()) }
+    if ground.durable { file.sync_all() } else { Ok(()) }
 }
 
 /// Looks what became of a page. An error is a page that did not come back.

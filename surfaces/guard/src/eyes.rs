@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use holdfast_guard_wire::Ledger;
 use holdfast_mapped::{Facts, Identity};
 use holdfast_pmem::ForeignFile;
+use holdfast_pmem::track::holders::Holder;
 
 use crate::foreign::{Heard, Known, Watch};
+use crate::proc;
 
 /// Listens to one guarded file.
 #[derive(Debug)]
@@ -56,13 +58,26 @@ impl Eyes {
         heard.doubted = found.doubted.or(heard.doubted.take());
     }
 
-    /// Whether all that was done is known. If anybody else ever opened the file, everybody is
-    /// looked at once more: who is writing is heard only when that is over.
+    /// Whether all that was done is known. Everybody is looked at once more: who is writing is heard
+    /// only when that is over, and who was handed a descriptor never opened anything. A descendant
+    /// of a guarded process may not have introduced itself yet: as long as that is so, nothing is
+    /// sure, and no more.
     pub(crate) fn is_sure(&self) -> bool {
         let mut state = self.state();
         self.listen(&mut state);
-        if state.heard.contested.is_none() && state.watch.was_visited() {
-            state.heard.contested = state.watch.present(&state.known.guarded);
+        if state.heard.contested.is_none()
+            && let Some(holder) = state.watch.holder(&state.known.guarded)
+        {
+            let young = match holder {
+                Holder::Writes(process) | Holder::Hidden(process) => {
+                    proc::line(process).any(|id| state.known.guarded.contains(&id))
+                }
+                Holder::Others => false,
+            };
+            if young {
+                return false;
+            }
+            state.heard.contested = Some(holder.to_string());
         }
         state.heard.contested.is_none() && state.watch.is_sure()
     }

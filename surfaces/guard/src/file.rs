@@ -22,6 +22,7 @@ use crate::choose::Choice;
 use crate::drill::{self, Drill, Drilled, Ground};
 use crate::eyes::Eyes;
 use crate::foreign::{Doubt, Known, Watch};
+use crate::making::Making;
 use crate::source::Source;
 use crate::summary::FileReport;
 
@@ -56,12 +57,12 @@ pub(crate) struct Guarded {
     report: FileReport,
 }
 
-/// The file behind a descriptor that a program sent, opened for ourselves.
-pub(crate) fn reopen(fd: BorrowedFd<'_>) -> std::io::Result<(File, PathBuf)> {
+/// The file behind a descriptor that a program sent, opened for ourselves, and its name if it can
+/// be had.
+pub(crate) fn reopen(fd: BorrowedFd<'_>) -> (std::io::Result<File>, Option<PathBuf>) {
     let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    let path = std::fs::read_link(&link)?;
-    let file = OpenOptions::new().read(true).write(true).open(&link)?;
-    Ok((file, path))
+    let file = OpenOptions::new().read(true).write(true).open(&link);
+    (file, std::fs::read_link(&link).ok())
 }
 
 impl Guarded {
@@ -93,8 +94,10 @@ impl Guarded {
         let parts = (data.clone(), Arc::clone(&source), Arc::clone(clock), facts);
         let mut report = FileReport::new(path);
         report.folios = cache.map_or_else(|error| error.to_string(), |cache| cache.to_string());
-        let engine = engine(parts, choice, protect, &mut report)?;
+        let (engine, making) = engine(parts, choice, protect, &mut report)?;
         engine.admit(0, u64::MAX, Writing::NotYet).map_err(|error| error.to_string())?;
+        // From here on it covers everything.
+        making.map_or(Ok(()), Making::keep)?;
         Ok(Self {
             device: found.dev(),
             inode: found.ino(),
@@ -356,7 +359,7 @@ fn engine(
     choice: &Choice,
     protect: &ProtectOptions,
     report: &mut FileReport,
-) -> Result<Engine, String> {
+) -> Result<(Engine, Option<Making>), String> {
     let survive = match protect.open.durability {
         Durability::Process => Survive::Process,
         Durability::Power => Survive::Auto,
@@ -371,18 +374,14 @@ fn engine(
             let (engine, opened) = Engine::open(data, side, source, facts, clock, open)
                 .map_err(|error| error.to_string())?;
             report.opened = Some(opened);
-            Ok(engine)
+            Ok((engine, None))
         }
         Choice::Protect(path) => {
-            let side = holdfast_pmem::Mapped::create(path, SIDE_START, &mapping)
-                .map_err(|error| error.to_string())?;
+            let (making, side) = Making::begin(path, SIDE_START, &mapping)?;
             let uuid = identifier("/proc/sys/kernel/random/uuid");
             let options = ProtectOptions { uuid, open, ..protect.clone() };
-            Engine::protect(data, side, source, facts, clock, &options).map_err(|error| {
-                // It protects nothing, and would be in the way.
-                let _ = std::fs::remove_file(path);
-                error.to_string()
-            })
+            let engine = Engine::protect(data, side, source, facts, clock, &options);
+            Ok((engine.map_err(|error| error.to_string())?, Some(making)))
         }
         Choice::Leave => Err("it is not chosen".to_owned()),
     }
@@ -481,6 +480,7 @@ mod drills {
 
     #[test]
     fn pages_come_back_and_nothing_tells_of_the_drill() {
+        let _alone = crate::alone();
         let folder = tempfile::tempdir().unwrap();
         let mut file = guarded(folder.path());
         let time = || std::fs::metadata(folder.path().join("a.db")).unwrap().modified().unwrap();
@@ -506,6 +506,7 @@ mod drills {
 
     #[test]
     fn what_is_not_given_back_is_told_put_back_and_kept() {
+        let _alone = crate::alone();
         let folder = tempfile::tempdir().unwrap();
         let mut file = guarded(folder.path());
         let (done, wrong) = without(&file, 5, None);
@@ -517,6 +518,7 @@ mod drills {
             let page: usize = copy.to_str().unwrap().rsplit_once('-').unwrap().1.parse().unwrap();
             let expected = content().chunks(4096).nth(page).unwrap().to_vec();
             assert_eq!(std::fs::read(copy).unwrap(), expected);
+            assert_eq!(std::fs::metadata(copy).unwrap().mode() & 0o777, 0o600, "for all to read");
         }
         // The same choice once more: those that were kept are left alone.
         let (again, _) = without(&file, 5, Some(&AtRest));
@@ -529,6 +531,7 @@ mod drills {
 
     #[test]
     fn nobody_who_comes_in_between_loses_anything() {
+        let _alone = crate::alone();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db");
         let file = guarded(folder.path());
@@ -555,6 +558,7 @@ mod drills {
 
     #[test]
     fn after_a_death_in_the_middle_repair_brings_the_pages_back() {
+        let _alone = crate::alone();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db");
         let file = guarded(folder.path());

@@ -20,7 +20,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use holdfast_pmem::track::ear::{Ear, Event, Hears, Who};
-use holdfast_pmem::track::holders::{self, FileId, Holds};
+use holdfast_pmem::track::holders::{self, FileId, Holder, Holds};
 
 /// Looks in a row at which nothing was heard, before a doubt is settled: settling it reads the
 /// whole file.
@@ -39,9 +39,6 @@ pub(crate) struct Watch {
     /// It was written to, and it was not clear yet that it was by an announced write.
     unsettled: bool,
     doubt: Doubt,
-    /// Somebody who is not guarded opened it, as far as is known. That is heard a moment before its
-    /// handle can be seen, and what it writes only when it is over.
-    visited: bool,
 }
 
 /// Whether a write may have gone unnoticed.
@@ -104,7 +101,6 @@ impl Watch {
             ended: 0,
             unsettled: false,
             doubt: Doubt::None,
-            visited: false,
         }
     }
 
@@ -115,8 +111,12 @@ impl Watch {
 
     /// Whether and why anybody but `known` may change the file at this moment.
     pub(crate) fn present(&self, known: &BTreeSet<u32>) -> Option<String> {
-        let found = holders::others(&self.file, &self.id, |process| known.contains(&process));
-        found.map(|holder| holder.to_string())
+        self.holder(known).map(|holder| holder.to_string())
+    }
+
+    /// Somebody but `known` who may change the file at this moment.
+    pub(crate) fn holder(&self, known: &BTreeSet<u32>) -> Option<Holder> {
+        holders::others(&self.file, &self.id, |process| known.contains(&process))
     }
 
     /// Whether a process can change the file.
@@ -170,7 +170,6 @@ impl Watch {
             heard.doubted =
                 Some(format!("process {who} makes system calls of its own, and has it"));
         }
-        self.visited |= opened;
         let last = core::mem::replace(&mut self.ended, before);
         let (began, ended) = announced();
         written |= self.unsettled;
@@ -227,7 +226,6 @@ impl Watch {
             return Some(format!("process {who} wrote to it"));
         }
         if event.opened {
-            self.visited = true;
             self.pending.insert(who);
         }
         if event.closed {
@@ -245,19 +243,14 @@ impl Watch {
                 return false;
             }
             match holders::holds_of(*process, id, file) {
-                Holds::Writes => found = Some(holders::Holder::Writes(*process)),
-                Holds::CannotSee => found = Some(holders::Holder::Hidden(*process)),
+                Holds::Writes => found = Some(Holder::Writes(*process)),
+                Holds::CannotSee => found = Some(Holder::Hidden(*process)),
                 Holds::Reads => return false,
                 Holds::No => {}
             }
             true
         });
         found.map(|holder| holder.to_string())
-    }
-
-    /// Whether anybody but the guarded ever opened it.
-    pub(crate) fn was_visited(&self) -> bool {
-        self.visited
     }
 
     /// Whether everything heard is understood.
@@ -297,6 +290,7 @@ mod tests {
 
     #[test]
     fn strangers_are_noticed_and_readers_are_none() {
+        let _alone = crate::alone();
         let Some((file, mut watch)) = watched(Hears::Everybody) else { return };
         Command::new("cat").arg(file.path()).output().unwrap();
         drop(file.reopen().unwrap());
@@ -311,6 +305,7 @@ mod tests {
     /// Nobody but this test has it open, so only what is heard counts.
     #[test]
     fn what_nobody_announced_is_noticed() {
+        let _alone = crate::alone();
         for most in [Hears::Ourselves, Hears::Nobody] {
             let Some((file, mut watch)) = watched(most) else { continue };
             by_another(&file, "announced");
@@ -327,6 +322,7 @@ mod tests {
     /// A stranger writes at the moment of an announced write: nothing tells the two apart.
     #[test]
     fn without_names_whatever_is_heard_casts_doubt_until_it_was_quiet() {
+        let _alone = crate::alone();
         for most in [Hears::Ourselves, Hears::Nobody] {
             let Some((file, mut watch)) = watched(most) else { continue };
             assert!(watch.is_sure());
@@ -354,6 +350,7 @@ mod tests {
 
     #[test]
     fn who_may_make_calls_of_its_own_casts_doubt() {
+        let _alone = crate::alone();
         let Some((file, mut watch)) = watched(Hears::Everybody) else { return };
         let mut child = Command::new("sh")
             .arg("-c")

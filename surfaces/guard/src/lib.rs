@@ -57,7 +57,7 @@
 //! |---|---|
 //! | `program.rs` | what can be guarded |
 //! | `serve.rs`, `spaces.rs` | the loop; requests, address spaces and their ends |
-//! | `choose.rs`, `file.rs` | which files; one of them |
+//! | `choose.rs`, `file.rs`, `making.rs` | which files; one of them; its side file until it is whole |
 //! | `source.rs`, `runs.rs` | who stored where |
 //! | `foreign.rs`, `eyes.rs`, `proc.rs` | strangers, and what is heard of them |
 //! | `freeze.rs` | standing still |
@@ -75,6 +75,7 @@ mod eyes;
 mod file;
 mod foreign;
 mod freeze;
+mod making;
 mod options;
 mod proc;
 mod processors;
@@ -94,3 +95,11 @@ pub use options::{Hears, Options, Placement};
 pub use serve::Guard;
 pub use source::Seen;
 pub use summary::{FileReport, Summary};
+
+/// Held by tests that make processes, and by those that look who has a file: a new process has
+/// for a moment all that this one has open.
+#[cfg(test)]
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

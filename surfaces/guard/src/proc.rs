@@ -28,6 +28,14 @@ pub(crate) fn parent(process: u32) -> Option<u32> {
     stat(&format!("/proc/{process}/stat")).map(|(_, parent)| parent)
 }
 
+/// How far up a process's ancestors are looked at.
+const DEEPEST: usize = 256;
+
+/// A process, its parent, and so on.
+pub(crate) fn line(process: u32) -> impl Iterator<Item = u32> {
+    core::iter::successors(Some(process), |id| parent(*id)).take(DEEPEST)
+}
+
 /// The number of the processor on which a process ran last.
 pub(crate) fn processor(process: u32) -> Option<usize> {
     let text = std::fs::read(format!("/proc/{process}/stat")).ok()?;
@@ -35,6 +43,19 @@ pub(crate) fn processor(process: u32) -> Option<usize> {
     let rest = core::str::from_utf8(text.get(behind + 1..)?).ok()?;
     // The state is the third field, the processor the 39th.
     rest.split_ascii_whitespace().nth(36)?.parse().ok()
+}
+
+/// Whether a process numbers its threads otherwise than we do: it lives in another world of process
+/// numbers (a PID namespace). What cannot be had is taken for such a one.
+pub(crate) fn has_other_numbers(process: u32) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    innermost(&text) != Some(process)
+}
+
+/// The number of a process as it sees itself.
+fn innermost(status: &str) -> Option<u32> {
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    line.split_ascii_whitespace().next_back()?.parse().ok()
 }
 
 /// How many threads a process has; `None` if it is gone.
@@ -45,9 +66,23 @@ pub(crate) fn threads(process: u32) -> Option<usize> {
 
 /// Whether every thread of a process stands still, or is dead.
 pub(crate) fn stands(process: u32) -> bool {
+    all_are(process, b"TtZXx")
+}
+
+/// Whether every thread of a process was stopped by a signal, or is dead: no debugger holds it.
+pub(crate) fn is_stopped(process: u32) -> bool {
+    all_are(process, b"TZXx")
+}
+
+/// Whether every thread of a process is dead.
+pub(crate) fn is_dead(process: u32) -> bool {
+    all_are(process, b"ZXx")
+}
+
+fn all_are(process: u32, states: &[u8]) -> bool {
     numbers(&format!("/proc/{process}/task")).into_iter().all(|thread| {
         let found = stat(&format!("/proc/{process}/task/{thread}/stat"));
-        found.is_none_or(|(state, _)| matches!(state, b'T' | b't' | b'Z' | b'X' | b'x'))
+        found.is_none_or(|(state, _)| states.contains(&state))
     })
 }
 
@@ -83,6 +118,14 @@ pub(crate) fn has_ring(process: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_inside_and_outside() {
+        assert_eq!(innermost("Name:\tx\nNSpid:\t77\t5\t1\nVm: 3\n"), Some(1));
+        assert_eq!(innermost("NSpid:\t77\n"), Some(77));
+        assert_eq!(innermost("Name:\tx\n"), None);
+        assert!(!has_other_numbers(std::process::id()));
+    }
 
     #[test]
     fn this_process_is_seen() {

@@ -341,7 +341,8 @@ impl Guard {
 
     fn accept(&mut self) {
         while let Ok((peer, _)) = acceptfrom(&self.server) {
-            if self.peers.len() < MOST_PEERS {
+            // Who has nothing to say here takes nobody's place.
+            if self.peers.len() < MOST_PEERS && self.who(&peer).is_some() {
                 self.peers.push((peer, Instant::now()));
             }
         }
@@ -394,14 +395,25 @@ impl Guard {
         }
     }
 
-    /// Who is at the other end, if it may be there: the same user, or anybody if this is root.
+    /// Who is at the other end, if it may be there: the same user, or if this is root, a descendant
+    /// of what it guards, which may have become another user.
     fn who(&self, peer: &OwnedFd) -> Option<u32> {
         let found = socket_peercred(peer.as_fd()).ok()?;
         let me = rustix::process::getuid();
-        if found.uid != me && !me.is_root() {
-            return None;
-        }
-        u32::try_from(found.pid.as_raw_nonzero().get()).ok()
+        let process = u32::try_from(found.pid.as_raw_nonzero().get()).ok()?;
+        let may = found.uid == me || me.is_root() && self.is_family(process);
+        may.then_some(process)
+    }
+
+    /// Whether a process descends from a guarded one, or was adopted by this one, as orphans of
+    /// guarded ones are.
+    fn is_family(&self, process: u32) -> bool {
+        let child = self.child.as_ref().map(Child::id);
+        let guarded = |id: &u32| {
+            let own = *id == std::process::id() || Some(*id) == child;
+            own || self.spaces.values().any(|space| space.process == *id)
+        };
+        proc::line(process).any(|id| guarded(&id))
     }
 
     /// A look at who is there, a pass over the files that are due, and a part of the scrub of each.
@@ -435,7 +447,22 @@ impl Guard {
         let roots: BTreeSet<u32> = self.spaces.values().map(|space| space.process).collect();
         let file = &self.files[index];
         let sure = || self.is_sure(file);
-        act(file, &Freezer::new(&roots, &sure))
+        let freezer = Freezer::new(&roots, &sure);
+        let done = act(file, &freezer);
+        let ran = freezer.ran();
+        self.doubt_repair(index, ran);
+        done
+    }
+
+    /// A process went on while a page was replaced: what it stored there meanwhile may be lost, and
+    /// nobody knows.
+    fn doubt_repair(&mut self, index: usize, ran: Option<u32>) {
+        if let (Some(process), Some(file)) = (ran, self.files.get_mut(index)) {
+            file.contest(format!(
+                "process {process} was made to go on while a page was replaced: a repair is \
+                 doubtful"
+            ));
+        }
     }
 
     fn scrub(&mut self, due: &[usize]) {
@@ -468,8 +495,10 @@ impl Guard {
             let began = Instant::now();
             let done = all.freeze().then(|| file.drill(drill, &again));
             all.thaw();
+            let ran = again.ran().or(all.ran());
             let file = &mut self.files[index];
             file.drilled(done, began.elapsed());
+            self.doubt_repair(index, ran);
         }
     }
 
@@ -501,4 +530,65 @@ fn random() -> String {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default();
     let text = text.trim();
     if text.is_empty() { std::process::id().to_string() } else { text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process of another user that nobody here is related to, connected and silent.
+    fn stranger(name: &str, user: u32) -> u32 {
+        let (read, write) = std::os::unix::net::UnixStream::pair().unwrap();
+        // SAFETY: the children connect, tell their number, sleep and exit; they use what was made
+        // before. The first one dies at once, so that the second belongs to nobody here.
+        unsafe {
+            let first = libc::fork();
+            if first == 0 {
+                let kept = std::os::fd::AsRawFd::as_raw_fd(&write).unsigned_abs();
+                // What other tests have open is not for this one to hold.
+                libc::syscall(libc::SYS_close_range, 3, kept - 1, 0);
+                libc::syscall(libc::SYS_close_range, kept + 1, u32::MAX, 0);
+                if libc::fork() == 0 {
+                    libc::setuid(user);
+                    let socket = link::reach(name.as_bytes());
+                    let number = libc::getpid().to_le_bytes();
+                    let _ = rustix::io::write(&write, &number);
+                    libc::sleep(60);
+                    drop(socket);
+                }
+                libc::_exit(0);
+            }
+            libc::waitpid(first, core::ptr::null_mut(), 0);
+        }
+        let mut number = [0; 4];
+        assert_eq!(rustix::io::read(&read, &mut number), Ok(4));
+        u32::from_le_bytes(number)
+    }
+
+    #[test]
+    fn other_users_take_nobodys_place() {
+        let _alone = crate::alone();
+        if !rustix::process::getuid().is_root() {
+            println!("skipped: needs the right to become another user");
+            return;
+        }
+        let (mut guard, name) = match Guard::prepare(Options::new("/nowhere".into())) {
+            Ok(found) => found,
+            Err(error) => {
+                println!("skipped: {error}");
+                return;
+            }
+        };
+        for (user, place) in [(65534, 0), (0, 1)] {
+            let process = stranger(&name, user);
+            guard.accept();
+            assert_eq!(guard.peers.len(), place, "user {user}");
+            let _ = kill_process(Pid::from_raw(process as i32).unwrap(), Signal::KILL);
+        }
+        let peer = link::reach(name.as_bytes()).unwrap();
+        guard.accept();
+        assert_eq!(guard.peers.len(), 2);
+        drop(peer);
+        assert!(guard.is_family(std::process::id()) && !guard.is_family(1));
+    }
 }

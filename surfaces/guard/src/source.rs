@@ -478,6 +478,7 @@ mod tests {
 
     #[test]
     fn a_space_that_cannot_be_asked_is_lost() {
+        let _alone = crate::alone();
         let source = source();
         source.arm(0, 64 * PAGE).unwrap();
         told(&source, true);

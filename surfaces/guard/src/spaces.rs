@@ -35,6 +35,8 @@ pub(crate) struct Space {
     /// Its executable memory when it was last looked at, and what was found in it.
     layout: Option<Layout>,
     makes: Makes,
+    /// It has code that does not find the hooks.
+    unfollowed: bool,
 }
 
 /// Looks that a program is given to get itself ready.
@@ -136,6 +138,13 @@ impl Guard {
                 self.mine(peer, space)?;
                 self.heal(file as usize, page)
             }
+            Request::Unfollowed { space } => {
+                self.mine(peer, space)?;
+                let space = self.spaces.get_mut(&space).ok_or(Refusal::NoSpace)?;
+                space.unfollowed = true;
+                space.makes = Makes::unfollowed();
+                Ok(Answer::Done)
+            }
             Request::Exec { space, stays } => {
                 self.leave(peer, space, stays);
                 Ok(Answer::Done)
@@ -186,8 +195,17 @@ impl Guard {
             doubts: Some(0),
             layout: Layout::of(peer),
             makes: self.codes.look(peer),
+            unfollowed: false,
         };
         self.spaces.insert(number, space);
+        if proc::has_other_numbers(peer) {
+            // Its slots bear numbers that are those of others here: nobody knows whose are left.
+            self.ledger.lose();
+            let why = format!("process {peer} has process numbers of its own (a PID namespace)");
+            if !self.not_observed.contains(&why) && self.not_observed.len() < 64 {
+                self.not_observed.push(why);
+            }
+        }
         if late {
             self.settling = Some((number, std::time::Instant::now()));
         }
@@ -237,13 +255,24 @@ impl Guard {
         if let Some(file) = self.ledger.find(stat.st_dev, stat.st_ino) {
             return Ok(Answer::Guarded { file });
         }
-        // One that cannot be opened for writing by us is not repaired by us.
-        let Ok((file, path)) = file::reopen(with.as_fd()) else { return Ok(Answer::Unguarded) };
+        // One that cannot be opened for writing by us is not repaired by us, and not covered.
+        let (opened, path) = file::reopen(with.as_fd());
+        let Some(path) = path else { return Ok(Answer::Unguarded) };
         let choice = choose(&path, &self.options.globs);
         let told = self.refused.iter().any(|(refused, _)| *refused == path);
         if choice == Choice::Leave || told {
             return Ok(Answer::Unguarded);
         }
+        let file = match opened {
+            Ok(file) => file,
+            Err(error) => {
+                let why = format!(
+                    "what is written to it is not observed: the guard cannot open it: {error}"
+                );
+                self.refused.push((path, why));
+                return Ok(Answer::Unguarded);
+            }
+        };
         let number = self.files.len() as u32;
         let tools = (&self.ledger, &self.clock);
         let hears = self.options.hears;
@@ -362,7 +391,8 @@ impl Guard {
         for space in self.spaces.values_mut().filter(|space| !space.leaving) {
             let layout = Layout::of(space.eldest());
             if layout.is_none() || layout != space.layout {
-                space.makes = self.codes.look(space.eldest());
+                let makes = self.codes.look(space.eldest());
+                space.makes = if space.unfollowed { Makes::unfollowed() } else { makes };
                 space.layout = layout;
             }
         }

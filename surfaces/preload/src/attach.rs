@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use holdfast_guard_wire::{Place, Request, link};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
+use rustix::mm::MprotectFlags;
 
 use crate::anchor::{Launch, launch};
 use crate::real::Errno;
@@ -230,7 +231,9 @@ fn tell_all() {
             None => None,
         };
         if let Some(found) = found {
-            maps::adopt_late(Mapping { place, file: found.number, at, writable });
+            let read = MprotectFlags::READ;
+            let rights = if writable { read | MprotectFlags::WRITE } else { read };
+            maps::adopt_late(Mapping { place, file: found.number, at, writable, rights });
         }
     }
 }

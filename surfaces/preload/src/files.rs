@@ -139,15 +139,6 @@ impl Guarded {
         let board = self.board.filter(|_| !state::untracked());
         Announced { number: self.number, open: board.map(|board| board.open(at, len)) }
     }
-
-    /// Says that `[at, at + len)` was written.
-    pub(crate) fn mark(&self, at: u64, len: u64) {
-        if let Some(board) = self.board
-            && !state::untracked()
-        {
-            board.mark(at, len);
-        }
-    }
 }
 
 impl Announced {

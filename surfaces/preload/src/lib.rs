@@ -7,7 +7,8 @@
 //! could not be told is said to be so ([`holdfast_guard_wire::Ledger::lose`]), and makes the
 //! supervisor careful. The program's results and its `errno` are those of the real calls.
 //!
-//! Not covered: system calls made without the C library, `io_uring` and kernel `aio` (told where
+//! Not covered: system calls made without the C library, functions of libraries that do not find the
+//! hooks (told where they are loaded; `dlvsym` is not), `io_uring` and kernel `aio` (told where
 //! they are asked for through the C library), and what that does inside itself other than what is
 //! listed here. The supervisor has other means to notice them. A media error under a system call is
 //! the kernel's error, as without us. `aio_write` on a guarded file and `remap_file_pages` are
@@ -58,6 +59,7 @@
 //! | `opens.rs`, `streams.rs`, `writes.rs`, `lengths.rs`, `syncs.rs` | the hooks by family |
 //! | `faults.rs` | loads that meet a media error |
 //! | `raw.rs` | `syscall`, and functions that write by themselves |
+//! | `handles.rs` | functions asked for by a handle |
 //! | `fork.rs`, `exec.rs` | new processes and new programs |
 //! | `attach.rs` | the one function for programs that know of us |
 
@@ -69,6 +71,7 @@ mod exec;
 mod faults;
 mod files;
 mod fork;
+mod handles;
 mod lengths;
 mod maps;
 mod opens;

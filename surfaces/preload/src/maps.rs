@@ -7,7 +7,6 @@
 //! supervisor knows of those, and doubts what it finds there.
 
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering};
 use std::os::fd::AsFd;
 
 use holdfast_guard_wire::{Place, Request};
@@ -19,9 +18,6 @@ use crate::files::{self, Guarded};
 use crate::real::{Errno, hooks};
 use crate::state::{self, Quiet};
 use crate::table::{self, Mapping};
-
-/// Mappings in the table, at least: most programs have none, and pay for no lock.
-static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 type Mmap =
     unsafe extern "C-unwind" fn(*mut c_void, size_t, c_int, c_int, c_int, off_t) -> *mut c_void;
@@ -47,12 +43,12 @@ hooks! {
 
 /// Whether any guarded file may be mapped here.
 pub(crate) fn are_any() -> bool {
-    COUNT.load(Ordering::Acquire) > 0
+    !table::is_empty()
 }
 
 /// The pages of a range, if any mapping of ours may lie there.
 fn concerned(at: *mut c_void, len: size_t) -> Option<Place> {
-    if COUNT.load(Ordering::Acquire) == 0 || !state::on() {
+    if table::is_empty() || !state::on() {
         return None;
     }
     Place::new(at as u64, len as u64)
@@ -87,6 +83,8 @@ unsafe fn map(
         return unsafe { real(at, len, rights, flags, fd, from) };
     }
     let mut quiet = Quiet::take();
+    let _busy = table::busy(&mut quiet);
+    let before = old.map(|old| Parts::of(&mut quiet, old));
     let over = old.is_some_and(|old| release(&mut quiet, old, file.is_none()));
     // Nothing that may be stored to is ever there untold, unless others store there already.
     let later = rights & libc::PROT_WRITE != 0 && file.is_some() && !replaces;
@@ -94,17 +92,18 @@ unsafe fn map(
     // SAFETY: the caller's promise.
     let found = unsafe { real(at, len, first, flags, fd, from) };
     if found == libc::MAP_FAILED {
-        if over {
-            state::ledger().lose();
+        if let Some(before) = before.filter(|_| over) {
+            before.take_back(&mut quiet);
         }
         return found;
     }
     if let (Some(file), Some(place)) = (file, Place::new(found as u64, len as u64)) {
         let writable = rights & libc::PROT_WRITE != 0;
-        let mapping = Mapping { place, file: file.number, at: from as u64, writable };
+        let rights = flags_of(rights);
+        let mapping = Mapping { place, file: file.number, at: from as u64, writable, rights };
         adopt(&mut quiet, mapping, over || replaces, Registered::No);
         // SAFETY: the mapping just made, which nobody knows yet; its file is open for writing.
-        if later && unsafe { rustix::mm::mprotect(found, len, flags_of(rights)) }.is_err() {
+        if later && unsafe { rustix::mm::mprotect(found, len, mapping.rights) }.is_err() {
             release(&mut quiet, place, false);
             // SAFETY: as above.
             let _ = unsafe { rustix::mm::munmap(found, len) };
@@ -125,6 +124,8 @@ fn flags_of(rights: c_int) -> MprotectFlags {
 enum Registered {
     No,
     Yes,
+    /// It was, for as long as the supervisor needed its descriptor for other parts.
+    Perhaps,
 }
 
 /// Registers a mapping that was there before anybody watched.
@@ -151,8 +152,7 @@ fn adopt_as(
         state::ledger().lose();
         return;
     }
-    COUNT.fetch_add(1, Ordering::AcqRel);
-    let Mapping { place, file, at, writable } = mapping;
+    let Mapping { place, file, at, writable, .. } = mapping;
     let space = state::space();
     let request = Request::Map { space, file, place, at, writable, replaced, late };
     if registered == Registered::Yes {
@@ -166,6 +166,8 @@ fn adopt_as(
     match uffd {
         // The supervisor keeps it open, and with it the registration.
         Ok(uffd) => state::tell(&request, Some(uffd.as_fd())),
+        // It looks whether the pages are tracked, and believes nothing if they are not.
+        Err(_) if registered == Registered::Perhaps => state::tell(&request, None),
         Err(_) => state::ledger().lose(),
     }
 }
@@ -196,7 +198,7 @@ fn release(quiet: &mut Quiet, place: Place, still: bool) -> bool {
         any = true;
         let Some(part) = mapping.place.and(place) else { continue };
         if still && mapping.writable {
-            set_rights(part, MprotectFlags::READ);
+            set_rights(part, mapping.rights & !MprotectFlags::WRITE);
         }
     }
     if any {
@@ -208,9 +210,44 @@ fn release(quiet: &mut Quiet, place: Place, still: bool) -> bool {
     any
 }
 
+/// The parts of mappings in a place that is about to be given up, should it not be after all.
+struct Parts {
+    all: [Option<Mapping>; 16],
+    /// There are more of them.
+    more: bool,
+}
+
+impl Parts {
+    fn of(quiet: &mut Quiet, place: Place) -> Self {
+        let mut parts = Self { all: [None; 16], more: false };
+        let mut room = parts.all.iter_mut();
+        for old in table::with(quiet).over(place) {
+            let Some(inside) = old.place.and(place) else { continue };
+            let at = old.at + (inside.start - old.place.start);
+            match room.next() {
+                Some(part) => *part = Some(Mapping { place: inside, at, ..old }),
+                None => parts.more = true,
+            }
+        }
+        parts
+    }
+
+    /// The call failed: everything is as it was. Where the kernel gave the place up none the less,
+    /// or nobody remembers what was there, that is told.
+    fn take_back(&self, quiet: &mut Quiet) {
+        if self.more {
+            state::ledger().lose();
+        }
+        for part in self.all.into_iter().flatten() {
+            adopt(quiet, part, false, Registered::Perhaps);
+            set_rights(part.place, part.rights);
+        }
+    }
+}
+
 fn set_rights(place: Place, rights: MprotectFlags) {
     // SAFETY: pages of a mapping in the table, which the program is giving up (read-only), or
-    // which it was told that it has (writable).
+    // with the rights that it was told that it has.
     let done =
         unsafe { rustix::mm::mprotect(place.start as *mut c_void, place.bytes() as usize, rights) };
     if done.is_err() {
@@ -225,12 +262,13 @@ unsafe fn unmap(real: Munmap, at: *mut c_void, len: size_t) -> c_int {
         return unsafe { real(at, len) };
     };
     let mut quiet = Quiet::take();
+    let _busy = table::busy(&mut quiet);
+    let before = Parts::of(&mut quiet, place);
     let ours = release(&mut quiet, place, true);
     // SAFETY: the caller's promise.
     let done = unsafe { real(at, len) };
     if done != 0 && ours {
-        state::ledger().lose();
-        set_rights(place, MprotectFlags::READ | MprotectFlags::WRITE);
+        before.take_back(&mut quiet);
     }
     done
 }
@@ -251,23 +289,44 @@ unsafe fn remap(
         return unsafe { real(at, old, new, flags, to) };
     }
     let mut quiet = Quiet::take();
+    let _busy = table::busy(&mut quiet);
+    let under = target.map(|target| Parts::of(&mut quiet, target));
     if let Some(target) = target {
         release(&mut quiet, target, true);
     }
+    // SAFETY: the caller's promise.
+    let found = unsafe { remap_source(real, &mut quiet, (at, old, new, flags, to), source) };
+    if let Some(under) = under.filter(|_| found == libc::MAP_FAILED) {
+        under.take_back(&mut quiet);
+    }
+    found
+}
+
+/// The same, once what was at its target is given up.
+unsafe fn remap_source(
+    real: Mremap,
+    quiet: &mut Quiet,
+    (at, old, new, flags, to): (*mut c_void, size_t, size_t, c_int, *mut c_void),
+    source: Option<Place>,
+) -> *mut c_void {
+    let fixed = flags & libc::MREMAP_FIXED != 0;
     let inside = source.and_then(|source| {
         let first = Place { start: source.start, end: source.start + holdfast_pmem::PAGE };
-        table::with(&mut quiet).over(first).next()
+        table::with(quiet).over(first).next()
     });
     let (Some(source), Some(mapping)) = (source, inside) else {
         // SAFETY: the caller's promise.
         return unsafe { real(at, old, new, flags, to) };
     };
+    // Parts that had other rights once count as one.
+    let writable = table::with(quiet).over(source).any(|mapping| mapping.writable);
+    let mapping = Mapping { writable, ..mapping };
     let from = mapping.at + (source.start - mapping.place.start);
     if !fixed && let Some(wanted) = Place::new(at as u64, new as u64) {
         if wanted.end <= source.end {
             let tail = Place { start: wanted.end, end: source.end };
             if tail.start < tail.end {
-                release(&mut quiet, tail, true);
+                release(quiet, tail, true);
             }
             // SAFETY: the caller's promise.
             return unsafe { real(at, old, new, flags, to) };
@@ -277,13 +336,13 @@ unsafe fn remap(
         if found != libc::MAP_FAILED {
             let place = Place { start: source.end, end: wanted.end };
             let more = Mapping { place, at: from + source.bytes(), ..mapping };
-            adopt(&mut quiet, more, false, Registered::Yes);
+            adopt(quiet, more, false, Registered::Yes);
             return found;
         }
     }
     let moved = Mapping { place: source, at: from, ..mapping };
     // SAFETY: the caller's promise.
-    unsafe { relocate(&mut quiet, moved, || real(at, old, new, flags, to), new) }
+    unsafe { relocate(quiet, moved, || real(at, old, new, flags, to), new) }
 }
 
 /// Moves a mapping: read-only on the way, registered anew where it arrives.
@@ -293,39 +352,42 @@ unsafe fn relocate(
     call: impl FnOnce() -> *mut c_void,
     len: size_t,
 ) -> *mut c_void {
+    let before = Parts::of(quiet, old.place);
     release(quiet, old.place, true);
     let found = call();
-    let place = match found {
-        libc::MAP_FAILED => Some(old.place),
-        found => Place::new(found as u64, len as u64),
-    };
-    if let Some(place) = place {
-        // What is still registered at the old place belongs to the supervisor's descriptor.
-        let how = if found == libc::MAP_FAILED { Registered::Yes } else { Registered::No };
-        adopt(quiet, Mapping { place, ..old }, false, how);
-        if old.writable {
-            set_rights(place, MprotectFlags::READ | MprotectFlags::WRITE);
-        }
+    if found == libc::MAP_FAILED {
+        before.take_back(quiet);
+    } else if let Some(place) = Place::new(found as u64, len as u64) {
+        adopt(quiet, Mapping { place, ..old }, false, Registered::No);
+        set_rights(place, old.rights);
     }
     found
 }
 
-/// Tells of what is about to be writable.
-fn open_up(at: *mut c_void, len: size_t, rights: c_int) {
-    let Some(place) = concerned(at, len).filter(|_| rights & libc::PROT_WRITE != 0) else {
-        return;
-    };
+/// A change of rights: what is about to be writable is told before, and what the program may do
+/// there is noted.
+fn change(at: *mut c_void, len: size_t, rights: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    let Some(place) = concerned(at, len) else { return call() };
     let mut quiet = Quiet::take();
-    if table::with(&mut quiet).over(place).any(|mapping| !mapping.writable) {
+    if table::with(&mut quiet).over(place).next().is_none() {
+        drop(quiet);
+        return call();
+    }
+    let writes = rights & libc::PROT_WRITE != 0;
+    if writes && table::with(&mut quiet).over(place).any(|mapping| !mapping.writable) {
         state::tell(&Request::Writable { space: state::space(), place }, None);
         table::with(&mut quiet).make_writable(place);
     }
+    let done = call();
+    if done == 0 {
+        table::with(&mut quiet).set_rights(place, flags_of(rights));
+    }
+    done
 }
 
 unsafe fn protect(real: Mprotect, at: *mut c_void, len: size_t, rights: c_int) -> c_int {
-    open_up(at, len, rights);
     // SAFETY: the caller's promise.
-    unsafe { real(at, len, rights) }
+    change(at, len, rights, || unsafe { real(at, len, rights) })
 }
 
 unsafe fn protect_by_key(
@@ -335,9 +397,8 @@ unsafe fn protect_by_key(
     rights: c_int,
     key: c_int,
 ) -> c_int {
-    open_up(at, len, rights);
     // SAFETY: the caller's promise.
-    unsafe { real(at, len, rights, key) }
+    change(at, len, rights, || unsafe { real(at, len, rights, key) })
 }
 
 unsafe fn advise(real: Mprotect, at: *mut c_void, len: size_t, advice: c_int) -> c_int {
@@ -347,6 +408,11 @@ unsafe fn advise(real: Mprotect, at: *mut c_void, len: size_t, advice: c_int) ->
         return unsafe { real(at, len, advice) };
     };
     let mut quiet = Quiet::take();
+    if table::with(&mut quiet).over(place).next().is_none() {
+        drop(quiet);
+        // SAFETY: the caller's promise.
+        return unsafe { real(at, len, advice) };
+    }
     let mut announced = [const { None }; 8];
     let mut slots = announced.iter_mut();
     for mapping in table::with(&mut quiet).over(place) {
@@ -368,7 +434,7 @@ unsafe fn advise(real: Mprotect, at: *mut c_void, len: size_t, advice: c_int) ->
 
 /// The mapping that a page belongs to.
 pub(crate) fn over(page: Place) -> Option<Mapping> {
-    let any = COUNT.load(Ordering::Acquire) > 0 && state::on();
+    let any = !table::is_empty() && state::on();
     if any { next_over(page) } else { None }
 }
 
@@ -377,6 +443,7 @@ pub(crate) fn over(page: Place) -> Option<Mapping> {
 pub(crate) fn renew(page: Place, file: std::os::fd::OwnedFd) -> bool {
     let mut quiet = Quiet::take();
     let Some(mapping) = table::with(&mut quiet).over(page).next() else { return false };
+    let _busy = table::busy(&mut quiet);
     release(&mut quiet, page, false);
     let at = mapping.at + (page.start - mapping.place.start);
     let (address, len) = (page.start as *mut c_void, page.bytes() as usize);
@@ -390,9 +457,7 @@ pub(crate) fn renew(page: Place, file: std::os::fd::OwnedFd) -> bool {
         return false;
     }
     adopt(&mut quiet, Mapping { place: page, at, ..mapping }, true, Registered::No);
-    if mapping.writable {
-        set_rights(page, MprotectFlags::READ | MprotectFlags::WRITE);
-    }
+    set_rights(page, mapping.rights);
     true
 }
 

@@ -3,7 +3,7 @@
 
 use core::ffi::{c_char, c_int, c_uint};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat as open_at, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat as open_at, statat};
 
 use crate::files::{self, Announced, Guarded};
 use crate::real::{hooks, path};
@@ -70,8 +70,15 @@ unsafe fn before(folder: c_int, name: *const c_char, flags: c_int) -> Option<(Gu
     }
     // SAFETY: the caller's promise.
     let name = unsafe { path(name)? };
-    // SAFETY: used for calls that fail if it is no descriptor; the present folder is one.
-    let folder = unsafe { std::os::fd::BorrowedFd::borrow_raw(folder.max(libc::AT_FDCWD)) };
+    let folder = match folder {
+        0.. => {
+            // SAFETY: used for calls that fail if it is no descriptor.
+            unsafe { files::borrow(folder)? }
+        }
+        // Nobody asks for the folder of an absolute name; any other name fails there.
+        _ if folder == libc::AT_FDCWD || name.to_bytes().starts_with(b"/") => CWD,
+        _ => return None,
+    };
     let stat = statat(folder, name, AtFlags::empty()).ok()?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return None;

@@ -7,7 +7,6 @@
 //! nobody sees what it stores. What a function of the library writes by itself is not announced, so
 //! its file counts as stored to all over, from then on and as long as the program runs.
 
-use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_long, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,7 +15,7 @@ use libc::{iovec, off_t};
 
 use crate::files;
 use crate::real::{Address, Errno, Real, hooks};
-use crate::{lengths, maps, opens, state, writes};
+use crate::{fork, lengths, maps, opens, state, writes};
 
 type Dup = unsafe extern "C-unwind" fn(c_int) -> c_int;
 type Dup2 = unsafe extern "C-unwind" fn(c_int, c_int) -> c_int;
@@ -59,6 +58,17 @@ pub(crate) fn inherited() {
     (0..3).for_each(forever);
 }
 
+/// The same for a child, whose parent was the space `from`.
+pub(crate) fn handed_on(from: u64) {
+    let space = state::space();
+    for (file, told) in FOREVER.iter().enumerate() {
+        if told.compare_exchange(from, space, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            let file = file as u32;
+            state::tell(&Request::Stream { space, file, begins: true }, None);
+        }
+    }
+}
+
 /// A new descriptor: a standard stream is written to by the library.
 fn new(fd: c_int) -> c_int {
     if (0..3).contains(&fd) {
@@ -82,15 +92,61 @@ unsafe fn duplicate_with(real: Dup3, fd: c_int, to: c_int, flags: c_int) -> c_in
     new(unsafe { real(fd, to, flags) })
 }
 
-/// Requests that make a file share the content of another.
-const CLONES: [u64; 2] = [0x4004_9409, 0x4020_940d];
+/// Requests that leave what is in a file as it is; any other may change it, and be it one that the
+/// kernel has not learnt yet.
+const HARMLESS: [u64; 13] = [
+    // Is it a terminal, how much can be read, how large are its blocks, where do they lie.
+    libc::TCGETS,
+    0x802c_542a, // TCGETS2
+    libc::TIOCGWINSZ,
+    libc::FIONREAD,
+    libc::FIOCLEX,
+    libc::FIONCLEX,
+    2,           // FIGETBSZ
+    1,           // FIBMAP
+    0xc020_660b, // FS_IOC_FIEMAP
+    // Flags, attributes and versions of an inode, and of a file system.
+    0x8008_6601, // FS_IOC_GETFLAGS
+    0x8008_7601, // FS_IOC_GETVERSION
+    0x801c_581f, // FS_IOC_FSGETXATTR
+    0x8004_f50c, // F2FS_IOC_GET_FEATURES, which SQLite asks everywhere
+];
+
+/// Requests that change the content of a second file: the request without the length of its
+/// argument, and where in that the other descriptor is.
+const SECOND: [(u64, usize); 3] = [
+    (0xc000_660f, 4), // EXT4_IOC_MOVE_EXT: the donor
+    (0x4000_5881, 0), // XFS_IOC_EXCHANGE_RANGE: the other file
+    (0xc000_586d, 8), // XFS_IOC_SWAPEXT: the file it is exchanged with
+];
+const WITHOUT_LENGTH: u64 = 0xc000_ffff;
 
 unsafe fn control(real: Ioctl, fd: c_int, request: u64, argument: *mut c_void) -> c_int {
-    let clones = CLONES.contains(&(request & 0xffff_ffff)) && state::on();
-    let file = if clones { files::of(fd) } else { None };
-    let _announced = file.map(|file| file.announce(0, u64::MAX));
+    // The kernel takes 32 bits of it.
+    let number = request & 0xffff_ffff;
+    if HARMLESS.contains(&number) || !state::on() {
+        // SAFETY: the caller's promise.
+        return unsafe { real(fd, request, argument) };
+    }
+    let second = SECOND.iter().find(|(other, _)| *other == number & WITHOUT_LENGTH);
+    let second = second.filter(|_| !argument.is_null());
+    // SAFETY: the caller's promise: an argument as that request has it.
+    let second = second
+        .map(|(_, at)| unsafe { argument.cast::<u8>().add(*at).cast::<c_int>().read_unaligned() });
+    let file = |fd| files::of(fd).map(|file| file.announce(0, u64::MAX));
+    let mut announced = [file(fd), second.and_then(file)];
     // SAFETY: the caller's promise.
-    unsafe { real(fd, request, argument) }
+    let done = unsafe { real(fd, request, argument) };
+    // SAFETY: the calling thread's own variable.
+    let unknown = done == -1 && unsafe { *libc::__errno_location() } == libc::ENOTTY;
+    let _errno = Errno::keep();
+    // Nothing if there is no such request, or all of what there is, not of what there could be.
+    for (announced, fd) in announced.iter_mut().zip([Some(fd), second]) {
+        if let (Some(announced), Some(now)) = (announced, fd.and_then(files::of)) {
+            announced.narrow(0, if unknown { 0 } else { now.size });
+        }
+    }
+    done
 }
 
 /// Pages of a mapping in another order cannot be followed.
@@ -110,8 +166,8 @@ unsafe fn shuffle(
     unsafe { real(at, len, rights, page, flags) }
 }
 
-/// Defines functions of unknown arguments: `prelude` is called with the first one, and tells where
-/// to go on, with all registers that can hold arguments as they were.
+/// Defines functions of unknown arguments: `prelude` is called with the first ones, and tells where
+/// to go on, with all registers that can hold arguments as they were, and the same caller.
 macro_rules! in_passing {
     ($($name:ident = $prelude:path;)*) => {$(
         #[doc = concat!("Stands before `", stringify!($name), "` of the C library.")]
@@ -124,7 +180,7 @@ macro_rules! in_passing {
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name() {
             // Seven words keep the stack aligned for the call.
-            naked_asm!(
+            core::arch::naked_asm!(
                 "push rdi", "push rsi", "push rdx", "push rcx", "push r8", "push r9", "push rax",
                 "sub rsp, 128",
                 "movaps [rsp], xmm0", "movaps [rsp + 16], xmm1",
@@ -146,6 +202,8 @@ macro_rules! in_passing {
     )*};
 }
 
+pub(crate) use in_passing;
+
 in_passing! {
     syscall = on_syscall;
     clone = on_clone;
@@ -155,6 +213,22 @@ in_passing! {
     vdprintf = on_vdprintf;
     __dprintf_chk = on_dprintf_chk;
     __vdprintf_chk = on_vdprintf_chk;
+}
+
+/// The hook that stands before the function at that place.
+pub(crate) fn any_before(real: Address) -> Option<Address> {
+    let here: [(&Real, unsafe extern "C" fn()); 8] = [
+        (&SYSCALL, syscall),
+        (&CLONE, clone),
+        (&CLONE, __clone),
+        (&PLAIN_FORK, _Fork),
+        (&DPRINTF, dprintf),
+        (&VDPRINTF, vdprintf),
+        (&DPRINTF_CHK, __dprintf_chk),
+        (&VDPRINTF_CHK, __vdprintf_chk),
+    ];
+    let found = here.into_iter().find(|(function, _)| function.is_at(real));
+    found.map(|(_, hook)| hook as *const () as Address).or_else(|| hook_of(real))
 }
 
 static SYSCALL: Real = Real::new(c"syscall");
@@ -167,7 +241,7 @@ unsafe extern "C" fn missing() -> c_int {
     -1
 }
 
-fn go_on(real: &Real) -> Address {
+pub(crate) fn go_on(real: &Real) -> Address {
     real.find().unwrap_or(missing as *mut c_void)
 }
 
@@ -225,6 +299,7 @@ extern "C" fn on_syscall(number: c_long, first: u64) -> Address {
         libc::SYS_dup,
         libc::SYS_dup2,
         libc::SYS_dup3,
+        libc::SYS_lseek,
         libc::SYS_io_uring_setup,
         libc::SYS_io_setup,
     ];
@@ -251,6 +326,7 @@ const SHARES: u64 = libc::CLONE_VM as u64;
 
 /// A child is about to be made that knows nothing of us: nobody sees what it stores.
 fn child_of_nobody() {
+    fork::share();
     if state::on() && maps::are_any() {
         state::ledger().lose();
     }
@@ -294,11 +370,9 @@ unsafe extern "C-unwind" fn handled(
             libc::SYS_pwrite64 => writes::raw(a as c_int, Some(d), c as u64, short) as c_long,
             libc::SYS_writev => writes::raw_parts(a as c_int, None, parts, c, short) as c_long,
             libc::SYS_pwritev => writes::raw_parts(a as c_int, Some(d), parts, c, short) as c_long,
-            libc::SYS_pwritev2 if f as c_int & libc::RWF_APPEND == 0 => {
-                let at = (d != -1).then_some(d);
-                writes::raw_parts(a as c_int, at, parts, c, short) as c_long
+            libc::SYS_pwritev2 => {
+                writes::raw_flagged(a as c_int, d, parts, c, f as c_int, short) as c_long
             }
-            libc::SYS_pwritev2 => writes::raw(a as c_int, Some(0), u64::MAX >> 1, short) as c_long,
             libc::SYS_sendfile => writes::raw(a as c_int, None, d as u64, short) as c_long,
             libc::SYS_copy_file_range | libc::SYS_splice => {
                 let at = (d != 0).then(|| (d as *const off_t).read_unaligned());
@@ -335,6 +409,7 @@ unsafe extern "C-unwind" fn handled(
                 }
                 made
             }
+            libc::SYS_lseek => writes::raw_seek(call),
             libc::SYS_dup | libc::SYS_dup2 | libc::SYS_dup3 => new(int()).into(),
             _ => maps::raw(number, [a, b, c, d, e, f]).unwrap_or_else(call),
         }

@@ -22,12 +22,23 @@ impl Real {
     pub(crate) fn find(&self) -> Option<*mut c_void> {
         let mut found = self.found.load(Ordering::Relaxed);
         if found.is_null() {
-            // SAFETY: a name that ends with a zero.
-            found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+            found = crate::handles::next(self.name);
             self.found.store(found, Ordering::Relaxed);
         }
         (!found.is_null()).then_some(found)
     }
+
+    /// Whether it was found there.
+    pub(crate) fn is_at(&self, place: Address) -> bool {
+        !place.is_null() && self.found.load(Ordering::Relaxed) == place
+    }
+}
+
+/// A variable of the C library; `None` if this one has none of that name.
+pub(crate) fn variable(name: &CStr) -> Option<*mut c_void> {
+    // The first of that name: a program may have its own copy, which is the one that counts.
+    let found = crate::handles::first(name);
+    (!found.is_null()).then_some(found)
 }
 
 /// What a function answers that does not exist.
@@ -42,6 +53,10 @@ impl Missing for c_int {
 impl Missing for usize {
     // A handler that could not be set: `SIG_ERR`.
     const MISSING: Self = usize::MAX;
+}
+
+impl Missing for i64 {
+    const MISSING: Self = -1;
 }
 
 impl Missing for isize {
@@ -105,6 +120,14 @@ macro_rules! hooks {
         /// Finds the real functions, so that no hook has to look for them later.
         pub(crate) fn find() {
             $(let _ = found::$name.find();)*
+        }
+
+        /// The hook that stands before the function at that place.
+        pub(crate) fn hook_of(real: crate::real::Address) -> Option<crate::real::Address> {
+            $(if found::$name.is_at(real) {
+                return Some($name as *const () as crate::real::Address);
+            })*
+            None
         }
 
         $(

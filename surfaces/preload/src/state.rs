@@ -9,7 +9,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use holdfast_guard_wire::{Answer, Ledger, Refusal, Request, link};
 
 use crate::real::Errno;
-use crate::{anchor, exec, faults, fork, lengths, maps, opens, raw, streams, syncs, writes};
+use crate::{
+    anchor, exec, faults, fork, handles, lengths, maps, opens, raw, streams, syncs, writes,
+};
 
 const UNSTARTED: u8 = 0;
 const STARTING: u8 = 1;
@@ -78,6 +80,8 @@ fn start() -> bool {
     for find in [
         exec::find,
         faults::find,
+        fork::find,
+        handles::find,
         lengths::find,
         maps::find,
         opens::find,

@@ -2,8 +2,9 @@
 //! for writing, everything in its file counts as stored to.
 
 use core::ffi::{c_char, c_int};
+use core::sync::atomic::{AtomicU32, Ordering};
 
-use holdfast_guard_wire::Request;
+use holdfast_guard_wire::{MOST_FILES, Request};
 use libc::FILE;
 
 use crate::files;
@@ -41,9 +42,26 @@ unsafe fn behind(stream: *mut FILE) -> Option<u32> {
     files::of_or_ask(fd).map(|file| file.number)
 }
 
+/// Streams of this process that are open for writing, by file.
+static OPEN: [AtomicU32; MOST_FILES as usize] = [const { AtomicU32::new(0) }; MOST_FILES as usize];
+
 fn tell(file: Option<u32>, begins: bool) {
-    if let Some(file) = file {
-        state::tell(&Request::Stream { space: state::space(), file, begins }, None);
+    let Some(file) = file else { return };
+    if let Some(open) = OPEN.get(file as usize) {
+        let _ = open.fetch_update(Ordering::AcqRel, Ordering::Acquire, |streams| {
+            if begins { streams.checked_add(1) } else { streams.checked_sub(1) }
+        });
+    }
+    state::tell(&Request::Stream { space: state::space(), file, begins }, None);
+}
+
+/// Tells of the streams that a child was born with: the parent's end ends only the parent's.
+pub(crate) fn inherited() {
+    for (file, open) in OPEN.iter().enumerate() {
+        for _ in 0..open.load(Ordering::Acquire) {
+            let (space, file) = (state::space(), file as u32);
+            state::tell(&Request::Stream { space, file, begins: true }, None);
+        }
     }
 }
 

@@ -2,11 +2,36 @@
 //! concerns us.
 
 use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use holdfast_guard_wire::Place;
+use rustix::mm::MprotectFlags as Rights;
 
 /// Most mappings; more are not guarded, which is said.
 pub(crate) const MOST: usize = 2048;
+
+/// Mappings in the table: most programs have none, and pay for no lock.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether any guarded file may be mapped here. Asked without the lock.
+pub(crate) fn is_empty() -> bool {
+    COUNT.load(Ordering::Acquire) == 0
+}
+
+/// Mappings are on their way out of the table and back: until this is dropped it is not empty.
+#[derive(Debug)]
+pub(crate) struct Busy(());
+
+pub(crate) fn busy(_quiet: &mut crate::state::Quiet) -> Busy {
+    COUNT.fetch_add(1, Ordering::AcqRel);
+    Busy(())
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        COUNT.fetch_sub(1, Ordering::AcqRel);
+    }
+}
 
 /// A mapping of a guarded file.
 #[derive(Debug, Clone, Copy)]
@@ -15,7 +40,10 @@ pub(crate) struct Mapping {
     pub(crate) file: u32,
     /// The file's byte at the start.
     pub(crate) at: u64,
+    /// Whether it may have been stored to, now or ever.
     pub(crate) writable: bool,
+    /// What the program may do there, as it was told.
+    pub(crate) rights: Rights,
 }
 
 /// All of them. Reached through [`with`] only.
@@ -45,6 +73,7 @@ impl Table {
         let Some(free) = self.entries.iter().position(Option::is_none) else { return false };
         if let Some(entry) = self.entries.get_mut(free) {
             *entry = Some(mapping);
+            COUNT.fetch_add(1, Ordering::AcqRel);
             self.used = self.used.max(free + 1);
         }
         true
@@ -65,6 +94,7 @@ impl Table {
                 continue;
             }
             self.entries[index] = None;
+            COUNT.fetch_sub(1, Ordering::AcqRel);
             for place in old.place.without(hole).into_iter().flatten() {
                 let at = old.at + (place.start - old.place.start);
                 room &= self.add(Mapping { place, at, ..old });
@@ -77,6 +107,31 @@ impl Table {
     pub(crate) fn make_writable(&mut self, place: Place) {
         for mapping in self.entries.iter_mut().take(self.used).flatten() {
             mapping.writable |= mapping.place.and(place).is_some();
+        }
+    }
+
+    /// Notes what the program may do in a place, and nowhere else. Without room for the parts of
+    /// what was one mapping, all of it counts as what any of it may be.
+    pub(crate) fn set_rights(&mut self, place: Place, rights: Rights) {
+        for index in 0..self.used {
+            let Some(Some(old)) = self.entries.get(index).copied() else { continue };
+            let Some(inside) = old.place.and(place).filter(|_| old.rights != rights) else {
+                continue;
+            };
+            let rest = old.place.without(inside);
+            let room = self.entries.iter().filter(|entry| entry.is_none()).take(2).count();
+            if room < rest.iter().flatten().count() {
+                self.entries[index] = Some(Mapping { rights: old.rights | rights, ..old });
+                continue;
+            }
+            let part = |place: Place| {
+                let at = old.at + (place.start - old.place.start);
+                Mapping { place, at, ..old }
+            };
+            self.entries[index] = Some(Mapping { rights, ..part(inside) });
+            for place in rest.into_iter().flatten() {
+                self.add(part(place));
+            }
         }
     }
 
@@ -97,13 +152,22 @@ mod tests {
     use super::*;
     use crate::state::Quiet;
 
+    const READ: Rights = Rights::READ;
+    const WRITE: Rights = Rights::WRITE;
+
     #[test]
     fn what_is_cut_out_leaves_both_ends() {
         let mut quiet = Quiet::take();
         let table = with(&mut quiet);
         let place = |start, end| Place { start, end };
-        let mapping =
-            Mapping { place: place(0x1000, 0x9000), file: 1, at: 0x2000, writable: false };
+        let mapping = Mapping {
+            place: place(0x1000, 0x9000),
+            file: 1,
+            at: 0x2000,
+            writable: false,
+            rights: READ,
+        };
+        assert!(is_empty());
         assert!(table.add(mapping) && table.cut(place(0x3000, 0x4000)));
         let mut left: Vec<_> = table.all().map(|m| (m.place.start, m.place.end, m.at)).collect();
         left.sort_unstable();
@@ -111,13 +175,29 @@ mod tests {
         assert_eq!(table.over(place(0x3000, 0x4000)).count(), 0);
         table.make_writable(place(0x8000, 0x9000));
         assert_eq!(table.all().filter(|mapping| mapping.writable).count(), 1);
-        assert!(table.cut(place(0, 0xa000)));
-        assert_eq!(table.all().count(), 0);
+        assert!(!is_empty() && table.cut(place(0, 0xa000)));
+        assert!(table.all().count() == 0 && is_empty(), "nobody pays any more");
         for page in 0..MOST as u64 {
             let place = place(page * 0x2000, page * 0x2000 + 0x1000);
             assert!(table.add(Mapping { place, ..mapping }));
         }
         assert!(!table.add(mapping), "no room");
         assert!(table.cut(place(0, u64::MAX)));
+
+        // Rights are those of the place, and each part knows where it is in the file.
+        assert!(table.add(mapping));
+        table.set_rights(place(0x3000, 0x4000), READ | WRITE);
+        let mut all: Vec<_> = table.all().map(|m| (m.place.start, m.at, m.rights)).collect();
+        all.sort_unstable_by_key(|(start, ..)| *start);
+        let parts =
+            [(0x1000, 0x2000, READ), (0x3000, 0x4000, READ | WRITE), (0x4000, 0x5000, READ)];
+        assert_eq!(all, parts);
+        for page in 0..MOST as u64 - 3 {
+            let place = place(0x10_0000 + page * 0x2000, 0x10_1000 + page * 0x2000);
+            assert!(table.add(Mapping { place, ..mapping }));
+        }
+        table.set_rights(place(0x5000, 0x6000), WRITE);
+        assert!(table.over(place(0x4000, 0x5000)).all(|m| m.rights == READ | WRITE));
+        assert!(table.cut(place(0, u64::MAX)) && is_empty());
     }
 }

@@ -3,10 +3,19 @@
 //! | position | counts as under way | marked afterwards |
 //! |---|---|---|
 //! | given | the range | the range |
-//! | the descriptor's | from there on, and some more, since others may move it | what was written |
-//! | the end (`O_APPEND`) | everything from the end on | from the old end to the new one |
+//! | the descriptor's | from there on, or everything if others may move it back | what was written |
+//! | the end (`O_APPEND`, `RWF_APPEND`) | everything from the end on | from the old end to the new one |
+//! | flags nobody knows | everything | everything |
+//!
+//! A descriptor's position is shared by threads, and by processes after a fork: several writes at a
+//! time move it on, so a write goes to where nobody looked. If the position ends up elsewhere than
+//! behind what was written, everything between counts as written, and if anybody may have moved it
+//! back, the whole file.
+//!
+//! `RWF_NOAPPEND` undoes `O_APPEND` for one call.
 
 use core::ffi::{c_int, c_uint, c_void};
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::os::fd::BorrowedFd;
 
 use holdfast_guard_wire::Request;
@@ -15,10 +24,7 @@ use rustix::fs::{OFlags, SeekFrom, fcntl_getfl, fstat, seek};
 
 use crate::files::{self, Guarded};
 use crate::real::hooks;
-use crate::state;
-
-/// How far others may move a descriptor's position while we write.
-const SLACK: u64 = 16 << 20;
+use crate::{fork, state};
 
 type Write = unsafe extern "C-unwind" fn(c_int, *const c_void, size_t) -> ssize_t;
 type Pwrite = unsafe extern "C-unwind" fn(c_int, *const c_void, size_t, off_t) -> ssize_t;
@@ -28,6 +34,7 @@ type Pwritev2 = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int, off_t, c
 type Sendfile = unsafe extern "C-unwind" fn(c_int, c_int, *mut off_t, size_t) -> ssize_t;
 type Copy =
     unsafe extern "C-unwind" fn(c_int, *mut off_t, c_int, *mut off_t, size_t, c_uint) -> ssize_t;
+type Lseek = unsafe extern "C-unwind" fn(c_int, off_t, c_int) -> off_t;
 type Aio = unsafe extern "C-unwind" fn(*mut libc::aiocb) -> c_int;
 type List =
     unsafe extern "C-unwind" fn(c_int, *const *mut libc::aiocb, c_int, *mut c_void) -> c_int;
@@ -54,6 +61,9 @@ hooks! {
     splice(
         from: c_int, at: *mut off_t, to: c_int, to_at: *mut off_t, len: size_t, flags: c_uint,
     ) -> ssize_t = copy;
+    lseek(fd: c_int, by: off_t, from: c_int) -> off_t = moved;
+    lseek64(fd: c_int, by: off_t, from: c_int) -> off_t = moved;
+    __lseek(fd: c_int, by: off_t, from: c_int) -> off_t = moved;
     aio_write(what: *mut libc::aiocb) -> c_int = aio;
     aio_write64(what: *mut libc::aiocb) -> c_int = aio;
     lio_listio(mode: c_int, list: *const *mut libc::aiocb, count: c_int, signal: *mut c_void)
@@ -63,10 +73,43 @@ hooks! {
 }
 
 /// Where a write goes.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum To {
     Offset(u64),
     Position,
+    End,
+    Anywhere,
+}
+
+/// `RWF_NOSIGNAL`, which changes nothing about where a write goes.
+const NO_SIGNAL: c_int = 0x100;
+/// Flags of one write that leave it where it is.
+const STAYS: c_int = libc::RWF_HIPRI
+    | libc::RWF_DSYNC
+    | libc::RWF_SYNC
+    | libc::RWF_NOWAIT
+    | libc::RWF_ATOMIC
+    | libc::RWF_DONTCACHE
+    | NO_SIGNAL;
+
+impl To {
+    /// As `pwritev2` is told: at an offset, or at the position if that is -1.
+    fn given(at: off_t) -> Self {
+        if at == -1 { Self::Position } else { Self::Offset(at.max(0) as u64) }
+    }
+
+    /// Where a write with flags of its own goes, through a descriptor that appends or not.
+    fn flagged(self, flags: c_int, appends: bool) -> Self {
+        if flags & !(STAYS | libc::RWF_APPEND | libc::RWF_NOAPPEND) != 0 {
+            return Self::Anywhere;
+        }
+        match (flags & libc::RWF_APPEND != 0, flags & libc::RWF_NOAPPEND != 0) {
+            (true, _) => Self::End,
+            (false, true) => self,
+            (false, false) if appends => Self::End,
+            (false, false) => self,
+        }
+    }
 }
 
 fn size(fd: BorrowedFd<'_>) -> u64 {
@@ -79,6 +122,11 @@ fn position(fd: BorrowedFd<'_>) -> u64 {
 
 /// One write, between its announcement and its marks, if it is to a guarded file.
 fn around(fd: c_int, to: To, len: u64, write: impl FnOnce() -> ssize_t) -> ssize_t {
+    with_flags(fd, to, len, 0, write)
+}
+
+/// The same with flags of its own, as `pwritev2` has them.
+fn with_flags(fd: c_int, to: To, len: u64, own: c_int, write: impl FnOnce() -> ssize_t) -> ssize_t {
     if !state::on() {
         return write();
     }
@@ -87,18 +135,20 @@ fn around(fd: c_int, to: To, len: u64, write: impl FnOnce() -> ssize_t) -> ssize
         return write();
     };
     let flags = fcntl_getfl(fd).unwrap_or(OFlags::empty());
-    let done = if flags.contains(OFlags::APPEND) {
-        append(&file, fd, write)
-    } else {
-        match to {
-            To::Offset(at) => {
-                let _announced = file.announce(at, len);
-                write()
-            }
-            To::Position => here(&file, fd, len, write),
+    let done = match to.flagged(own, flags.contains(OFlags::APPEND)) {
+        To::Offset(at) => {
+            let _announced = file.announce(at, len);
+            write()
+        }
+        To::Position => here(&file, fd, len, write),
+        To::End => append(&file, fd, write),
+        To::Anywhere => {
+            let _announced = file.announce(0, u64::MAX);
+            write()
         }
     };
-    if done > 0 && flags.intersects(OFlags::DSYNC | OFlags::SYNC) {
+    let synced = own & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0;
+    if done > 0 && (synced || flags.intersects(OFlags::DSYNC | OFlags::SYNC)) {
         // It is durable when it returns: then it is to be covered as well.
         let (file, at) = (file.number, 0);
         state::tell(&Request::Cover { file, at, len: u64::MAX }, None);
@@ -110,22 +160,65 @@ fn append(file: &Guarded, fd: BorrowedFd<'_>, write: impl FnOnce() -> ssize_t) -
     let before = size(fd);
     let mut announced = file.announce(before, u64::MAX);
     let done = write();
-    announced.narrow(before, size(fd).saturating_sub(before));
+    let (wrote, after) = (done.max(0) as u64, size(fd));
+    if after < before.saturating_add(wrote) {
+        // Somebody cut it off meanwhile: the end was somewhere else.
+        announced.narrow(0, before.saturating_add(wrote));
+    } else {
+        announced.narrow(before, after - before);
+    }
     done
 }
 
 fn here(file: &Guarded, fd: BorrowedFd<'_>, len: u64, write: impl FnOnce() -> ssize_t) -> ssize_t {
+    let seeks = Seeks::now();
     let before = position(fd);
-    let mut announced = file.announce(before, len.saturating_add(SLACK));
+    let mut announced = file.announce(if fork::is_alone() { before } else { 0 }, u64::MAX);
     let done = write();
-    let wrote = u64::try_from(done).unwrap_or(len);
-    let after = position(fd).saturating_sub(wrote);
-    if after != before {
-        // Somebody moved it: where it was, and where it may have been.
-        file.mark(after, wrote);
+    let wrote = done.max(0) as u64;
+    let after = position(fd);
+    if after == before.saturating_add(wrote) {
+        announced.narrow(before, u64::try_from(done).unwrap_or(len));
+    } else if after > before.saturating_add(wrote) && seeks.none_since() {
+        // Others wrote, or read: all of them moved it on.
+        announced.narrow(before, after - before);
+    } else {
+        announced.narrow(0, size(fd).max(file.size).max(before.saturating_add(wrote)));
     }
-    announced.narrow(before, wrote);
     done
+}
+
+/// Moves of positions by threads of this process, of any file: begun, and over.
+static BEGUN: AtomicU64 = AtomicU64::new(0);
+static OVER: AtomicU64 = AtomicU64::new(0);
+
+/// How many there were at a moment at which none was under way; `None` if one was, or if other
+/// processes may make them.
+struct Seeks(Option<u64>);
+
+impl Seeks {
+    fn now() -> Self {
+        let over = OVER.load(Ordering::SeqCst);
+        let none = BEGUN.load(Ordering::SeqCst) == over && !fork::has_forked();
+        Self(none.then_some(over))
+    }
+
+    fn none_since(&self) -> bool {
+        self.0 == Some(BEGUN.load(Ordering::SeqCst)) && !fork::has_forked()
+    }
+}
+
+/// A move of a position, counted.
+pub(crate) fn raw_seek<T>(call: impl FnOnce() -> T) -> T {
+    BEGUN.fetch_add(1, Ordering::SeqCst);
+    let done = call();
+    OVER.fetch_add(1, Ordering::SeqCst);
+    done
+}
+
+unsafe fn moved(real: Lseek, fd: c_int, by: off_t, from: c_int) -> off_t {
+    // SAFETY: the caller's promise.
+    raw_seek(|| unsafe { real(fd, by, from) })
 }
 
 unsafe fn at_position(real: Write, fd: c_int, from: *const c_void, len: size_t) -> ssize_t {
@@ -186,6 +279,24 @@ pub(crate) unsafe fn raw_parts(
     raw(fd, at, len, write)
 }
 
+/// `pwritev2` by a bare call.
+///
+/// # Safety
+/// As the list of a `writev`.
+pub(crate) unsafe fn raw_flagged(
+    fd: c_int,
+    at: off_t,
+    parts: *const iovec,
+    count: i64,
+    flags: c_int,
+    write: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    let count = c_int::try_from(count).unwrap_or(0);
+    // SAFETY: the caller's promise.
+    let len = if ours(fd) { unsafe { total(parts, count) } } else { 0 };
+    with_flags(fd, To::given(at), len, flags, write)
+}
+
 /// Whether a descriptor is a guarded file's, asked before the program's lists are read.
 fn ours(fd: c_int) -> bool {
     state::on() && files::of(fd).is_some()
@@ -221,18 +332,8 @@ unsafe fn parts_with_flags(
 ) -> ssize_t {
     // SAFETY: the caller's promise.
     let len = if ours(fd) { unsafe { total(parts, count) } } else { 0 };
-    let to = if at == -1 { To::Position } else { To::Offset(at.max(0) as u64) };
-    let appends = flags & libc::RWF_APPEND != 0;
     // SAFETY: the caller's promise.
-    let write = || unsafe { real(fd, parts, count, at, flags) };
-    if !appends || !state::on() {
-        return around(fd, to, len, write);
-    }
-    // SAFETY: used for calls that fail if it is no descriptor.
-    match (files::of(fd), unsafe { files::borrow(fd) }) {
-        (Some(file), Some(fd)) => append(&file, fd, write),
-        _ => write(),
-    }
+    with_flags(fd, To::given(at), len, flags, || unsafe { real(fd, parts, count, at, flags) })
 }
 
 unsafe fn send(real: Sendfile, to: c_int, from: c_int, at: *mut off_t, len: size_t) -> ssize_t {
@@ -290,4 +391,20 @@ unsafe fn aio_list(
     }
     // SAFETY: the caller's promise.
     unsafe { real(mode, list, count, signal) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_of_one_write_say_where_it_goes() {
+        let at = To::Offset(7);
+        let (append, not) = (libc::RWF_APPEND, libc::RWF_NOAPPEND);
+        assert_eq!((at.flagged(0, false), at.flagged(0, true)), (at, To::End));
+        assert_eq!((at.flagged(append, false), at.flagged(not, true)), (To::End, at));
+        assert_eq!(at.flagged(not | libc::RWF_DSYNC, true), at);
+        assert_eq!(at.flagged(1 << 20, false), To::Anywhere);
+        assert_eq!((To::given(-1), To::given(7)), (To::Position, at));
+    }
 }

@@ -83,18 +83,18 @@ pub(crate) fn options() -> Options {
 }
 
 /// The programs: beside the folder in which this test lies.
-fn stories() -> PathBuf {
+pub(crate) fn stories() -> PathBuf {
     let me = std::env::current_exe().unwrap();
     let found = me.parent().unwrap().parent().unwrap().join("examples/stories");
     assert!(found.exists(), "it is an example: `cargo test -p holdfast-guard` builds it, too");
     found
 }
 
-fn launch(story: &str, file: &Path, options: Options) -> Guard {
+pub(crate) fn launch(story: &str, file: &Path, options: Options) -> Guard {
     launch_of(&stories(), story, file, options)
 }
 
-fn launch_of(program: &Path, story: &str, file: &Path, options: Options) -> Guard {
+pub(crate) fn launch_of(program: &Path, story: &str, file: &Path, options: Options) -> Guard {
     let words: [OsString; 3] = ["--story".into(), story.into(), file.into()];
     Guard::launch(program.as_os_str(), &words, options).unwrap()
 }
@@ -115,7 +115,7 @@ pub(crate) fn run_of(
 }
 
 /// As [`run`], on a thread, while the test does other things.
-fn background(story: &str, file: &Path) -> JoinHandle<(Summary, FileReport)> {
+pub(crate) fn background(story: &str, file: &Path) -> JoinHandle<(Summary, FileReport)> {
     let (story, file) = (story.to_owned(), file.to_owned());
     std::thread::spawn(move || run(&story, &file, options()))
 }
@@ -124,7 +124,7 @@ fn background(story: &str, file: &Path) -> JoinHandle<(Summary, FileReport)> {
 const ROT: core::ops::Range<usize> = 1000..1040;
 
 /// Changes bytes as rot would: nobody's time of change is touched.
-fn rot(file: &Path, page: usize) {
+pub(crate) fn rot(file: &Path, page: usize) {
     let open = OpenOptions::new().read(true).write(true).open(file).unwrap();
     let time = open.metadata().unwrap().modified().unwrap();
     let at = (page * PAGE + ROT.start) as u64;
@@ -149,7 +149,7 @@ pub(crate) fn is_good(summary: &Summary, report: &FileReport) -> bool {
 
 /// Runs a story with and without a guard; then damages one page of each fifth stripe, and has it
 /// undone.
-fn story(name: &str) {
+pub(crate) fn story(name: &str) {
     let (guarded, free) = (place(), place());
     let alone = Command::new(stories()).args(["--story", name]).arg(&free.file).status().unwrap();
     assert!(alone.success() || name == "kill", "the story itself does not work");
@@ -217,7 +217,7 @@ pub(crate) fn wait_until(mut is: impl FnMut() -> bool) -> bool {
     false
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     // SAFETY: asks for a number.
     unsafe { libc::geteuid() == 0 }
 }
@@ -414,7 +414,8 @@ fn quiet_again() {
 
 /// The supervisor as a process of its own.
 pub(crate) fn guard(story: &str, file: &Path) {
-    launch(story, file, options()).run().unwrap();
+    let summary = launch(story, file, options()).run().unwrap();
+    println!("{summary}");
 }
 
 /// The program goes on without its supervisor; what it writes then is never taken for damage.

@@ -1,0 +1,131 @@
+//! What must hold of ways of writing that are easily overlooked.
+
+use std::process::Command;
+use std::time::Duration;
+
+use holdfast_guard::Guard;
+
+use crate::checks::{background, is_good, options, place, run, stories, story};
+use crate::stories::{PAGE, beside, mark, wait_for};
+
+pub(crate) const ALL: &[(&str, fn())] = &[
+    ("flags of one write are heeded", || story("flags")),
+    ("writes at a position that is shared are covered", || unharmed("together")),
+    ("positions that others move hide no write", || unharmed("seeks")),
+    ("changes by control requests are covered", || story("controls")),
+    ("streams that a child inherits are covered", heirs),
+    ("functions asked for by a handle are covered", || story("handles")),
+    ("libraries that look into themselves cast doubt", deep),
+    ("names below no folder are opened and cut off as ever", || story("nowhere")),
+    ("rights of mappings stay what they were", || story("rights")),
+    ("a stranger that was handed a descriptor is never repaired away", handed),
+    ("libraries that a wrapper preloads are kept", || story("wraps")),
+    ("a file that the guard cannot open is told", not_opened),
+    ("process numbers of their own cast doubt", numbers_apart),
+];
+
+/// Below a program that makes a world of process numbers.
+fn numbers_apart() {
+    let unshare = |flags: &str| {
+        Command::new("unshare").args([flags, "true"]).status().is_ok_and(|done| done.success())
+    };
+    let Some(flags) = ["-pf", "-rpf"].into_iter().find(|flags| unshare(flags)) else {
+        println!("  skipped: nobody may make such a world here");
+        return;
+    };
+    let place = place();
+    let (program, file) = (stories(), place.file.clone());
+    let words = [flags.into(), program.into(), "--story".into(), "pwrite".into(), file.into()];
+    let summary = Guard::launch("unshare".as_ref(), &words, options()).unwrap().run().unwrap();
+    assert!(summary.status.success(), "{summary}");
+    assert!(summary.not_observed.iter().any(|what| what.contains("PID namespace")), "{summary}");
+    let report = summary.files.first().unwrap();
+    assert!(summary.untold > 0, "{summary}");
+    assert_eq!((report.counts.corrupt, report.counts.repaired), (0, 0), "{summary}");
+}
+
+/// As a user who may not do everything.
+fn not_opened() {
+    use std::os::unix::process::CommandExt;
+    let place = place();
+    let me = std::env::current_exe().unwrap();
+    let mut guard = Command::new(me);
+    guard.args(["--guard", "own only"]).arg(&place.file);
+    // SAFETY: asks for a number.
+    if unsafe { libc::geteuid() } == 0 {
+        for path in [place.file.as_path(), place.file.parent().unwrap()] {
+            std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
+        }
+        guard.uid(65534).gid(65534);
+    }
+    let done = match guard.output() {
+        Ok(done) => done,
+        Err(error) => {
+            println!("  skipped: another user cannot start this test: {error}");
+            return;
+        }
+    };
+    let (told, wrong) =
+        (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    if wrong.contains("userfaultfd") {
+        println!("  skipped: {wrong}");
+        return;
+    }
+    assert!(done.status.success(), "{told}{wrong}");
+    assert!(told.contains("own.bin: not guarded: what is written to it is not observed"), "{told}");
+}
+
+/// It never opened the file, so nothing is heard of it.
+fn handed() {
+    let place = place();
+    let words = ["--story".as_ref(), "takes".as_ref(), place.file.as_os_str()];
+    let mut stranger = Command::new(stories()).args(words).spawn().unwrap();
+    wait_for(&place.file, "listens");
+    let guard = background("passes", &place.file);
+    wait_for(&place.file, "mapped");
+    // So that a pass has seen what there was.
+    std::thread::sleep(Duration::from_millis(200));
+    mark(&place.file, "store");
+    wait_for(&place.file, "stored");
+    std::thread::sleep(Duration::from_millis(300));
+    mark(&place.file, "go");
+    let (summary, report) = guard.join().unwrap();
+    stranger.wait().unwrap();
+    let now = std::fs::read(&place.file).unwrap();
+    assert!(now[250 * PAGE..].starts_with(b"a stranger's"), "taken back\n{summary}");
+    assert_eq!((report.counts.corrupt, report.counts.repaired), (0, 0), "{summary}");
+    assert!(!report.contested.is_empty() && report.doubtful.len() == 1, "{summary}");
+}
+
+fn deep() {
+    let place = place();
+    let (summary, report) = run("deep", &place.file, options());
+    assert!(report.doubted.iter().any(|why| why.contains("of its own")), "{summary}");
+    assert_eq!((report.counts.corrupt, report.counts.repaired), (0, 0), "{summary}");
+}
+
+fn heirs() {
+    for story in ["heir of a stream", "heir of output"] {
+        let place = place();
+        let (summary, report) = run(story, &place.file, options());
+        let now = std::fs::read(&place.file).unwrap();
+        assert!(beside(&place.file, "written").exists(), "{story} {summary}");
+        assert_eq!(now[300 * PAGE + 17..][..3], [44; 3], "{story} {summary}");
+        assert!(is_good(&summary, &report) && summary.spaces == 2, "{story} {summary}");
+        assert_eq!((report.counts.corrupt, summary.untold), (0, 0), "{story} {summary}");
+    }
+}
+
+/// Runs a story of which nobody knows what it leaves: nothing may look damaged. Only what was said
+/// of writes that are over counts: there is no pass while they last.
+fn unharmed(name: &str) {
+    for _ in 0..3 {
+        let place = place();
+        std::fs::write(&place.file, vec![1; 16 << 20]).unwrap();
+        let mut slow = options();
+        slow.period = Duration::from_secs(60);
+        let (summary, report) = run(name, &place.file, slow);
+        assert!(summary.status.success() && is_good(&summary, &report), "{summary}");
+        assert_eq!((report.counts.corrupt, summary.untold), (0, 0), "{summary}");
+    }
+}
