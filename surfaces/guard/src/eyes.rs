@@ -58,10 +58,10 @@ impl Eyes {
         heard.doubted = found.doubted.or(heard.doubted.take());
     }
 
-    /// Whether all that was done is known. Everybody is looked at once more: who is writing is heard
-    /// only when that is over, and who was handed a descriptor never opened anything. A descendant
-    /// of a guarded process may not have introduced itself yet: as long as that is so, nothing is
-    /// sure, and no more.
+    /// Whether all that was done is known. Everybody is looked at once more: who is writing is
+    /// heard only when that is over, and who was handed a descriptor never opened anything. A
+    /// descendant of a guarded process may not have introduced itself yet: as long as that is so,
+    /// nothing is sure, and no more.
     pub(crate) fn is_sure(&self) -> bool {
         let mut state = self.state();
         self.listen(&mut state);

@@ -90,9 +90,7 @@ impl Guard {
             }
             Request::Anchored { space, process } => {
                 self.mine(peer, space)?;
-                let space = self.spaces.get_mut(&space).ok_or(Refusal::NoSpace)?;
-                space.anchor_process = Some(process);
-                Ok(Answer::Done)
+                self.anchored(space, process)
             }
             Request::Ask => self.ask(with.ok_or(Refusal::NoDescriptor)?),
             Request::Board { file } => {
@@ -140,10 +138,7 @@ impl Guard {
             }
             Request::Unfollowed { space } => {
                 self.mine(peer, space)?;
-                let space = self.spaces.get_mut(&space).ok_or(Refusal::NoSpace)?;
-                space.unfollowed = true;
-                space.makes = Makes::unfollowed();
-                Ok(Answer::Done)
+                self.unfollowed(space)
             }
             Request::Exec { space, stays } => {
                 self.leave(peer, space, stays);
@@ -158,6 +153,20 @@ impl Guard {
         self.settling = None;
         self.files.iter_mut().for_each(Guarded::pass);
         Answer::Done
+    }
+
+    fn anchored(&mut self, space: u64, process: u32) -> Result<Answer, Refusal> {
+        let space = self.spaces.get_mut(&space).ok_or(Refusal::NoSpace)?;
+        space.anchor_process = Some(process);
+        Ok(Answer::Done)
+    }
+
+    /// A space has code that does not find the hooks: its calls are not announced.
+    fn unfollowed(&mut self, space: u64) -> Result<Answer, Refusal> {
+        let space = self.spaces.get_mut(&space).ok_or(Refusal::NoSpace)?;
+        space.unfollowed = true;
+        space.makes = Makes::unfollowed();
+        Ok(Answer::Done)
     }
 
     /// Puts a page right that a load could not have.

@@ -1,6 +1,6 @@
 //! Forked children: they have the parent's mappings, and nobody sees what they store there until
-//! they have registered them anew, which they do before `fork` returns. Streams and standard streams
-//! are theirs, too, and outlive the parent.
+//! they have registered them anew, which they do before `fork` returns. Streams are theirs, too,
+//! standard ones among them, and outlive the parent.
 //!
 //! `vfork` and `posix_spawn` share the parent's addresses: there is nothing to do.
 

@@ -2,7 +2,7 @@
 //!
 //! | asked | answered |
 //! |---|---|
-//! | the first or the next of a name (`RTLD_DEFAULT`, `RTLD_NEXT`) | as without us, for the same caller |
+//! | the first or the next of a name (`RTLD_DEFAULT`, `RTLD_NEXT`) | as without us |
 //! | a name of one library, and it is the function behind a hook | the hook |
 //! | another | as without us |
 //!

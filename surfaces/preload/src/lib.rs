@@ -7,9 +7,9 @@
 //! could not be told is said to be so ([`holdfast_guard_wire::Ledger::lose`]), and makes the
 //! supervisor careful. The program's results and its `errno` are those of the real calls.
 //!
-//! Not covered: system calls made without the C library, functions of libraries that do not find the
-//! hooks (told where they are loaded; `dlvsym` is not), `io_uring` and kernel `aio` (told where
-//! they are asked for through the C library), and what that does inside itself other than what is
+//! Not covered: system calls made without the C library, libraries that do not find the hooks (told
+//! where they are loaded; `dlvsym` is not), `io_uring` and kernel `aio` (told where they are asked
+//! for through the C library), and what that does inside itself other than what is
 //! listed here. The supervisor has other means to notice them. A media error under a system call is
 //! the kernel's error, as without us. `aio_write` on a guarded file and `remap_file_pages` are
 //! refused (`ENOSYS`).

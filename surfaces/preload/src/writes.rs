@@ -3,8 +3,8 @@
 //! | position | counts as under way | marked afterwards |
 //! |---|---|---|
 //! | given | the range | the range |
-//! | the descriptor's | from there on, or everything if others may move it back | what was written |
-//! | the end (`O_APPEND`, `RWF_APPEND`) | everything from the end on | from the old end to the new one |
+//! | the descriptor's | from there on; all, if others may move it | what was written |
+//! | the end (a flag to append) | all from the end on | from the old end to the new one |
 //! | flags nobody knows | everything | everything |
 //!
 //! A descriptor's position is shared by threads, and by processes after a fork: several writes at a
