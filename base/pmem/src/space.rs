@@ -186,6 +186,15 @@ impl Space {
     /// Opens `[0, len)`, which is mapped by now, to accesses.
     pub(crate) fn set_len(&self, len: u64) {
         assert!(len <= self.span as u64, "a space never outgrows its reservation");
+        if self.gate == Gate::Mprotect {
+            // What was mapped a moment ago has the rights of then: writers that came or left since
+            // have changed those of the old length only.
+            let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+            self.len.store(len, Ordering::Release);
+            let writing = self.writers.load(Ordering::Acquire) > 0;
+            let write = if writing { MprotectFlags::WRITE } else { MprotectFlags::empty() };
+            self.set_rights(MprotectFlags::READ | write);
+        }
         self.len.store(len, Ordering::Release);
         if self.plan.protection != Protection::ReadOnly {
             self.store_len.store(len, Ordering::Release);
