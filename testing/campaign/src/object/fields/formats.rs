@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 /// Structures of the collections, as their source has them.
 const COLLECTIONS: &str = include_str!("../../../../../surfaces/collections/src/format.rs");
-/// Groups of crates whose `format.rs` list fields.
-const GROUPS: [&str; 2] = ["core", "engines"];
+/// Groups of crates whose `format.rs` list fields; of the engines only one is tried here.
+const GROUPS: [(&str, &[&str]); 2] = [("core", &[]), ("engines", &["object"])];
 
 /// A field of a structure: its name, first byte, bytes, and type if it is a part of a Rust struct.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,8 +35,9 @@ pub fn key(structure: &str, field: &str, at: u64) -> String {
 pub fn all() -> Result<Vec<String>, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut keys = Vec::new();
-    for group in GROUPS {
-        for (name, file) in formats(&root.join(group))? {
+    for (group, only) in GROUPS {
+        let formats = formats(&root.join(group))?.into_iter();
+        for (name, file) in formats.filter(|(name, _)| only.is_empty() || only.contains(&&**name)) {
             let text = std::fs::read_to_string(&file)
                 .map_err(|error| format!("{}: {error}", file.display()))?;
             keys.extend(listed(&name, &text));
