@@ -50,7 +50,7 @@ fn plan(tier: Tier, linked: bool) -> Plan {
         care: Care::USUAL,
         ruins: &[],
         again_each: 8,
-        limit: if ci { 2_500 } else { 20_000 },
+        limit: if ci { 800 } else { 20_000 },
         enough: 20,
     };
     if !(linked && ci) {
