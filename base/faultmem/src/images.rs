@@ -242,8 +242,7 @@ fn choose_combination(units: &Units, index: u64, count: u64, choice: &mut [u32])
 }
 
 /// One image of an instant, by chance: by turns any subset, few or most units arrived, one alone,
-/// all
-/// but one.
+/// all but one.
 pub(crate) fn choose_sample(units: &Units, seed: u64, sample: u64) -> Vec<u32> {
     let mut choice = vec![0; units.len()];
     let one = if units.len() == 0 {

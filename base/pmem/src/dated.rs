@@ -12,18 +12,17 @@ use std::path::PathBuf;
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
 use rustix::mm::{MapFlags, ProtFlags};
 
+use crate::file::{BTRFS, EXT4, F2FS, IN_MEMORY, XFS};
 use crate::medium::PAGE;
 
-/// ext2 to ext4, XFS, Btrfs, F2FS, bcachefs.
-const DATED: [i64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0xca45_1a4e];
-/// tmpfs, ramfs, hugetlbfs.
-const UNDATED: [i64; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
+/// Those that learn of the first store to a page since it was last written back.
+const DATED: [i64; 4] = [EXT4, XFS, BTRFS, F2FS];
 
 /// Whether stores to a file are dated. Where it cannot be found out, they are not.
 pub(crate) fn dates_stores(file: &File) -> bool {
     match rustix::fs::fstatfs(file).map(|stat| stat.f_type) {
         Ok(kind) if DATED.contains(&kind) => true,
-        Ok(kind) if UNDATED.contains(&kind) => false,
+        Ok(kind) if IN_MEMORY.contains(&kind) => false,
         Ok(_) => beside(file).is_ok_and(|probe| tried(&probe).unwrap_or(false)),
         Err(_) => false,
     }

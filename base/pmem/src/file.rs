@@ -23,9 +23,9 @@ const MOST_LOOKED_AT: usize = 100_000;
 
 /// A file system's number (`statfs`), and its name.
 const FILE_SYSTEMS: [(i64, &str); 11] = [
-    (0xef53, "ext4"),
-    (0x5846_5342, "xfs"),
-    (0x9123_683e, "btrfs"),
+    (EXT4, "ext4"),
+    (XFS, "xfs"),
+    (BTRFS, "btrfs"),
     (TMPFS, "tmpfs"),
     (RAMFS, "ramfs"),
     (HUGETLBFS, "hugetlbfs"),
@@ -33,11 +33,18 @@ const FILE_SYSTEMS: [(i64, &str); 11] = [
     (0x6573_5546, "fuse"),
     (0x6969, "nfs"),
     (0x2fc1_2fc1, "zfs"),
-    (0xf2f5_2010, "f2fs"),
+    (F2FS, "f2fs"),
 ];
+/// ext2 and ext3, too.
+pub(crate) const EXT4: i64 = 0xef53;
+pub(crate) const XFS: i64 = 0x5846_5342;
+pub(crate) const BTRFS: i64 = 0x9123_683e;
+pub(crate) const F2FS: i64 = 0xf2f5_2010;
 const TMPFS: i64 = 0x0102_1994;
 const RAMFS: i64 = 0x8584_58f6;
 const HUGETLBFS: i64 = 0x9584_58f6;
+/// File systems that live in memory.
+pub(crate) const IN_MEMORY: [i64; 3] = [TMPFS, RAMFS, HUGETLBFS];
 
 /// An open, checked and (for writers) locked file.
 #[derive(Debug)]
@@ -235,7 +242,7 @@ impl Backing {
 
     /// Whether the file lives in memory only.
     pub(crate) fn is_memory(&self) -> bool {
-        matches!(self.file_system_number(), Some(TMPFS | RAMFS | HUGETLBFS))
+        self.file_system_number().is_some_and(|number| IN_MEMORY.contains(&number))
     }
 
     fn file_system_number(&self) -> Option<i64> {

@@ -348,10 +348,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         self.note_batch(inner, works, ask)?;
         if ask == Ask::Take {
             let taken = self.take(works, first);
-            if taken.is_err() {
-                works.iter_mut().for_each(Work::keep_taken);
-            }
-            taken?;
+            taken.inspect_err(|_| works.iter_mut().for_each(Work::keep_taken))?;
         }
         let evidence = self.side.s.enabled(BLANKET);
         for work in &mut *works {

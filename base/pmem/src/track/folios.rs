@@ -13,11 +13,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use super::error::TrackError;
 use super::span::{Span, address};
+use crate::file::IN_MEMORY;
 use crate::mapped::Mapped;
 use crate::medium::Medium;
 
-/// Magic numbers of file systems that live in memory: they have no other copy to read from.
-const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 /// `cachestat`, by its number (Linux 6.5).
 const CACHESTAT: i64 = 451;
 

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::common::{Counter, Engine, Machine, boot, content, tiny};
+use crate::common::{Counter, Engine, Machine, boot, content, killed, tiny, verdict};
 use holdfast_faultmem::{Clear, FaultKind, Watched, When, Window};
 use holdfast_mapped::{
     AtRest, Durability, Force, Mapped, Mended, OpenOptions, ProtectOptions, Writing,
@@ -96,18 +96,6 @@ fn admitted(machine: &Machine) -> Engine {
 
 fn quick() -> OpenOptions {
     boot(1, Durability::Process)
-}
-
-/// The machine after a kill, with the source's bits or without.
-fn killed(machine: &Machine, bits: bool) -> Machine {
-    let image = machine.medium.crash_point().newest();
-    let marks = bits.then(|| machine.data.marks());
-    let size = machine.data.window().len();
-    Machine::after(image, Medium::kind(&machine.side), size, marks)
-}
-
-fn verdict(engine: &Engine, page: u64) -> PageVerdict {
-    engine.verify(page).unwrap().verdict
 }
 
 #[test]

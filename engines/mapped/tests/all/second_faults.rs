@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::common::{Engine, Machine, boot, content, tiny};
+use crate::common::{Engine, Machine, boot, content, killed, tiny, verdict};
 use holdfast_faultmem::{FaultKind, When};
 use holdfast_mapped::{AtRest, Durability, Force, Mended, OpenOptions, ProtectOptions, Writing};
 use holdfast_pmem::{Medium, MediumKind, PAGE, Site};
@@ -18,18 +18,6 @@ fn admitted(machine: &Machine, durability: Durability) -> Engine {
     let engine = machine.protect(&options);
     engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
     engine
-}
-
-/// The machine after a kill, with the source's bits or without.
-fn killed(machine: &Machine, bits: bool) -> Machine {
-    let image = machine.medium.crash_point().newest();
-    let marks = bits.then(|| machine.data.marks());
-    let size = machine.data.window().len();
-    Machine::after(image, Medium::kind(&machine.side), size, marks)
-}
-
-fn verdict(engine: &Engine, page: u64) -> PageVerdict {
-    engine.verify(page).unwrap().verdict
 }
 
 #[test]

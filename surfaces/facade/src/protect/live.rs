@@ -49,6 +49,8 @@ pub(crate) struct Shared {
     data: ForeignFile,
     mapping: Option<Arc<Mapping>>,
     watch: Arc<Watch>,
+    /// Held by whoever makes the file longer.
+    growing: Mutex<()>,
     /// Closed while a page is replaced.
     gate: Gate,
     /// Somebody may store without asking.
@@ -134,13 +136,15 @@ impl ProtectedMap {
     /// It is longer already; no space; no addresses left for the mapping.
     pub fn grow(&self, len: u64) -> Result<()> {
         let shared = self.shared();
-        if len < self.len() {
+        // One at a time: who came second with less would cut off what the first made.
+        let _turn = shared.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = self.len();
+        if len < old {
             let what = "the new length is shorter than the file";
             return Err(Error::new(ErrorKind::Invalid, what).at(&shared.path));
         }
         let whole = len - len % PAGE;
         let mapping = shared.mapping.as_ref().filter(|mapping| mapping.len() < whole);
-        let old = self.len();
         shared.engine.source().announce(old, len - old, || {
             if let Some(mapping) = mapping {
                 let grown = shared.data.change(|_| mapping.grow(whole));
@@ -331,6 +335,7 @@ impl Shared {
             data,
             mapping,
             watch,
+            growing: Mutex::default(),
             gate: Gate::default(),
             addressed: AtomicBool::new(false),
             writers: options.writers.clone(),
@@ -460,12 +465,7 @@ impl Writers for Shared {
         if closed && stopped && self.watch.look_around(false).is_none() {
             return true;
         }
-        if closed {
-            self.gate.open();
-        }
-        if let Some(writers) = &self.writers {
-            writers.thaw();
-        }
+        self.thaw();
         false
     }
 

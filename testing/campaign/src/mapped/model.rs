@@ -83,8 +83,7 @@ impl Page {
     }
 
     /// Whether a byte may, after a crash, be changed to `byte`: it was damaged once, and the
-    /// program
-    /// has stored that.
+    /// program has stored that.
     #[must_use]
     pub fn may_become(&self, at: usize, byte: u8) -> bool {
         self.scars.iter().any(|(from, to)| (*from..*to).contains(&at)) && self.was(at, byte)

@@ -13,6 +13,7 @@ use holdfast_mapped::{
 };
 use holdfast_pmem::track::SourceKind;
 use holdfast_pmem::{Clock, Medium, MediumKind, PAGE, Site};
+use holdfast_redundancy::PageVerdict;
 
 /// Room for the data file.
 pub(crate) const ROOM: u64 = 40 * PAGE;
@@ -189,6 +190,19 @@ impl Machine {
         self.data.read(page * PAGE, &mut bytes[..len]).unwrap();
         bytes
     }
+}
+
+/// The machine after a kill, with the source's bits or without.
+pub(crate) fn killed(machine: &Machine, bits: bool) -> Machine {
+    let image = machine.medium.crash_point().newest();
+    let marks = bits.then(|| machine.data.marks());
+    let size = machine.data.window().len();
+    Machine::after(image, Medium::kind(&machine.side), size, marks)
+}
+
+/// What a page is said to be.
+pub(crate) fn verdict(engine: &Engine, page: u64) -> PageVerdict {
+    engine.verify(page).unwrap().verdict
 }
 
 /// Version `version` of a page.
