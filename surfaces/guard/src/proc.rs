@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use holdfast_pmem::track::holders::{self, processes};
 
@@ -102,6 +104,19 @@ pub(crate) fn family(roots: &BTreeSet<u32>) -> BTreeSet<u32> {
             return family;
         }
     }
+}
+
+/// Whose parent this process is, by birth or since another parent is gone.
+pub(crate) fn children() -> Vec<u32> {
+    let me = std::process::id();
+    processes().into_iter().filter(|process| parent(*process) == Some(me)).collect()
+}
+
+/// Whether a process has a file in its memory, by the file's full name.
+pub(crate) fn maps(process: u32, file: &Path) -> bool {
+    let name = file.as_os_str().as_bytes();
+    std::fs::read(format!("/proc/{process}/maps"))
+        .is_ok_and(|text| text.split(|byte| *byte == b'\n').any(|line| line.ends_with(name)))
 }
 
 /// Whether a process has means of writing that nobody sees: a ring of the kernel's.

@@ -38,8 +38,8 @@ const SILENCE: Duration = Duration::from_secs(2);
 const MOST_PEERS: usize = 1024;
 /// How long anchors may take to go when all is over.
 const LAST_WAIT: Duration = Duration::from_millis(500);
-/// How long a program that attaches itself may take to come, and to tell what it has.
-const LATEST: Duration = Duration::from_secs(20);
+/// How long a program may take to come, and to tell what it has.
+pub(crate) const LATEST: Duration = Duration::from_secs(20);
 
 /// A program that runs under guard.
 #[derive(Debug)]
@@ -60,6 +60,8 @@ pub struct Guard {
     pub(crate) dying: BTreeSet<u32>,
     /// Descendants of guarded processes that were not guarded at the last look, and since when.
     pub(crate) strangers: BTreeMap<u32, Instant>,
+    /// Adopted processes that did not introduce themselves yet, and since when.
+    pub(crate) coming: BTreeMap<u32, Instant>,
     pub(crate) counted: u64,
     pub(crate) schedule: Schedule,
     began: Instant,
@@ -127,10 +129,11 @@ impl Guard {
         Ok((this, name))
     }
 
-    fn prepare(options: Options) -> Result<(Self, String), Error> {
-        let preload = std::fs::canonicalize(&options.preload);
-        let preload = preload.unwrap_or_else(|_| options.preload.clone());
-        let codes = Codes::new(&preload, &options.trusted);
+    fn prepare(mut options: Options) -> Result<(Self, String), Error> {
+        if let Ok(full) = std::fs::canonicalize(&options.preload) {
+            options.preload = full;
+        }
+        let codes = Codes::new(&options.preload, &options.trusted);
         drop(Uffd::open().map_err(Error::Track)?);
         raise_limit();
         let ledger = Ledger::create().map_err(Error::io("memfd_create"))?;
@@ -156,6 +159,7 @@ impl Guard {
             codes,
             dying: BTreeSet::new(),
             strangers: BTreeMap::new(),
+            coming: BTreeMap::new(),
             counted: 0,
             refused: Vec::new(),
             not_observed: Vec::new(),
@@ -190,14 +194,14 @@ impl Guard {
         }
     }
 
-    /// Serves until the program and everything it started under guard are gone, then closes the
-    /// files.
+    /// Serves until the program and everything it started under guard are gone, those that are
+    /// still about to introduce themselves included, then closes the files.
     ///
     /// # Errors
     /// [`Error::Io`] if the end of the program cannot be waited for.
     pub fn run(mut self) -> Result<Summary, Error> {
         let mut status = None;
-        while status.is_none() || !self.spaces.is_empty() {
+        while status.is_none() || !self.spaces.is_empty() || self.awaits() {
             let left = self.schedule.next().saturating_duration_since(Instant::now()).min(NAP);
             self.serve(left);
             self.tell();
@@ -265,6 +269,10 @@ impl Guard {
 
     /// Passes a signal on that was meant for the program.
     fn pass_on(&self, lives: bool) {
+        if !lives && self.spaces.is_empty() {
+            // It waits for whoever is about to come.
+            return;
+        }
         let signal = self.options.signal.swap(0, Ordering::AcqRel);
         let signal = i32::try_from(signal).ok().and_then(Signal::from_named_raw);
         let Some(signal) = signal else { return };

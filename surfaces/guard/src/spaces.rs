@@ -14,7 +14,7 @@ use crate::code::{Layout, Makes};
 use crate::file::{self, Guarded};
 use crate::foreign::Known;
 use crate::proc;
-use crate::serve::Guard;
+use crate::serve::{Guard, LATEST};
 use crate::source::View;
 
 /// A guarded address space.
@@ -393,6 +393,25 @@ impl Guard {
                 self.not_observed.push(why);
             }
         }
+    }
+
+    /// Whether somebody adopted is about to introduce itself: it was started, perhaps by a program
+    /// that is gone, and did not come so far as to say so. Only asked when nobody else is guarded.
+    pub(crate) fn awaits(&mut self) -> bool {
+        let known = self.known().guarded;
+        let before = core::mem::take(&mut self.coming);
+        let new = proc::children().into_iter().filter(|process| {
+            !known.contains(process) && !self.dying.contains(process) && !proc::is_dead(*process)
+        });
+        self.coming = new
+            .map(|process| (process, before.get(&process).copied().unwrap_or_else(Instant::now)))
+            .filter(|(process, since)| {
+                // One that has our library, or that of its parent, goes on to speak.
+                let ours = || proc::maps(*process, &self.options.preload);
+                since.elapsed() < TO_COME || since.elapsed() < LATEST && ours()
+            })
+            .collect();
+        !self.coming.is_empty()
     }
 
     /// Looks at the executable memory of programs, where it changed.

@@ -154,12 +154,15 @@ fn signals_are_the_programs_and_the_summary_comes_all_the_same() {
     assert_eq!(done.code, 5, "{}", done.err);
     assert!(done.err.contains("a.db: 4 pages, 4 good"), "{}", done.err);
     // What the program leaves behind is guarded on, until it is told to end, too.
-    let child = here.started(&["guard", "--", "sh", "-c", "sleep 300 & echo $! > again; wait"]);
-    until("the program", || fs::read(here.path("again")).is_ok_and(|text| !text.is_empty()));
+    let script = "sleep 300 & echo $$ $! > made; mv made again; wait";
+    let child = here.started(&["guard", "--", "sh", "-c", script]);
+    until("the program", || here.path("again").exists());
     signal(&child, Signal::TERM);
-    std::thread::sleep(Duration::from_millis(300));
-    let left = fs::read_to_string(here.path("again")).unwrap();
-    let left = Path::new("/proc").join(left.trim());
+    let again = fs::read_to_string(here.path("again")).unwrap();
+    let (gone, left) = again.trim().split_once(' ').unwrap();
+    let (gone, left) = (Path::new("/proc").join(gone), Path::new("/proc").join(left));
+    // A second signal that comes before would be one with the first.
+    until("the end of the program", || !gone.exists());
     assert!(left.exists(), "it was not told yet");
     signal(&child, Signal::TERM);
     let done = crate::common::ended(child);

@@ -30,8 +30,10 @@ fn main() {
 }
 
 pub(crate) fn tell(story: &str, path: &Path) {
-    if story == "takes" {
-        return ways::takes(path);
+    match story {
+        "takes" => return ways::takes(path),
+        "leaves" => return ways::leaves(path),
+        _ => {}
     }
     let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
     match story {

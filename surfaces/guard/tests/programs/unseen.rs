@@ -22,6 +22,7 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("libraries that a wrapper preloads are kept", || story("wraps")),
     ("a file that the guard cannot open is told", not_opened),
     ("process numbers of their own cast doubt", numbers_apart),
+    ("who is left behind before it has come is waited for", left),
 ];
 
 /// Below a program that makes a world of process numbers.
@@ -95,6 +96,16 @@ fn handed() {
     assert!(now[250 * PAGE..].starts_with(b"a stranger's"), "taken back\n{summary}");
     assert_eq!((report.counts.corrupt, report.counts.repaired), (0, 0), "{summary}");
     assert!(!report.contested.is_empty() && report.doubtful.len() == 1, "{summary}");
+}
+
+/// Nobody saw the child, so what is written is doubted; but it is covered.
+fn left() {
+    let place = place();
+    let before = std::fs::read(&place.file).unwrap();
+    let (summary, report) = run("leaves", &place.file, options());
+    assert_eq!(summary.spaces, 2, "{summary}");
+    assert_ne!(std::fs::read(&place.file).unwrap(), before, "{summary}");
+    assert_eq!((report.counts.corrupt, report.counts.repaired), (0, 0), "{summary}");
 }
 
 fn deep() {

@@ -5,6 +5,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
 use super::{Map, PAGE, PAGES, beside, mark, wait_for};
 
@@ -79,6 +81,17 @@ fn one_by_one(fd: i32, times: u32) {
     for _ in 0..times {
         // SAFETY: a buffer that lives across the call.
         assert_eq!(unsafe { libc::write(fd, bytes.as_ptr().cast(), 9001) }, 9001);
+    }
+}
+
+/// Is gone before the program that it leaves behind is there.
+pub(super) fn leaves(path: &Path) {
+    // SAFETY: the child sleeps and becomes another program, with what was made before.
+    let child = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
+    if child == 0 {
+        std::thread::sleep(Duration::from_millis(700));
+        let again = std::env::current_exe().unwrap();
+        panic!("{}", Command::new(again).args(["--story", "pwrite"]).arg(path).exec());
     }
 }
 
