@@ -24,6 +24,8 @@ enum Run {
     Cargo(&'static [&'static str]),
     /// This program with these arguments.
     Xtask(&'static [&'static str]),
+    /// The product with these arguments, as the tests have built it.
+    Built(&'static [&'static str]),
 }
 
 /// What must exist for a step to make sense.
@@ -46,17 +48,9 @@ struct Step {
 impl Step {
     /// Whether it and all that come after it build for release.
     fn is_release(&self) -> bool {
-        matches!(self.name, "campaign" | "demo")
+        matches!(self.name, "campaign" | "mapped")
     }
 }
-
-/// The command, built once and run once: what makes it faster takes minutes. Campaigns run for many
-/// minutes, and would run for twice as many.
-const QUICK: &[(&str, &str)] = &[
-    ("CARGO_PROFILE_RELEASE_LTO", "off"),
-    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
-    ("CARGO_PROFILE_RELEASE_DEBUG", "0"),
-];
 
 const fn step(name: &'static str, run: Run) -> Step {
     Step { name, run, variables: &[], needs: Needs::Nothing }
@@ -75,12 +69,12 @@ const STEPS: &[Step] = &[
            ..step("doc", Run::Cargo(&["doc", "--workspace", "--no-deps"])) },
     Step { needs: Needs::Crate("holdfast-capi"), ..step("capi", Run::Xtask(&["capi"])) },
     step("test", Run::Cargo(&["test", "--workspace"])),
+    // To build it for release takes minutes, and it is run once.
+    Step { needs: Needs::Crate("holdfast-cli"), ..step("demo", Run::Built(&["demo"])) },
     Step { needs: Needs::Crate("holdfast-campaign"),
            ..step("campaign", Run::Xtask(&["campaign", "object", "--tier", "ci"])) },
     Step { needs: Needs::Crate("holdfast-guard"),
            ..step("mapped", Run::Xtask(&["campaign", "mapped", "--tier", "ci"])) },
-    Step { needs: Needs::Crate("holdfast-cli"), variables: QUICK,
-           ..step("demo", Run::Cargo(&["run", "--release", "--", "demo"])) },
 ];
 
 /// How a step ended.
@@ -109,7 +103,7 @@ pub(crate) fn run(workspace: &Workspace, keep_going: bool, only: &[String]) -> R
             _ if stopped => Outcome::NotRun,
             Some(what) => Outcome::Skipped(what),
             None => {
-                let (program, arguments) = command(step.run)?;
+                let (program, arguments) = command(step.run, workspace)?;
                 println!("\n==> [{number}/{}] {}: {}", steps.len(), step.name, shown(step));
                 make_room(step, workspace)?;
                 run_step(step, workspace, program, arguments)?
@@ -149,14 +143,22 @@ fn run_step(
     program: OsString,
     arguments: Vec<&'static str>,
 ) -> Result<Outcome> {
-    let status = Command::new(&program)
-        .current_dir(&workspace.root)
-        .args(arguments)
-        // Nothing is built a second time here, and what would make that faster takes gigabytes.
-        .env("CARGO_INCREMENTAL", "0")
-        .envs(step.variables.iter().copied())
-        .status()
-        .with_context(|| format!("cannot start {}", program.to_string_lossy()))?;
+    let run = |program: &OsString, arguments: &[&str]| {
+        Command::new(program)
+            .current_dir(&workspace.root)
+            .args(arguments)
+            // Nothing is built a second time here, and what would make that faster takes gigabytes.
+            .env("CARGO_INCREMENTAL", "0")
+            .envs(step.variables.iter().copied())
+            .status()
+            .with_context(|| format!("cannot start {}", program.to_string_lossy()))
+    };
+    // Built already, unless this step is the only one.
+    let tests = ["test", "--workspace", "--no-run", "--quiet"];
+    if matches!(step.run, Run::Built(_)) && !run(&cargo(), &tests)?.success() {
+        return Ok(Outcome::Failed);
+    }
+    let status = run(&program, &arguments)?;
     Ok(if status.success() { Outcome::Passed } else { Outcome::Failed })
 }
 
@@ -170,11 +172,15 @@ fn missing(needs: Needs, workspace: &Workspace) -> Option<&'static str> {
 }
 
 /// Program and arguments of a step.
-fn command(run: Run) -> Result<(OsString, Vec<&'static str>)> {
+fn command(run: Run, workspace: &Workspace) -> Result<(OsString, Vec<&'static str>)> {
     Ok(match run {
         Run::Cargo(arguments) => (cargo(), arguments.to_vec()),
         Run::Xtask(arguments) => {
             let program = std::env::current_exe().context("cannot find this program again")?;
+            (program.into(), arguments.to_vec())
+        }
+        Run::Built(arguments) => {
+            let program = workspace.target.join("debug").join("holdfast");
             (program.into(), arguments.to_vec())
         }
     })
@@ -186,6 +192,7 @@ fn shown(step: &Step) -> String {
     let (program, arguments) = match step.run {
         Run::Cargo(arguments) => ("cargo", arguments),
         Run::Xtask(arguments) => ("cargo xtask", arguments),
+        Run::Built(arguments) => ("target/debug/holdfast", arguments),
     };
     format!("{}{program} {}", variables.collect::<String>(), arguments.join(" "))
 }

@@ -29,7 +29,7 @@ use crate::tally::{Fault, Judged, Tally, Violation};
 pub const ROW: Row = Row {
     name: "crash-pairs",
     story: "two operations, with other lanes parked inside their commits; rings that wrap",
-    cases: |tier| if tier == Tier::Ci { 64 } else { 6_000 },
+    cases: |tier| if tier == Tier::Ci { 40 } else { 6_000 },
     run,
     finish: |_| {},
     patience: Duration::from_secs(600),

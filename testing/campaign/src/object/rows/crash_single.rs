@@ -50,14 +50,14 @@ fn plan(tier: Tier, linked: bool) -> Plan {
         care: Care::USUAL,
         ruins: &[],
         again_each: 8,
-        limit: if ci { 800 } else { 20_000 },
+        limit: if ci { 450 } else { 20_000 },
         enough: 20,
     };
     if !(linked && ci) {
         return plan;
     }
     let few = Budget { exhaustive: 128, singles: 16, pairs: 8, samples: 16, seed: 0 };
-    Plan { thin: few, thick: few, limit: 500, ..plan }
+    Plan { thin: few, thick: few, limit: 300, ..plan }
 }
 
 fn run(case: &Case) -> Tally {

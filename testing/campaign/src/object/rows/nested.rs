@@ -42,10 +42,11 @@ fn scenes() -> impl Iterator<Item = &'static Scene> {
     operations.chain(REPAIRS).chain(LINKED)
 }
 
-fn plan(scene: &Scene) -> Plan {
+fn plan(tier: Tier, scene: &Scene) -> Plan {
     let outer = Budget { exhaustive: 4, singles: 1, pairs: 0, samples: 2, seed: 0 };
     let budget = Budget { exhaustive: 4, singles: 1, pairs: 0, samples: 1, seed: 0 };
-    let nested = Nested { budget, each: 4, depth: 2, deeper_each: 8 };
+    let each = if matches!(tier, Tier::Ci) { 7 } else { 4 };
+    let nested = Nested { budget, each, depth: 2, deeper_each: 8 };
     let repair = matches!(scene.plot, Plot::Repair(_));
     Plan {
         thin: outer,
@@ -69,7 +70,7 @@ fn run(case: &Case) -> Tally {
     let mut rng = case.rng(1);
     let mut tally = Tally::default();
     let played = play(scene, &world, &mut rng, |ledger| {
-        Watch::new(&world, ledger, plan(scene), case.rng(2))
+        Watch::new(&world, ledger, plan(case.tier, scene), case.rng(2))
     });
     match played {
         Ok(watch) => tally.merge(watch.end()),
