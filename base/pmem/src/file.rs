@@ -442,7 +442,7 @@ fn holds_lock(process: &Path, descriptor: &OsStr) -> bool {
 }
 
 /// Allocates a new range of a file, or writes it where the file system cannot allocate.
-fn allocate(file: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<()> {
+pub(crate) fn allocate(file: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<()> {
     loop {
         match rustix::fs::fallocate(file, FallocateFlags::empty(), at, len) {
             Ok(()) => return Ok(()),

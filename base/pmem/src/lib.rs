@@ -65,7 +65,8 @@
 //! - `handler.rs`, `registry.rs`: what a signal meets. [`FaultMailbox`]: its other end.
 //! - `file.rs`: creating, locking, syncing. `frames.rs`: relocated frames. `badblocks.rs`: what
 //!   sysfs tells. `fork.rs`: what a child may do. `keys.rs`: protection keys.
-//! - [`ForeignFile`]: a medium over a file of somebody else's, by system calls.
+//! - [`ForeignFile`]: a medium over a file of somebody else's, by system calls. [`Making`]: a file
+//!   that has another name until it is whole.
 //! - [`cpu`]: which instructions. [`inject`]: real media errors on purpose. [`Clock`]: time as a
 //!   parameter. [`Table`]: DRAM on large pages.
 //! - [`track`]: who stored to which pages of a mapped file, by five means, and how sure that is.
@@ -95,6 +96,7 @@ mod frames;
 mod handler;
 pub mod inject;
 mod keys;
+mod making;
 mod mapped;
 pub mod medium;
 mod options;
@@ -111,6 +113,7 @@ pub use cpu::{Cpu, claim};
 pub use error::OpenError;
 pub use faults::FaultMailbox;
 pub use foreign::{Alone, ForeignFile, Lease, Ours};
+pub use making::{Making, Room};
 pub use mapped::Mapped;
 pub use medium::{
     LINE, MediaCause, MediaError, Medium, MediumKind, PAGE, PUT_CACHED_MAX, SyncError,

@@ -15,14 +15,15 @@ use holdfast_mapped::{
 use holdfast_pmem::track::ear::Hears;
 use holdfast_pmem::track::holders::FileId;
 use holdfast_pmem::track::{Board, folios};
-use holdfast_pmem::{Access, Clock, Durability as Survive, ForeignFile, Options as Mapping, PAGE};
+use holdfast_pmem::{
+    Access, Clock, Durability as Survive, ForeignFile, Making, Options as Mapping, PAGE, Room,
+};
 use holdfast_redundancy::PageVerdict;
 
 use crate::choose::Choice;
 use crate::drill::{self, Drill, Drilled, Ground};
 use crate::eyes::Eyes;
 use crate::foreign::{Doubt, Known, Watch};
-use crate::making::Making;
 use crate::source::Source;
 use crate::summary::FileReport;
 
@@ -97,7 +98,8 @@ impl Guarded {
         let (engine, making) = engine(parts, choice, protect, &mut report)?;
         engine.admit(0, u64::MAX, Writing::NotYet).map_err(|error| error.to_string())?;
         // From here on it covers everything.
-        making.map_or(Ok(()), Making::keep)?;
+        let kept = making.map_or(Ok(()), |mut making| making.keep(false));
+        kept.map_err(|error| error.to_string())?;
         Ok(Self {
             device: found.dev(),
             inode: found.ino(),
@@ -377,7 +379,9 @@ fn engine(
             Ok((engine, None))
         }
         Choice::Protect(path) => {
-            let (making, side) = Making::begin(path, SIDE_START, &mapping)?;
+            let making = Making::begin(path).map_err(|error| error.to_string())?;
+            let side = making.map(SIDE_START, Room::Taken, &mapping);
+            let side = side.map_err(|error| error.to_string())?;
             let uuid = identifier("/proc/sys/kernel/random/uuid");
             let options = ProtectOptions { uuid, open, ..protect.clone() };
             let engine = Engine::protect(data, side, source, facts, clock, &options);

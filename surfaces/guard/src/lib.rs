@@ -58,7 +58,6 @@
 //! | `program.rs` | what can be guarded |
 //! | `serve.rs`, `spaces.rs` | the loop; requests, address spaces and their ends |
 //! | `choose.rs`, `file.rs` | which files; one of them |
-//! | `making.rs` | a side file until it is whole |
 //! | `source.rs`, `runs.rs` | who stored where |
 //! | `foreign.rs`, `eyes.rs`, `proc.rs` | strangers, and what is heard of them |
 //! | `freeze.rs` | standing still |
@@ -76,7 +75,6 @@ mod eyes;
 mod file;
 mod foreign;
 mod freeze;
-mod making;
 mod options;
 mod proc;
 mod processors;

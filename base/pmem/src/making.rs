@@ -1,0 +1,256 @@
+//! A file that is being made: it has another name until it is whole, so that whatever has the final
+//! name is. One that was cut short is made anew by whoever comes next.
+//!
+//! | who | knows that somebody is at it by |
+//! |---|---|
+//! | another maker | a lock (`flock`) of the file, which ends with the process that made it |
+//! | whoever wants the final name | it is taken, or not; it is replaced only if asked for |
+//!
+//! The lock is not the one that a mapping takes: a file may be mapped while it is being made.
+
+use core::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{CWD, FlockOperation, Gid, Mode, RenameFlags, Uid};
+use rustix::io::Errno;
+
+use crate::error::OpenError;
+use crate::file::{allocate, explain};
+use crate::mapped::Mapped;
+use crate::options::{Access, Options};
+
+/// Added to the name of a file until it is whole,
+const SUFFIX: &str = ".making";
+/// with this in front, unless it is there: what has both is ours and may be removed.
+const OURS: &str = ".holdfast";
+/// How often a name is tried for that others make and remove at the same moment, and how long is
+/// waited in between.
+const TRIES: u32 = 16;
+const NAP: Duration = Duration::from_millis(1);
+/// Where a file keeps rights beyond those of its mode.
+const ACCESS_LIST: &str = "system.posix_acl_access";
+
+/// Whether room is taken for a whole new file at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    /// Parts that are never written take none.
+    Sparse,
+    /// All of it, so that no later store dies of a full disk.
+    Taken,
+}
+
+/// A file on its way to its name, empty at first and readable by its owner only. Dropped before it
+/// is kept, it is gone.
+pub struct Making {
+    file: File,
+    at: PathBuf,
+    to: PathBuf,
+    kept: bool,
+}
+
+impl fmt::Debug for Making {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Making").field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+impl Making {
+    /// Begins to make what is to have the name `to`, beside it, under a name that ends in
+    /// `.holdfast.making`. What somebody left there who was killed is removed first.
+    ///
+    /// # Errors
+    /// [`OpenError::Locked`] if somebody is at it; or no file can be made there.
+    pub fn begin(to: &Path) -> Result<Self, OpenError> {
+        let mut at = to.as_os_str().to_owned();
+        if !at.as_encoded_bytes().ends_with(OURS.as_bytes()) {
+            at.push(OURS);
+        }
+        at.push(SUFFIX);
+        let at = PathBuf::from(at);
+        for _ in 0..TRIES {
+            let mut options = File::options();
+            match options.read(true).write(true).create_new(true).mode(0o600).open(&at) {
+                Ok(file) if held(&file, &at)? && has_name(&file, &at) => {
+                    return Ok(Self { file, at, to: to.to_path_buf(), kept: false });
+                }
+                // Whoever came in between took it for one that was left.
+                Ok(_) => std::thread::sleep(NAP),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => clear(&at)?,
+                Err(error) => return Err(explain(&at, "open", error)),
+            }
+        }
+        Err(OpenError::Locked { path: at, holder: None, reads: false })
+    }
+
+    /// The file itself, for whoever writes it.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Gives it the owner and the rights of `like`, before it has a byte: who may not read that may
+    /// not read this. Where that cannot be had exactly, fewer have rights.
+    ///
+    /// # Errors
+    /// The system says no.
+    pub fn like(&self, like: &File) -> Result<(), OpenError> {
+        let failed = |call| move |error: io::Error| explain(&self.at, call, error);
+        let theirs = like.metadata().map_err(failed("fstat"))?;
+        let (uid, gid) = (Uid::from_raw(theirs.uid()), Gid::from_raw(theirs.gid()));
+        // One at a time: who may not give it away may still give it to a group of theirs.
+        for (uid, gid) in [(None, Some(gid)), (Some(uid), None)] {
+            let _ = rustix::fs::fchown(&self.file, uid, gid);
+        }
+        let ours = self.file.metadata().map_err(failed("fstat"))?;
+        let mut mode = theirs.mode() & 0o777;
+        if ours.gid() != theirs.gid() {
+            // Their group are others here, and our group is not theirs.
+            mode &= 0o700 | mode >> 3 & 0o007;
+        }
+        // One that does not fit is there.
+        let listed = rustix::fs::fgetxattr(like, ACCESS_LIST, &mut [0_u8; 1]);
+        if !matches!(listed, Err(Errno::NODATA | Errno::OPNOTSUPP)) {
+            // The mode says what the list grants at the most, not to whom.
+            mode &= 0o700;
+        }
+        let set = rustix::fs::fchmod(&self.file, Mode::from_raw_mode(mode));
+        set.map_err(|error| explain(&self.at, "fchmod", error.into()))
+    }
+
+    /// Makes it `len` bytes long, all zero, and maps it for writing.
+    ///
+    /// # Errors
+    /// There is no space; or as [`Mapped::open`].
+    pub fn map(&self, len: u64, room: Room, options: &Options) -> Result<Mapped, OpenError> {
+        let failed = |call| {
+            move |error: io::Error| match error.kind() {
+                io::ErrorKind::StorageFull
+                | io::ErrorKind::QuotaExceeded
+                | io::ErrorKind::FileTooLarge => {
+                    OpenError::NoSpace { path: self.at.clone(), wanted: len, free: None }
+                }
+                _ => explain(&self.at, call, error),
+            }
+        };
+        self.file.set_len(len).map_err(failed("ftruncate"))?;
+        if room == Room::Taken {
+            allocate(self.file.as_fd(), 0, len).map_err(failed("fallocate"))?;
+        }
+        Mapped::open(&self.at, Access::Write, options)
+    }
+
+    /// Gives it its name, durably. With `instead`, that of one that may be there.
+    ///
+    /// # Errors
+    /// [`OpenError::Exists`] if the name is taken; it is not replaced then, whatever the file
+    /// system can do. Or the system says no.
+    pub fn keep(&mut self, instead: bool) -> Result<(), OpenError> {
+        let none = RenameFlags::NOREPLACE;
+        self.name(instead, |at, to| rustix::fs::renameat_with(CWD, at, CWD, to, none))?;
+        let folder = self.to.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        let synced = File::open(folder).and_then(|folder| folder.sync_all());
+        synced.map_err(|error| explain(folder, "fsync", error))
+    }
+
+    /// The same by `rename`, which does not replace, where the file system has such a call.
+    fn name(
+        &mut self,
+        instead: bool,
+        rename: impl FnOnce(&Path, &Path) -> Result<(), Errno>,
+    ) -> Result<(), OpenError> {
+        let (at, to) = (&self.at, &self.to);
+        let failed = |error| explain(to, "rename", error);
+        if instead {
+            fs::rename(at, to).map_err(failed)?;
+        } else {
+            match rename(at, to) {
+                Ok(()) => {}
+                Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => link(at, to)?,
+                Err(error) => return Err(failed(error.into())),
+            }
+        }
+        self.kept = true;
+        Ok(())
+    }
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        // It is worth nothing, and would be in the way.
+        if !self.kept && has_name(&self.file, &self.at) {
+            let _ = fs::remove_file(&self.at);
+        }
+    }
+}
+
+/// Gives a file a second name, which is refused if it is taken, and takes the first one away.
+fn link(at: &Path, to: &Path) -> Result<(), OpenError> {
+    match fs::hard_link(at, to) {
+        Ok(()) => {
+            // What has both is whole; the next maker removes the first.
+            let _ = fs::remove_file(at);
+            Ok(())
+        }
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::EOPNOTSUPP)) => {
+            Err(OpenError::Unsupported {
+                what: "way to name a file there without replacing another",
+                instead: "choose a place on another file system",
+            })
+        }
+        Err(error) => Err(explain(to, "link", error)),
+    }
+}
+
+/// Takes the lock of a file that is being made; whether it was free.
+fn held(file: &File, at: &Path) -> Result<bool, OpenError> {
+    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(explain(at, "flock", error.into())),
+    }
+}
+
+/// Whether the file still is what has the name.
+fn has_name(file: &File, at: &Path) -> bool {
+    let both = fs::symlink_metadata(at).ok().zip(file.metadata().ok());
+    both.is_some_and(|(named, open)| (named.dev(), named.ino()) == (open.dev(), open.ino()))
+}
+
+/// Removes what was left by somebody who was killed.
+fn clear(at: &Path) -> Result<(), OpenError> {
+    let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+    match fs::symlink_metadata(at) {
+        Ok(found) if found.is_file() => {}
+        Ok(_) => return Err(OpenError::Exists { path: at.to_path_buf() }),
+        Err(error) if gone(&error) => return Ok(()),
+        Err(error) => return Err(explain(at, "stat", error)),
+    }
+    let mut options = File::options();
+    let options = options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let left = match options.open(at) {
+        Ok(left) => left,
+        Err(error) if gone(&error) => return Ok(()),
+        Err(error) => return Err(explain(at, "open", error)),
+    };
+    let locked = |holder| OpenError::Locked { path: at.to_path_buf(), holder, reads: false };
+    if !held(&left, at)? {
+        return Err(locked(None));
+    }
+    // Builds that take no such lock have it mapped.
+    if let Ok(Some(holder)) = Mapped::writer_of(at) {
+        return Err(locked(holder));
+    }
+    if has_name(&left, at) {
+        fs::remove_file(at).map_err(|error| explain(at, "unlink", error))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
