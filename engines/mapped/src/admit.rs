@@ -104,6 +104,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             if let Some(region) = inner.regions.get_mut(number) {
                 region.record.kind = kind;
                 region.record.generation += 1;
+                region.tell_why(*number, &self.side.places);
             }
         }
         for (copy, put) in COPIES.into_iter().zip(puts) {

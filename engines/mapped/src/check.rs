@@ -192,7 +192,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     ) -> Option<Unsure> {
         let place = self.stripes.place(page);
         if left {
-            return Some(region.reasons.get(&place.inside).copied().unwrap_or(Unsure::Unobserved));
+            return Some(region.reason(place.inside));
         }
         if let Some(doubt) = self.doubt(region, page) {
             return Some(doubt);

@@ -250,7 +250,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         Ok(total)
     }
 
-    fn per_batch(&self) -> usize {
+    pub(crate) fn per_batch(&self) -> usize {
         (self.options.batch_pages / self.stripes.pages()).max(1) as usize
     }
 
@@ -412,6 +412,12 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             let record = &mut work.region.record;
             record.generation += 1;
             record.rest = self.side.places.meta(work.number, &work.entries, work.region.stale);
+            // What is cut off here and differs is undecided for the reason of this pass.
+            let (region, why) = (&work.region, work.why);
+            let reason = |inside| region.reasons.get(&inside).copied().unwrap_or(why);
+            let told = self.side.places.why(work.number, region.undecided(), reason);
+            let record = &mut work.region.record;
+            record.why = told;
             work.region.unfinished = Some(work.region.stale);
             self.side.put_record(REST, work.number, verdict::Side::A, record)?;
         }
@@ -613,7 +619,11 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
 
     fn renew_record(&self, work: &mut Work) {
         (work.region.unfinished, work.region.strange) = (None, false);
+        // As the bits are going to be.
+        let left = work.undecided.without(work.deferred);
+        let told = self.side.places.why(work.number, left, |inside| work.region.reason(inside));
         let record = &mut work.region.record;
+        record.why = told;
         record.generation += 1;
         record.covered_ns = self.clock.now();
         record.meta = self.side.places.meta(work.number, &work.entries, Bits::NONE);

@@ -1,8 +1,12 @@
 //! How much is covered at this moment, by sums and by parity, and since when not.
 
+use std::collections::BTreeMap;
+
 use holdfast_pmem::track::DirtySource;
 use holdfast_pmem::{Medium, PAGE};
+use holdfast_redundancy::Unsure;
 
+use crate::bits::Bits;
 use crate::engine::Mapped;
 use crate::error::Result;
 use crate::header::State;
@@ -74,6 +78,20 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             all.verified_ns = 0;
         }
         Ok(all)
+    }
+
+    /// Why pages were left undecided: each reason, and of how many pages it is known. Pages of
+    /// which none is known differ, and no store to them was seen.
+    #[must_use]
+    pub fn undecided(&self) -> Vec<(Unsure, u64)> {
+        let mut reasons = BTreeMap::new();
+        for region in self.lock().regions.values() {
+            for inside in region.undecided().and(Bits::first(region.record.pages)).iter() {
+                let why = region.reason(inside);
+                reasons.entry(why.code()).or_insert((why, 0)).1 += 1;
+            }
+        }
+        reasons.into_values().collect()
     }
 
     /// What passes found stored to since this was asked last, if

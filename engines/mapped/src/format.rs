@@ -64,12 +64,23 @@ pub const FIELDS_REGION: &[Field] = &[
     Field::new("covered", 32, 8),
     Field::new("unusable", 40, 8),
     Field::new("rest", 48, 4),
-    Field::new("reserved", 52, 12),
+    Field::new("why_of", 52, 4),
+    Field::new("why_most", 56, 1),
+    Field::new("why_apart", 57, 6),
+    Field::new("reserved", 63, 1),
     Field::new("stale", 64, 32),
     Field::new("observed", 96, 32),
 ];
 /// Bytes of a region's record.
 pub const RECORD_LEN: usize = 64;
+/// Where a region's record says why pages of it are undecided: of which set of them,
+pub const WHY_OF: usize = 52;
+/// the reason of most,
+pub const WHY_MOST: usize = 56;
+/// and pages that have others, each a byte for the page and one for the reason.
+pub const WHY_APART: usize = 57;
+/// Bytes of all three.
+pub const WHY_LEN: usize = 11;
 /// Bytes of a bitmap.
 pub const BITS_LEN: usize = 32;
 /// Where the bitmap of stale pages is in a region's state.

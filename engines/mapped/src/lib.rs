@@ -57,7 +57,8 @@
 //! | `check.rs` | the verdict table |
 //! | `repair.rs`, `scrub.rs` | replacing a page, images before; looking at everything |
 //! | `coverage.rs`, `trace.rs` | what is covered now; what was not, over windows of any length |
-//! | `format.rs`, `header.rs`, `side.rs`, `bits.rs`, `region.rs` | the side file; regions in DRAM |
+//! | `format.rs`, `header.rs`, `side.rs`, `bits.rs`, `why.rs` | the side file |
+//! | `region.rs` | regions in DRAM |
 
 #![forbid(unsafe_code)]
 
@@ -79,6 +80,7 @@ mod repair;
 mod scrub;
 mod side;
 pub mod trace;
+mod why;
 
 pub use admit::Writing;
 pub use check::{Judged, Report};

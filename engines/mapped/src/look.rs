@@ -164,11 +164,13 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         }
         for (row, why, _) in &rows.unsure {
             work.undecided.insert(first + row);
-            if work.region.reasons.contains_key(&(first + row)) {
+            let known = work.region.reasons.contains_key(&(first + row));
+            // An opening counts those that earlier ones have told.
+            total.undecided += u64::from(!known || finder == Finder::Open);
+            if known {
                 continue;
             }
             work.region.reasons.insert(first + row, *why);
-            total.undecided += 1;
             inner.counts.undecided += 1;
             if total.undecided > UNDECIDED_TOLD {
                 continue;

@@ -17,7 +17,7 @@ use holdfast_redundancy::{PageStripes, RepairIntent};
 
 use crate::admit::Seen;
 use crate::commit::{Ask, Covered};
-use crate::engine::Mapped;
+use crate::engine::{Inner, Mapped};
 use crate::error::{Error, Result};
 use crate::format::{FLAG_CONTESTED, FLAG_NO_PREVIOUS, FLAG_NO_SUMS, GROUP_MAX, SIDE_LENS};
 use crate::header::{Header, HeaderPage, State};
@@ -42,6 +42,39 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         clock: Arc<dyn Clock>,
         options: &ProtectOptions,
     ) -> Result<Self> {
+        // Nobody stops it.
+        let (this, _) = Self::begin(f, s, d, facts, clock, options, &mut |_, _| true)?;
+        Ok(this)
+    }
+
+    /// The same in steps: `step` is told how many of how many pages are covered, and answers
+    /// whether to go on. `None` if it was stopped: then there is no side file.
+    ///
+    /// # Errors
+    /// As [`protect`](Self::protect).
+    pub fn protect_in_steps(
+        f: F,
+        s: S,
+        d: D,
+        facts: Arc<dyn Facts>,
+        clock: Arc<dyn Clock>,
+        options: &ProtectOptions,
+        step: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<Option<Self>> {
+        let (this, whole) = Self::begin(f, s, d, facts, clock, options, step)?;
+        Ok(whole.then_some(this))
+    }
+
+    /// Covers the file; whether all of it, and so whether there is a header.
+    fn begin(
+        f: F,
+        s: S,
+        d: D,
+        facts: Arc<dyn Facts>,
+        clock: Arc<dyn Clock>,
+        options: &ProtectOptions,
+        step: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<(Self, bool)> {
         let value = header_for(&f, &*facts, options)?;
         let places = Places::of(&value);
         let side = Side { s, places, durability: options.open.durability };
@@ -50,19 +83,42 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let intent = RepairIntent::create(&side.s, value.mirror())?;
         let header = HeaderPage::pending(value);
         let this = Self::assemble(f, side, d, facts, clock, options.open, header, intent);
-        {
+        let whole = {
             let mut inner = this.lock();
             let inner = &mut *inner;
             this.resize(inner, Seen::Watched)?;
             let all: Vec<u64> = inner.regions.keys().copied().collect();
-            let per_batch = (options.open.batch_pages / this.stripes.pages()).max(1) as usize;
-            for batch in all.chunks(per_batch) {
-                this.cover_batch(inner, batch, Ask::Everything, Finder::Open)?;
+            let covered = this.cover_in_steps(inner, &all, Ask::Everything, step)?;
+            if covered.is_some() {
+                // A change between this and the first look at the pages is one while unprotected.
+                inner.header.store(&this.side.s)?;
             }
-            // A change between this and the first look at the pages is one while unprotected.
-            inner.header.store(&this.side.s)?;
+            covered.is_some()
+        };
+        Ok((this, whole))
+    }
+
+    /// Covers regions for an opening, batch by batch; `None` if `step` wanted no more.
+    pub(crate) fn cover_in_steps(
+        &self,
+        inner: &mut Inner,
+        regions: &[u64],
+        ask: Ask,
+        step: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<Option<Covered>> {
+        let pages = |inner: &Inner, batch: &[u64]| -> u64 {
+            let known = batch.iter().filter_map(|number| inner.regions.get(number));
+            known.map(|region| u64::from(region.record.pages)).sum()
+        };
+        let (mut total, mut done, all) = (Covered::default(), 0, pages(inner, regions));
+        for batch in regions.chunks(self.per_batch()) {
+            if !step(done, all) {
+                return Ok(None);
+            }
+            total.add(&self.cover_batch(inner, batch, ask, Finder::Open)?);
+            done += pages(inner, batch);
         }
-        Ok(this)
+        Ok(step(all, all).then_some(total))
     }
 
     /// Takes the content of `[at, at + len)` for right as it is: what was undecided or damaged

@@ -46,6 +46,7 @@ use crate::header::{Header, HeaderPage, State};
 use crate::options::{Durability, Facts, Identity, OpenOptions};
 use crate::region::Region;
 use crate::side::{Kind, Places, RegionRecord, Side};
+use crate::why::Why;
 
 /// Taking the store of an interrupted repair for what it is.
 const INTERRUPTED: Site = Site::new("mapped.recover.interrupted");
@@ -78,6 +79,7 @@ fn unknown(pages: u32) -> RegionRecord {
         verified_ns: 0,
         covered_ns: 0,
         unusable: u64::MAX,
+        why: Why::default(),
     }
 }
 
@@ -95,6 +97,40 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         clock: Arc<dyn Clock>,
         options: OpenOptions,
     ) -> Result<(Self, Opened)> {
+        // Nobody stops it.
+        let (this, opened, _) = Self::begin_open(f, s, d, facts, clock, options, &mut |_, _| true)?;
+        Ok((this, opened))
+    }
+
+    /// The same in steps, if there is something to recover: `step` is told how many of how many
+    /// pages were looked at, and answers whether to go on. `None` if it was stopped: the side file
+    /// is then as after a crash in the middle, and the next opening begins again.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_in_steps(
+        f: F,
+        s: S,
+        d: D,
+        facts: Arc<dyn Facts>,
+        clock: Arc<dyn Clock>,
+        options: OpenOptions,
+        step: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<Option<(Self, Opened)>> {
+        let (this, opened, whole) = Self::begin_open(f, s, d, facts, clock, options, step)?;
+        Ok(whole.then_some((this, opened)))
+    }
+
+    /// Opens the side file; whether it is recovered whole.
+    fn begin_open(
+        f: F,
+        s: S,
+        d: D,
+        facts: Arc<dyn Facts>,
+        clock: Arc<dyn Clock>,
+        options: OpenOptions,
+        step: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<(Self, Opened, bool)> {
         let header = HeaderPage::load(&s)?;
         let value = header.value;
         if value.state == State::Ended {
@@ -108,11 +144,9 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         // Whoever changes the file from here on leaves another date than this.
         let identity = this.facts.identity();
         let mut opened = this.load(&mut inner, &value, identity)?;
-        if !options.read_only {
-            this.recover(&mut inner, &mut opened, identity)?;
-        }
+        let whole = options.read_only || this.recover(&mut inner, &mut opened, identity, step)?;
         drop(inner);
-        Ok((this, opened))
+        Ok((this, opened, whole))
     }
 
     /// Reads the states of all regions and says which of them are in doubt. Writes nothing.
@@ -162,6 +196,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             // the newer one that it was covered.
             let observed = if believed { found.observed } else { Bits::NONE };
             (region.stale, region.observed) = (found.stale, observed);
+            region.reasons = self.side.reasons(number, &found);
             (region.thrown, region.relied) = (!believed, relied);
             let lost = found.record.is_none() || !believed || found.suspect && !vouched;
             region.doubt = match (lost, vouched || !changed, vouched || dated) {
@@ -235,7 +270,14 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         any
     }
 
-    fn recover(&self, inner: &mut Inner, opened: &mut Opened, identity: Identity) -> Result<()> {
+    /// Whether it came to its end: `step` may stop it.
+    fn recover(
+        &self,
+        inner: &mut Inner,
+        opened: &mut Opened,
+        identity: Identity,
+        step: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<bool> {
         if inner.header.needs_heal() {
             inner.header.heal(&self.side.s)?;
         }
@@ -253,11 +295,10 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             .filter(|(_, r)| r.doubt.is_some() || !r.stale.is_empty() || r.renew)
             .map(|(number, _)| *number)
             .collect();
-        let per_batch = (self.options.batch_pages / self.stripes.pages()).max(1) as usize;
-        for batch in due.chunks(per_batch) {
-            let done = self.cover_batch(inner, batch, Ask::Known, Finder::Open)?;
-            opened.recovered.add(&done);
-        }
+        let Some(covered) = self.cover_in_steps(inner, &due, Ask::Known, step)? else {
+            return Ok(false);
+        };
+        opened.recovered = covered;
         if let Some(page) = opened.interrupted {
             let after_sum = inner.intent.active().map_or(0, |intent| intent.sum);
             let event = self.event(page, Finder::Repair, Outcome::Detected);
@@ -278,6 +319,6 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         header.generation += 1;
         inner.header.store(&self.side.s)?;
         inner.stopped = false;
-        Ok(())
+        Ok(true)
     }
 }

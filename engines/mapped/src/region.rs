@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use holdfast_redundancy::Unsure;
 
 use crate::bits::Bits;
-use crate::side::{Kind, RegionRecord};
+use crate::side::{Kind, Places, RegionRecord};
+use crate::why::Why;
 
 /// A region that has storage in the data file.
 #[derive(Debug)]
@@ -30,8 +31,8 @@ pub(crate) struct Region {
     pub(crate) relied: bool,
     /// The machine stopped and nothing had been synced: pages may be what they were a pass ago.
     pub(crate) thrown: bool,
-    /// Why single pages are undecided. Only as far as it is known: what is durable is that they
-    /// are stale and not observed.
+    /// Why single pages are undecided, as far as it is known. Durable is that they are stale and
+    /// not observed, and of their reasons what fits into the record.
     pub(crate) reasons: BTreeMap<u32, Unsure>,
     /// It was taken in, and what the side file has for it is of a pass that was cut off, or of a
     /// file that was longer once.
@@ -55,6 +56,7 @@ impl Region {
             verified_ns: 0,
             covered_ns: 0,
             unusable: 0,
+            why: Why::default(),
         };
         Self { strange: true, ..Self::found(record, now_ns) }
     }
@@ -87,6 +89,16 @@ impl Region {
     /// Pages that an earlier look could not decide.
     pub(crate) fn undecided(&self) -> Bits {
         self.stale.without(self.observed)
+    }
+
+    /// Why a page that could not be decided could not.
+    pub(crate) fn reason(&self, inside: u32) -> Unsure {
+        self.reasons.get(&inside).copied().unwrap_or(Unsure::Unobserved)
+    }
+
+    /// Has the record say why the pages are undecided that are by the bits in DRAM.
+    pub(crate) fn tell_why(&mut self, number: u64, places: &Places) {
+        self.record.why = places.why(number, self.undecided(), |inside| self.reason(inside));
     }
 
     pub(crate) const fn parity_usable(&self, stripe: u32) -> bool {

@@ -4,11 +4,13 @@
 //! entries, their parity, and the states once more. A part of the data file that has no storage
 //! leaves its part of the side file unwritten, and a sparse side file takes no space for it.
 
+use std::collections::BTreeMap;
+
 use holdfast_codes::crc32c;
 use holdfast_layout::Certify;
 use holdfast_layout::bytes::{get_u32, get_u64, put_u32, put_u64};
 use holdfast_pmem::{MediaError, Medium, MediumKind, PAGE, Site};
-use holdfast_redundancy::{PageStripes, verdict};
+use holdfast_redundancy::{PageStripes, Unsure, verdict};
 
 use crate::bits::Bits;
 use crate::error::Result;
@@ -18,10 +20,13 @@ use crate::format::{
 };
 use crate::header::Header;
 use crate::options::Durability;
+use crate::why::{Why, sum_of};
 
 /// Believing only records whose sum is right.
 const VERIFY_RECORD: Site = Site::new("mapped.side.verify-record");
 
+/// Believing reasons only of the set of pages they were told of.
+const VERIFY_WHY: Site = Site::new("mapped.side.verify-why");
 /// Rewriting a page of states with what the other copy says.
 const STATE_HEAL: Site = Site::new("mapped.side.state-heal");
 /// Rewriting a page of entries that is lost.
@@ -54,6 +59,8 @@ pub(crate) struct RegionRecord {
     pub(crate) covered_ns: u64,
     /// Stripes whose parity is of content that is gone.
     pub(crate) unusable: u64,
+    /// Why pages are undecided.
+    pub(crate) why: Why,
 }
 
 /// A region's state as it was found.
@@ -61,6 +68,8 @@ pub(crate) struct RegionRecord {
 pub(crate) struct Found {
     /// The newest record that verifies.
     pub(crate) record: Option<RegionRecord>,
+    /// What the records that verify say of undecided pages, the newest in front.
+    pub(crate) whys: [Option<Why>; 2],
     /// Whether any record that verifies says suspect, or none verifies.
     pub(crate) suspect: bool,
     pub(crate) stale: Bits,
@@ -165,6 +174,11 @@ impl Places {
         })
     }
 
+    /// What a region's record is to say of the pages that its bits say are undecided.
+    pub(crate) fn why(&self, region: u64, pages: Bits, reason: impl Fn(u32) -> Unsure) -> Why {
+        Why::of(sum_of(self.seed, region, pages), pages, reason)
+    }
+
     fn encode(&self, region: u64, record: &RegionRecord) -> [u8; RECORD_LEN] {
         let mut bytes = [0; RECORD_LEN];
         bytes[4] = match record.kind {
@@ -178,6 +192,7 @@ impl Places {
         put_u64(&mut bytes, 32, record.covered_ns);
         put_u64(&mut bytes, 40, record.unusable);
         put_u32(&mut bytes, 48, record.rest);
+        record.why.encode(&mut bytes);
         let sum = self.record_sum(region, &bytes);
         put_u32(&mut bytes, 0, sum);
         bytes
@@ -203,6 +218,7 @@ impl Places {
             covered_ns: get_u64(bytes, 32),
             unusable: get_u64(bytes, 40),
             rest: get_u32(bytes, 48),
+            why: Why::decode(bytes),
         };
         let possible = record.pages <= self.stripes.pages()
             && record.generation <= holdfast_layout::format::SEQUENCE_MAX;
@@ -266,6 +282,9 @@ impl<S: Medium> Side<S> {
         let records =
             copies.map(|bytes| bytes.and_then(|bytes| self.places.decode(region, &bytes, certify)));
         let newest = records.into_iter().flatten().max_by_key(|record| record.generation);
+        let mut whys = records;
+        whys.sort_by_key(|record| core::cmp::Reverse(record.map(|record| record.generation)));
+        let whys = whys.map(|record| record.map(|record| record.why));
         let suspect = records.into_iter().flatten().any(|r| r.kind == Kind::Suspect);
         let bits = |start: u64| {
             copies.map(|bytes| bytes.map(|bytes| Bits::decode(&bytes[start as usize..])))
@@ -280,12 +299,32 @@ impl<S: Medium> Side<S> {
         };
         Found {
             record: newest,
+            whys,
             suspect: suspect || newest.is_none(),
             stale: either(STALE_START),
             observed,
             empty: copies.iter().all(|bytes| bytes.is_some_and(|b| b.iter().all(|x| *x == 0))),
             damaged: records.map(|record| record.is_none()),
         }
+    }
+
+    /// Why pages of a region are undecided, as far as it is known of exactly those that its bits
+    /// say are. Reasons decide nothing: they are told.
+    pub(crate) fn reasons(&self, region: u64, found: &Found) -> BTreeMap<u32, Unsure> {
+        let pages = found.stale.without(found.observed);
+        if pages.is_empty() {
+            return BTreeMap::new();
+        }
+        let certify = Certify::when(self.s.enabled(VERIFY_WHY));
+        let sum = sum_of(self.places.seed, region, pages);
+        let mut whys = found.whys.iter().flatten();
+        let Some(why) = whys.find(|why| certify.agrees(why.of, sum)) else {
+            return BTreeMap::new();
+        };
+        let first = region.saturating_mul(u64::from(self.places.stripes.pages()));
+        let at = |inside: u32| first.saturating_add(inside.into()).saturating_mul(PAGE);
+        let told = pages.iter().map(|inside| (inside, why.reason(inside, at(inside))));
+        told.filter_map(|(inside, why)| Some((inside, why?))).collect()
     }
 
     /// Stores one copy of a region's record. The other one has to be durable as it is or was.

@@ -7,7 +7,7 @@
 
 use core::fmt;
 
-use holdfast_pmem::MediaError;
+use holdfast_pmem::{MediaCause, MediaError, PAGE};
 
 /// Why no verdict about a page was possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +52,25 @@ impl Unsure {
             Self::Media(_) => 9,
             Self::Undated => 10,
         }
+    }
+
+    /// The reason that was kept under a number, of the page at `at`; none of a number that means
+    /// nothing here. Of a media error the number says no more than that it was one.
+    #[must_use]
+    pub const fn of_code(code: u8, at: u64) -> Option<Self> {
+        Some(match code {
+            1 => Self::Uncovered,
+            2 => Self::Unobserved,
+            3 => Self::TrackingLost,
+            4 => Self::ChangedWhileUnprotected,
+            5 => Self::Contested,
+            6 => Self::StoredTo,
+            7 => Self::SumsDamaged,
+            8 => Self::NoSums,
+            9 => Self::Media(MediaError { at, len: PAGE, cause: MediaCause::Poison }),
+            10 => Self::Undated,
+            _ => return None,
+        })
     }
 
     /// Whether something may be wrong: everything but what passes and settings bring about.

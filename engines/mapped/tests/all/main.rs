@@ -7,6 +7,7 @@ mod errors_between;
 mod first_steps;
 mod lengths;
 mod mutants;
+mod reasons;
 mod second_faults;
 mod switches;
 mod writers;

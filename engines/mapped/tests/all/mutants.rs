@@ -571,6 +571,31 @@ fn our_own_store_proves_nothing(off: &str) -> bool {
     wrong.load(Ordering::SeqCst)
 }
 
+/// Reasons are told of the pages they were found out about, and not of those that a crash in the
+/// middle of a pass left beside them.
+fn reasons_are_of_their_pages(off: &str) -> bool {
+    let (machine, engine) = machine(off, MediumKind::Shm, Durability::Process, 1);
+    engine.close().unwrap();
+    machine.world.mtime.fetch_add(1, Ordering::SeqCst);
+    machine.data.window().put(FOREIGN, 4 * PAGE, b"changed").unwrap();
+    let (engine, _) = machine.open(boot(1, Durability::Process));
+    engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+    machine.store(5, 1);
+    let wrong = Arc::new(AtomicBool::new(false));
+    let (seen, twin, name) = (Arc::clone(&wrong), machine.clone(), off.to_owned());
+    machine.medium.on_barrier(Box::new(move |_, site, _| {
+        if site.name() == "mapped.commit.B" {
+            let (_, engine, _) = again(&twin, &name, false, false, false).unwrap();
+            let verdict = engine.verify(5).unwrap().verdict;
+            let made_up = PageVerdict::Undecided(Unsure::ChangedWhileUnprotected);
+            seen.fetch_or(verdict == made_up, Ordering::SeqCst);
+        }
+    }));
+    engine.pass().unwrap();
+    machine.medium.clear_on_barrier();
+    wrong.load(Ordering::SeqCst)
+}
+
 /// Each place, and the stories of which at least one must end wrong without it.
 const TABLE: &[(&str, &[Story])] = &[
     ("mapped.admit.clean-a", &[closed_is_believed]),
@@ -632,6 +657,7 @@ const TABLE: &[(&str, &[Story])] = &[
     ("mapped.side.entry-heal", &[bad_pages_are_rewritten]),
     ("mapped.side.state-heal", &[bad_pages_are_rewritten]),
     ("mapped.side.verify-record", &[a_record_rots]),
+    ("mapped.side.verify-why", &[reasons_are_of_their_pages]),
 ];
 
 /// Places that only tests see.
