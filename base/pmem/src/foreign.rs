@@ -200,13 +200,6 @@ impl Medium for ForeignFile {
         true
     }
 
-    fn xor(&self, _site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError> {
-        let mut bytes = vec![0; delta.len()];
-        self.read(at, &mut bytes)?;
-        holdfast_codes::xor_into(&mut bytes, delta);
-        self.write(at, &bytes)
-    }
-
     fn zero(&self, _site: Site, at: u64, len: u64) -> Result<(), MediaError> {
         // Before so many bytes are asked for.
         self.checked(at, len)?;

@@ -183,7 +183,12 @@ pub trait Medium: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     /// A [`MediaError`]; part of the range may have been changed.
-    fn xor(&self, site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError>;
+    fn xor(&self, site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError> {
+        let mut bytes = vec![0; delta.len()];
+        self.read(at, &mut bytes)?;
+        holdfast_codes::xor_into(&mut bytes, delta);
+        self.put(site, at, &bytes)
+    }
 
     /// Stores `len` zero bytes at `at` and flushes the lines touched. Other threads see them as
     /// late as those of a [`put`](Medium::put).

@@ -66,7 +66,8 @@ pub(crate) enum Command {
     /// Keep sums and parity of a file, of any program, in a side file beside it
     #[command(after_help = "Examples:\n  \
         holdfast protect book.db\n  \
-        holdfast protect book.db --data 8 --parity 2 --again")]
+        holdfast protect book.db --data 8 --parity 2 --again\n  \
+        holdfast protect book.db --in keep.pool")]
     Protect(ProtectArgs),
     /// Hold a protected file against what was covered; change nothing
     #[command(after_help = "Example:\n  holdfast verify book.db")]
@@ -305,6 +306,9 @@ pub(crate) struct RepairArgs {
     /// The side file of a protected file, unless it is beside it
     #[arg(long, value_name = "FILE")]
     pub(crate) side: Option<PathBuf>,
+    /// The pool that has its redundancy, if it is not where it was
+    #[arg(long = "in", value_name = "POOL", conflicts_with = "side")]
+    pub(crate) pool_of: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -314,6 +318,9 @@ pub(crate) struct FileArgs {
     /// Its side file, unless it is beside it
     #[arg(long, value_name = "FILE")]
     pub(crate) side: Option<PathBuf>,
+    /// The pool that is to have its redundancy; later, if the pool is not where it was
+    #[arg(long = "in", value_name = "POOL", conflicts_with = "side")]
+    pub(crate) pool: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -150,7 +150,7 @@ fn run(out: Out, command: Command) -> Outcome {
             explained(commands::mend::repair(out, &args), &args.pool, args.side.as_ref())
         }
         Command::Protect(args) => {
-            let FileArgs { file, side } = &args.file;
+            let FileArgs { file, side, .. } = &args.file;
             explained(commands::protect::protect(out, &args), file, side.as_ref())
         }
         Command::Verify(args) => {
@@ -158,7 +158,7 @@ fn run(out: Out, command: Command) -> Outcome {
         }
         Command::Status(args) => commands::protect::status(out, &args),
         Command::Unprotect(args) => {
-            let FileArgs { file, side } = &args.file;
+            let FileArgs { file, side, .. } = &args.file;
             explained(commands::protect::unprotect(out, &args), file, side.as_ref())
         }
         Command::Guard(args) => commands::guard::guard(out, &args),

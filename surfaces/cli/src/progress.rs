@@ -40,6 +40,16 @@ impl Progress {
         self.0.set_position(done.min(all));
     }
 
+    /// Shows how far something is, and has it go on until somebody asks the command to stop.
+    pub(crate) fn until_asked(&self) -> impl FnMut(u64, u64) -> bool + '_ {
+        |done, all| {
+            if all > 0 {
+                self.set(done, all);
+            }
+            !crate::interrupt::asked()
+        }
+    }
+
     /// So much is done.
     pub(crate) fn at(&self, done: u64) {
         self.0.set_position(done);

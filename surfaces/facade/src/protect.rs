@@ -29,12 +29,19 @@
 //!
 //! [`ProtectedFile`] a file at rest; [`ProtectedMap`] one that this process has mapped, with a
 //! thread that covers what is stored; [`ProtectOptions`]; [`ProtectStatus`] what is covered.
+//! `area.rs` where the redundancy lies: in a side file (`side.rs`), or in a region of a pool
+//! (`region.rs`) to which a file of that name points (`pointer.rs`).
 
+mod area;
 mod error;
 mod file;
+mod format;
 mod keeper;
 mod live;
+mod medium;
 mod options;
+mod pointer;
+mod region;
 mod rest;
 mod side;
 mod source;
@@ -56,4 +63,4 @@ pub use status::{LastPass, ProtectStatus};
 
 /// The engine of a protected file.
 pub(crate) type Engine =
-    holdfast_mapped::Mapped<ForeignFile, holdfast_pmem::Mapped, std::sync::Arc<source::Source>>;
+    holdfast_mapped::Mapped<ForeignFile, medium::SideMedium, std::sync::Arc<source::Source>>;

@@ -443,3 +443,117 @@ fn who_wants_to_open_it_waits_while_a_page_is_replaced() {
     assert_eq!(done.repaired, [3, 17, 38]);
     assert!(opened > 0 && fs::read(&here.path).unwrap() == good);
 }
+
+#[test]
+fn what_is_stopped_leaves_nothing_behind() {
+    let here = Here::file(9_000 * PAGE);
+    let folder = here.path.parent().unwrap().to_path_buf();
+    let names = || {
+        let found = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut found: Vec<_> = found.collect();
+        found.sort();
+        found
+    };
+    let alone = names();
+    // At each step: before the first page, among them, when all of them are covered.
+    let mut told = Vec::new();
+    let whole = |stop: usize, told: &mut Vec<(u64, u64)>| {
+        told.clear();
+        let made = ProtectedFile::protect_in_steps(&here.path, &options(), |done, all| {
+            assert!(names().len() > alone.len(), "made under another name");
+            told.push((done, all));
+            // Asked once; whoever goes on all the same is not told again.
+            told.len() != stop + 1
+        });
+        made.unwrap().is_some()
+    };
+    let mut steps = 0;
+    while !whole(steps, &mut told) {
+        assert_eq!(names(), alone, "{steps}");
+        steps += 1;
+        assert!(steps < 100);
+    }
+    assert!(steps >= 3, "{steps}");
+    assert!(told.is_sorted() && told.iter().all(|(done, all)| done <= all), "{told:?}");
+    // When all is covered, and once more when it is durable.
+    assert_eq!(told[told.len() - 2..], [(9_000, 9_000); 2]);
+    // The same beside one that is there, which stays as it was.
+    let (side, both) = (fs::read(here.side()).unwrap(), names());
+    for stop in [0, 5, 141, 142] {
+        let mut calls = 0;
+        let made = ProtectedFile::protect_again_in_steps(&here.path, &options(), |done, all| {
+            assert!(done <= all, "{done} of {all}");
+            calls += 1;
+            calls <= stop
+        });
+        assert!(made.unwrap().is_none(), "{stop}");
+        assert!(fs::read(here.side()).unwrap() == side && names() == both, "{stop}");
+    }
+    assert!(here.verify().is_clean());
+    let out = folder.join("before");
+    for stop in [0, 3] {
+        let file = ProtectedFile::look(&here.path, &options()).unwrap();
+        let mut calls = 0;
+        let made = file.before(&out, |_, _| {
+            calls += 1;
+            calls <= stop
+        });
+        assert!(made.unwrap().is_none() && names() == both, "{stop}");
+    }
+}
+
+#[test]
+fn an_opening_that_is_stopped_begins_again() {
+    let here = Here::protected(9_000 * PAGE);
+    here.change(5 * PAGE + 7);
+    let written = fs::read(&here.path).unwrap();
+    for stop in 0..2 {
+        let mut calls = 0;
+        let opened = ProtectedFile::open_in_steps(&here.path, &options(), |_, all| {
+            assert_eq!(all, 9_000);
+            calls += 1;
+            calls <= stop
+        });
+        assert!(opened.unwrap().is_none(), "{stop}");
+        assert!(here.verify().corrupt.is_empty());
+    }
+    let file = ProtectedFile::open_in_steps(&here.path, &options(), |_, _| true).unwrap().unwrap();
+    let done = file.repair(false, |_, _| true).unwrap();
+    assert_eq!(done.undecided.iter().map(|(page, _)| *page).collect::<Vec<_>>(), [5]);
+    file.close().unwrap();
+    // By force, too: what is done stays, the rest is told.
+    let file = ProtectedFile::open(&here.path, &options()).unwrap();
+    let done = file.repair(true, |done, all| done < all).unwrap();
+    assert!(done.stopped && done.forced.is_empty(), "{done:?}");
+    file.close().unwrap();
+    assert!(fs::read(&here.path).unwrap() == written);
+}
+
+#[test]
+fn a_copy_of_what_it_was_is_for_those_who_may_read_it() {
+    use std::os::unix::fs::PermissionsExt;
+    for mode in [0o600, 0o644, 0o640] {
+        let here = Here::protected(300 * PAGE);
+        fs::set_permissions(&here.path, fs::Permissions::from_mode(mode)).unwrap();
+        let out = here.path.with_extension("before");
+        let rights = |name: &std::path::Path| {
+            fs::metadata(name).map(|found| found.permissions().mode() & 0o7777)
+        };
+        let file = ProtectedFile::look(&here.path, &options()).unwrap();
+        let mut seen = 0;
+        // From before the first byte on, under whatever name.
+        let made = file.before(&out, |_, _| {
+            for entry in fs::read_dir(here.path.parent().unwrap()).unwrap() {
+                let name = entry.unwrap().path();
+                if name.to_string_lossy().contains("before") {
+                    assert_eq!(rights(&name).unwrap(), mode, "{}", name.display());
+                    seen += 1;
+                }
+            }
+            true
+        });
+        assert!(made.unwrap().is_some() && seen >= 5, "{seen}");
+        assert_eq!(rights(&out).unwrap(), mode);
+        assert!(fs::read(&out).unwrap() == content(300 * PAGE));
+    }
+}

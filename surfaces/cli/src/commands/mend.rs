@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::args::{FileArgs, RepairArgs};
 use crate::commands::check::{self, exit_of};
+use crate::commands::protect::{nothing_changed, opened};
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::out::{Out, count, table};
@@ -22,20 +23,32 @@ const LISTED: usize = 1000;
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 
-/// The options of a protected file whose side file may be elsewhere.
-pub(crate) fn options(side: Option<&Path>) -> ProtectOptions {
-    side.map_or_else(ProtectOptions::new, |side| ProtectOptions::new().side(side))
+/// The options of a protected file whose side file may be elsewhere, or in a pool.
+pub(crate) fn options(args: &FileArgs) -> ProtectOptions {
+    options_of(args.side.as_deref(), args.pool.as_deref())
+}
+
+fn options_of(side: Option<&Path>, pool: Option<&Path>) -> ProtectOptions {
+    let mut options = ProtectOptions::new();
+    if let Some(side) = side {
+        options = options.side(side);
+    }
+    if let Some(pool) = pool {
+        options = options.pool(pool);
+    }
+    options
+}
+
+fn repair_options(args: &RepairArgs) -> ProtectOptions {
+    options_of(args.side.as_deref(), args.pool_of.as_deref())
 }
 
 /// Looks at a protected file.
 pub(crate) fn verify(out: Out, args: &FileArgs) -> Outcome {
     let started = Instant::now();
-    let file = ProtectedFile::look(&args.file, &options(args.side.as_deref()))?;
+    let file = ProtectedFile::look(&args.file, &options(args))?;
     let progress = Progress::things(out, "verifying", file.pages());
-    let found = file.verify(|done, all| {
-        progress.set(done, all);
-        !crate::interrupt::asked()
-    })?;
+    let found = file.verify(progress.until_asked())?;
     progress.done();
     let nanos = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let left = (found.corrupt.len() + found.undecided.len()) as u64 + found.gone;
@@ -139,6 +152,7 @@ fn tell_verified(out: Out, found: &Verified, nanos: u64) {
 pub(crate) fn repair(out: Out, args: &RepairArgs) -> Outcome {
     let side = args.side.clone().unwrap_or_else(|| holdfast::protect::side_path(&args.pool));
     let asked = args.force || args.before.is_some() || args.side.is_some();
+    let asked = asked || args.pool_of.is_some();
     if !asked && (!side.exists() || Observer::open(&args.pool).is_ok()) {
         return check::repair(out, &args.pool).map_err(|failure| match failure {
             Failure::Pool(error) if error.kind() == ErrorKind::NotAPool => {
@@ -155,12 +169,9 @@ pub(crate) fn repair(out: Out, args: &RepairArgs) -> Outcome {
 
 fn repair_file(out: Out, args: &RepairArgs) -> Outcome {
     let started = Instant::now();
-    let file = ProtectedFile::open(&args.pool, &options(args.side.as_deref()))?;
+    let file = opened(out, &args.pool, &repair_options(args))?;
     let progress = Progress::things(out, "repairing", file.pages());
-    let done = file.repair(args.force, |done, all| {
-        progress.set(done, all);
-        !crate::interrupt::asked()
-    })?;
+    let done = file.repair(args.force, progress.until_asked())?;
     progress.done();
     file.close()?;
     let nanos = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -221,15 +232,12 @@ fn tell_repaired(out: Out, done: &Repaired, nanos: u64) {
 
 /// Writes what the file was to a new one.
 fn before(out: Out, args: &RepairArgs, to: &Path) -> Outcome {
-    let file = ProtectedFile::look(&args.pool, &options(args.side.as_deref()))?;
+    let file = ProtectedFile::look(&args.pool, &repair_options(args))?;
     let progress = Progress::things(out, "writing", file.pages());
-    let written = file.before(to, |done, all| {
-        progress.set(done, all);
-        !crate::interrupt::asked()
-    })?;
+    let written = file.before(to, progress.until_asked())?;
     progress.done();
     let Some(before) = written else {
-        return Err(Failure::interrupted("nothing was changed; run it again"));
+        return Err(nothing_changed());
     };
     out.object(
         "repair",

@@ -1,7 +1,7 @@
 //! `protect`, `status` and `unprotect`: redundancy for files of any program.
 
 use holdfast::ErrorKind;
-use holdfast::protect::{ProtectStatus, ProtectedFile, State};
+use holdfast::protect::{ProtectOptions, ProtectStatus, ProtectedFile, State, Unsure};
 use serde_json::{Value, json};
 
 use crate::args::{FileArgs, ProtectArgs, UnprotectArgs};
@@ -16,25 +16,29 @@ use crate::size::{show, show_nanos};
 
 /// Covers a file as it is.
 pub(crate) fn protect(out: Out, args: &ProtectArgs) -> Outcome {
-    let FileArgs { file: path, side } = &args.file;
-    let options = options(side.as_deref()).stripe(args.data, args.parity);
-    let again = args.again && options_side(args).exists();
-    // It takes as long as reading the file; how far it is, nobody can tell.
+    let path = &args.file.file;
+    let options = options(&args.file).stripe(args.data, args.parity);
+    let again = args.again && side_of(&args.file).exists();
     let progress = Progress::things(out, "covering", 0);
     let file = if again {
-        ProtectedFile::protect_again(path, &options)?
+        ProtectedFile::protect_again_in_steps(path, &options, progress.until_asked())?
     } else {
-        ProtectedFile::protect(path, &options)?
+        ProtectedFile::protect_in_steps(path, &options, progress.until_asked())?
     };
     progress.done();
+    let Some(file) = file else { return Err(nothing_changed()) };
     let status = file.status()?;
     let side = file.side().to_path_buf();
+    let pool = file.pool().map(std::path::Path::to_path_buf);
     file.close()?;
+    let shown = pool.as_ref().unwrap_or(&side).display().to_string();
+    let pool = pool.map(|pool| pool.display().to_string());
     out.object(
         "protect",
         json!({
             "path": path.display().to_string(),
             "side": side.display().to_string(),
+            "pool": pool,
             "size": status.size,
             "pages": status.coverage.pages,
             "data": status.data,
@@ -43,8 +47,7 @@ pub(crate) fn protect(out: Out, args: &ProtectArgs) -> Outcome {
         }),
     );
     out.words(format!(
-        "{}: {}, {} in stripes of {} and {} parity; `holdfast verify` looks after it",
-        side.display(),
+        "{shown}: {}, {} in stripes of {} and {} parity; `holdfast verify` looks after it",
         show(status.size),
         count(status.coverage.pages, "page"),
         status.data,
@@ -53,14 +56,19 @@ pub(crate) fn protect(out: Out, args: &ProtectArgs) -> Outcome {
     Ok(Exit::CLEAN)
 }
 
-fn options_side(args: &ProtectArgs) -> std::path::PathBuf {
-    let FileArgs { file, side } = &args.file;
+/// The end of a command that was asked to stop, and left everything as it was.
+pub(crate) fn nothing_changed() -> Failure {
+    Failure::interrupted("nothing was changed; run it again")
+}
+
+fn side_of(args: &FileArgs) -> std::path::PathBuf {
+    let FileArgs { file, side, .. } = args;
     side.clone().unwrap_or_else(|| holdfast::protect::side_path(file))
 }
 
 /// Shows what is covered.
 pub(crate) fn status(out: Out, args: &FileArgs) -> Outcome {
-    let file = ProtectedFile::look_beside(&args.file, &options(args.side.as_deref()))?;
+    let file = ProtectedFile::look_beside(&args.file, &options(args))?;
     let status = file.status()?;
     out.object("status", status_json(args, &file, &status));
     out.words(facts(&rows(&file, &status)).to_string());
@@ -86,6 +94,7 @@ fn status_json(args: &FileArgs, file: &ProtectedFile, status: &ProtectStatus) ->
     json!({
         "path": args.file.display().to_string(),
         "side": file.side().display().to_string(),
+        "pool": file.pool().map(|pool| pool.display().to_string()),
         "state": state_name(status),
         "in_use": status.in_use.is_some(),
         "process": status.in_use.flatten(),
@@ -101,6 +110,9 @@ fn status_json(args: &FileArgs, file: &ProtectedFile, status: &ProtectStatus) ->
         "without_sum": coverage.without_sum,
         "without_parity": coverage.without_parity,
         "undecided": coverage.undecided,
+        "undecided_reasons": status.undecided.iter().map(|(why, pages)| json!({
+            "reason": why.code(), "why": reason_words(why), "pages": pages,
+        })).collect::<Vec<_>>(),
         "oldest_uncovered_ns": coverage.oldest_ns,
         "last_pass_ns": coverage.covered_ns,
         "verified_ns": coverage.verified_ns,
@@ -133,12 +145,15 @@ fn rows(file: &ProtectedFile, status: &ProtectStatus) -> Vec<(&'static str, Stri
     let [detected, repaired, lost, undecided] = status.found;
     let mut rows = vec![
         ("state", state),
-        ("side file", file.side().display().to_string()),
+        match file.pool() {
+            Some(pool) => ("in the pool", pool.display().to_string()),
+            None => ("side file", file.side().display().to_string()),
+        },
         ("size", show(status.size)),
         ("stripes", format!("{} pages, {} parity", status.data, status.parity)),
         ("covered by sums", part(coverage.without_sum, coverage.pages)),
         ("covered by parity", part(coverage.without_parity, coverage.pages)),
-        ("undecided", count(coverage.undecided, "page")),
+        ("undecided", undecided_row(status)),
         ("oldest uncovered", show_nanos(coverage.oldest_ns)),
         ("last pass", time(coverage.covered_ns)),
         ("last verified", time(coverage.verified_ns)),
@@ -158,6 +173,26 @@ fn rows(file: &ProtectedFile, status: &ProtectStatus) -> Vec<(&'static str, Stri
     rows
 }
 
+/// Pages that are undecided, and why.
+fn undecided_row(status: &ProtectStatus) -> String {
+    let all = count(status.coverage.undecided, "page");
+    let reasons: Vec<String> = match &status.undecided[..] {
+        [] => return all,
+        [(why, _)] => vec![reason_words(why)],
+        several => several.iter().map(|(why, n)| format!("{n}: {}", reason_words(why))).collect(),
+    };
+    format!("{all}: {}", reasons.join("; "))
+}
+
+/// A reason, of more pages than one.
+fn reason_words(why: &Unsure) -> String {
+    match why {
+        // Which page it was is told by `verify`.
+        Unsure::Media(_) => "could not be read, and stored to since it was covered".to_owned(),
+        why => why.to_string(),
+    }
+}
+
 /// The classes that are not empty.
 fn histogram(classes: &[u64]) -> String {
     let shown = classes.iter().enumerate().filter(|(_, regions)| **regions > 0);
@@ -172,8 +207,8 @@ fn histogram(classes: &[u64]) -> String {
 
 /// Ends the protection.
 pub(crate) fn unprotect(out: Out, args: &UnprotectArgs) -> Outcome {
-    let FileArgs { file: path, side } = &args.file;
-    let options = options(side.as_deref());
+    let path = &args.file.file;
+    let options = options(&args.file);
     let told = |side: &std::path::Path| {
         out.object(
             "unprotect",
@@ -185,11 +220,13 @@ pub(crate) fn unprotect(out: Out, args: &UnprotectArgs) -> Outcome {
         Ok(Exit::CLEAN)
     };
     let found = match ProtectedFile::look(path, &options) {
-        Ok(file) => file.verify(|_, _| !crate::interrupt::asked())?,
-        Err(error) if args.force && is_unusable(error.kind()) => {
-            let side = side.clone().unwrap_or_else(|| holdfast::protect::side_path(path));
+        Ok(file) => {
+            let progress = Progress::things(out, "verifying", file.pages());
+            file.verify(progress.until_asked())?
+        }
+        Err(error) if args.force && is_unusable(error.kind()) || has_ended(&error, args) => {
             ProtectedFile::remove_side(path, &options)?;
-            return told(&side);
+            return told(&side_of(&args.file));
         }
         Err(error) if is_unusable(error.kind()) => {
             let remedy = "`unprotect --force` removes it; nothing was changed";
@@ -198,7 +235,7 @@ pub(crate) fn unprotect(out: Out, args: &UnprotectArgs) -> Outcome {
         Err(error) => return Err(error.into()),
     };
     if found.stopped {
-        return Err(Failure::interrupted("nothing was changed; run it again"));
+        return Err(nothing_changed());
     }
     if !found.is_clean() && !args.force {
         let (damaged, undecided) = (found.corrupt.len(), found.undecided.len());
@@ -210,10 +247,26 @@ pub(crate) fn unprotect(out: Out, args: &UnprotectArgs) -> Outcome {
         let remedy = "repair it first, or use --force; nothing was changed";
         return Err(Failure::new("refused", cause, remedy));
     }
-    let file = ProtectedFile::open(path, &options)?;
+    let file = opened(out, path, &options)?;
     let side = file.side().to_path_buf();
     file.unprotect()?;
     told(&side)
+}
+
+/// Opens a protected file to change it. After a crash, that takes as long as looking at it.
+pub(crate) fn opened(
+    out: Out,
+    path: &std::path::Path,
+    options: &ProtectOptions,
+) -> Outcome<ProtectedFile> {
+    let progress = Progress::things(out, "recovering", 0);
+    let file = ProtectedFile::open_in_steps(path, options, progress.until_asked())?;
+    file.ok_or_else(|| Failure::interrupted("the file was not changed; run it again"))
+}
+
+/// Whether it is only the side file that is left: somebody was killed when the protection was over.
+fn has_ended(error: &holdfast::Error, args: &UnprotectArgs) -> bool {
+    error.kind() == ErrorKind::NotFound && args.file.file.exists() && side_of(&args.file).exists()
 }
 
 const fn is_unusable(kind: ErrorKind) -> bool {

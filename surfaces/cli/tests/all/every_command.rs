@@ -96,6 +96,9 @@ fn the_examples_work() {
         (0, "repair book.db --before book.before"),
         (0, "protect book.db --data 8 --parity 2 --again"),
         (0, "unprotect book.db"),
+        (0, "pool create keep.pool --size 16M"),
+        (0, "protect book.db --in keep.pool"),
+        (0, "unprotect book.db"),
         (0, "guard --match *.db -- cat book.db"),
         (0, "guard --period 10s --match *.log:1s --match *.db -- cat book.db"),
     ] {

@@ -14,6 +14,7 @@ mod figures;
 mod grow;
 mod guard;
 mod housekeeping;
+mod in_pool;
 mod no_room;
 mod pools_and_maps;
 mod protected;

@@ -5,7 +5,9 @@ use std::os::unix::fs::FileExt;
 use std::process::Stdio;
 use std::time::SystemTime;
 
-use crate::common::Here;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::common::{Done, Here, ended, shown_until, terminal};
 
 const PAGE: usize = 4096;
 const PAGES: usize = 700;
@@ -79,7 +81,17 @@ fn what_somebody_wrote_is_named_and_stays() {
     let done = here.json(4, &["repair", "a.db"]);
     assert_eq!((&done["repaired"], &done["undecided"]), (&0.into(), &1.into()));
     assert!(bytes(&here) == written);
-    here.json(4, &["status", "a.db"]);
+    // The reason is told by whoever looks later, too.
+    let status = here.json(4, &["status", "a.db"]);
+    let reasons = &status["undecided_reasons"];
+    assert_eq!((&reasons[0]["reason"], &reasons[0]["pages"]), (&4.into(), &1.into()), "{reasons}");
+    let shown = here.expect(4, &["status", "a.db"]).out;
+    assert!(shown.contains("1 page: differs, and the file was changed while it"), "{shown}");
+    let found = here.json(4, &["verify", "a.db"]);
+    assert_eq!(
+        (&found["undecided_pages"][0]["reason"], &found["changed"]),
+        (&4.into(), &false.into())
+    );
     // What it was, beside it.
     let done = here.json(0, &["repair", "a.db", "--before", "a.before"]);
     assert_eq!(done["given_back_pages"], serde_json::json!([5]));
@@ -137,6 +149,26 @@ fn side_files_that_cannot_be_used_are_told_with_what_to_do() {
     here.expect(16, &["protect", "a.db", "--parity", "3"]);
 }
 
+#[test]
+fn a_side_file_that_says_nothing_any_more_goes() {
+    let here = protected();
+    // Killed when the protection had ended, and the side file was still there.
+    let kept = here.path("kept");
+    fs::hard_link(here.path("a.db.holdfast"), &kept).unwrap();
+    here.good(&["unprotect", "a.db"]);
+    fs::rename(&kept, here.path("a.db.holdfast")).unwrap();
+    let done = here.expect(8, &["verify", "a.db"]);
+    assert!(done.err.contains("was ended"), "{}", done.err);
+    // Not of a file that is not there: its name may be a mistake.
+    fs::rename(here.path("a.db"), here.path("b.db")).unwrap();
+    here.expect(8, &["unprotect", "a.db"]);
+    assert!(here.path("a.db.holdfast").exists());
+    fs::rename(here.path("b.db"), here.path("a.db")).unwrap();
+    here.good(&["unprotect", "a.db"]);
+    assert!(!here.path("a.db.holdfast").exists() && bytes_are(&here));
+    here.good(&["protect", "a.db"]);
+}
+
 fn bytes_are(here: &Here) -> bool {
     bytes(here) == content()
 }
@@ -169,4 +201,61 @@ fn a_file_in_use_is_left_alone() {
     here.expect(1, &["repair", "a.db"]);
     here.good(&["unprotect", "a.db"]);
     assert!(!here.path("a.db.holdfast").exists() && bytes_are(&here));
+}
+
+/// Runs a command at a terminal and interrupts it once it shows how far it is; what it came to.
+fn interrupted(here: &Here, words: &[&str], shows: &str) -> Done {
+    let (mut sits, runs) = terminal();
+    let mut command = here.command(words);
+    let child = command.stderr(runs).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    drop(command);
+    shown_until(&mut sits, shows);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    ended(child)
+}
+
+#[test]
+fn long_commands_show_how_far_they_are_and_can_be_interrupted() {
+    let here = Here::new();
+    // So much that a signal falls into the middle.
+    let mut file = File::create(here.path("a.db")).unwrap();
+    let some: Vec<u8> = (0..1 << 20).map(|at| (at % 251) as u8).collect();
+    for _ in 0..192 {
+        std::io::Write::write_all(&mut file, &some).unwrap();
+    }
+    drop(file);
+    let names = || {
+        let found = fs::read_dir(here.folder()).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut found: Vec<_> = found.collect();
+        found.sort();
+        found
+    };
+    let (alone, before) = (names(), bytes(&here));
+    // One that is too fast is done again.
+    let caught = |words: &[&str], shows: &str, undo: &dyn Fn()| {
+        for _ in 0..20 {
+            match interrupted(&here, words, shows).code {
+                32 => return,
+                0 => undo(),
+                code => panic!("{words:?}: {code}"),
+            }
+        }
+        panic!("{words:?}: never caught in the middle");
+    };
+    caught(&["protect", "a.db"], "covering", &|| drop(here.good(&["unprotect", "a.db"])));
+    assert_eq!(names(), alone);
+    here.good(&["protect", "a.db"]);
+    let (side, both) = (fs::read(here.path("a.db.holdfast")).unwrap(), names());
+    let put_back = || fs::write(here.path("a.db.holdfast"), &side).unwrap();
+    caught(&["protect", "a.db", "--again"], "covering", &put_back);
+    caught(&["verify", "a.db"], "verifying", &|| {});
+    caught(&["unprotect", "a.db"], "verifying", &put_back);
+    caught(&["repair", "a.db", "--before", "b"], "writing", &|| {
+        fs::remove_file(here.path("b")).unwrap();
+    });
+    assert_eq!(names(), both);
+    assert!(fs::read(here.path("a.db.holdfast")).unwrap() == side);
+    caught(&["repair", "a.db"], "repairing", &|| {});
+    assert!(bytes(&here) == before);
+    here.good(&["verify", "a.db"]);
 }

@@ -21,12 +21,13 @@ use holdfast_redundancy::events::Event;
 use crate::clock::WallClock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::protect::Engine;
+use crate::protect::area;
 use crate::protect::error::{of_engine, of_track};
 use crate::protect::file::{self, failed};
 use crate::protect::keeper::{Gate, Keeper};
 use crate::protect::options::{ProtectOptions, to_open};
+use crate::protect::pointer::Pointer;
 use crate::protect::rest::ProtectedFile;
-use crate::protect::side;
 use crate::protect::source::Source;
 use crate::protect::status::{LastPass, ProtectStatus};
 use crate::protect::watch::{Before, Listening, Watch};
@@ -313,7 +314,15 @@ impl Shared {
             Durability::Process => Survive::Process,
             Durability::Power => Survive::Auto,
         };
-        let medium = side::open(&side, Access::Write, survive)?;
+        if Pointer::is_at(&side) && options.durability == Durability::Process {
+            // What a region has is what was synced: a death would take notes along that have to
+            // outlive it.
+            let what = "its redundancy is in a pool, where nothing survives that is not synced";
+            return Err(Error::new(ErrorKind::Refused, what)
+                .with_remedy("ask for durability against power cuts, or protect it without a pool")
+                .at(path));
+        }
+        let (medium, _) = area::open(&side, Access::Write, survive, options.pool.as_deref())?;
         let (mapping, folio_report) = map(path, &data, options)?;
         let watch = Watch::begin(&data, &before).map_err(|error| failed(path, &error))?;
         let watch = Arc::new(watch);

@@ -25,6 +25,7 @@ pub struct ProtectOptions {
     pub(crate) folios: Folios,
     pub(crate) durability: Durability,
     pub(crate) side: Option<PathBuf>,
+    pub(crate) pool: Option<PathBuf>,
     pub(crate) period: Duration,
     pub(crate) scrub_regions: u32,
     pub(crate) tracking: Tracking,
@@ -44,6 +45,7 @@ impl ProtectOptions {
             folios: Folios::Small,
             durability: Durability::Process,
             side: None,
+            pool: None,
             period: Duration::from_secs(1),
             scrub_regions: 4,
             tracking: Tracking::Auto,
@@ -77,6 +79,15 @@ impl ProtectOptions {
     #[must_use]
     pub fn side(self, path: impl Into<PathBuf>) -> Self {
         Self { side: Some(path.into()), ..self }
+    }
+
+    /// The pool that is to have the redundancy of a file that is not protected yet, in a region of
+    /// its own, so that it is protected itself; or that has it, if it is not where it was. What has
+    /// the name of the side file points to it then. While such a file is mapped, its passes are
+    /// durable against power cuts, or it is refused.
+    #[must_use]
+    pub fn pool(self, path: impl Into<PathBuf>) -> Self {
+        Self { pool: Some(path.into()), ..self }
     }
 
     /// Time between two passes.
@@ -172,6 +183,7 @@ impl fmt::Debug for ProtectOptions {
             .field("parity", &self.parity)
             .field("durability", &self.durability)
             .field("side", &self.side)
+            .field("pool", &self.pool)
             .field("period", &self.period)
             .field("tracking", &self.tracking)
             .finish_non_exhaustive()

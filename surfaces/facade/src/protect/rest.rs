@@ -5,17 +5,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use holdfast_mapped::{Durability, Force, Mapped, Mended, OpenOptions, Opened, State};
-use holdfast_pmem::{Access, Durability as Survive, ForeignFile, MediaCause, Medium, Ours, PAGE};
+use holdfast_pmem::{
+    Access, Durability as Survive, ForeignFile, Making, Medium, OpenError, Ours, PAGE,
+};
 use holdfast_redundancy::events::Event;
 use holdfast_redundancy::{PageVerdict, Unsure};
 
 use crate::clock::WallClock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::protect::Engine;
+use crate::protect::area::{self, Area, InPool};
 use crate::protect::error::of_engine;
 use crate::protect::file;
 use crate::protect::options::{ProtectOptions, to_open};
-use crate::protect::side::{self, Making};
+use crate::protect::pointer::Pointer;
+use crate::protect::side;
 use crate::protect::source::Source;
 use crate::protect::status::ProtectStatus;
 use crate::protect::watch::{Listening, Rest};
@@ -32,6 +36,8 @@ pub struct ProtectedFile {
     opened: Option<Opened>,
     path: PathBuf,
     side: PathBuf,
+    /// Where its redundancy is, if that is no side file.
+    region: Option<InPool>,
     write: bool,
     in_use: Option<Option<u32>>,
 }
@@ -104,6 +110,20 @@ impl ProtectedFile {
     /// It is protected already; somebody has it open for writing, or changed it meanwhile; the
     /// side file cannot be made. The file is never changed, and nothing is left behind.
     pub fn protect(path: impl AsRef<Path>, options: &ProtectOptions) -> Result<Self> {
+        let made = Self::protect_in_steps(path.as_ref(), options, |_, _| true)?;
+        made.ok_or_else(|| stopped(path.as_ref()))
+    }
+
+    /// The same in steps. `progress` is told how many of how many pages are done, and answers
+    /// whether to go on. `None` if it was stopped: nothing is left behind.
+    ///
+    /// # Errors
+    /// As [`protect`](Self::protect).
+    pub fn protect_in_steps(
+        path: impl AsRef<Path>,
+        options: &ProtectOptions,
+        mut progress: impl FnMut(u64, u64) -> bool,
+    ) -> Result<Option<Self>> {
         let path = path.as_ref();
         let side = options.side_of(path);
         if side.symlink_metadata().is_ok() {
@@ -114,7 +134,7 @@ impl ProtectedFile {
                 )
                 .at(path));
         }
-        Self::begin(path, &side, options, false)
+        Self::begin(path, &side, options, false, &mut progress)
     }
 
     /// Protects a file anew that is protected already, as it is now: what was undecided counts as
@@ -123,24 +143,54 @@ impl ProtectedFile {
     /// # Errors
     /// Pages are damaged, which are to be repaired first; and as [`protect`](Self::protect).
     pub fn protect_again(path: impl AsRef<Path>, options: &ProtectOptions) -> Result<Self> {
+        let made = Self::protect_again_in_steps(path.as_ref(), options, |_, _| true)?;
+        made.ok_or_else(|| stopped(path.as_ref()))
+    }
+
+    /// The same in steps, as [`protect_in_steps`](Self::protect_in_steps): all pages are looked at
+    /// first, then covered. If it is stopped, the side file is the one that was there.
+    ///
+    /// # Errors
+    /// As [`protect_again`](Self::protect_again).
+    pub fn protect_again_in_steps(
+        path: impl AsRef<Path>,
+        options: &ProtectOptions,
+        mut progress: impl FnMut(u64, u64) -> bool,
+    ) -> Result<Option<Self>> {
         let path = path.as_ref();
         let side = options.side_of(path);
         let old = Self::look(path, options)?;
-        let found = old.verify(|_, _| true)?;
+        let looked = old.pages();
+        let found = old.verify(|done, all| progress(done, all.saturating_mul(2)))?;
+        if found.stopped {
+            return Ok(None);
+        }
         if !found.corrupt.is_empty() {
             let what = format!("{} of its pages are damaged", found.corrupt.len());
             return Err(Error::new(ErrorKind::Damaged, what)
                 .with_remedy("repair it first, or unprotect it by force; nothing was changed")
                 .at(path));
         }
+        let region = old.region.as_ref().map(|there| there.path.clone());
         drop(old);
-        // Keeps others out until the new one has the name.
-        let _lock = side::open(&side, Access::Write, Survive::Process)?;
-        Self::begin(path, &side, options, true)
+        // Keeps others out until the new one has the name; in a pool, the lock of that does.
+        let _lock = match region {
+            None => Some(side::open(&side, Access::Write, Survive::Process)?),
+            Some(_) => None,
+        };
+        let options = ProtectOptions { pool: region, ..options.clone() };
+        let mut after = |done: u64, all: u64| progress(looked + done, looked + all);
+        Self::begin(path, &side, &options, true, &mut after)
     }
 
-    fn begin(path: &Path, to: &Path, options: &ProtectOptions, again: bool) -> Result<Self> {
-        if side::is_side(path) {
+    fn begin(
+        path: &Path,
+        to: &Path,
+        options: &ProtectOptions,
+        again: bool,
+        progress: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<Option<Self>> {
+        if side::is_side(path) || Pointer::is_at(path) {
             let what = "is a side file itself";
             return Err(Error::new(ErrorKind::Refused, what)
                 .with_remedy("protect its data file; nothing was changed")
@@ -150,17 +200,19 @@ impl ProtectedFile {
         at_rest(&rest, path)?;
         let before = holdfast_mapped::Facts::identity(&data);
         let engine_options = options.to_protect()?;
-        let making = Making::begin(to, data.size(), (options.data, options.parity))?;
-        let medium = making.map(Survive::Auto)?;
-        let engine = Mapped::protect(
+        let room = (data.size(), (options.data, options.parity));
+        let (area, medium) = Area::begin(path, to, room, options.pool.as_deref())?;
+        let engine = Mapped::protect_in_steps(
             data.clone(),
             medium,
             Arc::new(Source::default()),
             Arc::new(Listening(data.clone(), Arc::clone(&rest))),
             Arc::new(WallClock::new()),
             &engine_options,
+            progress,
         );
-        let engine = engine.map_err(|error| of_engine(&error, to))?;
+        let engine = engine.map_err(|error| area.explain(of_engine(&error, to)))?;
+        let Some(engine) = engine else { return Ok(None) };
         at_rest(&rest, path)?;
         if holdfast_mapped::Facts::identity(&data) != before {
             let what = "it was changed while it was being covered";
@@ -169,17 +221,22 @@ impl ProtectedFile {
                 .at(path));
         }
         engine.side().sync(SYNC)?;
-        making.keep(again)?;
-        Ok(Self {
+        // That may have taken its time. From here on it is protected.
+        if !progress(engine.pages(), engine.pages()) {
+            return Ok(None);
+        }
+        let region = area.keep(engine.side(), again)?;
+        Ok(Some(Self {
             engine,
             data,
             rest,
             opened: None,
             path: path.into(),
             side: to.into(),
+            region,
             write: true,
             in_use: None,
-        })
+        }))
     }
 
     /// Opens a protected file to look at it. Nothing is changed, not even to recover after a crash.
@@ -187,7 +244,7 @@ impl ProtectedFile {
     /// # Errors
     /// It is not protected, the side file cannot be used, or somebody works with it.
     pub fn look(path: impl AsRef<Path>, options: &ProtectOptions) -> Result<Self> {
-        Self::open_as(path.as_ref(), options, Access::PrivateCopy)
+        Self::open_whole(path.as_ref(), options, Access::PrivateCopy)
     }
 
     /// The same beside the process that has the file mapped: for its status only.
@@ -197,7 +254,7 @@ impl ProtectedFile {
     pub fn look_beside(path: impl AsRef<Path>, options: &ProtectOptions) -> Result<Self> {
         let (path, side) = (path.as_ref(), options.side_of(path.as_ref()));
         let holder = holdfast_pmem::Mapped::writer_of(&side).unwrap_or(None);
-        let this = Self::open_as(path, options, Access::ReadOnly)?;
+        let this = Self::open_whole(path, options, Access::ReadOnly)?;
         Ok(Self { in_use: holder, ..this })
     }
 
@@ -206,15 +263,38 @@ impl ProtectedFile {
     /// # Errors
     /// As [`look`](Self::look); or somebody has the file open for writing.
     pub fn open(path: impl AsRef<Path>, options: &ProtectOptions) -> Result<Self> {
-        Self::open_as(path.as_ref(), options, Access::Write)
+        Self::open_whole(path.as_ref(), options, Access::Write)
     }
 
-    fn open_as(path: &Path, options: &ProtectOptions, access: Access) -> Result<Self> {
+    /// The same in steps: after a crash, what may have been written is looked at first. `progress`
+    /// as for [`protect_in_steps`](Self::protect_in_steps). `None` if it was stopped: the next
+    /// opening begins again, and the file is what it was.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_in_steps(
+        path: impl AsRef<Path>,
+        options: &ProtectOptions,
+        mut progress: impl FnMut(u64, u64) -> bool,
+    ) -> Result<Option<Self>> {
+        Self::open_as(path.as_ref(), options, Access::Write, &mut progress)
+    }
+
+    fn open_whole(path: &Path, options: &ProtectOptions, access: Access) -> Result<Self> {
+        Self::open_as(path, options, access, &mut |_, _| true)?.ok_or_else(|| stopped(path))
+    }
+
+    fn open_as(
+        path: &Path,
+        options: &ProtectOptions,
+        access: Access,
+        progress: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<Option<Self>> {
         let side = options.side_of(path);
         let write = access == Access::Write;
         let looked = file::open(path, false)?;
         let survive = if write { Survive::Auto } else { Survive::Process };
-        let medium = side::open(&side, access, survive)?;
+        let (medium, region) = area::open(&side, access, survive, options.pool.as_deref())?;
         // Only with the lock of the side file: opened for writing by us, a file that somebody else
         // guards would count as written to by a stranger.
         let data = if write {
@@ -228,23 +308,33 @@ impl ProtectedFile {
         if write {
             at_rest(&rest, path)?;
         }
-        let (engine, opened) = Mapped::open(
+        let found = Mapped::open_in_steps(
             data.clone(),
             medium,
             Arc::new(Source::default()),
             Arc::new(Listening(data.clone(), Arc::clone(&rest))),
             Arc::new(WallClock::new()),
             OpenOptions { read_only: !write, ..to_open(Durability::Power) },
+            progress,
         )
         .map_err(|error| of_engine(&error, &side))?;
-        let path = path.into();
-        Ok(Self { engine, data, rest, opened: Some(opened), path, side, write, in_use: None })
+        let (path, in_use) = (path.into(), None);
+        Ok(found.map(|(engine, opened)| {
+            let opened = Some(opened);
+            Self { engine, data, rest, opened, path, side, region, write, in_use }
+        }))
     }
 
     /// The side file.
     #[must_use]
     pub fn side(&self) -> &Path {
         &self.side
+    }
+
+    /// The pool in which its redundancy is, if it is in one: the side file only points to it then.
+    #[must_use]
+    pub fn pool(&self) -> Option<&Path> {
+        self.region.as_ref().map(|there| there.path.as_path())
     }
 
     /// Pages that are looked after.
@@ -357,14 +447,20 @@ impl ProtectedFile {
             }
         }
         if force && !done.stopped {
-            self.force(&mut done)?;
+            self.force(&mut done, &mut progress)?;
         }
         done.undecided.sort_unstable_by_key(|(page, _)| *page);
         Ok(done)
     }
 
-    fn force(&self, done: &mut Repaired) -> Result<()> {
+    fn force(&self, done: &mut Repaired, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
+        let all = self.engine.pages();
         for (page, why) in core::mem::take(&mut done.undecided) {
+            done.stopped |= !progress(all, all);
+            if done.stopped {
+                done.undecided.push((page, why));
+                continue;
+            }
             let mended = self.engine.repair(page, &*self.rest, Force::Undecided);
             match mended.map_err(|error| of_engine(&error, &self.side))? {
                 Mended::Good | Mended::Repaired => done.forced.push(page),
@@ -376,7 +472,8 @@ impl ProtectedFile {
     }
 
     /// Writes what the file was when it was last covered to the new file `to`, as far as parity
-    /// can tell. The file itself is not changed.
+    /// can tell. The file itself is not changed. Nobody can read the new one who may not read it,
+    /// and it has its name once it is whole. `None` if it was stopped: there is no new file then.
     ///
     /// # Errors
     /// `to` is there already, or cannot be written.
@@ -386,44 +483,55 @@ impl ProtectedFile {
         mut progress: impl FnMut(u64, u64) -> bool,
     ) -> Result<Option<Before>> {
         use std::os::unix::fs::FileExt;
+        if to.symlink_metadata().is_ok() {
+            return Err(file::failed(to, &std::io::ErrorKind::AlreadyExists.into()));
+        }
+        let refused = |error: OpenError| Error::from(error).at(to);
+        let mut making = Making::begin(to).map_err(refused)?;
+        making.like(self.data.file()).map_err(refused)?;
         let failed = |error: std::io::Error| file::failed(to, &error);
-        let out = std::fs::File::options().write(true).create_new(true).open(to).map_err(failed)?;
         let size = self.engine.size();
-        out.set_len(size).map_err(failed)?;
+        making.file().set_len(size).map_err(failed)?;
         let mut before = Before::default();
         let all = self.engine.pages();
         let mut bytes = vec![0; PAGE as usize];
         for page in 0..all {
             if page % 64 == 0 && !progress(page, all) {
-                let _ = std::fs::remove_file(to);
                 return Ok(None);
             }
-            let judged = self.engine.verify(page).map_err(|error| of_engine(&error, &self.side))?;
             let at = page * PAGE;
             let here = size.saturating_sub(at).min(PAGE) as usize;
-            let read = self.data.read(at, &mut bytes[..here]);
-            let cut = read.is_err_and(|error| {
-                matches!(error.cause, MediaCause::OutOfRange | MediaCause::Truncated)
-            });
-            if cut || read.is_err() {
-                bytes.fill(0);
-            }
-            if judged.verdict != PageVerdict::Good {
-                let image = self.engine.before_image(page);
-                match image.map_err(|error| of_engine(&error, &self.side))? {
-                    Some(image) => {
-                        bytes[..image.len()].copy_from_slice(&image);
-                        before.given_back.push(page);
-                    }
-                    None => before.missing.push(page),
-                }
-            }
+            self.page_before(page, &mut bytes[..here], &mut before)?;
             if bytes[..here].iter().any(|byte| *byte != 0) {
-                out.write_all_at(&bytes[..here], at).map_err(failed)?;
+                making.file().write_all_at(&bytes[..here], at).map_err(failed)?;
             }
         }
-        out.sync_all().map_err(failed)?;
+        making.file().sync_all().map_err(failed)?;
+        if !progress(all, all) {
+            return Ok(None);
+        }
+        making.keep(false).map_err(refused)?;
         Ok(Some(before))
+    }
+
+    /// What a page was, into `bytes`, which are those of it that the file has.
+    fn page_before(&self, page: u64, bytes: &mut [u8], before: &mut Before) -> Result<()> {
+        let judged = self.engine.verify(page).map_err(|error| of_engine(&error, &self.side))?;
+        if self.data.read(page * PAGE, bytes).is_err() {
+            bytes.fill(0);
+        }
+        if judged.verdict == PageVerdict::Good {
+            return Ok(());
+        }
+        let image = self.engine.before_image(page);
+        match image.map_err(|error| of_engine(&error, &self.side))? {
+            Some(image) => {
+                bytes[..image.len()].copy_from_slice(&image);
+                before.given_back.push(page);
+            }
+            None => before.missing.push(page),
+        }
+        Ok(())
     }
 
     /// What one page was when it was last covered, or the time before that, if parity can tell.
@@ -457,9 +565,9 @@ impl ProtectedFile {
     /// # Errors
     /// An error of the side file.
     pub fn unprotect(self) -> Result<()> {
-        let Self { engine, side, .. } = self;
+        let Self { engine, side, region, .. } = self;
         engine.unprotect().map_err(|error| of_engine(&error, &side))?;
-        side::remove(&side)
+        area::remove(&side, region.as_ref())
     }
 
     /// Removes a side file that cannot be used any more: damaged, cut off, of another file.
@@ -468,6 +576,9 @@ impl ProtectedFile {
     /// It does not look like one; somebody works with it; it cannot be removed.
     pub fn remove_side(path: impl AsRef<Path>, options: &ProtectOptions) -> Result<()> {
         let side = options.side_of(path.as_ref());
+        if Pointer::is_at(&side) {
+            return area::remove_pointer(&side, options.pool.as_deref());
+        }
         match side::open(&side, Access::Write, Survive::Process) {
             Ok(_) if side::is_side(&side) || options.side.is_none() => {}
             Err(error) if error.kind() == ErrorKind::Truncated && options.side.is_none() => {}
@@ -486,6 +597,11 @@ impl ProtectedFile {
     pub fn was_interrupted(&self) -> bool {
         self.opened.is_some_and(|opened| opened.state == State::Open)
     }
+}
+
+/// Of whoever wanted all of it and let nobody stop it.
+fn stopped(path: &Path) -> Error {
+    Error::new(ErrorKind::Cancelled, "it was stopped").at(path)
 }
 
 const SYNC: holdfast_pmem::Site = holdfast_pmem::Site::new("holdfast.protect.sync");

@@ -5,19 +5,17 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use holdfast_pmem::{Access, Durability as Survive, Mapped as Mapping, Options, PAGE};
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use holdfast_pmem::{
+    Access, Durability as Survive, Making, Mapped as Mapping, Options, PAGE, Room,
+};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::protect::file::failed;
 
 /// What is added to the name of the data file.
 const SUFFIX: &str = ".holdfast";
-/// And while it is being made.
-const MAKING: &str = ".making";
 /// Bytes of both sides, at the most.
 const SIDES: u64 = 4 << 20;
 /// Regions of a group.
@@ -51,13 +49,17 @@ pub(crate) fn is_side(path: &Path) -> bool {
 
 /// Opens the side file at `path`.
 pub(crate) fn open(path: &Path, access: Access, survive: Survive) -> Result<Mapping> {
-    let options = Options {
+    let options = how(access, survive);
+    Mapping::open(path, access, &options).map_err(|error| explain(Error::from(error), path))
+}
+
+const fn how(access: Access, survive: Survive) -> Options {
+    Options {
         durability: survive,
         protection: holdfast_pmem::Protect::None,
         reserve: Some(ADDRESSES),
-        keep_still: access == Access::PrivateCopy,
-    };
-    Mapping::open(path, access, &options).map_err(|error| explain(Error::from(error), path))
+        keep_still: matches!(access, Access::PrivateCopy),
+    }
 }
 
 /// What a side file that cannot be opened means, and what to do.
@@ -83,80 +85,41 @@ fn explain(error: Error, path: &Path) -> Error {
     }
 }
 
-/// A side file that is being made. Dropped before it is kept, it is gone.
-#[derive(Debug)]
-pub(crate) struct Making {
-    at: PathBuf,
-    to: PathBuf,
-    kept: bool,
-}
-
-impl Making {
-    /// Makes room for the side file of `len` bytes of data. Parts that are never written take none.
-    pub(crate) fn begin(to: &Path, len: u64, (data, parity): (u32, u32)) -> Result<Self> {
-        let at = with(to, MAKING);
-        let make = || File::options().read(true).write(true).create_new(true).mode(0o600).open(&at);
-        let file = match make() {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                // Left by somebody who was interrupted, or of somebody who is at it.
-                drop(open(&at, Access::Write, Survive::Process).or_else(cut_short)?);
-                fs::remove_file(&at).map_err(|error| failed(&at, &error))?;
-                make()
-            }
-            made => made,
-        };
-        let file = file.map_err(|error| {
-            let parent = at.parent().unwrap_or(Path::new("."));
-            let text = format!("no side file can be made there: {error}");
-            let remedy = "check the folder, or name another place for the side file";
-            Error::new(failed(&at, &error).kind(), text).with_remedy(remedy).at(parent)
-        })?;
-        let this = Self { at, to: to.to_path_buf(), kept: false };
-        file.set_len(room(len, data, parity)).map_err(|error| failed(&this.at, &error))?;
-        Ok(this)
-    }
-
-    pub(crate) fn map(&self, survive: Survive) -> Result<Mapping> {
-        open(&self.at, Access::Write, survive)
-    }
-
-    /// Gives it its name. With `instead`, that of one that is there.
-    pub(crate) fn keep(mut self, instead: bool) -> Result<()> {
-        let none = RenameFlags::NOREPLACE;
-        let renamed = match renameat_with(CWD, &self.at, CWD, &self.to, none) {
-            Err(rustix::io::Errno::EXIST) if !instead => {
-                return Err(Error::new(ErrorKind::Exists, "somebody else has just protected it")
-                    .with_remedy("verify it")
-                    .at(&self.to));
-            }
-            // There, or a file system that has no such call.
-            Err(_) => fs::rename(&self.at, &self.to),
-            Ok(()) => Ok(()),
-        };
-        renamed.map_err(|error| failed(&self.to, &error))?;
-        self.kept = true;
-        sync_folder(&self.to)
-    }
-}
-
-/// One that has no bytes yet is nobody's.
-fn cut_short(error: Error) -> Result<Mapping> {
-    // There is nothing to map, and so nothing to hold on to.
-    if error.kind() == ErrorKind::Truncated {
-        let what = "a side file is just being made, or its making was cut short";
-        return Err(Error::new(ErrorKind::Locked, what)
-            .with_remedy("remove it if nobody is at it")
-            .at(error.path().unwrap_or(Path::new(""))));
-    }
-    Err(error)
-}
-
-impl Drop for Making {
-    fn drop(&mut self) {
-        if !self.kept {
-            let _ = fs::remove_file(&self.at);
+/// Begins to make the side file `to`.
+pub(crate) fn begin(to: &Path) -> Result<Making> {
+    Making::begin(to).map_err(|error| {
+        let error = Error::from(error);
+        if error.kind() == ErrorKind::Locked {
+            let what = "a side file is just being made";
+            let remedy = "wait until that is done; nothing was changed";
+            return Error::new(ErrorKind::Locked, what).with_remedy(remedy).at(to);
         }
-    }
+        let parent = to.parent().unwrap_or(Path::new("."));
+        let text = format!("no side file can be made there: {}", error.cause());
+        let remedy = "check the folder, or name another place for the side file";
+        Error::new(error.kind(), text).with_remedy(remedy).at(parent)
+    })
+}
+
+/// Maps one that is being made, for `len` bytes of data in stripes of so many pages.
+pub(crate) fn map(making: &Making, to: &Path, len: u64, stripe: (u32, u32)) -> Result<Mapping> {
+    let mapped = making.map(room(len, stripe), Room::Sparse, &how(Access::Write, Survive::Auto));
+    mapped.map_err(|error| Error::from(error).at(to))
+}
+
+/// Gives it its name. With `instead`, that of one that is there.
+pub(crate) fn keep(making: &mut Making, to: &Path, instead: bool) -> Result<()> {
+    making.keep(instead).map_err(|error| {
+        let error = Error::from(error);
+        match error.kind() {
+            ErrorKind::Exists => {
+                Error::new(ErrorKind::Exists, "somebody else has just protected it")
+                    .with_remedy("verify it")
+                    .at(to)
+            }
+            _ => error.at(to),
+        }
+    })
 }
 
 /// Removes a side file that says nothing any more.
@@ -173,7 +136,7 @@ fn sync_folder(path: &Path) -> Result<()> {
 }
 
 /// Bytes a side file may come to for so much data; never less than a page of it needs.
-fn room(len: u64, data: u32, parity: u32) -> u64 {
+fn room(len: u64, (data, parity): (u32, u32)) -> u64 {
     let data = u64::from(data.clamp(1, 64));
     let stripes = (256 / data).min(64);
     let pages = stripes * data;

@@ -3,6 +3,7 @@
 use holdfast_mapped::{Counts, Coverage, Covered, Folios, State};
 use holdfast_pmem::track::SourceKind;
 use holdfast_pmem::track::folios::FolioReport;
+use holdfast_redundancy::Unsure;
 
 use crate::protect::Engine;
 
@@ -34,6 +35,9 @@ pub struct ProtectStatus {
     /// What is covered by sums and, apart, by parity. Without the process that has the file mapped,
     /// only what is on record.
     pub coverage: Coverage,
+    /// Why pages were left undecided, each reason with the pages of which it is known. Of pages for
+    /// which none is known no more is said than that no store to them was seen.
+    pub undecided: Vec<(Unsure, u64)>,
     /// The file is not the one that was left: another inode, length or time of change.
     pub changed: bool,
     /// Regions in which a page that differs proves nothing.
@@ -87,6 +91,7 @@ impl ProtectStatus {
             size: engine.size(),
             file_size,
             coverage: engine.coverage()?,
+            undecided: engine.undecided(),
             changed: false,
             doubtful: 0,
             damaged: 0,

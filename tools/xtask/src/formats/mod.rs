@@ -1,8 +1,9 @@
 //! Offset tables in code against offset tables in the docs: they say the same, or one is wrong.
 //!
-//! In code, each structure is a `FIELDS_NAME` list in a `format.rs` of core or engines. In the
-//! docs, each is a table in `docs/formats/*.md` behind a line `<!-- format: CRATE NAME -->`. Both
-//! sides must be there, agree on offset, size, name and order, and leave no byte unnamed.
+//! In code, each structure is a `FIELDS_NAME` list in a `format.rs` of core, engines or the
+//! library. In the docs, each is a table in `docs/formats/*.md` behind a line
+//! `<!-- format: CRATE NAME -->`. Both sides must be there, agree on offset, size, name and order,
+//! and leave no byte unnamed.
 
 mod code;
 mod pages;
@@ -95,11 +96,12 @@ pub(crate) fn print(root: &Path) -> Result<bool> {
     Ok(sides.findings.is_empty())
 }
 
-/// Reads the `format.rs` files of core and engines, and the pages.
+/// Reads the `format.rs` files of core, engines and the library, and the pages.
 fn read(root: &Path) -> Result<Sides> {
     let files = files(root)?;
     let wanted = |path: &&String| {
-        (path.starts_with("core/") || path.starts_with("engines/")) && path.ends_with("/format.rs")
+        let rooms = ["core/", "engines/", "surfaces/facade/"];
+        rooms.iter().any(|room| path.starts_with(room)) && path.ends_with("/format.rs")
     };
     let formats: Vec<String> = files.iter().filter(wanted).cloned().collect();
     let (sources, mut findings) = read_all(root, &formats)?;

@@ -1,0 +1,109 @@
+//! The pointer beside a file whose redundancy lies in a pool: which pool, which region of it.
+//!
+//! It has the name that the side file would have, so that whoever looks for one finds it, and a
+//! build or a guard that knows no pointers refuses it for what it is: no side file.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use holdfast_layout::bytes::{get_u32, put, put_u32};
+use holdfast_pmem::{
+    Access, Durability as Survive, Making, Mapped as Mapping, Options, Room, Site,
+};
+use holdfast_redundancy::{Mirror, MirrorSites, Record};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::protect::format::{KIND_POINTER, MAGIC, PATH_START, SIDE_LEN, VERSION};
+
+const SITES: MirrorSites = MirrorSites {
+    b: Site::new("holdfast.pointer.b"),
+    drain_b: Site::new("holdfast.pointer.drain-b"),
+    a: Site::new("holdfast.pointer.a"),
+    drain_a: Site::new("holdfast.pointer.drain-a"),
+    heal: Site::new("holdfast.pointer.heal"),
+};
+/// Most bytes of a path.
+const PATH_MAX: usize = 4000;
+/// Both copies are found without knowing anything.
+const MIRROR: Mirror = Mirror { seed: 0, side_len: SIDE_LEN, copies: 2 };
+
+/// Where the redundancy of a file is, if it is in a pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Pointer {
+    pub(crate) pool: PathBuf,
+    /// Identity of the pool: another one under its name is not taken for it.
+    pub(crate) uuid: [u8; 16],
+    pub(crate) region: [u8; 16],
+}
+
+impl Pointer {
+    /// Whether there is one at `path`, damaged or not.
+    pub(crate) fn is_at(path: &Path) -> bool {
+        let mut head = [0; 64];
+        let start = holdfast_layout::format::MIRRORED_LEN;
+        let Ok(file) = std::fs::File::open(path) else { return false };
+        [0, SIDE_LEN].into_iter().any(|at| {
+            let read = std::os::unix::fs::FileExt::read_exact_at(&file, &mut head, at);
+            read.is_ok() && head.get(start..start + MAGIC.len()) == Some(&MAGIC)
+        })
+    }
+
+    /// Reads the pointer at `path`.
+    pub(crate) fn load(path: &Path) -> Result<Self> {
+        let damaged = |what: &str| {
+            Error::new(ErrorKind::Damaged, what)
+                .with_remedy(
+                    "`holdfast unprotect --force` and `holdfast protect` begin anew; the data file \
+                     was not changed",
+                )
+                .at(path)
+        };
+        let medium = Mapping::open(path, Access::ReadOnly, &how());
+        let medium = medium.map_err(|error| Error::from(error).at(path))?;
+        let record = Record::load(&medium, MIRROR, 0, KIND_POINTER, SITES)
+            .map_err(|_| damaged("the pointer to the pool is damaged in both copies"))?;
+        let body = &record.page().body;
+        if body.get(..MAGIC.len()) != Some(&MAGIC) || body.len() < PATH_START {
+            return Err(damaged("the pointer to the pool is none"));
+        }
+        match get_u32(body, 8) {
+            VERSION => {}
+            version => {
+                let what = format!("the pointer to the pool has format version {version}");
+                return Err(Error::new(ErrorKind::NewerVersion, what).at(path));
+            }
+        }
+        let len = get_u32(body, 12) as usize;
+        let Some(text) = body.get(PATH_START..PATH_START.saturating_add(len)) else {
+            return Err(damaged("the pointer to the pool has an impossible length"));
+        };
+        let array = |at: usize| core::array::from_fn(|i| body[at + i]);
+        let pool = PathBuf::from(OsString::from_vec(text.to_vec()));
+        Ok(Self { pool, uuid: array(16), region: array(32) })
+    }
+
+    /// Writes it into a file that is being made.
+    pub(crate) fn write(&self, making: &Making, to: &Path) -> Result<()> {
+        let text = self.pool.as_os_str().as_bytes();
+        if text.len() > PATH_MAX {
+            let what = format!("a path of {} bytes is too long to be kept", text.len());
+            return Err(Error::new(ErrorKind::Invalid, what).at(&self.pool));
+        }
+        let mut body = vec![0; PATH_START];
+        put(&mut body, 0, &MAGIC);
+        put_u32(&mut body, 8, VERSION);
+        put_u32(&mut body, 12, text.len() as u32);
+        put(&mut body, 16, &self.uuid);
+        put(&mut body, 32, &self.region);
+        body.extend_from_slice(text);
+        let medium = making.map(2 * SIDE_LEN, Room::Taken, &how());
+        let medium = medium.map_err(|error| Error::from(error).at(to))?;
+        let mut record = Record::create(MIRROR, 0, KIND_POINTER, SITES);
+        record.write(&medium, 1, &body).map_err(|error| Error::from(error).at(to))
+    }
+}
+
+fn how() -> Options {
+    Options { durability: Survive::Auto, ..Options::default() }
+}
