@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use holdfast_guard_wire::{Ledger, SLOTS};
 use holdfast_mapped::{
     Covered, Durability, Facts, Force, Mapped, Mended, OpenOptions as OpenSide, ProtectOptions,
-    Scrubbed, Writers, Writing,
+    Scrubbed, When, Writers, Writing,
 };
 use holdfast_pmem::track::ear::Hears;
 use holdfast_pmem::track::holders::FileId;
@@ -23,10 +23,11 @@ use crate::drill::{self, Drill, Drilled, Ground};
 use crate::eyes::Eyes;
 use crate::foreign::{Doubt, Known, Watch};
 use crate::making::Making;
+use crate::names::Named;
 use crate::source::Source;
 use crate::summary::FileReport;
 
-type Engine = Mapped<ForeignFile, holdfast_pmem::Mapped, Arc<Source>>;
+pub(crate) type Engine = Mapped<ForeignFile, holdfast_pmem::Mapped, Arc<Source>>;
 
 /// Bytes a side file begins with; the engine makes it longer.
 const SIDE_START: u64 = 128 << 10;
@@ -44,12 +45,18 @@ pub(crate) struct Guarded {
     number: u32,
     file: Arc<File>,
     data: ForeignFile,
-    /// None after an error that ended its protection.
-    engine: Option<Engine>,
+    /// None after an error that ended its protection. Shared with a pass that is under way.
+    engine: Option<Arc<Engine>>,
+    /// Whether passes cover anything.
+    lazily: bool,
+    /// Where its side file is, if it has a name.
+    side: Option<Named>,
     pub(crate) source: Arc<Source>,
     ledger: Arc<Ledger>,
     eyes: Arc<Eyes>,
     contested: bool,
+    /// Since when nobody has it, as far as was looked.
+    pub(crate) idle: Option<Instant>,
     /// Whether what is written has to outlive a power cut.
     durable: bool,
     /// When it may be drilled next.
@@ -92,13 +99,20 @@ impl Guarded {
         let eyes = Arc::new(Eyes::new(data.clone(), watch, number, Arc::clone(ledger)));
         let facts = Arc::clone(&eyes) as Arc<dyn Facts>;
         let parts = (data.clone(), Arc::clone(&source), Arc::clone(clock), facts);
-        let mut report = FileReport::new(path);
+        let mut report = FileReport::new(path, found.ino());
         report.folios = cache.map_or_else(|error| error.to_string(), |cache| cache.to_string());
         let (engine, making) = engine(parts, choice, protect, &mut report)?;
         engine.admit(0, u64::MAX, Writing::NotYet).map_err(|error| error.to_string())?;
         // From here on it covers everything.
         making.map_or(Ok(()), Making::keep)?;
+        let side = match choice {
+            Choice::Open(side) | Choice::Protect(side) => Named::of(side.clone()),
+            Choice::Leave => None,
+        };
         Ok(Self {
+            side,
+            lazily: protect.open.when == When::Lazily,
+            idle: None,
             device: found.dev(),
             inode: found.ino(),
             number,
@@ -107,7 +121,7 @@ impl Guarded {
             file,
             data,
             contested: engine.is_contested(),
-            engine: Some(engine),
+            engine: Some(Arc::new(engine)),
             source,
             ledger: Arc::clone(ledger),
             eyes,
@@ -175,16 +189,28 @@ impl Guarded {
     }
 
     /// If it was quiet for long enough: the next pass looks at every page, and decides about those
-    /// that differ for good.
-    fn settle(&mut self, known: &Known) {
-        if self.watch(|watch| watch.doubted()) != Doubt::Settle {
-            return;
+    /// that differ for good. Whether there is to be such a pass, and [`settled`](Self::settled)
+    /// afterwards.
+    pub(crate) fn begins_to_settle(&mut self) -> bool {
+        let settles = self.watch(|watch| watch.doubted()) == Doubt::Settle;
+        if settles {
+            self.source.forget();
         }
-        self.source.forget();
-        self.pass();
+        settles
+    }
+
+    /// That pass was made.
+    pub(crate) fn settled(&mut self, known: &Known) {
         self.look(known);
         self.watch(Watch::settled);
         self.look(known);
+    }
+
+    fn settle(&mut self, known: &Known) {
+        if self.begins_to_settle() {
+            self.pass();
+            self.settled(known);
+        }
     }
 
     /// Whether nobody but the guarded is known to write, and all that they did is known. Asked
@@ -193,28 +219,32 @@ impl Guarded {
         self.eyes.is_sure() && self.source.is_whole()
     }
 
-    /// A look, a pass, and the end of a doubt if its time has come.
-    pub(crate) fn tick(&mut self, known: &Known) {
-        self.look(known);
-        self.pass();
-        self.settle(known);
+    /// What a pass in steps needs, if there is to be one: others may be served between them.
+    pub(crate) fn to_pass(&self) -> Option<Arc<Engine>> {
+        self.source.reap();
+        self.engine.clone().filter(|_| self.lazily)
     }
 
     /// A pass, and nothing else.
     pub(crate) fn pass(&mut self) {
         self.source.reap();
-        let done = self.engine.as_ref().map(Engine::pass);
+        let done = self.engine.as_ref().map(|engine| engine.pass());
         self.note(done);
     }
 
     /// Covers a range at once.
     pub(crate) fn cover(&mut self, at: u64, len: u64) {
         let done = self.engine.as_ref().map(|engine| engine.cover(at, len));
-        self.report.covered_on_sync += 1;
+        self.synced();
         self.note(done);
     }
 
-    fn note(&mut self, done: Option<holdfast_mapped::Result<Covered>>) {
+    /// A pass is made because the program syncs.
+    pub(crate) fn synced(&mut self) {
+        self.report.covered_on_sync += 1;
+    }
+
+    pub(crate) fn note(&mut self, done: Option<holdfast_mapped::Result<Covered>>) {
         match done {
             Some(Ok(_)) => self.report.passes += 1,
             Some(Err(error)) => self.fail(&error.to_string()),
@@ -262,6 +292,25 @@ impl Guarded {
             self.told(&Scrubbed { repaired: 1, ..Scrubbed::default() });
         }
         right
+    }
+
+    /// Whether a pass over it is under way.
+    pub(crate) fn is_passed(&self) -> bool {
+        self.engine.as_ref().is_some_and(|engine| Arc::strong_count(engine) > 1)
+    }
+
+    /// How it is told apart from all others.
+    pub(crate) fn key(&self) -> (u64, u64) {
+        (self.device, self.inode)
+    }
+
+    pub(crate) fn report(&mut self) -> &mut FileReport {
+        &mut self.report
+    }
+
+    /// Its name, as far as that is known, and that of its side file.
+    pub(crate) fn names(&mut self) -> (&mut PathBuf, &mut Option<Named>) {
+        (&mut self.report.path, &mut self.side)
     }
 
     /// The file, for programs that map a page of it anew.
@@ -332,9 +381,11 @@ impl Guarded {
         if let Some(engine) = self.engine.take() {
             self.report.pages = engine.pages();
             self.report.counts = engine.counts();
-            match engine.close() {
-                Ok(()) => self.report.closed = true,
-                Err(error) => self.fail(&error.to_string()),
+            // No pass is under way any more, so nobody shares it.
+            match Arc::into_inner(engine).map(Engine::close) {
+                Some(Ok(())) => self.report.closed = true,
+                Some(Err(error)) => self.fail(&error.to_string()),
+                None => self.fail("a pass over it did not come to its end"),
             }
         }
         self.report.seen = self.source.seen();
@@ -447,7 +498,7 @@ mod drills {
         let announce = || file.announce();
         let (open, path) = (&*file.file, &*file.report.path);
         let ground = Ground { file: open, path, durable: true, announce: &announce };
-        drill::run(file.engine.as_ref().unwrap(), &ground, (Drill { pages, ..DRILL }, 0), writers)
+        drill::run(&**file.engine.as_ref().unwrap(), &ground, (Drill { pages, ..DRILL }, 0), writers)
     }
 
     /// Cannot be stopped.

@@ -58,6 +58,8 @@
 //! | `program.rs` | what can be guarded |
 //! | `serve.rs`, `spaces.rs` | the loop; requests, address spaces and their ends |
 //! | `choose.rs`, `file.rs` | which files; one of them |
+//! | `asks.rs` | files on their way in and out |
+//! | `names.rs` | side files follow their data files |
 //! | `making.rs` | a side file until it is whole |
 //! | `source.rs`, `runs.rs` | who stored where |
 //! | `foreign.rs`, `eyes.rs`, `proc.rs` | strangers, and what is heard of them |
@@ -67,6 +69,7 @@
 //! | `code.rs`, `strict.rs` | programs that do without the C library; refusing rings |
 //! | `options.rs`, `error.rs`, `summary.rs` | the rest |
 
+mod asks;
 mod choose;
 mod clock;
 mod code;
@@ -77,6 +80,7 @@ mod file;
 mod foreign;
 mod freeze;
 mod making;
+mod names;
 mod options;
 mod proc;
 mod processors;

@@ -61,6 +61,8 @@ pub struct Options {
     pub trusted: Vec<String>,
     /// How well to listen for strangers at the most, for tests of systems that permit less.
     pub hears: Hears,
+    /// How long nobody has a file before it is let go of: closed, and its number free for another.
+    pub release: Duration,
     /// More environment for the program.
     pub environment: Vec<(String, String)>,
 }
@@ -88,6 +90,7 @@ impl Options {
             // They have tables among their code.
             trusted: ["libcrypto.so*", "libgcrypt.so*"].map(str::to_owned).to_vec(),
             hears: Hears::Everybody,
+            release: Duration::from_secs(10),
             environment: Vec::new(),
         }
     }
