@@ -16,7 +16,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Instant;
 
 use holdfast_guard_wire::{Answer, MOST_FILES, Refusal, link};
@@ -44,7 +44,8 @@ struct Beginning {
     number: u32,
     key: (u64, u64),
     path: PathBuf,
-    thread: JoinHandle<Result<Guarded, String>>,
+    /// What comes of it.
+    found: Receiver<Result<Guarded, String>>,
     askers: Vec<Asker>,
 }
 
@@ -53,7 +54,7 @@ struct Beginning {
 struct Ending {
     number: u32,
     key: (u64, u64),
-    thread: JoinHandle<Option<FileReport>>,
+    found: Receiver<Option<FileReport>>,
 }
 
 /// Files on their way in and out.
@@ -104,14 +105,16 @@ impl Asks {
     fn start<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> std::io::Result<JoinHandle<T>> {
+    ) -> std::io::Result<Receiver<T>> {
         let done = Arc::clone(&self.done);
-        std::thread::Builder::new().name("hf-file".to_owned()).spawn(move || {
-            let found = work();
-            // It is looked at now and then in any case.
+        let (tell, found) = channel();
+        let thread = std::thread::Builder::new().name("hf-file".to_owned());
+        thread.spawn(move || {
+            // There is always somebody who waits for it, and looks now and then in any case.
+            let _ = tell.send(work());
             let _ = rustix::io::write(&*done, &1_u64.to_ne_bytes());
-            found
-        })
+        })?;
+        Ok(found)
     }
 
     fn number(&mut self) -> Option<u32> {
@@ -236,9 +239,9 @@ impl Guard {
             Guarded::begin(number, (file, named), &choice, &protect, (&ledger, &clock), hears)
         };
         match self.asks.start(work) {
-            Ok(thread) => {
+            Ok(found) => {
                 let askers = Vec::new();
-                self.asks.beginning.push(Beginning { number, key, path, thread, askers });
+                self.asks.beginning.push(Beginning { number, key, path, found, askers });
                 Ok(Decision::Wait(self.asks.beginning.len() - 1))
             }
             Err(error) => {
@@ -256,12 +259,16 @@ impl Guard {
         let _ = rustix::io::read(&*self.asks.done, &mut count);
         let mut at = 0;
         while let Some(file) = self.asks.beginning.get(at) {
-            if file.thread.is_finished() {
-                let file = self.asks.beginning.remove(at);
-                self.begun(file);
-            } else {
-                at += 1;
-            }
+            let begun = match file.found.try_recv() {
+                Ok(begun) => begun,
+                Err(TryRecvError::Disconnected) => Err("its first look failed".to_owned()),
+                Err(TryRecvError::Empty) => {
+                    at += 1;
+                    continue;
+                }
+            };
+            let file = self.asks.beginning.remove(at);
+            self.begun(file, begun);
         }
         self.join_ending(false);
     }
@@ -269,15 +276,19 @@ impl Guard {
     fn join_ending(&mut self, wait: bool) {
         let mut at = 0;
         while let Some(file) = self.asks.ending.get(at) {
-            if !wait && !file.thread.is_finished() {
-                at += 1;
-                continue;
-            }
-            let file = self.asks.ending.remove(at);
+            let ended = match file.found.try_recv() {
+                Err(TryRecvError::Empty) if !wait => {
+                    at += 1;
+                    continue;
+                }
+                Err(TryRecvError::Empty) => file.found.recv().ok(),
+                ended => ended.ok(),
+            };
             self.asks.free.push_back(file.number);
-            match file.thread.join() {
-                Ok(report) => self.asks.reports.extend(report),
-                Err(_) => self.not_observed.push("a file could not be closed".to_owned()),
+            self.asks.ending.remove(at);
+            match ended {
+                Some(report) => self.asks.reports.extend(report),
+                None => self.not_observed.push("a file could not be closed".to_owned()),
             }
         }
         for (asker, with) in core::mem::take(&mut self.asks.later) {
@@ -291,8 +302,8 @@ impl Guard {
     }
 
     /// The first look at a file is over.
-    fn begun(&mut self, Beginning { number, key, path, thread, askers }: Beginning) {
-        let begun = thread.join().unwrap_or_else(|_| Err("its first look failed".to_owned()));
+    fn begun(&mut self, file: Beginning, begun: Result<Guarded, String>) {
+        let Beginning { number, key, path, askers, .. } = file;
         let index = number as usize;
         match begun {
             Ok(file) if self.ledger.enter(number, file.device, file.inode) => {
@@ -423,11 +434,11 @@ impl Guard {
         let (number, key) = (index as u32, file.key());
         (file.report().period, file.report().oldest) = (period, oldest);
         // Handed over once there is a thread, so that it is here if there is none.
-        let (give, take) = std::sync::mpsc::channel::<Guarded>();
+        let (give, take) = channel::<Guarded>();
         let work = move || take.recv().ok().map(|file| file.finish(&known, scrub));
         match self.asks.start(work) {
-            Ok(thread) => {
-                self.asks.ending.push(Ending { number, key, thread });
+            Ok(found) => {
+                self.asks.ending.push(Ending { number, key, found });
                 // It waits for this.
                 let _ = give.send(file);
             }
@@ -453,7 +464,8 @@ impl Guard {
                 held.extend(found.ok().filter(|found| found.is_file()).map(|found| found.ino()));
             }
             // A list that cannot be read is that of a process that is gone.
-            let _ = maps::walk(Some(process), |vma| held.extend((vma.inode > 0).then_some(vma.inode)));
+            let _ =
+                maps::walk(Some(process), |vma| held.extend((vma.inode > 0).then_some(vma.inode)));
         }
         held
     }

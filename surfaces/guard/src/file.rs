@@ -304,6 +304,11 @@ impl Guarded {
         (self.device, self.inode)
     }
 
+    /// Its name, or the last that was known.
+    pub(crate) fn path(&self) -> &std::path::Path {
+        &self.report.path
+    }
+
     pub(crate) fn report(&mut self) -> &mut FileReport {
         &mut self.report
     }
@@ -498,7 +503,12 @@ mod drills {
         let announce = || file.announce();
         let (open, path) = (&*file.file, &*file.report.path);
         let ground = Ground { file: open, path, durable: true, announce: &announce };
-        drill::run(&**file.engine.as_ref().unwrap(), &ground, (Drill { pages, ..DRILL }, 0), writers)
+        drill::run(
+            &**file.engine.as_ref().unwrap(),
+            &ground,
+            (Drill { pages, ..DRILL }, 0),
+            writers,
+        )
     }
 
     /// Cannot be stopped.

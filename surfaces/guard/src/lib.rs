@@ -8,8 +8,8 @@
 //! somebody else writes to is checked only.
 //!
 //! Not covered: what the program loads before a scrub came by; what it writes through `io_uring`
-//! or kernel `aio` (noticed: the file is checked only; [`Options::strict`] refuses them); direct
-//! I/O that arrives after its call returned; the death of the supervisor (later: undecided).
+//! or kernel `aio` (noticed: the file is checked only; [`Options::strict`] refuses them); the death
+//! of the supervisor (later: undecided).
 //! Repairs are put off, and what differs becomes undecided, where a write may have gone unnoticed:
 //! a program that makes system calls without the C library, or a system that does not tell who
 //! used a file. What nobody can notice is listed in `docs/design/unobserved.md`.

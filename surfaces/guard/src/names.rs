@@ -62,7 +62,9 @@ enum Fate {
     Same,
     Other(PathBuf),
     /// It has no name any more, or only such as are not known.
-    Gone { links: u64 },
+    Gone {
+        links: u64,
+    },
 }
 
 /// Looks by which name a file can be found that was last seen as `before`.
@@ -88,7 +90,7 @@ impl Guard {
     pub(crate) fn follow_names(&mut self) {
         let mut moved = Vec::new();
         for (number, file) in &mut self.files {
-            let found = fate(file.descriptor(), &file.report().path);
+            let found = fate(file.descriptor(), file.path());
             match found {
                 Fate::Same => {}
                 Fate::Gone { links } => file.lose_name(links),

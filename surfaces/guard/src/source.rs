@@ -80,7 +80,14 @@ impl View {
     /// Another one of the same mapping.
     fn again(&self) -> Self {
         let (pages, keep) = (Arc::clone(&self.pages), self.keep.clone());
-        Self { space: self.space, pages, place: self.place, at: self.at, writable: self.writable, keep }
+        Self {
+            space: self.space,
+            pages,
+            place: self.place,
+            at: self.at,
+            writable: self.writable,
+            keep,
+        }
     }
 
     /// Bytes of the file that it shows.
@@ -501,7 +508,11 @@ mod tests {
         let view = View { space: 1, pages, place, at: 8 * PAGE, writable: true, keep: None };
         child.kill().unwrap();
         child.wait().unwrap();
-        source.add(View { writable: false, place: Place { start: 0, end: PAGE }, at: 0, ..view.again() }, false, &[]);
+        source.add(
+            View { writable: false, place: Place { start: 0, end: PAGE }, at: 0, ..view.again() },
+            false,
+            &[],
+        );
         assert_eq!(source.seen().tracked, 0, "it is only read");
         source.add(view, false, &[]);
         assert_eq!(source.seen().tracked, 8 * PAGE);

@@ -15,8 +15,8 @@ use holdfast_guard_wire::{Answer, MOST_FILES, Refusal, Request};
 use holdfast_pmem::track::{Board, Open};
 use rustix::fs::{FileType, OFlags, Stat, fcntl_getfl, fstat};
 
-use crate::names;
 use crate::state::{self, Quiet};
+use crate::{names, streams};
 
 const NONE: u8 = 0;
 const HERE: u8 = 1;
@@ -144,9 +144,12 @@ pub(crate) fn of_or_ask(fd: BorrowedFd<'_>) -> Option<Guarded> {
         return None;
     }
     match state::ask(&Request::Ask, Some(fd)) {
-        Ok((Answer::Guarded { file } | Answer::Taken { file }, _)) => {
-            Some(found(file, state::ledger().turn(file), &stat))
+        Ok((Answer::Guarded { file }, _)) => {
+            let file = found(file, state::ledger().turn(file), &stat);
+            streams::taken(stat.st_dev, stat.st_ino, &file);
+            Some(file)
         }
+        Ok((Answer::Taken { file }, _)) => Some(taken(fd, file, &stat)),
         // The supervisor finds that nobody listens to its answer, and believes nothing then.
         Ok(_) | Err(Refusal::Late) => None,
         Err(_) => {
@@ -156,6 +159,14 @@ pub(crate) fn of_or_ask(fd: BorrowedFd<'_>) -> Option<Guarded> {
     }
 }
 
+/// A file is guarded since now, and the supervisor is told what this program has of it.
+fn taken(fd: BorrowedFd<'_>, number: u32, stat: &Stat) -> Guarded {
+    let file = found(number, state::ledger().turn(number), stat);
+    names::tell_of(fd, stat, &file);
+    state::tell(&Request::Ready { space: state::space() }, None);
+    file
+}
+
 /// The file behind a descriptor was given a name. If it is guarded since now, the supervisor is told
 /// what this program has of it.
 pub(crate) fn named(fd: BorrowedFd<'_>) {
@@ -163,12 +174,9 @@ pub(crate) fn named(fd: BorrowedFd<'_>) {
     if !regular(&stat) {
         return;
     }
-    let space = state::space();
-    match state::ask(&Request::Named { space }, Some(fd)) {
+    match state::ask(&Request::Named { space: state::space() }, Some(fd)) {
         Ok((Answer::Taken { file }, _)) => {
-            let file = found(file, state::ledger().turn(file), &stat);
-            names::tell_of(fd, &stat, &file);
-            state::tell(&Request::Ready { space }, None);
+            taken(fd, file, &stat);
         }
         Ok(_) | Err(Refusal::Late) => {}
         Err(_) => state::ledger().lose(),

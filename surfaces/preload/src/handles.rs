@@ -17,9 +17,7 @@ use holdfast_guard_wire::Request;
 
 use crate::raw::{go_on, in_passing};
 use crate::real::{Address, Errno, Real};
-use crate::{
-    exec, faults, lengths, maps, names, opens, raw, reads, state, streams, syncs, writes,
-};
+use crate::{exec, faults, lengths, maps, names, opens, raw, reads, state, streams, syncs, writes};
 
 type Lookup = unsafe extern "C" fn(*mut c_void, *const c_char) -> Address;
 

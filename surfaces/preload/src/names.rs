@@ -166,7 +166,11 @@ unsafe fn with_both(real: WithBoth, name: *mut c_char, behind: c_int, flags: c_i
 ///
 /// # Safety
 /// Arguments as the call of that number has them.
-pub(crate) unsafe fn raw(number: i64, [a, b, c, d, e]: [i64; 5], call: impl Fn() -> c_int) -> c_int {
+pub(crate) unsafe fn raw(
+    number: i64,
+    [a, b, c, d, e]: [i64; 5],
+    call: impl Fn() -> c_int,
+) -> c_int {
     let done = call();
     // SAFETY: the caller's promise.
     unsafe {
@@ -208,10 +212,8 @@ pub(crate) fn inherited() {
 pub(crate) fn tell_of(fd: BorrowedFd<'_>, stat: &Stat, file: &Guarded) {
     streams::taken(stat.st_dev, stat.st_ino, file);
     raw::inherited();
-    let shown = shown(fd).unwrap_or(Shown {
-        device: (major(stat.st_dev), minor(stat.st_dev)),
-        inode: stat.st_ino,
-    });
+    let shown = shown(fd)
+        .unwrap_or(Shown { device: (major(stat.st_dev), minor(stat.st_dev)), inode: stat.st_ino });
     let listed = each_line(|line| {
         let Some(found) = line.filter(|line| line.shared && line.of == shown) else { return };
         let (read, write) = (MprotectFlags::READ, MprotectFlags::WRITE);
@@ -344,7 +346,8 @@ mod tests {
         assert_eq!(shown.inode, std::os::unix::fs::MetadataExt::ino(&file.metadata().unwrap()));
         let rights = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping, given up below.
-        let at = unsafe { mmap(core::ptr::null_mut(), 8192, rights, MapFlags::SHARED, &file, 4096) };
+        let at =
+            unsafe { mmap(core::ptr::null_mut(), 8192, rights, MapFlags::SHARED, &file, 4096) };
         let at = at.unwrap();
         let mut found = Vec::new();
         each_line(|line| found.extend(line.filter(|line| line.of == shown))).unwrap();

@@ -437,7 +437,10 @@ unsafe extern "C-unwind" fn handled(
             }
             libc::SYS_lseek => writes::raw_seek(call),
             libc::SYS_dup | libc::SYS_dup2 | libc::SYS_dup3 => new(int()).into(),
-            libc::SYS_rename | libc::SYS_renameat | libc::SYS_renameat2 | libc::SYS_link
+            libc::SYS_rename
+            | libc::SYS_renameat
+            | libc::SYS_renameat2
+            | libc::SYS_link
             | libc::SYS_linkat => names::raw(number, [a, b, c, d, e], int).into(),
             _ => maps::raw(number, [a, b, c, d, e, f]).unwrap_or_else(call),
         }

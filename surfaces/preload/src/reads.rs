@@ -48,7 +48,7 @@ hooks! {
         = checked_at_offset;
     __pread64_chk(fd: c_int, to: *mut c_void, len: size_t, at: off_t, room: size_t) -> ssize_t
         = checked_at_offset;
-    readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t = parts;
+    readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t = into_parts;
     preadv(fd: c_int, parts: *const iovec, count: c_int, at: off_t) -> ssize_t = parts_at_offset;
     preadv64(fd: c_int, parts: *const iovec, count: c_int, at: off_t) -> ssize_t
         = parts_at_offset;
@@ -263,7 +263,7 @@ unsafe fn checked_at_offset(
     raw(fd, to, len, || unsafe { real(fd, to, len, at, room) })
 }
 
-unsafe fn parts(real: Readv, fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+unsafe fn into_parts(real: Readv, fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: the caller's promise.
     unsafe { raw_parts(fd, parts, count.into(), || real(fd, parts, count)) }
 }

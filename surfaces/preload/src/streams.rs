@@ -112,9 +112,9 @@ pub(crate) fn taken(device: u64, inode: u64, file: &Guarded) {
     {
         let mut quiet = Quiet::take();
         let (all, more) = others(&mut quiet);
-        let found = all.iter_mut().find(|slot| {
-            slot.is_some_and(|one| one.device == device && one.inode == inode)
-        });
+        let found = all
+            .iter_mut()
+            .find(|slot| slot.is_some_and(|one| one.device == device && one.inode == inode));
         match found.and_then(Option::take) {
             Some(one) => count = one.streams,
             None if *more => state::ledger().lose(),

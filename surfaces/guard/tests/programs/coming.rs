@@ -147,7 +147,13 @@ fn rotates(file: &File, path: &Path) {
     // SAFETY: names that end with a zero.
     let done = unsafe {
         let (from, to) = (name(path), name(&old));
-        libc::syscall(libc::SYS_renameat, libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr())
+        libc::syscall(
+            libc::SYS_renameat,
+            libc::AT_FDCWD,
+            from.as_ptr(),
+            libc::AT_FDCWD,
+            to.as_ptr(),
+        )
     };
     assert_eq!(done, 0);
     let other = new(path);
