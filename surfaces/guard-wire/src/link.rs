@@ -199,8 +199,8 @@ mod tests {
         let asking = std::thread::spawn({
             let name = name.to_vec();
             move || {
-                let with = Some(std::io::stdin().as_fd());
-                ask(&name, &Request::Ask, with, PATIENCE).unwrap().0
+                let with = std::io::stdin();
+                ask(&name, &Request::Ask, Some(with.as_fd()), PATIENCE).unwrap().0
             }
         });
         let peer = loop {

@@ -66,8 +66,9 @@ pub(crate) struct Asks {
     later: Vec<(Asker, OwnedFd)>,
     /// Written to by threads that are done.
     done: Arc<OwnedFd>,
-    /// Numbers that were never used: from here on.
+    /// Numbers that were never used: from here on, below those.
     unused: u32,
+    most: u32,
     /// Numbers of files that were let go of, the oldest first.
     free: VecDeque<u32>,
     /// What became of those.
@@ -80,7 +81,8 @@ pub(crate) struct Asks {
 }
 
 impl Asks {
-    pub(crate) fn new() -> Result<Self, Error> {
+    /// For so many files at a time.
+    pub(crate) fn new(most: u32) -> Result<Self, Error> {
         let done = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         Ok(Self {
             beginning: Vec::new(),
@@ -88,6 +90,7 @@ impl Asks {
             later: Vec::new(),
             done: Arc::new(done.map_err(Error::io("eventfd"))?),
             unused: 0,
+            most: most.min(MOST_FILES),
             free: VecDeque::new(),
             reports: Vec::new(),
             names: BTreeSet::new(),
@@ -118,7 +121,7 @@ impl Asks {
     }
 
     fn number(&mut self) -> Option<u32> {
-        if self.unused < MOST_FILES {
+        if self.unused < self.most {
             self.unused += 1;
             return Some(self.unused - 1);
         }
@@ -210,7 +213,7 @@ impl Guard {
     }
 
     fn a_number(&mut self) -> Option<u32> {
-        if self.asks.unused == MOST_FILES && self.asks.free.is_empty() {
+        if self.asks.unused == self.asks.most && self.asks.free.is_empty() {
             self.let_go(std::time::Duration::ZERO);
             // Those that are about to be closed are worth waiting for.
             self.join_ending(true);

@@ -219,10 +219,11 @@ impl Guarded {
         self.eyes.is_sure() && self.source.is_whole()
     }
 
-    /// What a pass in steps needs, if there is to be one: others may be served between them.
-    pub(crate) fn to_pass(&self) -> Option<Arc<Engine>> {
+    /// What a pass in steps needs, if there is to be one: others may be served between them. One
+    /// because of a sync is made whatever the policy.
+    pub(crate) fn to_pass(&self, synced: bool) -> Option<Arc<Engine>> {
         self.source.reap();
-        self.engine.clone().filter(|_| self.lazily)
+        self.engine.clone().filter(|_| self.lazily || synced)
     }
 
     /// A pass, and nothing else.

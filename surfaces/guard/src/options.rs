@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use holdfast_guard_wire::MOST_FILES;
 use holdfast_mapped::{Folios, ProtectOptions};
 pub use holdfast_pmem::track::ear::Hears;
 
@@ -63,6 +64,8 @@ pub struct Options {
     pub hears: Hears,
     /// How long nobody has a file before it is let go of: closed, and its number free for another.
     pub release: Duration,
+    /// Most files that are guarded at a time; 512 at most.
+    pub most_files: u32,
     /// More environment for the program.
     pub environment: Vec<(String, String)>,
 }
@@ -91,6 +94,7 @@ impl Options {
             trusted: ["libcrypto.so*", "libgcrypt.so*"].map(str::to_owned).to_vec(),
             hears: Hears::Everybody,
             release: Duration::from_secs(10),
+            most_files: MOST_FILES,
             environment: Vec::new(),
         }
     }

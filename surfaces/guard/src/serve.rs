@@ -170,6 +170,7 @@ impl Guard {
         let server = link::serve(name.as_bytes()).map_err(Error::io("bind"))?;
         let this = Self {
             schedule: Schedule::new(&options),
+            asks: Asks::new(options.most_files)?,
             began: Instant::now(),
             spent: spent(),
             told: 0,
@@ -178,7 +179,6 @@ impl Guard {
             ledger_inode,
             clock: Arc::new(WallClock::new()),
             files: BTreeMap::new(),
-            asks: Asks::new()?,
             spaces: BTreeMap::new(),
             past: BTreeMap::new(),
             long_past: BTreeMap::new(),
@@ -509,9 +509,9 @@ impl Guard {
         let known = self.known();
         let Some(file) = self.files.get_mut(&index) else { return };
         file.look(&known);
-        self.pass_in_steps(index);
+        self.pass_in_steps(index, false);
         if self.files.get_mut(&index).is_some_and(Guarded::begins_to_settle) {
-            self.pass_in_steps(index);
+            self.pass_in_steps(index, false);
             let known = self.known();
             if let Some(file) = self.files.get_mut(&index) {
                 file.settled(&known);
@@ -520,8 +520,9 @@ impl Guard {
     }
 
     /// A pass over a file, between whose steps others are served.
-    pub(crate) fn pass_in_steps(&mut self, index: usize) {
-        let Some(engine) = self.files.get(&index).and_then(Guarded::to_pass) else { return };
+    fn pass_in_steps(&mut self, index: usize, synced: bool) {
+        let engine = self.files.get(&index).and_then(|file| file.to_pass(synced));
+        let Some(engine) = engine else { return };
         let mut served = Instant::now();
         let done = engine.pass_in_steps(&mut |_| {
             if served.elapsed() >= PATIENCE {
@@ -549,7 +550,7 @@ impl Guard {
             if let Some(file) = self.files.get_mut(&index) {
                 file.synced();
             }
-            self.pass_in_steps(index);
+            self.pass_in_steps(index, true);
         } else if let Some(file) = self.files.get_mut(&index) {
             file.cover(at, len);
         }

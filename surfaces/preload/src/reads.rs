@@ -124,7 +124,8 @@ impl Parts {
         for buffer in buffers {
             let (start, len) = (buffer.iov_base as u64, buffer.iov_len as u64);
             let end = start.saturating_add(len);
-            for mapping in place(buffer).into_iter().flat_map(|p| table::with(&mut quiet).over(p)) {
+            let nowhere = Place { start: 0, end: 0 };
+            for mapping in table::with(&mut quiet).over(place(buffer).unwrap_or(nowhere)) {
                 let from = start.max(mapping.place.start);
                 let to = end.min(mapping.place.end);
                 if from < to {

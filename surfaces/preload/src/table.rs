@@ -70,7 +70,7 @@ impl Drop for Change {
 
 /// Mappings are on their way out of the table and back: until this is dropped it is not empty, and
 /// nobody is told that nothing lies anywhere.
-pub(crate) struct Busy(#[expect(dead_code, reason = "ends when it is dropped")] Change);
+pub(crate) struct Busy(Change);
 
 pub(crate) fn busy(_quiet: &mut crate::state::Quiet) -> Busy {
     COUNT.fetch_add(1, Ordering::AcqRel);

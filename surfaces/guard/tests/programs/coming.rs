@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{Map, PAGE, PAGES, beside, mark, wait_for};
+use super::{LEFT, Map, PAGE, PAGES, beside, mark, wait_for};
 
 /// Pages of a large read.
 const LARGE: usize = 256;
@@ -184,9 +184,6 @@ fn swaps(file: &File, path: &Path) {
     std::thread::sleep(Duration::from_millis(60));
 }
 
-/// The descriptor that the test left open.
-pub(crate) const LEFT: i32 = 50;
-
 /// Has its file from whoever started it.
 fn inherits(path: &Path) {
     let key = |fd: i32| {
@@ -240,7 +237,7 @@ fn names(path: &Path) {
 /// Has many files, one after the other, and the first one once more.
 fn many(path: &Path) {
     let at = |file: usize| path.with_file_name(format!("{file}.bin"));
-    let count = if path.exists() { 560 } else { 6 };
+    let count = if path.exists() { 30 } else { 6 };
     for file in 0..count {
         new(&at(file)).write_all_at(&[file as u8; 5000], 0).unwrap();
     }
