@@ -32,7 +32,8 @@ pub(super) fn tell_first(story: &str, path: &Path) -> bool {
 pub(super) fn tell(story: &str, file: &File, path: &Path) -> bool {
     match story {
         "fills" => fills(file, path),
-        "replaces" => replaces(file, path),
+        "replaces" => replaces(file, path, false),
+        "replaces by a stream" => replaces(file, path, true),
         "anew" => anew(file, path),
         "rotates" => rotates(file, path),
         "swaps" => swaps(file, path),
@@ -100,7 +101,7 @@ fn fills(file: &File, path: &Path) {
 
 /// A new file takes the name of the guarded one, and goes on being written to by what there was
 /// before it had the name: a mapping, a descriptor, a stream.
-fn replaces(file: &File, path: &Path) {
+fn replaces(file: &File, path: &Path, streams: bool) {
     file.write_all_at(&[1; 100], 0).unwrap();
     let aside = beside(path, "tmp");
     let other = new(&aside);
@@ -109,7 +110,8 @@ fn replaces(file: &File, path: &Path) {
     map.store(10 * PAGE, b"before");
     // SAFETY: names that end with a zero; a stream that is used while it is open.
     unsafe {
-        let stream = libc::fopen(name(&aside).as_ptr(), c"r+".as_ptr());
+        let open = || libc::fopen(name(&aside).as_ptr(), c"r+".as_ptr());
+        let stream = streams.then(open);
         std::thread::sleep(Duration::from_millis(60));
         assert_eq!(libc::rename(name(&aside).as_ptr(), name(path).as_ptr()), 0);
         map.store(20 * PAGE, b"stored");
@@ -117,9 +119,15 @@ fn replaces(file: &File, path: &Path) {
         std::thread::sleep(Duration::from_millis(100));
         map.store(21 * PAGE, b"stored");
         other.write_all_at(b"written", 31 * PAGE as u64).unwrap();
-        assert_eq!(libc::fseek(stream, 40 * PAGE as i64, libc::SEEK_SET), 0);
-        assert_eq!(libc::fwrite(b"streamed".as_ptr().cast(), 1, 8, stream), 8);
-        assert_eq!(libc::fclose(stream), 0);
+        if let Some(stream) = stream {
+            assert_eq!(libc::fseek(stream, 40 * PAGE as i64, libc::SEEK_SET), 0);
+            assert_eq!(libc::fwrite(b"streamed".as_ptr().cast(), 1, 8, stream), 8);
+            assert_eq!(libc::fflush(stream), 0);
+            // Announced ones end at the same time.
+            other.write_all_at(b"written", 32 * PAGE as u64).unwrap();
+            std::thread::sleep(Duration::from_millis(100));
+            assert_eq!(libc::fclose(stream), 0);
+        }
     }
     // What had the name before is still there, for who has it open.
     file.write_all_at(&[2; 100], 50 * PAGE as u64).unwrap();

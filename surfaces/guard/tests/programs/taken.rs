@@ -14,7 +14,8 @@ use crate::stories::{LEFT, PAGE, beside, mark, wait_for};
 
 pub(crate) const ALL: &[(&str, fn())] = &[
     ("direct reads into a mapping are covered", fills),
-    ("a file that takes the name of a guarded one is guarded", replaces),
+    ("a file that takes the name of a guarded one is guarded", || replaces("replaces")),
+    ("a stream to a file that takes a name is heard", || replaces("replaces by a stream")),
     ("a name that is given up and used again", anew),
     ("a side file goes with its file", rotates),
     ("files that change names keep their side files", swaps),
@@ -79,13 +80,13 @@ fn fills() {
     println!("  {} passes", report.passes);
 }
 
-fn replaces() {
+fn replaces(story: &str) {
     let place = place();
     let free = crate::checks::place();
-    let story = ["--story", "replaces"];
-    assert!(Command::new(stories()).args(story).arg(&free.file).status().unwrap().success());
+    let words = ["--story", story];
+    assert!(Command::new(stories()).args(words).arg(&free.file).status().unwrap().success());
     let before = std::fs::metadata(&place.file).unwrap().ino();
-    let summary = launch("replaces", &place.file, options()).run().unwrap();
+    let summary = launch(story, &place.file, options()).run().unwrap();
     let expected = std::fs::read(&free.file).unwrap();
     assert!(std::fs::read(&place.file).unwrap() == expected, "changed\n{summary}");
     assert_ne!(std::fs::metadata(&place.file).unwrap().ino(), before);
