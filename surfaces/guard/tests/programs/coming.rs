@@ -33,6 +33,7 @@ pub(super) fn tell(story: &str, file: &File, path: &Path) -> bool {
     match story {
         "fills" => fills(file, path),
         "replaces" => replaces(file, path, false),
+        "replaces busily" => replaces_busily(path),
         "replaces by a stream" => replaces(file, path, true),
         "anew" => anew(file, path),
         "rotates" => rotates(file, path),
@@ -134,6 +135,32 @@ fn replaces(file: &File, path: &Path, streams: bool) {
     std::thread::sleep(Duration::from_millis(100));
 }
 
+/// The same with many mappings, which it takes a while to tell of, and a thread that stores to the
+/// last one all the time.
+fn replaces_busily(path: &Path) {
+    let aside = beside(path, "tmp");
+    let other = new(&aside);
+    other.write_all_at(&other_content(1), 0).unwrap();
+    let maps: Vec<Map> = (0..1200).map(|map| Map::new(&other, map % PAGES, 1)).collect();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (over, base) = (&over, maps[PAGES - 1].at as usize);
+        scope.spawn(move || {
+            let map = Map { at: base as *mut u8, len: PAGE };
+            let mut round = 0_u64;
+            while !over.load(Ordering::SeqCst) {
+                map.store(100, &round.to_le_bytes());
+                round += 1;
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        });
+        std::thread::sleep(Duration::from_millis(30));
+        std::fs::rename(&aside, path).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        over.store(true, Ordering::SeqCst);
+    });
+}
+
 /// The name is given up, and used again.
 fn anew(file: &File, path: &Path) {
     file.write_all_at(&[1; 100], 0).unwrap();
@@ -206,10 +233,8 @@ fn inherits(path: &Path) {
     // SAFETY: a descriptor that was inherited and belongs to nobody else here.
     let file = unsafe { File::from_raw_fd(fd) };
     file.write_all_at(&[7; 300], 5 * PAGE as u64).unwrap();
-    let map = Map::new(&file, 0, PAGES);
-    map.store(9 * PAGE, b"stored");
     std::thread::sleep(Duration::from_millis(100));
-    map.store(10 * PAGE, b"stored");
+    file.write_all_at(&[8; 300], 6 * PAGE as u64).unwrap();
     core::mem::forget(file);
 }
 

@@ -15,6 +15,7 @@ use crate::stories::{LEFT, PAGE, beside, mark, wait_for};
 pub(crate) const ALL: &[(&str, fn())] = &[
     ("direct reads into a mapping are covered", fills),
     ("a file that takes the name of a guarded one is guarded", || replaces("replaces")),
+    ("what is stored while a program tells of its mappings is no damage", busily),
     ("a stream to a file that takes a name is heard", || replaces("replaces by a stream")),
     ("a name that is given up and used again", anew),
     ("a side file goes with its file", rotates),
@@ -94,6 +95,16 @@ fn replaces(story: &str) {
     let both = of(&summary, "data.bin");
     assert_eq!(both.len(), 2, "{summary}");
     assert!(both[0].notes.iter().any(|note| note.contains("removed, or replaced")), "{summary}");
+    is_covered(&place.file);
+}
+
+fn busily() {
+    let place = place();
+    let mut often = options();
+    often.period = Duration::from_millis(1);
+    let summary = launch("replaces busily", &place.file, often).run().unwrap();
+    assert_eq!(of(&summary, "data.bin").len(), 2, "{summary}");
+    is_unharmed(&summary);
     is_covered(&place.file);
 }
 
