@@ -115,7 +115,7 @@ impl Asks {
         thread.spawn(move || {
             // There is always somebody who waits for it, and looks now and then in any case.
             let _ = tell.send(work());
-            let _ = rustix::io::write(&*done, &1_u64.to_ne_bytes());
+            let _ = rustix::io::write(&*done, &1_u64.to_le_bytes());
         })?;
         Ok(found)
     }

@@ -70,7 +70,7 @@ enum Fate {
 /// Looks by which name a file can be found that was last seen as `before`.
 fn fate(file: BorrowedFd<'_>, before: &Path) -> Fate {
     let Ok(found) = rustix::fs::fstat(file) else { return Fate::Same };
-    let links = u64::from(found.st_nlink);
+    let links = found.st_nlink;
     let key = Some((found.st_dev, found.st_ino));
     if links > 0 && id(before) == key {
         return Fate::Same;
