@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Instant;
@@ -26,6 +26,7 @@ use rustix::fs::{FileType, fstat};
 use crate::choose::{Choice, choose, fits, side_of};
 use crate::error::Error;
 use crate::file::{self, Guarded};
+use crate::names::{Beside, Born, Named, born};
 use crate::serve::{Guard, Settling};
 use crate::summary::FileReport;
 
@@ -54,7 +55,15 @@ struct Beginning {
 struct Ending {
     number: u32,
     key: (u64, u64),
+    path: PathBuf,
     found: Receiver<Option<FileReport>>,
+}
+
+/// A file that was let go of: when it was made, and its side file.
+#[derive(Debug)]
+struct Closed {
+    born: Born,
+    side: Named,
 }
 
 /// Files on their way in and out.
@@ -75,6 +84,8 @@ pub(crate) struct Asks {
     pub(crate) reports: Vec<FileReport>,
     /// Names under which files were guarded: whoever gets one is to be, too.
     names: BTreeSet<PathBuf>,
+    /// Files that were let go of, for who meets them again.
+    closed: BTreeMap<(u64, u64), Closed>,
     /// Files that cannot be guarded.
     refused: BTreeMap<PathBuf, (u64, u64)>,
     pub(crate) looked: Instant,
@@ -94,6 +105,7 @@ impl Asks {
             free: VecDeque::new(),
             reports: Vec::new(),
             names: BTreeSet::new(),
+            closed: BTreeMap::new(),
             refused: BTreeMap::new(),
             looked: Instant::now(),
         })
@@ -118,6 +130,12 @@ impl Asks {
             let _ = rustix::io::write(&*done, &1_u64.to_le_bytes());
         })?;
         Ok(found)
+    }
+
+    /// Whether a side file is being made, or closed, under the name that this file's would have.
+    fn uses(&self, path: &Path) -> bool {
+        let begins = self.beginning.iter().any(|file| file.path == path);
+        begins || self.ending.iter().any(|file| file.path == path)
     }
 
     fn number(&mut self) -> Option<u32> {
@@ -183,6 +201,10 @@ impl Guard {
         // One that cannot be opened for writing by us is not repaired by us, and not covered.
         let (opened, path) = file::reopen(with.as_fd());
         let Some(path) = path else { return NO };
+        if self.asks.uses(&path) {
+            return Ok(Decision::After);
+        }
+        let beside = self.beside(key, born(with.as_fd()), &path, asker.named.is_some());
         if self.choose(&path) == Choice::Leave || self.asks.refused.get(&path) == Some(&key) {
             return NO;
         }
@@ -191,7 +213,7 @@ impl Guard {
         let choice = self.choose(&path);
         let number = match opened {
             Ok(file) => match self.a_number() {
-                Some(number) => return self.begin((number, key), (file, path), choice),
+                Some(number) => return self.begin((number, key), (file, path), choice, beside),
                 None => Err("too many files are guarded already".to_owned()),
             },
             Err(error) => Err(format!(
@@ -204,8 +226,27 @@ impl Guard {
         })
     }
 
+    /// Whose the side file beside a file may be. One that was let go of, and has another name now,
+    /// has its own brought after it.
+    fn beside(&mut self, key: (u64, u64), born: Born, path: &Path, named: bool) -> Beside {
+        let otherwise = if named { Beside::Perhaps } else { Beside::Own };
+        let Some(mut before) = self.asks.closed.remove(&key) else { return otherwise };
+        let side = side_of(path);
+        let there = before.side.is_there();
+        if before.born != born {
+            // A number that is used again.
+            let here = there && before.side.path() == side;
+            return if here { Beside::Others } else { otherwise };
+        }
+        if there && before.side.path() != side {
+            // Where it cannot be, this one is covered anew.
+            let _ = before.side.rename(side);
+        }
+        otherwise
+    }
+
     /// Whoever has a name under which another was guarded is guarded as well.
-    fn choose(&self, path: &std::path::Path) -> Choice {
+    fn choose(&self, path: &Path) -> Choice {
         match choose(path, &self.options.globs) {
             Choice::Leave if self.asks.names.contains(path) => Choice::Protect(side_of(path)),
             found => found,
@@ -234,12 +275,13 @@ impl Guard {
         (number, key): (u32, (u64, u64)),
         (file, path): (File, PathBuf),
         choice: Choice,
+        beside: Beside,
     ) -> Result<Decision, Refusal> {
         let (ledger, clock) = (Arc::clone(&self.ledger), Arc::clone(&self.clock));
-        let (protect, hears) = (self.options.protect.clone(), self.options.hears);
+        let (protect, how) = (self.options.protect.clone(), (self.options.hears, beside));
         let named = path.clone();
         let work = move || {
-            Guarded::begin(number, (file, named), &choice, &protect, (&ledger, &clock), hears)
+            Guarded::begin(number, (file, named), &choice, &protect, (&ledger, &clock), how)
         };
         match self.asks.start(work) {
             Ok(found) => {
@@ -434,20 +476,23 @@ impl Guard {
         let (period, oldest) = self.schedule.of(index);
         self.schedule.remove(index);
         let (known, scrub) = (self.known(), self.options.final_scrub);
-        let (number, key) = (index as u32, file.key());
+        let (number, key, path) = (index as u32, file.key(), file.path().to_path_buf());
+        let side = file.names().1.clone();
+        let closed = side.map(|side| Closed { born: born(file.descriptor()), side });
         (file.report().period, file.report().oldest) = (period, oldest);
         // Handed over once there is a thread, so that it is here if there is none.
         let (give, take) = channel::<Guarded>();
         let work = move || take.recv().ok().map(|file| file.finish(&known, scrub));
         match self.asks.start(work) {
             Ok(found) => {
-                self.asks.ending.push(Ending { number, key, found });
+                self.asks.ending.push(Ending { number, key, path, found });
+                self.asks.closed.extend(closed.map(|closed| (key, closed)));
                 // It waits for this.
                 let _ = give.send(file);
             }
             Err(_) => {
                 self.ledger.stay(number);
-                self.schedule.add(index, &file.report().path);
+                self.schedule.add(index, &path);
                 self.files.insert(index, file);
             }
         }

@@ -23,7 +23,7 @@ use crate::drill::{self, Drill, Drilled, Ground};
 use crate::eyes::Eyes;
 use crate::foreign::{Doubt, Known, Watch};
 use crate::making::Making;
-use crate::names::Named;
+use crate::names::{Beside, Named};
 use crate::source::Source;
 use crate::summary::FileReport;
 
@@ -80,7 +80,7 @@ impl Guarded {
         choice: &Choice,
         protect: &ProtectOptions,
         (ledger, clock): (&Arc<Ledger>, &Arc<dyn Clock>),
-        hears: Hears,
+        (hears, beside): (Hears, Beside),
     ) -> Result<Self, String> {
         let found = file.metadata().map_err(|error| error.to_string())?;
         let file = Arc::new(file);
@@ -101,6 +101,11 @@ impl Guarded {
         let parts = (data.clone(), Arc::clone(&source), Arc::clone(clock), facts);
         let mut report = FileReport::new(path, found.ino());
         report.folios = cache.map_or_else(|error| error.to_string(), |cache| cache.to_string());
+        let anew = is_of_another(&parts, choice, protect, beside).then(|| {
+            report.note("another file had its name before, whose side file is removed".to_owned());
+            anew(choice)
+        });
+        let choice = anew.as_ref().unwrap_or(choice);
         let (engine, making) = engine(parts, choice, protect, &mut report)?;
         engine.admit(0, u64::MAX, Writing::NotYet).map_err(|error| error.to_string())?;
         // From here on it covers everything.
@@ -410,9 +415,45 @@ impl Writers for Rest<'_> {
     fn thaw(&self) {}
 }
 
+/// The parts of an engine, but for the side file.
+type Parts = (ForeignFile, Arc<Source>, Arc<dyn Clock>, Arc<dyn Facts>);
+
+/// Whether the side file that is there is that of another file, which had the name before.
+fn is_of_another(
+    (data, source, clock, facts): &Parts,
+    choice: &Choice,
+    protect: &ProtectOptions,
+    beside: Beside,
+) -> bool {
+    let Choice::Open(side) = choice else { return false };
+    if beside != Beside::Perhaps {
+        return beside == Beside::Others;
+    }
+    // Looked at only: whatever is wrong with it is told when it is opened.
+    let Ok(side) = holdfast_pmem::Mapped::open(side, Access::ReadOnly, &Mapping::default()) else {
+        return false;
+    };
+    let look = OpenSide { read_only: true, ..protect.open };
+    let parts = (data.clone(), Arc::clone(source), Arc::clone(facts), Arc::clone(clock));
+    let (data, source, facts, clock) = parts;
+    Engine::open(data, side, source, facts, clock, look).is_ok_and(|(_, opened)| opened.other)
+}
+
+/// Removes a side file, so that another can be made.
+fn anew(choice: &Choice) -> Choice {
+    match choice {
+        Choice::Open(side) | Choice::Protect(side) => {
+            // One that stays is in the way of the new one, which is told then.
+            let _ = std::fs::remove_file(side);
+            Choice::Protect(side.clone())
+        }
+        Choice::Leave => Choice::Leave,
+    }
+}
+
 /// Opens or makes the side file.
 fn engine(
-    (data, source, clock, facts): (ForeignFile, Arc<Source>, Arc<dyn Clock>, Arc<dyn Facts>),
+    (data, source, clock, facts): Parts,
     choice: &Choice,
     protect: &ProtectOptions,
     report: &mut FileReport,
@@ -486,8 +527,8 @@ mod drills {
         let ledger = Arc::new(Ledger::create().unwrap());
         let clock: Arc<dyn Clock> = Arc::new(WallClock::new());
         let protect = ProtectOptions::default();
-        Guarded::begin(0, (file, path), &side, &protect, (&ledger, &clock), Hears::Everybody)
-            .unwrap()
+        let how = (Hears::Everybody, Beside::Own);
+        Guarded::begin(0, (file, path), &side, &protect, (&ledger, &clock), how).unwrap()
     }
 
     fn copies(folder: &Path) -> Vec<PathBuf> {
@@ -634,8 +675,8 @@ mod drills {
         let clock: Arc<dyn Clock> = Arc::new(clock);
         let (side, protect) = (Choice::Open(side_of(&path)), ProtectOptions::default());
         let with = (&Arc::new(ledger), &clock);
-        let begun =
-            Guarded::begin(0, (open, path.clone()), &side, &protect, with, Hears::Everybody);
+        let how = (Hears::Everybody, Beside::Own);
+        let begun = Guarded::begin(0, (open, path.clone()), &side, &protect, with, how);
         let file = begun.unwrap();
         let engine = file.engine.as_ref().unwrap();
         let found = engine.verify_all().unwrap();

@@ -32,6 +32,28 @@ pub(crate) struct Named {
     id: (u64, u64),
 }
 
+/// Whether the side file that lies beside a file may be that of another one, which had its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Beside {
+    /// What differs from it is undecided, as ever.
+    Own,
+    /// The file was just given its name: the side file itself says whose it is.
+    Perhaps,
+    /// It is another's, though inodes are the same.
+    Others,
+}
+
+/// When a file was made, as far as its file system tells.
+pub(crate) type Born = Option<(i64, u32)>;
+
+/// When the file of a descriptor was made.
+pub(crate) fn born(file: BorrowedFd<'_>) -> Born {
+    use rustix::fs::{AtFlags, StatxFlags, statx};
+    let found = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
+    let told = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+    told.then_some((found.stx_btime.tv_sec, found.stx_btime.tv_nsec))
+}
+
 fn id(path: &Path) -> Option<(u64, u64)> {
     fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
@@ -44,12 +66,16 @@ impl Named {
     }
 
     /// Whether the name still leads to it.
-    fn is_there(&self) -> bool {
+    pub(crate) fn is_there(&self) -> bool {
         id(&self.path) == Some(self.id)
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Gives it another name, whoever has that.
-    fn rename(&mut self, to: PathBuf) -> io::Result<()> {
+    pub(crate) fn rename(&mut self, to: PathBuf) -> io::Result<()> {
         fs::rename(&self.path, &to)?;
         self.path = to;
         Ok(())

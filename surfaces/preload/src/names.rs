@@ -7,7 +7,7 @@
 
 use core::ffi::{c_char, c_int, c_uint};
 use core::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use holdfast_guard_wire::Place;
 use rustix::fs::{
@@ -31,7 +31,7 @@ type With = unsafe extern "C-unwind" fn(*mut c_char, c_int) -> c_int;
 type WithBoth = unsafe extern "C-unwind" fn(*mut c_char, c_int, c_int) -> c_int;
 
 hooks! {
-    rename(old: *const c_char, new: *const c_char) -> c_int = two;
+    rename(old: *const c_char, new: *const c_char) -> c_int = moved;
     renameat(from: c_int, old: *const c_char, to: c_int, new: *const c_char) -> c_int = two_at;
     renameat2(from: c_int, old: *const c_char, to: c_int, new: *const c_char, flags: c_uint)
         -> c_int = two_with;
@@ -58,18 +58,37 @@ unsafe fn given(done: c_int, folder: c_int, name: *const c_char) {
     }
     let _errno = Errno::keep();
     // SAFETY: the caller's promise.
-    let Some(name) = (unsafe { path(name) }) else { return };
+    if let Some(fd) = unsafe { probe(folder, name) } {
+        files::named(fd.as_fd());
+    }
+}
+
+/// The regular file of a name. Where there is no descriptor left for it, it is not guarded, and
+/// nothing is said of it.
+unsafe fn probe(folder: c_int, name: *const c_char) -> Option<OwnedFd> {
+    // SAFETY: the caller's promise.
+    let name = unsafe { path(name)? };
     // SAFETY: used for calls that fail if it is no descriptor.
     let folder = unsafe { files::borrow(folder) }.unwrap_or(CWD);
-    let regular = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
-        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
-    if !regular {
+    let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    regular.then(|| openat(folder, name, flags, Mode::empty()).ok())?
+}
+
+/// A file is about to lose a name. If it is to be guarded by that, it is now, so that its side file
+/// goes where it goes.
+///
+/// # Safety
+/// `name` is null or ends with a zero.
+unsafe fn taken(folder: c_int, name: *const c_char) {
+    if !state::on() {
         return;
     }
-    // Where there is no descriptor left for it, it is not guarded; nothing is said of it then.
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    if let Ok(fd) = openat(folder, name, flags, Mode::empty()) {
-        files::named(std::os::fd::AsFd::as_fd(&fd));
+    let _errno = Errno::keep();
+    // SAFETY: the caller's promise.
+    if let Some(fd) = unsafe { probe(folder, name) } {
+        let _ = files::of_or_ask(fd.as_fd());
     }
 }
 
@@ -86,6 +105,16 @@ fn made(fd: c_int) -> c_int {
         }
     }
     fd
+}
+
+unsafe fn moved(real: Two, old: *const c_char, new: *const c_char) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        taken(libc::AT_FDCWD, old);
+        let done = real(old, new);
+        given(done, libc::AT_FDCWD, new);
+        done
+    }
 }
 
 unsafe fn two(real: Two, old: *const c_char, new: *const c_char) -> c_int {
@@ -106,6 +135,7 @@ unsafe fn two_at(
 ) -> c_int {
     // SAFETY: the caller's promise.
     unsafe {
+        taken(from, old);
         let done = real(from, old, to, new);
         given(done, to, new);
         done
@@ -122,6 +152,7 @@ unsafe fn two_with(
 ) -> c_int {
     // SAFETY: the caller's promise.
     unsafe {
+        taken(from, old);
         let done = real(from, old, to, new, flags);
         given(done, to, new);
         if flags & libc::RENAME_EXCHANGE != 0 {
@@ -171,6 +202,14 @@ pub(crate) unsafe fn raw(
     [a, b, c, d, e]: [i64; 5],
     call: impl Fn() -> c_int,
 ) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match number {
+            libc::SYS_rename => taken(libc::AT_FDCWD, a as *const c_char),
+            libc::SYS_renameat | libc::SYS_renameat2 => taken(a as c_int, b as *const c_char),
+            _ => {}
+        }
+    }
     let done = call();
     // SAFETY: the caller's promise.
     unsafe {
@@ -335,7 +374,6 @@ fn number(word: &[u8], base: u32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
 
     #[test]
     fn mappings_of_a_file_are_found() {

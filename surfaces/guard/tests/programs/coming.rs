@@ -24,6 +24,7 @@ pub(super) fn tell_first(story: &str, path: &Path) -> bool {
         "opens" => opens(path),
         "covers" => covers(path),
         "late" => late(path),
+        "saves" => saves(path),
         _ => return false,
     }
     true
@@ -332,6 +333,18 @@ fn covers(path: &Path) {
     unsafe { libc::syscall(libc::SYS_fdatasync, file.as_raw_fd()) };
     let count = open_meanwhile(path, || file.sync_data().unwrap());
     report(path, count);
+}
+
+/// Saves as editors do: the file is never open under its name. At last it has another.
+fn saves(path: &Path) {
+    let aside = beside(path, "tmp");
+    for seed in [8, 9] {
+        std::fs::write(&aside, other_content(seed)).unwrap();
+        std::fs::rename(&aside, path).unwrap();
+        // Nobody has it any more.
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    std::fs::rename(path, beside(path, "old")).unwrap();
 }
 
 /// Opens a file while its supervisor stands still.

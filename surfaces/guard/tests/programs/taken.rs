@@ -17,6 +17,7 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("a file that takes the name of a guarded one is guarded", || replaces("replaces")),
     ("what is stored while a program tells of its mappings is no damage", busily),
     ("a stream to a file that takes a name is heard", || replaces("replaces by a stream")),
+    ("files that are saved by renaming are guarded", saves),
     ("a name that is given up and used again", anew),
     ("a side file goes with its file", rotates),
     ("files that change names keep their side files", swaps),
@@ -121,6 +122,23 @@ fn anew() {
     is_unharmed(&summary);
     assert_eq!(of(&summary, "data.bin").len(), 2, "{summary}");
     is_covered(&place.file);
+}
+
+fn saves() {
+    let place = place();
+    // It has a side file, of a run before.
+    run("touch", &place.file, options());
+    let mut by_side = options();
+    by_side.globs.clear();
+    by_side.release = Duration::from_millis(100);
+    let summary = launch("saves", &place.file, by_side).run().unwrap();
+    is_unharmed(&summary);
+    let old = beside(&place.file, "old");
+    assert!(!side_of(&place.file).exists() && side_of(&old).exists(), "{summary}");
+    let note = "another file had its name before";
+    let told = summary.files.iter().filter(|file| file.notes.iter().any(|it| it.contains(note)));
+    assert_eq!(told.count(), 2, "{summary}");
+    is_covered(&old);
 }
 
 fn rotates() {
