@@ -25,6 +25,8 @@ pub(super) fn tell_first(story: &str, path: &Path) -> bool {
         "covers" => covers(path),
         "late" => late(path),
         "saves" => saves(path),
+        "saves hastily" => saves_hastily(path),
+        "moves at rest" => std::fs::rename(path, beside(path, "old")).unwrap(),
         _ => return false,
     }
     true
@@ -345,6 +347,22 @@ fn saves(path: &Path) {
         std::thread::sleep(Duration::from_millis(500));
     }
     std::fs::rename(path, beside(path, "old")).unwrap();
+}
+
+/// The same again and again, now and then by a name that is given up first.
+fn saves_hastily(path: &Path) {
+    let aside = beside(path, "tmp");
+    for seed in 0..40 {
+        std::fs::write(&aside, other_content(seed)).unwrap();
+        if seed % 3 == 0 {
+            std::fs::remove_file(path).unwrap();
+        }
+        if seed % 4 == 0 {
+            std::fs::copy(&aside, path).unwrap();
+        }
+        std::fs::rename(&aside, path).unwrap();
+        std::thread::sleep(Duration::from_millis(seed as u64 % 5 * 12));
+    }
 }
 
 /// Opens a file while its supervisor stands still.

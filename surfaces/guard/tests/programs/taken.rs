@@ -18,6 +18,8 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("what is stored while a program tells of its mappings is no damage", busily),
     ("a stream to a file that takes a name is heard", || replaces("replaces by a stream")),
     ("files that are saved by renaming are guarded", saves),
+    ("files that are saved again and again are guarded", hastily),
+    ("a file that is only renamed keeps its side file", at_rest),
     ("a name that is given up and used again", anew),
     ("a side file goes with its file", rotates),
     ("files that change names keep their side files", swaps),
@@ -139,6 +141,27 @@ fn saves() {
     let told = summary.files.iter().filter(|file| file.notes.iter().any(|it| it.contains(note)));
     assert_eq!(told.count(), 2, "{summary}");
     is_covered(&old);
+}
+
+fn hastily() {
+    let place = place();
+    let mut soon = options();
+    soon.release = Duration::from_millis(1);
+    let summary = launch("saves hastily", &place.file, soon).run().unwrap();
+    assert!(summary.refused.is_empty(), "{summary}");
+    is_unharmed(&summary);
+    is_covered(&place.file);
+}
+
+fn at_rest() {
+    let place = place();
+    run("touch", &place.file, options());
+    let mut by_side = options();
+    by_side.globs.clear();
+    let summary = launch("moves at rest", &place.file, by_side).run().unwrap();
+    is_unharmed(&summary);
+    assert!(!side_of(&place.file).exists(), "{summary}");
+    is_covered(&beside(&place.file, "old"));
 }
 
 fn rotates() {
