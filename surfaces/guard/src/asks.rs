@@ -1,6 +1,6 @@
-//! Files that programs ask about: whether they are to be guarded, and beginning to. The first look at
-//! a file may take long, so it is made on a thread of its own; who asked waits for it, and nobody
-//! else does.
+//! Files that programs ask about: whether they are to be guarded, and beginning to. The first look
+//! at a file may take long, so it is made on a thread of its own; who asked waits for it, and
+//! nobody else does.
 //!
 //! | who has a file that is guarded since now | what is done |
 //! |---|---|

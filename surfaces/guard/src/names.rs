@@ -1,5 +1,5 @@
-//! Names of guarded files: the side file goes where its data file goes, so that none ever lies beside
-//! a file that it does not belong to.
+//! Names of guarded files: the side file goes where its data file goes, so that none ever lies
+//! beside a file that it does not belong to.
 //!
 //! | the data file | its side file |
 //! |---|---|
@@ -7,8 +7,8 @@
 //! | has no name any more | loses its own; it serves until the file is let go of |
 //! | has lost the name by which it is known, and has others | the same, which is told |
 //!
-//! Several may have gone in a circle, so all of them step aside first. Who is killed in between leaves
-//! a file without a side file, which is not protected, and never one with another's.
+//! Several may have gone in a circle, so all of them step aside first. Who is killed in between
+//! leaves a file without a side file, which is not protected, and never one with another's.
 
 use std::fs;
 use std::io;

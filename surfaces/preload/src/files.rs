@@ -1,9 +1,9 @@
 //! Which file a descriptor is, and announcing writes to it.
 //!
-//! A number is that of one file after another: the supervisor lets go of files that nobody has. So a
-//! board is used only for the *turn* it was attached for, and given up when its number is met with
-//! another one. Nobody can be using it then: who writes to a file has it open, and one that somebody
-//! has is not let go of.
+//! A number is that of one file after another: the supervisor lets go of files that nobody has. So
+//! a board is used only for the *turn* it was attached for, and given up when its number is met
+//! with another one. Nobody can be using it then: who writes to a file has it open, and one that
+//! somebody has is not let go of.
 
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
@@ -167,8 +167,8 @@ fn taken(fd: BorrowedFd<'_>, number: u32, stat: &Stat) -> Guarded {
     file
 }
 
-/// The file behind a descriptor was given a name. If it is guarded since now, the supervisor is told
-/// what this program has of it.
+/// The file behind a descriptor was given a name. If it is guarded since now, the supervisor is
+/// told what this program has of it.
 pub(crate) fn named(fd: BorrowedFd<'_>) {
     let Ok(stat) = fstat(fd) else { return };
     if !regular(&stat) {

@@ -1,6 +1,6 @@
-//! Names that files are given: `rename`, `link`, `mkstemp` and what is like them. A file that gets a
-//! name which is guarded is taken under guard then, although it may have been open, and mapped, for
-//! long.
+//! Names that files are given: `rename`, `link`, `mkstemp` and what is like them. A file that gets
+//! a name which is guarded is taken under guard then, although it may have been open, and mapped,
+//! for long.
 //!
 //! What this program has of such a file is told in one go, during which nothing is judged: streams
 //! that write to it, and mappings. Writes of other threads meanwhile show as not announced.
@@ -265,7 +265,7 @@ pub(crate) fn tell_of(fd: BorrowedFd<'_>, stat: &Stat, file: &Guarded) {
     }
 }
 
-/// A file as lists of mappings show it; on some file systems the numbers differ from those of `stat`.
+/// A file as lists of mappings show it; on some file systems the numbers are not those of `stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Shown {
     device: (u32, u32),

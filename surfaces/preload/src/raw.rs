@@ -386,12 +386,6 @@ unsafe extern "C-unwind" fn handled(
     // SAFETY: the caller's promise: arguments as the call of that number has them.
     unsafe {
         match number {
-            libc::SYS_read | libc::SYS_pread64 => {
-                reads::raw(a as c_int, b as *mut c_void, c as usize, short) as c_long
-            }
-            libc::SYS_readv | libc::SYS_preadv | libc::SYS_preadv2 => {
-                reads::raw_parts(a as c_int, parts, c, short) as c_long
-            }
             libc::SYS_write => writes::raw(a as c_int, None, c as u64, short) as c_long,
             libc::SYS_pwrite64 => writes::raw(a as c_int, Some(d), c as u64, short) as c_long,
             libc::SYS_writev => writes::raw_parts(a as c_int, None, parts, c, short) as c_long,
@@ -437,12 +431,38 @@ unsafe extern "C-unwind" fn handled(
             }
             libc::SYS_lseek => writes::raw_seek(call),
             libc::SYS_dup | libc::SYS_dup2 | libc::SYS_dup3 => new(int()).into(),
+            _ => reads_or_names(number, [a, b, c, d, e], call)
+                .or_else(|| maps::raw(number, [a, b, c, d, e, f]))
+                .unwrap_or_else(call),
+        }
+    }
+}
+
+/// A read, or a call that gives a file a name; `None` if it is none of those.
+///
+/// # Safety
+/// Arguments as the call of that number has them.
+unsafe fn reads_or_names(
+    number: c_long,
+    [a, b, c, d, e]: [i64; 5],
+    call: impl Fn() -> c_long,
+) -> Option<c_long> {
+    let short = || call() as isize;
+    // SAFETY: the caller's promise.
+    unsafe {
+        Some(match number {
+            libc::SYS_read | libc::SYS_pread64 => {
+                reads::raw(a as c_int, b as *mut c_void, c as usize, short) as c_long
+            }
+            libc::SYS_readv | libc::SYS_preadv | libc::SYS_preadv2 => {
+                reads::raw_parts(a as c_int, b as *const iovec, c, short) as c_long
+            }
             libc::SYS_rename
             | libc::SYS_renameat
             | libc::SYS_renameat2
             | libc::SYS_link
-            | libc::SYS_linkat => names::raw(number, [a, b, c, d, e], int).into(),
-            _ => maps::raw(number, [a, b, c, d, e, f]).unwrap_or_else(call),
-        }
+            | libc::SYS_linkat => names::raw(number, [a, b, c, d, e], || call() as c_int).into(),
+            _ => return None,
+        })
     }
 }

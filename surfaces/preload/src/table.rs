@@ -32,8 +32,8 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
 static BEGUN: AtomicU64 = AtomicU64::new(0);
 
-/// Whether a mapping may lie in a place. Asked without the lock, by calls that are frequent: *no* is
-/// certain of a mapping whose address the caller knows; *yes* is to be looked at under the lock.
+/// Whether a mapping may lie in a place. Asked without the lock, by calls that are frequent: *no*
+/// is certain of a mapping whose address the caller knows; *yes* is to be looked at under the lock.
 pub(crate) fn may_hold(place: Place) -> bool {
     if is_empty() {
         return false;
