@@ -84,6 +84,8 @@ pub(crate) struct Asks {
     pub(crate) reports: Vec<FileReport>,
     /// Names under which files were guarded: whoever gets one is to be, too.
     names: BTreeSet<PathBuf>,
+    /// Names that were given up, or given to others, of late.
+    lost: Vec<PathBuf>,
     /// Files that were let go of, for who meets them again.
     closed: BTreeMap<(u64, u64), Closed>,
     /// Files that cannot be guarded.
@@ -105,6 +107,7 @@ impl Asks {
             free: VecDeque::new(),
             reports: Vec::new(),
             names: BTreeSet::new(),
+            lost: Vec::new(),
             closed: BTreeMap::new(),
             refused: BTreeMap::new(),
             looked: Instant::now(),
@@ -138,6 +141,11 @@ impl Asks {
         begins || self.ending.iter().any(|file| file.path == path)
     }
 
+    /// Names that guarded files had until now.
+    pub(crate) fn lost_names(&mut self, names: Vec<PathBuf>) {
+        self.lost.extend(names);
+    }
+
     fn number(&mut self) -> Option<u32> {
         if self.unused < self.most {
             self.unused += 1;
@@ -146,6 +154,9 @@ impl Asks {
         self.free.pop_front()
     }
 }
+
+/// Why a file is not guarded that has the name of one that was.
+const REPLACED: &str = "it took the name of a guarded file, and no guarded program opened it since";
 
 /// What is to be said to who asks.
 enum Decision {
@@ -354,6 +365,7 @@ impl Guard {
             Ok(file) if self.ledger.enter(number, file.device, file.inode) => {
                 self.files.insert(index, file);
                 self.schedule.add(index, &path);
+                self.withdraw(&path);
                 if !self.options.globs.iter().any(|glob| fits(glob, &path)) {
                     self.asks.names.insert(path);
                 }
@@ -436,6 +448,23 @@ impl Guard {
                 file.contest(format!("it is a standard stream of process {process}"));
             } else if !asked.contains(&process) && file.watch(|watch| watch.is_held_by(process)) {
                 file.contest(format!("process {process} had it before it was guarded"));
+            }
+        }
+    }
+
+    /// Tells of files that have the names of guarded ones and are not guarded, since no guarded
+    /// program gave them those, or opened them since.
+    pub(crate) fn look_for_others(&mut self) {
+        use std::os::unix::fs::MetadataExt;
+        for path in core::mem::take(&mut self.asks.lost) {
+            let found = std::fs::symlink_metadata(&path).ok().filter(std::fs::Metadata::is_file);
+            let Some(key) = found.map(|found| (found.dev(), found.ino())) else { continue };
+            let comes = self.asks.beginning.iter().any(|file| file.key == key);
+            let goes = self.asks.ending.iter().any(|file| file.key == key);
+            let was = comes || goes || self.asks.closed.contains_key(&key);
+            let told = self.refused.iter().any(|(refused, _)| *refused == path);
+            if !was && !told && self.ledger.find(key.0, key.1).is_none() {
+                self.refused.push((path, REPLACED.to_owned()));
             }
         }
     }

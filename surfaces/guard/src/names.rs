@@ -114,12 +114,16 @@ fn fate(file: BorrowedFd<'_>, before: &Path) -> Fate {
 impl Guard {
     /// Has all side files follow their data files.
     pub(crate) fn follow_names(&mut self) {
-        let mut moved = Vec::new();
+        let (mut moved, mut lost) = (Vec::new(), Vec::new());
         for (number, file) in &mut self.files {
             let found = fate(file.descriptor(), file.path());
             match found {
                 Fate::Same => {}
-                Fate::Gone { links } => file.lose_name(links),
+                Fate::Gone { links } => {
+                    if file.lose_name(links) {
+                        lost.push(file.path().to_path_buf());
+                    }
+                }
                 Fate::Other(path) => moved.push((*number, path)),
             }
         }
@@ -133,13 +137,14 @@ impl Guard {
                 file.take_name(path);
             }
         }
+        self.asks.lost_names(lost);
     }
 }
 
 impl crate::file::Guarded {
-    /// The name is gone, and so is that of its side file.
-    fn lose_name(&mut self, links: u64) {
-        let Some(side) = self.names().1.take() else { return };
+    /// The name is gone, and so is that of its side file; false if it was before.
+    fn lose_name(&mut self, links: u64) -> bool {
+        let Some(side) = self.names().1.take() else { return false };
         if side.is_there()
             && let Err(error) = fs::remove_file(&side.path)
         {
@@ -153,6 +158,7 @@ impl crate::file::Guarded {
                   known: its side file is removed; protect it under one of them"
                 .to_owned(),
         });
+        true
     }
 
     /// Makes room for others that want the name of its side file.

@@ -259,8 +259,9 @@ impl Guard {
         while self.is_joining() {
             self.serve(NAP);
         }
-        self.tell();
         self.follow_names();
+        self.look_for_others();
+        self.tell();
         let known = self.known();
         let scrub = self.options.final_scrub;
         let mut files = core::mem::take(&mut self.asks.reports);
@@ -289,6 +290,14 @@ impl Guard {
             (self.options.told)(path, why);
         }
         self.told = self.refused.len();
+    }
+
+    /// A file is guarded after all.
+    pub(crate) fn withdraw(&mut self, path: &std::path::Path) {
+        let before = self.refused.len();
+        self.refused.retain(|(refused, _)| refused != path);
+        // All that were there had been told of, or will be once more.
+        self.told = self.told.saturating_sub(before - self.refused.len());
     }
 
     /// Whether a program is still telling what it has. One that takes too long is not believed.
@@ -493,6 +502,7 @@ impl Guard {
             // All of them, while it is known who was there.
             self.files.values_mut().for_each(|file| file.look(&known));
             self.long_past = core::mem::take(&mut self.past);
+            self.look_for_others();
             self.follow_names();
         }
         for index in due {

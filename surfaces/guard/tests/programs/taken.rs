@@ -204,6 +204,10 @@ fn replaced() {
     assert!(gone, "the old side file lies beside the new file\n{summary}");
     assert!(report.notes.iter().any(|note| note.contains("removed, or replaced")), "{summary}");
     assert!(std::fs::read(&place.file).unwrap() == vec![9; 9000], "{summary}");
+    let told = |(path, why): &(std::path::PathBuf, String)| {
+        *path == place.file && why.contains("took the name")
+    };
+    assert!(summary.refused.iter().any(told), "{summary}");
 }
 
 /// Has a file open under a number that programs inherit.
