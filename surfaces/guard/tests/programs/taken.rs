@@ -25,6 +25,7 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("files that change names keep their side files", swaps),
     ("a file that somebody else replaced is told of", replaced),
     ("descriptors from outside are guarded", inherits),
+    ("a file that the guard itself writes to is checked only", own_output),
     ("files made under temporary names are guarded", names),
     ("files that nobody has are let go of, and taken up again", released),
     ("more files than there are numbers, one after the other", many),
@@ -238,6 +239,19 @@ fn inherits() {
         is_unharmed(&summary);
         is_covered(&place.file);
     }
+}
+
+fn own_output() {
+    let place = place();
+    let me = std::env::current_exe().unwrap();
+    let output = File::options().write(true).open(&place.file).unwrap();
+    let words = ["--guard", "touch"];
+    let done = Command::new(me).args(words).arg(&place.file).stdout(output).status().unwrap();
+    let told = String::from_utf8_lossy(&std::fs::read(&place.file).unwrap()).into_owned();
+    assert!(
+        done.success() && told.contains("standard output or error of the guard"),
+        "{told:.900}"
+    );
 }
 
 fn names() {
