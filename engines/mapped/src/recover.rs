@@ -58,6 +58,8 @@ pub struct Opened {
     pub state: State,
     /// The data file is not the one that was left: another inode, length or time of change.
     pub changed: bool,
+    /// It has another inode: it is another file.
+    pub other: bool,
     /// Regions in which a page that differs proved nothing.
     pub doubtful: u64,
     /// Regions whose records had a damaged copy.
@@ -165,6 +167,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let mut opened = Opened {
             state: header.state,
             changed,
+            other: identity.inode != header.identity.inode,
             doubtful: 0,
             damaged: 0,
             recovered: Covered::default(),

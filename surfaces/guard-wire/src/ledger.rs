@@ -34,6 +34,8 @@ struct Head {
 struct Entry {
     /// Whether the rest is valid.
     live: AtomicU32,
+    /// How many files had this number, the present one included.
+    turn: AtomicU64,
     device: AtomicU64,
     inode: AtomicU64,
     /// Writes announced, and those that are over.
@@ -132,23 +134,56 @@ impl Ledger {
     /// Enters a file; false if there is no such number.
     pub fn enter(&self, file: u32, device: u64, inode: u64) -> bool {
         let Some(entry) = self.entry(file) else { return false };
-        entry.device.store(device, Ordering::Relaxed);
-        entry.inode.store(inode, Ordering::Relaxed);
-        entry.live.store(1, Ordering::Release);
-        self.sheet().head.used.fetch_max(file + 1, Ordering::AcqRel);
+        // Who reads it meanwhile finds another turn at the end than at the beginning.
+        entry.live.store(0, Ordering::SeqCst);
+        entry.turn.fetch_add(1, Ordering::SeqCst);
+        entry.device.store(device, Ordering::SeqCst);
+        entry.inode.store(inode, Ordering::SeqCst);
+        // Nobody writes to the one before any more, or it would not have been let go of.
+        entry.ended.store(0, Ordering::SeqCst);
+        entry.began.store(0, Ordering::SeqCst);
+        entry.live.store(1, Ordering::SeqCst);
+        self.sheet().head.used.fetch_max(file + 1, Ordering::SeqCst);
         true
+    }
+
+    /// Takes a file out: from now on nobody finds it.
+    pub fn leave(&self, file: u32) {
+        if let Some(entry) = self.entry(file) {
+            entry.live.store(0, Ordering::SeqCst);
+        }
+    }
+
+    /// Takes one in again that was just taken out, as if it had not been.
+    pub fn stay(&self, file: u32) {
+        if let Some(entry) = self.entry(file) {
+            entry.live.store(1, Ordering::SeqCst);
+        }
+    }
+
+    /// How many files had a number until now: another value is another file.
+    #[must_use]
+    pub fn turn(&self, file: u32) -> u64 {
+        self.entry(file).map_or(0, |entry| entry.turn.load(Ordering::SeqCst))
     }
 
     /// The number under which a file is guarded.
     #[must_use]
     pub fn find(&self, device: u64, inode: u64) -> Option<u32> {
+        self.find_turn(device, inode).map(|(file, _)| file)
+    }
+
+    /// The same, and its turn.
+    #[must_use]
+    pub fn find_turn(&self, device: u64, inode: u64) -> Option<(u32, u64)> {
         let used = self.sheet().head.used.load(Ordering::Acquire);
-        (0..used.min(MOST_FILES)).find(|file| {
-            self.entry(*file).is_some_and(|entry| {
-                entry.live.load(Ordering::Acquire) == 1
-                    && entry.inode.load(Ordering::Relaxed) == inode
-                    && entry.device.load(Ordering::Relaxed) == device
-            })
+        (0..used.min(MOST_FILES)).find_map(|file| {
+            let entry = self.entry(file)?;
+            let turn = entry.turn.load(Ordering::SeqCst);
+            let same = entry.live.load(Ordering::SeqCst) == 1
+                && entry.inode.load(Ordering::SeqCst) == inode
+                && entry.device.load(Ordering::SeqCst) == device;
+            (same && entry.turn.load(Ordering::SeqCst) == turn).then_some((file, turn))
         })
     }
 
@@ -221,6 +256,16 @@ mod tests {
         seen.end(u32::MAX);
         seen.lose();
         assert_eq!((ledger.announced(7), ledger.lost()), ((1, 0), 1));
+        // The same number for another file: who knew the first one sees it.
+        let turn = seen.turn(7);
+        assert_eq!(seen.find_turn(1, 2), Some((7, turn)));
+        ledger.leave(7);
+        assert_eq!(seen.find(1, 2), None);
+        ledger.stay(7);
+        assert_eq!(seen.find_turn(1, 2), Some((7, turn)));
+        ledger.leave(7);
+        assert!(ledger.enter(7, 1, 9) && seen.find(1, 2).is_none());
+        assert_eq!(seen.find_turn(1, 9), Some((7, turn + 1)));
     }
 
     #[test]

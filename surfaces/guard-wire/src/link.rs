@@ -1,14 +1,18 @@
 //! One connection for one request: nothing in the program is kept open between two, so nothing can
 //! be closed under us, and no two threads share anything.
 //!
-//! Packets keep their borders. Nothing here allocates, waits for a lock or touches `errno`.
+//! Packets keep their borders. Nothing here allocates, waits for a lock or touches `errno`. Nobody
+//! waits for ever: a supervisor that stands still is not to have its programs stand still.
 
 use core::mem::MaybeUninit;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use rustix::cmsg_space;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
@@ -17,6 +21,8 @@ use rustix::net::{
 
 use crate::message::{Answer, MESSAGE, Refusal, Request};
 
+/// How long an answer is waited for: longer than the first look at all but the largest files.
+pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Longest name of a supervisor.
 pub const MOST_NAME: usize = 64;
 
@@ -32,15 +38,22 @@ pub fn serve(name: &[u8]) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Connects to the supervisor of that name.
+/// Connects to the supervisor of that name. It may take so long to make room.
 ///
 /// # Errors
 /// What the system said.
-pub fn reach(name: &[u8]) -> Result<OwnedFd, Errno> {
+pub fn reach(name: &[u8], patience: Duration) -> Result<OwnedFd, Errno> {
     let socket = open(SocketFlags::CLOEXEC)?;
+    // A queue that is full keeps both who connects and who sends.
+    set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
     let address = address(name)?;
-    again(|| connect(&socket, &address))?;
-    Ok(socket)
+    let until = Instant::now() + patience;
+    loop {
+        match connect(&socket, &address) {
+            Err(Errno::INTR) if Instant::now() < until => {}
+            done => return done.map(|()| socket),
+        }
+    }
 }
 
 fn open(flags: SocketFlags) -> Result<OwnedFd, Errno> {
@@ -116,16 +129,36 @@ pub fn receive(
     Ok(Some((len, with)))
 }
 
+/// Whether something can be received before `until`; signals do not make the wait any longer.
+fn comes(socket: BorrowedFd<'_>, until: Instant) -> bool {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let Ok(left) = Timespec::try_from(left) else { return false };
+        match poll(&mut [PollFd::from_borrowed_fd(socket, PollFlags::IN)], Some(&left)) {
+            Err(Errno::INTR) => {}
+            found => return found.is_ok_and(|ready| ready > 0),
+        }
+    }
+}
+
 /// Asks on an open connection and waits for the answer.
 ///
 /// # Errors
-/// A [`Refusal`]; `Failed` if the supervisor is gone.
+/// A [`Refusal`]; `Failed` if the supervisor is gone, `Late` if it does not answer in time.
 pub fn ask_on(
     socket: impl AsFd,
     request: &Request,
     with: Option<BorrowedFd<'_>>,
+    patience: Duration,
 ) -> Result<(Answer, Option<OwnedFd>), Refusal> {
-    send(&socket, &request.encode(), with).map_err(|_| Refusal::Failed)?;
+    let until = Instant::now() + patience;
+    send(&socket, &request.encode(), with).map_err(|error| match error {
+        Errno::AGAIN => Refusal::Late,
+        _ => Refusal::Failed,
+    })?;
+    if !comes(socket.as_fd(), until) {
+        return Err(Refusal::Late);
+    }
     let mut bytes = [0; MESSAGE];
     let got = receive(&socket, &mut bytes).map_err(|_| Refusal::Failed)?;
     let (len, with) = got.ok_or(Refusal::Failed)?;
@@ -143,9 +176,13 @@ pub fn ask(
     name: &[u8],
     request: &Request,
     with: Option<BorrowedFd<'_>>,
+    patience: Duration,
 ) -> Result<(Answer, Option<OwnedFd>), Refusal> {
-    let socket = reach(name).map_err(|_| Refusal::Failed)?;
-    ask_on(socket, request, with)
+    let socket = reach(name, patience).map_err(|error| match error {
+        Errno::AGAIN | Errno::INTR => Refusal::Late,
+        _ => Refusal::Failed,
+    })?;
+    ask_on(socket, request, with, patience)
 }
 
 #[cfg(test)]
@@ -161,7 +198,10 @@ mod tests {
         assert!(serve(name).is_err(), "the name is taken");
         let asking = std::thread::spawn({
             let name = name.to_vec();
-            move || ask(&name, &Request::Ask, Some(std::io::stdin().as_fd())).unwrap().0
+            move || {
+                let with = std::io::stdin();
+                ask(&name, &Request::Ask, Some(with.as_fd()), PATIENCE).unwrap().0
+            }
         });
         let peer = loop {
             match acceptfrom(&server) {
@@ -175,7 +215,23 @@ mod tests {
         assert!(with.is_some());
         send(&peer, &Answer::Guarded { file: 4 }.encode(), None).unwrap();
         assert_eq!(asking.join().unwrap(), Answer::Guarded { file: 4 });
-        assert!(ask(b"hf-nobody", &Request::Ask, None).is_err_and(|why| why == Refusal::Failed));
+        let nobody = ask(b"hf-nobody", &Request::Ask, None, PATIENCE);
+        assert!(nobody.is_err_and(|why| why == Refusal::Failed));
+    }
+
+    #[test]
+    fn nobody_waits_for_ever() {
+        let name = format!("hf-late-test-{}", std::process::id());
+        let _server = serve(name.as_bytes()).unwrap();
+        let short = Duration::from_millis(30);
+        let began = Instant::now();
+        let late = ask(name.as_bytes(), &Request::Ask, None, short);
+        assert!(late.is_err_and(|why| why == Refusal::Late) && began.elapsed() >= short);
+        // Until nobody can connect any more.
+        let waiting: Vec<_> = (0..600).map_while(|_| reach(name.as_bytes(), short).ok()).collect();
+        assert!(waiting.len() < 600);
+        let late = ask(name.as_bytes(), &Request::Ask, None, short);
+        assert!(late.is_err_and(|why| why == Refusal::Late));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use holdfast_pmem::PAGE;
 /// Bytes of every message.
 pub const MESSAGE: usize = 64;
 /// Version of everything in this crate. Both ends come from one build; anything else is refused.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// Most files that are guarded at a time.
 pub const MOST_FILES: u32 = 512;
 
@@ -35,6 +35,8 @@ pub enum Refusal {
     NoDescriptor = 6,
     /// It could not be done; the supervisor knows why.
     Failed = 7,
+    /// No answer came in time. Never travels.
+    Late = 8,
 }
 
 impl Refusal {
@@ -59,6 +61,7 @@ impl core::fmt::Display for Refusal {
             Self::NoFile => "no such file",
             Self::NoDescriptor => "a descriptor is missing",
             Self::Failed => "it could not be done",
+            Self::Late => "no answer came in time",
         })
     }
 }
@@ -128,13 +131,20 @@ pub enum Request {
         /// The anchor's process.
         process: u32,
     },
-    /// A program that came late has told of everything.
+    /// A program that came late, or has a file that was taken, has told of everything.
     Ready {
         /// The space.
         space: u64,
     },
-    /// Whether the file of the descriptor sent along is to be guarded.
+    /// Whether the file of the descriptor sent along is to be guarded. The program has just opened
+    /// it.
     Ask,
+    /// The file of the descriptor sent along was given a name, and may have been open and mapped
+    /// before. Answered by [`Answer::Taken`] if it is guarded since now.
+    Named {
+        /// The space.
+        space: u64,
+    },
     /// The board of a guarded file.
     Board {
         /// Its number.
@@ -236,6 +246,12 @@ pub enum Answer {
         /// The number.
         file: u32,
     },
+    /// The file is guarded from now on under this number, and nothing is judged until
+    /// [`Request::Ready`]: the program tells what it has of it.
+    Taken {
+        /// The number.
+        file: u32,
+    },
     /// The file is not guarded.
     Unguarded,
     /// The page of the file is right; a descriptor of the file comes along.
@@ -314,6 +330,7 @@ impl Request {
             Self::Ready { space } => pack(12, &[space]),
             Self::Heal { space, file, page } => pack(13, &[space, file.into(), page]),
             Self::Unfollowed { space } => pack(14, &[space]),
+            Self::Named { space } => pack(15, &[space]),
         }
     }
 
@@ -352,6 +369,7 @@ impl Request {
             12 => Ok(Self::Ready { space: a }),
             13 if c < BYTES / PAGE => Ok(Self::Heal { space: a, file: file_of(b)?, page: c }),
             14 => Ok(Self::Unfollowed { space: a }),
+            15 => Ok(Self::Named { space: a }),
             _ => Err(Refusal::Malformed),
         }
     }
@@ -368,6 +386,7 @@ impl Answer {
             Self::Unguarded => pack(104, &[]),
             Self::Refused(why) => pack(105, &[why as u64]),
             Self::Healed => pack(106, &[]),
+            Self::Taken { file } => pack(107, &[file.into()]),
         }
     }
 
@@ -387,6 +406,7 @@ impl Answer {
                 why.map(Self::Refused).ok_or(Refusal::Malformed)
             }
             106 => Ok(Self::Healed),
+            107 => Ok(Self::Taken { file: file_of(a)? }),
             _ => Err(Refusal::Malformed),
         }
     }
@@ -422,6 +442,7 @@ mod tests {
             Request::Exec { space: 3, stays: false },
             Request::Anchored { space: 3, process: 77 },
             Request::Unfollowed { space: 3 },
+            Request::Named { space: 3 },
         ]
     }
 
@@ -440,6 +461,7 @@ mod tests {
             Answer::Guarded { file: 3 },
             Answer::Unguarded,
             Answer::Healed,
+            Answer::Taken { file: 511 },
         ] {
             assert_eq!(Answer::decode(&answer.encode()), Ok(answer));
         }

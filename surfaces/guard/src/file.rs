@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use holdfast_guard_wire::{Ledger, SLOTS};
 use holdfast_mapped::{
     Covered, Durability, Facts, Force, Mapped, Mended, OpenOptions as OpenSide, ProtectOptions,
-    Scrubbed, Writers, Writing,
+    Scrubbed, When, Writers, Writing,
 };
 use holdfast_pmem::track::ear::Hears;
 use holdfast_pmem::track::holders::FileId;
@@ -24,10 +24,11 @@ use crate::choose::Choice;
 use crate::drill::{self, Drill, Drilled, Ground};
 use crate::eyes::Eyes;
 use crate::foreign::{Doubt, Known, Watch};
+use crate::names::{Beside, Named};
 use crate::source::Source;
 use crate::summary::FileReport;
 
-type Engine = Mapped<ForeignFile, holdfast_pmem::Mapped, Arc<Source>>;
+pub(crate) type Engine = Mapped<ForeignFile, holdfast_pmem::Mapped, Arc<Source>>;
 
 /// Bytes a side file begins with; the engine makes it longer.
 const SIDE_START: u64 = 128 << 10;
@@ -45,12 +46,18 @@ pub(crate) struct Guarded {
     number: u32,
     file: Arc<File>,
     data: ForeignFile,
-    /// None after an error that ended its protection.
-    engine: Option<Engine>,
+    /// None after an error that ended its protection. Shared with a pass that is under way.
+    engine: Option<Arc<Engine>>,
+    /// Whether passes cover anything.
+    lazily: bool,
+    /// Where its side file is, if it has a name.
+    side: Option<Named>,
     pub(crate) source: Arc<Source>,
     ledger: Arc<Ledger>,
     eyes: Arc<Eyes>,
     contested: bool,
+    /// Since when nobody has it, as far as was looked.
+    pub(crate) idle: Option<Instant>,
     /// Whether what is written has to outlive a power cut.
     durable: bool,
     /// When it may be drilled next.
@@ -74,7 +81,7 @@ impl Guarded {
         choice: &Choice,
         protect: &ProtectOptions,
         (ledger, clock): (&Arc<Ledger>, &Arc<dyn Clock>),
-        hears: Hears,
+        (hears, beside): (Hears, Beside),
     ) -> Result<Self, String> {
         let found = file.metadata().map_err(|error| error.to_string())?;
         let file = Arc::new(file);
@@ -93,14 +100,26 @@ impl Guarded {
         let eyes = Arc::new(Eyes::new(data.clone(), watch, number, Arc::clone(ledger)));
         let facts = Arc::clone(&eyes) as Arc<dyn Facts>;
         let parts = (data.clone(), Arc::clone(&source), Arc::clone(clock), facts);
-        let mut report = FileReport::new(path);
+        let mut report = FileReport::new(path, found.ino());
         report.folios = cache.map_or_else(|error| error.to_string(), |cache| cache.to_string());
+        let anew = is_of_another(&parts, choice, protect, beside).then(|| {
+            report.note("another file had its name before, whose side file is removed".to_owned());
+            anew(choice)
+        });
+        let choice = anew.as_ref().unwrap_or(choice);
         let (engine, making) = engine(parts, choice, protect, &mut report)?;
         engine.admit(0, u64::MAX, Writing::NotYet).map_err(|error| error.to_string())?;
         // From here on it covers everything.
         let kept = making.map_or(Ok(()), |mut making| making.keep(false));
         kept.map_err(|error| error.to_string())?;
+        let side = match choice {
+            Choice::Open(side) | Choice::Protect(side) => Named::of(side.clone()),
+            Choice::Leave => None,
+        };
         Ok(Self {
+            side,
+            lazily: protect.open.when == When::Lazily,
+            idle: None,
             device: found.dev(),
             inode: found.ino(),
             number,
@@ -109,7 +128,7 @@ impl Guarded {
             file,
             data,
             contested: engine.is_contested(),
-            engine: Some(engine),
+            engine: Some(Arc::new(engine)),
             source,
             ledger: Arc::clone(ledger),
             eyes,
@@ -177,16 +196,28 @@ impl Guarded {
     }
 
     /// If it was quiet for long enough: the next pass looks at every page, and decides about those
-    /// that differ for good.
-    fn settle(&mut self, known: &Known) {
-        if self.watch(|watch| watch.doubted()) != Doubt::Settle {
-            return;
+    /// that differ for good. Whether there is to be such a pass, and [`settled`](Self::settled)
+    /// afterwards.
+    pub(crate) fn begins_to_settle(&mut self) -> bool {
+        let settles = self.watch(|watch| watch.doubted()) == Doubt::Settle;
+        if settles {
+            self.source.forget();
         }
-        self.source.forget();
-        self.pass();
+        settles
+    }
+
+    /// That pass was made.
+    pub(crate) fn settled(&mut self, known: &Known) {
         self.look(known);
         self.watch(Watch::settled);
         self.look(known);
+    }
+
+    fn settle(&mut self, known: &Known) {
+        if self.begins_to_settle() {
+            self.pass();
+            self.settled(known);
+        }
     }
 
     /// Whether nobody but the guarded is known to write, and all that they did is known. Asked
@@ -195,28 +226,33 @@ impl Guarded {
         self.eyes.is_sure() && self.source.is_whole()
     }
 
-    /// A look, a pass, and the end of a doubt if its time has come.
-    pub(crate) fn tick(&mut self, known: &Known) {
-        self.look(known);
-        self.pass();
-        self.settle(known);
+    /// What a pass in steps needs, if there is to be one: others may be served between them. One
+    /// because of a sync is made whatever the policy.
+    pub(crate) fn to_pass(&self, synced: bool) -> Option<Arc<Engine>> {
+        self.source.reap();
+        self.engine.clone().filter(|_| self.lazily || synced)
     }
 
     /// A pass, and nothing else.
     pub(crate) fn pass(&mut self) {
         self.source.reap();
-        let done = self.engine.as_ref().map(Engine::pass);
+        let done = self.engine.as_ref().map(|engine| engine.pass());
         self.note(done);
     }
 
     /// Covers a range at once.
     pub(crate) fn cover(&mut self, at: u64, len: u64) {
         let done = self.engine.as_ref().map(|engine| engine.cover(at, len));
-        self.report.covered_on_sync += 1;
+        self.synced();
         self.note(done);
     }
 
-    fn note(&mut self, done: Option<holdfast_mapped::Result<Covered>>) {
+    /// A pass is made because the program syncs.
+    pub(crate) fn synced(&mut self) {
+        self.report.covered_on_sync += 1;
+    }
+
+    pub(crate) fn note(&mut self, done: Option<holdfast_mapped::Result<Covered>>) {
         match done {
             Some(Ok(_)) => self.report.passes += 1,
             Some(Err(error)) => self.fail(&error.to_string()),
@@ -264,6 +300,30 @@ impl Guarded {
             self.told(&Scrubbed { repaired: 1, ..Scrubbed::default() });
         }
         right
+    }
+
+    /// Whether a pass over it is under way.
+    pub(crate) fn is_passed(&self) -> bool {
+        self.engine.as_ref().is_some_and(|engine| Arc::strong_count(engine) > 1)
+    }
+
+    /// How it is told apart from all others.
+    pub(crate) fn key(&self) -> (u64, u64) {
+        (self.device, self.inode)
+    }
+
+    /// Its name, or the last that was known.
+    pub(crate) fn path(&self) -> &std::path::Path {
+        &self.report.path
+    }
+
+    pub(crate) fn report(&mut self) -> &mut FileReport {
+        &mut self.report
+    }
+
+    /// Its name, as far as that is known, and that of its side file.
+    pub(crate) fn names(&mut self) -> (&mut PathBuf, &mut Option<Named>) {
+        (&mut self.report.path, &mut self.side)
     }
 
     /// The file, for programs that map a page of it anew.
@@ -334,9 +394,11 @@ impl Guarded {
         if let Some(engine) = self.engine.take() {
             self.report.pages = engine.pages();
             self.report.counts = engine.counts();
-            match engine.close() {
-                Ok(()) => self.report.closed = true,
-                Err(error) => self.fail(&error.to_string()),
+            // No pass is under way any more, so nobody shares it.
+            match Arc::into_inner(engine).map(Engine::close) {
+                Some(Ok(())) => self.report.closed = true,
+                Some(Err(error)) => self.fail(&error.to_string()),
+                None => self.fail("a pass over it did not come to its end"),
             }
         }
         self.report.seen = self.source.seen();
@@ -355,9 +417,45 @@ impl Writers for Rest<'_> {
     fn thaw(&self) {}
 }
 
+/// The parts of an engine, but for the side file.
+type Parts = (ForeignFile, Arc<Source>, Arc<dyn Clock>, Arc<dyn Facts>);
+
+/// Whether the side file that is there is that of another file, which had the name before.
+fn is_of_another(
+    (data, source, clock, facts): &Parts,
+    choice: &Choice,
+    protect: &ProtectOptions,
+    beside: Beside,
+) -> bool {
+    let Choice::Open(side) = choice else { return false };
+    if beside != Beside::Perhaps {
+        return beside == Beside::Others;
+    }
+    // Looked at only: whatever is wrong with it is told when it is opened.
+    let Ok(side) = holdfast_pmem::Mapped::open(side, Access::ReadOnly, &Mapping::default()) else {
+        return false;
+    };
+    let look = OpenSide { read_only: true, ..protect.open };
+    let parts = (data.clone(), Arc::clone(source), Arc::clone(facts), Arc::clone(clock));
+    let (data, source, facts, clock) = parts;
+    Engine::open(data, side, source, facts, clock, look).is_ok_and(|(_, opened)| opened.other)
+}
+
+/// Removes a side file, so that another can be made.
+fn anew(choice: &Choice) -> Choice {
+    match choice {
+        Choice::Open(side) | Choice::Protect(side) => {
+            // One that stays is in the way of the new one, which is told then.
+            let _ = std::fs::remove_file(side);
+            Choice::Protect(side.clone())
+        }
+        Choice::Leave => Choice::Leave,
+    }
+}
+
 /// Opens or makes the side file.
 fn engine(
-    (data, source, clock, facts): (ForeignFile, Arc<Source>, Arc<dyn Clock>, Arc<dyn Facts>),
+    (data, source, clock, facts): Parts,
     choice: &Choice,
     protect: &ProtectOptions,
     report: &mut FileReport,
@@ -433,8 +531,8 @@ mod drills {
         let ledger = Arc::new(Ledger::create().unwrap());
         let clock: Arc<dyn Clock> = Arc::new(WallClock::new());
         let protect = ProtectOptions::default();
-        Guarded::begin(0, (file, path), &side, &protect, (&ledger, &clock), Hears::Everybody)
-            .unwrap()
+        let how = (Hears::Everybody, Beside::Own);
+        Guarded::begin(0, (file, path), &side, &protect, (&ledger, &clock), how).unwrap()
     }
 
     fn copies(folder: &Path) -> Vec<PathBuf> {
@@ -451,7 +549,12 @@ mod drills {
         let announce = || file.announce();
         let (open, path) = (&*file.file, &*file.report.path);
         let ground = Ground { file: open, path, durable: true, announce: &announce };
-        drill::run(file.engine.as_ref().unwrap(), &ground, (Drill { pages, ..DRILL }, 0), writers)
+        drill::run(
+            &**file.engine.as_ref().unwrap(),
+            &ground,
+            (Drill { pages, ..DRILL }, 0),
+            writers,
+        )
     }
 
     /// Cannot be stopped.
@@ -576,8 +679,8 @@ mod drills {
         let clock: Arc<dyn Clock> = Arc::new(clock);
         let (side, protect) = (Choice::Open(side_of(&path)), ProtectOptions::default());
         let with = (&Arc::new(ledger), &clock);
-        let begun =
-            Guarded::begin(0, (open, path.clone()), &side, &protect, with, Hears::Everybody);
+        let how = (Hears::Everybody, Beside::Own);
+        let begun = Guarded::begin(0, (open, path.clone()), &side, &protect, with, how);
         let file = begun.unwrap();
         let engine = file.engine.as_ref().unwrap();
         let found = engine.verify_all().unwrap();

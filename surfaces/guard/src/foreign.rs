@@ -124,6 +124,14 @@ impl Watch {
         holders::holds_of(process, &self.id, &self.file) == Holds::Writes
     }
 
+    /// By how many handles a process can write to the file, and whether it maps it.
+    pub(crate) fn means_of(&self, process: u32) -> (usize, bool) {
+        // What cannot be told might be anything.
+        let handles = holders::writing_handles(process, &self.id);
+        let mapped = holders::stores(process, &self.id) == Some(Holds::Writes);
+        (handles.map_or(usize::MAX, |handles| handles.len()), mapped)
+    }
+
     /// Whether the file is a standard stream of a process.
     pub(crate) fn is_stream_of(&self, process: u32) -> bool {
         holders::has_as_stream(process, &self.id)

@@ -8,8 +8,8 @@
 //! somebody else writes to is checked only.
 //!
 //! Not covered: what the program loads before a scrub came by; what it writes through `io_uring`
-//! or kernel `aio` (noticed: the file is checked only; [`Options::strict`] refuses them); direct
-//! I/O that arrives after its call returned; the death of the supervisor (later: undecided).
+//! or kernel `aio` (noticed: the file is checked only; [`Options::strict`] refuses them); the death
+//! of the supervisor (later: undecided).
 //! Repairs are put off, and what differs becomes undecided, where a write may have gone unnoticed:
 //! a program that makes system calls without the C library, or a system that does not tell who
 //! used a file. What nobody can notice is listed in `docs/design/unobserved.md`.
@@ -58,6 +58,8 @@
 //! | `program.rs` | what can be guarded |
 //! | `serve.rs`, `spaces.rs` | the loop; requests, address spaces and their ends |
 //! | `choose.rs`, `file.rs` | which files; one of them |
+//! | `asks.rs` | files on their way in and out |
+//! | `names.rs` | side files follow their data files |
 //! | `source.rs`, `runs.rs` | who stored where |
 //! | `foreign.rs`, `eyes.rs`, `proc.rs` | strangers, and what is heard of them |
 //! | `freeze.rs` | standing still |
@@ -66,6 +68,7 @@
 //! | `code.rs`, `strict.rs` | programs that do without the C library; refusing rings |
 //! | `options.rs`, `error.rs`, `summary.rs` | the rest |
 
+mod asks;
 mod choose;
 mod clock;
 mod code;
@@ -75,6 +78,7 @@ mod eyes;
 mod file;
 mod foreign;
 mod freeze;
+mod names;
 mod options;
 mod proc;
 mod processors;

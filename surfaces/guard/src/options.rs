@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use holdfast_guard_wire::MOST_FILES;
 use holdfast_mapped::{Folios, ProtectOptions};
 pub use holdfast_pmem::track::ear::Hears;
 
@@ -61,6 +62,10 @@ pub struct Options {
     pub trusted: Vec<String>,
     /// How well to listen for strangers at the most, for tests of systems that permit less.
     pub hears: Hears,
+    /// How long nobody has a file before it is let go of: closed, and its number free for another.
+    pub release: Duration,
+    /// Most files that are guarded at a time; 512 at most.
+    pub most_files: u32,
     /// More environment for the program.
     pub environment: Vec<(String, String)>,
 }
@@ -88,6 +93,8 @@ impl Options {
             // They have tables among their code.
             trusted: ["libcrypto.so*", "libgcrypt.so*"].map(str::to_owned).to_vec(),
             hears: Hears::Everybody,
+            release: Duration::from_secs(10),
+            most_files: MOST_FILES,
             environment: Vec::new(),
         }
     }

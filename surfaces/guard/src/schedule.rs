@@ -1,5 +1,6 @@
 //! When each file is due: files may have periods of their own.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ pub(crate) struct Schedule {
     /// The last look at who is there.
     looked: Instant,
     periods: Vec<(String, Duration)>,
-    files: Vec<Due>,
+    files: BTreeMap<usize, Due>,
 }
 
 /// What is done again and again.
@@ -47,28 +48,32 @@ impl Due {
 impl Schedule {
     pub(crate) fn new(options: &Options) -> Self {
         let general = Due::new(options.period, Instant::now());
-        let (periods, files) = (options.periods.clone(), Vec::new());
+        let (periods, files) = (options.periods.clone(), BTreeMap::new());
         Self { looked: general.since, general, periods, files }
     }
 
-    /// The next file, in the order of their numbers.
-    pub(crate) fn add(&mut self, path: &Path) {
+    /// A file, under its number.
+    pub(crate) fn add(&mut self, file: usize, path: &Path) {
         let own = self.periods.iter().find(|(glob, _)| fits(glob, path));
         let period = own.map_or(self.general.period, |(_, period)| *period);
-        self.files.push(Due::new(period, Instant::now()));
+        self.files.insert(file, Due::new(period, Instant::now()));
+    }
+
+    /// A file that is not looked after any more.
+    pub(crate) fn remove(&mut self, file: usize) {
+        self.files.remove(&file);
     }
 
     /// When something is due.
     pub(crate) fn next(&self) -> Instant {
-        self.files.iter().fold(self.general.at, |next, due| next.min(due.at))
+        self.files.values().fold(self.general.at, |next, due| next.min(due.at))
     }
 
     /// The files that are due; `None` if not even a look is.
     pub(crate) fn due(&mut self, now: Instant) -> Option<Vec<usize>> {
         let ready = |due: &Due| due.at <= now;
-        let files: Vec<usize> = (0..self.files.len())
-            .filter(|index| self.files.get(*index).is_some_and(ready))
-            .collect();
+        let due = self.files.iter().filter(|(_, due)| ready(due));
+        let files: Vec<usize> = due.map(|(file, _)| *file).collect();
         let general = ready(&self.general);
         if general {
             self.general.done(now, now);
@@ -79,7 +84,7 @@ impl Schedule {
     /// Whether it is time for a look at who is there: never sooner after the last than the shortest
     /// period, since a new process is given from one look to the next to introduce itself.
     pub(crate) fn look(&mut self, now: Instant) -> bool {
-        let shortest = self.files.iter().map(|due| due.period).min();
+        let shortest = self.files.values().map(|due| due.period).min();
         let shortest = shortest.map_or(self.general.period, |own| own.min(self.general.period));
         let due = now.saturating_duration_since(self.looked) >= shortest.max(INTRODUCTION);
         if due {
@@ -90,14 +95,14 @@ impl Schedule {
 
     /// A pass over a file was made.
     pub(crate) fn done(&mut self, file: usize, began: Instant) {
-        if let Some(due) = self.files.get_mut(file) {
+        if let Some(due) = self.files.get_mut(&file) {
             due.done(began, Instant::now());
         }
     }
 
     /// Period of a file, and the longest that a store to it went uncovered until now.
     pub(crate) fn of(&self, file: usize) -> (Duration, Duration) {
-        self.files.get(file).map_or((self.general.period, Duration::ZERO), |due| {
+        self.files.get(&file).map_or((self.general.period, Duration::ZERO), |due| {
             (due.period, due.oldest.max(due.since.elapsed()))
         })
     }
@@ -114,9 +119,10 @@ mod tests {
         let quick = ("*.log".to_owned(), Duration::from_secs(1));
         options.periods = vec![quick, ("/a/*".to_owned(), Duration::from_secs(3))];
         let mut schedule = Schedule::new(&options);
-        for path in ["/a/x.log", "/a/y.db", "/b/z.db"] {
-            schedule.add(Path::new(path));
+        for (file, path) in ["/a/x.log", "/a/y.db", "/b/z.db", "/a/gone.log"].iter().enumerate() {
+            schedule.add(file, Path::new(path));
         }
+        schedule.remove(3);
         let start = Instant::now();
         let seconds = Duration::from_secs;
         assert!(schedule.next() <= start + seconds(1));
@@ -125,7 +131,7 @@ mod tests {
             let now = start + seconds(second);
             for file in schedule.due(now).unwrap_or_default() {
                 passes[file] += 1;
-                schedule.files[file].done(now, now);
+                schedule.files.get_mut(&file).unwrap().done(now, now);
             }
         }
         assert_eq!(passes, [30, 10, 3]);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{acceptfrom, sockopt::socket_peercred};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, pidfd_send_signal, waitpid};
 
+use crate::asks::{Asker, Asks};
 use crate::clock::WallClock;
 use crate::code::{Codes, Makes};
 use crate::error::Error;
@@ -40,6 +41,26 @@ const MOST_PEERS: usize = 1024;
 const LAST_WAIT: Duration = Duration::from_millis(500);
 /// How long a program may take to come, and to tell what it has.
 pub(crate) const LATEST: Duration = Duration::from_secs(20);
+/// A pass that takes longer than this lets others be served.
+const PATIENCE: Duration = Duration::from_millis(2);
+/// Files that nobody has are looked for no more often than this.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A program that tells what it has.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settling {
+    pub(crate) space: u64,
+    pub(crate) process: u32,
+    pub(crate) since: Instant,
+    /// It attached itself: of all that it has nothing is known.
+    pub(crate) late: bool,
+}
+
+impl Settling {
+    pub(crate) fn new(space: u64, process: u32, late: bool) -> Self {
+        Self { space, process, since: Instant::now(), late }
+    }
+}
 
 /// A program that runs under guard.
 #[derive(Debug)]
@@ -48,7 +69,9 @@ pub struct Guard {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) ledger_inode: u64,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) files: Vec<Guarded>,
+    /// By their numbers.
+    pub(crate) files: BTreeMap<usize, Guarded>,
+    pub(crate) asks: Asks,
     pub(crate) spaces: BTreeMap<u64, Space>,
     /// Processes that were guarded to their end.
     pub(crate) past: BTreeMap<u32, Makes>,
@@ -75,8 +98,10 @@ pub struct Guard {
     peers: Vec<(OwnedFd, Instant)>,
     /// None if the program came by itself.
     child: Option<Child>,
-    /// A program that came late and tells what it has; nothing is judged meanwhile.
-    pub(crate) settling: Option<(u64, Instant)>,
+    /// Programs that tell what they have; nothing is judged meanwhile.
+    pub(crate) settling: Vec<Settling>,
+    /// Requests are served in the middle of something else.
+    nested: bool,
     /// The file of which a page was put right, whose descriptor is part of the answer.
     pub(crate) healed: Option<usize>,
     hostile: u64,
@@ -145,6 +170,7 @@ impl Guard {
         let server = link::serve(name.as_bytes()).map_err(Error::io("bind"))?;
         let this = Self {
             schedule: Schedule::new(&options),
+            asks: Asks::new(options.most_files)?,
             began: Instant::now(),
             spent: spent(),
             told: 0,
@@ -152,7 +178,7 @@ impl Guard {
             ledger: Arc::new(ledger),
             ledger_inode,
             clock: Arc::new(WallClock::new()),
-            files: Vec::new(),
+            files: BTreeMap::new(),
             spaces: BTreeMap::new(),
             past: BTreeMap::new(),
             long_past: BTreeMap::new(),
@@ -166,7 +192,8 @@ impl Guard {
             server,
             peers: Vec::new(),
             child: None,
-            settling: None,
+            settling: Vec::new(),
+            nested: false,
             healed: None,
             hostile: 0,
         };
@@ -210,6 +237,10 @@ impl Guard {
                 status = self.ended()?;
             }
             self.bury();
+            let often = (self.options.release / 2).max(LOOK);
+            if self.asks.looked.elapsed() >= often {
+                self.let_go(self.options.release);
+            }
             if !self.settles()
                 && let Some(files) = self.schedule.due(Instant::now())
             {
@@ -225,13 +256,20 @@ impl Guard {
             self.bury();
             std::thread::sleep(Duration::from_millis(1));
         }
+        while self.is_joining() {
+            self.serve(NAP);
+        }
+        self.follow_names();
+        self.look_for_others();
+        self.tell();
         let known = self.known();
         let scrub = self.options.final_scrub;
-        let mut files = Vec::new();
-        for (index, file) in self.files.drain(..).enumerate() {
+        let mut files = core::mem::take(&mut self.asks.reports);
+        for (index, file) in core::mem::take(&mut self.files) {
             let (period, oldest) = self.schedule.of(index);
             files.push(FileReport { period, oldest, ..file.finish(&known, scrub) });
         }
+        let files = FileReport::join(files);
         Ok(Summary {
             status,
             lasted: self.began.elapsed(),
@@ -254,17 +292,24 @@ impl Guard {
         self.told = self.refused.len();
     }
 
+    /// A file is guarded after all.
+    pub(crate) fn withdraw(&mut self, path: &std::path::Path) {
+        let before = self.refused.len();
+        self.refused.retain(|(refused, _)| refused != path);
+        // All that were there had been told of, or will be once more.
+        self.told = self.told.saturating_sub(before - self.refused.len());
+    }
+
     /// Whether a program is still telling what it has. One that takes too long is not believed.
     fn settles(&mut self) -> bool {
-        let Some((_, since)) = self.settling else { return false };
-        if since.elapsed() < LATEST {
-            return true;
+        let all = self.settling.len();
+        self.settling.retain(|settling| settling.since.elapsed() < LATEST);
+        if self.settling.len() < all {
+            for file in self.files.values_mut() {
+                file.contest("a program did not come to an end telling what it has".to_owned());
+            }
         }
-        self.settling = None;
-        for file in &mut self.files {
-            file.contest("the program did not come to an end telling what it has".to_owned());
-        }
-        false
+        !self.settling.is_empty()
     }
 
     /// Passes a signal on that was meant for the program.
@@ -304,6 +349,7 @@ impl Guard {
         let mut anchored = Vec::new();
         let ready: Vec<bool> = {
             let mut all = vec![PollFd::new(&self.server, PollFlags::IN)];
+            all.push(PollFd::new(self.asks.done(), PollFlags::IN));
             all.extend(self.peers.iter().map(|(peer, _)| PollFd::new(peer, PollFlags::IN)));
             all.extend(self.spaces.values().map(|space| PollFd::new(&space.end, PollFlags::IN)));
             for (number, space) in &self.spaces {
@@ -317,7 +363,7 @@ impl Guard {
             let _ = poll(&mut all, timeout.as_ref());
             all.iter().map(|fd| !fd.revents().is_empty()).collect()
         };
-        let (peers, rest) = ready[1..].split_at(self.peers.len());
+        let (peers, rest) = ready[2..].split_at(self.peers.len());
         let (ends, anchors) = rest.split_at(numbers.len());
         let gone: Vec<u64> =
             anchored.iter().zip(anchors).filter(|(_, gone)| **gone).map(|(n, _)| *n).collect();
@@ -337,6 +383,7 @@ impl Guard {
         for process in ended {
             self.end_of(process);
         }
+        self.join();
         if ready[0] {
             self.accept();
         }
@@ -374,32 +421,53 @@ impl Guard {
         let request = bytes.get(..len).ok_or(Refusal::Malformed).and_then(Request::decode);
         let process = self.who(&peer);
         let answer = match (request, process) {
+            (Ok(Request::Ask), Some(process)) => {
+                return self.ask(Asker { peer, process, named: None }, with);
+            }
+            (Ok(Request::Named { space }), Some(process)) => {
+                return self.ask(Asker { peer, process, named: Some(space) }, with);
+            }
             (Ok(request), Some(process)) => self.answer(process, request, with),
             (Err(why), _) => Err(why),
             (_, None) => Err(Refusal::Stranger),
         };
+        self.send(&peer, process, answer);
+        if let Ok(Answer::Welcome { space }) = answer
+            && let Some(space) = self.spaces.get_mut(&space)
+        {
+            space.anchor = Some(peer);
+        }
+    }
+
+    /// Answers a process.
+    pub(crate) fn send(
+        &mut self,
+        peer: &OwnedFd,
+        process: Option<u32>,
+        answer: Result<Answer, Refusal>,
+    ) {
         if answer.is_err() {
             // One that died over its question asks nothing any more.
             self.hostile += u64::from(process.is_some_and(|id| proc::parent(id).is_some()));
         }
         let answer = answer.unwrap_or_else(Answer::Refused);
-        let with = match answer {
+        // One that does not listen any more needs no answer.
+        let _ = link::send(peer, &answer.encode(), self.with(answer));
+        self.healed = None;
+    }
+
+    /// What an answer comes along with.
+    pub(crate) fn with(&self, answer: Answer) -> Option<BorrowedFd<'_>> {
+        match answer {
             Answer::Welcome { .. } => self.ledger.file(),
             Answer::Guarded { file } => {
-                self.files.get(file as usize).map(|file| file.source.board().file())
+                self.files.get(&(file as usize)).map(|file| file.source.board().file())
             }
             Answer::Healed => {
-                let healed = self.healed.take().and_then(|index| self.files.get(index));
+                let healed = self.healed.and_then(|index| self.files.get(&index));
                 healed.map(Guarded::descriptor)
             }
             _ => None,
-        };
-        // One that does not listen any more needs no answer.
-        let _ = link::send(&peer, &answer.encode(), with);
-        if let Answer::Welcome { space } = answer
-            && let Some(space) = self.spaces.get_mut(&space)
-        {
-            space.anchor = Some(peer);
         }
     }
 
@@ -432,18 +500,70 @@ impl Guard {
         if self.schedule.look(Instant::now()) {
             self.check_spaces();
             // All of them, while it is known who was there.
-            self.files.iter_mut().for_each(|file| file.look(&known));
+            self.files.values_mut().for_each(|file| file.look(&known));
             self.long_past = core::mem::take(&mut self.past);
+            self.look_for_others();
+            self.follow_names();
         }
         for index in due {
             let began = Instant::now();
-            if let Some(file) = self.files.get_mut(*index) {
-                file.tick(&known);
-                self.schedule.done(*index, began);
-            }
+            self.tick_file(*index);
+            self.schedule.done(*index, began);
         }
         self.scrub(due);
         self.drill(due);
+    }
+
+    /// A look, a pass, and the end of a doubt if its time has come.
+    fn tick_file(&mut self, index: usize) {
+        let known = self.known();
+        let Some(file) = self.files.get_mut(&index) else { return };
+        file.look(&known);
+        self.pass_in_steps(index, false);
+        if self.files.get_mut(&index).is_some_and(Guarded::begins_to_settle) {
+            self.pass_in_steps(index, false);
+            let known = self.known();
+            if let Some(file) = self.files.get_mut(&index) {
+                file.settled(&known);
+            }
+        }
+    }
+
+    /// A pass over a file, between whose steps others are served.
+    fn pass_in_steps(&mut self, index: usize, synced: bool) {
+        let engine = self.files.get(&index).and_then(|file| file.to_pass(synced));
+        let Some(engine) = engine else { return };
+        let mut served = Instant::now();
+        let done = engine.pass_in_steps(&mut |_| {
+            if served.elapsed() >= PATIENCE {
+                self.serve_between();
+                served = Instant::now();
+            }
+        });
+        drop(engine);
+        if let Some(file) = self.files.get_mut(&index) {
+            file.note(Some(done));
+        }
+    }
+
+    /// Serves whoever waits, in the middle of something else.
+    fn serve_between(&mut self) {
+        let nested = core::mem::replace(&mut self.nested, true);
+        self.serve(Duration::ZERO);
+        self.nested = nested;
+    }
+
+    /// Covers what a program syncs. All of a file takes long, and others are not to wait for that,
+    /// unless somebody waits already.
+    pub(crate) fn cover(&mut self, index: usize, at: u64, len: u64) {
+        if at == 0 && len == u64::MAX && !self.nested {
+            if let Some(file) = self.files.get_mut(&index) {
+                file.synced();
+            }
+            self.pass_in_steps(index, true);
+        } else if let Some(file) = self.files.get_mut(&index) {
+            file.cover(at, len);
+        }
     }
 
     /// Does something to a file with the means to stop all who may write to it.
@@ -453,7 +573,7 @@ impl Guard {
         act: impl FnOnce(&Guarded, &Freezer<'_>) -> T,
     ) -> T {
         let roots: BTreeSet<u32> = self.spaces.values().map(|space| space.process).collect();
-        let file = &self.files[index];
+        let file = &self.files[&index];
         let sure = || self.is_sure(file);
         let freezer = Freezer::new(&roots, &sure);
         let done = act(file, &freezer);
@@ -465,7 +585,7 @@ impl Guard {
     /// A process went on while a page was replaced: what it stored there meanwhile may be lost, and
     /// nobody knows.
     fn doubt_repair(&mut self, index: usize, ran: Option<u32>) {
-        if let (Some(process), Some(file)) = (ran, self.files.get_mut(index)) {
+        if let (Some(process), Some(file)) = (ran, self.files.get_mut(&index)) {
             file.contest(format!(
                 "process {process} was made to go on while a page was replaced: a repair is \
                  doubtful"
@@ -474,15 +594,17 @@ impl Guard {
     }
 
     fn scrub(&mut self, due: &[usize]) {
-        let files = self.files.len();
-        for index in due.iter().copied().filter(|index| *index < files) {
+        for index in due {
+            if !self.files.contains_key(index) {
+                continue;
+            }
             let regions = self.options.scrub_regions;
-            let failed = self.with_writers(index, |file, writers| {
+            let failed = self.with_writers(*index, |file, writers| {
                 let mut steps = (0..regions).map(|_| file.scrub_step(writers));
                 steps.find(|step| !matches!(step, Ok(true)))
             });
-            if let Some(Err(error)) = failed {
-                self.files[index].note_error(&error);
+            if let (Some(Err(error)), Some(file)) = (failed, self.files.get_mut(index)) {
+                file.note_error(&error);
             }
         }
     }
@@ -491,12 +613,10 @@ impl Guard {
     fn drill(&mut self, due: &[usize]) {
         let Some(drill) = self.options.drill else { return };
         let roots: BTreeSet<u32> = self.spaces.values().map(|space| space.process).collect();
-        let files = self.files.len();
-        for index in due.iter().copied().filter(|index| *index < files && !roots.is_empty()) {
-            let file = &self.files[index];
-            if !file.may_be_drilled() {
+        for index in due.iter().copied().filter(|_| !roots.is_empty()) {
+            let Some(file) = self.files.get(&index).filter(|file| file.may_be_drilled()) else {
                 continue;
-            }
+            };
             let sure = || self.is_sure(file);
             // The repair stops them as well, finds that they stand, and leaves them so.
             let (all, again) = (Freezer::new(&roots, &sure), Freezer::new(&roots, &sure));
@@ -504,8 +624,9 @@ impl Guard {
             let done = all.freeze().then(|| file.drill(drill, &again));
             all.thaw();
             let ran = again.ran().or(all.ran());
-            let file = &mut self.files[index];
-            file.drilled(done, began.elapsed());
+            if let Some(file) = self.files.get_mut(&index) {
+                file.drilled(done, began.elapsed());
+            }
             self.doubt_repair(index, ran);
         }
     }
@@ -518,6 +639,7 @@ impl Guard {
             !space.leaving && checked.knows && checked.told && code
         });
         let quiet = self.ledger.rings() == 0 && self.strange_family().is_empty();
+        let quiet = quiet && self.settling.is_empty();
         file.is_sure() && spaces && quiet
     }
 }
@@ -558,7 +680,7 @@ mod tests {
                 libc::syscall(libc::SYS_close_range, kept + 1, u32::MAX, 0);
                 if libc::fork() == 0 {
                     libc::setuid(user);
-                    let socket = link::reach(name.as_bytes());
+                    let socket = link::reach(name.as_bytes(), link::PATIENCE);
                     let number = libc::getpid().to_le_bytes();
                     let _ = rustix::io::write(&write, &number);
                     libc::sleep(60);
@@ -593,7 +715,7 @@ mod tests {
             assert_eq!(guard.peers.len(), place, "user {user}");
             let _ = kill_process(Pid::from_raw(process as i32).unwrap(), Signal::KILL);
         }
-        let peer = link::reach(name.as_bytes()).unwrap();
+        let peer = link::reach(name.as_bytes(), link::PATIENCE).unwrap();
         guard.accept();
         assert_eq!(guard.peers.len(), 2);
         drop(peer);

@@ -72,11 +72,24 @@ pub struct Seen {
     pub stored: u64,
     /// Bytes of pages that were written by system calls, counted once per pass.
     pub written: u64,
-    /// Bytes mapped and tracked at most at a time.
+    /// Bytes mapped to be stored to, and tracked, at most at a time.
     pub tracked: u64,
 }
 
 impl View {
+    /// Another one of the same mapping.
+    fn again(&self) -> Self {
+        let (pages, keep) = (Arc::clone(&self.pages), self.keep.clone());
+        Self {
+            space: self.space,
+            pages,
+            place: self.place,
+            at: self.at,
+            writable: self.writable,
+            keep,
+        }
+    }
+
     /// Bytes of the file that it shows.
     fn range(&self) -> (u64, u64) {
         (self.at, self.place.bytes())
@@ -136,7 +149,8 @@ impl State {
     }
 
     fn tracked(&mut self) {
-        let bytes = self.views.iter().map(|view| view.place.bytes()).sum();
+        let stored_to = self.views.iter().filter(|view| view.writable);
+        let bytes = stored_to.map(|view| view.place.bytes()).sum();
         self.counts.tracked = self.counts.tracked.max(bytes);
     }
 }
@@ -199,6 +213,14 @@ impl Source {
                 Self::arm_view(&mut state, index, allocated);
             }
         }
+        state.tracked();
+    }
+
+    /// Whether nobody maps it, streams to it or is writing to it, as far as was told.
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = self.state();
+        let (began, ended) = self.ledger.announced(self.number);
+        state.views.is_empty() && state.streams.is_empty() && began == ended
     }
 
     /// Takes what was stored to in a place of a space, to be told later.
@@ -223,9 +245,7 @@ impl Source {
             }
             for part in view.place.without(place).into_iter().flatten() {
                 let at = view.at + (part.start - view.place.start);
-                let (pages, keep) = (Arc::clone(&view.pages), view.keep.clone());
-                let (space, writable) = (view.space, view.writable);
-                left.push(View { space, pages, place: part, at, writable, keep });
+                left.push(View { place: part, at, ..view.again() });
             }
         }
         state.views = left;
@@ -488,7 +508,14 @@ mod tests {
         let view = View { space: 1, pages, place, at: 8 * PAGE, writable: true, keep: None };
         child.kill().unwrap();
         child.wait().unwrap();
+        source.add(
+            View { writable: false, place: Place { start: 0, end: PAGE }, at: 0, ..view.again() },
+            false,
+            &[],
+        );
+        assert_eq!(source.seen().tracked, 0, "it is only read");
         source.add(view, false, &[]);
+        assert_eq!(source.seen().tracked, 8 * PAGE);
         assert!(source.intact(0, 64 * PAGE));
         source.end(1);
         assert!(!source.intact(8 * PAGE, PAGE) && source.intact(0, 8 * PAGE));

@@ -1,20 +1,18 @@
 //! The guarded address spaces: who they belong to, and what they ask.
 
 use std::collections::BTreeSet;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use holdfast_guard_wire::{Answer, Place, Refusal, Request};
 use holdfast_pmem::track::pagemap::Pagemap;
-use rustix::fs::{FileType, fstat};
 
-use crate::choose::{Choice, choose};
 use crate::code::{Layout, Makes};
-use crate::file::{self, Guarded};
+use crate::file::Guarded;
 use crate::foreign::Known;
 use crate::proc;
-use crate::serve::{Guard, LATEST};
+use crate::serve::{Guard, LATEST, Settling};
 use crate::source::View;
 
 /// A guarded address space.
@@ -86,15 +84,16 @@ impl Guard {
             Request::Hello { late, .. } => self.hello(peer, late),
             Request::Ready { space } => {
                 self.mine(peer, space)?;
-                Ok(self.settle())
+                Ok(self.settle(space))
             }
             Request::Anchored { space, process } => {
                 self.mine(peer, space)?;
                 self.anchored(space, process)
             }
-            Request::Ask => self.ask(with.ok_or(Refusal::NoDescriptor)?),
+            // They are seen to before: their answers may have to wait.
+            Request::Ask | Request::Named { .. } => Err(Refusal::Failed),
             Request::Board { file } => {
-                self.files.get(file as usize).ok_or(Refusal::NoFile)?;
+                self.files.get(&(file as usize)).ok_or(Refusal::NoFile)?;
                 Ok(Answer::Guarded { file })
             }
             Request::Map { space, file, place, at, writable, replaced, late } => {
@@ -103,32 +102,31 @@ impl Guard {
             }
             Request::Unmap { space, place } => {
                 self.mine(peer, space)?;
-                self.files.iter().for_each(|file| file.source.remove(space, place));
+                self.files.values().for_each(|file| file.source.remove(space, place));
                 Ok(Answer::Done)
             }
             Request::Harvest { space, place } => {
                 self.mine(peer, space)?;
-                self.files.iter().for_each(|file| file.source.harvest(space, place));
+                self.files.values().for_each(|file| file.source.harvest(space, place));
                 Ok(Answer::Done)
             }
             Request::Writable { space, place } => {
                 self.mine(peer, space)?;
-                for file in &self.files {
+                for file in self.files.values() {
                     file.source.open_up(space, place, &file.allocated());
                 }
                 Ok(Answer::Done)
             }
             Request::Cover { file, at, len } => {
-                let cover = self.options.cover_on_sync;
-                let file = self.files.get_mut(file as usize).ok_or(Refusal::NoFile)?;
-                if cover && self.settling.is_none() {
-                    file.cover(at, len);
+                // One that was just let go of is covered.
+                if self.options.cover_on_sync && self.settling.is_empty() {
+                    self.cover(file as usize, at, len);
                 }
                 Ok(Answer::Done)
             }
             Request::Stream { space, file, begins } => {
                 self.mine(peer, space)?;
-                let file = self.files.get(file as usize).ok_or(Refusal::NoFile)?;
+                let file = self.files.get(&(file as usize)).ok_or(Refusal::NoFile)?;
                 file.source.stream(space, begins);
                 Ok(Answer::Done)
             }
@@ -149,9 +147,13 @@ impl Guard {
 
     /// A program that came late has told what it has. What nobody knows of is told apart from what
     /// it does once it goes on.
-    fn settle(&mut self) -> Answer {
-        self.settling = None;
-        self.files.iter_mut().for_each(Guarded::pass);
+    fn settle(&mut self, space: u64) -> Answer {
+        if let Some(at) = self.settling.iter().position(|settling| settling.space == space) {
+            self.settling.remove(at);
+        }
+        if self.settling.is_empty() {
+            self.files.values_mut().for_each(Guarded::pass);
+        }
         Answer::Done
     }
 
@@ -171,14 +173,17 @@ impl Guard {
 
     /// Puts a page right that a load could not have.
     fn heal(&mut self, index: usize, page: u64) -> Result<Answer, Refusal> {
-        self.files.get(index).ok_or(Refusal::NoFile)?;
+        self.files.get(&index).ok_or(Refusal::NoFile)?;
+        if !self.settling.is_empty() {
+            return Ok(Answer::Unguarded);
+        }
         let healed = self.with_writers(index, |file, writers| file.heal(page, writers));
         self.healed = healed.then_some(index);
         Ok(if healed { Answer::Healed } else { Answer::Unguarded })
     }
 
     /// Refuses those that speak for another's space. A child that shares it may.
-    fn mine(&self, peer: u32, space: u64) -> Result<(), Refusal> {
+    pub(crate) fn mine(&self, peer: u32, space: u64) -> Result<(), Refusal> {
         let owner = self.spaces.get(&space).ok_or(Refusal::NoSpace)?.process;
         let may = owner == peer || proc::parent(peer) == Some(owner);
         if may { Ok(()) } else { Err(Refusal::Stranger) }
@@ -216,7 +221,7 @@ impl Guard {
             }
         }
         if late {
-            self.settling = Some((number, std::time::Instant::now()));
+            self.settling.push(Settling::new(number, peer, true));
         }
         Ok(Answer::Welcome { space: number })
     }
@@ -226,10 +231,10 @@ impl Guard {
         let theirs = self.spaces.iter().filter(|(_, space)| space.process == process);
         let ended: Vec<u64> = theirs.map(|(number, _)| *number).collect();
         for number in ended {
-            for file in &self.files {
+            for file in self.files.values() {
                 file.source.end(number);
             }
-            self.settling = self.settling.filter(|(settling, _)| *settling != number);
+            self.settling.retain(|settling| settling.space != number);
             self.check_code();
             if let Some(space) = self.spaces.remove(&number) {
                 // Anchors are ours to bury, and so are programs whose parents are gone.
@@ -244,7 +249,7 @@ impl Guard {
     fn leave(&mut self, peer: u32, space: u64, stays: bool) {
         self.check_code();
         let known = self.known();
-        for file in &mut self.files {
+        for file in self.files.values_mut() {
             file.look(&known);
         }
         // Not for a child that only borrows the space on its way to another program.
@@ -252,78 +257,6 @@ impl Guard {
             && space.process == peer
         {
             space.leaving = !stays;
-        }
-    }
-
-    /// Whether a file is to be guarded.
-    fn ask(&mut self, with: OwnedFd) -> Result<Answer, Refusal> {
-        let stat = fstat(&with).map_err(|_| Refusal::Failed)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_nlink == 0 {
-            return Ok(Answer::Unguarded);
-        }
-        if let Some(file) = self.ledger.find(stat.st_dev, stat.st_ino) {
-            return Ok(Answer::Guarded { file });
-        }
-        // One that cannot be opened for writing by us is not repaired by us, and not covered.
-        let (opened, path) = file::reopen(with.as_fd());
-        let Some(path) = path else { return Ok(Answer::Unguarded) };
-        let choice = choose(&path, &self.options.globs);
-        let told = self.refused.iter().any(|(refused, _)| *refused == path);
-        if choice == Choice::Leave || told {
-            return Ok(Answer::Unguarded);
-        }
-        let file = match opened {
-            Ok(file) => file,
-            Err(error) => {
-                let why = format!(
-                    "what is written to it is not observed: the guard cannot open it: {error}"
-                );
-                self.refused.push((path, why));
-                return Ok(Answer::Unguarded);
-            }
-        };
-        let number = self.files.len() as u32;
-        let tools = (&self.ledger, &self.clock);
-        let hears = self.options.hears;
-        let begun = Guarded::begin(
-            number,
-            (file, path.clone()),
-            &choice,
-            &self.options.protect,
-            tools,
-            hears,
-        );
-        match begun {
-            Ok(file) if self.ledger.enter(number, file.device, file.inode) => {
-                self.files.push(file);
-                self.schedule.add(&path);
-                self.contest_present(number);
-                Ok(Answer::Guarded { file: number })
-            }
-            Ok(_) => {
-                self.refused.push((path, "too many files are guarded already".to_owned()));
-                Ok(Answer::Unguarded)
-            }
-            Err(why) => {
-                self.refused.push((path, why));
-                Ok(Answer::Unguarded)
-            }
-        }
-    }
-
-    /// Writers that were there before the guard, and standard streams, whose writes inside the C
-    /// library nobody announces.
-    fn contest_present(&mut self, number: u32) {
-        let known = self.known().guarded;
-        let Some(file) = self.files.get_mut(number as usize) else { return };
-        let found = file.watch(|watch| watch.present(&known));
-        if let Some(why) = found {
-            file.contest(why);
-        }
-        let streams =
-            known.iter().find(|process| file.watch(|watch| watch.is_stream_of(**process)));
-        if let Some(process) = streams {
-            file.contest(format!("it is a standard stream of process {process}"));
         }
     }
 
@@ -337,7 +270,7 @@ impl Guard {
         with: Option<OwnedFd>,
     ) -> Result<Answer, Refusal> {
         let found = self.spaces.get(&space).ok_or(Refusal::NoSpace)?;
-        let file = self.files.get(file as usize).ok_or(Refusal::NoFile)?;
+        let file = self.files.get(&(file as usize)).ok_or(Refusal::NoFile)?;
         let pages = Arc::clone(&found.pages);
         let keep = with.map(Arc::new);
         // Alone, a thread stores nothing while it waits for us.
@@ -360,7 +293,7 @@ impl Guard {
         let mut strange = Vec::new();
         for (number, space) in self.spaces.iter_mut().filter(|(_, space)| !space.leaving) {
             let mut knows = true;
-            for file in &self.files {
+            for file in self.files.values() {
                 knows &= file.source.check(*number, space.process, self.ledger_inode).knows;
             }
             space.doubts = if knows { None } else { space.doubts.map(|doubts| doubts + 1) };
@@ -386,7 +319,7 @@ impl Guard {
             }
         }
         for why in strange {
-            for file in &mut self.files {
+            for file in self.files.values_mut() {
                 file.contest(why.clone());
             }
             if !self.not_observed.contains(&why) && self.not_observed.len() < 64 {
@@ -436,7 +369,7 @@ impl Guard {
         let others = others.filter(|process| *process != std::process::id());
         others
             .filter(|process| {
-                self.files.iter().any(|file| file.watch(|watch| watch.is_held_by(*process)))
+                self.files.values().any(|file| file.watch(|watch| watch.is_held_by(*process)))
             })
             .collect()
     }

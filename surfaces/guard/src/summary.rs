@@ -43,8 +43,12 @@ pub struct Summary {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct FileReport {
-    /// Where it was when it was found.
+    /// Where it is, or was when it had a name last.
     pub path: PathBuf,
+    /// Tells it apart from others that had the name.
+    pub(crate) inode: u64,
+    /// What became of its name, and how it came to be guarded if not by being opened.
+    pub notes: Vec<String>,
     /// Pages it has now.
     pub pages: u64,
     /// What was seen of the program's writing.
@@ -87,9 +91,11 @@ pub struct FileReport {
 }
 
 impl FileReport {
-    pub(crate) fn new(path: PathBuf) -> Self {
+    pub(crate) fn new(path: PathBuf, inode: u64) -> Self {
         Self {
             path,
+            inode,
+            notes: Vec::new(),
             pages: 0,
             seen: Seen::default(),
             period: Duration::ZERO,
@@ -114,6 +120,62 @@ impl FileReport {
 }
 
 impl FileReport {
+    /// Notes something that is neither an error nor a doubt.
+    pub(crate) fn note(&mut self, what: String) {
+        if self.notes.len() < 16 && !self.notes.contains(&what) {
+            self.notes.push(what);
+        }
+    }
+
+    /// What became of the same file since it was taken up again.
+    fn go_on(&mut self, later: Self) {
+        let before = core::mem::replace(self, later);
+        let all = |now: &mut Vec<String>, before: Vec<String>| {
+            let new: Vec<String> =
+                core::mem::take(now).into_iter().filter(|it| !before.contains(it)).collect();
+            *now = before.into_iter().chain(new).collect();
+        };
+        all(&mut self.notes, before.notes);
+        all(&mut self.contested, before.contested);
+        all(&mut self.doubted, before.doubted);
+        all(&mut self.errors, before.errors);
+        self.opened = before.opened;
+        self.oldest = self.oldest.max(before.oldest);
+        self.passes += before.passes;
+        self.covered_on_sync += before.covered_on_sync;
+        self.mended += before.mended;
+        self.damaged += before.mended;
+        self.seen.stored += before.seen.stored;
+        self.seen.written += before.seen.written;
+        self.seen.tracked = self.seen.tracked.max(before.seen.tracked);
+        self.drilled.add(before.drilled);
+        let (now, then) = (&mut self.counts, before.counts);
+        for (now, then) in [
+            (&mut now.passes, then.passes),
+            (&mut now.covered, then.covered),
+            (&mut now.unchanged, then.unchanged),
+            (&mut now.corrupt, then.corrupt),
+            (&mut now.repaired, then.repaired),
+            (&mut now.undecided, then.undecided),
+            (&mut now.unreported, then.unreported),
+        ] {
+            *now += then;
+        }
+    }
+
+    /// Makes one report of those of each file, in the order in which they began.
+    pub(crate) fn join(all: Vec<Self>) -> Vec<Self> {
+        let mut joined: Vec<Self> = Vec::new();
+        for report in all {
+            let same = |other: &&mut Self| other.path == report.path && other.inode == report.inode;
+            match joined.iter_mut().find(same) {
+                Some(before) => before.go_on(report),
+                None => joined.push(report),
+            }
+        }
+        joined
+    }
+
     /// Why pages are undecided, and how many each.
     #[must_use]
     pub fn reasons(&self) -> Vec<(Unsure, u64)> {
@@ -184,6 +246,9 @@ impl fmt::Display for FileReport {
             let Drilled { rounds, put_off, pages, given_back, called_off, .. } = &self.drilled;
             write!(f, "  drilled {pages}, given back {given_back}, in {rounds} rounds")?;
             writeln!(f, "; {put_off} rounds put off, {called_off} pages called off")?;
+        }
+        for note in &self.notes {
+            writeln!(f, "  {note}")?;
         }
         for why in &self.contested {
             writeln!(f, "  checked only: {why}")?;

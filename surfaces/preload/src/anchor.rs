@@ -152,6 +152,12 @@ extern "C" fn replaced(what: *mut c_void) -> c_int {
         raw(libc::SYS_dup2, null, 0, 0);
         raw(libc::SYS_dup2, null, 1, 0);
         raw(libc::SYS_fcntl, what.keep.into(), libc::F_SETFD.into(), 0);
+        // What else the program has open is not for its supervisor to hold.
+        let keep = i64::from(what.keep);
+        if keep > 3 {
+            raw(libc::SYS_close_range, 3, keep - 1, 0);
+        }
+        raw(libc::SYS_close_range, (keep + 1).max(3), i64::from(u32::MAX), 0);
         raw4(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK.into(), &raw const nobody as i64, 0, 8);
         raw(libc::SYS_execve, what.command as i64, what.words as i64, what.environment as i64);
         raw(libc::SYS_exit, 127, 0, 0);

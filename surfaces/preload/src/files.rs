@@ -1,39 +1,95 @@
 //! Which file a descriptor is, and announcing writes to it.
+//!
+//! A number is that of one file after another: the supervisor lets go of files that nobody has. So
+//! a board is used only for the *turn* it was attached for, and given up when its number is met
+//! with another one. Nobody can be using it then: who writes to a file has it open, and one that
+//! somebody has is not let go of.
 
+use core::cell::UnsafeCell;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use holdfast_guard_wire::{Answer, MOST_FILES, Request};
+use holdfast_guard_wire::{Answer, MOST_FILES, Refusal, Request};
 use holdfast_pmem::track::{Board, Open};
 use rustix::fs::{FileType, OFlags, Stat, fcntl_getfl, fstat};
 
-use crate::state::{self, Cell, Quiet};
+use crate::state::{self, Quiet};
+use crate::{names, streams};
 
 const NONE: u8 = 0;
 const HERE: u8 = 1;
 
 struct Slot {
     state: AtomicU8,
-    board: Cell<Board>,
+    /// Of which file with this number the board is.
+    turn: AtomicU64,
+    /// Writes that use the board, or are about to look whether they may.
+    users: AtomicU32,
+    board: UnsafeCell<MaybeUninit<Board>>,
 }
 
-static BOARDS: [Slot; MOST_FILES as usize] =
-    [const { Slot { state: AtomicU8::new(NONE), board: Cell::new() } }; MOST_FILES as usize];
+// SAFETY: the board is written under the lock, while the state says that there is none and nobody
+// uses it; it is read by users only, once they saw that it is there.
+unsafe impl Sync for Slot {}
+
+static BOARDS: [Slot; MOST_FILES as usize] = [const {
+    Slot {
+        state: AtomicU8::new(NONE),
+        turn: AtomicU64::new(0),
+        users: AtomicU32::new(0),
+        board: UnsafeCell::new(MaybeUninit::uninit()),
+    }
+}; MOST_FILES as usize];
+
+/// A board in use: it stays until this is dropped.
+struct Held(&'static Slot);
+
+impl Held {
+    /// The board of a file, if it is attached. Safe under the lock.
+    fn of(number: u32, turn: u64) -> Option<Self> {
+        let slot = BOARDS.get(number as usize)?;
+        // In this order: who gives the board up changes the state, then looks for users.
+        slot.users.fetch_add(1, Ordering::SeqCst);
+        let held = Self(slot);
+        let here = slot.state.load(Ordering::SeqCst) == HERE;
+        (here && slot.turn.load(Ordering::SeqCst) == turn).then_some(held)
+    }
+
+    fn board(&self) -> &'static Board {
+        // SAFETY: `of` saw that it is there, and it is not given up while there are users.
+        unsafe { (*self.0.board.get()).assume_init_ref() }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.users.fetch_sub(1, Ordering::SeqCst);
+    }
+}
 
 /// A guarded file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Guarded {
     pub(crate) number: u32,
+    /// Which of the files that had this number.
+    pub(crate) turn: u64,
     /// Its length when it was looked up.
     pub(crate) size: u64,
-    board: Option<&'static Board>,
+}
+
+/// A change under way: counts until it is dropped.
+pub(crate) struct Change {
+    open: Option<Open<'static>>,
+    /// Behind it, so that it is dropped after it.
+    _held: Option<Held>,
 }
 
 /// A write under way.
 pub(crate) struct Announced {
     number: u32,
-    pub(crate) open: Option<Open<'static>>,
+    change: Change,
 }
 
 /// A number the program calls a descriptor.
@@ -45,7 +101,7 @@ pub(crate) unsafe fn borrow<'a>(fd: c_int) -> Option<BorrowedFd<'a>> {
     (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
-fn regular(stat: &Stat) -> bool {
+pub(crate) fn regular(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
 }
 
@@ -61,23 +117,24 @@ pub(crate) fn known(stat: &Stat) -> Option<Guarded> {
     if !regular(stat) {
         return None;
     }
-    let number = state::ledger().find(stat.st_dev, stat.st_ino)?;
-    Some(found(number, stat))
+    let (number, turn) = state::ledger().find_turn(stat.st_dev, stat.st_ino)?;
+    Some(found(number, turn, stat))
 }
 
-fn found(number: u32, stat: &Stat) -> Guarded {
-    Guarded { number, size: u64::try_from(stat.st_size).unwrap_or(0), board: board(number) }
+fn found(number: u32, turn: u64, stat: &Stat) -> Guarded {
+    if Held::of(number, turn).is_none() {
+        attach(number, turn);
+    }
+    Guarded { number, turn, size: u64::try_from(stat.st_size).unwrap_or(0) }
 }
 
-/// A guarded file whose board was attached before. Safe under the lock.
-pub(crate) fn by_number(number: u32) -> Option<Guarded> {
-    let slot = BOARDS.get(number as usize)?;
-    let here = slot.state.load(Ordering::Acquire) == HERE;
-    // SAFETY: set before the state said so.
-    here.then(|| Guarded { number, size: 0, board: Some(unsafe { slot.board.get() }) })
+/// A guarded file that is mapped here, and therefore was found before. Safe under the lock.
+pub(crate) fn by_number(number: u32) -> Guarded {
+    Guarded { number, turn: state::ledger().turn(number), size: 0 }
 }
 
-/// The file behind a descriptor, if it is or is to be guarded: asks, if it is not known.
+/// The file behind a descriptor that was just opened, if it is or is to be guarded: asks, if it is
+/// not known.
 pub(crate) fn of_or_ask(fd: BorrowedFd<'_>) -> Option<Guarded> {
     let stat = fstat(fd).ok()?;
     if let Some(guarded) = known(&stat) {
@@ -87,12 +144,42 @@ pub(crate) fn of_or_ask(fd: BorrowedFd<'_>) -> Option<Guarded> {
         return None;
     }
     match state::ask(&Request::Ask, Some(fd)) {
-        Ok((Answer::Guarded { file }, _)) => Some(found(file, &stat)),
-        Ok(_) => None,
+        Ok((Answer::Guarded { file }, _)) => {
+            let file = found(file, state::ledger().turn(file), &stat);
+            streams::taken(stat.st_dev, stat.st_ino, &file);
+            Some(file)
+        }
+        Ok((Answer::Taken { file }, _)) => Some(taken(fd, file, &stat)),
+        // The supervisor finds that nobody listens to its answer, and believes nothing then.
+        Ok(_) | Err(Refusal::Late) => None,
         Err(_) => {
             state::ledger().lose();
             None
         }
+    }
+}
+
+/// A file is guarded since now, and the supervisor is told what this program has of it.
+fn taken(fd: BorrowedFd<'_>, number: u32, stat: &Stat) -> Guarded {
+    let file = found(number, state::ledger().turn(number), stat);
+    names::tell_of(fd, stat, &file);
+    state::tell(&Request::Ready { space: state::space() }, None);
+    file
+}
+
+/// The file behind a descriptor was given a name. If it is guarded since now, the supervisor is
+/// told what this program has of it.
+pub(crate) fn named(fd: BorrowedFd<'_>) {
+    let Ok(stat) = fstat(fd) else { return };
+    if !regular(&stat) {
+        return;
+    }
+    match state::ask(&Request::Named { space: state::space() }, Some(fd)) {
+        Ok((Answer::Taken { file }, _)) => {
+            taken(fd, file, &stat);
+        }
+        Ok(_) | Err(Refusal::Late) => {}
+        Err(_) => state::ledger().lose(),
     }
 }
 
@@ -103,46 +190,65 @@ pub(crate) fn is_writable(fd: BorrowedFd<'_>) -> bool {
     })
 }
 
-/// The board of a file, attached at the first use.
-fn board(number: u32) -> Option<&'static Board> {
-    let slot = BOARDS.get(number as usize)?;
-    if slot.state.load(Ordering::Acquire) != HERE {
-        let _quiet = Quiet::take();
-        if slot.state.load(Ordering::Acquire) != HERE {
-            let Some(board) = attach(number) else {
-                state::ledger().lose();
-                return None;
-            };
-            // SAFETY: under the lock, and nobody reads before the state says so.
-            unsafe { slot.board.set(board) };
-            slot.state.store(HERE, Ordering::Release);
-        }
+/// Attaches the board of a file, in place of that of an earlier one with its number.
+fn attach(number: u32, turn: u64) {
+    let Some(slot) = BOARDS.get(number as usize) else { return };
+    let _quiet = Quiet::take();
+    if Held::of(number, turn).is_some() {
+        return;
     }
-    // SAFETY: set before the state said so.
-    Some(unsafe { slot.board.get() })
+    let Some(board) = ask_for(number) else {
+        state::ledger().lose();
+        return;
+    };
+    let old = slot.state.swap(NONE, Ordering::SeqCst) == HERE;
+    if old && slot.users.load(Ordering::SeqCst) == 0 {
+        // SAFETY: it was there, nobody uses it, and nobody will: the state says so. Its descriptor
+        // is closed already, so only the mapping goes.
+        let board = unsafe { (*slot.board.get()).assume_init_read() };
+        board.unmap();
+    }
+    // SAFETY: under the lock, and nobody reads before the state says so. One that is still in use
+    // stays mapped for ever.
+    unsafe { (*slot.board.get()).write(board) };
+    slot.turn.store(turn, Ordering::SeqCst);
+    slot.state.store(HERE, Ordering::SeqCst);
 }
 
-fn attach(number: u32) -> Option<Board> {
+fn ask_for(number: u32) -> Option<Board> {
     let (answer, file) = state::ask(&Request::Board { file: number }, None).ok()?;
     let Answer::Guarded { .. } = answer else { return None };
     let board = Board::attach(file?).ok()?;
-    // The mapping is all that is used of it. It is never dropped, so nobody closes it again.
-    // SAFETY: a descriptor that belongs to the board, which does not use it any more.
+    // The mapping is all that is used of it.
+    // SAFETY: a descriptor that belongs to the board, which does not use it any more, and which is
+    // never dropped, so nobody closes it again.
     unsafe { rustix::io::close(board.file().as_fd().as_raw_fd()) };
     Some(board)
 }
 
 impl Guarded {
+    /// Says that `[at, at + len)` is about to be changed otherwise than by a write to the file: by
+    /// the kernel, through a mapping. Safe under the lock.
+    pub(crate) fn change(&self, at: u64, len: u64) -> Change {
+        if state::untracked() {
+            return Change { open: None, _held: None };
+        }
+        let held = Held::of(self.number, self.turn);
+        if held.is_none() {
+            state::ledger().lose();
+        }
+        Change { open: held.as_ref().map(|held| held.board().open(at, len)), _held: held }
+    }
+
     /// Says that `[at, at + len)` is about to be written, until the value is dropped.
     pub(crate) fn announce(&self, at: u64, len: u64) -> Announced {
         state::ledger().begin(self.number);
-        let board = self.board.filter(|_| !state::untracked());
-        Announced { number: self.number, open: board.map(|board| board.open(at, len)) }
+        Announced { number: self.number, change: self.change(at, len) }
     }
 }
 
-impl Announced {
-    /// Says what was written after all.
+impl Change {
+    /// Says what was changed after all.
     pub(crate) fn narrow(&mut self, at: u64, len: u64) {
         if let Some(open) = &mut self.open {
             open.narrow(at, len);
@@ -150,10 +256,17 @@ impl Announced {
     }
 }
 
+impl Announced {
+    /// Says what was written after all.
+    pub(crate) fn narrow(&mut self, at: u64, len: u64) {
+        self.change.narrow(at, len);
+    }
+}
+
 impl Drop for Announced {
     fn drop(&mut self) {
         // The bits first: whoever finds the write over must find them.
-        self.open = None;
+        self.change.open = None;
         state::ledger().end(self.number);
     }
 }

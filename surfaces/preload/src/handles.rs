@@ -17,7 +17,7 @@ use holdfast_guard_wire::Request;
 
 use crate::raw::{go_on, in_passing};
 use crate::real::{Address, Errno, Real};
-use crate::{exec, faults, lengths, maps, opens, raw, state, streams, syncs, writes};
+use crate::{exec, faults, lengths, maps, names, opens, raw, reads, state, streams, syncs, writes};
 
 type Lookup = unsafe extern "C" fn(*mut c_void, *const c_char) -> Address;
 
@@ -74,13 +74,15 @@ pub(crate) fn first(name: &CStr) -> Address {
 
 /// The hook before a function of the C library.
 fn hook(real: Address) -> Option<Address> {
-    let find: [fn(Address) -> Option<Address>; 9] = [
+    let find: [fn(Address) -> Option<Address>; 11] = [
         exec::hook_of,
         faults::hook_of,
         lengths::hook_of,
         maps::hook_of,
+        names::hook_of,
         opens::hook_of,
         raw::any_before,
+        reads::hook_of,
         streams::hook_of,
         syncs::hook_of,
         writes::hook_of,

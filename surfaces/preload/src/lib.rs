@@ -11,8 +11,8 @@
 //! where they are loaded; `dlvsym` is not), `io_uring` and kernel `aio` (told where they are asked
 //! for through the C library), and what that does inside itself other than what is
 //! listed here. The supervisor has other means to notice them. A media error under a system call is
-//! the kernel's error, as without us. `aio_write` on a guarded file and `remap_file_pages` are
-//! refused (`ENOSYS`).
+//! the kernel's error, as without us. `aio_write` on a guarded file, `aio_read` into a
+//! mapping of one and `remap_file_pages` are refused (`ENOSYS`).
 //!
 //! # Picture
 //!
@@ -57,6 +57,8 @@
 //! | `files.rs` | which file a descriptor is; announcing |
 //! | `table.rs`, `maps.rs` | mappings |
 //! | `opens.rs`, `streams.rs`, `writes.rs`, `lengths.rs`, `syncs.rs` | the hooks by family |
+//! | `reads.rs` | reads whose buffers lie in mappings |
+//! | `names.rs` | files that are given names, or were there before |
 //! | `faults.rs` | loads that meet a media error |
 //! | `raw.rs` | `syscall`, and functions that write by themselves |
 //! | `handles.rs` | functions asked for by a handle |
@@ -74,8 +76,10 @@ mod fork;
 mod handles;
 mod lengths;
 mod maps;
+mod names;
 mod opens;
 mod raw;
+mod reads;
 mod real;
 mod state;
 mod streams;

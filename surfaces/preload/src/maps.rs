@@ -10,6 +10,7 @@ use core::ffi::{c_int, c_void};
 use std::os::fd::AsFd;
 
 use holdfast_guard_wire::{Place, Request};
+use holdfast_pmem::track::TrackError;
 use holdfast_pmem::track::uffd::Uffd;
 use libc::{off_t, size_t};
 use rustix::mm::{MprotectFlags, MsyncFlags};
@@ -168,8 +169,17 @@ fn adopt_as(
         Ok(uffd) => state::tell(&request, Some(uffd.as_fd())),
         // It looks whether the pages are tracked, and believes nothing if they are not.
         Err(_) if registered == Registered::Perhaps => state::tell(&request, None),
+        // Only what may never be stored to is refused: made by a descriptor for reading.
+        Err(error) if late && !writable && is_refused(&error) => {
+            table::with(quiet).cut(place);
+        }
         Err(_) => state::ledger().lose(),
     }
+}
+
+/// Whether the kernel tracks a mapping not because nobody can ever store there.
+fn is_refused(error: &TrackError) -> bool {
+    matches!(error, TrackError::NotTrackable { why, .. } if why.contains("read-only"))
 }
 
 /// Registers everything anew, in a child that has inherited the mappings and nothing else.
@@ -419,9 +429,10 @@ unsafe fn advise(real: Mprotect, at: *mut c_void, len: size_t, advice: c_int) ->
         let Some(part) = mapping.place.and(place) else { continue };
         if advice == libc::MADV_REMOVE {
             let at = mapping.at + (part.start - mapping.place.start);
-            match (slots.next(), files::by_number(mapping.file)) {
-                (Some(slot), Some(file)) => *slot = Some(file.announce(at, part.bytes())),
-                _ => state::ledger().lose(),
+            let file = files::by_number(mapping.file);
+            match slots.next() {
+                Some(slot) => *slot = Some(file.announce(at, part.bytes())),
+                None => state::ledger().lose(),
             }
         }
     }

@@ -15,7 +15,7 @@ use libc::{iovec, off_t};
 
 use crate::files;
 use crate::real::{Address, Errno, Real, hooks};
-use crate::{fork, lengths, maps, opens, state, writes};
+use crate::{fork, lengths, maps, names, opens, reads, state, writes};
 
 type Dup = unsafe extern "C-unwind" fn(c_int) -> c_int;
 type Dup2 = unsafe extern "C-unwind" fn(c_int, c_int) -> c_int;
@@ -33,7 +33,8 @@ hooks! {
         -> c_int = shuffle;
 }
 
-/// The space for which a file was said to be written to by the library itself.
+/// The space for which a file was said to be written to by the library itself, and which of the
+/// files of that number it was.
 static FOREVER: [AtomicU64; MOST_FILES as usize] =
     [const { AtomicU64::new(0) }; MOST_FILES as usize];
 
@@ -48,9 +49,15 @@ pub(crate) fn forever(fd: c_int) {
     let Some(file) = files::of(fd).filter(|_| writable) else { return };
     let Some(told) = FOREVER.get(file.number as usize) else { return };
     let space = state::space();
-    if told.swap(space, Ordering::AcqRel) != space {
+    let this = key(space, file.turn);
+    if told.swap(this, Ordering::AcqRel) != this {
         state::tell(&Request::Stream { space, file: file.number, begins: true }, None);
     }
+}
+
+/// Spaces and turns are counted from 1, one at a time.
+fn key(space: u64, turn: u64) -> u64 {
+    space << 32 | turn & u64::from(u32::MAX)
 }
 
 /// Standard streams, which the library writes to when it likes, that a program was started with.
@@ -62,8 +69,11 @@ pub(crate) fn inherited() {
 pub(crate) fn handed_on(from: u64) {
     let space = state::space();
     for (file, told) in FOREVER.iter().enumerate() {
-        if told.compare_exchange(from, space, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-            let file = file as u32;
+        let file = file as u32;
+        // Of a number that is another file's by now, nothing is left to be told.
+        let turn = state::ledger().turn(file);
+        let (old, new) = (key(from, turn), key(space, turn));
+        if told.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             state::tell(&Request::Stream { space, file, begins: true }, None);
         }
     }
@@ -273,6 +283,16 @@ printing! {
 
 extern "C" fn on_syscall(number: c_long, first: u64) -> Address {
     const HANDLED: &[c_long] = &[
+        libc::SYS_read,
+        libc::SYS_pread64,
+        libc::SYS_readv,
+        libc::SYS_preadv,
+        libc::SYS_preadv2,
+        libc::SYS_rename,
+        libc::SYS_renameat,
+        libc::SYS_renameat2,
+        libc::SYS_link,
+        libc::SYS_linkat,
         libc::SYS_write,
         libc::SYS_pwrite64,
         libc::SYS_writev,
@@ -411,7 +431,38 @@ unsafe extern "C-unwind" fn handled(
             }
             libc::SYS_lseek => writes::raw_seek(call),
             libc::SYS_dup | libc::SYS_dup2 | libc::SYS_dup3 => new(int()).into(),
-            _ => maps::raw(number, [a, b, c, d, e, f]).unwrap_or_else(call),
+            _ => reads_or_names(number, [a, b, c, d, e], call)
+                .or_else(|| maps::raw(number, [a, b, c, d, e, f]))
+                .unwrap_or_else(call),
         }
+    }
+}
+
+/// A read, or a call that gives a file a name; `None` if it is none of those.
+///
+/// # Safety
+/// Arguments as the call of that number has them.
+unsafe fn reads_or_names(
+    number: c_long,
+    [a, b, c, d, e]: [i64; 5],
+    call: impl Fn() -> c_long,
+) -> Option<c_long> {
+    let short = || call() as isize;
+    // SAFETY: the caller's promise.
+    unsafe {
+        Some(match number {
+            libc::SYS_read | libc::SYS_pread64 => {
+                reads::raw(a as c_int, b as *mut c_void, c as usize, short) as c_long
+            }
+            libc::SYS_readv | libc::SYS_preadv | libc::SYS_preadv2 => {
+                reads::raw_parts(a as c_int, b as *const iovec, c, short) as c_long
+            }
+            libc::SYS_rename
+            | libc::SYS_renameat
+            | libc::SYS_renameat2
+            | libc::SYS_link
+            | libc::SYS_linkat => names::raw(number, [a, b, c, d, e], || call() as c_int).into(),
+            _ => return None,
+        })
     }
 }

@@ -5,12 +5,14 @@ use core::ffi::{CStr, c_char};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use holdfast_guard_wire::{Answer, Ledger, Refusal, Request, link};
 
 use crate::real::Errno;
 use crate::{
-    anchor, exec, faults, fork, handles, lengths, maps, opens, raw, streams, syncs, writes,
+    anchor, exec, faults, fork, handles, lengths, maps, names, opens, raw, reads, streams, syncs,
+    writes,
 };
 
 const UNSTARTED: u8 = 0;
@@ -18,6 +20,9 @@ const STARTING: u8 = 1;
 const READY: u8 = 2;
 /// Nobody guards this program.
 const OFF: u8 = 3;
+
+/// The number of the first program's space.
+const FIRST: u64 = 1;
 
 static STATE: AtomicU8 = AtomicU8::new(UNSTARTED);
 static SPACE: AtomicU64 = AtomicU64::new(0);
@@ -84,8 +89,10 @@ fn start() -> bool {
         handles::find,
         lengths::find,
         maps::find,
+        names::find,
         opens::find,
         raw::find_all,
+        reads::find,
         streams::find,
         syncs::find,
         writes::find,
@@ -97,6 +104,10 @@ fn start() -> bool {
     if ready {
         fork::watch();
         faults::watch();
+        if space() == FIRST {
+            // Of all others it is known what they were started with.
+            names::inherited();
+        }
         raw::inherited();
     }
     ready
@@ -181,7 +192,10 @@ fn join(given: &[u8], late: bool) -> Option<()> {
     unsafe { NAME.set(name) };
     NAME_LEN.store(given.len(), Ordering::Release);
     #[cfg(feature = "untracked")]
-    UNTRACKED.store(environment(c"HOLDFAST_GUARD_UNTRACKED").is_some(), Ordering::Relaxed);
+    {
+        UNTRACKED.store(environment(c"HOLDFAST_GUARD_UNTRACKED").is_some(), Ordering::Relaxed);
+        IMPATIENT.store(environment(c"HOLDFAST_GUARD_IMPATIENT").is_some(), Ordering::Relaxed);
+    }
     let ledger = hello(0, late).ok()?;
     let ledger = Ledger::attach(ledger.as_fd()).ok()?;
     // SAFETY: as above.
@@ -191,8 +205,9 @@ fn join(given: &[u8], late: bool) -> Option<()> {
 
 /// Introduces this address space, and has an anchor keep it. Answers the ledger's descriptor.
 pub(crate) fn hello(from: u64, late: bool) -> Result<OwnedFd, Refusal> {
-    let socket = link::reach(name()).map_err(|_| Refusal::Failed)?;
-    let (answer, ledger) = link::ask_on(&socket, &Request::Hello { from, late }, None)?;
+    let socket = link::reach(name(), patience()).map_err(|_| Refusal::Failed)?;
+    let hello = Request::Hello { from, late };
+    let (answer, ledger) = link::ask_on(&socket, &hello, None, patience())?;
     let Answer::Welcome { space } = answer else { return Err(Refusal::Malformed) };
     SPACE.store(space, Ordering::Release);
     // Where there is none, the supervisor hears the connection end.
@@ -224,7 +239,16 @@ pub(crate) fn ask(
     request: &Request,
     with: Option<BorrowedFd<'_>>,
 ) -> Result<(Answer, Option<OwnedFd>), Refusal> {
-    link::ask(name(), request, with)
+    link::ask(name(), request, with, patience())
+}
+
+/// How long an answer is waited for.
+fn patience() -> Duration {
+    #[cfg(feature = "untracked")]
+    if IMPATIENT.load(Ordering::Relaxed) {
+        return Duration::from_millis(300);
+    }
+    link::PATIENCE
 }
 
 /// Tells the supervisor and waits until it has seen to it; what cannot be told is noted.
@@ -236,6 +260,9 @@ pub(crate) fn tell(request: &Request, with: Option<BorrowedFd<'_>>) {
 
 #[cfg(feature = "untracked")]
 static UNTRACKED: AtomicBool = AtomicBool::new(false);
+/// Whether a test does not want to wait for long.
+#[cfg(feature = "untracked")]
+static IMPATIENT: AtomicBool = AtomicBool::new(false);
 
 /// Whether a test wants writes to go unannounced.
 pub(crate) fn untracked() -> bool {

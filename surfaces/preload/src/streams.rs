@@ -1,16 +1,18 @@
 //! `FILE` streams: the C library writes them out by itself, when it likes. As long as one is open
 //! for writing, everything in its file counts as stored to.
 
+use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int};
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use holdfast_guard_wire::{MOST_FILES, Request};
 use libc::FILE;
+use rustix::fs::fstat;
 
-use crate::files;
+use crate::files::{self, Guarded};
 use crate::opens;
 use crate::real::{Errno, hooks, path};
-use crate::state;
+use crate::state::{self, Quiet};
 
 type Fopen = unsafe extern "C-unwind" fn(*const c_char, *const c_char) -> *mut FILE;
 type Freopen = unsafe extern "C-unwind" fn(*const c_char, *const c_char, *mut FILE) -> *mut FILE;
@@ -26,8 +28,15 @@ hooks! {
     fclose(stream: *mut FILE) -> c_int = close;
 }
 
-/// The number of the guarded file that a stream may write to.
-unsafe fn behind(stream: *mut FILE) -> Option<u32> {
+/// The file that a stream may write to, and its number if it is guarded.
+#[derive(Debug, Clone, Copy)]
+struct Behind {
+    device: u64,
+    inode: u64,
+    file: Option<Guarded>,
+}
+
+unsafe fn behind(stream: *mut FILE) -> Option<Behind> {
     if stream.is_null() || !state::on() {
         return None;
     }
@@ -39,28 +48,115 @@ unsafe fn behind(stream: *mut FILE) -> Option<u32> {
     if !files::is_writable(fd) {
         return None;
     }
-    files::of_or_ask(fd).map(|file| file.number)
+    let stat = fstat(fd).ok().filter(files::regular)?;
+    Some(Behind { device: stat.st_dev, inode: stat.st_ino, file: files::of_or_ask(fd) })
 }
 
-/// Streams of this process that are open for writing, by file.
-static OPEN: [AtomicU32; MOST_FILES as usize] = [const { AtomicU32::new(0) }; MOST_FILES as usize];
+/// Streams of this process that are open for writing, by file: how many, and of which of the files
+/// with that number.
+struct Count {
+    turn: AtomicU64,
+    streams: AtomicU32,
+}
 
-fn tell(file: Option<u32>, begins: bool) {
-    let Some(file) = file else { return };
-    if let Some(open) = OPEN.get(file as usize) {
-        let _ = open.fetch_update(Ordering::AcqRel, Ordering::Acquire, |streams| {
+static OPEN: [Count; MOST_FILES as usize] =
+    [const { Count { turn: AtomicU64::new(0), streams: AtomicU32::new(0) } }; MOST_FILES as usize];
+
+/// A file that is not guarded, and has streams that write to it: it may become so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Unguarded {
+    device: u64,
+    inode: u64,
+    streams: u32,
+}
+
+/// Files that are not guarded, at most; if there were more, it is said to be lost when one of those
+/// that nobody knows of becomes guarded.
+const MOST: usize = 256;
+
+struct Others(UnsafeCell<([Option<Unguarded>; MOST], bool)>);
+
+// SAFETY: used under the lock only.
+unsafe impl Sync for Others {}
+
+static OTHERS: Others = Others(UnsafeCell::new(([None; MOST], false)));
+
+fn others(_quiet: &mut Quiet) -> &mut ([Option<Unguarded>; MOST], bool) {
+    // SAFETY: the one lock is held, and borrowed for as long as the answer lives.
+    unsafe { &mut *OTHERS.0.get() }
+}
+
+/// Notes a stream of a file that is not guarded, or its end.
+fn note(stream: Behind, begins: bool) {
+    let mut quiet = Quiet::take();
+    let (all, more) = others(&mut quiet);
+    let same = |other: &&mut Option<Unguarded>| {
+        other.is_some_and(|one| one.device == stream.device && one.inode == stream.inode)
+    };
+    if let Some(slot) = all.iter_mut().find(same) {
+        let streams = slot.map_or(0, |one| one.streams);
+        let streams = if begins { streams + 1 } else { streams.saturating_sub(1) };
+        *slot = slot.filter(|_| streams > 0).map(|one| Unguarded { streams, ..one });
+    } else if begins {
+        let (device, inode) = (stream.device, stream.inode);
+        match all.iter_mut().find(|slot| slot.is_none()) {
+            Some(slot) => *slot = Some(Unguarded { device, inode, streams: 1 }),
+            None => *more = true,
+        }
+    }
+}
+
+/// Tells of the streams of a file that is guarded since now.
+pub(crate) fn taken(device: u64, inode: u64, file: &Guarded) {
+    let mut count = 0;
+    {
+        let mut quiet = Quiet::take();
+        let (all, more) = others(&mut quiet);
+        let found = all
+            .iter_mut()
+            .find(|slot| slot.is_some_and(|one| one.device == device && one.inode == inode));
+        match found.and_then(Option::take) {
+            Some(one) => count = one.streams,
+            None if *more => state::ledger().lose(),
+            None => {}
+        }
+    }
+    for _ in 0..count {
+        tell_of(file, true);
+    }
+}
+
+fn tell(stream: Option<Behind>, begins: bool) {
+    let Some(stream) = stream else { return };
+    match &stream.file {
+        Some(file) => tell_of(file, begins),
+        None => note(stream, begins),
+    }
+}
+
+fn tell_of(file: &Guarded, begins: bool) {
+    if let Some(open) = OPEN.get(file.number as usize) {
+        if open.turn.swap(file.turn, Ordering::AcqRel) != file.turn {
+            // Those of an earlier file with that number.
+            open.streams.store(0, Ordering::Release);
+        }
+        let _ = open.streams.fetch_update(Ordering::AcqRel, Ordering::Acquire, |streams| {
             if begins { streams.checked_add(1) } else { streams.checked_sub(1) }
         });
     }
-    state::tell(&Request::Stream { space: state::space(), file, begins }, None);
+    let (space, file) = (state::space(), file.number);
+    state::tell(&Request::Stream { space, file, begins }, None);
 }
 
 /// Tells of the streams that a child was born with: the parent's end ends only the parent's.
 pub(crate) fn inherited() {
     for (file, open) in OPEN.iter().enumerate() {
-        for _ in 0..open.load(Ordering::Acquire) {
-            let (space, file) = (state::space(), file as u32);
-            state::tell(&Request::Stream { space, file, begins: true }, None);
+        let file = file as u32;
+        if open.turn.load(Ordering::Acquire) != state::ledger().turn(file) {
+            continue;
+        }
+        for _ in 0..open.streams.load(Ordering::Acquire) {
+            state::tell(&Request::Stream { space: state::space(), file, begins: true }, None);
         }
     }
 }

@@ -2,7 +2,7 @@
 //! concerns us.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use holdfast_guard_wire::Place;
 use rustix::mm::MprotectFlags as Rights;
@@ -18,13 +18,63 @@ pub(crate) fn is_empty() -> bool {
     COUNT.load(Ordering::Acquire) == 0
 }
 
-/// Mappings are on their way out of the table and back: until this is dropped it is not empty.
-#[derive(Debug)]
-pub(crate) struct Busy(());
+/// Where a mapping lies, for whoever asks without the lock; empty if there is none.
+struct Span {
+    start: AtomicU64,
+    end: AtomicU64,
+}
+
+static SPANS: [Span; MOST] =
+    [const { Span { start: AtomicU64::new(0), end: AtomicU64::new(0) } }; MOST];
+/// Spans behind this one are empty.
+static USED: AtomicUsize = AtomicUsize::new(0);
+/// Changes of the table that are under way, and those that were ever begun.
+static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
+static BEGUN: AtomicU64 = AtomicU64::new(0);
+
+/// Whether a mapping may lie in a place. Asked without the lock, by calls that are frequent: *no*
+/// is certain of a mapping whose address the caller knows; *yes* is to be looked at under the lock.
+pub(crate) fn may_hold(place: Place) -> bool {
+    if is_empty() {
+        return false;
+    }
+    // A change that is begun after this shows at the end, one that was begun before shows now.
+    let begun = BEGUN.load(Ordering::SeqCst);
+    if UNDER_WAY.load(Ordering::SeqCst) != 0 {
+        return true;
+    }
+    let used = USED.load(Ordering::SeqCst);
+    let there = SPANS.iter().take(used).any(|span| {
+        let (start, end) = (span.start.load(Ordering::SeqCst), span.end.load(Ordering::SeqCst));
+        start < place.end && place.start < end
+    });
+    there || BEGUN.load(Ordering::SeqCst) != begun
+}
+
+/// A change of the table, from its beginning until it is dropped.
+struct Change;
+
+impl Change {
+    fn begin() -> Self {
+        UNDER_WAY.fetch_add(1, Ordering::SeqCst);
+        BEGUN.fetch_add(1, Ordering::SeqCst);
+        Self
+    }
+}
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        UNDER_WAY.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Mappings are on their way out of the table and back: until this is dropped it is not empty, and
+/// nobody is told that nothing lies anywhere.
+pub(crate) struct Busy(Change);
 
 pub(crate) fn busy(_quiet: &mut crate::state::Quiet) -> Busy {
     COUNT.fetch_add(1, Ordering::AcqRel);
-    Busy(())
+    Busy(Change::begin())
 }
 
 impl Drop for Busy {
@@ -71,12 +121,22 @@ impl Table {
     /// Adds one; false if there is no room.
     pub(crate) fn add(&mut self, mapping: Mapping) -> bool {
         let Some(free) = self.entries.iter().position(Option::is_none) else { return false };
-        if let Some(entry) = self.entries.get_mut(free) {
-            *entry = Some(mapping);
-            COUNT.fetch_add(1, Ordering::AcqRel);
-            self.used = self.used.max(free + 1);
-        }
+        COUNT.fetch_add(1, Ordering::AcqRel);
+        self.used = self.used.max(free + 1);
+        USED.store(self.used, Ordering::SeqCst);
+        self.put(free, Some(mapping));
         true
+    }
+
+    /// Puts one into an entry, or nothing.
+    fn put(&mut self, index: usize, mapping: Option<Mapping>) {
+        let place = mapping.map_or(Place { start: 0, end: 0 }, |mapping| mapping.place);
+        if let (Some(entry), Some(span)) = (self.entries.get_mut(index), SPANS.get(index)) {
+            let _change = Change::begin();
+            *entry = mapping;
+            span.start.store(place.start, Ordering::SeqCst);
+            span.end.store(place.end, Ordering::SeqCst);
+        }
     }
 
     /// All that overlap a place.
@@ -87,13 +147,14 @@ impl Table {
 
     /// Takes a place out of all of them; false if there is no room for what is left.
     pub(crate) fn cut(&mut self, hole: Place) -> bool {
+        let _change = Change::begin();
         let mut room = true;
         for index in 0..self.used {
             let Some(Some(old)) = self.entries.get(index).copied() else { continue };
             if old.place.and(hole).is_none() {
                 continue;
             }
-            self.entries[index] = None;
+            self.put(index, None);
             COUNT.fetch_sub(1, Ordering::AcqRel);
             for place in old.place.without(hole).into_iter().flatten() {
                 let at = old.at + (place.start - old.place.start);
@@ -113,6 +174,7 @@ impl Table {
     /// Notes what the program may do in a place, and nowhere else. Without room for the parts of
     /// what was one mapping, all of it counts as what any of it may be.
     pub(crate) fn set_rights(&mut self, place: Place, rights: Rights) {
+        let _change = Change::begin();
         for index in 0..self.used {
             let Some(Some(old)) = self.entries.get(index).copied() else { continue };
             let Some(inside) = old.place.and(place).filter(|_| old.rights != rights) else {
@@ -121,14 +183,14 @@ impl Table {
             let rest = old.place.without(inside);
             let room = self.entries.iter().filter(|entry| entry.is_none()).take(2).count();
             if room < rest.iter().flatten().count() {
-                self.entries[index] = Some(Mapping { rights: old.rights | rights, ..old });
+                self.put(index, Some(Mapping { rights: old.rights | rights, ..old }));
                 continue;
             }
             let part = |place: Place| {
                 let at = old.at + (place.start - old.place.start);
                 Mapping { place, at, ..old }
             };
-            self.entries[index] = Some(Mapping { rights, ..part(inside) });
+            self.put(index, Some(Mapping { rights, ..part(inside) }));
             for place in rest.into_iter().flatten() {
                 self.add(part(place));
             }
@@ -147,6 +209,13 @@ impl Table {
     }
 }
 
+/// Held by tests that use the one table.
+#[cfg(test)]
+pub(crate) fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,6 +226,7 @@ mod tests {
 
     #[test]
     fn what_is_cut_out_leaves_both_ends() {
+        let _alone = alone();
         let mut quiet = Quiet::take();
         let table = with(&mut quiet);
         let place = |start, end| Place { start, end };
@@ -173,6 +243,11 @@ mod tests {
         left.sort_unstable();
         assert_eq!(left, [(0x1000, 0x3000, 0x2000), (0x4000, 0x9000, 0x5000)]);
         assert_eq!(table.over(place(0x3000, 0x4000)).count(), 0);
+        assert!(!may_hold(place(0x3000, 0x4000)) && may_hold(place(0x3000, 0x5000)));
+        assert!(!may_hold(place(0, 0x1000)) && may_hold(place(0x8000, 0x9000)));
+        let change = Change::begin();
+        assert!(may_hold(place(0, 0x1000)), "nobody is sure of anything meanwhile");
+        drop(change);
         table.make_writable(place(0x8000, 0x9000));
         assert_eq!(table.all().filter(|mapping| mapping.writable).count(), 1);
         assert!(!is_empty() && table.cut(place(0, 0xa000)));

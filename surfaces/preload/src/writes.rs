@@ -24,7 +24,7 @@ use rustix::fs::{OFlags, SeekFrom, fcntl_getfl, fstat, seek};
 
 use crate::files::{self, Guarded};
 use crate::real::hooks;
-use crate::{fork, state};
+use crate::{fork, reads, state};
 
 type Write = unsafe extern "C-unwind" fn(c_int, *const c_void, size_t) -> ssize_t;
 type Pwrite = unsafe extern "C-unwind" fn(c_int, *const c_void, size_t, off_t) -> ssize_t;
@@ -384,7 +384,13 @@ unsafe fn aio_list(
         }
         // SAFETY: the caller's promise: so many requests, or nulls.
         let what = unsafe { list.add(index).read().as_ref() };
-        if what.is_some_and(|w| w.aio_lio_opcode == libc::LIO_WRITE && ours(w.aio_fildes)) {
+        let refused = what.is_some_and(|what| match what.aio_lio_opcode {
+            libc::LIO_WRITE => ours(what.aio_fildes),
+            // SAFETY: the caller's promise: a request.
+            libc::LIO_READ => unsafe { reads::fills(what) },
+            _ => false,
+        });
+        if refused {
             crate::real::Errno::set(libc::ENOSYS);
             return -1;
         }

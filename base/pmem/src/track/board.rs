@@ -165,6 +165,13 @@ impl Board {
         Ok(Self { file, base, bytes, slots, pages })
     }
 
+    /// Gives up the memory, and leaves the descriptor alone: for who has closed that already.
+    pub fn unmap(self) {
+        let this = core::mem::ManuallyDrop::new(self);
+        // SAFETY: mapped by `map` with this length; nothing refers to it any more.
+        let _ = unsafe { munmap(this.base.as_ptr().cast(), this.bytes) };
+    }
+
     /// What another process needs to attach.
     #[must_use]
     pub fn file(&self) -> BorrowedFd<'_> {

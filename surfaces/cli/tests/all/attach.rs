@@ -87,6 +87,18 @@ fn summary(here: &Here, mut child: Child) -> Value {
     }
 }
 
+/// What the supervisor that was started in a folder has open.
+fn held_by_supervisor(here: &Here) -> Vec<PathBuf> {
+    let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    let ours = processes.filter(|process| {
+        let words = fs::read(process.join("cmdline")).unwrap_or_default();
+        words.windows(7).any(|word| word == b"--serve")
+            && fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd == here.folder())
+    });
+    let held = ours.flat_map(|process| fs::read_dir(process.join("fd")).into_iter().flatten());
+    held.flatten().filter_map(|fd| fs::read_link(fd.path()).ok()).collect()
+}
+
 /// What the program leaves in the file.
 fn expected() -> Vec<u8> {
     let mut bytes = content();
@@ -116,6 +128,9 @@ fn a_file_that_is_new_is_covered_as_it_is_and_looked_after() {
     let Some((here, program)) = place() else { return };
     let mut child = started(&here, &program, &["--period", "500ms", "--match", "*.db"]);
     assert_eq!(line(&mut child), "attached\n");
+    let held = held_by_supervisor(&here);
+    let has = |name: &str| held.iter().any(|path| path.ends_with(name));
+    assert!(has("a.db") && has("sum.json") && !has("kept.txt"), "{held:?}");
     let sum = summary(&here, child);
     let file = &sum["files"][0];
     assert_eq!((&sum["files_exit"], &sum["spaces"]), (&0.into(), &2.into()), "{sum}");

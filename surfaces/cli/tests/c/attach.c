@@ -26,6 +26,8 @@ static void *stores(void *map) {
 int main(int count, char **words) {
     if (count < 3) return 2;
     int fd = open(words[2], O_RDWR);
+    /* Not for its supervisor to hold. */
+    if (open("kept.txt", O_RDWR | O_CREAT, 0600) < 0) return 10;
     char *map = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (fd < 0 || map == MAP_FAILED) return 3;
     memcpy(map + 1 * PAGE, "stored before", 13);

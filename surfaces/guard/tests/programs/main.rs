@@ -8,6 +8,7 @@ mod checks;
 mod media;
 mod power;
 mod stories;
+mod taken;
 mod unseen;
 
 use std::process::ExitCode;
@@ -31,7 +32,7 @@ fn main() -> ExitCode {
     }
     let only = arguments.get(1).filter(|word| !word.starts_with('-'));
     let mut failed = 0;
-    for (name, check) in checks::ALL.iter().chain(unseen::ALL) {
+    for (name, check) in checks::ALL.iter().chain(unseen::ALL).chain(taken::ALL) {
         if only.is_some_and(|only| !name.contains(only.as_str())) {
             continue;
         }

@@ -150,6 +150,7 @@ fn file(file: &FileReport) -> Value {
         "drill_put_off": file.drilled.put_off,
         "drill_called_off": file.drilled.called_off,
         "drill_kept": file.drilled.kept.iter().map(|p| p.display().to_string()).collect::<Vec<_>>(),
+        "notes": file.notes,
         "contested": file.contested,
         "doubted": file.doubted,
         "errors": file.errors,
