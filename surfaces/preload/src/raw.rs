@@ -125,10 +125,13 @@ const HARMLESS: [u64; 13] = [
 /// Requests that change the content of a second file: the request without the length of its
 /// argument, and where in that the other descriptor is.
 const SECOND: [(u64, usize); 3] = [
-    (0xc000_660f, 4), // EXT4_IOC_MOVE_EXT: the donor
+    (MOVE, 4),        // EXT4_IOC_MOVE_EXT: the donor
     (0x4000_5881, 0), // XFS_IOC_EXCHANGE_RANGE: the other file
     (0xc000_586d, 8), // XFS_IOC_SWAPEXT: the file it is exchanged with
 ];
+/// The donor gets blocks that hold anything, and shows what it had as long as that is cached: nobody
+/// could tell from when on it has changed. So a guarded file is none.
+const MOVE: u64 = 0xc000_660f;
 const WITHOUT_LENGTH: u64 = 0xc000_ffff;
 
 unsafe fn control(real: Ioctl, fd: c_int, request: u64, argument: *mut c_void) -> c_int {
@@ -144,6 +147,10 @@ unsafe fn control(real: Ioctl, fd: c_int, request: u64, argument: *mut c_void) -
     let second = second
         .map(|(_, at)| unsafe { argument.cast::<u8>().add(*at).cast::<c_int>().read_unaligned() });
     let file = |fd| files::of(fd).map(|file| file.announce(0, u64::MAX));
+    if number & WITHOUT_LENGTH == MOVE && second.and_then(files::of).is_some() {
+        Errno::set(libc::EOPNOTSUPP);
+        return -1;
+    }
     let mut announced = [file(fd), second.and_then(file)];
     // SAFETY: the caller's promise.
     let done = unsafe { real(fd, request, argument) };

@@ -13,6 +13,7 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("writes at a position that is shared are covered", || unharmed("together")),
     ("positions that others move hide no write", || unharmed("seeks")),
     ("changes by control requests are covered", || story("controls")),
+    ("a guarded file is no donor of blocks", gives),
     ("streams that a child inherits are covered", heirs),
     ("functions asked for by a handle are covered", || story("handles")),
     ("libraries that look into themselves cast doubt", deep),
@@ -106,6 +107,13 @@ fn left() {
     assert_eq!(summary.spaces, 2, "{summary}");
     assert_ne!(std::fs::read(&place.file).unwrap(), before, "{summary}");
     assert_eq!((report.counts.corrupt, report.counts.repaired), (0, 0), "{summary}");
+}
+
+fn gives() {
+    let place = place();
+    let (summary, report) = run("gives", &place.file, options());
+    assert!(beside(&place.file, "refused").exists(), "{summary}");
+    assert!(is_good(&summary, &report) && report.counts.corrupt == 0, "{summary}");
 }
 
 fn deep() {

@@ -41,6 +41,7 @@ pub(super) fn tell(story: &str, file: &File, path: &Path) {
             own.write_all_at(&[1; 9000], 0).unwrap();
         }
         "controls" => controls(file, path),
+        "gives" => gives(file, path),
         _ => panic!("{story}"),
     }
 }
@@ -152,20 +153,39 @@ fn controls(file: &File, path: &Path) {
             println!("  skipped: no zeroing here: {}", std::io::Error::last_os_error());
         }
     }
-    // EXT4_IOC_MOVE_EXT: what the file has goes to another one, and the other way round.
+    // As a defragmenter does.
+    file.sync_all().unwrap();
+    if let Err(error) = exchange(file, &donor(path)) {
+        println!("  skipped: nothing is moved here: {error}");
+    }
+}
+
+/// Another file, as long as the first, with room for all of it.
+fn donor(path: &Path) -> File {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(true);
     let other = options.open(path.with_extension("donor")).unwrap();
-    other.set_len(600 * PAGE as u64).unwrap();
-    file.sync_all().unwrap();
-    // SAFETY: as above.
-    unsafe {
-        libc::fallocate(other.as_raw_fd(), 0, 0, 600 * PAGE as i64);
-        let extent: [u64; 5] = [(file.as_raw_fd() as u64) << 32, 100, 100, 50, 0];
-        if libc::ioctl(other.as_raw_fd(), 0xc028_660f, &raw const extent) != 0 {
-            println!("  skipped: nothing is moved here: {}", std::io::Error::last_os_error());
-        }
+    // SAFETY: a file that was just made.
+    unsafe { libc::fallocate(other.as_raw_fd(), 0, 0, at(PAGES)) };
+    other
+}
+
+/// The blocks of some pages go to the donor, and its own take their place (EXT4_IOC_MOVE_EXT).
+fn exchange(file: &File, donor: &File) -> std::io::Result<()> {
+    let extent: [u64; 5] = [(donor.as_raw_fd() as u64) << 32, 100, 100, 50, 0];
+    // SAFETY: an argument as the request has it, which lives across the call.
+    match unsafe { libc::ioctl(file.as_raw_fd(), 0xc028_660f, &raw const extent) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
     }
+}
+
+/// Offers the blocks of its file to another one.
+fn gives(file: &File, path: &Path) {
+    file.sync_all().unwrap();
+    let refused = exchange(&donor(path), file).unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(libc::EOPNOTSUPP));
+    mark(path, "refused");
 }
 
 /// Goes on as a child whose parent is gone.
