@@ -144,6 +144,20 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         Ok(())
     }
 
+    /// Casts doubt on what was not seen until now: somebody may have written unnoticed. The next pass
+    /// looks at every page that writers were let in to: where a store was reported it is covered, any
+    /// other page that differs becomes undecided.
+    ///
+    /// # Errors
+    /// The engine is read-only, or failed before.
+    pub fn doubt_unseen(&self) -> Result<()> {
+        let mut inner = self.lock_to_write()?;
+        for region in inner.regions.values_mut().filter(|region| region.admitted) {
+            region.doubt = region.doubt.or(Some(Unsure::Unobserved));
+        }
+        Ok(())
+    }
+
     /// Sees writers off `[at, at + len)`: nobody stores there any more when this is called. A last
     /// pass covers what they did, then the regions are clean.
     ///

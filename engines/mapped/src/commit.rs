@@ -266,7 +266,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let now = self.clock.now();
         let mut due = Vec::new();
         for (number, region) in inner.regions.range_mut(range) {
-            let known = !region.known_dirty().is_empty() || region.fresh;
+            let doubted = region.admitted && region.doubt.is_some();
+            let known = !region.known_dirty().is_empty() || region.fresh || doubted;
             if known || dirty.binary_search(number).is_ok() {
                 due.push(*number);
             } else if region.admitted {

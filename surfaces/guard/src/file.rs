@@ -200,8 +200,10 @@ impl Guarded {
     /// afterwards.
     pub(crate) fn begins_to_settle(&mut self) -> bool {
         let settles = self.watch(|watch| watch.doubted()) == Doubt::Settle;
-        if settles {
-            self.source.forget();
+        if settles
+            && let Some(Err(error)) = self.engine.as_ref().map(|engine| engine.doubt_unseen())
+        {
+            self.note_error(&error.to_string());
         }
         settles
     }

@@ -349,13 +349,6 @@ impl Source {
         Checked { knows, told }
     }
 
-    /// Vouches for nothing that was done until now: it is found out anew, page by page.
-    pub(crate) fn forget(&self) {
-        let mut state = self.state();
-        let State { watched, lost, .. } = &mut *state;
-        watched.iter().for_each(|(at, len)| lost.add(at, len));
-    }
-
     /// Whether no store can have escaped anywhere.
     pub(crate) fn is_whole(&self) -> bool {
         self.ledger.lost() == 0 && self.state().lost.bytes() == 0

@@ -129,8 +129,8 @@ const SECOND: [(u64, usize); 3] = [
     (0x4000_5881, 0), // XFS_IOC_EXCHANGE_RANGE: the other file
     (0xc000_586d, 8), // XFS_IOC_SWAPEXT: the file it is exchanged with
 ];
-/// The donor gets blocks that hold anything, and shows what it had as long as that is cached: nobody
-/// could tell from when on it has changed. So a guarded file is none.
+/// The donor gets blocks that hold anything, and shows what it had for as long as that is cached:
+/// nobody could tell when it changed. So a guarded file is none.
 const MOVE: u64 = 0xc000_660f;
 const WITHOUT_LENGTH: u64 = 0xc000_ffff;
 

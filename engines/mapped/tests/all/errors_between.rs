@@ -412,3 +412,30 @@ fn in_doubt(machine: &Machine, version: u64) {
         engine.scrub(Some(&AtRest)).unwrap();
     }
 }
+
+#[test]
+fn what_is_doubted_is_undecided_unless_a_store_was_seen() {
+    let machine = Machine::new(MediumKind::Shm, 24 * PAGE);
+    let engine = machine.protect(&tiny(1));
+    engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+    engine.pass().unwrap();
+    for page in [1, 13] {
+        machine.data.window().put(FOREIGN, page * PAGE, &content(page, 7)).unwrap();
+    }
+    machine.store(6, 1);
+    engine.doubt_unseen().unwrap();
+    assert_eq!(verdict(&engine, 1), PageVerdict::Undecided(Unsure::Unobserved));
+    assert_eq!(engine.pass().unwrap().undecided, 2);
+    for page in 0..24 {
+        let expected = match page {
+            1 | 13 => PageVerdict::Undecided(Unsure::Unobserved),
+            _ => PageVerdict::Good,
+        };
+        assert_eq!(verdict(&engine, page), expected, "page {page}");
+    }
+    // The doubt is over: what comes now is damage again.
+    machine.rot(20, 9);
+    assert_eq!(verdict(&engine, 20), PageVerdict::Corrupt);
+    assert_eq!(engine.repair(20, &AtRest, Force::No).unwrap(), Mended::Repaired);
+    assert_eq!(machine.page(1), content(1, 7), "it is kept");
+}

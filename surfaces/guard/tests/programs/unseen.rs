@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use holdfast_guard::Guard;
+use holdfast_guard::{Guard, Hears, Options};
 
 use crate::checks::{background, is_good, options, place, run, stories, story};
 use crate::stories::{PAGE, beside, mark, wait_for};
@@ -14,6 +14,7 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("positions that others move hide no write", || unharmed("seeks")),
     ("changes by control requests are covered", || story("controls")),
     ("a guarded file is no donor of blocks", gives),
+    ("what is stored while a doubt is settled is covered", restless),
     ("streams that a child inherits are covered", heirs),
     ("functions asked for by a handle are covered", || story("handles")),
     ("libraries that look into themselves cast doubt", deep),
@@ -114,6 +115,17 @@ fn gives() {
     let (summary, report) = run("gives", &place.file, options());
     assert!(beside(&place.file, "refused").exists(), "{summary}");
     assert!(is_good(&summary, &report) && report.counts.corrupt == 0, "{summary}");
+}
+
+/// Without names, the program's own write casts doubt, until nothing was heard for a while.
+fn restless() {
+    let place = place();
+    std::fs::write(&place.file, vec![1; 16 << 20]).unwrap();
+    let hears = Hears::Ourselves;
+    let (summary, report) = run("restless", &place.file, Options { hears, ..options() });
+    assert!(!report.doubted.is_empty(), "{summary}");
+    assert!(report.doubtful.is_empty() && report.counts.corrupt == 0, "{summary}");
+    assert!(report.closed && report.good == report.pages, "{summary}");
 }
 
 fn deep() {

@@ -42,6 +42,7 @@ pub(super) fn tell(story: &str, file: &File, path: &Path) {
         }
         "controls" => controls(file, path),
         "gives" => gives(file, path),
+        "restless" => restless(file),
         _ => panic!("{story}"),
     }
 }
@@ -157,6 +158,19 @@ fn controls(file: &File, path: &Path) {
     file.sync_all().unwrap();
     if let Err(error) = exchange(file, &donor(path)) {
         println!("  skipped: nothing is moved here: {error}");
+    }
+}
+
+/// One write, and a store to each page from then on, one after the other.
+fn restless(file: &File) {
+    let pages = file.metadata().unwrap().len() as usize / PAGE;
+    let map = Map::new(file, 0, pages);
+    file.write_all_at(&[8; 100], 0).unwrap();
+    for page in 1..pages {
+        map.store(page * PAGE + 100, &[2]);
+        if page % 5 == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
