@@ -144,9 +144,9 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         Ok(())
     }
 
-    /// Casts doubt on what was not seen until now: somebody may have written unnoticed. The next pass
-    /// looks at every page that writers were let in to: where a store was reported it is covered, any
-    /// other page that differs becomes undecided.
+    /// Casts doubt on what was not seen until now: somebody may have written unnoticed. The next
+    /// pass looks at every page that writers were let in to: where a store was reported it is
+    /// covered, any other page that differs becomes undecided.
     ///
     /// # Errors
     /// The engine is read-only, or failed before.
