@@ -41,8 +41,10 @@ fn scenes() -> impl Iterator<Item = &'static Scene> {
 /// How many images for each barrier. The commits of linked scenes are like the others'; what is new
 /// is where they leave what they took, and that shows in fewer images.
 fn plan(tier: Tier, linked: bool) -> Plan {
-    let thin = Budget { exhaustive: 1 << 12, singles: 60, pairs: 30, samples: 60, seed: 0 };
     let ci = matches!(tier, Tier::Ci);
+    let many = if ci { 30 } else { 60 };
+    let thin =
+        Budget { exhaustive: 1 << 12, singles: many, pairs: many / 2, samples: many, seed: 0 };
     let plan = Plan {
         thin,
         thick: Budget { singles: 400, pairs: 200, samples: 400, ..thin },
