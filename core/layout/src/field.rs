@@ -29,3 +29,29 @@ impl Field {
         record.get(start..end)
     }
 }
+
+/// Whether the fields follow each other without gaps and end at `len`.
+#[must_use]
+pub const fn covers(fields: &[Field], len: u64) -> bool {
+    let (mut next, mut i) = (0, 0);
+    while i < fields.len() {
+        if fields[i].at != next {
+            return false;
+        }
+        next += fields[i].len;
+        i += 1;
+    }
+    next == len
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_overlaps_and_other_ends_are_seen() {
+        let (one, two) = (Field::new("one", 0, 8), Field::new("two", 8, 4));
+        assert!(covers(&[one, two], 12) && covers(&[], 0));
+        assert!(!covers(&[one, two], 13) && !covers(&[two, one], 12) && !covers(&[one, one], 16));
+    }
+}

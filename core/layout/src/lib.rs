@@ -67,7 +67,7 @@ pub mod superblock;
 
 pub use bytemuck;
 pub use certify::Certify;
-pub use field::Field;
+pub use field::{Field, covers};
 pub use holdfast_derive::Persist;
 pub use persist::{Persist, TypeHash, TypeNumber};
 pub use ptr::{Ptr, RawPtr};

@@ -1,6 +1,6 @@
 //! Every offset of a log record and its entries. The page: `docs/formats/log.md`.
 
-use holdfast_layout::Field;
+use holdfast_layout::{Field, covers};
 
 /// Bytes of a line: records start and end at multiples of it.
 pub const LINE_LEN: usize = 64;
@@ -119,16 +119,3 @@ const _: () = {
     assert!(covers(FIELDS_OVERFLOW, OVERFLOW_LEN as u64));
     assert!(RECORD_LEN + OVERFLOW_LEN <= LINE_LEN);
 };
-
-/// Whether the fields follow each other without gaps and end at `len`.
-const fn covers(fields: &[Field], len: u64) -> bool {
-    let (mut next, mut i) = (0, 0);
-    while i < fields.len() {
-        if fields[i].at != next {
-            return false;
-        }
-        next += fields[i].len;
-        i += 1;
-    }
-    next == len
-}

@@ -1,14 +1,13 @@
 //! A program in C that attaches itself from inside: what it does from then on is seen, what it did
 //! before is never taken for damage.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::Here;
+use crate::common::{Here, rot};
 use serde_json::Value;
 
 const PAGE: usize = 4096;
@@ -114,13 +113,6 @@ fn expected() -> Vec<u8> {
     }
     (10..PAGES).for_each(|page| bytes[page * PAGE + 100] ^= 0x5a);
     bytes
-}
-
-fn rot(path: &Path, page: usize) {
-    let time = fs::metadata(path).unwrap().modified().unwrap();
-    let file = File::options().read(true).write(true).open(path).unwrap();
-    file.write_all_at(b"rotten", (page * PAGE + 77) as u64).unwrap();
-    file.set_modified(time).unwrap();
 }
 
 #[test]

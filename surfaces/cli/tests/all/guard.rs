@@ -1,13 +1,13 @@
 //! `guard` on the command line: programs of others, run as anybody would run them. What the summary
 //! says, the codes, the signals, and what is refused with which words.
 
-use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use crate::common::{Done, Here};
+use crate::common::{Done, Here, rot};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -37,14 +37,6 @@ fn sh(here: &Here, code: i32, options: &[&str], script: &str) -> (Value, Done) {
     assert_eq!((&value["schema"], &value["command"]), (&1.into(), &"guard".into()));
     assert_eq!(value["exit"], code, "{value}");
     (value, done)
-}
-
-/// Damages a page as rot does.
-fn rot(path: &Path, page: usize) {
-    let time = fs::metadata(path).unwrap().modified().unwrap();
-    let file = File::options().read(true).write(true).open(path).unwrap();
-    file.write_all_at(b"rotten", (page * PAGE + 77) as u64).unwrap();
-    file.set_modified(time).unwrap();
 }
 
 /// Waits until something is so.

@@ -2,11 +2,9 @@
 //! holds, and nothing is left of what was killed.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::time::Duration;
 
-use crate::common::Here;
+use crate::common::{Here, rot};
 
 const PAGE: usize = 4096;
 
@@ -20,14 +18,6 @@ fn with_pool(pages: usize, size: &str) -> Here {
     fs::write(here.path("a.db"), content(pages)).unwrap();
     here.good(&["pool", "create", "k.pool", "--size", size]);
     here
-}
-
-/// Damages a page as rot does.
-fn rot(path: &Path, page: usize) {
-    let time = fs::metadata(path).unwrap().modified().unwrap();
-    let file = File::options().read(true).write(true).open(path).unwrap();
-    file.write_all_at(b"rotten", (page * PAGE + 77) as u64).unwrap();
-    file.set_modified(time).unwrap();
 }
 
 #[test]

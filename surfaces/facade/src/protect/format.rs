@@ -1,7 +1,7 @@
 //! Every offset of the pointer file and of what a pool keeps of a region. The page:
 //! `docs/formats/pointer.md`.
 
-use holdfast_layout::Field;
+use holdfast_layout::{Field, covers};
 
 /// First bytes of a pointer's body.
 pub(crate) const MAGIC: [u8; 8] = *b"HOLDPTR\n";
@@ -37,16 +37,3 @@ const _: () = {
     assert!(covers(FIELDS_POINTER, PATH_START as u64));
     assert!(covers(FIELDS_EXTENT, EXTENT_LEN as u64));
 };
-
-/// Whether the fields follow each other without gaps and end at `len`.
-const fn covers(fields: &[Field], len: u64) -> bool {
-    let (mut next, mut i) = (0, 0);
-    while i < fields.len() {
-        if fields[i].at != next {
-            return false;
-        }
-        next += fields[i].len;
-        i += 1;
-    }
-    next == len
-}

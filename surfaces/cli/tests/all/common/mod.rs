@@ -2,7 +2,9 @@
 
 #![allow(dead_code, reason = "each test file uses some of it")]
 
+use std::fs::{self, File};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
@@ -193,4 +195,12 @@ pub(crate) fn shown_until(sits: &mut std::fs::File, marker: &str) -> String {
         let read = sits.read(&mut bytes).unwrap();
         shown.extend_from_slice(&bytes[..read]);
     }
+}
+
+/// Damages a page as rot does.
+pub(crate) fn rot(path: &Path, page: usize) {
+    let time = fs::metadata(path).unwrap().modified().unwrap();
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    file.write_all_at(b"rotten", (page * 4096 + 77) as u64).unwrap();
+    file.set_modified(time).unwrap();
 }
