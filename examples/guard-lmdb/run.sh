@@ -5,6 +5,7 @@
 #
 #   run.sh               everything
 #   run.sh NAME...       of lmdb, writemap, sqlite, fio, java: these only
+#   run.sh --below       only the damage that is done below the file system
 #   run.sh --untracked   only the counter-proof
 #
 # HOLDFAST_BIN names a folder with a built `holdfast` and its library; without it both are built.
@@ -137,7 +138,89 @@ in_use() {
     content "$name" "$folder" >"$work/$name.found" || { say "   wrong: unreadable"; return 1; }
     cmp "$work/$name.expected" "$work/$name.found" || { say "   wrong: content"; return 1; }
     # shellcheck disable=SC2046 # several figures
-    python3 "$here/tool.py" summary "$work/$name.json" "$file" $(figures "$name")
+    python3 "$here/tool.py" summary "$work/$name.json" "$file" drilled $(figures "$name")
+}
+
+# What damage below the file system needs: a loop device, and a way to take a program's pages out of
+# memory. Prints the control group to make; or says why it cannot be done.
+can_go_below() {
+    local tool
+    [ "$(id -u)" = 0 ] || { say "   skipped: needs root, for a loop device"; return 1; }
+    for tool in losetup mkfs.ext4; do
+        command -v "$tool" >/dev/null || { say "   skipped: no $tool here"; return 1; }
+    done
+    losetup --find >/dev/null 2>&1 || { say "   skipped: no loop device here"; return 1; }
+    group=/sys/fs/cgroup/memory/holdfast-example-$$
+    [ -d /sys/fs/cgroup/memory ] || group=/sys/fs/cgroup/holdfast-example-$$
+    mkdir "$group" 2>/dev/null || { say "   skipped: no control group can be made"; return 1; }
+    [ -e "$group/memory.force_empty" ] || [ -e "$group/memory.reclaim" ] || {
+        rmdir "$group"
+        say "   skipped: no control group can be emptied (needs control of memory)"
+        return 1
+    }
+}
+
+# Mounts an image, with the folder of a program in it.
+mounted() {
+    mount -o loop "$work/below.img" "$work/below"
+}
+
+# The same program and guard, and somebody who damages the image that the file system lies in.
+below() {
+    local name=$1 file folder=$work/below/$1 pause=$work/$1.pause running code=0
+    file=$(file_of "$name")
+    mkdir "$work/$name.alone" "$folder" "$pause"
+    work_on "$name" "$work/$name.alone" || return 1
+    content "$name" "$work/$name.alone" >"$work/$name.expected" || return 1
+    (
+        echo "$BASHPID" >"$group/cgroup.procs"
+        export PAUSE=$pause
+        work_on "$name" "$folder" "$bin/holdfast" guard --json --summary "$work/$name.below.json" \
+            --match "$file" --period "$period" --
+    ) &
+    running=$!
+    while [ ! -e "$pause/here" ] && kill -0 "$running" 2>/dev/null; do sleep 0.1; done
+    python3 "$here/tool.py" below "$bin/holdfast" "$folder/$file" "$work/below.img" "$group" \
+        "$rotten" "$seed" || code=$?
+    : >"$pause/go"
+    [ "$code" = 0 ] || { wait "$running" || true; return 1; }
+    # It was corrected, and nothing is left: what no drill has damaged is told by the code.
+    expect 1 wait "$running" || return 1
+    content "$name" "$folder" >"$work/$name.found" || { say "   wrong: unreadable"; return 1; }
+    cmp "$work/$name.expected" "$work/$name.found" || { say "   wrong: content"; return 1; }
+    # shellcheck disable=SC2046 # several figures
+    python3 "$here/tool.py" summary "$work/$name.below.json" "$file" "$rotten" $(figures "$name") ||
+        return 1
+    # What was given back has to be on the disk, too.
+    umount "$work/below" && mounted || return 1
+    expect 0 holdfast --quiet verify "$folder/$file" || return 1
+    content "$name" "$folder" >"$work/$name.found" || { say "   wrong: unreadable"; return 1; }
+    cmp "$work/$name.expected" "$work/$name.found" || { say "   wrong: content on disk"; return 1; }
+}
+
+all_below() {
+    local name
+    say "damage below the file system"
+    can_go_below || return 0
+    truncate -s 512m "$work/below.img"
+    mkfs.ext4 -q "$work/below.img"
+    mkdir "$work/below"
+    mounted || fail "the image cannot be mounted"
+    trap 'clean_below; clean' EXIT
+    for name in "$@"; do
+        [ "$name" != fio ] || continue # it never rests
+        say "$name, below"
+        if below "$name"; then say "   ok"; else failed+=("$name below"); fi
+    done
+}
+
+clean_below() {
+    umount "$work/below" 2>/dev/null || true
+    rmdir "$group" 2>/dev/null || true
+}
+
+clean() {
+    [ -n "${WORK:-}" ] || rm -rf "$work"
 }
 
 at_rest() {
@@ -180,11 +263,12 @@ untracked() {
 }
 
 main() {
-    local name names=(lmdb writemap sqlite fio java) failed=() proof=yes
+    local name names=(lmdb writemap sqlite fio java) deep=(lmdb writemap sqlite java) failed=() proof=yes
     case ${1:-} in
-        --untracked) names=() ;;
-        -*) fail "usage: run.sh [--untracked | NAME...]" ;;
-        ?*) names=("$@") proof=no ;;
+        --untracked) names=() deep=() ;;
+        --below) names=() proof=no ;;
+        -*) fail "usage: run.sh [--untracked | --below | NAME...]" ;;
+        ?*) names=("$@") deep=("$@") proof=no ;;
     esac
     for name in ${names[@]+"${names[@]}"}; do
         [ -n "$(file_of "$name")" ] || fail "$name: no such program; lmdb, writemap, sqlite, fio, java"
@@ -195,8 +279,8 @@ main() {
         mkdir "$work" || fail "$work has to be a folder that is not there yet"
     else
         work=$(mktemp -d)
-        trap 'rm -rf "$work"' EXIT
     fi
+    trap clean EXIT
     build
     say "built in $((SECONDS - started)) s; seed $seed"
     started=$SECONDS
@@ -204,6 +288,7 @@ main() {
         say "$name"
         if in_use "$name" && at_rest "$name"; then say "   ok"; else failed+=("$name"); fi
     done
+    [ ${#deep[@]} = 0 ] || all_below "${deep[@]}"
     if [ "$proof" = yes ]; then
         say "lmdb, with the tracking of writes switched off: has to fail"
         if untracked; then say "   ok: it failed"; else failed+=(untracked); fi

@@ -22,6 +22,9 @@ pub(crate) const AVX2: u8 = 1 << 2;
 /// 512-bit integer instructions with byte permutes, carry-less multiply and GFNI.
 pub(crate) const AVX512: u8 = 1 << 3;
 
+/// 256-bit carry-less multiply, beside AVX2 and SSE4.2.
+pub(crate) const FOLDS256: u8 = 1 << 4;
+
 static FOUND: AtomicU8 = AtomicU8::new(0);
 
 /// What was found. Only this file makes one, so that a token made from it is proof.
@@ -55,6 +58,9 @@ fn ask() -> u8 {
     }
     if is_x86_feature_detected!("avx2") {
         found |= AVX2;
+    }
+    if found & SSE42 != 0 && found & AVX2 != 0 && is_x86_feature_detected!("vpclmulqdq") {
+        found |= FOLDS256;
     }
     if found & SSE42 != 0
         && is_x86_feature_detected!("avx512f")

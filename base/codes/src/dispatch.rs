@@ -32,7 +32,7 @@ macro_rules! kernels {
 }
 
 kernels! {
-    fn crc_update(state: u32, bytes: &[u8]) -> u32 = Avx512, Sse42;
+    fn crc_update(state: u32, bytes: &[u8]) -> u32 = Avx512, Folds256, Sse42;
     fn crc_shift(state: u32, n: usize) -> u32 = Sse42;
     fn crc_delta(delta: &[u8], tail: usize) -> u32 = Avx512, Sse42;
     fn adler_sums(bytes: &[u8]) -> (u32, u32) = Avx512, Avx2;

@@ -5,7 +5,7 @@
 
 use proptest::prelude::*;
 
-use crate::x86::{Avx2, Avx512, Sse42};
+use crate::x86::{Avx2, Avx512, Folds256, Sse42};
 use crate::{cpu, gf_pow_g, reference};
 
 /// Runs `$body` with `$isa` bound to the token, or says why not.
@@ -284,6 +284,7 @@ proptest! {
             prop_assert_eq!(isa.crc_update(case.state, a.slice()), expected);
             prop_assert_eq!(isa.chain(case.state, a.slice()), expected);
         });
+        with!(Folds256, |isa| { prop_assert_eq!(isa.crc_update(case.state, a.slice()), expected) });
         with!(Avx512, |isa| { prop_assert_eq!(isa.crc_update(case.state, a.slice()), expected) });
     }
 
@@ -315,6 +316,7 @@ fn crc_of_every_length() {
         let expected = slow_update(!0, slice);
         assert_eq!(reference::crc_update(!0, slice), expected, "{n} bytes");
         with!(Sse42, |isa| { assert_eq!(isa.crc_update(!0, slice), expected, "{n} bytes") });
+        with!(Folds256, |isa| { assert_eq!(isa.crc_update(!0, slice), expected, "{n} bytes") });
         with!(Avx512, |isa| { assert_eq!(isa.crc_update(!0, slice), expected, "{n} bytes") });
     }
 }

@@ -30,4 +30,6 @@ pub struct Config {
     pub seed: u64,
     /// Whether the barrier hook also runs at every `step()`.
     pub crash_at_steps: bool,
+    /// Whether every call is recorded, for [`FaultMedium::trace`](crate::FaultMedium::trace).
+    pub trace: bool,
 }

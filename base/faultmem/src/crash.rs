@@ -11,6 +11,7 @@ use crate::faults::Clear;
 use crate::images::{Budget, Images, choose_sample};
 use crate::rng::share;
 use crate::sites::SiteKind;
+use crate::trace::UnitStates;
 use crate::units::Units;
 
 /// The state of the medium at one instant: what is persisted and what is on its way.
@@ -23,6 +24,8 @@ pub struct CrashPoint {
     /// The barrier about to take effect.
     pub(crate) barrier: Option<(Site, SiteKind)>,
     pub(crate) ordinal: u64,
+    /// Calls recorded so far.
+    pub(crate) calls: usize,
 }
 
 impl CrashPoint {
@@ -36,6 +39,41 @@ impl CrashPoint {
     #[must_use]
     pub fn ordinal(&self) -> u64 {
         self.ordinal
+    }
+
+    /// How finely a crash here tears.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Calls in the record of the medium by then, the barrier about to take effect included: see
+    /// [`FaultMedium::trace`](crate::FaultMedium::trace).
+    #[must_use]
+    pub fn calls(&self) -> usize {
+        self.calls
+    }
+
+    /// The units with their states, ascending.
+    #[must_use]
+    pub fn unit_states(&self) -> Vec<UnitStates> {
+        Units::new(&self.durable, self.mode).list()
+    }
+
+    /// The image in which exactly these units are in these states, all others as persisted.
+    /// `None` if there is no such unit, or it has no such state.
+    #[must_use]
+    pub fn image_of(&self, picks: &[Pick]) -> Option<Image> {
+        let units = Units::new(&self.durable, self.mode);
+        let mut choice = vec![0; units.len()];
+        for pick in picks {
+            let unit = (0..units.len()).find(|&unit| units.at(unit) == pick.at)?;
+            if pick.state >= units.states(unit) {
+                return None;
+            }
+            choice[unit] = pick.state;
+        }
+        Some(Image::new(&self.durable, &units, &choice, 0))
     }
 
     /// Units (words, lines or sectors, by mode) whose state a crash decides.

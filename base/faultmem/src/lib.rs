@@ -129,7 +129,8 @@
 //! [`CrashPoint`], [`Image`] | images: [`Budget`], enumeration | faults, inject: damage and its
 //! log | sites: elision | window: several files on one medium, so that a crash hits them at one
 //! instant | watched: a file that knows which pages were stored to, with bits that outlive a crash
-//! or do not | counters: what persistence costs | `gate`: failing calls.
+//! or do not | counters: what persistence costs | trace: every call with its place in the source |
+//! `gate`: failing calls.
 
 #![forbid(unsafe_code)]
 
@@ -146,6 +147,7 @@ mod medium;
 mod rng;
 mod sites;
 mod state;
+mod trace;
 mod units;
 mod view;
 mod watched;
@@ -159,5 +161,6 @@ pub use gate::FailMode;
 pub use images::{Budget, Images};
 pub use medium::{BarrierHook, FaultMedium, StepHook};
 pub use sites::SiteKind;
+pub use trace::{Call, UnitStates};
 pub use watched::{Marks, Watched};
 pub use window::Window;

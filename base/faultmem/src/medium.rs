@@ -1,6 +1,7 @@
 //! The faulty medium: the program's view, the state behind it, and the hooks.
 
 use core::fmt;
+use core::panic::Location;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,6 +17,7 @@ use crate::durable::Durable;
 use crate::images::{Budget, Images};
 use crate::sites::SiteKind;
 use crate::state::{State, Write};
+use crate::trace::Call;
 use crate::view::View;
 
 /// Called just before a barrier takes effect, with the instant it would come too late for.
@@ -74,9 +76,11 @@ impl FaultMedium {
             MediumKind::File => Mode::Sectors,
             MediumKind::Dax | MediumKind::Shm => Mode::Words,
         });
+        let mut state = State::new(durable, kind);
+        state.trace = config.trace.then(Vec::new);
         Self {
             view,
-            state: Mutex::new(State::new(durable, kind)),
+            state: Mutex::new(state),
             len: AtomicU64::new(len),
             kind,
             mode,
@@ -120,6 +124,7 @@ impl FaultMedium {
             mode: self.mode,
             barrier,
             ordinal: state.barriers,
+            calls: state.trace.as_ref().map_or(0, Vec::len),
         }
     }
 
@@ -171,6 +176,79 @@ impl FaultMedium {
     #[must_use]
     pub fn sites_seen(&self) -> Vec<(Site, SiteKind, u64)> {
         self.state().sites.seen()
+    }
+
+    /// From here on everything stored is made durable just before each store or drain at `place`,
+    /// as if flushes and a fence stood there: to try whether that is what is missing.
+    pub fn persist_before(&self, place: &'static Location<'static>) {
+        self.state().cures.push(place);
+    }
+
+    /// Every store, flush and barrier in force so far, in order; empty unless the configuration
+    /// asks for it. Of calls that failed only those that could have made something durable.
+    #[must_use]
+    pub fn trace(&self) -> Vec<Call> {
+        self.state().trace.clone().unwrap_or_default()
+    }
+
+    /// Stores without a flush, for code that flushes by itself.
+    ///
+    /// # Errors
+    /// As [`Medium::put`].
+    #[track_caller]
+    pub fn store(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
+        self.store_as(SiteKind::Store, site, Location::caller(), at, bytes)
+    }
+
+    /// Flushes the lines of a range: the calling thread's next drain makes durable what they hold
+    /// now. On File it does nothing.
+    ///
+    /// # Errors
+    /// As [`Medium::put`].
+    #[track_caller]
+    pub fn flush(&self, site: Site, at: u64, len: u64) -> Result<(), MediaError> {
+        let place = Location::caller();
+        let mut state = self.state();
+        let on = state.sites.visit(site, SiteKind::Flush);
+        state.in_range(at, len)?;
+        if on && self.kind != MediumKind::File {
+            let before = state.thread(slot()).counters;
+            state.flush(slot(), at, len);
+            let now = self.call(&mut state, (site, SiteKind::Flush, place), at, len);
+            let flushed = now.flushed - before.lines_flushed;
+            let wasted = now.wasted - before.redundant_flushes;
+            state.note(Call { flushed, wasted, ..now });
+        }
+        Ok(())
+    }
+
+    /// A call as it stands after it was made, with all that its thread flushed and wasted so far.
+    fn call(
+        &self,
+        state: &mut State,
+        (site, kind, place): (Site, SiteKind, &'static Location<'static>),
+        at: u64,
+        len: u64,
+    ) -> Call {
+        let (thread, number) = (slot(), state.number());
+        let counters = state.thread(thread).counters;
+        let (flushed, wasted) = (counters.lines_flushed, counters.redundant_flushes);
+        let (before, after) = (number, number);
+        Call { site, kind, place, at, len, before, after, flushed, wasted, idle: false, thread }
+    }
+
+    /// Records a barrier about to take effect.
+    fn note_barrier(
+        &self,
+        state: &mut State,
+        (site, kind, place): (Site, SiteKind, &'static Location<'static>),
+        (before, idle): (u64, bool),
+        (at, len): (u64, u64),
+    ) {
+        if state.trace.is_some() {
+            let call = self.call(state, (site, kind, place), at, len);
+            state.note(Call { before, flushed: 0, wasted: 0, idle, ..call });
+        }
     }
 
     /// Counts of all threads together.
@@ -231,21 +309,23 @@ impl FaultMedium {
         Passing { state, _hook: taken }
     }
 
-    /// A store with its flush, unless the place is switched off or the medium is a file.
-    fn store(
+    /// A store, with its flush unless it is to have none, the place is switched off or the medium
+    /// is a file.
+    fn store_as(
         &self,
         kind: SiteKind,
         site: Site,
+        place: &'static Location<'static>,
         at: u64,
         bytes: &[u8],
-        xor: bool,
     ) -> Result<(), MediaError> {
         let mut state = self.state();
         let on = state.sites.visit(site, kind);
         let fails = state.gate.fails();
         state.in_range(at, bytes.len() as u64)?;
+        state.cure(&self.view, place);
         let mixed;
-        let bytes = if xor {
+        let bytes = if kind == SiteKind::Xor {
             let mut now = vec![0; bytes.len()];
             self.view.read(at, &mut now);
             now.iter_mut().zip(bytes).for_each(|(now, delta)| *now ^= delta);
@@ -255,7 +335,8 @@ impl FaultMedium {
             bytes
         };
         let me = slot();
-        let flush_for = (on && self.kind != MediumKind::File).then_some(me);
+        let flushes = on && kind != SiteKind::Store && self.kind != MediumKind::File;
+        let flush_for = flushes.then_some(me);
         let write = Write { site, at, bytes, whole: false, flush_for };
         let count = |state: &mut State, len: usize| {
             let counters = &mut state.thread(me).counters;
@@ -269,11 +350,28 @@ impl FaultMedium {
             return Err(refused(at, bytes.len() as u64));
         }
         count(&mut state, bytes.len());
-        state.write(&self.view, &write)
+        if state.trace.is_none() {
+            return state.write(&self.view, &write);
+        }
+        // The barrier of an append to memory is recorded by itself.
+        let kind = if kind == SiteKind::Append { SiteKind::Put } else { kind };
+        let before = self.call(&mut state, (site, kind, place), at, bytes.len() as u64);
+        let stored = state.write(&self.view, &write);
+        let after = self.call(&mut state, (site, kind, place), at, bytes.len() as u64);
+        let (flushed, wasted) = (after.flushed - before.flushed, after.wasted - before.wasted);
+        state.note(Call { before: before.before, flushed, wasted, ..after });
+        stored
     }
 
-    fn append_to_file(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), SyncError> {
+    fn append_to_file(
+        &self,
+        site: Site,
+        place: &'static Location<'static>,
+        at: u64,
+        bytes: &[u8],
+    ) -> Result<(), SyncError> {
         let mut state = self.state();
+        let before = state.number();
         let on = state.sites.visit(site, SiteKind::Append);
         let fails = state.gate.fails();
         let len = bytes.len() as u64;
@@ -287,6 +385,8 @@ impl FaultMedium {
             state.leave_in_doubt(Some((at, len)));
             return Err(sync_error("pwritev2", io::Error::from_raw_os_error(EIO)));
         }
+        let this = (site, SiteKind::Append, place);
+        self.note_barrier(&mut state, this, (before, false), (at, len));
         if on {
             let upto = state.number();
             let mut passing = self.barrier(state, site, SiteKind::Append);
@@ -301,10 +401,12 @@ impl FaultMedium {
     ///
     /// # Errors
     /// As [`Medium::sync`].
+    #[track_caller]
     pub fn sync_range(&self, site: Site, at: u64, len: u64) -> Result<(), SyncError> {
         if self.kind != MediumKind::File {
             return self.sync(site);
         }
+        let this = (site, SiteKind::Sync, Location::caller());
         let mut state = self.state();
         let on = state.sites.visit(site, SiteKind::Sync);
         state.in_range(at, len).map_err(|error| sync_error("fdatasync", invalid(error)))?;
@@ -314,6 +416,7 @@ impl FaultMedium {
         }
         if on {
             let upto = state.number();
+            self.note_barrier(&mut state, this, (upto, false), (at, len));
             let mut passing = self.barrier(state, site, SiteKind::Sync);
             passing.state.thread(slot()).counters.syncs += 1;
             passing.state.persist_range(&self.view, at, len, upto);
@@ -321,10 +424,19 @@ impl FaultMedium {
         Ok(())
     }
 
-    fn drain_as<'a>(&'a self, mut state: MutexGuard<'a, State>, site: Site, kind: SiteKind) {
+    fn drain_as<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        site: Site,
+        kind: SiteKind,
+        place: &'static Location<'static>,
+    ) {
         if self.kind == MediumKind::File {
             state.drain(&self.view, slot());
         } else {
+            let idle = state.trace.is_some() && state.waits_for_nothing(slot());
+            let number = state.number();
+            self.note_barrier(&mut state, (site, kind, place), (number, idle), (0, 0));
             self.barrier(state, site, kind).state.drain(&self.view, slot());
         }
     }
@@ -354,8 +466,14 @@ impl Medium for FaultMedium {
         Ok(())
     }
 
+    #[track_caller]
     fn put(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
-        self.store(SiteKind::Put, site, at, bytes, false)
+        self.store_as(SiteKind::Put, site, Location::caller(), at, bytes)
+    }
+
+    #[track_caller]
+    fn put_aside(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
+        self.put(site, at, bytes)
     }
 
     /// As on the real medium: short ones do.
@@ -363,24 +481,29 @@ impl Medium for FaultMedium {
         len <= PUT_CACHED_MAX as u64
     }
 
+    #[track_caller]
     fn xor(&self, site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError> {
-        self.store(SiteKind::Xor, site, at, delta, true)
+        self.store_as(SiteKind::Xor, site, Location::caller(), at, delta)
     }
 
+    #[track_caller]
     fn zero(&self, site: Site, at: u64, len: u64) -> Result<(), MediaError> {
         // A hostile length must not become an allocation; one byte too many is refused as well.
         let zeroes = vec![0; len.min(self.len() + 1) as usize];
-        let stored = self.store(SiteKind::Zero, site, at, &zeroes, false);
+        let stored = self.store_as(SiteKind::Zero, site, Location::caller(), at, &zeroes);
         stored.map_err(|error| match error.cause {
             MediaCause::OutOfRange => MediaError { len, ..error },
             _ => error,
         })
     }
 
+    #[track_caller]
     fn drain(&self, site: Site) {
+        let place = Location::caller();
         let mut state = self.state();
+        state.cure(&self.view, place);
         if state.sites.visit(site, SiteKind::Drain) {
-            self.drain_as(state, site, SiteKind::Drain);
+            self.drain_as(state, site, SiteKind::Drain, place);
         }
     }
 
@@ -409,23 +532,27 @@ impl Medium for FaultMedium {
         }
     }
 
+    #[track_caller]
     fn append(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), SyncError> {
+        let place = Location::caller();
         if self.kind == MediumKind::File {
-            return self.append_to_file(site, at, bytes);
+            return self.append_to_file(site, place, at, bytes);
         }
-        let stored = self.store(SiteKind::Append, site, at, bytes, false);
+        let stored = self.store_as(SiteKind::Append, site, place, at, bytes);
         stored.map_err(|error| match error.cause {
             MediaCause::OutOfRange => sync_error("store", invalid(error)),
             _ => sync_error("store", io::Error::other(error)),
         })?;
         let state = self.state();
         if !state.sites.is_off(site) {
-            self.drain_as(state, site, SiteKind::Append);
+            self.drain_as(state, site, SiteKind::Append, place);
         }
         Ok(())
     }
 
+    #[track_caller]
     fn sync(&self, site: Site) -> Result<(), SyncError> {
+        let place = Location::caller();
         let mut state = self.state();
         let on = state.sites.visit(site, SiteKind::Sync);
         let file = self.kind == MediumKind::File;
@@ -440,11 +567,14 @@ impl Medium for FaultMedium {
         }
         if file {
             let upto = state.number();
+            let traced = state.trace.is_some();
+            let idle = traced && state.durable.lines_to_sync(upto).is_empty();
+            self.note_barrier(&mut state, (site, SiteKind::Sync, place), (upto, idle), (0, 0));
             let mut passing = self.barrier(state, site, SiteKind::Sync);
             passing.state.thread(slot()).counters.syncs += 1;
             passing.state.sync(&self.view, upto);
         } else {
-            self.drain_as(state, site, SiteKind::Sync);
+            self.drain_as(state, site, SiteKind::Sync, place);
         }
         Ok(())
     }
@@ -479,6 +609,7 @@ impl Medium for FaultMedium {
         Ok(())
     }
 
+    #[track_caller]
     fn heal(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
         let mut state = self.state();
         let on = state.sites.visit(site, SiteKind::Heal);
@@ -488,6 +619,8 @@ impl Medium for FaultMedium {
             let len = bytes.len() as u64;
             return Err(MediaError { at, len, cause: MediaCause::OutOfRange });
         }
+        let place = Location::caller();
+        let before = state.number();
         let page = state.frames.physical_page(at / PAGE);
         let unable = state.durable.bad().get(&page) == Some(&crate::Clear::Unable);
         if fails || unable {
@@ -496,6 +629,7 @@ impl Medium for FaultMedium {
         // Poison goes first; until the barrier, a crash shows the rewrite in part.
         Arc::make_mut(&mut state.durable).bad_mut().remove(&page);
         state.write(&self.view, &Write { site, at, bytes, whole: true, flush_for: None })?;
+        self.note_barrier(&mut state, (site, SiteKind::Heal, place), (before, false), (at, PAGE));
         if on {
             let upto = state.number();
             let mut passing = self.barrier(state, site, SiteKind::Heal);

@@ -9,6 +9,10 @@ use holdfast_pmem::Site;
 pub enum SiteKind {
     /// A store with its flush. Switched off: stored, not flushed.
     Put,
+    /// A store without its flush. Nothing to switch off.
+    Store,
+    /// The flush of a range, apart from its stores. Switched off: skipped.
+    Flush,
     /// An XOR into the medium with its flush. Switched off: changed, not flushed.
     Xor,
     /// Zeroing with its flush. Switched off: zeroed, not flushed.

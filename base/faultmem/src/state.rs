@@ -1,5 +1,6 @@
 //! All that changes, behind one lock: the way of a store from the program to the medium.
 
+use core::panic::Location;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use crate::faults::{Arsenal, Damage, FaultKind, Injected, Target, lands};
 use crate::frames::Frames;
 use crate::gate::Gate;
 use crate::sites::Sites;
+use crate::trace::Call;
 use crate::view::{View, WORD};
 
 /// A store on its way in.
@@ -37,6 +39,10 @@ pub(crate) struct State {
     pub(crate) gate: Gate,
     /// Barriers passed so far.
     pub(crate) barriers: u64,
+    /// Every call so far, if somebody wants to know.
+    pub(crate) trace: Option<Vec<Call>>,
+    /// Calls before which everything is made durable.
+    pub(crate) cures: Vec<&'static Location<'static>>,
     kind: MediumKind,
     /// Number of the newest store.
     number: u64,
@@ -53,6 +59,8 @@ impl State {
             injected: Vec::new(),
             gate: Gate::default(),
             barriers: 0,
+            trace: None,
+            cures: Vec::new(),
             kind,
             number: 0,
         }
@@ -187,12 +195,47 @@ impl State {
         }
         if let Some(slot) = write.flush_for {
             let redundant = !self.durable.is_dirty(line);
-            let number = self.number;
-            let thread = self.thread(slot);
-            thread.flushed.push((line, number));
-            thread.outstanding = true;
-            thread.counters.lines_flushed += 1;
-            thread.counters.redundant_flushes += u64::from(redundant);
+            self.flush_line(slot, line, redundant);
+        }
+    }
+
+    fn flush_line(&mut self, slot: u32, line: u64, redundant: bool) {
+        let number = self.number;
+        let thread = self.thread(slot);
+        thread.flushed.push((line, number));
+        thread.outstanding = true;
+        thread.counters.lines_flushed += 1;
+        thread.counters.redundant_flushes += u64::from(redundant);
+    }
+
+    /// Flushes the lines of a range of the pool for a thread.
+    pub(crate) fn flush(&mut self, slot: u32, at: u64, len: u64) {
+        for (line, _) in self.lines_of(at, len) {
+            let newest = self.durable.pending().get(&line).and_then(|log| log.last());
+            let newest = newest.map(|event| event.number);
+            let seen = |&(flushed, upto): &(u64, u64)| flushed == line && Some(upto) >= newest;
+            let redundant = newest.is_none() || self.thread(slot).flushed.iter().any(seen);
+            self.flush_line(slot, line, redundant);
+        }
+    }
+
+    /// Whether a drain of this thread would make nothing durable.
+    pub(crate) fn waits_for_nothing(&self, slot: u32) -> bool {
+        let flushed = self.threads.get(&slot).map_or(&[][..], |thread| &thread.flushed);
+        flushed.iter().all(|&(line, _)| !self.durable.is_dirty(line))
+    }
+
+    /// Makes everything stored so far durable, if that is to be tried at this place.
+    pub(crate) fn cure(&mut self, view: &View, place: &'static Location<'static>) {
+        if self.cures.contains(&place) {
+            self.sync(view, self.number);
+        }
+    }
+
+    /// Records a call, if calls are recorded.
+    pub(crate) fn note(&mut self, call: Call) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(call);
         }
     }
 

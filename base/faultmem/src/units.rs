@@ -5,6 +5,7 @@ use holdfast_pmem::LINE;
 use crate::config::Mode;
 use crate::durable::{Durable, Event, Fate, SECTOR, WORDS_PER_LINE};
 use crate::rng::share;
+use crate::trace::UnitStates;
 use crate::view::WORD;
 
 /// A word and the value it gets.
@@ -19,6 +20,8 @@ pub(crate) struct Patch {
 struct State {
     first: u32,
     end: u32,
+    /// Number of the last store in it.
+    number: u64,
     /// What the patches change in the fingerprint of the image.
     change: u64,
 }
@@ -60,6 +63,17 @@ impl Units {
     /// First byte of a unit in the file.
     pub(crate) fn at(&self, unit: usize) -> u64 {
         self.units[unit].at
+    }
+
+    /// Every unit with the stores that complete its states.
+    pub(crate) fn list(&self) -> Vec<UnitStates> {
+        let stores = |unit: &Unit| {
+            let states = unit.first as usize..(unit.first + unit.count) as usize;
+            self.states[states].iter().map(|state| state.number).collect()
+        };
+        let list = self.units.iter();
+        list.map(|unit| UnitStates { at: unit.at, newest: unit.newest, stores: stores(unit) })
+            .collect()
     }
 
     /// Number of states of a unit; at least 2.
@@ -110,12 +124,14 @@ impl Units {
             if event.value == persisted {
                 newest = 0;
             } else if let Some(known) = known {
+                self.states[first + known].number = event.number;
                 newest = known + 1;
             } else {
                 let patch = self.patches.len() as u32;
                 self.patches.push(Patch { word, value: event.value });
                 let change = share(word, persisted) ^ share(word, event.value);
-                self.states.push(State { first: patch, end: patch + 1, change });
+                let (end, number) = (patch + 1, event.number);
+                self.states.push(State { first: patch, end, number, change });
                 newest = self.states.len() - first;
             }
         }
@@ -159,7 +175,7 @@ impl Units {
             let last_of_number = stores.get(index + 1).is_none_or(|next| next.0 != number);
             if last_of_number {
                 let end = self.patches.len() as u32;
-                self.states.push(State { first: first_patch, end, change });
+                self.states.push(State { first: first_patch, end, number, change });
             }
         }
         let newest = self.states.len() - first_state;

@@ -2,15 +2,24 @@
 //!
 //! The bits are kept beside the medium. What becomes of them in a crash is the test's choice: it
 //! takes [`Watched::marks`] with the image and starts with them again, as if a controller or an
-//! address space had kept them, or starts without.
+//! address space had kept them, or starts without. With a [`Record`], a first store to a page is
+//! recorded before it is made, and the record forgotten when the engine says so.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use holdfast_pmem::track::{DirtySource, Observed, SourceKind, TrackError, WriteWay};
+use holdfast_pmem::track::{DirtySource, Observed, Record, SourceKind, TrackError, WriteWay};
 use holdfast_pmem::{MediaError, Medium, MediumKind, PAGE, Site, SyncError};
 
 use crate::window::Window;
+
+/// Forgetting what was told, and nothing else. Switched off, a look at one part forgets all of it,
+/// as a system does that can only clear every bit of a process.
+const SELECTIVE: Site = Site::new("faultmem.watched.selective");
+/// Telling the processors that a page is protected again. Switched off, the next store to a page
+/// whose bit was taken goes through an entry that a processor still has, and sets no bit.
+const INVALIDATE: Site = Site::new("faultmem.watched.invalidate");
 
 /// What is tracked, and what was stored to: page numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,6 +30,8 @@ pub struct Marks {
     pub dirty: BTreeSet<u64>,
     /// Pages whose tracking was lost.
     pub lost: BTreeSet<u64>,
+    /// Pages whose next store sets no bit, because a processor was not told.
+    pub unseen: BTreeSet<u64>,
 }
 
 /// A [`Window`] whose stores set bits. Clones are the same file.
@@ -28,7 +39,19 @@ pub struct Marks {
 pub struct Watched {
     window: Window,
     marks: Arc<Mutex<Marks>>,
+    record: Arc<Mutex<Noted>>,
+    forgetting: Arc<AtomicBool>,
     kind: SourceKind,
+}
+
+/// Where first stores are recorded, if they are.
+#[derive(Default)]
+struct Noted(Option<Arc<dyn Record>>);
+
+impl core::fmt::Debug for Noted {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(if self.0.is_some() { "Noted" } else { "Forgotten" })
+    }
 }
 
 impl Watched {
@@ -41,7 +64,17 @@ impl Watched {
     /// A file whose bits outlived a crash.
     #[must_use]
     pub fn surviving(window: Window, kind: SourceKind, marks: Marks) -> Self {
-        Self { window, marks: Arc::new(Mutex::new(marks)), kind }
+        let marks = Arc::new(Mutex::new(marks));
+        Self { window, marks, record: Arc::default(), forgetting: Arc::default(), kind }
+    }
+
+    /// From now on first stores are recorded there before they are made.
+    pub fn record(&self, record: Arc<dyn Record>) {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner).0 = Some(record);
+    }
+
+    fn recorder(&self) -> Option<Arc<dyn Record>> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
     /// The file without its bits: stores through it are not seen.
@@ -66,6 +99,13 @@ impl Watched {
         }
     }
 
+    /// Whether records are being cleared. A first store waits meanwhile: who stores from inside
+    /// a step of the medium has to put it off.
+    #[must_use]
+    pub fn is_forgetting(&self) -> bool {
+        self.forgetting.load(Ordering::SeqCst)
+    }
+
     /// Tells of a write to the range that went round the file, as a `write` that is announced.
     pub fn announce(&self, at: u64, len: u64) {
         self.stored(at, len, || ());
@@ -78,19 +118,30 @@ impl Watched {
     /// Makes a store and sets its bits, in one step as others see it: a processor whose page is
     /// protected again before the store went through meets the protection once more.
     fn stored<T>(&self, at: u64, len: u64, store: impl FnOnce() -> T) -> T {
+        if let Some(record) = self.recorder() {
+            // Without the lock: whoever watches the record's drains may ask for the marks. One that
+            // fails leaves the page without record.
+            let first = |page: &u64| {
+                let marks = self.lock();
+                marks.armed.contains(page) && !marks.dirty.contains(page)
+            };
+            for page in pages(at, len).filter(first) {
+                record.set(page * PAGE);
+            }
+        }
         let mut marks = self.lock();
         let done = store();
         for page in pages(at, len) {
-            if marks.armed.contains(&page) {
+            if !marks.unseen.remove(&page) && marks.armed.contains(&page) {
                 marks.dirty.insert(page);
             }
         }
         done
     }
 
-    fn tell(dirty: impl Iterator<Item = u64>, each: &mut dyn FnMut(u64, u64)) {
+    fn tell(some: impl Iterator<Item = u64>, each: &mut dyn FnMut(u64, u64)) {
         let mut run: Option<(u64, u64)> = None;
-        for page in dirty {
+        for page in some {
             run = Some(match run {
                 Some((at, len)) if at + len == page * PAGE => (at, len + PAGE),
                 Some((at, len)) => {
@@ -135,10 +186,17 @@ impl DirtySource for Watched {
     }
 
     fn take(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) -> Result<(), TrackError> {
+        let (selective, told) = (self.window.enabled(SELECTIVE), self.window.enabled(INVALIDATE));
         let mut marks = self.lock();
         let taken: Vec<u64> = marks.dirty.range(pages(at, len)).copied().collect();
         for page in &taken {
             marks.dirty.remove(page);
+        }
+        if !selective {
+            marks.dirty.clear();
+        }
+        if !told {
+            marks.unseen.extend(&taken);
         }
         Self::tell(taken.into_iter(), each);
         Ok(())
@@ -148,6 +206,15 @@ impl DirtySource for Watched {
         let dirty: Vec<u64> = self.lock().dirty.range(pages(at, len)).copied().collect();
         Self::tell(dirty.into_iter(), each);
         Ok(())
+    }
+
+    fn forget(&self, at: u64, len: u64) {
+        let Some(record) = self.recorder() else { return };
+        let dirty = self.lock().dirty.clone();
+        let still = pages(at, len).filter(|page| !dirty.contains(page));
+        self.forgetting.store(true, Ordering::SeqCst);
+        Self::tell(still, &mut |at, len| record.clear(at, len));
+        self.forgetting.store(false, Ordering::SeqCst);
     }
 
     fn intact(&self, at: u64, len: u64) -> bool {

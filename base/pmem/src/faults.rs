@@ -30,11 +30,12 @@ impl FaultMailbox {
         self.registration.entry().wait(timeout)
     }
 
-    /// Lets every thread go on that waits for the extent of `fault`: its load is repeated if
+    /// Lets every thread go on that waits for the extent of `fault` (of one that could not be read
+    /// in, not those that wait because its memory failed since): its load is repeated if
     /// healed, and ends the process if lost. A thread that comes back again and again although
     /// it was told *healed* is treated as if it were told *lost*.
     pub fn answer(&self, fault: Fault, verdict: Verdict) {
-        self.registration.entry().answer(fault.at, fault.len, verdict);
+        self.registration.entry().answer_fault(fault, verdict);
     }
 }
 

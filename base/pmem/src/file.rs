@@ -8,16 +8,24 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::Duration;
 
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::error::OpenError;
 use crate::medium::{PAGE, SyncError};
 use crate::options::Access;
+use crate::track::holders::is_child;
 
 /// Zeros written at a time where a file system cannot allocate.
 const ZEROS: usize = 1 << 20;
+/// How often a lock is asked for again that nobody lasting is seen to hold, and how long is waited
+/// in between. It ends with the last use of the open file: a child that was forked for another
+/// program has that until it runs it, and who reads what a process maps keeps the mapping for so
+/// long beyond the end of that.
+const TRIES: u32 = 50;
+const NAP: Duration = Duration::from_millis(2);
 /// Processes and files looked at for whoever holds a lock.
 const MOST_LOOKED_AT: usize = 100_000;
 
@@ -51,6 +59,8 @@ pub(crate) const IN_MEMORY: [i64; 3] = [TMPFS, RAMFS, HUGETLBFS];
 pub(crate) struct Backing {
     file: File,
     path: PathBuf,
+    /// It is somebody else's: of what lies behind the mapping nothing is ours to drop.
+    foreign: bool,
     /// The first failed write or sync of this file. Set once, never cleared.
     failure: OnceLock<Failure>,
     /// The write or sync that is to fail, counted down; negative is none.
@@ -84,18 +94,31 @@ impl Backing {
             .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
             .open(path)
             .map_err(|error| explain_open(path, write, error))?;
-        let found = file.metadata().map_err(|error| explain(path, "fstat", error))?;
-        refuse_kind(path, &found)?;
-        if found.len() < PAGE {
-            return Err(OpenError::TooSmall { path: path.into(), len: found.len() });
-        }
-        let backing = Self::of(file, path);
+        let backing = Self::checked(file, path)?;
         if write {
             backing.lock(Lock::Write)?;
         } else if access == Access::PrivateCopy && keep_still {
             backing.lock(Lock::Read)?;
         }
         Ok(backing)
+    }
+
+    /// Takes a file that is open for writing, and was opened by this name.
+    pub(crate) fn over(file: &File, path: &Path) -> Result<Self, OpenError> {
+        let file = file.try_clone().map_err(|error| explain(path, "dup", error))?;
+        let backing = Self::checked(file, path)?;
+        backing.lock(Lock::Write)?;
+        Ok(backing)
+    }
+
+    /// Holds an open file against what can be mapped.
+    fn checked(file: File, path: &Path) -> Result<Self, OpenError> {
+        let found = file.metadata().map_err(|error| explain(path, "fstat", error))?;
+        refuse_kind(path, &found)?;
+        if found.len() < PAGE {
+            return Err(OpenError::TooSmall { path: path.into(), len: found.len() });
+        }
+        Ok(Self::of(file, path))
     }
 
     /// Creates a file of `len` bytes, all allocated, all zero. Removes it again on failure.
@@ -127,12 +150,18 @@ impl Backing {
         Self {
             file,
             path: path.into(),
+            foreign: false,
             failure: OnceLock::new(),
             fail_in: AtomicI64::new(-1),
             issued: AtomicU64::new(0),
             relied_on: AtomicU64::new(0),
             cut_off: AtomicBool::new(false),
         }
+    }
+
+    /// The same, of somebody else's file if `foreign`.
+    pub(crate) fn belonging(self, foreign: bool) -> Self {
+        Self { foreign, ..self }
     }
 
     fn allocate_new(&self, len: u64) -> Result<(), OpenError> {
@@ -228,6 +257,16 @@ impl Backing {
         self.file.metadata().map(|found| found.blocks().saturating_mul(512))
     }
 
+    /// The first byte from `at` on that has storage; `at` itself if the system does not say.
+    pub(crate) fn data_from(&self, at: u64) -> Option<u64> {
+        match rustix::fs::seek(&self.file, SeekFrom::Data(at)) {
+            // A device may answer whatever it is asked.
+            Ok(found) => Some(found.max(at)),
+            Err(Errno::NXIO) => None,
+            Err(_) => Some(at),
+        }
+    }
+
     /// The device it lies on.
     pub(crate) fn device(&self) -> io::Result<u64> {
         self.file.metadata().map(|found| found.dev())
@@ -250,25 +289,36 @@ impl Backing {
     }
 
     /// Takes a lock of the whole file, which the open file owns: it ends when it is given back, or
-    /// with the last descriptor, in this process and in children that inherited it.
+    /// with the last descriptor, in this process and in children that inherited it. One that is let
+    /// go of in a moment is waited for.
     fn lock(&self, kind: Lock) -> Result<(), OpenError> {
+        let mut left = TRIES;
+        loop {
+            let Err(error) = self.try_lock(kind) else { return Ok(()) };
+            match error.raw_os_error() {
+                Some(libc::EAGAIN | libc::EACCES) => {}
+                // Where there are no locks, there are no writers that hold one.
+                _ if kind == Lock::Read => return Ok(()),
+                _ => return Err(explain(&self.path, "fcntl", error)),
+            }
+            // To find out who it is takes a look at all processes.
+            let looks = left == TRIES || left == 0;
+            let holder = if looks { self.holder() } else { None };
+            if left == 0 || holder.is_some_and(|id| !is_child(id)) {
+                let reads = kind == Lock::Write && !self.is_written_to();
+                return Err(OpenError::Locked { path: self.path.clone(), holder, reads });
+            }
+            left -= 1;
+            std::thread::sleep(NAP);
+        }
+    }
+
+    fn try_lock(&self, kind: Lock) -> io::Result<()> {
         let wanted = kind.of_whole_file();
         // SAFETY: the structure lives across the call; the descriptor is open.
         let done =
             unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &raw const wanted) };
-        if done == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        match error.raw_os_error() {
-            Some(libc::EAGAIN | libc::EACCES) => {
-                let reads = kind == Lock::Write && !self.is_written_to();
-                Err(OpenError::Locked { path: self.path.clone(), holder: self.holder(), reads })
-            }
-            // Where there are no locks, there are no writers that hold one.
-            _ if kind == Lock::Read => Ok(()),
-            _ => Err(explain(&self.path, "fcntl", error)),
-        }
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     /// Gives the lock back, if there is one, whoever else has the open file.
@@ -388,23 +438,38 @@ impl Backing {
     }
 
     /// Extends the file from `from` to `to` bytes; what it has beyond `from` is dropped first, so
-    /// that new bytes are zero.
-    pub(crate) fn extend(&self, from: u64, to: u64) -> Result<(), SyncError> {
+    /// that new bytes are zero. Of somebody else's file nothing is dropped: what lies behind the
+    /// last whole page is its own. How long it was then: what [`cut`](Self::cut) is to be given.
+    pub(crate) fn extend(&self, from: u64, to: u64) -> Result<u64, SyncError> {
         if self.failed() {
-            return self.sync(); // refuses, and says why
+            self.sync()?; // refuses, and says why
         }
         self.refuse_cut_off().map_err(|source| SyncError { call: "grow", source })?;
-        self.file.set_len(from).map_err(|source| SyncError { call: "ftruncate", source })?;
-        if let Err(error) = allocate(self.fd(), from, to - from) {
-            let _ = self.file.set_len(from);
-            return Err(SyncError { call: "fallocate", source: error });
+        let before = if self.foreign {
+            let size = self.size().map_err(|source| SyncError { call: "fstat", source })?;
+            lengthen(&self.file, size, to)
+                .map_err(|source| SyncError { call: "fallocate", source })?;
+            size
+        } else {
+            self.file.set_len(from).map_err(|source| SyncError { call: "ftruncate", source })?;
+            if let Err(source) = allocate(self.fd(), from, to - from) {
+                let _ = self.file.set_len(from);
+                return Err(SyncError { call: "fallocate", source });
+            }
+            from
+        };
+        if !self.is_memory() {
+            self.sync()?;
         }
-        if self.is_memory() { Ok(()) } else { self.sync() }
+        Ok(before)
     }
 
-    /// Drops what the file has beyond `len`: an extension that could not be mapped.
-    pub(crate) fn cut(&self, len: u64) {
-        let _ = self.file.set_len(len);
+    /// Drops what an extension to `to` bytes, which could not be mapped, has added to `before`.
+    pub(crate) fn cut(&self, before: u64, to: u64) {
+        // Somebody else's file that is longer by now has been written to.
+        if !self.foreign || before < to && self.size().is_ok_and(|size| size == to) {
+            let _ = self.file.set_len(before);
+        }
     }
 
     /// Gives every hole in the first `len` bytes storage.
@@ -441,15 +506,42 @@ fn holds_lock(process: &Path, descriptor: &OsStr) -> bool {
     told.is_ok_and(|text| text.lines().any(|line| line.starts_with("lock:")))
 }
 
+/// Makes somebody else's file longer, from `from` bytes to `to`, with storage where the file system
+/// can give it. Never cuts off what others add meanwhile; after an error it is as long as before.
+fn lengthen(file: &File, from: u64, to: u64) -> io::Result<()> {
+    if from >= to {
+        return Ok(());
+    }
+    // First the storage, then the length: a disk that is full has changed no length then.
+    let ways = [FallocateFlags::KEEP_SIZE, FallocateFlags::empty()];
+    match ways.into_iter().try_for_each(|how| allocate_so(file.as_fd(), how, from, to - from)) {
+        Err(Errno::OPNOTSUPP) if file.metadata()?.len() < to => file.set_len(to),
+        Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
+        Err(error) => {
+            if file.metadata().is_ok_and(|found| found.len() == from) {
+                // Gives storage back that lies behind the end.
+                let _ = file.set_len(from);
+            }
+            Err(error.into())
+        }
+    }
+}
+
+/// Allocates, however often that is interrupted.
+fn allocate_so(file: BorrowedFd<'_>, how: FallocateFlags, at: u64, len: u64) -> Result<(), Errno> {
+    loop {
+        match rustix::fs::fallocate(file, how, at, len) {
+            Err(Errno::INTR) => {}
+            done => return done,
+        }
+    }
+}
+
 /// Allocates a new range of a file, or writes it where the file system cannot allocate.
 pub(crate) fn allocate(file: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<()> {
-    loop {
-        match rustix::fs::fallocate(file, FallocateFlags::empty(), at, len) {
-            Ok(()) => return Ok(()),
-            Err(Errno::INTR) => {}
-            Err(Errno::OPNOTSUPP) => break,
-            Err(error) => return Err(error.into()),
-        }
+    match allocate_so(file, FallocateFlags::empty(), at, len) {
+        Err(Errno::OPNOTSUPP) => {}
+        done => return Ok(done?),
     }
     let zeros = vec![0; ZEROS.min(usize::try_from(len).unwrap_or(ZEROS))];
     let mut done = 0;

@@ -55,14 +55,15 @@ impl ForeignFile {
         self.file.metadata().map_or(0, |found| found.len())
     }
 
-    /// Its inode, its bytes and the time of its last change in nanoseconds, read at once; `None` if
-    /// the system does not say.
-    #[must_use]
-    pub fn numbers(&self) -> Option<(u64, u64, i64)> {
-        let found = self.file.metadata().ok()?;
+    /// Its inode, its bytes and the time of its last change in nanoseconds, read at once.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn numbers(&self) -> io::Result<(u64, u64, i64)> {
+        let found = self.file.metadata()?;
         let mtime_ns =
             found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec());
-        Some((found.ino(), found.len(), mtime_ns))
+        Ok((found.ino(), found.len(), mtime_ns))
     }
 
     /// Whether its time of change tells of stores through mappings, too. Where it does not, a file
@@ -141,8 +142,8 @@ impl ForeignFile {
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
         let len = bytes.len() as u64;
         self.checked(at, len)?;
-        let failed = |_| MediaError { at, len, cause: MediaCause::Unclearable };
-        self.change(|file| file.write_all_at(bytes, at)).map_err(failed)
+        let written = self.change(|file| file.write_all_at(bytes, at));
+        written.map_err(|error| MediaError { at, len, cause: MediaCause::of_rewrite(&error) })
     }
 }
 
@@ -174,8 +175,9 @@ impl Drop for Lease {
 }
 
 impl Medium for ForeignFile {
+    /// If the system does not say, it may have any length: not that of a file that was cut off.
     fn len(&self) -> u64 {
-        self.size()
+        self.numbers().map_or(i64::MAX.cast_unsigned(), |(_, size, _)| size)
     }
 
     fn kind(&self) -> MediumKind {
@@ -218,6 +220,11 @@ impl Medium for ForeignFile {
         self.sync_all()
     }
 
+    /// With its date, which tells whether anybody changed it.
+    fn sync_through(&self, _site: Site) -> Result<(), SyncError> {
+        self.file.sync_all().map_err(|source| SyncError { call: "fsync", source })
+    }
+
     fn view(&self, _at: u64, _len: u64) -> Option<*const u8> {
         None
     }
@@ -230,7 +237,10 @@ impl Medium for ForeignFile {
 
     fn heal(&self, _site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
         let left = self.size().saturating_sub(at).min(bytes.len() as u64) as usize;
-        self.write(at, &bytes[..left])
+        self.write(at, &bytes[..left])?;
+        let unsynced = |error: SyncError| MediaCause::of_rewrite(&error.source);
+        let len = bytes.len() as u64;
+        self.sync_all().map_err(|error| MediaError { at, len, cause: unsynced(error) })
     }
 
     fn remap(&self, at: u64, _physical: u64, len: u64) -> Result<(), MediaError> {

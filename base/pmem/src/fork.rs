@@ -104,6 +104,7 @@ fn flag_page() -> io::Result<&'static AtomicU64> {
 /// Runs in the child, before `fork` returns there.
 extern "C" fn in_child() {
     track::begin_child();
+    track::bar::begin_child();
     registry::for_each_mapped(|address, len| {
         // SAFETY: the range held a view that the child did not inherit; `FIXED_NOREPLACE` makes
         // the call fail rather than replace anything that is there now.

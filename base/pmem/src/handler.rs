@@ -2,6 +2,7 @@
 //!
 //! - Anybody, by the first store to a page that [`FirstStore`](crate::track::FirstStore) protects:
 //!   it is recorded, the page opened, the store repeated.
+//! - Anybody, by a store to a page that is being put right: it waits, and is repeated.
 //! - A routine of [`crate::asm`], on a registered mapping: the handler sends it to its error exit,
 //!   so the access returns an error in normal context.
 //! - The program, through a view, and the medium failed (`SIGBUS`): the handler posts the address,
@@ -25,7 +26,7 @@ use crate::asm::{self, PAGE_SHIFT};
 use crate::fork;
 use crate::medium::PAGE;
 use crate::registry::{self, Fault, Verdict};
-use crate::track;
+use crate::track::{self, bar};
 
 /// Codes of `SIGBUS` (`siginfo_t.si_code`): no such physical place, and the two kinds of hardware
 /// memory error, "action required" and "action optional".
@@ -155,8 +156,9 @@ unsafe fn absorb(
     // SAFETY: as above; REG_ERR indexes the general registers.
     let fault = unsafe { (*context).uc_mcontext.gregs[libc::REG_ERR as usize] };
     let protected = signal == libc::SIGSEGV && code == SEGV_ACCERR && fault & FAULT_OF_STORE != 0;
-    if protected && track::let_through(address) {
-        return true; // the store is repeated, by whomever, a routine of ours included
+    // The store is repeated, by whomever, a routine of ours included.
+    if protected && (track::let_through(address) || bar::wait(address) || bar::has_met(address)) {
+        return true;
     }
     let Some((entry, at)) = registry::find(address) else { return false };
     // SAFETY: as above; the field lies inside the structure.
@@ -179,7 +181,8 @@ unsafe fn absorb(
     }
     entry.note_bad(at);
     let len = (1_u64 << lsb).max(PAGE);
-    let fault = Fault { at: at & !(len - 1), len, thread: registry::this_thread() };
+    let memory = (code == BUS_MCEERR_AR).then(|| monotonic().max(1));
+    let fault = Fault { at: at & !(len - 1), len, thread: registry::this_thread(), memory };
     entry.park(fault, monotonic) == Verdict::Healed
 }
 
@@ -198,7 +201,7 @@ unsafe fn extent_shift(signal: c_int, code: c_int, info: *const libc::siginfo_t)
 }
 
 /// Nanoseconds of the monotonic clock. Async-signal-safe.
-fn monotonic() -> u64 {
+pub(crate) fn monotonic() -> u64 {
     // SAFETY: writes one local structure; this clock always exists.
     let now = unsafe {
         let mut now: libc::timespec = core::mem::zeroed();

@@ -66,9 +66,10 @@
 //! - `file.rs`: creating, locking, syncing. `frames.rs`: relocated frames. `badblocks.rs`: what
 //!   sysfs tells. `fork.rs`: what a child may do. `keys.rs`: protection keys.
 //! - [`ForeignFile`]: a medium over a file of somebody else's, by system calls. [`Making`]: a file
-//!   that has another name until it is whole.
+//!   that has another name until it is whole. [`PutAside`]: one that has it again before it goes.
 //! - [`cpu`]: which instructions. [`inject`]: real media errors on purpose. [`Clock`]: time as a
 //!   parameter. [`Table`]: DRAM on large pages.
+//! - [`desk`]: a local socket by which whoever keeps a file tells others about it.
 //! - [`track`]: who stored to which pages of a mapped file, by five means, and how sure that is.
 
 #[cfg(not(all(
@@ -87,6 +88,7 @@ mod badblocks;
 mod clock;
 pub mod cpu;
 mod dated;
+pub mod desk;
 mod error;
 mod faults;
 mod file;
@@ -113,13 +115,13 @@ pub use cpu::{Cpu, claim};
 pub use error::OpenError;
 pub use faults::FaultMailbox;
 pub use foreign::{Alone, ForeignFile, Lease, Ours};
-pub use making::{Making, Room};
+pub use making::{Making, PutAside, Room};
 pub use mapped::Mapped;
 pub use medium::{
     LINE, MediaCause, MediaError, Medium, MediumKind, PAGE, PUT_CACHED_MAX, SyncError,
 };
 pub use options::{Access, Durability, Options, Protect, Protection};
-pub use registry::{Fault, Verdict};
+pub use registry::{Fault, MAPPINGS, Verdict};
 pub use site::Site;
 pub use status::Status;
 pub use table::Table;

@@ -7,11 +7,22 @@
 //! | whoever wants the final name | it is taken, or not; it is replaced only if asked for |
 //!
 //! The lock is not the one that a mapping takes: a file may be mapped while it is being made.
+//!
+//! What is to go may go the other way: [`PutAside`] gives it the name of one that is being made, so
+//! that whatever cuts the going short, the next maker clears away what is left.
+//!
+//! | in the way | answer |
+//! |---|---|
+//! | the folder cannot be synced | found out before a byte is made |
+//! | another file, or a link, was put where the one being made was | neither mapped nor named |
+//! | an error once it has its name | told; it keeps its name |
 
 use core::fmt;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,12 +33,14 @@ use rustix::io::Errno;
 use crate::error::OpenError;
 use crate::file::{allocate, explain};
 use crate::mapped::Mapped;
-use crate::options::{Access, Options};
+use crate::options::Options;
 
 /// Added to the name of a file until it is whole,
 const SUFFIX: &str = ".making";
 /// with this in front, unless it is there: what has both is ours and may be removed.
 const OURS: &str = ".holdfast";
+/// Most bytes of a name in a folder.
+const NAME_MAX: usize = 255;
 /// How often a name is tried for that others make and remove at the same moment, and how long is
 /// waited in between.
 const TRIES: u32 = 16;
@@ -48,6 +61,8 @@ pub enum Room {
 /// is kept, it is gone.
 pub struct Making {
     file: File,
+    /// Where it is, to be synced when its name is there.
+    folder: File,
     at: PathBuf,
     to: PathBuf,
     kept: bool,
@@ -64,19 +79,16 @@ impl Making {
     /// `.holdfast.making`. What somebody left there who was killed is removed first.
     ///
     /// # Errors
-    /// [`OpenError::Locked`] if somebody is at it; or no file can be made there.
+    /// [`OpenError::Locked`] if somebody is at it; or no file can be made there, or none whose name
+    /// would be durable.
     pub fn begin(to: &Path) -> Result<Self, OpenError> {
-        let mut at = to.as_os_str().to_owned();
-        if !at.as_encoded_bytes().ends_with(OURS.as_bytes()) {
-            at.push(OURS);
-        }
-        at.push(SUFFIX);
-        let at = PathBuf::from(at);
+        let at = Self::name_of(to);
+        let folder = folder_of(to)?;
         for _ in 0..TRIES {
             let mut options = File::options();
             match options.read(true).write(true).create_new(true).mode(0o600).open(&at) {
                 Ok(file) if held(&file, &at)? && has_name(&file, &at) => {
-                    return Ok(Self { file, at, to: to.to_path_buf(), kept: false });
+                    return Ok(Self { file, folder, at, to: to.to_path_buf(), kept: false });
                 }
                 // Whoever came in between took it for one that was left.
                 Ok(_) => std::thread::sleep(NAP),
@@ -85,6 +97,19 @@ impl Making {
             }
         }
         Err(OpenError::Locked { path: at, holder: None, reads: false })
+    }
+
+    /// The name that what is to be called `to` has until it is whole. Where that would be too long
+    /// for a name, it is cut: files that begin with so much the same are made one after another.
+    #[must_use]
+    pub fn name_of(to: &Path) -> PathBuf {
+        let name = to.file_name().unwrap_or_default().as_bytes();
+        let stem = name.strip_suffix(OURS.as_bytes()).unwrap_or(name);
+        let most = NAME_MAX - OURS.len() - SUFFIX.len();
+        let mut at = OsStr::from_bytes(&stem[..stem.len().min(most)]).to_owned();
+        at.push(OURS);
+        at.push(SUFFIX);
+        to.with_file_name(at)
     }
 
     /// The file itself, for whoever writes it.
@@ -122,10 +147,27 @@ impl Making {
         set.map_err(|error| explain(&self.at, "fchmod", error.into()))
     }
 
-    /// Makes it `len` bytes long, all zero, and maps it for writing.
+    /// Whether it has its name, whatever went wrong after it was given.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.kept
+    }
+
+    /// Refuses to go on if the name is that of another file, or of a link, by now: whoever put it
+    /// there is not to have it written, or named.
+    fn refuse_other(&self) -> Result<(), OpenError> {
+        if has_name(&self.file, &self.at) {
+            return Ok(());
+        }
+        let text = "another file is in the place of the one that is being made";
+        Err(explain(&self.at, "stat", io::Error::other(text)))
+    }
+
+    /// Makes it `len` bytes long, all zero, and maps it for writing: the file that was made,
+    /// whatever has its name.
     ///
     /// # Errors
-    /// There is no space; or as [`Mapped::open`].
+    /// There is no space; somebody put another file in its place; or as [`Mapped::open`].
     pub fn map(&self, len: u64, room: Room, options: &Options) -> Result<Mapped, OpenError> {
         let failed = |call| {
             move |error: io::Error| match error.kind() {
@@ -137,25 +179,24 @@ impl Making {
                 _ => explain(&self.at, call, error),
             }
         };
+        self.refuse_other()?;
         self.file.set_len(len).map_err(failed("ftruncate"))?;
         if room == Room::Taken {
             allocate(self.file.as_fd(), 0, len).map_err(failed("fallocate"))?;
         }
-        Mapped::open(&self.at, Access::Write, options)
+        Mapped::over(&self.file, &self.at, options)
     }
 
     /// Gives it its name, durably. With `instead`, that of one that may be there.
     ///
     /// # Errors
     /// [`OpenError::Exists`] if the name is taken; it is not replaced then, whatever the file
-    /// system can do. Or the system says no.
+    /// system can do. Or the system says no; if [`is_kept`](Self::is_kept) then, it has its name,
+    /// and only a power cut may take that away.
     pub fn keep(&mut self, instead: bool) -> Result<(), OpenError> {
-        let none = RenameFlags::NOREPLACE;
-        self.name(instead, |at, to| rustix::fs::renameat_with(CWD, at, CWD, to, none))?;
-        let folder = self.to.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
-        let synced = File::open(folder).and_then(|folder| folder.sync_all());
-        synced.map_err(|error| explain(folder, "fsync", error))
+        self.refuse_other()?;
+        self.name(instead, no_replace)?;
+        self.folder.sync_all().map_err(|error| explain(&self.to, "fsync of the folder", error))
     }
 
     /// The same by `rename`, which does not replace, where the file system has such a call.
@@ -187,6 +228,92 @@ impl Drop for Making {
             let _ = fs::remove_file(&self.at);
         }
     }
+}
+
+/// A file on its way out: it has the name of one that is being made, and the lock of its maker.
+/// Dropped, it keeps that name, and the next maker removes it.
+#[derive(Debug)]
+pub struct PutAside {
+    /// Has the lock, as long as it is open.
+    _file: File,
+    /// What has the name: a link may.
+    named: (u64, u64),
+    folder: File,
+    at: PathBuf,
+    from: PathBuf,
+}
+
+impl PutAside {
+    /// Takes the name from the file `from`, durably.
+    ///
+    /// # Errors
+    /// [`OpenError::Locked`] if somebody is just making what is to have the name; or the system
+    /// says no. The file has its name then.
+    pub fn begin(from: &Path) -> Result<Self, OpenError> {
+        let (at, folder) = (Making::name_of(from), folder_of(from)?);
+        let named = name(from).map_err(|error| explain(from, "stat", error))?;
+        let mut options = File::options();
+        let options = options.read(true).custom_flags(libc::O_NONBLOCK);
+        let file = options.open(from).map_err(|error| explain(from, "open", error))?;
+        let locked = || OpenError::Locked { path: at.clone(), holder: None, reads: false };
+        if !held(&file, from)? {
+            return Err(locked());
+        }
+        clear(&at)?;
+        let moved = match no_replace(from, &at) {
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => fs::rename(from, &at),
+            moved => moved.map_err(io::Error::from),
+        };
+        moved.map_err(|error| explain(from, "rename", error))?;
+        let this = Self { _file: file, named, folder, at, from: from.to_path_buf() };
+        match this.folder.sync_all() {
+            Ok(()) => Ok(this),
+            Err(error) => {
+                let from = this.from.clone();
+                let _ = this.back();
+                Err(explain(&from, "fsync of the folder", error))
+            }
+        }
+    }
+
+    /// Gives it its name back, unless somebody has it by now.
+    ///
+    /// # Errors
+    /// The system says no.
+    pub fn back(self) -> Result<(), OpenError> {
+        let back = match no_replace(&self.at, &self.from) {
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => link(&self.at, &self.from),
+            back => back.map_err(|error| explain(&self.from, "rename", error.into())),
+        };
+        // One that is not durable is found under the other name, as after a kill.
+        let _ = self.folder.sync_all();
+        back
+    }
+
+    /// Removes it. What cannot be removed goes with the next one that is made.
+    pub fn remove(self) {
+        let same = name(&self.at).is_ok_and(|named| named == self.named);
+        if same && fs::remove_file(&self.at).is_ok() {
+            let _ = self.folder.sync_all();
+        }
+    }
+}
+
+/// What has a name, links as themselves.
+fn name(at: &Path) -> io::Result<(u64, u64)> {
+    fs::symlink_metadata(at).map(|found| (found.dev(), found.ino()))
+}
+
+/// The folder of a file, open to be synced.
+fn folder_of(path: &Path) -> Result<File, OpenError> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    File::open(folder).map_err(|error| explain(folder, "open", error))
+}
+
+/// Renames without replacing, where the file system can.
+fn no_replace(from: &Path, to: &Path) -> Result<(), Errno> {
+    rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)
 }
 
 /// Gives a file a second name, which is refused if it is taken, and takes the first one away.

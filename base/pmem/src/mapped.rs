@@ -6,6 +6,7 @@ mod serve;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -130,6 +131,21 @@ impl Mapped {
     /// An [`OpenError`] that names cause and remedy. The file is never changed by a failed open.
     pub fn open(path: &Path, access: Access, options: &Options) -> Result<Self, OpenError> {
         let backing = Backing::open(path, access, options.keep_still)?;
+        Self::map_all(backing, path, access, options)
+    }
+
+    /// Maps a file for writing that is open, whatever the name leads to by now.
+    pub(crate) fn over(file: &File, path: &Path, options: &Options) -> Result<Self, OpenError> {
+        Self::map_all(Backing::over(file, path)?, path, Access::Write, options)
+    }
+
+    fn map_all(
+        backing: Backing,
+        path: &Path,
+        access: Access,
+        options: &Options,
+    ) -> Result<Self, OpenError> {
+        let backing = backing.belonging(options.foreign);
         let size = backing.size().map_err(|error| explain(path, "fstat", error))?;
         let len = size - size % PAGE;
         if len > LARGEST {

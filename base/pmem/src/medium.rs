@@ -57,6 +57,9 @@ pub enum MediaCause {
     Truncated,
     /// Healing was tried and the page stays bad: it must be relocated.
     Unclearable,
+    /// There is no room: a part without storage was to get some, and the file system is full, or a
+    /// limit is reached. No damage.
+    NoSpace,
 }
 
 /// An access that failed, with the place.
@@ -70,6 +73,17 @@ pub struct MediaError {
     pub cause: MediaCause,
 }
 
+impl MediaCause {
+    /// Why a page could not be rewritten, by what the system says.
+    pub(crate) fn of_rewrite(error: &std::io::Error) -> Self {
+        use std::io::ErrorKind as Io;
+        match error.kind() {
+            Io::StorageFull | Io::QuotaExceeded | Io::FileTooLarge => Self::NoSpace,
+            _ => Self::Unclearable,
+        }
+    }
+}
+
 impl fmt::Display for MediaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let why = match self.cause {
@@ -77,6 +91,7 @@ impl fmt::Display for MediaError {
             MediaCause::Poison => "cannot be read (media error)",
             MediaCause::Truncated => "was cut off: the file is shorter than its mapping",
             MediaCause::Unclearable => "stays bad after it was rewritten",
+            MediaCause::NoSpace => "cannot be written (no room for it)",
         };
         write!(f, "range {:#x}+{:#x} {why}", self.at, self.len)
     }
@@ -260,6 +275,16 @@ pub trait Medium: Send + Sync + fmt::Debug + 'static {
     /// A [`SyncError`]; the caller must stop writing to the pool for good.
     fn sync(&self, site: Site) -> Result<(), SyncError>;
 
+    /// Makes every earlier store durable against the loss of power whatever the kind, also what
+    /// an earlier opening of another kind has left in some cache. For the moment in which what is
+    /// promised about the medium changes.
+    ///
+    /// # Errors
+    /// As [`sync`](Self::sync).
+    fn sync_through(&self, site: Site) -> Result<(), SyncError> {
+        self.sync(site)
+    }
+
     /// Address of `[at, at + len)` in the program's view (read-only where the pool is protected),
     /// or `None` if it lies outside. Loads through it may meet media errors: they are healed by
     /// the handler, or the process dies of them as it would with any mapped file.
@@ -276,6 +301,7 @@ pub trait Medium: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     /// [`MediaCause::Unclearable`] if the page stays bad: relocate its frame.
+    /// [`MediaCause::NoSpace`] if it has no storage and gets none.
     fn heal(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError>;
 
     /// From now on the frame `[at, at + len)` is served from the file range at `physical`. Frames
@@ -287,4 +313,10 @@ pub trait Medium: Send + Sync + fmt::Debug + 'static {
 
     /// Ranges of the pool that the platform lists as bad, page-aligned, ascending.
     fn bad_ranges(&self) -> Vec<(u64, u64)>;
+
+    /// The first byte from `at` on that has storage, `None` if there is none: all before it read as
+    /// zeros. Where nobody can say, it is `at`. Of a private copy, that of its file.
+    fn storage_from(&self, at: u64) -> Option<u64> {
+        (at < self.len()).then_some(at)
+    }
 }

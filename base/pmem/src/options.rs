@@ -80,4 +80,7 @@ pub struct Options {
     /// Whether a private copy keeps writers out while it lives: pages it has not stored to show the
     /// file as it is at the time, so beside a writer they would not belong together.
     pub keep_still: bool,
+    /// Whether the file is somebody else's: what it has behind its last whole page stays when it
+    /// grows. In a file of ours there is nothing of anybody's, and new bytes are zero.
+    pub foreign: bool,
 }

@@ -19,7 +19,7 @@ use rustix::thread::futex;
 use crate::medium::PAGE;
 
 /// Mappings a process can have at a time.
-pub(crate) const MAPPINGS: usize = 256;
+pub const MAPPINGS: usize = 256;
 /// Threads per mapping that can wait for a repair; more of them wait for a slot first.
 const PARKED: usize = 32;
 /// Bad pages remembered per mapping; more are found again when they are touched again.
@@ -63,6 +63,19 @@ pub struct Fault {
     pub len: u64,
     /// The waiting thread, as the system numbers it.
     pub thread: u32,
+    /// If the memory itself failed: when the thread learned of it, in nanoseconds of the system's
+    /// monotonic clock, not 0. What was stored there and not written back is gone, though the page
+    /// may be read.
+    pub memory: Option<u64>,
+}
+
+impl Fault {
+    /// For how long the thread has known by now that the memory failed, in nanoseconds; `None` if
+    /// the page could only not be read in.
+    #[must_use]
+    pub fn memory_age_ns(&self) -> Option<u64> {
+        self.memory.map(|since| crate::handler::monotonic().saturating_sub(since))
+    }
 }
 
 /// One waiting thread.
@@ -72,6 +85,8 @@ struct Parked {
     thread: AtomicU32,
     at: AtomicU64,
     len: AtomicU64,
+    /// When the memory failed; 0 if it did not.
+    memory: AtomicU64,
 }
 
 /// How often one thread came back to one page.
@@ -152,6 +167,7 @@ impl Entry {
                     thread: AtomicU32::new(0),
                     at: AtomicU64::new(0),
                     len: AtomicU64::new(0),
+                    memory: AtomicU64::new(0),
                 }
             }; PARKED],
             turns: [const {
@@ -234,6 +250,7 @@ impl Entry {
         slot.thread.store(fault.thread, Ordering::Relaxed);
         slot.at.store(fault.at, Ordering::Relaxed);
         slot.len.store(fault.len, Ordering::Relaxed);
+        slot.memory.store(fault.memory.unwrap_or(0), Ordering::Relaxed);
         slot.state.store(POSTED, Ordering::Release);
         self.news.fetch_add(1, Ordering::Release);
         let _ = futex::wake(&self.news, futex::Flags::PRIVATE, u32::MAX >> 1);
@@ -347,12 +364,26 @@ impl Entry {
         }
     }
 
+    /// Releases every thread that waits for a page of the extent of a fault; not those whose
+    /// memory failed if that was not the question: it is another one.
+    pub(crate) fn answer_fault(&self, fault: Fault, verdict: Verdict) {
+        self.answer_some((fault.at, fault.len), verdict, |slot| {
+            fault.memory.is_some() || slot.memory.is_none()
+        });
+    }
+
     /// Releases every thread that waits for a page of the extent.
     pub(crate) fn answer(&self, at: u64, len: u64, verdict: Verdict) {
+        self.answer_some((at, len), verdict, |_| true);
+    }
+
+    fn answer_some(&self, (at, len): (u64, u64), verdict: Verdict, which: impl Fn(Fault) -> bool) {
         let ended = if verdict == Verdict::Healed { HEALED } else { LOST };
         for slot in &self.parked {
             let state = slot.state.load(Ordering::Acquire);
-            if !matches!(state, POSTED | TAKEN) || slot.fault().at.wrapping_sub(at) >= len {
+            let fault = slot.fault();
+            let waits = matches!(state, POSTED | TAKEN) && fault.at.wrapping_sub(at) < len;
+            if !waits || !which(fault) {
                 continue;
             }
             let answered =
@@ -383,6 +414,7 @@ impl Parked {
             at: self.at.load(Ordering::Relaxed),
             len: self.len.load(Ordering::Relaxed),
             thread: self.thread.load(Ordering::Relaxed),
+            memory: Some(self.memory.load(Ordering::Relaxed)).filter(|since| *since != 0),
         }
     }
 }

@@ -13,7 +13,7 @@
 //! Every access is checked against the length first. Loads and stores then run in
 //! [`crate::asm`], so a bad page is an error value.
 
-use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+use core::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::io;
@@ -27,7 +27,7 @@ use rustix::mm::{
 use crate::asm::{self, Outcome, Stores};
 use crate::fork::Stamp;
 use crate::keys::Key;
-use crate::medium::{LINE, PUT_CACHED_MAX};
+use crate::medium::{LINE, PAGE, PUT_CACHED_MAX};
 use crate::options::Protection;
 
 /// Reservations begin at multiples of this, so that large pages stay possible.
@@ -291,7 +291,14 @@ impl Space {
         for line in 0..lines {
             let address = ptr::with_exposed_provenance(from + line * LINE as usize);
             // SAFETY: a prefetch never faults and changes nothing the program can see.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(address) };
+            unsafe {
+                // The nearest cache is too small for pages that are read after the next work.
+                if len < PAGE {
+                    _mm_prefetch::<_MM_HINT_T0>(address);
+                } else {
+                    _mm_prefetch::<_MM_HINT_T1>(address);
+                }
+            }
         }
     }
 

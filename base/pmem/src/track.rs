@@ -9,7 +9,7 @@
 //!
 //! | source | bits live in | a first store costs | for |
 //! |---|---|---|---|
-//! | [`AsyncProtect`] | the page tables | about 1 us | any program, Linux 6.7 |
+//! | [`AsyncProtect`] | the page tables | about 1 us | any program, Linux 6.7; no fs-dax |
 //! | [`SoftDirty`] | the page tables | about 1 us | older kernels; threads must be stopped |
 //! | [`FirstStore`] | a [`Record`] on the medium | 5-7 us | bits that survive a crash |
 //! | [`Notified`] | memory shared by processes | nothing | writes that are announced |
@@ -33,9 +33,11 @@
 //! addresses and which parts are worth arming.
 
 mod async_protect;
+pub(crate) mod bar;
 mod bits;
 mod board;
 mod controller;
+mod direct;
 pub mod ear;
 mod error;
 mod first_store;
@@ -53,13 +55,15 @@ use core::fmt;
 use std::sync::Arc;
 
 pub use async_protect::AsyncProtect;
+pub use bar::Bar;
 pub use board::{Board, Open};
 pub use controller::Controller;
+pub use direct::is_direct;
 pub use error::TrackError;
 pub use first_store::FirstStore;
 pub(crate) use first_store::{begin_child, let_through};
 pub use notified::Notified;
-pub use record::{MediumRecord, Record};
+pub use record::{MediumRecord, NOTED, Record, RecordPlaces};
 pub use soft_dirty::{Freeze, SoftDirty};
 pub use span::{Forks, Span, allocated};
 
@@ -97,6 +101,40 @@ pub trait DirtySource: Send + Sync {
     /// A [`TrackError`].
     fn peek(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) -> Result<(), TrackError>;
 
+    /// Tells what [`take`](Self::take) would, and leaves every page open that was stored to:
+    /// further stores to it cost nothing, and it is told again by every call until it is taken.
+    /// Facts that nobody pays for are taken.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    fn skim(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) -> Result<(), TrackError> {
+        self.peek(at, len, each)
+    }
+
+    /// Peeks into several ranges (first byte, bytes), and says whether all of them are
+    /// [intact](Self::intact) *after* that: if not, what was told of any of them may not be all.
+    /// Runs come in any order. For a file with holes this is one question less for each part.
+    ///
+    /// # Errors
+    /// A [`TrackError`].
+    fn peek_all(
+        &self,
+        ranges: &[(u64, u64)],
+        each: &mut dyn FnMut(u64, u64),
+    ) -> Result<bool, TrackError> {
+        for (at, len) in ranges {
+            self.peek(*at, *len, each)?;
+        }
+        Ok(self.all_intact(ranges))
+    }
+
+    /// Says that whatever [`take`](Self::take) has told of `[at, at + len)` is noted elsewhere,
+    /// durably. A source whose bits outlive a crash by themselves keeps those of pages it has told
+    /// until then; others have nothing to forget.
+    fn forget(&self, at: u64, len: u64) {
+        let _ = (at, len);
+    }
+
     /// Whether it is known that no store of a kind the source sees can have escaped it in the range
     /// since it was armed: nothing was moved, unmapped, mapped over or forked away.
     fn intact(&self, at: u64, len: u64) -> bool;
@@ -130,6 +168,22 @@ impl<D: DirtySource + ?Sized> DirtySource for Arc<D> {
 
     fn peek(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) -> Result<(), TrackError> {
         (**self).peek(at, len, each)
+    }
+
+    fn skim(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) -> Result<(), TrackError> {
+        (**self).skim(at, len, each)
+    }
+
+    fn peek_all(
+        &self,
+        ranges: &[(u64, u64)],
+        each: &mut dyn FnMut(u64, u64),
+    ) -> Result<bool, TrackError> {
+        (**self).peek_all(ranges, each)
+    }
+
+    fn forget(&self, at: u64, len: u64) {
+        (**self).forget(at, len);
     }
 
     fn intact(&self, at: u64, len: u64) -> bool {

@@ -6,6 +6,10 @@
 //! With the lock, either order of protecting and clearing is right. Without it both lose a store: a
 //! handler that is held up opens a page whose record was just cleared. Without the note, the page
 //! must stay locked until it is covered.
+//!
+//! In use, the record is cleared later, under the lock once more, where the page is not open again:
+//! then the note may come after taking, and says of the page that it was stored to, which one from
+//! before taking cannot.
 
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
@@ -20,13 +24,15 @@ enum Step {
     Lock,
     Unlock,
     Clear,
+    /// Clears the record of a page that is not open again.
+    ClearClosed,
     Protect,
     /// Reads the page; stores its checksum.
     Read,
     Cover,
     Forget,
 }
-use Step::{Clear, Cover, Forget, Get, Lock, Note, Protect, Read, Unlock};
+use Step::{Clear, ClearClosed, Cover, Forget, Get, Lock, Note, Protect, Read, Unlock};
 
 /// Where a storing thread is: about to store; met the protection; has the lock, if there is one;
 /// has recorded.
@@ -104,6 +110,7 @@ impl World {
             Lock => self.holder = 3,
             Unlock => self.holder = 0,
             Clear => self.record = false,
+            ClearClosed => self.record &= self.open,
             Protect => self.open = false,
             Read => self.read = self.content,
             Cover => self.covered = self.read,
@@ -144,7 +151,20 @@ fn the_order_in_use_loses_no_store() {
     assert!(states > 1000, "the world is not empty: {states}");
     let (_, lost) = explore(true, &[Get, Note, Lock, Clear, Protect, Unlock, Read, Cover, Forget]);
     assert_eq!(lost, 0);
+    for note in [NOTED_BEFORE, NOTED_AFTER] {
+        let (states, lost) = explore(true, note);
+        println!("{states} states, cleared later");
+        assert_eq!(lost, 0, "{note:?}");
+        assert!(states > 1000, "the world is not empty: {states}");
+    }
 }
+
+/// The order in use, where the note is the coarse one from before taking, and where it is the one
+/// of what was taken.
+const NOTED_BEFORE: &[Step] =
+    &[Get, Note, Lock, Protect, Unlock, Lock, ClearClosed, Unlock, Read, Cover, Forget];
+const NOTED_AFTER: &[Step] =
+    &[Get, Lock, Protect, Unlock, Note, Lock, ClearClosed, Unlock, Read, Cover, Forget];
 
 #[test]
 fn each_part_of_it_is_needed() {
@@ -153,6 +173,21 @@ fn each_part_of_it_is_needed() {
         ("no lock, other order", false, &[Get, Note, Clear, Protect, Read, Cover, Forget]),
         ("no note", true, &[Get, Lock, Protect, Clear, Unlock, Read, Cover]),
         ("no note, cleared last", true, &[Get, Lock, Protect, Unlock, Read, Cover, Clear]),
+        (
+            "cleared later, open or not",
+            true,
+            &[Get, Lock, Protect, Unlock, Note, Lock, Clear, Unlock, Read, Cover, Forget],
+        ),
+        (
+            "cleared later without a lock",
+            false,
+            &[Get, Protect, Note, ClearClosed, Read, Cover, Forget],
+        ),
+        (
+            "cleared before it is noted",
+            true,
+            &[Get, Lock, Protect, Unlock, Lock, ClearClosed, Unlock, Note, Read, Cover, Forget],
+        ),
         ("not protected", true, &[Get, Note, Lock, Clear, Unlock, Read, Cover, Forget]),
     ] {
         let (states, lost) = explore(locks, steps);

@@ -99,3 +99,24 @@ fn bytes_behind_the_last_whole_page_do_not_come_back() {
     medium.read(2 * PAGE, &mut found).unwrap();
     assert_eq!(found, filled(0));
 }
+
+#[test]
+fn holes_have_no_storage_and_all_has_where_the_file_does_not_say() {
+    // In memory, storage is given page by page.
+    let folder = folders().pop().unwrap();
+    let path = folder.path().join("sparse");
+    let far = 512 << 20;
+    let file = std::fs::File::create_new(&path).unwrap();
+    file.set_len(1 << 30).unwrap();
+    for at in [0, far] {
+        std::os::unix::fs::FileExt::write_all_at(&file, &filled(1), at).unwrap();
+    }
+    drop(file);
+    let medium = Mapped::open(&path, Access::Write, &Options::default()).unwrap();
+    let from = |at: u64| medium.storage_from(at);
+    assert_eq!([from(0), from(9), from(PAGE)], [Some(0), Some(9), Some(far)]);
+    assert_eq!([from(far + PAGE), from(1 << 30), from(u64::MAX)], [None; 3]);
+    // What has storage in the file is shown elsewhere now.
+    medium.remap(9 * PAGE, far, PAGE).unwrap();
+    assert_eq!([from(8 * PAGE), from(1 << 30)], [Some(8 * PAGE), None]);
+}

@@ -77,6 +77,7 @@ fn the_strongest_is_chosen_and_told() {
         numbered(&folder, 1, &protected(protection)).1.protection()
     };
     let keys = holdfast_pmem::Cpu::detect().protection_keys;
+    println!("protected by {:?}", in_force(Protect::Auto));
     assert_eq!(in_force(Protect::Auto), if keys { Protection::Keys } else { Protection::Alias });
     assert_eq!(in_force(Protect::Alias), Protection::Alias);
     assert_eq!(in_force(Protect::Mprotect), Protection::Mprotect);

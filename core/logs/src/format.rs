@@ -38,6 +38,9 @@ pub const RECORD_LINES_MAX: usize = u16::MAX as usize;
 pub const RECORD_ENTRIES_MAX: usize = u16::MAX as usize;
 /// Commit numbers are below this.
 pub const NUMBER_END: u64 = 1 << NUMBER_BITS;
+/// Numbers of records that are believed are below this: a damaged one leaves room for the numbers
+/// of all commits that follow.
+pub const NUMBER_BELIEVED_END: u64 = NUMBER_END - (1 << 32);
 
 /// First word of every entry: place, kind, and a byte that is zero.
 pub const ENTRY_LEN: usize = 8;

@@ -7,9 +7,9 @@ use crate::entry::{Entries, counted, entries};
 use crate::error::LogError;
 use crate::format::{
     DATA_LEN, ENTRY_ALIGN, FRESH_LEN, KIND_DATA, KIND_FRESH, KIND_OVERFLOW, KIND_SLOT, LINE_LEN,
-    NUMBER_BITS, NUMBER_END, OFFSET_BITS, OVERFLOW_LEN, RECORD_COVERED_AT, RECORD_CRC_AT,
-    RECORD_ENTRIES_AT, RECORD_ENTRIES_MAX, RECORD_LEN, RECORD_LINES_AT, RECORD_NUMBER_AT,
-    RECORD_WATERMARK_AT, SLOT_BYTES, SLOT_LEN,
+    NUMBER_BELIEVED_END, NUMBER_BITS, NUMBER_END, OFFSET_BITS, OVERFLOW_LEN, RECORD_COVERED_AT,
+    RECORD_CRC_AT, RECORD_ENTRIES_AT, RECORD_ENTRIES_MAX, RECORD_LEN, RECORD_LINES_AT,
+    RECORD_NUMBER_AT, RECORD_WATERMARK_AT, SLOT_BYTES, SLOT_LEN,
 };
 
 /// A record under construction. Keeps its capacity over [`clear`](Self::clear), so that a lane
@@ -277,7 +277,7 @@ impl Head {
         let Self { lines, entries, watermark, .. } = head;
         let sized = (1..=lines_max).contains(&lines);
         let dated = if entries == 0 { watermark == number } else { watermark < number };
-        (sized && dated && (1..NUMBER_END).contains(&number)).then_some(head)
+        (sized && dated && (1..NUMBER_BELIEVED_END).contains(&number)).then_some(head)
     }
 }
 
@@ -285,4 +285,25 @@ impl Head {
 pub(crate) fn record_entries(bytes: &[u8], size: u64) -> Entries<'_> {
     let count = get_u16(bytes, RECORD_ENTRIES_AT).into();
     counted(bytes.get(RECORD_LEN..).unwrap_or_default(), count, size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The header of a record of one line and one entry.
+    fn head(number: u64) -> Option<Head> {
+        let mut line = [0; crate::format::LINE_LEN];
+        line[RECORD_LINES_AT] = 1;
+        line[RECORD_ENTRIES_AT] = 1;
+        line[RECORD_NUMBER_AT..RECORD_NUMBER_AT + 8].copy_from_slice(&number.to_le_bytes());
+        Head::of(&line, 1)
+    }
+
+    #[test]
+    fn a_number_that_leaves_no_room_for_others_is_none() {
+        assert_eq!(head(1).map(|head| head.number), Some(1));
+        assert!(head(NUMBER_BELIEVED_END - 1).is_some());
+        assert!(head(NUMBER_BELIEVED_END).is_none() && head(NUMBER_END - 1).is_none());
+    }
 }

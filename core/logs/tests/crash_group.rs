@@ -90,8 +90,10 @@ fn no_acknowledged_update_is_ever_lost() {
         );
         assert_eq!(oracle.wrong, Default::default());
         assert!(oracle.pending.is_empty() && oracle.acked.len() as u64 >= 3 * commits);
-        assert!(counters.syncs >= 3, "the log wraps: {} reclaims", counters.syncs);
         let batches = counters.appends - counters.syncs;
+        // Each takes a page or more. How few reclaims suffice is the threads' luck.
+        assert!(batches > 2 * ring_pages, "the log wraps: {batches} batches");
+        assert!(counters.syncs > 0, "somebody made room");
         saved += (oracle.acked.len() as u64).saturating_sub(batches);
         assert!(oracle.most >= 3 && oracle.images > 200);
     }

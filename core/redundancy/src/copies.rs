@@ -37,6 +37,25 @@ pub struct MirrorSites {
     pub heal: Site,
 }
 
+/// What a copy is to survive before the next one is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Against {
+    /// What the kind of the medium is about.
+    Kind,
+    /// The loss of power, whatever the kind.
+    Power,
+}
+
+impl Against {
+    /// What was stored survives that; elsewhere than on a file, a drain alone may not do.
+    fn settle<M: Medium>(self, m: &M, site: Site) -> Result<()> {
+        if self == Self::Power && m.kind() != MediumKind::File {
+            m.sync_through(site)?;
+        }
+        Ok(())
+    }
+}
+
 /// What was found where a copy has to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CopyState {
@@ -130,16 +149,19 @@ pub(crate) fn write<M: Medium>(
     places: Places,
     page: &[u8],
     sites: MirrorSites,
+    against: Against,
 ) -> Result<Vec<Side>> {
     let mut cleared = Vec::new();
-    if let Some(b) = places.b
-        && store(m, b, page, (sites.b, sites.drain_b), sites.heal)?
-    {
-        cleared.push(Side::B);
+    if let Some(b) = places.b {
+        if store(m, b, page, (sites.b, sites.drain_b), sites.heal)? {
+            cleared.push(Side::B);
+        }
+        against.settle(m, sites.drain_b)?;
     }
     if store(m, places.a, page, (sites.a, sites.drain_a), sites.heal)? {
         cleared.push(Side::A);
     }
+    against.settle(m, sites.drain_a)?;
     Ok(cleared)
 }
 

@@ -95,6 +95,9 @@ pub struct Event {
     pub duration_ns: u64,
     /// Pointer word of the object concerned, 0 if none.
     pub object: u64,
+    /// When all around the bytes was last verified and right, by the clock given at open; 0 if
+    /// never, or if that is not kept.
+    pub verified_ns: u64,
 }
 
 impl Event {
@@ -114,6 +117,7 @@ impl Event {
         put_u64(&mut entry, 48, self.duration_ns);
         put_u32(&mut entry, 56, self.before_sum);
         put_u32(&mut entry, 60, self.after_sum);
+        put_u64(&mut entry, 64, self.verified_ns);
         let sum = entry_sum(seed, place, &entry);
         put_u32(&mut entry, 0, sum);
         entry
@@ -141,6 +145,7 @@ impl Event {
             outcome: Outcome::from_code(entry[7]),
             duration_ns: get_u64(entry, 48),
             object: get_u64(entry, 40),
+            verified_ns: get_u64(entry, 64),
         })
     }
 }

@@ -18,7 +18,8 @@ pub const FIELDS_EVENT: &[Field] = &[
     Field::new("duration", 48, 8),
     Field::new("before_sum", 56, 4),
     Field::new("after_sum", 60, 4),
-    Field::new("reserved", 64, 64),
+    Field::new("verified", 64, 8),
+    Field::new("reserved", 72, 56),
 ];
 /// Bytes of an entry of the events journal: a page holds a whole number of them.
 pub const EVENT_LEN: usize = 128;

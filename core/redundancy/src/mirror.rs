@@ -8,7 +8,7 @@ use holdfast_layout::mirrored::{self, MirroredPage};
 use holdfast_layout::{Certify, Superblock};
 use holdfast_pmem::{Medium, Site};
 
-use crate::copies::{self, CopyState as State, Newest, Places};
+use crate::copies::{self, Against, CopyState as State, Newest, Places};
 pub use crate::copies::{CopyState, MirrorSites};
 use crate::error::{Error, Result};
 use crate::verdict::Side;
@@ -142,6 +142,18 @@ impl Mirror {
         body: &[u8],
         sites: MirrorSites,
     ) -> Result<Vec<Side>> {
+        self.write_against(m, (place, kind), (sequence, count), body, sites, Against::Kind)
+    }
+
+    pub(crate) fn write_against<M: Medium>(
+        &self,
+        m: &M,
+        (place, kind): (u64, u32),
+        (sequence, count): (u64, u32),
+        body: &[u8],
+        sites: MirrorSites,
+        against: Against,
+    ) -> Result<Vec<Side>> {
         if body.len() > BODY_LEN {
             return Err(Error::Table {
                 what: "mirrored record",
@@ -157,7 +169,7 @@ impl Mirror {
             cleared = self.heal(m, place, kind, &Mirrored { page, a, b }, sites)?;
         }
         let page = mirrored::encode(self.seed, place, kind, sequence, count, body);
-        cleared.extend(copies::write(m, self.places(place), &page, sites)?);
+        cleared.extend(copies::write(m, self.places(place), &page, sites, against)?);
         Ok(cleared)
     }
 }

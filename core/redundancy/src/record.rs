@@ -6,6 +6,7 @@
 use holdfast_layout::mirrored::MirroredPage;
 use holdfast_pmem::Medium;
 
+use crate::copies::Against;
 use crate::error::Result;
 use crate::mirror::{CopyState, Mirror, MirrorSites, Mirrored};
 use crate::verdict::Side;
@@ -87,11 +88,31 @@ impl Record {
     /// [`Error::Media`](crate::Error::Media) if a copy cannot be written: the record is then the
     /// old or the new one; [`Error::Sync`](crate::Error::Sync): stop writing to the pool.
     pub fn write<M: Medium>(&mut self, m: &M, count: u32, body: &[u8]) -> Result<()> {
+        self.write_against(m, count, body, Against::Kind)
+    }
+
+    /// As [`write`](Self::write), and each copy survives the loss of power before the next is
+    /// stored, in whatever cache the medium keeps them.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_through<M: Medium>(&mut self, m: &M, count: u32, body: &[u8]) -> Result<()> {
+        self.write_against(m, count, body, Against::Power)
+    }
+
+    fn write_against<M: Medium>(
+        &mut self,
+        m: &M,
+        count: u32,
+        body: &[u8],
+        against: Against,
+    ) -> Result<()> {
         let sequence = self.found.page.sequence + 1;
         // Counted up even if the write fails: the failed one may be on the medium.
         self.found.page.sequence = sequence;
         let Self { place, kind, sites, .. } = *self;
-        let cleared = self.mirror.write(m, place, kind, sequence, count, body, sites)?;
+        let (which, what) = ((place, kind), (sequence, count));
+        let cleared = self.mirror.write_against(m, which, what, body, sites, against)?;
         self.cleared.extend(cleared);
         self.found.page.count = count;
         self.found.page.body = body.to_vec();

@@ -8,7 +8,7 @@ use holdfast_layout::format::{MAGIC, PAGE_LEN, SUPERBLOCK_PAGE};
 use holdfast_layout::{Certify, Superblock, SuperblockError};
 use holdfast_pmem::{Medium, Site};
 
-use crate::copies::{self, CopyState, MirrorSites, Places};
+use crate::copies::{self, Against, CopyState, MirrorSites, Places};
 use crate::error::{Error, Result};
 use crate::mirror::damaged;
 use crate::verdict::Side;
@@ -150,7 +150,8 @@ pub fn write_superblock<M: Medium>(m: &M, superblock: &mut Superblock) -> Result
         cleared = copies::heal(m, places, (a, b), &good.encode(), SUPERBLOCK_SITES.heal)?;
     }
     superblock.sequence += 1;
-    cleared.extend(copies::write(m, places, &superblock.encode(), SUPERBLOCK_SITES)?);
+    let page = superblock.encode();
+    cleared.extend(copies::write(m, places, &page, SUPERBLOCK_SITES, Against::Kind)?);
     Ok(cleared)
 }
 

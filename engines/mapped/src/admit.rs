@@ -3,6 +3,7 @@
 //! | step of letting in | crash after it leaves |
 //! |---|---|
 //! | 1 header says open | an open file without suspects |
+//! | 1b first stores on record from before are cleared. **Drain**, if there were any | the same |
 //! | 2 records say suspect, both copies. **Drain.** | some regions suspect, nobody stored |
 //! | 3 source armed, first report thrown away | the same |
 //!
@@ -15,6 +16,7 @@ use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::{PageVerdict, Unsure};
 
 use crate::bits::Bits;
+use crate::busy::Busy;
 use crate::commit::Covered;
 use crate::engine::{Inner, Mapped};
 use crate::error::Result;
@@ -29,9 +31,15 @@ const SUSPECT_DRAIN: Site = Site::new("mapped.admit.suspect-drain");
 const CLEAN_B: Site = Site::new("mapped.admit.clean-b");
 const CLEAN_A: Site = Site::new("mapped.admit.clean-a");
 const CLEAN_DRAIN: Site = Site::new("mapped.admit.clean-drain");
+/// Clearing records of first stores that are of no store to come.
+const RECORDS: Site = Site::new("mapped.admit.records");
+const RECORDS_DRAIN: Site = Site::new("mapped.admit.records-drain");
 /// Stale pages of a region that was cut off in part.
 const CUT: Site = Site::new("mapped.admit.cut");
 const CUT_DRAIN: Site = Site::new("mapped.admit.cut-drain");
+/// States of regions that were cut off.
+const GONE: Site = Site::new("mapped.admit.gone");
+const GONE_DRAIN: Site = Site::new("mapped.admit.gone-drain");
 
 /// Whether writers have been at it already when they are let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,8 +95,16 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         Ok(())
     }
 
-    /// Makes regions suspect, durably.
+    /// Makes regions suspect, durably. From then on a record of a first store is believed: what
+    /// rot, or another file that lay there once, has left of them goes before.
     fn suspect(&self, inner: &mut Inner, numbers: &[u64]) -> Result<()> {
+        let mut cleared = false;
+        for number in numbers.iter().filter(|_| self.side.s.enabled(RECORDS)) {
+            cleared |= self.side.clear_records(RECORDS, *number);
+        }
+        if cleared {
+            self.side.persist(RECORDS_DRAIN)?;
+        }
         self.set_kind(inner, numbers, Kind::Suspect, [SUSPECT_B, SUSPECT_A], SUSPECT_DRAIN)
     }
 
@@ -104,7 +120,9 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             if let Some(region) = inner.regions.get_mut(number) {
                 region.record.kind = kind;
                 region.record.generation += 1;
-                region.tell_why(*number, &self.side.places);
+                let left = region.undecided();
+                region.tell_why(*number, &self.side.places, left, Unsure::Unobserved);
+                region.verified = false;
             }
         }
         for (copy, put) in COPIES.into_iter().zip(puts) {
@@ -134,12 +152,13 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             if how == Writing::NotYet {
                 // Nobody stored yet: what a source reports right after it was armed says nothing.
                 self.d.take(at, len, &mut |_, _| {})?;
+                self.d.forget(at, len);
             }
         }
         if let Some(region) = inner.regions.get_mut(&number) {
             (region.admitted, region.relied) = (true, false);
             region.fresh = how == Writing::Already && !kept;
-            region.taken_ns = self.clock.now();
+            (region.taken_ns, region.busy) = (self.clock.now(), Busy::default());
         }
         Ok(())
     }
@@ -202,12 +221,10 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     pub fn mark(&self, at: u64, len: u64) -> Result<()> {
         let mut inner = self.lock_to_write()?;
         let size = inner.size;
-        for number in self.touched(at, len, size) {
-            if let Some(region) = inner.regions.get_mut(&number) {
-                let mut marks = region.marks;
-                self.note(number, &mut marks, at, len);
-                region.marks = marks.and(Bits::first(region.record.pages));
-            }
+        for (number, region) in inner.regions.range_mut(self.touched(at, len, size)) {
+            let mut marks = region.marks;
+            self.note(*number, &mut marks, at, len);
+            region.marks = marks.and(Bits::first(region.record.pages));
         }
         Ok(())
     }
@@ -229,7 +246,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
 
     /// Follows the file's length, and takes in parts of it that have got storage.
     pub(crate) fn resize(&self, inner: &mut Inner, seen: Seen) -> Result<()> {
-        let size = self.size_now();
+        let size = self.size_now()?;
         if size < inner.size {
             self.shrink(inner, size, seen)?;
         }
@@ -240,11 +257,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             // Whoever made the file longer may have written to its last page as well.
             let (at, _) = self.range(number);
             let pages = self.pages_of(number, size);
-            let inside = old.saturating_sub(at);
-            let from = match seen {
-                Seen::Watched => inside / PAGE,
-                Seen::Unwatched => inside.div_ceil(PAGE),
-            } as u32;
+            let from = first_new(old.saturating_sub(at), seen, pages);
             let (start, len) = self.span(number, pages);
             let (_, tracked) = self.span(number, region.record.pages);
             // Before writers are let in, a region of which a crash left the bits is tracked whole
@@ -254,7 +267,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
                 self.d.arm(start + tracked, len - tracked)?;
             }
             region.record.pages = pages;
-            for page in from.min(pages)..pages {
+            for page in from..pages {
                 region.marks.insert(page);
             }
         }
@@ -309,7 +322,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     }
 
     /// Regions that had no storage yet, as runs of them.
-    fn gaps(&self, inner: &Inner) -> Vec<core::ops::Range<u64>> {
+    pub(crate) fn gaps(&self, inner: &Inner) -> Vec<core::ops::Range<u64>> {
         let all = self.touched(0, u64::MAX, inner.size);
         let mut gaps = Vec::new();
         let mut from = all.start;
@@ -322,6 +335,30 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         gaps
     }
 
+    /// To be called before the header says that the file is longer. What the side file has for a
+    /// region that is not known is of a file that was as long once, and was cut off: where there is
+    /// a hole now, nobody renews it, and zeros would be held against it.
+    ///
+    /// Who is cut off here leaves a header that does not reach there, of which an opening believes
+    /// nothing. Nothing is wiped when the file is cut off: that the header has the old length until
+    /// then, and a power cut may give the file its old end back, which was covered.
+    pub(crate) fn wipe_cut_off(&self, inner: &Inner) -> Result<()> {
+        let from = inner.header.value.identity.size / self.stripes.region_len();
+        let mut wiped = false;
+        let gaps = self.gaps(inner).into_iter();
+        let written = gaps.flat_map(|gap| self.side.written(gap.start.max(from)..gap.end));
+        for number in written.flatten() {
+            if self.side.places.len_for(number + 1) > self.side.s.len() {
+                break;
+            }
+            if !self.side.state(number).empty {
+                self.side.wipe_state(GONE, number)?;
+                wiped = true;
+            }
+        }
+        if wiped { self.side.persist(GONE_DRAIN) } else { Ok(()) }
+    }
+
     /// Forgets what lies behind the new end of the file.
     fn shrink(&self, inner: &mut Inner, size: u64, seen: Seen) -> Result<()> {
         let len = self.stripes.region_len();
@@ -331,6 +368,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let known = lost_its_end
             || self.judge(inner, last, &mut vec![0; PAGE as usize])?.verdict == PageVerdict::Good;
         let gone = inner.regions.split_off(&size.div_ceil(len));
+        inner.cuts += 1;
         for (number, region) in &gone {
             if region.admitted {
                 let (at, len) = self.span(*number, region.record.pages);
@@ -343,7 +381,9 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             let left = Bits::first(pages);
             // The last page lost its end, or only its stripe lost pages: both are made anew.
             let mut cut = Bits::NONE;
-            if pages < region.record.pages || !size.is_multiple_of(len) {
+            // Where the file ends in a hole, this region is whole.
+            let here = size < (number + 1).saturating_mul(len);
+            if here {
                 cut.insert(pages.saturating_sub(1));
             }
             region.record.pages = pages;
@@ -360,8 +400,41 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         }
         self.side.persist(CUT_DRAIN)?;
         // From here on an opening that finds the file longer knows that it was shorter once. Who
-        // else changed it is known no better than before.
-        inner.header.value.identity.size = size;
+        // else changed it is known no better than before, nor is what it had grown by covered.
+        let identity = &mut inner.header.value.identity;
+        identity.size = identity.size.min(size);
         inner.header.store(&self.side.s)
+    }
+}
+
+/// The first of a region's pages that a growth may have changed, if the file ended so many bytes
+/// behind the region's start before: far behind it, where only holes follow.
+fn first_new(inside: u64, seen: Seen, pages: u32) -> u32 {
+    let first = match seen {
+        Seen::Watched => inside / PAGE,
+        Seen::Unwatched => inside.div_ceil(PAGE),
+    };
+    // No more than there are, so it fits.
+    first.min(u64::from(pages)) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_marks_no_page_of_a_region_far_before_the_end() {
+        for seen in [Seen::Watched, Seen::Unwatched] {
+            // 2^32 pages and more, of which the region has the first 256.
+            for inside in [16 << 40, (16 << 40) + 5, (16 << 40) + 7 * PAGE, u64::MAX] {
+                assert_eq!(first_new(inside, seen, 256), 256, "{inside:#x}");
+            }
+            assert_eq!(first_new(9 * PAGE, seen, 256), 9);
+            assert_eq!(first_new(9 * PAGE, seen, 7), 7);
+            assert_eq!(first_new(0, seen, 256), 0);
+        }
+        // Whoever saw it grow saw what became of the page in which it ended.
+        assert_eq!(first_new(9 * PAGE + 1, Seen::Watched, 256), 9);
+        assert_eq!(first_new(9 * PAGE + 1, Seen::Unwatched, 256), 10);
     }
 }

@@ -88,6 +88,32 @@ impl Bits {
     }
 }
 
+/// A set of pages that has none for most regions, and takes room where it has.
+#[derive(Debug, Default)]
+pub(crate) struct Rare(Option<Box<Bits>>);
+
+impl Rare {
+    pub(crate) fn get(&self) -> Bits {
+        self.0.as_deref().copied().unwrap_or(Bits::NONE)
+    }
+
+    pub(crate) fn set(&mut self, pages: Bits) {
+        self.0 = (!pages.is_empty()).then(|| Box::new(pages));
+    }
+
+    pub(crate) fn has(&self, page: u32) -> bool {
+        self.get().has(page)
+    }
+
+    pub(crate) fn insert(&mut self, page: u32) {
+        self.set(self.get().or(Bits::one(page)));
+    }
+
+    pub(crate) fn remove(&mut self, pages: Bits) {
+        self.set(self.get().without(pages));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

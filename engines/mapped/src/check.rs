@@ -4,6 +4,7 @@
 //! |---|---|
 //! | its region has no storage and it is zeros | good |
 //! | stored to since it was covered, as source, mark or side file know | undecided: uncovered |
+//! | its memory failed with what was stored there | undecided: memory failed |
 //! | agrees with its entry | good |
 //! | agrees with the entry before, where the machine stopped and may have thrown it back | good |
 //! | left undecided earlier | undecided, for the reason known or as unobserved |
@@ -15,6 +16,8 @@
 //! | anything else | **corrupt** |
 //!
 //! The source is asked after the page was read, so a store that the sum may have seen is known.
+
+use core::ops::Range;
 
 use holdfast_pmem::track::DirtySource;
 use holdfast_pmem::{MediaCause, Medium, PAGE, Site};
@@ -30,6 +33,8 @@ use crate::side::Entry;
 const DOUBT: Site = Site::new("mapped.check.doubt");
 /// Asking whoever listens for untracked writers before anything is called damage.
 const VOUCHES: Site = Site::new("mapped.check.vouches");
+/// Keeping pages undecided whose memory failed, though they agree.
+const LOST: Site = Site::new("mapped.check.lost");
 /// Heeding pages that are known to be stale.
 const STALE: Site = Site::new("mapped.check.stale");
 
@@ -77,6 +82,21 @@ impl Report {
     }
 }
 
+/// What lies before `end` in any of the runs, as runs in ascending order that do not touch.
+pub(crate) fn joined(mut found: Vec<Range<u64>>, end: u64) -> Vec<Range<u64>> {
+    found.sort_unstable_by_key(|run| run.start);
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for run in found {
+        let run = run.start..run.end.min(end);
+        match runs.last_mut() {
+            _ if run.is_empty() => {}
+            Some(last) if run.start <= last.end => last.end = last.end.max(run.end),
+            _ => runs.push(run),
+        }
+    }
+    runs
+}
+
 impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     /// What the page numbered `page` in the data file is.
     ///
@@ -96,14 +116,41 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let inner = self.lock();
         let mut bytes = vec![0; PAGE as usize];
         let mut report = Report::default();
-        let (all, there) = (inner.size.div_ceil(PAGE), self.size_now().div_ceil(PAGE));
+        let (all, there) = (inner.size.div_ceil(PAGE), self.size_now()?.div_ceil(PAGE));
         // A header may say what it likes: what is cut off is counted, not looked at.
-        report.pages = all.saturating_sub(there);
-        report.uncovered = report.pages;
-        for page in 0..all.min(there) {
+        let end = all.min(there);
+        report.uncovered = all - end;
+        for page in self.runs_to_look_at(&inner, end).into_iter().flatten() {
             report.add(page, self.judge(&inner, page, &mut bytes)?.verdict);
         }
+        // Holes that never had anything to cover.
+        report.good += end - report.pages;
+        report.pages = all;
         Ok(report)
+    }
+
+    /// Of the first `pages` pages, those that somebody who looks at everything has to ask about, as
+    /// ascending runs of numbers: of regions that are known, and of parts of others that have
+    /// storage. All others are holes that never had anything to cover, and good.
+    #[must_use]
+    pub fn to_look_at(&self, pages: u64) -> Vec<Range<u64>> {
+        self.runs_to_look_at(&self.lock(), pages)
+    }
+
+    fn runs_to_look_at(&self, inner: &Inner, pages: u64) -> Vec<Range<u64>> {
+        let per = u64::from(self.stripes.pages());
+        let known = |number: &u64| number * per..number * per + per;
+        let mut found: Vec<Range<u64>> = inner.regions.keys().map(known).collect();
+        let end = pages.saturating_mul(PAGE);
+        for gap in self.gaps(inner) {
+            let (from, to) = (self.range(gap.start).0, self.range(gap.end).0.min(end));
+            if from < to {
+                self.facts.allocated(from, to - from, &mut |at, len| {
+                    found.push(at / PAGE..at.saturating_add(len).div_ceil(PAGE));
+                });
+            }
+        }
+        joined(found, pages)
     }
 
     /// The verdict about a page, whose content is left in `bytes`.
@@ -161,6 +208,10 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let header = &inner.header.value;
         let certify = self.certify_pages();
         let left = stale && region.undecided().has(place.inside);
+        let lost = left && region.reason(place.inside) == Unsure::MemoryFailed;
+        if lost && self.side.s.enabled(LOST) {
+            return PageVerdict::Undecided(Unsure::MemoryFailed);
+        }
         if !entry.is_covered() && !left && region.doubt.is_none() {
             // An entry that was wiped out is no sign of a page that was never covered.
             let never = self.vouch_for_entries(place.region, region);
@@ -171,7 +222,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             return PageVerdict::Good;
         }
         let reverted = header.previous() && certify.agrees(entry.previous, found);
-        if reverted && (region.thrown || left && inner.stopped) {
+        let cut_off = left && !region.reasons.contains_key(&place.inside);
+        if reverted && (region.thrown || cut_off && inner.stopped) {
             return PageVerdict::Good;
         }
         let entries = || self.vouch_for_entries(place.region, region);

@@ -4,9 +4,10 @@
 //! |---|---|---|
 //! | 1 batch | every page of the batch stale, both copies | dirty bits as they were |
 //! | **B** | drain | stale pages: those whose sum agrees are good, the others undecided |
-//! | 2 take | the source tells which pages were stored to, and forgets it | the same |
+//! | 2 take | the source tells what was stored to and forgets it, or not (`busy.rs`) | the same |
 //! | 3 narrow | stale and observed are what was taken, and a sum of the other entries | either |
 //! | **N** | drain | what was taken is known to be written: it may be covered without a question |
+//! | 3b forget | a source that records first stores clears the records of what it told | the same |
 //! | 4 look | sums of what was taken; the other pages of those stripes verified first | the same |
 //! | 5 cover | entries, parity, record in copy B, all flushed | some of it: recomputed |
 //! | **D** | the data file is synced, where power cuts count | the same |
@@ -19,10 +20,12 @@
 //! leave it undecided; and where a pass is cut off, the entries that it could not have renewed must
 //! stay certified. Why D and C: once a page is not stale any more, data that did not arrive and
 //! entries that did (or the other way round) would look like damage. Why E: a later batch stales
-//! everything, and pages observed in an earlier one must not count as observed then.
+//! everything, and pages observed in an earlier one must not count as observed then. Why 3b is not
+//! part of 2: a page on record is known to be written, in every image, until N says so.
 //!
-//! A store between 2 and 6 sets its bit again. Its page is dirty for the next pass, whatever mix of
-//! old and new its sum was made of. Nobody who stores ever waits.
+//! A store between 2 and 6 sets its bit again, and its record, which 3b leaves then. Its page is
+//! dirty for the next pass, whatever mix of old and new its sum was made of. Nobody who stores ever
+//! waits.
 //!
 //! | a row of a stripe | in step 4 |
 //! |---|---|
@@ -45,8 +48,9 @@ use holdfast_redundancy::{Unsure, verdict};
 
 use crate::admit::Seen;
 use crate::bits::Bits;
-use crate::engine::{Inner, Mapped};
-use crate::error::Result;
+use crate::busy::Rearm;
+use crate::engine::{Inner, Mapped, cause};
+use crate::error::{Error, Result};
 use crate::format::{OBSERVED_START, STALE_START};
 use crate::options::{Durability, When};
 use crate::region::Region;
@@ -58,12 +62,18 @@ const BATCH: Site = Site::new("mapped.commit.batch");
 const BATCH_DRAIN: Site = Site::new("mapped.commit.B");
 /// Taking before looking, not after.
 const TAKE_FIRST: Site = Site::new("mapped.commit.take-first");
+/// Taking what was left open and found quiet.
+const QUIET: Site = Site::new("mapped.commit.quiet");
 /// Narrowing to what was taken.
 const NARROW: Site = Site::new("mapped.commit.narrow");
 /// The sum of the entries that stay.
 const REST: Site = Site::new("mapped.commit.rest");
 /// Drain N.
 const NARROW_DRAIN: Site = Site::new("mapped.commit.N");
+/// Having the source forget what it has on record.
+const FORGET: Site = Site::new("mapped.commit.forget");
+/// Clearing records of first stores that a crash left.
+const RECORDS: Site = Site::new("mapped.commit.records");
 /// Every row of a stripe decides about its parity, not the last one.
 const ANY_ROW: Site = Site::new("mapped.commit.any-row");
 /// Reports of everything at once prove no store.
@@ -106,8 +116,10 @@ pub(crate) struct Work {
     pub(crate) region: Box<Region>,
     pub(crate) entries: Vec<u64>,
     /// What the source told of it, and whether it had lost track.
-    taken: Bits,
-    lost: bool,
+    pub(crate) taken: Bits,
+    pub(crate) lost: bool,
+    /// It is not taken: the source goes on telling it.
+    pub(crate) open: bool,
     /// Pages stored to for certain.
     pub(crate) observed: Bits,
     /// Pages that may have been.
@@ -131,15 +143,25 @@ pub(crate) struct Work {
 pub(crate) enum Ask {
     /// The source is asked, and forgets.
     Take,
+    /// As `Take`, but for regions that are left open.
+    Skim,
     /// What is known is enough: nobody stores.
     Known,
     /// As `Known`, and everything that differs counts as stored to.
     Everything,
 }
 
+impl Ask {
+    /// Whether the source is asked.
+    pub(crate) const fn source(self) -> bool {
+        matches!(self, Self::Take | Self::Skim)
+    }
+}
+
 impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     /// One pass over everything that writers may store to: what was stored to since the last one
-    /// is covered. Does nothing where redundancy is not kept lazily.
+    /// is covered. Regions that are stored to in full each time are left open, if that is the
+    /// [policy](crate::OpenOptions::rearm). Does nothing where redundancy is not kept lazily.
     ///
     /// # Errors
     /// An error of the side file or the source; everything not covered stays known as such.
@@ -147,11 +169,11 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         if self.options.when != When::Lazily {
             return Ok(Covered::default());
         }
-        self.cover(0, u64::MAX)
+        self.cover_by(self.lightly(), 0, u64::MAX)
     }
 
     /// A pass at once, whatever the policy: when it returns, everything stored before it began is
-    /// covered.
+    /// covered, and every page that is stored to after it is known.
     ///
     /// # Errors
     /// As [`pass`](Self::pass).
@@ -165,12 +187,22 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     /// # Errors
     /// As [`pass`](Self::pass).
     pub fn cover(&self, at: u64, len: u64) -> Result<Covered> {
+        self.cover_by(Ask::Take, at, len)
+    }
+
+    /// How the passes of an updater ask.
+    fn lightly(&self) -> Ask {
+        if self.options.rearm == Rearm::WhereItPays { Ask::Skim } else { Ask::Take }
+    }
+
+    fn cover_by(&self, ask: Ask, at: u64, len: u64) -> Result<Covered> {
         let mut inner = self.lock_to_write()?;
         let inner = &mut *inner;
         let done = self.resize(inner, Seen::Watched).and_then(|()| {
-            let done = self.cover_locked(inner, at, len)?;
-            if at <= inner.header.value.identity.size && at.saturating_add(len) >= inner.size {
-                self.remember_size(inner)?;
+            let done = self.cover_locked(inner, ask, at, len)?;
+            let size = inner.size;
+            if at <= inner.header.value.identity.size && at.saturating_add(len) >= size {
+                self.remember_size(inner, size)?;
             }
             Ok(done)
         });
@@ -187,8 +219,15 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     pub fn commit(&self, at: u64, len: u64) -> Result<Covered> {
         let mut inner = self.lock_to_write()?;
         let inner = &mut *inner;
+        // It may be where the file has just grown to, or got storage.
+        let size = self.size_now()?;
+        let mut touched = self.touched(at, len, size);
+        if size != inner.size || touched.any(|number| !inner.regions.contains_key(&number)) {
+            let done = self.resize(inner, Seen::Watched);
+            self.settle(inner, done)?;
+        }
         let mut total = Covered::default();
-        for number in self.touched(at, len, inner.size) {
+        for number in self.known(inner, at, len) {
             let Some(region) = inner.regions.get_mut(&number) else { continue };
             let mut marks = region.marks;
             self.note(number, &mut marks, at, len);
@@ -199,54 +238,74 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         Ok(total)
     }
 
-    /// Notes that the file has grown, once what it grew by is covered: an opening after a crash
-    /// would otherwise take all of it for new, and damage there for content.
-    fn remember_size(&self, inner: &mut Inner) -> Result<()> {
-        if inner.size > inner.header.value.identity.size {
-            inner.header.value.identity.size = inner.size;
+    /// Notes that the file has grown to `size`, once what it grew by is covered: an opening after a
+    /// crash would otherwise take all of it for new, and damage there for content. What is not
+    /// covered yet has to stay new for it: else it would be held against sums that it never had.
+    fn remember_size(&self, inner: &mut Inner, size: u64) -> Result<()> {
+        if size > inner.header.value.identity.size {
+            self.wipe_cut_off(inner)?;
+            inner.header.value.identity.size = size;
             inner.header.store(&self.side.s)?;
         }
         Ok(())
     }
 
-    fn cover_locked(&self, inner: &mut Inner, at: u64, len: u64) -> Result<Covered> {
+    fn cover_locked(&self, inner: &mut Inner, ask: Ask, at: u64, len: u64) -> Result<Covered> {
         let now = self.clock.now();
         let due = self.due(inner, at, len)?;
         let mut total = Covered::default();
         for batch in due.chunks(self.per_batch()) {
-            let done = self.cover_batch(inner, batch, Ask::Take, Finder::Commit)?;
-            total.add(&done);
+            total.add(&self.cover_next(inner, batch, ask)?);
         }
-        self.passed(inner, &total, now);
+        self.passed(inner, &total, now, at == 0 && len >= inner.size);
         Ok(total)
     }
 
-    /// A pass, as [`update_now`](Self::update_now), that lets others at the file between batches:
-    /// `pause` is told how many bytes of the data file were just covered, and may take its time.
+    /// One batch of a pass. Regions that were left open and found quiet are taken, and looked at
+    /// again: what is in them was not stored to since the last pass, and is covered for good now.
+    fn cover_next(&self, inner: &mut Inner, batch: &[u64], ask: Ask) -> Result<Covered> {
+        let mut done = self.cover_batch(inner, batch, ask, Finder::Commit)?;
+        let quiet = |number: &u64| inner.regions.get(number).is_some_and(|r| r.busy.is_quiet());
+        let quiet: Vec<u64> = batch.iter().copied().filter(quiet).collect();
+        if !quiet.is_empty() && self.side.s.enabled(QUIET) {
+            let again = self.cover_batch(inner, &quiet, Ask::Take, Finder::Commit)?;
+            done.add(&Covered { regions: 0, unchanged: 0, ..again });
+        }
+        Ok(done)
+    }
+
+    /// A pass that lets others at the file between batches: `pause` is told how many bytes of the
+    /// data file were just covered, and may take its time. With [`Rearm::All`] it leaves nothing
+    /// open, as [`update_now`](Self::update_now); otherwise the policy says.
     ///
     /// # Errors
     /// As [`pass`](Self::pass).
-    pub fn pass_in_steps(&self, pause: &mut dyn FnMut(u64)) -> Result<Covered> {
+    pub fn pass_in_steps(&self, rearm: Rearm, pause: &mut dyn FnMut(u64)) -> Result<Covered> {
+        let ask = if rearm == Rearm::All { Ask::Take } else { self.lightly() };
         let mut inner = self.lock_to_write()?;
         let now = self.clock.now();
         let due = self.resize(&mut inner, Seen::Watched);
         let due = due.and_then(|()| self.due(&mut inner, 0, u64::MAX));
         let due = self.settle(&mut inner, due)?;
+        // Others see it grow, or cut off, between two batches: of that, nothing is in this pass.
+        let (size, cuts) = (inner.size, inner.cuts);
         drop(inner);
         let mut total = Covered::default();
         for batch in due.chunks(self.per_batch()) {
             // Regions that are gone by now, the file having been cut off, are passed over.
             let mut inner = self.lock_to_write()?;
-            let done = self.cover_batch(&mut inner, batch, Ask::Take, Finder::Commit);
+            let done = self.cover_next(&mut inner, batch, ask);
             let done = self.settle(&mut inner, done)?;
             drop(inner);
             total.add(&done);
             pause((done.pages + done.unchanged) * PAGE);
         }
         let mut inner = self.lock_to_write()?;
-        let done = self.remember_size(&mut inner);
-        self.settle(&mut inner, done)?;
-        self.passed(&mut inner, &total, now);
+        if inner.cuts == cuts {
+            let done = self.remember_size(&mut inner, size);
+            self.settle(&mut inner, done)?;
+        }
+        self.passed(&mut inner, &total, now, true);
         Ok(total)
     }
 
@@ -254,9 +313,15 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         (self.options.batch_pages / self.stripes.pages()).max(1) as usize
     }
 
-    fn passed(&self, inner: &mut Inner, total: &Covered, now: u64) {
+    /// A pass that began at `began` is over. Only one over `all` of the file ends a window: of the
+    /// rest it is not known how much was stored to.
+    fn passed(&self, inner: &mut Inner, total: &Covered, began: u64, all: bool) {
         inner.counts.passes += u64::from(total.regions > 0);
-        inner.trace.end(now, inner.size.div_ceil(PAGE));
+        if all {
+            let took = self.clock.now().saturating_sub(began);
+            let pages = inner.size.div_ceil(PAGE);
+            inner.trace.end((began, took), pages, u64::from(self.stripes.data()));
+        }
     }
 
     /// Regions with something to cover. The others are known to be covered now.
@@ -300,18 +365,16 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
                 (run.start * region, from + len - run.start * region)
             })
             .collect();
-        let intact = self.d.all_intact(&bytes);
-        for (run, (at, len)) in runs.into_iter().zip(bytes) {
-            if intact || self.d.intact(at, len) {
-                self.d.peek(at, len, &mut |at, len| {
-                    let told = at / region..at.saturating_add(len).div_ceil(region);
-                    if told.end - told.start > 1 || dirty.last() != Some(&told.start) {
-                        dirty.extend(told);
-                    }
-                })?;
-            } else {
-                dirty.extend(run);
+        let mut told = |at: u64, len: u64| {
+            let told = at / region..at.saturating_add(len).div_ceil(region);
+            if told.end - told.start > 1 || dirty.last() != Some(&told.start) {
+                dirty.extend(told);
             }
+        };
+        if !self.d.peek_all(&bytes, &mut told)? {
+            // Of those that are not intact, nobody knows what they would have told.
+            let gone = |range: &(u64, u64)| !self.d.intact(range.0, range.1);
+            dirty.extend(runs.into_iter().zip(&bytes).filter(|(_, r)| gone(r)).flat_map(|r| r.0));
         }
         dirty.sort_unstable();
         dirty.dedup();
@@ -347,30 +410,34 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         // The mutant that takes after looking.
         let first = self.side.s.enabled(TAKE_FIRST);
         self.note_batch(inner, works, ask)?;
-        if ask == Ask::Take {
-            let taken = self.take(works, first);
+        if ask.source() {
+            let taken = self.take(works, ask, first);
             taken.inspect_err(|_| works.iter_mut().for_each(Work::keep_taken))?;
         }
         let evidence = self.side.s.enabled(BLANKET);
         for work in &mut *works {
             self.weigh(work, ask, evidence);
-            if ask == Ask::Take {
+            if ask.source() {
                 inner.trace.note(work.number, work.observed.or(work.blanket), self.stripes.pages());
             }
         }
         self.narrow(works)?;
+        self.forget(works, ask, finder);
         let mut total = Covered { regions: works.len() as u64, ..Covered::default() };
         for work in &mut *works {
+            let before = total.pages;
             for stripe in 0..self.stripes.stripes() {
                 self.cover_stripe(inner, work, stripe, &mut total, finder)?;
             }
+            let all = total.pages - before == u64::from(work.region.record.pages);
+            work.region.busy.looked(all && ask.source() && !work.lost);
             self.renew_record(work);
             self.side.put_record(RECORD_B, work.number, verdict::Side::B, &work.region.record)?;
         }
         sync_data(&self.f, self.side.durability)?;
         self.side.persist(COVER_DRAIN)?;
-        if ask == Ask::Take && !first {
-            for work in &*works {
+        if ask.source() && !first {
+            for work in works.iter().filter(|work| !work.open) {
                 let (at, len) = self.span(work.number, work.region.record.pages);
                 self.d.take(at, len, &mut |_, _| {})?;
             }
@@ -386,15 +453,17 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         for work in &mut *works {
             self.load_entries(inner, work)?;
             let all = Bits::first(work.region.record.pages);
-            let strange = if work.region.strange { all } else { Bits::NONE };
+            // Where the machine stopped with nothing synced, any parity may be an older one.
+            let strange = work.region.strange || work.region.thrown;
+            let strange = if strange { all } else { Bits::NONE };
             (work.again, work.left) = (work.region.stale.or(strange), work.region.undecided());
             (work.observed, work.blanket) = (work.region.known_dirty(), work.left);
-            if ask == Ask::Take {
+            if ask.source() {
                 work.region.stale = all;
                 self.side.put_bits(BATCH, work.number, STALE_START, all)?;
             }
         }
-        if ask == Ask::Take { self.side.persist(BATCH_DRAIN) } else { Ok(()) }
+        if ask.source() { self.side.persist(BATCH_DRAIN) } else { Ok(()) }
     }
 
     /// Step 3. The bits of all come first: until then, who is killed leaves nobody who knows what
@@ -413,16 +482,28 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             let record = &mut work.region.record;
             record.generation += 1;
             record.rest = self.side.places.meta(work.number, &work.entries, work.region.stale);
-            // What is cut off here and differs is undecided for the reason of this pass.
-            let (region, why) = (&work.region, work.why);
-            let reason = |inside| region.reasons.get(&inside).copied().unwrap_or(why);
-            let told = self.side.places.why(work.number, region.undecided(), reason);
-            let record = &mut work.region.record;
-            record.why = told;
-            work.region.unfinished = Some(work.region.stale);
+            // What is cut off here and differs is undecided for the reason of this pass, and was
+            // not told by it.
+            work.region.tell_why(work.number, &self.side.places, work.region.undecided(), work.why);
+            work.region.unfinished = Some(Box::new(work.region.stale));
+            let record = &work.region.record;
             self.side.put_record(REST, work.number, verdict::Side::A, record)?;
         }
         self.side.persist(NARROW_DRAIN)
+    }
+
+    /// Step 3b. What a crash left on record is cleared by recovery itself: no source has it.
+    fn forget(&self, works: &[Work], ask: Ask, finder: Finder) {
+        for work in works {
+            let (at, len) = self.span(work.number, work.region.record.pages);
+            if ask.source() && work.region.admitted && self.side.s.enabled(FORGET) {
+                self.d.forget(at, len);
+            }
+            let left = ask == Ask::Known && finder == Finder::Open;
+            if left && self.side.s.enabled(RECORDS) {
+                self.side.clear_records(RECORDS, work.number);
+            }
+        }
     }
 
     /// Step 6.
@@ -430,6 +511,10 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         for work in works {
             let rest = work.undecided.or(work.deferred);
             (work.region.stale, work.region.observed) = (rest, work.deferred);
+            // A page that verifies again, and becomes undecided another time, is told again.
+            let undecided = work.undecided;
+            work.region.reasons.retain(|inside, _| undecided.has(*inside));
+            work.region.presumed.set(Bits::NONE);
             self.side.put_bits(CLEAR, work.number, STALE_START, rest)?;
             self.side.put_bits(CLEAR, work.number, OBSERVED_START, work.deferred)?;
             self.side.put_record(RECORD_A, work.number, verdict::Side::A, &work.region.record)?;
@@ -439,85 +524,24 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
 
     /// Reads the entries; damaged ones turn everything that differs into a doubt.
     fn load_entries(&self, inner: &mut Inner, work: &mut Work) -> Result<()> {
-        work.entries = match self.side.entries(work.number) {
-            Ok(entries) => entries,
-            Err(_) => {
-                work.region.doubt = Some(Unsure::SumsDamaged);
-                vec![LOST_ENTRY; self.stripes.pages() as usize]
-            }
-        };
+        let found = self.side.entries(work.number);
+        let readable = found.is_ok();
+        work.entries = found.unwrap_or_else(|_| {
+            work.region.doubt = work.region.doubt.or(Some(Unsure::SumsDamaged));
+            vec![LOST_ENTRY; self.stripes.pages() as usize]
+        });
         if inner.header.value.sums()
             && work.region.record.generation > 0
             && !self.meta_agrees(work.number, &work.region, &work.entries)
         {
-            work.region.doubt = Some(Unsure::SumsDamaged);
-            let event = self.event(self.number(work.number, 0), Finder::Commit, Outcome::Detected);
+            work.region.doubt = work.region.doubt.or(Some(Unsure::SumsDamaged));
+            let first = (self.number(work.number, 0), work.region.record.verified_ns);
+            let event = self.event(first, Finder::Commit, Outcome::Detected);
             let wrong = Some(holdfast_redundancy::Wrong::Sum);
             let len = u64::from(work.region.record.pages) * PAGE;
-            self.report(inner, &holdfast_redundancy::Event { wrong, len, ..event });
+            let cause = cause(readable);
+            self.report(inner, &holdfast_redundancy::Event { cause, wrong, len, ..event });
         }
-        Ok(())
-    }
-
-    /// Step 2: regions that lie side by side are asked about in one call.
-    fn take(&self, works: &mut [Work], first: bool) -> Result<()> {
-        let mut rest = works;
-        while !rest.is_empty() {
-            let count = self.side_by_side(rest);
-            let (run, after) = rest.split_at_mut(count);
-            self.take_run(run, first)?;
-            rest = after;
-        }
-        Ok(())
-    }
-
-    /// How many of the first regions are tracked without a gap between them; at least one.
-    fn side_by_side(&self, works: &[Work]) -> usize {
-        let end = |work: &Work| {
-            let (at, len) = self.span(work.number, work.region.record.pages);
-            at + len
-        };
-        let joined = works.windows(2).take_while(|pair| {
-            let (at, _) = self.range(pair[1].number);
-            pair[0].region.admitted && pair[1].region.admitted && end(&pair[0]) == at
-        });
-        1 + joined.count()
-    }
-
-    fn take_run(&self, run: &mut [Work], first: bool) -> Result<()> {
-        let Some((number, last)) = run.first().map(|work| work.number).zip(run.last()) else {
-            return Ok(());
-        };
-        if !last.region.admitted {
-            return Ok(());
-        }
-        let (at, _) = self.range(number);
-        let (from, len) = self.span(last.number, last.region.record.pages);
-        let len = from + len - at;
-        if !self.d.intact(at, len) {
-            if run.len() > 1 {
-                // Only those that are not are in doubt.
-                return run.chunks_mut(1).try_for_each(|one| self.take_run(one, first));
-            }
-            // From here on stores are seen again; what was stored before, nobody knows.
-            self.d.arm(at, len)?;
-            run[0].lost = true;
-        }
-        let region = self.stripes.region_len();
-        let mut each = |from: u64, len: u64| {
-            for inside in (from / region).max(number)..from.saturating_add(len).div_ceil(region) {
-                if let Some(work) = run.get_mut((inside - number) as usize) {
-                    self.note(inside, &mut work.taken, from, len);
-                }
-            }
-        };
-        if first {
-            self.d.take(at, len, &mut each)?;
-        } else {
-            self.d.peek(at, len, &mut each)?;
-        }
-        let now = self.clock.now();
-        run.iter_mut().for_each(|work| work.region.taken_ns = now);
         Ok(())
     }
 
@@ -526,7 +550,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let all = Bits::first(work.region.record.pages);
         let (taken, lost) = (work.taken.and(all), work.lost);
         let blanket = (work.region.fresh || lost) && evidence;
-        work.region.fresh &= ask != Ask::Take;
+        work.region.fresh &= !ask.source();
         if lost || work.region.doubt.is_some() {
             work.blanket = all;
         }
@@ -607,7 +631,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
 
     fn renew_entry(&self, inner: &Inner, work: &mut Work, inside: u32, sum: u32) -> Result<()> {
         let header = &inner.header.value;
-        work.region.reasons.remove(&inside);
+        work.region.forget_reason(inside);
         if !header.sums() {
             return Ok(());
         }
@@ -622,9 +646,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         (work.region.unfinished, work.region.strange) = (None, false);
         // As the bits are going to be.
         let left = work.undecided.without(work.deferred);
-        let told = self.side.places.why(work.number, left, |inside| work.region.reason(inside));
+        work.region.tell_why(work.number, &self.side.places, left, Unsure::Unobserved);
         let record = &mut work.region.record;
-        record.why = told;
         record.generation += 1;
         record.covered_ns = self.clock.now();
         record.meta = self.side.places.meta(work.number, &work.entries, Bits::NONE);
@@ -633,7 +656,10 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
 
 /// Sync D: makes the data durable, where power cuts count.
 pub(crate) fn sync_data<F: Medium>(f: &F, durability: Durability) -> Result<()> {
-    persist(f, durability, DATA)
+    persist(f, durability, DATA).map_err(|error| match error {
+        Error::Sync(error) => Error::DataSync(error),
+        other => other,
+    })
 }
 
 impl Work {
@@ -654,6 +680,7 @@ impl Work {
             entries: Vec::new(),
             taken: Bits::NONE,
             lost: false,
+            open: false,
             observed: Bits::NONE,
             blanket: Bits::NONE,
             why: Unsure::Unobserved,

@@ -10,7 +10,7 @@ use crate::bits::Bits;
 use crate::engine::Mapped;
 use crate::error::Result;
 use crate::header::State;
-use crate::trace::Window;
+use crate::trace::{Share, Window, class};
 
 /// Steps of the histogram of uncovered shares.
 pub const STEPS: usize = 11;
@@ -57,7 +57,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             all.pages += u64::from(pages);
             all.without_sum += count;
             all.undecided += u64::from(region.undecided().count());
-            all.histogram[(count * 10).div_ceil(u64::from(pages.max(1))).min(10) as usize] += 1;
+            all.histogram[class(count, u64::from(pages))] += 1;
             for stripe in 0..pages.div_ceil(data) {
                 let first = stripe * data;
                 let last = (first + data).min(pages);
@@ -94,10 +94,37 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         reasons.into_values().collect()
     }
 
+    /// When the region of a page was last verified, and nothing in it was damaged or in doubt, by
+    /// the clock given at open; 0 if never. What is damaged now has been so since then at the
+    /// longest.
+    #[must_use]
+    pub fn verified_ns(&self, page: u64) -> u64 {
+        self.since(&self.lock(), page).1
+    }
+
+    /// Pages that were left undecided, by number in the file, ascending, and why; at most `most`.
+    #[must_use]
+    pub fn undecided_pages(&self, most: usize) -> Vec<(u64, Unsure)> {
+        let inner = self.lock();
+        let pages = inner.regions.iter().flat_map(|(number, region)| {
+            let left = region.undecided().and(Bits::first(region.record.pages));
+            let page = |inside| (self.number(*number, inside), region.reason(inside));
+            left.iter().map(page).collect::<Vec<_>>()
+        });
+        pages.take(most).collect()
+    }
+
     /// What passes found stored to since this was asked last, if
     /// [`trace`](crate::OpenOptions::trace) is on.
     pub fn take_trace(&self) -> Vec<Window> {
         self.lock().trace.take()
+    }
+
+    /// How much of the file each of the last windows left uncovered, the oldest first: the last
+    /// [`SHARES_KEPT`](crate::trace::SHARES_KEPT) passes over all of it.
+    #[must_use]
+    pub fn shares(&self) -> Vec<Share> {
+        self.lock().trace.shares()
     }
 
     /// Bytes of the data file that are looked after.
@@ -122,13 +149,5 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     #[must_use]
     pub fn is_contested(&self) -> bool {
         self.header().contested()
-    }
-
-    /// Where in the side file a first store to the page numbered `page` is recorded, one byte, for
-    /// sources that record durably before they let a store through.
-    #[must_use]
-    pub fn record_place(&self, page: u64) -> u64 {
-        let place = self.stripes.place(page);
-        self.side.places.record(place.region, place.inside)
     }
 }

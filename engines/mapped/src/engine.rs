@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdfast_layout::Certify;
 use holdfast_pmem::track::DirtySource;
-use holdfast_pmem::{Clock, MediaError, Medium, PAGE, Site};
+use holdfast_pmem::{Clock, MediaError, Medium, PAGE, Site, SyncError};
 use holdfast_redundancy::events::{Cause, Event, Finder, Outcome};
 use holdfast_redundancy::{Journal, PageStripes, RepairIntent, Unsure, Wrong};
 
 use crate::bits::Bits;
 use crate::error::{Error, Result};
 use crate::header::{Header, HeaderPage};
-use crate::options::{Facts, Folios, OpenOptions};
+use crate::options::{Durability, Facts, Folios, Identity, OpenOptions};
 use crate::region::Region;
 use crate::side::Side;
 use crate::trace::Tracer;
@@ -49,6 +49,8 @@ pub(crate) struct Inner {
     pub(crate) regions: BTreeMap<u64, Box<Region>>,
     /// Bytes of the data file that are looked after.
     pub(crate) size: u64,
+    /// How often it was seen to have been cut off.
+    pub(crate) cuts: u64,
     /// Range in which writers are admitted: from, to.
     pub(crate) admitted: Option<(u64, u64)>,
     /// The next region a scrub looks at.
@@ -107,6 +109,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             intent,
             regions: BTreeMap::new(),
             size: 0,
+            cuts: 0,
             admitted: None,
             scrub_next: 0,
             rows: vec![0; value.stripes.rows_len()],
@@ -148,7 +151,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
 
     /// Remembers a failed write: nothing is written from then on.
     pub(crate) fn settle<T>(&self, inner: &mut Inner, result: Result<T>) -> Result<T> {
-        if let Err(Error::Sync(_)) = result {
+        if let Err(Error::Sync(_) | Error::DataSync(_)) = result {
             inner.failed = true;
         }
         result
@@ -204,8 +207,23 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     }
 
     /// Bytes the system says the data file has, as far as they are mapped.
-    pub(crate) fn size_now(&self) -> u64 {
-        self.facts.identity().size.min(self.f.len())
+    pub(crate) fn size_now(&self) -> Result<u64> {
+        Ok(self.identity()?.size.min(self.f.len()))
+    }
+
+    /// What the system says of the data file.
+    pub(crate) fn identity(&self) -> Result<Identity> {
+        self.facts.identity().map_err(Error::Identity)
+    }
+
+    /// To be called before the side file notes what the system says of the data file: a power cut
+    /// that takes the date back would leave another one than is noted, and everything in doubt.
+    pub(crate) fn sync_identity(&self, site: Site) -> Result<()> {
+        if self.side.durability != Durability::Power || !self.side.s.enabled(site) {
+            return Ok(());
+        }
+        let failed = |source| Error::DataSync(SyncError { call: "fsync", source });
+        self.facts.sync_identity().map_err(failed)
     }
 
     /// Range of a region in the data file.
@@ -257,8 +275,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     /// them, all but those that it may have renewed.
     pub(crate) fn meta_agrees(&self, region: u64, state: &Region, entries: &[u64]) -> bool {
         let certify = Certify::when(self.side.s.enabled(VERIFY_META));
-        let (sum, except) = match state.unfinished {
-            Some(renewed) => (state.record.rest, renewed),
+        let (sum, except) = match &state.unfinished {
+            Some(renewed) => (state.record.rest, **renewed),
             None => (state.record.meta, Bits::NONE),
         };
         certify.agrees(sum, self.side.places.meta(region, entries, except))
@@ -297,6 +315,18 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         (at / region).min(end)..end
     }
 
+    /// Those of them that are known. Of holes there may be more than can be counted.
+    pub(crate) fn known(&self, inner: &Inner, at: u64, len: u64) -> Vec<u64> {
+        let range = self.touched(at, len, inner.size);
+        inner.regions.range(range).map(|(number, _)| *number).collect()
+    }
+
+    /// A page, and when its region was last verified; 0 if never.
+    pub(crate) fn since(&self, inner: &Inner, page: u64) -> (u64, u64) {
+        let region = inner.regions.get(&self.stripes.place(page).region);
+        (page, region.map_or(0, |region| region.record.verified_ns))
+    }
+
     /// Writes an event. A journal that cannot be written stops nothing.
     pub(crate) fn report(&self, inner: &mut Inner, event: &Event) {
         if !self.options.read_only && self.journal.append(&self.side.s, event).is_err() {
@@ -304,29 +334,46 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         }
     }
 
-    /// An event about one page of the data file.
-    pub(crate) fn event(&self, page: u64, finder: Finder, outcome: Outcome) -> Event {
-        Event {
-            sequence: 0,
-            time_ns: self.clock.now(),
-            cause: Cause::Sum,
-            finder,
-            at: page * PAGE,
-            len: PAGE,
-            wrong: Some(Wrong::Data),
-            before_sum: 0,
-            after_sum: 0,
-            outcome,
-            duration_ns: 0,
-            object: 0,
-        }
+    /// An event about one page of the data file, whose region was last verified at `verified_ns`.
+    pub(crate) fn event(
+        &self,
+        (page, verified_ns): (u64, u64),
+        finder: Finder,
+        outcome: Outcome,
+    ) -> Event {
+        Event { time_ns: self.clock.now(), verified_ns, ..about(page, finder, outcome) }
     }
 
     /// An event about a page that could not be decided; `object` keeps the reason.
-    pub(crate) fn unsure(&self, page: u64, finder: Finder, why: Unsure) -> Event {
+    pub(crate) fn unsure(&self, page: (u64, u64), finder: Finder, why: Unsure) -> Event {
         let event = self.event(page, finder, Outcome::Undecided);
-        Event { object: why.code().into(), wrong: None, ..event }
+        let cause = cause(!matches!(why, Unsure::Media(_) | Unsure::MemoryFailed));
+        Event { cause, object: why.code().into(), wrong: None, ..event }
     }
+}
+
+/// An event about one page of the data file, of no time.
+pub(crate) const fn about(page: u64, finder: Finder, outcome: Outcome) -> Event {
+    Event {
+        sequence: 0,
+        time_ns: 0,
+        cause: Cause::Sum,
+        finder,
+        at: page * PAGE,
+        len: PAGE,
+        wrong: Some(Wrong::Data),
+        before_sum: 0,
+        after_sum: 0,
+        outcome,
+        duration_ns: 0,
+        object: 0,
+        verified_ns: 0,
+    }
+}
+
+/// What tells that a page is not what was covered: its sum, if it could be read.
+pub(crate) const fn cause(readable: bool) -> Cause {
+    if readable { Cause::Sum } else { Cause::MediaError }
 }
 
 impl<F: fmt::Debug, S: fmt::Debug, D> fmt::Debug for Mapped<F, S, D> {

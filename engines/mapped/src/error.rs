@@ -10,14 +10,22 @@ use holdfast_pmem::{MediaError, SyncError};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// Bytes of the data file or of the side file cannot be used and cannot be done without.
+    /// Bytes of the side file cannot be used and cannot be done without.
     Media(MediaError),
-    /// A write or sync of a file failed: nothing is written any more until it is opened anew.
+    /// A write or sync of the side file failed: nothing is written any more until the file is
+    /// opened anew.
     Sync(SyncError),
+    /// A place of the data file took no other bytes.
+    Data(MediaError),
+    /// The data file could not be synced: as [`Sync`](Self::Sync).
+    DataSync(SyncError),
     /// The records of the side file cannot be read or written.
     Redundancy(holdfast_redundancy::Error),
     /// What was stored to cannot be asked.
     Track(TrackError),
+    /// The system does not say which file the data file is, and how long. Nothing was forgotten for
+    /// that: it may be tried again.
+    Identity(std::io::Error),
     /// The options cannot make a side file.
     Options {
         /// What is wrong and what to do.
@@ -59,8 +67,17 @@ impl fmt::Display for Error {
             Self::Sync(e) => {
                 write!(f, "{e}; nothing more is written until the file is opened anew")
             }
+            Self::Data(e) => write!(f, "data file: {e}"),
+            Self::DataSync(e) => {
+                write!(f, "data file: {e}; nothing more is written until it is opened anew")
+            }
             Self::Redundancy(e) => write!(f, "side file: {e}"),
             Self::Track(e) => write!(f, "{e}; the file can be checked, not kept up to date"),
+            Self::Identity(e) => write!(
+                f,
+                "the system does not say how long the data file is ({e}); try again once it does: \
+                 nothing was changed"
+            ),
             Self::Options { what, found } => write!(f, "{what} (asked for: {found})"),
             Self::NotASideFile => f.write_str(
                 "this is not a side file; check the path, or protect the data file anew",
@@ -96,10 +113,11 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Media(e) => Some(e),
-            Self::Sync(e) => Some(e),
+            Self::Media(e) | Self::Data(e) => Some(e),
+            Self::Sync(e) | Self::DataSync(e) => Some(e),
             Self::Redundancy(e) => Some(e),
             Self::Track(e) => Some(e),
+            Self::Identity(e) => Some(e),
             _ => None,
         }
     }

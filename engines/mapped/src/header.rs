@@ -24,7 +24,8 @@ const SITES: MirrorSites = MirrorSites {
 /// What the side file says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
-    /// It was closed: data and side file are synced, nobody stores.
+    /// It was closed: nobody stores. Whether data and side file are on the disk is what is
+    /// promised of them.
     Clean,
     /// Somebody may store.
     Open,
@@ -48,11 +49,37 @@ pub(crate) struct Header {
     pub(crate) flags: u32,
 }
 
+/// What a side file says of itself to whoever has not opened it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Left {
+    /// How it was left.
+    pub state: State,
+    /// The data file as it was then.
+    pub identity: Identity,
+}
+
+/// Looks at the header of a side file only; nothing is recovered, and nothing written.
+///
+/// # Errors
+/// No header verifies, or this build cannot read it.
+pub fn left<S: Medium>(s: &S) -> Result<Left> {
+    let Header { state, identity, .. } = HeaderPage::load(s)?.value;
+    Ok(Left { state, identity })
+}
+
 /// The header and its owner's handle.
 #[derive(Debug)]
 pub(crate) struct HeaderPage {
     pub(crate) value: Header,
     record: Record,
+}
+
+/// The inode of the data file that a side file says it belongs to. Nothing is changed.
+///
+/// # Errors
+/// It is no side file, or one that cannot be used.
+pub fn inode_of<S: Medium>(side: &S) -> Result<u64> {
+    Ok(HeaderPage::load(side)?.value.identity.inode)
 }
 
 impl Header {
@@ -76,6 +103,11 @@ impl Header {
     /// The mirror of all records but the header.
     pub(crate) fn mirror(&self) -> Mirror {
         Mirror { seed: self.seed(), side_len: self.side_len, copies: 2 }
+    }
+
+    /// Refused if the protection was ended.
+    pub(crate) fn in_force(self) -> Result<Self> {
+        if self.state == State::Ended { Err(Error::Ended) } else { Ok(self) }
     }
 
     fn encode(&self) -> [u8; HEADER_LEN] {
@@ -211,6 +243,12 @@ impl HeaderPage {
     /// Makes the header durable as it is now.
     pub(crate) fn store<S: Medium>(&mut self, s: &S) -> Result<()> {
         self.record.write(s, 1, &self.value.encode())?;
+        Ok(())
+    }
+
+    /// The same against the loss of power, in whatever cache the side file is.
+    pub(crate) fn store_through<S: Medium>(&mut self, s: &S) -> Result<()> {
+        self.record.write_through(s, 1, &self.value.encode())?;
         Ok(())
     }
 }

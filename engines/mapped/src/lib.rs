@@ -35,15 +35,17 @@
 //!
 //! 1. [`Mapped::admit`]: its region is suspect on the medium (**drain**), and tracked
 //! 2. the program stores; its page is dirty, as the source knows
-//! 3. [`Mapped::pass`] (`commit.rs`): batch stale, **B**; taken; narrowed, **N**; neighbours
-//!    verified; entry and parity, data synced (**D**), **C**; no longer stale, **E**
+//! 3. [`Mapped::pass`] (`commit.rs`): batch stale, **B**; taken; narrowed, **N**; records of first
+//!    stores forgotten; neighbours verified; entry and parity, data synced (**D**), **C**; no
+//!    longer stale, **E**
 //!    Or at once: [`Mapped::commit`], where the program says which bytes it has just stored.
 //! 4. [`Mapped::dismiss`] or [`Mapped::close`]: a last pass, region clean (**drain**)
 //!
 //! # After a crash
 //!
 //! `recover.rs` has the table. In regions somebody may have stored to, what agrees is good and what
-//! differs is undecided, unless the source's knowledge outlived the crash.
+//! differs is undecided, unless the source's knowledge outlived the crash: its bits, or the record
+//! that it made in the side file before it let a first store through ([`record_places`]).
 //!
 //! # Tour
 //!
@@ -53,10 +55,13 @@
 //! | `options.rs`, `error.rs` | policies as values; what can go wrong |
 //! | `protect.rs`, `admit.rs` | beginning and end; writers, growth, truncation |
 //! | `commit.rs`, `look.rs` | the pass; what the rows of a stripe are |
+//! | `take.rs`, `busy.rs` | asking the source; regions that passes leave open |
 //! | `recover.rs` | opening |
 //! | `check.rs` | the verdict table |
 //! | `repair.rs`, `scrub.rs` | replacing a page, images before; looking at everything |
+//! | `heal.rs` | loads of the program that met a media error |
 //! | `coverage.rs`, `trace.rs` | what is covered now; what was not, over windows of any length |
+//! | `live.rs` | what whoever keeps a file tells of it, as words |
 //! | `format.rs`, `header.rs`, `side.rs`, `bits.rs`, `why.rs` | the side file |
 //! | `region.rs` | regions in DRAM |
 
@@ -64,6 +69,7 @@
 
 mod admit;
 mod bits;
+mod busy;
 mod check;
 mod commit;
 mod coverage;
@@ -71,6 +77,8 @@ mod engine;
 mod error;
 pub mod format;
 mod header;
+mod heal;
+pub mod live;
 mod look;
 mod options;
 mod protect;
@@ -79,20 +87,23 @@ mod region;
 mod repair;
 mod scrub;
 mod side;
+mod take;
 pub mod trace;
 mod why;
 
 pub use admit::Writing;
+pub use busy::Rearm;
 pub use check::{Judged, Report};
 pub use commit::Covered;
 pub use coverage::{Coverage, STEPS};
 pub use engine::{Counts, Mapped};
 pub use error::{Error, Result};
-pub use header::State;
+pub use header::{Left, State, inode_of, left};
+pub use heal::LoadFault;
 pub use options::{
     AtRest, Durability, Facts, Folios, Identity, Instructions, Keep, OpenOptions, ProtectOptions,
     When, Writers,
 };
-pub use recover::Opened;
+pub use recover::{Opened, record_places};
 pub use repair::{Force, Mended};
 pub use scrub::Scrubbed;

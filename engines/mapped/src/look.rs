@@ -3,10 +3,11 @@
 use holdfast_pmem::track::DirtySource;
 use holdfast_pmem::{MediaCause, Medium, PAGE, Site};
 use holdfast_redundancy::Unsure;
-use holdfast_redundancy::events::{Cause, Finder, Outcome};
+use holdfast_redundancy::events::{Event, Finder, Outcome};
 
+use crate::bits::Bits;
 use crate::commit::{Covered, Work};
-use crate::engine::{Inner, Mapped};
+use crate::engine::{Inner, Mapped, cause};
 use crate::error::Result;
 use crate::header::Header;
 use crate::side::Entry;
@@ -15,8 +16,12 @@ use crate::side::Entry;
 const NEIGHBOURS: Site = Site::new("mapped.look.neighbours");
 /// Asking again whether a row was stored to before it is called corrupt.
 const AGAIN: Site = Site::new("mapped.look.again");
+/// Asking whether a store would have been told, too.
+const INTACT: Site = Site::new("mapped.look.intact");
 /// Asking whoever listens for untracked writers before a neighbour is called damaged.
 const VOUCHES: Site = Site::new("mapped.look.vouches");
+/// Keeping pages undecided whose memory failed.
+const LOST: Site = Site::new("mapped.look.lost");
 /// Letting parity vouch for pages whose sums are lost.
 const VOUCH: Site = Site::new("mapped.look.vouch");
 
@@ -29,6 +34,8 @@ const UNDECIDED_TOLD: u64 = 64;
 pub(crate) struct Rows {
     pub(crate) changed: Vec<(u32, u32)>,
     pub(crate) corrupt: Vec<u32>,
+    /// Those of them that cannot be read.
+    pub(crate) unread: Vec<u32>,
     pub(crate) unsure: Vec<(u32, Unsure, u32)>,
     /// Rows being stored to right now.
     pub(crate) moving: Vec<u32>,
@@ -48,6 +55,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             && work.region.parity_usable(stripe)
             && self.side.s.enabled(VOUCH)
             && self.side.parity(work.number, stripe, &mut inner.parity).is_ok()
+            // Whoever wipes out a stripe may have wiped out its parity: zeros vouch for nothing.
+            && inner.parity.iter().any(|byte| *byte != 0)
             && self.stripes.differing(&inner.rows, &inner.parity) == [false; 2]
     }
 
@@ -94,12 +103,21 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
                 rows.moving.push(row);
             } else if asked || self.may_be_strange(&inner.header.value) {
                 rows.unsure.push((row, Unsure::Media(error), 0));
+            } else if !self.would_be_told(work, page) {
+                rows.unsure.push((row, Unsure::TrackingLost, 0));
             } else {
                 rows.corrupt.push(row);
+                rows.unread.push(row);
             }
             return Ok(());
         }
         let sum = self.sum(page, bytes);
+        // Whoever lost what was stored there may agree with its entry for that.
+        let lost = work.left.has(inside) && work.region.reason(inside) == Unsure::MemoryFailed;
+        if lost && !work.observed.has(inside) && self.side.s.enabled(LOST) {
+            rows.unsure.push((row, Unsure::MemoryFailed, sum));
+            return Ok(());
+        }
         let entry = Entry::decode(work.entries[inside as usize]);
         let certify = self.certify_pages();
         let same = if header.sums() { certify.agrees(entry.current, sum) } else { !asked };
@@ -108,7 +126,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             return Ok(());
         }
         // Nothing else throws back a page whose cover was complete: then it is a lost write.
-        let thrown = work.thrown || work.left.has(inside) && inner.stopped;
+        let cut_off = work.left.has(inside) && !work.region.reasons.contains_key(&inside);
+        let thrown = work.thrown || cut_off && inner.stopped;
         let reverted = thrown && header.previous() && certify.agrees(entry.previous, sum);
         let new = !entry.is_covered() && !work.doubted && !work.left.has(inside);
         let written = work.observed.has(inside) || new || !header.sums();
@@ -123,10 +142,19 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             rows.unsure.push((row, work.why, sum));
         } else if self.may_be_strange(header) {
             rows.unsure.push((row, Unsure::Contested, sum));
+        } else if !self.would_be_told(work, page) {
+            rows.unsure.push((row, Unsure::TrackingLost, sum));
         } else {
             rows.corrupt.push(row);
         }
         Ok(())
+    }
+
+    /// Whether a store to a page would have been told, had there been one. Asked when no store
+    /// was: what dies in the middle of a pass takes along what it had not told yet.
+    fn would_be_told(&self, work: &Work, page: u64) -> bool {
+        let told = || self.d.intact(page.saturating_mul(PAGE), PAGE);
+        !work.region.admitted || !self.side.s.enabled(INTACT) || told()
     }
 
     /// Whether somebody untracked writes to the file, or may.
@@ -145,7 +173,15 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         finder: Finder,
     ) {
         let first = stripe * self.stripes.data();
+        let verified_ns = work.region.record.verified_ns;
         total.unchanged += rows.unchanged;
+        let bad = rows.corrupt.iter().chain(rows.unsure.iter().map(|(row, ..)| row));
+        let mut here = Bits::range(first, self.stripes.data());
+        for row in bad {
+            here = here.without(Bits::one(first + row));
+        }
+        // All others verify, or hold what was stored: damage that comes now is another one.
+        work.region.reported.remove(here);
         for row in &rows.corrupt {
             total.corrupt += 1;
             if work.region.reported.has(first + row) {
@@ -155,27 +191,30 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             inner.counts.corrupt += 1;
             let at = *row as usize * PAGE as usize;
             let page = self.number(work.number, first + row);
-            let before_sum = self.sum(page, &inner.rows[at..at + PAGE as usize]);
-            let event = self.event(page, finder, Outcome::Detected);
-            self.report(
-                inner,
-                &holdfast_redundancy::Event { cause: Cause::Sum, before_sum, ..event },
-            );
+            let readable = !rows.unread.contains(row);
+            let sum = self.sum(page, &inner.rows[at..at + PAGE as usize]);
+            let before_sum = if readable { sum } else { 0 };
+            let event = self.event((page, verified_ns), finder, Outcome::Detected);
+            self.report(inner, &Event { cause: cause(readable), before_sum, ..event });
         }
         for (row, why, _) in &rows.unsure {
             work.undecided.insert(first + row);
-            let known = work.region.reasons.contains_key(&(first + row));
+            let known = work.region.is_told(first + row);
             // An opening counts those that earlier ones have told.
             total.undecided += u64::from(!known || finder == Finder::Open);
             if known {
                 continue;
             }
-            work.region.reasons.insert(first + row, *why);
+            // What a pass that was cut off took it to be, it is.
+            let why = work.region.reasons.entry(first + row).or_insert(*why);
+            let why = *why;
+            work.region.presumed.remove(Bits::one(first + row));
             inner.counts.undecided += 1;
             if total.undecided > UNDECIDED_TOLD {
                 continue;
             }
-            let event = self.unsure(self.number(work.number, first + row), finder, *why);
+            let page = self.number(work.number, first + row);
+            let event = self.unsure((page, verified_ns), finder, why);
             self.report(inner, &event);
         }
     }

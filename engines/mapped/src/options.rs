@@ -1,12 +1,15 @@
 //! How a file is protected and opened. Every policy is a value.
 
 use core::fmt;
+use std::io;
 
 use holdfast_pmem::ForeignFile;
 pub use holdfast_redundancy::Instructions;
 
+use crate::busy::Rearm;
+
 /// Which stops of the machine the redundancy is to survive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
 pub enum Durability {
     /// The death of processes: nothing is synced. After the machine itself stopped, what differs
     /// is undecided.
@@ -119,6 +122,8 @@ pub struct OpenOptions {
     pub batch_pages: u32,
     /// When redundancy is brought up to date.
     pub when: When,
+    /// Which pages the passes of an updater protect again.
+    pub rearm: Rearm,
     /// By which instructions sums and parity are computed.
     pub instructions: Instructions,
     /// Whether passes keep note of the pages they found stored to, for [`trace`](crate::trace).
@@ -134,6 +139,7 @@ impl Default for OpenOptions {
             boot: [0; 16],
             batch_pages: 8192,
             when: When::default(),
+            rearm: Rearm::default(),
             instructions: Instructions::default(),
             trace: false,
             read_only: false,
@@ -155,7 +161,17 @@ pub struct Identity {
 /// What only the caller can find out about the data file.
 pub trait Facts: Send + Sync + fmt::Debug + 'static {
     /// What the system says now.
-    fn identity(&self) -> Identity;
+    ///
+    /// # Errors
+    /// It does not say: then nothing is concluded about the file.
+    fn identity(&self) -> io::Result<Identity>;
+
+    /// Makes durable what [`identity`](Self::identity) says. A sync of the data need not: on many
+    /// file systems the time of change follows seconds later.
+    ///
+    /// # Errors
+    /// What the system says: after a power cut, the file may have another date.
+    fn sync_identity(&self) -> io::Result<()>;
 
     /// Whether the time of change tells of stores through mappings, too. Where it does not, equal
     /// identities prove nothing.
@@ -177,13 +193,13 @@ pub trait Facts: Send + Sync + fmt::Debug + 'static {
 }
 
 impl Facts for ForeignFile {
-    fn identity(&self) -> Identity {
-        let numbers = self.numbers();
-        numbers.map_or_else(Identity::default, |(inode, size, mtime_ns)| Identity {
-            inode,
-            size,
-            mtime_ns,
-        })
+    fn identity(&self) -> io::Result<Identity> {
+        let (inode, size, mtime_ns) = self.numbers()?;
+        Ok(Identity { inode, size, mtime_ns })
+    }
+
+    fn sync_identity(&self) -> io::Result<()> {
+        self.file().sync_all()
     }
 
     fn dates_stores(&self) -> bool {

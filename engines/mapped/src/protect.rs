@@ -3,15 +3,27 @@
 //! | step | crash after it leaves |
 //! |---|---|
 //! | 1 intent, entries, parity and records of all regions, all flushed | no header: no side file |
-//! | **data sync**, **drain** | the same |
+//! | **data sync**, **drain**; the date of the file, **sync** | the same |
 //! | 2 header: copy B, drain, copy A, drain | a side file that covers everything |
 //!
 //! The header comes last: what has none protects nothing, and is made anew.
+//!
+//! | step of closing a file at rest that was kept for the death of processes | power cut after it |
+//! |---|---|
+//! | 1 a last pass; records of all regions clean | a header that promises nothing of power cuts |
+//! | 2 **sync** of the data file, its date too | the same |
+//! | 3 **sync** of the side file | the same |
+//! | 4 header, which promises: copy B, **sync**, copy A, **sync** | the same, or all of it |
+//!
+//! Why 2 before 4: else the header would vouch for sums of bytes that are not on the disk, and what
+//! is there would look like damage. The date goes with them, since the header has it: a file with
+//! another one was changed. Why 3 before 4: else it would vouch for entries of an earlier time. Why
+//! the copies of 4 apart: one that is torn must not be the only one.
 
 use std::sync::Arc;
 
 use holdfast_pmem::track::DirtySource;
-use holdfast_pmem::{Clock, Medium, PAGE};
+use holdfast_pmem::{Clock, Medium, PAGE, Site};
 use holdfast_redundancy::events::Finder;
 use holdfast_redundancy::{PageStripes, RepairIntent};
 
@@ -21,8 +33,16 @@ use crate::engine::{Inner, Mapped};
 use crate::error::{Error, Result};
 use crate::format::{FLAG_CONTESTED, FLAG_NO_PREVIOUS, FLAG_NO_SUMS, GROUP_MAX, SIDE_LENS};
 use crate::header::{Header, HeaderPage, State};
-use crate::options::{Facts, Identity, ProtectOptions};
+use crate::options::{Durability, Facts, Identity, ProtectOptions};
 use crate::side::{Places, Side};
+
+/// What is promised of a file at rest is there: the data, and the side file.
+const REST_DATA: Site = Site::new("mapped.protect.rest-data");
+const REST: Site = Site::new("mapped.protect.rest");
+
+/// The date that the file has when it is protected, and closed.
+const DATE: Site = Site::new("mapped.protect.date");
+const CLOSE_DATE: Site = Site::new("mapped.protect.close-date");
 
 /// Data files of so many bytes have sides of full length.
 const LARGE: u64 = 64 << 20;
@@ -90,6 +110,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             let all: Vec<u64> = inner.regions.keys().copied().collect();
             let covered = this.cover_in_steps(inner, &all, Ask::Everything, step)?;
             if covered.is_some() {
+                this.sync_identity(DATE)?;
                 // A change between this and the first look at the pages is one while unprotected.
                 inner.header.store(&this.side.s)?;
             }
@@ -130,7 +151,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let mut inner = self.lock_to_write()?;
         let inner = &mut *inner;
         let mut total = Covered::default();
-        for number in self.touched(at, len, inner.size) {
+        for number in self.known(inner, at, len) {
             let Some(region) = inner.regions.get_mut(&number) else { continue };
             let (start, _) = self.range(number);
             let mut asked = crate::bits::Bits::NONE;
@@ -141,9 +162,9 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
                 region.marks.or(asked.and(crate::bits::Bits::first(region.record.pages)));
             region.doubt = region.doubt.filter(|_| !whole);
             for page in asked.iter() {
-                region.reasons.remove(&page);
+                region.forget_reason(page);
             }
-            region.reported = region.reported.without(asked);
+            region.reported.remove(asked);
             let ask = if region.admitted { Ask::Take } else { Ask::Known };
             let done = self.cover_batch(inner, &[number], ask, Finder::Check);
             let done = self.settle(inner, done)?;
@@ -159,18 +180,48 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     }
 
     /// Closes the side file: sees all writers off, covers what they did, and remembers the data
-    /// file as it is. Nobody may store any more when this is called.
+    /// file as it is. Nobody may store any more when this is called. It survives what it survived
+    /// while it was open.
     ///
     /// # Errors
     /// An error of either file or the source: the side file stays open, as after a crash.
     pub fn close(self) -> Result<()> {
+        let promise = self.options.durability;
+        self.end(promise)
+    }
+
+    /// The same, and from here on it survives power cuts, whatever it survived while it was open.
+    /// Both files are synced for that, which may take as long as their programs wrote unsynced.
+    ///
+    /// # Errors
+    /// As [`close`](Self::close).
+    pub fn close_at_rest(self) -> Result<()> {
+        self.end(Durability::Power)
+    }
+
+    fn end(self, promise: Durability) -> Result<()> {
         if self.options.read_only {
             return Ok(());
         }
         // Whoever changes the file from here on leaves another date than this.
-        let identity = self.facts.identity();
+        let identity = self.identity()?;
         self.dismiss(0, u64::MAX)?;
-        self.leave(State::Clean, Some(identity))
+        {
+            let mut inner = self.lock_to_write()?;
+            let done = self.keep_verified(&mut inner);
+            self.settle(&mut inner, done)?;
+            if promise > self.options.durability {
+                let done = self.bring_to_rest();
+                self.settle(&mut inner, done)?;
+            }
+        }
+        self.leave((State::Clean, promise), Some(identity))
+    }
+
+    /// Steps 2 and 3 of a close at rest.
+    fn bring_to_rest(&self) -> Result<()> {
+        self.f.sync_through(REST_DATA).map_err(Error::DataSync)?;
+        Ok(self.side.s.sync_through(REST)?)
     }
 
     /// Ends the protection: the side file says nothing about the data file from now on, and may be
@@ -184,21 +235,34 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             // What the source still tells does not matter any more.
             let _ = self.d.disarm(from, to - from);
         }
-        self.leave(State::Ended, None)
+        let promise = self.options.durability;
+        self.leave((State::Ended, promise), None)
     }
 
     /// Writes the last header. The file counts as `identity` from now on, unless somebody untracked
     /// was at it: then as what it was when it was opened, so that the next opening sees a change.
-    fn leave(&self, state: State, identity: Option<Identity>) -> Result<()> {
+    fn leave(
+        &self,
+        (state, promise): (State, Durability),
+        identity: Option<Identity>,
+    ) -> Result<()> {
         let mut inner = self.lock_to_write()?;
         let inner = &mut *inner;
-        let header = &mut inner.header;
-        header.value.state = state;
         // A file that we did not change has the date it had when it was looked at.
-        if let Some(identity) = identity.filter(|_| inner.touched && self.facts.vouches()) {
+        let identity = identity.filter(|_| inner.touched && self.facts.vouches());
+        if identity.is_some() {
+            self.sync_identity(CLOSE_DATE)?;
+        }
+        let header = &mut inner.header;
+        (header.value.state, header.value.durability) = (state, promise);
+        if let Some(identity) = identity {
             header.value.identity = Identity { size: inner.size, ..identity };
         }
-        header.store(&self.side.s)
+        if promise > self.options.durability {
+            header.store_through(&self.side.s)
+        } else {
+            header.store(&self.side.s)
+        }
     }
 }
 
@@ -217,7 +281,7 @@ fn header_for<F: Medium>(f: &F, facts: &dyn Facts, options: &ProtectOptions) -> 
     if group > GROUP_MAX {
         return bad("a group has at most 64 regions", group.into());
     }
-    let identity = facts.identity();
+    let identity = facts.identity().map_err(Error::Identity)?;
     if identity.size > f.len().next_multiple_of(PAGE) {
         return bad("the data file is longer than what is mapped of it", identity.size);
     }

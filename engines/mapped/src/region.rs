@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use holdfast_redundancy::Unsure;
 
-use crate::bits::Bits;
+use crate::bits::{Bits, Rare};
+use crate::busy::Busy;
 use crate::side::{Kind, Places, RegionRecord};
-use crate::why::Why;
+use crate::why::{Reason, Why};
 
 /// A region that has storage in the data file.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub(crate) struct Region {
     pub(crate) doubt: Option<Unsure>,
     /// A pass was cut off among the entries of these pages: the sum of all says nothing, that of
     /// the rest does.
-    pub(crate) unfinished: Option<Bits>,
+    pub(crate) unfinished: Option<Box<Bits>>,
     /// The source vouched for it when the file was opened, and that is why it is not in doubt.
     pub(crate) relied: bool,
     /// The machine stopped and nothing had been synced: pages may be what they were a pass ago.
@@ -34,15 +35,22 @@ pub(crate) struct Region {
     /// Why single pages are undecided, as far as it is known. Durable is that they are stale and
     /// not observed, and of their reasons what fits into the record.
     pub(crate) reasons: BTreeMap<u32, Unsure>,
+    /// Pages of those that a pass took to be undecided and was cut off before it looked: they are
+    /// not told yet.
+    pub(crate) presumed: Rare,
     /// It was taken in, and what the side file has for it is of a pass that was cut off, or of a
     /// file that was longer once.
     pub(crate) strange: bool,
     /// A copy of its record is damaged.
     pub(crate) renew: bool,
     /// Damaged pages that were reported already.
-    pub(crate) reported: Bits,
+    pub(crate) reported: Rare,
+    /// When it was verified is not on record yet.
+    pub(crate) verified: bool,
     /// When its writes were last taken.
     pub(crate) taken_ns: u64,
+    /// Whether passes leave it open.
+    pub(crate) busy: Busy,
 }
 
 impl Region {
@@ -74,10 +82,13 @@ impl Region {
             relied: false,
             thrown: false,
             reasons: BTreeMap::new(),
+            presumed: Rare::default(),
             strange: false,
             renew: false,
-            reported: Bits::NONE,
+            reported: Rare::default(),
+            verified: false,
             taken_ns: now_ns,
+            busy: Busy::default(),
         }
     }
 
@@ -96,9 +107,24 @@ impl Region {
         self.reasons.get(&inside).copied().unwrap_or(Unsure::Unobserved)
     }
 
-    /// Has the record say why the pages are undecided that are by the bits in DRAM.
-    pub(crate) fn tell_why(&mut self, number: u64, places: &Places) {
-        self.record.why = places.why(number, self.undecided(), |inside| self.reason(inside));
+    /// Whether it was told that a page is undecided.
+    pub(crate) fn is_told(&self, inside: u32) -> bool {
+        self.reasons.contains_key(&inside) && !self.presumed.has(inside)
+    }
+
+    /// A page is not undecided any more.
+    pub(crate) fn forget_reason(&mut self, inside: u32) {
+        self.reasons.remove(&inside);
+        self.presumed.remove(Bits::one(inside));
+    }
+
+    /// Has the record say why `pages` are undecided, and which of them were not told; those of
+    /// which nothing is known are so for the reason `other`.
+    pub(crate) fn tell_why(&mut self, number: u64, places: &Places, pages: Bits, other: Unsure) {
+        self.record.why = places.why(number, pages, |inside| Reason {
+            why: self.reasons.get(&inside).copied().unwrap_or(other),
+            told: self.is_told(inside),
+        });
     }
 
     pub(crate) const fn parity_usable(&self, stripe: u32) -> bool {

@@ -8,12 +8,24 @@
 //! | 4 intent: copy B, drain, copy A, drain | the damage, and the intent |
 //! | 5 nobody untracked was heard; the page is stored, **drain** or **sync** | any bytes, intent |
 //! | 6 it is read again and held against its entry | the page |
+//! | 6b if nobody is let in: the date that the file has by our store, **sync** | the page |
+//! | 6c the same: the header has it | the page |
 //! | 7 intent cleared; writers go on; an event | the page |
 //!
 //! A crash in 5 leaves a page that may differ, and may be told as stored to, by us. The intent says
 //! so at the next opening: the page is good if it verifies, else undecided, and never covered on
 //! account of our own store. By then somebody may have stored, so it is not installed by itself;
 //! the image before is what it was to be.
+//!
+//! Why 6b and 6c: our store changes the date of the file. Where nobody is let in, an opening takes
+//! a date that the header does not know for somebody else's change, and all damage that is left for
+//! a doubt. So a repair that does not come to its end leaves the rest as it was; but for who dies
+//! between 5 and 6c. Step 5 makes the bytes durable and not the date, which a power cut after 6c
+//! would take back.
+//!
+//! A place that takes no other bytes in 5 (a bad device, a full file system) is told as lost, and
+//! its intent cleared: the page was damaged for certain and nobody but us was at it since, so that
+//! it is as damaged as before, whatever arrived. The rest of the file is no worse for it.
 //!
 //! | row of the stripe | counts as |
 //! |---|---|
@@ -22,18 +34,29 @@
 //!
 //! Parity gives back as many missing rows as it has pages. What comes out is believed only if its
 //! sum is the entry's.
+//!
+//! After the stop, only the page itself is asked about again, not its stripe. A store to another
+//! row before its copy was taken, or into it, leaves a copy that differs from its entry, and the
+//! row is missing; one behind it changes nothing that was read. Entries and parity change under
+//! the same lock only, so what was rebuilt is of the bytes that were covered, whatever the stripe
+//! holds by now. That a torn copy has the sum of its entry is as likely as that damage has it: all
+//! verdicts rest on this. To give way to such a store would lose the page, since the next pass
+//! makes parity without it.
 
 use holdfast_codes::crc32c;
+use holdfast_layout::Certify;
 use holdfast_pmem::track::DirtySource;
 use holdfast_pmem::{Medium, MediumKind, PAGE, Site};
-use holdfast_redundancy::events::{Cause, Event, Finder, Outcome};
+use holdfast_redundancy::events::{Event, Finder, Outcome};
 use holdfast_redundancy::{Intent, PageVerdict, Unsure};
 
-use crate::engine::{Inner, Mapped};
+use crate::engine::{Inner, Mapped, cause};
 use crate::error::{Error, Result};
-use crate::options::{Durability, Writers};
+use crate::options::{Durability, Identity, Writers};
 use crate::side::Entry;
 
+/// Holding the other rows against their entries before they count.
+const ROWS: Site = Site::new("mapped.repair.rows");
 /// Holding what was rebuilt against the entry.
 const JUDGE: Site = Site::new("mapped.repair.judge");
 /// Stopping the writers.
@@ -46,6 +69,10 @@ const STORE: Site = Site::new("mapped.repair.store");
 const STORE_DRAIN: Site = Site::new("mapped.repair.store-drain");
 const STORE_SYNC: Site = Site::new("mapped.repair.store-sync");
 const HEAL: Site = Site::new("mapped.repair.heal");
+/// The date that the file has by it.
+const DATE: Site = Site::new("mapped.repair.date");
+/// Our own store is off the record before the intent is.
+const FORGET_DRAIN: Site = Site::new("mapped.repair.forget-drain");
 /// Reading the page again.
 const CONFIRM: Site = Site::new("mapped.repair.confirm");
 const STEP_FROZEN: Site = Site::new("mapped.repair.step-frozen");
@@ -58,7 +85,8 @@ pub enum Mended {
     Good,
     /// It is again what it was when it was last covered.
     Repaired,
-    /// It is damaged, and parity cannot give it back.
+    /// It is damaged, and parity cannot give it back, or its place in the file takes no other
+    /// bytes.
     Lost,
     /// It is undecided: nothing was overwritten.
     Undecided(Unsure),
@@ -90,12 +118,21 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     /// file for as long as the page is replaced.
     ///
     /// # Errors
-    /// An error of either file or the source. If the page was being replaced, it is damaged still,
-    /// and the next look finds it.
+    /// An error of the side file or of the source, or the data file cannot be synced. If the page
+    /// was being replaced, it is damaged still, and the next look finds it.
     pub fn repair(&self, page: u64, writers: &dyn Writers, force: Force) -> Result<Mended> {
+        self.repair_in(&mut *self.lock_to_write()?, page, writers, force)
+    }
+
+    /// The same for who has the lock already.
+    pub(crate) fn repair_in(
+        &self,
+        inner: &mut Inner,
+        page: u64,
+        writers: &dyn Writers,
+        force: Force,
+    ) -> Result<Mended> {
         let started = self.clock.now();
-        let mut inner = self.lock_to_write()?;
-        let inner = &mut *inner;
         let mut kept = vec![0; PAGE as usize];
         let judged = self.judge(inner, page, &mut kept)?;
         match (judged.verdict, force) {
@@ -106,9 +143,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             }
             _ => {}
         }
-        let event = self.event(page, Finder::Repair, Outcome::Lost);
-        let cause = if judged.readable { Cause::Sum } else { Cause::MediaError };
-        let event = Event { cause, before_sum: judged.found, ..event };
+        let event = self.event(self.since(inner, page), Finder::Repair, Outcome::Lost);
+        let event = Event { cause: cause(judged.readable), before_sum: judged.found, ..event };
         let Some(bytes) = self.rebuild(inner, page, judged.verdict != PageVerdict::Corrupt)? else {
             self.report(inner, &event);
             return Ok(Mended::Lost);
@@ -138,12 +174,12 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     fn replace(&self, inner: &mut Inner, page: u64, with: &Replacement) -> Result<Mended> {
         let s = &self.side.s;
         s.step(STEP_FROZEN);
+        let place = self.stripes.place(page);
+        let admitted = inner.regions.get(&place.region).is_some_and(|region| region.admitted);
         if s.enabled(RECHECK) {
             let mut now = vec![0; PAGE as usize];
             let readable = self.read_page(inner.size, page, &mut now).is_ok();
             let same = readable == with.readable && (!readable || now == with.kept);
-            let place = self.stripes.place(page);
-            let admitted = inner.regions.get(&place.region).is_some_and(|r| r.admitted);
             let stored = admitted && self.peek_page(page)?;
             if stored || !same {
                 return Ok(Mended::Undecided(Unsure::StoredTo));
@@ -164,23 +200,30 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let mut again = vec![0; PAGE as usize];
         let readable = self.read_page(inner.size, page, &mut again).is_ok();
         let right = !s.enabled(CONFIRM) || readable && again == with.bytes;
-        let place = self.stripes.place(page);
-        let admitted = inner.regions.get(&place.region).is_some_and(|region| region.admitted);
         if admitted && (stored.is_err() || !right || with.newest) {
             // The only store since the page was looked at is ours. It put back what was covered, or
             // nothing that is to be covered.
             self.d.take(at, PAGE, &mut |_, _| {})?;
+            self.d.forget(at, PAGE);
+            // Else a power cut leaves our own store on record, and no intent that says so.
+            self.side.persist(FORGET_DRAIN)?;
         }
-        stored?;
+        let refused = matches!(stored, Err(Error::Data(_)));
+        if !refused {
+            stored?;
+        }
+        if right && !refused {
+            self.note_date(inner)?;
+        }
         inner.intent.clear(s)?;
-        if !right {
+        if !right || refused {
             return Ok(Mended::Lost);
         }
         if let Some(region) = inner.regions.get_mut(&place.region) {
             let one = crate::bits::Bits::one(place.inside);
-            region.reported = region.reported.without(one);
+            region.reported.remove(one);
             // Undecided until now: the next pass takes it from the stale ones, since it verifies.
-            region.reasons.remove(&place.inside);
+            region.forget_reason(place.inside);
             if !with.newest {
                 // Or, if it is what was covered before the last time, because somebody wants it.
                 region.marks.insert(place.inside);
@@ -189,15 +232,35 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         Ok(Mended::Repaired)
     }
 
+    /// Steps 6b and 6c: the file counts as what it is after our own store, unless somebody
+    /// untracked was at it. Where writers are let in, dates say nothing.
+    fn note_date(&self, inner: &mut Inner) -> Result<()> {
+        if inner.admitted.is_some() {
+            return Ok(());
+        }
+        // Whoever changes the file from here on leaves another date than this. Where the system
+        // does not tell it, the old one stays, as after a crash.
+        let Ok(identity) = self.identity() else { return Ok(()) };
+        if !self.facts.vouches() {
+            return Ok(());
+        }
+        self.sync_identity(DATE)?;
+        let header = &mut inner.header;
+        // What it grew by is not covered for that.
+        header.value.identity = Identity { size: header.value.identity.size, ..identity };
+        header.store(&self.side.s)
+    }
+
     /// Step 5: the store itself, durable.
     fn install(&self, at: u64, bytes: &[u8], with: &Replacement) -> Result<()> {
         if !with.readable {
-            self.f.heal(HEAL, at, &with.bytes)?;
-            return Ok(());
+            return self.f.heal(HEAL, at, &with.bytes).map_err(Error::Data);
         }
-        self.f.put(STORE, at, bytes)?;
+        self.f.put(STORE, at, bytes).map_err(Error::Data)?;
         match (self.f.kind(), self.side.durability) {
-            (MediumKind::File, Durability::Power) => self.f.sync(STORE_SYNC)?,
+            (MediumKind::File, Durability::Power) => {
+                self.f.sync(STORE_SYNC).map_err(Error::DataSync)?;
+            }
             (MediumKind::File, Durability::Process) => {}
             (MediumKind::Dax | MediumKind::Shm, _) => self.f.drain(STORE_DRAIN),
         }
@@ -243,6 +306,30 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         }))
     }
 
+    /// Bytes that the file had when it was last covered. If it has more now, the page in which it
+    /// ended then can tell whether those in it were there: it verifies with them, or not; and the
+    /// last one, whether all was covered since. Zeros tell nothing: a page verifies with them
+    /// whether they were there or not, and so does a hole that nobody ever covered. They are taken
+    /// for added.
+    ///
+    /// # Errors
+    /// As [`verify`](Self::verify).
+    pub fn covered_size(&self) -> Result<u64> {
+        let inner = self.lock();
+        let (known, now) = (inner.header.value.identity.size, inner.size);
+        let mut bytes = vec![0; PAGE as usize];
+        let end = known.next_multiple_of(PAGE).min(now);
+        for size in [now, end].into_iter().filter(|size| known < *size) {
+            let page = (size - 1) / PAGE;
+            let good = self.judge(&inner, page, &mut bytes)?.verdict == PageVerdict::Good;
+            let added = known.saturating_sub(page * PAGE) as usize;
+            if good && !holdfast_codes::is_zero(&bytes[added..]) {
+                return Ok(size);
+            }
+        }
+        Ok(known.min(now))
+    }
+
     /// Rebuilds a page from the others of its stripe; `None` unless its sum is the entry's, or with
     /// `older` that of the entry before.
     fn rebuild(&self, inner: &mut Inner, page: u64, older: bool) -> Result<Option<Vec<u8>>> {
@@ -262,7 +349,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             units[unit] = self.side.s.read(at, bytes).is_ok();
         }
         let entry = Entry::decode(entries[place.inside as usize]);
-        let certify = holdfast_layout::Certify::when(self.side.s.enabled(JUDGE));
+        let certify = Certify::when(self.side.s.enabled(JUDGE));
         let at = place.row as usize * PAGE as usize;
         for usable in [units, [false, units[1]], [units[0], false]] {
             let mut candidate = rows.clone();
@@ -289,7 +376,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     ) -> Result<Vec<u32>> {
         let place = self.stripes.place(page);
         let Some(region) = inner.regions.get(&place.region) else { return Ok(Vec::new()) };
-        let certify = self.certify_pages();
+        let certify = Certify::when(self.side.s.enabled(ROWS));
         let dirty = self.uncovered(place.region, region)?;
         let mut missing = vec![place.row];
         for (row, bytes) in (0..self.stripes.data()).zip(rows.chunks_mut(PAGE as usize)) {

@@ -9,8 +9,9 @@ use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Event, Finder, Outcome};
 use holdfast_redundancy::{PageVerdict, Wrong, verdict};
 
+use crate::bits::Bits;
 use crate::check::Report;
-use crate::engine::{Inner, Mapped};
+use crate::engine::{Inner, Mapped, cause};
 use crate::error::Result;
 use crate::options::Writers;
 use crate::repair::{Force, Mended};
@@ -32,14 +33,27 @@ pub struct Scrubbed {
     pub report: Report,
     /// Damaged pages that are right again.
     pub repaired: u64,
-    /// Damaged pages that parity cannot give back.
+    /// Damaged pages that parity cannot give back, or whose places take no other bytes.
     pub lost: u64,
     /// Parity pages that did not add up and were made anew.
     pub parity: u64,
     /// Copies of region records that were made anew.
     pub records: u64,
+    /// When what is not good was verified last, the earliest if there is more, by the clock given
+    /// at open; 0 if never. `None` if all is good.
+    pub verified_ns: Option<u64>,
     /// Whether the scrub came to the end of the file: the next step begins anew.
     pub finished: bool,
+}
+
+impl Scrubbed {
+    /// Adds when something else that is not good was verified last.
+    fn not_since(&mut self, verified_ns: Option<u64>) {
+        self.verified_ns = match (self.verified_ns, verified_ns) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+    }
 }
 
 /// Whose turn it is in a scrub.
@@ -76,6 +90,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     fn scrub_region(&self, turn: &Turn, writers: Option<&dyn Writers>) -> Result<Scrubbed> {
         let mut done = Scrubbed { finished: turn.next.is_none(), ..Scrubbed::default() };
         let Some((number, pages)) = turn.region else { return Ok(done) };
+        // A page that rots behind the look at it was right at this time, not at its end.
+        let started = self.clock.now();
         for inside in 0..pages {
             self.scrub_page(self.number(number, inside), writers, &mut done)?;
         }
@@ -87,8 +103,16 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         }
         let step = self.scrub_state(inner, number);
         done.records = self.settle(inner, step)?;
-        if let Some(region) = inner.regions.get_mut(&number) {
-            region.record.verified_ns = self.clock.now();
+        // One in which something is left keeps the time since when that may have been so.
+        let right = done.report.undecided.is_empty()
+            && done.repaired == done.report.corrupt.len() as u64
+            && inner.header.value.sums();
+        if !done.report.is_clean() {
+            done.not_since(inner.regions.get(&number).map(|region| region.record.verified_ns));
+        }
+        if let Some(region) = inner.regions.get_mut(&number).filter(|_| right) {
+            region.record.verified_ns = started;
+            region.verified = true;
         }
         Ok(done)
     }
@@ -120,10 +144,22 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     /// # Errors
     /// As [`scrub_step`](Self::scrub_step).
     pub fn scrub(&self, writers: Option<&dyn Writers>) -> Result<Scrubbed> {
+        self.scrub_while(writers, &|| true)
+    }
+
+    /// The same for as long as it is to go on, which is asked before each region.
+    ///
+    /// # Errors
+    /// As [`scrub_step`](Self::scrub_step).
+    pub fn scrub_while(
+        &self,
+        writers: Option<&dyn Writers>,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Scrubbed> {
         self.expect_writable()?;
         let mut total = Scrubbed::default();
         let mut from = Some(0);
-        while let Some(next) = from {
+        while let Some(next) = from.filter(|_| go_on()) {
             let turn = Turn::of(&*self.lock_to_write()?, next);
             let step = self.scrub_region(&turn, writers)?;
             from = turn.next;
@@ -136,25 +172,34 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             total.lost += step.lost;
             total.parity += step.parity;
             total.records += step.records;
+            total.not_since(step.verified_ns);
             total.finished = step.finished;
         }
         Ok(total)
     }
 
     fn look_at_page(&self, page: u64) -> Result<PageVerdict> {
-        let mut inner = self.lock();
-        let inner = &mut *inner;
+        self.look_at_locked(&mut self.lock(), page)
+    }
+
+    /// Judges a page; damage is told, once.
+    pub(crate) fn look_at_locked(&self, inner: &mut Inner, page: u64) -> Result<PageVerdict> {
         let mut bytes = vec![0; PAGE as usize];
         let judged = self.judge(inner, page, &mut bytes)?;
         let place = self.stripes.place(page);
-        if judged.verdict == PageVerdict::Corrupt
-            && let Some(region) = inner.regions.get_mut(&place.region)
-            && !region.reported.has(place.inside)
-        {
+        let Some(region) = inner.regions.get_mut(&place.region) else {
+            return Ok(judged.verdict);
+        };
+        if judged.verdict == PageVerdict::Good {
+            // Damage that comes now is another one.
+            region.reported.remove(Bits::one(place.inside));
+        }
+        if judged.verdict == PageVerdict::Corrupt && !region.reported.has(place.inside) {
             region.reported.insert(place.inside);
             inner.counts.corrupt += 1;
-            let cause = if judged.readable { Cause::Sum } else { Cause::MediaError };
-            let event = self.event(page, Finder::Scrub, Outcome::Detected);
+            let cause = cause(judged.readable);
+            let since = (page, region.record.verified_ns);
+            let event = self.event(since, Finder::Scrub, Outcome::Detected);
             self.report(inner, &Event { cause, before_sum: judged.found, ..event });
         }
         Ok(judged.verdict)
@@ -208,13 +253,39 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             self.side.put_parity((PARITY, PARITY_HEAL), number, stripe, &parity)?;
             self.side.persist(PARITY_DRAIN)?;
             let unit = if differ[0] { Wrong::ParityP } else { Wrong::ParityQ };
-            let page = self.number(number, stripe * data);
-            let event = self.event(page, Finder::Scrub, Outcome::Repaired);
+            let since = self.since(inner, self.number(number, stripe * data));
+            let event = self.event(since, Finder::Scrub, Outcome::Repaired);
             let cause = if readable { Cause::Parity } else { Cause::MediaError };
             let len = u64::from(data) * PAGE;
             self.report(inner, &Event { cause, len, wrong: Some(unit), ..event });
         }
         Ok(if wrong { differ.iter().filter(|differs| **differs).count() as u64 } else { 0 })
+    }
+
+    /// Makes durable when regions were verified, as far as nothing else has. One copy is whole at
+    /// any time.
+    pub(crate) fn keep_verified(&self, inner: &mut Inner) -> Result<()> {
+        let mut numbers = Vec::new();
+        for (number, region) in inner.regions.iter_mut().filter(|(_, region)| region.verified) {
+            region.verified = false;
+            region.record.generation += 1;
+            numbers.push(*number);
+        }
+        if numbers.is_empty() { Ok(()) } else { self.put_records(inner, &numbers, [true; 2]) }
+    }
+
+    /// Stores copies of the records of regions, those of one side after those of the other.
+    fn put_records(&self, inner: &Inner, numbers: &[u64], which: [bool; 2]) -> Result<()> {
+        let puts = [RECORD_B, RECORD_A];
+        for ((copy, _), put) in COPIES.into_iter().zip(which).zip(puts).filter(|((_, is), _)| *is) {
+            for number in numbers {
+                if let Some(region) = inner.regions.get(number) {
+                    self.side.put_record(put, *number, copy, &region.record)?;
+                }
+            }
+            self.side.persist(RECORD_DRAIN)?;
+        }
+        Ok(())
     }
 
     /// Makes a damaged copy of a region's state anew from what is known of it.
@@ -224,17 +295,11 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         if !found.damaged.contains(&true) {
             return Ok(0);
         }
-        let puts = [RECORD_B, RECORD_A];
-        for ((copy, damaged), put) in COPIES.into_iter().zip(found.damaged).zip(puts) {
-            if !damaged {
-                continue;
-            }
-            self.side.put_record(put, number, copy, &region.record)?;
-            self.side.persist(RECORD_DRAIN)?;
-        }
+        let since = (self.number(number, 0), region.record.verified_ns);
+        self.put_records(inner, &[number], found.damaged)?;
         let wrong = found.damaged.iter().filter(|damaged| **damaged).count() as u64;
         let side = if found.damaged[0] { verdict::Side::B } else { verdict::Side::A };
-        let event = self.event(self.number(number, 0), Finder::Scrub, Outcome::Repaired);
+        let event = self.event(since, Finder::Scrub, Outcome::Repaired);
         let cause = Cause::Copies;
         self.report(inner, &Event { cause, wrong: Some(Wrong::Mirror { side }), ..event });
         Ok(wrong)

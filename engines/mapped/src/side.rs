@@ -4,11 +4,13 @@
 //! entries, their parity, and the states once more. A part of the data file that has no storage
 //! leaves its part of the side file unwritten, and a sparse side file takes no space for it.
 
+use core::ops::Range;
 use std::collections::BTreeMap;
 
 use holdfast_codes::crc32c;
 use holdfast_layout::Certify;
 use holdfast_layout::bytes::{get_u32, get_u64, put_u32, put_u64};
+use holdfast_pmem::track::{NOTED, RecordPlaces};
 use holdfast_pmem::{MediaError, Medium, MediumKind, PAGE, Site};
 use holdfast_redundancy::{PageStripes, Unsure, verdict};
 
@@ -20,17 +22,21 @@ use crate::format::{
 };
 use crate::header::Header;
 use crate::options::Durability;
-use crate::why::{Why, sum_of};
+use crate::why::{Reason, Why, sum_of};
 
 /// Believing only records whose sum is right.
 const VERIFY_RECORD: Site = Site::new("mapped.side.verify-record");
 
+/// Believing first stores on record only where nothing else lies among them.
+const VERIFY_RECORDS: Site = Site::new("mapped.side.verify-records");
 /// Believing reasons only of the set of pages they were told of.
 const VERIFY_WHY: Site = Site::new("mapped.side.verify-why");
 /// Rewriting a page of states with what the other copy says.
 const STATE_HEAL: Site = Site::new("mapped.side.state-heal");
 /// Rewriting a page of entries that is lost.
 const ENTRY_HEAL: Site = Site::new("mapped.side.entry-heal");
+/// Making a page anew on which first stores are recorded.
+const RECORDS_HEAL: Site = Site::new("mapped.side.records-heal");
 /// What stands for an entry that is lost: no page is taken for never covered.
 pub(crate) const LOST_ENTRY: u64 = u64::MAX;
 
@@ -70,6 +76,8 @@ pub(crate) struct Found {
     pub(crate) record: Option<RegionRecord>,
     /// What the records that verify say of undecided pages, the newest in front.
     pub(crate) whys: [Option<Why>; 2],
+    /// When it was covered, by the record that knows of the earlier time.
+    pub(crate) covered_ns: u64,
     /// Whether any record that verifies says suspect, or none verifies.
     pub(crate) suspect: bool,
     pub(crate) stale: Bits,
@@ -122,6 +130,12 @@ impl Places {
         2 * self.states_len() + self.entries_len() + self.records_len() + self.parity_len()
     }
 
+    /// Regions of the group that `at` of the side file lies in.
+    fn group_at(&self, at: u64) -> Range<u64> {
+        let first = at.saturating_sub(self.start) / self.group_len() * self.group;
+        first..first + self.group
+    }
+
     /// Saturates: what lies beyond every medium is refused by it.
     fn group_start(&self, region: u64) -> u64 {
         (region / self.group).saturating_mul(self.group_len()).saturating_add(self.start)
@@ -153,6 +167,13 @@ impl Places {
         self.group_start(region).saturating_add(before + pages)
     }
 
+    /// Where those bytes are, for pages by their number in the file; `None` if the numbers of the
+    /// header cannot be.
+    pub(crate) fn records(&self) -> Option<RecordPlaces> {
+        let pages = self.group * u64::from(self.stripes.pages());
+        RecordPlaces::in_groups(self.record(0, 0), pages, self.group_len())
+    }
+
     pub(crate) fn parity(&self, region: u64, stripe: u32) -> u64 {
         let stripes = region % self.group * u64::from(self.stripes.stripes()) + u64::from(stripe);
         let inside = stripes * self.stripes.parity_len() as u64;
@@ -175,7 +196,7 @@ impl Places {
     }
 
     /// What a region's record is to say of the pages that its bits say are undecided.
-    pub(crate) fn why(&self, region: u64, pages: Bits, reason: impl Fn(u32) -> Unsure) -> Why {
+    pub(crate) fn why(&self, region: u64, pages: Bits, reason: impl Fn(u32) -> Reason) -> Why {
         Why::of(sum_of(self.seed, region, pages), pages, reason)
     }
 
@@ -271,6 +292,25 @@ impl<S: Medium> Side<S> {
         Ok(())
     }
 
+    /// Of `regions`, those of which there may be something in the side file, in runs. A hole in it
+    /// has nothing, and to look there would give it storage where files are in memory.
+    pub(crate) fn written(&self, regions: Range<u64>) -> Vec<Range<u64>> {
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        let mut next = regions.start;
+        while next < regions.end {
+            let Some(at) = self.s.storage_from(self.places.group_start(next)) else { break };
+            let found = self.places.group_at(at);
+            let run = found.start.max(next)..found.end.min(regions.end);
+            next = found.end;
+            match runs.last_mut() {
+                _ if run.is_empty() => {}
+                Some(last) if last.end == run.start => last.end = run.end,
+                _ => runs.push(run),
+            }
+        }
+        runs
+    }
+
     /// What is known of a region. What cannot be read counts as damaged, never as clean.
     pub(crate) fn state(&self, region: u64) -> Found {
         let certify = Certify::when(self.s.enabled(VERIFY_RECORD));
@@ -297,9 +337,12 @@ impl<S: Medium> Side<S> {
             [Some(b), Some(a)] => a.and(b),
             [one, other] => one.or(other).unwrap_or(Bits::NONE),
         };
+        // A pass that is over has renewed both.
+        let covered_ns = records.into_iter().flatten().map(|record| record.covered_ns).min();
         Found {
             record: newest,
             whys,
+            covered_ns: covered_ns.unwrap_or(0),
             suspect: suspect || newest.is_none(),
             stale: either(STALE_START),
             observed,
@@ -309,22 +352,71 @@ impl<S: Medium> Side<S> {
     }
 
     /// Why pages of a region are undecided, as far as it is known of exactly those that its bits
-    /// say are. Reasons decide nothing: they are told.
-    pub(crate) fn reasons(&self, region: u64, found: &Found) -> BTreeMap<u32, Unsure> {
+    /// say are, and which of them were not told. They are for people, but for one thing:
+    /// what a page with a reason was before is not believed of it after a stop of the machine.
+    pub(crate) fn reasons(&self, region: u64, found: &Found) -> (BTreeMap<u32, Unsure>, Bits) {
+        let (mut reasons, mut presumed) = (BTreeMap::new(), Bits::NONE);
         let pages = found.stale.without(found.observed);
         if pages.is_empty() {
-            return BTreeMap::new();
+            return (reasons, presumed);
         }
         let certify = Certify::when(self.s.enabled(VERIFY_WHY));
         let sum = sum_of(self.places.seed, region, pages);
         let mut whys = found.whys.iter().flatten();
         let Some(why) = whys.find(|why| certify.agrees(why.of, sum)) else {
-            return BTreeMap::new();
+            return (reasons, presumed);
         };
         let first = region.saturating_mul(u64::from(self.places.stripes.pages()));
         let at = |inside: u32| first.saturating_add(inside.into()).saturating_mul(PAGE);
-        let told = pages.iter().map(|inside| (inside, why.reason(inside, at(inside))));
-        told.filter_map(|(inside, why)| Some((inside, why?))).collect()
+        for inside in pages.iter() {
+            let Some(Reason { why, told }) = why.reason(inside, at(inside)) else { continue };
+            reasons.insert(inside, why);
+            if !told {
+                presumed.insert(inside);
+            }
+        }
+        (reasons, presumed)
+    }
+
+    /// Pages of a region of which a first store is on record. What cannot be read proves nothing,
+    /// nor does any of it if some is what nobody writes there: a stray write may hold any byte.
+    pub(crate) fn recorded(&self, region: u64) -> Bits {
+        let mut bits = Bits::NONE;
+        let found = self.read_records(region).unwrap_or_default();
+        let strange = found.iter().any(|byte| ![0, NOTED].contains(byte));
+        if strange && self.s.enabled(VERIFY_RECORDS) {
+            return bits;
+        }
+        for (inside, _) in (0..).zip(found).filter(|(_, byte)| *byte == NOTED) {
+            bits.insert(inside);
+        }
+        bits
+    }
+
+    fn read_records(&self, region: u64) -> Result<Vec<u8>, MediaError> {
+        let mut bytes = vec![0; self.places.stripes.pages() as usize];
+        self.s.read(self.places.record(region, 0), &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Clears the records of first stores to a region; whether there were any. What cannot be
+    /// cleared cannot be read either, and is not believed; who wants to record there is refused.
+    pub(crate) fn clear_records(&self, site: Site, region: u64) -> bool {
+        let found = self.read_records(region);
+        if found.is_ok_and(|bytes| bytes.iter().all(|byte| *byte == 0)) {
+            return false;
+        }
+        let (at, len) = (self.places.record(region, 0), u64::from(self.places.stripes.pages()));
+        for page in (at - at % PAGE..at.saturating_add(len)).step_by(PAGE as usize) {
+            let bad = self.s.read(page, &mut vec![0; PAGE as usize]).is_err();
+            if bad && self.s.enabled(RECORDS_HEAL) {
+                // Other regions may have records there: losing them makes nothing worse than
+                // undecided.
+                let _ = self.s.heal(RECORDS_HEAL, page, &[0; PAGE as usize]);
+            }
+        }
+        let _ = self.s.put(site, at, &vec![0; len as usize]);
+        true
     }
 
     /// Stores one copy of a region's record. The other one has to be durable as it is or was.
@@ -362,6 +454,14 @@ impl<S: Medium> Side<S> {
             self.s.read(twin - twin % PAGE, &mut page)?;
             self.s.heal(STATE_HEAL, at - at % PAGE, &page)?;
             self.s.put(site, at + from, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a region one that was never covered, both copies.
+    pub(crate) fn wipe_state(&self, site: Site, region: u64) -> Result<()> {
+        for copy in COPIES {
+            self.put_state(site, region, copy, 0, &[0; REGION_LEN as usize])?;
         }
         Ok(())
     }

@@ -14,7 +14,7 @@
 //! ```
 
 use core::fmt::{self, Write};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::bits::Bits;
 
@@ -22,8 +22,10 @@ use crate::bits::Bits;
 const TITLE: &str = "holdfast-trace 1";
 /// Most runs that are kept until somebody asks for them; the oldest windows go first.
 const RUNS_KEPT: usize = 1 << 20;
+/// Windows of which the shares are kept, whether anybody asks for them or not.
+pub const SHARES_KEPT: usize = 64;
 /// Most pages of a file in a trace: 64 TiB.
-const PAGES_MAX: u64 = 1 << 34;
+pub(crate) const PAGES_MAX: u64 = 1 << 34;
 
 /// What one pass found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -117,6 +119,35 @@ fn parse(line: &str) -> Result<Window, &'static str> {
     Ok(window)
 }
 
+/// How much of the file one window left uncovered, without the pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Share {
+    /// When the pass that ended it began, in nanoseconds of the clock.
+    pub time_ns: u64,
+    /// How long that pass took.
+    pub took_ns: u64,
+    /// Pages of the file.
+    pub pages: u64,
+    /// Pages that had been stored to since the pass before.
+    pub stored: u64,
+    /// The same with the other pages of their stripes, whose damage would not have been repaired.
+    pub in_stripes: u64,
+}
+
+impl Share {
+    /// Its class in a distribution: nothing, up to 10 %, up to 20 %, ... all.
+    #[must_use]
+    pub fn class(&self) -> usize {
+        class(self.stored, self.pages)
+    }
+}
+
+/// The class of a share of so many pages.
+pub(crate) fn class(part: u64, pages: u64) -> usize {
+    let tenths = u128::from(part).saturating_mul(10).div_ceil(u128::from(pages.max(1)));
+    usize::try_from(tenths).map_or(STEPS - 1, |tenths| tenths.min(STEPS - 1))
+}
+
 /// Steps of the distribution.
 pub const STEPS: usize = 11;
 
@@ -133,8 +164,24 @@ pub struct Vulnerability {
     pub most_pages: u64,
     /// The same shares with a stripe's other pages, whose damage would not be repaired.
     pub largest_stripes: f64,
+    /// And on average.
+    pub mean_stripes: f64,
     /// Windows by their share: none, up to 10 %, up to 20 %, ... all.
     pub histogram: [u64; STEPS],
+}
+
+impl Vulnerability {
+    /// How many times as long it takes until data is lost as it does without redundancy, if pages
+    /// are damaged one at a time, each as likely as any other and at any time as at another; `None`
+    /// if all that was stored was covered. A page is lost if it is stored to, or another of its
+    /// stripe is, in the window in which it is damaged. Two in one stripe between two scrubs are
+    /// left out: at rates at which a page lasts for years, those are rarer by far.
+    ///
+    /// A window counts whole for a page that was stored to at its end, so it is longer in truth.
+    #[must_use]
+    pub fn lasts(&self) -> Option<f64> {
+        (self.mean_stripes > 0.0).then(|| 1.0 / self.mean_stripes)
+    }
 }
 
 /// Reckons up a trace, for windows of `joined` passes (0 counts as 1) that follow each other, and
@@ -159,10 +206,12 @@ pub fn vulnerability(trace: &[Window], joined: usize, data: u64) -> Vulnerabilit
         all.mean += share(stored);
         all.largest = all.largest.max(share(stored));
         all.largest_stripes = all.largest_stripes.max(share(touched));
+        all.mean_stripes += share(touched);
         all.most_pages = all.most_pages.max(stored);
-        all.histogram[(stored * 10).div_ceil(pages.max(1)).min(10) as usize] += 1;
+        all.histogram[class(stored, pages)] += 1;
     }
     all.mean /= all.windows.max(1) as f64;
+    all.mean_stripes /= all.windows.max(1) as f64;
     all
 }
 
@@ -177,13 +226,18 @@ fn union(runs: impl Iterator<Item = (u64, u64)>) -> u64 {
     pages
 }
 
-/// Keeps windows until somebody asks.
+/// Keeps windows until somebody asks, and the shares of the last ones.
 #[derive(Debug, Default)]
 pub(crate) struct Tracer {
     on: bool,
-    open: Vec<(u64, u64)>,
+    /// Pages of a region.
+    region: u64,
+    /// Stored to since the last pass over everything: a page that a sync had covered meanwhile, and
+    /// that was stored to again, counts once.
+    open: BTreeMap<u64, Bits>,
     windows: VecDeque<Window>,
     kept: usize,
+    shares: VecDeque<Share>,
 }
 
 impl Tracer {
@@ -191,36 +245,45 @@ impl Tracer {
         Self { on, ..Self::default() }
     }
 
-    /// Pages of a region that were stored to; regions come in ascending order.
+    /// Pages of a region of so many pages that were stored to.
     pub(crate) fn note(&mut self, region: u64, bits: Bits, pages: u32) {
-        if !self.on {
-            return;
-        }
-        for inside in bits.iter() {
-            let page = region * u64::from(pages) + u64::from(inside);
-            match self.open.last_mut() {
-                Some((first, count)) if *first + *count == page => *count += 1,
-                _ => self.open.push((page, 1)),
-            }
+        if !bits.is_empty() {
+            self.region = u64::from(pages);
+            let open = self.open.entry(region).or_insert(Bits::NONE);
+            *open = open.or(bits);
         }
     }
 
-    /// The pass is over.
-    pub(crate) fn end(&mut self, time_ns: u64, pages: u64) {
+    /// A pass over everything is over: when it began, how long it took, the pages of the file and
+    /// the data pages of a stripe.
+    pub(crate) fn end(&mut self, (time_ns, took_ns): (u64, u64), pages: u64, data: u64) {
+        let (mut stored, mut in_stripes, mut last) = (0, 0, None);
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        for (region, bits) in core::mem::take(&mut self.open) {
+            for inside in bits.iter() {
+                let page = region.saturating_mul(self.region).saturating_add(u64::from(inside));
+                let stripe = page / data.max(1);
+                if page >= pages {
+                    // Cut off since.
+                    continue;
+                }
+                stored += 1;
+                if last.replace(stripe) != Some(stripe) {
+                    in_stripes += data.max(1).min(pages - stripe * data.max(1));
+                }
+                match runs.last_mut() {
+                    Some((first, count)) if *first + *count == page => *count += 1,
+                    _ if self.on => runs.push((page, 1)),
+                    _ => {}
+                }
+            }
+        }
+        if self.shares.len() == SHARES_KEPT {
+            self.shares.pop_front();
+        }
+        self.shares.push_back(Share { time_ns, took_ns, pages, stored, in_stripes });
         if !self.on {
             return;
-        }
-        let mut open = core::mem::take(&mut self.open);
-        open.sort_unstable();
-        let mut runs: Vec<(u64, u64)> = Vec::with_capacity(open.len());
-        for (first, count) in open {
-            match runs.last_mut() {
-                // What somebody asked for between passes may be told twice.
-                Some((from, many)) if first <= *from + *many => {
-                    *many = (*many).max(first + count - *from);
-                }
-                _ => runs.push((first, count)),
-            }
         }
         self.kept += runs.len() + 1;
         self.windows.push_back(Window { time_ns, pages, runs });
@@ -234,6 +297,11 @@ impl Tracer {
     pub(crate) fn take(&mut self) -> Vec<Window> {
         self.kept = 0;
         core::mem::take(&mut self.windows).into()
+    }
+
+    /// The last windows, the oldest first.
+    pub(crate) fn shares(&self) -> Vec<Share> {
+        self.shares.iter().copied().collect()
     }
 }
 
@@ -289,6 +357,18 @@ mod tests {
     }
 
     #[test]
+    fn data_lasts_as_much_longer_as_less_is_without_parity() {
+        // A share of 8 %, of 4 % and of nothing: 4 % on average.
+        let trace = [window(1, &[(3, 2)]), window(2, &[(8, 1)]), window(3, &[])];
+        let found = vulnerability(&trace, 1, 4);
+        assert!((found.mean_stripes - 0.04).abs() < 1e-9);
+        assert!((found.lasts().unwrap() - 25.0).abs() < 1e-9);
+        // Of longer stripes more goes with each page: 8 %, 8 % and nothing.
+        assert!((vulnerability(&trace, 1, 8).lasts().unwrap() - 18.75).abs() < 1e-9);
+        assert_eq!(vulnerability(&trace[2..], 1, 4).lasts(), None);
+    }
+
+    #[test]
     fn what_nobody_asks_for_is_bounded() {
         let mut tracer = Tracer::new(true);
         for time in 0..3 {
@@ -297,10 +377,31 @@ mod tests {
                 let bits = (0..128).fold(Bits::NONE, |bits, i| bits.or(Bits::one(i * 2)));
                 tracer.note(region, bits, 256);
             }
-            tracer.end(time, 1 << 20);
+            tracer.end((time, 1), 1 << 20, 4);
         }
         let windows = tracer.take();
         assert_eq!(windows.first().map(|window| window.time_ns), Some(2));
         assert!(tracer.take().is_empty());
+    }
+    #[test]
+    fn a_page_counts_once_a_window_and_the_last_windows_are_known() {
+        let mut tracer = Tracer::new(false);
+        for time in 0..SHARES_KEPT as u64 + 3 {
+            // Covered on a sync between two passes, and stored to again.
+            tracer.note(0, Bits::range(3, 2), 8);
+            tracer.note(0, Bits::range(4, 1), 8);
+            // The last region has one page; behind it the file was cut off.
+            tracer.note(2, Bits::range(0, 3), 8);
+            tracer.end((time, 7), 17, 4);
+        }
+        tracer.end((99, 7), 17, 4);
+        let shares = tracer.shares();
+        assert_eq!(shares.len(), SHARES_KEPT);
+        let share = Share { time_ns: 4, took_ns: 7, pages: 17, stored: 3, in_stripes: 9 };
+        assert_eq!((shares[0], share.class()), (share, 2));
+        assert_eq!(shares.last().map(|share| (share.stored, share.class())), Some((0, 0)));
+        assert!(tracer.take().is_empty(), "pages are kept for whoever asked for them only");
+        let all = Share { stored: u64::MAX, ..share };
+        assert_eq!(all.class(), STEPS - 1);
     }
 }

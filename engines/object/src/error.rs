@@ -90,7 +90,7 @@ impl fmt::Display for Error {
             }
             Self::Fatal { what, at } => write!(
                 f,
-                "{what} at {at:#x} is damaged beyond the pool's redundancy; nothing was changed"
+                "{what} at {at:#x} is damaged beyond the pool's redundancy; no object was changed"
             ),
             Self::ReadOnlyFeatures(mask) => {
                 write!(

@@ -156,7 +156,9 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     /// What the medium holds is no pool, is of a newer version, is cut off, or is damaged beyond
-    /// its redundancy in what everything else depends on. Then nothing was changed.
+    /// its redundancy in what everything else depends on. Then no object was changed; a damaged
+    /// copy of a table may have been written anew from the good one, so that another try is
+    /// refused in the same way.
     pub fn open(
         m: M,
         options: OpenOptions,

@@ -572,7 +572,8 @@ impl<M: Medium> Shared<M> {
             self.columns.unlock_all(&columns);
             match done {
                 Err(Error::Media(e))
-                    if e.cause == MediaCause::Unclearable && relocations < RELOCATIONS_MAX =>
+                    if matches!(e.cause, MediaCause::Unclearable | MediaCause::NoSpace)
+                        && relocations < RELOCATIONS_MAX =>
                 {
                     relocations += 1;
                     let event = self.event(Cause::MediaError, Finder::Commit, e.at, PAGE);

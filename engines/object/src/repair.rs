@@ -350,7 +350,13 @@ impl<M: Medium> Shared<M> {
         let mended = match (installed, known) {
             (_, false) => Mended::Lost(wrong),
             (Ok(()), true) => Mended::Repaired(wrong),
-            (Err(Error::Media(MediaError { cause: MediaCause::Unclearable, .. })), true) => {
+            (
+                Err(Error::Media(MediaError {
+                    cause: MediaCause::Unclearable | MediaCause::NoSpace,
+                    ..
+                })),
+                true,
+            ) => {
                 self.relocate(repairer, page, None)?;
                 Mended::Relocated(wrong)
             }

@@ -49,6 +49,7 @@ impl<M: Medium> Shared<M> {
             outcome: Outcome::Repaired,
             duration_ns: 0,
             object: 0,
+            verified_ns: 0,
         }
     }
 

@@ -1,6 +1,8 @@
 import java.io.RandomAccessFile;
 import java.nio.MappedByteBuffer;
 import java.nio.channels.FileChannel;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.SplittableRandom;
 
 /**
@@ -30,10 +32,27 @@ public final class Notes {
                     map.force();
                     look(map, shadow, step);
                 }
+                if (step == steps / 2) {
+                    map.force();
+                    rest();
+                    look(map, shadow, step);
+                }
                 Thread.sleep(5);
             }
             map.force();
             look(map, shadow, steps);
+        }
+    }
+
+    /** If PAUSE names a folder: makes "here" in it and waits for "go". The file stays mapped. */
+    private static void rest() throws Exception {
+        String folder = System.getenv("PAUSE");
+        if (folder == null) {
+            return;
+        }
+        Files.createFile(Path.of(folder, "here"));
+        while (!Files.exists(Path.of(folder, "go"))) {
+            Thread.sleep(50);
         }
     }
 

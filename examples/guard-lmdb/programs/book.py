@@ -1,6 +1,7 @@
 """A program on SQLite that reads its database through a mapping and writes it by system calls. What it
 leaves follows from its arguments alone. Ends with 1 if it ever reads what it did not write."""
 
+import os
 import random
 import sqlite3
 import sys
@@ -28,6 +29,13 @@ for number in range(1, transactions + 1):
             shadow[key] = text
     if number % 25 == 0 and dict(book.execute("select id, text from note")) != shadow:
         sys.exit("book: transaction %d: what is read is not what was written" % number)
+    if number == transactions // 2 and "PAUSE" in os.environ:
+        # Half way; the database stays open.
+        open(os.environ["PAUSE"] + "/here", "w").close()
+        while not os.path.exists(os.environ["PAUSE"] + "/go"):
+            time.sleep(0.05)
+        if dict(book.execute("select id, text from note")) != shadow:
+            sys.exit("book: after the pause: what is read is not what was written")
     time.sleep(pause)
 answer = book.execute("pragma integrity_check").fetchall()
 if answer != [("ok",)] or dict(book.execute("select id, text from note")) != shadow:

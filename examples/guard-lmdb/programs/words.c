@@ -1,6 +1,7 @@
 /* A small program on LMDB that knows nothing of any guard. It writes a fixed series of transactions
  * into a database and reads it back all the time, so what it leaves does not depend on how fast it
  * runs. Ends with 1 if it ever reads what it did not write. */
+#include <fcntl.h>
 #include <lmdb.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -58,6 +59,22 @@ static void look(MDB_env *env) {
     mdb_txn_abort(txn);
 }
 
+/* Half way, if PAUSE names a folder: makes `here` in it and waits for `go`. The database stays open. */
+static void rest(void) {
+    const char *folder = getenv("PAUSE");
+    char here[4096], go[4096];
+    if (folder == NULL) return;
+    snprintf(here, sizeof here, "%s/here", folder);
+    snprintf(go, sizeof go, "%s/go", folder);
+    int made = open(here, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+    if (made < 0) {
+        perror(here);
+        exit(1);
+    }
+    close(made);
+    while (access(go, F_OK) != 0) usleep(50000);
+}
+
 int main(int count, char **words) {
     if (count != 5) {
         fprintf(stderr, "usage: words FOLDER plain|writemap TRANSACTIONS PAUSE_MICROSECONDS\n");
@@ -91,6 +108,10 @@ int main(int count, char **words) {
         }
         need(mdb_txn_commit(txn), "commit");
         if (number % 16 == 0) look(env);
+        if (number == transactions / 2) {
+            rest();
+            look(env);
+        }
         usleep(pause);
     }
     look(env);

@@ -10,7 +10,8 @@ use crate::size;
 #[derive(Debug, Parser)]
 #[command(name = "holdfast", version, arg_required_else_help = true)]
 #[command(after_help = "Exit codes add up, as those of fsck: 0 clean, 1 damage found and all \
-    corrected, 4 damage left, 8 the command could not be done, 16 usage, 32 interrupted.")]
+    corrected, 2 pages of a protected file that a person has to decide about, 4 damage left, 8 the \
+    command could not be done, 16 usage, 32 interrupted.")]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) common: Common,
@@ -61,7 +62,8 @@ pub(crate) enum Command {
         holdfast repair book.db\n  \
         holdfast repair book.db --before book.before\n\n\
         Of a protected file, pages are replaced that are known to be damaged. What somebody may\n\
-        have written is undecided, and stays; --before shows what it was, --force brings it back.")]
+        have written is undecided, and stays; --before shows what it was, --force brings it back.\n\
+        A write after which the date of the file was put back (touch -r) counts as damage.")]
     Repair(RepairArgs),
     /// Keep sums and parity of a file, of any program, in a side file beside it
     #[command(after_help = "Examples:\n  \
@@ -73,8 +75,11 @@ pub(crate) enum Command {
     #[command(after_help = "Example:\n  holdfast verify book.db")]
     Verify(FileArgs),
     /// Show how much of a protected file is covered, and what was found
-    #[command(after_help = "Example:\n  holdfast status book.db --json")]
-    Status(FileArgs),
+    #[command(after_help = "Examples:\n  \
+        holdfast status book.db --json\n  \
+        holdfast status --trace traces/book.db.trace\n\n\
+        Of a file in use, whoever keeps it is asked what is covered now.")]
+    Status(StatusArgs),
     /// End the protection of a file and remove its side file
     #[command(after_help = "Example:\n  holdfast unprotect book.db")]
     Unprotect(UnprotectArgs),
@@ -91,8 +96,10 @@ pub(crate) enum Command {
     #[command(after_help = "Example:\n  holdfast inject stray a.pool --count 5 --seed 7")]
     #[command(subcommand)]
     Inject(InjectCommand),
-    /// Show the detections and repairs in a pool's journal
-    #[command(after_help = "Example:\n  holdfast events a.pool --follow --json")]
+    /// Show the detections and repairs in the journal of a pool or a protected file
+    #[command(after_help = "Examples:\n  \
+        holdfast events a.pool --follow --json\n  \
+        holdfast events book.db")]
     Events(EventsArgs),
     /// Show where the bytes of a pool are, and what was done since it was opened
     #[command(after_help = "Example:\n  holdfast stats a.pool")]
@@ -161,6 +168,22 @@ pub(crate) enum PoolCommand {
     /// Remove a pool that nobody uses, for good
     #[command(after_help = "Example:\n  holdfast pool rm a.pool --force")]
     Rm(RmArgs),
+    /// Show of which files a pool has the redundancy; remove what belongs to none
+    #[command(after_help = "Examples:\n  \
+        holdfast pool sweep keep.pool\n  \
+        holdfast pool sweep keep.pool --drop 6b1f0c52a07e4d389c2ab5d417e9f033\n\n\
+        What a killed command left goes. A region whose pointer is not where it was goes only\n\
+        if it is asked for: its file may have been moved. `repair` of a moved file says so.")]
+    Sweep(SweepArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SweepArgs {
+    /// The pool's file
+    pub(crate) pool: PathBuf,
+    /// Remove this region, too, if no file in its place points to it
+    #[arg(long, value_name = "REGION")]
+    pub(crate) drop: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -324,15 +347,45 @@ pub(crate) struct FileArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// The file
+    #[arg(required_unless_present = "trace")]
+    pub(crate) file: Option<PathBuf>,
+    /// Its side file, unless it is beside it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) side: Option<PathBuf>,
+    /// The pool that has its redundancy, if it is not where it was
+    #[arg(long = "in", value_name = "POOL", conflicts_with = "side")]
+    pub(crate) pool: Option<PathBuf>,
+    /// Reckon from this trace, as `guard --trace` writes it, how much was not covered
+    #[arg(long, value_name = "TRACE", conflicts_with_all = ["file", "side", "pool"])]
+    pub(crate) trace: Option<PathBuf>,
+    /// Pages of a stripe of the file that was traced
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) data: u32,
+}
+
+/// How a side file is made; one that is there keeps what it has.
+#[derive(Debug, Args)]
+pub(crate) struct StripeArgs {
+    /// Pages of a stripe of a side file that is made
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) data: u32,
+    /// Parity pages of a stripe: so many of its pages are given back; with 0, sums only, and damage
+    /// is found and not repaired
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=2))]
+    pub(crate) parity: u32,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ProtectArgs {
     #[command(flatten)]
     pub(crate) file: FileArgs,
-    /// Pages of a stripe
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub(crate) data: u32,
-    /// Parity pages of a stripe: so many of its pages are given back
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
-    pub(crate) parity: u32,
+    #[command(flatten)]
+    pub(crate) stripe: StripeArgs,
+    /// Read and cover at most so many bytes a second: 100M
+    #[arg(long, value_name = "BYTES", value_parser = size::parse)]
+    pub(crate) pace: Option<u64>,
     /// If it is protected already: take it as it is now; refused while pages are damaged
     #[arg(long)]
     pub(crate) again: bool,
@@ -356,6 +409,12 @@ pub(crate) struct GuardArgs {
     /// period of its own behind a colon
     #[arg(long = "match", value_name = "GLOB[:PERIOD]")]
     pub(crate) globs: Vec<String>,
+    #[command(flatten)]
+    pub(crate) stripe: StripeArgs,
+    /// Cover at most so many bytes in a second, of all files together: 20M, 1G. Nobody who syncs
+    /// waits for that
+    #[arg(long, value_name = "BYTES", value_parser = size::parse)]
+    pub(crate) pace: Option<u64>,
     /// What redundancy is to survive: the death of processes, or a power cut, with syncs
     #[arg(long, default_value = "process")]
     pub(crate) durability: DurabilityArg,
@@ -382,6 +441,11 @@ pub(crate) struct GuardArgs {
     /// Choose the pages and bytes of the drill from this seed; the summary tells the one used
     #[arg(long, value_name = "SEED", requires = "drill")]
     pub(crate) drill_seed: Option<u64>,
+    /// A folder to write a trace of each guarded file to: which pages each pass found stored to,
+    /// in NAME.trace or, where that is there, NAME.2.trace and so on; `status --trace` reckons from
+    /// one how much was not covered
+    #[arg(long, value_name = "DIR")]
+    pub(crate) trace: Option<PathBuf>,
     /// Write the summary to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) summary: Option<PathBuf>,
@@ -469,8 +533,14 @@ pub(crate) struct RestoreArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct EventsArgs {
-    /// The pool's file
+    /// The pool's file, or a protected file
     pub(crate) pool: PathBuf,
+    /// The side file of a protected file, unless it is beside it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) side: Option<PathBuf>,
+    /// The pool that has its redundancy, if it is not where it was
+    #[arg(long = "in", value_name = "POOL", conflicts_with = "side")]
+    pub(crate) pool_of: Option<PathBuf>,
     /// Go on with events as they come, until interrupted
     #[arg(short, long)]
     pub(crate) follow: bool,

@@ -93,9 +93,16 @@ impl Config {
             return Err(failed(format!("is longer than {LONGEST} bytes")));
         }
         let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-        Self::parse(&text, command).map_err(|Wrong { at, what }| {
-            let line = text[..at.min(text.len())].matches('\n').count() + 1;
-            Failure::usage(format!("{}, line {line}: {what}", path.display()), "correct the line")
+        Self::of_text(&text, command).map_err(|what| {
+            Failure::usage(format!("{}, {what}", path.display()), "correct the line")
+        })
+    }
+
+    /// Reads a text; what is wrong with it names its line.
+    pub(crate) fn of_text(text: &str, command: &Command) -> Result<Self, String> {
+        Self::parse(text, command).map_err(|Wrong { at, what }| {
+            let line = text.get(..at).unwrap_or(text).matches('\n').count() + 1;
+            format!("line {line}: {what}")
         })
     }
 
@@ -158,7 +165,7 @@ impl Config {
     /// The command line with these defaults in place of the built-in ones.
     pub(crate) fn apply(self, mut command: Command) -> Command {
         for (words, key, value) in self.defaults {
-            command = with_default(command, words, key, value.leak());
+            command = with_default(command, words, key, &value);
         }
         command
     }
@@ -251,17 +258,17 @@ fn with_default(
     command: Command,
     words: &'static [&'static str],
     key: &'static str,
-    value: &'static str,
+    value: &str,
 ) -> Command {
     if let Some((first, rest)) = words.split_first() {
         return command.mut_subcommand(first, |below| with_default(below, rest, key, value));
     }
     if command.get_arguments().any(|arg| arg.get_id() == key) {
-        return command.mut_arg(key, |arg| arg.default_value(value));
+        return command.mut_arg(key, |arg| arg.default_value(value.to_owned()));
     }
     command.mut_subcommands(|below| {
         if below.get_arguments().any(|arg| arg.get_id() == key) {
-            below.mut_arg(key, |arg| arg.default_value(value))
+            below.mut_arg(key, |arg| arg.default_value(value.to_owned()))
         } else {
             below
         }

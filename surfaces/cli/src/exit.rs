@@ -11,6 +11,9 @@ impl Exit {
     pub(crate) const CLEAN: Self = Self(0);
     /// Damage was found, and all of it corrected.
     pub(crate) const CORRECTED: Self = Self(1);
+    /// Nobody can tell damage from a write: a person has to decide. (`fsck` has the number for a
+    /// machine that has to be started anew.)
+    pub(crate) const UNDECIDED: Self = Self(2);
     /// Damage is left.
     pub(crate) const LEFT: Self = Self(4);
     /// The command could not do what it was asked for.

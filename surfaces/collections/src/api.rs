@@ -175,6 +175,22 @@ macro_rules! common_functions {
                 walk(&self.core, tx, (from, Bound::Unbounded), Way::ALL, visit).map(drop)
             }
 
+            /// Up to `limit` keys that come next after `after`, in the order of
+            /// [`next_after`](Self::next_after). No value is read, so keys of up to eight bytes
+            /// are told whatever became of their values.
+            ///
+            /// # Errors
+            /// See the type.
+            pub fn keys_after<T: Transaction>(
+                &self,
+                tx: &T,
+                after: Option<&[u8]>,
+                limit: usize,
+            ) -> Result<Vec<Vec<u8>>> {
+                let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+                keys(&self.core, tx, from, limit)
+            }
+
             /// Puts entries from an iterator whose keys rise, in few changes per entry; returns
             /// how many. For ordered structures this is the way to fill them: their buckets are
             /// left full where the shape of the keys permits it.

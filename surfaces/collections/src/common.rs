@@ -428,6 +428,24 @@ pub(crate) fn walk<C: Walk, T: Transaction>(
     Ok(count)
 }
 
+/// Up to `limit` keys of a walk. No value is read, nor an entry whose item tells its key: so keys
+/// of up to eight bytes are told whatever became of their values.
+pub(crate) fn keys<C: Walk, T: Transaction>(
+    core: &C,
+    tx: &T,
+    from: Bound<&[u8]>,
+    limit: usize,
+) -> Result<Vec<Vec<u8>>> {
+    let mut found = Vec::new();
+    if limit > 0 {
+        core.walk(tx, from, false, |full| {
+            found.push(full.key.bytes().to_vec());
+            Ok(found.len() < limit)
+        })?;
+    }
+    Ok(found)
+}
+
 /// The first entry of a walk.
 pub(crate) fn one<C: Walk, T: Transaction>(
     core: &C,

@@ -362,6 +362,25 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Map<K, V> {
         if enough { Ok(true) } else { done.map(|()| false) }
     }
 
+    /// Up to `limit` keys that come next after `after`, whether that is there or not, or the first
+    /// ones; in the order of [`visit_after`](Self::visit_after). No value is read, so keys of up to
+    /// eight bytes are told whatever became of their values.
+    ///
+    /// # Errors
+    /// See the type.
+    pub fn keys_after<T: Transaction>(
+        &self,
+        tx: &T,
+        after: Option<&K>,
+        limit: usize,
+    ) -> Result<Vec<K::Owned>> {
+        let after = after.map(K::bytes);
+        let after = after.as_ref().map(AsRef::as_ref);
+        let found = on_root!(self.root, of => of.keys_after(tx, after, limit))?;
+        let owned = |key: &Vec<u8>| K::lend(key, K::to_owned).ok_or_else(not_a_key);
+        found.iter().map(owned).collect()
+    }
+
     /// The first entry.
     ///
     /// # Errors

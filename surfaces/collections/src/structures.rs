@@ -7,7 +7,7 @@ use holdfast_txn::{Result, Transaction};
 
 use crate::api::{common_functions, ordered_functions};
 use crate::bucket::Hit;
-use crate::common::{Core, OpenHeader, Way, load, one, walk};
+use crate::common::{Core, OpenHeader, Way, keys, load, one, walk};
 use crate::format::{HashHeader, SkipHeader, TreeHeader};
 use crate::hash::Table;
 use crate::report::CheckReport;

@@ -345,6 +345,7 @@ fn kind_of_engine(error: &EngineError) -> ErrorKind {
             }
         },
         EngineError::Media(error) if error.cause == MediaCause::Truncated => ErrorKind::Truncated,
+        EngineError::Media(error) if error.cause == MediaCause::NoSpace => ErrorKind::NoSpace,
         EngineError::Redundancy(RedundancyError::Geometry { .. })
         | EngineError::Options { .. }
         | EngineError::Growth { .. } => ErrorKind::Invalid,

@@ -8,7 +8,8 @@
 //! only by force; what it was is offered beside it.
 //!
 //! Not covered: what was stored to since the last pass; reads, which verify nothing; the loss of
-//! the whole file. See `docs/design/mapped.md`.
+//! the whole file. If the program dies, what was stored to since the last pass is undecided, unless
+//! it is on record ([`Tracking::Recorded`]). See `docs/design/mapped.md`.
 //!
 //! ```
 //! use holdfast::protect::{ProtectOptions, ProtectedFile};
@@ -28,15 +29,22 @@
 //! # Tour
 //!
 //! [`ProtectedFile`] a file at rest; [`ProtectedMap`] one that this process has mapped, with a
-//! thread that covers what is stored; [`ProtectOptions`]; [`ProtectStatus`] what is covered.
+//! thread that covers what is stored, and one that gives back what loads could not have
+//! (`heal.rs`); [`Before`] an image of what a file was; [`ProtectOptions`]; [`ProtectStatus`] what
+//! is covered; [`Told`] the same of a file that another process keeps, by a local socket.
 //! `area.rs` where the redundancy lies: in a side file (`side.rs`), or in a region of a pool
-//! (`region.rs`) to which a file of that name points (`pointer.rs`).
+//! (`region.rs`) to which a file of that name points (`pointer.rs`) and which knows whose it is
+//! (`extent.rs`); [`KeptRegion`] what a pool has.
 
 mod area;
+mod before;
 mod error;
+mod extent;
 mod file;
 mod format;
+mod heal;
 mod keeper;
+mod kept;
 mod live;
 mod medium;
 mod options;
@@ -46,20 +54,27 @@ mod rest;
 mod side;
 mod source;
 mod status;
+mod told;
 mod watch;
 
+pub use before::Before;
+pub use holdfast_mapped::live::{Keeping, Live, Verdicts};
+pub use holdfast_mapped::trace;
 pub use holdfast_mapped::{
-    Counts, Coverage, Covered, Durability, Folios, Judged, Mended, STEPS, State, Writers,
+    Counts, Coverage, Covered, Durability, Folios, Judged, Mended, Rearm, STEPS, State, Writers,
 };
 use holdfast_pmem::ForeignFile;
 pub use holdfast_pmem::track::SourceKind;
 pub use holdfast_redundancy::{PageVerdict, Unsure};
+pub use kept::KeptRegion;
 pub use live::ProtectedMap;
 pub use options::ProtectOptions;
-pub use rest::{Before, ProtectedFile, Repaired, Verified};
+pub use region::Standing;
+pub use rest::{ProtectedFile, Repaired, Verified};
 pub use side::side_path;
 pub use source::Tracking;
 pub use status::{LastPass, ProtectStatus};
+pub use told::Told;
 
 /// The engine of a protected file.
 pub(crate) type Engine =

@@ -132,6 +132,92 @@ fn what_somebody_wrote_stays_and_the_page_before_is_beside_it() {
     assert!(here.verify().is_clean());
 }
 
+/// What somebody appends lies in the last page of what was covered, and is not of that.
+#[test]
+fn what_was_appended_is_not_in_the_image_before() {
+    let out = |here: &Here| here.path.with_extension("before");
+    for (len, more) in [(10_000, 2_000), (10_000, 9_000), (8 * PAGE, 100), (100, 50)] {
+        let here = Here::protected(len);
+        let file = File::options().write(true).open(&here.path).unwrap();
+        file.write_all_at(&vec![9; more], len).unwrap();
+        drop(file);
+        let written = fs::read(&here.path).unwrap();
+        let last = if len % PAGE == 0 { vec![] } else { vec![len / PAGE] };
+        // Who opens it to repair it covers whole pages that it has grown by.
+        let inside = (len + more as u64).div_ceil(PAGE) == len.div_ceil(PAGE);
+        for write in [false, true].into_iter().filter(|write| inside || !write) {
+            let open = if write { ProtectedFile::open } else { ProtectedFile::look };
+            let file = open(&here.path, &options()).unwrap();
+            let before = file.before(&out(&here), |_, _| true).unwrap().unwrap();
+            assert!(fs::read(out(&here)).unwrap() == content(len), "{len} and {more}: {write}");
+            let told = (before.given_back, before.missing, before.gone);
+            assert_eq!(told, (last.clone(), vec![], 0), "{len} and {more}: {write}");
+            fs::remove_file(out(&here)).unwrap();
+        }
+        // Taken for right, it is of what was covered.
+        let file = ProtectedFile::open(&here.path, &options()).unwrap();
+        file.accept().unwrap();
+        file.close().unwrap();
+        let file = ProtectedFile::look(&here.path, &options()).unwrap();
+        file.before(&out(&here), |_, _| true).unwrap().unwrap();
+        assert!(fs::read(out(&here)).unwrap() == written, "{len} and {more}");
+    }
+}
+
+/// Zeros behind the end of what was covered look as if they had been there.
+#[test]
+fn zeros_that_were_appended_are_not_in_the_image_before() {
+    let out = |here: &Here| here.path.with_extension("before");
+    for (len, more) in [(10_000, 2_000), (10_000, 9_000), (8 * PAGE, 100), (100, 50 * PAGE)] {
+        for written in [false, true] {
+            let here = Here::protected(len);
+            let file = File::options().write(true).open(&here.path).unwrap();
+            match written {
+                true => file.write_all_at(&vec![0; more as usize], len).unwrap(),
+                false => file.set_len(len + more).unwrap(),
+            }
+            drop(file);
+            let found = here.verify();
+            assert!(found.is_clean() && found.changed, "{found:?}");
+            let covered = len.next_multiple_of(PAGE).min(len + more);
+            assert_eq!((found.good, found.grown), (len.div_ceil(PAGE), len + more - covered));
+            for write in [false, true] {
+                let open = if write { ProtectedFile::open } else { ProtectedFile::look };
+                let file = open(&here.path, &options()).unwrap();
+                let before = file.before(&out(&here), |_, _| true).unwrap().unwrap();
+                assert!(fs::read(out(&here)).unwrap() == content(len), "{len} {more} {written}");
+                assert_eq!((before.given_back, before.missing, before.gone), (vec![], vec![], 0));
+                fs::remove_file(out(&here)).unwrap();
+            }
+        }
+    }
+}
+
+/// Nobody closes the file: as a kill leaves it, or a power cut.
+#[test]
+fn damage_behind_a_repair_that_was_cut_short_is_no_doubt() {
+    let here = Here::protected(700 * PAGE);
+    for page in [3, 600] {
+        here.rot(page * PAGE + 9);
+    }
+    let file = ProtectedFile::open(&here.path, &options()).unwrap();
+    let mut steps = 0;
+    let done = file.repair(false, |_, _| {
+        steps += 1;
+        steps == 1
+    });
+    let done = done.unwrap();
+    assert_eq!((done.repaired, done.stopped), (vec![3], true));
+    drop(file);
+    let found = here.verify();
+    assert_eq!((found.corrupt, found.undecided.len(), found.changed), (vec![600], 0, false));
+    let file = ProtectedFile::open(&here.path, &options()).unwrap();
+    let done = file.repair(false, |_, _| true).unwrap();
+    assert_eq!((done.repaired, done.undecided.len()), (vec![600], 0));
+    file.close().unwrap();
+    assert!(fs::read(&here.path).unwrap() == content(700 * PAGE));
+}
+
 #[test]
 fn what_was_written_can_be_accepted() {
     let here = Here::protected(40 * PAGE);
@@ -389,6 +475,89 @@ fn a_writer_that_came_and_went_is_never_taken_back() {
     assert!(found.unrest.is_some());
 }
 
+/// Another process that has a file open for writing until its input ends, and does nothing.
+fn holder(path: &std::path::Path) -> std::process::Child {
+    use std::io::Read;
+    use std::process::Stdio;
+    let mut holder = std::process::Command::new("sh")
+        .args(["-c", "exec 3<>\"$0\"; echo ready; read line", path.to_str().unwrap()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    holder.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
+    holder
+}
+
+#[test]
+fn damage_is_not_taken_for_right_because_somebody_was_there_meanwhile() {
+    let here = Here::protected(200 * PAGE);
+    here.rot(5 * PAGE + 9);
+    let side = fs::read(here.side()).unwrap();
+    let mut there = None;
+    let made = ProtectedFile::protect_again_in_steps(&here.path, &options(), |done, _| {
+        match done {
+            0 => there = Some(holder(&here.path)),
+            // The last time that it is asked before all pages have been looked at.
+            192 => {
+                let mut there = there.take().unwrap();
+                drop(there.stdin.take());
+                there.wait().unwrap();
+            }
+            _ => {}
+        }
+        true
+    });
+    assert_eq!(made.unwrap_err().kind(), ErrorKind::Locked);
+    assert!(there.is_none(), "he was gone again");
+    assert!(fs::read(here.side()).unwrap() == side);
+    assert_eq!(here.verify().corrupt, [5], "what can give it back is still there");
+    let open = ProtectedFile::open(&here.path, &options()).unwrap();
+    assert_eq!(open.repair(false, |_, _| true).unwrap().repaired, [5]);
+    assert!(fs::read(&here.path).unwrap() == content(200 * PAGE));
+}
+
+/// Bytes that this thread has read by system calls.
+fn read_by_us() -> Option<u64> {
+    let told = fs::read_to_string("/proc/thread-self/io").ok()?;
+    told.lines().find_map(|line| line.strip_prefix("rchar: "))?.parse().ok()
+}
+
+#[test]
+fn holes_are_not_read_and_what_is_gone_is_not_looked_for() {
+    let here = Here::file(10);
+    let file = File::options().write(true).open(&here.path).unwrap();
+    file.set_len(8 << 30).unwrap();
+    file.write_all_at(&content(PAGE), 5 << 30).unwrap();
+    ProtectedFile::protect(&here.path, &options()).unwrap().close().unwrap();
+    let all = (8 << 30) / PAGE;
+    let before_that = read_by_us();
+    let found = here.verify();
+    assert_eq!((found.pages, found.good, found.is_clean()), (all, all, true), "{found:?}");
+    here.rot((5 << 30) + 1);
+    assert_eq!(here.verify().corrupt, [(5 << 30) / PAGE]);
+    let out = here.path.with_extension("before");
+    let before = |expected: (usize, usize, u64, u64)| {
+        let file = ProtectedFile::look(&here.path, &options()).unwrap();
+        let told = file.before(&out, |_, _| true).unwrap().unwrap();
+        let len = fs::metadata(&out).unwrap().len();
+        assert_eq!((told.given_back.len(), told.missing.len(), told.gone, len), expected);
+        fs::remove_file(&out).unwrap();
+    };
+    before((1, 0, 0, 8 << 30));
+    // Cut off in the middle of a stripe: what parity can give back of it is given back.
+    here.rot((5 << 30) + 1);
+    file.set_len((5 << 30) + 3 * PAGE).unwrap();
+    before((1, 0, all - (5 << 30) / PAGE - 4, (5 << 30) + 4 * PAGE));
+    file.set_len(0).unwrap();
+    assert_eq!(here.verify().gone, all);
+    before((0, 0, all, 0));
+    match read_by_us().zip(before_that) {
+        Some((now, then)) => assert!(now - then < 64 << 20, "{} bytes were read", now - then),
+        None => eprintln!("skipped: the system does not count what is read"),
+    }
+}
+
 /// A handle for writing that is on its way through a socket is nobody's, and can be everybody's.
 #[test]
 fn a_writer_that_nobody_can_see_is_noticed_at_rest() {
@@ -477,6 +646,16 @@ fn what_is_stopped_leaves_nothing_behind() {
     assert!(told.is_sorted() && told.iter().all(|(done, all)| done <= all), "{told:?}");
     // When all is covered, and once more when it is durable.
     assert_eq!(told[told.len() - 2..], [(9_000, 9_000); 2]);
+    // The same where it is to take its time: whoever waits is asked.
+    fs::remove_file(here.side()).unwrap();
+    let (began, mut calls) = (std::time::Instant::now(), 0);
+    let made = ProtectedFile::protect_in_steps(&here.path, &options().pace(1), |_, _| {
+        calls += 1;
+        calls < 5
+    });
+    assert!(made.unwrap().is_none() && calls == 5);
+    assert!(began.elapsed() < std::time::Duration::from_secs(20), "it would take a year");
+    ProtectedFile::protect(&here.path, &options()).unwrap().close().unwrap();
     // The same beside one that is there, which stays as it was.
     let (side, both) = (fs::read(here.side()).unwrap(), names());
     for stop in [0, 5, 141, 142] {
@@ -556,4 +735,31 @@ fn a_copy_of_what_it_was_is_for_those_who_may_read_it() {
         assert_eq!(rights(&out).unwrap(), mode);
         assert!(fs::read(&out).unwrap() == content(300 * PAGE));
     }
+}
+
+/// Storage that was never written to, and was read: that changes no byte, and nothing is in doubt.
+#[test]
+fn a_file_with_storage_that_was_never_written_to_may_be_read() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = folder.path().join("data.bin");
+    fs::write(&path, content(20 * PAGE)).unwrap();
+    let file = File::options().write(true).open(&path).unwrap();
+    let flags = rustix::fs::FallocateFlags::empty();
+    if let Err(error) = rustix::fs::fallocate(&file, flags, 0, 8 << 20) {
+        eprintln!("skipped: no storage without bytes here: {error}");
+        return;
+    }
+    drop(file);
+    ProtectedFile::protect(&path, &ProtectOptions::new()).unwrap().close().unwrap();
+    let bytes = fs::read(&path).unwrap();
+    for look in [true, false] {
+        let options = ProtectOptions::new();
+        let open = if look { ProtectedFile::look } else { ProtectedFile::open };
+        let file = open(&path, &options).unwrap();
+        let found = file.verify(|_, _| true).unwrap();
+        assert!(!found.changed && found.corrupt.is_empty());
+        assert_eq!(found.undecided.len(), 0, "pages in doubt");
+        file.close().unwrap();
+    }
+    assert!(fs::read(&path).unwrap() == bytes);
 }

@@ -2,41 +2,28 @@
 //! whatever happens to the pool costs no byte of the file.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
+#[path = "all/common/mod.rs"]
+mod common;
+
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
+use common::{Here, PAGE, content};
 use holdfast::protect::{
     Durability, ProtectOptions, ProtectedFile, ProtectedMap, Tracking, Unsure, Verified, side_path,
 };
 use holdfast::{Error, ErrorKind, Pool};
 
-const PAGE: u64 = 4096;
 const PAGES: u64 = 700;
-
-struct Here {
-    folder: tempfile::TempDir,
-    path: PathBuf,
-    pool: PathBuf,
-}
-
-/// Bytes that differ from page to page.
-fn content(pages: u64) -> Vec<u8> {
-    (0..pages * PAGE).map(|at| (at / PAGE * 31 + at % 251 + at / 7) as u8).collect()
-}
 
 impl Here {
     fn file() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, pool) = (folder.path().join("data.bin"), folder.path().join("keep.pool"));
-        fs::write(&path, content(PAGES)).unwrap();
-        Pool::options().size(32 << 20).create(&pool).unwrap().close();
-        Self { folder, path, pool }
+        Self::with("data.bin", PAGES)
     }
 
-    fn protected() -> Self {
+    fn kept() -> Self {
         let here = Self::file();
         let file = ProtectedFile::protect(&here.path, &here.within()).unwrap();
         assert_eq!(file.pool(), Some(fs::canonicalize(&here.pool).unwrap().as_path()));
@@ -70,11 +57,6 @@ impl Here {
         done
     }
 
-    fn maps(&self) -> Vec<String> {
-        let pool = Pool::open_read_only(&self.pool).unwrap();
-        pool.maps().unwrap().into_iter().map(|(name, _)| name).collect()
-    }
-
     fn look(&self) -> Error {
         ProtectedFile::look(&self.path, &options()).map(drop).unwrap_err()
     }
@@ -87,7 +69,7 @@ fn options() -> ProtectOptions {
 
 #[test]
 fn a_region_does_what_a_side_file_does() {
-    let here = Here::protected();
+    let here = Here::kept();
     assert!(here.verify().is_clean());
     assert!(fs::metadata(side_path(&here.path)).unwrap().len() <= 2 * PAGE, "it only points");
     let file = ProtectedFile::look_beside(&here.path, &options()).unwrap();
@@ -129,7 +111,7 @@ fn a_region_does_what_a_side_file_does() {
 
 #[test]
 fn damage_to_the_pool_costs_nothing() {
-    let here = Here::protected();
+    let here = Here::kept();
     let whole = fs::read(&here.pool).unwrap();
     // Every 97th page of the pool behind its logs, of which parity gives back each.
     let pool = File::options().write(true).open(&here.pool).unwrap();
@@ -185,7 +167,11 @@ fn in_use() -> ProtectOptions {
 
 #[test]
 fn a_mapped_file_is_covered_in_its_pool() {
-    let here = Here::protected();
+    let here = Here::kept();
+    // A handler of a signal can make no transaction.
+    let error = ProtectedMap::open(&here.path, &in_use().tracking(Tracking::Recorded)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    assert!(error.to_string().contains("signal handler") && !error.remedy().is_empty());
     let map = ProtectedMap::open(&here.path, &in_use()).unwrap();
     map.write(3 * PAGE + 5, b"covered").unwrap();
     map.grow((PAGES + 300) * PAGE).unwrap();
@@ -219,7 +205,7 @@ fn stores_and_dies() {
 
 #[test]
 fn what_was_stored_before_a_death_is_undecided_and_stays() {
-    let here = Here::protected();
+    let here = Here::kept();
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "stores_and_dies"]).env("HOLDFAST_TEST_DIES", &here.path);
     assert_eq!(child.output().unwrap().status.code(), None, "it did not die");
@@ -263,7 +249,7 @@ fn what_is_stopped_or_fails_leaves_nothing_in_the_pool() {
     // What a killed maker left goes with the next one.
     let pool = Pool::open(&here.pool).unwrap();
     let left = pool.map::<u64, [u8]>("holdfast.side.00112233445566778899aabbccddeeff").unwrap();
-    let mut extent = [0; 16];
+    let mut extent = [0; 48];
     extent[8] = 1;
     left.put(&u64::MAX, &extent[..]).unwrap();
     left.put(&7, &[1; 4096][..]).unwrap();
@@ -277,10 +263,7 @@ fn what_is_stopped_or_fails_leaves_nothing_in_the_pool() {
     let name = maps.iter().find(|name| name.starts_with("holdfast.side.")).unwrap();
     let map = pool.map::<u64, [u8]>(name).unwrap();
     let mut extent = map.get(&u64::MAX).unwrap().unwrap();
-    let pointer = fs::canonicalize(side_path(&here.path)).unwrap();
-    let pointer = pointer.to_str().unwrap();
-    (extent[8], extent[12]) = (1, u8::try_from(pointer.len()).unwrap());
-    extent.extend_from_slice(pointer.as_bytes());
+    extent[8] = 1;
     map.put(&u64::MAX, &extent[..]).unwrap();
     drop((map, pool));
     let other = here.folder.path().join("other.bin");
@@ -294,7 +277,7 @@ fn what_is_stopped_or_fails_leaves_nothing_in_the_pool() {
 
 #[test]
 fn pools_and_pointers_that_are_not_what_they_were() {
-    let here = Here::protected();
+    let here = Here::kept();
     let pointer = fs::read(side_path(&here.path)).unwrap();
     // Moved: said where to.
     let moved = here.folder.path().join("moved.pool");
@@ -328,7 +311,7 @@ fn pools_and_pointers_that_are_not_what_they_were() {
     ProtectedFile::remove_side(&here.path, &options()).unwrap();
     assert!(!side_path(&here.path).exists() && fs::read(&here.path).unwrap() == content(PAGES));
     // A region that somebody removed.
-    let here = Here::protected();
+    let here = Here::kept();
     let name = here.maps().remove(0);
     let pool = Pool::open(&here.pool).unwrap();
     let map = pool.map::<u64, [u8]>(&name).unwrap();
@@ -341,7 +324,7 @@ fn pools_and_pointers_that_are_not_what_they_were() {
 
 #[test]
 fn what_is_lost_of_a_region_is_made_anew() {
-    let here = Here::protected();
+    let here = Here::kept();
     let name = here.maps().remove(0);
     let pool = Pool::open(&here.pool).unwrap();
     let map = pool.map::<u64, [u8]>(&name).unwrap();

@@ -2,42 +2,32 @@
 //! and nothing that anybody wrote is ever taken back.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
+#[path = "all/common/mod.rs"]
+mod common;
+
 use std::fs::{self, File};
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use common::{Alone, PAGE, refuse};
 use holdfast::ErrorKind;
 use holdfast::protect::{
-    PageVerdict, ProtectOptions, ProtectedFile, ProtectedMap, SourceKind, Tracking, Unsure, Writers,
+    Counts, PageVerdict, ProtectOptions, ProtectedFile, ProtectedMap, Rearm, SourceKind, Tracking,
+    Unsure, Writers,
 };
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 
-const PAGE: u64 = 4096;
-
-struct Here {
-    _folder: tempfile::TempDir,
-    path: PathBuf,
-}
-
-impl Here {
-    fn protected(len: u64) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("data.bin");
-        fs::write(&path, vec![7; len as usize]).unwrap();
-        ProtectedFile::protect(&path, &ProtectOptions::new()).unwrap().close().unwrap();
-        Self { _folder: folder, path }
-    }
-
+impl Alone {
     fn clean(&self) {
         let file = ProtectedFile::look(&self.path, &ProtectOptions::new()).unwrap();
         let found = file.verify(|_, _| true).unwrap();
@@ -116,8 +106,9 @@ fn by_hand(tracking: Tracking) -> ProtectOptions {
 }
 
 /// The ways that this system permits.
-fn ways(here: &Here) -> Vec<Tracking> {
-    let all = [Tracking::AsyncProtect, Tracking::FirstStore, Tracking::Notified];
+fn ways(here: &Alone) -> Vec<Tracking> {
+    let all =
+        [Tracking::AsyncProtect, Tracking::FirstStore, Tracking::Recorded, Tracking::Notified];
     let permitted = |tracking: &Tracking| match ProtectedMap::open(&here.path, &by_hand(*tracking))
     {
         Ok(map) => {
@@ -135,9 +126,10 @@ fn ways(here: &Here) -> Vec<Tracking> {
 
 #[test]
 fn what_is_stored_is_covered_by_every_way_to_notice_it() {
-    let here = Here::protected(600 * PAGE + 100);
+    let here = Alone::protected(600 * PAGE + 100);
     let ways = ways(&here);
-    assert!(ways.contains(&Tracking::FirstStore) && ways.contains(&Tracking::Notified));
+    let always = [Tracking::FirstStore, Tracking::Recorded, Tracking::Notified];
+    assert!(always.iter().all(|way| ways.contains(way)));
     for (round, tracking) in ways.into_iter().enumerate() {
         let map = ProtectedMap::open(&here.path, &by_hand(tracking)).unwrap();
         let bytes = [round as u8 + 1; 300];
@@ -172,9 +164,51 @@ fn what_is_stored_is_covered_by_every_way_to_notice_it() {
     }
 }
 
+/// As in a container whose filter of system calls refuses it. The next way is taken, which is told.
+#[test]
+fn where_the_kernel_may_not_track_stores_a_handler_does() {
+    let here = Alone::protected(300 * PAGE);
+    let path = here.path.clone();
+    let done = std::thread::spawn(move || {
+        if !refuse(&[libc::SYS_userfaultfd], libc::EPERM) {
+            return;
+        }
+        let error = ProtectedMap::open(&path, &by_hand(Tracking::AsyncProtect)).unwrap_err();
+        assert!(error.to_string().contains("userfaultfd"), "{error}");
+        assert!(error.remedy().contains("allow userfaultfd"), "{}", error.remedy());
+        for tracking in [Tracking::Auto, Tracking::Recorded] {
+            let map = ProtectedMap::open(&path, &by_hand(tracking)).unwrap();
+            let status = map.status().unwrap();
+            assert_eq!(status.tracking, Some(SourceKind::FirstStore), "{tracking:?}");
+            let told = status
+                .passed_over
+                .iter()
+                .any(|why| why.starts_with("async protect: ") && why.contains("allow userfaultfd"));
+            assert_eq!(told, tracking == Tracking::Auto, "{:?}", status.passed_over);
+            let (address, _) = map.address().unwrap();
+            // SAFETY: inside of the mapping, which lives as long as `map`.
+            unsafe { address.add(77 * PAGE as usize + 3).write_volatile(tracking as u8 + 9) };
+            assert_eq!(map.status().unwrap().coverage.without_sum, 1);
+            let done = map.update_now().unwrap();
+            assert_eq!((done.pages, done.corrupt, done.undecided), (1, 0, 0), "{tracking:?}");
+            map.close().unwrap();
+            // Nobody has the address any more.
+            let beneath = Beneath::of(&path);
+            let map = ProtectedMap::open(&path, &by_hand(tracking)).unwrap();
+            beneath.rot(77 * PAGE + 2000);
+            let done = map.scrub().unwrap();
+            assert_eq!(map.status().unwrap().contested, None, "{tracking:?}");
+            assert_eq!(done.repaired, 1, "{tracking:?}");
+            map.close().unwrap();
+        }
+    });
+    done.join().unwrap();
+    here.clean();
+}
+
 #[test]
 fn damage_in_use_is_repaired() {
-    let here = Here::protected(300 * PAGE);
+    let here = Alone::protected(300 * PAGE);
     for tracking in ways(&here) {
         let beneath = Beneath::of(&here.path);
         let map = ProtectedMap::open(&here.path, &by_hand(tracking)).unwrap();
@@ -204,9 +238,46 @@ fn damage_in_use_is_repaired() {
     }
 }
 
+/// What a device puts into the mapping comes after the kernel's mark, which a pass has taken by
+/// then: here it comes from beneath, in two parts, with a pass and scrubs around them.
+#[test]
+fn what_a_device_fills_in_is_no_damage() {
+    let here = Alone::protected(300 * PAGE);
+    for tracking in ways(&here) {
+        let beneath = Beneath::of(&here.path);
+        let map = ProtectedMap::open(&here.path, &by_hand(tracking)).unwrap();
+        let mut wanted = vec![0; map.len() as usize];
+        map.read(0, &mut wanted).unwrap();
+        let at = 10 * PAGE;
+        let mut arrives = |part: u64| {
+            beneath.rot(at + part);
+            wanted[(at + part) as usize] ^= 0x40;
+        };
+        map.filling(at, 2 * PAGE, || {
+            // It has begun: the mark is taken, and what was there before is covered.
+            map.update_now().unwrap();
+            arrives(100);
+            let uncovered = PageVerdict::Undecided(Unsure::Uncovered);
+            assert_eq!(map.verify(10).unwrap().verdict, uncovered, "{tracking:?}");
+            let done = map.scrub().unwrap();
+            assert_eq!((done.report.corrupt, done.repaired), (vec![], 0), "{tracking:?}");
+            map.update_now().unwrap();
+            arrives(PAGE + 200);
+        });
+        let done = map.scrub().unwrap();
+        assert_eq!((done.report.corrupt, done.repaired), (vec![], 0), "{tracking:?}");
+        map.update_now().unwrap();
+        let done = map.scrub().unwrap();
+        assert_eq!((done.report.good, done.report.undecided), (300, vec![]), "{tracking:?}");
+        map.close().unwrap();
+        here.clean();
+        assert!(fs::read(&here.path).unwrap() == wanted, "{tracking:?}");
+    }
+}
+
 #[test]
 fn growth_takes_no_damage_for_content() {
-    let here = Here::protected(40 * PAGE);
+    let here = Alone::protected(40 * PAGE);
     let beneath = Beneath::of(&here.path);
     let map = ProtectedMap::open(&here.path, &by_hand(Tracking::Auto)).unwrap();
     beneath.rot(20 * PAGE);
@@ -219,7 +290,7 @@ fn growth_takes_no_damage_for_content() {
 
 #[test]
 fn the_thread_covers_pauses_and_goes_on() {
-    let here = Here::protected(40 * PAGE);
+    let here = Alone::protected(40 * PAGE);
     let beneath = Beneath::of(&here.path);
     let map =
         ProtectedMap::open(&here.path, &by_hand(Tracking::Auto).period(Duration::from_millis(20)))
@@ -267,7 +338,7 @@ fn whoever_is_not_tracked_makes_it_check_only() {
     type Write<'a> = &'a dyn Fn(&Path);
     let ways: [(Write<'_>, &[u8]); 2] = [(&foreign, b"foreign"), (&own, b"our own")];
     for (write, bytes) in ways {
-        let here = Here::protected(40 * PAGE);
+        let here = Alone::protected(40 * PAGE);
         let map = ProtectedMap::open(&here.path, &by_hand(Tracking::Auto)).unwrap();
         // Readers are none.
         assert!(Command::new("cat").arg(&here.path).output().unwrap().status.success());
@@ -304,7 +375,7 @@ fn a_mapping_that_may_become_writable_makes_it_check_only() {
         assert_ne!(at, libc::MAP_FAILED);
     };
     for before in [true, false] {
-        let here = Here::protected(40 * PAGE);
+        let here = Alone::protected(40 * PAGE);
         map(&here.path, false);
         if before {
             map(&here.path, true);
@@ -321,10 +392,12 @@ fn a_mapping_that_may_become_writable_makes_it_check_only() {
 
 #[test]
 fn one_at_a_time_and_only_what_is_protected() {
-    let here = Here::protected(40 * PAGE);
+    let here = Alone::protected(40 * PAGE);
     let map = ProtectedMap::open(&here.path, &by_hand(Tracking::Auto)).unwrap();
     let error = ProtectedMap::open(&here.path, &by_hand(Tracking::Auto)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
+    // Who is refused has changed nothing: he is no stranger who writes.
+    assert_eq!(map.status().unwrap().contested, None);
     let error = ProtectedFile::look(&here.path, &ProtectOptions::new()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
     drop(map);
@@ -348,7 +421,7 @@ fn stores_and_dies() {
 
 #[test]
 fn what_was_stored_before_a_death_is_undecided_and_stays() {
-    let here = Here::protected(40 * PAGE);
+    let here = Alone::protected(40 * PAGE);
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "stores_and_dies"]).env("HOLDFAST_TEST_DIES", &here.path);
     assert_eq!(child.output().unwrap().status.code(), None, "it did not die");
@@ -423,7 +496,7 @@ fn damage(beneath: &Beneath, pages: u64, repaired: &dyn Fn() -> bool) {
 #[test]
 fn a_storm_of_stores_and_damage_reverts_nothing() {
     const PAGES: u64 = 256;
-    let here = Here::protected(PAGES * PAGE);
+    let here = Alone::protected(PAGES * PAGE);
     for tracking in ways(&here) {
         let beneath = Beneath::of(&here.path);
         let stand = Arc::new(Stand { of: 1, ..Stand::default() });
@@ -472,7 +545,9 @@ fn a_storm_of_stores_and_damage_reverts_nothing() {
         for page in (0..PAGES).filter(|page| stored[*page as usize] > 0) {
             assert_eq!(read(page), stored[page as usize], "{tracking:?}: page {page}");
         }
-        let counts = map.status().unwrap().counts;
+        let status = map.status().unwrap();
+        let (counts, contested) = (status.counts, status.contested);
+        assert_eq!(contested, None, "{tracking:?}: {counts:?}");
         assert!(counts.repaired > 0 && counts.undecided == 0, "{tracking:?}: {counts:?}");
         drop(map);
         for page in (0..PAGES).filter(|page| stored[*page as usize] > 0) {
@@ -489,7 +564,7 @@ fn a_storm_of_stores_and_damage_reverts_nothing() {
 
 #[test]
 fn passes_keep_to_their_pace_and_leave_a_trace() {
-    let here = Here::protected(8 << 20);
+    let here = Alone::protected(8 << 20);
     let trace = here.path.with_extension("trace");
     // 4 MiB stored to, 8 MiB a second: a pass of half a second, in which others get their turn.
     let options = ProtectOptions::new()
@@ -514,9 +589,71 @@ fn passes_keep_to_their_pace_and_leave_a_trace() {
     here.clean();
 }
 
+/// A region all of which is stored to before each pass is not protected again, unless that is asked
+/// for; once it rests, it is.
+#[test]
+fn what_is_stored_to_all_the_time_is_left_open_until_it_rests() {
+    const LEN: u64 = 256 * PAGE;
+    for (rearm, left) in [(Rearm::WhereItPays, 256), (Rearm::All, 0)] {
+        let here = Alone::protected(2 * LEN);
+        let options = ProtectOptions::new().period(Duration::from_millis(5)).rearm(rearm);
+        let map = ProtectedMap::open(&here.path, &options).unwrap();
+        let pass = |of: u8| {
+            map.pause();
+            for page in 0..u64::from(of != 0) * LEN / PAGE {
+                map.write(page * PAGE, &[of; 16]).unwrap();
+            }
+            let before = map.status().unwrap().counts;
+            map.resume();
+            let covered = |now: Counts| now.passes > before.passes || left == 0 && of == 0;
+            let start = Instant::now();
+            while !covered(map.status().unwrap().counts) {
+                assert!(start.elapsed() < Duration::from_secs(60), "no pass");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            map.pause();
+            let without = map.status().unwrap().coverage.without_sum;
+            map.resume();
+            without
+        };
+        assert_eq!(pass(1), 0, "{rearm:?}: all stored to for the first time");
+        // A second pass may have come before it was looked, and found it at rest.
+        let found = (2..200).map(pass).find(|without| *without == left);
+        assert_eq!(found, Some(left), "{rearm:?}");
+        let rests = (0..200).map(|_| pass(0)).find(|without| *without == 0);
+        assert_eq!(rests, Some(0), "{rearm:?}");
+        map.close().unwrap();
+        here.clean();
+    }
+}
+
+#[test]
+fn a_trace_overwrites_none_that_somebody_writes_and_nothing_else() {
+    let (here, other) = (Alone::protected(9 * PAGE), Alone::protected(9 * PAGE));
+    let trace = here.path.with_extension("trace");
+    let options = ProtectOptions::new().period(Duration::from_secs(3600)).trace(&trace);
+    let map = ProtectedMap::open(&here.path, &options).unwrap();
+    map.write(3 * PAGE, b"stored").unwrap();
+    map.update_now().unwrap();
+    let error = ProtectedMap::open(&other.path, &options).map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    assert!(error.to_string().contains("data.trace"), "{error}");
+    map.close().unwrap();
+    let text = fs::read_to_string(&trace).unwrap();
+    assert!(text.lines().any(|line| line.ends_with(" 3+1")), "{text}");
+    // It is over: the next one begins anew. What is no trace stays.
+    ProtectedMap::open(&other.path, &options).unwrap().close().unwrap();
+    assert!(!fs::read_to_string(&trace).unwrap().contains("3+1"));
+    fs::write(&trace, "mine").unwrap();
+    let error = ProtectedMap::open(&other.path, &options).map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    assert_eq!(fs::read_to_string(&trace).unwrap(), "mine");
+    other.clean();
+}
+
 #[test]
 fn a_trace_says_which_pages_passes_found() {
-    let here = Here::protected(64 * PAGE);
+    let here = Alone::protected(64 * PAGE);
     let trace = here.path.with_extension("trace");
     let options = ProtectOptions::new().period(Duration::from_millis(10)).trace(&trace);
     let map = ProtectedMap::open(&here.path, &options).unwrap();

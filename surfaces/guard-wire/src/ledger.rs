@@ -1,8 +1,12 @@
 //! Which files are guarded: a page or two of memory shared with every guarded program, so that
 //! most system calls are answered "none of ours" without asking anybody.
 //!
-//! The supervisor writes the entries and believes nothing it reads here but four counters, each
-//! of which can only make it more careful.
+//! The supervisor writes the entries, and who stands while a page is replaced, and reads back
+//! nothing but counters: of what was lost and of rings, where more makes it more careful, of writes
+//! that were announced and are over, and of files that nobody could ask about. Nobody
+//! keeps a guarded program from writing here: one that takes a file out of the list has others
+//! write to it unannounced, and one that counts writes that never were may excuse such a write. So
+//! the programs of one guard have to trust each other; strangers cannot reach this memory.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -28,25 +32,60 @@ struct Head {
     lost: AtomicU64,
     /// Rings of the kernel's that were asked for.
     rings: AtomicU64,
+    /// Files that were opened for writing, are not in the list, and could not be asked about.
+    unasked: AtomicU64,
 }
+
+/// What an entry is: of nobody, of a guarded file, of one that is about to be let go of.
+const NONE: u32 = 0;
+const LIVE: u32 = 1;
+const LEAVING: u32 = 2;
 
 #[repr(C, align(64))]
 struct Entry {
     /// Whether the rest is valid.
     live: AtomicU32,
-    /// How many files had this number, the present one included.
+    /// How many files had this number, the present one or the next included.
     turn: AtomicU64,
     device: AtomicU64,
     inode: AtomicU64,
-    /// Writes announced, and those that are over.
+    /// Writes announced, and those that are over: counts that bear the turn, so that the end of a
+    /// write never counts for another file than its beginning.
     began: AtomicU64,
     ended: AtomicU64,
+}
+
+/// Most processes that are noted to stand; others are not made to go on.
+const MOST_STANDING: usize = 1023;
+
+/// Processes that are stopped while a page is replaced, parents before their children.
+#[repr(C, align(64))]
+struct Standing {
+    count: AtomicU32,
+    processes: [AtomicU32; MOST_STANDING],
+}
+
+/// Bits of a count; those above are the low ones of its turn.
+const COUNT: u32 = 48;
+
+/// A count of zero, of a turn.
+const fn none_of(turn: u64) -> u64 {
+    turn << COUNT
+}
+
+/// One more, if the count is of that turn.
+fn count(counter: &AtomicU64, turn: u64) {
+    let _ = counter.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |found| {
+        let same = found >> COUNT == none_of(turn) >> COUNT;
+        same.then(|| none_of(turn) | found.wrapping_add(1) & !none_of(u64::MAX))
+    });
 }
 
 #[repr(C)]
 struct Sheet {
     head: Head,
     entries: [Entry; MOST_FILES as usize],
+    standing: Standing,
 }
 
 const BYTES: usize = size_of::<Sheet>().next_multiple_of(4096);
@@ -74,6 +113,8 @@ impl Ledger {
         ftruncate(&file, BYTES as u64)?;
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let mut ledger = Self::map(file.as_fd())?;
+        // Turns are counted from 1.
+        (0..MOST_FILES).for_each(|file| ledger.leave(file));
         ledger.sheet().head.version.store(VERSION.into(), Ordering::Relaxed);
         ledger.sheet().head.magic.store(MAGIC, Ordering::Release);
         ledger.file = Some(file);
@@ -134,31 +175,36 @@ impl Ledger {
     /// Enters a file; false if there is no such number.
     pub fn enter(&self, file: u32, device: u64, inode: u64) -> bool {
         let Some(entry) = self.entry(file) else { return false };
-        // Who reads it meanwhile finds another turn at the end than at the beginning.
-        entry.live.store(0, Ordering::SeqCst);
-        entry.turn.fetch_add(1, Ordering::SeqCst);
         entry.device.store(device, Ordering::SeqCst);
         entry.inode.store(inode, Ordering::SeqCst);
-        // Nobody writes to the one before any more, or it would not have been let go of.
-        entry.ended.store(0, Ordering::SeqCst);
-        entry.began.store(0, Ordering::SeqCst);
-        entry.live.store(1, Ordering::SeqCst);
+        entry.live.store(LIVE, Ordering::SeqCst);
         self.sheet().head.used.fetch_max(file + 1, Ordering::SeqCst);
         true
     }
 
-    /// Takes a file out: from now on nobody finds it.
-    pub fn leave(&self, file: u32) {
+    /// A file is about to be let go of. Who writes still finds it, and announces that; who opens it
+    /// finds that it has to ask.
+    pub fn leaving(&self, file: u32) {
         if let Some(entry) = self.entry(file) {
-            entry.live.store(0, Ordering::SeqCst);
+            entry.live.store(LEAVING, Ordering::SeqCst);
         }
     }
 
-    /// Takes one in again that was just taken out, as if it had not been.
+    /// It stays, as if nothing had been.
     pub fn stay(&self, file: u32) {
         if let Some(entry) = self.entry(file) {
-            entry.live.store(1, Ordering::SeqCst);
+            entry.live.store(LIVE, Ordering::SeqCst);
         }
+    }
+
+    /// Takes a file out: from now on nobody finds it, and its number is that of the next.
+    pub fn leave(&self, file: u32) {
+        let Some(entry) = self.entry(file) else { return };
+        // Who reads it meanwhile finds another turn at the end than at the beginning.
+        entry.live.store(NONE, Ordering::SeqCst);
+        let turn = entry.turn.fetch_add(1, Ordering::SeqCst) + 1;
+        entry.ended.store(none_of(turn), Ordering::SeqCst);
+        entry.began.store(none_of(turn), Ordering::SeqCst);
     }
 
     /// How many files had a number until now: another value is another file.
@@ -180,40 +226,93 @@ impl Ledger {
         (0..used.min(MOST_FILES)).find_map(|file| {
             let entry = self.entry(file)?;
             let turn = entry.turn.load(Ordering::SeqCst);
-            let same = entry.live.load(Ordering::SeqCst) == 1
+            let same = entry.live.load(Ordering::SeqCst) != NONE
                 && entry.inode.load(Ordering::SeqCst) == inode
                 && entry.device.load(Ordering::SeqCst) == device;
             (same && entry.turn.load(Ordering::SeqCst) == turn).then_some((file, turn))
         })
     }
 
-    /// Says that a write was announced, before it begins.
-    pub fn begin(&self, file: u32) {
+    /// Whether the file that has a number in a turn stays: one that does not is about to be let go
+    /// of, and whoever opened it asks about it.
+    #[must_use]
+    pub fn stays(&self, file: u32, turn: u64) -> bool {
+        let lives = |entry: &Entry| entry.live.load(Ordering::SeqCst) == LIVE;
+        self.entry(file).is_some_and(lives) && self.turn(file) == turn
+    }
+
+    /// The numbers of all files that are guarded now, those included that are about to be let go
+    /// of.
+    pub fn files(&self) -> impl Iterator<Item = u32> {
+        let used = self.sheet().head.used.load(Ordering::Acquire);
+        let live = |entry: &Entry| entry.live.load(Ordering::SeqCst) != NONE;
+        (0..used.min(MOST_FILES)).filter(move |file| self.entry(*file).is_some_and(live))
+    }
+
+    /// Says that a write was announced, before it begins, to the file that has a number in a turn.
+    pub fn begin(&self, file: u32, turn: u64) {
         if let Some(entry) = self.entry(file) {
-            entry.began.fetch_add(1, Ordering::SeqCst);
+            count(&entry.began, turn);
         }
     }
 
     /// Says that it is over.
-    pub fn end(&self, file: u32) {
+    pub fn end(&self, file: u32, turn: u64) {
         if let Some(entry) = self.entry(file) {
-            entry.ended.fetch_add(1, Ordering::SeqCst);
+            count(&entry.ended, turn);
         }
     }
 
     /// Writes announced so far, and those that are over.
     #[must_use]
     pub fn announced(&self, file: u32) -> (u64, u64) {
+        let told = |counter: &AtomicU64| counter.load(Ordering::SeqCst) & !none_of(u64::MAX);
         // The second first: what is over has begun.
         self.entry(file).map_or((0, 0), |entry| {
-            let ended = entry.ended.load(Ordering::SeqCst);
-            (entry.began.load(Ordering::SeqCst), ended)
+            let ended = told(&entry.ended);
+            (told(&entry.began), ended)
         })
+    }
+
+    /// Says that a process is about to be stopped, so that it is made to go on if the supervisor
+    /// dies before it does so. The supervisor alone says so, and from one thread.
+    pub fn stops(&self, process: u32) {
+        let Standing { count, processes } = &self.sheet().standing;
+        let noted = count.load(Ordering::SeqCst);
+        if let Some(slot) = processes.get(noted as usize) {
+            slot.store(process, Ordering::SeqCst);
+            count.store(noted + 1, Ordering::SeqCst);
+        }
+    }
+
+    /// Says that nobody stands any more.
+    pub fn all_go_on(&self) {
+        self.sheet().standing.count.store(0, Ordering::SeqCst);
+    }
+
+    /// The processes that stand, the last one first. Allocates nothing, and calls nobody.
+    pub fn standing(&self) -> impl Iterator<Item = u32> {
+        let Standing { count, processes } = &self.sheet().standing;
+        let noted = (count.load(Ordering::SeqCst) as usize).min(MOST_STANDING);
+        let noted = processes.iter().take(noted).rev();
+        noted.map(|process| process.load(Ordering::SeqCst))
     }
 
     /// Says that something happened which could not be told.
     pub fn lose(&self) {
         self.sheet().head.lost.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Says that a program could not ask about a file that it opened for writing, and that is not
+    /// in the list: so it is not guarded, and nothing of another file went unseen.
+    pub fn unasked(&self) {
+        self.sheet().head.unasked.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// How often that was.
+    #[must_use]
+    pub fn times_unasked(&self) -> u64 {
+        self.sheet().head.unasked.load(Ordering::SeqCst)
     }
 
     /// Says that a program asks for a ring, by which it may write unseen.
@@ -252,20 +351,67 @@ mod tests {
         assert_eq!(seen.find(1, 2), None);
         assert!(ledger.enter(0, 1, 1) && ledger.enter(7, 1, 2) && !ledger.enter(MOST_FILES, 1, 3));
         assert_eq!((seen.find(1, 2), seen.find(2, 2), seen.find(0, 0)), (Some(7), None, None));
-        seen.begin(7);
-        seen.end(u32::MAX);
+        assert_eq!(seen.files().collect::<Vec<_>>(), [0, 7]);
+        seen.begin(7, seen.turn(7));
+        seen.end(u32::MAX, 1);
         seen.lose();
         assert_eq!((ledger.announced(7), ledger.lost()), ((1, 0), 1));
+        seen.unasked();
+        assert_eq!((ledger.times_unasked(), ledger.lost()), (1, 1));
         // The same number for another file: who knew the first one sees it.
         let turn = seen.turn(7);
         assert_eq!(seen.find_turn(1, 2), Some((7, turn)));
-        ledger.leave(7);
-        assert_eq!(seen.find(1, 2), None);
+        assert!(seen.stays(7, turn) && !seen.stays(7, turn + 1));
+        ledger.leaving(7);
+        assert_eq!(seen.find_turn(1, 2), Some((7, turn)), "who has it open goes on announcing");
+        assert!(!seen.stays(7, turn), "who opens it asks");
+        assert_eq!(seen.files().collect::<Vec<_>>(), [0, 7], "who syncs all waits for it");
         ledger.stay(7);
-        assert_eq!(seen.find_turn(1, 2), Some((7, turn)));
+        assert!(seen.stays(7, turn));
         ledger.leave(7);
+        assert!(seen.find(1, 2).is_none() && !seen.stays(7, turn));
         assert!(ledger.enter(7, 1, 9) && seen.find(1, 2).is_none());
         assert_eq!(seen.find_turn(1, 9), Some((7, turn + 1)));
+    }
+
+    /// A write whose number became that of another file meanwhile leaves that one's counts alone.
+    #[test]
+    fn no_write_counts_for_another_file_than_its_own() {
+        let ledger = Ledger::create().unwrap();
+        assert!(ledger.enter(3, 1, 1));
+        let turn = ledger.turn(3);
+        ledger.begin(3, turn);
+        assert_eq!(ledger.announced(3), (1, 0));
+        ledger.leave(3);
+        assert_eq!(ledger.announced(3), (0, 0), "counted from 0 before the next is entered");
+        assert!(ledger.enter(3, 1, 2));
+        ledger.end(3, turn);
+        assert_eq!(ledger.announced(3), (0, 0));
+        ledger.begin(3, turn + 1);
+        ledger.end(3, turn + 1);
+        assert_eq!(ledger.announced(3), (1, 1));
+        // Turns are told apart by their low bits, and counts never run over into them.
+        let counter = AtomicU64::new(none_of(5) | !none_of(u64::MAX));
+        count(&counter, 5);
+        assert_eq!(counter.load(Ordering::SeqCst), none_of(5));
+    }
+
+    #[test]
+    fn who_stands_is_known_to_all() {
+        let ledger = Ledger::create().unwrap();
+        let seen = Ledger::attach(ledger.file().unwrap()).unwrap();
+        assert_eq!(seen.standing().count(), 0);
+        [7, 5, 9].into_iter().for_each(|process| ledger.stops(process));
+        assert_eq!(seen.standing().collect::<Vec<_>>(), [9, 5, 7]);
+        ledger.all_go_on();
+        assert_eq!(seen.standing().count(), 0);
+        (0..2 * MOST_STANDING as u32).for_each(|process| ledger.stops(process));
+        assert_eq!(seen.standing().count(), MOST_STANDING);
+        // Whatever another program wrote there.
+        ledger.sheet().standing.count.store(u32::MAX, Ordering::SeqCst);
+        assert_eq!(seen.standing().count(), MOST_STANDING);
+        ledger.stops(3);
+        assert_eq!(seen.standing().next(), Some(MOST_STANDING as u32 - 1));
     }
 
     #[test]

@@ -3,10 +3,12 @@
 //! # Guarantee
 //!
 //! A message that is believed is of this version and has every field in its bounds; whatever else
-//! arrives is an error value. What a hostile program writes into the shared memory can make the
-//! supervisor more careful, never less.
+//! arrives is an error value. Whatever stands in the shared memory, the supervisor reads and writes
+//! no memory but that.
 //!
-//! Not covered: a program that lies about its own writes. It has its files to itself anyway.
+//! Not covered: a guarded program that lies, in messages or in the shared memory. It can hide its
+//! own writes, and those of the others under the same guard: they share the ledger and the boards,
+//! and have to trust each other.
 //!
 //! # Picture
 //!
@@ -46,7 +48,7 @@ pub mod link;
 mod message;
 
 pub use ledger::Ledger;
-pub use message::{Answer, MESSAGE, MOST_FILES, Place, Refusal, Request, VERSION};
+pub use message::{Answer, MESSAGE, MOST_FILES, Place, Refusal, Request, Spawned, VERSION};
 
 /// Environment variable by which a program finds its supervisor.
 pub const NAME: &str = "HOLDFAST_GUARD";

@@ -23,6 +23,12 @@ use crate::message::{Answer, MESSAGE, Refusal, Request};
 
 /// How long an answer is waited for: longer than the first look at all but the largest files.
 pub const PATIENCE: Duration = Duration::from_secs(20);
+/// How long it is waited for after others that did not come in so long.
+#[must_use]
+pub fn hasty(patience: Duration) -> Duration {
+    patience / 20
+}
+
 /// Longest name of a supervisor.
 pub const MOST_NAME: usize = 64;
 
@@ -200,7 +206,7 @@ mod tests {
             let name = name.to_vec();
             move || {
                 let with = std::io::stdin();
-                ask(&name, &Request::Ask, Some(with.as_fd()), PATIENCE).unwrap().0
+                ask(&name, &Request::Listen, Some(with.as_fd()), PATIENCE).unwrap().0
             }
         });
         let peer = loop {
@@ -211,11 +217,11 @@ mod tests {
         };
         let mut bytes = [0; MESSAGE];
         let (len, with) = receive(&peer, &mut bytes).unwrap().unwrap();
-        assert_eq!(Request::decode(&bytes[..len]), Ok(Request::Ask));
+        assert_eq!(Request::decode(&bytes[..len]), Ok(Request::Listen));
         assert!(with.is_some());
         send(&peer, &Answer::Guarded { file: 4 }.encode(), None).unwrap();
         assert_eq!(asking.join().unwrap(), Answer::Guarded { file: 4 });
-        let nobody = ask(b"hf-nobody", &Request::Ask, None, PATIENCE);
+        let nobody = ask(b"hf-nobody", &Request::Listen, None, PATIENCE);
         assert!(nobody.is_err_and(|why| why == Refusal::Failed));
     }
 
@@ -225,12 +231,12 @@ mod tests {
         let _server = serve(name.as_bytes()).unwrap();
         let short = Duration::from_millis(30);
         let began = Instant::now();
-        let late = ask(name.as_bytes(), &Request::Ask, None, short);
+        let late = ask(name.as_bytes(), &Request::Listen, None, short);
         assert!(late.is_err_and(|why| why == Refusal::Late) && began.elapsed() >= short);
         // Until nobody can connect any more.
         let waiting: Vec<_> = (0..600).map_while(|_| reach(name.as_bytes(), short).ok()).collect();
         assert!(waiting.len() < 600);
-        let late = ask(name.as_bytes(), &Request::Ask, None, short);
+        let late = ask(name.as_bytes(), &Request::Listen, None, short);
         assert!(late.is_err_and(|why| why == Refusal::Late));
     }
 

@@ -7,13 +7,15 @@ use holdfast_pmem::PAGE;
 /// Bytes of every message.
 pub const MESSAGE: usize = 64;
 /// Version of everything in this crate. Both ends come from one build; anything else is refused.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 7;
 /// Most files that are guarded at a time.
 pub const MOST_FILES: u32 = 512;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"hfgw");
 /// First address that no program has.
 const ADDRESSES: u64 = 1 << 47;
+/// The number of a process that is not known.
+const SOMEBODY: u64 = u64::MAX;
 /// First byte that no file has.
 const BYTES: u64 = 1 << 62;
 
@@ -112,7 +114,7 @@ impl Place {
     }
 }
 
-/// What a guarded program says. All but the first name the address space they come from.
+/// What a guarded program says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
     /// A program began, or a child was forked off the space `from`. Answered by
@@ -131,14 +133,28 @@ pub enum Request {
         /// The anchor's process.
         process: u32,
     },
+    /// The program has the ledger, and announces what it does from now on. Until then the space
+    /// is believed nothing: it counts as a stranger.
+    Joined {
+        /// The space.
+        space: u64,
+    },
     /// A program that came late, or has a file that was taken, has told of everything.
     Ready {
         /// The space.
         space: u64,
+        /// The file that was taken; `None` if the program came late.
+        file: Option<u32>,
     },
     /// Whether the file of the descriptor sent along is to be guarded. The program has just opened
     /// it.
-    Ask,
+    Ask {
+        /// The supervisor did not answer of late, so the answer is not waited for as long as
+        /// others ([`hasty`](crate::link::hasty)).
+        hasty: bool,
+    },
+    /// Whether the supervisor answers. Answered by [`Answer::Done`].
+    Listen,
     /// The file of the descriptor sent along was given a name, and may have been open and mapped
     /// before. Answered by [`Answer::Taken`] if it is guarded since now.
     Named {
@@ -189,7 +205,8 @@ pub enum Request {
         /// Which part.
         place: Place,
     },
-    /// The program syncs: what it wrote to the file is to be covered first.
+    /// The program syncs: what it wrote to the file is to be covered first. Answered by
+    /// [`Answer::Done`] once it is, and by [`Answer::Unguarded`] if it is not.
     Cover {
         /// The file's number.
         file: u32,
@@ -216,6 +233,8 @@ pub enum Request {
         file: u32,
         /// The page of the file.
         page: u64,
+        /// Whether its memory failed, and not only that it could not be read in.
+        memory: bool,
     },
     /// The program loaded something that does not find what stands before the C library.
     Unfollowed {
@@ -229,6 +248,43 @@ pub enum Request {
         /// Whether it stays what it was.
         stays: bool,
     },
+    /// The process is about to start another one that is to be another program: what it has for
+    /// writing may go there.
+    Spawn {
+        /// The space.
+        space: u64,
+        /// Which of the starts of this process.
+        ticket: u64,
+        /// Whether handles go along that are to be closed: the start may take them over.
+        all: bool,
+    },
+    /// What came of that.
+    Spawned {
+        /// The space.
+        space: u64,
+        /// Which start.
+        ticket: u64,
+        /// Who was started.
+        child: Spawned,
+    },
+    /// A handle that can write to the file is about to be sent through the socket that comes along.
+    Handed {
+        /// The space.
+        space: u64,
+        /// The file's number.
+        file: u32,
+    },
+}
+
+/// Who was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spawned {
+    /// Nobody.
+    Nobody,
+    /// A child, but only the C library knows which.
+    Somebody,
+    /// This process.
+    Process(u32),
 }
 
 /// What the supervisor answers.
@@ -240,6 +296,9 @@ pub enum Answer {
     Welcome {
         /// The number.
         space: u64,
+        /// The process, as the supervisor numbers it: its own number for itself is another where
+        /// it has process numbers of its own.
+        process: u32,
     },
     /// The file is guarded under this number; the board's descriptor comes along.
     Guarded {
@@ -300,6 +359,11 @@ fn file_of(word: u64) -> Result<u32, Refusal> {
     u32::try_from(word).ok().filter(|file| *file < MOST_FILES).ok_or(Refusal::Malformed)
 }
 
+fn process_of(word: u64) -> Result<u32, Refusal> {
+    let process = i32::try_from(word).ok().filter(|process| *process > 1);
+    process.map(i32::unsigned_abs).ok_or(Refusal::Malformed)
+}
+
 fn flag(word: u64) -> Result<bool, Refusal> {
     match word {
         0 => Ok(false),
@@ -314,7 +378,7 @@ impl Request {
     pub fn encode(&self) -> [u8; MESSAGE] {
         match *self {
             Self::Hello { from, late } => pack(1, &[from, late.into()]),
-            Self::Ask => pack(2, &[]),
+            Self::Ask { hasty } => pack(2, &[hasty.into()]),
             Self::Board { file } => pack(3, &[file.into()]),
             Self::Map { space, file, place, at, writable, replaced, late } => {
                 let flags = u64::from(writable) | u64::from(replaced) << 1 | u64::from(late) << 2;
@@ -327,10 +391,26 @@ impl Request {
             Self::Stream { space, file, begins } => pack(9, &[space, file.into(), begins.into()]),
             Self::Exec { space, stays } => pack(10, &[space, stays.into()]),
             Self::Anchored { space, process } => pack(11, &[space, process.into()]),
-            Self::Ready { space } => pack(12, &[space]),
-            Self::Heal { space, file, page } => pack(13, &[space, file.into(), page]),
+            Self::Ready { space, file } => {
+                pack(12, &[space, file.map_or(0, |file| u64::from(file) + 1)])
+            }
+            Self::Heal { space, file, page, memory } => {
+                pack(13, &[space, file.into(), page, memory.into()])
+            }
             Self::Unfollowed { space } => pack(14, &[space]),
             Self::Named { space } => pack(15, &[space]),
+            Self::Joined { space } => pack(16, &[space]),
+            Self::Spawn { space, ticket, all } => pack(17, &[space, ticket, all.into()]),
+            Self::Spawned { space, ticket, child } => {
+                let child = match child {
+                    Spawned::Nobody => 0,
+                    Spawned::Somebody => SOMEBODY,
+                    Spawned::Process(process) => process.into(),
+                };
+                pack(18, &[space, ticket, child])
+            }
+            Self::Handed { space, file } => pack(19, &[space, file.into()]),
+            Self::Listen => pack(20, &[]),
         }
     }
 
@@ -343,7 +423,7 @@ impl Request {
         let place = |start, end| Place::checked(start, end).ok_or(Refusal::Malformed);
         match kind {
             1 => Ok(Self::Hello { from: a, late: flag(b)? }),
-            2 => Ok(Self::Ask),
+            2 => Ok(Self::Ask { hasty: flag(a)? }),
             3 => Ok(Self::Board { file: file_of(a)? }),
             4 => {
                 let place = place(c, d)?;
@@ -361,15 +441,28 @@ impl Request {
             8 => Ok(Self::Cover { file: file_of(a)?, at: b, len: c }),
             9 => Ok(Self::Stream { space: a, file: file_of(b)?, begins: flag(c)? }),
             10 => Ok(Self::Exec { space: a, stays: flag(b)? }),
-            11 => {
-                let process = i32::try_from(b).ok().filter(|process| *process > 1);
-                let process = process.ok_or(Refusal::Malformed)?.unsigned_abs();
-                Ok(Self::Anchored { space: a, process })
+            11 => Ok(Self::Anchored { space: a, process: process_of(b)? }),
+            12 => {
+                let file = b.checked_sub(1).map(file_of).transpose()?;
+                Ok(Self::Ready { space: a, file })
             }
-            12 => Ok(Self::Ready { space: a }),
-            13 if c < BYTES / PAGE => Ok(Self::Heal { space: a, file: file_of(b)?, page: c }),
+            13 if c < BYTES / PAGE => {
+                Ok(Self::Heal { space: a, file: file_of(b)?, page: c, memory: flag(d)? })
+            }
             14 => Ok(Self::Unfollowed { space: a }),
             15 => Ok(Self::Named { space: a }),
+            16 => Ok(Self::Joined { space: a }),
+            17 => Ok(Self::Spawn { space: a, ticket: b, all: flag(c)? }),
+            18 => {
+                let child = match c {
+                    0 => Spawned::Nobody,
+                    SOMEBODY => Spawned::Somebody,
+                    process => Spawned::Process(process_of(process)?),
+                };
+                Ok(Self::Spawned { space: a, ticket: b, child })
+            }
+            19 => Ok(Self::Handed { space: a, file: file_of(b)? }),
+            20 => Ok(Self::Listen),
             _ => Err(Refusal::Malformed),
         }
     }
@@ -381,7 +474,7 @@ impl Answer {
     pub fn encode(&self) -> [u8; MESSAGE] {
         match *self {
             Self::Done => pack(101, &[]),
-            Self::Welcome { space } => pack(102, &[space]),
+            Self::Welcome { space, process } => pack(102, &[space, process.into()]),
             Self::Guarded { file } => pack(103, &[file.into()]),
             Self::Unguarded => pack(104, &[]),
             Self::Refused(why) => pack(105, &[why as u64]),
@@ -395,10 +488,13 @@ impl Answer {
     /// # Errors
     /// As [`Request::decode`].
     pub fn decode(bytes: &[u8]) -> Result<Self, Refusal> {
-        let (kind, [a, ..]) = unpack(bytes)?;
+        let (kind, [a, b, ..]) = unpack(bytes)?;
         match kind {
             101 => Ok(Self::Done),
-            102 => Ok(Self::Welcome { space: a }),
+            102 => {
+                let process = u32::try_from(b).map_err(|_| Refusal::Malformed)?;
+                Ok(Self::Welcome { space: a, process })
+            }
             103 => Ok(Self::Guarded { file: file_of(a)? }),
             104 => Ok(Self::Unguarded),
             105 => {
@@ -421,9 +517,13 @@ mod tests {
         vec![
             Request::Hello { from: 7, late: false },
             Request::Hello { from: 0, late: true },
-            Request::Ready { space: 3 },
-            Request::Heal { space: 3, file: 2, page: 77 },
-            Request::Ask,
+            Request::Ready { space: 3, file: None },
+            Request::Ready { space: 3, file: Some(0) },
+            Request::Heal { space: 3, file: 2, page: 77, memory: false },
+            Request::Heal { space: 3, file: 2, page: 77, memory: true },
+            Request::Ask { hasty: false },
+            Request::Ask { hasty: true },
+            Request::Listen,
             Request::Board { file: 511 },
             Request::Map {
                 space: 3,
@@ -443,6 +543,12 @@ mod tests {
             Request::Anchored { space: 3, process: 77 },
             Request::Unfollowed { space: 3 },
             Request::Named { space: 3 },
+            Request::Joined { space: 3 },
+            Request::Spawn { space: 3, ticket: 9, all: true },
+            Request::Spawned { space: 3, ticket: 9, child: Spawned::Nobody },
+            Request::Spawned { space: 3, ticket: 9, child: Spawned::Somebody },
+            Request::Spawned { space: 3, ticket: 9, child: Spawned::Process(77) },
+            Request::Handed { space: 3, file: 2 },
         ]
     }
 
@@ -457,7 +563,7 @@ mod tests {
         }
         for answer in [
             Answer::Done,
-            Answer::Welcome { space: 9 },
+            Answer::Welcome { space: 9, process: 77 },
             Answer::Guarded { file: 3 },
             Answer::Unguarded,
             Answer::Healed,
@@ -487,7 +593,15 @@ mod tests {
                             assert!(file < MOST_FILES && at < BYTES && at.is_multiple_of(PAGE));
                             assert!(place.start < place.end && place.end <= ADDRESSES);
                         }
-                        Ok(Request::Board { file } | Request::Cover { file, .. }) => {
+                        Ok(Request::Heal { file, page, .. }) => {
+                            assert!(file < MOST_FILES && page < BYTES / PAGE);
+                        }
+                        Ok(
+                            Request::Board { file }
+                            | Request::Cover { file, .. }
+                            | Request::Handed { file, .. }
+                            | Request::Ready { file: Some(file), .. },
+                        ) => {
                             assert!(file < MOST_FILES);
                         }
                         Ok(_) | Err(Refusal::Malformed) => {}
@@ -496,7 +610,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(Answer::decode(&Request::Ask.encode()), Err(Refusal::Malformed));
+        assert_eq!(Answer::decode(&Request::Listen.encode()), Err(Refusal::Malformed));
     }
 
     #[test]

@@ -7,9 +7,11 @@
 //! | who asked, by the handle that it asked for | nothing: what it does from now on is announced |
 //! | who asked, by others, or mapped | it is told to tell of that; nothing is judged meanwhile |
 //! | another guarded program | contested: nobody tells what it has |
-//! | who asked, and did not wait for the answer | contested |
+//! | who asked, and did not wait for the answer | contested, unless it was killed while it waited |
 //!
-//! What was written while the file was looked at shows as not announced.
+//! What was written while the file was looked at shows as not announced. Where a file cannot be
+//! guarded for a reason that may pass, it is tried again when it is asked about later, if no
+//! guarded program but the one that asks has it by then.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
@@ -17,18 +19,33 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use holdfast_guard_wire::{Answer, MOST_FILES, Refusal, link};
+use holdfast_pmem::MAPPINGS;
+use holdfast_pmem::track::holders::{self, FileId, Holds};
+use holdfast_pmem::track::is_direct;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{FileType, fstat};
 
 use crate::choose::{Choice, choose, fits, side_of};
 use crate::error::Error;
 use crate::file::{self, Guarded};
-use crate::names::{Beside, Born, Named, born};
-use crate::serve::{Guard, Settling};
+use crate::names::{self, Beside, Born, born, remember};
+use crate::proc;
+use crate::release::{Closed, Ending, Later};
+use crate::serve::Guard;
+use crate::settling::Settling;
+use crate::source::Source;
 use crate::summary::FileReport;
+
+/// What was refused may be tried again after this.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Files that can be guarded at a time, each of which has its side file mapped. A few mappings are
+/// left for side files that are looked at.
+const MOST_MAPPED: u32 = (MAPPINGS - 6) as u32;
+/// How often the name of a file is asked for that gets others all the time.
+const TRIES: usize = 8;
 
 /// A program that waits for an answer.
 #[derive(Debug)]
@@ -37,6 +54,41 @@ pub(crate) struct Asker {
     pub(crate) process: u32,
     /// Its space, if the file was given a name rather than opened.
     pub(crate) named: Option<u64>,
+    /// It did not begin to wait before this.
+    earliest: Instant,
+    /// It had the file by no other handle, and not mapped, while it waited already.
+    only: bool,
+    /// It does not wait as long as others.
+    hasty: bool,
+}
+
+impl Asker {
+    pub(crate) fn new(peer: OwnedFd, process: u32, earliest: Instant) -> Self {
+        Self { peer, process, named: None, earliest, only: false, hasty: false }
+    }
+
+    /// What it asks: about a file that was given a name in its space, or that it opened; and
+    /// whether it may give up sooner than others.
+    pub(crate) fn of(self, named: Option<u64>, hasty: bool) -> Self {
+        Self { named, hasty, ..self }
+    }
+
+    /// Looks by what else it has the file.
+    fn look(&mut self, with: &OwnedFd) {
+        let Ok(id) = FileId::of(with.as_fd()) else { return };
+        let handles = holders::writing_handles(self.process, &id);
+        let maps = holders::stores(self.process, &id);
+        self.only = self.named.is_none()
+            && handles.is_some_and(|handles| handles.len() <= 1)
+            && maps.is_some_and(|maps| maps != Holds::Writes);
+    }
+
+    /// Whether it was killed while it waited: it did not give up before, and nothing of it is left
+    /// that could write.
+    pub(crate) fn was_killed(&self, patience: Duration) -> bool {
+        let patience = if self.hasty { link::hasty(patience) } else { patience };
+        self.earliest.elapsed() < patience && proc::is_dead(self.process)
+    }
 }
 
 /// A file that is being looked at for the first time, or opened.
@@ -48,38 +100,24 @@ struct Beginning {
     /// What comes of it.
     found: Receiver<Result<Guarded, String>>,
     askers: Vec<Asker>,
-}
-
-/// A file that is being closed, since nobody had it any more.
-#[derive(Debug)]
-struct Ending {
-    number: u32,
-    key: (u64, u64),
-    path: PathBuf,
-    found: Receiver<Option<FileReport>>,
-}
-
-/// A file that was let go of: when it was made, and its side file.
-#[derive(Debug)]
-struct Closed {
-    born: Born,
-    side: Named,
+    /// Other names that guarded programs gave it.
+    names: Vec<PathBuf>,
 }
 
 /// Files on their way in and out.
 #[derive(Debug)]
 pub(crate) struct Asks {
     beginning: Vec<Beginning>,
-    ending: Vec<Ending>,
-    /// Who asks for a file that is being closed.
-    later: Vec<(Asker, OwnedFd)>,
+    pub(crate) ending: Vec<Ending>,
+    /// Who asks for a file that is being closed, or whose name or number is still in use.
+    pub(crate) later: Vec<Later>,
     /// Written to by threads that are done.
     done: Arc<OwnedFd>,
     /// Numbers that were never used: from here on, below those.
     unused: u32,
     most: u32,
     /// Numbers of files that were let go of, the oldest first.
-    free: VecDeque<u32>,
+    pub(crate) free: VecDeque<u32>,
     /// What became of those.
     pub(crate) reports: Vec<FileReport>,
     /// Names under which files were guarded: whoever gets one is to be, too.
@@ -87,9 +125,9 @@ pub(crate) struct Asks {
     /// Names that were given up, or given to others, of late.
     lost: Vec<PathBuf>,
     /// Files that were let go of, for who meets them again.
-    closed: BTreeMap<(u64, u64), Closed>,
-    /// Files that cannot be guarded.
-    refused: BTreeMap<PathBuf, (u64, u64)>,
+    pub(crate) closed: BTreeMap<(u64, u64), Closed>,
+    /// Files that cannot be guarded, and when that was found out.
+    refused: BTreeMap<PathBuf, ((u64, u64), Instant)>,
     pub(crate) looked: Instant,
 }
 
@@ -103,7 +141,7 @@ impl Asks {
             later: Vec::new(),
             done: Arc::new(done.map_err(Error::io("eventfd"))?),
             unused: 0,
-            most: most.min(MOST_FILES),
+            most: most.min(MOST_FILES).min(MOST_MAPPED),
             free: VecDeque::new(),
             reports: Vec::new(),
             names: BTreeSet::new(),
@@ -120,7 +158,7 @@ impl Asks {
     }
 
     /// Work on a thread that says when it is done.
-    fn start<T: Send + 'static>(
+    pub(crate) fn start<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> std::io::Result<Receiver<T>> {
@@ -141,9 +179,25 @@ impl Asks {
         begins || self.ending.iter().any(|file| file.path == path)
     }
 
+    /// Programs that wait for an answer.
+    pub(crate) fn waiting(&self) -> usize {
+        let first = self.beginning.iter().map(|file| file.askers.len());
+        first.sum::<usize>() + self.later.len()
+    }
+
+    /// Where writes to a file that is being closed are announced.
+    pub(crate) fn source_of(&self, number: u32) -> Option<&Arc<Source>> {
+        self.ending.iter().find(|file| file.number == number).map(|file| &file.source)
+    }
+
     /// Names that guarded files had until now.
     pub(crate) fn lost_names(&mut self, names: Vec<PathBuf>) {
         self.lost.extend(names);
+    }
+
+    /// Whether a file is being looked at for the first time, by its key.
+    pub(crate) fn begins(&self, which: impl Fn((u64, u64)) -> bool) -> bool {
+        self.beginning.iter().any(|file| which(file.key))
     }
 
     fn number(&mut self) -> Option<u32> {
@@ -158,33 +212,69 @@ impl Asks {
 /// Why a file is not guarded that has the name of one that was.
 const REPLACED: &str = "it took the name of a guarded file, and no guarded program opened it since";
 
+/// Why what lies on persistent memory is left alone.
+const DIRECT: &str = "what is written to it is not observed: it is on persistent memory without a \
+                      page cache (fs-dax), where the kernel cannot track a program's stores; \
+                      protect it from inside (holdfast protect, and the library)";
+
+/// Why a file is not guarded whose name is not its own from here.
+const ELSEWHERE: &str = "what is written to it is not observed: a guarded program has a file of \
+                         that name, and the name leads somewhere else from here (it lost the name, \
+                         or the program has mounts of its own: start the guard where those are)";
+
 /// What is to be said to who asks.
 enum Decision {
     Is(Answer),
     /// As soon as the beginning of that index is over.
     Wait(usize),
-    /// As soon as it is closed.
-    After,
+    /// As soon as it, or another, is closed.
+    After((u64, u64)),
 }
 
 impl Guard {
     /// Sees to who asks about a file.
-    pub(crate) fn ask(&mut self, asker: Asker, with: Option<OwnedFd>) {
+    pub(crate) fn ask(&mut self, mut asker: Asker, with: Option<OwnedFd>) {
         let Some(with) = with else { return self.reply(&asker, Err(Refusal::NoDescriptor)) };
         match self.decide(&asker, &with) {
-            Ok(Decision::Is(answer)) => self.reply(&asker, Ok(answer)),
+            Ok(Decision::Is(answer)) => {
+                // Who is answered closes its own, and nobody else has that open any longer.
+                drop(with);
+                match answer {
+                    Answer::Guarded { file } => self.tell_guarded(&asker, file),
+                    answer => self.reply(&asker, Ok(answer)),
+                }
+            }
             Ok(Decision::Wait(at)) => {
+                asker.look(&with);
                 if let Some(beginning) = self.asks.beginning.get_mut(at) {
                     beginning.askers.push(asker);
                 }
             }
-            Ok(Decision::After) => self.asks.later.push((asker, with)),
-            Err(why) => self.reply(&asker, Err(why)),
+            Ok(Decision::After(key)) => {
+                // Whatever it waits for is closed as soon as can be.
+                self.asks.ending.iter().for_each(|file| file.call.hurry());
+                asker.look(&with);
+                self.asks.later.push(Later { asker, with, key });
+            }
+            Err(why) => {
+                drop(with);
+                self.reply(&asker, Err(why));
+            }
         }
     }
 
     fn reply(&mut self, asker: &Asker, answer: Result<Answer, Refusal>) {
         self.send(&asker.peer, Some(asker.process), answer);
+    }
+
+    /// A file was guarded already, or still is. Who opened it while it was about to be let go of,
+    /// and did not wait to hear that, may have mapped it.
+    fn tell_guarded(&mut self, asker: &Asker, file: u32) {
+        let answer = Answer::Guarded { file };
+        let heard = link::send(&asker.peer, &answer.encode(), self.with(answer)).is_ok();
+        if !heard && asker.named.is_none() && !asker.was_killed(self.options.patience) {
+            self.contest(file as usize, did_not_wait(asker.process));
+        }
     }
 
     fn decide(&mut self, asker: &Asker, with: &OwnedFd) -> Result<Decision, Refusal> {
@@ -197,51 +287,91 @@ impl Guard {
             return NO;
         }
         let key = (stat.st_dev, stat.st_ino);
-        if let Some(file) = self.ledger.find(key.0, key.1) {
+        // Its name, if it was given one.
+        let name = || file::name_of(with.as_fd()).ok();
+        if let Some(file) = self.number_of(key) {
             if asker.named.is_some() {
+                let known = self.files.get_mut(&(file as usize));
+                known.zip(name()).into_iter().for_each(|(file, name)| file.has_name(name));
                 self.follow_names();
             }
             return Ok(Decision::Is(Answer::Guarded { file }));
         }
+        let given = || asker.named.and_then(|_| name());
         if let Some(at) = self.asks.beginning.iter().position(|file| file.key == key) {
+            let names = &mut self.asks.beginning[at].names;
+            given().into_iter().for_each(|name| remember(names, name));
             return Ok(Decision::Wait(at));
         }
-        if self.asks.ending.iter().any(|file| file.key == key) {
-            return Ok(Decision::After);
+        if let Some(file) = self.asks.ending.iter_mut().find(|file| file.key == key) {
+            given().into_iter().for_each(|name| remember(&mut file.names, name));
+            file.call.want();
+            return Ok(Decision::After(key));
         }
-        // One that cannot be opened for writing by us is not repaired by us, and not covered.
-        let (opened, path) = file::reopen(with.as_fd());
-        let Some(path) = path else { return NO };
+        self.decide_anew((asker, with), key)
+    }
+
+    /// Decides about a file that is not guarded. One that is not going to be is left alone: whoever
+    /// watches it, or has a lease of it, would notice if it was opened or closed.
+    fn decide_anew(
+        &mut self,
+        (asker, with): (&Asker, &OwnedFd),
+        key: (u64, u64),
+    ) -> Result<Decision, Refusal> {
+        const NO: Result<Decision, Refusal> = Ok(Decision::Is(Answer::Unguarded));
+        let Some((path, leads)) = name_and_whether_it_leads(with, key) else { return NO };
+        if !leads {
+            if self.choose(&path) != Choice::Leave {
+                self.refuse(path, key, ELSEWHERE.to_owned());
+            }
+            return NO;
+        }
         if self.asks.uses(&path) {
-            return Ok(Decision::After);
+            return Ok(Decision::After(key));
         }
         let beside = self.beside(key, born(with.as_fd()), &path, asker.named.is_some());
-        if self.choose(&path) == Choice::Leave || self.asks.refused.get(&path) == Some(&key) {
+        if self.choose(&path) == Choice::Leave || self.is_refused(&path, key, asker, with) {
             return NO;
         }
         // The side file that is there may be that of a file which had the name.
         self.follow_names();
         let choice = self.choose(&path);
-        let number = match opened {
-            Ok(file) => match self.a_number() {
-                Some(number) => return self.begin((number, key), (file, path), choice, beside),
-                None => Err("too many files are guarded already".to_owned()),
+        let why = match self.a_number() {
+            Some(number) => match file::reopen(with.as_fd()) {
+                Ok(file) if is_direct(file.as_fd()) => {
+                    self.asks.free.push_back(number);
+                    DIRECT.to_owned()
+                }
+                Ok(file) => return self.begin((number, key), (file, path), choice, beside),
+                // One that cannot be opened for writing by us is not repaired by us, and not
+                // covered.
+                Err(error) => {
+                    self.asks.free.push_back(number);
+                    format!(
+                        "what is written to it is not observed: the guard cannot open it: {error}"
+                    )
+                }
             },
-            Err(error) => Err(format!(
-                "what is written to it is not observed: the guard cannot open it: {error}"
-            )),
+            // Those that are about to be closed are worth waiting for.
+            None if !self.asks.ending.is_empty() => return Ok(Decision::After(key)),
+            None => "too many files are guarded already".to_owned(),
         };
-        number.or_else(|why: String| {
-            self.refuse(path, key, why);
-            NO
-        })
+        self.refuse(path, key, why);
+        NO
+    }
+
+    /// The number of a guarded file. Not from the ledger, which any guarded program can write to.
+    fn number_of(&self, key: (u64, u64)) -> Option<u32> {
+        let found = self.files.iter().find(|(_, file)| file.key() == key);
+        found.map(|(index, _)| *index as u32)
     }
 
     /// Whose the side file beside a file may be. One that was let go of, and has another name now,
     /// has its own brought after it.
     fn beside(&mut self, key: (u64, u64), born: Born, path: &Path, named: bool) -> Beside {
         let otherwise = if named { Beside::Perhaps } else { Beside::Own };
-        let Some(mut before) = self.asks.closed.remove(&key) else { return otherwise };
+        // Forgotten once the file is guarded again.
+        let Some(mut before) = self.asks.closed.get(&key).cloned() else { return otherwise };
         let side = side_of(path);
         let there = before.side.is_there();
         if before.born != born {
@@ -249,9 +379,8 @@ impl Guard {
             let here = there && before.side.path() == side;
             return if here { Beside::Others } else { otherwise };
         }
-        if there && before.side.path() != side {
-            // Where it cannot be, this one is covered anew.
-            let _ = before.side.rename(side);
+        if there && before.side.path() != side && !before.side.rename_to_free(side) {
+            return Beside::Elsewhere { own: before.side, named };
         }
         otherwise
     }
@@ -266,18 +395,33 @@ impl Guard {
 
     fn a_number(&mut self) -> Option<u32> {
         if self.asks.unused == self.asks.most && self.asks.free.is_empty() {
-            self.let_go(std::time::Duration::ZERO);
-            // Those that are about to be closed are worth waiting for.
-            self.join_ending(true);
+            self.let_go(Duration::ZERO);
         }
         self.asks.number()
     }
 
     fn refuse(&mut self, path: PathBuf, key: (u64, u64), why: String) {
-        self.asks.refused.insert(path.clone(), key);
+        self.asks.refused.insert(path.clone(), (key, Instant::now()));
         if !self.refused.iter().any(|(known, _)| *known == path) {
             self.refused.push((path, why));
         }
+    }
+
+    /// Whether a file was refused, and still is. Not if that was a while ago, and nobody has it
+    /// since whose writes would not be known.
+    fn is_refused(&self, path: &Path, key: (u64, u64), asker: &Asker, with: &OwnedFd) -> bool {
+        let Some((_, since)) = self.asks.refused.get(path).filter(|(known, _)| *known == key)
+        else {
+            return false;
+        };
+        let Ok(id) = FileId::of(with.as_fd()) else { return true };
+        let holds = |process: u32| {
+            let handles = holders::writing_handles(process, &id);
+            let none = handles.is_some_and(|handles| handles.is_empty());
+            !none || holders::stores(process, &id).is_none_or(|it| it == Holds::Writes)
+        };
+        let mut others = self.spaces.values().map(|space| space.process);
+        since.elapsed() < AGAIN || others.any(|it| it != asker.process && holds(it))
     }
 
     /// Begins to guard a file.
@@ -288,6 +432,9 @@ impl Guard {
         choice: Choice,
         beside: Beside,
     ) -> Result<Decision, Refusal> {
+        let born = born(file.as_fd());
+        let before = self.asks.closed.remove(&key).filter(|before| before.born == born);
+        let names = before.map(|before| before.names).unwrap_or_default();
         let (ledger, clock) = (Arc::clone(&self.ledger), Arc::clone(&self.clock));
         let (protect, how) = (self.options.protect.clone(), (self.options.hears, beside));
         let named = path.clone();
@@ -297,7 +444,8 @@ impl Guard {
         match self.asks.start(work) {
             Ok(found) => {
                 let askers = Vec::new();
-                self.asks.beginning.push(Beginning { number, key, path, found, askers });
+                let beginning = Beginning { number, key, path, found, askers, names };
+                self.asks.beginning.push(beginning);
                 Ok(Decision::Wait(self.asks.beginning.len() - 1))
             }
             Err(error) => {
@@ -313,6 +461,7 @@ impl Guard {
         let mut count = [0; 8];
         // How often it was written to does not matter.
         let _ = rustix::io::read(&*self.asks.done, &mut count);
+        let mut any = false;
         let mut at = 0;
         while let Some(file) = self.asks.beginning.get(at) {
             let begun = match file.found.try_recv() {
@@ -323,32 +472,15 @@ impl Guard {
                     continue;
                 }
             };
+            any = true;
             let file = self.asks.beginning.remove(at);
             self.begun(file, begun);
         }
-        self.join_ending(false);
-    }
-
-    fn join_ending(&mut self, wait: bool) {
-        let mut at = 0;
-        while let Some(file) = self.asks.ending.get(at) {
-            let ended = match file.found.try_recv() {
-                Err(TryRecvError::Empty) if !wait => {
-                    at += 1;
-                    continue;
-                }
-                Err(TryRecvError::Empty) => file.found.recv().ok(),
-                ended => ended.ok(),
-            };
-            self.asks.free.push_back(file.number);
-            self.asks.ending.remove(at);
-            match ended {
-                Some(report) => self.asks.reports.extend(report),
-                None => self.not_observed.push("a file could not be closed".to_owned()),
+        any |= self.join_ending();
+        if any || !self.is_joining() {
+            for Later { asker, with, .. } in core::mem::take(&mut self.asks.later) {
+                self.ask(asker, Some(with));
             }
-        }
-        for (asker, with) in core::mem::take(&mut self.asks.later) {
-            self.ask(asker, Some(with));
         }
     }
 
@@ -359,12 +491,16 @@ impl Guard {
 
     /// The first look at a file is over.
     fn begun(&mut self, file: Beginning, begun: Result<Guarded, String>) {
-        let Beginning { number, key, path, askers, .. } = file;
+        let Beginning { number, key, path, askers, names, .. } = file;
         let index = number as usize;
         match begun {
-            Ok(file) if self.ledger.enter(number, file.device, file.inode) => {
+            Ok(mut file) if self.ledger.enter(number, file.device, file.inode) => {
+                names.into_iter().for_each(|name| file.has_name(name));
+                file.know(&self.known());
+                file.trace_to(self.traces.of(key, &path));
                 self.files.insert(index, file);
                 self.schedule.add(index, &path);
+                self.tell_of(index);
                 self.withdraw(&path);
                 if !self.options.globs.iter().any(|glob| fits(glob, &path)) {
                     self.asks.names.insert(path);
@@ -385,9 +521,14 @@ impl Guard {
 
     /// Tells all who asked that a file is guarded since now.
     fn hand_out(&mut self, index: usize, askers: Vec<Asker>) {
-        let mut asked = BTreeSet::new();
+        let asked = askers.iter().map(|asker| asker.process).collect();
+        self.tell_askers(index, askers);
+        self.contest_present(index, &asked);
+    }
+
+    /// The same of those alone who asked.
+    pub(crate) fn tell_askers(&mut self, index: usize, askers: Vec<Asker>) {
         for asker in askers {
-            asked.insert(asker.process);
             let Some(file) = self.files.get_mut(&index) else { return };
             let means = file.watch(|watch| watch.means_of(asker.process));
             let tells = asker.named.is_some() || means.0 > 1 || means.1;
@@ -395,27 +536,22 @@ impl Guard {
                 (space.process == asker.process).then_some(*number)
             };
             // One that comes late tells of everything by and by.
-            let late = self.settling.iter().any(|it| it.late && it.process == asker.process);
+            let late = self.settling.iter().any(|it| it.is_late() && it.process == asker.process);
             let space = self.spaces.iter().find_map(theirs).filter(|_| tells && !late);
             let file = index as u32;
             let answer = match space {
-                Some(space) => {
-                    self.settling.push(Settling::new(space, asker.process, false));
-                    Answer::Taken { file }
-                }
+                Some(_) => Answer::Taken { file },
                 None => Answer::Guarded { file },
             };
-            if link::send(&asker.peer, &answer.encode(), self.with(answer)).is_err() {
-                let why = format!(
-                    "process {} did not wait until it was looked at: what it did meanwhile is \
-                     not known",
-                    asker.process
-                );
-                self.settling.retain(|it| it.late || Some(it.space) != space);
-                self.contest(index, why);
+            let heard = link::send(&asker.peer, &answer.encode(), self.with(answer)).is_ok();
+            match space {
+                Some(space) if heard => {
+                    self.settling.push(Settling::new(space, asker.process, Some(index)));
+                }
+                _ if heard || asker.only && asker.was_killed(self.options.patience) => {}
+                _ => self.contest(index, did_not_wait(asker.process)),
             }
         }
-        self.contest_present(index, &asked);
     }
 
     fn contest(&mut self, index: usize, why: String) {
@@ -429,7 +565,7 @@ impl Guard {
     /// program that has them was asked to tell.
     fn contest_present(&mut self, index: usize, asked: &BTreeSet<u32>) {
         let known = self.known().guarded;
-        let late = self.settling.iter().filter(|it| it.late);
+        let late = self.settling.iter().filter(|it| it.is_late());
         let late: BTreeSet<u32> = late.map(|it| it.process).collect();
         let programs: Vec<u32> = self.spaces.values().map(|space| space.process).collect();
         let Some(file) = self.files.get_mut(&index) else { return };
@@ -446,7 +582,8 @@ impl Guard {
             let Some(file) = self.files.get_mut(&index) else { return };
             if file.watch(|watch| watch.is_stream_of(process)) {
                 file.contest(format!("it is a standard stream of process {process}"));
-            } else if !asked.contains(&process) && file.watch(|watch| watch.is_held_by(process)) {
+            } else if !asked.contains(&process) && file.watch(|watch| watch.may_be_held_by(process))
+            {
                 file.contest(format!("process {process} had it before it was guarded"));
             }
         }
@@ -463,89 +600,34 @@ impl Guard {
             let goes = self.asks.ending.iter().any(|file| file.key == key);
             let was = comes || goes || self.asks.closed.contains_key(&key);
             let told = self.refused.iter().any(|(refused, _)| *refused == path);
-            if !was && !told && self.ledger.find(key.0, key.1).is_none() {
+            if !was && !told && self.number_of(key).is_none() {
                 self.refused.push((path, REPLACED.to_owned()));
             }
         }
     }
+}
 
-    /// Lets go of files that nobody had for so long.
-    pub(crate) fn let_go(&mut self, after: std::time::Duration) {
-        self.asks.looked = Instant::now();
-        if self.files.is_empty() || !self.settling.is_empty() {
-            return;
-        }
-        let held = self.held();
-        let mut idle = Vec::new();
-        for (index, file) in &mut self.files {
-            if held.contains(&file.key().1) || !file.source.is_idle() || file.is_passed() {
-                file.idle = None;
-            } else if file.idle.get_or_insert_with(Instant::now).elapsed() >= after {
-                idle.push(*index);
-            }
-        }
-        if idle.is_empty() {
-            return;
-        }
-        // Who has not found it by now does not find it, and has to ask; who has found it has it.
-        idle.iter().for_each(|index| self.ledger.leave(*index as u32));
-        let held = self.held();
-        for index in idle {
-            let Some(file) = self.files.get(&index) else { continue };
-            if held.contains(&file.key().1) || !file.source.is_idle() {
-                self.ledger.stay(index as u32);
-            } else if let Some(file) = self.files.remove(&index) {
-                self.close(index, file);
-            }
+/// The name of a file, and whether that leads to it from here: what has that name may be another
+/// file, with a side file of its own. `None` if it has no name any more.
+fn name_and_whether_it_leads(with: &OwnedFd, key: (u64, u64)) -> Option<(PathBuf, bool)> {
+    let mut found = None;
+    // It may get another name in between.
+    for _ in 0..TRIES {
+        let name = file::name_of(with.as_fd()).ok()?;
+        let leads = names::id(&name) == Some(key);
+        found = Some((name, leads));
+        if leads {
+            return found;
         }
     }
+    found.filter(|_| fstat(with).is_ok_and(|stat| stat.st_nlink > 0))
+}
 
-    /// Closes a file that nobody has, on a thread of its own.
-    fn close(&mut self, index: usize, mut file: Guarded) {
-        let (period, oldest) = self.schedule.of(index);
-        self.schedule.remove(index);
-        let (known, scrub) = (self.known(), self.options.final_scrub);
-        let (number, key, path) = (index as u32, file.key(), file.path().to_path_buf());
-        let side = file.names().1.clone();
-        let closed = side.map(|side| Closed { born: born(file.descriptor()), side });
-        (file.report().period, file.report().oldest) = (period, oldest);
-        // Handed over once there is a thread, so that it is here if there is none.
-        let (give, take) = channel::<Guarded>();
-        let work = move || take.recv().ok().map(|file| file.finish(&known, scrub));
-        match self.asks.start(work) {
-            Ok(found) => {
-                self.asks.ending.push(Ending { number, key, path, found });
-                self.asks.closed.extend(closed.map(|closed| (key, closed)));
-                // It waits for this.
-                let _ = give.send(file);
-            }
-            Err(_) => {
-                self.ledger.stay(number);
-                self.schedule.add(index, &path);
-                self.files.insert(index, file);
-            }
-        }
-    }
-
-    /// Inodes of all files that any of those who are guarded, or come of them, have open or mapped,
-    /// on whatever device. Processes that are about to introduce themselves are among them.
-    fn held(&self) -> BTreeSet<u64> {
-        use holdfast_pmem::track::{holders, maps};
-        use std::os::unix::fs::MetadataExt;
-        let me = std::process::id();
-        let roots = self.spaces.values().map(|space| space.process).chain([me]).collect();
-        let mut held = BTreeSet::new();
-        for process in crate::proc::family(&roots).into_iter().filter(|process| *process != me) {
-            for fd in holders::numbers(&format!("/proc/{process}/fd")).unwrap_or_default() {
-                let found = std::fs::metadata(format!("/proc/{process}/fd/{fd}"));
-                held.extend(found.ok().filter(|found| found.is_file()).map(|found| found.ino()));
-            }
-            // A list that cannot be read is that of a process that is gone.
-            let _ =
-                maps::walk(Some(process), |vma| held.extend((vma.inode > 0).then_some(vma.inode)));
-        }
-        held
-    }
+/// Why a file is contested whose asker is not there any more.
+fn did_not_wait(process: u32) -> String {
+    format!(
+        "process {process} did not wait until it was looked at: what it did meanwhile is not known"
+    )
 }
 
 /// Whether a file is where the guard itself writes.

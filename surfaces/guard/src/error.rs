@@ -39,6 +39,13 @@ pub enum Error {
         /// Where it was looked for.
         path: PathBuf,
     },
+    /// There are no such stripes.
+    Stripes {
+        /// Pages of a stripe.
+        data: u32,
+        /// Parity pages of a stripe.
+        parity: u32,
+    },
     /// This machine cannot track stores.
     Track(TrackError),
     /// A system call failed.
@@ -78,6 +85,11 @@ impl fmt::Display for Error {
                 f,
                 "{}: the library for guarded programs is not there; install it, or say where it is",
                 path.display()
+            ),
+            Self::Stripes { data, parity } => write!(
+                f,
+                "a stripe has 1 to 64 pages and 0 to 2 parity pages, not {data} and {parity}; \
+                 nothing was started"
             ),
             Self::Track(error) => write!(f, "{error}; nothing was started"),
             Self::Io { call, source } => write!(f, "{call} failed: {source}; nothing was started"),

@@ -1,41 +1,46 @@
 //! One guarded file: its engine, its source, and who else writes to it.
 
+pub(crate) mod heal;
+pub(crate) mod rest;
+
+use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
+use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use holdfast_guard_wire::{Ledger, SLOTS};
 use holdfast_mapped::{
-    Covered, Durability, Facts, Force, Mapped, Mended, OpenOptions as OpenSide, ProtectOptions,
-    Scrubbed, When, Writers, Writing,
+    Covered, Durability, Facts, Mapped, ProtectOptions, Scrubbed, When, Writers, Writing,
 };
 use holdfast_pmem::track::ear::Hears;
 use holdfast_pmem::track::holders::FileId;
 use holdfast_pmem::track::{Board, folios};
-use holdfast_pmem::{
-    Access, Clock, Durability as Survive, ForeignFile, Making, Options as Mapping, PAGE, Room,
-};
-use holdfast_redundancy::PageVerdict;
+use holdfast_pmem::{Clock, ForeignFile, PAGE};
 
+use self::rest::{Close, Rest};
 use crate::choose::Choice;
 use crate::drill::{self, Drill, Drilled, Ground};
 use crate::eyes::Eyes;
 use crate::foreign::{Doubt, Known, Watch};
+use crate::lease::lease;
 use crate::names::{Beside, Named};
+use crate::release::{Call, Ended};
+use crate::sides::{anew, bring, engine, is_of_another};
 use crate::source::Source;
 use crate::summary::FileReport;
+use crate::tell::Teller;
 
 pub(crate) type Engine = Mapped<ForeignFile, holdfast_pmem::Mapped, Arc<Source>>;
 
-/// Bytes a side file begins with; the engine makes it longer.
-const SIDE_START: u64 = 128 << 10;
-/// Addresses kept free for a side file to grow.
-const SIDE_ROOM: u64 = 64 << 30;
 /// A program runs this many times as long as it was stopped for a drill.
 const REST: u32 = 4;
+/// Why a file is contested that was so before it was opened.
+const EARLIER: &str =
+    "somebody wrote to it unseen before this time: it is checked only until it is protected anew";
 /// Bytes of file a board has bits for, at least.
 const BOARD: u64 = 1 << 40;
 
@@ -52,6 +57,8 @@ pub(crate) struct Guarded {
     lazily: bool,
     /// Where its side file is, if it has a name.
     side: Option<Named>,
+    /// Other names that guarded programs gave it.
+    pub(crate) names: Vec<PathBuf>,
     pub(crate) source: Arc<Source>,
     ledger: Arc<Ledger>,
     eyes: Arc<Eyes>,
@@ -60,17 +67,42 @@ pub(crate) struct Guarded {
     pub(crate) idle: Option<Instant>,
     /// Whether what is written has to outlive a power cut.
     durable: bool,
+    /// Writes announced when its data was synced last.
+    synced: Option<(u64, u64)>,
     /// When it may be drilled next.
     rested: Instant,
+    /// What others are told.
+    teller: Arc<Teller>,
+    /// Where it is written which pages passes found stored to, if anywhere.
+    trace: Option<File>,
     report: FileReport,
 }
 
-/// The file behind a descriptor that a program sent, opened for ourselves, and its name if it can
-/// be had.
-pub(crate) fn reopen(fd: BorrowedFd<'_>) -> (std::io::Result<File>, Option<PathBuf>) {
-    let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    let file = OpenOptions::new().read(true).write(true).open(&link);
-    (file, std::fs::read_link(&link).ok())
+fn link_of(fd: BorrowedFd<'_>) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
+}
+
+/// The name of the file behind a descriptor that a program sent. It is not opened for that.
+pub(crate) fn name_of(fd: BorrowedFd<'_>) -> std::io::Result<PathBuf> {
+    std::fs::read_link(link_of(fd))
+}
+
+/// The same file, opened for ourselves.
+pub(crate) fn reopen(fd: BorrowedFd<'_>) -> std::io::Result<File> {
+    // Nobody here waits until somebody gives up a lease.
+    let at_once = libc::O_NONBLOCK;
+    OpenOptions::new().read(true).write(true).custom_flags(at_once).open(link_of(fd))
+}
+
+/// Sees to how the page cache keeps a file; what came of it. Before anybody maps it: a first store
+/// is ten times as dear in large pieces of the cache.
+fn cached(file: &File, len: u64, protect: &ProtectOptions) -> String {
+    let small = match protect.folios {
+        holdfast_mapped::Folios::Small => folios::Folios::Small,
+        holdfast_mapped::Folios::Any => folios::Folios::AsFound,
+    };
+    let cache = folios::apply(file.as_fd(), len, small);
+    cache.map_or_else(|error| error.to_string(), |cache| cache.to_string())
 }
 
 impl Guarded {
@@ -89,19 +121,17 @@ impl Guarded {
         let watch = Watch::new(Arc::clone(&file), id, hears);
         let len = BOARD.max(found.len().saturating_mul(2)).next_multiple_of(PAGE);
         let board = Board::create(len, SLOTS).map_err(|error| error.to_string())?;
-        let source = Arc::new(Source::new(number, id, Arc::new(board), Arc::clone(ledger)));
+        let board = Arc::new(board);
+        let source = Arc::new(Source::new(number, id, Arc::clone(&board), Arc::clone(ledger)));
         let data = ForeignFile::new(Arc::clone(&file));
-        // Before anybody maps it: a first store is ten times as dear in large pieces of the cache.
-        let small = match protect.folios {
-            holdfast_mapped::Folios::Small => folios::Folios::Small,
-            holdfast_mapped::Folios::Any => folios::Folios::AsFound,
-        };
-        let cache = folios::apply(file.as_fd(), found.len(), small);
-        let eyes = Arc::new(Eyes::new(data.clone(), watch, number, Arc::clone(ledger)));
+        let cached = cached(&file, found.len(), protect);
+        let eyes = Arc::new(Eyes::new(data.clone(), watch, number, (Arc::clone(ledger), board)));
+        source.hear_by(Arc::clone(&eyes));
         let facts = Arc::clone(&eyes) as Arc<dyn Facts>;
         let parts = (data.clone(), Arc::clone(&source), Arc::clone(clock), facts);
         let mut report = FileReport::new(path, found.ino());
-        report.folios = cache.map_or_else(|error| error.to_string(), |cache| cache.to_string());
+        report.folios = cached;
+        let beside = bring(beside, (&mut report, found.ino()));
         let anew = is_of_another(&parts, choice, protect, beside).then(|| {
             report.note("another file had its name before, whose side file is removed".to_owned());
             anew(choice)
@@ -116,8 +146,18 @@ impl Guarded {
             Choice::Open(side) | Choice::Protect(side) => Named::of(side.clone()),
             Choice::Leave => None,
         };
+        let contested = engine.is_contested();
+        if contested {
+            report.contested.push(EARLIER.to_owned());
+        }
+        report.stripe = (engine.stripes().data(), engine.stripes().parity());
+        let engine = Arc::new(engine);
         Ok(Self {
+            teller: Arc::new(Teller::of(&engine, &data, clock)),
+            trace: None,
             side,
+            names: Vec::new(),
+            synced: None,
             lazily: protect.open.when == When::Lazily,
             idle: None,
             device: found.dev(),
@@ -127,8 +167,8 @@ impl Guarded {
             durable: protect.open.durability == Durability::Power,
             file,
             data,
-            contested: engine.is_contested(),
-            engine: Some(Arc::new(engine)),
+            contested,
+            engine: Some(engine),
             source,
             ledger: Arc::clone(ledger),
             eyes,
@@ -141,6 +181,11 @@ impl Guarded {
         self.eyes.watch(ask)
     }
 
+    /// Whether a process can write to it, or may be able to.
+    pub(crate) fn may_be_held_by(&self, process: u32) -> bool {
+        self.watch(|watch| watch.may_be_held_by(process))
+    }
+
     /// Whether it was covered for the first time when it began to be guarded.
     pub(crate) fn is_new(&self) -> bool {
         self.report.opened.is_none()
@@ -148,6 +193,24 @@ impl Guarded {
 
     pub(crate) fn size(&self) -> u64 {
         self.data.size()
+    }
+
+    pub(crate) fn number(&self) -> usize {
+        self.number as usize
+    }
+
+    /// Whether what is written has to outlive a power cut.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.durable
+    }
+
+    /// The file, if its data is to be synced before the next pass: nothing can be new where nobody
+    /// wrote since the last time, or maps it to store to it.
+    pub(crate) fn unsynced(&mut self) -> Option<Arc<File>> {
+        let announced = self.ledger.announced(self.number);
+        let new = self.synced != Some(announced) || self.source.is_stored_to();
+        self.synced = Some(announced);
+        (self.durable && new).then(|| Arc::clone(&self.file))
     }
 
     /// The parts that have storage: what is worth arming.
@@ -181,9 +244,25 @@ impl Guarded {
         }
     }
 
+    /// Others are known from now on.
+    pub(crate) fn know(&self, known: &Known) {
+        self.eyes.know(known);
+    }
+
+    /// What listens to it, for who has not the file itself meanwhile.
+    pub(crate) fn eyes(&self) -> &Arc<Eyes> {
+        &self.eyes
+    }
+
     /// Looks for writes that nobody told of.
     pub(crate) fn look(&mut self, known: &Known) {
-        let heard = self.eyes.look(known);
+        self.know(known);
+        self.look_on();
+    }
+
+    /// The same with the processes that were known last.
+    fn look_on(&mut self) {
+        let heard = self.eyes.look();
         if let Some(why) = heard.contested {
             self.contest(why);
         }
@@ -210,15 +289,20 @@ impl Guarded {
 
     /// That pass was made.
     pub(crate) fn settled(&mut self, known: &Known) {
-        self.look(known);
-        self.watch(Watch::settled);
-        self.look(known);
+        self.know(known);
+        self.settled_on();
     }
 
-    fn settle(&mut self, known: &Known) {
+    fn settled_on(&mut self) {
+        self.look_on();
+        self.watch(Watch::settled);
+        self.look_on();
+    }
+
+    fn settle(&mut self) {
         if self.begins_to_settle() {
             self.pass();
-            self.settled(known);
+            self.settled_on();
         }
     }
 
@@ -235,23 +319,28 @@ impl Guarded {
         self.engine.clone().filter(|_| self.lazily || synced)
     }
 
-    /// A pass, and nothing else.
-    pub(crate) fn pass(&mut self) {
+    /// A pass, and nothing else; whether all that was stored is covered by it.
+    pub(crate) fn pass(&mut self) -> bool {
         self.source.reap();
-        let done = self.engine.as_ref().map(|engine| engine.pass());
+        let engine = self.engine.as_ref().filter(|_| self.lazily);
+        let done = engine.map(|engine| engine.update_now());
+        let well = matches!(done, Some(Ok(_)));
         self.note(done);
+        well
     }
 
-    /// Covers a range at once.
-    pub(crate) fn cover(&mut self, at: u64, len: u64) {
+    /// Covers a range at once, for who syncs it; whether it is covered.
+    pub(crate) fn cover(&mut self, at: u64, len: u64) -> bool {
         let done = self.engine.as_ref().map(|engine| engine.cover(at, len));
-        self.synced();
+        let well = matches!(done, Some(Ok(_)));
+        self.synced(u64::from(well));
         self.note(done);
+        well
     }
 
-    /// A pass is made because the program syncs.
-    pub(crate) fn synced(&mut self) {
-        self.report.covered_on_sync += 1;
+    /// A pass was made because the program syncs, so many times at once.
+    pub(crate) fn synced(&mut self, times: u64) {
+        self.report.covered_on_sync += times;
     }
 
     pub(crate) fn note(&mut self, done: Option<holdfast_mapped::Result<Covered>>) {
@@ -260,6 +349,29 @@ impl Guarded {
             Some(Err(error)) => self.fail(&error.to_string()),
             None => {}
         }
+        self.write_trace();
+    }
+
+    /// From now on it is written there which pages passes find stored to.
+    pub(crate) fn trace_to(&mut self, trace: Option<Result<(File, Option<String>), String>>) {
+        match trace {
+            Some(Ok((trace, note))) => {
+                self.trace = Some(trace);
+                note.into_iter().for_each(|note| self.report.note(note));
+            }
+            Some(Err(why)) => self.report.note(format!("it has no trace: {why}")),
+            None => {}
+        }
+    }
+
+    /// Adds what passes found. A trace that cannot be written ends, and nothing else.
+    fn write_trace(&mut self) {
+        let (Some(engine), Some(mut trace)) = (&self.engine, self.trace.as_ref()) else { return };
+        let mut windows = engine.take_trace().into_iter();
+        if let Err(error) = windows.try_for_each(|one| trace.write_all(one.line().as_bytes())) {
+            self.trace = None;
+            self.report.note(format!("its trace ended: {error}"));
+        }
     }
 
     /// Looks at the next region, and repairs what is damaged there. False at the end of the file.
@@ -267,8 +379,19 @@ impl Guarded {
         let Some(engine) = &self.engine else { return Ok(false) };
         let writers = (!self.contested).then_some(writers);
         let done = engine.scrub_step(writers).map_err(|error| error.to_string())?;
+        self.teller.scrubbed(&done);
         self.told(&done);
         Ok(!done.finished)
+    }
+
+    /// Looks at all of it, wherever the scrub is, and repairs what is damaged.
+    pub(crate) fn scrub_all(&self, writers: &dyn Writers) -> Result<(), String> {
+        let Some(engine) = &self.engine else { return Ok(()) };
+        let writers = (!self.contested).then_some(writers);
+        let done = engine.scrub_while(writers, &|| true).map_err(|error| error.to_string())?;
+        self.teller.looked(&done);
+        self.told(&done);
+        Ok(())
     }
 
     /// Where the system does not tell our own writes from others', they are announced ones, too.
@@ -280,28 +403,15 @@ impl Guarded {
 
     fn announce(&self) {
         if self.watch(|watch| watch.hears()) == Hears::Nobody {
-            self.ledger.begin(self.number);
-            self.ledger.end(self.number);
+            let turn = self.ledger.turn(self.number);
+            self.ledger.begin(self.number, turn);
+            self.ledger.end(self.number, turn);
         }
     }
 
-    /// Has a page right that a load could not have: content that nobody knows to be damaged is as
-    /// good as it gets, what is damaged is repaired.
-    pub(crate) fn heal(&self, page: u64, writers: &dyn Writers) -> bool {
-        let Some(engine) = &self.engine else { return false };
-        let Ok(judged) = engine.verify(page) else { return false };
-        if judged.readable && judged.verdict != PageVerdict::Corrupt {
-            return true;
-        }
-        let mended = match self.contested {
-            true => return false,
-            false => engine.repair(page, writers, Force::No),
-        };
-        let right = matches!(mended, Ok(Mended::Good | Mended::Repaired));
-        if right {
-            self.told(&Scrubbed { repaired: 1, ..Scrubbed::default() });
-        }
-        right
+    /// Who tells others about it. None of them may be asked any more when it is to be finished.
+    pub(crate) fn teller(&self) -> &Arc<Teller> {
+        &self.teller
     }
 
     /// Whether a pass over it is under way.
@@ -321,6 +431,10 @@ impl Guarded {
 
     pub(crate) fn report(&mut self) -> &mut FileReport {
         &mut self.report
+    }
+
+    pub(crate) fn side(&self) -> Option<&Named> {
+        self.side.as_ref()
     }
 
     /// Its name, as far as that is known, and that of its side file.
@@ -369,35 +483,79 @@ impl Guarded {
 
     /// Nobody stores any more: a last pass, a last look, and the side file is closed clean.
     pub(crate) fn finish(mut self, known: &Known, scrub: bool) -> FileReport {
-        self.look(known);
-        let present = self.watch(|watch| watch.present(&known.guarded));
-        if let Some(why) = present {
+        self.know(known);
+        self.last_look(scrub, &|| true, &|| ());
+        self.close(Close::AtRest)
+    }
+
+    /// The same while programs live that do not have it, but may come to: unless it is wanted. Who
+    /// is known may change meanwhile.
+    pub(crate) fn let_go(mut self, scrub: bool, call: &Call) -> Ended {
+        let _ = self.eyes.let_go(true);
+        let data = self.data.clone();
+        let go_on = || !call.wanted();
+        // Asked before, since a look takes long.
+        let seen = lease(&data).is_ok();
+        let whole = seen && self.last_look(scrub, &go_on, &|| call.cover());
+        let how = if whole { self.settle_down(call) } else { Close::AsKept };
+        // From here on nobody opens it until it is closed, where the system grants that.
+        let lease = lease(&data);
+        let used = self.eyes.is_used();
+        if whole && go_on() && lease.is_ok() && !used {
+            return Ended::Closed(Box::new(self.close(how)));
+        }
+        if go_on() {
+            // It is not looked for again at once.
+            self.idle = None;
+        }
+        if let Some(process) = self.eyes.let_go(false) {
+            self.contest(format!("process {process} used it while it was about to be closed"));
+        }
+        Ended::Back(Box::new(self))
+    }
+
+    /// A last pass, of which it is told when it is over, and a look at everything, for as long as
+    /// it is to go on; whether it came to its end.
+    fn last_look(&mut self, scrub: bool, go_on: &dyn Fn() -> bool, passed: &dyn Fn()) -> bool {
+        self.look_on();
+        if let Some(why) = self.eyes.stranger() {
             self.contest(why);
         }
-        self.pass();
-        if self.watch(Watch::settle_now) {
-            self.settle(known);
+        if self.pass() {
+            passed();
+        }
+        if go_on() && self.watch(Watch::settle_now) {
+            self.settle();
         }
         if let (Some(engine), true) = (&self.engine, scrub) {
-            // Nobody guarded is left; strangers may come at any time.
-            let writers = Rest(&self);
+            // Nobody guarded has it; strangers may come at any time.
+            let writers = Rest { file: &*self, lease: RefCell::default() };
             let writers: &dyn Writers = &writers;
-            match engine.scrub((!self.contested).then_some(writers)) {
+            match engine.scrub_while((!self.contested).then_some(writers), go_on) {
                 Ok(done) => {
                     self.report.good = done.report.good + done.repaired;
                     self.report.lost = done.lost;
                     self.report.mended = done.repaired;
                     self.report.damaged = done.report.corrupt.len() as u64;
                     self.report.doubtful = done.report.undecided;
+                    self.report.verified_ns = done.verified_ns;
                 }
                 Err(error) => self.fail(&error.to_string()),
             }
         }
+        go_on()
+    }
+
+    fn close(mut self, how: Close) -> FileReport {
         if let Some(engine) = self.engine.take() {
             self.report.pages = engine.pages();
             self.report.counts = engine.counts();
             // No pass is under way any more, so nobody shares it.
-            match Arc::into_inner(engine).map(Engine::close) {
+            let close = match how {
+                Close::AtRest => Engine::close_at_rest,
+                Close::AsKept => Engine::close,
+            };
+            match Arc::into_inner(engine).map(close) {
                 Some(Ok(())) => self.report.closed = true,
                 Some(Err(error)) => self.fail(&error.to_string()),
                 None => self.fail("a pass over it did not come to its end"),
@@ -406,99 +564,6 @@ impl Guarded {
         self.report.seen = self.source.seen();
         self.report
     }
-}
-
-/// A file that no guarded program has any more.
-struct Rest<'a>(&'a Guarded);
-
-impl Writers for Rest<'_> {
-    fn freeze(&self) -> bool {
-        self.0.is_sure()
-    }
-
-    fn thaw(&self) {}
-}
-
-/// The parts of an engine, but for the side file.
-type Parts = (ForeignFile, Arc<Source>, Arc<dyn Clock>, Arc<dyn Facts>);
-
-/// Whether the side file that is there is that of another file, which had the name before.
-fn is_of_another(
-    (data, source, clock, facts): &Parts,
-    choice: &Choice,
-    protect: &ProtectOptions,
-    beside: Beside,
-) -> bool {
-    let Choice::Open(side) = choice else { return false };
-    if beside != Beside::Perhaps {
-        return beside == Beside::Others;
-    }
-    // Looked at only: whatever is wrong with it is told when it is opened.
-    let Ok(side) = holdfast_pmem::Mapped::open(side, Access::ReadOnly, &Mapping::default()) else {
-        return false;
-    };
-    let look = OpenSide { read_only: true, ..protect.open };
-    let parts = (data.clone(), Arc::clone(source), Arc::clone(facts), Arc::clone(clock));
-    let (data, source, facts, clock) = parts;
-    Engine::open(data, side, source, facts, clock, look).is_ok_and(|(_, opened)| opened.other)
-}
-
-/// Removes a side file, so that another can be made.
-fn anew(choice: &Choice) -> Choice {
-    match choice {
-        Choice::Open(side) | Choice::Protect(side) => {
-            // One that stays is in the way of the new one, which is told then.
-            let _ = std::fs::remove_file(side);
-            Choice::Protect(side.clone())
-        }
-        Choice::Leave => Choice::Leave,
-    }
-}
-
-/// Opens or makes the side file.
-fn engine(
-    (data, source, clock, facts): Parts,
-    choice: &Choice,
-    protect: &ProtectOptions,
-    report: &mut FileReport,
-) -> Result<(Engine, Option<Making>), String> {
-    let survive = match protect.open.durability {
-        Durability::Process => Survive::Process,
-        Durability::Power => Survive::Auto,
-    };
-    let mapping = Mapping { durability: survive, reserve: Some(SIDE_ROOM), ..Mapping::default() };
-    let boot = identifier("/proc/sys/kernel/random/boot_id");
-    let open = OpenSide { boot, ..protect.open };
-    match choice {
-        Choice::Open(side) => {
-            let side = holdfast_pmem::Mapped::open(side, Access::Write, &mapping)
-                .map_err(|error| error.to_string())?;
-            let (engine, opened) = Engine::open(data, side, source, facts, clock, open)
-                .map_err(|error| error.to_string())?;
-            report.opened = Some(opened);
-            Ok((engine, None))
-        }
-        Choice::Protect(path) => {
-            let making = Making::begin(path).map_err(|error| error.to_string())?;
-            let side = making.map(SIDE_START, Room::Taken, &mapping);
-            let side = side.map_err(|error| error.to_string())?;
-            let uuid = identifier("/proc/sys/kernel/random/uuid");
-            let options = ProtectOptions { uuid, open, ..protect.clone() };
-            let engine = Engine::protect(data, side, source, facts, clock, &options);
-            Ok((engine.map_err(|error| error.to_string())?, Some(making)))
-        }
-        Choice::Leave => Err("it is not chosen".to_owned()),
-    }
-}
-
-/// The bytes of a UUID that the system tells; zeros if it does not.
-fn identifier(path: &str) -> [u8; 16] {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    let mut digits = text.bytes().filter_map(|byte| char::from(byte).to_digit(16));
-    core::array::from_fn(|_| {
-        let (high, low) = (digits.next().unwrap_or(0), digits.next().unwrap_or(0));
-        (high << 4 | low) as u8
-    })
 }
 
 impl core::fmt::Debug for Guarded {

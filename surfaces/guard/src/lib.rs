@@ -55,10 +55,15 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `program.rs` | what can be guarded |
+//! | `program.rs`, `inherit.rs` | what can be guarded; what a program is given |
 //! | `serve.rs`, `spaces.rs` | the loop; requests, address spaces and their ends |
-//! | `choose.rs`, `file.rs` | which files; one of them |
-//! | `asks.rs` | files on their way in and out |
+//! | `choose.rs`, `file.rs`, `sides.rs` | which files; one of them; its side file |
+//! | `asks.rs`, `release.rs` | files on their way in and out |
+//! | `lease.rs` | who has a file and cannot be seen |
+//! | `file/heal.rs` | loads that met a media error |
+//! | `anchors.rs` | who keeps the page tables of programs |
+//! | `settling.rs` | programs that tell what they have of a file |
+//! | `covers.rs` | passes, and what programs sync |
 //! | `names.rs` | side files follow their data files |
 //! | `source.rs`, `runs.rs` | who stored where |
 //! | `foreign.rs`, `eyes.rs`, `proc.rs` | strangers, and what is heard of them |
@@ -66,30 +71,41 @@
 //! | `drill.rs` | damage done on purpose, which has to be undone |
 //! | `schedule.rs`, `processors.rs` | when, and where |
 //! | `code.rs`, `strict.rs` | programs that do without the C library; refusing rings |
+//! | `tell.rs`, `traces.rs` | what others are told while it runs; what passes found |
 //! | `options.rs`, `error.rs`, `summary.rs` | the rest |
 
+mod anchors;
 mod asks;
 mod choose;
 mod clock;
 mod code;
+mod covers;
 mod drill;
 mod error;
 mod eyes;
 mod file;
 mod foreign;
 mod freeze;
+mod handing;
+mod inherit;
+mod lease;
 mod names;
 mod options;
 mod proc;
 mod processors;
 mod program;
+mod release;
 mod runs;
 mod schedule;
 mod serve;
+mod settling;
+mod sides;
 mod source;
 mod spaces;
 mod strict;
 mod summary;
+mod tell;
+mod traces;
 
 pub use choose::side_of;
 pub use drill::{Drill, Drilled};
@@ -98,6 +114,28 @@ pub use options::{Hears, Options, Placement};
 pub use serve::Guard;
 pub use source::Seen;
 pub use summary::{FileReport, Summary};
+
+/// Does something in a process of its own, as the test of this full name there.
+#[cfg(test)]
+fn in_a_process_of_its_own(test: &str, work: impl FnOnce()) {
+    const STORY: &str = "GUARD_STORY";
+    if std::env::var_os(STORY).is_some() {
+        return work();
+    }
+    let _alone = alone();
+    let me = std::fs::read_link("/proc/self/exe").unwrap();
+    let mut again = std::process::Command::new(me);
+    assert!(again.args(["--exact", test]).env(STORY, "").status().unwrap().success(), "{test}");
+}
+
+/// Leaves this process no handle to open anything with, as long as the answer lives.
+#[cfg(test)]
+fn without_handles() -> Vec<std::fs::File> {
+    let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
+    // SAFETY: a setting of this process, which is that of one test alone.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+    std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect()
+}
 
 /// Held by tests that make processes, and by those that look who has a file: a new process has
 /// for a moment all that this one has open.

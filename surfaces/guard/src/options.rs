@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use holdfast_guard_wire::MOST_FILES;
+use holdfast_guard_wire::link::PATIENCE;
 use holdfast_mapped::{Folios, ProtectOptions};
 pub use holdfast_pmem::track::ear::Hears;
 
@@ -35,21 +36,27 @@ pub struct Options {
     /// Files to protect that have no side file yet: patterns with `*` and `?`, held against the
     /// name, or against the whole path if they have a slash.
     pub globs: Vec<String>,
-    /// How side files are made, and which stops redundancy is to survive.
+    /// How side files are made, in stripes of how many pages and how much parity, and which stops
+    /// redundancy is to survive.
     pub protect: ProtectOptions,
+    /// Bytes of all files that passes cover in a second at the most, so that a pass over much is
+    /// spread over time; `None` is no limit. Nobody who syncs waits for that, nor does the end.
+    pub pace: Option<u64>,
     /// Regions looked at after each pass; what is damaged is repaired. 0 is none.
     pub scrub_regions: u32,
     /// Pages damaged on purpose once a period, which have to come back; `None` is none.
     pub drill: Option<Drill>,
+    /// A folder, which is there, for a trace of each file: which pages each pass found stored to.
+    pub trace: Option<PathBuf>,
     /// Whether everything is looked at once more when the program is gone.
     pub final_scrub: bool,
     /// Whether what a program syncs is covered before the sync returns.
     pub cover_on_sync: bool,
     /// Where the supervisor computes.
     pub placement: Placement,
-    /// Number of a signal to be passed on, 0 if there is none: to the program, or if that is gone,
-    /// to all that it left behind. Taken back to 0 when it was.
-    pub signal: Arc<AtomicUsize>,
+    /// Signals by their numbers, and whether one of them is to be passed on: to the program, or if
+    /// that is gone, to all that it left behind. Taken back when it was.
+    pub signals: Vec<(i32, Arc<AtomicBool>)>,
     /// Told at once of each file that is not guarded although it should be, with the reason.
     pub told: fn(&std::path::Path, &str),
     /// Whether rings of the kernel's (`io_uring`, `aio`), by which a program writes unseen, are
@@ -64,8 +71,18 @@ pub struct Options {
     pub hears: Hears,
     /// How long nobody has a file before it is let go of: closed, and its number free for another.
     pub release: Duration,
-    /// Most files that are guarded at a time; 512 at most.
+    /// Most files that are guarded at a time; 250 at most, since their side files are mapped. Those
+    /// that nobody has are let go of earlier than `release` says when others want to be guarded.
     pub most_files: u32,
+    /// How long programs wait for an answer; less is for tests, in which they wait no longer.
+    pub patience: Duration,
+    /// How much longer than it does anyway it takes to look who has a file, to look at one for the
+    /// last time, and to sync one, for tests.
+    pub slow: Duration,
+    /// Whether this process has no children but those of the guard. Then it waits for all that it
+    /// adopts: what a guarded program leaves behind, and what never says who it is. Otherwise those
+    /// that never do are nobody's to wait for until this process ends.
+    pub only_guards: bool,
     /// More environment for the program.
     pub environment: Vec<(String, String)>,
 }
@@ -82,12 +99,14 @@ impl Options {
             periods: Vec::new(),
             globs: Vec::new(),
             protect,
+            pace: None,
             scrub_regions: 16,
             drill: None,
+            trace: None,
             final_scrub: true,
             cover_on_sync: true,
             placement: Placement::default(),
-            signal: Arc::default(),
+            signals: Vec::new(),
             told: |_, _| {},
             strict: false,
             // They have tables among their code.
@@ -95,6 +114,9 @@ impl Options {
             hears: Hears::Everybody,
             release: Duration::from_secs(10),
             most_files: MOST_FILES,
+            patience: PATIENCE,
+            slow: Duration::ZERO,
+            only_guards: false,
             environment: Vec::new(),
         }
     }

@@ -64,6 +64,20 @@ impl Schedule {
         self.files.remove(&file);
     }
 
+    /// A file is due now.
+    pub(crate) fn hurry(&mut self, file: usize) {
+        if let Some(due) = self.files.get_mut(&file) {
+            due.at = due.at.min(Instant::now());
+        }
+    }
+
+    /// A file that is due cannot be looked at: not before so long.
+    pub(crate) fn put_off(&mut self, file: usize, by: Duration) {
+        if let Some(due) = self.files.get_mut(&file) {
+            due.at = Instant::now() + by;
+        }
+    }
+
     /// When something is due.
     pub(crate) fn next(&self) -> Instant {
         self.files.values().fold(self.general.at, |next, due| next.min(due.at))

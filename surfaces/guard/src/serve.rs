@@ -1,65 +1,70 @@
 //! The supervisor's loop: requests, ends, passes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use holdfast_guard_wire::{Answer, Ledger, MESSAGE, NAME, Refusal, Request, link};
-use holdfast_mapped::Writers;
+use holdfast_mapped::{Rearm, Writers};
 use holdfast_pmem::Clock;
 use holdfast_pmem::track::uffd::Uffd;
+use holdfast_redundancy::{Pace, PageStripes};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{acceptfrom, sockopt::socket_peercred};
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, pidfd_send_signal, waitpid};
+use rustix::process::{Pid, WaitOptions, waitpid};
 
 use crate::asks::{Asker, Asks};
 use crate::clock::WallClock;
 use crate::code::{Codes, Makes};
+use crate::covers::Covering;
 use crate::error::Error;
 use crate::file::Guarded;
+use crate::file::heal::Failed;
 use crate::freeze::Freezer;
+use crate::handing::Handing;
+use crate::inherit::{self, Inherited};
 use crate::options::Options;
 use crate::proc;
 use crate::processors::{apart, follow, spent};
 use crate::program;
 use crate::schedule::Schedule;
+use crate::settling::Settling;
 use crate::spaces::Space;
 use crate::strict;
 use crate::summary::{FileReport, Summary};
+use crate::tell::Front;
+use crate::traces::Traces;
 
 /// Longest sleep: the end of a program that never spoke to us is seen by looking.
-const NAP: Duration = Duration::from_millis(50);
+pub(crate) const NAP: Duration = Duration::from_millis(50);
 /// How long a connection may stay silent, and how many may be open.
 const SILENCE: Duration = Duration::from_secs(2);
-const MOST_PEERS: usize = 1024;
+pub(crate) const MOST_PEERS: usize = if cfg!(test) { 3 } else { 1024 };
 /// How long anchors may take to go when all is over.
 const LAST_WAIT: Duration = Duration::from_millis(500);
 /// How long a program may take to come, and to tell what it has.
 pub(crate) const LATEST: Duration = Duration::from_secs(20);
-/// A pass that takes longer than this lets others be served.
-const PATIENCE: Duration = Duration::from_millis(2);
+/// Pages that a pass covers in one step at the least.
+const SMALLEST_BATCH: u32 = 64;
 /// Files that nobody has are looked for no more often than this.
 const LOOK: Duration = Duration::from_millis(20);
+/// What is said of files that nobody knows.
+const UNASKED: &str = "a program could not ask about files that it opened (it has a network \
+                       namespace of its own, or too few descriptors): they are not guarded";
 
-/// A program that tells what it has.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Settling {
-    pub(crate) space: u64,
-    pub(crate) process: u32,
-    pub(crate) since: Instant,
-    /// It attached itself: of all that it has nothing is known.
-    pub(crate) late: bool,
-}
-
-impl Settling {
-    pub(crate) fn new(space: u64, process: u32, late: bool) -> Self {
-        Self { space, process, since: Instant::now(), late }
-    }
+/// Somebody at the socket.
+#[derive(Debug)]
+struct Peer {
+    socket: OwnedFd,
+    /// When it was let in.
+    since: Instant,
+    /// It did not come before this.
+    earliest: Instant,
 }
 
 /// A program that runs under guard.
@@ -72,6 +77,9 @@ pub struct Guard {
     /// By their numbers.
     pub(crate) files: BTreeMap<usize, Guarded>,
     pub(crate) asks: Asks,
+    /// Tells others about the files, if the system has what it takes.
+    front: Front,
+    pub(crate) traces: Traces,
     pub(crate) spaces: BTreeMap<u64, Space>,
     /// Processes that were guarded to their end.
     pub(crate) past: BTreeMap<u32, Makes>,
@@ -83,10 +91,14 @@ pub struct Guard {
     pub(crate) dying: BTreeSet<u32>,
     /// Descendants of guarded processes that were not guarded at the last look, and since when.
     pub(crate) strangers: BTreeMap<u32, Instant>,
-    /// Adopted processes that did not introduce themselves yet, and since when.
-    pub(crate) coming: BTreeMap<u32, Instant>,
+    /// Adopted processes that did not introduce themselves yet: since when, and when they last had
+    /// our library.
+    pub(crate) coming: BTreeMap<u32, (Instant, Instant)>,
+    pub(crate) handings: Vec<Handing>,
     pub(crate) counted: u64,
     pub(crate) schedule: Schedule,
+    /// How fast passes go on, over all files together.
+    pub(crate) pace: Pace,
     began: Instant,
     /// Processor time this process had spent by then, in nanoseconds.
     spent: u64,
@@ -95,13 +107,19 @@ pub struct Guard {
     pub(crate) refused: Vec<(PathBuf, String)>,
     pub(crate) not_observed: Vec<String>,
     server: OwnedFd,
-    peers: Vec<(OwnedFd, Instant)>,
+    peers: Vec<Peer>,
+    /// When all that had come were let in last.
+    emptied: Instant,
+    /// Who waits until its file is covered.
+    pub(crate) covers: VecDeque<Covering>,
     /// None if the program came by itself.
-    child: Option<Child>,
-    /// Programs that tell what they have; nothing is judged meanwhile.
+    pub(crate) child: Option<Child>,
+    /// Programs that tell what they have; what that is about is not judged meanwhile.
     pub(crate) settling: Vec<Settling>,
     /// Requests are served in the middle of something else.
-    nested: bool,
+    pub(crate) nested: bool,
+    /// When that was last.
+    pub(crate) served: Instant,
     /// The file of which a page was put right, whose descriptor is part of the answer.
     pub(crate) healed: Option<usize>,
     hostile: u64,
@@ -119,8 +137,9 @@ impl Guard {
         options: Options,
     ) -> Result<Self, Error> {
         let path = std::env::var_os("PATH");
-        let program = program::find(program, path.as_deref())?;
+        let (called, program) = (program, program::find(program, path.as_deref())?);
         program::check(&program)?;
+        let inherited = Inherited::now();
         let preload = std::fs::canonicalize(&options.preload)
             .map_err(|_| Error::NoPreload { path: options.preload.clone() })?;
         let (mut this, name) = Self::prepare(options)?;
@@ -132,10 +151,11 @@ impl Guard {
             preloads.push(others);
         }
         let mut command = Command::new(&program);
-        command.args(arguments).env("LD_PRELOAD", preloads).env(NAME, &name);
+        command.arg0(called).args(arguments).env("LD_PRELOAD", preloads).env(NAME, &name);
         command.envs(this.options.environment.iter().map(|(name, value)| (name, value)));
+        // SAFETY: a few system calls, which allocate nothing.
+        unsafe { command.pre_exec(move || inherited.give()) };
         if this.options.strict {
-            use std::os::unix::process::CommandExt;
             // SAFETY: two system calls, which allocate nothing.
             unsafe { command.pre_exec(strict::refuse_rings) };
         }
@@ -154,13 +174,24 @@ impl Guard {
         Ok((this, name))
     }
 
-    fn prepare(mut options: Options) -> Result<(Self, String), Error> {
+    pub(crate) fn prepare(mut options: Options) -> Result<(Self, String), Error> {
         if let Ok(full) = std::fs::canonicalize(&options.preload) {
             options.preload = full;
         }
+        options.protect.open.trace |= options.trace.is_some();
+        let (data, parity) = (options.protect.data, options.protect.keep.parity);
+        if PageStripes::standard(data, parity).is_none() {
+            return Err(Error::Stripes { data, parity });
+        }
+        if let Some(pace) = options.pace {
+            // No more at once than in a tenth of a second.
+            let batch = u32::try_from(pace / 10 / holdfast_pmem::PAGE).unwrap_or(u32::MAX);
+            let open = &mut options.protect.open;
+            open.batch_pages = open.batch_pages.min(batch.max(SMALLEST_BATCH));
+        }
         let codes = Codes::new(&options.preload, &options.trusted);
         drop(Uffd::open().map_err(Error::Track)?);
-        raise_limit();
+        inherit::raise_limit();
         let ledger = Ledger::create().map_err(Error::io("memfd_create"))?;
         let ledger_inode = match ledger.file() {
             Some(file) => rustix::fs::fstat(file).map_err(Error::io("fstat"))?.st_ino,
@@ -170,7 +201,10 @@ impl Guard {
         let server = link::serve(name.as_bytes()).map_err(Error::io("bind"))?;
         let this = Self {
             schedule: Schedule::new(&options),
+            pace: Pace::new(options.pace),
             asks: Asks::new(options.most_files)?,
+            front: Front::default(),
+            traces: Traces::new(options.trace.as_deref()),
             began: Instant::now(),
             spent: spent(),
             told: 0,
@@ -186,14 +220,18 @@ impl Guard {
             dying: BTreeSet::new(),
             strangers: BTreeMap::new(),
             coming: BTreeMap::new(),
+            handings: Vec::new(),
             counted: 0,
             refused: Vec::new(),
             not_observed: Vec::new(),
             server,
             peers: Vec::new(),
+            emptied: Instant::now(),
+            covers: VecDeque::new(),
             child: None,
             settling: Vec::new(),
             nested: false,
+            served: Instant::now(),
             healed: None,
             hostile: 0,
         };
@@ -230,7 +268,10 @@ impl Guard {
         let mut status = None;
         while status.is_none() || !self.spaces.is_empty() || self.awaits() {
             let left = self.schedule.next().saturating_duration_since(Instant::now()).min(NAP);
-            self.serve(left);
+            let attaches = self.attaches();
+            // What is due then has to wait.
+            self.serve(if attaches { NAP } else { left });
+            self.cover_waiting();
             self.tell();
             self.pass_on(status.is_none());
             if status.is_none() {
@@ -241,10 +282,13 @@ impl Guard {
             if self.asks.looked.elapsed() >= often {
                 self.let_go(self.options.release);
             }
-            if !self.settles()
+            self.expire_settling();
+            self.follow_handed(false);
+            if !self.attaches()
                 && let Some(files) = self.schedule.due(Instant::now())
             {
                 self.process().inspect(|process| follow(self.options.placement, *process));
+                let files = self.settled_of(files);
                 self.tick(&files);
             }
         }
@@ -259,22 +303,28 @@ impl Guard {
         while self.is_joining() {
             self.serve(NAP);
         }
+        self.follow_handed(true);
         self.follow_names();
         self.look_for_others();
         self.tell();
         let known = self.known();
         let scrub = self.options.final_scrub;
         let mut files = core::mem::take(&mut self.asks.reports);
+        // Nobody is told anything from here on.
+        self.front = Front::default();
         for (index, file) in core::mem::take(&mut self.files) {
             let (period, oldest) = self.schedule.of(index);
-            files.push(FileReport { period, oldest, ..file.finish(&known, scrub) });
+            let report = file.finish(&known, scrub);
+            files.push(FileReport { period, oldest: oldest.max(report.oldest), ..report });
         }
         let files = FileReport::join(files);
+        self.not_observed.extend((self.ledger.times_unasked() > 0).then(|| UNASKED.to_owned()));
         Ok(Summary {
             status,
             lasted: self.began.elapsed(),
             spent: Duration::from_nanos(spent().saturating_sub(self.spent)),
             placement: self.options.placement,
+            pace: self.options.pace,
             drill: self.options.drill,
             spaces: self.counted,
             files,
@@ -300,36 +350,11 @@ impl Guard {
         self.told = self.told.saturating_sub(before - self.refused.len());
     }
 
-    /// Whether a program is still telling what it has. One that takes too long is not believed.
-    fn settles(&mut self) -> bool {
-        let all = self.settling.len();
-        self.settling.retain(|settling| settling.since.elapsed() < LATEST);
-        if self.settling.len() < all {
-            for file in self.files.values_mut() {
-                file.contest("a program did not come to an end telling what it has".to_owned());
-            }
-        }
-        !self.settling.is_empty()
-    }
-
-    /// Passes a signal on that was meant for the program.
-    fn pass_on(&self, lives: bool) {
-        if !lives && self.spaces.is_empty() {
-            // It waits for whoever is about to come.
-            return;
-        }
-        let signal = self.options.signal.swap(0, Ordering::AcqRel);
-        let signal = i32::try_from(signal).ok().and_then(Signal::from_named_raw);
-        let Some(signal) = signal else { return };
-        // Those that are gone need none.
-        match self.child.as_ref().map(Pid::from_child) {
-            Some(program) if lives => {
-                let _ = kill_process(program, signal);
-            }
-            _ => self.spaces.values().for_each(|space| {
-                let _ = pidfd_send_signal(&space.end, signal);
-            }),
-        }
+    /// Those of the files that are due that may be judged; the others are, a little later.
+    fn settled_of(&mut self, due: Vec<usize>) -> Vec<usize> {
+        let (wait, now): (Vec<_>, Vec<_>) = due.into_iter().partition(|file| self.settles(*file));
+        wait.into_iter().for_each(|file| self.schedule.put_off(file, NAP));
+        now
     }
 
     /// Waits for those of the dying that are dead. Those that are not our children go to whoever
@@ -341,16 +366,27 @@ impl Guard {
             let ours = Some(*process) != child && number.is_some();
             ours && matches!(waitpid(number, WaitOptions::NOHANG | ALL_KINDS), Ok(None))
         });
+        // Those that never said who they are. The program's end is asked about elsewhere: until it
+        // was, they wait.
+        let others =
+            || proc::dead_child().filter(|id| self.options.only_guards && Some(*id) != child);
+        while let Some(number) = others().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)) {
+            if waitpid(Some(number), WaitOptions::NOHANG | ALL_KINDS).is_err() {
+                break;
+            }
+        }
     }
 
     /// Waits for things to happen, for a while, and sees to them.
-    fn serve(&mut self, patience: Duration) {
+    pub(crate) fn serve(&mut self, patience: Duration) {
         let numbers: Vec<u64> = self.spaces.keys().copied().collect();
         let mut anchored = Vec::new();
         let ready: Vec<bool> = {
-            let mut all = vec![PollFd::new(&self.server, PollFlags::IN)];
+            // Whoever there is no room for waits at the door.
+            let open = if self.has_room() { PollFlags::IN } else { PollFlags::empty() };
+            let mut all = vec![PollFd::new(&self.server, open)];
             all.push(PollFd::new(self.asks.done(), PollFlags::IN));
-            all.extend(self.peers.iter().map(|(peer, _)| PollFd::new(peer, PollFlags::IN)));
+            all.extend(self.peers.iter().map(|peer| PollFd::new(&peer.socket, PollFlags::IN)));
             all.extend(self.spaces.values().map(|space| PollFd::new(&space.end, PollFlags::IN)));
             for (number, space) in &self.spaces {
                 if let Some(anchor) = &space.anchor {
@@ -367,12 +403,8 @@ impl Guard {
         let (ends, anchors) = rest.split_at(numbers.len());
         let gone: Vec<u64> =
             anchored.iter().zip(anchors).filter(|(_, gone)| **gone).map(|(n, _)| *n).collect();
-        for number in gone {
-            // Nothing is ever said on it: the other end is gone.
-            if let Some(space) = self.spaces.get_mut(&number) {
-                space.anchor = None;
-            }
-        }
+        // Nothing is ever said on these: the other ends are gone.
+        gone.into_iter().for_each(|number| self.unanchored(number));
         let asking: Vec<bool> = peers.to_vec();
         let mut ended = BTreeSet::new();
         for (number, _) in numbers.iter().zip(ends).filter(|(_, end)| **end) {
@@ -394,66 +426,84 @@ impl Guard {
         self.peers.is_empty()
     }
 
+    /// Whether one more may be let in. Who waits for an answer counts as well.
+    fn has_room(&self) -> bool {
+        self.peers.len() + self.covers.len() + self.asks.waiting() < MOST_PEERS
+    }
+
     fn accept(&mut self) {
-        while let Ok((peer, _)) = acceptfrom(&self.server) {
+        let (now, earliest) = (Instant::now(), self.emptied);
+        while self.has_room() {
+            let Ok((socket, _)) = acceptfrom(&self.server) else {
+                self.emptied = now;
+                return;
+            };
             // Who has nothing to say here takes nobody's place.
-            if self.peers.len() < MOST_PEERS && self.who(&peer).is_some() {
-                self.peers.push((peer, Instant::now()));
+            if self.who(&socket).is_some() {
+                self.peers.push(Peer { socket, since: now, earliest });
             }
         }
     }
 
     fn serve_peers(&mut self, asking: &[bool]) {
         let mut asking = asking.iter();
-        for (peer, since) in core::mem::take(&mut self.peers) {
+        for peer in core::mem::take(&mut self.peers) {
             if *asking.next().unwrap_or(&false) {
                 self.serve_peer(peer);
-            } else if since.elapsed() < SILENCE {
-                self.peers.push((peer, since));
+            } else if peer.since.elapsed() < SILENCE {
+                self.peers.push(peer);
             }
         }
     }
 
     /// One request. Whatever is wrong with it is answered, and goes no further.
-    fn serve_peer(&mut self, peer: OwnedFd) {
+    fn serve_peer(&mut self, peer: Peer) {
+        let Peer { socket: peer, earliest, .. } = peer;
         let mut bytes = [0; MESSAGE];
         let Ok(Some((len, with))) = link::receive(&peer, &mut bytes) else { return };
         let request = bytes.get(..len).ok_or(Refusal::Malformed).and_then(Request::decode);
         let process = self.who(&peer);
         let answer = match (request, process) {
-            (Ok(Request::Ask), Some(process)) => {
-                return self.ask(Asker { peer, process, named: None }, with);
+            (Ok(Request::Ask { hasty }), Some(process)) => {
+                return self.ask(Asker::new(peer, process, earliest).of(None, hasty), with);
             }
             (Ok(Request::Named { space }), Some(process)) => {
-                return self.ask(Asker { peer, process, named: Some(space) }, with);
+                return self.ask(Asker::new(peer, process, earliest).of(Some(space), true), with);
+            }
+            (Ok(Request::Cover { file, at, len }), Some(process)) => {
+                return self.cover_for(Covering::new(peer, process, file, (at, len)));
+            }
+            (Ok(Request::Heal { space, file, page, memory }), Some(process)) => {
+                self.heal(process, Failed { space, file, page, memory }, earliest)
             }
             (Ok(request), Some(process)) => self.answer(process, request, with),
             (Err(why), _) => Err(why),
             (_, None) => Err(Refusal::Stranger),
         };
-        self.send(&peer, process, answer);
-        if let Ok(Answer::Welcome { space }) = answer
-            && let Some(space) = self.spaces.get_mut(&space)
-        {
-            space.anchor = Some(peer);
+        let heard = self.send(&peer, process, answer);
+        if let Ok(Answer::Welcome { space: number, .. }) = answer {
+            match self.spaces.get_mut(&number) {
+                Some(space) if heard => space.anchor = Some(peer),
+                _ => self.forget(number),
+            }
         }
     }
 
-    /// Answers a process.
+    /// Answers a process. False if it is gone, or did not wait.
     pub(crate) fn send(
         &mut self,
         peer: &OwnedFd,
         process: Option<u32>,
         answer: Result<Answer, Refusal>,
-    ) {
+    ) -> bool {
         if answer.is_err() {
             // One that died over its question asks nothing any more.
             self.hostile += u64::from(process.is_some_and(|id| proc::parent(id).is_some()));
         }
         let answer = answer.unwrap_or_else(Answer::Refused);
-        // One that does not listen any more needs no answer.
-        let _ = link::send(peer, &answer.encode(), self.with(answer));
+        let sent = link::send(peer, &answer.encode(), self.with(answer));
         self.healed = None;
+        sent.is_ok()
     }
 
     /// What an answer comes along with.
@@ -461,7 +511,9 @@ impl Guard {
         match answer {
             Answer::Welcome { .. } => self.ledger.file(),
             Answer::Guarded { file } => {
-                self.files.get(&(file as usize)).map(|file| file.source.board().file())
+                let source = self.files.get(&(file as usize)).map(|file| &file.source);
+                // One that is being closed may be written to by whoever was overlooked.
+                source.or(self.asks.source_of(file)).map(|source| source.board().file())
             }
             Answer::Healed => {
                 let healed = self.healed.and_then(|index| self.files.get(&index));
@@ -492,77 +544,80 @@ impl Guard {
         proc::line(process).any(|id| guarded(&id))
     }
 
-    /// A look at who is there, a pass over the files that are due, and a part of the scrub of each.
-    fn tick(&mut self, due: &[usize]) {
+    /// A look at who is there, if it is time for one.
+    pub(crate) fn look_around(&mut self) {
         // Before events are told apart by whose code may have caused them.
         self.check_code();
         let known = self.known();
         if self.schedule.look(Instant::now()) {
             self.check_spaces();
             // All of them, while it is known who was there.
-            self.files.values_mut().for_each(|file| file.look(&known));
-            self.long_past = core::mem::take(&mut self.past);
+            let settling: BTreeSet<usize> =
+                self.files.keys().copied().filter(|file| self.settles(*file)).collect();
+            let settled = self.files.iter_mut().filter(|(file, _)| !settling.contains(file));
+            settled.for_each(|(_, file)| file.look(&known));
+            // Files that settle were not looked at, and may have been written to by those.
+            if settling.is_empty() {
+                self.long_past = core::mem::take(&mut self.past);
+            }
             self.look_for_others();
             self.follow_names();
+            self.front.try_again();
         }
+    }
+
+    /// A pass over the files that are due, and a part of the scrub of each.
+    fn tick(&mut self, due: &[usize]) {
+        self.look_around();
         for index in due {
             let began = Instant::now();
             self.tick_file(*index);
             self.schedule.done(*index, began);
+            self.tell_pace(*index);
         }
         self.scrub(due);
         self.drill(due);
     }
 
+    /// Has others told about a file. Where that cannot be, they read its side file.
+    pub(crate) fn tell_of(&mut self, index: usize) {
+        self.tell_pace(index);
+        let Some(file) = self.files.get_mut(&index) else { return };
+        let failed = self.front.add(index, file.key(), Arc::clone(file.teller()));
+        if let Some(error) = failed {
+            file.report().note(format!(
+                "`status` could not ask the guard at first, and read the side file: {error}"
+            ));
+        }
+    }
+
+    /// Nobody is told about a file any more.
+    pub(crate) fn tell_no_more(&mut self, index: usize, file: &Guarded) {
+        self.front.remove(index, file.key());
+    }
+
+    fn tell_pace(&self, index: usize) {
+        if let Some(file) = self.files.get(&index) {
+            file.teller().paced(self.schedule.of(index));
+        }
+    }
+
     /// A look, a pass, and the end of a doubt if its time has come.
     fn tick_file(&mut self, index: usize) {
+        // Of the file that has the number by now, if it is another one.
+        if self.settles(index) {
+            return;
+        }
         let known = self.known();
         let Some(file) = self.files.get_mut(&index) else { return };
         file.look(&known);
         self.pass_in_steps(index, false);
         if self.files.get_mut(&index).is_some_and(Guarded::begins_to_settle) {
-            self.pass_in_steps(index, false);
+            self.pass_by(index, Rearm::All, false);
             let known = self.known();
             if let Some(file) = self.files.get_mut(&index) {
                 file.settled(&known);
             }
-        }
-    }
-
-    /// A pass over a file, between whose steps others are served.
-    fn pass_in_steps(&mut self, index: usize, synced: bool) {
-        let engine = self.files.get(&index).and_then(|file| file.to_pass(synced));
-        let Some(engine) = engine else { return };
-        let mut served = Instant::now();
-        let done = engine.pass_in_steps(&mut |_| {
-            if served.elapsed() >= PATIENCE {
-                self.serve_between();
-                served = Instant::now();
-            }
-        });
-        drop(engine);
-        if let Some(file) = self.files.get_mut(&index) {
-            file.note(Some(done));
-        }
-    }
-
-    /// Serves whoever waits, in the middle of something else.
-    fn serve_between(&mut self) {
-        let nested = core::mem::replace(&mut self.nested, true);
-        self.serve(Duration::ZERO);
-        self.nested = nested;
-    }
-
-    /// Covers what a program syncs. All of a file takes long, and others are not to wait for that,
-    /// unless somebody waits already.
-    pub(crate) fn cover(&mut self, index: usize, at: u64, len: u64) {
-        if at == 0 && len == u64::MAX && !self.nested {
-            if let Some(file) = self.files.get_mut(&index) {
-                file.synced();
-            }
-            self.pass_in_steps(index, true);
-        } else if let Some(file) = self.files.get_mut(&index) {
-            file.cover(at, len);
         }
     }
 
@@ -575,9 +630,12 @@ impl Guard {
         let roots: BTreeSet<u32> = self.spaces.values().map(|space| space.process).collect();
         let file = &self.files[&index];
         let sure = || self.is_sure(file);
-        let freezer = Freezer::new(&roots, &sure);
+        let reaches = |process| file.may_be_held_by(process);
+        let freezer = Freezer::new(&roots, &sure, &reaches);
+        let freezer = freezer.but_for(self.anchors()).noted(&self.ledger);
         let done = act(file, &freezer);
         let ran = freezer.ran();
+        drop(freezer);
         self.doubt_repair(index, ran);
         done
     }
@@ -593,18 +651,21 @@ impl Guard {
         }
     }
 
+    /// A few regions of each; what is damaged there may take long to repair, so others are served.
     fn scrub(&mut self, due: &[usize]) {
         for index in due {
-            if !self.files.contains_key(index) {
-                continue;
-            }
-            let regions = self.options.scrub_regions;
-            let failed = self.with_writers(*index, |file, writers| {
-                let mut steps = (0..regions).map(|_| file.scrub_step(writers));
-                steps.find(|step| !matches!(step, Ok(true)))
-            });
-            if let (Some(Err(error)), Some(file)) = (failed, self.files.get_mut(index)) {
-                file.note_error(&error);
+            for _ in 0..self.options.scrub_regions {
+                if !self.files.contains_key(index) || self.settles(*index) {
+                    break;
+                }
+                let step = self.with_writers(*index, |file, writers| file.scrub_step(writers));
+                if let (Err(error), Some(file)) = (&step, self.files.get_mut(index)) {
+                    file.note_error(error);
+                }
+                if step != Ok(true) {
+                    break;
+                }
+                self.serve_now_and_then();
             }
         }
     }
@@ -619,11 +680,14 @@ impl Guard {
             };
             let sure = || self.is_sure(file);
             // The repair stops them as well, finds that they stand, and leaves them so.
-            let (all, again) = (Freezer::new(&roots, &sure), Freezer::new(&roots, &sure));
+            let reaches = |process| file.may_be_held_by(process);
+            let freezer = || Freezer::new(&roots, &sure, &reaches).but_for(self.anchors());
+            let (all, again) = (freezer().lasting(), freezer());
             let began = Instant::now();
             let done = all.freeze().then(|| file.drill(drill, &again));
             all.thaw();
             let ran = again.ran().or(all.ran());
+            drop((all, again));
             if let Some(file) = self.files.get_mut(&index) {
                 file.drilled(done, began.elapsed());
             }
@@ -631,29 +695,25 @@ impl Guard {
         }
     }
 
-    /// Whether everything is as it was told, asked while all guarded processes stand.
+    /// Whether everything is as it was told, asked while all guarded processes stand. One of which
+    /// that is not so, since it could not be set up or became another, keeps only such files from
+    /// being repaired as it has, or may have.
     fn is_sure(&self, file: &Guarded) -> bool {
         let spaces = self.spaces.iter().all(|(number, space)| {
             let checked = file.source.check(*number, space.process, self.ledger_inode);
-            let code = space.has_same_code() && !proc::has_ring(space.process);
-            !space.leaving && checked.knows && checked.told && code
+            let told = !space.leaving && checked.knows && checked.told && space.has_same_code();
+            let clear = told || !file.may_be_held_by(space.process);
+            clear && proc::has_ring(space.process) == Some(false)
         });
-        let quiet = self.ledger.rings() == 0 && self.strange_family().is_empty();
-        let quiet = quiet && self.settling.is_empty();
+        let none = self.strange_family(Some(file)).is_some_and(|found| found.is_empty());
+        let quiet = self.ledger.rings() == 0 && none;
+        let quiet = quiet && !self.settles(file.number());
         file.is_sure() && spaces && quiet
     }
 }
 
 /// Children that send a signal when they end, and those that do not.
 const ALL_KINDS: WaitOptions = WaitOptions::from_bits_retain(libc::__WALL as u32);
-
-/// Each mapping takes a descriptor.
-fn raise_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // Where it is refused, fewer mappings can be guarded; they say so.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-}
 
 /// A name nobody can guess.
 fn random() -> String {
@@ -665,6 +725,7 @@ fn random() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::process::{Signal, kill_process};
 
     /// A process of another user that nobody here is related to, connected and silent.
     fn stranger(name: &str, user: u32) -> u32 {
@@ -719,6 +780,15 @@ mod tests {
         guard.accept();
         assert_eq!(guard.peers.len(), 2);
         drop(peer);
+        // Who waits for an answer takes a place; who finds none waits at the door.
+        let wish = |peer| Covering::new(peer, 1, 0, (0, 1));
+        guard.covers.push_back(wish(guard.peers.remove(0).socket));
+        let _both = [0, 1].map(|_| link::reach(name.as_bytes(), link::PATIENCE).unwrap());
+        guard.accept();
+        assert_eq!((guard.peers.len(), guard.covers.len()), (2, 1));
+        guard.cover_waiting();
+        guard.accept();
+        assert_eq!((guard.peers.len(), guard.covers.len()), (3, 0));
         assert!(guard.is_family(std::process::id()) && !guard.is_family(1));
     }
 }

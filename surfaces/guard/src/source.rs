@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use holdfast_guard_wire::{Ledger, Place};
+use holdfast_pmem::PAGE;
 use holdfast_pmem::track::holders::FileId;
 use holdfast_pmem::track::maps::{self, Vma};
 use holdfast_pmem::track::pagemap::{Pagemap, Room, Scan};
@@ -15,6 +16,9 @@ use holdfast_pmem::track::{
     Board, DirtySource, Notified, Observed, SourceKind, TrackError, WriteWay,
 };
 
+use crate::eyes::Eyes;
+use crate::foreign::Watch;
+use crate::proc;
 use crate::runs::Runs;
 
 /// Bytes of any file.
@@ -41,6 +45,8 @@ pub(crate) struct Source {
     board: Arc<Board>,
     notified: Notified,
     ledger: Arc<Ledger>,
+    /// Who hears that streams write.
+    eyes: OnceLock<Arc<Eyes>>,
     state: Mutex<State>,
 }
 
@@ -53,14 +59,18 @@ struct State {
     watched: Runs,
     /// Armed and not taken since: told, and nothing that was seen.
     armed: Runs,
-    /// Written by streams that ended, and not taken yet.
+    /// Written by streams, as far as is known, and not taken yet.
     streamed: Runs,
+    /// Changes that had been heard when it was asked last whether streams wrote.
+    changes: u64,
     /// Where a store can have escaped.
     lost: Runs,
     /// Writable mappings nobody told of: by space, first address, and the one behind the last.
     untold: Vec<(u64, usize, usize)>,
-    /// Streams that write when they like.
-    streams: BTreeMap<u64, u32>,
+    /// Streams that write when they like: by space, its process, and how many there are.
+    streams: BTreeMap<u64, (u32, u32)>,
+    /// There was one before.
+    had_streams: bool,
     room: Room,
     counts: Seen,
 }
@@ -159,7 +169,13 @@ impl Source {
     pub(crate) fn new(number: u32, id: FileId, board: Arc<Board>, ledger: Arc<Ledger>) -> Self {
         let ways = [WriteWay::Pwrite, WriteWay::DirectPwrite, WriteWay::Truncate, WriteWay::Punch];
         let notified = Notified::new(Arc::clone(&board), &ways);
-        Self { number, id, board, notified, ledger, state: Mutex::default() }
+        let (eyes, state) = (OnceLock::new(), Mutex::default());
+        Self { number, id, board, notified, ledger, eyes, state }
+    }
+
+    /// From now on it can be heard whether streams write.
+    pub(crate) fn hear_by(&self, eyes: Arc<Eyes>) {
+        let _ = self.eyes.set(eyes);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -216,11 +232,18 @@ impl Source {
         state.tracked();
     }
 
-    /// Whether nobody maps it, streams to it or is writing to it, as far as was told.
-    pub(crate) fn is_idle(&self) -> bool {
+    /// Whether anybody may store to it through a mapping, or writes to it by a stream.
+    pub(crate) fn is_stored_to(&self) -> bool {
         let state = self.state();
-        let (began, ended) = self.ledger.announced(self.number);
-        state.views.is_empty() && state.streams.is_empty() && began == ended
+        state.views.iter().any(|view| view.writable) || !state.streams.is_empty()
+    }
+
+    /// Whether nobody maps it, streams to it or is writing to it, as far as was told. Writes that
+    /// died with who made them are none.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.reap();
+        let state = self.state();
+        state.views.is_empty() && state.streams.is_empty() && !self.board.is_busy()
     }
 
     /// Takes what was stored to in a place of a space, to be told later.
@@ -254,37 +277,102 @@ impl Source {
     /// A space is at its end.
     pub(crate) fn end(&self, space: u64) {
         self.remove(space, Place { start: 0, end: u64::MAX });
-        let left = self.state().streams.remove(&space);
-        for _ in 0..left.unwrap_or(0) {
-            self.stream_ends();
+        let mut state = self.state();
+        let left = state.streams.get(&space).map_or(0, |(_, count)| *count);
+        for _ in 0..left {
+            self.stream_ends(&mut state, space);
         }
     }
 
-    /// Streams begin and end. As long as there is one, a write is under way.
-    pub(crate) fn stream(&self, space: u64, begins: bool) {
+    /// Streams of a process begin and end. As long as there is one, a write is under way.
+    pub(crate) fn stream(&self, space: u64, process: u32, begins: bool) {
         let mut state = self.state();
-        if begins {
-            self.ledger.begin(self.number);
-            *state.streams.entry(space).or_insert(0) += 1;
+        if !begins {
+            self.stream_ends(&mut state, space);
             return;
         }
-        let Some(count) = state.streams.get_mut(&space) else { return };
+        self.ledger.begin(self.number, self.turn());
+        // One that is told late may have written before. Whoever never changed it has not.
+        self.hear_streams(&mut state);
+        if state.changes > 0 {
+            state.streamed.add(0, EVERYTHING);
+        }
+        state.streams.entry(space).or_insert((process, 0)).1 += 1;
+        self.expect_streams(&state);
+    }
+
+    /// Whether this was not asked before.
+    pub(crate) fn is_first_stream(&self) -> bool {
+        !core::mem::replace(&mut self.state().had_streams, true)
+    }
+
+    /// What is heard is theirs as long as there are any.
+    fn expect_streams(&self, state: &State) {
+        if let Some(eyes) = self.eyes.get() {
+            eyes.watch(|watch| watch.expect_streams(!state.streams.is_empty()));
+        }
+    }
+
+    /// The supervisor alone gives the number to others.
+    fn turn(&self) -> u64 {
+        self.ledger.turn(self.number)
+    }
+
+    /// What it wrote last is over, and therefore heard.
+    fn stream_ends(&self, state: &mut State, space: u64) {
+        if !self.hear_streams(state) {
+            state.streamed.add(0, EVERYTHING);
+        }
+        let Some((_, count)) = state.streams.get_mut(&space) else { return };
         *count -= 1;
         if *count == 0 {
             state.streams.remove(&space);
         }
-        drop(state);
-        self.stream_ends();
+        self.expect_streams(state);
+        self.ledger.end(self.number, self.turn());
     }
 
-    fn stream_ends(&self) {
-        self.state().streamed.add(0, EVERYTHING);
-        self.ledger.end(self.number);
+    /// Listens whether the file was changed: if so, streams may have written anywhere. False if
+    /// nothing is ever heard.
+    fn hear_streams(&self, state: &mut State) -> bool {
+        let heard = self.eyes.get().and_then(|eyes| eyes.watch(Watch::changes));
+        let before = core::mem::replace(&mut state.changes, heard.unwrap_or(0));
+        if heard.is_some_and(|now| now != before) && !state.streams.is_empty() {
+            state.streamed.add(0, EVERYTHING);
+        }
+        heard.is_some()
     }
 
-    /// Closes slots of threads that are gone.
+    /// Whether streams may have written anywhere, and nothing tells where. Asked after a page was
+    /// read (`one`), which may show a write that is under way, and is heard only once it is over.
+    fn streams_write(&self, state: &mut State, one: bool) -> bool {
+        if state.streams.is_empty() {
+            return false;
+        }
+        // Before listening: what is over by then is heard.
+        let writing =
+            one && state.streams.values().any(|(process, _)| proc::may_be_writing(*process));
+        !self.hear_streams(state) || writing
+    }
+
+    /// Closes slots of threads that are gone: their writes are never said to be over.
     pub(crate) fn reap(&self) {
-        self.board.reap(&mut |thread| !std::path::Path::new(&format!("/proc/{thread}")).exists());
+        self.reap_if(&mut proc::is_over);
+    }
+
+    /// The same, and those of the first thread of a process that has become another program: its
+    /// number is that of a thread that lives, and what it was writing is over all the same.
+    pub(crate) fn reap_replaced(&self, process: u32) {
+        self.reap_if(&mut |thread| thread == process || proc::is_over(thread));
+    }
+
+    fn reap_if(&self, over: &mut dyn FnMut(u32) -> bool) {
+        // One at a time: a file that is about to be closed is looked at by another thread.
+        let _alone = self.state();
+        let count = self.board.reap(over);
+        if let (true, Some(eyes)) = (count > 0, self.eyes.get()) {
+            eyes.watch(|watch| watch.reaped(count as u64));
+        }
     }
 
     /// Looks whether every mapping is still what was told of it, in a space that lives. The
@@ -300,8 +388,9 @@ impl Source {
             }
         });
         if listed.is_err() || !any {
-            // It is gone, or is going: its end is told in another way.
-            return Checked { knows: true, told: true };
+            // Of one that is gone, or is going, the end is told in another way. One that lives and
+            // cannot be asked may map anything.
+            return Checked { knows: true, told: listed.is_ok() || proc::is_dead(process) };
         }
         if !knows {
             // Another program: its mappings are not those of the space.
@@ -354,46 +443,58 @@ impl Source {
         self.ledger.lost() == 0 && self.state().lost.bytes() == 0
     }
 
-    fn told(&self, at: u64, len: u64, scan: Scan) -> Result<Runs, TrackError> {
+    fn told(&self, at: u64, len: u64, tell: Tell) -> Result<Runs, TrackError> {
         let mut told = Runs::default();
         let mut state = self.state();
         let mut written = |at, len| told.add(at, len);
-        match scan {
-            // Slots first, then bits, then stores: what ends meanwhile is found further on.
-            Scan::Take => self.notified.take(at, len, &mut written)?,
-            Scan::Peek => self.notified.peek(at, len, &mut written)?,
+        let forget = tell != Tell::Peek;
+        // Slots first, then bits, then stores: what ends meanwhile is found further on.
+        if forget {
+            self.notified.take(at, len, &mut written)?;
+        } else {
+            self.notified.peek(at, len, &mut written)?;
         }
-        if !state.streams.is_empty() {
+        let one = !forget && len <= PAGE;
+        if self.streams_write(&mut state, one) {
             told.add(at, len);
         }
-        let streamed = match scan {
-            Scan::Take => state.streamed.cut(at, len),
-            Scan::Peek => state.streamed.inside(at, len).collect(),
+        let streamed = if forget {
+            state.streamed.cut(at, len)
+        } else {
+            state.streamed.inside(at, len).collect()
         };
         streamed.into_iter().for_each(|(at, len)| told.add(at, len));
         let by_write = told.bytes();
         let mut stored = Runs::default();
+        let scan = if tell == Tell::Take { Scan::Take } else { Scan::Peek };
         state.scan(at, len, scan, &mut |from, len| stored.add(from, len));
-        let held = match scan {
-            Scan::Take => state.held.cut(at, len),
-            Scan::Peek => state.held.inside(at, len).collect(),
-        };
+        let held =
+            if forget { state.held.cut(at, len) } else { state.held.inside(at, len).collect() };
         for (from, len) in held {
             stored.add(from, len);
         }
-        if scan == Scan::Take {
+        if forget {
             state.counts.written += by_write;
             state.counts.stored += stored.bytes();
         }
-        let armed = match scan {
-            Scan::Take => state.armed.cut(at, len),
-            Scan::Peek => state.armed.inside(at, len).collect(),
-        };
+        let armed =
+            if forget { state.armed.cut(at, len) } else { state.armed.inside(at, len).collect() };
         for (from, len) in stored.iter().chain(armed) {
             told.add(from, len);
         }
         Ok(told)
     }
+}
+
+/// What becomes of that which is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tell {
+    /// Nothing.
+    Peek,
+    /// It is forgotten, and pages stay open to the programs.
+    Skim,
+    /// It is forgotten, and the next store to a page costs the program a fault again.
+    Take,
 }
 
 /// What a look at a space came to.
@@ -432,13 +533,19 @@ impl DirtySource for Source {
     }
 
     fn take(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) -> Result<(), TrackError> {
-        let told = self.told(at, len, Scan::Take)?;
+        let told = self.told(at, len, Tell::Take)?;
         told.inside(at, len).for_each(|(at, len)| each(at, len));
         Ok(())
     }
 
     fn peek(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) -> Result<(), TrackError> {
-        let told = self.told(at, len, Scan::Peek)?;
+        let told = self.told(at, len, Tell::Peek)?;
+        told.inside(at, len).for_each(|(at, len)| each(at, len));
+        Ok(())
+    }
+
+    fn skim(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) -> Result<(), TrackError> {
+        let told = self.told(at, len, Tell::Skim)?;
         told.inside(at, len).for_each(|(at, len)| each(at, len));
         Ok(())
     }
@@ -456,7 +563,6 @@ impl DirtySource for Source {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdfast_pmem::PAGE;
 
     fn source() -> Source {
         let ledger = Arc::new(Ledger::create().unwrap());
@@ -517,13 +623,64 @@ mod tests {
         assert!(source.is_whole());
     }
 
+    /// Whether one that lives maps more than it told cannot be told without a handle; of one that
+    /// is gone, it is told in another way.
+    #[test]
+    fn what_cannot_be_listed_is_not_told() {
+        let name = "source::tests::what_cannot_be_listed_is_not_told";
+        crate::in_a_process_of_its_own(name, || {
+            let source = source();
+            let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+            let check = || source.check(1, child.id(), 0);
+            let none = crate::without_handles();
+            assert!(check().knows && !check().told);
+            drop(none);
+            child.kill().unwrap();
+            child.wait().unwrap();
+            let gone = source.check(1, child.id(), 0);
+            assert!(gone.knows && gone.told);
+        });
+    }
+
+    /// It was killed in the middle of a write; nobody ever says that this is over.
+    #[test]
+    fn who_was_killed_writes_no_more() {
+        let _alone = crate::alone();
+        let source = source();
+        // SAFETY: the child stores to memory that is shared and made before, and sleeps.
+        let child = unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                source.ledger.begin(0, source.turn());
+                core::mem::forget(source.board().open(5 * PAGE, PAGE));
+                libc::sleep(60);
+                libc::_exit(0);
+            }
+            child
+        };
+        let waits = |idle: bool| {
+            (0..2000).any(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(2));
+                source.is_idle() == idle && source.board().is_busy() != idle
+            })
+        };
+        assert!(waits(false));
+        // SAFETY: a signal to a child of this process; nobody asks about its end yet.
+        unsafe { libc::kill(child, libc::SIGKILL) };
+        assert!(waits(true));
+        assert_eq!(source.ledger.announced(0), (1, 0));
+        assert_eq!(told(&source, true), [(5, 1)], "what it wrote counts");
+        // SAFETY: that child.
+        unsafe { libc::waitpid(child, core::ptr::null_mut(), 0) };
+    }
+
     #[test]
     fn streams_write_all_the_time_and_once_more_at_their_end() {
         let source = source();
-        source.stream(7, true);
-        source.stream(7, true);
+        source.stream(7, 1, true);
+        source.stream(7, 1, true);
         assert_eq!((told(&source, true), told(&source, true)), (vec![(0, 64)], vec![(0, 64)]));
-        source.stream(7, false);
+        source.stream(7, 1, false);
         source.end(7);
         assert_eq!(source.ledger.announced(0), (2, 2));
         assert_eq!((told(&source, false), told(&source, true)), (vec![(0, 64)], vec![(0, 64)]));

@@ -3,7 +3,7 @@
 use core::fmt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use holdfast_mapped::{Counts, Opened};
 use holdfast_redundancy::Unsure;
@@ -26,6 +26,8 @@ pub struct Summary {
     pub placement: Placement,
     /// Address spaces that were guarded: programs, and children of theirs.
     pub spaces: u64,
+    /// Bytes that passes covered in a second at the most; `None` is no limit.
+    pub pace: Option<u64>,
     /// What was damaged on purpose, and from which seed.
     pub drill: Option<Drill>,
     /// The guarded files.
@@ -51,6 +53,8 @@ pub struct FileReport {
     pub notes: Vec<String>,
     /// Pages it has now.
     pub pages: u64,
+    /// Pages and parity pages of its stripes.
+    pub stripe: (u32, u32),
     /// What was seen of the program's writing.
     pub seen: Seen,
     /// Time between two passes.
@@ -74,6 +78,9 @@ pub struct FileReport {
     pub lost: u64,
     /// Pages nobody can judge, and why.
     pub doubtful: Vec<(u64, Unsure)>,
+    /// When that of it which the last look found damaged, or cannot judge, was verified last, the
+    /// earliest if there is more, in nanoseconds since 1970; 0 if never. `None` if all was good.
+    pub verified_ns: Option<u64>,
     /// What drills came to. Pages that they damaged count as corrupt and as repaired, too.
     pub drilled: Drilled,
     /// Why it was checked only.
@@ -97,6 +104,7 @@ impl FileReport {
             inode,
             notes: Vec::new(),
             pages: 0,
+            stripe: (0, 0),
             seen: Seen::default(),
             period: Duration::ZERO,
             oldest: Duration::ZERO,
@@ -108,6 +116,7 @@ impl FileReport {
             mended: 0,
             lost: 0,
             doubtful: Vec::new(),
+            verified_ns: None,
             drilled: Drilled::default(),
             contested: Vec::new(),
             doubted: Vec::new(),
@@ -195,11 +204,12 @@ impl FileReport {
         self.counts.repaired.saturating_sub(self.drilled.given_back)
     }
 
-    /// Whether damage is left, or pages that nobody can judge, or a drill failed.
+    /// Whether damage is left, or a drill failed. Pages that nobody can judge are none: they are in
+    /// [`doubtful`](Self::doubtful).
     #[must_use]
     pub fn is_damaged(&self) -> bool {
         let bad = self.damaged > self.mended || self.drilled.has_failed();
-        bad || self.lost > 0 || !self.doubtful.is_empty()
+        bad || self.lost > 0
     }
 
     /// Whether it was guarded all the time, as it should be.
@@ -221,6 +231,7 @@ impl fmt::Display for FileReport {
             seen.tracked / holdfast_pmem::PAGE,
             self.folios
         )?;
+        writeln!(f, "  stripes of {} pages, {} parity", self.stripe.0, self.stripe.1)?;
         writeln!(
             f,
             "  passes {} ({} on a sync), one each {:?}; nothing waited longer than {:.1?}",
@@ -238,6 +249,14 @@ impl fmt::Display for FileReport {
         )?;
         for (why, pages) in self.reasons() {
             writeln!(f, "  undecided: {pages} pages: {why}")?;
+        }
+        match self.verified_ns.map(|ns| UNIX_EPOCH + Duration::from_nanos(ns)) {
+            None => {}
+            Some(UNIX_EPOCH) => writeln!(f, "  what is not good there was never verified before")?,
+            Some(then) => {
+                let ago = then.elapsed().unwrap_or_default();
+                writeln!(f, "  what is not good there was verified last {ago:.1?} ago")?;
+            }
         }
         if self.opened.is_some_and(|opened| opened.changed) {
             writeln!(f, "  it had been changed, or replaced, while it was not protected")?;
@@ -282,6 +301,9 @@ impl fmt::Display for Summary {
         }
         if self.untold > 0 {
             writeln!(f, "{} events could not be told: what differs proves nothing", self.untold)?;
+        }
+        if let Some(pace) = self.pace {
+            writeln!(f, "at most {pace} bytes covered in a second")?;
         }
         if let Some(drill) = self.drill {
             writeln!(f, "drills from seed {}", drill.seed)?;

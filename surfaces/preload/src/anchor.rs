@@ -2,18 +2,23 @@
 //! tables, and in them which pages were stored to, when the program is killed or replaced.
 //!
 //! It is the child of a child that is gone at once, so the program never meets it in `wait`. It has
-//! its own session, blocks all signals, has no open file but the connection to the supervisor, and
-//! reads from that until the supervisor hangs up or dies. It runs on a stack of its own and touches
-//! nothing of the program's memory.
+//! its own session, blocks all signals, stands in no folder of the program's, has no open file but
+//! the connection to the supervisor, and reads from that until the supervisor hangs up or dies. It
+//! runs on a stack of its own and touches nothing of the program's memory but what is ours.
+//!
+//! A supervisor that is killed while it replaces a page leaves programs standing. Whoever stands is
+//! in the ledger, and the anchors make them go on. Not so in a drill: what they would find then is
+//! damaged on purpose.
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int, c_void};
+use core::mem::size_of;
 use core::sync::atomic::{AtomicI32, Ordering};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::real::Errno;
-use crate::state::{block, unblock};
+use crate::state::{self, block, unblock};
 
 const STACK: usize = 16 << 10;
 
@@ -167,13 +172,16 @@ extern "C" fn replaced(what: *mut c_void) -> c_int {
 
 extern "C" fn first(socket: *mut c_void) -> c_int {
     let keep = socket as usize as i64;
-    // SAFETY: closes descriptors of this process, which are copies, and begins a session.
+    // SAFETY: closes descriptors of this process, which are copies, begins a session, and leaves
+    // its folder, which is a copy, too.
     unsafe {
         if keep > 0 {
             raw(libc::SYS_close_range, 0, keep - 1, 0);
         }
         raw(libc::SYS_close_range, keep + 1, i64::from(u32::MAX), 0);
         raw(libc::SYS_setsid, 0, 0, 0);
+        // Where the program began may be unmounted once it has left.
+        raw(libc::SYS_chdir, c"/".as_ptr() as i64, 0, 0);
     }
     // SAFETY: runs `second` on a stack that nobody else uses for as long as these addresses last:
     // one anchor is cast per address space.
@@ -191,8 +199,62 @@ extern "C" fn second(socket: *mut c_void) -> c_int {
         loop {
             let got = raw(libc::SYS_read, socket as usize as i64, &raw mut byte as i64, 1);
             if got <= 0 && got != i64::from(-libc::EINTR) {
+                wake();
                 raw(libc::SYS_exit, 0, 0, 0);
             }
         }
+    }
+}
+
+/// How often it is looked whether the supervisor lives, and how long is waited between two looks:
+/// of what a process has, that which ends last ends milliseconds after the first.
+const LOOKS: u32 = 300;
+static NAP: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+
+/// Makes those go on who stand since the supervisor died. One that lives lets them go on itself,
+/// and has only hung up.
+fn wake() {
+    if !state::has_same_numbers() {
+        // Who is meant by a number here is somebody else; others' anchors know.
+        return;
+    }
+    for _ in 0..LOOKS {
+        // Looked at again each time: whoever lives lets them go.
+        let mut standing = state::ledger().standing().peekable();
+        if standing.peek().is_none() {
+            return;
+        }
+        if is_deserted() {
+            for process in standing.filter(|process| *process > 1) {
+                // SAFETY: a signal. One that is gone, or runs, is none the worse for it.
+                unsafe { raw(libc::SYS_kill, process.into(), libc::SIGCONT.into(), 0) };
+            }
+            return;
+        }
+        // SAFETY: reads a time that lives for ever, and tells nobody how much of it was left.
+        unsafe { raw(libc::SYS_nanosleep, &raw const NAP as i64, 0, 0) };
+    }
+}
+
+/// Whether nobody listens any more where the supervisor did.
+fn is_deserted() -> bool {
+    let mut address = libc::sockaddr_un { sun_family: libc::AF_UNIX as u16, sun_path: [0; 108] };
+    // It begins with a zero: it lies in no folder.
+    let name = state::name();
+    for (slot, byte) in address.sun_path.iter_mut().skip(1).zip(name) {
+        *slot = *byte as c_char;
+    }
+    let len = size_of::<u16>() + 1 + name.len();
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: makes a socket, connects it to an address that lives across the call and is at least
+    // as long as it says (`join` refuses longer names), and closes it.
+    unsafe {
+        let socket = raw(libc::SYS_socket, libc::AF_UNIX.into(), kind.into(), 0);
+        if socket < 0 {
+            return false;
+        }
+        let done = raw(libc::SYS_connect, socket, &raw const address as i64, len as i64);
+        raw(libc::SYS_close, socket, 0, 0);
+        done == i64::from(-libc::ECONNREFUSED)
     }
 }

@@ -84,15 +84,21 @@ unsafe fn words(
 }
 
 fn attach(words: &[CString]) -> Result<(), c_int> {
+    let _uncancelled = state::Uncancelled::begin();
     let begun = Begun::late()?;
     if !stands_before() {
         return Err(libc::ENOTSUP);
     }
     let name = supervise(words)?;
-    let ready = begun.finish(&name, own_path().as_deref()).ok_or(libc::ECONNREFUSED)?;
-    tell_all();
-    state::tell(&Request::Ready { space: state::space() }, None);
-    ready.done();
+    // A handler that syncs would wait for what this very thread has still to tell.
+    let before = state::block();
+    let ready = begun.finish(&name, own_path().as_deref());
+    if ready.is_some() {
+        tell_all();
+        state::tell_in_time_or_not(&Request::Ready { space: state::space(), file: None });
+    }
+    state::unblock(&before);
+    ready.ok_or(libc::ECONNREFUSED)?.done();
     Ok(())
 }
 

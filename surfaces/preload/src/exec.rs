@@ -1,18 +1,23 @@
 //! New programs: they find their supervisor by the environment, whatever the old one made of that.
 //!
-//! The lists that a new environment needs are built on the stack.
+//! The lists that a new environment needs are built on the stack. `execl` and its like call the
+//! others inside the C library, where nobody stands, so they are done here, by way of the others.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use holdfast_guard_wire::Request;
+use holdfast_guard_wire::{Request, Spawned};
 
-use crate::real::hooks;
+use crate::real::{self, Address, Errno, Real, hooks};
 use crate::state::{self, Cell};
+use crate::{faults, fork};
 
 /// Most variables of an environment that is mended; larger ones are passed on as they are.
 const MOST: usize = 2048;
 const LONGEST: usize = 4096;
+/// Up to so many variables, and bytes of a list of libraries, less of the stack is used.
+const FEW: usize = 125;
+const SHORT: usize = 512;
 const PRELOAD: &CStr = c"LD_PRELOAD";
 const GUARD: &CStr = c"HOLDFAST_GUARD";
 
@@ -34,7 +39,7 @@ hooks! {
     execve(name: *const c_char, arguments: Strings, environment: Strings) -> c_int = by_name;
     execvpe(name: *const c_char, arguments: Strings, environment: Strings) -> c_int = by_name;
     execv(name: *const c_char, arguments: Strings) -> c_int = plainly;
-    execvp(name: *const c_char, arguments: Strings) -> c_int = plainly;
+    execvp(name: *const c_char, arguments: Strings) -> c_int = plainly_found;
     fexecve(fd: c_int, arguments: Strings, environment: Strings) -> c_int = by_descriptor;
     execveat(
         fd: c_int, name: *const c_char, arguments: Strings, environment: Strings, flags: c_int,
@@ -138,77 +143,162 @@ impl Kept {
 }
 
 /// Calls with an environment that leads back to the supervisor. What the program says about other
-/// libraries is kept; ours stands before them.
+/// libraries is kept; ours stands before them. One that leads back already is passed on as it is:
+/// whoever calls may stand on a small stack, and on that of a program that goes on.
 unsafe fn with_environment(environment: Strings, call: impl FnOnce(Strings) -> c_int) -> c_int {
     let (Some(preload), Some(guard)) = (KEPT[0].text(), KEPT[1].text()) else {
         return call(environment);
     };
-    let mut list = [core::ptr::null::<c_char>(); MOST + 3];
-    let mut given = None;
-    let mut len = 0;
-    let mut at = environment;
+    // SAFETY: looks at what the program says is a list.
+    if !environment.is_null() && unsafe { real::copied(environment) }.is_none() {
+        return call(environment);
+    }
     // SAFETY: the caller's promise: null, or a list that ends with a null.
-    while !at.is_null() && unsafe { !(*at).is_null() } {
-        if len == MOST {
-            return call(environment);
-        }
-        // SAFETY: as above; every entry ends with a zero.
-        let (entry, text) = unsafe { (*at, CStr::from_ptr(*at)) };
-        let named = |name: &CStr| {
-            text.to_bytes().strip_prefix(name.to_bytes()).is_some_and(|rest| rest.starts_with(b"="))
-        };
-        if named(PRELOAD) {
-            // Nobody reads a second one.
-            given = given.or(Some(text));
-        } else if !named(GUARD) {
-            if let Some(slot) = list.get_mut(len) {
-                *slot = entry;
-            }
-            len += 1;
-        }
-        // SAFETY: the list goes on until its null.
-        at = unsafe { at.add(1) };
+    let found = unsafe { Found::of(environment) };
+    if found.leads_back() || found.count > MOST {
+        return call(environment);
     }
-    let mut room = [0_u8; 2 * LONGEST];
+    let mut call = Some(call);
+    let mut call = |list| call.take().map_or(-1, |call| call(list));
+    let mended = Mended { environment, count: found.count, guard, call: &mut call };
     let ours = OURS.text().map_or(&b""[..], CStr::to_bytes);
-    let preload = match given.map(|given| (given, join(ours, given.to_bytes(), &mut room))) {
-        Some((given, Join::There)) => given,
-        Some((_, Join::Before(joined))) => joined,
-        Some((_, Join::TooLong)) | None => preload,
-    };
-    for (slot, text) in list.iter_mut().skip(len).zip([preload, guard]) {
-        *slot = text.as_ptr();
+    match found.preload {
+        None => mended.with(preload),
+        Some(given) if is_in(ours, given.to_bytes()) => mended.with(given),
+        Some(given) if ours.len() + given.to_bytes().len() < SHORT => {
+            mended.with_joined::<SHORT>(ours, given, preload)
+        }
+        Some(given) => mended.with_joined::<{ 2 * LONGEST }>(ours, given, preload),
     }
-    call(list.as_ptr())
 }
 
-/// A list of libraries, and ours.
-#[derive(Debug, PartialEq, Eq)]
-enum Join<'a> {
-    There,
-    Before(&'a CStr),
-    TooLong,
+/// What an environment says of us.
+struct Found {
+    /// Variables.
+    count: usize,
+    /// The first list of libraries. Nobody reads a second one, so that is not passed on.
+    preload: Option<&'static CStr>,
+    preloads: usize,
+    /// Whether what is said of a supervisor names ours, and how often something is said.
+    ours: bool,
+    guards: usize,
 }
 
-/// Puts `NAME=ours` before the libraries of `NAME=others`, unless ours is there.
-fn join<'a>(ours: &[u8], others: &[u8], room: &'a mut [u8]) -> Join<'a> {
+impl Found {
+    /// # Safety
+    /// Null, or a list that ends with a null, of texts; used while they last.
+    unsafe fn of(environment: Strings) -> Self {
+        let mut found = Self { count: 0, preload: None, preloads: 0, ours: false, guards: 0 };
+        // SAFETY: the caller's promise.
+        for text in unsafe { texts(environment) } {
+            found.count += 1;
+            if is_named(text, PRELOAD) {
+                found.preload = found.preload.or(Some(text));
+                found.preloads += 1;
+            } else if is_named(text, GUARD) {
+                found.ours = KEPT[1].text() == Some(text);
+                found.guards += 1;
+            }
+        }
+        found
+    }
+
+    /// Whether it names the supervisor and this library.
+    fn leads_back(&self) -> bool {
+        let ours = OURS.text().map_or(&b""[..], CStr::to_bytes);
+        let loaded = self.preload.is_some_and(|list| is_in(ours, list.to_bytes()));
+        loaded && self.ours && (self.preloads, self.guards) == (1, 1)
+    }
+}
+
+/// The texts of a list.
+///
+/// # Safety
+/// Null, or a list that ends with a null, of texts; used while they last.
+unsafe fn texts(list: Strings) -> impl Iterator<Item = &'static CStr> {
+    let mut at = list;
+    core::iter::from_fn(move || {
+        // SAFETY: the caller's promise; the list goes on until its null.
+        unsafe {
+            if at.is_null() || (*at).is_null() {
+                return None;
+            }
+            let text = CStr::from_ptr(*at);
+            at = at.add(1);
+            Some(text)
+        }
+    })
+}
+
+fn is_named(text: &CStr, name: &CStr) -> bool {
+    text.to_bytes().strip_prefix(name.to_bytes()).is_some_and(|rest| rest.starts_with(b"="))
+}
+
+/// An environment that is to lead back, and what is to be done with it. Each step takes no more of
+/// the stack than what it has to do.
+struct Mended<'a> {
+    environment: Strings,
+    count: usize,
+    guard: &'static CStr,
+    call: &'a mut dyn FnMut(Strings) -> c_int,
+}
+
+impl Mended<'_> {
+    /// With a list of libraries in which ours stands before those that were given; as at the start
+    /// if that is too long.
+    #[inline(never)]
+    fn with_joined<const ROOM: usize>(self, ours: &[u8], given: &CStr, otherwise: &CStr) -> c_int {
+        let mut room = [0_u8; ROOM];
+        let joined = join(ours, given.to_bytes(), &mut room);
+        self.with(joined.unwrap_or(otherwise))
+    }
+
+    fn with(self, preload: &CStr) -> c_int {
+        if self.count <= FEW { self.listed::<{ FEW + 3 }>(preload) } else { self.long(preload) }
+    }
+
+    #[inline(never)]
+    fn long(self, preload: &CStr) -> c_int {
+        self.listed::<{ MOST + 3 }>(preload)
+    }
+
+    #[inline(never)]
+    fn listed<const ROOM: usize>(self, preload: &CStr) -> c_int {
+        let mut list = [core::ptr::null::<c_char>(); ROOM];
+        // SAFETY: an environment of the program's, which it does not change meanwhile.
+        let others = unsafe { texts(self.environment) }
+            .filter(|text| !is_named(text, PRELOAD) && !is_named(text, GUARD))
+            .take(ROOM - 3);
+        for (slot, text) in list.iter_mut().zip(others.chain([self.guard])) {
+            *slot = text.as_ptr();
+        }
+        // Two places are left at the least: one for this, one for the end.
+        if let Some(slot) = list.iter_mut().find(|slot| slot.is_null()) {
+            *slot = preload.as_ptr();
+        }
+        (self.call)(list.as_ptr())
+    }
+}
+
+/// Whether a list of libraries has ours. Both with their names before them.
+fn is_in(ours: &[u8], list: &[u8]) -> bool {
     let begin = PRELOAD.to_bytes().len() + 1;
-    let (own, rest) = (ours.get(begin..).unwrap_or(b""), others.get(begin..).unwrap_or(b""));
-    if !own.is_empty() && parts(rest).any(|part| part == own) {
-        return Join::There;
-    }
+    let (own, list) = (ours.get(begin..).unwrap_or(b""), list.get(begin..).unwrap_or(b""));
+    !own.is_empty() && parts(list).any(|part| part == own)
+}
+
+/// Puts `NAME=ours` before the libraries of `NAME=others`; `None` if there is no room for that.
+fn join<'a>(ours: &[u8], others: &[u8], room: &'a mut [u8]) -> Option<&'a CStr> {
+    let begin = PRELOAD.to_bytes().len() + 1;
+    let rest = others.get(begin..).unwrap_or(b"");
     let between: &[u8] = if rest.is_empty() { b"" } else { b":" };
     let mut len = 0;
     for byte in ours.iter().chain(between).chain(rest) {
-        let Some(slot) = room.get_mut(len) else { return Join::TooLong };
-        *slot = *byte;
+        *room.get_mut(len)? = *byte;
         len += 1;
     }
-    match room.get_mut(len) {
-        Some(slot) if !own.is_empty() => *slot = 0,
-        _ => return Join::TooLong,
-    }
-    CStr::from_bytes_until_nul(room).map_or(Join::TooLong, Join::Before)
+    *room.get_mut(len).filter(|_| ours.len() > begin)? = 0;
+    CStr::from_bytes_until_nul(room).ok()
 }
 
 /// Replaces this program, or fails to.
@@ -217,9 +307,17 @@ unsafe fn replace(environment: Strings, call: impl FnOnce(Strings) -> c_int) -> 
         return call(environment);
     }
     let space = state::space();
+    // A child as of `vfork` is about to take the descriptors of its parent with it, whose memory
+    // this is.
+    fork::share();
     state::tell(&Request::Exec { space, stays: false }, None);
+    let ignored = faults::before_exec();
     // SAFETY: the caller's promise.
     let failed = unsafe { with_environment(environment, call) };
+    {
+        let _errno = Errno::keep();
+        drop(ignored);
+    }
     state::tell(&Request::Exec { space, stays: true }, None);
     failed
 }
@@ -238,18 +336,17 @@ unsafe fn by_name(
     unsafe { replace(environment, |environment| real(name, arguments, environment)) }
 }
 
+/// With this program's environment, by the functions that are given one. The variable that names it
+/// is left alone: a child as of `vfork` shares it with a program that goes on, and its stack, too.
 unsafe fn plainly(real: ExecPlain, name: *const c_char, arguments: Strings) -> c_int {
-    // SAFETY: the caller's promise; the program is about to be replaced, and its environment is
-    // put back if it is not.
-    unsafe {
-        replace(environ, |environment| {
-            let before = environ;
-            environ = environment;
-            let failed = real(name, arguments);
-            environ = before;
-            failed
-        })
-    }
+    // SAFETY: the caller's promise.
+    unsafe { if state::on() { execve(name, arguments, environ) } else { real(name, arguments) } }
+}
+
+/// The same, found by its name where programs are.
+unsafe fn plainly_found(real: ExecPlain, name: *const c_char, arguments: Strings) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { if state::on() { execvpe(name, arguments, environ) } else { real(name, arguments) } }
 }
 
 unsafe fn by_descriptor(real: Fexec, fd: c_int, arguments: Strings, environment: Strings) -> c_int {
@@ -269,6 +366,92 @@ unsafe fn at(
     unsafe { replace(environment, |list| real(fd, name, arguments, list, flags)) }
 }
 
+/// A replacement that is made by its number; `call` is told which environment.
+///
+/// # Safety
+/// Arguments as the call of that number has them.
+pub(crate) unsafe fn raw(environment: i64, call: impl FnOnce(i64) -> c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { replace(environment as Strings, |list| call(list as i64)) }
+}
+
+/// Defines functions whose words are their arguments: `act` is called with the first argument, and
+/// with the list of all others as it is in the caller's memory.
+macro_rules! listed {
+    ($($name:ident = $real:ident, $text:literal, $act:path;)*) => {
+        $(
+            static $real: Real = Real::new($text);
+
+            #[doc = concat!("Stands before `", stringify!($name), "` of the C library.")]
+            ///
+            /// # Safety
+            /// As the function of that name.
+            #[allow(unreachable_pub, reason = "the dynamic linker reaches it")]
+            #[cfg_attr(not(test), unsafe(no_mangle))]
+            #[unsafe(naked)]
+            pub unsafe extern "C" fn $name() {
+                // Five arguments came in registers, the others lie behind the place to return to:
+                // that makes room, so that all of them lie in a row. Six words in place of one
+                // keep the stack aligned for the call.
+                core::arch::naked_asm!(
+                    "pop r11",
+                    "push r9", "push r8", "push rcx", "push rdx", "push rsi",
+                    "mov rsi, rsp",
+                    "push r11",
+                    "call {act}",
+                    "pop r11",
+                    "add rsp, 40",
+                    "push r11",
+                    "ret",
+                    act = sym $act,
+                )
+            }
+        )*
+
+        /// Finds the real functions, those of the other hooks among them.
+        pub(crate) fn find_all() {
+            find();
+            $(let _ = $real.find();)*
+        }
+
+        /// The hook that stands before the function at that place.
+        pub(crate) fn any_before(real: Address) -> Option<Address> {
+            $(if $real.is_at(real) {
+                return Some($name as *const () as Address);
+            })*
+            hook_of(real)
+        }
+    };
+}
+
+listed! {
+    execl = LISTED, c"execl", listed_words;
+    execlp = LISTED_SEARCHED, c"execlp", listed_searched;
+    execle = LISTED_WITH, c"execle", listed_with;
+}
+
+extern "C" fn listed_words(name: *const c_char, words: Strings) -> c_int {
+    // SAFETY: the caller's promise: words that end with a null.
+    unsafe { execv(name, words) }
+}
+
+extern "C" fn listed_searched(name: *const c_char, words: Strings) -> c_int {
+    // SAFETY: as above.
+    unsafe { execvp(name, words) }
+}
+
+/// The environment stands behind the null.
+extern "C" fn listed_with(name: *const c_char, words: Strings) -> c_int {
+    let mut behind = words;
+    // SAFETY: as above, and an environment.
+    unsafe {
+        while !(*behind).is_null() {
+            behind = behind.add(1);
+        }
+        execve(name, words, behind.add(1).cast::<Strings>().read())
+    }
+}
+
 unsafe fn spawn(
     real: Spawn,
     pid: *mut c_int,
@@ -282,10 +465,75 @@ unsafe fn spawn(
         // SAFETY: the caller's promise.
         return unsafe { real(pid, name, actions, attributes, arguments, environment) };
     }
+    let mut child = 0;
+    // What it does on the way may keep handles open that were to be closed.
+    // SAFETY: the caller's promise: null, or actions, of which the second number is how many.
+    let start = Start::begin(!actions.is_null() && unsafe { *actions.cast::<c_int>().add(1) != 0 });
     // SAFETY: the caller's promise.
-    unsafe {
-        with_environment(environment, |list| real(pid, name, actions, attributes, arguments, list))
+    let failed = unsafe {
+        with_environment(environment, |list| {
+            real(&raw mut child, name, actions, attributes, arguments, list)
+        })
+    };
+    start.end(match u32::try_from(child) {
+        Ok(process) if failed == 0 => Spawned::Process(process),
+        _ => Spawned::Nobody,
+    });
+    if failed == 0 && !pid.is_null() {
+        // SAFETY: the caller's promise: null, or room for a number.
+        unsafe { *pid = child };
     }
+    failed
+}
+
+/// A child that is to be another program is about to be made. Told before and after: what it is
+/// given stays undecided until it has introduced itself.
+pub(crate) struct Start {
+    ticket: u64,
+    ignored: Option<faults::Starting>,
+}
+
+impl Start {
+    pub(crate) fn begin(all: bool) -> Self {
+        static TICKETS: AtomicU64 = AtomicU64::new(1);
+        let _errno = Errno::keep();
+        fork::share();
+        let ticket = TICKETS.fetch_add(1, Ordering::Relaxed);
+        state::tell(&Request::Spawn { space: state::space(), ticket, all }, None);
+        Self { ticket, ignored: faults::before_start() }
+    }
+
+    pub(crate) fn end(self, child: Spawned) {
+        let _errno = Errno::keep();
+        drop(self.ignored);
+        let (space, ticket) = (state::space(), self.ticket);
+        state::tell(&Request::Spawned { space, ticket, child }, None);
+    }
+}
+
+/// Calls with an environment in place of this program's that leads back to the supervisor. That is
+/// left alone if it does so already: others may be reading it.
+pub(crate) unsafe fn with_own_environment(mut call: impl FnMut()) {
+    // SAFETY: this program's own list.
+    if unsafe { Found::of(environ) }.leads_back() {
+        return call();
+    }
+    // SAFETY: as above; it is put back.
+    unsafe {
+        with_environment(environ, |list| {
+            let before = environ;
+            environ = list;
+            call();
+            environ = before;
+            0
+        });
+    }
+}
+
+/// This program's environment.
+pub(crate) fn own_environment() -> Strings {
+    // SAFETY: reads a variable of the C library's, as it does itself.
+    unsafe { environ }
 }
 
 #[cfg(test)]
@@ -294,16 +542,18 @@ mod tests {
 
     #[test]
     fn ours_stands_before_what_others_put_there() {
+        let ours = b"LD_PRELOAD=/a/us.so";
         let mut room = [0; 40];
-        let mut to = |others: &str| match join(b"LD_PRELOAD=/a/us.so", others.as_bytes(), &mut room)
-        {
-            Join::Before(text) => text.to_str().unwrap().to_owned(),
-            other => format!("{other:?}"),
+        let mut to = |others: &str| {
+            let text = join(ours, others.as_bytes(), &mut room);
+            text.map(|text| text.to_str().unwrap().to_owned())
         };
-        assert_eq!(to("LD_PRELOAD=x.so"), "LD_PRELOAD=/a/us.so:x.so");
-        assert_eq!(to("LD_PRELOAD=x.so:/a/us.so y.so"), "There");
-        assert_eq!(to("LD_PRELOAD="), "LD_PRELOAD=/a/us.so");
-        assert_eq!(to("LD_PRELOAD=/a/us.sox"), "LD_PRELOAD=/a/us.so:/a/us.sox");
-        assert_eq!(to("LD_PRELOAD=x.so:y.so:z.so:zzzzzzzzzzzz.so"), "TooLong");
+        assert_eq!(to("LD_PRELOAD=x.so").as_deref(), Some("LD_PRELOAD=/a/us.so:x.so"));
+        assert_eq!(to("LD_PRELOAD=").as_deref(), Some("LD_PRELOAD=/a/us.so"));
+        let other = to("LD_PRELOAD=/a/us.sox");
+        assert_eq!(other.as_deref(), Some("LD_PRELOAD=/a/us.so:/a/us.sox"));
+        assert_eq!(to("LD_PRELOAD=x.so:y.so:z.so:zzzzzzzzzzzz.so"), None, "too long");
+        assert!(is_in(ours, b"LD_PRELOAD=x.so:/a/us.so y.so"));
+        assert!(!is_in(ours, b"LD_PRELOAD=/a/us.sox") && !is_in(b"LD_PRELOAD=", b"LD_PRELOAD=:"));
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! A number is that of one file after another: the supervisor lets go of files that nobody has. So
 //! a board is used only for the *turn* it was attached for, and given up when its number is met
-//! with another one. Nobody can be using it then: who writes to a file has it open, and one that
-//! somebody has is not let go of.
+//! with another one. Nobody can be using it then: who writes to a file has it open, be it for the
+//! one call that takes a name, and one that somebody has is not let go of. While the supervisor
+//! looks whether that is so, and closes it, the file is *leaving*: writes to it are announced as
+//! ever, and who has just opened it asks.
 
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
@@ -15,7 +17,8 @@ use holdfast_guard_wire::{Answer, MOST_FILES, Refusal, Request};
 use holdfast_pmem::track::{Board, Open};
 use rustix::fs::{FileType, OFlags, Stat, fcntl_getfl, fstat};
 
-use crate::state::{self, Quiet};
+use crate::leaps::{self, Kept};
+use crate::state::{self, Quiet, Uncancelled};
 use crate::{names, streams};
 
 const NONE: u8 = 0;
@@ -79,18 +82,45 @@ pub(crate) struct Guarded {
     pub(crate) size: u64,
 }
 
-/// A change under way: counts until it is dropped.
-pub(crate) struct Change {
+/// What counts as under way.
+pub(crate) struct UnderWay {
     open: Option<Open<'static>>,
-    /// Behind it, so that it is dropped after it.
+    /// The file, by its number and turn, to which this is a write.
+    write: Option<(u32, u64)>,
+    /// Behind the others, so that it is dropped after them.
     _held: Option<Held>,
 }
 
-/// A write under way.
-pub(crate) struct Announced {
-    number: u32,
-    change: Change,
+impl UnderWay {
+    #[cfg(test)]
+    pub(crate) const fn nothing() -> Self {
+        Self { open: None, write: None, _held: None }
+    }
+
+    /// It was left: over, unless it was that of a thread of the same name, which is gone.
+    pub(crate) fn end_if_own(mut self) {
+        if let Some(open) = self.open.take_if(|open| !open.is_of_this_thread()) {
+            core::mem::forget(open);
+            self.write = None;
+        }
+    }
 }
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        // The bits first: whoever finds the write over must find them.
+        self.open = None;
+        if let Some((number, turn)) = self.write {
+            state::ledger().end(number, turn);
+        }
+    }
+}
+
+/// A change under way: counts until it is dropped.
+pub(crate) struct Change(Kept);
+
+/// A write under way.
+pub(crate) struct Announced(Change);
 
 /// A number the program calls a descriptor.
 ///
@@ -107,6 +137,8 @@ pub(crate) fn regular(stat: &Stat) -> bool {
 
 /// The guarded file behind a descriptor. Nobody is asked.
 pub(crate) fn of(fd: c_int) -> Option<Guarded> {
+    // Where nothing is guarded, nothing else is asked, which some programs may not do.
+    state::ledger().files().next()?;
     // SAFETY: `fstat` fails on what is no descriptor.
     let stat = fstat(unsafe { borrow(fd)? }).ok()?;
     known(&stat)
@@ -134,16 +166,19 @@ pub(crate) fn by_number(number: u32) -> Guarded {
 }
 
 /// The file behind a descriptor that was just opened, if it is or is to be guarded: asks, if it is
-/// not known.
+/// not known, or about to be let go of.
 pub(crate) fn of_or_ask(fd: BorrowedFd<'_>) -> Option<Guarded> {
+    let _uncancelled = Uncancelled::begin();
     let stat = fstat(fd).ok()?;
-    if let Some(guarded) = known(&stat) {
-        return Some(guarded);
-    }
     if !regular(&stat) {
         return None;
     }
-    match state::ask(&Request::Ask, Some(fd)) {
+    let listed = state::ledger().find_turn(stat.st_dev, stat.st_ino);
+    if let Some((number, turn)) = listed.filter(|(file, turn)| state::ledger().stays(*file, *turn))
+    {
+        return Some(found(number, turn, &stat));
+    }
+    match state::ask(&Request::Ask { hasty: false }, Some(fd)) {
         Ok((Answer::Guarded { file }, _)) => {
             let file = found(file, state::ledger().turn(file), &stat);
             streams::taken(stat.st_dev, stat.st_ino, &file);
@@ -153,7 +188,12 @@ pub(crate) fn of_or_ask(fd: BorrowedFd<'_>) -> Option<Guarded> {
         // The supervisor finds that nobody listens to its answer, and believes nothing then.
         Ok(_) | Err(Refusal::Late) => None,
         Err(_) => {
-            state::ledger().lose();
+            // One that is not in the list is not guarded. If somebody else has it guarded later,
+            // the supervisor finds that this program has it, too.
+            match listed {
+                None => state::ledger().unasked(),
+                Some(_) => state::ledger().lose(),
+            }
             None
         }
     }
@@ -162,8 +202,11 @@ pub(crate) fn of_or_ask(fd: BorrowedFd<'_>) -> Option<Guarded> {
 /// A file is guarded since now, and the supervisor is told what this program has of it.
 fn taken(fd: BorrowedFd<'_>, number: u32, stat: &Stat) -> Guarded {
     let file = found(number, state::ledger().turn(number), stat);
+    // A handler that syncs would wait for what this very thread has still to tell.
+    let before = state::block();
     names::tell_of(fd, stat, &file);
-    state::tell(&Request::Ready { space: state::space() }, None);
+    state::tell_in_time_or_not(&Request::Ready { space: state::space(), file: Some(number) });
+    state::unblock(&before);
     file
 }
 
@@ -174,6 +217,7 @@ pub(crate) fn named(fd: BorrowedFd<'_>) {
     if !regular(&stat) {
         return;
     }
+    let _uncancelled = Uncancelled::begin();
     match state::ask(&Request::Named { space: state::space() }, Some(fd)) {
         Ok((Answer::Taken { file }, _)) => {
             taken(fd, file, &stat);
@@ -229,28 +273,38 @@ fn ask_for(number: u32) -> Option<Board> {
 impl Guarded {
     /// Says that `[at, at + len)` is about to be changed otherwise than by a write to the file: by
     /// the kernel, through a mapping. Safe under the lock.
+    #[inline(always)]
     pub(crate) fn change(&self, at: u64, len: u64) -> Change {
-        if state::untracked() {
-            return Change { open: None, _held: None };
-        }
-        let held = Held::of(self.number, self.turn);
-        if held.is_none() {
-            state::ledger().lose();
-        }
-        Change { open: held.as_ref().map(|held| held.board().open(at, len)), _held: held }
+        self.change_from(leaps::stack(), at, len)
+    }
+
+    /// The same, by a caller whose caller stood at `began` on its stack, and goes on there.
+    pub(crate) fn change_from(&self, began: usize, at: u64, len: u64) -> Change {
+        self.open(began, at, len, None)
     }
 
     /// Says that `[at, at + len)` is about to be written, until the value is dropped.
+    #[inline(always)]
     pub(crate) fn announce(&self, at: u64, len: u64) -> Announced {
-        state::ledger().begin(self.number);
-        Announced { number: self.number, change: self.change(at, len) }
+        state::ledger().begin(self.number, self.turn);
+        Announced(self.open(leaps::stack(), at, len, Some((self.number, self.turn))))
+    }
+
+    fn open(&self, began: usize, at: u64, len: u64, write: Option<(u32, u64)>) -> Change {
+        let tracked = !state::untracked();
+        let held = if tracked { Held::of(self.number, self.turn) } else { None };
+        if tracked && held.is_none() {
+            state::ledger().lose();
+        }
+        let open = held.as_ref().map(|held| held.board().open(at, len));
+        Change(Kept::new(UnderWay { open, write, _held: held }, began))
     }
 }
 
 impl Change {
     /// Says what was changed after all.
     pub(crate) fn narrow(&mut self, at: u64, len: u64) {
-        if let Some(open) = &mut self.open {
+        if let Some(open) = self.0.get().and_then(|what| what.open.as_mut()) {
             open.narrow(at, len);
         }
     }
@@ -259,14 +313,6 @@ impl Change {
 impl Announced {
     /// Says what was written after all.
     pub(crate) fn narrow(&mut self, at: u64, len: u64) {
-        self.change.narrow(at, len);
-    }
-}
-
-impl Drop for Announced {
-    fn drop(&mut self) {
-        // The bits first: whoever finds the write over must find them.
-        self.change.open = None;
-        state::ledger().end(self.number);
+        self.0.narrow(at, len);
     }
 }

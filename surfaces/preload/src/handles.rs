@@ -17,7 +17,10 @@ use holdfast_guard_wire::Request;
 
 use crate::raw::{go_on, in_passing};
 use crate::real::{Address, Errno, Real};
-use crate::{exec, faults, lengths, maps, names, opens, raw, reads, state, streams, syncs, writes};
+use crate::{
+    exec, faults, handing, lengths, maps, names, opens, raw, reads, state, streams, strict, syncs,
+    writes,
+};
 
 type Lookup = unsafe extern "C" fn(*mut c_void, *const c_char) -> Address;
 
@@ -74,9 +77,10 @@ pub(crate) fn first(name: &CStr) -> Address {
 
 /// The hook before a function of the C library.
 fn hook(real: Address) -> Option<Address> {
-    let find: [fn(Address) -> Option<Address>; 11] = [
-        exec::hook_of,
+    let find: [fn(Address) -> Option<Address>; 13] = [
+        exec::any_before,
         faults::hook_of,
+        handing::hook_of,
         lengths::hook_of,
         maps::hook_of,
         names::hook_of,
@@ -84,6 +88,7 @@ fn hook(real: Address) -> Option<Address> {
         raw::any_before,
         reads::hook_of,
         streams::hook_of,
+        strict::hook_of,
         syncs::hook_of,
         writes::hook_of,
     ];
@@ -122,7 +127,7 @@ extern "C" fn on_dlmopen(space: c_long, _name: *const c_char, _flags: c_int) -> 
 /// Something here does not find the hooks, as this process and its children know.
 static UNFOLLOWED: AtomicBool = AtomicBool::new(false);
 
-fn unfollowed() {
+pub(crate) fn unfollowed() {
     if state::on() && !UNFOLLOWED.swap(true, Ordering::AcqRel) {
         tell();
     }

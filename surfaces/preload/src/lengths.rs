@@ -6,7 +6,8 @@ use libc::off_t;
 use rustix::fs::{AtFlags, CWD, statat};
 
 use crate::files::{self, Guarded};
-use crate::real::{hooks, path};
+use crate::opens::Cut;
+use crate::real::{self, hooks};
 use crate::state;
 
 type Ftruncate = unsafe extern "C-unwind" fn(c_int, off_t) -> c_int;
@@ -67,13 +68,23 @@ pub(crate) unsafe fn raw_by_name(
     len: off_t,
     call: impl FnOnce() -> c_int,
 ) -> c_int {
-    let mut file = None;
+    let mut cut = None;
     if state::on() {
         // SAFETY: the caller's promise.
-        let found = unsafe { path(name) }.and_then(|p| statat(CWD, p, AtFlags::empty()).ok());
-        file = found.and_then(|stat| files::known(&stat));
+        let name = unsafe { real::name(libc::AT_FDCWD, name, 0) };
+        let found = name.and_then(|name| Some((name, statat(CWD, name, AtFlags::empty()).ok()?)));
+        let new = len.max(0) as u64;
+        // What is not guarded is not asked about.
+        cut = found
+            .filter(|(_, stat)| state::ledger().find(stat.st_dev, stat.st_ino).is_some())
+            .and_then(|(name, stat)| Cut::begin(CWD, name, &stat, |size| resized(size, new).0));
     }
-    resize(file, len, call)
+    let done = call();
+    if let Some(Cut { file, mut announced, .. }) = cut {
+        let (from, len) = resized(file.size, len.max(0) as u64);
+        announced.narrow(from, len);
+    }
+    done
 }
 
 /// What an allocation changes: nothing that is there, unless it makes holes, shifts, or does what

@@ -45,7 +45,8 @@
 //! # After a fork, and after an exec
 //!
 //! A child registers everything anew before `fork` returns in it. A program that is replaced leaves
-//! its addresses to the anchor; the new one begins afresh, by `LD_PRELOAD`.
+//! its addresses to the anchor; the new one begins afresh, by `LD_PRELOAD`. Both are strangers to
+//! the supervisor until they have said, last of all, that they are set up.
 //!
 //! # Tour
 //!
@@ -55,6 +56,7 @@
 //! | `state.rs` | start, what is known, the lock |
 //! | `anchor.rs` | keeping page tables |
 //! | `files.rs` | which file a descriptor is; announcing |
+//! | `leaps.rs` | calls that are left by a jump |
 //! | `table.rs`, `maps.rs` | mappings |
 //! | `opens.rs`, `streams.rs`, `writes.rs`, `lengths.rs`, `syncs.rs` | the hooks by family |
 //! | `reads.rs` | reads whose buffers lie in mappings |
@@ -63,6 +65,8 @@
 //! | `raw.rs` | `syscall`, and functions that write by themselves |
 //! | `handles.rs` | functions asked for by a handle |
 //! | `fork.rs`, `exec.rs` | new processes and new programs |
+//! | `handing.rs` | handles that go to others |
+//! | `strict.rs` | programs that give their calls up |
 //! | `attach.rs` | the one function for programs that know of us |
 
 #![cfg_attr(test, allow(dead_code, reason = "tests export no hooks"))]
@@ -73,7 +77,9 @@ mod exec;
 mod faults;
 mod files;
 mod fork;
+mod handing;
 mod handles;
+mod leaps;
 mod lengths;
 mod maps;
 mod names;
@@ -83,6 +89,7 @@ mod reads;
 mod real;
 mod state;
 mod streams;
+mod strict;
 mod syncs;
 mod table;
 mod writes;

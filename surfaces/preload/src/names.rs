@@ -5,7 +5,7 @@
 //! What this program has of such a file is told in one go, during which nothing is judged: streams
 //! that write to it, and mappings. Writes of other threads meanwhile show as not announced.
 
-use core::ffi::{c_char, c_int, c_uint};
+use core::ffi::{CStr, c_char, c_int, c_uint};
 use core::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -16,9 +16,10 @@ use rustix::fs::{
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, munmap};
 
 use crate::files::{self, Guarded};
-use crate::real::{Errno, hooks, path};
+use crate::real::{self, Errno, hooks, path};
+use crate::state::{self, Uncancelled};
 use crate::table::Mapping;
-use crate::{maps, raw, state, streams};
+use crate::{fork, maps, raw, streams};
 
 type Two = unsafe extern "C-unwind" fn(*const c_char, *const c_char) -> c_int;
 type TwoAt = unsafe extern "C-unwind" fn(c_int, *const c_char, c_int, *const c_char) -> c_int;
@@ -56,7 +57,7 @@ unsafe fn given(done: c_int, folder: c_int, name: *const c_char) {
     if done != 0 || !state::on() {
         return;
     }
-    let _errno = Errno::keep();
+    let (_errno, _uncancelled) = (Errno::keep(), Uncancelled::begin());
     // SAFETY: the caller's promise.
     if let Some(fd) = unsafe { probe(folder, name) } {
         files::named(fd.as_fd());
@@ -67,7 +68,7 @@ unsafe fn given(done: c_int, folder: c_int, name: *const c_char) {
 /// nothing is said of it.
 unsafe fn probe(folder: c_int, name: *const c_char) -> Option<OwnedFd> {
     // SAFETY: the caller's promise.
-    let name = unsafe { path(name)? };
+    let name = unsafe { real::name(folder, name, libc::AT_SYMLINK_NOFOLLOW)? };
     // SAFETY: used for calls that fail if it is no descriptor.
     let folder = unsafe { files::borrow(folder) }.unwrap_or(CWD);
     let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
@@ -76,8 +77,9 @@ unsafe fn probe(folder: c_int, name: *const c_char) -> Option<OwnedFd> {
     regular.then(|| openat(folder, name, flags, Mode::empty()).ok())?
 }
 
-/// A file is about to lose a name. If it is to be guarded by that, it is now, so that its side file
-/// goes where it goes.
+/// A file is about to lose a name. If it has a side file by that, or is about to, it is guarded
+/// from now on, so that its side file goes where it goes. What has none is not covered for being
+/// moved.
 ///
 /// # Safety
 /// `name` is null or ends with a zero.
@@ -85,11 +87,33 @@ unsafe fn taken(folder: c_int, name: *const c_char) {
     if !state::on() {
         return;
     }
-    let _errno = Errno::keep();
-    // SAFETY: the caller's promise.
-    if let Some(fd) = unsafe { probe(folder, name) } {
-        let _ = files::of_or_ask(fd.as_fd());
+    let (_errno, _uncancelled) = (Errno::keep(), Uncancelled::begin());
+    // SAFETY: the caller's promise; names that are there.
+    unsafe {
+        let Some(fd) = probe(folder, name) else { return };
+        let Some(name) = path(name) else { return };
+        if [SIDE, MAKING].iter().any(|ending| is_beside(folder, name, ending)) {
+            let _ = files::of_or_ask(fd.as_fd());
+        }
     }
+}
+
+/// Endings of the names of side files, and of those that are being made.
+const SIDE: &[u8] = b".holdfast";
+const MAKING: &[u8] = b".holdfast.making";
+/// Longest name of a file, with its folders.
+const LONGEST: usize = libc::PATH_MAX as usize;
+
+/// Whether there is a file of that name and ending; what is too long to be looked for might be.
+fn is_beside(folder: c_int, name: &CStr, ending: &[u8]) -> bool {
+    let mut room = [0_u8; LONGEST];
+    let whole = name.to_bytes().iter().chain(ending);
+    if name.count_bytes() + ending.len() >= LONGEST {
+        return true;
+    }
+    room.iter_mut().zip(whole).for_each(|(slot, byte)| *slot = *byte);
+    // SAFETY: a name that ends with a zero.
+    unsafe { real::name(folder, room.as_ptr().cast(), libc::AT_SYMLINK_NOFOLLOW).is_some() }
 }
 
 /// A file that was made and opened at once.
@@ -226,24 +250,36 @@ pub(crate) unsafe fn raw(
     done
 }
 
-/// Asks about the files that the first program was started with: nobody saw them opened. Allocates
-/// nothing: it may be asked for from inside of an allocator.
+/// Descriptors that are tried where there is no list of them.
+const TRIED: c_int = 1024;
+
+/// Asks about the files that a program was started with: nobody saw those opened that it has from
+/// outside, or that were opened for it on the way from one program to the next. Allocates nothing:
+/// it may be asked for from inside of an allocator.
 pub(crate) fn inherited() {
     let folder = open(c"/proc/self/fd", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
     let Ok(folder) = folder else {
-        state::ledger().lose();
+        // What nobody asks about is not guarded; who has it is found, should it be guarded later.
+        (0..TRIED).for_each(ask_about);
+        fork::share();
         return;
     };
     let mut room = [MaybeUninit::<u8>::uninit(); 2048];
     let mut entries = RawDir::new(&folder, &mut room);
     while let Some(entry) = entries.next() {
-        let Ok(entry) = entry else { break };
+        let Ok(entry) = entry else { return fork::share() };
         let number = entry.file_name().to_str().ok().and_then(|name| name.parse().ok());
-        // SAFETY: used for calls that fail if it is no descriptor any more.
-        let fd = number.and_then(|number: c_int| unsafe { files::borrow(number) });
-        if let Some(fd) = fd.filter(|fd| files::is_writable(*fd)) {
-            let _ = files::of_or_ask(fd);
-        }
+        number.into_iter().for_each(ask_about);
+    }
+}
+
+fn ask_about(number: c_int) {
+    // SAFETY: used for calls that fail if it is no descriptor.
+    let fd = unsafe { files::borrow(number) };
+    if let Some(fd) = fd.filter(|fd| files::is_writable(*fd)) {
+        // Whoever started this program may have it as well.
+        fork::share_position(fd);
+        let _ = files::of_or_ask(fd);
     }
 }
 

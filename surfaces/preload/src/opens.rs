@@ -1,13 +1,15 @@
 //! Opening for writing: the supervisor is asked whether it wants the file; cutting it off on the
 //! way is announced as any other change.
 
-use core::ffi::{c_char, c_int, c_uint};
+use core::ffi::{CStr, c_char, c_int, c_uint};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat as open_at, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, openat as open_at, statat};
+use rustix::io::fcntl_dupfd_cloexec;
 
 use crate::files::{self, Announced, Guarded};
-use crate::real::{hooks, path};
-use crate::state;
+use crate::real::{self, hooks};
+use crate::state::{self, Uncancelled};
 
 type Open = unsafe extern "C-unwind" fn(*const c_char, c_int, c_uint) -> c_int;
 type OpenAt = unsafe extern "C-unwind" fn(c_int, *const c_char, c_int, c_uint) -> c_int;
@@ -30,6 +32,9 @@ hooks! {
     __openat64_2(folder: c_int, name: *const c_char, flags: c_int) -> c_int = plain_at;
 }
 
+/// How `creat` opens.
+pub(crate) const CREATE: c_int = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
+
 /// One open.
 ///
 /// # Safety
@@ -47,7 +52,7 @@ pub(crate) unsafe fn around(
     // SAFETY: the caller's promise.
     let cut = unsafe { before(folder, name, flags) };
     let fd = open();
-    if let Some((file, mut announced)) = cut {
+    if let Some(Cut { file, mut announced, .. }) = cut {
         announced.narrow(0, if fd >= 0 { file.size } else { 0 });
     }
     if fd >= 0 && writes {
@@ -63,13 +68,63 @@ pub(crate) unsafe fn around(
     fd
 }
 
+/// A guarded file that is about to be cut off by its name.
+pub(crate) struct Cut {
+    pub(crate) file: Guarded,
+    pub(crate) announced: Announced,
+    /// As long as it is under way, this process has the file open, and the supervisor does not let
+    /// go of it. Behind the announcement, so that it is closed after it.
+    _held: Held,
+}
+
+/// A descriptor of ours, away from the numbers that the program is given.
+struct Held(Option<OwnedFd>);
+
+impl Held {
+    /// Numbers from here on, if there are so many.
+    const AWAY: c_int = 500;
+
+    fn new(found: Option<OwnedFd>) -> Self {
+        let _uncancelled = Uncancelled::begin();
+        // The lowest that is free is for what the program opens.
+        let moved = found.as_ref().and_then(|fd| fcntl_dupfd_cloexec(fd, Self::AWAY).ok());
+        Self(moved.or(found))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _uncancelled = Uncancelled::begin();
+        drop(self.0.take());
+    }
+}
+
+impl Cut {
+    /// Opens the file of a name, without rights, asks about it, and announces a change from `from`
+    /// of its length on.
+    pub(crate) fn begin(
+        folder: BorrowedFd<'_>,
+        name: &CStr,
+        stat: &Stat,
+        from: impl FnOnce(u64) -> u64,
+    ) -> Option<Self> {
+        let found = open_at(folder, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        let held = Held::new(found.ok());
+        let asked = held.0.as_ref().and_then(|held| files::of_or_ask(held.as_fd()));
+        // Without a descriptor, or an answer, it is announced as well as it can be.
+        let file = asked.or_else(|| files::known(stat))?;
+        let announced = file.announce(from(file.size), u64::MAX);
+        Some(Self { file, announced, _held: held })
+    }
+}
+
 /// What an open with `O_TRUNC` is about to cut off, announced.
-unsafe fn before(folder: c_int, name: *const c_char, flags: c_int) -> Option<(Guarded, Announced)> {
+unsafe fn before(folder: c_int, name: *const c_char, flags: c_int) -> Option<Cut> {
     if flags & libc::O_TRUNC == 0 {
         return None;
     }
     // SAFETY: the caller's promise.
-    let name = unsafe { path(name)? };
+    let name = unsafe { real::name(folder, name, 0)? };
     let folder = match folder {
         0.. => {
             // SAFETY: used for calls that fail if it is no descriptor.
@@ -83,16 +138,7 @@ unsafe fn before(folder: c_int, name: *const c_char, flags: c_int) -> Option<(Gu
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return None;
     }
-    let file = match files::known(&stat) {
-        Some(file) => file,
-        None => {
-            let probe =
-                open_at(folder, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-            files::of_or_ask(std::os::fd::AsFd::as_fd(&probe))?
-        }
-    };
-    let announced = file.announce(0, u64::MAX);
-    Some((file, announced))
+    Cut::begin(folder, name, &stat, |_| 0)
 }
 
 unsafe fn here(real: Open, name: *const c_char, flags: c_int, mode: c_uint) -> c_int {
@@ -112,9 +158,8 @@ unsafe fn there(
 }
 
 unsafe fn create(real: Creat, name: *const c_char, mode: c_uint) -> c_int {
-    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
     // SAFETY: the caller's promise.
-    unsafe { around(libc::AT_FDCWD, name, flags, || real(name, mode)) }
+    unsafe { around(libc::AT_FDCWD, name, CREATE, || real(name, mode)) }
 }
 
 unsafe fn plain(real: Plain, name: *const c_char, flags: c_int) -> c_int {

@@ -5,7 +5,7 @@
 //! nobody had stood there, with the same stack, since it may start a thread or a process on it.
 //! A child that is made without the functions for it is told as something that could not be told:
 //! nobody sees what it stores. What a function of the library writes by itself is not announced, so
-//! its file counts as stored to all over, from then on and as long as the program runs.
+//! its file has a stream from then on, as long as the program runs.
 
 use core::ffi::{c_char, c_int, c_long, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -14,12 +14,16 @@ use holdfast_guard_wire::{MOST_FILES, Request};
 use libc::{iovec, off_t};
 
 use crate::files;
-use crate::real::{Address, Errno, Real, hooks};
-use crate::{fork, lengths, maps, names, opens, reads, state, writes};
+use crate::real::{Address, Errno, Real, copied, hooks};
+use crate::{
+    exec, fork, handing, lengths, maps, names, opens, reads, state, strict, syncs, writes,
+};
 
 type Dup = unsafe extern "C-unwind" fn(c_int) -> c_int;
 type Dup2 = unsafe extern "C-unwind" fn(c_int, c_int) -> c_int;
 type Dup3 = unsafe extern "C-unwind" fn(c_int, c_int, c_int) -> c_int;
+type Fcntl = unsafe extern "C-unwind" fn(c_int, c_int, usize) -> c_int;
+type Trace = unsafe extern "C-unwind" fn(*const *mut c_void, c_int, c_int);
 type Ioctl = unsafe extern "C-unwind" fn(c_int, u64, *mut c_void) -> c_int;
 type Remap = unsafe extern "C-unwind" fn(*mut c_void, usize, c_int, usize, c_int) -> c_int;
 
@@ -28,6 +32,10 @@ hooks! {
     dup2(fd: c_int, to: c_int) -> c_int = duplicate_to;
     __dup2(fd: c_int, to: c_int) -> c_int = duplicate_to;
     dup3(fd: c_int, to: c_int, flags: c_int) -> c_int = duplicate_with;
+    fcntl(fd: c_int, command: c_int, argument: usize) -> c_int = duplicate_above;
+    fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int = duplicate_above;
+    __fcntl(fd: c_int, command: c_int, argument: usize) -> c_int = duplicate_above;
+    backtrace_symbols_fd(list: *const *mut c_void, len: c_int, fd: c_int) -> () = trace;
     ioctl(fd: c_int, request: u64, argument: *mut c_void) -> c_int = control;
     remap_file_pages(at: *mut c_void, len: usize, rights: c_int, page: usize, flags: c_int)
         -> c_int = shuffle;
@@ -38,7 +46,8 @@ hooks! {
 static FOREVER: [AtomicU64; MOST_FILES as usize] =
     [const { AtomicU64::new(0) }; MOST_FILES as usize];
 
-/// From now on the file behind a descriptor, if it is guarded, counts as stored to all over.
+/// From now on the file behind a descriptor, if it is guarded, has a stream: it counts as stored to
+/// all over whenever it was changed.
 pub(crate) fn forever(fd: c_int) {
     if !state::on() {
         return;
@@ -100,6 +109,20 @@ unsafe fn duplicate_to(real: Dup2, fd: c_int, to: c_int) -> c_int {
 unsafe fn duplicate_with(real: Dup3, fd: c_int, to: c_int, flags: c_int) -> c_int {
     // SAFETY: the caller's promise.
     new(unsafe { real(fd, to, flags) })
+}
+
+/// Among other things, a new descriptor: the lowest from a number on.
+unsafe fn duplicate_above(real: Fcntl, fd: c_int, command: c_int, argument: usize) -> c_int {
+    // SAFETY: the caller's promise.
+    let done = unsafe { real(fd, command, argument) };
+    if command == libc::F_DUPFD || command == libc::F_DUPFD_CLOEXEC { new(done) } else { done }
+}
+
+/// Writes a list of functions, each by calls of its own.
+unsafe fn trace(real: Trace, list: *const *mut c_void, len: c_int, fd: c_int) {
+    forever(fd);
+    // SAFETY: the caller's promise.
+    unsafe { real(list, len, fd) }
 }
 
 /// Requests that leave what is in a file as it is; any other may change it, and be it one that the
@@ -175,7 +198,7 @@ unsafe fn shuffle(
     page: usize,
     flags: c_int,
 ) -> c_int {
-    if maps::behind(at, len).is_some() {
+    if maps::is_behind(at, len) {
         Errno::set(libc::ENOSYS);
         return -1;
     }
@@ -288,48 +311,66 @@ printing! {
     on_vdprintf_chk = VDPRINTF_CHK, c"__vdprintf_chk";
 }
 
+/// Calls that may change a file, or show what changed.
+const HANDLED: &[c_long] = &[
+    libc::SYS_read,
+    libc::SYS_pread64,
+    libc::SYS_readv,
+    libc::SYS_preadv,
+    libc::SYS_preadv2,
+    libc::SYS_rename,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    libc::SYS_link,
+    libc::SYS_linkat,
+    libc::SYS_write,
+    libc::SYS_pwrite64,
+    libc::SYS_writev,
+    libc::SYS_pwritev,
+    libc::SYS_pwritev2,
+    libc::SYS_sendfile,
+    libc::SYS_copy_file_range,
+    libc::SYS_splice,
+    libc::SYS_ftruncate,
+    libc::SYS_truncate,
+    libc::SYS_fallocate,
+    libc::SYS_open,
+    libc::SYS_openat,
+    libc::SYS_creat,
+    libc::SYS_mmap,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_mprotect,
+    libc::SYS_madvise,
+    libc::SYS_process_madvise,
+    libc::SYS_pkey_mprotect,
+    libc::SYS_openat2,
+    libc::SYS_ioctl,
+    libc::SYS_remap_file_pages,
+    libc::SYS_dup,
+    libc::SYS_dup2,
+    libc::SYS_dup3,
+    libc::SYS_lseek,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_setup,
+    libc::SYS_fcntl,
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_msync,
+    libc::SYS_sync,
+    libc::SYS_syncfs,
+    libc::SYS_sync_file_range,
+    libc::SYS_sendmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_recvmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_prctl,
+    libc::SYS_seccomp,
+];
+
 extern "C" fn on_syscall(number: c_long, first: u64) -> Address {
-    const HANDLED: &[c_long] = &[
-        libc::SYS_read,
-        libc::SYS_pread64,
-        libc::SYS_readv,
-        libc::SYS_preadv,
-        libc::SYS_preadv2,
-        libc::SYS_rename,
-        libc::SYS_renameat,
-        libc::SYS_renameat2,
-        libc::SYS_link,
-        libc::SYS_linkat,
-        libc::SYS_write,
-        libc::SYS_pwrite64,
-        libc::SYS_writev,
-        libc::SYS_pwritev,
-        libc::SYS_pwritev2,
-        libc::SYS_sendfile,
-        libc::SYS_copy_file_range,
-        libc::SYS_splice,
-        libc::SYS_ftruncate,
-        libc::SYS_truncate,
-        libc::SYS_fallocate,
-        libc::SYS_open,
-        libc::SYS_openat,
-        libc::SYS_creat,
-        libc::SYS_mmap,
-        libc::SYS_munmap,
-        libc::SYS_mremap,
-        libc::SYS_mprotect,
-        libc::SYS_madvise,
-        libc::SYS_pkey_mprotect,
-        libc::SYS_openat2,
-        libc::SYS_ioctl,
-        libc::SYS_remap_file_pages,
-        libc::SYS_dup,
-        libc::SYS_dup2,
-        libc::SYS_dup3,
-        libc::SYS_lseek,
-        libc::SYS_io_uring_setup,
-        libc::SYS_io_setup,
-    ];
     if HANDLED.contains(&number) {
         return handled as *mut c_void;
     }
@@ -338,7 +379,7 @@ extern "C" fn on_syscall(number: c_long, first: u64) -> Address {
         libc::SYS_clone if first & SHARES == 0 => child_of_nobody(),
         libc::SYS_clone3 => {
             // SAFETY: the caller's promise: a structure that begins with the flags.
-            let flags = unsafe { (first as *const u64).as_ref() }.copied().unwrap_or(0);
+            let flags = unsafe { copied(first as *const u64) }.unwrap_or(0);
             if flags & SHARES == 0 {
                 child_of_nobody();
             }
@@ -386,7 +427,8 @@ unsafe extern "C-unwind" fn handled(
     // SAFETY: the function of this name has these arguments, as words.
     let real = unsafe { core::mem::transmute::<Address, Syscall>(go_on(&SYSCALL)) };
     // SAFETY: the caller's promise.
-    let call = || unsafe { real(number, a, b, c, d, e, f) };
+    let with = |d| unsafe { real(number, a, b, c, d, e, f) };
+    let call = || with(d);
     let short = || call() as isize;
     let int = || call() as c_int;
     let parts = b as *const iovec;
@@ -402,8 +444,7 @@ unsafe extern "C-unwind" fn handled(
             }
             libc::SYS_sendfile => writes::raw(a as c_int, None, d as u64, short) as c_long,
             libc::SYS_copy_file_range | libc::SYS_splice => {
-                let at = (d != 0).then(|| (d as *const off_t).read_unaligned());
-                writes::raw(c as c_int, at, e as u64, short) as c_long
+                writes::raw_between(c as c_int, d as *const off_t, e as u64, short) as c_long
             }
             libc::SYS_ftruncate => lengths::raw(a as c_int, b, int).into(),
             libc::SYS_truncate => lengths::raw_by_name(a as *const c_char, b, int).into(),
@@ -415,13 +456,11 @@ unsafe extern "C-unwind" fn handled(
                 opens::around(a as c_int, b as *const c_char, c as c_int, int).into()
             }
             libc::SYS_creat => {
-                let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
-                opens::around(libc::AT_FDCWD, a as *const c_char, flags, int).into()
+                opens::around(libc::AT_FDCWD, a as *const c_char, opens::CREATE, int).into()
             }
             libc::SYS_openat2 => {
                 // How to open begins with the flags.
-                let flags = (c != 0).then(|| (c as *const u64).read_unaligned());
-                let flags = flags.unwrap_or(0) as c_int;
+                let flags = copied(c as *const u64).unwrap_or(0) as c_int;
                 opens::around(a as c_int, b as *const c_char, flags, int).into()
             }
             libc::SYS_ioctl => ioctl(a as c_int, b as u64, c as *mut c_void).into(),
@@ -439,10 +478,51 @@ unsafe extern "C-unwind" fn handled(
             libc::SYS_lseek => writes::raw_seek(call),
             libc::SYS_dup | libc::SYS_dup2 | libc::SYS_dup3 => new(int()).into(),
             _ => reads_or_names(number, [a, b, c, d, e], call)
-                .or_else(|| maps::raw(number, [a, b, c, d, e, f]))
+                .or_else(|| syncs::raw(number, [a, b, c, d]).map(|()| call()))
+                .or_else(|| programs(real, number, [a, b, c, d, e]))
+                .or_else(|| maps::raw(number, [a, b, c, d, e, f], with))
                 .unwrap_or_else(call),
         }
     }
+}
+
+/// A call by which this program becomes another, or that may make a descriptor a standard stream or
+/// hand one on; `None` if it is none of those.
+///
+/// # Safety
+/// Arguments as the call of that number has them.
+unsafe fn programs(real: Syscall, number: c_long, [a, b, c, d, e]: [i64; 5]) -> Option<c_long> {
+    // SAFETY: the caller's promise.
+    let call = |c, d| unsafe { real(number, a, b, c, d, e, 0) as c_int };
+    // SAFETY: as above.
+    let done = unsafe {
+        match number {
+            libc::SYS_execve => exec::raw(c, |list| call(list, d)),
+            libc::SYS_execveat => exec::raw(d, |list| call(c, list)),
+            libc::SYS_fcntl => fcntl(a as c_int, b as c_int, c as usize),
+            libc::SYS_prctl | libc::SYS_seccomp => strict::raw(number, [a, b], || call(c, d)),
+            libc::SYS_sendmsg => {
+                handing::tell(a as c_int, b as *const libc::msghdr);
+                return Some(real(number, a, b, c, d, e, 0));
+            }
+            libc::SYS_sendmmsg => {
+                handing::tell_all(a as c_int, b as *const libc::mmsghdr, c as u32);
+                return Some(real(number, a, b, c, d, e, 0));
+            }
+            libc::SYS_recvmsg => {
+                let done = real(number, a, b, c, d, e, 0);
+                handing::took(b as *const libc::msghdr, done);
+                return Some(done);
+            }
+            libc::SYS_recvmmsg => {
+                let done = real(number, a, b, c, d, e, 0);
+                handing::took_all(b as *const libc::mmsghdr, done);
+                return Some(done);
+            }
+            _ => return None,
+        }
+    };
+    Some(done.into())
 }
 
 /// A read, or a call that gives a file a name; `None` if it is none of those.

@@ -21,7 +21,8 @@ use libc::{FILE, iovec, off_t, size_t, ssize_t};
 use rustix::fs::{OFlags, fcntl_getfl};
 
 use crate::files::{self, Change};
-use crate::real::hooks;
+use crate::leaps;
+use crate::real::{are_there, hooks};
 use crate::state::{self, Quiet};
 use crate::table;
 
@@ -70,6 +71,8 @@ hooks! {
 
 /// Files that one read fills, at most; more are said to be lost.
 const MOST: usize = 16;
+/// Most parts of one read, as the kernel has it.
+const LISTED: usize = 1024;
 /// Bytes behind those that it told that a direct read may change: what devices transfer at a time.
 const SECTOR: u64 = 64 << 10;
 
@@ -119,7 +122,8 @@ impl Parts {
     /// What lies behind buffers.
     fn behind(buffers: &[iovec]) -> Self {
         let mut parts = Self::new();
-        let mut quiet = Quiet::take();
+        let needed = || buffers.iter().filter_map(place).any(table::may_hold);
+        let Some(mut quiet) = Quiet::take_while(needed) else { return parts };
         let mut before = 0_u64;
         for buffer in buffers {
             let (start, len) = (buffer.iov_base as u64, buffer.iov_len as u64);
@@ -158,13 +162,16 @@ struct Filling {
 }
 
 impl Filling {
-    fn begin(buffers: &[iovec]) -> Self {
+    /// `began` is where the caller stands on its stack: this takes more of it than a handler leaves
+    /// to the call that it interrupts.
+    fn begin(buffers: &[iovec], began: usize) -> Self {
         let parts = Parts::behind(buffers);
         if parts.more {
             state::ledger().lose();
         }
         let open = |part: Part| {
-            files::by_number(part.file).change(part.at, part.end.saturating_sub(part.at))
+            let len = part.end.saturating_sub(part.at);
+            files::by_number(part.file).change_from(began, part.at, len)
         };
         Self { changes: core::array::from_fn(|at| parts.all[at].map(open)), parts }
     }
@@ -203,7 +210,7 @@ fn around(fd: c_int, buffers: &[iovec], read: impl FnOnce() -> ssize_t) -> ssize
     if !concerned(buffers) {
         return read();
     }
-    let mut filling = Filling::begin(buffers);
+    let mut filling = Filling::begin(buffers, leaps::stack());
     let done = read();
     filling.over(fd, done as i64);
     done
@@ -229,11 +236,13 @@ pub(crate) unsafe fn raw_parts(
     count: i64,
     read: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
-    let count = usize::try_from(count).ok().filter(|count| (1..=1024).contains(count));
-    let Some(count) = count.filter(|_| !parts.is_null() && !table::is_empty()) else {
+    let count = usize::try_from(count).ok().filter(|count| (1..=LISTED).contains(count));
+    let Some(count) = count.filter(|_| !table::is_empty()) else { return read() };
+    // SAFETY: the caller's promise: so many parts, if there are any.
+    if !unsafe { are_there(parts, count) } {
         return read();
-    };
-    // SAFETY: the caller's promise: so many parts.
+    }
+    // SAFETY: the caller's promise; they can be read.
     around(fd, unsafe { core::slice::from_raw_parts(parts, count) }, read)
 }
 
@@ -295,7 +304,7 @@ unsafe fn parts_with_flags(
 /// A read from a stream. How much of it came by a direct read, nobody tells.
 fn streamed(to: *mut c_void, len: size_t, read: impl FnOnce() -> size_t) -> size_t {
     let buffer = [iovec { iov_base: to, iov_len: len }];
-    let _filling = concerned(&buffer).then(|| Filling::begin(&buffer));
+    let _filling = concerned(&buffer).then(|| Filling::begin(&buffer, leaps::stack()));
     read()
 }
 

@@ -1,6 +1,7 @@
 //! Hooks, and the functions of the C library behind them.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
+use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 /// Where a function is.
@@ -63,6 +64,10 @@ impl Missing for isize {
     const MISSING: Self = -1;
 }
 
+impl Missing for () {
+    const MISSING: Self = ();
+}
+
 impl<T> Missing for *mut T {
     // A failed `mmap` is -1, but every system has that one.
     const MISSING: Self = core::ptr::null_mut();
@@ -97,6 +102,77 @@ impl Drop for Errno {
 pub(crate) unsafe fn path<'a>(path: *const c_char) -> Option<&'a CStr> {
     // SAFETY: the caller's promise.
     (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) })
+}
+
+/// A name by which something is there. One that cannot be read is the kernel's to refuse, so the
+/// kernel looks first.
+///
+/// # Safety
+/// If anything can be read there, it ends with a zero.
+pub(crate) unsafe fn name<'a>(
+    folder: c_int,
+    name: *const c_char,
+    flags: c_int,
+) -> Option<&'a CStr> {
+    let _errno = Errno::keep();
+    let mut found = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: fails if it is no descriptor, or no name; writes what it finds.
+    let done = unsafe { libc::fstatat(folder, name, found.as_mut_ptr(), flags) };
+    // SAFETY: the kernel has read it, so it is there; the caller's promise.
+    if done == 0 { unsafe { path(name) } } else { None }
+}
+
+/// What lies where the program says that something does; `None` if nothing can be read there, which
+/// is the kernel's to tell.
+///
+/// # Safety
+/// If anything can be read there, it is a value of that type.
+pub(crate) unsafe fn copied<T: Copy>(from: *const T) -> Option<T> {
+    let mut one = [MaybeUninit::uninit()];
+    // SAFETY: the caller's promise.
+    unsafe { copy(from, &mut one) }.then(|| {
+        let [one] = one;
+        // SAFETY: it was copied.
+        unsafe { one.assume_init() }
+    })
+}
+
+/// The same of many values.
+///
+/// # Safety
+/// As [`copied`].
+pub(crate) unsafe fn copy<T: Copy>(from: *const T, into: &mut [MaybeUninit<T>]) -> bool {
+    let _errno = Errno::keep();
+    let len = size_of_val(into);
+    let here = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: len };
+    let there = libc::iovec { iov_base: from.cast_mut().cast(), iov_len: len };
+    // SAFETY: reads from this process whatever can be read, into room of that length.
+    let got = unsafe {
+        libc::process_vm_readv(libc::getpid(), &raw const here, 1, &raw const there, 1, 0)
+    };
+    // SAFETY: the calling thread's own variable.
+    if got >= 0 || unsafe { *libc::__errno_location() } == libc::EFAULT {
+        return usize::try_from(got) == Ok(len);
+    }
+    // Some are not permitted to ask the kernel for it.
+    // SAFETY: the caller's promise, and that of whoever called the hook.
+    unsafe { core::ptr::copy_nonoverlapping(from, into.as_mut_ptr().cast(), into.len()) };
+    true
+}
+
+/// Whether so many values can be read there. A few at a time: this may be a handler on a small
+/// stack.
+///
+/// # Safety
+/// As [`copied`].
+pub(crate) unsafe fn are_there<T: Copy>(from: *const T, count: usize) -> bool {
+    const SOME: usize = 64;
+    let mut room = [const { MaybeUninit::<T>::uninit() }; SOME];
+    (0..count).step_by(SOME).all(|at| {
+        let some = room.get_mut(..SOME.min(count - at)).unwrap_or_default();
+        // SAFETY: the caller's promise.
+        unsafe { copy(from.wrapping_add(at), some) }
+    })
 }
 
 /// Defines hooks: each calls its handler with the real function and the arguments.
@@ -136,6 +212,7 @@ macro_rules! hooks {
             /// # Safety
             /// As the function of that name.
             #[allow(unreachable_pub, reason = "the dynamic linker reaches it")]
+            #[allow(non_snake_case, reason = "named after functions")]
             #[cfg_attr(not(test), unsafe(no_mangle))]
             pub unsafe extern "C-unwind" fn $name($($arg: $ty),*) -> $ret {
                 type Function = unsafe extern "C-unwind" fn($($ty),*) -> $ret;

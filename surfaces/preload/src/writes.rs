@@ -7,14 +7,15 @@
 //! | the end (a flag to append) | all from the end on | from the old end to the new one |
 //! | flags nobody knows | everything | everything |
 //!
-//! A descriptor's position is shared by threads, and by processes after a fork: several writes at a
-//! time move it on, so a write goes to where nobody looked. If the position ends up elsewhere than
-//! behind what was written, everything between counts as written, and if anybody may have moved it
-//! back, the whole file.
+//! A descriptor's position is shared by threads, and by all processes that have the descriptor:
+//! several writes at a time move it on, so a write goes to where nobody looked. If the position
+//! ends up elsewhere than behind what was written, everything between counts as written, and if
+//! anybody may have moved it back, the whole file. Of another process, nobody knows what it moved.
 //!
 //! `RWF_NOAPPEND` undoes `O_APPEND` for one call.
 
 use core::ffi::{c_int, c_uint, c_void};
+use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::os::fd::BorrowedFd;
 
@@ -23,8 +24,8 @@ use libc::{iovec, off_t, size_t, ssize_t};
 use rustix::fs::{OFlags, SeekFrom, fcntl_getfl, fstat, seek};
 
 use crate::files::{self, Guarded};
-use crate::real::hooks;
-use crate::{fork, reads, state};
+use crate::real::{copied, copy, hooks};
+use crate::{fork, leaps, reads, state};
 
 type Write = unsafe extern "C-unwind" fn(c_int, *const c_void, size_t) -> ssize_t;
 type Pwrite = unsafe extern "C-unwind" fn(c_int, *const c_void, size_t, off_t) -> ssize_t;
@@ -34,6 +35,7 @@ type Pwritev2 = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int, off_t, c
 type Sendfile = unsafe extern "C-unwind" fn(c_int, c_int, *mut off_t, size_t) -> ssize_t;
 type Copy =
     unsafe extern "C-unwind" fn(c_int, *mut off_t, c_int, *mut off_t, size_t, c_uint) -> ssize_t;
+type Add = unsafe extern "C-unwind" fn(c_int, u64) -> c_int;
 type Lseek = unsafe extern "C-unwind" fn(c_int, off_t, c_int) -> off_t;
 type Aio = unsafe extern "C-unwind" fn(*mut libc::aiocb) -> c_int;
 type List =
@@ -57,13 +59,15 @@ hooks! {
     sendfile64(to: c_int, from: c_int, at: *mut off_t, len: size_t) -> ssize_t = send;
     copy_file_range(
         from: c_int, at: *mut off_t, to: c_int, to_at: *mut off_t, len: size_t, flags: c_uint,
-    ) -> ssize_t = copy;
+    ) -> ssize_t = copy_between;
     splice(
         from: c_int, at: *mut off_t, to: c_int, to_at: *mut off_t, len: size_t, flags: c_uint,
-    ) -> ssize_t = copy;
+    ) -> ssize_t = copy_between;
     lseek(fd: c_int, by: off_t, from: c_int) -> off_t = moved;
     lseek64(fd: c_int, by: off_t, from: c_int) -> off_t = moved;
     __lseek(fd: c_int, by: off_t, from: c_int) -> off_t = moved;
+    llseek(fd: c_int, by: off_t, from: c_int) -> off_t = moved;
+    eventfd_write(fd: c_int, value: u64) -> c_int = add;
     aio_write(what: *mut libc::aiocb) -> c_int = aio;
     aio_write64(what: *mut libc::aiocb) -> c_int = aio;
     lio_listio(mode: c_int, list: *const *mut libc::aiocb, count: c_int, signal: *mut c_void)
@@ -134,6 +138,7 @@ fn with_flags(fd: c_int, to: To, len: u64, own: c_int, write: impl FnOnce() -> s
     let (Some(file), Some(fd)) = (files::of(fd), unsafe { files::borrow(fd) }) else {
         return write();
     };
+    leaps::settle(leaps::stack());
     let flags = fcntl_getfl(fd).unwrap_or(OFlags::empty());
     let done = match to.flagged(own, flags.contains(OFlags::APPEND)) {
         To::Offset(at) => {
@@ -151,7 +156,7 @@ fn with_flags(fd: c_int, to: To, len: u64, own: c_int, write: impl FnOnce() -> s
     if done > 0 && (synced || flags.intersects(OFlags::DSYNC | OFlags::SYNC)) {
         // It is durable when it returns: then it is to be covered as well.
         let (file, at) = (file.number, 0);
-        state::tell(&Request::Cover { file, at, len: u64::MAX }, None);
+        state::tell_in_time_or_not(&Request::Cover { file, at, len: u64::MAX });
     }
     done
 }
@@ -173,14 +178,14 @@ fn append(file: &Guarded, fd: BorrowedFd<'_>, write: impl FnOnce() -> ssize_t) -
 fn here(file: &Guarded, fd: BorrowedFd<'_>, len: u64, write: impl FnOnce() -> ssize_t) -> ssize_t {
     let seeks = Seeks::now();
     let before = position(fd);
-    let mut announced = file.announce(if fork::is_alone() { before } else { 0 }, u64::MAX);
+    let mut announced = file.announce(if fork::is_alone(fd) { before } else { 0 }, u64::MAX);
     let done = write();
     let wrote = done.max(0) as u64;
     let after = position(fd);
     if after == before.saturating_add(wrote) {
         announced.narrow(before, u64::try_from(done).unwrap_or(len));
-    } else if after > before.saturating_add(wrote) && seeks.none_since() {
-        // Others wrote, or read: all of them moved it on.
+    } else if after > before.saturating_add(wrote) && seeks.none_since() && !fork::is_shared(fd) {
+        // Other threads wrote, or read: all of them moved it on.
         announced.narrow(before, after - before);
     } else {
         announced.narrow(0, size(fd).max(file.size).max(before.saturating_add(wrote)));
@@ -192,19 +197,17 @@ fn here(file: &Guarded, fd: BorrowedFd<'_>, len: u64, write: impl FnOnce() -> ss
 static BEGUN: AtomicU64 = AtomicU64::new(0);
 static OVER: AtomicU64 = AtomicU64::new(0);
 
-/// How many there were at a moment at which none was under way; `None` if one was, or if other
-/// processes may make them.
+/// How many there were at a moment at which none was under way; `None` if one was.
 struct Seeks(Option<u64>);
 
 impl Seeks {
     fn now() -> Self {
         let over = OVER.load(Ordering::SeqCst);
-        let none = BEGUN.load(Ordering::SeqCst) == over && !fork::has_forked();
-        Self(none.then_some(over))
+        Self((BEGUN.load(Ordering::SeqCst) == over).then_some(over))
     }
 
     fn none_since(&self) -> bool {
-        self.0 == Some(BEGUN.load(Ordering::SeqCst)) && !fork::has_forked()
+        self.0 == Some(BEGUN.load(Ordering::SeqCst))
     }
 }
 
@@ -226,6 +229,14 @@ unsafe fn at_position(real: Write, fd: c_int, from: *const c_void, len: size_t) 
     around(fd, To::Position, len as u64, || unsafe { real(fd, from, len) })
 }
 
+/// Writes a number, to whatever it is given.
+unsafe fn add(real: Add, fd: c_int, value: u64) -> c_int {
+    const LEN: ssize_t = size_of::<u64>() as ssize_t;
+    // SAFETY: the caller's promise.
+    let write = || if unsafe { real(fd, value) } == 0 { LEN } else { -1 };
+    if around(fd, To::Position, LEN as u64, write) == LEN { 0 } else { -1 }
+}
+
 unsafe fn at_offset(
     real: Pwrite,
     fd: c_int,
@@ -238,18 +249,28 @@ unsafe fn at_offset(
     around(fd, to, len as u64, || unsafe { real(fd, from, len, at) })
 }
 
-/// Bytes of a list of parts.
+/// Parts of a list that are looked at at a time.
+const SOME: usize = 64;
+
+/// Bytes of a list of parts; any number, if nobody can read it: the kernel will say so.
 ///
 /// # Safety
 /// As the list of a `writev`.
 unsafe fn total(parts: *const iovec, count: c_int) -> u64 {
     let Ok(count @ 1..=1024) = usize::try_from(count) else { return 0 };
-    if parts.is_null() {
-        return 0;
+    let mut room = [const { MaybeUninit::<iovec>::uninit() }; SOME];
+    let mut sum = 0_u64;
+    for from in (0..count).step_by(SOME) {
+        let some = room.get_mut(..SOME.min(count - from)).unwrap_or_default();
+        // SAFETY: the caller's promise: so many parts, if there are any.
+        if !unsafe { copy(parts.wrapping_add(from), some) } {
+            return u64::MAX;
+        }
+        // SAFETY: it was copied.
+        let lens = some.iter().map(|part| unsafe { part.assume_init_ref() }.iov_len as u64);
+        sum = lens.fold(sum, u64::saturating_add);
     }
-    // SAFETY: the caller's promise: so many parts.
-    let parts = unsafe { core::slice::from_raw_parts(parts, count) };
-    parts.iter().fold(0, |sum: u64, part| sum.saturating_add(part.iov_len as u64))
+    sum
 }
 
 /// A write by a bare call: at a position if there is one.
@@ -341,7 +362,28 @@ unsafe fn send(real: Sendfile, to: c_int, from: c_int, at: *mut off_t, len: size
     around(to, To::Position, len as u64, || unsafe { real(to, from, at, len) })
 }
 
-unsafe fn copy(
+/// From one file to another: to the offset that lies there, if it is given one.
+///
+/// # Safety
+/// `at` is null, or an offset lies there if anything does.
+pub(crate) unsafe fn raw_between(
+    to: c_int,
+    at: *const off_t,
+    len: u64,
+    write: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    let target = match at.is_null() || !ours(to) {
+        true => To::Position,
+        // SAFETY: the caller's promise.
+        false => match unsafe { copied(at) } {
+            Some(at) => To::Offset(at.max(0) as u64),
+            None => To::Anywhere,
+        },
+    };
+    around(to, target, len, write)
+}
+
+unsafe fn copy_between(
     real: Copy,
     from: c_int,
     at: *mut off_t,
@@ -350,14 +392,8 @@ unsafe fn copy(
     len: size_t,
     flags: c_uint,
 ) -> ssize_t {
-    let target = if !to_at.is_null() && ours(to) {
-        // SAFETY: the caller's promise: null, or an offset.
-        To::Offset(unsafe { to_at.read_unaligned() }.max(0) as u64)
-    } else {
-        To::Position
-    };
     // SAFETY: the caller's promise.
-    around(to, target, len as u64, || unsafe { real(from, at, to, to_at, len, flags) })
+    unsafe { raw_between(to, to_at, len as u64, || real(from, at, to, to_at, len, flags)) }
 }
 
 /// Writes by threads of the C library, of which we see neither the beginning nor the end.

@@ -175,10 +175,10 @@ impl Report {
         self.figures.get(name)?.get("median")?.as_f64()
     }
 
-    /// How far the rounds of a figure are apart: the highest over the lowest.
-    pub(crate) fn unrest(&self, name: &str) -> Option<f64> {
+    /// How far the rounds of a figure are apart.
+    pub(crate) fn apart(&self, name: &str) -> Option<f64> {
         let figure = self.figures.get(name)?;
-        Some(figure.get("high")?.as_f64()? / figure.get("low")?.as_f64()?)
+        Some(figure.get("high")?.as_f64()? - figure.get("low")?.as_f64()?)
     }
 
     /// Prints and keeps a figure that has to keep a limit.

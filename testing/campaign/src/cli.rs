@@ -1,23 +1,37 @@
 //! The command line: which campaign, how much of it, from which seed.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::runner::{self, Plan, Row, Tier};
+use crate::mapped::goals::Asked;
+use crate::runner::{self, Outcome, Plan, Row, Tier};
 use crate::{mapped, object, report};
+
+/// Exit code for what is not understood.
+pub const USAGE: u8 = 16;
 
 /// A campaign: its name, its rows, and what its rows start as processes of their own.
 struct Campaign {
     name: &'static str,
     rows: &'static [Row],
     victim: fn(&str) -> ExitCode,
+    goals: Option<Goals>,
 }
+
+/// Lines about how much was done, and whether that was enough.
+type Goals = fn(&[Outcome], Asked<'_>) -> (Vec<String>, bool);
 
 /// All of them.
 const CAMPAIGNS: &[Campaign] = &[
-    Campaign { name: "object", rows: object::rows::ROWS, victim: object::victim::run },
-    Campaign { name: "mapped", rows: mapped::rows::ROWS, victim: mapped::ward::run },
+    Campaign { name: "object", rows: object::rows::ROWS, victim: object::victim::run, goals: None },
+    Campaign {
+        name: "mapped",
+        rows: mapped::rows::ROWS,
+        victim: mapped::ward::run,
+        goals: Some(mapped::goals::judge),
+    },
 ];
 
 /// Runs fault campaigns; exits with 1 if anything was wrong.
@@ -38,18 +52,27 @@ pub struct Cli {
     /// Run only this case of each row, as a replay command says.
     #[arg(long, value_name = "N")]
     case: Option<u64>,
+    /// Let rows leave something out for a printed reason that contains this text.
+    #[arg(long, value_name = "REASON")]
+    allow_skip: Vec<String>,
     /// Threads.
     #[arg(long, default_value_t = 2)]
     threads: usize,
     /// Print the report as JSON.
     #[arg(long)]
     json: bool,
+    /// Add what was done and found to this list (docs/evidence.md).
+    #[arg(long, value_name = "FILE")]
+    ledger: Option<PathBuf>,
     /// List the rows and stop.
     #[arg(long)]
     list: bool,
     /// Be the process that a row kills: what to do, as JSON.
     #[arg(long, hide = true, value_name = "ORDERS")]
     victim: Option<String>,
+    /// Live one life of a pool between two ends of the machine: what to do, as JSON.
+    #[arg(long, hide = true, value_name = "LIFE")]
+    life: Option<String>,
 }
 
 /// Runs what the command line asks for.
@@ -61,10 +84,13 @@ pub fn run(cli: &Cli) -> ExitCode {
         let known: Vec<&str> = CAMPAIGNS.iter().map(|campaign| campaign.name).collect();
         let known = known.join(", ");
         eprintln!("campaign: there is no campaign `{}`; known are: {known}, all", cli.name);
-        return ExitCode::from(2);
+        return ExitCode::from(USAGE);
     };
     if let Some(orders) = &cli.victim {
         return (first.victim)(orders);
+    }
+    if let Some(life) = &cli.life {
+        return object::lives::run(life);
     }
     let rows = || chosen.iter().flat_map(|campaign| campaign.rows);
     if cli.list {
@@ -74,7 +100,7 @@ pub fn run(cli: &Cli) -> ExitCode {
     let unknown = cli.only.iter().find(|only| !rows().any(|row| row.name == *only));
     if let Some(unknown) = unknown {
         eprintln!("campaign: there is no row `{unknown}`; --list shows all");
-        return ExitCode::from(2);
+        return ExitCode::from(USAGE);
     }
     runner::keep_panics_quiet();
     let mut passed = true;
@@ -103,10 +129,27 @@ fn play(cli: &Cli, campaign: &Campaign) -> bool {
         }
         outcomes.push(outcome);
     }
+    let whole = cli.only.is_empty() && cli.case.is_none();
+    let asked = Asked { tier: cli.tier, whole, allowed: &cli.allow_skip };
+    let (goals, reached) =
+        campaign.goals.map_or((Vec::new(), true), |goals| goals(&outcomes, asked));
     if cli.json {
-        println!("{}", report::json(&outcomes, &plan));
+        println!("{}", report::json(&outcomes, &plan, &goals));
     } else {
+        goals.iter().for_each(|goal| println!("{goal}"));
         print!("{}", report::closing(&outcomes, &plan));
     }
-    outcomes.iter().all(|outcome| outcome.tally.violated() == 0)
+    let noted = cli.ledger.as_deref().is_none_or(|path| note(path, &outcomes, &plan));
+    noted && reached && outcomes.iter().all(|outcome| outcome.tally.violated() == 0)
+}
+
+/// Adds the rows to the list of what was run; whether that could be done.
+fn note(path: &Path, outcomes: &[Outcome], plan: &Plan) -> bool {
+    let commit = holdfast_evidence::commit();
+    let rows: Vec<_> = outcomes.iter().map(|it| report::evidence(it, plan, &commit)).collect();
+    let done = holdfast_evidence::append(path, &rows);
+    if let Err(error) = &done {
+        eprintln!("campaign: what was run is not noted: {error:#}");
+    }
+    done.is_ok()
 }

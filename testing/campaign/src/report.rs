@@ -3,6 +3,9 @@
 
 use std::fmt::Write;
 
+use holdfast_evidence::Row;
+
+use crate::mapped::ledger::Ledger;
 use crate::runner::{Outcome, Plan, Tier, replay};
 
 /// Violations told in full for each row.
@@ -60,18 +63,50 @@ fn ledger(outcomes: &[Outcome], plan: &Plan) -> String {
     )
 }
 
-/// The whole report as one JSON value.
+/// The whole report as one JSON value, with lines about its goals.
 #[must_use]
-pub fn json(outcomes: &[Outcome], plan: &Plan) -> String {
+pub fn json(outcomes: &[Outcome], plan: &Plan, goals: &[String]) -> String {
     let failed = outcomes.iter().filter(|outcome| outcome.tally.violated() > 0).count();
     let report = serde_json::json!({
         "campaign": plan.campaign,
         "seed": plan.seed,
         "tier": if plan.tier == Tier::Ci { "ci" } else { "long" },
         "rows": outcomes,
+        "goals": goals,
         "passed": outcomes.len() - failed,
         "failed": failed,
         "ledger": ledger(outcomes, plan).trim_end(),
     });
     report.to_string()
+}
+
+/// The row of an outcome for the list of what was run.
+#[must_use]
+pub fn evidence(outcome: &Outcome, plan: &Plan, commit: &str) -> Row {
+    let tally = &outcome.tally;
+    let mut figures = tally.figures.clone();
+    // What the rows of mapped files count is in one line, and only what is more than nothing is
+    // of interest; what must be nothing has columns of its own.
+    for part in tally.lines.iter().flat_map(|line| line.split(", ")) {
+        if let Some((name, value)) = part.rsplit_once(' ')
+            && let Ok(value) = value.parse::<u64>()
+            && value > 0
+            && Ledger::NAMES.contains(&name)
+        {
+            figures.insert(name.to_owned(), value);
+        }
+    }
+    let tier = if plan.tier == Tier::Ci { "ci" } else { "long" };
+    let case = plan.only.map_or_else(String::new, |case| format!(", case {case}"));
+    Row {
+        commit: commit.to_owned(),
+        method: format!("{} {}", plan.campaign, outcome.row),
+        how: format!("seed {}, tier {tier}{case}", plan.seed),
+        count: tally.count,
+        violations: tally.violated(),
+        false_reports: figures.remove("false reports").unwrap_or(0),
+        reverted: figures.remove("reverted bytes").unwrap_or(0),
+        seconds: outcome.seconds.round() as u64,
+        figures,
+    }
 }

@@ -3,6 +3,8 @@
 //! A step whose crate or file does not exist yet is skipped and the summary says so. The whole run
 //! must stay below [`BUDGET`] on a machine with two cores.
 
+mod skips;
+
 use std::ffi::OsString;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -14,18 +16,17 @@ use crate::workspace::{Workspace, cargo};
 /// Longest run allowed; a longer one that passes is reported as a failure.
 const BUDGET: Duration = Duration::from_secs(40 * 60);
 
-/// Room on the disk below which a step that builds makes some.
-const ROOM: u64 = 6 << 30;
-
 /// What a step starts.
 #[derive(Debug, Clone, Copy)]
 enum Run {
     /// `cargo` with these arguments.
     Cargo(&'static [&'static str]),
+    /// The same, for tests: of what those that pass print, only what they skipped is told.
+    Tests(&'static [&'static str]),
     /// This program with these arguments.
     Xtask(&'static [&'static str]),
-    /// The product with these arguments, as the tests have built it.
-    Built(&'static [&'static str]),
+    /// This program with these arguments, as the tests have built it.
+    Built(&'static str, &'static [&'static str]),
 }
 
 /// What must exist for a step to make sense.
@@ -45,16 +46,12 @@ struct Step {
     needs: Needs,
 }
 
-impl Step {
-    /// Whether it and all that come after it build for release.
-    fn is_release(&self) -> bool {
-        matches!(self.name, "campaign" | "mapped")
-    }
-}
-
 const fn step(name: &'static str, run: Run) -> Step {
     Step { name, run, variables: &[], needs: Needs::Nothing }
 }
+
+/// The program of the campaigns.
+const CAMPAIGN: &str = "holdfast-campaign";
 
 /// The steps, in the order they run.
 #[rustfmt::skip]
@@ -68,13 +65,14 @@ const STEPS: &[Step] = &[
     Step { variables: &[("RUSTDOCFLAGS", "-D warnings")],
            ..step("doc", Run::Cargo(&["doc", "--workspace", "--no-deps"])) },
     Step { needs: Needs::Crate("holdfast-capi"), ..step("capi", Run::Xtask(&["capi"])) },
-    step("test", Run::Cargo(&["test", "--workspace"])),
-    // To build it for release takes minutes, and it is run once.
-    Step { needs: Needs::Crate("holdfast-cli"), ..step("demo", Run::Built(&["demo"])) },
+    step("test", Run::Tests(&["test", "--workspace", "--", "--show-output"])),
+    // To build for release takes minutes, for what is run once: these are optimised as well, and
+    // look for overflows, and whether what the source asserts is so.
+    Step { needs: Needs::Crate("holdfast-cli"), ..step("demo", Run::Built("holdfast", &["demo"])) },
     Step { needs: Needs::Crate("holdfast-campaign"),
-           ..step("campaign", Run::Xtask(&["campaign", "object", "--tier", "ci"])) },
+           ..step("campaign", Run::Built(CAMPAIGN, &["object", "--tier", "ci"])) },
     Step { needs: Needs::Crate("holdfast-guard"),
-           ..step("mapped", Run::Xtask(&["campaign", "mapped", "--tier", "ci"])) },
+           ..step("mapped", Run::Built(CAMPAIGN, &["mapped", "--tier", "ci"])) },
 ];
 
 /// How a step ended.
@@ -95,7 +93,7 @@ pub(crate) fn run(workspace: &Workspace, keep_going: bool, only: &[String]) -> R
     let chosen = |step: &&Step| only.is_empty() || only.iter().any(|name| name == step.name);
     let steps: Vec<&Step> = STEPS.iter().filter(chosen).collect();
     let start = Instant::now();
-    let mut results = Vec::new();
+    let (mut results, mut skips) = (Vec::new(), Vec::new());
     let mut stopped = false;
     for (number, step) in (1..).zip(&steps) {
         let begin = Instant::now();
@@ -105,30 +103,21 @@ pub(crate) fn run(workspace: &Workspace, keep_going: bool, only: &[String]) -> R
             None => {
                 let (program, arguments) = command(step.run, workspace)?;
                 println!("\n==> [{number}/{}] {}: {}", steps.len(), step.name, shown(step));
-                make_room(step, workspace)?;
-                run_step(step, workspace, program, arguments)?
+                tell_room(workspace)?;
+                run_step(step, workspace, (program, arguments), &mut skips)?
             }
         };
         stopped |= outcome == Outcome::Failed && !keep_going;
         results.push((step.name, outcome, begin.elapsed()));
     }
+    tell_skips(&skips);
     Ok(summarise(&results, start.elapsed()))
 }
 
-/// Says how much room the disk has left and, where that is little, removes what steps of the other
-/// profile built: by the time the first release step comes, nobody needs the debug build again.
-fn make_room(step: &Step, workspace: &Workspace) -> Result<()> {
-    let free = || -> Result<u64> {
-        let found = rustix::fs::statvfs(&workspace.root).context("cannot ask for free space")?;
-        Ok(found.f_bavail.saturating_mul(found.f_frsize))
-    };
-    let (left, target) = (free()?, workspace.target.join("debug"));
-    println!("    {:.1} GiB of disk left", gib(left));
-    if left >= ROOM || !step.is_release() || !target.exists() {
-        return Ok(());
-    }
-    std::fs::remove_dir_all(&target).with_context(|| format!("removing {}", target.display()))?;
-    println!("    the debug build is done with and was removed: {:.1} GiB left", gib(free()?));
+/// Says how much room the disk has left: what fails for want of it says so in many ways.
+fn tell_room(workspace: &Workspace) -> Result<()> {
+    let found = rustix::fs::statvfs(&workspace.root).context("cannot ask for free space")?;
+    println!("    {:.1} GiB of disk left", gib(found.f_bavail.saturating_mul(found.f_frsize)));
     Ok(())
 }
 
@@ -136,26 +125,40 @@ fn gib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 30)
 }
 
+/// Says which tests could not do all of their work here.
+fn tell_skips(skips: &[String]) {
+    if !skips.is_empty() {
+        println!("\nskipped by tests, {} times", skips.len());
+    }
+    for skip in skips {
+        println!("  {skip}");
+    }
+}
+
 /// Runs one step with its output passed through.
 fn run_step(
     step: &Step,
     workspace: &Workspace,
-    program: OsString,
-    arguments: Vec<&'static str>,
+    (program, arguments): (OsString, Vec<&'static str>),
+    skips: &mut Vec<String>,
 ) -> Result<Outcome> {
-    let run = |program: &OsString, arguments: &[&str]| {
-        Command::new(program)
+    let mut run = |program: &OsString, arguments: &[&str]| {
+        let mut command = Command::new(program);
+        command
             .current_dir(&workspace.root)
             .args(arguments)
             // Nothing is built a second time here, and what would make that faster takes gigabytes.
             .env("CARGO_INCREMENTAL", "0")
-            .envs(step.variables.iter().copied())
-            .status()
-            .with_context(|| format!("cannot start {}", program.to_string_lossy()))
+            .envs(step.variables.iter().copied());
+        let status = match step.run {
+            Run::Tests(_) => skips::run(&mut command, &mut std::io::stdout(), skips),
+            _ => command.status().map_err(anyhow::Error::from),
+        };
+        status.with_context(|| format!("cannot start {}", program.to_string_lossy()))
     };
     // Built already, unless this step is the only one.
     let tests = ["test", "--workspace", "--no-run", "--quiet"];
-    if matches!(step.run, Run::Built(_)) && !run(&cargo(), &tests)?.success() {
+    if matches!(step.run, Run::Built(..)) && !run(&cargo(), &tests)?.success() {
         return Ok(Outcome::Failed);
     }
     let status = run(&program, &arguments)?;
@@ -174,14 +177,13 @@ fn missing(needs: Needs, workspace: &Workspace) -> Option<&'static str> {
 /// Program and arguments of a step.
 fn command(run: Run, workspace: &Workspace) -> Result<(OsString, Vec<&'static str>)> {
     Ok(match run {
-        Run::Cargo(arguments) => (cargo(), arguments.to_vec()),
+        Run::Cargo(arguments) | Run::Tests(arguments) => (cargo(), arguments.to_vec()),
         Run::Xtask(arguments) => {
             let program = std::env::current_exe().context("cannot find this program again")?;
             (program.into(), arguments.to_vec())
         }
-        Run::Built(arguments) => {
-            let program = workspace.target.join("debug").join("holdfast");
-            (program.into(), arguments.to_vec())
+        Run::Built(program, arguments) => {
+            (workspace.target.join("debug").join(program).into(), arguments.to_vec())
         }
     })
 }
@@ -190,9 +192,9 @@ fn command(run: Run, workspace: &Workspace) -> Result<(OsString, Vec<&'static st
 fn shown(step: &Step) -> String {
     let variables = step.variables.iter().map(|(name, value)| format!("{name}={value:?} "));
     let (program, arguments) = match step.run {
-        Run::Cargo(arguments) => ("cargo", arguments),
-        Run::Xtask(arguments) => ("cargo xtask", arguments),
-        Run::Built(arguments) => ("target/debug/holdfast", arguments),
+        Run::Cargo(arguments) | Run::Tests(arguments) => ("cargo".to_owned(), arguments),
+        Run::Xtask(arguments) => ("cargo xtask".to_owned(), arguments),
+        Run::Built(program, arguments) => (format!("target/debug/{program}"), arguments),
     };
     format!("{}{program} {}", variables.collect::<String>(), arguments.join(" "))
 }

@@ -1,8 +1,8 @@
 //! Who may depend on whom: one table, and the check of the workspace against it.
 //!
 //! Dependencies only point down. A crate that the table does not know is refused, so that every
-//! new room is placed on purpose. Engines never depend on each other; nothing depends on testing
-//! or tools, except tests on the three crates made for tests.
+//! new room is placed on purpose. Engines never depend on each other; nothing that ships depends on
+//! testing or tools, except tests on the three crates made for tests.
 
 use anyhow::Result;
 
@@ -72,9 +72,13 @@ const TABLE: &[Row] = &[
 
     row("testing/oracle",       &[BELOW]),
     row("testing/workloads",    &[BELOW]),
-    row("testing/campaign",     &[BELOW, "oracle", "workloads"]),
+    row("testing/evidence",     &[]),
+    row("testing/campaign",     &[BELOW, "oracle", "workloads", "evidence"]),
+    row("testing/explore",      &[BELOW, "workloads"]),
     row("testing/bench",        &[BELOW, "oracle", "workloads"]),
+    row("testing/fuzz",         &[BELOW, "oracle", "workloads", "campaign"]),
 
+    row("tools/lab",            &["workloads", "evidence"]),
     row("tools/xtask",          &[]),
 ];
 
@@ -205,7 +209,7 @@ mod tests {
                 let to = to.unwrap_or_else(|| panic!("{short} uses {name}, not above it"));
                 assert!(group(to) <= group(row), "{short} -> {name}");
                 assert!(group(row) != 2 || group(to) != 2, "engine {short} -> engine {name}");
-                assert!(group(to) != 5 || group(row) == 5, "{short} -> testing");
+                assert!(group(to) != 5 || group(row) >= 5, "{short} -> testing");
             }
         }
         assert!(TABLE.iter().map(group).is_sorted());

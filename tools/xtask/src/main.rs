@@ -30,18 +30,22 @@
 //! budgets at the top of `tidy/mod.rs`; `formats/` offset tables in code against those in docs;
 //! `papers.rs` mechanisms against modules and tests; `capi.rs` the header of the C interface
 //! against its source, and programs in C against the header, `install.rs` putting it where
-//! compilers look; `ci.rs` the steps; `passthrough.rs` campaigns and benches; `source.rs`,
-//! `workspace.rs`, `markdown.rs`, `finding.rs` what the checks share.
+//! compilers look; `ci.rs` the steps, `ci/skips.rs` which tests could not do all of their work;
+//! `passthrough.rs` campaigns, benches and the lab; `fuzz.rs` the fuzz targets under libFuzzer,
+//! `sanitize.rs` tests under a sanitizer; `source.rs`, `workspace.rs`, `markdown.rs`,
+//! `finding.rs` what the checks share.
 
 mod capi;
 mod ci;
 mod finding;
 mod formats;
+mod fuzz;
 mod install;
 mod layers;
 mod markdown;
 mod papers;
 mod passthrough;
+mod sanitize;
 mod source;
 mod tidy;
 mod workspace;
@@ -107,6 +111,17 @@ enum Command {
     Campaign(passthrough::Args),
     /// Run a benchmark: `cargo xtask bench NAME [...]`.
     Bench(passthrough::Args),
+    /// Run the fuzz targets under libFuzzer, each for some seconds.
+    Fuzz(fuzz::Args),
+    /// Run the tests of the crates below the surfaces under a sanitizer.
+    Sanitize(sanitize::Args),
+    /// Run scenes in a virtual machine with persistent memory: `cargo xtask lab [--only SCENE]`.
+    #[command(disable_help_flag = true)]
+    Lab {
+        /// Passed on untouched.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        rest: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -135,6 +150,9 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         Command::Capi { write, .. } => capi::run(&root, *write),
         Command::Campaign(args) => return passthrough::run(&root, "holdfast-campaign", args),
         Command::Bench(args) => return passthrough::run(&root, "holdfast-bench", args),
+        Command::Fuzz(args) => return fuzz::run(&root, args),
+        Command::Sanitize(args) => return sanitize::run(&root, args),
+        Command::Lab { rest } => return passthrough::start(&root, "lab", rest),
     }?;
     Ok(if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

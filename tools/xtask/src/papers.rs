@@ -23,9 +23,10 @@ use crate::workspace::files;
 /// The page.
 const PAGE: &str = "docs/papers.md";
 
-/// Where decisions are given in full: an item, a row or a heading for each, that starts with its
-/// id.
-const DECISIONS: &str = "docs/design/object.md";
+/// Where the decisions of a series are given in full: an item, a row or a heading for each, that
+/// starts with its id.
+const DECISIONS: &[(&str, &str)] =
+    &[("OG", "docs/design/object.md"), ("LG", "docs/design/mapped.md")];
 
 /// What a row of a series says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +46,9 @@ const SERIES: &[(&str, u32, Shape)] = &[
     ("OG", 16, Shape::Decided),
     ("OT", 16, Shape::Asked),
     ("L", 34, Shape::Built),
+    ("LB", 12, Shape::Built),
+    ("LG", 15, Shape::Decided),
+    ("LT", 14, Shape::Asked),
 ];
 
 /// What a cell says of a mechanism that is not built yet.
@@ -56,8 +60,8 @@ struct Tree {
     files: Vec<String>,
     /// Name of a test to the files that have one.
     tests: BTreeMap<String, BTreeSet<String>>,
-    /// The page with the decisions.
-    decisions: String,
+    /// The pages with the decisions, as in [`DECISIONS`].
+    decisions: Vec<String>,
 }
 
 /// Rows by what they say.
@@ -73,8 +77,9 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     let page = std::fs::read_to_string(root.join(PAGE)).with_context(|| format!("no {PAGE}"))?;
     let files = files(root)?;
     let (sources, errors) = read_all(root, &files)?;
-    // Without the page, no decision is found in it.
-    let decisions = std::fs::read_to_string(root.join(DECISIONS)).unwrap_or_default();
+    // Without a page, no decision is found in it.
+    let read = |(_, page): &(&str, &str)| std::fs::read_to_string(root.join(page));
+    let decisions = DECISIONS.iter().map(|page| read(page).unwrap_or_default()).collect();
     let tree = Tree { files, tests: tests(&sources), decisions };
     let (mut findings, counts) = check(&page, &tree);
     findings.extend(errors);
@@ -210,8 +215,14 @@ fn wrong_decided(cells: &[String], tree: &Tree, counts: &mut Counts) -> Vec<Stri
     if decision.is_empty() || decision == PLANNED {
         wrong.push("nothing is decided".to_owned());
     }
-    if !is_given_in_full(id, &tree.decisions) {
-        wrong.push(format!("{DECISIONS} has no item, row or heading that starts with {id}"));
+    let of =
+        DECISIONS.iter().zip(&tree.decisions).find(|((letters, _), _)| id.starts_with(letters));
+    match of {
+        Some((_, text)) if is_given_in_full(id, text) => {}
+        Some(((_, page), _)) => {
+            wrong.push(format!("{page} has no item, row or heading that starts with {id}"));
+        }
+        None => wrong.push("no page gives decisions of this series in full".to_owned()),
     }
     wrong
 }
@@ -294,7 +305,10 @@ mod tests {
         let path = "engines/object/tests/repair.rs";
         let source = Source::parse(path, text.to_owned()).unwrap();
         let files = ["engines/object/src/commit.rs", "surfaces/facade/src/map/mod.rs", path];
-        let decisions = (1..=15).map(|n| format!("- **OG{n}** Decided.\n")).collect();
+        let given = |letters: &str| {
+            (1..=15).map(|n| format!("- **{letters}{n}** Decided.\n")).collect::<String>()
+        };
+        let decisions = DECISIONS.iter().map(|(letters, _)| given(letters)).collect();
         Tree { files: files.map(str::to_owned).to_vec(), tests: tests(&[source]), decisions }
     }
 
@@ -345,7 +359,7 @@ mod tests {
     #[test]
     fn rows_are_counted_by_what_they_say() {
         let counts = |row| check(&page(row), &tree()).1;
-        let all = Counts { built: 39 + 10 + 16 + 34, planned: 1, decided: 15 };
+        let all = Counts { built: 39 + 10 + 16 + 34 + 12 + 14, planned: 1, decided: 15 + 15 };
         assert_eq!(counts("| O1 | x | planned | planned |"), all);
         assert_eq!(counts("| OT9 | x | planned |"), Counts { built: all.built - 1, ..all });
     }
@@ -353,7 +367,7 @@ mod tests {
     #[test]
     fn rows_that_must_be_there_are_missed() {
         let empty = check("", &tree()).0;
-        assert_eq!(empty.len(), 40 + 10 + 16 + 16 + 34);
+        assert_eq!(empty.len(), 40 + 10 + 16 + 16 + 34 + 12 + 15 + 14);
         for id in ["O1", "O40", "OB10", "OG16", "OT1", "OT16"] {
             assert!(empty.iter().any(|finding| finding.text == format!("{id} has no row")), "{id}");
         }

@@ -1,4 +1,4 @@
-//! Campaigns and benches: built in release and run with the arguments as they came.
+//! Campaigns, benches and the lab: built in release and run with the arguments as they came.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -17,17 +17,44 @@ pub(crate) struct Args {
     rest: Vec<String>,
 }
 
-/// Runs `cargo run --release -p KRATE -- NAME REST...` in `root`; answers what it exits with.
+/// Runs the part of this name, built for release, in `root`; answers what it exits with.
 ///
 /// # Errors
 /// It cannot be started, or a signal ended it.
 pub(crate) fn run(root: &Path, krate: &str, args: &Args) -> Result<ExitCode> {
+    if needs_guard(krate, args) {
+        let built = Command::new(cargo())
+            .current_dir(root)
+            .args(["build", "--release", "-p", "holdfast-cli", "-p", "holdfast-preload"])
+            .status()
+            .context("cannot start cargo to build the command")?;
+        anyhow::ensure!(built.success(), "the command and its library could not be built");
+    }
+    let words = std::iter::once(&args.name).chain(&args.rest).cloned().collect::<Vec<_>>();
+    start(root, krate, &words)
+}
+
+/// Runs `cargo run --release -p KRATE -- WORDS...` in `root`; answers what it exits with.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn start(root: &Path, krate: &str, words: &[String]) -> Result<ExitCode> {
     let status = Command::new(cargo())
         .current_dir(root)
-        .args(["run", "--release", "-p", krate, "--", &args.name])
-        .args(&args.rest)
+        .args(["run", "--release", "-p", krate, "--"])
+        .args(words)
         .status()
         .with_context(|| format!("cannot start cargo to run {krate}"))?;
     let code = status.code().with_context(|| format!("{krate} was ended: {status}"))?;
     Ok(u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from))
+}
+
+/// Whether somebody else's program is to be measured under guard, which needs the command beside
+/// the benchmark. Without that program nothing of it is run.
+fn needs_guard(krate: &str, args: &Args) -> bool {
+    let only = args.rest.iter().position(|word| word == "--only").map(|at| at + 1);
+    let part = only.and_then(|at| args.rest.get(at)).map(String::as_str);
+    let asked = part.is_none_or(|part| part == "fio");
+    let here = || Command::new("fio").arg("--version").output().is_ok();
+    krate == "holdfast-bench" && args.name == "mapped" && asked && here()
 }

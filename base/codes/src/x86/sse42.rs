@@ -141,7 +141,7 @@ fn shift(state: u32, n: usize) -> u32 {
 /// The multiplier that appends `n` zero bytes, from one table row per base-256 digit.
 #[target_feature(enable = "sse4.2,pclmulqdq")]
 #[inline]
-fn shift_by(n: usize) -> u32 {
+pub(super) fn shift_by(n: usize) -> u32 {
     let n = if n as u64 >= ORDER { n as u64 % ORDER } else { n as u64 };
     let mut multiplier = SHIFT[0][n as usize & 0xFF];
     let mut digits = n >> 8;
@@ -158,7 +158,7 @@ fn shift_by(n: usize) -> u32 {
 /// Carry-less product of two reflected polynomials below degree 32.
 #[target_feature(enable = "sse4.2,pclmulqdq")]
 #[inline]
-fn product(a: u32, b: u32) -> u64 {
+pub(super) fn product(a: u32, b: u32) -> u64 {
     let (a, b) = (_mm_cvtsi32_si128(a as i32), _mm_cvtsi32_si128(b as i32));
     _mm_cvtsi128_si64(_mm_clmulepi64_si128::<0>(a, b)) as u64
 }
@@ -167,7 +167,7 @@ fn product(a: u32, b: u32) -> u64 {
 /// product is one bit short. The multipliers of [`SHIFT`] carry x^-33.
 #[target_feature(enable = "sse4.2")]
 #[inline]
-fn reduce(product: u64) -> u32 {
+pub(super) fn reduce(product: u64) -> u32 {
     _mm_crc32_u64(0, product) as u32
 }
 

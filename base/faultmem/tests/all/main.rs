@@ -13,6 +13,7 @@ mod lines;
 mod model;
 mod poison;
 mod sectors;
+mod traces;
 mod windows;
 mod words;
 mod writes;

@@ -152,3 +152,113 @@ fn a_copy_has_the_owner_of_the_original_or_fewer_rights() {
     making.like(&original).unwrap();
     assert_eq!(making.file().metadata().unwrap().mode() & 0o777, 0o600);
 }
+
+#[test]
+fn a_link_in_its_place_is_neither_mapped_nor_named() {
+    let (none, whole) = (Options::default(), b"somebody else's");
+    for named in [false, true] {
+        let here = Here::new();
+        let victim = here.to.with_extension("victim");
+        fs::write(&victim, vec![b'v'; LEN as usize]).unwrap();
+        let mut making = here.begin().unwrap();
+        let swap = || {
+            fs::rename(&here.at, here.to.with_extension("away")).unwrap();
+            std::os::unix::fs::symlink(&victim, &here.at).unwrap();
+        };
+        if named {
+            let mapped = making.map(LEN, Room::Sparse, &none).unwrap();
+            crate::Medium::put(&mapped, crate::Site::new("pmem.test"), 0, whole).unwrap();
+            swap();
+            assert!(making.keep(false).is_err() && making.keep(true).is_err());
+            assert!(!making.is_kept() && here.to.symlink_metadata().is_err());
+        } else {
+            swap();
+            assert!(making.map(LEN, Room::Sparse, &none).is_err());
+        }
+        drop(making);
+        assert_eq!(fs::read(&victim).unwrap(), vec![b'v'; LEN as usize], "{named}");
+        assert!(here.at.symlink_metadata().is_ok(), "what is not ours stays");
+    }
+}
+
+#[test]
+fn names_as_long_as_can_be_are_made() {
+    let here = Here::new();
+    for len in [200, 239, 240, 246, 255] {
+        let to = here.to.with_file_name("n".repeat(len));
+        for to in [to.clone(), with(&to, OURS)] {
+            if to.file_name().unwrap().len() > NAME_MAX {
+                continue;
+            }
+            let mut making = Making::begin(&to).unwrap();
+            assert!(matches!(Making::begin(&to), Err(OpenError::Locked { .. })));
+            making.keep(false).unwrap();
+            assert!(to.exists() && !Making::name_of(&to).exists(), "{len}");
+            fs::remove_file(&to).unwrap();
+        }
+    }
+    assert_eq!(Making::name_of(&here.to), here.at);
+}
+
+fn with(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+#[test]
+fn what_is_put_aside_comes_back_or_goes() {
+    let here = Here::new();
+    fs::write(&here.to, b"whole").unwrap();
+    let aside = PutAside::begin(&here.to).unwrap();
+    assert!(here.at.exists() && !here.to.exists());
+    assert!(matches!(here.begin(), Err(OpenError::Locked { .. })), "somebody is at it");
+    aside.back().unwrap();
+    assert_eq!(fs::read(&here.to).unwrap(), b"whole");
+    // Killed in between: whoever makes the next one clears it away.
+    drop(PutAside::begin(&here.to).unwrap());
+    assert!(here.at.exists() && !here.to.exists());
+    drop(here.begin().unwrap());
+    assert!(!here.at.exists());
+    // A link to it elsewhere goes itself.
+    let target = here.to.with_extension("elsewhere");
+    fs::write(&target, b"whole").unwrap();
+    std::os::unix::fs::symlink(&target, &here.to).unwrap();
+    PutAside::begin(&here.to).unwrap().remove();
+    assert!(here.at.symlink_metadata().is_err() && here.to.symlink_metadata().is_err());
+    assert!(target.exists());
+    // What was left there before is cleared away; what somebody is making is not.
+    fs::write(&here.to, b"whole").unwrap();
+    fs::write(&here.at, b"left").unwrap();
+    PutAside::begin(&here.to).unwrap().remove();
+    assert!(!here.at.exists() && !here.to.exists());
+    fs::write(&here.to, b"whole").unwrap();
+    let making = here.begin().unwrap();
+    assert!(matches!(PutAside::begin(&here.to), Err(OpenError::Locked { .. })));
+    drop(making);
+    // Another one that has got either name meanwhile keeps it.
+    let aside = PutAside::begin(&here.to).unwrap();
+    fs::write(&here.to, b"other").unwrap();
+    assert!(aside.back().is_err());
+    assert_eq!(fs::read(&here.to).unwrap(), b"other");
+    let aside = PutAside::begin(&here.to).unwrap();
+    fs::remove_file(&here.at).unwrap();
+    fs::write(&here.at, b"third").unwrap();
+    aside.remove();
+    assert_eq!(fs::read(&here.at).unwrap(), b"third");
+}
+
+#[test]
+fn an_error_after_the_name_takes_nothing_away() {
+    let unsynced = |here: &Here| {
+        let mut options = File::options();
+        // Of such a handle the system syncs nothing.
+        options.read(true).custom_flags(libc::O_PATH).open(here.to.parent().unwrap()).unwrap()
+    };
+    let here = Here::new();
+    let mut making = here.begin().unwrap();
+    making.folder = unsynced(&here);
+    assert!(making.keep(false).is_err() && making.is_kept());
+    drop(making);
+    assert!(here.to.exists() && !here.at.exists());
+}

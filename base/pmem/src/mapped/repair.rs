@@ -75,11 +75,11 @@ impl Mapped {
         let poison = layout.holes.get(&physical).copied();
         if self.access == Access::Write {
             // Platforms that cannot clear refuse the write itself; injected poison does as well.
-            let refused = poison == Some(Poison::Unclearable)
-                || self.backing.rewrite_page(physical, bytes).is_err();
-            if refused {
+            if poison == Some(Poison::Unclearable) {
                 return Err(bad(MediaCause::Unclearable));
             }
+            let rewritten = self.backing.rewrite_page(physical, bytes);
+            rewritten.map_err(|error| bad(MediaCause::of_rewrite(&error)))?;
         }
         if poison == Some(Poison::Clearable) {
             layout.holes.remove(&physical);

@@ -151,6 +151,17 @@ impl Medium for Mapped {
         self.backing.sync()
     }
 
+    fn sync_through(&self, site: Site) -> Result<(), SyncError> {
+        if self.access != Access::Write {
+            return Ok(()); // nothing of ours can be in the file
+        }
+        if self.forked() {
+            return Err(inherited("sync"));
+        }
+        self.drain(site);
+        self.backing.sync()
+    }
+
     #[inline]
     fn view(&self, at: u64, len: u64) -> Option<*const u8> {
         self.space.view(at, len)
@@ -182,17 +193,16 @@ impl Medium for Mapped {
                 source: io::Error::new(io::ErrorKind::OutOfMemory, text),
             });
         }
-        let placed = if self.access == Access::PrivateCopy {
-            self.space.place_memory(now, len - now)
+        let failed = |source| SyncError { call: "mmap", source };
+        if self.access == Access::PrivateCopy {
+            self.space.place_memory(now, len - now).map_err(failed)?;
         } else {
-            self.backing.extend(now, len)?;
-            self.space.place(self.backing.fd(), now, now, len - now)
-        };
-        if let Err(source) = placed {
-            if self.access == Access::Write {
-                self.backing.cut(now);
+            let before = self.backing.extend(now, len)?;
+            let placed = self.space.place(self.backing.fd(), now, now, len - now);
+            if let Err(source) = placed {
+                self.backing.cut(before, len);
+                return Err(failed(source));
             }
-            return Err(SyncError { call: "mmap", source });
         }
         if self.access == Access::Write {
             if self.backing.is_memory() {
@@ -215,6 +225,13 @@ impl Medium for Mapped {
 
     fn bad_ranges(&self) -> Vec<(u64, u64)> {
         self.known_bad()
+    }
+
+    fn storage_from(&self, at: u64) -> Option<u64> {
+        // Of what is served from elsewhere, the file says nothing at this place.
+        let found =
+            if self.forked() || self.is_moved() { Some(at) } else { self.backing.data_from(at) };
+        found.filter(|found| *found < self.len())
     }
 }
 

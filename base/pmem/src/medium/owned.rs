@@ -5,10 +5,12 @@ use std::sync::Arc;
 use crate::medium::{MediaError, Medium, MediumKind, SyncError};
 use crate::site::Site;
 
-/// Passes calls on to the medium behind.
+/// Passes calls on to the medium behind, which is told who called: the faulty twin says where in
+/// the source a store stands.
 macro_rules! passed_on {
     ($(fn $name:ident(&self $(, $arg:ident: $of:ty)*) $(-> $result:ty)?;)+) => {$(
         #[inline(always)]
+        #[track_caller]
         fn $name(&self $(, $arg: $of)*) $(-> $result)? {
             (**self).$name($($arg),*)
         }
@@ -38,10 +40,12 @@ impl<M: Medium + ?Sized> Medium for Arc<M> {
         fn prefetch(&self, at: u64, len: u64);
         fn append(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), SyncError>;
         fn sync(&self, site: Site) -> Result<(), SyncError>;
+        fn sync_through(&self, site: Site) -> Result<(), SyncError>;
         fn view(&self, at: u64, len: u64) -> Option<*const u8>;
         fn grow(&self, len: u64) -> Result<(), SyncError>;
         fn heal(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError>;
         fn remap(&self, at: u64, physical: u64, len: u64) -> Result<(), MediaError>;
         fn bad_ranges(&self) -> Vec<(u64, u64)>;
+        fn storage_from(&self, at: u64) -> Option<u64>;
     }
 }

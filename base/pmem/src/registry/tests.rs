@@ -10,7 +10,7 @@ fn registration(base: usize) -> Registration {
 }
 
 fn fault(at: u64, thread: u32) -> Fault {
-    Fault { at, len: PAGE, thread }
+    Fault { at, len: PAGE, thread, memory: None }
 }
 
 #[test]
@@ -134,4 +134,32 @@ fn bad_pages_are_remembered_once_and_forgotten_when_good() {
     assert_eq!(entry.bad_pages().count(), KNOWN_BAD);
     entry.note_good(0, 1000 * PAGE);
     assert_eq!(entry.bad_pages().count(), 0);
+}
+
+/// That a page can be read in by now says nothing of what its memory lost.
+#[test]
+fn who_met_failed_memory_is_not_answered_with_those_who_could_not_read_in() {
+    let owner = registration(0x9_0000_0000);
+    let entry = owner.entry();
+    entry.attach();
+    thread::scope(|scope| {
+        let unread = scope.spawn(|| entry.park(fault(PAGE, 1), || 0));
+        let first = loop {
+            if let Some(first) = entry.wait(Duration::from_millis(20)) {
+                break first;
+            }
+        };
+        let failed = Fault { memory: Some(7), ..fault(PAGE, 2) };
+        let failed = scope.spawn(move || entry.park(failed, || 0));
+        let posted = |slot: &Parked| slot.state.load(Ordering::Acquire) == POSTED;
+        while !entry.parked.iter().any(posted) {
+            thread::yield_now();
+        }
+        entry.answer_fault(first, Verdict::Healed);
+        assert_eq!(unread.join().unwrap(), Verdict::Healed);
+        let second = entry.wait(Duration::from_secs(20)).expect("it waits still");
+        assert_eq!((second.memory, second.thread), (Some(7), 2));
+        entry.answer_fault(second, Verdict::Lost);
+        assert_eq!(failed.join().unwrap(), Verdict::Lost);
+    });
 }

@@ -8,15 +8,19 @@
 //! pages count as stored to, and as not intact, until they are armed again.
 
 use core::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::bar::Bar;
 use super::bits::{PageBits, Runs};
+use super::direct;
 use super::error::TrackError;
 use super::maps::Vma;
 use super::pagemap::{Pagemap, Room, Scan};
 use super::span::{Forks, Place, Span, address};
 use super::uffd::Uffd;
 use super::{DirtySource, Observed, SourceKind, WriteWay};
+use crate::handler;
 use crate::mapped::Mapped;
 use crate::medium::PAGE;
 
@@ -63,12 +67,23 @@ struct State {
     room: Room,
 }
 
+/// What a scan does about pages whose tracking was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lost {
+    /// It tells them.
+    Told,
+    /// Nothing: whoever scans asks for them once he has scanned everything.
+    AskedLater,
+}
+
 impl AsyncProtect {
-    /// A source over the addresses of a span, which show one file through a shared mapping.
+    /// A source over the addresses of a span, which show this file through a shared mapping.
     ///
     /// # Errors
-    /// A [`TrackError`] that names cause and remedy.
-    pub fn new(span: Span, forks: Forks) -> Result<Self, TrackError> {
+    /// A [`TrackError`] that names cause and remedy. Files on persistent memory without a page
+    /// cache ([`is_direct`](super::is_direct)) are refused: who stores there would not go on.
+    pub fn new(span: Span, file: BorrowedFd<'_>, forks: Forks) -> Result<Self, TrackError> {
+        direct::refuse(file)?;
         let place = Place::find(span)?;
         let uffd = Uffd::open()?;
         let pagemap = Pagemap::own()?;
@@ -90,13 +105,33 @@ impl AsyncProtect {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn of(medium: &Mapped) -> Result<Self, TrackError> {
-        Self::new(Span::new(medium.store_base(), medium.status().reserved, 0)?, Forks::Excluded)
+        let span = Span::new(medium.store_base(), medium.status().reserved, 0)?;
+        Self::new(span, medium.backing().fd(), Forks::Excluded)
     }
 
     /// What is tracked.
     #[must_use]
     pub fn span(&self) -> Span {
         self.place.span
+    }
+
+    /// Holds up the stores to the page at `at` of the file, which is mapped. Those that came before
+    /// show in the next [`peek`](DirtySource::peek).
+    ///
+    /// # Errors
+    /// A [`TrackError`]: the page is not tracked, or its rights cannot be changed.
+    pub fn bar(&self, at: u64) -> Result<Bar, TrackError> {
+        self.place.mine()?;
+        let page = self.place.span.pages_of(at, PAGE)?.start;
+        let address = self.place.span.address_of(page);
+        if !self.all_intact(&[(at, PAGE)]) {
+            let why = "it is not the page that was tracked any more";
+            return Err(TrackError::NotTrackable { address, len: PAGE, why });
+        }
+        handler::install().map_err(|source| TrackError::Io { call: "sigaction", source })?;
+        // SAFETY: a page of the mapping that is tracked, as was just asked; whoever unmaps it or
+        // changes its rights meanwhile could as well do so at any other time.
+        unsafe { Bar::close(address, true) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -135,14 +170,20 @@ impl AsyncProtect {
     fn register(&self, pages: &Range<u64>) -> Result<(), TrackError> {
         let span = self.place.span;
         self.place.ready(pages.clone(), self.forks)?;
-        self.uffd.register(span.address_of(pages.start), (pages.end - pages.start) * PAGE)
+        let (start, len) = (span.address_of(pages.start), (pages.end - pages.start) * PAGE);
+        // Asked for a part of a large page, some kernels forget what was stored to the rest. Where
+        // there are none, this fails, and nothing is to be kept out of them.
+        // SAFETY: `ready` has just found a shared mapping of the file all over the range; the
+        // advice changes how it is mapped, and no byte.
+        unsafe { libc::madvise(address(start), len as usize, libc::MADV_NOHUGEPAGE) };
+        self.uffd.register(start, len)
     }
 
     fn scan(
         &self,
         at: u64,
         len: u64,
-        scan: Scan,
+        (scan, lost): (Scan, Lost),
         each: &mut dyn FnMut(u64, u64),
     ) -> Result<(), TrackError> {
         self.place.mine()?;
@@ -163,7 +204,8 @@ impl AsyncProtect {
                 told.set(span.pages_in(start..end));
             });
             // After the scan: what was lost before or during it told nothing.
-            match self.lost(run.clone()) {
+            let gone = if lost == Lost::Told { self.lost(run.clone()) } else { Ok(None) };
+            match gone {
                 Ok(None) => {}
                 Ok(Some(lost)) => told.join(&lost, run.clone()),
                 Err(error) => ended = ended.and(Err(error)),
@@ -239,11 +281,23 @@ impl DirtySource for AsyncProtect {
     }
 
     fn take(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) -> Result<(), TrackError> {
-        self.scan(at, len, Scan::Take, each)
+        self.scan(at, len, (Scan::Take, Lost::Told), each)
     }
 
     fn peek(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) -> Result<(), TrackError> {
-        self.scan(at, len, Scan::Peek, each)
+        self.scan(at, len, (Scan::Peek, Lost::Told), each)
+    }
+
+    fn peek_all(
+        &self,
+        ranges: &[(u64, u64)],
+        each: &mut dyn FnMut(u64, u64),
+    ) -> Result<bool, TrackError> {
+        for (at, len) in ranges {
+            self.scan(*at, *len, (Scan::Peek, Lost::AskedLater), each)?;
+        }
+        // Not before: what was lost before a scan or during it told nothing.
+        Ok(self.all_intact(ranges))
     }
 
     fn intact(&self, at: u64, len: u64) -> bool {

@@ -19,96 +19,182 @@ pub(crate) fn words(pages: Range<u64>) -> impl Iterator<Item = (usize, u64)> {
     })
 }
 
-/// A plain bitmap. Bits beyond the last that was set are clear and take no room: a source covers
-/// addresses that the file may grow into one day, many times its length.
+/// Words of a part of a bitmap, whose pages are 16 MiB.
+const PART: usize = 64;
+/// Pages of a part.
+const PART_PAGES: u64 = PART as u64 * WORD;
+
+/// A part of a bitmap. Most are all alike: whole files are armed, and most pages are at rest.
+#[derive(Debug, Default)]
+enum Part {
+    #[default]
+    Clear,
+    Set,
+    Mixed(Box<[u64; PART]>),
+}
+
+impl Part {
+    fn word(&self, word: usize) -> u64 {
+        match self {
+            Self::Clear => 0,
+            Self::Set => u64::MAX,
+            Self::Mixed(words) => words[word],
+        }
+    }
+
+    /// Changes one word, all of whose part may be alike afterwards.
+    fn change(&mut self, word: usize, to: u64) {
+        if self.word(word) == to {
+            return;
+        }
+        let words = match self {
+            Self::Mixed(words) => words,
+            Self::Clear | Self::Set => {
+                *self = Self::Mixed(Box::new([self.word(word); PART]));
+                let Self::Mixed(words) = self else { return };
+                words
+            }
+        };
+        words[word] = to;
+        let alike = (to == 0 || to == u64::MAX) && words.iter().all(|other| *other == to);
+        if alike {
+            *self = if to == 0 { Self::Clear } else { Self::Set };
+        }
+    }
+}
+
+/// A bitmap that takes room for what is neither all clear nor all set. Bits beyond the last that
+/// was set are clear and take none: a source covers addresses that the file may grow into one day,
+/// many times its length.
 #[derive(Debug, Default)]
 pub(crate) struct PageBits {
-    words: Vec<u64>,
+    parts: Vec<Part>,
 }
 
 impl PageBits {
     /// No bit set.
     pub(crate) const fn new() -> Self {
-        Self { words: Vec::new() }
+        Self { parts: Vec::new() }
     }
 
     fn word(&self, word: usize) -> u64 {
-        self.words.get(word).copied().unwrap_or(0)
+        self.parts.get(word / PART).map_or(0, |part| part.word(word % PART))
     }
 
-    fn at(&mut self, word: usize) -> &mut u64 {
-        if self.words.len() <= word {
-            self.words.resize(word + 1, 0);
+    /// The part of that number, which is made where it is beyond the last.
+    fn part(&mut self, number: usize) -> &mut Part {
+        if self.parts.len() <= number {
+            self.parts.resize_with(number + 1, Part::default);
         }
-        &mut self.words[word]
+        &mut self.parts[number]
     }
 
     /// Sets the bits of a range.
     pub(crate) fn set(&mut self, pages: Range<u64>) {
-        for (word, mask) in words(pages) {
-            *self.at(word) |= mask;
+        for (number, inside, whole) in parts(pages) {
+            let part = self.part(number);
+            if whole {
+                *part = Part::Set;
+            } else {
+                words(inside).for_each(|(word, mask)| part.change(word, part.word(word) | mask));
+            }
         }
     }
 
     /// Clears them.
     pub(crate) fn clear(&mut self, pages: Range<u64>) {
-        for (word, mask) in words(pages) {
-            if let Some(bits) = self.words.get_mut(word) {
-                *bits &= !mask;
+        for (number, inside, whole) in parts(pages) {
+            let Some(part) = self.parts.get_mut(number) else { return };
+            if whole {
+                *part = Part::Clear;
+            } else {
+                words(inside).for_each(|(word, mask)| part.change(word, part.word(word) & !mask));
             }
         }
     }
 
     /// Sets in `self` what is set in `other`, in a range.
     pub(crate) fn join(&mut self, other: &Self, pages: Range<u64>) {
-        for (word, mask) in words(pages) {
-            self.join_word(word, other.word(word) & mask);
+        for (number, inside, whole) in parts(pages) {
+            match other.parts.get(number) {
+                None => return,
+                Some(Part::Clear) => {}
+                Some(Part::Set) if whole => *self.part(number) = Part::Set,
+                Some(theirs) => {
+                    let part = self.part(number);
+                    for (word, mask) in words(inside) {
+                        part.change(word, part.word(word) | theirs.word(word) & mask);
+                    }
+                }
+            }
         }
     }
 
     /// Sets the bits of one word.
     pub(crate) fn join_word(&mut self, word: usize, bits: u64) {
         if bits != 0 {
-            *self.at(word) |= bits;
+            let part = self.part(word / PART);
+            part.change(word % PART, part.word(word % PART) | bits);
         }
     }
 
     /// Clears in `self` what is clear in `other`, in a range.
     pub(crate) fn restrict(&mut self, other: &Self, pages: Range<u64>) {
-        for (word, mask) in words(pages) {
-            if let Some(bits) = self.words.get_mut(word) {
-                *bits &= other.word(word) | !mask;
+        for (number, inside, _) in parts(pages) {
+            let Some(part) = self.parts.get_mut(number) else { return };
+            for (word, mask) in words(inside) {
+                let theirs = other.word(number * PART + word);
+                part.change(word, part.word(word) & (theirs | !mask));
             }
         }
     }
 
     /// Whether all bits of a range are set.
     pub(crate) fn all(&self, pages: Range<u64>) -> bool {
-        words(pages).all(|(word, mask)| self.word(word) & mask == mask)
+        parts(pages).all(|(number, inside, _)| match self.parts.get(number) {
+            None | Some(Part::Clear) => false,
+            Some(Part::Set) => true,
+            Some(part) => words(inside).all(|(word, mask)| part.word(word) & mask == mask),
+        })
     }
 
     /// Whether any bit of a range is set.
     pub(crate) fn any(&self, pages: Range<u64>) -> bool {
-        words(pages).any(|(word, mask)| self.word(word) & mask != 0)
+        parts(pages).any(|(number, inside, _)| match self.parts.get(number) {
+            None | Some(Part::Clear) => false,
+            Some(Part::Set) => true,
+            Some(part) => words(inside).any(|(word, mask)| part.word(word) & mask != 0),
+        })
     }
 
     /// Tells the set bits of a range.
     pub(crate) fn tell(&self, pages: Range<u64>, runs: &mut Runs<'_>) {
-        let held = self.words.len() as u64 * WORD;
-        let mut rest = pages.start..pages.end.min(held);
-        while !rest.is_empty() {
-            // Most words of a sparse file are clear: passed over as fast as they can be read.
-            let word = (rest.start / WORD) as usize;
-            let last = rest.end.div_ceil(WORD) as usize;
-            let clear = self.words[word..last].iter().take_while(|bits| **bits == 0).count();
-            rest.start = rest.start.max((word + clear) as u64 * WORD).min(rest.end);
-            let end = rest.end.min((rest.start / WORD + 1) * WORD);
-            for (word, mask) in words(rest.start..end) {
-                runs.word(word as u64 * WORD, self.words[word] & mask);
+        for (number, inside, _) in parts(pages) {
+            let first = number as u64 * PART_PAGES;
+            match self.parts.get(number) {
+                None => return,
+                Some(Part::Clear) => {}
+                Some(Part::Set) => runs.push(first + inside.start..first + inside.end),
+                Some(Part::Mixed(bits)) => words(inside).for_each(|(word, mask)| {
+                    runs.word(first + word as u64 * WORD, bits[word] & mask);
+                }),
             }
-            rest.start = end;
         }
     }
+}
+
+/// The parts that hold the pages of a range: number, pages counted from its first, and whether
+/// those are all of it.
+fn parts(pages: Range<u64>) -> impl Iterator<Item = (usize, Range<u64>, bool)> {
+    let Range { start, end } = pages;
+    // Of an empty range there is none.
+    let numbers = start / PART_PAGES..if start < end { end.div_ceil(PART_PAGES) } else { 0 };
+    numbers.map(move |number| {
+        let first = number * PART_PAGES;
+        let low = start.saturating_sub(first);
+        let high = (end - first).min(PART_PAGES);
+        (number as usize, low..high, high - low == PART_PAGES)
+    })
 }
 
 /// Joins pages to runs as long as they can be, and tells them in bytes of the file.
@@ -168,15 +254,22 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const MOST: u64 = 3 * PART_PAGES;
+
+    /// Pages at which ranges begin and end: often where parts do.
+    fn edge() -> impl Strategy<Value = u64> {
+        prop_oneof![0..=MOST, 0u64..200, (0..=3u64).prop_map(|part| part * PART_PAGES)]
+    }
+
     proptest! {
         /// Against a plain table of truth values.
         #[test]
         fn equals_a_table(
-            steps in prop::collection::vec((any::<bool>(), 0u64..200, 0u64..200), 0..12),
-            asked in (0u64..200, 0u64..200),
+            steps in prop::collection::vec((any::<bool>(), edge(), edge()), 0..12),
+            asked in (edge(), edge()),
         ) {
             let mut bits = PageBits::new();
-            let mut table = [false; 200];
+            let mut table = [false; MOST as usize];
             for (on, from, to) in steps {
                 let pages = from.min(to)..from.max(to);
                 table[pages.start as usize..pages.end as usize].fill(on);
@@ -200,6 +293,43 @@ mod tests {
                 }
             }
             prop_assert_eq!(told, expected);
+        }
+
+        /// Two of them, against tables.
+        #[test]
+        fn joins_and_restricts_as_tables_do(
+            steps in prop::collection::vec((any::<(bool, bool)>(), edge(), edge()), 0..12),
+            both in (any::<bool>(), edge(), edge()),
+        ) {
+            let mut bits = [PageBits::new(), PageBits::new()];
+            let mut tables = [[false; MOST as usize]; 2];
+            for ((which, on), from, to) in steps {
+                let pages = from.min(to)..from.max(to);
+                let which = usize::from(which);
+                tables[which][pages.start as usize..pages.end as usize].fill(on);
+                if on { bits[which].set(pages) } else { bits[which].clear(pages) }
+            }
+            let (joined, from, to) = both;
+            let pages = from.min(to)..from.max(to);
+            let [one, other] = &mut bits;
+            if joined { one.join(other, pages.clone()) } else { one.restrict(other, pages.clone()) }
+            for word in 0..MOST / WORD {
+                let expected = (0..WORD).fold(0, |bits, bit| {
+                    let page = word * WORD + bit;
+                    let (ours, theirs) = (tables[0][page as usize], tables[1][page as usize]);
+                    let inside = pages.contains(&page);
+                    let both = if joined { ours | theirs } else { ours & theirs };
+                    let on = if inside { both } else { ours };
+                    bits | u64::from(on) << bit
+                });
+                prop_assert_eq!(one.word(word as usize), expected, "word {}", word);
+            }
+            for part in &one.parts {
+                let Part::Mixed(words) = part else { continue };
+                let first = words[0];
+                let alike = words.iter().all(|it| *it == first) && [0, u64::MAX].contains(&first);
+                prop_assert!(!alike, "it takes room for nothing");
+            }
         }
     }
 }

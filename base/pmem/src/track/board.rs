@@ -12,8 +12,9 @@
 //! bits behind the reader and clear its slot before it.
 //!
 //! A slot outlives its thread: whoever finds the thread dead sets the bits for it
-//! ([`Board::reap`]). What comes from other processes is not believed further than that it can set
-//! too many bits: every range is cut to the file.
+//! ([`Board::reap`]). Every range that comes from other processes is cut to the file. Whoever has
+//! the board can set too many bits, and can clear those that another set: who shares one is trusted
+//! with the writes of all.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -245,13 +246,22 @@ impl Board {
                 self.head().unslotted.fetch_add(1, Ordering::SeqCst);
             }
         }
-        Open { board: self, slot: free, at, end }
+        Open { board: self, slot: free, thread: me, at, end }
     }
 
     fn close(&self, slot: &Slot, at: u64, end: u64) {
         self.mark_to(at, end);
         slot.turn.fetch_add(1, Ordering::SeqCst);
         slot.owner.store(0, Ordering::Release);
+    }
+
+    /// Whether any write is under way, or was when its thread died and was not reaped since. Who
+    /// counts writes as well, before they are opened here and after they are done, asks this first:
+    /// what is not under way by then has either not begun or is done.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        let taken = |slot: &Slot| slot.owner.load(Ordering::SeqCst) != 0;
+        self.slots().iter().any(taken) || self.head().unslotted.load(Ordering::SeqCst) != 0
     }
 
     /// Closes the slots of threads that are dead, as they would have: what they were writing
@@ -328,6 +338,7 @@ impl Drop for Board {
 pub struct Open<'a> {
     board: &'a Board,
     slot: Option<&'a Slot>,
+    thread: u32,
     at: u64,
     end: u64,
 }
@@ -344,6 +355,13 @@ impl Open<'_> {
     pub fn narrow(&mut self, at: u64, len: u64) {
         self.at = at;
         self.end = at.saturating_add(len);
+    }
+
+    /// Whether the calling thread opened it. Who finds one of another thread, which is gone, leaves
+    /// it to [`Board::reap`].
+    #[must_use]
+    pub fn is_of_this_thread(&self) -> bool {
+        self.thread == this_thread()
     }
 }
 
@@ -403,9 +421,14 @@ mod tests {
         let first = board.open(0, 1);
         let second = board.open(PAGE, 1);
         assert_eq!(told(&board, true).len(), 8);
+        drop(first);
+        assert!(board.is_busy());
+        let first = board.open(0, 1);
         drop(second);
         assert_eq!(told(&board, true), [0, 1]);
+        assert!(board.is_busy());
         drop(first);
+        assert!(!board.is_busy());
         assert_eq!(told(&board, true), [0]);
     }
 
@@ -416,7 +439,9 @@ mod tests {
         core::mem::forget(other.open(3 * PAGE, PAGE));
         assert_eq!(told(&board, true), [3]);
         assert_eq!(board.reap(&mut |_| false), 0);
+        assert!(board.is_busy());
         assert_eq!(board.reap(&mut |thread| thread == this_thread()), 1);
+        assert!(!board.is_busy());
         assert_eq!(told(&board, true), [3]);
         assert_eq!(told(&board, true), [0_u64; 0]);
     }

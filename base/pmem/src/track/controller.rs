@@ -309,6 +309,10 @@ impl<M: Medium> Medium for Controller<M> {
         self.medium.sync(site)
     }
 
+    fn sync_through(&self, site: Site) -> Result<(), SyncError> {
+        self.medium.sync_through(site)
+    }
+
     fn view(&self, at: u64, len: u64) -> Option<*const u8> {
         self.inside(at, len).ok()?;
         self.medium.view(at, len)

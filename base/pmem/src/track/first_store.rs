@@ -8,12 +8,17 @@
 //!   store to a protected page              take
 //!   1 lock the page                        1 lock the pages of a run
 //!   2 record it: store, flush, fence       2 protect them (the kernel invalidates translations)
-//!   3 unprotect it                         3 clear their records
-//!   4 unlock, repeat the store             4 unlock, tell them
+//!   3 unprotect it                         3 unlock, tell them
+//!   4 unlock, repeat the store
+//!                                          forget, once they are noted elsewhere, durably
+//!                                          1 lock the pages of a run
+//!                                          2 clear the records of those not open again
+//!                                          3 unlock
 //! ```
 //!
 //! Without the lock, a handler that was held up unprotects a page whose record was just cleared.
-//! Whoever takes must have noted the pages elsewhere, durably, before.
+//! Since the record stays until the taker has its own note, a page is known to have been stored to
+//! in every instant from before the store until it is covered.
 //!
 //! What runs in the handler is async-signal-safe: atomics, `mprotect`, `sched_yield`, and the
 //! record. All signals are blocked while a page is locked, so that no handler of the program's can
@@ -24,6 +29,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::bar::{self, Bar};
 use super::bits::Runs;
 use super::error::TrackError;
 use super::record::Record;
@@ -42,11 +48,13 @@ const BATCH: u64 = 256;
 /// A page that was let through and faults so many times in a row is protected by somebody else.
 const MOST_STRIKES: u64 = 1024;
 
-/// State of a page: tracked; stored to since it was taken; not taken since it was armed; locked.
+/// State of a page: tracked; stored to since it was taken; not taken since it was armed; locked;
+/// taken, and on record from before.
 const ARMED: u8 = 1;
 const OPEN: u8 = 2;
 const FRESH: u8 = 4;
 const LOCKED: u8 = 8;
+const TOLD: u8 = 16;
 
 /// Where the handler finds its sources. `inside` counts handlers that may be looking at `shared`:
 /// it is freed only when the pointer is gone and nobody is inside.
@@ -171,6 +179,10 @@ impl Shared {
             self.unlock(page, state);
             return false;
         }
+        if bar::is_closed(address) {
+            self.unlock(page, state);
+            return bar::wait(address) || self.strike(page);
+        }
         if state & OPEN != 0 {
             // Another thread was first; unless it is not our protection that this store met.
             self.unlock(page, state);
@@ -197,9 +209,16 @@ impl Shared {
             let first = page - page % width;
             let around = first..(first + width).min(all);
             // In ascending order, as everybody does who locks more than one.
+            for at in around.clone() {
+                self.lock(at);
+            }
+            let address = |at: &u64| self.span.address_of(*at);
+            if let Some(barred) = around.clone().find(|at| bar::is_closed(address(at))) {
+                around.for_each(|at| self.unlock(at, self.state(at)));
+                return bar::wait(address(&barred)) || self.strike(page);
+            }
             let states: bool = around.clone().fold(true, |good, at| {
-                let state = self.lock(at);
-                let armed = state & ARMED != 0;
+                let armed = self.state(at) & ARMED != 0;
                 good & (!armed || self.record.set(self.file_at(at)))
             });
             let done =
@@ -227,21 +246,37 @@ impl Shared {
         self.pages[page as usize].load(Ordering::Acquire)
     }
 
-    /// Protects a run of pages and forgets their records.
-    fn close(&self, pages: Range<u64>) -> bool {
+    /// Protects a run of pages. Their records stay.
+    fn close(&self, pages: Range<u64>) {
         let _quiet = Quiet::begin();
         for page in pages.clone() {
             self.lock(page);
         }
         let closed = self.set_rights(pages.clone(), libc::PROT_READ);
-        if closed {
-            self.record.clear(self.file_at(pages.start), (pages.end - pages.start) * PAGE);
+        for page in pages {
+            let state = self.pages[page as usize].load(Ordering::Relaxed);
+            self.unlock(page, if closed { state & !(OPEN | FRESH) | TOLD } else { state });
+        }
+    }
+
+    /// Clears the records of a run of pages that were taken. Those that are open again were stored
+    /// to since, and it is the same record that says so.
+    fn forget(&self, pages: Range<u64>) {
+        let _quiet = Quiet::begin();
+        for page in pages.clone() {
+            self.lock(page);
+        }
+        let open = |page: &u64| self.pages[*page as usize].load(Ordering::Relaxed) & OPEN != 0;
+        let mut rest = pages.clone();
+        while let Some(first) = rest.find(|page| !open(page)) {
+            let end = (first..pages.end).find(open).unwrap_or(pages.end);
+            self.record.clear(self.file_at(first), (end - first) * PAGE);
+            rest = end..pages.end;
         }
         for page in pages {
             let state = self.pages[page as usize].load(Ordering::Relaxed);
-            self.unlock(page, if closed { state & !(OPEN | FRESH) } else { state });
+            self.unlock(page, state & !TOLD);
         }
-        closed
     }
 }
 
@@ -343,6 +378,23 @@ impl FirstStore {
         self.place.span
     }
 
+    /// Holds up the stores to the page at `at` of the file. Those that were let through before show
+    /// in the next [`peek`](DirtySource::peek).
+    ///
+    /// # Errors
+    /// [`TrackError::OutOfRange`], or this is a forked child.
+    pub fn bar(&self, at: u64) -> Result<Bar, TrackError> {
+        self.place.mine()?;
+        let page = self.place.span.pages_of(at, PAGE)?.start;
+        // SAFETY: no rights are changed: `let_through` asks for the bar.
+        let bar = unsafe { Bar::close(self.place.span.address_of(page), false)? };
+        let _quiet = Quiet::begin();
+        // Handlers that did not see it yet are done with the page, and have said that it is open.
+        let state = self.shared().lock(page);
+        self.shared().unlock(page, state);
+        Ok(bar)
+    }
+
     fn shared(&self) -> &Shared {
         // SAFETY: made by `make`, freed by `drop` only.
         unsafe { &*self.shared }
@@ -408,6 +460,11 @@ impl DirtySource for FirstStore {
         let _turn = self.turn();
         self.place.ready(pages.clone(), self.forks)?;
         let shared = self.shared();
+        if !shared.record.reach(at, len) {
+            let why = "its first stores cannot be recorded: there is no room, or the record is bad";
+            let address = self.place.span.address_of(pages.start);
+            return Err(TrackError::NotTrackable { address, len, why });
+        }
         for from in pages.clone().step_by(BATCH as usize) {
             let run = from..pages.end.min(from + BATCH);
             let _quiet = Quiet::begin();
@@ -455,7 +512,7 @@ impl DirtySource for FirstStore {
         while let Some(run) = self.next(rest.clone(), OPEN | FRESH, BATCH) {
             // Pages that cannot be protected stay open, and are told again next time. Pages that
             // were armed a moment ago may be on record from before.
-            let _ = shared.close(run.clone());
+            shared.close(run.clone());
             runs.push(run.clone());
             rest.start = run.end;
         }
@@ -474,6 +531,20 @@ impl DirtySource for FirstStore {
         }
         runs.end();
         Ok(())
+    }
+
+    fn forget(&self, at: u64, len: u64) {
+        let Ok(pages) = self.place.span.pages_of(at, len) else { return };
+        if self.place.mine().is_err() {
+            return;
+        }
+        let shared = self.shared();
+        let _turn = self.turn();
+        let mut rest = pages;
+        while let Some(run) = self.next(rest.clone(), TOLD, BATCH) {
+            rest.start = run.end;
+            shared.forget(run);
+        }
     }
 
     fn intact(&self, at: u64, len: u64) -> bool {

@@ -8,6 +8,11 @@
 //! | may not be looked into, and its user may open the file for writing | cannot see |
 //! | may not be looked into, and could not open it; or is root's | no |
 //!
+//! What cannot be found out, for want of a handle to look with, is never taken for *nobody*.
+//!
+//! Threads may have handles of their own, and the first one may be gone, which leaves its list
+//! empty: so each list that a process has is looked at.
+//!
 //! Root is trusted: it can hide whatever it likes. Not seen either: a handle on its way through a
 //! socket, or kept by a ring of the kernel's and nowhere else; a handle that somebody was given who
 //! could not have opened it; processes of other process namespaces.
@@ -18,7 +23,9 @@ use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
 
+use rustix::fs::{AtFlags, FileType, StatxFlags};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::maps::{self, Vma};
@@ -26,6 +33,8 @@ use crate::medium::PAGE;
 
 /// Most handles of one process that are looked at; more than that is as good as not seen.
 const MOST_HANDLES: usize = 1 << 20;
+/// Most processes, or threads of one: the kernel gives out no more numbers.
+const MOST_PROCESSES: usize = 1 << 22;
 /// Capability to open what its mode forbids.
 const OVERRIDES: u64 = 1 << 1;
 
@@ -67,8 +76,36 @@ impl FileId {
         }
     }
 
-    fn is(&self, found: &Metadata) -> bool {
-        found.dev() == self.device && found.ino() == self.inode
+    fn is(&self, found: &Seen) -> bool {
+        found.device == self.device && found.inode == self.inode
+    }
+}
+
+/// What a file is that others have open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// Number of its device.
+    pub device: u64,
+    /// Its inode.
+    pub inode: u64,
+    /// Whether it is a plain file.
+    pub is_file: bool,
+}
+
+impl Seen {
+    /// The file at a path, followed. Its file system is not asked: one that nobody serves any more
+    /// would never answer, and numbers do not change.
+    ///
+    /// # Errors
+    /// What `statx` says.
+    pub fn at(path: &str) -> io::Result<Self> {
+        let wanted = StatxFlags::INO | StatxFlags::TYPE;
+        let found = rustix::fs::statx(rustix::fs::CWD, path, AtFlags::STATX_DONT_SYNC, wanted)?;
+        Ok(Self {
+            device: rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor),
+            inode: found.stx_ino,
+            is_file: FileType::from_raw_mode(found.stx_mode.into()) == FileType::RegularFile,
+        })
     }
 }
 
@@ -113,6 +150,8 @@ pub enum Holder {
     Hidden(u32),
     /// The system hides processes from this user, and others may write to the file.
     Others,
+    /// Processes could not be listed.
+    Unlisted,
 }
 
 impl fmt::Display for Holder {
@@ -127,23 +166,64 @@ impl fmt::Display for Holder {
             Self::Others => f.write_str(
                 "others may write to it, and this system hides their processes from this user",
             ),
+            Self::Unlisted => f.write_str(
+                "processes cannot be listed, so anybody may have it open for writing; this \
+                 process may have too many files open",
+            ),
         }
     }
 }
 
 /// Numbers of all processes that can be seen.
-#[must_use]
-pub fn processes() -> Vec<u32> {
-    numbers("/proc").unwrap_or_default()
-}
-
-/// The numbers among the names in a folder.
 ///
 /// # Errors
-/// What the system says.
+/// What the system says: then nobody knows who is there.
+pub fn processes() -> io::Result<Vec<u32>> {
+    all_of("/proc", MOST_PROCESSES)
+}
+
+/// The numbers among the names in a folder, all of them.
+///
+/// # Errors
+/// What the system says; there are more than `most`.
+fn all_of(path: &str, most: usize) -> io::Result<Vec<u32>> {
+    let all = up_to(path, most)?;
+    // Whoever is not among those that were listed must not be taken for nobody.
+    if all.len() > most {
+        return Err(io::Error::other(format!("{path} has more than {most} names")));
+    }
+    Ok(all)
+}
+
+/// The numbers among the names in a folder of a process.
+///
+/// # Errors
+/// What the system says; there are more than can be looked at. That the folder's process or thread
+/// ended meanwhile is none.
 pub fn numbers(path: &str) -> io::Result<Vec<u32>> {
-    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
-    Ok(fs::read_dir(path)?.flatten().filter_map(number).take(MOST_HANDLES + 1).collect())
+    all_of(path, MOST_HANDLES)
+}
+
+/// The numbers among the names in a folder; more than `most` if there are more than that.
+fn up_to(path: &str, most: usize) -> io::Result<Vec<u32>> {
+    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
+    let mut all = Vec::new();
+    for entry in fs::read_dir(path)? {
+        match entry {
+            Ok(entry) => all.extend(number(entry)),
+            Err(error) if is_gone(&error) => break,
+            Err(error) => return Err(error),
+        }
+        if all.len() > most {
+            break;
+        }
+    }
+    Ok(all)
+}
+
+/// Whether a process or thread ended while it was asked about.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
 }
 
 /// Somebody who holds a file so that it can change it, or may: of all processes but this one and
@@ -152,7 +232,8 @@ pub fn numbers(path: &str) -> io::Result<Vec<u32>> {
 pub fn others(file: &File, id: &FileId, known: impl Fn(u32) -> bool) -> Option<Holder> {
     let me = std::process::id();
     let mut hidden = None;
-    for process in processes() {
+    let Ok(all) = processes() else { return Some(Holder::Unlisted) };
+    for process in all {
         if process == me || known(process) {
             continue;
         }
@@ -167,18 +248,51 @@ pub fn others(file: &File, id: &FileId, known: impl Fn(u32) -> bool) -> Option<H
     hidden.or_else(|| (hides && is_open_to_others(file)).then_some(Holder::Others))
 }
 
-/// Whether any process has a file open or mapped, for whatever: of all that may be looked into,
-/// this one but for one handle of its own.
+/// Somebody of those who holds a file so that it can change it, or may, and stays. A child that
+/// this process forks for another program has all its handles until it runs that: it is waited
+/// for, for a moment.
+#[must_use]
+pub fn others_to_stay(file: &File, id: &FileId, known: impl Fn(u32) -> bool) -> Option<Holder> {
+    let leaves = |found| matches!(found, Some(Holder::Writes(process)) if is_child(process));
+    let mut found = others(file, id, &known);
+    for _ in 0..TRIES {
+        if !leaves(found) {
+            break;
+        }
+        std::thread::sleep(NAP);
+        found = others(file, id, &known);
+        if found.is_none() {
+            // It is heard that a handle was closed a moment after that can be seen.
+            std::thread::sleep(NAP);
+        }
+    }
+    found
+}
+
+/// How often and how long a child is waited for.
+const TRIES: u32 = 50;
+const NAP: Duration = Duration::from_millis(2);
+
+/// Whether this process is the parent of another one.
+#[must_use]
+pub fn is_child(process: u32) -> bool {
+    let text = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("PPid:"));
+    line.and_then(|line| line.trim().parse().ok()) == Some(std::process::id())
+}
+
+/// Whether any process is seen to have a file open or mapped, for whatever: of all that may be
+/// looked into, this one but for one handle of its own.
 #[must_use]
 pub fn is_held(file: &File, id: &FileId) -> bool {
     let me = std::process::id();
     let own = numbers("/proc/self/fd").unwrap_or_default();
-    let own = own.into_iter().filter(|fd| is_handle(me, *fd, id)).count();
-    let mapped = stores(me, id) != Some(Holds::No);
+    let own = own.into_iter().filter(|fd| is_handle("/proc/self", *fd, id)).count();
+    let mapped = matches!(stores(me, id), Some(Holds::Reads | Holds::Writes));
     let other = |process: &u32| {
         *process != me && matches!(holds_of(*process, id, file), Holds::Reads | Holds::Writes)
     };
-    own > 1 || mapped || processes().iter().any(other)
+    own > 1 || mapped || processes().is_ok_and(|all| all.iter().any(other))
 }
 
 /// How a process holds a file. Handles first: who gives one up for a mapping has made that before.
@@ -203,10 +317,13 @@ pub fn writing_handles(process: u32, id: &FileId) -> Option<BTreeSet<u32>> {
     handles(process, id).map(|(writes, _)| writes)
 }
 
-/// Whether a process can change a file by one of its standard streams.
+/// Whether a process can change a file by one of its standard streams, or may be able to.
 #[must_use]
 pub fn has_as_stream(process: u32, id: &FileId) -> bool {
-    (0..3).any(|fd| is_handle(process, fd, id) && access(process, fd) != Some(Access::Reads))
+    let is_one = |List { folder, .. }: &List| {
+        (0..3).any(|fd| may_be_handle(folder, fd, id) && access(folder, fd) != Some(Access::Reads))
+    };
+    lists(process).is_none_or(|lists| lists.iter().any(is_one))
 }
 
 /// How the mappings of a process hold a file; `None` if they cannot be looked at.
@@ -242,34 +359,144 @@ enum Access {
     Writes,
 }
 
+/// Handles of some threads of a process.
+#[derive(Debug)]
+struct List {
+    thread: u32,
+    /// Where it is found.
+    folder: String,
+    /// Whether there are other threads that have it.
+    shared: bool,
+}
+
+/// Folders of `/proc` that have the handles of a process: each has a different list in its `fd`.
+/// `None` if its threads cannot be listed.
+#[must_use]
+pub fn handle_lists(process: u32) -> Option<Vec<String>> {
+    Some(lists(process)?.into_iter().map(|list| list.folder).collect())
+}
+
+/// The first is that of the first thread, dead or alive. `None` if there may be others.
+fn lists(process: u32) -> Option<Vec<List>> {
+    let first = List { thread: process, folder: format!("/proc/{process}"), shared: false };
+    let mut lists = vec![first];
+    let mut tells = true;
+    for thread in other_threads(process).ok()? {
+        let mut found = None;
+        for list in lists.iter_mut().take_while(|_| tells) {
+            match have_same_handles(list.thread, thread) {
+                Some(true) => found = Some(list),
+                Some(false) => continue,
+                // Nobody tells: so all are looked at.
+                None => tells = false,
+            }
+            break;
+        }
+        match found {
+            Some(list) => list.shared = true,
+            None => {
+                let folder = format!("/proc/{process}/task/{thread}");
+                lists.push(List { thread, folder, shared: false });
+            }
+        }
+    }
+    Some(lists)
+}
+
+/// The threads of a process but its first; none if it is gone.
+pub(super) fn other_threads(process: u32) -> io::Result<Vec<u32>> {
+    let folder = format!("/proc/{process}/task");
+    // It has a link for each thread, besides those that all folders have: most have just one, and
+    // all processes are asked while programs stand still.
+    if fs::metadata(&folder).is_ok_and(|found| found.nlink() == 3) {
+        return Ok(Vec::new());
+    }
+    let mut all = match all_of(&folder, MOST_PROCESSES) {
+        Err(error) if is_gone(&error) => Vec::new(),
+        found => found?,
+    };
+    all.retain(|thread| *thread != process);
+    Ok(all)
+}
+
+/// Whether two threads have the same handles: what one opens, the other has. `None` where the
+/// kernel does not tell, or one is gone.
+fn have_same_handles(one: u32, other: u32) -> Option<bool> {
+    const HANDLES: libc::c_long = 2;
+    // SAFETY: compares what two threads have.
+    match unsafe { libc::syscall(libc::SYS_kcmp, one, other, HANDLES, 0, 0) } {
+        0 => Some(true),
+        1..=3 => Some(false),
+        _ => None,
+    }
+}
+
 /// Handles for writing, and whether there is one for reading. `None`: they may not be looked at.
 fn handles(process: u32, id: &FileId) -> Option<(BTreeSet<u32>, bool)> {
-    let (mut writes, mut reads) = (BTreeSet::new(), false);
-    let all = match numbers(&format!("/proc/{process}/fd")) {
-        Ok(all) if all.len() <= MOST_HANDLES => all,
-        Err(_) if !is_there(process) => return Some((writes, reads)),
+    for _ in 0..LOOKS {
+        let (mut writes, mut reads) = (BTreeSet::new(), false);
+        let whole = lists(process)?.iter().try_fold(true, |whole, list| {
+            Some(whole & look_into(list, id, &mut writes, &mut reads)?)
+        })?;
+        if whole {
+            return Some((writes, reads));
+        }
+    }
+    // Threads come and go too quickly, or theirs cannot be seen.
+    None
+}
+
+/// Times that lists are looked at whose threads end meanwhile.
+const LOOKS: u32 = 3;
+
+/// Looks into one list. False if its thread ended meanwhile, so that others may have more; `None`
+/// if it may not be looked at.
+fn look_into(
+    list: &List,
+    id: &FileId,
+    writes: &mut BTreeSet<u32>,
+    reads: &mut bool,
+) -> Option<bool> {
+    let all = match numbers(&format!("{}/fd", list.folder)) {
+        Ok(all) => all,
+        Err(_) if fs::metadata(&list.folder).is_err() => return Some(!list.shared),
         _ => return None,
     };
-    for fd in all.into_iter().filter(|fd| is_handle(process, *fd, id)) {
-        match access(process, fd) {
+    let whole = !(list.shared && all.is_empty());
+    for fd in all {
+        match Seen::at(&format!("{}/fd/{fd}", list.folder)) {
+            Ok(found) if id.is(&found) => {}
+            // A list that may be read says nothing if nobody may follow it.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return None,
+            _ => continue,
+        }
+        match access(&list.folder, fd) {
             Some(Access::Nothing) => {}
-            Some(Access::Reads) => reads = true,
+            Some(Access::Reads) => *reads = true,
             // One that cannot be asked might be anything.
             Some(Access::Writes) | None => {
                 writes.insert(fd);
             }
         }
     }
-    Some((writes, reads))
+    Some(whole)
 }
 
-fn is_handle(process: u32, fd: u32, id: &FileId) -> bool {
-    fs::metadata(format!("/proc/{process}/fd/{fd}")).is_ok_and(|found| id.is(&found))
+fn is_handle(folder: &str, fd: u32, id: &FileId) -> bool {
+    Seen::at(&format!("{folder}/fd/{fd}")).is_ok_and(|found| id.is(&found))
+}
+
+/// The same, or nobody can tell.
+fn may_be_handle(folder: &str, fd: u32, id: &FileId) -> bool {
+    match Seen::at(&format!("{folder}/fd/{fd}")) {
+        Ok(found) => id.is(&found),
+        Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
+    }
 }
 
 /// What a descriptor was opened for.
-fn access(process: u32, fd: u32) -> Option<Access> {
-    let text = fs::read_to_string(format!("/proc/{process}/fdinfo/{fd}")).ok()?;
+fn access(folder: &str, fd: u32) -> Option<Access> {
+    let text = fs::read_to_string(format!("{folder}/fdinfo/{fd}")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("flags:"))?;
     let flags = i32::from_str_radix(line.trim(), 8).ok()?;
     Some(match flags {
@@ -365,7 +592,7 @@ mod tests {
     #[test]
     fn this_process_is_seen() {
         let me = std::process::id();
-        assert!(processes().contains(&me));
+        assert!(processes().unwrap().contains(&me));
         let file = tempfile::NamedTempFile::new().unwrap();
         let read = File::open(file.path()).unwrap();
         let id = FileId::of(read.as_fd()).unwrap();
@@ -382,6 +609,52 @@ mod tests {
         let other = FileId::of(tempfile::tempfile().unwrap().as_fd()).unwrap();
         assert_eq!(holds_of(me, &other, &read), Holds::No);
         assert_eq!(holds_of(u32::MAX, &id, &read), Holds::No);
+    }
+
+    #[test]
+    fn a_list_that_is_too_long_is_not_taken_for_all() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["1", "2", "30", "4", "self", "5x"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let path = folder.path().to_str().unwrap();
+        let mut all = all_of(path, 4).unwrap();
+        all.sort_unstable();
+        assert_eq!(all, [1, 2, 4, 30]);
+        for most in 0..4 {
+            assert!(all_of(path, most).is_err(), "{most}");
+            assert!(up_to(path, most).unwrap().len() > most, "{most}");
+        }
+        assert!(all_of("/nowhere", 4).is_err());
+    }
+
+    /// Handles of a thread that has its own are found, and not counted once for each thread.
+    #[test]
+    fn handles_of_single_threads_are_seen() {
+        let me = std::process::id();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let read = File::open(file.path()).unwrap();
+        let id = FileId::of(read.as_fd()).unwrap();
+        let (write, path) = file.into_parts();
+        drop(write);
+        let (tell, told) = std::sync::mpsc::channel();
+        let (end, over) = std::sync::mpsc::channel::<()>();
+        let name = path.to_path_buf();
+        let thread = std::thread::spawn(move || {
+            // SAFETY: from now on this thread opens and closes for itself only.
+            assert_eq!(unsafe { libc::unshare(libc::CLONE_FILES) }, 0);
+            let file = File::options().write(true).open(name).unwrap();
+            tell.send(()).unwrap();
+            let _ = over.recv();
+            drop(file);
+        });
+        told.recv().unwrap();
+        // Those of the thread, and one for all others.
+        assert_eq!(handle_lists(me).unwrap().len(), 2);
+        assert_eq!(holds_of(me, &id, &read), Holds::Writes);
+        drop(end);
+        thread.join().unwrap();
+        assert_eq!(holds_of(me, &id, &read), Holds::Reads);
     }
 
     #[test]
@@ -450,6 +723,37 @@ mod tests {
         assert!(strong.can_open(&with(0o600), false));
         let root = Rights { users: vec![0], ..strong };
         assert!(!root.can_open(&with(0o666), true), "trusted");
+    }
+
+    /// A process without a handle to look around with.
+    #[test]
+    fn what_cannot_be_listed_is_not_nobody() {
+        const STORY: &str = "HOLDERS_LIMIT";
+        if std::env::var_os(STORY).is_none() {
+            let me = fs::read_link("/proc/self/exe").unwrap();
+            let done = Command::new(me)
+                .args(["--exact", "track::holders::tests::what_cannot_be_listed_is_not_nobody"])
+                .env(STORY, "")
+                .status();
+            assert!(done.unwrap().success());
+            return;
+        }
+        let me = std::process::id();
+        let file = tempfile::tempfile().unwrap();
+        let id = FileId::of(file.as_fd()).unwrap();
+        assert!(others(&file, &id, |_| true).is_none());
+        let limit = libc::rlimit { rlim_cur: 32, rlim_max: 32 };
+        // SAFETY: a setting of this process, which is of this test alone.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+        let mut taken: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+        assert_eq!(others(&file, &id, |_| true), Some(Holder::Unlisted));
+        assert!(processes().is_err() && handle_lists(me).is_none());
+        assert_eq!((writing_handles(me, &id), stores(me, &id)), (None, None));
+        assert!(!is_held(&file, &id) && has_as_stream(me, &id));
+        // With a single one, and none for the threads of others.
+        drop(taken.pop());
+        assert!(others(&file, &id, |_| true).is_none() && handle_lists(me).is_some());
+        drop(taken);
     }
 
     /// Two other users: one must not be looked into by the other, but may write to its file.

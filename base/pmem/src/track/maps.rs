@@ -1,8 +1,10 @@
-//! What is mapped where: `/proc/PID/maps`, read with care.
+//! What is mapped where: `/proc/PID/maps`, read with care. Where the first thread of a process is
+//! gone, it is empty: the list of any other thread says the same.
 
 use std::io;
 
 use super::error::TrackError;
+use super::holders::other_threads;
 
 /// One mapping of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,18 +85,52 @@ pub fn may_write(process: u32, which: impl Fn(&Vma) -> bool) -> Result<bool, Tra
     Ok(false)
 }
 
+/// The list itself.
+///
+/// # Errors
+/// As [`walk`].
+pub fn text(process: u32) -> Result<Vec<u8>, TrackError> {
+    read(Some(process), "maps")
+}
+
 fn read(process: Option<u32>, list: &str) -> Result<Vec<u8>, TrackError> {
-    let path = match process {
-        None => format!("/proc/self/{list}"),
-        Some(id) => format!("/proc/{id}/{list}"),
+    let Some(process) = process else {
+        return std::fs::read(format!("/proc/self/{list}")).map_err(failed);
     };
-    std::fs::read(&path).map_err(|source| match source.kind() {
+    match std::fs::read(format!("/proc/{process}/{list}")) {
+        Ok(text) if !text.is_empty() => Ok(text),
+        Err(source) if source.kind() == io::ErrorKind::PermissionDenied => Err(failed(source)),
+        first => of_others(process, list)?.map_or_else(|| first.map_err(failed), Ok),
+    }
+}
+
+/// Times that threads are looked for which come and go.
+const LOOKS: u32 = 3;
+
+/// The list of a process whose first thread has none: that one may be gone, and the others live on.
+/// `None` if there are no others, as with what belongs to the kernel.
+fn of_others(process: u32, list: &str) -> Result<Option<Vec<u8>>, TrackError> {
+    for _ in 0..LOOKS {
+        let others = other_threads(process).map_err(failed)?;
+        if others.is_empty() {
+            return Ok(None);
+        }
+        let read = |thread| std::fs::read(format!("/proc/{process}/task/{thread}/{list}")).ok();
+        if let Some(text) = others.into_iter().filter_map(read).find(|text| !text.is_empty()) {
+            return Ok(Some(text));
+        }
+    }
+    Err(failed(io::Error::other("it has threads, and none of them tells")))
+}
+
+fn failed(source: io::Error) -> TrackError {
+    match source.kind() {
         io::ErrorKind::PermissionDenied => TrackError::NoPermission {
             what: "reading the list of another process' mappings",
             remedy: "run as its user, and let it be traced (ptrace scope, set-uid)",
         },
         _ => TrackError::Io { call: "reading /proc/PID/maps", source },
-    })
+    }
 }
 
 /// One line: `start-end perms offset major:minor inode path`. Anything else is no mapping.

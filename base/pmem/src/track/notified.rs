@@ -118,6 +118,11 @@ impl DirtySource for Notified {
         self.tell(at, len, false, each)
     }
 
+    /// Announcing costs the same whether the page was announced before or not.
+    fn skim(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) -> Result<(), TrackError> {
+        self.take(at, len, each)
+    }
+
     fn intact(&self, at: u64, len: u64) -> bool {
         self.pages(at, len).is_ok_and(|pages| self.state().armed.all(pages))
     }

@@ -23,6 +23,8 @@ use crate::medium::PAGE;
 const WRITTEN: u64 = 1 << 1;
 /// Category: the mapping is tracked asynchronously.
 const TRACKED: u64 = 1 << 0;
+/// Categories: the page table has the page, in memory or swapped out.
+const TOUCHED: u64 = 1 << 3 | 1 << 4;
 /// Flag: protect what matches.
 const PROTECT_MATCHING: u64 = 1;
 /// Flag: fail at a mapping that is not tracked asynchronously.
@@ -168,6 +170,37 @@ impl Pagemap {
         Ok(())
     }
 
+    /// Tells the runs `[start, end)` of pages in `[start, start + len)`, whole pages, that the page
+    /// table has. Allocates nothing.
+    ///
+    /// # Errors
+    /// [`TrackError::KernelLacks`].
+    pub fn touched(
+        &self,
+        start: usize,
+        len: u64,
+        each: &mut dyn FnMut(usize, usize),
+    ) -> Result<(), TrackError> {
+        let end = start as u64 + len;
+        let mut from = start as u64;
+        while from < end {
+            let mut list = [Region::default(); 32];
+            let mut request = Request {
+                start: from,
+                end,
+                category_any: TOUCHED,
+                return_mask: TOUCHED,
+                ..Request::default()
+            };
+            self.call(&mut request, &mut list).map_err(failed)?;
+            for run in list.iter().take_while(|run| run.end > run.start) {
+                each(run.start as usize, run.end as usize);
+            }
+            from = if request.walk_end > from { request.walk_end } else { end };
+        }
+        Ok(())
+    }
+
     /// Whether every mapping that lies in `[start, start + len)` is tracked asynchronously. Says
     /// nothing of addresses where nothing is mapped. Looks at no page, so it is cheap.
     ///
@@ -266,6 +299,17 @@ mod tests {
         let map = Pagemap::own().unwrap();
         map.entries(inside.next_multiple_of(PAGE as usize), &mut found).unwrap();
         assert!(found[0].known());
+        let first = inside.next_multiple_of(PAGE as usize);
+        let mut runs = Vec::new();
+        map.touched(first, PAGE, &mut |start, end| runs.push((start, end))).unwrap();
+        assert_eq!(runs, [(first, first + PAGE as usize)]);
+        // SAFETY: a new mapping, which nobody else knows.
+        let fresh = unsafe {
+            let (rights, flags) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            libc::mmap(core::ptr::null_mut(), PAGE as usize, rights, flags, -1, 0)
+        };
+        assert_ne!(fresh, libc::MAP_FAILED);
+        map.touched(fresh as usize, PAGE, &mut |_, _| panic!("nobody touched it")).unwrap();
         assert!(!Entry(0).known() && !Entry(1 << 56).soft_dirty());
         assert!(Entry(1 << 62).known() && Entry(1 << 63 | 1 << 55).soft_dirty());
     }

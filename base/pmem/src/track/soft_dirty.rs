@@ -6,7 +6,8 @@
 //! ranges that were not asked about is kept until they are.
 //!
 //! A page of a file that the kernel takes out of the page table loses its bit. So what is armed is
-//! locked into memory, and a page that the table does not know counts as stored to.
+//! locked into memory, and a page that the table does not know counts as stored to. Cut off and
+//! grown again, or punched, a page would do so for ever: whoever takes it has it brought in first.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -108,6 +109,23 @@ impl<F: Freeze> SoftDirty<F> {
         Ok(())
     }
 
+    /// Has pages that the table does not know brought in, all of them told: from then on their bits
+    /// say what is stored. What cannot be brought in, behind the end of the file, stays unknown.
+    fn bring_in(&self, pages: Range<u64>, entries: &mut [Entry]) -> Result<(), TrackError> {
+        for from in pages.clone().step_by(BATCH as usize) {
+            let count = BATCH.min(pages.end - from);
+            let entries = &mut entries[..count as usize];
+            let start = self.place.span.address_of(from);
+            self.pagemap.entries(start, entries)?;
+            for (address, entry) in (start..).step_by(PAGE as usize).zip(entries.iter()) {
+                if !entry.known() {
+                    lock(address, PAGE);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Clears the bits of this process. Allocates nothing.
     fn clear(&self) -> Result<(), TrackError> {
         (&self.clear_refs)
@@ -149,7 +167,10 @@ impl<F: Freeze> SoftDirty<F> {
             let State { armed, told, entries, .. } = &mut *state;
             let read = self.read(pages.clone(), entries, told);
             told.restrict(armed, pages.clone());
-            read
+            match read {
+                Ok(()) if take && told.any(pages.clone()) => self.bring_in(pages.clone(), entries),
+                other => other,
+            }
         };
         let harvested = match found {
             // Nothing to clear: then nobody needs to be stopped.
@@ -169,6 +190,12 @@ impl<F: Freeze> SoftDirty<F> {
         told.clear(pages);
         harvested
     }
+}
+
+/// Keeps pages in memory, and brings them there.
+fn lock(start: usize, len: u64) -> bool {
+    // SAFETY: locking changes no byte, whatever is there; where nothing is, it fails.
+    unsafe { libc::mlock(address(start), len as usize) == 0 }
 }
 
 /// Whether the page may have been stored to.
@@ -201,9 +228,8 @@ impl<F: Freeze> DirtySource for SoftDirty<F> {
         let span = self.place.span;
         let pages = span.pages_of(at, len)?;
         self.place.ready(pages.clone(), self.forks)?;
-        // SAFETY: the pages lie in the span, where `ready` has just found the file all over;
-        // locking changes no byte.
-        if unsafe { libc::mlock(address(span.address_of(pages.start)), len as usize) } != 0 {
+        // In the span, where `ready` has just found the file all over.
+        if !lock(span.address_of(pages.start), len) {
             return Err(TrackError::last("mlock (raise the limit on locked memory)"));
         }
         let mut state = self.state();

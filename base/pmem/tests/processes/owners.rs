@@ -1,10 +1,16 @@
 //! Who may write: one process at a time, and never one that merely inherited the mapping.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::ExitStatusExt;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
 use holdfast_pmem::{Access, Mapped, MediaCause, Medium, OpenError, Options, PAGE};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 use crate::common::{HERE, filled, folders, numbered, protected};
 use crate::{DONE, Role, Story, closed_file, ends_with, start};
@@ -13,6 +19,7 @@ pub(crate) const STORIES: &[Story] = &[
     ("one_writer_at_a_time", one_writer_at_a_time),
     ("a_forked_child_has_no_mapping", a_forked_child_has_no_mapping),
     ("a_forked_child_keeps_the_lock", a_forked_child_keeps_the_lock),
+    ("a_lock_that_is_about_to_go_is_waited_for", a_lock_that_is_about_to_go_is_waited_for),
 ];
 
 pub(crate) const ROLES: &[Role] =
@@ -54,6 +61,65 @@ fn one_writer_at_a_time() {
         drop(medium);
         open(&path, Access::Write).unwrap();
     }
+}
+
+/// Takes the lock of a file as a writer does.
+fn locked(path: &Path) -> File {
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    // SAFETY: zeros are a lock of the whole file, which is asked for as one of a writer.
+    unsafe {
+        let mut lock: libc::flock = core::mem::zeroed();
+        lock.l_type = libc::F_WRLCK as libc::c_short;
+        assert_eq!(libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock), 0);
+    }
+    file
+}
+
+/// One whose open file is kept for a moment beyond its use: by a child that is about to run another
+/// program, and by nobody who can be seen. One that is kept for longer is not.
+fn a_lock_that_is_about_to_go_is_waited_for() {
+    for folder in folders() {
+        let path = closed_file(&folder);
+        let file = locked(&path);
+        let mut child = Command::new("sh");
+        // SAFETY: sleeps, between the fork and the other program.
+        unsafe {
+            child.pre_exec(|| {
+                libc::usleep(50_000);
+                Ok(())
+            });
+        }
+        // Whoever spawns it waits until it runs the program.
+        let spawn = std::thread::spawn(move || child.args(["-c", "exit"]).status().unwrap());
+        std::thread::sleep(Duration::from_millis(10));
+        drop(file);
+        open(&path, Access::Write).unwrap();
+        assert!(spawn.join().unwrap().success());
+        // On its way through a socket.
+        let (one, other) = UnixStream::pair().unwrap();
+        send(&one, locked(&path));
+        let gone = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            drop((one, other));
+        });
+        open(&path, Access::Write).unwrap();
+        gone.join().unwrap();
+        let (one, other) = UnixStream::pair().unwrap();
+        send(&one, locked(&path));
+        let refused = open(&path, Access::Write).unwrap_err();
+        assert!(matches!(refused, OpenError::Locked { holder: None, .. }), "{refused}");
+        drop((one, other));
+    }
+}
+
+/// Sends a descriptor, and closes it here.
+fn send(socket: &UnixStream, file: File) {
+    let handles = [file.as_fd()];
+    let mut space = [core::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    assert!(control.push(SendAncillaryMessage::ScmRights(&handles)));
+    let bytes = [std::io::IoSlice::new(b"x")];
+    sendmsg(socket, &bytes, &mut control, SendFlags::empty()).unwrap();
 }
 
 /// Opens, says so, and waits to be killed.

@@ -2,7 +2,7 @@
 //! its exit code, and what must outlive it is looked for by the parent.
 
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use holdfast_pmem::track::{
     AsyncProtect, Board, Controller, DirtySource, FirstStore, Forks, Freeze, MediumRecord,
-    Notified, Observed, Record, SoftDirty, Span, TrackError, WriteWay,
+    Notified, Observed, Record, RecordPlaces, SoftDirty, Span, TrackError, WriteWay,
 };
 use holdfast_pmem::{Access, Mapped, Medium, Options, PAGE, Protect};
 
@@ -77,6 +77,35 @@ impl Subject {
             Self::NotifiedStores => ALL,
             _ => &[],
         }
+    }
+}
+
+/// What each source claims of each way, in the order of [`Subject::ALL`]: `s`een, `r`efused,
+/// `u`ndecided.
+const CLAIMS: [(WriteWay, &[u8; 8]); 11] = [
+    // async, inherits; soft; first, inherits; notified of writes, of all; controller
+    (WriteWay::Store, b"sssssuss"),
+    (WriteWay::Pwrite, b"uuuuussu"),
+    (WriteWay::DirectPwrite, b"uuuuussu"),
+    (WriteWay::Truncate, b"uuuuussu"),
+    (WriteWay::Punch, b"uuuuussu"),
+    (WriteWay::SecondMapping, b"uuuuuusu"),
+    (WriteWay::ForkedChild, b"rurruusr"),
+    (WriteWay::Mremap, b"uuuuuuuu"),
+    (WriteWay::Exec, b"uuussuss"),
+    (WriteWay::Kill, b"uuussuss"),
+    (WriteWay::ForeignProcess, b"uuuuuuuu"),
+];
+
+/// The claim that a source is to make of a way to write.
+pub(crate) fn expected(subject: Subject, way: WriteWay) -> Observed {
+    let column = Subject::ALL.iter().position(|it| *it == subject).unwrap();
+    let (_, claims) = CLAIMS.iter().find(|(of, _)| *of == way).unwrap();
+    match claims[column] {
+        b's' => Observed::Seen,
+        b'r' => Observed::Refused,
+        b'u' => Observed::Undecided,
+        other => panic!("{other} is no claim"),
     }
 }
 
@@ -177,12 +206,14 @@ fn make(subject: Subject, files: Files, board: &Arc<Board>) -> Result<Rig, Track
         Span::new(base as usize, LEN, 0).unwrap()
     };
     let source: Box<dyn DirtySource> = match subject {
-        Subject::AsyncProtect(forks) => Box::new(AsyncProtect::new(span(&file), forks)?),
+        Subject::AsyncProtect(forks) => {
+            Box::new(AsyncProtect::new(span(&file), file.as_fd(), forks)?)
+        }
         Subject::SoftDirty => Box::new(SoftDirty::new(span(&file), Forks::Excluded, Alone)?),
         Subject::FirstStore(forks) => {
             let options = protected(Protect::None);
             let record = Arc::new(Mapped::create(&files.record, PAGE, &options).unwrap());
-            let record = Arc::new(MediumRecord::new(record, 0, 0, LEN)?);
+            let record = Arc::new(MediumRecord::new(record, RecordPlaces::in_a_row(0), 0, LEN)?);
             // SAFETY: this process maps the file for good, and nothing else changes its rights.
             Box::new(unsafe { FirstStore::over(span(&file), forks, record)? })
         }
@@ -268,7 +299,9 @@ fn survived(subject: Subject, files: &Files, board: &Arc<Board>) -> bool {
     match subject {
         Subject::AsyncProtect(_) | Subject::SoftDirty => false,
         Subject::FirstStore(_) => {
-            let record = MediumRecord::new(Arc::new(open(&files.record)), 0, 0, LEN).unwrap();
+            let record =
+                MediumRecord::new(Arc::new(open(&files.record)), RecordPlaces::in_a_row(0), 0, LEN)
+                    .unwrap();
             assert!(!record.is_set(at + PAGE), "only the page that was stored to");
             record.is_set(at)
         }

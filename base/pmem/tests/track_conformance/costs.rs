@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use holdfast_pmem::track::folios::{self, Folios};
 use holdfast_pmem::track::{
-    AsyncProtect, DirtySource, FirstStore, Forks, MediumRecord, Span, TrackError, allocated,
+    AsyncProtect, DirtySource, FirstStore, Forks, MediumRecord, RecordPlaces, Span, TrackError,
+    allocated,
 };
 use holdfast_pmem::{Durability, Mapped, Options, PAGE};
 
@@ -48,7 +49,7 @@ fn costs() {
             if *asked == Folios::Small {
                 folios::advise(span).unwrap();
             }
-            match AsyncProtect::new(span, Forks::Excluded) {
+            match AsyncProtect::new(span, file.as_fd(), Forks::Excluded) {
                 Err(error @ (TrackError::KernelLacks { .. } | TrackError::NoPermission { .. })) => {
                     println!("skipped: {error}");
                 }
@@ -65,7 +66,9 @@ fn costs() {
         let base = map(&file, LEN);
         let options = Options { durability: Durability::Process, ..Options::default() };
         let record = Mapped::create(&folder.path().join("record"), PAGES, &options).unwrap();
-        let record = Arc::new(MediumRecord::new(Arc::new(record), 0, 0, LEN).unwrap());
+        let record = Arc::new(
+            MediumRecord::new(Arc::new(record), RecordPlaces::in_a_row(0), 0, LEN).unwrap(),
+        );
         let span = Span::new(base as usize, LEN, 0).unwrap();
         // SAFETY: mapped to the end of this process; nothing else changes its rights.
         let source = unsafe { FirstStore::over(span, Forks::Excluded, record).unwrap() };
@@ -85,7 +88,7 @@ fn sparse() {
     for part in 0..PARTS {
         store(base, part * (HUGE / PARTS), 1);
     }
-    let Ok(source) = AsyncProtect::new(span, Forks::Excluded) else { return };
+    let Ok(source) = AsyncProtect::new(span, file.as_fd(), Forks::Excluded) else { return };
     let mut armed = 0;
     allocated(file.as_fd(), 0, HUGE, &mut |at, len| {
         source.arm(at, len).unwrap();

@@ -5,7 +5,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,8 @@ use holdfast_pmem::track::folios::{self, Folios};
 use holdfast_pmem::track::pagemap::{Pagemap, Room, Scan};
 use holdfast_pmem::track::uffd::Uffd;
 use holdfast_pmem::track::{
-    AsyncProtect, Controller, DirtySource, FirstStore, Forks, Record, Span, TrackError, allocated,
+    AsyncProtect, Controller, DirtySource, FirstStore, Forks, MediumRecord, Record, RecordPlaces,
+    Span, TrackError, allocated,
 };
 use holdfast_pmem::{Access, Mapped, Medium, Options, PAGE, Protect};
 
@@ -33,9 +34,11 @@ pub(crate) const STORIES: &[Story] = &[
     ("what_cannot_be_tracked_is_refused", what_cannot_be_tracked_is_refused),
     ("only_allocated_parts_are_listed", only_allocated_parts_are_listed),
     ("a_record_that_fails_refuses_the_store", a_record_that_fails_refuses_the_store),
+    ("records_stay_until_they_are_noted_elsewhere", records_stay_until_they_are_noted_elsewhere),
     ("nobody_stores_before_the_record_is_durable", nobody_stores_before_the_record_is_durable),
     ("folios_are_asked_for_and_reported", folios_are_asked_for_and_reported),
     ("more_pages_than_mappings", more_pages_than_mappings),
+    ("what_is_tracked_lies_in_single_pages", what_is_tracked_lies_in_single_pages),
     ("storm", storm),
 ];
 
@@ -52,8 +55,8 @@ fn span(base: *mut u8, len: u64) -> Span {
 }
 
 /// A source of this kind, or nothing, said aloud, where the kernel has none.
-fn async_protect(base: *mut u8, len: u64) -> Option<AsyncProtect> {
-    match AsyncProtect::new(span(base, len), Forks::Excluded) {
+fn async_protect(file: &File, base: *mut u8, len: u64) -> Option<AsyncProtect> {
+    match AsyncProtect::new(span(base, len), file.as_fd(), Forks::Excluded) {
         Err(error @ (TrackError::KernelLacks { .. } | TrackError::NoPermission { .. })) => {
             println!("skipped: {error}");
             None
@@ -113,7 +116,7 @@ fn stores_by_the_system() {
         // SAFETY: the range is mapped by this test.
         unsafe { libc::pread(from.as_raw_fd(), base.add(at as usize).cast(), 100, 0) }
     };
-    if let Some(source) = async_protect(base, LEN) {
+    if let Some(source) = async_protect(&file, base, LEN) {
         armed(&source, LEN);
         assert_eq!(read(3 * PAGE), 100);
         assert_eq!(taken(&source, LEN), [(3, 1)]);
@@ -129,6 +132,8 @@ fn stores_by_the_system() {
     assert!(notes.is_set(4 * PAGE));
     assert_eq!(read(4 * PAGE), 100, "once the page is open, the system may store as well");
     assert_eq!(taken(&source, LEN), [(4, 1)]);
+    assert!(notes.is_set(4 * PAGE), "until whoever has taken it has noted it");
+    source.forget(0, LEN);
     assert!(!notes.is_set(4 * PAGE));
     println!("first store: read(2) into a protected page is refused (EFAULT)");
     drop(source);
@@ -138,7 +143,7 @@ fn stores_by_the_system() {
 
 fn torn_mappings_are_noticed_and_armed_again() {
     let (file, base) = memory(LEN);
-    let Some(source) = async_protect(base, LEN) else { return };
+    let Some(source) = async_protect(&file, base, LEN) else { return };
     let remap = |page: u64| {
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
@@ -262,8 +267,8 @@ fn another_process_is_scanned() {
 }
 
 fn a_forked_child_has_no_source() {
-    let (_file, base) = memory(LEN);
-    let Some(source) = async_protect(base, LEN) else { return };
+    let (file, base) = memory(LEN);
+    let Some(source) = async_protect(&file, base, LEN) else { return };
     armed(&source, LEN);
     store(base, 5 * PAGE, 1);
     let child = fork(|| {
@@ -316,7 +321,7 @@ fn what_cannot_be_tracked_is_refused() {
     assert!(Span::new(base as usize, 0, 0).is_err());
     assert!(Span::new(base as usize, LEN, u64::MAX - PAGE + 1).is_err());
     let fails = |span: Span| {
-        let error = AsyncProtect::new(span, Forks::Inherit).unwrap_err();
+        let error = AsyncProtect::new(span, file.as_fd(), Forks::Inherit).unwrap_err();
         println!("{error}");
         assert!(matches!(error, TrackError::NotTrackable { .. }), "{error:?}");
     };
@@ -324,7 +329,7 @@ fn what_cannot_be_tracked_is_refused() {
     let heap = vec![0_u8; 1 << 20];
     fails(Span::new((heap.as_ptr() as usize).next_multiple_of(PAGE as usize), PAGE, 0).unwrap());
     // Room to grow may be tracked; what is not mapped yet cannot be armed.
-    if let Some(source) = async_protect(base, LEN + (64 << 20)) {
+    if let Some(source) = async_protect(&file, base, LEN + (64 << 20)) {
         source.arm(0, LEN).unwrap();
         let error = source.arm(LEN, PAGE).unwrap_err();
         println!("{error}");
@@ -333,7 +338,7 @@ fn what_cannot_be_tracked_is_refused() {
     }
     // The span's byte 0 is shown elsewhere.
     fails(Span::new(base as usize + PAGE as usize, LEN - PAGE, 0).unwrap());
-    let Some(source) = async_protect(base, LEN) else { return };
+    let Some(source) = async_protect(&file, base, LEN) else { return };
     for (at, len) in [(1, PAGE), (0, 1), (LEN, PAGE), (0, LEN + PAGE), (u64::MAX, PAGE)] {
         assert!(matches!(source.arm(at, len), Err(TrackError::OutOfRange { .. })), "{at} {len}");
         assert!(source.peek(at, len, &mut |_, _| {}).is_err());
@@ -341,7 +346,7 @@ fn what_cannot_be_tracked_is_refused() {
     }
     assert!(!source.intact(0, LEN), "not armed yet");
     armed(&source, LEN);
-    let rival = AsyncProtect::new(span(base, LEN), Forks::Inherit).unwrap();
+    let rival = AsyncProtect::new(span(base, LEN), file.as_fd(), Forks::Inherit).unwrap();
     assert!(matches!(rival.arm(0, LEN), Err(TrackError::Busy { .. })));
     drop(rival);
     assert!(source.intact(0, LEN));
@@ -359,7 +364,7 @@ fn what_cannot_be_tracked_is_refused() {
             0,
         )
     };
-    let source = AsyncProtect::new(span(base.cast(), LEN), Forks::Inherit).unwrap();
+    let source = AsyncProtect::new(span(base.cast(), LEN), file.as_fd(), Forks::Inherit).unwrap();
     let error = source.arm(0, LEN).unwrap_err();
     println!("{error}");
     assert!(matches!(error, TrackError::NotTrackable { .. }));
@@ -470,6 +475,46 @@ impl Record for Slow {
     }
 }
 
+/// A page that is stored to again before its record is forgotten stays on record; others do not.
+fn records_stay_until_they_are_noted_elsewhere() {
+    let (_file, base) = memory(LEN);
+    let notes = Notes::new(LEN / PAGE);
+    let source = first_store(base, LEN, &notes);
+    armed(&source, LEN);
+    let set = || (0..LEN / PAGE).filter(|page| notes.is_set(page * PAGE)).collect::<Vec<u64>>();
+    for page in [1, 2, 3, 7] {
+        store(base, page * PAGE, 1);
+    }
+    assert_eq!(taken(&source, LEN), [(1, 3), (7, 1)]);
+    assert_eq!(set(), [1, 2, 3, 7]);
+    store(base, 2 * PAGE, 2);
+    store(base, 9 * PAGE, 2);
+    source.forget(0, LEN);
+    assert_eq!(set(), [2, 9]);
+    // Nothing of it was taken since.
+    source.forget(0, LEN);
+    assert_eq!(set(), [2, 9]);
+    assert_eq!(taken(&source, LEN), [(2, 1), (9, 1)]);
+    source.forget(0, 8 * PAGE);
+    assert_eq!(set(), [9]);
+    source.forget(0, LEN);
+    assert_eq!(set(), []);
+    // Where nothing can be recorded, nothing is protected.
+    let folder = tempfile::tempdir().unwrap();
+    let options = protected(Protect::None);
+    let short = Arc::new(Mapped::create(&folder.path().join("notes"), PAGE, &options).unwrap());
+    let record = MediumRecord::new(short, RecordPlaces::in_a_row(PAGE - 3), 0, LEN).unwrap();
+    let (_file, base) = memory(LEN);
+    // SAFETY: mapped by this test for as long as it runs; it changes no rights.
+    let source =
+        unsafe { FirstStore::over(span(base, LEN), Forks::Excluded, Arc::new(record)).unwrap() };
+    source.arm(0, 3 * PAGE).unwrap();
+    let error = source.arm(PAGE, 3 * PAGE).unwrap_err();
+    assert!(matches!(error, TrackError::NotTrackable { .. }), "{error}");
+    store(base, 5 * PAGE, 1);
+    store(base, 2 * PAGE, 1);
+}
+
 /// While the page is being recorded, a second thread's store to it waits like the first one's.
 fn nobody_stores_before_the_record_is_durable() {
     let (_file, base) = memory(LEN);
@@ -520,16 +565,37 @@ fn more_pages_than_mappings() {
     assert!(taken(&source, MANY * PAGE).contains(&(1, 1)));
 }
 
+/// Asked for a part of a large page, some kernels forget what was stored to the rest.
+fn what_is_tracked_lies_in_single_pages() {
+    let len = 8 << 20;
+    let (file, base) = memory(len);
+    // SAFETY: the mapping just made.
+    let large = unsafe { libc::madvise(base.cast(), len as usize, libc::MADV_HUGEPAGE) } == 0;
+    let Some(source) = async_protect(&file, base, len) else { return };
+    armed(&source, len);
+    if large {
+        let all = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let begin = all.find(&format!("{:x}-", base as usize)).unwrap();
+        let flags = all[begin..].lines().find(|line| line.starts_with("VmFlags:")).unwrap();
+        assert!(flags.contains(" nh") && !flags.contains(" hg"), "{flags}");
+    }
+    store(base, 5 * PAGE, 1);
+    store(base, 300 * PAGE, 1);
+    let mut told = taken(&source, 16 * PAGE);
+    told.extend(taken(&source, len));
+    assert_eq!(told, [(5, 1), (300, 1)]);
+}
+
 /// Writers count up in random pages while pages are taken. Whatever was counted up after a page was
 /// last read must be told by then: no store is missed. With a record, a page that is not on record
 /// must be as it was when it was last read: that is what a crash would find.
 fn storm() {
     const LEN: u64 = 512 * PAGE;
-    let (_file, base) = memory(LEN);
+    let (file, base) = memory(LEN);
     let count_up = move |page| {
         word(base, page).fetch_add(1, Ordering::SeqCst);
     };
-    if let Some(source) = async_protect(base, LEN) {
+    if let Some(source) = async_protect(&file, base, LEN) {
         Race { source: &source, base, len: LEN, count_up: &count_up, record: None }.run();
     }
     let notes = Notes::new(LEN / PAGE);
@@ -619,6 +685,7 @@ impl Race<'_> {
         for page in &told {
             covered[*page as usize] = self.counter(*page);
         }
+        self.source.forget(0, self.len);
         told.len() as u64
     }
 

@@ -34,6 +34,9 @@ pub enum Unsure {
     NoSums,
     /// It cannot be read, and was stored to since it was last covered.
     Media(MediaError),
+    /// Its memory failed, and with it what was stored there since it was last covered. It may agree
+    /// with its sum: the system reads it in again as it was before those stores.
+    MemoryFailed,
 }
 
 impl Unsure {
@@ -51,6 +54,7 @@ impl Unsure {
             Self::NoSums => 8,
             Self::Media(_) => 9,
             Self::Undated => 10,
+            Self::MemoryFailed => 11,
         }
     }
 
@@ -69,6 +73,7 @@ impl Unsure {
             8 => Self::NoSums,
             9 => Self::Media(MediaError { at, len: PAGE, cause: MediaCause::Poison }),
             10 => Self::Undated,
+            11 => Self::MemoryFailed,
             _ => return None,
         })
     }
@@ -96,7 +101,10 @@ impl fmt::Display for Unsure {
             Self::StoredTo => f.write_str("was stored to while it was being repaired"),
             Self::SumsDamaged => f.write_str("differs, and so do the sums around it"),
             Self::NoSums => f.write_str("no sums are kept"),
-            Self::Media(error) => write!(f, "{error}, and it was stored to since it was covered"),
+            Self::Media(error) => write!(f, "{error}, and nothing covers what it held"),
+            Self::MemoryFailed => {
+                f.write_str("its memory failed, and nothing covers what was stored there")
+            }
         }
     }
 }

@@ -30,6 +30,7 @@ fn event(n: u64) -> Event {
         outcome: Outcome::Repaired,
         duration_ns: 7,
         object: n << 48 | n,
+        verified_ns: n << 3,
     }
 }
 

@@ -4,12 +4,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::common::bent::{Asked, Bend, Bent};
 use crate::common::{Counter, Engine, Machine, boot, content, killed, tiny, verdict};
 use holdfast_faultmem::{Clear, FaultKind, Watched, When, Window};
 use holdfast_mapped::{
     AtRest, Durability, Force, Mapped, Mended, OpenOptions, ProtectOptions, Writing,
 };
-use holdfast_pmem::track::{DirtySource, Observed, SourceKind, TrackError, WriteWay};
+use holdfast_pmem::track::TrackError;
 use holdfast_pmem::{Medium, MediumKind, PAGE, Site};
 use holdfast_redundancy::{PageVerdict, Unsure};
 
@@ -42,48 +43,29 @@ impl Failing {
     }
 }
 
-impl DirtySource for Failing {
-    fn kind(&self) -> SourceKind {
-        DirtySource::kind(&self.inner)
+impl Bend for Failing {
+    fn inner(&self) -> &Watched {
+        &self.inner
     }
 
-    fn arm(&self, at: u64, len: u64) -> Result<(), TrackError> {
-        Self::turn(&self.arm)?;
-        self.inner.arm(at, len)
-    }
-
-    fn disarm(&self, at: u64, len: u64) -> Result<(), TrackError> {
-        self.inner.disarm(at, len)
-    }
-
-    fn take(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) -> Result<(), TrackError> {
-        Self::turn(&self.take)?;
-        self.inner.take(at, len, each)
-    }
-
-    fn peek(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) -> Result<(), TrackError> {
-        if len == PAGE {
-            Self::turn(&self.peek)?;
+    fn before(&self, asked: Asked, len: u64) -> Result<(), TrackError> {
+        match asked {
+            Asked::Arm => Self::turn(&self.arm),
+            Asked::Take => Self::turn(&self.take),
+            Asked::Peek if len == PAGE => Self::turn(&self.peek),
+            Asked::Peek => Ok(()),
         }
-        self.inner.peek(at, len, each)
-    }
-
-    fn intact(&self, at: u64, len: u64) -> bool {
-        self.inner.intact(at, len)
-    }
-
-    fn coverage(&self, way: WriteWay) -> Observed {
-        self.inner.coverage(way)
     }
 }
 
-type FailingEngine = Mapped<Watched, Window, Failing>;
+type FailingEngine = Mapped<Watched, Window, Bent<Failing>>;
 
 fn failing(machine: &Machine) -> (FailingEngine, Failing) {
     let source = Failing::of(&machine.data);
     let (data, side, world) = (machine.data.clone(), machine.side.clone(), machine.world.clone());
     let clock = Arc::new(Counter::default());
-    let engine = Mapped::protect(data, side, source.clone(), world, clock, &tiny(1)).unwrap();
+    let bent = Bent(source.clone());
+    let engine = Mapped::protect(data, side, bent, world, clock, &tiny(1)).unwrap();
     engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
     (engine, source)
 }
@@ -438,4 +420,31 @@ fn what_is_doubted_is_undecided_unless_a_store_was_seen() {
     assert_eq!(verdict(&engine, 20), PageVerdict::Corrupt);
     assert_eq!(engine.repair(20, &AtRest, Force::No).unwrap(), Mended::Repaired);
     assert_eq!(machine.page(1), content(1, 7), "it is kept");
+}
+
+#[test]
+fn a_page_that_verified_again_and_is_doubted_anew_is_told_anew() {
+    use holdfast_redundancy::events::Outcome;
+    let machine = Machine::new(MediumKind::Shm, 24 * PAGE);
+    machine.protect(&tiny(1)).close().unwrap();
+    // Changed while nobody looked, and stored back by its program.
+    machine.world.mtime.fetch_add(1, Ordering::SeqCst);
+    machine.data.window().put(FOREIGN, 5 * PAGE, &content(5, 7)).unwrap();
+    let (engine, opened) = machine.open(boot(1, Durability::Process));
+    assert_eq!(opened.recovered.undecided, 1);
+    engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+    machine.store(5, 0);
+    assert_eq!(engine.pass().unwrap().unchanged, 1);
+    assert_eq!(verdict(&engine, 5), PageVerdict::Good);
+    let told = |engine: &Engine| {
+        let events = engine.events().into_iter();
+        events.filter(|e| e.outcome == Outcome::Undecided && e.at == 5 * PAGE).count()
+    };
+    let (before, counted) = (told(&engine), engine.counts().undecided);
+    // And once more, for another reason.
+    machine.data.window().put(FOREIGN, 5 * PAGE, &content(5, 8)).unwrap();
+    engine.doubt_unseen().unwrap();
+    assert_eq!(engine.pass().unwrap().undecided, 1);
+    assert_eq!(verdict(&engine, 5), PageVerdict::Undecided(Unsure::Unobserved));
+    assert_eq!((told(&engine), engine.counts().undecided), (before + 1, counted + 1));
 }

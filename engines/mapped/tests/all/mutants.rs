@@ -2,7 +2,8 @@
 //! stories end well with nothing switched off, so each of them can fail, and each place is needed.
 //!
 //! Among them are the two wrong orders of a pass, taking after looking and taking without a note,
-//! and parity that only the last row of a stripe decides about.
+//! and parity that only the last row of a stripe decides about. So are the two ways in which a
+//! source of writes may forget: what it did not tell, and the first store after it told.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::explore::{Scene, play};
 use crate::common::{Engine, Machine, Stopped, boot, content, tiny};
+use crate::{busy, dates, lengths, memory, promises, records};
 use holdfast_faultmem::{Budget, Clear, FaultKind, When};
 use holdfast_mapped::{
     AtRest, Durability, Force, Mended, OpenOptions, Opened, ProtectOptions, Writing,
@@ -58,12 +60,32 @@ fn again(
 }
 
 fn lives(off: &str, kind: MediumKind, durability: Durability, bits: bool) -> bool {
+    lives_so(off, kind, durability, bits, false)
+}
+
+fn lives_so(
+    off: &str,
+    kind: MediumKind,
+    durability: Durability,
+    bits: bool,
+    recorded: bool,
+) -> bool {
     let power = kind != MediumKind::Shm;
     [false, true].into_iter().any(|rot| {
         let parity = if rot { 2 } else { 1 };
-        let scene = Scene { kind, durability, bits, power, rot, parity };
+        let scene = Scene { kind, durability, bits, power, rot, parity, recorded };
         !play(scene, Some(off), 10).is_none()
     })
+}
+
+/// The same, bits die, and first stores are on record in the side file.
+fn memory_records(off: &str) -> bool {
+    lives_so(off, MediumKind::Shm, Durability::Process, false, true)
+}
+
+/// The same on a synced file.
+fn file_records(off: &str) -> bool {
+    lives_so(off, MediumKind::File, Durability::Power, false, true)
 }
 
 /// A life on a synced file, bits outlive the power.
@@ -317,7 +339,7 @@ fn parity_rots_too(off: &str) -> bool {
 }
 
 /// Where the parity of a stripe of the first region is, with one parity page.
-fn parity_page(stripe: u64) -> u64 {
+pub(crate) fn parity_page(stripe: u64) -> u64 {
     (128 << 10) + (3 + stripe) * PAGE
 }
 
@@ -596,13 +618,55 @@ fn reasons_are_of_their_pages(off: &str) -> bool {
     wrong.load(Ordering::SeqCst)
 }
 
+/// Two pages of a stripe rot, and parity has two: neither counts as a row that is there.
+fn two_of_a_stripe_rot(off: &str) -> bool {
+    let (machine, engine) = admitted(off, 2);
+    machine.rot(5, 100);
+    machine.rot(6, 7);
+    engine.repair(5, &AtRest, Force::No).unwrap();
+    machine.page(5) != content(5, 0)
+}
+
+/// A store to a page that was just taken is seen like any other.
+fn a_store_after_a_look(off: &str) -> bool {
+    let (machine, engine) = admitted(off, 1);
+    (1..4).any(|version| {
+        machine.store(6, version);
+        let early = engine.verify(6).unwrap().verdict == PageVerdict::Corrupt;
+        engine.scrub(Some(&AtRest)).unwrap();
+        engine.pass().unwrap();
+        early || machine.page(6) != content(6, version)
+    })
+}
+
+/// A pass over one part, or a repair, leaves what is known of the others.
+fn a_pass_over_a_part(off: &str) -> bool {
+    let (machine, engine) = admitted(off, 1);
+    machine.store(3, 1);
+    machine.store(9, 1);
+    engine.cover(9 * PAGE, 10).unwrap();
+    let early = engine.verify(3).unwrap().verdict == PageVerdict::Corrupt;
+    engine.scrub(Some(&AtRest)).unwrap();
+    early || machine.page(3) != content(3, 1)
+}
+
+/// What a source of writes may do wrong, and the stories that end wrong then.
+const SOURCE: &[(&str, &[Story])] = &[
+    ("faultmem.watched.invalidate", &[a_store_after_a_look]),
+    ("faultmem.watched.selective", &[a_pass_over_a_part]),
+];
+
 /// Each place, and the stories of which at least one must end wrong without it.
 const TABLE: &[(&str, &[Story])] = &[
     ("mapped.admit.clean-a", &[closed_is_believed]),
     ("mapped.admit.clean-b", &[closed_is_believed]),
     ("mapped.admit.clean-drain", &[closed_is_believed]),
+    ("mapped.admit.records", &[records::old_records_are_cleared]),
+    ("mapped.admit.records-drain", &[records::cleared_before_suspect]),
     ("mapped.admit.cut", &[cut_off_and_crashed]),
     ("mapped.admit.cut-drain", &[cut_off_and_crashed]),
+    ("mapped.admit.gone", &[lengths::cut_off_and_a_hole]),
+    ("mapped.admit.gone-drain", &[lengths::cut_off_and_a_hole]),
     ("mapped.admit.suspect-a", &[one_copy_knows_of_writers]),
     ("mapped.admit.suspect-b", &[one_copy_knows_of_writers]),
     ("mapped.admit.suspect-drain", &[one_copy_knows_of_writers]),
@@ -614,12 +678,35 @@ const TABLE: &[(&str, &[Story])] = &[
     ("mapped.commit.D", &[file_bits_live]),
     ("mapped.commit.E", &[file_bits_live, file_bits_die]),
     ("mapped.commit.N", &[file_bits_live]),
+    ("mapped.check.lost", &[memory::what_was_stored_went_with_the_memory]),
+    ("mapped.heal.bits", &[memory::what_was_stored_went_with_the_memory]),
+    ("mapped.heal.drain", &[memory::what_was_stored_went_with_the_memory]),
+    ("mapped.heal.forget", &[memory::what_was_stored_went_with_the_memory]),
+    ("mapped.heal.record", &[memory::what_was_stored_went_with_the_memory]),
+    ("mapped.heal.since", &[memory::a_pass_came_before_the_question]),
+    ("mapped.heal.stores", &[memory::what_was_stored_went_with_the_memory]),
+    ("mapped.look.lost", &[memory::what_was_stored_went_with_the_memory]),
     ("mapped.look.again", &[neighbour_moves]),
+    ("mapped.look.intact", &[promises::a_source_dies_in_its_answer]),
+    ("mapped.side.verify-records", &[records::among_strange_bytes_none_is_a_record]),
+    ("mapped.protect.close-date", &[dates::a_file_is_closed_with_its_date]),
+    ("mapped.protect.date", &[dates::a_file_is_protected_with_its_date]),
+    ("mapped.recover.date", &[dates::a_file_is_opened_with_its_date]),
+    ("mapped.repair.date", &[dates::a_repair_leaves_its_date]),
+    ("mapped.recover.lower", &[promises::less_is_promised_first]),
+    ("mapped.recover.raise", &[promises::more_is_there_before_it_is_promised]),
+    ("mapped.recover.raise-data", &[promises::more_is_there_before_it_is_promised]),
+    ("mapped.protect.rest", &[promises::rest_is_there_before_it_is_promised]),
+    ("mapped.protect.rest-data", &[promises::rest_is_there_before_it_is_promised]),
+    ("mapped.recover.wiped", &[promises::a_wiped_region_is_not_a_new_one]),
     ("mapped.commit.any-row", &[rot_is_found]),
     ("mapped.commit.batch", &[memory_bits_live, file_bits_live]),
     ("mapped.commit.blanket", &[tracking_is_lost]),
     ("mapped.commit.clear", &[memory_bits_live, memory_bits_die]),
     ("mapped.commit.entry", &[rot_is_found]),
+    ("mapped.commit.forget", &[records::what_is_covered_is_off_the_record]),
+    ("mapped.commit.quiet", &[busy::a_page_that_rests_is_decided]),
+    ("mapped.commit.records", &[records::recovery_uses_records_up]),
     ("mapped.commit.narrow", &[memory_bits_live, memory_bits_die]),
     ("mapped.look.neighbours", &[neighbour_rots]),
     ("mapped.commit.parity", &[rot_is_found]),
@@ -638,11 +725,14 @@ const TABLE: &[(&str, &[Story])] = &[
     ("mapped.header.drain-b", &[direct]),
     ("mapped.header.heal", &[header_is_healed]),
     ("mapped.recover.interrupted", &[our_own_store_proves_nothing]),
+    ("mapped.recover.recorded", &[memory_records, file_records, records::a_record_is_proof]),
     ("mapped.repair.confirm", &[repair_is_dropped]),
+    ("mapped.repair.forget-drain", &[records::a_repair_is_off_the_record]),
     ("mapped.repair.freeze", &[writers_stand]),
     ("mapped.repair.heal", &[repair_lasts]),
     ("mapped.repair.judge", &[parity_rots_too]),
     ("mapped.repair.last", &[a_stranger_comes_late]),
+    ("mapped.repair.rows", &[two_of_a_stripe_rot]),
     ("mapped.repair.recheck", &[store_before_a_repair]),
     ("mapped.repair.store", &[repair_lasts]),
     ("mapped.repair.store-drain", &[repair_lasts, repair_is_dropped]),
@@ -655,6 +745,7 @@ const TABLE: &[(&str, &[Story])] = &[
     ("mapped.scrub.record-drain", &[records_are_scrubbed]),
     ("mapped.scrub.verify-parity", &[parity_is_scrubbed]),
     ("mapped.side.entry-heal", &[bad_pages_are_rewritten]),
+    ("mapped.side.records-heal", &[records::a_bad_page_is_made_anew]),
     ("mapped.side.state-heal", &[bad_pages_are_rewritten]),
     ("mapped.side.verify-record", &[a_record_rots]),
     ("mapped.side.verify-why", &[reasons_are_of_their_pages]),
@@ -678,7 +769,8 @@ fn the_table_has_every_place() {
 
 #[test]
 fn every_story_ends_well_with_nothing_switched_off() {
-    let mut stories: Vec<Story> = TABLE.iter().flat_map(|(_, s)| s.iter().copied()).collect();
+    let all = TABLE.iter().chain(SOURCE);
+    let mut stories: Vec<Story> = all.flat_map(|(_, s)| s.iter().copied()).collect();
     stories.sort_by_key(|story| *story as usize);
     stories.dedup_by_key(|story| *story as usize);
     for story in stories {
@@ -689,7 +781,7 @@ fn every_story_ends_well_with_nothing_switched_off() {
 #[test]
 fn every_place_switched_off_is_noticed() {
     let mut missed = Vec::new();
-    for (name, stories) in TABLE {
+    for (name, stories) in TABLE.iter().chain(SOURCE) {
         let killed = stories.iter().any(|story| {
             let story = || story(name);
             // A story that merely gives up has seen nothing.

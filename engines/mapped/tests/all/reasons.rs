@@ -173,7 +173,7 @@ fn forge(machine: &Machine, at: usize, bytes: &[u8]) {
 
 #[test]
 fn hostile_reasons_excuse_nothing_and_make_nothing_good() {
-    for code in [1, 8, 11, 200, 255, 0] {
+    for code in [1, 8, 12, 200, 255, 0] {
         for apart in [false, true] {
             let machine = changed(&[4]);
             let bytes =

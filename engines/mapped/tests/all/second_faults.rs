@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use crate::common::{Engine, Machine, boot, content, killed, tiny, verdict};
+use crate::mutants::parity_page;
 use holdfast_faultmem::{FaultKind, When};
 use holdfast_mapped::{AtRest, Durability, Force, Mended, OpenOptions, ProtectOptions, Writing};
 use holdfast_pmem::{Medium, MediumKind, PAGE, Site};
@@ -250,5 +251,70 @@ fn a_lost_write_is_not_a_page_that_a_kill_threw_back() {
         engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
         engine.pass().unwrap();
         assert_eq!(engine.before_image(5).unwrap().unwrap(), content(5, 1));
+    }
+}
+
+/// Sums and data of a pass may have reached the disk, and its parity not.
+#[test]
+fn parity_that_a_stop_of_the_machine_left_behind_is_made_anew() {
+    let machine = Machine::new(MediumKind::File, 19 * PAGE);
+    let engine = admitted(&machine, Durability::Process);
+    machine.store(5, 1);
+    engine.pass().unwrap();
+    drop(engine);
+    let machine = killed(&machine, false);
+    machine.medium.flip_bit(machine.side.place(parity_page(1)) + 100, 3).unwrap();
+    let (engine, _) = machine.open(boot(2, Durability::Process));
+    machine.rot(6, 100);
+    assert_eq!(engine.repair(6, &AtRest, Force::No).unwrap(), Mended::Repaired);
+    assert_eq!(machine.page(6), content(6, 0));
+}
+
+#[test]
+fn a_repair_that_was_cut_off_in_a_part_just_grown_by_is_not_taken_for_content() {
+    for bits in [true, false] {
+        let machine = Machine::new(MediumKind::Shm, 10 * PAGE);
+        let engine = admitted(&machine, Durability::Process);
+        machine.world.set_size(24 * PAGE);
+        for page in 10..24 {
+            machine.store(page, 1);
+        }
+        // Some of it is covered, as a program asks for that syncs a part.
+        engine.cover(16 * PAGE, 4 * PAGE).unwrap();
+        machine.rot(17, 100);
+        machine.rot(17, 3000);
+        let (twin, left) = (machine.clone(), Arc::new(Mutex::new(None)));
+        let kept = Arc::clone(&left);
+        machine.medium.on_barrier(Box::new(move |_, site, _| {
+            if site.name() == "mapped.repair.store-drain" {
+                *kept.lock().unwrap() = Some(killed(&twin, bits));
+            }
+        }));
+        assert_eq!(engine.repair(17, &AtRest, Force::No).unwrap(), Mended::Repaired);
+        machine.medium.clear_on_barrier();
+        let next = left.lock().unwrap().take().unwrap();
+        // It came as far as the first of the two places.
+        next.rot(17, 3000);
+        let mix = next.page(17);
+        let looking = OpenOptions { read_only: true, ..boot(1, Durability::Process) };
+        assert_eq!(next.open(looking).1.interrupted, Some(17), "{bits}");
+        let (engine, opened) = next.open(boot(1, Durability::Process));
+        assert_eq!(opened.interrupted, Some(17), "{bits}");
+        // That is over, and the next opening knows of it all the same.
+        drop(engine);
+        let next = killed(&next, bits);
+        let (engine, opened) = next.open(boot(1, Durability::Process));
+        assert_eq!(opened.interrupted, None, "{bits}");
+        for _ in 0..2 {
+            let said = verdict(&engine, 17);
+            assert!(matches!(said, PageVerdict::Undecided(why) if why.is_doubt()), "{said:?}");
+            engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+            engine.pass().unwrap();
+        }
+        assert_eq!(next.page(17), mix, "nobody asked for it");
+        // What it was to be is beside it.
+        assert_eq!(engine.before_image(17).unwrap().unwrap(), content(17, 1), "{bits}");
+        assert_eq!(engine.repair(17, &AtRest, Force::Undecided).unwrap(), Mended::Repaired);
+        assert_eq!(next.page(17), content(17, 1));
     }
 }

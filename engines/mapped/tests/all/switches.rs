@@ -3,12 +3,13 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::common::{Machine, boot, content, tiny};
+use crate::common::{Machine, STORE, boot, content, tiny};
 use holdfast_faultmem::Budget;
 use holdfast_mapped::{
-    AtRest, Durability, Force, Instructions, Mended, OpenOptions, ProtectOptions, When, Writing,
+    AtRest, Durability, Force, Instructions, Mended, OpenOptions, ProtectOptions, Rearm, When,
+    Writing,
 };
-use holdfast_pmem::{MediumKind, PAGE};
+use holdfast_pmem::{Medium, MediumKind, PAGE};
 use holdfast_redundancy::{PageVerdict, Unsure};
 
 const SIZE: u64 = 19 * PAGE + 100;
@@ -111,7 +112,7 @@ fn a_pass_in_steps_lets_others_in_and_covers_all() {
         machine.store(page, 1);
     }
     let mut steps = Vec::new();
-    let done = engine.pass_in_steps(&mut |bytes| {
+    let done = engine.pass_in_steps(Rearm::All, &mut |bytes| {
         // Whoever holds the engine meanwhile would wait for ever.
         steps.push((bytes, engine.coverage().unwrap().without_sum));
     });
@@ -123,6 +124,31 @@ fn a_pass_in_steps_lets_others_in_and_covers_all() {
     assert!(engine.take_trace().is_empty());
 }
 
+/// What is looked at between two steps of a pass is judged as ever, ahead of it and behind it.
+#[test]
+fn a_scrub_amid_a_pass_gives_back_what_rotted() {
+    let machine = Machine::new(MediumKind::Shm, SIZE);
+    let open = OpenOptions { batch_pages: 1, ..boot(1, Durability::Process) };
+    let engine = machine.protect(&ProtectOptions { open, ..tiny(1) });
+    engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+    for page in [0, 9, 10, 17] {
+        machine.store(page, 1);
+    }
+    let mut repaired = Vec::new();
+    let done = engine.pass_in_steps(Rearm::All, &mut |_| {
+        for page in [1, 13] {
+            machine.rot(page, 9);
+        }
+        repaired.push(engine.scrub(Some(&AtRest)).unwrap().repaired);
+    });
+    assert_eq!((done.unwrap().pages, repaired), (4, vec![2; 3]));
+    for page in 0..19 {
+        let version = u32::from([0, 9, 10, 17].contains(&page));
+        assert!(machine.page(page) == content(page, version.into()), "{page}");
+    }
+    assert!(engine.verify_all().unwrap().is_clean());
+}
+
 #[test]
 fn nobody_pays_for_a_trace_that_is_off() {
     let machine = Machine::new(MediumKind::Shm, SIZE);
@@ -131,4 +157,58 @@ fn nobody_pays_for_a_trace_that_is_off() {
     machine.store(3, 1);
     assert_eq!(engine.pass().unwrap().pages, 1);
     assert!(engine.take_trace().is_empty());
+}
+
+#[test]
+fn a_sync_ends_no_window_and_a_page_counts_once_in_it() {
+    let machine = Machine::new(MediumKind::Shm, SIZE);
+    let open = OpenOptions { trace: true, ..boot(1, Durability::Process) };
+    let engine = machine.protect(&ProtectOptions { open, ..tiny(1) });
+    engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+    engine.pass().unwrap();
+    engine.take_trace();
+    let before = engine.shares().len();
+    for version in 1..4 {
+        machine.store(1, version);
+        assert_eq!(engine.cover(PAGE, PAGE).unwrap().pages, 1);
+    }
+    machine.store(1, 5);
+    machine.store(17, 1);
+    assert_eq!(engine.shares().len(), before, "of the rest of the file nothing is known");
+    engine.pass().unwrap();
+    let shares = engine.shares();
+    let last = shares.last().unwrap();
+    assert_eq!((shares.len(), last.pages, last.stored), (before + 1, 20, 2));
+    assert_eq!(last.in_stripes, 8, "with the other pages of their stripes");
+    let trace = engine.take_trace();
+    assert_eq!((trace.len(), &trace[0].runs[..]), (1, &[(1, 1), (17, 1)][..]));
+}
+
+/// What a commit is told of may lie where nothing was a moment ago.
+#[test]
+fn a_commit_covers_what_the_file_has_grown_by_and_holes_that_were_filled() {
+    let machine = Machine::new(MediumKind::Shm, 24 * PAGE);
+    machine.medium.stray(8 * PAGE, &vec![0; 8 * PAGE as usize]).unwrap();
+    *machine.world.holes.lock().unwrap() = vec![(8 * PAGE, 8 * PAGE)];
+    let engine = machine.protect(&tiny(1));
+    // No source is asked: it is only said that these stores were made.
+    let store = |page: u64| {
+        let at = page * PAGE;
+        let len = (machine.data.window().len() - at).min(PAGE) as usize;
+        machine.data.window().put(STORE, at, &content(page, 1)[..len]).unwrap();
+    };
+    store(10);
+    machine.world.holes.lock().unwrap().clear();
+    assert!(engine.commit(10 * PAGE, PAGE).unwrap().pages > 0);
+    machine.world.set_size(34 * PAGE + 9);
+    for page in [30, 34] {
+        store(page);
+        assert!(engine.commit(page * PAGE, 9).unwrap().pages > 0);
+    }
+    for page in [10, 30, 34] {
+        let before = machine.page(page);
+        machine.rot(page, 5);
+        assert_eq!(engine.repair(page, &AtRest, Force::No).unwrap(), Mended::Repaired);
+        assert_eq!(machine.page(page), before);
+    }
 }

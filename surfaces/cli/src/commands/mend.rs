@@ -14,12 +14,12 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::out::{Out, count, table};
 use crate::progress::Progress;
-use crate::size::show_nanos;
+use crate::size::{show_nanos, show_time};
 
 /// Pages shown to people who did not ask for more.
 const SHOWN: usize = 20;
 /// Pages in an object.
-const LISTED: usize = 1000;
+pub(crate) const LISTED: usize = 1000;
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 
@@ -51,15 +51,27 @@ pub(crate) fn verify(out: Out, args: &FileArgs) -> Outcome {
     let found = file.verify(progress.until_asked())?;
     progress.done();
     let nanos = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let left = (found.corrupt.len() + found.undecided.len()) as u64 + found.gone;
-    out.object("verify", verified_json(&args.file, &found, nanos));
+    let undecided = found.undecided.len() as u64 + found.gone;
+    out.object("verify", verified_json(&file, &args.file, &found, nanos));
     if !out.json {
-        tell_verified(out, &found, nanos);
+        tell_verified(out, &file, &found, nanos);
     }
-    Ok(exit_of(left, left, found.stopped))
+    Ok(exit((0, found.corrupt.len() as u64, undecided), found.stopped))
 }
 
-fn verified_json(path: &Path, found: &Verified, nanos: u64) -> Value {
+/// The code where so much was put right, is damaged, and cannot be decided.
+fn exit((mended, damaged, undecided): (u64, u64, u64), stopped: bool) -> Exit {
+    let exit = exit_of(mended + damaged, damaged, stopped);
+    if undecided > 0 { exit.and(Exit::UNDECIDED) } else { exit }
+}
+
+fn verified_json(file: &ProtectedFile, path: &Path, found: &Verified, nanos: u64) -> Value {
+    let mut undecided = undecided_json(&found.undecided);
+    for (told, (page, _)) in undecided.iter_mut().zip(&found.undecided) {
+        told["verified_ns"] = file.verified_ns(*page).into();
+    }
+    let corrupt: Vec<u64> = found.corrupt.iter().copied().take(LISTED).collect();
+    let since: Vec<u64> = corrupt.iter().map(|page| file.verified_ns(*page)).collect();
     json!({
         "path": path.display().to_string(),
         "pages": found.pages,
@@ -72,13 +84,14 @@ fn verified_json(path: &Path, found: &Verified, nanos: u64) -> Value {
         "changed": found.changed,
         "unrest": found.unrest,
         "interrupted": found.stopped,
-        "corrupt_pages": found.corrupt.iter().take(LISTED).collect::<Vec<_>>(),
-        "undecided_pages": undecided_json(&found.undecided),
+        "corrupt_pages": corrupt,
+        "corrupt_verified_ns": since,
+        "undecided_pages": undecided,
         "nanos": nanos,
     })
 }
 
-fn undecided_json(undecided: &[(u64, Unsure)]) -> Vec<Value> {
+pub(crate) fn undecided_json(undecided: &[(u64, Unsure)]) -> Vec<Value> {
     let of = |(page, why): &(u64, Unsure)| {
         let (reason, words) = (why.code(), why.to_string());
         json!({ "page": page, "reason": reason, "why": words })
@@ -87,7 +100,7 @@ fn undecided_json(undecided: &[(u64, Unsure)]) -> Vec<Value> {
 }
 
 /// Pages with what they are, as a table.
-fn tell_pages(out: Out, rows: &[(u64, String)]) {
+pub(crate) fn tell_pages(out: Out, rows: &[(u64, String)]) {
     if rows.is_empty() {
         return;
     }
@@ -102,7 +115,7 @@ fn tell_pages(out: Out, rows: &[(u64, String)]) {
     }
 }
 
-fn undecided_rows(undecided: &[(u64, Unsure)]) -> impl Iterator<Item = (u64, String)> {
+pub(crate) fn undecided_rows(undecided: &[(u64, Unsure)]) -> impl Iterator<Item = (u64, String)> {
     undecided.iter().map(|(page, why)| (*page, format!("undecided: {why}")))
 }
 
@@ -110,8 +123,18 @@ fn same_rows<'a>(pages: &'a [u64], what: &'a str) -> impl Iterator<Item = (u64, 
     pages.iter().map(move |page| (*page, what.to_owned()))
 }
 
-fn tell_verified(out: Out, found: &Verified, nanos: u64) {
-    let mut rows: Vec<(u64, String)> = same_rows(&found.corrupt, "corrupt").collect();
+/// A damaged page, with the time since when it may have been so.
+fn damaged_row(file: &ProtectedFile, page: u64) -> (u64, String) {
+    let verified = match file.verified_ns(page) {
+        0 => "never verified before".to_owned(),
+        ns => format!("last verified {}", show_time(ns)),
+    };
+    (page, format!("corrupt; {verified}"))
+}
+
+fn tell_verified(out: Out, file: &ProtectedFile, found: &Verified, nanos: u64) {
+    let damaged = found.corrupt.iter().map(|page| damaged_row(file, *page));
+    let mut rows: Vec<(u64, String)> = damaged.collect();
     rows.extend(undecided_rows(&found.undecided));
     rows.sort_unstable();
     tell_pages(out, &rows);
@@ -171,12 +194,16 @@ fn repair_file(out: Out, args: &RepairArgs) -> Outcome {
     let started = Instant::now();
     let file = opened(out, &args.pool, &repair_options(args))?;
     let progress = Progress::things(out, "repairing", file.pages());
-    let done = file.repair(args.force, progress.until_asked())?;
+    let mut done = file.repair(args.force, progress.until_asked())?;
     progress.done();
-    file.close()?;
+    let trouble = file.close().err().map(Failure::from);
+    if trouble.is_some() {
+        // What is right in the data file is so. What the side file, or a pool, has is not known.
+        done.redundancy = 0;
+    }
     let nanos = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let mended = (done.repaired.len() + done.forced.len()) as u64 + done.redundancy;
-    let left = (done.lost.len() + done.undecided.len()) as u64;
+    let (left, undecided) = (done.lost.len() + done.busy.len(), done.undecided.len() as u64);
     out.object(
         "repair",
         json!({
@@ -186,26 +213,34 @@ fn repair_file(out: Out, args: &RepairArgs) -> Outcome {
             "repaired": done.repaired.len(),
             "forced": done.forced.len(),
             "lost": done.lost.len(),
+            "busy": done.busy.len(),
             "undecided": done.undecided.len(),
             "redundancy": done.redundancy,
             "interrupted": done.stopped,
             "repaired_pages": done.repaired.iter().take(LISTED).collect::<Vec<_>>(),
             "forced_pages": done.forced.iter().take(LISTED).collect::<Vec<_>>(),
             "lost_pages": done.lost.iter().take(LISTED).collect::<Vec<_>>(),
+            "busy_pages": done.busy.iter().take(LISTED).collect::<Vec<_>>(),
             "undecided_pages": undecided_json(&done.undecided),
             "nanos": nanos,
+            "trouble": trouble.as_ref().map(ToString::to_string),
         }),
     );
     if !out.json {
         tell_repaired(out, &done, nanos);
     }
-    Ok(exit_of(mended + left, left, done.stopped))
+    let exit = exit((mended, left as u64, undecided), done.stopped);
+    Ok(trouble.map_or(exit, |trouble| {
+        out.complain(&trouble);
+        exit.and(trouble.exit())
+    }))
 }
 
 fn tell_repaired(out: Out, done: &Repaired, nanos: u64) {
     let mut rows: Vec<(u64, String)> = same_rows(&done.repaired, "corrupt: repaired").collect();
     rows.extend(same_rows(&done.forced, "undecided: replaced with what it was"));
     rows.extend(same_rows(&done.lost, "corrupt: lost"));
+    rows.extend(same_rows(&done.busy, "corrupt: left alone"));
     rows.extend(undecided_rows(&done.undecided));
     rows.sort_unstable();
     tell_pages(out, &rows);
@@ -222,6 +257,13 @@ fn tell_repaired(out: Out, done: &Repaired, nanos: u64) {
         done.undecided.len(),
         if done.stopped { "; stopped before the end" } else { "" },
     ));
+    if !done.busy.is_empty() {
+        out.words(
+            "nobody could be kept from storing to the file meanwhile, so corrupt pages were left \
+             alone; look who uses it, or whether all inotify instances are taken, and repair \
+             again",
+        );
+    }
     if !done.undecided.is_empty() {
         out.words(
             "`repair --before OUT` writes what undecided pages were, `repair --force` brings it \
@@ -246,6 +288,7 @@ fn before(out: Out, args: &RepairArgs, to: &Path) -> Outcome {
             "before": to.display().to_string(),
             "given_back": before.given_back.len(),
             "missing": before.missing.len(),
+            "gone": before.gone,
             "given_back_pages": before.given_back.iter().take(LISTED).collect::<Vec<_>>(),
             "missing_pages": before.missing.iter().take(LISTED).collect::<Vec<_>>(),
         }),
@@ -253,6 +296,10 @@ fn before(out: Out, args: &RepairArgs, to: &Path) -> Outcome {
     if !out.json {
         let missing = "parity cannot tell: as it is in the file";
         tell_pages(out, &same_rows(&before.missing, missing).collect::<Vec<_>>());
+        if before.gone > 0 {
+            let gone = count(before.gone, "page");
+            out.note(format!("the file is shorter than it was: {gone} gone for good"));
+        }
         out.words(format!(
             "{}: {} as when they were covered, {} unknown; {} was not changed",
             to.display(),
@@ -261,5 +308,7 @@ fn before(out: Out, args: &RepairArgs, to: &Path) -> Outcome {
             args.pool.display(),
         ));
     }
-    Ok(if before.missing.is_empty() { Exit::CLEAN } else { Exit::LEFT })
+    // What parity cannot tell, and what was cut off, nobody can but who knows the file.
+    let whole = before.missing.is_empty() && before.gone == 0;
+    Ok(if whole { Exit::CLEAN } else { Exit::UNDECIDED })
 }

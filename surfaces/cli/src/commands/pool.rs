@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use holdfast::layout::{Region, RegionKind, Superblock};
+use holdfast::protect::KeptRegion;
 use holdfast::{ErrorKind, MapInfo, Observer, Parity, Pool, Space, Status, SumKind};
 use serde_json::{Value, json};
 
@@ -85,10 +86,12 @@ pub(crate) fn info(out: Out, path: &Path) -> Outcome {
     let about = About { superblock: &found.superblock, regions: &regions, status: &status };
     let holder = observer.holder();
     let (mut space, mut maps, mut exit, mut refusal) = (None, None, Exit::CLEAN, None);
+    let mut kept = Vec::new();
     match session::to_look(path) {
         Ok(pool) => {
             space = Some(pool.space());
             maps = Some(pool.maps()?);
+            kept = KeptRegion::of(&pool)?;
             exit = session::finish(out, pool, false)?;
         }
         Err(Failure::Pool(error)) if error.kind() == ErrorKind::Locked => {}
@@ -99,6 +102,7 @@ pub(crate) fn info(out: Out, path: &Path) -> Outcome {
     body["state"] = state.as_str().into();
     body["in_use"] = holder.is_some().into();
     body["events"] = observer.events_from(0)?.last().map_or(0, |event| event.sequence).into();
+    body["files"] = super::sweep::json_of(&kept).into();
     out.object("pool info", body);
     out.words(format!("{}: {state}", path.display()));
     out.words(about.table(space.as_ref()).to_string());
@@ -109,6 +113,9 @@ pub(crate) fn info(out: Out, path: &Path) -> Outcome {
         && !maps.is_empty()
     {
         out.words(super::map::table_of(maps).to_string());
+    }
+    if !kept.is_empty() {
+        out.words(super::sweep::table_of(&kept).to_string());
     }
     refusal.map_or(Ok(exit), Err)
 }

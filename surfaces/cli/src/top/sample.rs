@@ -16,6 +16,10 @@ const KEPT: usize = 120;
 /// Counting the heap may take one part in so many of the time.
 const SHARE: u32 = 20;
 
+/// A look that fails is taken so often again, and so much later.
+const AGAIN: u32 = 5;
+const SOON: Duration = Duration::from_millis(20);
+
 /// What the owner did in some time.
 #[derive(Debug, Clone)]
 pub(crate) struct Rates {
@@ -91,8 +95,23 @@ impl Sampler {
         })
     }
 
-    /// Looks.
+    /// Looks. A pool that grows meanwhile has parts that are told of before they are mapped: what
+    /// is wrong for that reason is right soon after.
     pub(crate) fn sample(&mut self) -> Outcome<View> {
+        for _ in 0..AGAIN {
+            let view = self.look();
+            if view.is_ok() {
+                return view;
+            }
+            std::thread::sleep(SOON);
+            if let Ok(observer) = Observer::open(&self.path) {
+                (self.observer, self.counted) = (observer, None);
+            }
+        }
+        self.look()
+    }
+
+    fn look(&mut self) -> Outcome<View> {
         use holdfast::pmem::Medium;
         if self.observer.superblock()?.size > self.observer.medium().len() {
             // It has grown beyond what is mapped.

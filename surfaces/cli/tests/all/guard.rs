@@ -4,26 +4,16 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Child;
 use std::time::{Duration, Instant};
 
-use crate::common::{Done, Here, rot};
-use rustix::process::{Pid, Signal, kill_process};
+use crate::common::{Done, Here, PAGE, dd, finish, rot, signal, until};
+use crate::unreadable::{ALLOW, ANSWER, IS, LOAD, NUMBER, behind, filters, step};
+use rustix::process::Signal;
 use serde_json::Value;
-
-const PAGE: usize = 4096;
 
 /// A folder with a file of so many pages.
 fn with_file(pages: usize) -> Here {
-    let here = Here::new();
-    let content: Vec<u8> = (0..pages * PAGE).map(|at| (at / PAGE * 7 + at % 251) as u8).collect();
-    fs::write(here.path("a.db"), content).unwrap();
-    here
-}
-
-/// Overwrites a page by `write`, through the shell's own tools.
-fn dd(page: usize) -> String {
-    format!("printf '%04096d' {page} | dd of=a.db bs=4096 seek={page} conv=notrunc status=none")
+    Here::with_file(pages)
 }
 
 /// Runs `sh` under guard; the summary as an object, and what the program printed.
@@ -37,19 +27,6 @@ fn sh(here: &Here, code: i32, options: &[&str], script: &str) -> (Value, Done) {
     assert_eq!((&value["schema"], &value["command"]), (&1.into(), &"guard".into()));
     assert_eq!(value["exit"], code, "{value}");
     (value, done)
-}
-
-/// Waits until something is so.
-fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{what} does not come");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-fn signal(child: &Child, signal: Signal) {
-    kill_process(Pid::from_child(child), signal).unwrap();
 }
 
 #[test]
@@ -86,7 +63,7 @@ fn a_program_runs_as_it_does_alone_and_its_file_is_covered() {
     assert!(fs::read(here.path("a.db")).unwrap() == before);
     // What was written meanwhile without us is undecided, and left.
     fs::write(here.path("a.db"), vec![1; 20 * PAGE]).unwrap();
-    let (sum, _) = sh(&here, 4, &[], "exec 3<>a.db");
+    let (sum, _) = sh(&here, 2, &[], "exec 3<>a.db");
     let file = &sum["files"][0];
     assert_eq!(
         (&file["undecided"], &file["repaired"], &file["changed"]),
@@ -162,6 +139,54 @@ fn signals_are_the_programs_and_the_summary_comes_all_the_same() {
     assert!(!left.exists());
 }
 
+/// The call by which stores are tracked, answered with an error.
+const fn without_tracking(error: i32) -> [libc::sock_filter; 4] {
+    [
+        step(LOAD, 0, 0, NUMBER),
+        step(IS, 0, 1, libc::SYS_userfaultfd as u32),
+        step(ANSWER, 0, 0, 0x0005_0000 | error as u32),
+        step(ANSWER, 0, 0, ALLOW),
+    ]
+}
+
+static REFUSED: [libc::sock_filter; 4] = without_tracking(libc::EPERM);
+static MISSING: [libc::sock_filter; 4] = without_tracking(libc::ENOSYS);
+
+/// A container's filter refuses it, or the kernel has none. The program is not run without a guard.
+#[test]
+fn where_stores_cannot_be_tracked_nothing_is_started() {
+    if !filters() {
+        return;
+    }
+    let here = with_file(20);
+    here.good(&["protect", "a.db"]);
+    let all = || {
+        let mut names: Vec<_> = fs::read_dir(here.folder()).unwrap().flatten().collect();
+        names.sort_by_key(std::fs::DirEntry::path);
+        let content = |entry: fs::DirEntry| (entry.path(), fs::read(entry.path()).unwrap());
+        names.into_iter().map(content).collect::<Vec<_>>()
+    };
+    let before = all();
+    let script = format!("echo ran > ran; {}", dd(3));
+    for (filter, cause, remedy) in
+        [(&REFUSED, "not permitted", "allow userfaultfd"), (&MISSING, "CONFIG_USERFAULTFD", "")]
+    {
+        let words = ["guard", "--match", "*.db", "--", "sh", "-c", &script];
+        let done = finish(&words, behind(&mut here.command(&words), filter));
+        assert_eq!((done.code, done.out.as_str()), (8, ""), "{}", done.err);
+        for told in ["userfaultfd", cause, remedy, "nothing was started"] {
+            assert!(done.err.contains(told), "{told}: {}", done.err);
+        }
+        let words = [&["guard", "--json"], &words[1..]].concat();
+        let done = finish(&words, behind(&mut here.command(&words), filter));
+        let object: Value = serde_json::from_str(&done.out).unwrap();
+        assert_eq!((done.code, &object["exit"]), (8, &8.into()), "{object}");
+        assert!(object["error"]["cause"].to_string().contains("userfaultfd"), "{object}");
+        assert!(all() == before, "something was changed");
+    }
+    here.good(&["verify", "a.db"]);
+}
+
 #[test]
 fn what_cannot_be_guarded_is_not_started() {
     let here = with_file(4);
@@ -232,7 +257,7 @@ fn files_that_cannot_be_guarded_are_told_at_once_and_the_program_runs() {
     fs::write(here.path("a.db.holdfast"), &good).unwrap();
     fs::remove_file(here.path("a.db")).unwrap();
     fs::write(here.path("a.db"), vec![3; 700 * PAGE]).unwrap();
-    let (sum, _) = sh(&here, 4, &[], "exec 3<>a.db");
+    let (sum, _) = sh(&here, 2, &[], "exec 3<>a.db");
     assert_eq!(
         (&sum["files"][0]["changed"], &sum["files"][0]["repaired"]),
         (&true.into(), &0.into())
@@ -301,18 +326,66 @@ fn commands_on_a_guarded_file_say_who_guards_it_and_leave_it_alone() {
 fn files_have_periods_of_their_own() {
     let here = with_file(4);
     fs::copy(here.path("a.db"), here.path("b.log")).unwrap();
-    let script = "exec 3<>a.db 4<>b.log; sleep 1.2";
+    let script = "exec 3<>a.db 4<>b.log; sleep 2.5";
     let options = ["--period", "1min", "--match", "*.db", "--match", "*.log:100ms"];
     let (sum, _) = sh(&here, 0, &options, script);
     let of = |name: &str| {
         let files = sum["files"].as_array().unwrap();
         let file = files.iter().find(|file| file["path"].as_str().unwrap().ends_with(name));
         let file = file.unwrap_or_else(|| panic!("{name}: {sum}"));
-        (file["period_ns"].as_u64().unwrap(), file["passes"].as_u64().unwrap())
+        ["period_ns", "passes", "oldest_ns"].map(|figure| file[figure].as_u64().unwrap())
     };
     let (slow, quick) = (of("a.db"), of("b.log"));
-    assert_eq!((slow.0, quick.0), (60_000_000_000, 100_000_000));
-    assert!(slow.1 <= 1 && quick.1 >= 4, "{slow:?} {quick:?}");
+    assert_eq!((slow[0], quick[0]), (60_000_000_000, 100_000_000));
+    assert!(slow[1] <= 1 && quick[1] >= 4, "{slow:?} {quick:?}");
+    // How long a store can have waited is bounded by the period, and is all the time where no pass
+    // came by.
+    assert!(quick[2] <= 20 * quick[0] && slow[2] > 2_400_000_000, "{slow:?} {quick:?}");
+}
+
+#[test]
+fn stripes_are_as_they_were_wished() {
+    for (data, parity) in [(8, 2), (3, 0)] {
+        let here = with_file(30);
+        let (wide, narrow) = (data.to_string(), parity.to_string());
+        let options = ["--match", "*.db", "--data", &wide, "--parity", &narrow];
+        let (sum, _) = sh(&here, 0, &options, &dd(3));
+        let file = &sum["files"][0];
+        assert_eq!((&file["data"], &file["parity"]), (&data.into(), &parity.into()), "{file}");
+        assert!(sum["pace"].is_null() && file["good"] == 30, "{sum}");
+        let status = here.json(0, &["status", "a.db"]);
+        assert_eq!((&status["data"], &status["parity"]), (&data.into(), &parity.into()));
+        // What is there stays, whatever is wished; damage costs what it must.
+        let before = fs::read(here.path("a.db")).unwrap();
+        (0..parity.max(1)).for_each(|page| rot(&here.path("a.db"), page));
+        let code = if parity > 0 { 1 } else { 4 };
+        let (sum, _) = sh(&here, code, &["--data", "5"], "exec 3<>a.db");
+        let file = &sum["files"][0];
+        assert_eq!((&file["data"], &file["repaired"]), (&data.into(), &parity.into()), "{file}");
+        assert_eq!(fs::read(here.path("a.db")).unwrap() == before, parity > 0);
+    }
+    let here = with_file(4);
+    for wrong in
+        [["--data", "0"], ["--data", "65"], ["--parity", "3"], ["--pace", "0"], ["--pace", "fast"]]
+    {
+        here.expect(16, &[&["guard"][..], &wrong, &["--", "true"]].concat());
+    }
+}
+
+#[test]
+fn a_pace_spreads_passes_over_time_and_keeps_no_sync() {
+    let here = with_file(512);
+    let script = "head -c 2097152 /dev/urandom > new; exec 3<>a.db; cat new >&3; sleep 1.5; \
+                  dd if=new of=a.db bs=4096 count=1 conv=notrunc,fsync status=none; : > synced";
+    let options = ["--match", "*.db", "--period", "50ms", "--pace", "1M"];
+    let begun = Instant::now();
+    let (sum, done) = sh(&here, 0, &options, script);
+    assert!(here.path("synced").exists(), "{}", done.err);
+    let file = &sum["files"][0];
+    assert_eq!((&sum["pace"], &file["good"]), (&(1 << 20).into(), &512.into()), "{sum}");
+    // 2 MiB, but for a tenth of a second.
+    assert!(file["oldest_ns"].as_u64() > Some(1_200_000_000), "{file}");
+    assert!(file["covered_on_sync"] == 1 && begun.elapsed() < Duration::from_secs(20), "{file}");
 }
 
 #[test]
@@ -333,4 +406,76 @@ fn its_own_processor_is_its_own() {
     assert!(sum["spent_ns"].as_u64().unwrap() > 0);
     let (sum, _) = sh(&here, 0, &["--same-core"], "true");
     assert_eq!(sum["placement"], "same");
+}
+
+/// What a program is started with: a low limit of descriptors, a signal that is ignored and one
+/// that is blocked; and if `closed`, no standard input.
+fn peculiar(command: &mut std::process::Command, closed: bool) -> &mut std::process::Command {
+    use std::os::unix::process::CommandExt;
+    let prepare = move || {
+        // SAFETY: structures of numbers, of which zeros are some; system calls that read them, and
+        // a descriptor that nobody uses any more.
+        unsafe {
+            let mut limit: libc::rlimit = core::mem::zeroed();
+            libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
+            limit.rlim_cur = 64;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+            libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+            let mut set: libc::sigset_t = core::mem::zeroed();
+            libc::sigaddset(&raw mut set, libc::SIGUSR2);
+            libc::sigprocmask(libc::SIG_SETMASK, &raw const set, core::ptr::null_mut());
+            if closed {
+                libc::close(0);
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: makes system calls only.
+    unsafe { command.pre_exec(prepare) }
+}
+
+/// The lines that tell what a program has from whoever started it.
+fn inherited(told: &str) -> Vec<&str> {
+    const TELLING: [&str; 12] = [
+        "Umask:",
+        "Uid:",
+        "Gid:",
+        "Groups:",
+        "SigBlk:",
+        "SigIgn:",
+        "Cap",
+        "NoNewPrivs:",
+        "Seccomp:",
+        "Cpus_allowed:",
+        "Mems_allowed:",
+        "Max ",
+    ];
+    let others = |line: &&str| !line.contains(':');
+    let telling = |line: &&str| TELLING.iter().any(|word| line.starts_with(word)) || others(line);
+    told.lines().filter(telling).collect()
+}
+
+#[test]
+fn a_program_begins_with_what_it_would_have_without_a_guard() {
+    let here = with_file(4);
+    let about = ["limits", "status", "personality", "timerslack_ns", "oom_score_adj", "cmdline"];
+    let about = about.map(|name| format!("/proc/self/{name}"));
+    let about: Vec<&str> = ["cat"].into_iter().chain(about.iter().map(String::as_str)).collect();
+    for (words, closed) in
+        [(&about[..], false), (&about[..], true), (&["ls", "/proc/self/fd"], true)]
+    {
+        let mut alone = std::process::Command::new(words[0]);
+        let alone = peculiar(alone.current_dir(here.folder()).args(&words[1..]), closed);
+        let alone = finish(words, alone);
+        let guarded = [&["guard", "--summary", "sum", "--"], words].concat();
+        let done = finish(&guarded, peculiar(&mut here.command(&guarded), closed));
+        assert_eq!((done.code, done.err.as_str()), (alone.code, ""), "{words:?}");
+        assert_eq!(inherited(&done.out), inherited(&alone.out), "{words:?}");
+        assert!(!inherited(&alone.out).is_empty());
+        if words[0] == "cat" {
+            let mask = alone.out.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+            let mask = u64::from_str_radix(mask.trim(), 16).unwrap();
+            assert_ne!(mask >> (libc::SIGPIPE - 1) & 1, 0, "{}", alone.out);
+        }
+    }
 }

@@ -94,6 +94,44 @@ fn full_file_systems() {
 }
 
 #[test]
+fn no_room_for_a_side_file_is_no_damage() {
+    let (here, there) = (Here::new(), Here::new());
+    let content: Vec<u8> = (0..700 * 4096).map(|at| (at / 4096 * 31 + at % 251) as u8).collect();
+    fs::write(here.path("a.db"), content).unwrap();
+    // Behind the states, entries and records of the first regions lies their parity.
+    let parity = (32 + 1 + 16 + 2 + 5) * 4096;
+    let script = format!(
+        "cp '{data}' a.db
+         dd if=/dev/zero of=full bs=4k count=736 2>&1 || exit 3
+         t protect a.db
+         ls a.db.holdfast* 2>/dev/null && exit 1
+         rm full
+         t protect a.db >/dev/null
+         test -e a.db.holdfast || exit 4
+         fallocate -p -o {parity} -l 4096 a.db.holdfast || exit 77
+         dd if=/dev/zero of=full bs=4k 2>/dev/null
+         t repair a.db
+         rm full
+         t repair a.db >done
+         grep 'code 1' done || exit 5
+         t verify a.db >done
+         grep 'code 0' done || exit 6
+         cmp a.db '{data}' || exit 2",
+        data = here.path("a.db").display(),
+    );
+    let Some(out) = mounted(&there, "size=6M", &script) else {
+        eprintln!("skipped: this system lets nobody mount a file system for himself, or no holes");
+        return;
+    };
+    let out: String = out
+        .lines()
+        .filter(|line| !["code 0", "code 1"].contains(line))
+        .fold(String::new(), |out, line| out + line + "\n");
+    assert_eq!(kinds(&out), ["no-space"; 2], "{out}");
+    assert!(!out.contains("damaged"), "no room is no damage: {out}");
+}
+
+#[test]
 fn read_only_file_systems() {
     let (here, there) = (Here::new(), Here::new());
     here.pool("a.pool");

@@ -69,25 +69,54 @@ fn damage_is_found_told_and_repaired() {
 }
 
 #[test]
+fn what_a_file_is_protected_by_is_chosen() {
+    for (data, parity) in [(8, 2), (1, 1), (4, 0)] {
+        let here = Here::new();
+        fs::write(here.path("a.db"), content()).unwrap();
+        let (data, parity) = (data.to_string(), parity.to_string());
+        let made = here.json(0, &["protect", "a.db", "--data", &data, "--parity", &parity]);
+        assert_eq!((made["data"].to_string(), made["parity"].to_string()), (data, parity));
+        assert!(made["trouble"].is_null(), "{made}");
+        change(&here, 3, true);
+        change(&here, 4, true);
+        // Sums only: it is found, and nothing can give it back.
+        let code = if made["parity"] == 0 { 4 } else { 1 };
+        here.expect(4, &["verify", "a.db"]);
+        here.expect(code, &["repair", "a.db"]);
+        assert_eq!(bytes(&here) == content(), code == 1, "{made}");
+    }
+    let here = Here::new();
+    fs::write(here.path("a.db"), content()).unwrap();
+    // 2.8 MB: a tenth of a second's worth is saved up, the rest takes its time.
+    let began = std::time::Instant::now();
+    here.good(&["protect", "a.db", "--pace", "4M"]);
+    assert!(began.elapsed().as_millis() > 400, "{:?}", began.elapsed());
+    here.good(&["verify", "a.db"]);
+    for wrong in [["--parity", "3"], ["--data", "0"], ["--pace", "fast"]] {
+        here.expect(16, &[&["protect", "a.db"], &wrong[..]].concat());
+    }
+}
+
+#[test]
 fn what_somebody_wrote_is_named_and_stays() {
     let here = protected();
     change(&here, 5, false);
     let written = bytes(&here);
-    let found = here.json(4, &["verify", "a.db"]);
+    let found = here.json(2, &["verify", "a.db"]);
     assert_eq!((&found["corrupt"], &found["undecided"]), (&0.into(), &1.into()));
     assert_eq!(found["undecided_pages"][0]["page"], 5);
-    let told = here.expect(4, &["verify", "a.db"]);
+    let told = here.expect(2, &["verify", "a.db"]);
     assert!(told.out.contains("changed while it was not protected"), "{}", told.out);
-    let done = here.json(4, &["repair", "a.db"]);
+    let done = here.json(2, &["repair", "a.db"]);
     assert_eq!((&done["repaired"], &done["undecided"]), (&0.into(), &1.into()));
     assert!(bytes(&here) == written);
     // The reason is told by whoever looks later, too.
-    let status = here.json(4, &["status", "a.db"]);
+    let status = here.json(2, &["status", "a.db"]);
     let reasons = &status["undecided_reasons"];
     assert_eq!((&reasons[0]["reason"], &reasons[0]["pages"]), (&4.into(), &1.into()), "{reasons}");
-    let shown = here.expect(4, &["status", "a.db"]).out;
+    let shown = here.expect(2, &["status", "a.db"]).out;
     assert!(shown.contains("1 page: differs, and the file was changed while it"), "{shown}");
-    let found = here.json(4, &["verify", "a.db"]);
+    let found = here.json(2, &["verify", "a.db"]);
     assert_eq!(
         (&found["undecided_pages"][0]["reason"], &found["changed"]),
         (&4.into(), &false.into())
@@ -169,6 +198,56 @@ fn a_side_file_that_says_nothing_any_more_goes() {
     here.good(&["protect", "a.db"]);
 }
 
+#[test]
+fn a_length_that_only_the_side_file_knows_is_told_and_not_followed() {
+    let here = protected();
+    let good = fs::read(here.path("a.db.holdfast")).unwrap();
+    let at = good.windows(8).position(|word| word == b"HOLDSIDE").unwrap();
+    for size in [1_u64 << 40, 1 << 62, i64::MAX as u64] {
+        let forged = crate::common::forged(&good, at + 88, &size.to_le_bytes());
+        fs::write(here.path("a.db.holdfast"), forged).unwrap();
+        let gone = size.div_ceil(PAGE as u64) - PAGES as u64;
+        assert_eq!(here.json(2, &["verify", "a.db"])["gone"], gone);
+        let done = here.json(2, &["repair", "a.db", "--before", "b"]);
+        assert_eq!((&done["gone"], &done["missing"]), (&gone.into(), &0.into()), "{done}");
+        assert!(fs::read(here.path("b")).unwrap() == content());
+        fs::remove_file(here.path("b")).unwrap();
+    }
+}
+
+#[test]
+fn damage_is_told_with_the_time_when_it_was_not_there() {
+    let here = protected();
+    change(&here, 3, true);
+    let found = here.json(4, &["verify", "a.db"]);
+    assert_eq!(found["corrupt_verified_ns"], serde_json::json!([0]), "{found}");
+    let told = here.expect(4, &["verify", "a.db"]).out;
+    assert!(told.contains("corrupt; never verified before"), "{told}");
+    let now = || {
+        let since = SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        since.as_nanos() as u64
+    };
+    let begun = now();
+    here.json(1, &["repair", "a.db"]);
+    let ended = now();
+    change(&here, 3, true);
+    let found = here.json(4, &["verify", "a.db"]);
+    let since = found["corrupt_verified_ns"][0].as_u64().unwrap();
+    assert!((begun..=ended).contains(&since), "{begun} {since} {ended}");
+    let told = here.expect(4, &["verify", "a.db"]).out;
+    assert!(told.contains("corrupt; last verified 20"), "{told}");
+    assert_eq!(here.json(0, &["status", "a.db"])["verified_ns"], since);
+    // So do the events, of which the first found it when nothing had been verified yet.
+    here.json(1, &["repair", "a.db"]);
+    let events = here.good(&["events", "a.db", "--json"]).out;
+    let events: Vec<serde_json::Value> =
+        events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let times: Vec<u64> = events.iter().map(|e| e["verified_ns"].as_u64().unwrap()).collect();
+    assert_eq!(times, [0, 0, since, since], "detected and repaired, twice: {events:?}");
+    let told = here.good(&["events", "a.db"]).out;
+    assert_eq!(told.matches("; last verified 20").count(), 2, "{told}");
+}
+
 fn bytes_are(here: &Here) -> bool {
     bytes(here) == content()
 }
@@ -189,7 +268,7 @@ fn a_file_in_use_is_left_alone() {
     change(&here, 5, true);
     let done = here.expect(8, &["repair", "a.db"]);
     assert!(done.err.contains("open for writing"), "{}", done.err);
-    let found = here.json(4, &["verify", "a.db"]);
+    let found = here.json(2, &["verify", "a.db"]);
     assert_eq!((&found["corrupt"], &found["undecided"]), (&0.into(), &1.into()));
     drop(holder.stdin.take());
     holder.wait().unwrap();
@@ -201,6 +280,25 @@ fn a_file_in_use_is_left_alone() {
     here.expect(1, &["repair", "a.db"]);
     here.good(&["unprotect", "a.db"]);
     assert!(!here.path("a.db.holdfast").exists() && bytes_are(&here));
+}
+
+/// Of a file that was cut off, nothing differs; what is gone is told.
+#[test]
+fn what_is_gone_with_the_end_of_a_file_is_named() {
+    let here = protected();
+    let file = File::options().write(true).open(here.path("a.db")).unwrap();
+    file.set_len(600 * PAGE as u64).unwrap();
+    drop(file);
+    let done = here.expect(8, &["unprotect", "a.db"]);
+    assert!(done.err.contains("100 pages gone with the end of the file"), "{}", done.err);
+    assert!(!done.err.contains("0 damaged") && done.err.contains("--force"), "{}", done.err);
+    change(&here, 5, true);
+    let done = here.expect(8, &["unprotect", "a.db"]);
+    let both = "0 damaged and 1 undecided pages, which only the side file can give back, and 100 \
+                pages gone";
+    assert!(done.err.contains(both), "{}", done.err);
+    assert!(here.path("a.db.holdfast").exists());
+    here.good(&["unprotect", "a.db", "--force"]);
 }
 
 /// Runs a command at a terminal and interrupts it once it shows how far it is; what it came to.

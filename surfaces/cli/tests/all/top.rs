@@ -151,7 +151,8 @@ fn a_pool_that_grows_is_watched_on() {
         let mut line = String::new();
         told.read_line(&mut line).unwrap();
         let look: Value = serde_json::from_str(&line).unwrap();
-        look["bytes"].as_object().unwrap().values().map(|kind| kind.as_u64().unwrap()).sum::<u64>()
+        let kinds = look["bytes"].as_object().unwrap_or_else(|| panic!("{line}"));
+        kinds.values().map(|kind| kind.as_u64().unwrap()).sum::<u64>()
     };
     assert!(size() <= 16 << 20);
     here.good(&["pool", "grow", "a.pool", "256M"]);

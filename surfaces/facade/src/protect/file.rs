@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,16 +10,37 @@ use holdfast_pmem::ForeignFile;
 
 use crate::error::{Error, ErrorKind, Result};
 
+/// Opening waits for nobody.
+const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+
 /// Opens the regular file `path` beside whoever else has it.
 pub(crate) fn open(path: &Path, write: bool) -> Result<ForeignFile> {
-    let found = std::fs::metadata(path).map_err(|error| failed(path, &error))?;
-    if !found.is_file() {
-        let what = "is no regular file, and only those can be protected";
-        return Err(Error::new(ErrorKind::NotAFile, what).at(path));
-    }
+    refuse_others(path)?;
     let file = File::options().read(true).write(write).open(path);
     let file = file.map_err(|error| failed(path, &error))?;
     Ok(ForeignFile::new(Arc::new(file)))
+}
+
+/// Refuses what is no regular file: to open it might do something, or wait for ever.
+pub(crate) fn refuse_others(path: &Path) -> Result<()> {
+    let found = std::fs::metadata(path).map_err(|error| failed(path, &error))?;
+    if found.is_file() {
+        return Ok(());
+    }
+    let what = "is no regular file, and only those can be protected";
+    Err(Error::new(ErrorKind::NotAFile, what).at(path))
+}
+
+/// Opens a regular file to see what it is, waiting for nobody: a pipe has no end.
+pub(crate) fn look(path: &Path) -> io::Result<File> {
+    let refuse = |found: std::fs::Metadata| match found.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
+    };
+    refuse(std::fs::metadata(path)?)?;
+    let file = File::options().read(true).custom_flags(NONBLOCK).open(path)?;
+    refuse(file.metadata()?)?;
+    Ok(file)
 }
 
 /// What the system said of a file.

@@ -24,10 +24,16 @@ pub(crate) const FIELDS_POINTER: &[Field] = &[
 pub(crate) const PATH_START: usize = 48;
 
 /// What a pool keeps of a region beside its pages.
-pub(crate) const FIELDS_EXTENT: &[Field] =
-    &[Field::new("len", 0, 8), Field::new("stage", 8, 4), Field::new("path_len", 12, 4)];
-/// Bytes of that.
-pub(crate) const EXTENT_LEN: usize = 16;
+pub(crate) const FIELDS_EXTENT: &[Field] = &[
+    Field::new("len", 0, 8),
+    Field::new("stage", 8, 4),
+    Field::new("path_len", 12, 4),
+    Field::new("device", 16, 8),
+    Field::new("inode", 24, 8),
+    Field::new("replaces", 32, 16),
+];
+/// Bytes of that; the path begins there.
+pub(crate) const EXTENT_LEN: usize = 48;
 /// Key of that; pages have their numbers as keys.
 pub(crate) const EXTENT_KEY: u64 = u64::MAX;
 /// Most bytes of a region.

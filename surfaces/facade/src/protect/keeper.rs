@@ -3,7 +3,8 @@
 
 use core::time::Duration;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
@@ -11,8 +12,12 @@ use std::time::Instant;
 
 use holdfast_mapped::trace;
 use holdfast_redundancy::Pace;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use crate::error::{Error, ErrorKind, Result};
+use crate::protect::file;
 use crate::protect::live::Shared;
 use crate::protect::options::ProtectOptions;
 
@@ -86,8 +91,11 @@ impl Wish {
 
 impl Keeper {
     /// Starts the thread.
-    pub(crate) fn start(shared: &Arc<Shared>, options: &ProtectOptions) -> io::Result<Self> {
-        let trace = options.trace.as_deref().map(begin_trace).transpose()?;
+    pub(crate) fn start(
+        shared: &Arc<Shared>,
+        options: &ProtectOptions,
+        trace: Option<File>,
+    ) -> io::Result<Self> {
         let how = How {
             period: options.period,
             scrub_regions: options.scrub_regions,
@@ -134,10 +142,36 @@ struct How {
     trace: Option<File>,
 }
 
-/// An empty trace.
-fn begin_trace(path: &Path) -> io::Result<File> {
-    let mut file = File::create(path)?;
-    file.write_all(trace::title().as_bytes())?;
+/// An empty trace, in place of an older one that nobody is writing any more. Whoever writes one has
+/// its lock; nothing but a trace is overwritten.
+pub(crate) fn begin_trace(path: &Path) -> Result<File> {
+    let failed = |error: io::Error| file::failed(path, &error);
+    let refused = |what| {
+        let remedy = "name another place for the trace; it was not changed";
+        Err(Error::new(ErrorKind::Refused, what).with_remedy(remedy).at(path))
+    };
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false);
+    // A pipe would keep us waiting.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let mut file = options.custom_flags(flags).open(path).map_err(failed)?;
+    if !file.metadata().map_err(failed)?.is_file() {
+        return refused("is no regular file");
+    }
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return refused("somebody is just writing another trace there"),
+        Err(error) => return Err(failed(error.into())),
+    }
+    let mut start = Vec::new();
+    let title = trace::title();
+    let read = Read::by_ref(&mut file).take(title.len() as u64).read_to_end(&mut start);
+    read.map_err(failed)?;
+    if !start.is_empty() && start != title.as_bytes() {
+        return refused("is there, and is no trace");
+    }
+    let emptied = file.set_len(0).and_then(|()| file.seek(SeekFrom::Start(0)));
+    emptied.and_then(|_| file.write_all(title.as_bytes())).map_err(failed)?;
     Ok(file)
 }
 

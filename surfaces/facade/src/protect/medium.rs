@@ -1,14 +1,16 @@
 //! What a redundancy area lies in: a side file, or a region of a pool.
 
+use std::sync::Arc;
+
 use holdfast_pmem::{Mapped as Mapping, MediaError, Medium, MediumKind, Site, SyncError};
 
 use crate::protect::region::PoolRegion;
 
 /// Either of them.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "one for each file, and the usual one is at hand")]
 pub(crate) enum SideMedium {
-    File(Mapping),
+    /// A source that records first stores in it has it, too.
+    File(Arc<Mapping>),
     Region(Box<PoolRegion>),
 }
 
@@ -111,6 +113,10 @@ impl Medium for SideMedium {
         either!(self, medium => medium.sync(site))
     }
 
+    fn sync_through(&self, site: Site) -> Result<(), SyncError> {
+        either!(self, medium => medium.sync_through(site))
+    }
+
     fn view(&self, at: u64, len: u64) -> Option<*const u8> {
         either!(self, medium => medium.view(at, len))
     }
@@ -129,5 +135,9 @@ impl Medium for SideMedium {
 
     fn bad_ranges(&self) -> Vec<(u64, u64)> {
         either!(self, medium => medium.bad_ranges())
+    }
+
+    fn storage_from(&self, at: u64) -> Option<u64> {
+        either!(self, medium => medium.storage_from(at))
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use holdfast_mapped::{
-    Durability, Folios, Keep, OpenOptions, ProtectOptions as EngineOptions, Writers,
+    Durability, Folios, Keep, OpenOptions, ProtectOptions as EngineOptions, Rearm, Writers,
 };
 
 use crate::error::Result;
@@ -14,6 +14,8 @@ use crate::options::random_uuid;
 use crate::protect::side::side_path;
 use crate::protect::source::Tracking;
 
+/// Pages that are covered at once where there is a pace.
+const STEP: u32 = 256;
 /// Names the machine's present run.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -33,6 +35,8 @@ pub struct ProtectOptions {
     pub(crate) processor: Option<usize>,
     pub(crate) pace: Option<u64>,
     pub(crate) trace: Option<PathBuf>,
+    pub(crate) heal_loads: bool,
+    pub(crate) rearm: Rearm,
 }
 
 impl ProtectOptions {
@@ -53,6 +57,8 @@ impl ProtectOptions {
             processor: None,
             pace: None,
             trace: None,
+            heal_loads: true,
+            rearm: Rearm::default(),
         }
     }
 
@@ -125,16 +131,42 @@ impl ProtectOptions {
 
     /// At most so many bytes are covered in a second by that thread, so that a pass over much is
     /// spread over time. A pass that lasts longer than the period is followed by the next at once.
+    /// So is what a file that is just being protected is read and covered with.
     #[must_use]
     pub fn pace(self, bytes_per_second: u64) -> Self {
         Self { pace: Some(bytes_per_second), ..self }
     }
 
     /// A file to which each pass adds which pages it found stored to: what another period would
-    /// have meant can be reckoned from it. Made anew at each opening.
+    /// have meant can be reckoned from it. Made anew at each opening; refused where somebody is
+    /// writing one, or where something is that is none.
     #[must_use]
     pub fn trace(self, path: impl Into<PathBuf>) -> Self {
         Self { trace: Some(path.into()), ..self }
+    }
+
+    /// Whether a load of this program that meets a media error waits until the page is given back,
+    /// and is repeated then; so it is unless set otherwise. What was stored to since the last pass,
+    /// or is beyond parity, ends the program by `SIGBUS` as without us, and so does everything
+    /// without this. With [`Tracking::AsyncProtect`] a page whose memory itself failed counts as
+    /// stored to: what was known of it is lost with it.
+    #[must_use]
+    pub fn heal_loads(self, heal_loads: bool) -> Self {
+        Self { heal_loads, ..self }
+    }
+
+    /// Whether passes leave regions open that are stored to in full all the time, so that the
+    /// program's first stores there cost nothing, as they do unless set otherwise. The last store
+    /// to a page of such a region is covered for good by the second pass after it.
+    #[must_use]
+    pub fn rearm(self, rearm: Rearm) -> Self {
+        Self { rearm, ..self }
+    }
+
+    /// How whoever keeps the file opens its side file.
+    pub(crate) fn to_keep(&self) -> OpenOptions {
+        let (trace, rearm) = (self.trace.is_some(), self.rearm);
+        OpenOptions { trace, rearm, ..to_open(self.durability) }
     }
 
     pub(crate) fn side_of(&self, data: &Path) -> PathBuf {
@@ -142,12 +174,15 @@ impl ProtectOptions {
     }
 
     pub(crate) fn to_protect(&self) -> Result<EngineOptions> {
+        // Small steps, where they are to be spread over time.
+        let most = OpenOptions::default().batch_pages;
+        let batch_pages = if self.pace.is_some() { most.min(STEP) } else { most };
         Ok(EngineOptions {
             uuid: random_uuid()?,
             data: self.data,
             keep: Keep { parity: self.parity, ..Keep::default() },
             folios: self.folios,
-            open: to_open(Durability::Power),
+            open: OpenOptions { batch_pages, ..to_open(Durability::Power) },
             ..EngineOptions::default()
         })
     }

@@ -14,6 +14,7 @@ use holdfast_pmem::{
 use holdfast_redundancy::{Mirror, MirrorSites, Record};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::protect::file;
 use crate::protect::format::{KIND_POINTER, MAGIC, PATH_START, SIDE_LEN, VERSION};
 
 const SITES: MirrorSites = MirrorSites {
@@ -42,7 +43,7 @@ impl Pointer {
     pub(crate) fn is_at(path: &Path) -> bool {
         let mut head = [0; 64];
         let start = holdfast_layout::format::MIRRORED_LEN;
-        let Ok(file) = std::fs::File::open(path) else { return false };
+        let Ok(file) = file::look(path) else { return false };
         [0, SIDE_LEN].into_iter().any(|at| {
             let read = std::os::unix::fs::FileExt::read_exact_at(&file, &mut head, at);
             read.is_ok() && head.get(start..start + MAGIC.len()) == Some(&MAGIC)
@@ -85,6 +86,24 @@ impl Pointer {
 
     /// Writes it into a file that is being made.
     pub(crate) fn write(&self, making: &Making, to: &Path) -> Result<()> {
+        let body = self.encode()?;
+        let medium = making.map(2 * SIDE_LEN, Room::Taken, &how());
+        let medium = medium.map_err(|error| Error::from(error).at(to))?;
+        let mut record = Record::create(MIRROR, 0, KIND_POINTER, SITES);
+        record.write(&medium, 1, &body).map_err(|error| Error::from(error).at(to))
+    }
+
+    /// Writes it over the one at `path`, one copy after the other.
+    pub(crate) fn renew(&self, path: &Path) -> Result<()> {
+        let body = self.encode()?;
+        let failed = |error: holdfast_redundancy::Error| Error::from(error).at(path);
+        let medium = Mapping::open(path, Access::Write, &how());
+        let medium = medium.map_err(|error| Error::from(error).at(path))?;
+        let mut record = Record::load(&medium, MIRROR, 0, KIND_POINTER, SITES).map_err(failed)?;
+        record.write(&medium, 1, &body).map_err(failed)
+    }
+
+    fn encode(&self) -> Result<Vec<u8>> {
         let text = self.pool.as_os_str().as_bytes();
         if text.len() > PATH_MAX {
             let what = format!("a path of {} bytes is too long to be kept", text.len());
@@ -97,10 +116,7 @@ impl Pointer {
         put(&mut body, 16, &self.uuid);
         put(&mut body, 32, &self.region);
         body.extend_from_slice(text);
-        let medium = making.map(2 * SIDE_LEN, Room::Taken, &how());
-        let medium = medium.map_err(|error| Error::from(error).at(to))?;
-        let mut record = Record::create(MIRROR, 0, KIND_POINTER, SITES);
-        record.write(&medium, 1, &body).map_err(|error| Error::from(error).at(to))
+        Ok(body)
     }
 }
 

@@ -9,48 +9,40 @@
 //!
 //! | step of making | crash after it leaves |
 //! |---|---|
-//! | 1 the map, *making* for a pointer of some name | a region that nobody points to |
-//! | 2 pages | the same |
-//! | 3 the pointer gets its name | a protected file |
-//! | 4 *kept*, for whatever name | the same |
+//! | 1 the map | an empty map |
+//! | 2 *making*, for some pointer, instead of another region | a region that nobody points to |
+//! | 3 pages | the same |
+//! | 4 the pointer gets its name | a protected file; what was replaced is left |
+//! | 5 *kept* | the same |
+//! | 6 what it replaces is removed | the same, and nothing is left |
 //!
-//! Ending goes the other way: *ended*, the pointer, the map. Regions that nobody points to are
-//! removed by whoever makes the next one there.
+//! Ending goes the other way: the pointer put aside, *ended*, the pointer, the map. What is left is
+//! removed by whoever makes the next one there: if that is sure, not if it only seems so.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use holdfast_layout::bytes::{get_u32, get_u64, put_u32, put_u64};
-use holdfast_pmem::{MediaCause, MediaError, Medium, MediumKind, PAGE, Site, SyncError};
+use holdfast_pmem::{Making, MediaCause, MediaError, Medium, MediumKind, PAGE, Site, SyncError};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::maps::NamedMap;
 use crate::pool::Pool;
-use crate::protect::format::{EXTENT_KEY, EXTENT_LEN, LEN_MAX};
-use crate::protect::pointer::Pointer;
+use crate::protect::extent::{Extent, Named, Points, Stage};
+use crate::protect::format::{EXTENT_KEY, LEN_MAX};
+use crate::protect::side;
 
 /// What the names of their maps begin with.
 const PREFIX: &str = "holdfast.side.";
 /// Pages of one transaction.
 const PAGES_AT_ONCE: usize = 32;
 
-/// How far a region is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// It is to be pointed to by this file.
-    Making(PathBuf),
-    Kept,
-    Ended,
-}
-
 /// An open region.
 #[derive(Debug)]
 pub(crate) struct PoolRegion {
     pool: Pool,
+    id: [u8; 16],
     pages: NamedMap<u64, [u8]>,
     state: Mutex<State>,
 }
@@ -60,7 +52,7 @@ struct State {
     extent: Extent,
     /// Pages stored to since the last commit.
     dirty: BTreeMap<u64, Vec<u8>>,
-    /// Length or stage changed since.
+    /// The length changed since.
     moved: bool,
     /// The page that was read last.
     seen: Option<(u64, Vec<u8>)>,
@@ -68,61 +60,58 @@ struct State {
     failed: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Extent {
-    len: u64,
-    stage: Stage,
-}
-
-impl Extent {
-    fn encode(&self) -> Vec<u8> {
-        let mut bytes = vec![0; EXTENT_LEN];
-        put_u64(&mut bytes, 0, self.len);
-        let (stage, path) = match &self.stage {
-            Stage::Making(path) => (1, path.as_os_str().as_bytes()),
-            Stage::Kept => (2, &[][..]),
-            Stage::Ended => (3, &[][..]),
-        };
-        put_u32(&mut bytes, 8, stage);
-        put_u32(&mut bytes, 12, path.len() as u32);
-        bytes.extend_from_slice(path);
-        bytes
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let (head, path) = bytes.split_at_checked(EXTENT_LEN)?;
-        if get_u32(head, 12) as usize != path.len() {
-            return None;
-        }
-        let stage = match get_u32(bytes, 8) {
-            1 => Stage::Making(PathBuf::from(OsStr::from_bytes(path))),
-            2 => Stage::Kept,
-            3 => Stage::Ended,
-            _ => return None,
-        };
-        let len = get_u64(bytes, 0);
-        (len <= LEN_MAX && len.is_multiple_of(PAGE)).then_some(Self { len, stage })
-    }
-}
-
 /// The name of a region's map.
-fn name(id: &[u8; 16]) -> String {
-    let digits: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{PREFIX}{digits}")
+pub(crate) fn name(id: &[u8; 16]) -> String {
+    format!("{PREFIX}{}", digits(id))
 }
 
-/// Whether the file at `path` points to the region of this name in the pool.
-fn points(path: &Path, pool: &Pool, region: &str) -> bool {
-    let pointer = Pointer::load(path);
-    pointer.is_ok_and(|to| to.uuid == pool.superblock().uuid && name(&to.region) == region)
+/// The digits of an identity.
+pub(crate) fn digits(id: &[u8; 16]) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The region whose map has this name.
+fn id_of(name: &str) -> Option<[u8; 16]> {
+    let pairs = name.strip_prefix(PREFIX)?.as_bytes().chunks(2);
+    let byte = |pair| u8::from_str_radix(core::str::from_utf8(pair).ok()?, 16).ok();
+    let id = pairs.map(byte).collect::<Option<Vec<u8>>>()?.try_into().ok()?;
+    (self::name(&id) == name).then_some(id)
+}
+
+/// What became of a region that is found in a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// Its pointer points to it.
+    Pointed,
+    /// It was left by somebody who was killed: whoever makes the next one removes it.
+    Left,
+    /// It is kept, and nothing points to it from where its pointer was: that was moved, or is gone.
+    Lost,
+    /// Nobody can tell just now: its pointer cannot be read, or its folder is not there.
+    Unsure,
+}
+
+/// A region as it is found in a pool.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) id: [u8; 16],
+    /// Nothing if it has no pages either, or it cannot be read.
+    pub(crate) extent: Option<Extent>,
+    pub(crate) standing: Standing,
 }
 
 impl PoolRegion {
-    /// An empty region, which `pointer` is to point to.
-    pub(crate) fn create(pool: &Pool, id: &[u8; 16], pointer: &Path) -> Result<Self> {
+    /// An empty region, which `pointer` is to point to, instead of to another one.
+    pub(crate) fn create(
+        pool: &Pool,
+        id: &[u8; 16],
+        pointer: Option<Named>,
+        replaces: Option<[u8; 16]>,
+    ) -> Result<Self> {
         let pages = pool.map(&name(id))?;
-        let stage = Stage::Making(pointer.to_path_buf());
-        let this = Self::of(pool, pages, Extent { len: 0, stage }, true);
+        let extent = Extent { len: 0, stage: Stage::Making, pointer, replaces };
+        let this = Self::of(pool, id, pages, extent);
+        this.lock().moved = true;
         this.commit(&mut this.lock()).map_err(Error::from)?;
         Ok(this)
     }
@@ -142,24 +131,59 @@ impl PoolRegion {
         };
         let extent = pages.get(&EXTENT_KEY)?.and_then(|bytes| Extent::decode(&bytes));
         let Some(extent) = extent else { return Err(gone("the region in the pool is no region")) };
-        Ok(Self::of(pool, pages, extent, false))
+        Ok(Self::of(pool, id, pages, extent))
     }
 
-    fn of(pool: &Pool, pages: NamedMap<u64, [u8]>, extent: Extent, moved: bool) -> Self {
-        let dirty = BTreeMap::new();
+    fn of(pool: &Pool, id: &[u8; 16], pages: NamedMap<u64, [u8]>, extent: Extent) -> Self {
+        let (dirty, moved) = (BTreeMap::new(), false);
         let state = Mutex::new(State { extent, dirty, moved, seen: None, failed: false });
-        Self { pool: pool.clone(), pages, state }
+        Self { pool: pool.clone(), id: *id, pages, state }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes how far it is, durably.
+    /// How far it is, and whose.
+    pub(crate) fn extent(&self) -> Extent {
+        self.lock().extent.clone()
+    }
+
+    /// What became of the pointer that it was made for.
+    pub(crate) fn points(&self, pointer: &Named) -> Points {
+        pointer.points(&self.pool.superblock().uuid, &self.id)
+    }
+
+    /// Notes how far it is, durably. Whatever that fails of, its pages are what they were.
     pub(crate) fn set_stage(&self, stage: Stage) -> Result<()> {
+        self.note(|extent| extent.stage = stage)
+    }
+
+    /// Notes that `pointer` points to it, if that is not known; one that has ended stays so.
+    pub(crate) fn set_pointer(&self, pointer: Option<Named>) -> Result<()> {
+        let known = self.extent();
+        let pointer = pointer.or_else(|| known.pointer.clone());
+        if known.stage == Stage::Ended || (known.stage, &known.pointer) == (Stage::Kept, &pointer) {
+            return Ok(());
+        }
+        self.note(|extent| (extent.stage, extent.pointer) = (Stage::Kept, pointer))
+    }
+
+    /// Removes what it has replaced: its pointer has its name, durably.
+    pub(crate) fn remove_replaced(&self) -> Result<()> {
+        let Some(replaced) = self.extent().replaces else { return Ok(()) };
+        Self::remove(&self.pool, &replaced)?;
+        self.note(|extent| extent.replaces = None)
+    }
+
+    /// Changes what is noted of it, in a transaction of its own: nothing else depends on it.
+    fn note(&self, change: impl FnOnce(&mut Extent)) -> Result<()> {
         let mut state = self.lock();
-        (state.extent.stage, state.moved) = (stage, true);
-        self.commit(&mut state).map_err(Error::from)
+        let mut extent = state.extent.clone();
+        change(&mut extent);
+        self.pages.put(&EXTENT_KEY, &extent.encode()[..])?;
+        state.extent = extent;
+        Ok(())
     }
 
     /// Removes a region, in steps that fit the log. Whether there was one.
@@ -167,27 +191,41 @@ impl PoolRegion {
         remove_map(pool, &name(id))
     }
 
-    /// Whether it is still to be told that it is pointed to.
-    pub(crate) fn is_new(&self) -> bool {
-        matches!(self.lock().extent.stage, Stage::Making(_))
+    /// The regions in a pool.
+    pub(crate) fn all(pool: &Pool) -> Result<Vec<Found>> {
+        let maps = pool.maps()?;
+        let found = maps.iter().filter_map(|(name, _)| find(pool, name, id_of(name)?));
+        Ok(found.collect())
     }
 
-    /// Removes what was being made, or given up, by somebody who was killed, unless it is pointed
-    /// to. Nobody else has the pool.
+    /// Removes what was being made, replaced or given up by somebody who was killed. Nobody else
+    /// has the pool. What cannot be removed stays: it is no matter of whoever wants the next one.
     pub(crate) fn sweep(pool: &Pool) -> Result<()> {
-        for (name, _) in pool.maps()? {
-            if !name.starts_with(PREFIX) {
+        Self::sweep_after(pool, &side::sync_folder)
+    }
+
+    /// The same. `sync` makes the names in the folder of a pointer durable: what a power cut may
+    /// still bring back to where it points from is not removed before.
+    fn sweep_after(pool: &Pool, sync: &dyn Fn(&Path) -> Result<()>) -> Result<()> {
+        for Found { id, extent, standing } in Self::all(pool)? {
+            let known = extent.as_ref();
+            let kept = known.is_some_and(|extent| extent.stage == Stage::Kept);
+            let named = kept || standing == Standing::Pointed;
+            let replaced = known.and_then(|extent| extent.replaces).filter(|_| named);
+            if replaced.is_none() && standing != Standing::Left {
                 continue;
             }
-            // One of other types is somebody's own.
-            let Ok(Some(pages)) = pool.existing_map::<u64, [u8]>(&name) else { continue };
-            let extent = pages.get(&EXTENT_KEY)?.and_then(|bytes| Extent::decode(&bytes));
-            match extent.map(|extent| extent.stage) {
-                Some(Stage::Making(path)) if !points(&path, pool, &name) => {}
-                Some(Stage::Ended) => {}
-                _ => continue,
+            let pointer = known.and_then(|extent| extent.pointer.as_ref());
+            let synced = pointer.map_or(Ok(()), |pointer| sync(&pointer.path));
+            let durable = synced.is_ok();
+            // Where there is no folder, there is no name that could come back.
+            let gone = synced.is_err_and(|error| error.kind() == ErrorKind::NotFound);
+            if let Some(replaced) = replaced.filter(|_| durable) {
+                let _ = Self::remove(pool, &replaced);
             }
-            remove_map(pool, &name)?;
+            if standing == Standing::Left && (durable || gone) {
+                let _ = Self::remove(pool, &id);
+            }
         }
         Ok(())
     }
@@ -301,20 +339,73 @@ impl PoolRegion {
     }
 }
 
-/// Empties a map in steps, then removes it. Whether there was one.
+/// What a map is that has the name of a region; nothing if it is somebody's own.
+fn find(pool: &Pool, name: &str, id: [u8; 16]) -> Option<Found> {
+    // One of other types is.
+    let pages = pool.existing_map::<u64, [u8]>(name).ok()??;
+    let unsure = Some(Found { id, extent: None, standing: Standing::Unsure });
+    let Ok(bytes) = pages.get(&EXTENT_KEY) else { return unsure };
+    let Some(bytes) = bytes else {
+        // Killed before it knew what it was for. One with pages is not ours.
+        let empty = pages.is_empty().is_ok_and(|empty| empty);
+        return empty.then_some(Found { id, extent: None, standing: Standing::Left });
+    };
+    let Some(extent) = Extent::decode(&bytes) else { return unsure };
+    let standing = standing(&extent, &pool.superblock().uuid, &id);
+    Some(Found { id, extent: Some(extent), standing })
+}
+
+fn standing(extent: &Extent, pool: &[u8; 16], id: &[u8; 16]) -> Standing {
+    let made = extent.stage == Stage::Making;
+    let Some(pointer) = &extent.pointer else {
+        return if made { Standing::Left } else { Standing::Unsure };
+    };
+    // Whoever ends it takes its name from the pointer first.
+    let aside = || {
+        let aside = Named { path: Making::name_of(&pointer.path), ..pointer.clone() };
+        aside.points(pool, id) == Points::Here
+    };
+    match (extent.stage, pointer.points(pool, id)) {
+        (Stage::Ended, _) => Standing::Left,
+        (_, Points::Here) => Standing::Pointed,
+        (_, Points::Unknown) | (Stage::Making, Points::Gone { sure: false }) => Standing::Unsure,
+        (Stage::Making, _) => Standing::Left,
+        (Stage::Kept, _) if aside() => Standing::Left,
+        (Stage::Kept, Points::Gone { sure: false }) => Standing::Unsure,
+        (Stage::Kept, _) => Standing::Lost,
+    }
+}
+
+/// Empties a map in steps, then removes it. Whether there was one. What is lost of it cannot be
+/// given back to the pool: then as much as can be is, and the rest is told.
 fn remove_map(pool: &Pool, name: &str) -> Result<bool> {
     let Some(pages) = pool.existing_map::<u64, [u8]>(name)? else { return Ok(false) };
-    // What is being removed is not to be taken for one that is kept.
-    let ended = Extent { len: 0, stage: Stage::Ended }.encode();
-    pages.put(&EXTENT_KEY, &ended[..])?;
+    // What is being removed is not to be taken for one that is kept. What cannot be read is not.
+    if let Ok(known) = pages.get(&EXTENT_KEY) {
+        let none = Extent { len: 0, stage: Stage::Ended, pointer: None, replaces: None };
+        let known = known.and_then(|bytes| Extent::decode(&bytes)).unwrap_or(none);
+        pages.put(&EXTENT_KEY, &Extent { stage: Stage::Ended, ..known }.encode()[..])?;
+    }
+    let (mut last, mut lost) = (None, 0);
     loop {
-        let some = pages.scan(..EXTENT_KEY, PAGES_AT_ONCE)?;
-        if some.is_empty() {
-            break;
+        let mut some = pool.run(|tx| pages.map().keys_after(tx, last.as_ref(), PAGES_AT_ONCE))?;
+        some.retain(|number| *number != EXTENT_KEY);
+        let Some(end) = some.last().copied() else { break };
+        let remove = |some: &[u64]| {
+            pool.run(|tx| {
+                some.iter().try_for_each(|number| pages.map().remove(tx, number).map(drop))
+            })
+        };
+        if remove(&some).is_err() {
+            lost += some.iter().filter(|number| remove(&[**number]).is_err()).count();
         }
-        pool.run(|tx| {
-            some.iter().try_for_each(|(number, _)| pages.map().remove(tx, number).map(drop))
-        })?;
+        last = Some(end);
+    }
+    if lost > 0 {
+        let what =
+            format!("{lost} pages of a region are lost, and cannot be given back to the pool");
+        let remedy = "the rest of it is; `holdfast check` shows what is lost";
+        return Err(pool.fail(Error::new(ErrorKind::Damaged, what).with_remedy(remedy)));
     }
     pool.drop_map::<u64, [u8]>(name)
 }
@@ -401,6 +492,7 @@ impl Medium for PoolRegion {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protect::pointer::Pointer;
 
     const SITE: Site = Site::new("holdfast.region.test");
     const ID: [u8; 16] = [7; 16];
@@ -416,7 +508,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.pool");
         let pool = Pool::options().size(16 << 20).create(&path).unwrap();
-        let region = PoolRegion::create(&pool, &ID, Path::new("/none")).unwrap();
+        let region = PoolRegion::create(&pool, &ID, None, None).unwrap();
         assert!(region.put(SITE, 0, b"early").is_err(), "it has no bytes yet");
         region.grow(100 * PAGE).unwrap();
         region.put(SITE, PAGE - 2, b"over two pages").unwrap();
@@ -452,12 +544,51 @@ mod tests {
         assert!(PoolRegion::open(&pool, &ID).is_err());
     }
 
+    /// A pointer of this name to a region.
+    fn point(pool: &Pool, to: &Path, region: [u8; 16]) -> Named {
+        let mut making = side::begin(to, false).unwrap();
+        let named = Named::of(to, making.file()).unwrap();
+        let (pool, uuid) = ("/p".into(), pool.superblock().uuid);
+        Pointer { pool, uuid, region }.write(&making, to).unwrap();
+        side::keep(&mut making, to, true).unwrap();
+        named
+    }
+
+    #[test]
+    fn nothing_is_removed_before_the_names_of_pointers_are_durable() {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = Pool::options().size(16 << 20).create(folder.path().join("a.pool")).unwrap();
+        let (to, none) = (folder.path().join("a.holdfast"), folder.path().join("b.holdfast"));
+        let (old, new, left) = ([1; 16], [2; 16], [3; 16]);
+        // Killed when the new pointer had its name and the folder was not synced; and before.
+        let named = point(&pool, &to, new);
+        PoolRegion::create(&pool, &old, Some(named.clone()), None).unwrap();
+        PoolRegion::open(&pool, &old).unwrap().set_stage(Stage::Kept).unwrap();
+        PoolRegion::create(&pool, &new, Some(named), Some(old)).unwrap();
+        let making = Named { path: none.clone(), ..Named::at(&to).unwrap() };
+        PoolRegion::create(&pool, &left, Some(making), None).unwrap();
+        let there = |id| PoolRegion::open(&pool, id).is_ok();
+        let failed = |path: &Path| Err(Error::new(ErrorKind::System, "no sync").at(path));
+        PoolRegion::sweep_after(&pool, &failed).unwrap();
+        assert!(there(&old) && there(&new) && there(&left));
+        let synced = Mutex::new(Vec::new());
+        let sync = |path: &Path| {
+            synced.lock().unwrap().push(path.to_path_buf());
+            let waits = if path.ends_with("b.holdfast") { &left } else { &old };
+            assert!(there(waits), "{path:?}");
+            Ok(())
+        };
+        PoolRegion::sweep_after(&pool, &sync).unwrap();
+        assert!(!there(&old) && there(&new) && !there(&left));
+        assert_eq!(synced.lock().unwrap().len(), 2);
+    }
+
     #[test]
     fn nothing_is_written_after_a_commit_that_failed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.pool");
         let pool = Pool::options().size(8 << 20).frame(4096).create(&path).unwrap();
-        let region = PoolRegion::create(&pool, &ID, Path::new("/none")).unwrap();
+        let region = PoolRegion::create(&pool, &ID, None, None).unwrap();
         region.grow(1 << 30).unwrap();
         for page in 0..4096 {
             region.put(SITE, page * PAGE, &[1; PAGE as usize]).unwrap();
@@ -466,21 +597,5 @@ mod tests {
         assert_eq!(error.source.kind(), io::ErrorKind::StorageFull, "{error}");
         assert!(region.sync(SITE).is_err());
         assert!(region.append(SITE, 0, b"x").is_err());
-    }
-
-    #[test]
-    fn extents_that_cannot_be_are_refused() {
-        let making = Stage::Making(PathBuf::from("/a/b"));
-        for stage in [making, Stage::Kept, Stage::Ended] {
-            let good = Extent { len: 5 * PAGE, stage };
-            assert_eq!(Extent::decode(&good.encode()), Some(good));
-        }
-        let good = Extent { len: 5 * PAGE, stage: Stage::Kept };
-        for (at, byte) in [(0, 1), (7, 1), (8, 0), (8, 4), (9, 1), (12, 1), (15, 1)] {
-            let mut bytes = good.encode();
-            bytes[at] = byte;
-            assert_eq!(Extent::decode(&bytes), None, "{at}");
-        }
-        assert_eq!(Extent::decode(&good.encode()[1..]), None);
     }
 }

@@ -12,7 +12,7 @@ use holdfast_pmem::{
 };
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::protect::file::failed;
+use crate::protect::file::{self, failed};
 
 /// What is added to the name of the data file.
 const SUFFIX: &str = ".holdfast";
@@ -41,7 +41,7 @@ fn with(path: &Path, suffix: &str) -> PathBuf {
 /// Whether the file looks like a side file: its header has the name of one, damaged or not.
 pub(crate) fn is_side(path: &Path) -> bool {
     let mut head = [0; 64];
-    let file = File::open(path);
+    let file = file::look(path);
     let read = file.and_then(|file| std::os::unix::fs::FileExt::read_exact_at(&file, &mut head, 0));
     let start = holdfast_layout::format::MIRRORED_LEN;
     read.is_ok() && head.get(start..start + NAMED.len()) == Some(NAMED)
@@ -59,6 +59,7 @@ const fn how(access: Access, survive: Survive) -> Options {
         protection: holdfast_pmem::Protect::None,
         reserve: Some(ADDRESSES),
         keep_still: matches!(access, Access::PrivateCopy),
+        foreign: false,
     }
 }
 
@@ -85,9 +86,9 @@ fn explain(error: Error, path: &Path) -> Error {
     }
 }
 
-/// Begins to make the side file `to`.
-pub(crate) fn begin(to: &Path) -> Result<Making> {
-    Making::begin(to).map_err(|error| {
+/// Begins to make the side file `to`; with `instead`, for those who may read the one that is there.
+pub(crate) fn begin(to: &Path, instead: bool) -> Result<Making> {
+    let making = Making::begin(to).map_err(|error| {
         let error = Error::from(error);
         if error.kind() == ErrorKind::Locked {
             let what = "a side file is just being made";
@@ -98,7 +99,12 @@ pub(crate) fn begin(to: &Path) -> Result<Making> {
         let text = format!("no side file can be made there: {}", error.cause());
         let remedy = "check the folder, or name another place for the side file";
         Error::new(error.kind(), text).with_remedy(remedy).at(parent)
-    })
+    })?;
+    if instead {
+        let old = file::look(to).map_err(|error| failed(to, &error))?;
+        making.like(&old).map_err(|error| Error::from(error).at(to))?;
+    }
+    Ok(making)
 }
 
 /// Maps one that is being made, for `len` bytes of data in stripes of so many pages.
@@ -112,6 +118,10 @@ pub(crate) fn keep(making: &mut Making, to: &Path, instead: bool) -> Result<()> 
     making.keep(instead).map_err(|error| {
         let error = Error::from(error);
         match error.kind() {
+            _ if making.is_kept() => error.at(to).with_remedy(
+                "it is protected, but a power cut may take that back; check the device, and \
+                 `holdfast protect --again`",
+            ),
             ErrorKind::Exists => {
                 Error::new(ErrorKind::Exists, "somebody else has just protected it")
                     .with_remedy("verify it")
@@ -128,7 +138,8 @@ pub(crate) fn remove(path: &Path) -> Result<()> {
     sync_folder(path)
 }
 
-fn sync_folder(path: &Path) -> Result<()> {
+/// Makes the names in the folder of a file durable.
+pub(crate) fn sync_folder(path: &Path) -> Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
     let synced = File::open(parent).and_then(|folder| folder.sync_all());

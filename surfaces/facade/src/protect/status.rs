@@ -1,11 +1,13 @@
 //! What is covered, by sums and by parity, and what was found.
 
+use holdfast_mapped::live::{self, Live};
 use holdfast_mapped::{Counts, Coverage, Covered, Folios, State};
 use holdfast_pmem::track::SourceKind;
 use holdfast_pmem::track::folios::FolioReport;
 use holdfast_redundancy::Unsure;
 
 use crate::protect::Engine;
+use crate::protect::told::Told;
 
 /// A pass that the thread of a [`ProtectedMap`](crate::protect::ProtectedMap) made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +54,11 @@ pub struct ProtectStatus {
     pub counts: Counts,
     /// Events of the journal: damages found, repaired, lost, and pages that became undecided.
     pub found: [u64; 4],
+    /// Pages that were found damaged, and are at a look of now: by whoever keeps the file, or here
+    /// if nobody does. If whoever keeps it does not answer, the last word of the journal counts.
+    pub left: u64,
+    /// Pages that were found damaged, differ, and cannot be judged any more.
+    pub unclear: u64,
     /// The folio policy that was recorded.
     pub folios: Folios,
     /// What came of it here, if the file is mapped.
@@ -60,29 +67,22 @@ pub struct ProtectStatus {
     pub tracking: Option<SourceKind>,
     /// Better ways, and why the system does not permit them.
     pub passed_over: Vec<String>,
-    /// Whether writers from outside can be noticed; if not, nothing is repaired in use.
+    /// Whether writers from outside can be noticed; if not, what differs is undecided in use, and
+    /// nothing is repaired.
     pub listens: bool,
     /// The last pass of the thread, if there is one.
     pub last_pass: Option<LastPass>,
     /// Why the last pass failed, if it did.
     pub last_error: Option<String>,
+    /// What whoever keeps the file told just now; without it, the rest is what is on record.
+    pub live: Option<Live>,
 }
 
 impl ProtectStatus {
     /// What an engine knows.
     pub(crate) fn of(engine: &Engine, file_size: u64) -> holdfast_mapped::Result<Self> {
-        use crate::Outcome;
         let stripes = engine.stripes();
-        let mut found = [0; 4];
-        for event in engine.events() {
-            let which = match event.outcome {
-                Outcome::Detected => 0,
-                Outcome::Lost => 2,
-                Outcome::Undecided => 3,
-                _ => 1,
-            };
-            found[which] += 1;
-        }
+        let events = engine.events();
         let contested = engine.is_contested();
         Ok(Self {
             state: engine.state(),
@@ -98,7 +98,9 @@ impl ProtectStatus {
             contested: contested.then(|| "somebody untracked wrote to it".to_owned()),
             in_use: None,
             counts: engine.counts(),
-            found,
+            found: live::found(&events),
+            left: live::damaged(&events).len() as u64,
+            unclear: 0,
             folios: engine.folios(),
             folio_report: None,
             tracking: None,
@@ -106,6 +108,48 @@ impl ProtectStatus {
             listens: true,
             last_pass: None,
             last_error: None,
+            live: None,
         })
+    }
+
+    /// Looks at the pages once more that were found damaged: a program may have given them other
+    /// content since, which no journal tells.
+    pub(crate) fn look_again(&mut self, engine: &Engine) -> holdfast_mapped::Result<()> {
+        (self.left, self.unclear) = engine.damage_left(&engine.events())?;
+        Ok(())
+    }
+
+    /// What the process that keeps the file told.
+    #[must_use]
+    pub fn of_told(told: Told) -> Self {
+        let Told { process, live, .. } = told;
+        // No stripe has more, or it would not have been believed.
+        let small = |number: u64| u32::try_from(number).unwrap_or(0);
+        Self {
+            state: State::Open,
+            data: small(live.data),
+            parity: small(live.parity),
+            size: live.size,
+            file_size: live.file_size,
+            coverage: live.coverage,
+            undecided: live.undecided.clone(),
+            changed: false,
+            doubtful: 0,
+            damaged: 0,
+            contested: live.contested.then(|| "somebody untracked wrote to it".to_owned()),
+            in_use: Some(Some(process)),
+            counts: live.counts,
+            found: live.found,
+            left: live.damaged,
+            unclear: live.unclear,
+            folios: live.folios,
+            folio_report: None,
+            tracking: Some(live.keeping.tracking),
+            passed_over: Vec::new(),
+            listens: true,
+            last_pass: None,
+            last_error: None,
+            live: Some(live),
+        }
     }
 }

@@ -29,6 +29,8 @@ use holdfast_pmem::{Alone, ForeignFile, Lease, Ours};
 /// somebody hides.
 const TRIES: u32 = 20;
 const NAP: Duration = Duration::from_millis(2);
+const UNLISTED: &str = "what this process has open and mapped cannot be listed, so it is not known \
+                        who writes to it; it may have too many files open";
 
 /// Listens for writers to one file.
 #[derive(Debug)]
@@ -58,17 +60,27 @@ pub(crate) struct Before {
 
 impl Before {
     pub(crate) fn of(path: &Path) -> std::io::Result<Self> {
+        // Whoever asks has seen to it that it is no pipe.
         let file = std::fs::File::open(path)?;
         let id = FileId::of(file.as_fd())?;
         let me = std::process::id();
-        let mapped = holders::stores(me, &id) == Some(Holds::Writes);
-        Ok(Self { handles: holders::writing_handles(me, &id).unwrap_or_default(), mapped })
+        let mapped = holders::stores(me, &id).ok_or_else(unlisted)? == Holds::Writes;
+        Ok(Self { handles: own_handles(&id)?, mapped })
     }
 }
 
+/// Handles of this process by which it can write to a file.
+fn own_handles(id: &FileId) -> std::io::Result<BTreeSet<u32>> {
+    holders::writing_handles(std::process::id(), id).ok_or_else(unlisted)
+}
+
+fn unlisted() -> std::io::Error {
+    std::io::Error::other(UNLISTED)
+}
+
 /// Where the first byte of the file would lie, for each of its mappings in this process that may
-/// be stored to, or may become so.
-fn mapped_at(id: &FileId) -> BTreeSet<u64> {
+/// be stored to, or may become so. `None` if they cannot be listed.
+fn mapped_at(id: &FileId) -> Option<BTreeSet<u64>> {
     let mut found = BTreeSet::new();
     let ours = |vma: &maps::Vma| vma.shared && id.is_shown_by(vma);
     let base = |vma: &maps::Vma| (vma.start as u64).wrapping_sub(vma.at);
@@ -79,17 +91,19 @@ fn mapped_at(id: &FileId) -> BTreeSet<u64> {
             found.insert(base(vma));
         }
     });
-    if some && listed.is_ok() {
+    listed.ok()?;
+    if some {
         let more = std::cell::RefCell::new(&mut found);
         // The answer does not matter: what it was asked about does.
-        let _ = maps::may_write(std::process::id(), |vma| {
+        let asked = maps::may_write(std::process::id(), |vma| {
             if ours(vma) && !vma.writable {
                 more.borrow_mut().insert(base(vma));
             }
             false
         });
+        asked.ok()?;
     }
-    found
+    Some(found)
 }
 
 impl Watch {
@@ -97,10 +111,10 @@ impl Watch {
     /// process has of it, of those not in `before`, is taken for ours.
     pub(crate) fn begin(data: &ForeignFile, before: &Before) -> std::io::Result<Self> {
         let id = FileId::of(data.file().as_fd())?;
-        let me = std::process::id();
         let ear = Ear::best(data.file().as_fd(), Hears::Everybody);
-        let all = holders::writing_handles(me, &id).unwrap_or_default();
-        let own = (all.difference(&before.handles).copied().collect(), mapped_at(&id));
+        let all = own_handles(&id)?;
+        let places = mapped_at(&id).ok_or_else(unlisted)?;
+        let own = (all.difference(&before.handles).copied().collect(), places);
         let (data, own) = (data.clone(), Some(own));
         let this = Self { data, id, own, ear, state: Mutex::default() };
         // What was there before the ear was.
@@ -184,16 +198,18 @@ impl Watch {
     /// Who may change the file now, other than through our own handles.
     fn present(&self) -> Option<String> {
         if let Some((handles, places)) = &self.own {
-            let me = std::process::id();
-            let now = holders::writing_handles(me, &self.id).unwrap_or_default();
+            let (Ok(now), Some(mapped)) = (own_handles(&self.id), mapped_at(&self.id)) else {
+                return Some(UNLISTED.to_owned());
+            };
             if !now.is_subset(handles) {
                 return Some("this process has it open for writing another time".to_owned());
             }
-            if !mapped_at(&self.id).is_subset(places) {
+            if !mapped.is_subset(places) {
                 return Some("this process maps it for writing another time".to_owned());
             }
         }
-        holders::others(self.data.file(), &self.id, |_| false).map(|holder| holder.to_string())
+        let found = holders::others_to_stay(self.data.file(), &self.id, |_| false);
+        found.map(|holder| holder.to_string())
     }
 
     /// A lease, if the system grants one; it refuses if anybody else has the file open. Who that is
@@ -226,11 +242,16 @@ pub(crate) struct Rest {
     watch: Watch,
     /// Keeps others from opening it while a page is replaced, where the system grants that.
     lease: Mutex<Option<Lease>>,
+    /// What the file was when this began, where nothing can be heard but stores are dated.
+    was: Option<(u64, u64, i64)>,
 }
 
 impl Rest {
     pub(crate) fn begin(data: &ForeignFile) -> std::io::Result<Self> {
-        Ok(Self { watch: Watch::at_rest(data)?, lease: Mutex::default() })
+        let watch = Watch::at_rest(data)?;
+        let dated = !watch.listens() && data.dates_stores();
+        let was = if dated { Some(data.numbers()?) } else { None };
+        Ok(Self { watch, lease: Mutex::default(), was })
     }
 
     /// Who can write to it, or did since this began. A writer that `/proc` does not show is found
@@ -279,25 +300,33 @@ pub(crate) struct Listening<W>(pub(crate) ForeignFile, pub(crate) std::sync::Arc
 
 /// Who can say whether a file was written to by somebody untracked.
 pub(crate) trait Hearing: Send + Sync + core::fmt::Debug + 'static {
-    /// Whether nothing of that kind was heard until now.
+    /// Whether nobody of that kind can have written until now: it would have been noticed. That
+    /// nothing was heard says so only where anything can be.
     fn is_quiet(&self) -> bool;
 }
 
 impl Hearing for Watch {
     fn is_quiet(&self) -> bool {
-        self.look_around(false).is_none()
+        self.listens() && self.look_around(false).is_none()
     }
 }
 
 impl Hearing for Rest {
+    /// Where nothing can be heard, nothing is replaced by us, so the date of the file is that of
+    /// somebody else's write.
     fn is_quiet(&self) -> bool {
-        self.watch.look_around(false).is_none()
+        let same = || self.was.is_some() && self.was == self.watch.data.numbers().ok();
+        self.watch.look_around(false).is_none() && (self.watch.listens() || same())
     }
 }
 
 impl<W: Hearing> Facts for Listening<W> {
-    fn identity(&self) -> Identity {
+    fn identity(&self) -> std::io::Result<Identity> {
         self.0.identity()
+    }
+
+    fn sync_identity(&self) -> std::io::Result<()> {
+        self.0.sync_identity()
     }
 
     fn dates_stores(&self) -> bool {

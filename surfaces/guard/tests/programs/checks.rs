@@ -31,9 +31,12 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("without write tracking the same check fails", untracked),
     ("a sync covers first", sync),
     ("loads that fail are done again", crate::media::mapped_anew),
+    ("handlers of loads that fail are called as they ask to be", crate::media::own_handlers),
     ("loads of poisoned memory are done again", crate::media::poisoned),
+    ("what was stored to memory that failed is lost and told", crate::media::stored_and_lost),
     ("passes for power cuts are durable", crate::power::passes),
     ("syncs for power cuts are durable on both sides", crate::power::syncs),
+    ("files at rest survive power cuts whatever they survived before", crate::power::rests),
     ("damage while in use is repaired", in_use),
     ("a stranger's write is never repaired away", stranger),
     ("no write is ever reverted in a storm", storm),
@@ -224,7 +227,7 @@ pub(crate) fn is_root() -> bool {
 
 /// Whether the guard can tell this test, which does the damage, from a stranger. Otherwise it
 /// takes the damage for a stranger's write, as it should.
-fn tells_who() -> bool {
+pub(crate) fn tells_who() -> bool {
     let root = is_root();
     if !root {
         println!("  skipped: needs the right to ask the kernel who wrote");
@@ -233,24 +236,30 @@ fn tells_who() -> bool {
 }
 
 fn in_use() {
+    comes_back("wait", &[1, 102, 301, 500]);
+}
+
+/// What rots behind a program that has stored what it will, and waits, is given back before it goes
+/// on. Nothing is told where nobody says who wrote.
+pub(crate) fn comes_back(story: &str, rotten: &[usize]) -> Option<(Summary, FileReport)> {
     if !tells_who() {
-        return;
+        return None;
     }
     let place = place();
-    let guard = background("wait", &place.file);
+    let guard = background(story, &place.file);
     wait_for(&place.file, "ready");
     // The pass after the last store.
     std::thread::sleep(Duration::from_millis(200));
     let expected = std::fs::read(&place.file).unwrap();
-    for page in [1, 102, 301, 500] {
-        rot(&place.file, page);
-    }
+    rotten.iter().for_each(|page| rot(&place.file, *page));
     let again = wait_until(|| std::fs::read(&place.file).unwrap() == expected);
     mark(&place.file, "go");
     let (summary, report) = guard.join().unwrap();
     assert!(again, "it was not repaired while the program ran\n{summary}");
-    assert_eq!(report.counts.repaired, 4, "{summary}");
+    let pages = rotten.len() as u64;
+    assert_eq!((report.counts.corrupt, report.counts.repaired), (pages, pages), "{summary}");
     assert!(is_good(&summary, &report), "{summary}");
+    Some((summary, report))
 }
 
 fn stranger() {
@@ -412,9 +421,23 @@ fn quiet_again() {
     assert!(!report.doubted.is_empty() && report.doubtful.is_empty(), "{summary}");
 }
 
+/// Has a supervisor of its own process make drills.
+pub(crate) const DRILLS: &str = "HOLDFAST_GUARD_DRILLS";
+
 /// The supervisor as a process of its own.
 pub(crate) fn guard(story: &str, file: &Path) {
-    let summary = launch(story, file, options()).run().unwrap();
+    let mut options = options();
+    options.only_guards = true;
+    if story == "hides" {
+        options.release = Duration::from_millis(100);
+    }
+    if std::env::var_os(DRILLS).is_some() {
+        options.drill = Some(Drill { pages: 6, seed: 5 });
+    }
+    if let Ok(millis) = std::env::var("HOLDFAST_GUARD_IMPATIENT") {
+        options.patience = Duration::from_millis(millis.parse().unwrap());
+    }
+    let summary = launch(story, file, options).run().unwrap();
     println!("{summary}");
 }
 

@@ -4,12 +4,20 @@
 //! without a guard. Then every page must be covered, so damage is done to some and must be undone.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
+mod bare;
 mod checks;
+mod handed;
+mod leaving;
+mod mapped;
 mod media;
 mod power;
+mod standing;
+mod started;
 mod stories;
+mod streams;
 mod taken;
 mod unseen;
+mod untouched;
 
 use std::process::ExitCode;
 
@@ -32,7 +40,10 @@ fn main() -> ExitCode {
     }
     let only = arguments.get(1).filter(|word| !word.starts_with('-'));
     let mut failed = 0;
-    for (name, check) in checks::ALL.iter().chain(unseen::ALL).chain(taken::ALL) {
+    let all = checks::ALL.iter().chain(unseen::ALL).chain(taken::ALL).chain(leaving::ALL);
+    let more = started::ALL.iter().chain(mapped::ALL).chain(streams::ALL).chain(handed::ALL);
+    let more = more.chain(untouched::ALL).chain(standing::ALL);
+    for (name, check) in all.chain(more) {
         if only.is_some_and(|only| !name.contains(only.as_str())) {
             continue;
         }

@@ -1,13 +1,13 @@
 //! What `power` promises that `process` does not: after a pass, and when a sync returns, nothing of
-//! the data file or of the side file is only in the page cache. The kernel is asked, per file, how
-//! many pages of it wait to be written.
+//! the data file or of the side file is only in the page cache. At rest both promise it. The kernel
+//! is asked, per file, how many pages of it wait to be written.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::Duration;
 
-use holdfast_guard::side_of;
+use holdfast_guard::{Options, side_of};
 use holdfast_mapped::Durability;
 
 use crate::checks::{is_good, options, place, run, wait_until};
@@ -94,4 +94,28 @@ pub(crate) fn syncs() {
     let (summary, report) = guard.join().unwrap();
     assert!(durable, "{summary}");
     assert!(is_good(&summary, &report) && report.covered_on_sync == 2, "{summary}");
+}
+
+/// Kept for the death of processes, and at rest for power cuts: at the end, or let go of before.
+pub(crate) fn rests() {
+    for (story, release) in [("store", 10_000), ("keeps it in a socket", 50), ("closes", 50)] {
+        let place = place();
+        if !tells(&place.file) {
+            return;
+        }
+        let options = Options { release: Duration::from_millis(release), ..options() };
+        let (summary, report) = run(story, &place.file, options);
+        let (data, side) = (waiting(&place.file).unwrap(), waiting(&side_of(&place.file)).unwrap());
+        assert!(report.closed && summary.status.success(), "{story}: {summary}");
+        assert_eq!((data, side), (0, 0), "{story}: pages wait\n{summary}");
+        assert!(kept_for_power(&side_of(&place.file)), "{story}: {summary}");
+    }
+}
+
+/// What the first copy of the header of a side file says that it survives.
+fn kept_for_power(side: &Path) -> bool {
+    let bytes = std::fs::read(side).unwrap();
+    // Behind what every record that is kept twice begins with.
+    let durability = bytes[32 + 128..].first_chunk().unwrap();
+    u32::from_le_bytes(*durability) == 2
 }

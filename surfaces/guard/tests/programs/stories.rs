@@ -4,6 +4,22 @@
 
 #[path = "coming.rs"]
 mod coming;
+#[path = "flows.rs"]
+mod flows;
+#[path = "going.rs"]
+mod going;
+#[path = "hands.rs"]
+mod hands;
+#[path = "leaps.rs"]
+mod leaps;
+#[path = "moved.rs"]
+mod moved;
+#[path = "races.rs"]
+mod races;
+#[path = "rests.rs"]
+mod rests;
+#[path = "starts.rs"]
+mod starts;
 #[path = "ways.rs"]
 mod ways;
 
@@ -37,8 +53,15 @@ fn main() {
 pub(crate) fn tell(story: &str, path: &Path) {
     match story {
         "takes" => return ways::takes(path),
+        "takes at once" => return hands::takes(path),
         "leaves" => return ways::leaves(path),
-        _ if coming::tell_first(story, path) => return,
+        _ if coming::tell_first(story, path)
+            || going::tell(story, path)
+            || rests::tell(story, path)
+            || starts::tell_first(story, path) =>
+        {
+            return;
+        }
         _ => {}
     }
     let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
@@ -52,18 +75,8 @@ pub(crate) fn tell(story: &str, path: &Path) {
         "stream" => stream(path),
         "moves" => moves(&file),
         "fork" => fork(&file),
-        "exec" => {
-            store(&file, 2);
-            let again = std::env::current_exe().unwrap();
-            let gone = Command::new(again).args(["--story", "pwrite"]).arg(path).env_clear().exec();
-            panic!("{gone}");
-        }
-        "kill" => {
-            store(&file, 3);
-            file.write_all_at(&[7; 9000], 77_777).unwrap();
-            // SAFETY: ends this process.
-            unsafe { libc::raise(libc::SIGKILL) };
-        }
+        "exec" => becomes_another(&file, path),
+        "kill" => is_killed(&file),
         "sync" => {
             let map = Map::new(&file, 0, PAGES);
             map.store(5 * PAGE, &[5; 100]);
@@ -98,9 +111,28 @@ pub(crate) fn tell(story: &str, path: &Path) {
         "threads" => threads(&file),
         "storm" => storm(&file, path),
         "junk" => junk(&file),
-        _ if coming::tell(story, &file, path) => {}
+        _ if coming::tell(story, &file, path)
+            || races::tell(story, &file, path)
+            || moved::tell(story, &file, path)
+            || leaps::tell(story, &file, path)
+            || starts::tell(story, &file, path)
+            || hands::tell(story, &file, path) => {}
         _ => ways::tell(story, &file, path),
     }
+}
+
+fn is_killed(file: &File) {
+    store(file, 3);
+    file.write_all_at(&[7; 9000], 77_777).unwrap();
+    // SAFETY: ends this process.
+    unsafe { libc::raise(libc::SIGKILL) };
+}
+
+fn becomes_another(file: &File, path: &Path) {
+    store(file, 2);
+    let again = std::env::current_exe().unwrap();
+    let gone = Command::new(again).args(["--story", "pwrite"]).arg(path).env_clear().exec();
+    panic!("{gone}");
 }
 
 /// A file beside the story's, by which it speaks with its test.

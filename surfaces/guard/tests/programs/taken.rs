@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use holdfast_guard::{FileReport, Summary, side_of};
+use holdfast_guard::{FileReport, Options, Summary, side_of};
 
 use crate::checks::{is_good, launch, options, place, rot, run, stories, wait_until};
 use crate::stories::{LEFT, PAGE, beside, mark, wait_for};
@@ -29,12 +29,14 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("files made under temporary names are guarded", names),
     ("files that nobody has are let go of, and taken up again", released),
     ("more files than there are numbers, one after the other", many),
+    ("more files than can be mapped, one after the other", very_many),
     ("nobody waits for the first look at another file", first_look),
     ("nobody waits for a long pass", long_pass),
     ("who does not wait for its supervisor is doubted", late),
+    ("a file whose name at the desk was taken is told about later", told_later),
 ];
 
-fn skipped(summary: &Summary, why: &str) -> bool {
+pub(crate) fn skipped(summary: &Summary, why: &str) -> bool {
     let skips = summary.status.code() == Some(77);
     if skips {
         println!("  skipped: {why}");
@@ -42,16 +44,18 @@ fn skipped(summary: &Summary, why: &str) -> bool {
     skips
 }
 
-fn of<'a>(summary: &'a Summary, name: &str) -> Vec<&'a FileReport> {
+pub(crate) fn of<'a>(summary: &'a Summary, name: &str) -> Vec<&'a FileReport> {
     let named = |report: &&FileReport| report.path.file_name().is_some_and(|it| it == name);
     summary.files.iter().filter(named).collect()
 }
 
 /// Every page of a file is covered: damage is done to some, and is undone.
-fn is_covered(file: &Path) {
+pub(crate) fn is_covered(file: &Path) {
     let expected = std::fs::read(file).unwrap();
     let mut damaged = 0;
-    for stripe in (0..expected.len() / PAGE / 4).step_by(9) {
+    let stripes = expected.len() / PAGE / 4;
+    // Each repair stops the program.
+    for stripe in (0..stripes).step_by((stripes / 60).max(9)) {
         rot(file, stripe * 4 + stripe % 4);
         damaged += 1;
     }
@@ -64,7 +68,7 @@ fn is_covered(file: &Path) {
 }
 
 /// Nothing was damaged, so nothing may look like it.
-fn is_unharmed(summary: &Summary) {
+pub(crate) fn is_unharmed(summary: &Summary) {
     assert!(summary.status.success(), "{summary}");
     for report in &summary.files {
         assert!(is_good(summary, report), "{summary} {report:?}");
@@ -267,7 +271,7 @@ fn names() {
 }
 
 /// Whether this process has a file open.
-fn has_open(file: &Path) -> bool {
+pub(crate) fn has_open(file: &Path) -> bool {
     let all = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
     all.filter_map(|fd| std::fs::read_link(fd.path()).ok()).any(|path| path == file)
 }
@@ -310,12 +314,29 @@ fn many() {
     is_covered(&place.file.with_file_name("0.bin"));
 }
 
+/// Nobody has them for long, but for less than it takes to be let go of without need.
+fn very_many() {
+    let place = place();
+    mark(&place.file, "go");
+    let long = Duration::from_secs(600);
+    let patient = Options { release: long, period: long, ..options() };
+    let summary = launch("very many", &place.file, patient).run().unwrap();
+    assert!(summary.refused.is_empty(), "{:?}", summary.refused);
+    assert_eq!(summary.files.len(), 260, "{summary}");
+    for report in &summary.files {
+        // There may be fewer ears that are told names than files; that casts doubt, no more.
+        let good = report.closed && report.good == report.pages && report.contested.is_empty();
+        assert!(good && report.counts.corrupt == 0 && report.errors.is_empty(), "{report}");
+    }
+    is_covered(&place.file.with_file_name("0.bin"));
+}
+
 /// A file that takes a while to be looked at.
-fn large(file: &Path) {
+pub(crate) fn large(file: &Path) {
     std::fs::write(file, vec![1; 192 << 20]).unwrap();
 }
 
-fn count(file: &Path) -> usize {
+pub(crate) fn count(file: &Path) -> usize {
     std::fs::read_to_string(beside(file, "count")).unwrap().parse().unwrap()
 }
 
@@ -324,6 +345,7 @@ fn first_look() {
     large(&place.file);
     let summary = launch("opens", &place.file, options()).run().unwrap();
     is_unharmed(&summary);
+    println!("  opened {} meanwhile", count(&place.file));
     assert!(count(&place.file) >= 3, "{} {summary}", count(&place.file));
 }
 
@@ -334,14 +356,37 @@ fn long_pass() {
     slow.period = Duration::from_secs(60);
     let summary = launch("covers", &place.file, slow).run().unwrap();
     is_unharmed(&summary);
+    println!("  opened {} meanwhile", count(&place.file));
     assert!(count(&place.file) >= 2, "{} {summary}", count(&place.file));
+}
+
+fn told_later() {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener};
+    let place = place();
+    let key = holdfast_pmem::desk::key_of(&place.file).unwrap();
+    let name = format!("holdfast-kept-{:x}-{:x}", key.0, key.1);
+    let name = SocketAddr::from_abstract_name(name).unwrap();
+    let taken = UnixListener::bind_addr(&name).unwrap();
+    let guard = crate::checks::background("wait", &place.file);
+    wait_for(&place.file, "ready");
+    std::thread::sleep(Duration::from_millis(300));
+    drop(taken);
+    let patience = Duration::from_secs(1);
+    let told = wait_until(|| holdfast_pmem::desk::ask(key, 1 << 20, patience).is_some());
+    mark(&place.file, "go");
+    let (summary, report) = guard.join().unwrap();
+    assert!(told, "{summary}");
+    is_unharmed(&summary);
+    let notes = report.notes.iter().filter(|note| note.contains("at first"));
+    assert_eq!(notes.count(), 1, "{summary}");
 }
 
 fn late() {
     let place = place();
     let me = std::env::current_exe().unwrap();
     let mut guard = Command::new(me);
-    guard.args(["--guard", "late"]).arg(&place.file).env("HOLDFAST_GUARD_IMPATIENT", "1");
+    guard.args(["--guard", "late"]).arg(&place.file).env("HOLDFAST_GUARD_IMPATIENT", "300");
     let guard = guard.stdout(std::process::Stdio::piped()).spawn().unwrap();
     wait_for(&place.file, "ready");
     let number = guard.id() as i32;

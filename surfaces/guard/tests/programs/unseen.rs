@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use holdfast_guard::{Guard, Hears, Options};
 
-use crate::checks::{background, is_good, options, place, run, stories, story};
+use crate::bare;
+use crate::checks::{background, comes_back, is_good, launch, options, place, run, stories, story};
 use crate::stories::{PAGE, beside, mark, wait_for};
+use crate::taken::skipped;
 
 pub(crate) const ALL: &[(&str, fn())] = &[
     ("flags of one write are heeded", || story("flags")),
@@ -25,6 +27,23 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("a file that the guard cannot open is told", not_opened),
     ("process numbers of their own cast doubt", numbers_apart),
     ("who is left behind before it has come is waited for", left),
+    ("mappings that nobody may track are never repaired away", filtered),
+    ("a write that nobody announced is noticed", || unannounced("goes unseen")),
+    ("a write that was cut off by a kill hides no other", || {
+        unannounced("goes unseen after a kill")
+    }),
+    ("a write that was cut off by an exec hides no other", || {
+        unannounced("goes unseen after an exec")
+    }),
+    ("one that was cut off by an exec of a program without libraries hides no other", || {
+        unannounced("goes unseen beside one that is bare")
+    }),
+    ("what rots where an exec cut off a write is found", cut_off),
+    ("a write that was left by a jump hides no other", || unannounced("goes unseen after a jump")),
+    ("a handler that comes back to a write leaves it announced", || story("comes back to a write")),
+    ("programs that give up their calls are let live", give_up),
+    ("a program whose child gives up its calls goes on to announce", child_gives_up),
+    ("what a stream cuts off without a name is covered", || story("cuts off what it reads")),
 ];
 
 /// Below a program that makes a world of process numbers.
@@ -108,6 +127,80 @@ fn left() {
     assert_eq!(summary.spaces, 2, "{summary}");
     assert_ne!(std::fs::read(&place.file).unwrap(), before, "{summary}");
     assert_eq!((report.counts.corrupt, report.counts.repaired), (0, 0), "{summary}");
+}
+
+/// The program gives up the right to have its mappings tracked, and maps the file once more.
+fn filtered() {
+    let place = place();
+    let (summary, report) = run("maps behind a filter", &place.file, options());
+    if skipped(&summary, "this system lets nobody filter his own calls") {
+        return;
+    }
+    let now = std::fs::read(&place.file).unwrap();
+    for page in [250, 251] {
+        assert!(now[page * PAGE..].starts_with(b"unseen"), "{page}: taken back\n{summary}");
+    }
+    assert!(now[PAGE..].starts_with(b"before"), "{summary}");
+    assert_eq!((report.counts.corrupt, report.counts.repaired), (0, 0), "{summary}");
+    assert!(summary.status.success() && summary.untold > 0, "{summary}");
+    let doubtful: Vec<u64> = report.doubtful.iter().map(|(page, _)| *page).collect();
+    assert!([250, 251].iter().all(|page| doubtful.contains(page)), "{summary}");
+}
+
+/// Whatever they write then, nobody announces it.
+fn give_up() {
+    for name in ["gives up its calls", "gives up its calls by number"] {
+        let place = place();
+        let (summary, report) = run(name, &place.file, options());
+        if skipped(&summary, "this system lets nobody give up his calls") {
+            return;
+        }
+        let now = std::fs::read(&place.file).unwrap();
+        assert!(now[250 * PAGE..].starts_with(b"strict"), "taken back\n{summary}");
+        assert_eq!((report.counts.corrupt, report.counts.repaired), (0, 0), "{summary}");
+        let careful = !report.contested.is_empty() || !report.doubted.is_empty();
+        assert!(summary.status.success() && careful, "{summary}");
+    }
+    // Nobody sees it, but nothing is guarded either.
+    let place = place();
+    let none = Options { globs: Vec::new(), ..options() };
+    let summary = launch("gives up its calls unseen", &place.file, none).run().unwrap();
+    assert!(summary.status.success() && summary.files.is_empty(), "{summary}");
+}
+
+/// In the memory of the program, which would be silent with it.
+fn child_gives_up() {
+    let place = place();
+    let (summary, report) = run("has a child that gives up its calls", &place.file, options());
+    if skipped(&summary, "this system lets nobody give up his calls") {
+        return;
+    }
+    let now = std::fs::read(&place.file).unwrap();
+    assert!(now[250 * PAGE..].starts_with(b"announced"), "{summary}");
+    assert!(now[251 * PAGE..].starts_with(b"told"), "{summary}");
+    assert!(summary.status.success() && is_good(&summary, &report), "{summary}");
+}
+
+/// By a way around the library that the program has loaded.
+fn unannounced(name: &str) {
+    let place = place();
+    bare::write(&beside(&place.file, "bare"));
+    std::fs::copy(&place.file, beside(&place.file, "other")).unwrap();
+    let (summary, report) = run(name, &place.file, options());
+    if skipped(&summary, "no such way here") {
+        return;
+    }
+    let now = std::fs::read(&place.file).unwrap();
+    assert!(now[250 * PAGE..].starts_with(b"unseen"), "taken back\n{summary}");
+    assert_eq!((report.counts.corrupt, report.counts.repaired), (0, 0), "{summary}");
+    assert!(report.contested.iter().any(|why| why.contains("not announced")), "{summary}");
+}
+
+/// It lies in what was to be written when the program became another: that is over.
+fn cut_off() {
+    if let Some((summary, _)) = comes_back("is replaced amid a write", &[10, 500]) {
+        assert_eq!(summary.spaces, 2, "{summary}");
+    }
 }
 
 fn gives() {

@@ -1,6 +1,7 @@
 //! More of what the programs do: ways of writing that are easily overlooked.
 
 use std::fs::{File, OpenOptions};
+use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
@@ -21,6 +22,7 @@ pub(super) fn tell(story: &str, file: &File, path: &Path) {
         "deep" => handles(file, libc::RTLD_DEEPBIND),
         "nowhere" => nowhere(file, path),
         "rights" => rights(file),
+        "lowest" => lowest(path),
         "passes" => passes(file, path),
         "wraps" => {
             let mut again = std::process::Command::new(std::env::current_exe().unwrap());
@@ -43,8 +45,37 @@ pub(super) fn tell(story: &str, file: &File, path: &Path) {
         "controls" => controls(file, path),
         "gives" => gives(file, path),
         "restless" => restless(file),
+        "spools" => spools(path),
+        "goes unseen" => goes_unseen(file),
+        "maps behind a filter" => maps_behind_a_filter(file),
+        "goes unseen after a kill" => {
+            is_killed_amid(file);
+            goes_unseen(file);
+        }
+        "goes unseen after an exec" => is_replaced_amid(file, told("goes unseen", path)),
+        "is replaced amid a write" => is_replaced_amid(file, told("wait", path)),
+        "goes unseen beside one that is bare" => beside_one_replaced(file, path),
         _ => panic!("{story}"),
     }
+}
+
+/// This program, with another story.
+fn told(story: &str, path: &Path) -> Command {
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    again.args(["--story", story]).arg(path);
+    again
+}
+
+/// Makes, renames, links and appends to files that nobody guards, in a folder of theirs.
+fn spools(path: &Path) {
+    let spool = beside(path, "spool");
+    let (part, whole) = (spool.join("part"), spool.join("whole"));
+    let made = File::create_new(&part).unwrap();
+    made.write_all_at(&[1; 3 * PAGE], 0).unwrap();
+    drop(made);
+    std::fs::rename(&part, &whole).unwrap();
+    std::fs::hard_link(&whole, spool.join("also")).unwrap();
+    OpenOptions::new().append(true).open(&whole).unwrap().write_all(b"more").unwrap();
 }
 
 fn at(page: usize) -> i64 {
@@ -271,6 +302,143 @@ fn handles(file: &File, flags: i32) {
     }
 }
 
+/// A child is killed in the middle of a write: what it is to write comes out of a pipe that nobody
+/// fills.
+fn is_killed_amid(file: &File) {
+    let fd = file.as_raw_fd();
+    // SAFETY: the child waits until it is killed; an offset that lives across the call.
+    unsafe {
+        let mut pipe = [0; 2];
+        assert_eq!(libc::pipe(pipe.as_mut_ptr()), 0);
+        let child = libc::fork();
+        if child == 0 {
+            let mut to = at(10);
+            libc::splice(pipe[0], core::ptr::null_mut(), fd, &raw mut to, PAGE, 0);
+            libc::_exit(1);
+        }
+        libc::usleep(300_000);
+        assert_eq!(libc::kill(child, libc::SIGKILL), 0);
+        let mut status = 0;
+        assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+        assert!(libc::WIFSIGNALED(status));
+        // Until that is known.
+        libc::usleep(500_000);
+    }
+}
+
+/// Becomes another program by its second thread, while the first one is in the middle of a write:
+/// what that is to write comes out of a pipe that nobody fills.
+fn is_replaced_amid(file: &File, mut next: Command) {
+    let first = std::process::id();
+    let mut pipe = [0; 2];
+    // SAFETY: writes two descriptors.
+    assert_eq!(unsafe { libc::pipe(pipe.as_mut_ptr()) }, 0);
+    std::thread::spawn(move || {
+        let waits = || std::fs::read_to_string(format!("/proc/self/task/{first}/syscall"));
+        let splices =
+            || waits().is_ok_and(|text| text.starts_with(&format!("{} ", libc::SYS_splice)));
+        for _ in 0..300 {
+            if splices() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        println!("{}", next.exec());
+        std::process::exit(1);
+    });
+    let mut to = at(10);
+    // SAFETY: an offset that lives across the call.
+    unsafe {
+        libc::splice(pipe[0], core::ptr::null_mut(), file.as_raw_fd(), &raw mut to, PAGE, 0);
+    }
+    panic!("nobody fills the pipe");
+}
+
+/// The same of a child, which becomes a program that knows nobody, and lives on while this one goes
+/// unseen.
+fn beside_one_replaced(file: &File, path: &Path) {
+    let other = beside(path, "other");
+    // SAFETY: the child becomes another program.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: sets a flag of this process: it does not outlive its parent.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+        let mut bare = Command::new(beside(path, "bare"));
+        bare.arg(&other).arg("stays");
+        is_replaced_amid(file, bare);
+    }
+    let stored =
+        || std::fs::read(&other).is_ok_and(|now| now[250 * PAGE..].starts_with(b"unseen!!"));
+    for _ in 0..4000 {
+        if stored() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(stored(), "it is not there");
+    // Until that is known.
+    std::thread::sleep(Duration::from_millis(500));
+    goes_unseen(file);
+    let mut status = 0;
+    // SAFETY: ends a child of this process, and waits for it.
+    unsafe {
+        assert_eq!(libc::kill(child, libc::SIGKILL), 0);
+        assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+    }
+}
+
+/// Writes as the C library does it, by a way that leads around whoever stands before that; then as
+/// ever.
+pub(super) fn goes_unseen(file: &File) {
+    type Pwrite = unsafe extern "C" fn(i32, *const u8, usize, i64) -> isize;
+    let nap = || std::thread::sleep(Duration::from_millis(400));
+    file.write_all_at(b"announced", at(20).unsigned_abs()).unwrap();
+    nap();
+    // SAFETY: a function of that name has these arguments; a buffer that lives across the call.
+    unsafe {
+        let library = libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_NOW);
+        let found = libc::dlvsym(library, c"pwrite".as_ptr(), c"GLIBC_2.2.5".as_ptr());
+        if found.is_null() {
+            std::process::exit(77);
+        }
+        let pwrite = core::mem::transmute::<*mut libc::c_void, Pwrite>(found);
+        assert_eq!(pwrite(file.as_raw_fd(), b"unseen".as_ptr(), 6, (250 * PAGE) as i64), 6);
+    }
+    nap();
+    file.write_all_at(b"announced", at(300).unsigned_abs()).unwrap();
+    nap();
+}
+
+/// Gives up the call by which its mappings are tracked, as programs do that need few calls.
+fn maps_behind_a_filter(file: &File) {
+    let early = Map::new(file, 0, 100);
+    early.store(PAGE, b"before");
+    let step = |code: u16, jt: u8, jf: u8, k: u32| libc::sock_filter { code, jt, jf, k };
+    let steps = [
+        step(0x20, 0, 0, 0),
+        step(0x15, 0, 1, libc::SYS_userfaultfd as u32),
+        step(0x06, 0, 0, 0x0005_0000 | libc::EPERM as u32),
+        step(0x06, 0, 0, 0x7fff_0000),
+    ];
+    let filter = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_ptr().cast_mut() };
+    // SAFETY: sets flags of this thread; the list lives across the call, and is as long as it says.
+    let set = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+            && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) == 0
+    };
+    if !set {
+        std::process::exit(77);
+    }
+    let nap = || std::thread::sleep(Duration::from_millis(200));
+    nap();
+    let late = Map::new(file, 0, PAGES);
+    late.store(250 * PAGE, b"unseen");
+    nap();
+    late.store(251 * PAGE, b"unseen");
+    file.write_all_at(b"written", at(300).unsigned_abs()).unwrap();
+    nap();
+}
+
 /// Opens below what is no folder: an absolute name does not mind.
 fn nowhere(file: &File, path: &Path) {
     let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
@@ -286,6 +454,23 @@ fn nowhere(file: &File, path: &Path) {
         }
         file.write_all_at(&keep, 0).unwrap();
     }
+}
+
+/// Gets the lowest number that is free for a file that it cuts off.
+fn lowest(path: &Path) {
+    let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+    let keep = std::fs::read(path).unwrap();
+    // SAFETY: a name that ends with a zero, and numbers.
+    let made = unsafe {
+        let kept = libc::fcntl(1, libc::F_DUPFD_CLOEXEC, 100);
+        libc::close(1);
+        let made = libc::creat(name.as_ptr(), 0o600);
+        let written = libc::write(made, keep.as_ptr().cast(), keep.len());
+        assert_eq!(usize::try_from(written), Ok(keep.len()));
+        libc::dup2(kept, 1);
+        made
+    };
+    assert_eq!(made, 1);
 }
 
 /// What may be done to a page, by its line in the list of mappings.
@@ -304,16 +489,24 @@ fn rights(file: &File) {
     let map = Map::new(file, 0, 100);
     let other = Map::new(file, 300, 10);
     let (fixed, len) = (libc::MAP_SHARED | libc::MAP_FIXED, 10 * PAGE);
+    let error = || std::io::Error::last_os_error().raw_os_error();
     // SAFETY: this program's own mappings, used as they are after each call.
     unsafe {
         map.store(20 * PAGE, &[1]);
         // Over a part of it: a descriptor that is none, and one of the same file that is none.
         let none = libc::mmap(map.place(20 * PAGE), len, libc::PROT_READ, fixed, 9999, 0);
+        assert_eq!(error(), Some(libc::EBADF));
         assert_eq!((none, rights_of(map.place(20 * PAGE))), (libc::MAP_FAILED, "rw-s".to_owned()));
         let odd =
             libc::mmap(map.place(20 * PAGE), len, libc::PROT_READ, fixed, file.as_raw_fd(), 7);
+        assert_eq!(error(), Some(libc::EINVAL));
         assert_eq!((odd, rights_of(map.place(20 * PAGE))), (libc::MAP_FAILED, "rw-s".to_owned()));
         map.store(21 * PAGE, &[2]);
+        // A part is to go, and does not: flags that nobody knows.
+        let odd = libc::mremap(map.place(80 * PAGE), len, PAGE, 1 << 20);
+        assert_eq!((odd, error()), (libc::MAP_FAILED, Some(libc::EINVAL)));
+        assert_eq!(rights_of(map.place(85 * PAGE)), "rw-s");
+        map.store(85 * PAGE, &[7]);
         // What is read-only stays it, moved or not.
         assert_eq!(libc::mprotect(map.place(60 * PAGE), len, libc::PROT_READ), 0);
         assert_eq!(libc::munmap(map.place(60 * PAGE), usize::MAX), -1);
@@ -325,6 +518,7 @@ fn rights(file: &File) {
         other.store(0, &[3]);
         // A target that is no address.
         let odd = libc::mremap(map.place(0), len, len, moves, other.place(1));
+        assert_eq!(error(), Some(libc::EINVAL));
         assert_eq!((odd, rights_of(map.place(0))), (libc::MAP_FAILED, "rw-s".to_owned()));
         assert_eq!(
             (rights_of(other.place(0)), rights_of(other.place(PAGE))),
@@ -339,14 +533,14 @@ fn rights(file: &File) {
 
 /// Room for one descriptor beside a message.
 #[repr(C)]
-struct Beside {
-    head: libc::cmsghdr,
-    fd: i32,
-    unused: i32,
+pub(super) struct Beside {
+    pub(super) head: libc::cmsghdr,
+    pub(super) fd: i32,
+    pub(super) unused: i32,
 }
 
 /// A message of one byte, and what lies beside it; `act` sends or receives it.
-fn with_message(beside: &mut Beside, act: impl FnOnce(*mut libc::msghdr) -> isize) {
+pub(super) fn with_message(beside: &mut Beside, act: impl FnOnce(*mut libc::msghdr) -> isize) {
     let mut byte = 0_u8;
     let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
     // SAFETY: zeros are a message without anything.

@@ -174,16 +174,17 @@ impl Told {
 }
 
 impl Facts for Told {
-    fn identity(&self) -> Identity {
-        let found = self.0.metadata();
-        found.map_or_else(
-            |_| Identity::default(),
-            |found| Identity {
-                inode: found.ino(),
-                size: found.len(),
-                mtime_ns: found.mtime() * 1_000_000_000 + found.mtime_nsec(),
-            },
-        )
+    fn identity(&self) -> io::Result<Identity> {
+        let found = self.0.metadata()?;
+        Ok(Identity {
+            inode: found.ino(),
+            size: found.len(),
+            mtime_ns: found.mtime() * 1_000_000_000 + found.mtime_nsec(),
+        })
+    }
+
+    fn sync_identity(&self) -> io::Result<()> {
+        self.0.sync_all()
     }
 
     fn allocated(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) {

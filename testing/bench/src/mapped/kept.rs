@@ -6,7 +6,8 @@ use std::sync::Arc;
 use anyhow::Context;
 use holdfast_codes::{crc32c, xor_many};
 use holdfast_mapped::{
-    Durability, Instructions, Keep, Mapped as Engine, OpenOptions, ProtectOptions, When, Writing,
+    Durability, Instructions, Keep, Mapped as Engine, OpenOptions, ProtectOptions, Rearm, When,
+    Writing, record_places,
 };
 use holdfast_pmem::track::{
     AsyncProtect, Board, DirtySource, FirstStore, MediumRecord, Notified, Open, Record, WriteWay,
@@ -39,6 +40,7 @@ pub(crate) struct Protection {
     pub(crate) means: Means,
     pub(crate) keep: Keep,
     pub(crate) batch_pages: u32,
+    pub(crate) rearm: Rearm,
     pub(crate) instructions: Instructions,
     /// Caches are lost with the power: the program flushes, and so do we.
     pub(crate) volatile: bool,
@@ -53,6 +55,7 @@ impl Protection {
             means,
             keep: Keep::default(),
             batch_pages: OpenOptions::default().batch_pages,
+            rearm: Rearm::default(),
             instructions: Instructions::default(),
             volatile: false,
             durability: Durability::Process,
@@ -106,6 +109,10 @@ impl Kept {
             return Ok(this);
         }
         let medium = Arc::new(side_file(&side, protection.volatile)?);
+        if protection.means == Means::FirstStore && protection.volatile {
+            this.protect_on_record(medium)?;
+            return Ok(this);
+        }
         this.source = Some(this.source_of().context("no such source of dirty pages")?);
         if protection.means != Means::TrackOnly {
             this.engine = Some(this.protect(medium)?);
@@ -116,23 +123,7 @@ impl Kept {
     fn source_of(&mut self) -> anyhow::Result<Arc<dyn DirtySource>> {
         let data = &self.area.medium;
         Ok(match self.protection.means {
-            Means::FirstStore => {
-                let len = self.area.len();
-                // Beside the engine's own parts: notes of a program that is measured alone.
-                let record: Arc<dyn Record> = if self.protection.volatile {
-                    let path = self.side.with_extension("notes");
-                    let notes = side_file(&path, true)?;
-                    let room = (len / PAGE).next_multiple_of(PAGE);
-                    if room > holdfast_pmem::Medium::len(&notes) {
-                        holdfast_pmem::Medium::grow(&notes, room)?;
-                    }
-                    std::fs::remove_file(path)?;
-                    Arc::new(MediumRecord::new(Arc::new(notes), 0, 0, len)?)
-                } else {
-                    Arc::new(Nowhere)
-                };
-                Arc::new(FirstStore::of(Arc::clone(data), record)?)
-            }
+            Means::FirstStore => Arc::new(FirstStore::of(Arc::clone(data), Arc::new(Nowhere))?),
             Means::Notified | Means::AtCommit => {
                 let board = Arc::new(Board::create(self.area.len(), 4)?);
                 self.board = Some(Arc::clone(&board));
@@ -142,18 +133,38 @@ impl Kept {
         })
     }
 
-    fn protect(&self, side: Arc<Mapped>) -> anyhow::Result<Parts> {
-        let Protection { keep, batch_pages, instructions, durability, means, trace, .. } =
+    /// As the library does it: the record lies in the side file, which has to be there first.
+    fn protect_on_record(&mut self, side: Arc<Mapped>) -> anyhow::Result<()> {
+        let len = self.area.len();
+        let nobody = Notified::new(Arc::new(Board::create(len, 1)?), &[]);
+        self.source = Some(Arc::new(nobody));
+        self.protect(Arc::clone(&side))?.close()?;
+        let record = MediumRecord::new(Arc::clone(&side), record_places(&*side)?, 0, len)?;
+        let source = FirstStore::of(Arc::clone(&self.area.medium), Arc::new(record))?;
+        let source: Arc<dyn DirtySource> = Arc::new(source);
+        self.source = Some(Arc::clone(&source));
+        let (engine, _) = Engine::open(
+            Arc::clone(&self.area.medium),
+            side,
+            source,
+            Arc::new(Told::of(self.area.path())?),
+            Arc::new(SystemClock::new()),
+            self.how(),
+        )?;
+        self.engine = Some(engine);
+        Ok(())
+    }
+
+    fn how(&self) -> OpenOptions {
+        let Protection { batch_pages, rearm, instructions, durability, means, trace, .. } =
             self.protection;
         let when = if means == Means::AtCommit { When::AtCommit } else { When::Lazily };
-        let open = OpenOptions {
-            batch_pages,
-            instructions,
-            durability,
-            when,
-            trace,
-            ..OpenOptions::default()
-        };
+        let open = OpenOptions { batch_pages, rearm, instructions, ..OpenOptions::default() };
+        OpenOptions { durability, when, trace, ..open }
+    }
+
+    fn protect(&self, side: Arc<Mapped>) -> anyhow::Result<Parts> {
+        let (keep, open) = (self.protection.keep, self.how());
         let options = ProtectOptions { keep, open, ..ProtectOptions::default() };
         let source = self.source.as_ref().context("a source was made before")?;
         let engine = Engine::protect(

@@ -12,7 +12,7 @@ use super::cases::{Case, alone, goal, how, judge_of, run};
 use super::hash::Hash;
 use super::kept::{Kept, Means, Protection};
 use super::loads::{Choice, KeyValue, Lines, Load, PAIRS, Pairs, fill};
-use super::measure::Core;
+use super::measure::{Both, Core};
 use super::model::Model;
 use super::tree::Tree;
 use crate::place::Place;
@@ -85,14 +85,18 @@ fn key_value<P: Pairs>(
 ) -> anyhow::Result<()> {
     let count = pairs(o);
     let area = Arc::new(Area::new(&dir.join("pairs"), P::room(count), Folios::Small)?);
-    let pairs: P = fill(Arc::clone(&area), count);
+    let twin = Arc::new(Area::new(&dir.join("twin"), P::room(count), Folios::Small)?);
+    let pairs: [P; 2] = [fill(Arc::clone(&area), count), fill(Arc::clone(&twin), count)];
     say!("-- {place}{}, {count} pairs, {} MiB; {}", P::name(), area.len() >> 20, area.folios);
-    std::fs::File::open(area.path())?.sync_all()?;
+    for area in [&area, &twin] {
+        std::fs::File::open(area.path())?.sync_all()?;
+    }
     let lazy = Kept::new(&area, Protection::of(Means::Lazy))?;
     let model = Model::of(&lazy, false, rounds(o))?;
     say!("  a first store costs {:.0} ns, a page of a pass {:.0} ns", model.first, model.cover);
     let main = P::name() == "hash";
-    let mut load = KeyValue::new(pairs, count, Choice::Uniform, 100);
+    let [kept, plain] = pairs.map(|pairs| KeyValue::new(pairs, count, Choice::Uniform, 100));
+    let mut load = Both { kept, plain, twin };
     for (choice, limits) in [(Choice::Zipf, ZIPF), (Choice::Uniform, UNIFORM)] {
         load.again(count, choice, 100);
         let name = format!("{place}{} {} 100 %", P::name(), choice.name());
@@ -100,7 +104,7 @@ fn key_value<P: Pairs>(
         let case = |means, period, core| Case { load: &name, how: how(means), period, core };
         let second = case(Means::Lazy, 1, Core::Same);
         let figures = run(o, report, &mut load, &lazy, Some(model), second)?;
-        alone(report, &mut load, &name, figures.plain.iter().copied().fold(0.0, f64::max));
+        alone(o, report, &mut load.plain, &name, figures.plain.iter().copied().fold(0.0, f64::max));
         goal(o, report, &format!("{short}_loss_1s"), second, limits.0 * times);
         if main || o.all {
             let long = case(Means::Lazy, 30, Core::Same);
@@ -135,7 +139,7 @@ type Where<'a> = (&'a str, f64);
 fn reads<P: Pairs>(
     o: &Options,
     report: &mut Report,
-    load: &mut KeyValue<P>,
+    load: &mut Both<KeyValue<P>>,
     lazy: &Kept,
     model: Model,
     (place, times): Where<'_>,
@@ -157,7 +161,7 @@ fn reads<P: Pairs>(
 fn faults<P: Pairs>(
     o: &Options,
     report: &mut Report,
-    load: &mut KeyValue<P>,
+    load: &mut Both<KeyValue<P>>,
     area: &Arc<Area>,
     (place, times): Where<'_>,
 ) -> anyhow::Result<()> {
@@ -181,7 +185,7 @@ fn faults<P: Pairs>(
 fn commits<P: Pairs>(
     o: &Options,
     report: &mut Report,
-    load: &mut KeyValue<P>,
+    load: &mut Both<KeyValue<P>>,
     area: &Arc<Area>,
 ) -> anyhow::Result<()> {
     for means in [Means::AtCommit, Means::Bare] {
@@ -198,7 +202,7 @@ fn commits<P: Pairs>(
 fn commit<L: Load>(
     o: &Options,
     report: &mut Report,
-    load: &mut L,
+    load: &mut Both<L>,
     kept: &Kept,
     (name, means): (&str, Means),
 ) -> anyhow::Result<()> {
@@ -220,7 +224,13 @@ fn commit<L: Load>(
 /// Stores of 64 bytes over a gibibyte.
 pub(crate) fn lines(o: &Options, report: &mut Report) -> anyhow::Result<()> {
     let area = Arc::new(Area::new(&o.dir.join("lines"), lines_len(o), Folios::Small)?);
+    let twin = Arc::new(Area::new(&o.dir.join("twin"), lines_len(o), Folios::Small)?);
     area.touch();
+    twin.touch();
+    let both = |choice| {
+        let [kept, plain] = [&area, &twin].map(|area| Lines::new(Arc::clone(area), choice));
+        Both { kept, plain, twin: Arc::clone(&twin) }
+    };
     say!("-- stores of 64 B over {} MiB; {}", area.len() >> 20, area.folios);
     let lazy = Kept::new(&area, Protection::of(Means::Lazy))?;
     for (choice, long) in [
@@ -230,11 +240,11 @@ pub(crate) fn lines(o: &Options, report: &mut Report) -> anyhow::Result<()> {
     ] {
         let model = Model::of(&lazy, choice == Choice::Sequential, rounds(o))?;
         say!("  a first store costs {:.0} ns, a page of a pass {:.0} ns", model.first, model.cover);
-        let mut load = Lines::new(Arc::clone(&area), choice);
+        let mut load = both(choice);
         let name = format!("lines {}", choice.name());
         let case = |period| Case { load: &name, how: how(Means::Lazy), period, core: Core::Same };
         let figures = run(o, report, &mut load, &lazy, Some(model), case(1))?;
-        alone(report, &mut load, &name, figures.plain.iter().copied().fold(0.0, f64::max));
+        alone(o, report, &mut load.plain, &name, figures.plain.iter().copied().fold(0.0, f64::max));
         over_model(o, report, case(1));
         if choice == Choice::Uniform {
             goal(o, report, "lines_uniform_loss_1s", case(1), RANDOM.0);
@@ -254,7 +264,7 @@ pub(crate) fn lines(o: &Options, report: &mut Report) -> anyhow::Result<()> {
     for means in [Means::AtCommit, Means::Bare] {
         let kept = Kept::new(&area, Protection::of(means))?;
         for choice in [Choice::Uniform, Choice::Zipf, Choice::Sequential] {
-            let mut load = Lines::new(Arc::clone(&area), choice);
+            let mut load = both(choice);
             commit(o, report, &mut load, &kept, (&format!("lines {}", choice.name()), means))?;
         }
     }

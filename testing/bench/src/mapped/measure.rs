@@ -1,25 +1,34 @@
-//! Slices of a workload with protection and without, in turns, on one mapping.
+//! A workload on a protected file and the same on one that never is, in short turns of one thread.
 //!
 //! ```text
-//!  thread of the program   | none | warm | window: n periods | end | none | warm | window ...
-//!  thread of the updater                   P      P      P      P
+//!                neither is protected      the first is, for n periods of its turns
+//!  first file   | turn |      | turn |      | warm |   | turn |      | turn |      | turn |    ...
+//!  second file         | turn |      | turn |                 | turn |      | turn |      | turn |
+//!  updater                                          P                        P
 //! ```
 //!
-//! A window begins with a pass and ends where the next one would begin: it holds n whole passes and
-//! the first stores of n whole periods. What is lost is one minus its rate over the mean of the
-//! slices without protection before and after it, so a machine that slows down or a neighbour that
-//! comes and goes costs both. One round is one window; medians are over rounds.
+//! No two files are equally fast, if only for where their pages lie, so a round begins with both as
+//! they are; how much faster the one is than the other is no loss. Periods are counted in the time
+//! of the protected turns, and a turn lasts until a pass that has begun in it is over: so a round
+//! holds n whole passes, the first stores of n whole periods, and nothing of either falls on the
+//! other file. The protected part of a round begins after a pass that nobody counts, and ends with
+//! one: what each covers are the stores of the period before it, all of them. What is lost is one
+//! minus the one rate over the other. Turns are so short that a
+//! neighbour who comes and goes meets both alike.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use holdfast_pmem::PAGE;
 use rustix::thread::CpuSet;
 
+use super::area::Area;
 use super::kept::{Hooks, Kept, Means};
 use super::latency::Latency;
-use super::loads::{Hook, Load};
+use super::loads::{Choice, Hook, KeyValue, Load, Pairs};
 
 /// Where the updater runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,34 +43,66 @@ pub(crate) enum Core {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
     pub(crate) period: Duration,
-    /// Periods of a window.
+    /// Periods of a round.
     pub(crate) periods: u32,
     pub(crate) rounds: u32,
-    /// Without protection, before and after.
-    pub(crate) plain: Duration,
-    /// With protection, before a window: time to dirty what a period would.
+    /// Turns of the first file while neither is protected.
+    pub(crate) before: Duration,
+    /// With protection, before turns count, and before the pass after which they do.
     pub(crate) warm: Duration,
+    /// How long one file has the thread.
+    pub(crate) turn: Duration,
     pub(crate) core: Core,
 }
 
-/// One pass of the updater.
+/// A workload on the file that is to be protected, and the same on a file that never is.
+#[derive(Debug)]
+pub(crate) struct Both<L> {
+    pub(crate) kept: L,
+    pub(crate) plain: L,
+    /// The file that never is.
+    pub(crate) twin: Arc<Area>,
+}
+
+impl<P: Pairs> Both<KeyValue<P>> {
+    /// From now on the same pairs are used otherwise.
+    pub(crate) fn again(&mut self, count: u64, choice: Choice, percent: u64) {
+        self.kept.again(count, choice, percent);
+        self.plain.again(count, choice, percent);
+    }
+}
+
+/// One pass of the updater. All times are in seconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pass {
-    pub(crate) start: Instant,
-    pub(crate) end: Instant,
+    /// When it began, in the time of the protected turns.
+    pub(crate) start: f64,
+    pub(crate) took: Took,
+}
+
+/// What a pass took: time on the clock and of the processor, and pages it covered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Took {
+    pub(crate) seconds: f64,
     pub(crate) cpu: f64,
     pub(crate) pages: u64,
 }
 
-/// What a slice came to.
-#[derive(Debug, Clone, Copy)]
-struct Slice {
+/// What turns came to.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
     ops: u64,
     seconds: f64,
     cpu: f64,
 }
 
-impl Slice {
+impl Sum {
+    fn add(&mut self, turn: Self) {
+        self.ops += turn.ops;
+        self.seconds += turn.seconds;
+        self.cpu += turn.cpu;
+    }
+
     fn rate(self) -> f64 {
         self.ops as f64 / self.seconds
     }
@@ -80,10 +121,13 @@ pub(crate) struct Figures {
     /// does not count. Only where the updater shares the program's core.
     pub(crate) cpu_loss: Vec<f64>,
     pub(crate) passes: Vec<Pass>,
+    /// Pages of the file.
+    pub(crate) of_pages: u64,
     /// Longest time between a store and the end of the pass that covered it, in seconds.
     pub(crate) oldest: f64,
-    /// Processor seconds of the updater in the windows.
+    /// Processor seconds of the updater in the rounds.
     pub(crate) updater_cpu: f64,
+    /// Of protected turns.
     pub(crate) seconds: f64,
     pub(crate) latency: [Latency; 2],
 }
@@ -91,18 +135,18 @@ pub(crate) struct Figures {
 /// Operations between two looks at the clock.
 const CHUNK: u64 = 256;
 
-/// Runs operations until told to stop, or for so long.
-fn slice<L: Load, H: Hook>(
+/// Runs operations for so long, and as long as a pass goes on.
+fn turn<L: Load, H: Hook>(
     load: &mut L,
     hook: &mut H,
-    stop: &AtomicBool,
-    most: Duration,
+    busy: &AtomicBool,
+    least: Duration,
     latency: &mut Latency,
-) -> Slice {
+) -> Sum {
     let (start, cpu) = (Instant::now(), thread_cpu());
     let (mut ops, mut seen) = (0, 0_u64);
     let mut last = start;
-    while !stop.load(Ordering::Relaxed) && last - start < most {
+    while last - start < least || busy.load(Ordering::Acquire) {
         for _ in 1..CHUNK {
             seen = seen.wrapping_add(load.step(hook));
         }
@@ -113,22 +157,22 @@ fn slice<L: Load, H: Hook>(
         ops += CHUNK;
     }
     std::hint::black_box(seen);
-    Slice { ops, seconds: (last - start).as_secs_f64(), cpu: thread_cpu() - cpu }
+    Sum { ops, seconds: (last - start).as_secs_f64(), cpu: thread_cpu() - cpu }
 }
 
 fn hooked<L: Load>(
     load: &mut L,
     hooks: &mut Hooks<'_>,
-    stop: &AtomicBool,
-    most: Duration,
+    busy: &AtomicBool,
+    least: Duration,
     latency: &mut Latency,
-) -> Slice {
+) -> Sum {
     match hooks {
-        Hooks::Free(hook) => slice(load, hook, stop, most, latency),
-        Hooks::Flush(hook) => slice(load, hook, stop, most, latency),
-        Hooks::Announce(hook) => slice(load, hook, stop, most, latency),
-        Hooks::Commit(hook) => slice(load, hook, stop, most, latency),
-        Hooks::Bare(hook) => slice(load, hook, stop, most, latency),
+        Hooks::Free(hook) => turn(load, hook, busy, least, latency),
+        Hooks::Flush(hook) => turn(load, hook, busy, least, latency),
+        Hooks::Announce(hook) => turn(load, hook, busy, least, latency),
+        Hooks::Commit(hook) => turn(load, hook, busy, least, latency),
+        Hooks::Bare(hook) => turn(load, hook, busy, least, latency),
     }
 }
 
@@ -166,116 +210,148 @@ pub(crate) fn pin(which: usize) -> Option<usize> {
     Some(cpu)
 }
 
-/// Passes over `kept`, one now and then one a period, `periods` of them, then stops the program.
-fn window(kept: &Kept, plan: &Plan, stop: &AtomicBool) -> anyhow::Result<Vec<Pass>> {
-    let mut passes = Vec::new();
-    let mut due = Instant::now();
-    for _ in 0..plan.periods {
-        let (start, cpu) = (Instant::now(), thread_cpu());
-        let pages = kept.pass()?;
-        passes.push(Pass { start, end: Instant::now(), cpu: thread_cpu() - cpu, pages });
-        due += plan.period;
-        std::thread::sleep(due.saturating_duration_since(Instant::now()));
-    }
-    stop.store(true, Ordering::Relaxed);
-    Ok(passes)
-}
+type Passed = anyhow::Result<Took>;
 
-/// The updater's thread: does windows as it is told.
+/// The updater's thread: a pass whenever it is told.
 fn updater(
     asked: &Receiver<()>,
-    done: &Sender<anyhow::Result<Vec<Pass>>>,
-    stop: &AtomicBool,
+    done: &Sender<Passed>,
+    busy: &AtomicBool,
     kept: &Kept,
-    plan: &Plan,
+    core: Core,
 ) {
-    pin(if plan.core == Core::Own { 1 } else { 0 });
+    pin(if core == Core::Own { 1 } else { 0 });
     while asked.recv().is_ok() {
-        let passes = window(kept, plan, stop);
-        stop.store(true, Ordering::Relaxed);
-        if done.send(passes).is_err() {
+        let (start, cpu) = (Instant::now(), thread_cpu());
+        let passed = kept.pass().map(|pages| Took {
+            seconds: start.elapsed().as_secs_f64(),
+            cpu: thread_cpu() - cpu,
+            pages,
+        });
+        busy.store(false, Ordering::Release);
+        if done.send(passed).is_err() {
             return;
         }
     }
 }
 
-/// Measures `load` with `kept` and without.
-pub(crate) fn measure<L: Load>(load: &mut L, kept: &Kept, plan: &Plan) -> anyhow::Result<Figures> {
-    let mut figures = Figures::default();
-    let stop = AtomicBool::new(false);
+/// The updater, as the program's thread sees it.
+struct Calls {
+    ask: Sender<()>,
+    told: Receiver<Passed>,
+}
+
+/// Measures a workload with `kept` and without.
+pub(crate) fn measure<L: Load>(
+    both: &mut Both<L>,
+    kept: &Kept,
+    plan: &Plan,
+) -> anyhow::Result<Figures> {
+    let of_pages = kept.area().len() / PAGE;
+    let mut figures = Figures { of_pages, ..Figures::default() };
+    let busy = AtomicBool::new(false);
     let lazily = !matches!(kept.protection.means, Means::AtCommit | Means::Bare);
     std::thread::scope(|scope| {
         let (ask, asked) = channel();
         let (done, told) = channel();
+        let calls = lazily.then_some(Calls { ask, told });
         if lazily {
-            let stop = &stop;
-            scope.spawn(move || updater(&asked, &done, stop, kept, plan));
+            let busy = &busy;
+            scope.spawn(move || updater(&asked, &done, busy, kept, plan.core));
         }
-        let mut plain = without(load, kept, plan.plain, &mut figures);
-        for round in 1..=plan.rounds {
-            let begun = Instant::now();
-            kept.begin()?;
-            let mut hooks = kept.hooks();
-            let [_, latency] = &mut figures.latency;
-            let most = if lazily { Duration::MAX } else { plan.plain };
-            hooked(load, &mut hooks, &AtomicBool::new(false), plan.warm, &mut Latency::default());
-            stop.store(false, Ordering::Relaxed);
-            if lazily {
-                ask.send(()).context("the updater is gone")?;
-            }
-            let with = hooked(load, &mut hooks, &stop, most, latency);
-            drop(hooks);
-            let passes =
-                if lazily { told.recv().context("the updater is gone")?? } else { Vec::new() };
-            kept.end()?;
-            if round == plan.rounds {
-                // Before anything is stored that nobody tracks.
-                kept.verify()?;
-            }
-            figures.ages(begun, &passes);
-            let after = without(load, kept, plan.plain, &mut figures);
-            figures.add(plain, with, after, &passes, plan.core);
-            plain = after;
+        for _ in 0..plan.rounds {
+            round(both, kept, plan, (&busy, calls.as_ref()), &mut figures)?;
         }
-        drop(ask);
         anyhow::Ok(())
     })?;
     Ok(figures)
 }
 
-/// A slice without protection.
-fn without<L: Load>(load: &mut L, kept: &Kept, most: Duration, figures: &mut Figures) -> Slice {
-    let [latency, _] = &mut figures.latency;
-    let never = AtomicBool::new(false);
-    kept.area().settle();
-    let mut hooks = if kept.protection.volatile {
-        // What a program does whose caches do not survive it has to do in any case.
-        Hooks::flush(kept.area())
-    } else {
-        Hooks::Free(super::kept::Free)
+/// One round of turns.
+fn round<L: Load>(
+    both: &mut Both<L>,
+    kept: &Kept,
+    plan: &Plan,
+    (busy, calls): (&AtomicBool, Option<&Calls>),
+    figures: &mut Figures,
+) -> anyhow::Result<()> {
+    // What a program does whose caches do not survive it has to do in any case.
+    let plain = |area| match kept.protection.volatile {
+        true => Hooks::flush(area),
+        false => Hooks::Free(super::kept::Free),
     };
-    hooked(load, &mut hooks, &never, most, latency)
+    let still = AtomicBool::new(false);
+    let [unprotected, protected] = &mut figures.latency;
+    let mut free = plain(&both.twin);
+    kept.area().settle();
+    let mut fair = [Sum::default(); 2];
+    while fair[0].seconds < plan.before.as_secs_f64() {
+        let mut none = Latency::default();
+        let mut own = plain(kept.area());
+        fair[0].add(hooked(&mut both.kept, &mut own, &still, plan.turn, &mut none));
+        fair[1].add(hooked(&mut both.plain, &mut free, &still, plan.turn, unprotected));
+    }
+    kept.begin()?;
+    let mut hooks = kept.hooks();
+    hooked(&mut both.kept, &mut hooks, busy, plan.warm, &mut Latency::default());
+    let uncounted = Instant::now();
+    if calls.is_some() {
+        kept.pass()?;
+    }
+    let uncounted = uncounted.elapsed().as_secs_f64();
+    let (mut with, mut without) = (Sum::default(), Sum::default());
+    let mut passes: Vec<Pass> = Vec::new();
+    let period = plan.period.as_secs_f64();
+    let turn = plan.turn.as_secs_f64();
+    let all = |with: Sum, passes: usize| match calls {
+        Some(_) => passes == plan.periods as usize,
+        None => with.seconds >= period * f64::from(plan.periods),
+    };
+    while !all(with, passes.len()) {
+        // In the turn in which the period ends.
+        let due = calls.filter(|_| with.seconds + turn >= period * (passes.len() + 1) as f64);
+        let start = with.seconds;
+        if let Some(calls) = due {
+            busy.store(true, Ordering::Release);
+            calls.ask.send(()).context("the updater is gone")?;
+        }
+        with.add(hooked(&mut both.kept, &mut hooks, busy, plan.turn, protected));
+        if let Some(calls) = due {
+            let took = calls.told.recv().context("the updater is gone")??;
+            passes.push(Pass { start, took });
+        }
+        without.add(hooked(&mut both.plain, &mut free, &still, plan.turn, unprotected));
+    }
+    drop(hooks);
+    // Before anything is stored that nobody tracks.
+    kept.verify()?;
+    kept.end()?;
+    figures.ages(uncounted, &passes, with.seconds);
+    figures.add(with, without, fair, &passes, plan.core);
+    Ok(())
 }
 
 impl Figures {
-    /// A store just after a pass has begun waits until the end of the next one.
-    fn ages(&mut self, begun: Instant, passes: &[Pass]) {
-        let mut since = begun;
-        let ends = passes.iter().map(|pass| (pass.start, pass.end));
-        for (start, end) in ends.chain([(Instant::now(), Instant::now())]) {
-            self.oldest = self.oldest.max((end - since).as_secs_f64());
+    /// A store just after a pass has begun waits until the end of the next one. The first began
+    /// so long `before` turns counted.
+    fn ages(&mut self, before: f64, passes: &[Pass], end: f64) {
+        let mut since = -before;
+        let passes = passes.iter().map(|pass| (pass.start, pass.start + pass.took.seconds));
+        for (start, end) in passes.chain([(end, end)]) {
+            self.oldest = self.oldest.max(end - since);
             since = start;
         }
     }
 
-    fn add(&mut self, before: Slice, with: Slice, after: Slice, passes: &[Pass], core: Core) {
-        let plain = f64::midpoint(before.rate(), after.rate());
-        let cpu: f64 = passes.iter().map(|pass| pass.cpu).sum();
-        self.plain.push(plain);
+    fn add(&mut self, with: Sum, without: Sum, fair: [Sum; 2], passes: &[Pass], core: Core) {
+        let cpu: f64 = passes.iter().map(|pass| pass.took.cpu).sum();
+        let faster = fair[0].rate() / fair[1].rate();
+        self.plain.push(without.rate() * faster);
         self.kept.push(with.rate());
-        self.loss.push(1.0 - with.rate() / plain);
+        self.loss.push(1.0 - with.rate() / (without.rate() * faster));
         if core == Core::Same {
-            let plain = (before.ops + after.ops) as f64 / (before.cpu + after.cpu);
+            let speed = |sum: Sum| sum.ops as f64 / sum.cpu;
+            let plain = speed(without) * speed(fair[0]) / speed(fair[1]);
             self.cpu_loss.push(1.0 - with.ops as f64 / (with.cpu + cpu) / plain);
         }
         self.updater_cpu += cpu;
@@ -285,13 +361,13 @@ impl Figures {
 
     /// Pages of a pass, on average.
     pub(crate) fn pages(&self) -> f64 {
-        let all: u64 = self.passes.iter().map(|pass| pass.pages).sum();
+        let all: u64 = self.passes.iter().map(|pass| pass.took.pages).sum();
         all as f64 / self.passes.len().max(1) as f64
     }
 
     /// Seconds of a pass on the clock, on average.
     pub(crate) fn pass_seconds(&self) -> f64 {
-        let all: f64 = self.passes.iter().map(|pass| (pass.end - pass.start).as_secs_f64()).sum();
+        let all: f64 = self.passes.iter().map(|pass| pass.took.seconds).sum();
         all / self.passes.len().max(1) as f64
     }
 }

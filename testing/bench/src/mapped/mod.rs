@@ -9,7 +9,7 @@
 //!
 //! - `area.rs` the file a program stores to; `loads.rs`, `hash.rs`, `tree.rs` what it does there
 //! - `kept.rs` every way to protect it, with its switches
-//! - `measure.rs`, `latency.rs` slices with and without protection; `model.rs` what they should
+//! - `measure.rs`, `latency.rs` turns with and without protection; `model.rs` what they should
 //!   cost; `cases.rs` one workload under one protection, printed
 //! - `losses.rs` the cases that goals hang on, `switches.rs` those that none does
 //! - `costs.rs` scans, rates, space; `fio.rs` somebody else's program
@@ -87,7 +87,7 @@ const PARTS: [(&str, Part, bool); 8] = [
     ("lines", losses::lines, true),
     ("disk", losses::disk, true),
     ("switches", switches::switches, false),
-    ("fio", fio::fio, false),
+    ("fio", fio::fio, true),
     ("vulnerability", vulnerable::vulnerability, false),
 ];
 

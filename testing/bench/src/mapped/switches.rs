@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_mapped::{Durability, Instructions, Keep};
+use holdfast_mapped::{Durability, Instructions, Keep, Rearm};
 use holdfast_pmem::track::folios::Folios;
 
 use super::Options;
@@ -12,14 +12,17 @@ use super::hash::Hash;
 use super::kept::{Kept, Means, Protection};
 use super::loads::{Choice, KeyValue, PAIRS, Pairs, fill};
 use super::losses::pairs;
-use super::measure::Core;
+use super::measure::{Both, Core};
 use crate::report::Report;
 use crate::say::say;
 
 pub(crate) fn switches(o: &Options, report: &mut Report) -> anyhow::Result<()> {
     let count = pairs(o);
     let area = Arc::new(Area::new(&o.dir.join("pairs"), Hash::room(count), Folios::Small)?);
-    let mut load = KeyValue::new(fill::<Hash>(Arc::clone(&area), count), count, Choice::Zipf, 100);
+    let twin = Arc::new(Area::new(&o.dir.join("twin"), Hash::room(count), Folios::Small)?);
+    let [kept, plain] = [&area, &twin]
+        .map(|area| KeyValue::new(fill::<Hash>(Arc::clone(area), count), count, Choice::Zipf, 100));
+    let mut load = Both { kept, plain, twin };
     say!("-- switches: hash, zipf, 100 % updates, of {PAIRS} pairs {count}, a period of 1 s");
     for (name, protection) in all() {
         if protection.volatile && !can_flush() {
@@ -42,6 +45,7 @@ fn all() -> Vec<(&'static str, Protection)> {
         ("sums only", Protection { keep: keep(true, 0), ..lazy }),
         ("parity only", Protection { keep: keep(false, 1), ..lazy }),
         ("P and Q", Protection { keep: keep(true, 2), ..lazy }),
+        ("nothing left open", Protection { rearm: Rearm::All, ..lazy }),
         ("portable instructions", Protection { instructions: Instructions::Portable, ..lazy }),
         ("batch of 512 pages", Protection { batch_pages: 512, ..lazy }),
         ("batch of 65536 pages", Protection { batch_pages: 65_536, ..lazy }),

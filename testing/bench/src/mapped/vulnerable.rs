@@ -78,6 +78,10 @@ fn tell(report: &mut Report, of: &str, windows: &[Window]) {
         let stripes = one(found.largest_stripes);
         report.figure(&format!("largest share without parity, {name}"), "%", stripes);
         report.count(&format!("most pages, {name}"), "pages", found.most_pages);
+        if let Some(times) = found.lasts() {
+            let times = Spread::of(vec![times]);
+            report.figure(&format!("data lasts longer than without, {name}"), "x", times);
+        }
         say!("  {} windows by share, none, to 10 %, ... all: {:?}", found.windows, found.histogram);
     }
 }

@@ -1,6 +1,7 @@
 //! What a crash left, opened in every way it can have come through, and judged.
 //!
-//! The bits of the source live or die, and the page cache lives (a kill: everything stored is
+//! The bits of the source live or die (where first stores are on record, a kill leaves nothing
+//! undecided but damage), and the page cache lives (a kill: everything stored is
 //! there, the store under way in part) or dies (a power cut: any subset of what no barrier has
 //! made durable). In every image, I1 and I3: *good* only of what the program stored, *corrupt*
 //! only of what was damaged, whatever happens later. I2: where a stripe is good, it gives back a
@@ -296,9 +297,11 @@ impl Watch {
                     }
                 }
                 PageVerdict::Undecided(why) => {
-                    let told = crash.bits && !crash.power && crash.depth == 0 && stored;
-                    // Between taking and the note of what was taken nobody knows.
-                    if told && self.protected && crash.at != "mapped.commit.narrow" {
+                    // Between taking and the note of what was taken nobody knows, but the record.
+                    let bits = crash.bits && crash.at != "mapped.commit.narrow";
+                    let known = bits || self.setting.recorded;
+                    let told = known && !crash.power && crash.depth == 0 && stored;
+                    if told && self.protected {
                         return wrong(format!("its bits outlived, and it is undecided: {why}"));
                     }
                     self.ledger.undecided += 1;

@@ -26,7 +26,8 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    const NAMES: [&'static str; 9] = [
+    /// What the counts are called.
+    pub const NAMES: [&'static str; 9] = [
         "faults",
         "covered pages hit",
         "missed",

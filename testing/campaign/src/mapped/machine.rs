@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_faultmem::{Config, FaultMedium, Image, Marks, Watched, Window};
 use holdfast_mapped::{
-    Durability, Error, Facts, Identity, Mapped, OpenOptions, Opened, ProtectOptions,
+    Durability, Error, Facts, Identity, Mapped, OpenOptions, Opened, ProtectOptions, record_places,
 };
-use holdfast_pmem::track::SourceKind;
+use holdfast_pmem::track::{MediumRecord, NOTED, Record, RecordPlaces, SourceKind};
 use holdfast_pmem::{Clock, Medium, MediumKind, PAGE, Site};
 use holdfast_workloads::Rng;
 
@@ -41,8 +41,12 @@ impl Clock for Ticks {
 pub struct World(AtomicU64);
 
 impl Facts for World {
-    fn identity(&self) -> Identity {
-        Identity { inode: 3, size: self.0.load(Ordering::SeqCst), mtime_ns: 7 }
+    fn identity(&self) -> std::io::Result<Identity> {
+        Ok(Identity { inode: 3, size: self.0.load(Ordering::SeqCst), mtime_ns: 7 })
+    }
+
+    fn sync_identity(&self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
@@ -55,6 +59,8 @@ pub struct Setting {
     pub durability: Durability,
     /// Parity pages of a stripe.
     pub parity: u32,
+    /// Whether first stores are recorded in the side file before they are made.
+    pub recorded: bool,
 }
 
 impl Setting {
@@ -67,7 +73,7 @@ impl Setting {
             2 => (MediumKind::Dax, Durability::Power),
             _ => (MediumKind::File, Durability::Process),
         };
-        Self { kind, durability, parity: 1 + (number / 4 % 2) as u32 }
+        Self { kind, durability, parity: 1 + (number / 4 % 2) as u32, recorded: false }
     }
 
     /// Whether what the side file says is believed after the machine itself has stopped.
@@ -84,6 +90,29 @@ impl Setting {
 
     fn protect(&self) -> ProtectOptions {
         ProtectOptions { open: self.open(1), ..ProtectOptions::tiny(self.parity) }
+    }
+}
+
+/// Records of first stores, durable at once: the program is in the middle of a store when it makes
+/// one, and nobody is to look at it there.
+struct Noted {
+    medium: Arc<FaultMedium>,
+    places: RecordPlaces,
+    record: MediumRecord<Window>,
+}
+
+impl Record for Noted {
+    fn set(&self, at: u64) -> bool {
+        let place = self.places.of(at / PAGE).map(|place| ROOM * PAGE + place);
+        place.is_some_and(|place| self.medium.stray(place, &[NOTED]).is_ok())
+    }
+
+    fn clear(&self, at: u64, len: u64) {
+        self.record.clear(at, len);
+    }
+
+    fn is_set(&self, at: u64) -> bool {
+        self.record.is_set(at)
     }
 }
 
@@ -167,6 +196,18 @@ impl Machine {
         Mapped::protect(data, side, source, world, clock, &setting.protect())
     }
 
+    /// From now on first stores are recorded in the side file.
+    ///
+    /// # Errors
+    /// The engine's: there is no side file.
+    pub fn record(&self) -> Result<(), Error> {
+        let (medium, side) = (Arc::clone(&self.medium), Arc::new(self.side.clone()));
+        let places = record_places(&*side)?;
+        let record = MediumRecord::new(side, places, 0, ROOM * PAGE)?;
+        self.data.record(Arc::new(Noted { medium, places, record }));
+        Ok(())
+    }
+
     /// Opens the side file.
     ///
     /// # Errors
@@ -189,7 +230,8 @@ impl Machine {
         self.size().div_ceil(PAGE)
     }
 
-    /// Makes the file longer or shorter, as its program does. What is cut off is gone for good.
+    /// Makes the file longer or shorter, as its program does. What is cut off is gone for good, and
+    /// what is added is zeros.
     ///
     /// # Errors
     /// The range is not on the medium.
@@ -200,9 +242,9 @@ impl Machine {
         self.data.announce(from, to - from);
         self.data.window().set_len(size);
         self.world.0.store(size, Ordering::SeqCst);
-        if size < old {
-            self.medium.stray(size, &vec![0; (old - size) as usize])?;
-        }
+        // What a file system gives reads as zeros, whatever a write that went astray left there
+        // while it was nobody's.
+        self.medium.stray(from, &vec![0; (to - from) as usize])?;
         self.data.announce(from, to - from);
         Ok(())
     }

@@ -9,10 +9,12 @@
 //! - `machine.rs`, `tap.rs` a data file and a side file on one faulty medium; what the engine does
 //! - `model.rs`, `session.rs` what the program stored; what happens to a protected file
 //! - `judge.rs`, `ledger.rs` verdicts and bytes against the model; the figures of each row
+//! - `goals.rs` how much a whole run has to do
 //! - `life.rs`, `images.rs` lives, and what crashes leave of them
 //! - `rows/` the rows
 
 pub mod crowd;
+pub mod goals;
 pub mod images;
 pub mod judge;
 pub mod ledger;

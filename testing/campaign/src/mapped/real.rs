@@ -5,7 +5,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use holdfast_mapped::{Facts, Identity, Mapped, OpenOptions as Open, ProtectOptions};
+use holdfast_mapped::{
+    Facts, Identity, Mapped, OpenOptions as Open, ProtectOptions, record_places,
+};
 use holdfast_pmem::track::{
     AsyncProtect, DirtySource, FirstStore, MediumRecord, SourceKind, TrackError,
 };
@@ -30,8 +32,12 @@ pub type Shared = Arc<holdfast_pmem::Mapped>;
 struct Fixed;
 
 impl Facts for Fixed {
-    fn identity(&self) -> Identity {
-        Identity { inode: 1, size: PAGES * PAGE, mtime_ns: 1 }
+    fn identity(&self) -> std::io::Result<Identity> {
+        Ok(Identity { inode: 1, size: PAGES * PAGE, mtime_ns: 1 })
+    }
+
+    fn sync_identity(&self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
@@ -90,9 +96,9 @@ pub fn begin(
     let mut engine = engine.map_err(|error| refused("protect", &error))?;
     if kind == SourceKind::FirstStore {
         // Its record lies in the side file, which has to be there first.
-        let base = engine.record_place(0);
         engine.close().map_err(|error| refused("close", &error))?;
-        let record = MediumRecord::new(Arc::clone(&side), base, 0, PAGES * PAGE);
+        let places = record_places(&*side).map_err(|error| refused("records", &error))?;
+        let record = MediumRecord::new(Arc::clone(&side), places, 0, PAGES * PAGE);
         let source = record.and_then(|record| FirstStore::of(Arc::clone(&data), Arc::new(record)));
         let source: Arc<dyn DirtySource> = match source {
             Ok(source) => Arc::new(source),

@@ -165,8 +165,12 @@ impl Program {
         }
     }
 
-    /// Now and then it stores while the engine works.
+    /// Now and then it stores while the engine works. Where records of first stores are cleared, it
+    /// would wait.
     pub fn interfere(&self) {
+        if self.machine.data.is_forgetting() {
+            return;
+        }
         let stores = {
             let mut state = self.state();
             let restless = state.restless;
@@ -251,6 +255,9 @@ impl Session {
     pub fn begin(program: &Program, setting: Setting) -> Judged<Self> {
         let engine =
             program.machine.protect(&setting).map_err(|error| refused("protect", &error))?;
+        if setting.recorded {
+            program.machine.record().map_err(|error| refused("records", &error))?;
+        }
         let this = Self { setting, run: 1, program: program.clone(), engine };
         this.admit()?;
         Ok(this)
@@ -333,6 +340,9 @@ impl Session {
         let marks = bits.then(|| machine.data.marks());
         let next = Machine::after(left, setting.kind, machine.size(), marks, program.off());
         drop(engine);
+        if setting.recorded {
+            next.record().map_err(|error| refused("records", &error))?;
+        }
         let program = program.on(&next);
         let opened = next.open(setting.open(run)).map_err(|error| refused("open", &error))?;
         Ok(Self { setting, run, program, engine: opened.0 })

@@ -155,14 +155,25 @@ impl Specimen {
     #[must_use]
     pub fn with(&self, spot: &Spot, new: &[u8], which: &[u64], sealed: bool) -> Machine {
         let mut bytes = self.bytes.clone();
+        self.damage(&mut bytes, spot, new, which, sealed);
+        self.holding(bytes)
+    }
+
+    /// Overwrites a field in the copies of `which`, and computes its sum again if it is to verify.
+    pub fn damage(&self, bytes: &mut [u8], spot: &Spot, new: &[u8], which: &[u64], sealed: bool) {
         let seed = crc(0, b"side of the test");
         for at in which {
             let place = Self::place(*at);
             bytes[place..place + new.len()].copy_from_slice(new);
             if sealed {
-                reseal(&mut bytes, spot, *at, seed, self.setting.parity);
+                reseal(bytes, spot, *at, seed, self.setting.parity);
             }
         }
+    }
+
+    /// A machine like this one that holds other bytes.
+    #[must_use]
+    pub fn holding(&self, bytes: Vec<u8>) -> Machine {
         Machine::holding(bytes, self.setting.kind, PAGES * PAGE, None, None)
     }
 }

@@ -126,6 +126,10 @@ impl<M: Medium> Medium for Tap<M> {
         self.inner.sync(site)
     }
 
+    fn sync_through(&self, site: Site) -> Result<(), SyncError> {
+        self.inner.sync_through(site)
+    }
+
     fn view(&self, at: u64, len: u64) -> Option<*const u8> {
         self.inner.view(at, len)
     }

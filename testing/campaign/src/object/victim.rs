@@ -111,10 +111,17 @@ pub fn divide(objects: &Objects, anchor: u64) -> Vec<Objects> {
 
 /// Where the process speaks. Who cannot be heard any more ends.
 #[derive(Debug, Clone)]
-struct Voice(Arc<Mutex<std::io::Stdout>>);
+pub struct Voice(Arc<Mutex<std::io::Stdout>>);
+
+impl Default for Voice {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(std::io::stdout())))
+    }
+}
 
 impl Voice {
-    fn say(&self, said: &Said) {
+    /// Says one thing; it has been handed over whole when this comes back.
+    pub fn say(&self, said: &Said) {
         let frame = encode(said);
         let mut out = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if out.write_all(&frame).and_then(|()| out.flush()).is_err() {
@@ -127,8 +134,12 @@ impl Voice {
 #[must_use]
 pub fn run(orders: &str) -> ExitCode {
     let Ok(orders) = serde_json::from_str::<Orders>(orders) else { return ExitCode::from(2) };
-    let voice = Voice(Arc::new(Mutex::new(std::io::stdout())));
-    if let Err(error) = obey(&orders, &voice) {
+    work(&orders, &Voice::default())
+}
+
+/// Does what the orders say, and then nothing any more.
+pub fn work(orders: &Orders, voice: &Voice) -> ! {
+    if let Err(error) = obey(orders, voice) {
         voice.say(&Said::Failed(error));
     }
     loop {

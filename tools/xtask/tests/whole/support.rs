@@ -47,13 +47,19 @@ impl Tree {
             (1..=last).map(|number| format!("| {letters}{number} {rest}\n")).collect()
         };
         let built = "| a head | `core/layout/src/format.rs` | `head_is_read` |";
-        let [o, ob, l] = [("O", 40), ("OB", 10), ("L", 34)].map(|(id, n)| series(id, n, built));
-        let og = series("OG", 16, "| a gap | closed |");
-        let ot = series("OT", 16, "| a head | `head_is_read` |");
+        let mechanisms = [("O", 40), ("OB", 10), ("L", 34), ("LB", 12)];
+        let gaps = [("OG", 16), ("LG", 15)].map(|(id, n)| series(id, n, "| a gap | closed |"));
+        let tests = [("OT", 16), ("LT", 14)];
+        let tests = tests.map(|(id, n)| series(id, n, "| a head | `head_is_read` |"));
+        let rows = mechanisms.map(|(id, n)| series(id, n, built)).concat();
+        let rows = [rows, gaps.concat(), tests.concat()].concat();
         let head = "# Mechanisms\n\n| id | what | module | test |\n|---|---|---|---|\n";
-        tree.write("docs/papers.md", &format!("{head}{o}{ob}{og}{ot}{l}"));
-        let decisions = series("OG", 16, "| it is closed |");
-        tree.write("docs/design/object.md", &format!("# Decisions\n\n{decisions}"));
+        tree.write("docs/papers.md", &format!("{head}{rows}"));
+        for (letters, last, page) in [("OG", 16, "object"), ("LG", 15, "mapped")] {
+            let decisions = series(letters, last, "| it is closed |");
+            let page = format!("docs/design/{page}.md");
+            tree.write(&page, &format!("# Decisions\n\n{decisions}"));
+        }
         let git = Command::new("git").args(["init", "-q"]).current_dir(tree.root()).status();
         assert!(git.expect("git runs").success());
         tree

@@ -55,6 +55,8 @@ pub(crate) struct Scene {
     /// Whether a page rots on the way.
     pub(crate) rot: bool,
     pub(crate) parity: u32,
+    /// Whether first stores are recorded in the side file before they are made.
+    pub(crate) recorded: bool,
 }
 
 /// What the hook knows when it is called.
@@ -89,6 +91,9 @@ pub(crate) fn play(scene: Scene, off: Option<&str>, images: usize) -> Wrong {
         machine.medium.elide_name(off);
     }
     let engine = machine.protect(&options);
+    if scene.recorded {
+        machine.record();
+    }
     let hook = Arc::clone(&known);
     let twin = machine.clone();
     let named = off.map(str::to_owned);
@@ -162,6 +167,9 @@ fn judge_point(
     known.noted |= barrier == "mapped.commit.N";
     let noted = known.fresh.iter().copied().filter(|_| known.noted);
     known.torn = if scene.power { dirty.chain(noted).collect() } else { Vec::new() };
+    if scene.power && scene.recorded {
+        known.torn.extend(known.fresh.iter().copied());
+    }
     let run = if scene.power { 2 } else { 1 };
     let chosen: Vec<Image> = if scene.power {
         let n = images;
@@ -179,8 +187,10 @@ fn judge_point(
         if let Some(off) = off {
             machine.medium.elide_name(off);
         }
-        // Between B and N what was taken is known to nobody else.
+        // Between B and N what was taken is known to nobody else, unless it is on record.
         let told = scene.bits && !scene.power && barrier != "mapped.commit.N";
+        let synced = scene.kind == MediumKind::File && scene.durability == Durability::Power;
+        let told = told || scene.recorded && (!scene.power || synced);
         judge(&machine, boot(run, scene.durability), known, told);
     }
 }

@@ -2,6 +2,7 @@
 //! counts, and facts that a test changes at will.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub(crate) mod bent;
 pub(crate) mod explore;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -11,7 +12,7 @@ use holdfast_faultmem::{Config, FaultMedium, Image, Marks, Watched, Window};
 use holdfast_mapped::{
     Durability, Facts, Identity, Mapped, OpenOptions, Opened, ProtectOptions, Writers,
 };
-use holdfast_pmem::track::SourceKind;
+use holdfast_pmem::track::{MediumRecord, SourceKind};
 use holdfast_pmem::{Clock, Medium, MediumKind, PAGE, Site};
 use holdfast_redundancy::PageVerdict;
 
@@ -25,6 +26,13 @@ pub(crate) const STORE: Site = Site::new("test.store");
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
+impl Counter {
+    /// Time goes by.
+    pub(crate) fn skip(&self, nanos: u64) {
+        self.0.fetch_add(nanos, Ordering::Relaxed);
+    }
+}
+
 impl Clock for Counter {
     fn now(&self) -> u64 {
         self.0.fetch_add(1000, Ordering::Relaxed)
@@ -37,11 +45,15 @@ pub(crate) struct World {
     pub(crate) window: Window,
     pub(crate) size: AtomicU64,
     pub(crate) mtime: AtomicI64,
+    /// The time of change that a power cut leaves.
+    pub(crate) kept: AtomicI64,
     pub(crate) inode: AtomicU64,
     /// Runs that have no storage.
     pub(crate) holes: Mutex<Vec<(u64, u64)>>,
     /// Somebody untracked was heard.
     pub(crate) strange: AtomicBool,
+    /// The system does not say.
+    pub(crate) silent: AtomicBool,
     /// Stores leave no date.
     pub(crate) undated: AtomicBool,
 }
@@ -53,9 +65,11 @@ impl World {
             window,
             size: AtomicU64::new(size),
             mtime: AtomicI64::new(7),
+            kept: AtomicI64::new(7),
             inode: AtomicU64::new(3),
             holes: Mutex::default(),
             strange: AtomicBool::new(false),
+            silent: AtomicBool::new(false),
             undated: AtomicBool::new(false),
         })
     }
@@ -75,12 +89,23 @@ impl Facts for World {
         !self.undated.load(Ordering::SeqCst)
     }
 
-    fn identity(&self) -> Identity {
-        Identity {
+    fn identity(&self) -> std::io::Result<Identity> {
+        if self.silent.load(Ordering::SeqCst) {
+            return Err(std::io::ErrorKind::StaleNetworkFileHandle.into());
+        }
+        Ok(Identity {
             inode: self.inode.load(Ordering::SeqCst),
             size: self.size.load(Ordering::SeqCst),
             mtime_ns: self.mtime.load(Ordering::SeqCst),
+        })
+    }
+
+    fn sync_identity(&self) -> std::io::Result<()> {
+        if self.silent.load(Ordering::SeqCst) {
+            return Err(std::io::ErrorKind::StaleNetworkFileHandle.into());
         }
+        self.kept.store(self.mtime.load(Ordering::SeqCst), Ordering::SeqCst);
+        Ok(())
     }
 
     fn allocated(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) {
@@ -170,6 +195,17 @@ impl Machine {
             Arc::new(Counter::default()),
             options,
         )
+    }
+
+    /// From now on first stores are recorded in the side file before they are made.
+    pub(crate) fn record(&self) {
+        self.data.record(Arc::new(self.records()));
+    }
+
+    /// What first stores are recorded in.
+    pub(crate) fn records(&self) -> MediumRecord<Window> {
+        let places = holdfast_mapped::record_places(&self.side).unwrap();
+        MediumRecord::new(Arc::new(self.side.clone()), places, 0, ROOM).unwrap()
     }
 
     /// Stores a version of a page as the program does, through the tracked mapping.

@@ -23,7 +23,7 @@ use crate::size;
 pub(crate) fn guard(out: Out, args: &GuardArgs) -> Outcome {
     let mut options = options(out, args)?;
     // Before the program is there, so that no signal falls between.
-    options.signal = signals::catch().map_err(|error| Failure::io("signals", &error))?;
+    options.signals = signals::catch().map_err(|error| Failure::io("signals", &error))?;
     if let Some(to) = args.serve {
         return serve(out, args, options, to);
     }
@@ -55,6 +55,7 @@ fn options(out: Out, args: &GuardArgs) -> Outcome<Options> {
         None => find::preload(args.preload.as_deref())?,
     };
     let mut options = Options::new(preload);
+    options.only_guards = true;
     options.period = args.period;
     for text in &args.globs {
         let (glob, period) = pattern(text)?;
@@ -68,11 +69,24 @@ fn options(out: Out, args: &GuardArgs) -> Outcome<Options> {
         DurabilityArg::Power => Durability::Power,
     };
     options.protect.folios = Folios::Small;
+    options.protect.data = args.stripe.data;
+    options.protect.keep.parity = args.stripe.parity;
+    if args.pace == Some(0) {
+        let remedy = "leave out --pace for no limit";
+        return Err(Failure::usage("a pace of zero covers nothing", remedy));
+    }
+    options.pace = args.pace;
     options.cover_on_sync = !args.no_cover_on_sync;
     options.strict = args.strict;
     options.trusted.extend(args.trust.iter().cloned());
     let seed = args.drill_seed;
     options.drill = args.drill.map(|pages| Drill { pages, seed: seed.unwrap_or_else(chance) });
+    if let Some(folder) = &args.trace {
+        std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder.display(), &error))?;
+        // Programs under guard may go elsewhere, and so might we.
+        let real = folder.canonicalize().map_err(|error| Failure::io(folder.display(), &error))?;
+        options.trace = Some(real);
+    }
     options.placement = match (args.own_core, args.same_core) {
         (Some(number), _) => Placement::Own(number),
         (None, true) => Placement::Same,
@@ -131,7 +145,7 @@ fn failed(error: Error) -> Failure {
         Error::NotFound { .. } | Error::NoPreload { .. } => "not-found",
         Error::NotExecutable { .. } => "permission",
         Error::Unobservable { .. } => "unobservable",
-        Error::Processor { .. } => "invalid",
+        Error::Processor { .. } | Error::Stripes { .. } => "invalid",
         Error::Track(_) => "unsupported",
         _ => "system",
     };

@@ -66,6 +66,9 @@ fn fsck(report: &Report) -> Exit {
         if file.is_damaged() {
             exit = exit.and(Exit::LEFT);
         }
+        if !file.doubtful.is_empty() {
+            exit = exit.and(Exit::UNDECIDED);
+        }
     }
     let guarded = report.files.iter().all(FileReport::is_guarded);
     let observed = report.not_observed.is_empty() && report.untold == 0 && report.spaces > 0;
@@ -104,6 +107,7 @@ fn object(report: &Report) -> Value {
         "spent_ns": nanos(report.spent),
         "placement": placement,
         "spaces": report.spaces,
+        "pace": report.pace,
         "drill_seed": report.drill.map(|drill| drill.seed),
         "untold": report.untold,
         "not_observed": report.not_observed,
@@ -126,6 +130,8 @@ fn file(file: &FileReport) -> Value {
     json!({
         "path": file.path.display().to_string(),
         "pages": file.pages,
+        "data": file.stripe.0,
+        "parity": file.stripe.1,
         "bytes_by_store": file.seen.stored,
         "bytes_by_write": file.seen.written,
         "pages_tracked": file.seen.tracked / 4096,
@@ -143,6 +149,7 @@ fn file(file: &FileReport) -> Value {
         "undecided": file.doubtful.len(),
         "became_undecided": file.counts.undecided,
         "undecided_pages": undecided,
+        "verified_ns": file.verified_ns,
         "reasons": reasons,
         "drilled": file.drilled.pages,
         "given_back": file.drilled.given_back,

@@ -10,8 +10,11 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+/// Bytes of a page.
+pub(crate) const PAGE: usize = 4096;
 /// A command that takes so long hangs, however slow the machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -36,6 +39,14 @@ impl Here {
     /// The same, below a folder.
     pub(crate) fn within(folder: &Path) -> Self {
         Self { folder: tempfile::tempdir_in(folder).unwrap() }
+    }
+
+    /// With a file `a.db` of so many pages.
+    pub(crate) fn with_file(pages: usize) -> Self {
+        let here = Self::new();
+        let byte = |at: usize| (at / PAGE * 7 + at % 251) as u8;
+        fs::write(here.path("a.db"), (0..pages * PAGE).map(byte).collect::<Vec<u8>>()).unwrap();
+        here
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -96,6 +107,24 @@ impl Here {
     }
 }
 
+/// Overwrites a page of `a.db` by `write`, through the shell's own tools.
+pub(crate) fn dd(page: usize) -> String {
+    format!("printf '%04096d' {page} | dd of=a.db bs=4096 seek={page} conv=notrunc status=none")
+}
+
+/// Waits until something is so.
+pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{what} does not come");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+pub(crate) fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
 /// Runs a command to its end; it must neither panic nor die nor hang.
 pub(crate) fn finish(words: &[&str], command: &mut Command) -> Done {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -138,13 +167,18 @@ pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
 
 /// The same side file as a newer build would write it: both headers verify.
 pub(crate) fn newer(side: &[u8], at: usize) -> Vec<u8> {
+    forged(side, at + 8, &9_u32.to_le_bytes())
+}
+
+/// A side file both headers of which hold other bytes at a place, and verify.
+pub(crate) fn forged(side: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
     let mut side = side.to_vec();
     // The sum covers the number of the page, which is 0, and what follows the sum.
     let sum = |page: &[u8]| crc32c(&[&[0; 8], &page[4..]].concat()).to_le_bytes();
     for copy in [0, 64 << 10] {
         let page = &mut side[copy..copy + 4096];
         assert_eq!(page[..4], sum(page));
-        page[at + 8..at + 12].copy_from_slice(&9_u32.to_le_bytes());
+        page[at..at + bytes.len()].copy_from_slice(bytes);
         let new = sum(page);
         page[..4].copy_from_slice(&new);
     }

@@ -34,12 +34,14 @@ enum Killer {
     Storm(u64),
     /// Crashes of lives, in settings from this one on, every eighth with the same parity.
     Life(u64),
+    /// The same, with first stores on record in the side file.
+    Recorded(u64),
 }
 
 /// A place of the engine, what is wrong without it, and who sees that.
 type Wrong = (&'static str, &'static str, &'static [Killer]);
 
-use Killer::{Life, Storm};
+use Killer::{Life, Recorded, Storm};
 
 /// All of them. Places that need a story of their own are in the engine's tests (`mutants.rs`).
 #[rustfmt::skip]
@@ -51,6 +53,8 @@ const WRONG: &[Wrong] = &[
     ("mapped.commit.E", "the next batch begins before this one is cleared", &[Life(1)]),
     ("mapped.commit.clear", "what stays undecided is forgotten", &[Life(0), Storm(0)]),
     ("mapped.commit.narrow", "what was taken is not noted", &[Life(0)]),
+    ("mapped.recover.recorded", "records of first stores are not believed", &[Recorded(0)]),
+    ("mapped.commit.forget", "records stay when their pages are covered", &[Recorded(0)]),
     ("mapped.look.neighbours", "neighbours not verified: damage is laundered", &[Storm(0)]),
     ("mapped.look.again", "neighbours called corrupt without asking again", &[Storm(0)]),
     ("mapped.commit.any-row", "the last row of a stripe decides for all", &[Storm(0)]),
@@ -66,6 +70,8 @@ const WRONG: &[Wrong] = &[
     ("mapped.repair.freeze", "repair while writers run", &[Storm(0)]),
     ("mapped.repair.judge", "what was rebuilt is installed unseen", &[Storm(0)]),
     ("mapped.scrub.verify-parity", "parity is never looked at", &[Storm(0)]),
+    ("faultmem.watched.invalidate", "the first store after a look is not seen", &[Storm(0)]),
+    ("faultmem.watched.selective", "a look at one page forgets all of them", &[Storm(0)]),
 ];
 
 /// Storms and lives that are tried, at most.
@@ -106,7 +112,10 @@ const NONE: &str = "mapped.none";
 /// Whether a checker saw a wrong state; of the two wrong orders, the one that they must end in.
 fn is_as_predicted(site: &str, seen: &Violation) -> bool {
     let predicted = match site {
-        "mapped.commit.take-first" | "mapped.commit.batch" => {
+        "mapped.commit.take-first"
+        | "mapped.commit.batch"
+        | "faultmem.watched.invalidate"
+        | "faultmem.watched.selective" => {
             ["corrupt was said of what the program stored", "were taken back"]
         }
         _ => [""; 2],
@@ -127,9 +136,11 @@ fn play(killer: Killer, number: u64, site: &'static str, case: &Case) -> (u64, O
             let done = storm(setting, 40, Some(site), &mut rng, &mut ledger, &mut tally);
             (ledger.faults, done.err())
         }
-        Life(from) => {
+        Life(from) | Recorded(from) => {
+            let recorded = matches!(killer, Recorded(_));
+            let setting = Setting::numbered(from + 4 * (number % 2));
             let course = Course {
-                setting: Setting::numbered(from + 4 * (number % 2)),
+                setting: Setting { recorded, ..setting },
                 plan: Plan { cuts: 6, kills: 48, nested: 16, most: 1_500 },
                 steps: 18,
                 rot: number % 4 == 3,
@@ -154,7 +165,7 @@ mod tests {
     #[test]
     fn a_place_that_does_nothing_is_convicted_of_nothing() {
         let case = Case { seed: 1, number: 0, tier: Tier::Ci };
-        for killer in [Storm(0), Life(0)] {
+        for killer in [Storm(0), Life(0), Recorded(0), Recorded(1)] {
             let (count, seen) = play(killer, 0, "mapped.no.such-place", &case);
             assert!(count > 10 && seen.is_none(), "{killer:?}: {seen:?}");
         }

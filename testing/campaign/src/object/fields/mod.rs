@@ -2,6 +2,7 @@
 //! how they are damaged and sealed again.
 
 pub mod formats;
+pub mod meet;
 pub mod seal;
 pub mod specimen;
 pub mod spots;

@@ -4,6 +4,7 @@
 use holdfast_heap::format::{GRANULE, SLOT_LEN, STATE_LIVE, SUM_LEN};
 use holdfast_pmem::Medium;
 
+use super::spots::Spot;
 use crate::object::handle::Handle;
 use crate::object::raw::log::LogSeed;
 use crate::object::raw::sums::{add, crc, double};
@@ -66,6 +67,27 @@ impl Sealer {
     #[must_use]
     pub fn zone(&self) -> Option<&ZoneMap> {
         self.zones.first()
+    }
+
+    /// Overwrites a field; with `sealed`, both copies and what certifies them follow. `false` if
+    /// it is as it was: the field may have been the sum.
+    ///
+    /// # Errors
+    /// A place is outside the pool.
+    pub fn damage(&self, medium: &Handle, spot: &Spot, new: &[u8], sealed: bool) -> Judged<bool> {
+        let old = read(medium, spot.at, spot.len)?;
+        if new == old {
+            return Ok(false);
+        }
+        self.store(medium, spot.at, new, sealed)?;
+        if sealed {
+            self.seal(medium, spot.seal)?;
+            if let Some((twin, seal)) = spot.twin {
+                self.store(medium, twin, new, true)?;
+                self.seal(medium, seal)?;
+            }
+        }
+        Ok(read(medium, spot.at, spot.len)? != old)
     }
 
     /// Overwrites bytes; with `parity`, P and Q over them follow.

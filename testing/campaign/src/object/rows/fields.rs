@@ -10,24 +10,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use holdfast_collections::Kind;
-use holdfast_faultmem::Image;
-use holdfast_layout::RawPtr;
 use holdfast_logs::format::{KIND_DATA, KIND_FRESH, KIND_OVERFLOW};
 use holdfast_object::{Error, ScrubControl, ScrubOptions};
 use holdfast_redundancy::events::{Event, Journal};
-use holdfast_txn::Transaction;
 use holdfast_workloads::Rng;
 
 use super::damage::{names, settled, world_of, zone_of};
 use crate::object::driver::Driver;
 use crate::object::fields::formats;
+use crate::object::fields::meet::{apart, served, unchanged};
 use crate::object::fields::seal::{Sealer, read};
 use crate::object::fields::specimen::{Pairs, Specimen, Wanted, use_maps};
 use crate::object::fields::spots::{Guard, Spot, find};
 use crate::object::fields::verbs::Verb;
 use crate::object::handle::Handle;
 use crate::object::judge::scrub;
-use crate::object::model::{Objects, name};
+use crate::object::model::Objects;
 use crate::object::ops::{Node, any_job};
 use crate::object::raw::Bytes;
 use crate::object::scenes::refused;
@@ -250,36 +248,9 @@ fn reopened(hit: &Hit<'_>, driver: Driver) -> Judged<()> {
 
 /// Damages the field. `false` if it is as it was.
 fn hurt(hit: &Hit<'_>, medium: &Handle, rng: &mut Rng) -> Judged<bool> {
-    let Hit { sealer, spot, sealed, .. } = *hit;
-    let old = read(medium, spot.at, spot.len)?;
+    let old = read(medium, hit.spot.at, hit.spot.len)?;
     let new = hit.verb.apply(&old, hit.neighbour, rng);
-    if new == old {
-        return Ok(false);
-    }
-    sealer.store(medium, spot.at, &new, sealed)?;
-    if sealed {
-        sealer.seal(medium, spot.seal)?;
-        if let Some((twin, seal)) = spot.twin {
-            sealer.store(medium, twin, &new, true)?;
-            sealer.seal(medium, seal)?;
-        }
-    }
-    // The field may have been the sum.
-    Ok(read(medium, spot.at, spot.len)? != old)
-}
-
-/// A medium holds what it held.
-fn unchanged(before: &Image, medium: &Handle, who: &str) -> Judged<()> {
-    let after = medium.crash_point().newest();
-    let (old, new) = (before.bytes(), after.bytes());
-    if old == new && before.bad_pages() == after.bad_pages() {
-        return Ok(());
-    }
-    let differs = |at: &usize| old.get(*at) != new.get(*at);
-    let first = (0..old.len()).find(differs).unwrap_or(old.len());
-    let last = (0..old.len()).rfind(differs).unwrap_or(old.len());
-    let story = format!("{who} changed the pool from {first:#x} to {last:#x}");
-    Err(Violation::new(Fault::Wrong, story))
+    hit.sealer.damage(medium, hit.spot, &new, hit.sealed)
 }
 
 /// Number of the last event in the journal of a pool, 0 if it cannot be told.
@@ -388,46 +359,8 @@ fn hostile(hit: &Hit<'_>, driver: &Driver, meeting: Meeting, rng: &mut Rng) -> J
 
 /// The objects that damage made to verify has nothing to do with.
 fn others(hit: &Hit<'_>, driver: &Driver) -> Objects {
-    let mut others = Objects::default();
-    let Some((start, len)) = hit.spot.owns else { return others };
-    for (word, object) in driver.ledger.objects().iter() {
-        let at = RawPtr::from_word(word).offset();
-        if at >= start + len || at + (object.bytes.len() as u64).max(1) <= start {
-            others.insert(word, object.clone());
-        }
-    }
-    others
-}
-
-/// Reads all objects through the engine; those expected must be right.
-fn served(driver: &Driver, expected: &Objects) -> Judged<()> {
-    for (word, object) in driver.ledger.objects().iter() {
-        let of = RawPtr::from_word(word);
-        let mut bytes = vec![0; object.bytes.len()];
-        let read = driver.pool.run(|tx| {
-            tx.read_bytes(of, 0, &mut bytes)?;
-            Ok((tx.len_of(of)?, tx.type_of(of)?))
-        });
-        if expected.get(word).is_none() {
-            continue;
-        }
-        match read {
-            Err(error) => {
-                let story = format!("reading {}, which is not concerned: {error}", name(word));
-                return Err(Violation::new(Fault::Refused, story));
-            }
-            Ok((len, kind)) => {
-                let same = len == object.bytes.len() as u64
-                    && kind.0 == object.kind
-                    && bytes[..] == object.bytes[..];
-                if !same {
-                    let story = format!("{}, which is not concerned, is changed", name(word));
-                    return Err(Violation::new(Fault::Wrong, story));
-                }
-            }
-        }
-    }
-    Ok(())
+    let Some(owned) = hit.spot.owns else { return Objects::default() };
+    apart(&driver.ledger.objects(), &[owned])
 }
 
 /// Every field that the sources define was damaged.

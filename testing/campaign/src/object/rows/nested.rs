@@ -45,7 +45,7 @@ fn scenes() -> impl Iterator<Item = &'static Scene> {
 fn plan(tier: Tier, scene: &Scene) -> Plan {
     let outer = Budget { exhaustive: 4, singles: 1, pairs: 0, samples: 2, seed: 0 };
     let budget = Budget { exhaustive: 4, singles: 1, pairs: 0, samples: 1, seed: 0 };
-    let each = if matches!(tier, Tier::Ci) { 7 } else { 4 };
+    let each = if matches!(tier, Tier::Ci) { 14 } else { 4 };
     let nested = Nested { budget, each, depth: 2, deeper_each: 8 };
     let repair = matches!(scene.plot, Plot::Repair(_));
     Plan {

@@ -1,0 +1,185 @@
+//! What is told of damage: each damage once, also where there was one before, and since when it may
+//! have been there.
+
+use crate::common::{Engine, Machine, boot, content, tiny, verdict};
+use holdfast_faultmem::Clear;
+use holdfast_mapped::{AtRest, Durability, Force, Mended, OpenOptions, Writing};
+use holdfast_pmem::{Medium, MediumKind, PAGE};
+use holdfast_redundancy::events::{Event, Finder, Outcome};
+use holdfast_redundancy::{PageVerdict, Unsure};
+
+const SIZE: u64 = 19 * PAGE;
+
+fn quick() -> OpenOptions {
+    boot(1, Durability::Process)
+}
+
+fn admitted(machine: &Machine) -> Engine {
+    let engine = machine.protect(&tiny(1));
+    engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+    engine
+}
+
+fn about(engine: &Engine, page: u64, outcome: Outcome) -> Vec<Event> {
+    let events = engine.events().into_iter();
+    events.filter(|event| event.at == page * PAGE && event.outcome == outcome).collect()
+}
+
+#[test]
+fn damage_after_a_page_was_covered_anew_is_another_damage() {
+    let machine = Machine::new(MediumKind::Shm, SIZE);
+    let engine = admitted(&machine);
+    machine.rot(4, 9);
+    machine.rot(5, 9);
+    // Two of a stripe: lost. Told once, however often it is found.
+    for _ in 0..2 {
+        assert_eq!(engine.scrub(Some(&AtRest)).unwrap().lost, 2);
+    }
+    assert_eq!((engine.counts().corrupt, about(&engine, 4, Outcome::Detected).len()), (2, 1));
+    // The program writes over them.
+    machine.store(4, 1);
+    machine.store(5, 1);
+    engine.pass().unwrap();
+    machine.rot(4, 77);
+    engine.scrub(None).unwrap();
+    assert_eq!((engine.counts().corrupt, about(&engine, 4, Outcome::Detected).len()), (3, 2));
+    // The same where it stores what was covered, as a pass finds, or as a scrub does.
+    let mut expected = (3, 2);
+    for by_pass in [true, false] {
+        machine.store(4, 1);
+        if by_pass {
+            assert_eq!(engine.pass().unwrap().unchanged, 1);
+        } else {
+            take(&machine, 4);
+            assert_eq!(engine.scrub(None).unwrap().report.corrupt, [0; 0]);
+        }
+        assert_eq!(verdict(&engine, 4), PageVerdict::Good);
+        machine.rot(4, 78);
+        // Found beside a page that was stored to.
+        machine.store(6, expected.0);
+        engine.pass().unwrap();
+        expected = (expected.0 + 1, expected.1 + 1);
+        let told = about(&engine, 4, Outcome::Detected);
+        assert_eq!((engine.counts().corrupt, told.len() as u64), expected, "{by_pass}");
+        assert_eq!(told.last().unwrap().finder, Finder::Commit);
+    }
+}
+
+/// A store that nobody is to be told of any more.
+fn take(machine: &Machine, page: u64) {
+    use holdfast_pmem::track::DirtySource;
+    machine.data.take(page * PAGE, PAGE, &mut |_, _| {}).unwrap();
+}
+
+#[test]
+fn damage_is_told_with_the_time_when_its_region_was_last_verified() {
+    let machine = Machine::new(MediumKind::Shm, SIZE);
+    let engine = admitted(&machine);
+    assert_eq!((engine.verified_ns(3), engine.coverage().unwrap().verified_ns), (0, 0));
+    machine.rot(3, 1);
+    let step = engine.scrub(Some(&AtRest)).unwrap();
+    assert_eq!((step.repaired, step.verified_ns), (1, Some(0)), "never before");
+    assert_eq!(about(&engine, 3, Outcome::Detected)[0].verified_ns, 0);
+    // It was put right, so all of it is verified now.
+    let first = engine.verified_ns(3);
+    assert!(first > 0 && engine.coverage().unwrap().verified_ns > 0);
+    assert_eq!(engine.scrub(None).unwrap().verified_ns, None, "all is good");
+    let second = engine.verified_ns(3);
+    assert!(second > first);
+    // Damage that stays leaves its region with the time it had, and the others go on.
+    machine.rot(4, 1);
+    machine.rot(5, 1);
+    for _ in 0..2 {
+        let step = engine.scrub(Some(&AtRest)).unwrap();
+        assert_eq!((step.lost, step.verified_ns), (2, Some(second)));
+        assert_eq!(engine.verified_ns(4), second);
+        assert!(engine.verified_ns(9) > second);
+    }
+    for outcome in [Outcome::Detected, Outcome::Lost] {
+        let told = about(&engine, 5, outcome);
+        assert!(!told.is_empty() && told.iter().all(|e| e.verified_ns == second), "{told:?}");
+    }
+    assert_eq!(engine.coverage().unwrap().verified_ns, second, "the oldest of all");
+    // So does what nobody can judge.
+    let before = engine.verified_ns(17);
+    machine.data.lose(16 * PAGE, 3 * PAGE);
+    machine.rot(17, 1);
+    engine.pass().unwrap();
+    assert_eq!(verdict(&engine, 17), PageVerdict::Undecided(Unsure::TrackingLost));
+    assert_eq!(engine.scrub(Some(&AtRest)).unwrap().verified_ns, Some(second));
+    assert_eq!(engine.verified_ns(17), before);
+    assert_eq!(about(&engine, 17, Outcome::Undecided)[0].verified_ns, before);
+}
+
+#[test]
+fn when_it_was_verified_is_on_record_also_if_nobody_was_let_in() {
+    let machine = Machine::new(MediumKind::File, SIZE);
+    let power = boot(1, Durability::Power);
+    let options = holdfast_mapped::ProtectOptions { open: power, ..tiny(1) };
+    machine.protect(&options).close().unwrap();
+    let (engine, _) = machine.open(power);
+    machine.medium.poison(2 * PAGE, 1, Clear::Able).unwrap();
+    assert_eq!(engine.scrub(Some(&AtRest)).unwrap().repaired, 1);
+    let verified = engine.verified_ns(2);
+    engine.close().unwrap();
+    assert!(verified > 0);
+    let looking = OpenOptions { read_only: true, ..power };
+    let (engine, opened) = machine.open(looking);
+    assert_eq!((engine.verified_ns(2), opened.doubtful, opened.damaged), (verified, 0, 0));
+    // Looking does not count: it keeps nothing.
+    engine.verify_all().unwrap();
+    assert_eq!(engine.verified_ns(2), verified);
+    drop(engine);
+    // In either copy.
+    for copy in [128 << 10, (128 << 10) + 7 * PAGE] {
+        machine.medium.flip_bit(machine.side.place(copy + 9), 3).unwrap();
+        let (engine, opened) = machine.open(looking);
+        assert_eq!((engine.verified_ns(2), opened.damaged), (verified, 1));
+        machine.medium.flip_bit(machine.side.place(copy + 9), 3).unwrap();
+    }
+}
+
+#[test]
+fn pages_that_could_not_be_read_are_left_out_and_named() {
+    let machine = Machine::new(MediumKind::Shm, SIZE);
+    for page in [5, 17] {
+        machine.medium.poison(page * PAGE, 1, Clear::Able).unwrap();
+    }
+    let engine = machine.protect(&tiny(1));
+    let left = engine.undecided_pages(usize::MAX);
+    assert_eq!(left.iter().map(|(page, _)| *page).collect::<Vec<_>>(), [5, 17]);
+    assert!(left.iter().all(|(_, why)| matches!(why, Unsure::Media(_))), "{left:?}");
+    assert_eq!(engine.undecided_pages(1), left[..1]);
+    // No other page of their stripes is given back by parity that was never made.
+    machine.rot(4, 1);
+    assert_eq!(engine.repair(4, &AtRest, Force::No).unwrap(), Mended::Lost);
+    engine.close().unwrap();
+    let (engine, _) = machine.open(OpenOptions { read_only: true, ..quick() });
+    assert_eq!(engine.undecided_pages(9), left);
+}
+
+#[test]
+fn holes_are_not_looked_at() {
+    let machine = Machine::new(MediumKind::Shm, 32 * PAGE);
+    machine.medium.stray(8 * PAGE, &vec![0; 16 * PAGE as usize]).unwrap();
+    *machine.world.holes.lock().unwrap() = vec![(8 * PAGE, 16 * PAGE)];
+    let engine = machine.protect(&tiny(1));
+    assert_eq!(engine.to_look_at(32), [0..8, 24..32]);
+    assert_eq!(engine.to_look_at(26), [0..8, 24..26]);
+    assert_eq!(engine.to_look_at(9), vec![0..8; 1]);
+    // Whoever read there would find a bad page.
+    machine.medium.poison(12 * PAGE, 1, Clear::Able).unwrap();
+    let report = engine.verify_all().unwrap();
+    assert!(report.is_clean() && report.uncovered == 0, "{report:?}");
+    assert_eq!((report.pages, report.good), (32, 32));
+    // A part that has got storage since is looked at, and nothing beside it.
+    *machine.world.holes.lock().unwrap() = vec![(8 * PAGE, 10 * PAGE), (19 * PAGE, 5 * PAGE)];
+    machine
+        .data
+        .window()
+        .put(holdfast_pmem::Site::new("test.foreign"), 18 * PAGE, &content(18, 1))
+        .unwrap();
+    assert_eq!(engine.to_look_at(32), [0..8, 18..19, 24..32]);
+    let report = engine.verify_all().unwrap();
+    assert_eq!((report.pages, report.good, report.uncovered), (32, 31, 1));
+}

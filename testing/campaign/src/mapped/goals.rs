@@ -1,0 +1,125 @@
+//! How much a whole run has to do: one that did less proves less than it seems to.
+//!
+//! | goal | tier |
+//! |---|---|
+//! | so many faults, over all rows | both |
+//! | so many repairs while threads store | long |
+//! | no row left anything out, unless that was allowed | both |
+//!
+//! Rows that were asked for one by one, or single cases, are judged by what they found only.
+
+use crate::runner::{Outcome, Tier};
+
+/// Faults of a whole run.
+const FAULTS: u64 = 100_000;
+/// Repairs of the row `writers`, in the long tier.
+const REPAIRS: u64 = 1_000_000;
+
+/// What was asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// How much.
+    pub tier: Tier,
+    /// Whether it was all rows and all cases.
+    pub whole: bool,
+    /// Reasons, or parts of them, for which rows may leave something out.
+    pub allowed: &'a [String],
+}
+
+/// Goals as lines, and whether all were reached.
+#[must_use]
+pub fn judge(outcomes: &[Outcome], asked: Asked<'_>) -> (Vec<String>, bool) {
+    let mut lines = Vec::new();
+    let mut reached = true;
+    let mut say = |what: String, done: bool| {
+        lines.push(format!("goal {what}: {}", if done { "as asked" } else { "MISSED" }));
+        reached &= done;
+    };
+    for outcome in outcomes {
+        let mut told: Vec<&str> = Vec::new();
+        for line in outcome.tally.lines.iter().filter(|line| line.contains("skipped: ")) {
+            let reason = line.split_once("skipped: ").map_or(line.as_str(), |(_, reason)| reason);
+            if !told.contains(&reason) {
+                told.push(reason);
+                let allowed = asked.allowed.iter().any(|part| reason.contains(part.as_str()));
+                let how = if allowed { "" } else { "; --allow-skip REASON allows it" };
+                say(format!("row {} leaves nothing out ({reason}{how})", outcome.row), allowed);
+            }
+        }
+    }
+    if asked.whole {
+        let faults: u64 = outcomes.iter().map(|outcome| figure(outcome, "faults ")).sum();
+        say(format!("faults {faults} of {FAULTS}"), faults >= FAULTS);
+        if asked.tier == Tier::Long {
+            let writers = outcomes.iter().filter(|outcome| outcome.row == "writers");
+            let repairs: u64 = writers.map(|outcome| figure(outcome, "repaired ")).sum();
+            say(format!("repairs among writers {repairs} of {REPAIRS}"), repairs >= REPAIRS);
+        }
+    } else {
+        lines.push("goals of numbers are for whole runs: not judged".to_owned());
+    }
+    (lines, reached)
+}
+
+/// A figure of the line that each row ends with (`ledger.rs`); 0 if it has none.
+fn figure(outcome: &Outcome, name: &str) -> u64 {
+    let parts = outcome.tally.lines.iter().flat_map(|line| line.split(", "));
+    parts.filter_map(|part| part.strip_prefix(name)?.parse::<u64>().ok()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mapped::ledger::Ledger;
+    use crate::tally::Tally;
+
+    fn outcome(row: &'static str, faults: u64, repaired: u64, line: &str) -> Outcome {
+        let mut tally = Tally::default();
+        Ledger { faults, repaired, ..Ledger::default() }.note(&mut tally);
+        Ledger::finish(&mut tally);
+        tally.lines.extend((!line.is_empty()).then(|| line.to_owned()));
+        Outcome { row, tally, seconds: 1.0 }
+    }
+
+    fn reached(outcomes: &[Outcome], tier: Tier, whole: bool, allow: &str) -> bool {
+        let allowed: Vec<String> = allow.split_terminator(';').map(str::to_owned).collect();
+        let (lines, reached) = judge(outcomes, Asked { tier, whole, allowed: &allowed });
+        assert_eq!(reached, !lines.iter().any(|line| line.contains("MISSED")), "{lines:?}");
+        assert_eq!(whole, !lines.iter().any(|line| line.contains("not judged")), "{lines:?}");
+        reached
+    }
+
+    #[test]
+    fn a_run_that_did_too_little_fails() {
+        let rows = |faults| [outcome("crash", 60_000, 9, ""), outcome("writers", faults, 9, "")];
+        assert!(reached(&rows(40_000), Tier::Ci, true, ""));
+        assert!(!reached(&rows(39_999), Tier::Ci, true, ""));
+        // Some rows are no run.
+        assert!(reached(&rows(0), Tier::Ci, false, ""));
+        assert!(reached(&[], Tier::Ci, false, ""));
+        assert!(!reached(&[], Tier::Ci, true, ""));
+    }
+
+    #[test]
+    fn a_long_run_repairs_so_much_among_writers_and_nowhere_else() {
+        let rows = |here, there| {
+            [outcome("damage", 600_000, there, ""), outcome("writers", 600_000, here, "")]
+        };
+        assert!(reached(&rows(1_000_000, 0), Tier::Long, true, ""));
+        assert!(!reached(&rows(999_999, 5_000_000), Tier::Long, true, ""));
+        assert!(reached(&rows(9, 0), Tier::Ci, true, ""));
+    }
+
+    #[test]
+    fn a_row_that_left_something_out_fails_unless_that_was_allowed() {
+        let line = "case 3 skipped: there is no /dev/shm";
+        let rows = [outcome("writers", 200_000, 9, line), outcome("damage", 9, 9, "")];
+        for whole in [true, false] {
+            assert!(!reached(&rows, Tier::Ci, whole, ""));
+            assert!(!reached(&rows, Tier::Ci, whole, "no permission"));
+            assert!(reached(&rows, Tier::Ci, whole, "no permission;no /dev/shm"));
+        }
+        let (lines, _) = judge(&rows, Asked { tier: Tier::Ci, whole: true, allowed: &[] });
+        assert!(lines[0].contains("row writers") && lines[0].contains("no /dev/shm"), "{lines:?}");
+    }
+}

@@ -1,0 +1,145 @@
+//! One life of a pool between two ends of its machine: what was said in the last life to be
+//! acknowledged must be there; then the pool is worked on until the machine is gone.
+//!
+//! The machine is one that can be ended from outside (`cargo xtask lab`). Whoever ends it keeps
+//! what was said, and hands it to the next life. This one repeats first what is there already, so
+//! that no life needs more than the one before it, and says on the console that it has.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_object::{CreateOptions, Parity, Pool};
+use holdfast_pmem::{Mapped, Medium, Options, SystemClock};
+use holdfast_workloads::Rng;
+use serde::Deserialize;
+
+use super::model::Objects;
+use super::promise::{Promise, judge};
+use super::raw::{Bytes, Scope, survey};
+use super::scenes::refused;
+use super::victim::{Orders, Phase, Said, Voice, divide, hear, open, open_options, work};
+use crate::tally::{Fault, Judged, Tally, Violation};
+
+/// What is said on the console once all that is there was repeated. What the life before said is
+/// not needed any more.
+pub const REPEATED: &str = "life: repeated";
+
+/// Bytes of a new pool, and of the longest.
+const SIZE: u64 = 4 << 20;
+const SIZE_MAX: u64 = 16 << 20;
+
+/// What is to be done in this life.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Life {
+    /// The pool; made if it is not there.
+    pool: PathBuf,
+    /// What the life before said.
+    said: PathBuf,
+    /// Of everything random.
+    seed: u64,
+    /// Milliseconds after which the kernel is told to crash.
+    crash: Option<u64>,
+}
+
+/// Lives, until the machine is gone; comes back only if something is wrong.
+#[must_use]
+pub fn run(life: &str) -> ExitCode {
+    let Ok(life) = serde_json::from_str::<Life>(life) else { return ExitCode::from(2) };
+    let voice = Voice::default();
+    match begin(&life, &voice) {
+        Ok(orders) => {
+            if let Some(after) = life.crash {
+                std::thread::spawn(move || crash(Duration::from_millis(after)));
+            }
+            work(&orders, &voice)
+        }
+        Err(violation) => {
+            eprintln!("life: {violation:?}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Has the kernel stop where it is, with whatever it has in hand.
+fn crash(after: Duration) {
+    std::thread::sleep(after);
+    if let Err(error) = std::fs::write("/proc/sysrq-trigger", "c") {
+        eprintln!("life: the kernel cannot be crashed: {error}");
+        std::process::exit(1);
+    }
+}
+
+/// Judges what is there, and repeats it; what is to be worked on.
+fn begin(life: &Life, voice: &Voice) -> Judged<Orders> {
+    let mut tally = Tally::default();
+    if life.pool.exists() {
+        let promise = heard(&life.said)?;
+        judge(&life.pool, promise.as_ref(), &mut tally)?;
+    } else {
+        make(&life.pool)?;
+    }
+    let (pool, _) = open(&life.pool).map_err(|error| Violation::new(Fault::Refused, error))?;
+    let kind = pool.medium().kind();
+    let found = survey(&Bytes::of(pool.medium()), Scope::OBJECTS);
+    let found = found.ok_or_else(|| Violation::new(Fault::Wrong, "no superblock verifies"))?;
+    drop(pool);
+    repeat(&found.objects, found.anchor, voice);
+    let counts = tally.figures.iter().map(|(what, count)| format!("{what} {count}"));
+    let counts: Vec<String> = counts.collect();
+    eprintln!("{REPEATED} on {kind}: {} objects; {}", found.objects.len(), counts.join(", "));
+    let mut rng = Rng::part(life.seed, 0);
+    let len = std::fs::metadata(&life.pool).map_or(SIZE, |found| found.len());
+    let phase = match rng.below(8) {
+        0..4 => Phase::Work,
+        4 => Phase::Close,
+        5 if len < SIZE_MAX => Phase::Growth,
+        _ => Phase::Scrub,
+    };
+    Ok(Orders { path: life.pool.clone(), seed: rng.next_u64(), phase, grow: len + SIZE / 2 })
+}
+
+fn make(path: &Path) -> Judged<()> {
+    let medium = Mapped::create(path, SIZE, &Options::default());
+    let failed = |error| Violation::new(Fault::Refused, format!("create: {error}"));
+    let medium = medium.map_err(failed)?;
+    let options = CreateOptions {
+        parity: Parity::PQ,
+        log: 5 * 16_384,
+        uuid: *b"holdfastcampaign",
+        ..CreateOptions::tiny(SIZE)
+    };
+    let pool = Pool::create(medium, &options, open_options(), Arc::new(SystemClock::new()));
+    pool.map(drop).map_err(|error| refused("create", &error))
+}
+
+/// Says each object as a transaction of its owner that was acknowledged.
+fn repeat(objects: &Objects, anchor: u64, voice: &Voice) {
+    for (thread, part) in (0..).zip(divide(objects, anchor)) {
+        for (word, object) in part.iter() {
+            voice.say(&Said::Begin(thread, vec![(word, Some(object.clone()))]));
+            voice.say(&Said::Ack(thread));
+        }
+    }
+}
+
+/// What the last life promised; nothing if it said nothing.
+fn heard(path: &Path) -> Judged<Option<Promise>> {
+    let Ok(file) = File::open(path) else { return Ok(None) };
+    let mut file = BufReader::new(file);
+    let mut promise = Promise::of(&Objects::default(), 0);
+    let mut said_anything = false;
+    while let Some(said) = hear(&mut file) {
+        said_anything = true;
+        if !promise.note(said) {
+            return Err(Violation::new(Fault::Wrong, "what the last life said makes no sense"));
+        }
+    }
+    match promise.failures.first() {
+        Some(text) => Err(Violation::new(Fault::Refused, text.clone())),
+        None => Ok(said_anything.then_some(promise)),
+    }
+}

@@ -1,0 +1,55 @@
+//! The command: what it refuses, what it lists, and that a replay does the same again.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// Exit code and all that was said.
+fn campaign(args: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast-campaign"));
+    let Output { status, stdout, stderr } = command.args(args).output().unwrap();
+    (status.code(), String::from_utf8([stdout, stderr].concat()).unwrap())
+}
+
+#[test]
+fn what_it_does_not_understand_is_said_at_once() {
+    for (args, says) in [
+        (&["nonsense"][..], "known are: object, mapped, all"),
+        (&["mapped", "--only", "nonsense"], "--list shows all"),
+        (&["object", "--tier", "short"], "possible values: ci, long"),
+        (&["object", "--case", "x"], "--case"),
+        (&[], "required"),
+    ] {
+        let (code, text) = campaign(args);
+        assert_eq!(code, Some(16), "{args:?}: {text}");
+        assert!(text.contains(says), "{args:?}: {text}");
+    }
+}
+
+#[test]
+fn rows_are_listed() {
+    for (name, row) in [("object", "crash-single"), ("mapped", "writers"), ("all", "sigkill")] {
+        let (code, text) = campaign(&[name, "--list"]);
+        assert_eq!(code, Some(0), "{text}");
+        assert!(text.lines().any(|line| line.starts_with(row)), "{name}: {text}");
+    }
+}
+
+#[test]
+fn a_case_is_the_same_each_time() {
+    let report = || -> Value {
+        let args = ["mapped", "--only", "damage", "--case", "3", "--seed", "7", "--json"];
+        let (code, text) = campaign(&args);
+        assert_eq!(code, Some(0), "{text}");
+        serde_json::from_str(&text).unwrap()
+    };
+    let (mut first, mut again) = (report(), report());
+    for report in [&mut first, &mut again] {
+        for row in report["rows"].as_array_mut().unwrap() {
+            assert!(row["tally"]["count"].as_u64() > Some(0), "{row}");
+            row.as_object_mut().unwrap().remove("seconds").unwrap();
+        }
+    }
+    assert_eq!(first["rows"], again["rows"]);
+}

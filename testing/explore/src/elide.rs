@@ -1,0 +1,77 @@
+//! Elision: each place switched off in turn. What nobody misses is superfluous, or the check is
+//! blind.
+
+use core::fmt;
+
+use holdfast_faultmem::SiteKind;
+
+use crate::explorer::Explorer;
+use crate::ledger::Model;
+use crate::report::{Failure, Report};
+
+/// One place, switched off.
+#[derive(Debug, Clone)]
+pub struct Elision {
+    /// Name of its site.
+    pub site: &'static str,
+    /// What is done there.
+    pub kind: SiteKind,
+    /// What went wrong without it; `None` if nothing did.
+    pub failure: Option<Failure>,
+}
+
+/// Every place that the exploration passes, switched off one at a time.
+#[derive(Debug, Clone)]
+pub struct Elisions {
+    /// The exploration with everything on. If it fails, no place was tried.
+    pub whole: Report,
+    /// The places, by name.
+    pub tried: Vec<Elision>,
+}
+
+impl Elisions {
+    /// Places that nothing went wrong without.
+    #[must_use]
+    pub fn survivors(&self) -> Vec<&'static str> {
+        let survived = self.tried.iter().filter(|elision| elision.failure.is_none());
+        survived.map(|elision| elision.site).collect()
+    }
+
+    /// For tests: everything is needed, and its loss is noticed.
+    ///
+    /// # Panics
+    /// With the whole list, if something is not.
+    pub fn assert_all_needed(&self) {
+        self.whole.assert_clean();
+        assert!(self.survivors().is_empty(), "{self}");
+    }
+}
+
+impl fmt::Display for Elisions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.whole)?;
+        for Elision { site, kind, failure } in &self.tried {
+            match failure {
+                Some(failure) => writeln!(f, "  needed: {site} ({kind:?}): {}", failure.why)?,
+                None => writeln!(f, "  SURVIVED: {site} ({kind:?}): not needed, or not checked")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<H: 'static, A: Model> Explorer<H, A> {
+    /// Explores with each place switched off in turn, until the first failure of each.
+    #[must_use]
+    pub fn elisions(&self) -> Elisions {
+        let whole = self.run();
+        let mut tried = Vec::new();
+        if whole.is_clean() {
+            for &(site, kind) in &whole.sites {
+                let failure = self.clone().without(site).run().failure;
+                tried.push(Elision { site, kind, failure });
+            }
+        }
+        Elisions { whole, tried }
+    }
+}

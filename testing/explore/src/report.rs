@@ -1,0 +1,225 @@
+//! What an exploration came to, for people and for assertions.
+
+use core::fmt;
+
+use holdfast_faultmem::{Mode, SiteKind};
+
+use crate::explorer::Plan;
+use crate::hinge::{Hinge, Spot, StoreAt, barrier_of, hinge, stores_at};
+use crate::judge::Tally;
+use crate::reduce::Reduced;
+use crate::replay::{Crash, REPLAY, Replay, mode_name};
+
+/// Stores of a sort shown at most.
+const SHOWN: usize = 4;
+
+/// A flush or a fence that was paid for and found nothing to do, at least once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Redundant {
+    /// Name of its site.
+    pub site: &'static str,
+    /// File, line and column.
+    pub place: String,
+    /// What it is.
+    pub kind: SiteKind,
+    /// How often it was passed.
+    pub passed: u64,
+    /// How often for nothing.
+    pub idle: u64,
+}
+
+impl Redundant {
+    /// Whether it never had anything to do.
+    #[must_use]
+    pub const fn always(&self) -> bool {
+        self.idle == self.passed
+    }
+}
+
+/// What was explored, and the shortest failure.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// Name of the explorer.
+    pub name: String,
+    /// Sequences of operations run, once for each mode.
+    pub sequences: u64,
+    /// Instants whose images were listed.
+    pub instants: u64,
+    /// Different images recovered and checked that a crash of an operation left.
+    pub images: u64,
+    /// The same, left by crashes of recoveries, by depth from 1 on.
+    pub nested: Vec<u64>,
+    /// Flushes and fences that had nothing to do, those that never had first. That some had nothing
+    /// to do after this crash or that is no fault: recoveries do again what may be done.
+    pub redundant: Vec<Redundant>,
+    /// Names of all sites passed that can be switched off.
+    pub sites: Vec<(&'static str, SiteKind)>,
+    /// The shortest failure, if there is one.
+    pub failure: Option<Failure>,
+}
+
+/// A failure, reduced to what it needs.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// Names of the operations, in order; the crash hits the last one.
+    pub sequence: Vec<String>,
+    /// What the check, the recovery or the operation said.
+    pub why: String,
+    /// How finely the crash tears.
+    pub mode: Mode,
+    /// The fence or other barrier that each crash came just before, outermost first; `None` for
+    /// one after the end of the operation or recovery. Empty if it fails without a crash.
+    pub crashes: Vec<Option<Spot>>,
+    /// Stores that had to have arrived when the innermost crash hit.
+    pub arrived: Vec<StoreAt>,
+    /// Stores that had to be missing.
+    pub missing: Vec<StoreAt>,
+    /// What is wrong with them.
+    pub hinge: Hinge,
+    /// Of a failure by words: whether the sequence fails as well where each line of the cache
+    /// holds a prefix of its stores, as on x86 today. `None` if nobody looked.
+    pub on_x86: Option<bool>,
+    /// Whether the sequence passes with a flush and a fence where the hinge misses them, which was
+    /// tried; `None` if the hinge is something else.
+    pub mended: Option<bool>,
+    /// Names this failure.
+    pub replay: Replay,
+}
+
+impl Report {
+    pub(crate) fn new(name: &str) -> Self {
+        Self::of(name, &Tally::default(), 0)
+    }
+
+    pub(crate) fn of(name: &str, tally: &Tally, sequences: u64) -> Self {
+        let paid = tally.paid.iter().filter(|(_, (_, idle))| *idle > 0);
+        let redundant = paid.map(|(&(site, kind, (file, line, column)), &(passed, idle))| {
+            let place = format!("{file}:{line}:{column}");
+            Redundant { site, place, kind, passed, idle }
+        });
+        let mut redundant: Vec<Redundant> = redundant.collect();
+        redundant.sort_by_key(|one| !one.always());
+        let passive = [SiteKind::Step, SiteKind::Grow, SiteKind::Store];
+        let sites = tally.sites.iter().filter(|(_, kind)| !passive.contains(kind));
+        Self {
+            name: name.to_owned(),
+            sequences,
+            instants: tally.instants,
+            images: tally.images[0],
+            nested: tally.images[1..].to_vec(),
+            redundant,
+            sites: sites.copied().collect(),
+            failure: None,
+        }
+    }
+
+    /// Whether nothing was found.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.failure.is_none()
+    }
+
+    /// For tests: nothing was found.
+    ///
+    /// # Panics
+    /// With the whole report, if something was.
+    pub fn assert_clean(&self) {
+        assert!(self.is_clean(), "{self}");
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nested: Vec<String> = self.nested.iter().map(ToString::to_string).collect();
+        writeln!(
+            f,
+            "{}: {} sequences, {} instants, {} images, nested {}",
+            self.name,
+            self.sequences,
+            self.instants,
+            self.images,
+            nested.join(" + ")
+        )?;
+        for one in self.redundant.iter().filter(|one| one.always()) {
+            let what = match one.kind {
+                SiteKind::Drain => "fence",
+                SiteKind::Sync => "sync",
+                _ => "flush",
+            };
+            let other = one.site != one.place;
+            let name = if other { format!(" ({})", one.site) } else { String::new() };
+            writeln!(f, "  redundant {what}: {}{name}, {} times", one.place, one.passed)?;
+        }
+        self.failure.as_ref().map_or(Ok(()), |failure| write!(f, "{failure}"))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "  FAILED: {}", self.why)?;
+        writeln!(f, "  shortest sequence: {}", self.sequence.join(", "))?;
+        for (depth, crash) in self.crashes.iter().enumerate() {
+            let whose = if depth == 0 { "last operation" } else { "recovery" };
+            match crash {
+                Some(spot) => writeln!(f, "  crash in the {whose}, just before {spot}")?,
+                None => writeln!(f, "  crash after the {whose}")?,
+            }
+        }
+        for (what, stores) in [("arrived", &self.arrived), ("missing", &self.missing)] {
+            for store in stores.iter().take(SHOWN) {
+                writeln!(f, "    {what}: store at {}, byte {:#x}", store.spot, store.at)?;
+            }
+            if stores.len() > SHOWN {
+                writeln!(f, "    {what}: {} more", stores.len() - SHOWN)?;
+            }
+        }
+        writeln!(f, "  hinge: {}", self.hinge)?;
+        if let (Some(spot), Some(mended)) = (self.hinge.cure(), self.mended) {
+            let so = if mended { "passes" } else { "still fails, for another reason" };
+            writeln!(f, "  tried: flushed and fenced before {spot}, the sequence {so}")?;
+        }
+        let x86 = match self.on_x86 {
+            Some(true) => ", and by lines as x86 does",
+            Some(false) => ", not by lines as x86 does",
+            None => "",
+        };
+        writeln!(f, "  torn by {}{x86}", mode_name(self.mode))?;
+        writeln!(f, "  again: {REPLAY}='{}' cargo test", self.replay)
+    }
+}
+
+/// Puts a failure into words.
+pub(crate) fn explain(
+    plan: &Plan,
+    names: Vec<String>,
+    sequence: Vec<usize>,
+    mode: Mode,
+    reduced: &Reduced,
+) -> Failure {
+    let mut failure = Failure {
+        sequence: names,
+        why: reduced.why.clone(),
+        mode,
+        crashes: reduced.levels.iter().map(barrier_of).collect(),
+        arrived: Vec::new(),
+        missing: Vec::new(),
+        hinge: Hinge::Recovery,
+        on_x86: None,
+        mended: None,
+        replay: Replay { name: plan.name.clone(), mode, sequence, crashes: Vec::new() },
+    };
+    failure.replay.crashes = reduced
+        .levels
+        .iter()
+        .map(|level| Crash {
+            instant: level.instant,
+            arrived: level.picks.iter().map(|pick| (pick.at, pick.state)).collect(),
+        })
+        .collect();
+    if let Some(last) = reduced.levels.last() {
+        failure.arrived = stores_at(last, &reduced.arrived, plan.kind);
+        failure.missing = stores_at(last, &reduced.missing, plan.kind);
+        failure.hinge = hinge(last, &failure.arrived, &failure.missing, reduced.both_ways);
+    }
+    failure
+}

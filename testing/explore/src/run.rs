@@ -1,0 +1,278 @@
+//! The order of things: sequences from short to long, crashes in the last operation of each.
+//!
+//! What a crash during an earlier operation leaves was judged when the sequence that ends with
+//! that operation was run: operations are the same each time.
+
+use core::mem;
+use std::sync::{Arc, Mutex};
+
+use holdfast_faultmem::{Call, CrashPoint, FaultMedium, Image, Mode};
+use holdfast_workloads::sequences::{Sequences, sample};
+
+use crate::explorer::Explorer;
+use crate::judge::{Bad, Judge, Level, lock, said};
+use crate::ledger::{Ledger, Model, Seen};
+use crate::reduce::Reduced;
+use crate::replay::{REPLAY, Replay};
+use crate::report::{Failure, Report, explain};
+use crate::verdict::{Verdict, guarded};
+
+/// What a sequence came to, where it is wrong.
+#[derive(Debug)]
+pub(crate) struct Found<A> {
+    pub(crate) sequence: Vec<usize>,
+    pub(crate) mode: Mode,
+    pub(crate) seen: Seen<A>,
+    pub(crate) bad: Bad,
+}
+
+/// The last operation of a sequence, while it is watched.
+struct Watch<H, A> {
+    judge: Judge<H, A>,
+    ledger: Ledger<A>,
+    replay: Option<Replay>,
+    instants: usize,
+    found: Option<(Seen<A>, Bad)>,
+}
+
+impl<H: 'static, A: Model> Watch<H, A> {
+    /// Judges the images of one instant of the operation.
+    fn look(&mut self, medium: &FaultMedium, point: &CrashPoint) {
+        let instant = self.instants;
+        self.instants += 1;
+        if self.found.is_some() {
+            return;
+        }
+        let seen = self.ledger.seen();
+        if let Some(replay) = self.replay.clone() {
+            self.look_again(medium, point, instant, seen, &replay);
+            return;
+        }
+        self.judge.tally.instants += 1;
+        let (mark, left) = (seen.fingerprint(), self.judge.explorer.plan.depth);
+        for image in point.images(&self.judge.explorer.plan.budget) {
+            if !self.judge.is_new(&image, mark, left) {
+                continue;
+            }
+            let picks = image.picks().to_vec();
+            if let Some(mut bad) = self.judge.judge(image, &seen, left) {
+                let (point, trace) = (point.clone(), medium.trace());
+                bad.levels.insert(0, Level { instant, point, trace, picks });
+                self.found = Some((seen, bad));
+                return;
+            }
+        }
+    }
+
+    /// Judges the one image that a replay line names.
+    fn look_again(
+        &mut self,
+        medium: &FaultMedium,
+        point: &CrashPoint,
+        instant: usize,
+        seen: Seen<A>,
+        replay: &Replay,
+    ) {
+        let Some((crash, deeper)) = replay.crashes.split_first() else { return };
+        if crash.instant != instant {
+            return;
+        }
+        let picks = crash.picks();
+        let Some(image) = point.image_of(&picks) else {
+            let why = "the replay line names a unit that the operation has not stored to";
+            self.found = Some((seen, Bad { why: why.to_owned(), levels: Vec::new() }));
+            return;
+        };
+        if let Some(mut bad) = self.judge.judge_path(image, &seen, deeper) {
+            let (point, trace) = (point.clone(), medium.trace());
+            bad.levels.insert(0, Level { instant, point, trace, picks });
+            self.found = Some((seen, bad));
+        }
+    }
+}
+
+impl<H: 'static, A: Model> Explorer<H, A> {
+    /// Explores, until everything was looked at or the first failure, which then is one of the
+    /// shortest there are. If the environment variable `HOLDFAST_REPLAY` holds a line of this
+    /// explorer's name, only what it names is run; of another explorer's, nothing is.
+    #[must_use]
+    pub fn run(&self) -> Report {
+        match std::env::var(REPLAY).ok().map(|line| line.parse::<Replay>()) {
+            None => self.explore(),
+            Some(Ok(replay)) if replay.name == self.plan.name => self.replay(&replay),
+            Some(Ok(_)) => Report::new(&self.plan.name),
+            Some(Err(error)) => self.ended_early(&error.to_string()),
+        }
+    }
+
+    /// Runs what a replay line names and nothing else.
+    #[must_use]
+    pub fn replay(&self, replay: &Replay) -> Report {
+        let mut judge = Judge::new(self.clone());
+        judge.mode = replay.mode;
+        let base = match base(&judge) {
+            Ok(base) => base,
+            Err(why) => return self.ended_early(why.text()),
+        };
+        if replay.sequence.iter().any(|&op| op >= self.ops.len()) || replay.sequence.is_empty() {
+            return self.ended_early("the replay line names an operation that there is not");
+        }
+        let (judge, found) = run_one(judge, &base, &replay.sequence, Some(replay));
+        let mut report = Report::of(&self.plan.name, &judge.tally, 1);
+        report.failure = found.map(|found| self.told(judge, found, false));
+        report
+    }
+
+    fn explore(&self) -> Report {
+        let mut judge = Judge::new(self.clone());
+        let mut sequences = 0;
+        let mut bases = Vec::new();
+        for &mode in &self.plan.modes {
+            judge.mode = mode;
+            match base(&judge) {
+                Ok(base) => bases.push((mode, base)),
+                Err(why) => return self.ended_early(why.text()),
+            }
+        }
+        for sequence in self.sequences() {
+            for (mode, base) in &bases {
+                judge.mode = *mode;
+                sequences += 1;
+                let found;
+                (judge, found) = run_one(judge, base, &sequence, None);
+                if let Some(found) = found {
+                    let mut report = Report::of(&self.plan.name, &judge.tally, sequences);
+                    report.failure = Some(self.told(judge, found, true));
+                    return report;
+                }
+            }
+        }
+        Report::of(&self.plan.name, &judge.tally, sequences)
+    }
+
+    /// Every sequence, the short ones first.
+    fn sequences(&self) -> Vec<Vec<usize>> {
+        let all: Vec<usize> = (0..self.ops.len()).collect();
+        let plan = &self.plan;
+        let mut list: Vec<Vec<usize>> = Vec::new();
+        for length in 1..=plan.longest {
+            list.extend(Sequences::new(&all, length));
+        }
+        list.extend(sample(&all, plan.longest + 1, plan.samples, plan.seed));
+        list
+    }
+
+    /// What was found, reduced and explained.
+    fn told(&self, mut judge: Judge<H, A>, found: Found<A>, reduce: bool) -> Failure {
+        let Found { sequence, mode, seen, bad } = found;
+        judge.mode = mode;
+        let reduced = if reduce { judge.reduce(bad, &seen) } else { Reduced::as_it_is(bad) };
+        let names = sequence.iter().map(|&op| self.ops[op].name.clone()).collect();
+        let on_x86 = (reduce && mode == Mode::Words).then(|| self.fails(&sequence, Mode::Lines));
+        let mut failure = explain(&self.plan, names, sequence, mode, &reduced);
+        let cure = failure.hinge.cure().filter(|_| reduce);
+        failure.mended = cure.map(|spot| {
+            let mut cured = self.clone();
+            cured.plan.cure = Some(spot.place);
+            !cured.fails(&failure.replay.sequence, mode)
+        });
+        Failure { on_x86, ..failure }
+    }
+
+    /// Whether a sequence fails.
+    fn fails(&self, sequence: &[usize], mode: Mode) -> bool {
+        let mut judge = Judge::new(self.clone());
+        judge.mode = mode;
+        base(&judge).is_ok_and(|base| run_one(judge, &base, sequence, None).1.is_some())
+    }
+
+    /// A failure before the first operation.
+    fn ended_early(&self, why: &str) -> Report {
+        let mut report = Report::new(&self.plan.name);
+        let bad = Bad { why: why.to_owned(), levels: Vec::new() };
+        let mode = self.plan.modes.first().copied().unwrap_or(Mode::Words);
+        let reduced = Reduced::as_it_is(bad);
+        report.failure = Some(explain(&self.plan, Vec::new(), Vec::new(), mode, &reduced));
+        report
+    }
+}
+
+/// What the setup leaves, all of it durable.
+fn base<H: 'static, A: Model>(judge: &Judge<H, A>) -> Verdict<Image> {
+    let medium = judge.ready(None, false);
+    if let Some(setup) = &judge.explorer.setup {
+        guarded(|| setup(Arc::clone(&medium))).map_err(|why| said("setup", &why))?;
+    }
+    Ok(medium.crash_point().newest())
+}
+
+/// Runs one sequence, with crashes in its last operation.
+fn run_one<H: 'static, A: Model>(
+    judge: Judge<H, A>,
+    base: &Image,
+    sequence: &[usize],
+    replay: Option<&Replay>,
+) -> (Judge<H, A>, Option<Found<A>>) {
+    let medium = judge.ready(Some(base.clone()), true);
+    let explorer = judge.explorer.clone();
+    let mode = judge.mode;
+    let ledger = Ledger::new(explorer.start.clone());
+    let replay = replay.cloned();
+    let watch = Watch { judge, ledger: ledger.clone(), replay, instants: 0, found: None };
+    let watch = Arc::new(Mutex::new(Some(watch)));
+    let mut from = 0;
+    let outcome = guarded(|| {
+        let opened = (explorer.recover)(Arc::clone(&medium));
+        let mut structure = opened.map_err(|why| said("opening what the setup left", &why))?;
+        for (nth, &op) in sequence.iter().enumerate() {
+            if nth + 1 == sequence.len() {
+                from = medium.crash_point().calls();
+                observe(&watch, &medium, &ledger);
+            }
+            let op = &explorer.ops[op];
+            (op.run)(&mut structure, &ledger).map_err(|why| said(&op.name, &why))?;
+        }
+        look(&watch, &medium, &medium.crash_point());
+        ledger.watch(None);
+        medium.clear_on_barrier();
+        Ok(())
+    });
+    ledger.watch(None);
+    medium.clear_on_barrier();
+    let watch = mem::take(&mut *lock(&watch));
+    let Some(Watch { mut judge, found, .. }) = watch else {
+        unreachable!("the watch is taken here and nowhere else")
+    };
+    let trace: Vec<Call> = medium.trace();
+    judge.done(&medium, &trace[from.min(trace.len())..]);
+    let found = found.or_else(|| {
+        let why = outcome.err()?.text().to_owned();
+        Some((ledger.seen(), Bad { why, levels: Vec::new() }))
+    });
+    let found = found.map(|(seen, bad)| Found { sequence: sequence.to_vec(), mode, seen, bad });
+    (judge, found)
+}
+
+type Watched<H, A> = Arc<Mutex<Option<Watch<H, A>>>>;
+
+/// From here on each barrier and each acknowledgement is an instant to look at.
+fn observe<H: 'static, A: Model>(
+    watch: &Watched<H, A>,
+    medium: &Arc<FaultMedium>,
+    ledger: &Ledger<A>,
+) {
+    let at_barriers = Arc::clone(watch);
+    medium.on_barrier(Box::new(move |medium, _, point| look(&at_barriers, medium, point)));
+    let (at_acks, weak) = (Arc::clone(watch), Arc::downgrade(medium));
+    ledger.watch(Some(Arc::new(move || {
+        if let Some(medium) = weak.upgrade() {
+            look(&at_acks, &medium, &medium.crash_point());
+        }
+    })));
+}
+
+fn look<H: 'static, A: Model>(watch: &Watched<H, A>, medium: &FaultMedium, point: &CrashPoint) {
+    if let Some(watch) = lock(watch).as_mut() {
+        watch.look(medium, point);
+    }
+}

@@ -1,0 +1,16 @@
+//! The explorer against structures with known faults: each is convicted, by the right name, and
+//! what is right passes.
+
+#[path = "../../examples/queue.rs"]
+mod queue;
+
+mod deep;
+mod elisions;
+mod mediums;
+mod modes;
+mod pools;
+mod replays;
+mod steps;
+mod transfer;
+mod worked;
+mod wrong;

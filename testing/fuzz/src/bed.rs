@@ -1,0 +1,204 @@
+//! Pools to be damaged: made once, copied for each run, and what must hold of them afterwards.
+
+use std::sync::{Arc, OnceLock};
+
+use holdfast_campaign::object::driver::Driver;
+use holdfast_campaign::object::fields::meet::{apart, never_wrong};
+use holdfast_campaign::object::fields::seal::Sealer;
+use holdfast_campaign::object::fields::specimen::{Pairs, Specimen, Wanted};
+use holdfast_campaign::object::fields::spots::{Guard, Spot, find};
+use holdfast_campaign::object::fields::verbs::Verb;
+use holdfast_campaign::object::handle::Handle;
+use holdfast_campaign::object::model::Objects;
+use holdfast_campaign::object::raw::Bytes;
+use holdfast_campaign::object::world::World;
+use holdfast_campaign::tally::Judged;
+use holdfast_collections::Kind;
+use holdfast_faultmem::Clear;
+use holdfast_logs::format::{KIND_DATA, KIND_FRESH, KIND_OVERFLOW};
+use holdfast_pmem::{Medium, PAGE};
+use holdfast_workloads::Rng;
+
+use crate::script::Step;
+
+/// Steps of a script that are done: more damage than that is no other damage.
+pub(crate) const STEPS: usize = 24;
+/// Ways in which a step damages.
+pub(crate) const VERBS: u8 = 12;
+
+/// With sums and parity computed again, in both copies.
+pub(crate) const SEALED: u8 = 1;
+/// In both copies, with the sum as it was.
+const TWIN: u8 = 2;
+
+/// Pools there are: the world's number, and what it has.
+const POOLS: [(usize, Wanted); 14] = [
+    (0, Wanted::Tables),
+    (1, Wanted::Tables),
+    (2, Wanted::Tables),
+    (3, Wanted::Tables),
+    (0, Wanted::Intent),
+    (3, Wanted::Intent),
+    (0, Wanted::Record(KIND_DATA)),
+    (3, Wanted::Record(KIND_DATA)),
+    (1, Wanted::Record(KIND_FRESH)),
+    (2, Wanted::Record(KIND_FRESH)),
+    (0, Wanted::Record(KIND_OVERFLOW)),
+    (3, Wanted::Record(KIND_OVERFLOW)),
+    (0, Wanted::Maps(Pairs::Mixed, &[Kind::Hash, Kind::CTree, Kind::BTree])),
+    (3, Wanted::Maps(Pairs::Mixed, &[Kind::RbTree, Kind::SkipList, Kind::RTree])),
+];
+/// How many.
+pub(crate) const COUNT: u8 = POOLS.len() as u8;
+/// Which of them have records that wait for recovery.
+pub(crate) const RECORDS: std::ops::Range<usize> = 6..12;
+/// Pages of the pools.
+const PAGES: u64 = 121;
+
+/// A pool, and where its fields are.
+#[derive(Debug)]
+pub(crate) struct Bed {
+    pub(crate) specimen: Specimen,
+    pub(crate) bytes: Bytes,
+    pub(crate) sealer: Sealer,
+    pub(crate) spots: Vec<Spot>,
+}
+
+/// What damage may have changed for good.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Hurt {
+    /// Ranges whose objects may be anything.
+    pub(crate) owned: Vec<(u64, u64)>,
+    /// Everything may be: it hit what all depends on, and verifies, or a commit's only record.
+    pub(crate) all: bool,
+    /// Something was made to verify.
+    pub(crate) sealed: bool,
+}
+
+/// The pool of this number, made at the first use.
+pub(crate) fn bed(number: usize) -> &'static Bed {
+    static BEDS: [OnceLock<Bed>; POOLS.len()] = [const { OnceLock::new() }; POOLS.len()];
+    let number = number % POOLS.len();
+    BEDS[number].get_or_init(|| {
+        let (world, wanted) = POOLS[number];
+        let mut world = World::usual().swap_remove(world).sized(PAGES);
+        world.options.events = 2 * PAGE;
+        let mut rng = Rng::new(number as u64);
+        let specimen = Specimen::of(&Arc::new(world), wanted, &mut rng);
+        let specimen = specimen.unwrap_or_else(|v| panic!("bed {number}: {}", v.story));
+        let bytes = Bytes::of(&specimen.medium());
+        let sealer = Sealer::of(&bytes);
+        let spots = find(&bytes, &sealer, &[""]).into_values().flatten().collect();
+        Bed { specimen, bytes, sealer, spots }
+    })
+}
+
+impl Bed {
+    /// Damages a pool as the steps say, of those fields that `chosen` takes.
+    pub(crate) fn damage(
+        &self,
+        medium: &Handle,
+        steps: &[Step],
+        chosen: impl Fn(&Spot) -> bool,
+    ) -> Hurt {
+        let spots: Vec<&Spot> = self.spots.iter().filter(|spot| chosen(spot)).collect();
+        let mut hurt = Hurt::default();
+        for step in steps.iter().take(STEPS) {
+            if spots.is_empty() {
+                break;
+            }
+            // What cannot be reached because of damage before it stays as it is.
+            let _ = self.one(medium, step, &spots, &mut hurt);
+        }
+        hurt
+    }
+
+    fn one(&self, medium: &Handle, step: &Step, spots: &[&Spot], hurt: &mut Hurt) -> Judged<()> {
+        let spot = spots[usize::from(step.place) % spots.len()];
+        let mut rng = Rng::new(step.value);
+        let own = |spot: &Spot| self.bytes.get(spot.at, spot.len).unwrap_or_default();
+        let old = holdfast_campaign::object::fields::seal::read(medium, spot.at, spot.len)?;
+        let verb = step.verb % VERBS;
+        let new = match verb {
+            0..8 => {
+                let next = self.bytes.get(spot.at + spot.len, spot.len).unwrap_or_default();
+                Verb::ALL[usize::from(verb)].apply(&old, next, &mut rng)
+            }
+            8 => exactly(&old, step.value),
+            9 => {
+                let other = spots[(step.value % spots.len() as u64) as usize];
+                let mut new = old.clone();
+                let len = new.len().min(own(other).len());
+                new[..len].copy_from_slice(&own(other)[..len]);
+                new
+            }
+            10 => return self.anywhere(medium, step, hurt),
+            _ => {
+                let clear = if step.value.is_multiple_of(2) { Clear::Able } else { Clear::Unable };
+                hurt.all |= spot.guard == Guard::Log;
+                let _ = medium.poison(spot.at, 1, clear);
+                return Ok(());
+            }
+        };
+        let sealed = step.has(SEALED);
+        hurt.sealed |= sealed;
+        // With both copies of its record, a commit is gone.
+        hurt.all |= spot.guard == Guard::Log;
+        match spot.owns {
+            Some(owned) if sealed => hurt.owned.push(owned),
+            None if sealed => hurt.all = true,
+            _ => {}
+        }
+        self.sealer.damage(medium, spot, &new, sealed)?;
+        if let Some((twin, _)) = spot.twin.filter(|_| step.has(TWIN) && !sealed) {
+            self.sealer.store(medium, twin, &new, false)?;
+        }
+        Ok(())
+    }
+
+    /// Overwrites eight bytes anywhere, or so many as the place says.
+    fn anywhere(&self, medium: &Handle, step: &Step, hurt: &mut Hurt) -> Judged<()> {
+        let len = u64::from(step.place % 600) + 1;
+        let at = step.value % (medium.len() - len);
+        let mut bytes = vec![0; len as usize];
+        if step.has(SEALED) {
+            Rng::new(step.value).fill(&mut bytes);
+        }
+        hurt.all |= self.specimen.dirty;
+        self.sealer.store(medium, at, &bytes, false)
+    }
+
+    /// The objects that must be as they were, or refused.
+    pub(crate) fn expected(driver: &Driver, hurt: &Hurt) -> Objects {
+        if hurt.all {
+            return Objects::default();
+        }
+        apart(&driver.ledger.objects(), &hurt.owned)
+    }
+
+    /// Reads everything: what must be right is, or is refused.
+    ///
+    /// # Panics
+    /// If it is served wrong.
+    pub(crate) fn read(driver: &Driver, hurt: &Hurt, when: &str) {
+        must(never_wrong(driver, &Self::expected(driver, hurt)), when);
+    }
+}
+
+/// A field with this number in it.
+fn exactly(old: &[u8], value: u64) -> Vec<u8> {
+    let mut new = old.to_vec();
+    let bytes = value.to_le_bytes();
+    let len = new.len().min(bytes.len());
+    new[..len].copy_from_slice(&bytes[..len]);
+    new[len..].fill(0);
+    new
+}
+
+/// What was judged.
+///
+/// # Panics
+/// If it was convicted.
+pub(crate) fn must<T>(judged: Judged<T>, when: &str) -> T {
+    judged.unwrap_or_else(|violation| panic!("{when}: {}", violation.story))
+}

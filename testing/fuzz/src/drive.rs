@@ -1,0 +1,135 @@
+//! Runs inputs without libFuzzer: on stable Rust, in tests, and to repeat a finding.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use holdfast_workloads::Rng;
+
+use crate::{Target, memory};
+
+/// Longest time one run may take: without damage it takes milliseconds.
+pub const SLOW: Duration = Duration::from_secs(10);
+
+/// How an input broke the law.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Broken {
+    /// It panicked, or an oracle convicted it: both say why.
+    Panicked(String),
+    /// It took so long.
+    Slow(Duration),
+    /// It had so many bytes allocated at once.
+    Greedy(usize),
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Panicked(why) => write!(f, "panicked: {why}"),
+            Self::Slow(time) => write!(f, "took {time:?}, more than {SLOW:?}"),
+            Self::Greedy(bytes) => write!(f, "had {bytes} bytes allocated at once"),
+        }
+    }
+}
+
+/// An input that broke the law.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The target.
+    pub target: &'static str,
+    /// The input.
+    pub input: Vec<u8>,
+    /// How.
+    pub broken: Broken,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { target, input, broken } = self;
+        let hex: String = input.iter().map(|byte| format!("{byte:02x}")).collect();
+        write!(f, "{target} {broken}\n  replay: cargo xtask fuzz --target {target} --input {hex}")
+    }
+}
+
+/// What a storm came to.
+#[derive(Debug, Clone, Default)]
+pub struct Storm {
+    /// Runs.
+    pub runs: u64,
+    /// The longest of them.
+    pub longest: Duration,
+    /// The most bytes one had allocated at once.
+    pub most: usize,
+    /// What it ended at, if anything was wrong.
+    pub finding: Option<Finding>,
+}
+
+/// Runs one input, and judges it: how long it took, and the most bytes it had allocated.
+///
+/// # Errors
+/// How it broke the law.
+pub fn play(target: &'static Target, input: &[u8]) -> Result<(Duration, usize), Finding> {
+    let begun = Instant::now();
+    memory::begin();
+    let done = catch_unwind(AssertUnwindSafe(|| (target.run)(input)));
+    let (time, most) = (begun.elapsed(), memory::peak());
+    let broken = match done {
+        Err(panic) => Broken::Panicked(text_of(&*panic)),
+        Ok(()) if time > SLOW => Broken::Slow(time),
+        Ok(()) if most > target.bound => Broken::Greedy(most),
+        Ok(()) => return Ok((time, most)),
+    };
+    Err(Finding { target: target.name, input: input.to_vec(), broken })
+}
+
+fn text_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+    text.unwrap_or_else(|| "no text".to_owned())
+}
+
+/// Runs each input as it is, then changed ones until the time is over or one is found wanting.
+#[must_use]
+pub fn storm(target: &'static Target, corpus: &[Vec<u8>], time: Duration, seed: u64) -> Storm {
+    let mut rng = Rng::new(seed);
+    let begun = Instant::now();
+    let mut done = Storm::default();
+    let one = |done: &mut Storm, input: &[u8]| match play(target, input) {
+        Ok((time, most)) => {
+            done.runs += 1;
+            done.longest = done.longest.max(time);
+            done.most = done.most.max(most);
+            true
+        }
+        Err(finding) => {
+            done.finding = Some(finding);
+            false
+        }
+    };
+    if !corpus.iter().all(|input| one(&mut done, input)) {
+        return done;
+    }
+    while begun.elapsed() < time {
+        let mut input = rng.pick(corpus).cloned().unwrap_or_default();
+        for _ in 0..=rng.below(4) {
+            input = (target.mutate)(&input, target.longest, &mut rng);
+        }
+        if !one(&mut done, &input) {
+            break;
+        }
+    }
+    done
+}
+
+/// The inputs in a folder, by name; none if there is no such folder.
+///
+/// # Errors
+/// One that cannot be read.
+pub fn corpus(folder: &Path) -> std::io::Result<Vec<Vec<u8>>> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Ok(Vec::new()) };
+    let mut files = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
+    files.sort();
+    files.into_iter().map(std::fs::read).collect()
+}

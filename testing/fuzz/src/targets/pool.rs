@@ -1,0 +1,144 @@
+//! Pools whose fields were damaged: opened, checked, repaired.
+//!
+//! The first byte of the head chooses the pool, the bits of the second how it is met.
+
+use holdfast_campaign::object::driver::Driver;
+use holdfast_campaign::object::fields::meet::unchanged;
+use holdfast_campaign::object::fields::specimen::use_maps;
+use holdfast_campaign::object::handle::Handle;
+use holdfast_campaign::object::ops::any_job;
+use holdfast_object::{ScrubControl, ScrubOptions, Scrubbed};
+use holdfast_workloads::Rng;
+
+use crate::bed::{Bed, Hurt, bed, must};
+use crate::script::Script;
+
+/// The maps of the pool are walked and changed.
+const MAPS: u8 = 1;
+/// Transactions are run.
+const JOBS: u8 = 2;
+/// The pool is closed and opened again.
+const AGAIN: u8 = 4;
+/// The damage comes while the pool is open.
+const IN_USE: u8 = 8;
+/// Scrubs of one repair at most.
+const ROUNDS: u32 = 3;
+
+/// A pool, damaged and opened. `None` if it was refused.
+fn opened(bed: &Bed, script: &Script) -> Option<(Driver, Hurt)> {
+    let medium = bed.specimen.medium();
+    if script.head[1] & IN_USE != 0 {
+        let driver = must(bed.specimen.open(), "undamaged");
+        let hurt = bed.damage(&driver.medium, &script.steps, |_| true);
+        return Some((driver, hurt));
+    }
+    let hurt = bed.damage(&medium, &script.steps, |_| true);
+    reopened(bed, medium).map(|driver| (driver, hurt))
+}
+
+/// Opens a closed pool. `None` if it is refused: then the next try is refused as well, for the same
+/// reason, and changes nothing. The first may have written damaged copies anew from good ones. With
+/// pages that stay bad, each try says again what it could not relocate.
+pub(super) fn reopened(bed: &Bed, medium: Handle) -> Option<Driver> {
+    let first = match bed.specimen.world.open(&medium) {
+        Ok((pool, _)) => return Some(bed.specimen.driver(medium, pool)),
+        Err(error) => error.to_string(),
+    };
+    let before = medium.crash_point().newest();
+    if !before.bad_pages().is_empty() {
+        return None;
+    }
+    match bed.specimen.world.open(&medium) {
+        Ok(_) => panic!("refused ({first}), and then opened"),
+        Err(error) => assert_eq!(error.to_string(), first, "refused for another reason"),
+    }
+    must(unchanged(&before, &medium, &format!("an open that failed ({first})")), "open");
+    None
+}
+
+/// Closes a pool and opens it again, as far as that goes.
+fn again(bed: &Bed, driver: Driver, hurt: &Hurt) {
+    let Driver { medium, pool, ledger, .. } = driver;
+    drop(pool);
+    let medium = bed.specimen.world.after(medium.crash_point().newest());
+    if let Some(next) = reopened(bed, medium) {
+        let next = Driver { ledger, ..next };
+        Bed::read(&next, hurt, "closed and opened again");
+        next.medium.abandon(next.pool);
+    }
+}
+
+fn end(bed: &Bed, script: &Script, driver: Driver, hurt: &Hurt) {
+    if script.head[1] & AGAIN != 0 {
+        again(bed, driver, hurt);
+    } else {
+        driver.medium.abandon(driver.pool);
+    }
+}
+
+/// Target `open`.
+pub(super) fn open(input: &[u8]) {
+    let script = Script::read(input);
+    let bed = bed(script.head[0].into());
+    let Some((driver, hurt)) = opened(bed, &script) else { return };
+    Bed::read(&driver, &hurt, "opened");
+    if script.head[1] & MAPS != 0
+        && let Some(maps) = &bed.specimen.maps
+    {
+        // Whatever it says of maps that were damaged.
+        let _ = use_maps(&driver, maps);
+    }
+    if script.head[1] & JOBS != 0 {
+        let mut rng = Rng::new(script.head[1].into());
+        for _ in 0..3 {
+            let job = any_job(&mut rng, &Bed::expected(&driver, &hurt));
+            // An error is an answer; that it can be told is all there is to ask.
+            let _ = driver.run(&job).map_err(|error| error.to_string());
+        }
+        Bed::read(&driver, &hurt, "changed");
+    }
+    end(bed, &script, driver, &hurt);
+}
+
+/// Target `check`.
+pub(super) fn check(input: &[u8]) {
+    let script = Script::read(input);
+    let bed = bed(script.head[0].into());
+    let Some((driver, hurt)) = opened(bed, &script) else { return };
+    let before = driver.medium.crash_point().newest();
+    let look = || driver.pool.check(|_, _| {}).map_err(|error| error.to_string());
+    let (first, second) = (look(), look());
+    assert_eq!(first, second, "a check is the same when it is made again");
+    must(unchanged(&before, &driver.medium, "a check"), "check");
+    Bed::read(&driver, &hurt, "checked");
+    end(bed, &script, driver, &hurt);
+}
+
+/// Target `repair`.
+pub(super) fn repair(input: &[u8]) {
+    let script = Script::read(input);
+    let bed = bed(script.head[0].into());
+    let Some((driver, hurt)) = opened(bed, &script) else { return };
+    for _ in 0..ROUNDS {
+        let options = ScrubOptions::default();
+        let Ok(done) = driver.pool.scrub(options, &ScrubControl::default(), |_, _| {}) else {
+            break;
+        };
+        if says_clean(&done, &hurt) {
+            let found = driver.pool.check(|_, _| {});
+            let found = found.unwrap_or_else(|error| panic!("a check after a repair: {error}"));
+            let first = found.findings.first();
+            assert!(found.is_clean(), "a repair said clean ({done:?}), a check finds {first:?}");
+            break;
+        }
+    }
+    Bed::read(&driver, &hurt, "repaired");
+    end(bed, &script, driver, &hurt);
+}
+
+/// Whether a scrub says that all is well: nothing was found; or everything that was found is
+/// repaired, and nothing of it had been made to verify.
+fn says_clean(done: &Scrubbed, hurt: &Hurt) -> bool {
+    let mended = !hurt.sealed && done.repaired > 0 && done.lost == 0 && done.undecided == 0;
+    done.report.is_clean() || mended
+}

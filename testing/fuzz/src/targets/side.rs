@@ -1,0 +1,121 @@
+//! Side files whose fields were damaged, with a data file that was not.
+
+use std::sync::OnceLock;
+
+use holdfast_campaign::mapped::machine::{Machine, Setting};
+use holdfast_campaign::mapped::specimen::{PAGES, Specimen, Spot};
+use holdfast_campaign::object::fields::verbs::Verb;
+use holdfast_mapped::{AtRest, Force, OpenOptions, Writing};
+use holdfast_redundancy::PageVerdict;
+use holdfast_workloads::Rng;
+
+use crate::bed::{SEALED, STEPS};
+use crate::script::{Script, Step};
+
+/// Settings, each closed and cut off in a repair.
+pub(super) const BEDS: u8 = 16;
+/// Ways in which a step damages.
+pub(super) const VERBS: u8 = 10;
+/// All copies are hit.
+const EACH: u8 = 2;
+/// Bytes of one area overwritten at most.
+const RUN: u64 = 200;
+
+struct Bed {
+    specimen: Specimen,
+    spots: Vec<Spot>,
+}
+
+fn bed(number: u8) -> &'static Bed {
+    static ALL: [OnceLock<Bed>; BEDS as usize] = [const { OnceLock::new() }; BEDS as usize];
+    let number = number % BEDS;
+    ALL[usize::from(number)].get_or_init(|| {
+        let setting = Setting::numbered(number.into());
+        let specimen = Specimen::of(setting, number >= BEDS / 2, &mut Rng::new(number.into()));
+        let specimen = specimen.unwrap_or_else(|v| panic!("side {number}: {}", v.story));
+        let spots = specimen.spots();
+        Bed { specimen, spots }
+    })
+}
+
+/// Target `side`.
+pub(super) fn run(input: &[u8]) {
+    let script = Script::read(input);
+    let bed = bed(script.head[0]);
+    let mut bytes = bed.specimen.bytes.clone();
+    let mut believed = false;
+    for step in script.steps.iter().take(STEPS) {
+        believed |= damage(bed, &mut bytes, step);
+    }
+    let machine = bed.specimen.holding(bytes);
+    let before = machine.all();
+    meet(bed, &machine, script.head[1], believed);
+    // A repair that was cut off may be gone on with: its page is damaged.
+    let rotten = |page: &usize| bed.specimen.cut_off && *page == 5;
+    let after = machine.all();
+    let changed = (0..before.len()).find(|page| !rotten(page) && before[*page] != after[*page]);
+    assert_eq!(changed, None, "a page that was not damaged was changed");
+}
+
+/// Does a step. Whether it may be believed.
+fn damage(bed: &Bed, bytes: &mut [u8], step: &Step) -> bool {
+    let spot = &bed.spots[usize::from(step.place) % bed.spots.len()];
+    let mut rng = Rng::new(step.value);
+    let verb = step.verb % VERBS;
+    if verb == 9 {
+        // Any bytes of the side file, but not its room: there is none behind it.
+        let from = Specimen::place(0);
+        let at = from + (step.value % (bytes.len() - from) as u64) as usize;
+        let len = (rng.below(RUN) as usize + 1).min(bytes.len() - at);
+        rng.fill(&mut bytes[at..at + len]);
+        return false;
+    }
+    let place = Specimen::place(spot.copies[0]);
+    let old = bytes[place..place + spot.len as usize].to_vec();
+    let next = &bed.spots[(usize::from(step.place) + 1) % bed.spots.len()];
+    let neighbour = Specimen::place(next.copies[0]);
+    let neighbour = bytes[neighbour..neighbour + next.len as usize].to_vec();
+    let new = if verb == 8 {
+        let mut new = old.clone();
+        let value = step.value.to_le_bytes();
+        let len = new.len().min(8);
+        new[..len].copy_from_slice(&value[..len]);
+        new
+    } else {
+        Verb::ALL[usize::from(verb)].apply(&old, &neighbour, &mut rng)
+    };
+    let sealed = step.has(SEALED);
+    let one = [spot.copies[rng.below(spot.copies.len() as u64) as usize]];
+    let which = if sealed || step.has(EACH) { &spot.copies[..] } else { &one[..] };
+    bed.specimen.damage(bytes, spot, &new, which, sealed);
+    sealed
+}
+
+/// Opens it and uses it. An error is an answer; that it can be told is all there is to ask.
+fn meet(bed: &Bed, machine: &Machine, how: u8, believed: bool) {
+    let options = bed.specimen.setting.open(1);
+    let options = OpenOptions { read_only: how.is_multiple_of(5), ..options };
+    let engine = match machine.open(options) {
+        Ok((engine, _)) => engine,
+        Err(error) => return drop(error.to_string()),
+    };
+    for page in 0..PAGES {
+        let Ok(said) = engine.verify(page) else { continue };
+        let rotten = bed.specimen.cut_off && page == 5;
+        let wrong = said.verdict == PageVerdict::Corrupt && !rotten && !believed;
+        assert!(!wrong, "page {page} is sound, and called corrupt");
+    }
+    let done = match how % 5 {
+        0 => engine.verify_all().map(drop),
+        1 => engine.scrub(Some(&AtRest)).map(drop),
+        2 => {
+            engine.admit(0, u64::MAX, Writing::NotYet).and_then(|()| engine.update_now()).map(drop)
+        }
+        3 => (0..PAGES).try_for_each(|page| engine.repair(page, &AtRest, Force::No).map(drop)),
+        _ => engine.accept(0, u64::MAX).map(drop),
+    };
+    let _ = done.map_err(|error| error.to_string());
+    let _ = engine.events();
+    let _ = engine.coverage().map_err(|error| error.to_string());
+    let _ = engine.close().map_err(|error| error.to_string());
+}

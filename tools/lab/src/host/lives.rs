@@ -1,0 +1,207 @@
+//! Lives of a pool on persistent memory, each ended in the middle of something: the emulator is
+//! killed while the pool is opened or worked on, or the guest's kernel crashes.
+//!
+//! What a life says, it says through a port that this machine writes to a file, so it outlives the
+//! guest. The next life gets that file, and judges by it. It repeats what is there; from then on
+//! what the life before it said is not needed any more.
+
+use std::fmt;
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use holdfast_workloads::Rng;
+
+use super::machine::Ran;
+use super::{Lab, Played, programs};
+use crate::guest::{ENDED, PORT, STARTS};
+use crate::scenes::Scene;
+
+/// Package of the program that lives, and its name.
+const PROGRAM: (&str, &str) = ("holdfast-campaign", "holdfast-campaign");
+
+/// What the program says once it has repeated what is there.
+const REPEATED: &str = "life: repeated";
+/// What it must say there: on which medium.
+const MEDIUM: &str = " on dax:";
+
+/// How a life ends.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    /// The emulator is killed so long after the program was started.
+    Early(Duration),
+    /// The same, so long after the program began to work.
+    Killed(Duration),
+    /// The kernel crashes so long after that.
+    Crashed(Duration),
+}
+
+impl End {
+    fn any(rng: &mut Rng) -> Self {
+        let within = |rng: &mut Rng, most| Duration::from_millis(rng.below(most));
+        match rng.below(4) {
+            0 => Self::Early(within(rng, 1500)),
+            1 => Self::Crashed(within(rng, 2000)),
+            _ => Self::Killed(within(rng, 2000)),
+        }
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Early(after) => write!(f, "killed {after:?} after its start"),
+            Self::Killed(after) => write!(f, "killed {after:?} into its work"),
+            Self::Crashed(after) => write!(f, "kernel crashed {after:?} into its work"),
+        }
+    }
+}
+
+/// What the lives came to.
+#[derive(Debug, Default)]
+struct Count {
+    early: u64,
+    killed: u64,
+    crashed: u64,
+    acknowledged: u64,
+}
+
+/// Runs so many lives and one more, which judges the last.
+pub(super) fn play(lab: &Lab, scene: &Scene<'_>, cuts: u64, seed: u64) -> Result<Played> {
+    let program = programs::program(PROGRAM.0, PROGRAM.1)?;
+    let files = lab.files(&program)?;
+    let kept = lab.room.join("said");
+    let _ = fs::remove_file(&kept);
+    let mut rng = Rng::part(seed, 0);
+    let mut count = Count::default();
+    for number in 0..=cuts {
+        // The last one ends where it begins to work: it is there to judge.
+        let last = number == cuts;
+        let end = if last { End::Killed(Duration::ZERO) } else { End::any(&mut rng) };
+        let mut files = files.clone();
+        if kept.exists() {
+            files.copy("/said", &kept)?;
+        }
+        let crash = match end {
+            End::Crashed(after) => after.as_millis().to_string(),
+            _ => "null".to_owned(),
+        };
+        let seed = rng.next_u64() >> 1;
+        let life = format!(
+            r#"{{"pool":"{}/pool","said":"/said","seed":{seed},"crash":{crash}}}"#,
+            scene.on.folder()
+        );
+        files.scene(scene.on.folder(), PORT, &["object", "--life", &life]);
+        let ran = lab.start(&files, scene.patience, &mut |line| match end {
+            End::Early(after) if line.contains(STARTS) => Some(after),
+            End::Killed(after) if line.contains(REPEATED) => Some(after),
+            _ => None,
+        })?;
+        if let Some(wrong) = judge(end, last, &ran, &mut count) {
+            lab.show(&ran);
+            let kept = "the parts of the machine are kept";
+            let wrong = format!("life {number}, {end}: {wrong} ({kept})");
+            return Ok(Played { wrong: Some(wrong), ..count.played(seed) });
+        }
+        if ran.said.iter().any(|line| line.contains(REPEATED)) {
+            fs::rename(lab.port(), &kept).context("cannot keep what the life said")?;
+        }
+        println!("  life {number}: {end}");
+    }
+    let Count { early, killed, crashed, acknowledged } = &count;
+    println!(
+        "  {early} killed before they worked, {killed} while they did, {crashed} crashes of the \
+         kernel; {acknowledged} acknowledged transactions found again, 0 missed"
+    );
+    Ok(count.played(seed))
+}
+
+impl Count {
+    fn played(&self, seed: u64) -> Played {
+        let figures = [
+            ("killed before they worked", self.early),
+            ("killed while they worked", self.killed),
+            ("crashes of the kernel", self.crashed),
+            ("acknowledged transactions found again", self.acknowledged),
+        ];
+        Played {
+            wrong: None,
+            how: format!("seed {seed}"),
+            count: self.early + self.killed + self.crashed,
+            figures: figures.map(|(name, value)| (name.to_owned(), value)).into(),
+        }
+    }
+}
+
+/// What is wrong with a life; else it is counted.
+fn judge(end: End, last: bool, ran: &Ran, count: &mut Count) -> Option<String> {
+    let says = |part: &str| ran.said.iter().find(|line| line.contains(part));
+    if let Some(line) = says("life: Violation").or_else(|| says(ENDED)) {
+        return Some(line.clone());
+    }
+    let repeated = says(REPEATED);
+    if repeated.is_some_and(|line| !line.contains(MEDIUM)) {
+        return Some("the pool is not on persistent memory mapped directly".to_owned());
+    }
+    let as_wished = match end {
+        End::Early(_) => ran.late && says(STARTS).is_some(),
+        End::Killed(_) => ran.late && repeated.is_some(),
+        End::Crashed(_) => !ran.late && repeated.is_some() && says("sysrq").is_some(),
+    };
+    if !as_wished {
+        return Some("it did not come to its end like that".to_owned());
+    }
+    count.acknowledged += repeated.map_or(0, |line| acknowledged(line));
+    if !last {
+        *match (end, repeated) {
+            (End::Crashed(_), _) => &mut count.crashed,
+            (_, None) => &mut count.early,
+            _ => &mut count.killed,
+        } += 1;
+    }
+    None
+}
+
+/// How many transactions of the life before were found again.
+fn acknowledged(line: &str) -> u64 {
+    let after = line.split("transactions acknowledged ").nth(1).unwrap_or_default();
+    let digits = after.split(|it: char| !it.is_ascii_digit()).next().unwrap_or_default();
+    digits.parse().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOLD: &str = "life: repeated on dax: 12 objects; transactions acknowledged 31, x 4";
+
+    fn judged(end: End, late: bool, lines: &[&str]) -> (bool, Count) {
+        let said = lines.iter().map(|&line| line.to_owned()).collect();
+        let mut count = Count::default();
+        let wrong = judge(end, false, &Ran { said, late }, &mut count);
+        (wrong.is_none(), count)
+    }
+
+    #[test]
+    fn a_life_that_was_ended_as_wished_is_counted() {
+        let (fine, count) = judged(End::Killed(Duration::ZERO), true, &[STARTS, TOLD]);
+        assert!(fine && (count.killed, count.acknowledged) == (1, 31));
+        let (fine, count) = judged(End::Early(Duration::ZERO), true, &[STARTS]);
+        assert!(fine && (count.early, count.killed) == (1, 0));
+        let (fine, count) =
+            judged(End::Crashed(Duration::ZERO), false, &[STARTS, TOLD, "sysrq: Trigger a crash"]);
+        assert!(fine && count.crashed == 1);
+    }
+
+    #[test]
+    fn a_violation_another_medium_and_another_end_are_wrong() {
+        let end = End::Killed(Duration::ZERO);
+        assert!(!judged(end, true, &[TOLD, "life: Violation { .. }"]).0);
+        assert!(!judged(end, true, &[&TOLD.replace("dax", "file")]).0);
+        assert!(!judged(end, false, &[TOLD]).0, "it went off by itself");
+        assert!(!judged(end, true, &[STARTS]).0, "it never came to work");
+        assert!(!judged(end, true, &[TOLD, "lab: ended 1"]).0);
+        let crash = End::Crashed(Duration::ZERO);
+        assert!(!judged(crash, true, &[TOLD, "sysrq: Trigger a crash"]).0, "it went on");
+    }
+}

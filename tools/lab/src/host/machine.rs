@@ -1,0 +1,178 @@
+//! The emulated machine: one start of it, until it is off, or takes too long.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+/// Bytes of the persistent memory, a multiple of 16 MiB, and of its labels behind it.
+const MEMORY: u64 = 256 << 20;
+const LABELS: u64 = 128 << 10;
+
+/// Bytes of the disk, of which only what is written takes room here.
+const DISK: u64 = 2 << 30;
+
+/// How long the last lines of a machine that was switched off are waited for.
+const REST: Duration = Duration::from_secs(10);
+
+/// What a start of the machine takes.
+#[derive(Debug)]
+pub(crate) struct Start<'a> {
+    pub(crate) image: &'a Path,
+    pub(crate) archive: &'a Path,
+    /// The persistent memory; made if it is not there.
+    pub(crate) memory: &'a Path,
+    /// The disk; made if it is not there.
+    pub(crate) disk: &'a Path,
+    /// What the guest writes to its port; begun anew.
+    pub(crate) port: &'a Path,
+    pub(crate) patience: Duration,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    /// The lines of its console.
+    pub(crate) said: Vec<String>,
+    /// It was switched off: it took too long, or as long as was wished.
+    pub(crate) late: bool,
+}
+
+/// A machine that is running; off when it is dropped.
+struct Machine(Child);
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Is shown each line as it comes; says in how long the machine is to be switched off, if so.
+pub(crate) type See<'a> = &'a mut dyn FnMut(&str) -> Option<Duration>;
+
+/// Runs the machine until it is off.
+pub(crate) fn run(emulator: &Path, start: &Start<'_>, see: See<'_>) -> Result<Ran> {
+    let size = MEMORY + LABELS;
+    room(start.memory, size)?;
+    room(start.disk, DISK)?;
+    let backing = format!(
+        "memory-backend-file,id=m1,share=on,mem-path={},size={size}",
+        start.memory.display()
+    );
+    let child = Command::new(emulator)
+        .args(["-accel", "tcg,thread=single", "-cpu", "max", "-nographic", "-no-reboot"])
+        .args(["-m", "1G,slots=2,maxmem=4G", "-net", "none"])
+        .args(["-machine", "q35,nvdimm=on,nvdimm-persistence=cpu"])
+        .args(["-object", &backing])
+        .args(["-device", &format!("nvdimm,id=n1,memdev=m1,label-size={LABELS}")])
+        .args(["-drive", &format!("file={},format=raw,if=virtio", start.disk.display())])
+        .args(["-chardev", &format!("file,id=port,path={}", start.port.display())])
+        .args(["-device", "virtio-serial-pci", "-device", "virtserialport,chardev=port"])
+        .arg("-kernel")
+        .arg(start.image)
+        .arg("-initrd")
+        .arg(start.archive)
+        .args(["-append", "console=ttyS0 panic=-1 quiet rdinit=/lab"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("cannot start the emulator")?;
+    read_along(Machine(child), start.patience, see)
+}
+
+/// A file of this length, if there is none yet.
+fn room(path: &Path, len: u64) -> Result<()> {
+    let cannot = || format!("cannot make {} of {len} bytes", path.display());
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.write(true).create(true).truncate(false).open(path);
+    file.and_then(|file| file.set_len(len)).with_context(cannot)
+}
+
+/// Reads what the machine says until it is off.
+fn read_along(mut machine: Machine, patience: Duration, see: See<'_>) -> Result<Ran> {
+    let (send, lines) = channel();
+    let output = machine.0.stdout.take().context("the emulator has no output")?;
+    let errors = machine.0.stderr.take().context("the emulator has no output")?;
+    for stream in [Box::new(output) as Box<dyn std::io::Read + Send>, Box::new(errors)] {
+        let send = send.clone();
+        std::thread::spawn(move || {
+            let mut stream = BufReader::new(stream);
+            let mut line = Vec::new();
+            while stream.read_until(b'\n', &mut line).is_ok_and(|read| read != 0) {
+                let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+                line.clear();
+                if send.send(text).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    drop(send);
+    let mut end = Instant::now() + patience;
+    let mut ran = Ran { said: Vec::new(), late: false };
+    loop {
+        match lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            Ok(line) => {
+                if let Some(after) = see(&line) {
+                    end = end.min(Instant::now() + after);
+                }
+                ran.said.push(line);
+            }
+            Err(RecvTimeoutError::Disconnected) => return Ok(ran),
+            Err(RecvTimeoutError::Timeout) if ran.late => return Ok(ran),
+            Err(RecvTimeoutError::Timeout) => {
+                ran.late = true;
+                machine.0.kill().context("cannot switch the emulator off")?;
+                // What it said until then is on its way.
+                end = Instant::now() + REST;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, patience: Duration) -> Ran {
+        let child = Command::new("sh")
+            .args(["-c", script])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        read_along(Machine(child), patience, &mut |_| None).unwrap()
+    }
+
+    #[test]
+    fn what_it_says_is_read_until_it_is_off() {
+        let ran = shell("echo one; echo two", Duration::from_secs(60));
+        assert_eq!((ran.said, ran.late), (vec!["one".to_owned(), "two".to_owned()], false));
+    }
+
+    #[test]
+    fn a_machine_that_stands_still_is_switched_off() {
+        let ran = shell("echo one; exec sleep 600", Duration::from_millis(300));
+        assert_eq!((ran.said, ran.late), (vec!["one".to_owned()], true));
+    }
+
+    #[test]
+    fn it_is_switched_off_when_that_is_wished_and_heard_to_the_end() {
+        let child = Command::new("sh")
+            .args(["-c", "echo go; exec sleep 600"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut see = |line: &str| (line == "go").then_some(Duration::from_millis(50));
+        let started = Instant::now();
+        let ran = read_along(Machine(child), Duration::from_secs(600), &mut see).unwrap();
+        assert!(ran.late && started.elapsed() < Duration::from_secs(60));
+        assert_eq!(ran.said, ["go"]);
+    }
+}

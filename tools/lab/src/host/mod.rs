@@ -1,0 +1,164 @@
+//! This machine's side: what the guest is made of, its starts for each scene, and the verdict.
+
+mod archive;
+mod files;
+mod lives;
+mod machine;
+mod modules;
+mod packages;
+mod programs;
+mod test;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use holdfast_evidence::Row;
+
+use crate::Cli;
+use crate::scenes::{ALL, Scene, Show, Test};
+use files::Files;
+use machine::{Ran, See, Start};
+use packages::Kernel;
+
+/// Seconds that any test may take, under emulation.
+const LONGEST: u64 = 1800;
+
+/// What all scenes need.
+#[derive(Debug)]
+struct Lab {
+    emulator: PathBuf,
+    kernel: Kernel,
+    /// Where the parts of a machine are kept.
+    room: PathBuf,
+    verbose: bool,
+}
+
+/// What came of a scene.
+#[derive(Debug, Default)]
+struct Played {
+    /// What is wrong, if anything.
+    wrong: Option<String>,
+    how: String,
+    count: u64,
+    figures: BTreeMap<String, u64>,
+}
+
+/// Runs the scenes that are wished; whether all of them passed.
+pub(crate) fn run(cli: &Cli) -> Result<bool> {
+    let only = &cli.only;
+    if let Some(name) = only.iter().find(|name| ALL.iter().all(|scene| scene.name != *name)) {
+        let names: Vec<_> = ALL.iter().map(|scene| scene.name).collect();
+        bail!("no scene {name}; the scenes are: {}", names.join(", "));
+    }
+    let own = std::env::current_exe().context("cannot find this program again")?;
+    // Beside what cargo builds: `target/lab` for `target/release/lab`.
+    let room = own.ancestors().nth(2).context("this program is not where cargo builds")?;
+    let room = room.join("lab");
+    fs::create_dir_all(&room).with_context(|| format!("cannot make {}", room.display()))?;
+    packages::tools()?;
+    let kernel = packages::kernel(&room)?;
+    let emulator = packages::find("qemu-system-x86_64").context("no emulator")?;
+    let lab = Lab { emulator, kernel, room, verbose: cli.verbose };
+    let Some(test) = &cli.test else {
+        let wished = |scene: &&Scene<'_>| only.is_empty() || only.iter().any(|n| n == scene.name);
+        return ALL
+            .iter()
+            .filter(wished)
+            .try_fold(true, |fine, scene| Ok(lab.play(scene, cli)? && fine));
+    };
+    let program = test.split_once(':').context("name a test as PACKAGE:TEST")?;
+    let words: Vec<&str> = cli.words.iter().map(String::as_str).collect();
+    let show = Test { program, arguments: &words, says: &[], never: &[] };
+    let (what, patience) = ("a test as it is", LONGEST);
+    lab.play(&Scene { name: test, what, on: cli.on, patience, show: Show::Test(show) }, cli)
+}
+
+impl Lab {
+    /// Runs one scene; whether it passed.
+    fn play(&self, scene: &Scene<'_>, cli: &Cli) -> Result<bool> {
+        println!("\n==> {}: {}", scene.name, scene.what);
+        let started = Instant::now();
+        self.forget();
+        let played = match &scene.show {
+            Show::Test(test) => test::play(self, scene, test)?,
+            Show::Lives => lives::play(self, scene, cli.cuts, cli.seed)?,
+        };
+        let seconds = started.elapsed().as_secs();
+        match &played.wrong {
+            None => println!("lab: {} passed in {seconds} s", scene.name),
+            Some(wrong) => println!("lab: {} FAILED in {seconds} s: {wrong}", scene.name),
+        }
+        let fine = played.wrong.is_none();
+        if let Some(path) = &cli.ledger {
+            let row = Row {
+                commit: holdfast_evidence::commit(),
+                method: format!("lab {}", scene.name),
+                how: played.how,
+                count: played.count,
+                violations: u64::from(!fine),
+                seconds,
+                figures: played.figures,
+                ..Row::default()
+            };
+            holdfast_evidence::append(path, &[row])?;
+        }
+        Ok(fine)
+    }
+
+    fn memory(&self) -> PathBuf {
+        self.room.join("memory")
+    }
+
+    fn disk(&self) -> PathBuf {
+        self.room.join("disk")
+    }
+
+    /// What the guest wrote to its port in its last start.
+    fn port(&self) -> PathBuf {
+        self.room.join("port")
+    }
+
+    /// Each scene begins with memory and a disk that nobody has used.
+    fn forget(&self) {
+        for old in [self.memory(), self.disk(), self.port()] {
+            let _ = fs::remove_file(old);
+        }
+    }
+
+    /// One start of the guest, with these files.
+    fn start(&self, files: &Files, patience: u64, see: See<'_>) -> Result<Ran> {
+        let archive = self.room.join("archive");
+        files.write(&archive)?;
+        let start = Start {
+            image: &self.kernel.image,
+            archive: &archive,
+            memory: &self.memory(),
+            disk: &self.disk(),
+            port: &self.port(),
+            patience: Duration::from_secs(patience),
+        };
+        machine::run(&self.emulator, &start, &mut |line| {
+            if self.verbose {
+                println!("  | {line}");
+            }
+            see(line)
+        })
+    }
+
+    /// Shows what the guest said, if that has not been done.
+    fn show(&self, ran: &Ran) {
+        if !self.verbose {
+            for line in &ran.said {
+                println!("  | {line}");
+            }
+        }
+    }
+
+    /// The files of a guest that starts this program.
+    fn files(&self, program: &Path) -> Result<Files> {
+        Files::new(program, &self.kernel.modules)
+    }
+}

@@ -1,0 +1,131 @@
+//! The kernel of the guest and the emulator, from Debian's packages.
+//!
+//! The kernel is fetched and unpacked, never installed; both are kept beside what cargo builds.
+//! The emulator and the tool for name spaces are installed, if this user may and they are missing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// The kernels that do: those from 6.7 on can get and clear dirty bits in one call.
+const KERNELS: &str = "^linux-image-6\\.1[2-9][0-9.]*\\+deb[0-9]*-cloud-amd64$";
+
+/// What has to be installed, and in which package it is.
+const TOOLS: &[(&str, &str)] =
+    &[("qemu-system-x86_64", "qemu-system-x86"), ("ndctl", "ndctl"), ("mkfs.ext4", "e2fsprogs")];
+
+/// The unpacked kernel.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    pub(crate) image: PathBuf,
+    pub(crate) modules: PathBuf,
+}
+
+/// Sees to it that the tools are there.
+pub(crate) fn tools() -> Result<()> {
+    let missing: Vec<_> = TOOLS.iter().filter(|(tool, _)| find(tool).is_none()).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let packages: Vec<_> = missing.iter().map(|(_, package)| *package).collect();
+    println!("lab: installing {}", packages.join(" "));
+    let arguments = ["install", "--yes", "--quiet", "--no-install-recommends"];
+    let installed = Command::new("apt-get").args(arguments).args(&packages).output();
+    let installed = installed.context("no apt-get here: the lab is made of Debian's packages")?;
+    if !installed.status.success() {
+        let error = String::from_utf8_lossy(&installed.stderr).trim().to_owned();
+        bail!("install {} first: {error}", packages.join(" "));
+    }
+    Ok(())
+}
+
+/// Where a command is; also where those for administrators are, which not everybody's path names.
+pub(crate) fn find(tool: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let more = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);
+    std::env::split_paths(&path).chain(more).map(|it| it.join(tool)).find(|it| it.is_file())
+}
+
+/// The kernel, from `cache` if it is there, else fetched.
+pub(crate) fn kernel(cache: &Path) -> Result<Kernel> {
+    let tree = cache.join("kernel");
+    if let Ok(kernel) = unpacked(&tree) {
+        return Ok(kernel);
+    }
+    let name = newest()?;
+    println!("lab: fetching {name}");
+    let fetched = cache.join("fetched");
+    let _ = fs::remove_dir_all(&fetched);
+    fs::create_dir_all(&fetched).with_context(|| format!("cannot make {}", fetched.display()))?;
+    run(Command::new("apt-get").args(["download", "--quiet", &name]).current_dir(&fetched))?;
+    let package = fs::read_dir(&fetched)?.next().context("apt-get fetched nothing")??.path();
+    // Under its name only once it is whole.
+    let part = cache.join("kernel.part");
+    for old in [&part, &tree] {
+        let _ = fs::remove_dir_all(old);
+    }
+    run(Command::new("dpkg").arg("--extract").arg(&package).arg(&part))?;
+    fs::rename(&part, &tree).context("cannot keep the kernel")?;
+    let _ = fs::remove_dir_all(&fetched);
+    unpacked(&tree)
+}
+
+/// The last of the kernels that do, by its version.
+fn newest() -> Result<String> {
+    let list = Command::new("apt-cache").args(["search", "--names-only", KERNELS]).output();
+    let list = list.context("no apt-cache here: the lab is made of Debian's packages")?;
+    let text = String::from_utf8_lossy(&list.stdout).into_owned();
+    let names = text.lines().filter_map(|line| line.split_whitespace().next());
+    let newest = names.max_by_key(|name| numbers(name));
+    Ok(newest.context("no kernel from 6.12 on among the packages: apt-get update?")?.to_owned())
+}
+
+/// The numbers in a name, for comparison.
+fn numbers(name: &str) -> Vec<u64> {
+    let parts = name.split(|it: char| !it.is_ascii_digit());
+    parts.filter_map(|digits| digits.parse().ok()).collect()
+}
+
+fn unpacked(tree: &Path) -> Result<Kernel> {
+    let images = fs::read_dir(tree.join("boot")).context("no kernel")?.flatten();
+    let is_image = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("vmlinuz"))
+    };
+    let image = images.map(|entry| entry.path()).find(is_image).context("no image of a kernel")?;
+    let places = [tree.join("lib/modules"), tree.join("usr/lib/modules")];
+    let modules = places.into_iter().find(|place| place.is_dir()).context("no modules")?;
+    Ok(Kernel { image, modules })
+}
+
+/// Runs a command that must succeed.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().with_context(|| format!("cannot start {name}"))?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{name} failed: {}", error.trim());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_is_so_by_numbers_and_not_by_letters() {
+        let old = "linux-image-6.12.9+deb12-cloud-amd64";
+        let new = "linux-image-6.12.117+deb12-cloud-amd64";
+        assert!(numbers(new) > numbers(old));
+    }
+
+    #[test]
+    fn half_a_kernel_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("boot")).unwrap();
+        std::fs::write(folder.path().join("boot/vmlinuz-1"), "").unwrap();
+        assert!(unpacked(folder.path()).unwrap_err().to_string().contains("no modules"));
+        std::fs::create_dir_all(folder.path().join("lib/modules")).unwrap();
+        assert!(unpacked(folder.path()).is_ok());
+    }
+}

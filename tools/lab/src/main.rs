@@ -1,0 +1,108 @@
+//! A virtual machine with persistent memory: what this project does on hardware that ordinary
+//! machines lack is run in one, and judged.
+//!
+//! # Guarantee
+//!
+//! A scene that is said to have passed ran in a kernel of its own, on the memory or the disk that
+//! it names, to its end, and its program found nothing wrong. A machine that does not start, a
+//! scene that stops in the middle and one that says nothing have failed. Where no machine can be
+//! emulated (no emulator, no packages, no right to install them), that is printed, and the exit
+//! code is 8, not 0.
+//!
+//! Not covered: times, since the processor is emulated on one thread; races, for the same reason;
+//! and stores that never left the cache of a processor: the emulator keeps each that it executed.
+//! Those are judged by `base/faultmem`.
+//!
+//! # Picture
+//!
+//! ```text
+//!   apt-get download --> a kernel of Debian's, its modules --+
+//!   cargo build --> programs, with the libraries they name --+--> archive --> emulator
+//!   a file of this machine = its persistent memory ------------------------------^ |
+//!                                                        console: what a scene says v
+//! ```
+//!
+//! # Vocabulary
+//!
+//! *host*: this machine. *guest*: the emulated one. *scene*: what one start of the guest is for.
+//! *archive*: the files that the guest starts with, which its kernel unpacks into memory.
+//!
+//! # Life of one scene
+//!
+//! The host makes the archive and starts the emulator. In the guest this same program is the first
+//! process: it mounts what a process expects, loads the modules, makes a name space of the
+//! persistent memory and a file system with direct access on it, if there is none yet, and starts
+//! the scene. It says `lab: ended` with the exit code, and turns the machine off. The host
+//! has read along, and judges that line; no line, no success.
+//!
+//! # Tour
+//!
+//! `host/` is this side: `packages.rs` the kernel, `modules.rs` which of its modules in which
+//! order, `programs.rs` what is built and the libraries it names, `files.rs` and `archive.rs` what
+//! the guest starts with, `machine.rs` the emulator; `test.rs` and `lives.rs` the two sorts of
+//! scenes. `guest.rs` is the other side. `scenes.rs` what there is to be run.
+
+mod guest;
+mod host;
+mod scenes;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Runs scenes in a virtual machine with persistent memory.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask lab", version)]
+struct Cli {
+    /// Run only the scenes of these names.
+    #[arg(long, value_name = "SCENE")]
+    only: Vec<String>,
+    /// Run this test of a package instead of the scenes, such as `holdfast-pmem:protection`.
+    #[arg(long, value_name = "PACKAGE:TEST", conflicts_with = "only")]
+    test: Option<String>,
+    /// Where it has its temporary files.
+    #[arg(long, value_enum, default_value = "dax", requires = "test")]
+    on: scenes::Place,
+    /// What it is told.
+    #[arg(last = true, requires = "test")]
+    words: Vec<String>,
+    /// Name the scenes, and run nothing.
+    #[arg(long)]
+    list: bool,
+    /// How often the emulator is killed, or the kernel crashes.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    cuts: u64,
+    /// Seed of everything random.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Add what was done and found to this list (docs/evidence.md).
+    #[arg(long, value_name = "FILE")]
+    ledger: Option<std::path::PathBuf>,
+    /// Print all that the guest says, also of scenes that pass.
+    #[arg(long)]
+    verbose: bool,
+}
+
+/// The exit code for what cannot be done here.
+const OPERATIONAL: u8 = 8;
+
+fn main() -> ExitCode {
+    if std::process::id() == 1 {
+        guest::main();
+    }
+    let cli = Cli::parse();
+    if cli.list {
+        for scene in scenes::ALL {
+            println!("{:10} {}", scene.name, scene.what);
+        }
+        return ExitCode::SUCCESS;
+    }
+    match host::run(&cli) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("lab: {error:#}");
+            ExitCode::from(OPERATIONAL)
+        }
+    }
+}

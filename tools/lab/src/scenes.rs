@@ -1,0 +1,121 @@
+//! What there is to be run.
+
+/// What one or several starts of the guest are for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scene<'a> {
+    /// How it is called.
+    pub(crate) name: &'a str,
+    /// What it shows.
+    pub(crate) what: &'a str,
+    /// Where it runs, and has its temporary files.
+    pub(crate) on: Place,
+    /// How long one start may take, in seconds.
+    pub(crate) patience: u64,
+    /// What is run.
+    pub(crate) show: Show<'a>,
+}
+
+/// What is run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Show<'a> {
+    /// A test program, once.
+    Test(Test<'a>),
+    /// Lives of a pool, each ended by a kill of the emulator or a crash of the kernel.
+    Lives,
+}
+
+/// A test program, and what it has to say.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Test<'a> {
+    /// Package and test.
+    pub(crate) program: (&'a str, &'a str),
+    /// What the program is told.
+    pub(crate) arguments: &'a [&'a str],
+    /// What it must have said.
+    pub(crate) says: &'a [&'a str],
+    /// What it must not have said: that this kernel lacks what it has.
+    pub(crate) never: &'a [&'a str],
+}
+
+/// A file system of the guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Place {
+    /// Persistent memory, mapped directly.
+    Dax,
+    /// A disk, with a page cache.
+    Disk,
+}
+
+impl Place {
+    /// Where it is mounted.
+    pub(crate) fn folder(self) -> &'static str {
+        match self {
+            Self::Dax => "/dax",
+            Self::Disk => "/disk",
+        }
+    }
+}
+
+/// The test of the dirty sources.
+const TRACK: (&str, &str) = ("holdfast-pmem", "track_conformance");
+
+/// All scenes, in the order they are run.
+pub(crate) const ALL: &[Scene<'static>] = &[
+    Scene {
+        name: "track",
+        what: "every dirty source, with the soft-dirty bits that few kernels have, against every \
+               way to write, on a disk and in shared memory",
+        on: Place::Disk,
+        patience: 900,
+        show: Show::Test(Test {
+            program: TRACK,
+            arguments: &[],
+            says: &["soft dirty", "track_conformance: ok"],
+            never: &[" is absent:", "skipped:"],
+        }),
+    },
+    Scene {
+        name: "track-dax",
+        what: "the same on fs-dax, where write protection by the kernel must be refused",
+        on: Place::Dax,
+        patience: 300,
+        show: Show::Test(Test {
+            program: TRACK,
+            arguments: &["matrix"],
+            says: &["soft dirty", "async protect is absent:", "track_conformance: ok"],
+            never: &["soft dirty is absent", "first store is absent", "controller is absent"],
+        }),
+    },
+    Scene {
+        name: "stray",
+        what: "a stray store into a pool on fs-dax dies, by the protection keys of the processor",
+        on: Place::Dax,
+        patience: 300,
+        show: Show::Test(Test {
+            program: ("holdfast-pmem", "processes"),
+            arguments: &[],
+            says: &["story a_stray_store_dies_before_it_damages ...", "processes: ok"],
+            never: &["skipped:"],
+        }),
+    },
+    Scene {
+        name: "keys",
+        what: "that those keys are what protects there, for threads of any age",
+        on: Place::Dax,
+        patience: 300,
+        show: Show::Test(Test {
+            program: ("holdfast-pmem", "protection"),
+            arguments: &["--nocapture"],
+            says: &["protected by Keys", "test result: ok."],
+            never: &["skipped"],
+        }),
+    },
+    Scene {
+        name: "cuts",
+        what: "a pool on fs-dax under load, while the emulator is killed or the kernel crashes; \
+               what was acknowledged must be there after the next start",
+        on: Place::Dax,
+        patience: 300,
+        show: Show::Lives,
+    },
+];

@@ -1,0 +1,249 @@
+//! The fuzz targets under libFuzzer with AddressSanitizer: the tool is installed if it is missing,
+//! the program built, each target run for some seconds from the corpora, and the findings told with
+//! one line each that repeats them.
+//!
+//! The compiler is the one that builds everything else: what libFuzzer needs of it is switched on
+//! by `RUSTC_BOOTSTRAP`, so no other toolchain has to be there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::passthrough;
+use crate::workspace::cargo;
+
+/// The tool that builds for libFuzzer, and the version that is installed where there is none.
+const TOOL: &str = "cargo-fuzz";
+const TOOL_VERSION: &str = "0.13.2";
+/// Where the program's own workspace is, and the committed inputs.
+const PROGRAM: &str = "testing/fuzz/fuzz";
+const CORPUS: &str = "testing/fuzz/corpus";
+/// What is built and found, below the workspace's target folder.
+const PLACE: &str = "target/fuzz";
+/// For which machine: a sanitizer needs it said.
+const MACHINE: &str = "x86_64-unknown-linux-gnu";
+/// It cannot be run here.
+const CANNOT: u8 = 8;
+
+/// What to fuzz, and for how long.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Only these targets.
+    #[arg(long, value_name = "NAME")]
+    target: Vec<String>,
+    /// Seconds for each target.
+    #[arg(long, default_value_t = 30, value_name = "N")]
+    seconds: u64,
+    /// Run one input of one target and nothing else: a file, or hexadecimal digits.
+    #[arg(long, value_name = "FILE|HEX", requires = "target")]
+    input: Option<String>,
+    /// Where the inputs that reach something new are kept [default: below target/fuzz].
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+}
+
+/// What one target came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Ran {
+    target: String,
+    /// Runs, and runs in a second.
+    runs: u64,
+    speed: u64,
+    /// Most memory of the process, in MiB.
+    peak: u64,
+    /// The input that broke the law.
+    finding: Option<PathBuf>,
+}
+
+/// Fuzzes. Exits with 1 on a finding, with 8 if it cannot be done here.
+pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
+    let known = targets(root)?;
+    if let Some(wrong) = args.target.iter().find(|name| !known.contains(name)) {
+        bail!("no target {wrong}; there are {}", known.join(", "));
+    }
+    if let (Some(input), [target, ..]) = (&args.input, &args.target[..]) {
+        let words = ["replay", target, input].map(str::to_owned);
+        return passthrough::start(root, "holdfast-fuzz", &words);
+    }
+    let program = match built(root) {
+        Ok(program) => program,
+        Err(why) => {
+            println!("fuzz: cannot be run here: {why:#}");
+            return Ok(ExitCode::from(CANNOT));
+        }
+    };
+    let chosen = if args.target.is_empty() { &known } else { &args.target };
+    let mut all = Vec::new();
+    for target in chosen {
+        println!("\n==> {target}, {} s", args.seconds);
+        all.push(one(root, &program, target, args)?);
+    }
+    Ok(if told(&all) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The targets: each has a folder of inputs.
+fn targets(root: &Path) -> Result<Vec<String>> {
+    let folder = root.join(CORPUS);
+    let read = fs::read_dir(&folder).with_context(|| format!("no {}", folder.display()))?;
+    let names = read.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    let mut names = names.collect::<Result<Vec<_>>>()?;
+    names.sort();
+    Ok(names)
+}
+
+/// Builds the program; answers where it is.
+fn built(root: &Path) -> Result<PathBuf> {
+    let tool = tool(root)?;
+    let done = Command::new(&tool)
+        .current_dir(root)
+        .args(["build", "--fuzz-dir", PROGRAM, "--target-dir", PLACE, "target"])
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("CARGO", cargo())
+        .status()
+        .with_context(|| format!("cannot start {}", tool.display()))?;
+    if !done.success() {
+        bail!("the program could not be built");
+    }
+    let program = root.join(PLACE).join(MACHINE).join("release/target");
+    if !program.is_file() {
+        bail!("{} was not built", program.display());
+    }
+    Ok(program)
+}
+
+/// The tool, installed below the target folder if it is nowhere.
+fn tool(root: &Path) -> Result<PathBuf> {
+    let own = root.join(PLACE).join("tools");
+    let places = [PathBuf::from(TOOL), own.join("bin").join(TOOL)];
+    let runs = |tool: &&PathBuf| {
+        let asked = Command::new(tool).arg("--version").stdout(Stdio::null()).status();
+        asked.is_ok_and(|status| status.success())
+    };
+    if let Some(tool) = places.iter().find(runs) {
+        return Ok(tool.clone());
+    }
+    println!("fuzz: there is no {TOOL}; installing {TOOL_VERSION} into {}", own.display());
+    let done = Command::new(cargo())
+        .current_dir(root)
+        .args(["install", "--locked", "--version", TOOL_VERSION, TOOL, "--root"])
+        .arg(&own)
+        .status()
+        .context("cannot start cargo")?;
+    if !done.success() {
+        bail!("there is no {TOOL}, and it could not be installed");
+    }
+    Ok(places[1].clone())
+}
+
+/// Runs one target.
+fn one(root: &Path, program: &Path, target: &str, args: &Args) -> Result<Ran> {
+    let kept = args.keep.clone().unwrap_or_else(|| root.join(PLACE).join("corpus")).join(target);
+    let findings = root.join(PLACE).join("findings").join(target);
+    for folder in [&kept, &findings] {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    let log = root.join(PLACE).join(format!("{target}.log"));
+    let into = fs::File::create(&log).with_context(|| format!("cannot make {}", log.display()))?;
+    let begun = std::time::SystemTime::now();
+    let status = Command::new(program)
+        .current_dir(root)
+        .env("HOLDFAST_FUZZ_TARGET", target)
+        .arg(&kept)
+        .arg(root.join(CORPUS).join(target))
+        .arg(format!("-max_total_time={}", args.seconds))
+        .arg(format!("-artifact_prefix={}/", findings.display()))
+        .args(["-max_len=2048", "-timeout=20", "-rss_limit_mb=4096", "-malloc_limit_mb=1024"])
+        // What lives as long as the program is no leak that a run makes.
+        .args(["-detect_leaks=0", "-print_final_stats=1"])
+        .stdout(Stdio::null())
+        .stderr(into)
+        .status()
+        .with_context(|| format!("cannot start {}", program.display()))?;
+    let text = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
+    let finding = if status.success() { None } else { newest(&findings, begun)?.or(Some(log)) };
+    if finding.is_some() {
+        tail(&text);
+    }
+    let (runs, speed, peak) = figures(&text);
+    Ok(Ran { target: target.to_owned(), runs, speed, peak, finding })
+}
+
+/// The newest file of a folder that was written since.
+fn newest(folder: &Path, since: std::time::SystemTime) -> Result<Option<PathBuf>> {
+    let mut best = None;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let written = entry.metadata()?.modified()?;
+        if written >= since && best.as_ref().is_none_or(|(other, _)| written > *other) {
+            best = Some((written, entry.path()));
+        }
+    }
+    Ok(best.map(|(_, path)| path))
+}
+
+/// Runs, runs in a second and MiB, as libFuzzer tells them; of a run that was cut short, what its
+/// last line says.
+fn figures(text: &str) -> (u64, u64, u64) {
+    let last = |line: &str| line.rsplit(' ').next().and_then(|word| word.parse().ok());
+    let stat = |name: &str| {
+        let named = |line: &&str| line.starts_with(name);
+        text.lines().rfind(named).and_then(last)
+    };
+    let pulse = text.lines().rfind(|line| line.starts_with('#'));
+    let number = pulse.and_then(|line| line[1..].split_whitespace().next()?.parse().ok());
+    (
+        stat("stat::number_of_executed_units:").or(number).unwrap_or(0),
+        stat("stat::average_exec_per_sec:").unwrap_or(0),
+        stat("stat::peak_rss_mb:").unwrap_or(0),
+    )
+}
+
+/// The lines that say what went wrong.
+fn tail(text: &str) {
+    let lines: Vec<&str> = text.lines().collect();
+    let told =
+        |line: &&&str| ["panicked", "ERROR", "SUMMARY"].iter().any(|word| line.contains(word));
+    lines.iter().filter(told).take(8).for_each(|line| println!("  {line}"));
+}
+
+/// One line for each target, and one that repeats each finding; `true` if there is none.
+fn told(all: &[Ran]) -> bool {
+    println!("\n{:10} {:>12} {:>10} {:>9}", "target", "runs", "runs/s", "peak MiB");
+    for ran in all {
+        println!("{:10} {:>12} {:>10} {:>9}", ran.target, ran.runs, ran.speed, ran.peak);
+    }
+    let found: Vec<_> =
+        all.iter().filter_map(|ran| Some((&ran.target, ran.finding.as_ref()?))).collect();
+    let runs: u64 = all.iter().map(|ran| ran.runs).sum();
+    println!("fuzz: {runs} runs, {} findings", found.len());
+    for (target, input) in &found {
+        println!("  replay: cargo xtask fuzz --target {target} --input {}", input.display());
+    }
+    found.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_read() {
+        let whole = "#9\tDONE cov: 1\nstat::number_of_executed_units: 120\n\
+                     stat::average_exec_per_sec:     60\nstat::peak_rss_mb:              77\n";
+        assert_eq!(figures(whole), (120, 60, 77));
+        assert_eq!(
+            figures("#2\tINITED cov: 3\n#4096\tpulse cov: 9\nthread panicked\n"),
+            (4096, 0, 0)
+        );
+        assert_eq!(figures(""), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_finding_fails_the_run() {
+        let ran = |finding| Ran { target: "open".to_owned(), runs: 1, speed: 1, peak: 1, finding };
+        assert!(told(&[ran(None)]));
+        assert!(!told(&[ran(None), ran(Some(PathBuf::from("input")))]));
+    }
+}
