@@ -7,9 +7,11 @@
  */
 
 #include <libpmemobj.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "map.h"
@@ -219,6 +221,46 @@ int peer_free(struct peer *peer, uint64_t number, uint64_t slot)
 		failed = 1;
 	} TX_END
 	return failed;
+}
+
+/* How a survey ended: see peer_survey. */
+enum { READ = 0, REFUSED = 1, DIED = 2, HUNG = 3 };
+
+/*
+ * What a program gets of a pool that is closed: the library is asked whether it is sound, it is opened,
+ * and every object of a table is copied to `into`, with a 1 in `told` for each that was read and a 2 for
+ * each that was not. In a process of its own, since damage may end it or keep it for ever; `into` and
+ * `told` are shared with it. Answers READ; REFUSED if the library says that the pool is not sound, or does
+ * not open it; DIED or HUNG of the process, with what it had read by then; -1 if there was no process.
+ */
+int peer_survey(struct peer *peer, const char *path, uint64_t number, uint64_t count, uint64_t len,
+		uint8_t *into, uint8_t *told)
+{
+	if (peer->pool != NULL || number >= TABLES)
+		return -1;
+	pid_t child = fork();
+	if (child < 0)
+		return -1;
+	if (child == 0) {
+		/* No handler of the parent's, and no core: to die is one of the answers. */
+		for (int it = 1; it < NSIG; it++)
+			signal(it, SIG_DFL);
+		alarm(20);
+		if (pmemobj_check(path, "bench") != 1 || peer_open(peer, path) != 0)
+			_exit(REFUSED);
+		for (uint64_t slot = 0; slot < count; slot++)
+			told[slot] = peer_read(peer, number, slot, into + slot * len, len) == 0 ? 1 : 2;
+		pmemobj_close(peer->pool);
+		_exit(READ);
+	}
+	int status;
+	if (waitpid(child, &status, 0) != child)
+		return -1;
+	if (WIFSIGNALED(status))
+		return WTERMSIG(status) == SIGALRM ? HUNG : DIED;
+	/* The library ends a process that it finds no way out for. */
+	int code = WEXITSTATUS(status);
+	return code == READ || code == REFUSED ? code : DIED;
 }
 
 /* Kinds in the order ctree, rbtree, btree, skiplist, rtree, hashmap. */

@@ -8,6 +8,7 @@
 //! ```text
 //! cargo xtask bench object [--quick] [--check] [--only PART] [--alone]
 //!                          [--dir DIR] [--disk DIR] [--json FILE] [--charts DIR]
+//!                          [--rounds N] [--seed N] [--ledger FILE]
 //! cargo xtask bench codes [--quick] [--json FILE] [--check]
 //! cargo xtask bench mapped [--quick] [--check] [--all] [--brief] [--only PART] [--dir DIR]
 //!                          [--disk DIR] [--json FILE] [--charts DIR] [--trace FILE]
@@ -32,7 +33,8 @@
 //!   of the processor; `interference.rs` commits beside a scrub; `scrubbed.rs` inserts with scrubs
 //!   between; `waits.rs` commits beside repairs; `placement.rs` sums in slots against sums in
 //!   headers
-//! - `replica.rs` what a replica of libpmemobj does about damage and loss, beside our parity
+//! - `replica.rs` what a replica of libpmemobj does about damage and loss, beside our parity;
+//!   `damage.rs` what is served after the same damage to both, thousands of times
 //! - `codes.rs` the runs of the codes
 //! - `mapped/` programs that store to a plain mapping, protected and not; its own tour
 //! - `asked.rs` what was asked for, looked at before anything runs; `say.rs` what is printed
@@ -45,6 +47,7 @@ mod asked;
 mod charts;
 mod codes;
 mod counters;
+mod damage;
 mod disk;
 mod drawings;
 mod foreign;
@@ -97,9 +100,18 @@ pub(crate) struct Options {
     #[arg(long)]
     quick: bool,
     /// Only this part: race, race-maps, growth, steps, latencies, maps, placement, scrub,
-    /// interference, disk, open, space, waits or replica.
+    /// interference, disk, open, space, waits, replica or damage.
     #[arg(long)]
     only: Option<String>,
+    /// How often the part `damage` damages both pools [default: 1000, or 50 with --quick].
+    #[arg(long)]
+    rounds: Option<u64>,
+    /// What the part `damage` draws its damage from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Add what the part `damage` did to this list of what was run.
+    #[arg(long)]
+    ledger: Option<PathBuf>,
     /// Only objects of this length: 64, 256, 1024 or 4096.
     #[arg(long)]
     len: Option<u64>,

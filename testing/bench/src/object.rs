@@ -17,8 +17,11 @@ use crate::report::{Limit, Report, Spread};
 use crate::rig::{Rig, fill};
 use crate::say::{self, say};
 
+/// What a pool is protected by: its name, parity, sums, and whether metadata and log have copies.
+pub(crate) type Mode = (&'static str, Parity, SumKind, bool);
+
 /// Protections, from none to all: each row's price is its difference to the one above.
-pub(crate) const MODES: [(&str, Parity, SumKind, bool); 5] = [
+pub(crate) const MODES: [Mode; 5] = [
     ("private copies only", Parity::None, SumKind::None, false),
     ("+ metadata and log copies", Parity::None, SumKind::None, true),
     ("+ parity P", Parity::P, SumKind::None, true),
@@ -26,7 +29,7 @@ pub(crate) const MODES: [(&str, Parity, SumKind, bool); 5] = [
     ("+ parity Q", Parity::PQ, SumKind::Crc32c, true),
 ];
 
-pub(crate) fn options(size: u64, mode: (&str, Parity, SumKind, bool)) -> CreateOptions {
+pub(crate) fn options(size: u64, mode: Mode) -> CreateOptions {
     CreateOptions {
         size,
         parity: mode.1,
@@ -39,7 +42,7 @@ pub(crate) fn options(size: u64, mode: (&str, Parity, SumKind, bool)) -> CreateO
 type Part = fn(&Options, &mut Report) -> anyhow::Result<()>;
 
 /// What there is to run, in this order.
-const PARTS: [(&str, Part); 14] = [
+const PARTS: [(&str, Part); 15] = [
     ("race", crate::race::objects::race),
     ("race-maps", crate::race::maps::race),
     ("growth", crate::race::maps::growth),
@@ -54,6 +57,7 @@ const PARTS: [(&str, Part); 14] = [
     ("space", space),
     ("waits", crate::waits::waits),
     ("replica", crate::replica::replica),
+    ("damage", crate::damage::damage),
 ];
 
 /// Lengths of objects.
@@ -81,7 +85,7 @@ pub(crate) fn run(mut o: Options) -> anyhow::Result<u32> {
     let place = Place::make(&o.dir).context("--dir")?;
     o.dir = place.path().to_owned();
     let mut report = Report::of(o.alone);
-    let peers = ["race", "race-maps", "replica"];
+    let peers = ["race", "race-maps", "replica", "damage"];
     let asked = o.only.as_deref().is_none_or(|only| peers.contains(&only));
     if asked && !o.alone {
         match Shim::load() {

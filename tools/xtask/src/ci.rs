@@ -1,6 +1,6 @@
 //! What CI runs, as one table of steps, cheapest first.
 //!
-//! A step whose crate or file does not exist yet is skipped and the summary says so. The whole run
+//! A step whose crate or file does not exist yet is left out and the summary says so. The whole run
 //! must stay below [`BUDGET`] on a machine with two cores.
 
 mod skips;
@@ -206,7 +206,7 @@ fn summarise(results: &[(&str, Outcome, Duration)], total: Duration) -> bool {
         let verdict = match outcome {
             Outcome::Passed => "passed".to_owned(),
             Outcome::Failed => "FAILED".to_owned(),
-            Outcome::Skipped(what) => format!("skipped: there is no {what} yet"),
+            Outcome::Skipped(what) => format!("left out: there is no {what} yet"),
             Outcome::NotRun => "not run".to_owned(),
         };
         println!("  {name:10} {:>8.1} s  {verdict}", time.as_secs_f64());

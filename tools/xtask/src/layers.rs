@@ -75,7 +75,7 @@ const TABLE: &[Row] = &[
     row("testing/evidence",     &[]),
     row("testing/campaign",     &[BELOW, "oracle", "workloads", "evidence"]),
     row("testing/explore",      &[BELOW, "workloads"]),
-    row("testing/bench",        &[BELOW, "oracle", "workloads"]),
+    row("testing/bench",        &[BELOW, "oracle", "workloads", "evidence"]),
     row("testing/fuzz",         &[BELOW, "oracle", "workloads", "campaign"]),
 
     row("tools/lab",            &["workloads", "evidence"]),

@@ -4,8 +4,9 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
-use anyhow::{bail, ensure};
+use anyhow::{Context, bail, ensure};
 use libloading::Library;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use super::{function, load};
 
@@ -19,6 +20,8 @@ type LineUp = unsafe extern "C" fn(*mut c_void, u64, *const u64, u64) -> c_int;
 type Store = unsafe extern "C" fn(*mut c_void, u64, u64, *const c_void, u64) -> c_int;
 type Insert = unsafe extern "C" fn(*mut c_void, u64, *const c_void, u64) -> c_int;
 type Read = unsafe extern "C" fn(*mut c_void, u64, u64, *mut c_void, u64) -> c_int;
+type Survey =
+    unsafe extern "C" fn(*mut c_void, *const c_char, u64, u64, u64, *mut u8, *mut u8) -> c_int;
 type Get = unsafe extern "C" fn(*mut c_void, u64, *mut c_void, u64) -> c_int;
 
 /// The functions of the shim.
@@ -37,6 +40,7 @@ pub(crate) struct Shim {
     read: Read,
     offset: unsafe extern "C" fn(*mut c_void, u64, u64) -> u64,
     free: Slot,
+    survey: Survey,
     map: unsafe extern "C" fn(*mut c_void, c_int) -> c_int,
     insert: Insert,
     get: Get,
@@ -76,6 +80,7 @@ impl Shim {
                 read: function(library, "peer_read")?,
                 offset: function(library, "peer_offset")?,
                 free: function(library, "peer_free")?,
+                survey: function(library, "peer_survey")?,
                 map: function(library, "peer_map")?,
                 insert: function(library, "peer_insert")?,
                 get: function(library, "peer_get")?,
@@ -364,7 +369,53 @@ impl Table<'_> {
     }
 }
 
+/// How the process of a survey ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// It came to the last object.
+    Whole,
+    /// The library says that the pool is not sound, or does not open it.
+    Refused,
+    /// A signal ended it, or the library did.
+    Died,
+    /// It was still busy after 20 seconds.
+    Hung,
+}
+
 impl Resting {
+    /// Reads all objects of a table, in a process of its own: their bytes, and with how many it
+    /// got as far as saying something (1 read, 2 refused, 0 neither).
+    ///
+    /// # Errors
+    /// There is no room, or no process.
+    pub(crate) fn survey(&mut self, number: u64) -> anyhow::Result<(Ending, Vec<u8>, Vec<u8>)> {
+        let peer = &mut self.0;
+        let Some(&(count, len)) = peer.tables.get(number as usize) else {
+            bail!("the shim has {TABLES} tables");
+        };
+        let shared = Shared::new((count * (len + 1)) as usize)?;
+        let told = count * len;
+        // SAFETY: the pool is closed, which the shim checks; its name ends in a zero; the table has
+        // `count` slots for `len` bytes, and the memory is `count` times `len` bytes for them, and
+        // `count` for what is said of each.
+        let ended = unsafe {
+            let into = shared.start.as_ptr();
+            let name = peer.name.as_ptr();
+            let told = into.add(told as usize);
+            (peer.shim.survey)(peer.pool.as_ptr(), name, number, count, len, into, told)
+        };
+        let ending = match ended {
+            0 => Ending::Whole,
+            1 => Ending::Refused,
+            2 => Ending::Died,
+            3 => Ending::Hung,
+            _ => bail!("no process could be started to read the pool"),
+        };
+        // SAFETY: the mapping is that long, and the process that wrote to it has ended.
+        let all = unsafe { std::slice::from_raw_parts(shared.start.as_ptr(), shared.len) };
+        let (bytes, told) = all.split_at(told as usize);
+        Ok((ending, bytes.to_vec(), told.to_vec()))
+    }
     /// Opens the pool, does `work` and closes it again.
     ///
     /// # Errors
@@ -381,6 +432,30 @@ impl Resting {
         let done = work(peer);
         peer.rest();
         done
+    }
+}
+
+/// Memory that a child process writes to, all zeros at first.
+struct Shared {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+impl Shared {
+    fn new(len: usize) -> anyhow::Result<Self> {
+        let (access, kind) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: a new mapping at an address that the system chooses touches nobody's memory.
+        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), len, access, kind)? };
+        let start = NonNull::new(start.cast()).context("mapped at address 0")?;
+        Ok(Self { start, len })
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped by `new` with this length, and nothing points into it: what it
+        // held was copied. If it cannot be unmapped it stays, which harms nobody.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
 

@@ -12,8 +12,9 @@ use crate::finding::Finding;
 /// The one page for names of papers and of the systems they describe.
 const PAPERS: &str = "docs/papers.md";
 
-/// Where the store we race against may be named too: in the race and in its report.
-const RACE: &[&str] = &["docs/performance.md", "testing/bench"];
+/// Where the store we race against may be named too: in the race, in its report, and in the list
+/// of what was run.
+const RACE: &[&str] = &["docs/performance.md", "docs/evidence.md", "testing/bench"];
 
 /// A name, whether its case matters (it is an ordinary word otherwise), and where else it may be.
 #[derive(Debug, Clone, Copy)]
