@@ -36,7 +36,7 @@
 //!
 //! # Tour
 //!
-//! `plain`: the standard library | `under_loom`, `under_shuttle`: the checkers, and what they lack |
+//! `plain`: the standard library | `under_loom`, `under_shuttle`: checkers, and what they lack |
 //! `weak`: loom's atomics, made weaker on demand | `spin_lock`: a spin lock on modelled atomics |
 //! `once`: a cell that is set once, on modelled atomics | `time`: a clock that counts its readers.
 

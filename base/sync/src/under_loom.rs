@@ -3,7 +3,6 @@
 pub use loom::sync::{
     Barrier, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
-pub use loom::{cell, lazy_static, model};
 
 pub use crate::once::OnceLock;
 pub use crate::weak::{Access, Weakened, weaken};

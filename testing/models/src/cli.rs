@@ -30,6 +30,9 @@ pub(crate) struct Cli {
     /// Run one drawn schedule again, as a finding says: `HARNESS:WRONG:SCHEDULER:SEED`.
     #[arg(long, value_name = "SCHEDULE")]
     pub(crate) replay: Option<String>,
+    /// Say what each wrong variant was convicted of.
+    #[arg(long)]
+    pub(crate) verdicts: bool,
     /// Add what was run and found to this list (docs/evidence.md).
     #[arg(long, value_name = "FILE")]
     pub(crate) ledger: Option<PathBuf>,
@@ -51,6 +54,8 @@ pub(crate) struct Ran {
     /// Wrong variants, and those convicted.
     pub(crate) wrong: u64,
     pub(crate) convicted: u64,
+    /// What each was convicted of.
+    pub(crate) verdicts: Vec<String>,
     /// What was found, in words.
     pub(crate) findings: Vec<String>,
     pub(crate) seconds: f64,
@@ -72,8 +77,8 @@ impl Report {
             ran.seconds,
             if ran.findings.is_empty() { "" } else { "  FAILED" }
         );
-        for finding in &ran.findings {
-            println!("  {finding}");
+        for line in ran.verdicts.iter().chain(&ran.findings) {
+            println!("  {line}");
         }
         self.0.push(ran);
     }
@@ -103,16 +108,14 @@ impl Report {
     expect(dead_code, reason = "there is no checker in this build")
 )]
 pub(crate) fn run(cli: &Cli, checker: &str, models: fn(&Cli) -> Result<Report>) -> ExitCode {
-    // What is convicted panics, on purpose and often.
-    std::panic::set_hook(Box::new(|p| {
-        if cli.replay.is_some() {
-            eprintln!("{p}");
-        }
-    }));
+    // What is convicted panics, on purpose and often. Who runs one schedule again wants to see it.
+    if cli.replay.is_none() {
+        std::panic::set_hook(Box::new(|_| {}));
+    }
     let report = match models(cli) {
         Ok(report) => report,
         Err(error) => {
-            eprintln!("models: {error:#}");
+            println!("models: {error:#}");
             return ExitCode::from(USAGE);
         }
     };
@@ -128,7 +131,7 @@ pub(crate) fn run(cli: &Cli, checker: &str, models: fn(&Cli) -> Result<Report>) 
     if let Some(path) = &cli.ledger {
         let how = format!("seed {}", cli.seed);
         if let Err(error) = append(path, &report.rows(checker, &how)) {
-            eprintln!("models: {error:#}");
+            println!("models: {error:#}");
             return ExitCode::from(FAILED);
         }
     }

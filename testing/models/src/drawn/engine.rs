@@ -1,5 +1,5 @@
-//! The engine whole: transactions, a scrub, repairs, growth, views, on the faulty medium, judged by a
-//! model when all are through and, at one instant before that, after a crash.
+//! The engine whole: transactions, a scrub, repairs, growth, views, on the faulty medium, judged by
+//! a model when all are through and, at one instant before that, after a crash.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -74,6 +74,7 @@ enum Role {
     Repair,
     Grow,
     View,
+    Churn,
 }
 
 fn options() -> OpenOptions {
@@ -185,6 +186,7 @@ impl World {
                 assert!(grown.is_ok(), "{LAW}: a pool with room grows: {grown:?}");
             }
             Role::View => self.view(),
+            Role::Churn => self.churn(),
         }
     }
 
@@ -196,6 +198,21 @@ impl World {
                 assert!(none, "{LAW}: a scrub loses nothing: {done:?}");
             }
             Err(error) => panic!("{LAW}: a scrub comes to its end: {error}"),
+        }
+    }
+
+    /// Places that are taken, given back and taken again.
+    fn churn(&self) {
+        for round in 0..2_u64 {
+            let made = self.pool.run(|tx| tx.alloc_from(TypeNumber::BYTES, &filled(round)));
+            let freed = made.and_then(|of| {
+                self.pool.run(|tx| {
+                    let found = get(tx, of)?;
+                    assert_eq!(found, round, "{LAW}: an object is what was made");
+                    tx.free(of)
+                })
+            });
+            assert!(freed.is_ok(), "{LAW}: what was made can be freed: {freed:?}");
         }
     }
 
@@ -280,7 +297,7 @@ fn run(wrong: Wrong, kind: MediumKind) {
     };
     m.crash_before(instant, Box::new(note));
     let world = Arc::new(World { pool, objects: base.objects, known });
-    let roles = [Role::Scrub, Role::Repair, Role::Grow, Role::View];
+    let roles = [Role::Scrub, Role::Repair, Role::Grow, Role::View, Role::Churn];
     let role = roles[thread_rng().gen_range(0..roles.len())];
     let writers = (0..WRITERS).map(|me| {
         let world = Arc::clone(&world);
@@ -302,6 +319,12 @@ fn run(wrong: Wrong, kind: MediumKind) {
     let known = *world.known.lock().unwrap_or_else(PoisonError::into_inner);
     judge(&world.pool, &world.objects, &known.acked, &known.begun);
     drop(world);
+    if matches!(role, Role::View | Role::Churn) {
+        let again = Pool::open(m, options(), clock());
+        let (pool, opened) = again.expect("a pool that was closed is opened");
+        assert!(opened.clean, "{LAW}: a pool that was closed is clean: {opened:?}");
+        judge(&pool, &base.objects, &known.acked, &known.begun);
+    }
     let crashed = crash.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some((point, known)) = crashed {
         recover(&point, &known, kind, &base.objects);

@@ -134,11 +134,19 @@ fn one(harness: &Harness, cli: &Cli) -> Ran {
     let batches = cli.schedules.unwrap_or(harness.few).div_ceil(BATCH);
     let (count, findings) = draw(harness, 0, cli.seed, batches);
     let mut ran = Ran { name: harness.name.to_owned(), count, findings, ..Ran::default() };
+    if cli.verdicts {
+        ran.verdicts.push(format!("what ships: {:.1} s", begun.elapsed().as_secs_f64()));
+    }
     for (number, wrong) in (1..).zip(harness.wrong) {
         let (tried, found) = draw(harness, number, cli.seed, PATIENCE);
         ran.wrong += 1;
         match found.first() {
-            Some(finding) if finding.contains(LAW) => ran.convicted += 1,
+            Some(finding) if finding.contains(LAW) => {
+                ran.convicted += 1;
+                if cli.verdicts {
+                    ran.verdicts.push(format!("{wrong:?}, schedule {tried}: {finding}"));
+                }
+            }
             Some(finding) => ran.findings.push(format!("{wrong:?} failed otherwise: {finding}")),
             None => ran.findings.push(format!("{wrong:?} was not convicted in {tried} schedules")),
         }

@@ -1,10 +1,12 @@
 //! All interleavings, with so many switches away from a thread that could go on, of cores that
 //! take no lock of the system: loom runs the code that ships.
 //!
-//! Not modelled here: `object/touched.rs`, whose words are read and written one by one, relaxed, and
-//! decide nothing but whether a sum is looked at; the registry of mappings and the marks of first
-//! stores in `base/pmem`, whose words lie in memory shared with signal handlers and other processes,
-//! where no modelled word can lie. Their tests run real threads, signals and processes.
+//! Not modelled here: `object/touched.rs`, whose words are read and written one by one, relaxed,
+//! and decide nothing but whether a sum is looked at; the registry of mappings and the marks of
+//! first stores in `base/pmem`, whose words lie in memory shared with signal handlers and other
+//! processes, where no modelled word can lie: their tests run real threads, signals and processes;
+//! a zone of the heap that grows, which does not fit the stack of one of loom's threads, and is
+//! published by the same two steps as the column locks of a new zone, which are modelled.
 
 mod columns;
 mod heap;
@@ -102,7 +104,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Report> {
     ensure!(!chosen.is_empty(), "no such model; there are {}", names(&models));
     let mut report = Report::default();
     for model in chosen {
-        report.add(one(model));
+        report.add(one(model, cli));
     }
     Ok(report)
 }
@@ -118,12 +120,12 @@ impl Clone for Model {
 }
 
 /// One model: as it ships, then each wrong variant.
-fn one(model: &Model) -> Ran {
+fn one(model: &Model, cli: &Cli) -> Ran {
     let begun = std::time::Instant::now();
     let before = RUNS.load(Ordering::Relaxed);
     let mut findings: Vec<String> = alone(model.run, "").err().into_iter().collect();
     let count = RUNS.load(Ordering::Relaxed) - before;
-    let mut convicted = 0;
+    let (mut convicted, mut verdicts) = (0, Vec::new());
     for wrong in model.wrong {
         let verdict = match *wrong {
             Wrong::Off(what) => alone(model.run, what),
@@ -133,7 +135,12 @@ fn one(model: &Model) -> Ran {
             }
         };
         match verdict {
-            Err(message) if is_conviction(&message) => convicted += 1,
+            Err(message) if is_conviction(&message) => {
+                convicted += 1;
+                if cli.verdicts {
+                    verdicts.push(format!("{wrong:?}: {message}"));
+                }
+            }
             Err(message) => findings.push(format!("{wrong:?} failed otherwise: {message}")),
             Ok(()) => findings.push(format!("{wrong:?} was not convicted")),
         }
@@ -143,6 +150,7 @@ fn one(model: &Model) -> Ran {
         count,
         wrong: model.wrong.len() as u64,
         convicted,
+        verdicts,
         findings,
         seconds: begun.elapsed().as_secs_f64(),
     }
