@@ -2,7 +2,7 @@
 
 use core::cell::Cell;
 use core::ops::AddAssign;
-use core::sync::atomic::{AtomicU32, Ordering};
+use holdfast_sync::unmodelled::{AtomicU32, Ordering};
 
 /// Counts of one thread, or of all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub(crate) struct Thread {
 
 static NEXT_SLOT: AtomicU32 = AtomicU32::new(1);
 
-thread_local! {
+holdfast_sync::thread_local! {
     static SLOT: Cell<u32> = const { Cell::new(0) };
 }
 

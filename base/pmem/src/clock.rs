@@ -1,7 +1,7 @@
 //! Time as a parameter: no layer above asks the system for it.
 
 use core::fmt;
-use std::time::Instant;
+use holdfast_sync::time::Instant;
 
 /// A source of monotonic time. Whoever opens a pool gives it one; campaigns give a counter, so
 /// that a run is the same every time.

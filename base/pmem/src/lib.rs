@@ -106,6 +106,7 @@ mod registry;
 pub mod site;
 mod space;
 mod status;
+#[cfg_attr(any(loom, shuttle), path = "table_in_model.rs")]
 mod table;
 pub mod track;
 

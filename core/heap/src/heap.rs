@@ -4,8 +4,8 @@
 //! record carries, and is forgotten by a crash or a `cancel`. A place becomes reusable only after
 //! the commit that freed it is complete.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use holdfast_sync::atomic::{AtomicUsize, Ordering};
+use holdfast_sync::{Mutex, OnceLock, PoisonError};
 
 use holdfast_layout::{Certify, Region, SumKind};
 use holdfast_pmem::{MediaError, Medium, Site};

@@ -4,8 +4,8 @@
 //! after a commit changed them. A chunk or place that a running transaction reserved is taken
 //! here and free there, so a crash gives it back by itself.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use holdfast_sync::atomic::{AtomicU64, Ordering};
+use holdfast_sync::{Mutex, MutexGuard, PoisonError};
 
 use holdfast_layout::Region;
 

@@ -18,9 +18,10 @@
 //! so of two records under way neither is about what the other one changes.
 
 use core::time::Duration;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use holdfast_sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::Arc;
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use holdfast_sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_codes::{crc32c, crc32c_combine};
 use holdfast_layout::Superblock;

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use holdfast_layout::{LogPlacement, Superblock};
 use holdfast_pmem::{MediaError, Medium};
-use spin::mutex::{SpinMutex, SpinMutexGuard};
+use holdfast_sync::spin::{SpinMutex, SpinMutexGuard};
 
 use crate::deferred::Deferred;
 use crate::error::LogError;

@@ -115,7 +115,6 @@ pub mod scan;
 pub mod seed;
 mod space;
 mod still;
-mod sync;
 
 pub use deferred::{DEFERRED_MAX, Deferred};
 pub use entry::{Entries, Entry, entries};

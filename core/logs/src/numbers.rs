@@ -20,7 +20,7 @@
 
 use holdfast_pmem::{Medium, Site};
 
-use crate::sync::{AtomicU64, AtomicUsize, Ordering};
+use holdfast_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// The lane has no commit under way.
 const IDLE: u64 = u64::MAX;

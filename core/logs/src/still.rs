@@ -1,6 +1,6 @@
 //! Keeping everybody from writing to a part of the log, for as long as it is moved.
 
-use std::sync::MutexGuard;
+use holdfast_sync::MutexGuard;
 
 use holdfast_pmem::Medium;
 
@@ -9,7 +9,7 @@ use crate::lanes::{Lane, Log};
 
 /// Rounds a lane's holder is waited for. Commits take microseconds; one that takes longer may be
 /// waiting for the very repair that asks.
-const ROUNDS: u32 = 10_000;
+const ROUNDS: u32 = holdfast_sync::patience(10_000);
 
 /// While this lives, nobody writes to the range it was made for.
 #[must_use = "writing goes on as soon as this is dropped"]
@@ -36,7 +36,7 @@ impl Log {
         for lane in (0..self.lanes()).filter(|lane| self.lies_in(*lane, at, len)) {
             let held = (0..ROUNDS).find_map(|round| {
                 if round > 0 {
-                    std::thread::yield_now();
+                    holdfast_sync::thread::yield_now();
                 }
                 self.acquire_exact(m, lane)
             });

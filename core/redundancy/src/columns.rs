@@ -17,18 +17,19 @@
 //! Many locks are always taken in ascending order of [`ColumnId`]; a holder of one takes no other.
 
 use core::fmt;
-use core::sync::atomic::{AtomicU32, Ordering};
-use std::sync::OnceLock;
+use holdfast_sync::OnceLock;
+use holdfast_sync::atomic::{AtomicU32, Ordering};
 
 use holdfast_layout::format::REGIONS_MAX;
 use holdfast_pmem::{Medium, PAGE};
+use holdfast_sync::patience;
 
 use crate::zone::Zone;
 
 /// Lock words in a cache line.
 const WORDS_PER_LINE: u32 = 16;
 /// Tries before a waiting thread gives up its time slice: about the length of a column repair.
-const SPINS: u32 = 256;
+const SPINS: u32 = patience(256);
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -77,7 +78,7 @@ struct Line([AtomicU32; WORDS_PER_LINE as usize]);
 impl Locks {
     fn new(columns: u32) -> Self {
         let lines = columns.div_ceil(WORDS_PER_LINE).next_power_of_two();
-        let line = || Line([const { AtomicU32::new(FREE) }; WORDS_PER_LINE as usize]);
+        let line = || Line(core::array::from_fn(|_| AtomicU32::new(FREE)));
         Self { lines: (0..lines).map(|_| line()).collect(), shift: lines.trailing_zeros() }
     }
 
@@ -222,9 +223,9 @@ fn wait<M: Medium>(m: &M, word: &AtomicU32) {
             if take(m, word) {
                 return;
             }
-            core::hint::spin_loop();
+            holdfast_sync::hint::spin_loop();
         }
-        std::thread::yield_now();
+        holdfast_sync::thread::yield_now();
     }
 }
 

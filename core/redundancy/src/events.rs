@@ -15,8 +15,8 @@
 //! the entries of the other side. Observers of a pool in use read the same entries and write
 //! nothing: what they see half written does not verify and is skipped.
 
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use holdfast_sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use holdfast_sync::{Mutex, MutexGuard, PoisonError};
 
 use holdfast_codes::crc32c;
 use holdfast_layout::bytes;

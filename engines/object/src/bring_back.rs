@@ -18,8 +18,8 @@ use holdfast_layout::Certify;
 use holdfast_pmem::{Medium, Site};
 use holdfast_redundancy::parity::{self, Mismatch, Scratch, Suspect};
 use holdfast_redundancy::{Wrong, Zone, zone};
+use holdfast_sync::{MutexGuard, PoisonError};
 use holdfast_txn::TxError;
-use std::sync::{MutexGuard, PoisonError};
 
 use crate::changes::Changes;
 use crate::error::Error;

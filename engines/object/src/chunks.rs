@@ -1,7 +1,7 @@
 //! System transactions: chunks change their kind by small commits of their own, on a lane kept
 //! for them, whatever becomes of the transaction that needed them.
 
-use std::sync::PoisonError;
+use holdfast_sync::PoisonError;
 
 use holdfast_heap::format::{CHUNK_LEN, SLOT_LEN};
 use holdfast_heap::{ChunkEntry, ChunkKind, ZoneTable};

@@ -8,7 +8,7 @@ use holdfast_layout::{Superblock, region};
 use holdfast_pmem::Medium;
 use holdfast_redundancy::superblock::read_superblock;
 use holdfast_redundancy::{CopyState, Mirror, Side};
-use std::sync::atomic::Ordering;
+use holdfast_sync::atomic::Ordering;
 
 use crate::error::Error;
 use crate::shared::{Repairer, Shared};
@@ -64,7 +64,7 @@ impl<M: Medium> Shared<M> {
             SUPERBLOCK_PAGE => self.store_superblock(&mut self.superblock())?,
             REGIONS_PAGE => {
                 let regions =
-                    self.regions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    self.regions.lock().unwrap_or_else(holdfast_sync::PoisonError::into_inner);
                 self.write_region_table(&regions)?;
             }
             REMAP_PAGE => {

@@ -38,7 +38,8 @@ impl<M: Medium> Pool<M> {
         if shared.is_read_only() {
             return Err(Error::Tx(holdfast_txn::TxError::ReadOnly));
         }
-        let mut regions = shared.regions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut regions =
+            shared.regions.lock().unwrap_or_else(holdfast_sync::PoisonError::into_inner);
         let superblock = shared.superblock().clone();
         let size = size / PAGE * PAGE;
         let rows = u64::from(superblock.parity + 2);

@@ -78,6 +78,8 @@ mod known;
 mod lane;
 mod log;
 mod mend_unit;
+#[cfg(loom)]
+pub mod modelled;
 mod newer;
 mod open;
 mod options;

@@ -17,7 +17,7 @@ impl<M: Medium> Shared<M> {
             if let Some(held) = self.log.acquire_exact(&self.m, lane as usize) {
                 return held;
             }
-            std::thread::yield_now();
+            holdfast_sync::thread::yield_now();
         }
     }
 
@@ -32,7 +32,7 @@ impl<M: Medium> Shared<M> {
                 return false;
             }
             self.settle_others(mine);
-            std::thread::yield_now();
+            holdfast_sync::thread::yield_now();
             rounds < ROUNDS
         };
         lane.reserve(&self.m, &self.numbers, record.len(), wait).map_err(|e| self.log_error(e))
@@ -97,7 +97,7 @@ impl<M: Medium> Shared<M> {
             } else {
                 // Another lane's commit is under way; it does not wait for this one.
                 self.settle_others(lane.id());
-                std::thread::yield_now();
+                holdfast_sync::thread::yield_now();
             }
         }
         Err(TxError::Conflict)

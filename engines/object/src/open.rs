@@ -1,7 +1,7 @@
 //! Opening a pool: tables, relocated frames, recovery if it was not closed, directory.
 
+use holdfast_sync::atomic::Ordering;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use holdfast_heap::verify::Direct;
 use holdfast_heap::{BadEntry, Heap};
@@ -277,7 +277,7 @@ impl<M: Medium> Pool<M> {
     /// Regions of the pool.
     #[must_use]
     pub fn regions(&self) -> Vec<Region> {
-        self.shared.regions.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        self.shared.regions.lock().unwrap_or_else(holdfast_sync::PoisonError::into_inner).clone()
     }
 
     /// Parts of the pool that this build does not know and leaves alone.

@@ -16,9 +16,9 @@ use holdfast_logs::{Lane, RecordBuilder};
 use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::Wrong;
 use holdfast_redundancy::events::{Cause, Finder};
+use holdfast_sync::PoisonError;
+use holdfast_sync::atomic::Ordering;
 use holdfast_txn::{Result, TxError};
-use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
 
 use crate::batch::Batch;
 use crate::repair::Mended;

@@ -1,7 +1,7 @@
 //! A pool: made, opened, used, closed.
 
+use holdfast_sync::atomic::Ordering;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use holdfast_heap::Heap;
 use holdfast_layout::{Persist, Ptr, RawPtr, RegionKind, Superblock, bytemuck};
@@ -138,7 +138,7 @@ impl<M: Medium> Pool<M> {
     /// Puts the parts of a pool together: zones from the region table.
     pub(crate) fn assemble(parts: Parts<M>) -> Result<Self, Error> {
         let shared = Shared::new(parts);
-        let regions = shared.regions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let regions = shared.regions.lock().unwrap_or_else(holdfast_sync::PoisonError::into_inner);
         for region in regions.iter().filter(|r| r.kind == RegionKind::Zone) {
             if let Some(index) = shared.heap.add_zone(region) {
                 shared.know_zone(index, Zone::new(region, index.into())?);
@@ -189,7 +189,7 @@ impl<M: Medium> Pool<M> {
             if let Some(entered) = self.shared.lanes.enter() {
                 return entered;
             }
-            std::thread::yield_now();
+            holdfast_sync::thread::yield_now();
         }
     }
 
@@ -225,7 +225,7 @@ impl<M: Medium> Pool<M> {
             let version = match shared.versions.pin(word) {
                 Pinned::At(version) => version,
                 Pinned::Held => {
-                    std::thread::yield_now();
+                    holdfast_sync::thread::yield_now();
                     continue;
                 }
                 Pinned::Full => return Err(TxError::TooManyViews { object: of.raw() }.into()),
@@ -255,7 +255,7 @@ impl<M: Medium> Pool<M> {
     #[must_use]
     pub fn stats(&self) -> Stats {
         let c = &self.shared.counters;
-        let get = |n: &std::sync::atomic::AtomicU64| n.load(Ordering::Relaxed);
+        let get = |n: &holdfast_sync::atomic::AtomicU64| n.load(Ordering::Relaxed);
         Stats {
             commits: self.shared.lanes.commits(),
             aborts: self.shared.lanes.aborts(),
@@ -432,11 +432,11 @@ impl<M: Medium> Drop for Undo<'_, '_, M> {
 
 fn back_off(conflicts: u32) {
     if conflicts < 4 {
-        for _ in 0..1 << (4 + conflicts) {
-            core::hint::spin_loop();
+        for _ in 0..holdfast_sync::patience(1 << (4 + conflicts)) {
+            holdfast_sync::hint::spin_loop();
         }
     } else {
-        std::thread::yield_now();
+        holdfast_sync::thread::yield_now();
     }
 }
 

@@ -42,7 +42,7 @@ impl<M: Medium> Pool<M> {
             let version = match shared.versions.pin(word) {
                 Pinned::At(version) => version,
                 Pinned::Held => {
-                    std::thread::yield_now();
+                    holdfast_sync::thread::yield_now();
                     continue;
                 }
                 Pinned::Full => return Err(TxError::TooManyViews { object: of }.into()),

@@ -194,7 +194,10 @@ impl<M: Medium> Shared<M> {
             }
         }
         if !stale.is_empty() && !self.is_read_only() {
-            self.retiring.lock().unwrap_or_else(std::sync::PoisonError::into_inner).extend(stale);
+            self.retiring
+                .lock()
+                .unwrap_or_else(holdfast_sync::PoisonError::into_inner)
+                .extend(stale);
             self.retire_log_chunks()?;
         }
         Ok(())

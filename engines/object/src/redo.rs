@@ -37,8 +37,8 @@ use crate::mend_unit::{find_cure, find_cure_of_two, parts_of};
 use crate::newer::Newer;
 use crate::repair::Mended;
 use crate::shared::{Repairer, Shared};
-use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
+use holdfast_sync::PoisonError;
+use holdfast_sync::atomic::Ordering;
 
 const STEP_CURED: Site = Site::new("object.redo.step-cured");
 const STEP_STORED: Site = Site::new("object.redo.step-stored");

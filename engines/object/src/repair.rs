@@ -27,7 +27,7 @@ use holdfast_pmem::{MediaCause, MediaError, Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Event, Finder};
 use holdfast_redundancy::parity::{self, Parity, Scratch, rebuild};
 use holdfast_redundancy::{ColumnId, Exempt, Intent, Wrong, Zone, zone};
-use std::sync::atomic::Ordering;
+use holdfast_sync::atomic::Ordering;
 
 use crate::changes::Changes;
 use crate::error::Error;
@@ -142,7 +142,7 @@ impl<M: Medium> Shared<M> {
         let mut seen = Vec::new();
         while self.has_suspects.swap(false, Ordering::AcqRel) {
             let suspects = core::mem::take(
-                &mut *self.suspects.lock().unwrap_or_else(std::sync::PoisonError::into_inner),
+                &mut *self.suspects.lock().unwrap_or_else(holdfast_sync::PoisonError::into_inner),
             );
             for s in suspects {
                 if seen.contains(&s.at) {
@@ -205,7 +205,9 @@ impl<M: Medium> Shared<M> {
     ) -> Result<T, Error> {
         loop {
             match repair() {
-                Err(Error::Tx(holdfast_txn::TxError::Conflict)) => std::thread::yield_now(),
+                Err(Error::Tx(holdfast_txn::TxError::Conflict)) => {
+                    holdfast_sync::thread::yield_now()
+                }
                 done => return done,
             }
         }
@@ -569,8 +571,8 @@ impl<M: Medium> Shared<M> {
             self.columns.unlock_all(&columns);
             return Err(Error::Tx(holdfast_txn::TxError::Conflict));
         };
-        let regions =
-            sides.then(|| self.regions.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        let regions = sides
+            .then(|| self.regions.lock().unwrap_or_else(holdfast_sync::PoisonError::into_inner));
         let journal = sides.then(|| self.journal.hold_still());
         let mut superblock = self.superblock();
         let mut scratch = Scratch::new();

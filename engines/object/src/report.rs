@@ -1,6 +1,6 @@
 //! Telling what was found wrong and what became of it: counters, and the events journal.
 
-use std::sync::atomic::Ordering;
+use holdfast_sync::atomic::Ordering;
 
 use holdfast_codes::crc32c;
 use holdfast_layout::Superblock;
@@ -72,7 +72,7 @@ impl<M: Medium> Shared<M> {
         if self.is_read_only() {
             return;
         }
-        let mut early = self.early.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut early = self.early.lock().unwrap_or_else(holdfast_sync::PoisonError::into_inner);
         if let Some(early) = early.as_mut() {
             early.push(event);
             return;
@@ -83,7 +83,7 @@ impl<M: Medium> Shared<M> {
 
     /// Writes the events of an opening that is through.
     pub(crate) fn report_early(&self) {
-        let mut early = self.early.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut early = self.early.lock().unwrap_or_else(holdfast_sync::PoisonError::into_inner);
         let events = early.take();
         drop(early);
         events.iter().flatten().for_each(|event| self.journalize(event));

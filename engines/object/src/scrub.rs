@@ -1,6 +1,6 @@
 //! Scrub: a pass over the whole pool that repairs what it finds. Paced, pausable, resumable.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use holdfast_sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use holdfast_layout::Certify;
@@ -89,7 +89,7 @@ impl Scrubbed {
 fn sit_out(mut wait: u64, control: &ScrubControl, mut awake: impl FnMut()) {
     while wait > 0 && control.0.load(Ordering::Acquire) == 0 {
         let part = wait.min(WAIT_PART);
-        std::thread::sleep(Duration::from_nanos(part));
+        holdfast_sync::thread::sleep(Duration::from_nanos(part));
         wait -= part;
         awake();
     }
@@ -213,7 +213,7 @@ impl<M: Medium> Pool<M> {
 
 impl<M: Medium> Shared<M> {
     fn begin_pass(&self, resume: bool) -> Result<Progress, Error> {
-        self.unsettled.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
+        self.unsettled.lock().unwrap_or_else(holdfast_sync::PoisonError::into_inner).clear();
         let last = self.repairer().scrubbed;
         let interrupted = matches!(last.state, ScrubState::Paused | ScrubState::Running);
         let state = if resume && interrupted {
@@ -391,7 +391,8 @@ impl<M: Medium> Shared<M> {
         let event = self.event(Cause::Copies, Finder::Scrub, finding.at, finding.len);
         let mut repairer = self.repairer();
         let still = {
-            let _regions = self.regions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let _regions =
+                self.regions.lock().unwrap_or_else(holdfast_sync::PoisonError::into_inner);
             let superblock = self.superblock();
             crate::copies::damaged_copies(&self.m, &superblock)
         };

@@ -1,7 +1,8 @@
 //! What all handles of an open pool share, and small questions about it.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use holdfast_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use holdfast_sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::Arc;
 
 use holdfast_heap::Heap;
 use holdfast_layout::{Ptr, RawPtr, Region, Superblock};
@@ -310,7 +311,7 @@ impl<M: Medium> Shared<M> {
                 return repairer;
             }
             drop(repairer);
-            std::thread::yield_now();
+            holdfast_sync::thread::yield_now();
         }
     }
 

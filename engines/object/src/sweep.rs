@@ -176,7 +176,7 @@ impl<M: Medium> Shared<M> {
         let certify = Certify::when(self.m.enabled(VERIFY));
         loop {
             let Some(version) = self.versions.read(word) else {
-                std::thread::yield_now();
+                holdfast_sync::thread::yield_now();
                 continue;
             };
             let mut findings = Vec::new();
@@ -294,7 +294,8 @@ impl<M: Medium> Shared<M> {
         // they differ. In the order in which writers take these locks.
         let damaged = {
             let _repairer = self.repairer();
-            let _regions = self.regions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let _regions =
+                self.regions.lock().unwrap_or_else(holdfast_sync::PoisonError::into_inner);
             let superblock = self.superblock();
             crate::copies::damaged_copies(&self.m, &superblock)
         };

@@ -5,8 +5,8 @@
 //! touched.
 
 use core::ops::Range;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU16, Ordering};
+use holdfast_sync::OnceLock;
+use holdfast_sync::atomic::{AtomicU16, Ordering};
 
 use holdfast_heap::format::GRANULE;
 use holdfast_heap::{Spot, ZoneTable};

@@ -5,10 +5,11 @@
 //! after they copy; committers lock it from before their number is drawn until their bytes are
 //! stored; guards pin it so that no committer stores under a borrowed view.
 
-use core::hint::spin_loop;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use holdfast_sync::atomic::{AtomicU64, Ordering, fence};
+use holdfast_sync::hint::spin_loop;
 
 use holdfast_pmem::{Medium, Table};
+use holdfast_sync::patience;
 
 const LOCKED: u64 = 1;
 const PIN: u64 = 2;
@@ -16,9 +17,9 @@ const PINS: u64 = 0xfe;
 const VERSION_SHIFT: u32 = 8;
 /// Rounds a reader waits for a committer before it gives up the transaction: a commit holds its
 /// words for less than a microsecond unless its thread was descheduled.
-const SPINS: u32 = 2_000;
+const SPINS: u32 = patience(2_000);
 /// The same where a committer holds its words until a disk has written its record.
-const SPINS_DISK: u32 = 100;
+const SPINS_DISK: u32 = patience(100);
 
 /// Version words by default, as a power of two: they stay in the cache.
 const BITS: u32 = 16;
@@ -27,7 +28,7 @@ const BITS_DISK: u32 = 20;
 
 /// Rounds somebody who wants to pin a word waits for one of its many pins to end: some tenth of a
 /// second. Their holders may be who waits.
-const PATIENCE: u32 = 1_000;
+const PATIENCE: u32 = patience(1_000);
 
 /// What became of an attempt to pin a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +106,7 @@ impl Versions {
             }
             spins += 1;
             if spins % 256 == 0 {
-                std::thread::yield_now();
+                holdfast_sync::thread::yield_now();
             }
             spin_loop();
             now = word.load(Ordering::Acquire);
@@ -126,19 +127,25 @@ impl Versions {
     }
 
     /// Whether the word still has `version`, for bytes read since. Pins do not count.
+    ///
+    /// The load is in one order with the locks of [`try_lock`](Self::try_lock): of two commits
+    /// that each lock what the other one validates, one sees the other's lock.
     #[inline]
     pub(crate) fn unchanged(&self, index: u32, version: Version) -> bool {
         fence(Ordering::Acquire);
-        self.word(index).load(Ordering::Acquire) & !PINS == version.0
+        self.word(index).load(Ordering::SeqCst) & !PINS == version.0
     }
 
     /// Locks the word if it has `version`, nobody holds it and nobody pins it.
     #[inline]
     pub(crate) fn try_lock<M: Medium>(&self, m: &M, index: u32, version: Version) -> bool {
         m.locked();
-        self.word(index)
-            .compare_exchange(version.0, version.0 | LOCKED, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
+        let (next, word) = (version.0 | LOCKED, self.word(index));
+        let locked =
+            word.compare_exchange(version.0, next, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+        // Who sees a byte that is stored from here on sees the lock as well. No instruction on x86.
+        fence(Ordering::Release);
+        locked
     }
 
     /// Releases a word this thread locked, as changed by commit `number`.
@@ -157,7 +164,7 @@ impl Versions {
     pub(crate) fn pin(&self, index: u32) -> Pinned {
         for _ in 0..PATIENCE {
             match self.pin_now(index) {
-                Pinned::Full => std::thread::yield_now(),
+                Pinned::Full => holdfast_sync::thread::yield_now(),
                 pinned => return pinned,
             }
         }

@@ -12,7 +12,8 @@
 use core::cell::{RefCell, UnsafeCell};
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use holdfast_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use holdfast_sync::unmodelled;
 use std::sync::{Arc, Weak};
 
 use holdfast_layout::Persist;
@@ -359,19 +360,19 @@ impl Drop for Mine {
     }
 }
 
-thread_local! {
+holdfast_sync::thread_local! {
     /// Lanes this thread took, of all pools it uses; dropped, and so given back, when it ends.
     static MINE: RefCell<Vec<Mine>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Tells pools apart for good: an address may be used again.
-static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+static NEXT_ID: unmodelled::AtomicU64 = unmodelled::AtomicU64::new(1);
 
 impl<T> Lanes<T> {
     /// `count` lanes with states from `make`.
     pub(crate) fn new(count: u32, make: impl Fn(u32) -> T) -> Self {
         Self {
-            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            id: NEXT_ID.fetch_add(1, unmodelled::Ordering::Relaxed),
             values: (0..count).map(|lane| UnsafeCell::new(make(lane))).collect(),
             flags: (0..count).map(|_| Flag::default()).collect(),
         }
@@ -386,7 +387,8 @@ impl<T> Lanes<T> {
     /// for a nested run, and says so. `None` if all are taken.
     #[inline]
     pub(crate) fn enter(&self) -> Option<(Held<'_, T>, bool)> {
-        let mine = MINE.with_borrow_mut(|mine| {
+        let mine = MINE.with(|mine| {
+            let mut mine = mine.borrow_mut();
             let own = mine.iter_mut().find(|m| m.id == self.id)?;
             Some((own.lane, core::mem::replace(&mut own.busy, true)))
         });
@@ -408,7 +410,8 @@ impl<T> Lanes<T> {
         let kept = self.keeps(lane);
         let flags = Arc::downgrade(&self.flags);
         let lane = lane as u32;
-        MINE.with_borrow_mut(|mine| {
+        MINE.with(|mine| {
+            let mut mine = mine.borrow_mut();
             // Those of pools that were closed meanwhile.
             mine.retain(|m| m.flags.strong_count() > 0);
             mine.push(Mine { id: self.id, lane, busy: true, kept, flags });
@@ -594,7 +597,7 @@ mod tests {
                     }
                     barrier.wait();
                 }
-                MINE.with_borrow(|m| m.len())
+                MINE.with(|m| m.borrow().len())
             };
             let other = s.spawn(move || work(false));
             let mine = work(true);

@@ -66,6 +66,7 @@ const STEPS: &[Step] = &[
            ..step("doc", Run::Cargo(&["doc", "--workspace", "--no-deps"])) },
     Step { needs: Needs::Crate("holdfast-capi"), ..step("capi", Run::Xtask(&["capi"])) },
     step("test", Run::Tests(&["test", "--workspace", "--", "--show-output"])),
+    Step { needs: Needs::Crate("holdfast-models"), ..step("models", Run::Xtask(&["models"])) },
     // To build for release takes minutes, for what is run once: these are optimised as well, and
     // look for overflows, and whether what the source asserts is so.
     Step { needs: Needs::Crate("holdfast-cli"), ..step("demo", Run::Built("holdfast", &["demo"])) },

@@ -43,6 +43,7 @@ mod fuzz;
 mod install;
 mod layers;
 mod markdown;
+mod models;
 mod papers;
 mod passthrough;
 mod sanitize;
@@ -113,6 +114,8 @@ enum Command {
     Bench(passthrough::Args),
     /// Run the fuzz targets under libFuzzer, each for some seconds.
     Fuzz(fuzz::Args),
+    /// Run the code that ships in model checkers: `cargo xtask models [loom|shuttle]`.
+    Models(models::Args),
     /// Run the tests of the crates below the surfaces under a sanitizer.
     Sanitize(sanitize::Args),
     /// Run scenes in a virtual machine with persistent memory: `cargo xtask lab [--only SCENE]`.
@@ -151,6 +154,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         Command::Campaign(args) => return passthrough::run(&root, "holdfast-campaign", args),
         Command::Bench(args) => return passthrough::run(&root, "holdfast-bench", args),
         Command::Fuzz(args) => return fuzz::run(&root, args),
+        Command::Models(args) => return models::run(&root, args),
         Command::Sanitize(args) => return sanitize::run(&root, args),
         Command::Lab { rest } => return passthrough::start(&root, "lab", rest),
     }?;

@@ -3,6 +3,7 @@
 //! Each file below holds one kind of rule. All of them see the same parsed sources, so a word in
 //! a string never counts as code and a macro body never hides from a rule.
 
+mod modelled;
 mod names;
 mod pages;
 mod rooms;
@@ -52,6 +53,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<bool> {
         findings.extend(sizes::check(source));
         findings.extend(words::check(source));
         findings.extend(unsafety::check(source));
+        findings.extend(modelled::check(source));
     }
     findings.extend(sites::check(&sources));
     findings.extend(sums::check(&sources));

@@ -1,0 +1,150 @@
+//! The command line, and the report.
+
+use std::any::Any;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+use holdfast_evidence::{Row, append, commit};
+
+/// Exit code for what is not understood.
+pub(crate) const USAGE: u8 = 16;
+/// Exit code for what could not be done.
+const FAILED: u8 = 8;
+
+/// Runs the models of one checker; exits with 1 if a law was broken, or a wrong variant was not
+/// convicted.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask models", version)]
+pub(crate) struct Cli {
+    /// Schedules to draw for each harness; without it, as many as CI has time for.
+    #[arg(long, value_name = "N")]
+    pub(crate) schedules: Option<u64>,
+    /// Seed of everything that is drawn.
+    #[arg(long, default_value_t = 1, value_name = "S")]
+    pub(crate) seed: u64,
+    /// Only the models or harnesses of these names.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) only: Vec<String>,
+    /// Run one drawn schedule again, as a finding says: `HARNESS:WRONG:SCHEDULER:SEED`.
+    #[arg(long, value_name = "SCHEDULE")]
+    pub(crate) replay: Option<String>,
+    /// Say what each wrong variant was convicted of.
+    #[arg(long)]
+    pub(crate) verdicts: bool,
+    /// Add what was run and found to this list (docs/evidence.md).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ledger: Option<PathBuf>,
+}
+
+impl Cli {
+    /// Whether what has this name is to be run.
+    pub(crate) fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == name)
+    }
+}
+
+/// What one model or harness came to.
+#[derive(Debug, Default)]
+pub(crate) struct Ran {
+    pub(crate) name: String,
+    /// Interleavings, or schedules.
+    pub(crate) count: u64,
+    /// Wrong variants, and those convicted.
+    pub(crate) wrong: u64,
+    pub(crate) convicted: u64,
+    /// What each was convicted of.
+    pub(crate) verdicts: Vec<String>,
+    /// What was found, in words.
+    pub(crate) findings: Vec<String>,
+    pub(crate) seconds: f64,
+}
+
+/// What all of them came to.
+#[derive(Debug, Default)]
+pub(crate) struct Report(Vec<Ran>);
+
+impl Report {
+    /// Adds one, and tells it.
+    pub(crate) fn add(&mut self, ran: Ran) {
+        println!(
+            "{:16} {:>9} {:>3} of {:<3} wrong variants convicted {:>8.1} s{}",
+            ran.name,
+            ran.count,
+            ran.convicted,
+            ran.wrong,
+            ran.seconds,
+            if ran.findings.is_empty() { "" } else { "  FAILED" }
+        );
+        for line in ran.verdicts.iter().chain(&ran.findings) {
+            println!("  {line}");
+        }
+        self.0.push(ran);
+    }
+
+    fn is_clean(&self) -> bool {
+        self.0.iter().all(|ran| ran.findings.is_empty())
+    }
+
+    fn rows(&self, checker: &str, how: &str) -> Vec<Row> {
+        let row = |ran: &Ran| Row {
+            commit: commit(),
+            method: format!("models {checker} {}", ran.name),
+            how: how.to_owned(),
+            count: ran.count,
+            violations: ran.findings.len() as u64,
+            seconds: ran.seconds.ceil() as u64,
+            figures: [("wrong variants convicted".to_owned(), ran.convicted)].into(),
+            ..Row::default()
+        };
+        self.0.iter().map(row).collect()
+    }
+}
+
+/// Runs `models` of `checker` and says what became of them.
+#[cfg_attr(
+    not(any(loom, shuttle)),
+    expect(dead_code, reason = "there is no checker in this build")
+)]
+pub(crate) fn run(cli: &Cli, checker: &str, models: fn(&Cli) -> Result<Report>) -> ExitCode {
+    // What is convicted panics, on purpose and often. Who runs one schedule again wants to see it.
+    if cli.replay.is_none() {
+        std::panic::set_hook(Box::new(|_| {}));
+    }
+    let report = match models(cli) {
+        Ok(report) => report,
+        Err(error) => {
+            println!("models: {error:#}");
+            return ExitCode::from(USAGE);
+        }
+    };
+    let count: u64 = report.0.iter().map(|ran| ran.count).sum();
+    let (wrong, convicted) =
+        report.0.iter().fold((0, 0), |sum, ran| (sum.0 + ran.wrong, sum.1 + ran.convicted));
+    let verdict = if report.is_clean() { "ok" } else { "FAILED" };
+    println!(
+        "models {checker}: {verdict}, {} models, {count} schedules, {convicted} of {wrong} wrong \
+         variants convicted",
+        report.0.len()
+    );
+    if let Some(path) = &cli.ledger {
+        let how = format!("seed {}", cli.seed);
+        if let Err(error) = append(path, &report.rows(checker, &how)) {
+            println!("models: {error:#}");
+            return ExitCode::from(FAILED);
+        }
+    }
+    if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What a panic says.
+#[cfg_attr(
+    not(any(loom, shuttle)),
+    expect(dead_code, reason = "there is no checker in this build")
+)]
+pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("something without words").to_owned()
+}

@@ -1,0 +1,169 @@
+//! All interleavings, with so many switches away from a thread that could go on, of cores that
+//! take no lock of the system: loom runs the code that ships.
+//!
+//! Not modelled here: `object/touched.rs`, whose words are read and written one by one, relaxed,
+//! and decide nothing but whether a sum is looked at; the registry of mappings and the marks of
+//! first stores in `base/pmem`, whose words lie in memory shared with signal handlers and other
+//! processes, where no modelled word can lie: their tests run real threads, signals and processes;
+//! a zone of the heap that grows, which does not fit the stack of one of loom's threads, and is
+//! published by the same two steps as the column locks of a new zone, which are modelled.
+
+mod columns;
+mod heap;
+mod lanes;
+mod numbers;
+mod words;
+
+use std::panic::catch_unwind;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Result, ensure};
+use holdfast_sync::{Access, weaken};
+
+use crate::cli::{Cli, Ran, Report};
+
+/// What the message of a broken law names.
+const LAW: &str = "broken law";
+/// What loom says of two that use a place at once.
+const RACE: &[&str] = &["Causality violation", "Concurrent", "cannot access"];
+
+/// Runs of models so far.
+static RUNS: AtomicU64 = AtomicU64::new(0);
+
+/// A core and its law.
+struct Model {
+    name: &'static str,
+    /// Goes through it, with something left out; panics if the law is broken.
+    run: fn(&'static str),
+    /// What has to be convicted.
+    wrong: &'static [Wrong],
+}
+
+/// A wrong variant of a core.
+#[derive(Debug, Clone, Copy)]
+enum Wrong {
+    /// A site, or a step of the model's own, left out.
+    Off(&'static str),
+    /// Accesses of a file without their ordering.
+    Weak(&'static str, Access),
+}
+
+/// What one thread at a time may touch: the checker finds two who do.
+struct Own(loom::cell::UnsafeCell<u32>);
+
+// SAFETY: that one thread at a time reaches the cell is what the models find out, before anything
+// is written to it.
+unsafe impl Send for Own {}
+// SAFETY: as above.
+unsafe impl Sync for Own {}
+
+impl Default for Own {
+    fn default() -> Self {
+        Self(loom::cell::UnsafeCell::new(0))
+    }
+}
+
+impl Own {
+    /// Changes it.
+    fn touch(&self) {
+        // SAFETY: the pointer is valid as long as the cell; the model finds who else uses it.
+        self.0.with_mut(|own| unsafe { *own += 1 });
+    }
+
+    /// Answers how often it was changed.
+    fn look(&self) -> u32 {
+        // SAFETY: as above.
+        self.0.with(|own| unsafe { *own })
+    }
+}
+
+/// Goes through all interleavings of `run` with up to `switches` preemptions.
+fn explore(switches: usize, run: impl Fn() + Send + Sync + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(switches);
+    model.max_branches = 10_000;
+    model.check(move || {
+        RUNS.fetch_add(1, Ordering::Relaxed);
+        run();
+    });
+}
+
+/// Runs the bodies as threads, and waits for them. What is modelled never runs in the thread that
+/// starts others: the checker does not interrupt it as it does those.
+fn threads<const N: usize>(bodies: [Box<dyn FnOnce() + Send>; N]) {
+    for thread in bodies.map(|body| loom::thread::spawn(body)) {
+        thread.join().expect("a broken law ends the whole run");
+    }
+}
+
+/// Runs all models, or those asked for.
+pub(crate) fn run(cli: &Cli) -> Result<Report> {
+    let models =
+        [numbers::MODELS, lanes::MODELS, columns::MODELS, heap::MODELS, words::MODELS].concat();
+    let chosen: Vec<_> = models.iter().filter(|model| cli.wants(model.name)).collect();
+    ensure!(!chosen.is_empty(), "no such model; there are {}", names(&models));
+    let mut report = Report::default();
+    for model in chosen {
+        report.add(one(model, cli));
+    }
+    Ok(report)
+}
+
+fn names(models: &[Model]) -> String {
+    models.iter().map(|model| model.name).collect::<Vec<_>>().join(", ")
+}
+
+impl Clone for Model {
+    fn clone(&self) -> Self {
+        Self { ..*self }
+    }
+}
+
+/// One model: as it ships, then each wrong variant.
+fn one(model: &Model, cli: &Cli) -> Ran {
+    let begun = std::time::Instant::now();
+    let before = RUNS.load(Ordering::Relaxed);
+    let mut findings: Vec<String> = alone(model.run, "").err().into_iter().collect();
+    let count = RUNS.load(Ordering::Relaxed) - before;
+    let (mut convicted, mut verdicts) = (0, Vec::new());
+    for wrong in model.wrong {
+        let verdict = match *wrong {
+            Wrong::Off(what) => alone(model.run, what),
+            Wrong::Weak(file, access) => {
+                let _weaker = weaken(file, access);
+                alone(model.run, "")
+            }
+        };
+        match verdict {
+            Err(message) if is_conviction(&message) => {
+                convicted += 1;
+                if cli.verdicts {
+                    verdicts.push(format!("{wrong:?}: {message}"));
+                }
+            }
+            Err(message) => findings.push(format!("{wrong:?} failed otherwise: {message}")),
+            Ok(()) => findings.push(format!("{wrong:?} was not convicted")),
+        }
+    }
+    Ran {
+        name: model.name.to_owned(),
+        count,
+        wrong: model.wrong.len() as u64,
+        convicted,
+        verdicts,
+        findings,
+        seconds: begun.elapsed().as_secs_f64(),
+    }
+}
+
+fn is_conviction(message: &str) -> bool {
+    message.contains(LAW) || RACE.iter().any(|race| message.contains(race))
+}
+
+/// Runs a model on a thread of its own: after a panic loom leaves a thread as it is.
+fn alone(run: fn(&'static str), off: &'static str) -> Result<(), String> {
+    let thread = std::thread::spawn(move || {
+        catch_unwind(|| run(off)).map_err(|panic| crate::cli::message(panic.as_ref()))
+    });
+    thread.join().unwrap_or_else(|_| Err("the checker itself panicked".to_owned()))
+}

@@ -1,0 +1,137 @@
+//! The model checkers: the program is built for each with its flag, below a target folder of its
+//! own, so that the flag does not throw away what everything else has built.
+
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::workspace::cargo;
+
+/// What is built, and where, below the workspace's target folder.
+const PROGRAM: &str = "holdfast-models";
+const PLACE: &str = "target/models";
+/// The profile it is built with.
+const PROFILE: &str = "models";
+
+/// Which checker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Checker {
+    /// All interleavings of small cores.
+    Loom,
+    /// Interleavings drawn from a seed, of the engine and its parts.
+    Shuttle,
+}
+
+impl Checker {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Loom => "loom",
+            Self::Shuttle => "shuttle",
+        }
+    }
+}
+
+/// Which checker, and what the program is told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Which checker [default: both].
+    checker: Option<Checker>,
+    /// Schedules to draw for each harness; without it, as many as CI has time for.
+    #[arg(long, value_name = "N")]
+    schedules: Option<u64>,
+    /// Seed of everything that is drawn.
+    #[arg(long, default_value_t = 1, value_name = "S")]
+    seed: u64,
+    /// Only the models or harnesses of these names.
+    #[arg(long, value_name = "NAME", requires = "checker")]
+    only: Vec<String>,
+    /// Run a batch of drawn schedules again, as a finding says.
+    #[arg(long, value_name = "SCHEDULE", requires = "checker")]
+    replay: Option<String>,
+    /// Say what each wrong variant was convicted of.
+    #[arg(long)]
+    verdicts: bool,
+    /// Add what was run and found to this list (docs/evidence.md).
+    #[arg(long, value_name = "FILE")]
+    ledger: Option<String>,
+}
+
+/// Runs one checker or both; answers what the first that was not content exits with.
+///
+/// # Errors
+/// The program cannot be built or started.
+pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
+    let checkers = match args.checker {
+        Some(checker) => vec![checker],
+        None => vec![Checker::Loom, Checker::Shuttle],
+    };
+    for checker in checkers {
+        let code = one(root, checker, args)?;
+        if code != 0 {
+            return Ok(ExitCode::from(code));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn one(root: &Path, checker: Checker, args: &Args) -> Result<u8> {
+    let place = root.join(PLACE).join(checker.name());
+    let built = Command::new(cargo())
+        .current_dir(root)
+        .args(["build", "--quiet", "--profile", PROFILE, "-p", PROGRAM, "--target-dir"])
+        .arg(&place)
+        .env("RUSTFLAGS", format!("--cfg {}", checker.name()))
+        .status()
+        .context("cannot start cargo")?;
+    ensure!(built.success(), "the program could not be built for {}", checker.name());
+    let mut program = Command::new(place.join(PROFILE).join(PROGRAM));
+    program.current_dir(root).args(words(args));
+    if args.replay.is_none() {
+        // What is convicted panics; the checker tells of each, and cannot be told not to.
+        program.stderr(Stdio::null());
+    }
+    let status = program.status().with_context(|| format!("cannot start {PROGRAM}"))?;
+    let code = status.code().with_context(|| format!("{PROGRAM} was ended: {status}"))?;
+    Ok(u8::try_from(code).unwrap_or(1))
+}
+
+/// What the program is told.
+fn words(args: &Args) -> Vec<String> {
+    let mut words = vec!["--seed".to_owned(), args.seed.to_string()];
+    let mut tell = |name: &str, value: &str| words.extend([name.to_owned(), value.to_owned()]);
+    if let Some(schedules) = args.schedules {
+        tell("--schedules", &schedules.to_string());
+    }
+    args.only.iter().for_each(|name| tell("--only", name));
+    if let Some(schedule) = &args.replay {
+        tell("--replay", schedule);
+    }
+    if let Some(ledger) = &args.ledger {
+        tell("--ledger", ledger);
+    }
+    if args.verdicts {
+        words.push("--verdicts".to_owned());
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_is_passed_on() {
+        let args = Args {
+            checker: Some(Checker::Shuttle),
+            schedules: Some(7),
+            seed: 3,
+            only: vec!["engine".to_owned()],
+            replay: None,
+            verdicts: true,
+            ledger: None,
+        };
+        let told = words(&args).join(" ");
+        assert_eq!(told, "--seed 3 --schedules 7 --only engine --verdicts");
+    }
+}
