@@ -63,6 +63,7 @@
 
 pub mod acked;
 pub mod commit_model;
+pub mod linear;
 pub mod map_model;
 pub mod reach;
 mod rng;
