@@ -21,6 +21,8 @@ pub enum CellOp {
     Add(u64, u64),
     /// Reads two at once.
     Both(u64, u64),
+    /// Writes what the first holds into the second; answers it.
+    Copy(u64, u64),
     /// Moves an amount from one to another if there is as much.
     Move {
         /// From where.
@@ -73,6 +75,11 @@ impl Spec for Cells {
                 CellAnswer::Is(sum)
             }
             CellOp::Both(one, other) => CellAnswer::Are(held(state, one), held(state, other)),
+            CellOp::Copy(from, to) => {
+                let value = held(state, from);
+                state.insert(to, value);
+                CellAnswer::Is(value)
+            }
             CellOp::Move { from, to, amount } => {
                 let Some(left) = held(state, from).checked_sub(amount) else {
                     return CellAnswer::If(false);
@@ -91,7 +98,7 @@ impl Spec for Cells {
             | CellOp::Write(of, _)
             | CellOp::Cas(of, ..)
             | CellOp::Add(of, _) => vec![of],
-            CellOp::Both(one, other) => vec![one, other],
+            CellOp::Both(one, other) | CellOp::Copy(one, other) => vec![one, other],
             CellOp::Move { from, to, .. } => vec![from, to],
         })
     }

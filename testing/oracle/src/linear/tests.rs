@@ -169,12 +169,13 @@ fn compare<S: Spec>(
 #[test]
 fn agrees_with_all_orders_of_small_histories_of_registers() {
     let cell = |rng: &mut Rng| rng.below(2) as u64;
-    let op = |rng: &mut Rng| match rng.below(6) {
+    let op = |rng: &mut Rng| match rng.below(7) {
         0 => CellOp::Read(cell(rng)),
         1 => CellOp::Write(cell(rng), 1 + rng.below(3) as u64),
         2 => CellOp::Cas(cell(rng), rng.below(3) as u64, rng.below(3) as u64),
         3 => CellOp::Add(cell(rng), 1),
         4 => CellOp::Both(0, 1),
+        5 => CellOp::Copy(cell(rng), cell(rng)),
         _ => CellOp::Move { from: cell(rng), to: cell(rng), amount: 1 },
     };
     let wrong = |rng: &mut Rng| match rng.below(3) {
@@ -264,7 +265,7 @@ fn what_began_after_a_crash_on_the_machine_that_is_no_more_never_was() {
 
 #[test]
 fn calls_that_share_nothing_are_judged_apart() {
-    // Sixty calls at once on each of two registers would have no end together.
+    // All at once on each of two registers: together, every mixture would be looked at.
     let mut calls = Vec::new();
     for of in 0..2 {
         for n in 0..8 {
@@ -297,13 +298,9 @@ fn a_search_has_a_bound() {
     let mut calls = Vec::new();
     for n in 0..24 {
         let add = CellOp::Add(0, 1 << n);
-        calls.push(call(n as u32, 0, add, 1 + n, Some((100 + n, CellAnswer::Is(0)))));
+        calls.push(call(n as u32, 0, add, 1 + n, None));
     }
-    let history = History { calls, crashes: vec![] };
-    // The first answer is wrong at once; the search must not be told so by luck.
-    let calls = history.calls.iter().cloned();
-    let calls = calls.map(|call| Call { answered: None, ..call });
-    let mut calls: Vec<_> = calls.collect();
+    // No sum is the last answer, and every set of additions makes another.
     calls.push(call(30, 0, CellOp::Read(0), 200, Some((201, CellAnswer::Is(u64::MAX)))));
     let history = History { calls, crashes: vec![] };
     let found = judge::<Cells>(&BTreeMap::new(), &history, 1_000);
