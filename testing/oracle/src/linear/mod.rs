@@ -72,11 +72,7 @@ pub enum Verdict {
 
 /// Judges a history that begins in `start`, looking at `most` states for each part at most.
 #[must_use]
-pub fn judge<S: Spec>(
-    start: &S::State,
-    history: &History<S::Op, S::Answer>,
-    most: u64,
-) -> Verdict {
+pub fn judge<S: Spec>(start: &S::State, history: &History<S::Op, S::Answer>, most: u64) -> Verdict {
     let spans = history.spans();
     let mut looked = 0;
     for part in parts::<S>(&spans) {

@@ -94,10 +94,9 @@ impl Spec for Cells {
 
     fn keys(op: &CellOp) -> Option<Vec<u64>> {
         Some(match *op {
-            CellOp::Read(of)
-            | CellOp::Write(of, _)
-            | CellOp::Cas(of, ..)
-            | CellOp::Add(of, _) => vec![of],
+            CellOp::Read(of) | CellOp::Write(of, _) | CellOp::Cas(of, ..) | CellOp::Add(of, _) => {
+                vec![of]
+            }
             CellOp::Both(one, other) | CellOp::Copy(one, other) => vec![one, other],
             CellOp::Move { from, to, .. } => vec![from, to],
         })

@@ -223,12 +223,10 @@ fn agrees_with_all_orders_of_small_histories_of_queues() {
 
 #[test]
 fn real_time_counts_and_only_that() {
-    let write = |began, ended| {
-        call(0, 0, CellOp::Write(0, 1), began, Some((ended, CellAnswer::Done)))
-    };
-    let read = |began, ended, is| {
-        call(1, 0, CellOp::Read(0), began, Some((ended, CellAnswer::Is(is))))
-    };
+    let write =
+        |began, ended| call(0, 0, CellOp::Write(0, 1), began, Some((ended, CellAnswer::Done)));
+    let read =
+        |began, ended, is| call(1, 0, CellOp::Read(0), began, Some((ended, CellAnswer::Is(is))));
     assert!(is_right(vec![write(1, 4), read(2, 3, 0)], vec![]), "they overlap");
     assert!(is_right(vec![write(1, 4), read(2, 3, 1)], vec![]), "they overlap");
     assert!(!is_right(vec![write(1, 2), read(3, 4, 0)], vec![]), "a stale read");
@@ -240,9 +238,8 @@ fn real_time_counts_and_only_that() {
 fn what_was_answered_before_a_crash_survives_and_what_was_not_may() {
     let crash = vec![Crash { before: 10, after: 11 }];
     let write = |ended| call(0, 0, CellOp::Write(0, 1), 1, ended);
-    let read = |began, is| {
-        call(1, 1, CellOp::Read(0), began, Some((began + 1, CellAnswer::Is(is))))
-    };
+    let read =
+        |began, is| call(1, 1, CellOp::Read(0), began, Some((began + 1, CellAnswer::Is(is))));
     let done = Some((2, CellAnswer::Done));
     assert!(is_right(vec![write(done), read(12, 1)], crash.clone()));
     assert!(!is_right(vec![write(done), read(12, 0)], crash.clone()), "it was acknowledged");

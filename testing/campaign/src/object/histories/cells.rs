@@ -289,11 +289,7 @@ impl Subject for Registers {
         matches!(op, CellOp::Write(..)).then_some(CellAnswer::Done)
     }
 
-    fn audit(
-        &self,
-        _: bool,
-        ask: &mut dyn FnMut(CellOp) -> Judged<CellAnswer>,
-    ) -> Judged<()> {
+    fn audit(&self, _: bool, ask: &mut dyn FnMut(CellOp) -> Judged<CellAnswer>) -> Judged<()> {
         (0..COUNT).try_for_each(|of| ask(CellOp::Read(of)).map(drop))
     }
 

@@ -1,4 +1,5 @@
-//! Damage while threads work, one at a time: each is scrubbed away before the next.
+//! What goes on beside threads that work: scrubs, and damage, one at a time, each of which is
+//! scrubbed away before the next.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,10 +19,21 @@ use crate::tally::{Fault, Judged, Tally, Violation};
 /// scrub would not notice what hit free bytes before they are used.
 const AREAS: [Area; 6] =
     [Area::Object, Area::Object, Area::Slot, Area::Sum, Area::ParityP, Area::Directory];
-/// Damages of one history at most.
+/// Scrubs, or damages, of one history at most.
 const MOST: u64 = 8;
 
-/// Damages and scrubs until the threads are done.
+/// What is done beside the threads of a history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beside {
+    /// Nothing.
+    Nothing,
+    /// Scrubs, which must find nothing.
+    Scrub,
+    /// Damage, and a scrub after each.
+    Harm,
+}
+
+/// Scrubs, and damages if that is asked for, until the threads are done.
 ///
 /// # Errors
 /// Something was lost, or a scrub failed.
@@ -29,7 +41,7 @@ pub fn play(
     medium: &Handle,
     pool: &Pool<Handle>,
     mut rng: Rng,
-    views: bool,
+    (beside, views): (Beside, bool),
     over: &AtomicBool,
 ) -> Judged<Tally> {
     let mut tally = Tally::default();
@@ -40,14 +52,13 @@ pub fn play(
         }
         let area = AREAS[rng.below(AREAS.len() as u64) as usize];
         // Borrowed bytes are plain memory: damage to them would be seen, as documented.
-        if !(views && area == Area::Object)
-            && let Some(target) = targets.pick(area, &mut rng)
-        {
+        let spared = beside == Beside::Scrub || views && area == Area::Object;
+        if !spared && let Some(target) = targets.pick(area, &mut rng) {
             wound(medium, target, !views && rng.below(4) == 0, &mut rng)?;
             tally.add("damaged meanwhile", 1);
         }
         shake::here();
-        scrub(pool, &mut tally)?;
+        scrub(pool, beside, &mut tally)?;
     }
     Ok(tally)
 }
@@ -62,19 +73,24 @@ fn wound(medium: &Handle, target: Target, poison: bool, rng: &mut Rng) -> Judged
     done.map_err(|error| Violation::new(Fault::Refused, format!("damaging {at:#x}: {error}")))
 }
 
-/// Scrubs once; nothing may be lost.
+/// Scrubs once; nothing may be lost, and nothing found where nothing is damaged.
 ///
 /// # Errors
 /// Something was, or the scrub failed.
-pub fn scrub<M: Medium>(pool: &Pool<M>, tally: &mut Tally) -> Judged<()> {
+pub fn scrub<M: Medium>(pool: &Pool<M>, beside: Beside, tally: &mut Tally) -> Judged<()> {
     let done = pool.scrub(ScrubOptions::default(), &ScrubControl::default(), |_, _| {});
     let done = done.map_err(|error| refused("scrub", &error))?;
     tally.add("scrubs meanwhile", 1);
     tally.add("repaired by scrubs meanwhile", done.repaired);
+    let found = done.report.findings.first();
+    if beside == Beside::Scrub && done.report.found > 0 {
+        let story = format!("a scrub beside threads found {found:?}, and nothing is damaged");
+        return Err(Violation::new(Fault::Wrong, story));
+    }
     if done.lost + done.undecided > 0 {
-        let found = done.report.findings.first();
         let (lost, undecided) = (done.lost, done.undecided);
-        let story = format!("one damage at a time, and {lost} lost, {undecided} undecided: {found:?}");
+        let story =
+            format!("one damage at a time, and {lost} lost, {undecided} undecided: {found:?}");
         return Err(Violation::new(Fault::Wrong, story));
     }
     Ok(())

@@ -55,7 +55,9 @@ fn decode(bytes: &[u8]) -> Option<u64> {
 fn answer(found: Option<Vec<u8>>) -> MapAnswer {
     match found {
         None => MapAnswer::Value(None),
-        Some(bytes) => decode(&bytes).map_or(MapAnswer::Torn, |value| MapAnswer::Value(Some(value))),
+        Some(bytes) => {
+            decode(&bytes).map_or(MapAnswer::Torn, |value| MapAnswer::Value(Some(value)))
+        }
     }
 }
 

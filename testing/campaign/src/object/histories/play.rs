@@ -11,9 +11,10 @@ use holdfast_txn::TxError;
 use holdfast_workloads::Rng;
 
 use super::fuse::{Fuse, Lot};
+use super::harm::{self, Beside};
+use super::shake;
 use super::subject::{Answer, Caller, Op, Subject};
 use super::wrong::Wrong;
-use super::{harm, shake};
 use crate::object::handle::Handle;
 use crate::object::scenes::refused;
 use crate::object::world::World;
@@ -37,8 +38,8 @@ pub struct Plan<'a, S> {
     pub subject: &'a S,
     /// Crashes.
     pub crashes: u32,
-    /// Whether places are damaged while threads work in the last era.
-    pub harm: bool,
+    /// What is done beside the threads in the last era.
+    pub beside: Beside,
     /// What is wrong, if it has to be convicted.
     pub wrong: Option<Wrong>,
 }
@@ -68,11 +69,7 @@ impl From<Wronged> for Violation {
 ///
 /// # Errors
 /// No order explains it, or the engine answered what it should not.
-pub fn history<S: Subject>(
-    plan: &Plan<'_, S>,
-    rng: Rng,
-    tally: &mut Tally,
-) -> Result<(), Wronged> {
+pub fn history<S: Subject>(plan: &Plan<'_, S>, rng: Rng, tally: &mut Tally) -> Result<(), Wronged> {
     let (history, rest) = record(plan, rng, tally);
     tally.add("calls", history.calls.len() as u64);
     tally.add("calls without answer", without_answer(&history));
@@ -119,14 +116,14 @@ fn record<S: Subject>(
     tally: &mut Tally,
 ) -> (History<Op<S>, Answer<S>>, Judged<()>) {
     let verify = match rng.below(3) {
-        0 if !plan.harm => VerifyReads::FirstTouch,
+        0 if plan.beside != Beside::Harm => VerifyReads::FirstTouch,
         _ => VerifyReads::Always,
     };
     let mut play = Play {
         plan: Plan { ..*plan },
         ticker: Arc::default(),
         unique: AtomicU64::new(1),
-        views: !plan.harm || rng.below(2) == 0,
+        views: plan.beside != Beside::Harm || rng.below(2) == 0,
         verify,
         history: History::default(),
     };
@@ -221,11 +218,11 @@ impl<S: Subject> Play<'_, S> {
             return Ok(());
         }
         let eras = u64::from(self.plan.crashes) + 1;
-        let calls = S::CALLS.div_ceil(eras);
+        let calls = S::CALLS / eras;
         let waiting = AtomicU32::new(THREADS);
         let over = AtomicBool::new(false);
         let seeds: Vec<u64> = (0..=THREADS).map(|_| rng.next_u64()).collect();
-        let harm = self.plan.harm && fuse.is_none();
+        let beside = if fuse.is_none() { self.plan.beside } else { Beside::Nothing };
         let this = &*self;
         let (made, harmed) = std::thread::scope(|scope| {
             let (waiting, over) = (&waiting, &over);
@@ -243,9 +240,9 @@ impl<S: Subject> Play<'_, S> {
                     })
                 })
                 .collect();
-            let harmer = harm.then(|| {
+            let harmer = (beside != Beside::Nothing).then(|| {
                 let rng = Rng::new(seeds[THREADS as usize]);
-                scope.spawn(move || harm::play(medium, pool, rng, this.views, over))
+                scope.spawn(move || harm::play(medium, pool, rng, (beside, this.views), over))
             });
             let made: Vec<_> = threads.into_iter().map(|thread| ended(thread.join())).collect();
             over.store(true, Ordering::Release);
@@ -259,7 +256,7 @@ impl<S: Subject> Play<'_, S> {
         }
         if let Some(harmed) = harmed {
             tally.merge(harmed??);
-            harm::scrub(pool, tally)?;
+            harm::scrub(pool, beside, tally)?;
         }
         done
     }
@@ -278,7 +275,8 @@ impl<S: Subject> Play<'_, S> {
             if blown(fuse) {
                 break;
             }
-            let op = self.plan.subject.next(&mut caller, self.unique.fetch_add(1, Ordering::Relaxed));
+            let op =
+                self.plan.subject.next(&mut caller, self.unique.fetch_add(1, Ordering::Relaxed));
             match self.call(pool, (thread, era), op, &mut caller) {
                 Ok(call) => made.extend(call),
                 Err(violation) => return (made, Err(violation)),

@@ -78,10 +78,8 @@ impl Line {
             return Ok(QueueAnswer::Torn);
         }
         if !keep {
-            let front = std::mem::replace(
-                &mut ends.front,
-                RawPtr::from_word(u64::from_le_bytes(link)),
-            );
+            let front =
+                std::mem::replace(&mut ends.front, RawPtr::from_word(u64::from_le_bytes(link)));
             if ends.front.is_null() {
                 ends.back = RawPtr::NULL;
             }
@@ -110,7 +108,12 @@ impl Subject for Line {
         }
     }
 
-    fn call(&self, pool: &Pool<Handle>, op: &QueueOp, _: &mut Caller) -> Result<QueueAnswer, Error> {
+    fn call(
+        &self,
+        pool: &Pool<Handle>,
+        op: &QueueOp,
+        _: &mut Caller,
+    ) -> Result<QueueAnswer, Error> {
         pool.run(|tx| match *op {
             QueueOp::Push(item) => self.push(tx, item),
             QueueOp::Pop => self.pop(tx, false),
@@ -122,11 +125,7 @@ impl Subject for Line {
         None
     }
 
-    fn audit(
-        &self,
-        last: bool,
-        ask: &mut dyn FnMut(QueueOp) -> Judged<QueueAnswer>,
-    ) -> Judged<()> {
+    fn audit(&self, last: bool, ask: &mut dyn FnMut(QueueOp) -> Judged<QueueAnswer>) -> Judged<()> {
         if !last {
             return ask(QueueOp::Front).map(drop);
         }

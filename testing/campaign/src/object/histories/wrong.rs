@@ -1,5 +1,7 @@
 //! What must be convicted: each leaves something out on which the order of calls hangs.
 
+use super::harm::Beside;
+
 /// Something wrong with the engine, with what comes back after a crash, or with callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wrong {
@@ -32,12 +34,12 @@ pub struct Bed {
     pub world: &'static str,
     /// Crashes of each history.
     pub crashes: u32,
-    /// Whether places are damaged meanwhile.
-    pub harm: bool,
+    /// What is done beside the threads.
+    pub beside: Beside,
 }
 
 const fn bed(wrong: Wrong, name: &'static str, world: &'static str, crashes: u32) -> Bed {
-    Bed { wrong, name, world, crashes, harm: false }
+    Bed { wrong, name, world, crashes, beside: Beside::Nothing }
 }
 
 /// All of them.
@@ -53,5 +55,8 @@ pub const WRONG: &[Bed] = &[
     bed(Wrong::Halves, "half a transfer", "file-pq", 0),
     bed(Wrong::TornLook, "a reader between two halves", "shm-p", 0),
     bed(Wrong::Remembers, "stale reads", "shm-p", 0),
-    Bed { harm: true, ..bed(Wrong::Site("object.tx.verify-read"), "damage read", "shm-p", 0) },
+    Bed {
+        beside: Beside::Harm,
+        ..bed(Wrong::Site("object.tx.verify-read"), "damage read", "shm-p", 0)
+    },
 ];

@@ -2,7 +2,7 @@
 //! they were answered must be durably linearizable.
 //!
 //! The first cases play what is wrong on purpose (`histories/wrong.rs`): each has to be convicted
-//! by the checker of histories, within so many of them. Schedules are left to chance: a replay
+//! by the checker of histories, within so many histories. Schedules are left to chance: a replay
 //! makes the same calls and crashes by the same number of barriers, not at the same instants.
 
 use std::time::Duration;
@@ -14,6 +14,7 @@ use holdfast_workloads::Rng;
 
 use crate::object::handle::Handle;
 use crate::object::histories::cells::Registers;
+use crate::object::histories::harm::Beside;
 use crate::object::histories::maps::Shared;
 use crate::object::histories::play::{Plan, Wronged, history};
 use crate::object::histories::queue::Line;
@@ -109,8 +110,12 @@ fn play<S: Subject>(
     let (subject, image) = template(world, make)?;
     for number in 0..EACH {
         let crashes = (number % 3) as u32;
-        let harm = number % 4 == 3;
-        let plan = Plan { world, image: &image, subject: &subject, crashes, harm, wrong: None };
+        let beside = match number % 4 {
+            3 => Beside::Harm,
+            1 => Beside::Scrub,
+            _ => Beside::Nothing,
+        };
+        let plan = Plan { world, image: &image, subject: &subject, crashes, beside, wrong: None };
         let rng = Rng::new(rng.next_u64());
         let what = format_args!("history {number} of {}, {crashes} crashes", world.name);
         history(&plan, rng, tally).map_err(|wronged| Violation::from(wronged).during(what))?;
@@ -128,8 +133,7 @@ fn convict(case: &Case, bed: &Bed, tally: &mut Tally) {
     };
     let mut rng = case.rng(1);
     tally.add("wrong ones", 1);
-    let Some((subject, image)) =
-        tally.judge(template(&world, |pool| Registers::make(pool, false)))
+    let Some((subject, image)) = tally.judge(template(&world, |pool| Registers::make(pool, false)))
     else {
         return;
     };
@@ -140,7 +144,7 @@ fn convict(case: &Case, bed: &Bed, tally: &mut Tally) {
             image: &image,
             subject: &subject,
             crashes: bed.crashes,
-            harm: bed.harm,
+            beside: bed.beside,
             wrong: Some(bed.wrong),
         };
         let rng = Rng::new(rng.next_u64());
@@ -172,6 +176,14 @@ mod tests {
             assert_eq!(tally.violations, [], "{}", bed.name);
             assert_eq!(tally.figures.get("wrong ones convicted"), Some(&1), "{}", bed.name);
         }
+    }
+
+    #[test]
+    fn there_are_as_many_as_are_asked_for() {
+        let histories = |tier| ((ROW.cases)(tier) - WRONG.len() as u64) * EACH;
+        assert!(histories(Tier::Ci) >= 5_000);
+        assert!(histories(Tier::Long) >= 100_000);
+        assert!(WRONG.len() >= 5);
     }
 
     #[test]
