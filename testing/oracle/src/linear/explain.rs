@@ -95,12 +95,8 @@ fn show<S: Spec>(starts: &[S::State], spans: &[Span<S::Op, S::Answer>], most: u6
 
 impl fmt::Display for Explained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = self.calls.len();
-        writeln!(
-            f,
-            "no order explains these {count} calls, begun in {}",
-            self.starts.join(" or ")
-        )?;
+        let these = if self.calls.len() == 1 { "this call" } else { "these calls" };
+        writeln!(f, "no order explains {these}, begun in {}", self.starts.join(" or "))?;
         let times = self.calls.iter().flat_map(|call| [Some(call.from), call.to]).flatten();
         let mut times: Vec<u64> = times.collect();
         times.sort_unstable();

@@ -257,7 +257,8 @@ fn what_began_after_a_crash_on_the_machine_that_is_no_more_never_was() {
     let ghost = call(0, 0, CellOp::Write(0, 1), 12, Some((13, CellAnswer::Done)));
     let read = |is| call(1, 1, CellOp::Read(0), 14, Some((15, CellAnswer::Is(is))));
     assert!(is_right(vec![ghost.clone(), read(0)], crash.clone()));
-    assert!(!is_right(vec![ghost, read(1)], crash));
+    let Verdict::Violated(why) = verdict(vec![ghost, read(1)], crash) else { panic!("a ghost") };
+    assert_eq!(why.calls.len(), 1, "it is not shown either: {why}");
 }
 
 #[test]
@@ -288,6 +289,21 @@ fn what_cannot_be_explained_is_cut_short_and_shown() {
     assert_eq!(why.calls.len(), 1, "{why}");
     let text = why.to_string();
     assert!(text.contains("Read(0) = Is(13)") && text.contains("thread 1"), "{text}");
+}
+
+#[test]
+fn what_is_shown_has_times_and_the_longest_order() {
+    let add = call(2, 0, CellOp::Add(0, 1), 1, Some((6, CellAnswer::Is(1))));
+    let write = call(3, 0, CellOp::Write(1, 7), 2, None);
+    let both = call(0, 0, CellOp::Both(0, 1), 7, Some((8, CellAnswer::Are(0, 7))));
+    let Verdict::Violated(why) = verdict(vec![add, write, both], vec![]) else { panic!("wrong") };
+    let shown = "\
+no order explains these calls, begun in {}
+    1. thread 2 [------------------]                     Add(0, 1) = Is(1)
+    2. thread 3          [-----------------------------> Write(1, 7) = no answer that counts
+    -. thread 0                              [---------] Both(0, 1) = Are(0, 7)
+  numbers: the longest order that explains its answers; X: a crash";
+    assert_eq!(why.to_string(), shown, "\n{why}");
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn right(case: &Case, number: u64, tally: &mut Tally) -> Judged<()> {
     let names = ["shm-p", "file-p", "shm-pq", "file-pq"];
     let world = world(names[(number % 4) as usize]);
     let rng = &mut case.rng(1);
-    let apart = number / 4 % 2 == 0;
+    let apart = (number / 4).is_multiple_of(2);
     match number / 8 % 8 {
         0 | 1 => {
             let make = |pool: &_| Registers::make(pool, apart);
