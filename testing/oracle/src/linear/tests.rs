@@ -257,6 +257,8 @@ fn what_began_after_a_crash_on_the_machine_that_is_no_more_never_was() {
     let ghost = call(0, 0, CellOp::Write(0, 1), 12, Some((13, CellAnswer::Done)));
     let read = |is| call(1, 1, CellOp::Read(0), 14, Some((15, CellAnswer::Is(is))));
     assert!(is_right(vec![ghost.clone(), read(0)], crash.clone()));
+    let history = History { calls: vec![ghost.clone(), read(0)], crashes: crash.clone() };
+    assert_eq!(history.spans().len(), 1);
     let Verdict::Violated(why) = verdict(vec![ghost, read(1)], crash) else { panic!("a ghost") };
     assert_eq!(why.calls.len(), 1, "it is not shown either: {why}");
 }
