@@ -464,7 +464,7 @@ impl<M: Medium> Tx<'_, M> {
     fn piece_for(&self, work: &mut Work, of: RawPtr, from: u64, end: u64) -> Result<usize> {
         let granule = from / GRANULE;
         if let Some(at) = work.find(of.offset(), granule) {
-            let at = Self::own(work, at, of)?;
+            let at = self.own(work, at, of)?;
             let len = u64::from(work.pieces[at].after.len);
             if end > len {
                 return Err(TxError::OutOfBounds { object: of, end, len });
@@ -479,12 +479,14 @@ impl<M: Medium> Tx<'_, M> {
         self.open_piece(work, of, Part { first: granule, last, end, stored: from }, None)
     }
 
-    /// A piece this transaction has, if the pointer still names its object.
-    fn own(work: &Work, at: usize, of: RawPtr) -> Result<usize> {
+    /// A piece this transaction has, if the pointer still names its object. If it does not, the
+    /// pointer may have been read before others freed what it led to, and the place is this
+    /// transaction's since.
+    fn own(&self, work: &Work, at: usize, of: RawPtr) -> Result<usize> {
         let piece = &work.pieces[at];
         let gone = matches!(piece.fate, Fate::Freed | Fate::Nothing);
         if gone || piece.after.generation != of.generation() {
-            return Err(Self::dangling(of));
+            return Err(self.still(work, Self::dangling(of)));
         }
         Ok(at)
     }
@@ -504,7 +506,7 @@ impl<M: Medium> Tx<'_, M> {
     /// Length of an object, through the transaction's own view of it.
     fn length(&self, work: &mut Work, of: RawPtr) -> Result<u64> {
         if let Some(at) = work.any_of(of.offset()) {
-            let at = Self::own(work, at, of)?;
+            let at = self.own(work, at, of)?;
             return Ok(work.pieces[at].after.len.into());
         }
         Ok(self.slot_of(work, of)?.len.into())
@@ -555,7 +557,7 @@ impl<M: Medium> Tx<'_, M> {
     pub fn open_raw(&self, of: RawPtr) -> Result<(*mut u8, u64)> {
         let mut work = self.work();
         let at = match work.any_of(of.offset()) {
-            Some(at) => Self::own(&work, at, of).and_then(|at| self.joined(&mut work, at, of))?,
+            Some(at) => self.own(&work, at, of).and_then(|at| self.joined(&mut work, at, of))?,
             None => self.open_piece(&mut work, of, Part::WHOLE, None)?,
         };
         let piece = work.pieces[at];
@@ -620,7 +622,7 @@ impl<M: Medium> Tx<'_, M> {
     pub fn type_of(&self, of: RawPtr) -> Result<TypeNumber> {
         let mut work = self.work();
         if let Some(at) = work.any_of(of.offset()) {
-            let at = Self::own(&work, at, of)?;
+            let at = self.own(&work, at, of)?;
             return Ok(TypeNumber(work.pieces[at].after.type_number));
         }
         Ok(TypeNumber(self.slot_of(&mut work, of)?.type_number))
@@ -661,9 +663,9 @@ impl<M: Medium> Transaction for Tx<'_, M> {
         let mut work = self.work();
         let typed = (T::TYPE, into.len() as u64);
         if work.any_of_fast(raw.offset()) {
-            let found = work.any_of(raw.offset()).map(|at| work.pieces[at].after);
-            if let Some(slot) = found {
-                check_asked(raw, &slot, 0, Some(typed))?;
+            if let Some(at) = work.any_of(raw.offset()) {
+                let at = self.own(&work, at, raw)?;
+                check_asked(raw, &work.pieces[at].after, 0, Some(typed))?;
             }
             self.read_mixed(&mut work, raw, 0, into)
         } else {
@@ -708,7 +710,7 @@ impl<M: Medium> Transaction for Tx<'_, M> {
         let mut work = self.work();
         let at = match work.any_of(raw.offset()) {
             Some(at) => {
-                let at = Self::own(&work, at, raw)?;
+                let at = self.own(&work, at, raw)?;
                 check_asked(raw, &work.pieces[at].after, 0, Some(typed))?;
                 self.joined(&mut work, at, raw)?
             }
@@ -754,7 +756,7 @@ impl<M: Medium> Transaction for Tx<'_, M> {
     fn free(&self, object: RawPtr) -> Result<()> {
         let mut work = self.work();
         let at = match work.any_of(object.offset()) {
-            Some(at) => Self::own(&work, at, object)?,
+            Some(at) => self.own(&work, at, object)?,
             None => self.open_piece(&mut work, object, Part { last: 0, ..Part::WHOLE }, None)?,
         };
         let spot = work.pieces[at].spot;

@@ -5,7 +5,7 @@
 //! Everything here is sequential, deterministic from its seeds, and shares no code with what it
 //! judges: this crate depends on no other crate of the workspace. It judges *results*: it does not
 //! open pools, kill processes or make crash images of real ones; the campaigns do, and ask here
-//! what to make of what they find. Linearizability of concurrent histories is not judged here.
+//! what to make of what they find.
 //!
 //! # Picture
 //!
@@ -16,6 +16,8 @@
 //!                                              like a naive one?
 //!  acked                                       note begin and ack       all acked, nothing half?
 //!  reach                                                                allocated = reachable?
+//!  linear                                      note calls and answers   is there an order that
+//!                                                                       explains all answers?
 //! ```
 //!
 //! # Vocabulary
@@ -44,6 +46,7 @@
 //! | `map_model.rs` | ordered map of byte strings, and the first difference to it |
 //! | `acked.rs` | acknowledged operations against a recovered state |
 //! | `reach.rs` | reachability and leaks |
+//! | `linear/` | linearizability of what threads were answered, across crashes as well |
 //! | `rng.rs` | chance, from a seed |
 //!
 //! # Smallest use
@@ -63,6 +66,7 @@
 
 pub mod acked;
 pub mod commit_model;
+pub mod linear;
 pub mod map_model;
 pub mod reach;
 mod rng;

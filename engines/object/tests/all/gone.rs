@@ -3,8 +3,10 @@
 use std::cell::Cell;
 
 use crate::common::{create, pattern, put};
-use holdfast_pmem::MediumKind;
-use holdfast_txn::Transaction;
+use holdfast_layout::{RawPtr, TypeNumber};
+use holdfast_object::{Error, Tx};
+use holdfast_pmem::{Medium, MediumKind};
+use holdfast_txn::{Result, Transaction, TxError};
 
 #[test]
 fn an_object_that_is_gone_since_its_pointer_was_read_is_a_conflict() {
@@ -22,8 +24,7 @@ fn an_object_that_is_gone_since_its_pointer_was_read_is_a_conflict() {
                     std::thread::scope(|scope| {
                         let replace = || {
                             pool.run(|tx| {
-                                let fresh =
-                                    tx.alloc_bytes(holdfast_layout::TypeNumber::BYTES, 8)?;
+                                let fresh = tx.alloc_bytes(TypeNumber::BYTES, 8)?;
                                 tx.update(link, |link| *link = fresh)?;
                                 tx.free(object)
                             })
@@ -38,5 +39,64 @@ fn an_object_that_is_gone_since_its_pointer_was_read_is_a_conflict() {
             })
             .unwrap();
         assert_eq!((seen, times.get()), ([0; 8], 2), "{len}");
+    }
+}
+
+/// Everything that can be done with an object, told the pointer of one that is gone.
+fn use_it<M: Medium>(tx: &Tx<'_, M>, way: u32, gone: RawPtr) -> Result<()> {
+    let mut bytes = [0; 8];
+    match way {
+        0 => tx.read_bytes(gone, 0, &mut bytes),
+        1 => tx.write_bytes(gone, 0, &bytes),
+        2 => tx.len_of(gone).map(drop),
+        3 => tx.read_start(gone, &mut bytes).map(drop),
+        4 => tx.type_of(gone).map(drop),
+        5 => tx.open_raw(gone).map(drop),
+        6 => tx.read::<[u64; 2]>(gone.typed()).map(drop),
+        7 => tx.open_mut::<[u64; 2]>(gone.typed()).map(drop),
+        _ => tx.free(gone),
+    }
+}
+
+#[test]
+fn a_place_that_is_this_transactions_since_its_pointer_was_read_is_a_conflict() {
+    for (way, len) in (0..9).flat_map(|way| [9_000, 40_000].map(|len| (way, len))) {
+        let pool = create(MediumKind::Shm);
+        let first = put(&pool, &pattern(3, len));
+        let link = pool.run(|tx| tx.alloc(first)).unwrap();
+        let times = Cell::new(0);
+        let done = pool.run(|tx| {
+            times.set(times.get() + 1);
+            let object = tx.read(link)?;
+            if times.get() == 1 {
+                let free = || {
+                    pool.run(|tx| {
+                        tx.update(link, |link| *link = RawPtr::NULL)?;
+                        tx.free(object)
+                    })
+                };
+                std::thread::scope(|scope| scope.spawn(free).join().unwrap()).unwrap();
+                // Until one has the place that became free: chunks of its own, which any lane gets.
+                while tx.alloc_bytes(TypeNumber::BYTES, len as u64)?.offset() != object.offset() {}
+            }
+            if object.is_null() { Ok(()) } else { use_it(tx, way, object) }
+        });
+        assert!(done.is_ok(), "way {way}, length {len}: {done:?}");
+        assert_eq!(times.get(), 2, "way {way}, length {len}");
+    }
+}
+
+#[test]
+fn a_pointer_that_dangled_all_along_is_told_as_such_whatever_is_there_now() {
+    for way in 0..9 {
+        let pool = create(MediumKind::Shm);
+        let gone = put(&pool, &pattern(3, 100));
+        pool.run(|tx| tx.free(gone)).unwrap();
+        let done = pool.run(|tx| {
+            while tx.alloc_bytes(TypeNumber::BYTES, 100)?.offset() != gone.offset() {}
+            use_it(tx, way, gone)
+        });
+        let Err(Error::Tx(TxError::Dangling { pointer })) = done else { panic!("{way}: {done:?}") };
+        assert_eq!(pointer, gone, "way {way}");
     }
 }

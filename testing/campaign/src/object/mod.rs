@@ -3,6 +3,7 @@
 pub mod driver;
 pub mod fields;
 pub mod handle;
+pub mod histories;
 pub mod judge;
 pub mod killers;
 pub mod lanes;

@@ -6,6 +6,7 @@ pub mod crash_single;
 pub mod damage;
 pub mod fail_nth;
 pub mod fields;
+pub mod histories;
 pub mod lost;
 pub mod media;
 pub mod mutants;
@@ -25,6 +26,7 @@ pub const ROWS: &[Row] = &[
     beyond::ROW,
     fail_nth::ROW,
     fields::ROW,
+    histories::ROW,
     sigkill::ROW,
     media::ROW,
 ];
