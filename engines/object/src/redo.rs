@@ -260,6 +260,11 @@ impl<M: Medium> Shared<M> {
         }
         let (at, len) = unit.range();
         let event = self.event(Cause::Sum, redo.finder, at, len);
+        if unit.reach(&Direct(&self.m), self.heap.sums()).is_err() {
+            // On a page that stays bad beyond the redundancy: nothing can be stored there.
+            self.report_mended(event, Mended::Lost(parts[0].wrong));
+            return Ok(Cured::Lost);
+        }
         let certify = self.redo_certify();
         let mut may_be = |at, len| self.may_have_been(repairer, redo, at, len);
         let cure = find_cure(self, unit, &parts, redo.changes, certify, &mut may_be);

@@ -259,6 +259,37 @@ fn there_are_as_many_stand_ins_in_a_column_as_parity_can_give_back() {
 }
 
 #[test]
+fn a_crashed_pool_with_more_bad_pages_than_parity_covers_is_opened() {
+    let mut f = filled(MediumKind::Dax, Parity::P);
+    let (superblock, regions) = (f.pool.superblock(), f.pool.regions());
+    let pages = of_each_class(&f.pool);
+    let image = crashed_at(&mut f, "object.commit.step-durable");
+    let zone = regions.iter().find(|r| r.kind == RegionKind::Zone).unwrap();
+    let medium = || FaultMedium::from_crash(image.clone(), MediumKind::Dax, &Config::default());
+    let map = Map::new(&medium(), superblock, zone);
+    for (class, page) in pages {
+        let Some(place) = map.zone.place(page) else { continue };
+        let what = format!("{class:?} {page:#x}");
+        let m = medium();
+        spoil_spares(&m, &regions);
+        m.poison(page, PAGE, Clear::Unable).unwrap();
+        m.poison(map.zone.p_at(place.col), PAGE, Clear::Unable).unwrap();
+        let (pool, _) = Pool::open(m, quick(), clock()).expect(&what);
+        let mut served = 0;
+        for (of, bytes) in &f.objects {
+            if let Ok(found) = get(&pool, *of) {
+                assert!(found == *bytes, "{what}: {of} is wrong");
+                served += 1;
+            }
+        }
+        assert!(served > 0 || class == Class::Directory, "{what}");
+        let named = |e: &holdfast_redundancy::events::Event| e.outcome == Outcome::Lost;
+        assert!(served == f.objects.len() || events_from(&pool, 0).iter().any(named), "{what}");
+        scrub(&pool);
+    }
+}
+
+#[test]
 fn without_parity_a_page_that_stays_bad_under_a_replay_costs_what_is_on_it() {
     let options = CreateOptions { parity: Parity::None, ..CreateOptions::tiny(1 << 20) };
     let pool = create_with(MediumKind::Dax, &options);
