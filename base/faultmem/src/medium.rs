@@ -623,7 +623,7 @@ impl Medium for FaultMedium {
         let before = state.number();
         let page = state.frames.physical_page(at / PAGE);
         let unable = state.durable.bad().get(&page) == Some(&crate::Clear::Unable);
-        if fails || unable {
+        if fails || unable || state.frames.stands_in(at / PAGE) {
             return Err(MediaError { at, len: PAGE, cause: MediaCause::Unclearable });
         }
         // Poison goes first; until the barrier, a crash shows the rewrite in part.
@@ -653,6 +653,22 @@ impl Medium for FaultMedium {
             state.frames.relocate(at / PAGE + page, physical / PAGE + page);
             state.refresh(&self.view, physical / PAGE + page);
         }
+        Ok(())
+    }
+
+    fn stand_in(&self, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
+        let mut state = self.state();
+        let fails = state.gate.fails();
+        state.in_range(at, PAGE)?;
+        let len = bytes.len() as u64;
+        if !at.is_multiple_of(PAGE) || len != PAGE {
+            return Err(MediaError { at, len, cause: MediaCause::OutOfRange });
+        }
+        if fails {
+            return Err(MediaError { at, len, cause: MediaCause::Unclearable });
+        }
+        state.frames.stand_in(at / PAGE);
+        self.view.write(at, bytes);
         Ok(())
     }
 

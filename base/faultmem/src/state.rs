@@ -93,6 +93,7 @@ impl State {
         }
         let pages = at / PAGE..=(at + len - 1) / PAGE;
         let page = { pages }
+            .filter(|&page| !self.frames.stands_in(page))
             .find(|&page| self.durable.bad().contains_key(&self.frames.physical_page(page)))?;
         Some(MediaError { at: page * PAGE, len: PAGE, cause: MediaCause::Poison })
     }
@@ -117,7 +118,8 @@ impl State {
 
     /// Asks the armed faults whether one of them hits this write, and logs it.
     fn aim(&mut self, view: &View, write: &Write<'_>) -> Option<(FaultKind, usize)> {
-        if self.arsenal.is_empty() || write.bytes.is_empty() {
+        let len = write.bytes.len() as u64;
+        if self.arsenal.is_empty() || len == 0 || self.frames.stands_in_any(write.at, len) {
             return None;
         }
         let mut before = vec![0; write.bytes.len()];
@@ -153,6 +155,9 @@ impl State {
         at: u64,
         bytes: &[u8],
     ) {
+        if self.frames.stands_in(at / PAGE) {
+            return view.write(at, bytes);
+        }
         let physical = self.frames.physical(at);
         let line = physical / LINE;
         // Storing what is there already adds no state a crash could show; but on a file it makes

@@ -94,6 +94,16 @@ impl View {
         }
     }
 
+    /// Copies bytes in; the caller has checked the range against the capacity, and lets nobody else
+    /// store meanwhile.
+    pub(crate) fn write(&self, at: u64, bytes: &[u8]) {
+        for (place, byte) in (at..).zip(bytes) {
+            let mut word = self.load(place / WORD).to_le_bytes();
+            word[(place % WORD) as usize] = *byte;
+            self.store(place / WORD, u64::from_le_bytes(word));
+        }
+    }
+
     /// Address of a byte. Only computed, never dereferenced here.
     pub(crate) fn address(&self, at: u64) -> *const u8 {
         self.pages.as_ptr().cast::<u8>().wrapping_add(at as usize)

@@ -51,6 +51,14 @@ pub fn handler_count() -> u64 {
     handler::count()
 }
 
+/// A file in memory that holds `bytes`: it lives as long as it is mapped.
+pub(crate) fn memory_file(bytes: &[u8]) -> io::Result<OwnedFd> {
+    let file = memfd_create("holdfast-stand-in", MemfdFlags::CLOEXEC)?;
+    let mut file = std::fs::File::from(file);
+    io::Write::write_all(&mut file, bytes)?;
+    Ok(file.into())
+}
+
 /// The file without bytes, one for the process.
 pub(crate) fn empty_file() -> io::Result<BorrowedFd<'static>> {
     static EMPTY: OnceLock<Result<OwnedFd, i32>> = OnceLock::new();

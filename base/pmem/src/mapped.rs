@@ -5,7 +5,7 @@ mod serve;
 
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -94,6 +94,8 @@ struct Layout {
     frames: Frames,
     /// Poisoned pages of the file.
     holes: BTreeMap<u64, Poison>,
+    /// Pages of the pool that memory stands in for.
+    stand_ins: BTreeSet<u64>,
 }
 
 impl Mapped {

@@ -311,6 +311,20 @@ pub trait Medium: Send + Sync + fmt::Debug + 'static {
     /// A [`MediaError`] if either range is outside the medium or cannot be mapped.
     fn remap(&self, at: u64, physical: u64, len: u64) -> Result<(), MediaError>;
 
+    /// From now on the page at `at` (page-aligned, `bytes` is one page) is served from memory of
+    /// this process, which holds `bytes`: a *stand-in* for a page that stays bad. What is stored
+    /// there is as visible as anywhere and never durable, whatever is drained or synced: only who
+    /// has it from elsewhere may rely on it. Lasts until the frame is served from elsewhere
+    /// ([`remap`](Self::remap)) or the medium is let go of; until then healing the page is refused.
+    /// Observers in other processes see the bad page.
+    ///
+    /// # Errors
+    /// A [`MediaError`] if there can be none.
+    fn stand_in(&self, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
+        let _ = bytes;
+        Err(MediaError { at, len: PAGE, cause: MediaCause::Unclearable })
+    }
+
     /// Ranges of the pool that the platform lists as bad, page-aligned, ascending.
     fn bad_ranges(&self) -> Vec<(u64, u64)>;
 

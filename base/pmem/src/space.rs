@@ -405,13 +405,13 @@ impl Space {
         })
     }
 
-    /// Makes every access to `[at, at + len)` fail as a media error does: maps `empty`, a file
-    /// without bytes, over it.
-    pub(crate) fn place_hole(&self, empty: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<()> {
+    /// Maps `file`, memory of this process, from its start over `[at, at + len)`. One without bytes
+    /// makes every access there fail as a media error does.
+    pub(crate) fn place_shared(&self, file: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<()> {
         self.replace(at, len, |address, len, rights| {
             let flags = MapFlags::SHARED | MapFlags::FIXED;
             // SAFETY: `replace` hands out ranges inside this space's own reservation only.
-            unsafe { mmap(ptr::with_exposed_provenance_mut(address), len, rights, flags, empty, 0) }
+            unsafe { mmap(ptr::with_exposed_provenance_mut(address), len, rights, flags, file, 0) }
         })
     }
 

@@ -155,6 +155,45 @@ fn an_unclearable_page_is_relocated_and_file_writes_follow() {
 }
 
 #[test]
+fn memory_stands_in_for_a_page_that_stays_bad_and_the_file_sees_nothing_of_it() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    for folder in folders() {
+        for protection in [Protect::Auto, Protect::Alias, Protect::Mprotect, Protect::None] {
+            let folder = tempfile::tempdir_in(folder.path()).unwrap();
+            let (path, medium) = numbered(&folder, 8, &protected(protection));
+            poison(&medium, 2 * PAGE, PAGE, Poison::Unclearable).unwrap();
+            medium.stand_in(2 * PAGE, &filled(0x22)).unwrap();
+            assert!(medium.bad_ranges().is_empty());
+            let before = handler_count();
+            medium.put(HERE, 2 * PAGE - 4, b"borderline").unwrap();
+            medium.xor(HERE, 2 * PAGE + 100, &[0xff]).unwrap();
+            medium.drain(HERE);
+            medium.sync(HERE).unwrap();
+            assert_eq!(page_of(&medium, 2)[..7], *b"erline\x22");
+            assert_eq!(page_of(&medium, 2)[100], !0x22);
+            let view = medium.view(2 * PAGE, PAGE).unwrap();
+            // SAFETY: one page of the mapping, which lives, and which nobody stores to.
+            let seen = unsafe { std::slice::from_raw_parts(view, 6) };
+            assert_eq!(seen, b"erline");
+            assert_eq!(handler_count(), before, "it is a page like any other");
+            let raw = std::fs::read(&path).unwrap();
+            let place = 2 * PAGE as usize;
+            assert_eq!(&raw[place - 4..place], b"bord");
+            assert_ne!(&raw[place..place + 6], b"erline", "what memory holds is not in the file");
+            // What is not looked at cannot be cured; what moves away ends the stand-in.
+            assert!(medium.heal(HERE, 2 * PAGE, &filled(2)).is_err());
+            assert_eq!(page_of(&medium, 2)[..6], *b"erline");
+            medium.remap(2 * PAGE, 6 * PAGE, PAGE).unwrap();
+            assert_eq!(page_of(&medium, 2), filled(6));
+            medium.heal(HERE, 2 * PAGE, &filled(9)).unwrap();
+            for (at, bytes) in [(PAGE + 1, filled(1)), (8 * PAGE, filled(1)), (PAGE, vec![1; 8])] {
+                assert!(medium.stand_in(at, &bytes).is_err(), "{at:#x}+{}", bytes.len());
+            }
+        }
+    }
+}
+
+#[test]
 fn a_file_cut_off_below_its_mapping_is_not_taken_for_a_bad_page() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     for folder in folders() {

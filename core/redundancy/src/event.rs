@@ -64,6 +64,8 @@ pub enum Outcome {
     Lost,
     /// It could not be decided; nothing was changed.
     Undecided,
+    /// The right bytes are back in memory only: their page stays bad, and its frame cannot move.
+    StoodIn,
     /// Written by a newer build.
     Unknown(u8),
 }
@@ -256,4 +258,5 @@ coded!(Outcome {
     Relocated = 3 "relocated",
     Lost = 4 "lost",
     Undecided = 5 "undecided",
+    StoodIn = 6 "stays bad, served from memory",
 });

@@ -174,6 +174,21 @@ impl RemapTable {
         free().find(unlisted).or_else(|| free().next())
     }
 
+    /// Whether the frame at `frame` can be moved, as far as can be told without trying; `listed` are
+    /// the ranges that the medium lists as bad.
+    ///
+    /// # Errors
+    /// [`Error::Unmovable`]; [`Error::NoSpare`].
+    pub fn can_move(&self, frame: u64, listed: &[(u64, u64)]) -> Result<()> {
+        if let Some(reason) = self.unmovable(frame) {
+            return Err(Error::Unmovable { frame, reason });
+        }
+        match self.free_spare(listed) {
+            Some(_) => Ok(()),
+            None => Err(Error::NoSpare { frame, spares: self.spares().0 }),
+        }
+    }
+
     /// Maps every relocated frame to its new place.
     ///
     /// # Errors
@@ -197,8 +212,8 @@ impl RemapTable {
     /// before, it moves on.
     ///
     /// # Errors
-    /// What `contents` answers; [`Error::Unmovable`]; [`Error::NoSpare`]; [`Error::Media`] if the
-    /// table cannot be written or the frame not be mapped; [`Error::Sync`]. The old mapping stays
+    /// What `contents` answers; [`Error::Unmovable`]; [`Error::NoSpare`] (nothing was written if none
+    /// was left to begin with); [`Error::Media`] if the table cannot be written or the frame not be mapped; [`Error::Sync`]. The old mapping stays
     /// in force, now and at the next open. Only after [`Error::InDoubt`] the next open may find
     /// either: the pool must not be written any more.
     pub fn relocate<M: Medium, E: From<Error>>(
@@ -208,15 +223,13 @@ impl RemapTable {
         frame: u64,
         mut contents: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
     ) -> Result<Remap, E> {
-        if let Some(reason) = self.unmovable(frame) {
-            return Err(Error::Unmovable { frame, reason }.into());
-        }
+        let listed = m.bad_ranges();
+        self.can_move(frame, &listed)?;
         if superblock.incompatible & INCOMPATIBLE_REMAP == 0 {
             superblock.incompatible |= INCOMPATIBLE_REMAP;
             self.superblock_cleared.extend(write_superblock(m, superblock)?);
         }
         self.write(m)?;
-        let listed = m.bad_ranges();
         loop {
             let Some(physical) = self.free_spare(&listed) else {
                 return Err(Error::NoSpare { frame, spares: self.spares().0 }.into());

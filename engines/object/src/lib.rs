@@ -93,6 +93,7 @@ mod report;
 mod scrub;
 mod settle;
 mod shared;
+mod stand_in;
 mod sweep;
 mod touched;
 mod tx;

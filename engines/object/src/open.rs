@@ -15,7 +15,7 @@ use holdfast_redundancy::events::{Cause, Event, Finder, Journal, Outcome};
 use holdfast_redundancy::intent::RepairIntent;
 use holdfast_redundancy::progress::{Progress, ScrubProgress};
 use holdfast_redundancy::remap::RemapTable;
-use holdfast_redundancy::superblock::{heal_superblock, read_superblock};
+use holdfast_redundancy::superblock::{FoundSuperblock, heal_superblock, read_superblock};
 use holdfast_redundancy::{Mirror, MirrorSites, Mirrored, Side, Wrong};
 
 use crate::error::Error;
@@ -87,9 +87,18 @@ fn staying(healed: holdfast_redundancy::Result<Vec<Side>>) -> Result<Vec<Side>, 
     }
 }
 
-/// Reads every table that opening depends on, then heals their damaged copies: nothing is written
-/// before all of them were found.
-fn tables<M: Medium>(m: &M) -> Result<(Superblock, Vec<Region>, u64, Repairer, Wounds), Error> {
+/// The tables as they were found, before anything is written.
+struct Tables {
+    superblock: Superblock,
+    regions: Vec<Region>,
+    /// Where both copies of each of the two stand.
+    found: (FoundSuperblock, Mirrored),
+    /// Places of notes that both copies of are lost.
+    lost: Vec<u64>,
+}
+
+/// Reads every table that opening depends on. Nothing is written.
+fn tables<M: Medium>(m: &M) -> Result<(Tables, Repairer), Error> {
     let found = read_superblock(m)?;
     let mut superblock = found.superblock.clone();
     if m.len() < superblock.size {
@@ -104,35 +113,42 @@ fn tables<M: Medium>(m: &M) -> Result<(Superblock, Vec<Region>, u64, Repairer, W
     let end = regions.iter().map(|r| r.start.saturating_add(r.len)).max().unwrap_or(0);
     superblock.size = superblock.size.max(end);
     let remap = RemapTable::load(m, &superblock, &regions)?;
-    let mut wounds = Wounds::default();
-    let intent = match RepairIntent::load(m, mirror, superblock.size) {
-        Ok(intent) => intent,
-        Err(_) => {
-            wounds.lost.push(INTENT_PAGE);
-            RepairIntent::lost(mirror)
-        }
-    };
-    let (progress, scrubbed) = match ScrubProgress::load(m, mirror, superblock.size) {
-        Ok(found) => found,
-        Err(_) => {
-            wounds.lost.push(PROGRESS_PAGE);
-            (ScrubProgress::lost(mirror), Progress::default())
-        }
-    };
-    let side_len = superblock.side_len;
+    let mut lost = Vec::new();
+    let intent = RepairIntent::load(m, mirror, superblock.size).unwrap_or_else(|_| {
+        lost.push(INTENT_PAGE);
+        RepairIntent::lost(mirror)
+    });
+    let progress = ScrubProgress::load(m, mirror, superblock.size);
+    let (progress, scrubbed) = progress.unwrap_or_else(|_| {
+        lost.push(PROGRESS_PAGE);
+        (ScrubProgress::lost(mirror), Progress::default())
+    });
+    remap.apply(m)?;
+    let scratch = holdfast_redundancy::parity::Scratch::new();
+    let (holds_columns, completes, stuck) = (false, false, Vec::new());
+    let repairer =
+        Repairer { intent, remap, progress, scrubbed, scratch, holds_columns, completes, stuck };
+    Ok((Tables { superblock, regions, found: (found, table), lost }, repairer))
+}
+
+/// Writes the damaged and old copies of all tables anew: the pool is going to be opened.
+fn heal_tables<M: Medium>(
+    m: &M,
+    (found, table): &(FoundSuperblock, Mirrored),
+    lost: Vec<u64>,
+    repairer: &mut Repairer,
+) -> Result<Wounds, Error> {
+    let mirror = Mirror::of(&found.superblock);
+    let side_len = found.superblock.side_len;
     let wound = |side: Side, place: u64| {
         let at = if side == Side::A { place } else { side_len + place };
         (at, side, sum_there(m, at, PAGE))
     };
+    let mut wounds = Wounds { mended: Vec::new(), lost };
     wounds.mended.extend(found.damaged().map(|side| wound(side, SUPERBLOCK_PAGE)));
     wounds.mended.extend(table.damaged().map(|side| wound(side, REGIONS_PAGE)));
-    remap.apply(m)?;
-    staying(heal_superblock(m, &found))?;
-    staying(mirror.heal(m, REGIONS_PAGE, KIND_REGIONS, &table, REGIONS))?;
-    let scratch = holdfast_redundancy::parity::Scratch::new();
-    let (holds_columns, completes) = (false, false);
-    let mut repairer =
-        Repairer { intent, remap, progress, scrubbed, scratch, holds_columns, completes };
+    staying(heal_superblock(m, found))?;
+    staying(mirror.heal(m, REGIONS_PAGE, KIND_REGIONS, table, REGIONS))?;
     let records = [repairer.intent.record(), repairer.remap.record(), repairer.progress.record()];
     for record in records {
         if !record.needs_heal() {
@@ -146,9 +162,10 @@ fn tables<M: Medium>(m: &M) -> Result<(Superblock, Vec<Region>, u64, Repairer, W
         staying(repairer.intent.clear(m).map(|()| Vec::new()))?;
     }
     if wounds.lost.contains(&PROGRESS_PAGE) {
+        let scrubbed = repairer.scrubbed;
         staying(repairer.progress.store(m, &scrubbed).map(|()| Vec::new()))?;
     }
-    Ok((superblock, regions, table.page.sequence, repairer, wounds))
+    Ok(wounds)
 }
 
 impl<M: Medium> Pool<M> {
@@ -156,15 +173,14 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     /// What the medium holds is no pool, is of a newer version, is cut off, or is damaged beyond
-    /// its redundancy in what everything else depends on. Then no object was changed; a damaged
-    /// copy of a table may have been written anew from the good one, so that another try is
-    /// refused in the same way.
+    /// its redundancy in what everything else depends on: then nothing was written. Only a write or
+    /// a sync that fails ends an open that has begun to.
     pub fn open(
         m: M,
         options: OpenOptions,
         clock: Arc<dyn Clock>,
     ) -> Result<(Self, Opened), Error> {
-        let (superblock, regions, regions_sequence, repairer, wounds) = tables(&m)?;
+        let (Tables { superblock, regions, found, lost }, repairer) = tables(&m)?;
         let clean = superblock.clean;
         let scan = if clean { None } else { Some(holdfast_logs::scan(&m, &superblock)?) };
         let first_number = scan.as_ref().map_or(0, |s| s.max_number) + 1;
@@ -186,20 +202,22 @@ impl<M: Medium> Pool<M> {
             journal: Journal::open(&m, &superblock),
             superblock,
             regions,
-            regions_sequence,
+            regions_sequence: found.1.page.sequence,
             options,
             clock,
             read_only: false,
             m,
         })?;
+        let shared = &*pool.shared;
+        let replay = scan.map(|scan| shared.read_records(&scan, seed)).transpose()?;
+        // Nothing that could keep the pool closed is left to be found out.
+        let wounds = heal_tables(&shared.m, &found, lost, &mut shared.repairer())?;
         let mended = (wounds.mended.len() + wounds.lost.len()) as u64;
         let mut opened = Opened { clean, mended, ..Opened::default() };
         pool.report_wounds(&wounds);
-        match scan {
+        match replay {
             None => opened.mended += pool.load_heap()?,
-            Some(scan) => {
-                opened.recovered = pool.shared.recover(&scan, seed)?;
-            }
+            Some(replay) => opened.recovered = shared.recover(replay)?,
         }
         pool.claim(&next)?;
         // Before anything is appended to the log: an append that meets a bad page of a file stops

@@ -11,7 +11,7 @@
 //! Why d waits: until then recovery would replay the record, and must find its entries. Log
 //! chunks found by recovery go through d after the log generation was raised.
 
-use holdfast_heap::{ChunkEntry, ChunkKind};
+use holdfast_heap::{ChunkEntry, ChunkKind, ZoneTable};
 use holdfast_logs::{Lane, RecordBuilder};
 use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::Wrong;
@@ -147,20 +147,26 @@ impl<M: Medium> Shared<M> {
             Some((start / frame, end.div_ceil(frame)))
         };
         let taken = other.and_then(frames);
+        // What memory stands in for is durable as parity only, and log chunks have none.
+        let lasts = |chunks: &LogChunks| {
+            let len = self.heap.zone(chunks.zone).map_or(0, ZoneTable::chunk_len);
+            !self.stands_in(self.chunks_at(chunks), u64::from(chunks.count) * len)
+        };
         let apart = |chunks: &LogChunks| match (frames(chunks), taken) {
             (Some((first, end)), Some((from, to))) => end <= from || to <= first,
             _ => true,
         };
+        let stand_ins = self.count_stand_ins() as u64;
         let number = self.last_freed();
         let mut passed_over = Vec::new();
         let found = self.heap.zones().find_map(|zone| {
             let count = u32::try_from(len.div_ceil(zone.chunk_len()).max(1)).ok()?;
             // A claim that shares a frame is kept while the next one is made, so that it is
             // another; there are fewer of them than chunks in a frame.
-            for _ in 0..=frame.div_ceil(zone.chunk_len()) + 1 {
+            for _ in 0..=frame.div_ceil(zone.chunk_len()) + 1 + stand_ins {
                 let first = zone.claim(count)?;
                 let chunks = LogChunks { zone: zone.index(), first, count, number };
-                if apart(&chunks) {
+                if apart(&chunks) && lasts(&chunks) {
                     return Some(chunks);
                 }
                 passed_over.push(chunks);
@@ -247,12 +253,16 @@ impl<M: Medium> Shared<M> {
                     let mended = match self.m.heal(HEAL_ZERO, page, &[0; PAGE as usize]) {
                         Ok(()) => Mended::Repaired(Wrong::Log),
                         Err(_) => {
-                            self.relocate(&mut self.repairer_now(), page, None)
-                                .map_err(|_| damaged(error))?;
-                            Mended::Relocated(Wrong::Log)
+                            let zeros = ([0; PAGE as usize].as_slice(), true);
+                            let repairer = &mut self.repairer_now();
+                            self.move_or_stand_in(repairer, page, zeros, Wrong::Log)
+                                .map_err(|_| damaged(error))?
                         }
                     };
                     self.report_mended(event, mended);
+                    if let Mended::Lost(_) = mended {
+                        return Err(damaged(error));
+                    }
                 }
             }
         }

@@ -96,6 +96,7 @@ impl<M: Medium> Pool<M> {
             scratch: holdfast_redundancy::parity::Scratch::new(),
             holds_columns: false,
             completes: false,
+            stuck: Vec::new(),
         };
         if m.kind() == MediumKind::File {
             let log = u64::from(plan.superblock.lanes) * plan.superblock.ring_len;

@@ -24,7 +24,8 @@ use holdfast_layout::Certify;
 use holdfast_logs::{Entry, FoundRecord, Scan, Seed};
 use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::Wrong;
-use holdfast_redundancy::events::{Cause, Finder};
+use holdfast_redundancy::events::{Cause, Event, Finder};
+use holdfast_txn::TxError;
 
 use crate::changes::Changes;
 use crate::error::Error;
@@ -56,25 +57,49 @@ pub struct Recovered {
     pub lost: u64,
 }
 
+/// What the records of a pool that was not closed come to.
+#[derive(Debug, Default)]
+pub(crate) struct Replay {
+    changes: Changes,
+    /// How many there are.
+    records: u64,
+    /// Numbers and places of those that are gone.
+    missing: Vec<(u64, u64)>,
+    /// Copies of entries that were damaged, beside a good one.
+    damaged: Vec<Event>,
+}
+
 impl<M: Medium> Shared<M> {
-    /// Loads the heap as the records found make it, and completes what they say.
+    /// Reads all records that are to be replayed. Writes nothing.
     ///
     /// # Errors
-    /// A record cannot be read: nothing it depends on can be repaired.
-    pub(crate) fn recover(&self, scan: &Scan, seed: Seed) -> Result<Recovered, Error> {
-        let mut recovered = Recovered::default();
-        for (_, at) in &scan.missing {
+    /// One cannot be read: nothing that depends on it can be repaired.
+    pub(crate) fn read_records(&self, scan: &Scan, seed: Seed) -> Result<Replay, Error> {
+        let mut replay = Replay { missing: scan.missing.clone(), ..Replay::default() };
+        for record in scan.to_replay() {
+            if self.m.enabled(REPLAY) {
+                self.collect(record, seed, &mut replay)?;
+                replay.records += 1;
+            }
+        }
+        Ok(replay)
+    }
+
+    /// Loads the heap as the records make it, and completes what they say.
+    ///
+    /// # Errors
+    /// A write or a sync fails.
+    pub(crate) fn recover(&self, replay: Replay) -> Result<Recovered, Error> {
+        let Replay { changes, records, missing, damaged } = replay;
+        let mut recovered = Recovered { replayed: records, ..Recovered::default() };
+        for (_, at) in &missing {
             // A transaction that was committed, and of which nothing is known but that.
             let event = self.event(Cause::Copies, Finder::Open, *at, PAGE);
             self.report_mended(event, Mended::Lost(Wrong::Log));
             recovered.lost += 1;
         }
-        let mut changes = Changes::default();
-        for record in scan.to_replay() {
-            if self.m.enabled(REPLAY) {
-                self.collect(record, seed, &mut changes)?;
-                recovered.replayed += 1;
-            }
+        for event in damaged {
+            self.report_mended(event, Mended::Repaired(Wrong::Log));
         }
         let was_exempt = self.log_ranges_found();
         let redo = Redo { changes: &changes, was_exempt: &was_exempt, finder: Finder::Open };
@@ -93,24 +118,21 @@ impl<M: Medium> Shared<M> {
         Ok(recovered)
     }
 
-    /// Adds what a record says to `changes`.
-    fn collect(
-        &self,
-        record: &FoundRecord,
-        seed: Seed,
-        changes: &mut Changes,
-    ) -> Result<(), Error> {
+    /// Adds what a record says.
+    fn collect(&self, record: &FoundRecord, seed: Seed, replay: &mut Replay) -> Result<(), Error> {
         let size = self.superblock().size;
         for entry in record.entries(size) {
             let entry = entry.map_err(|_| unreadable(record.at))?;
             if let Entry::Overflow { a, b, len, crc } = entry {
-                let payload = self.overflow_payload(seed, record.number, (a, b), len, crc)?;
+                let of = (record.number, len, crc);
+                let (payload, bad) = self.overflow_payload(seed, of, (a, b))?;
+                replay.damaged.extend(bad);
                 for entry in holdfast_logs::entries(&payload, size) {
                     let entry = entry.map_err(|_| unreadable(a))?;
-                    collect_entry(&entry, changes)?;
+                    collect_entry(&entry, &mut replay.changes)?;
                 }
             } else {
-                collect_entry(&entry, changes)?;
+                collect_entry(&entry, &mut replay.changes)?;
             }
         }
         Ok(())
@@ -153,15 +175,14 @@ impl<M: Medium> Shared<M> {
         Ok(cured)
     }
 
-    /// The entries of a record that overflowed, from whichever copy verifies.
+    /// The entries of a record that overflowed, of this number, length and sum, from whichever copy
+    /// verifies; and what is wrong with the other.
     fn overflow_payload(
         &self,
         seed: Seed,
-        number: u64,
+        (number, len, crc): (u64, u64, u32),
         (a, b): (u64, u64),
-        len: u64,
-        crc: u32,
-    ) -> Result<Vec<u8>, Error> {
+    ) -> Result<(Vec<u8>, Option<Event>), Error> {
         let certify = Certify::when(self.m.enabled(VERIFY_OVERFLOW));
         let read = |at| {
             let mut payload = vec![0; len as usize];
@@ -170,16 +191,13 @@ impl<M: Medium> Shared<M> {
             let cause = if read.is_ok() { Cause::Sum } else { Cause::MediaError };
             if good { Ok(payload) } else { Err(self.event(cause, Finder::Open, at, len)) }
         };
-        let (first, second) = (read(a), read(b));
-        if first.is_ok() || second.is_ok() {
-            // Both were durable before the record was: one that is not good was damaged since. The
-            // replay makes it superfluous.
-            for event in [first.as_ref().err(), second.as_ref().err()].into_iter().flatten() {
-                self.report_mended(*event, Mended::Repaired(Wrong::Log));
-            }
+        // Both were durable before the record was: one that is not good was damaged since. The
+        // replay makes it superfluous.
+        match (read(a), read(b)) {
+            (Ok(payload), other) => Ok((payload, other.err())),
+            (Err(bad), Ok(payload)) => Ok((payload, Some(bad))),
+            _ => Err(Error::Fatal { what: "the entries of a large transaction", at: a }),
         }
-        let lost = Error::Fatal { what: "the entries of a large transaction", at: a };
-        first.or(second).map_err(|_| lost)
     }
 
     /// Frees log chunks that a crash left: no record refers to them any more.
@@ -194,11 +212,13 @@ impl<M: Medium> Shared<M> {
             }
         }
         if !stale.is_empty() && !self.is_read_only() {
-            self.retiring
-                .lock()
-                .unwrap_or_else(holdfast_sync::PoisonError::into_inner)
-                .extend(stale);
-            self.retire_log_chunks()?;
+            self.retiring.lock().unwrap_or_else(holdfast_sync::PoisonError::into_inner).extend(stale);
+            match self.retire_log_chunks() {
+                // Such a chunk stays what it is; it is tried again after each commit. A write that
+                // failed has ended writing: the pool can be read.
+                Err(TxError::Damaged { .. } | TxError::ReadOnly) => {}
+                other => drop(other?),
+            }
         }
         Ok(())
     }

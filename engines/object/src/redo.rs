@@ -102,7 +102,7 @@ impl<M: Medium> Shared<M> {
     /// Steps 1 to 5. The directory is known as it will be after the changes.
     ///
     /// # Errors
-    /// A page stays bad and no frame is left for it; a write fails.
+    /// A page stays bad and its frame can move, for which columns must not be held; a write fails.
     pub(crate) fn redo(&self, repairer: &mut Repairer, redo: &Redo<'_>) -> Result<Redone, Error> {
         let mut redone = Redone::default();
         let zones: Vec<Zone> = self.zones().copied().collect();
@@ -234,10 +234,7 @@ impl<M: Medium> Shared<M> {
         let mended = match self.m.heal(HEAL, page, &bytes) {
             Ok(()) if known => Mended::Repaired(Wrong::Data),
             Ok(()) => Mended::Lost(Wrong::Data),
-            Err(_) => {
-                self.relocate(repairer, page, Some(&bytes))?;
-                Mended::Relocated(Wrong::Data)
-            }
+            Err(_) => self.move_or_stand_in(repairer, page, (&bytes, known), Wrong::Data)?,
         };
         self.report_mended(event, mended);
         Ok(known)
@@ -263,6 +260,11 @@ impl<M: Medium> Shared<M> {
         }
         let (at, len) = unit.range();
         let event = self.event(Cause::Sum, redo.finder, at, len);
+        if unit.reach(&Direct(&self.m), self.heap.sums()).is_err() {
+            // On a page that stays bad beyond the redundancy: nothing can be stored there.
+            self.report_mended(event, Mended::Lost(parts[0].wrong));
+            return Ok(Cured::Lost);
+        }
         let certify = self.redo_certify();
         let mut may_be = |at, len| self.may_have_been(repairer, redo, at, len);
         let cure = find_cure(self, unit, &parts, redo.changes, certify, &mut may_be);
@@ -406,17 +408,23 @@ impl<M: Medium> Shared<M> {
         Some(sum)
     }
 
-    /// Step 4, whatever turns bad under it.
+    /// Step 4, whatever turns bad under it. What belongs on a page that stays bad beyond the
+    /// redundancy is lost, as was reported when that was found out; all else is stored.
     fn redo_stores(&self, repairer: &mut Repairer, redo: &Redo<'_>) -> Result<(), Error> {
-        let mut tries = 0;
+        let (mut tries, mut left) = (0, Vec::new());
         'anew: loop {
             for (at, bytes) in redo.changes.pieces() {
-                match self.m.put(STORE, at, bytes) {
+                match self.store_around(at, bytes, &left) {
                     Err(MediaError { at: bad, cause: MediaCause::Poison, .. })
                         if tries < BAD_PAGES_MAX =>
                     {
-                        tries += 1;
-                        self.cure_page(repairer, redo, bad / PAGE * PAGE)?;
+                        let page = bad / PAGE * PAGE;
+                        self.cure_page(repairer, redo, page)?;
+                        if self.is_bad(page) {
+                            left.push(page);
+                        } else {
+                            tries += 1;
+                        }
                         // The page is as it was before all changes, also those stored already.
                         continue 'anew;
                     }
@@ -425,6 +433,22 @@ impl<M: Medium> Shared<M> {
             }
             return Ok(());
         }
+    }
+
+    /// Stores bytes of a row, but on none of these pages.
+    fn store_around(&self, at: u64, bytes: &[u8], left: &[u64]) -> Result<(), MediaError> {
+        if left.is_empty() {
+            return self.m.put(STORE, at, bytes);
+        }
+        let (mut from, mut rest) = (at, bytes);
+        while !rest.is_empty() {
+            let (part, tail) = rest.split_at(rest.len().min((PAGE - from % PAGE) as usize));
+            if !left.contains(&(from / PAGE * PAGE)) {
+                self.m.put(STORE, from, part)?;
+            }
+            (from, rest) = (from + part.len() as u64, tail);
+        }
+        Ok(())
     }
 
     /// Step 5: recomputes parity of a range; parity pages that are bad are rewritten whole, from
@@ -451,7 +475,14 @@ impl<M: Medium> Shared<M> {
                 for page in (first..end).step_by(PAGE as usize) {
                     self.clear_parity(repairer, zone, page, finder)?;
                 }
-                self.recompute_parity(&mut repairer.scratch, zone, first, end - first)
+                match self.recompute_parity(&mut repairer.scratch, zone, first, end - first) {
+                    // One stays bad, as was reported: its columns have so much less redundancy.
+                    Err(Error::Media(e)) if self.is_bad(e.at / PAGE * PAGE) => {
+                        self.drain_repair();
+                        Ok(())
+                    }
+                    other => other,
+                }
             }
             other => other,
         }
@@ -476,10 +507,8 @@ impl<M: Medium> Shared<M> {
             let event = self.event(Cause::MediaError, finder, at, PAGE);
             let mended = match self.m.heal(HEAL_PARITY, at, &contents) {
                 Ok(()) => Mended::Repaired(wrong),
-                Err(_) => {
-                    self.relocate(repairer, at, Some(&contents))?;
-                    Mended::Relocated(wrong)
-                }
+                // It is recomputed from the rows, whatever it holds.
+                Err(_) => self.move_or_stand_in(repairer, at, (&contents, true), wrong)?,
             };
             self.report_mended(event, mended);
         }
@@ -577,8 +606,10 @@ impl<M: Medium> Shared<M> {
                 {
                     relocations += 1;
                     let event = self.event(Cause::MediaError, Finder::Commit, e.at, PAGE);
-                    self.relocate(repairer, e.at, None)?;
-                    self.report_mended(event, Mended::Relocated(Wrong::Data));
+                    // If it cannot move after all, the next round serves it from memory.
+                    if self.moved(repairer, e.at, None)? {
+                        self.report_mended(event, Mended::Relocated(Wrong::Data));
+                    }
                 }
                 other => return other.map(|_| ()),
             }

@@ -67,6 +67,8 @@ pub(crate) enum Mended {
     Repaired(Wrong),
     /// The right bytes are back, elsewhere.
     Relocated(Wrong),
+    /// The right bytes are back in memory: the page stays bad, and its frame cannot move.
+    StoodIn(Wrong),
     /// Beyond the redundancy.
     Lost(Wrong),
     /// Nothing that is kept can tell what is right; nothing was changed.
@@ -334,35 +336,37 @@ impl<M: Medium> Shared<M> {
             // Parity has no sum of its own: it will be as good as the rows it is made from.
             self.mend_rows(repairer, zone, col, asked)?;
         }
-        let column = self.columns.id(zone, col);
-        let held = self.columns.lock_one(&self.m, column);
-        self.m.step(STEP_HELD);
-        self.may_judge()?;
-        if !self.is_bad(page) {
-            return Ok(Mended::Nothing);
-        }
-        let (bytes, known) = self.rebuild_page(repairer, zone, unit, col);
-        let installed = self.install_page(repairer, page, &bytes);
-        drop(held);
         let wrong = match unit {
             zone::Unit::Row(_) => Wrong::Data,
             zone::Unit::P => Wrong::ParityP,
             zone::Unit::Q => Wrong::ParityQ,
         };
-        let mended = match (installed, known) {
-            (_, false) => Mended::Lost(wrong),
-            (Ok(()), true) => Mended::Repaired(wrong),
-            (
+        let mended = loop {
+            let held = self.columns.lock_one(&self.m, self.columns.id(zone, col));
+            self.m.step(STEP_HELD);
+            self.may_judge()?;
+            if !self.is_bad(page) {
+                return Ok(Mended::Nothing);
+            }
+            let (bytes, known) = self.rebuild_page(repairer, zone, unit, col);
+            let installed = self.install_page(repairer, page, &bytes);
+            match installed {
+                _ if !known => break Mended::Lost(wrong),
+                Ok(()) => break Mended::Repaired(wrong),
                 Err(Error::Media(MediaError {
                     cause: MediaCause::Unclearable | MediaCause::NoSpace,
                     ..
-                })),
-                true,
-            ) => {
-                self.relocate(repairer, page, None)?;
-                Mended::Relocated(wrong)
+                })) => {}
+                Err(error) => return Err(error),
             }
-            (Err(error), true) => return Err(error),
+            if !self.can_move(repairer, page) {
+                break self.stand_in(page, &bytes, wrong);
+            }
+            // Moving takes all columns of the frame.
+            drop(held);
+            if self.moved(repairer, page, None)? {
+                break Mended::Relocated(wrong);
+            }
         };
         self.report_mended(event, mended);
         Ok(mended)

@@ -129,10 +129,11 @@ impl<M: Medium> Shared<M> {
             Mended::Nothing => return,
             Mended::Repaired(wrong) => (Outcome::Repaired, wrong),
             Mended::Relocated(wrong) => (Outcome::Relocated, wrong),
+            Mended::StoodIn(wrong) => (Outcome::StoodIn, wrong),
             Mended::Lost(wrong) => (Outcome::Lost, wrong),
             Mended::Undecided(wrong) => (Outcome::Undecided, wrong),
         };
-        let mended = matches!(outcome, Outcome::Repaired | Outcome::Relocated);
+        let mended = matches!(outcome, Outcome::Repaired | Outcome::Relocated | Outcome::StoodIn);
         let after_sum = if mended { self.sum_there(event.at, event.len) } else { 0 };
         self.report(Event { wrong: Some(wrong), outcome, after_sum, ..event });
     }

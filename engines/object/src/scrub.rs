@@ -64,7 +64,8 @@ pub struct Scrubbed {
     pub repaired: u64,
     /// Findings beyond the redundancy.
     pub lost: u64,
-    /// Findings that nothing kept can judge; left as they were.
+    /// Findings that nothing kept can judge, left as they were; and pages that stay bad and are
+    /// served from memory.
     pub undecided: u64,
     /// How it ended.
     pub state: ScrubState,
@@ -162,7 +163,7 @@ impl<M: Medium> Pool<M> {
                 match mended {
                     Mended::Repaired(_) | Mended::Relocated(_) => done.repaired += 1,
                     Mended::Lost(_) => done.lost += 1,
-                    Mended::Undecided(_) => done.undecided += 1,
+                    Mended::Undecided(_) | Mended::StoodIn(_) => done.undecided += 1,
                     // Another finding's repair settled it, or a writer did.
                     Mended::Nothing => {}
                 }
@@ -264,6 +265,9 @@ impl<M: Medium> Shared<M> {
             Verdict::Undecided(Reason::Media(e)) => {
                 let asked = Asked { cause: Cause::MediaError, ..asked };
                 let lost = self.mend(e.at / PAGE * PAGE, PAGE, asked)?;
+                if self.stands_in(e.at, 1) {
+                    return Ok(Mended::StoodIn(Wrong::Data));
+                }
                 Ok(lost.map_or(Mended::Repaired(Wrong::Data), |_| Mended::Lost(Wrong::Data)))
             }
             Verdict::Undecided(Reason::Unlocated) => {

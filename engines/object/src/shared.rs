@@ -41,6 +41,8 @@ pub(crate) struct Repairer {
     pub(crate) holds_columns: bool,
     /// Columns that wait to be completed are being completed: nobody else may judge them.
     pub(crate) completes: bool,
+    /// Frames that were to move and could not.
+    pub(crate) stuck: Vec<u64>,
 }
 
 /// A place to be looked at once no lock is held.
@@ -94,6 +96,8 @@ pub(crate) struct Shared<M: Medium> {
     pub(crate) has_suspects: AtomicBool,
     /// Places whose columns were in doubt and could not be settled, until the next scrub.
     pub(crate) unsettled: Mutex<Vec<u64>>,
+    /// Pages that memory stands in for.
+    pub(crate) stand_ins: Mutex<Vec<u64>>,
     /// Commits whose durable changes met a media error and are being completed: until then no
     /// column of theirs can be judged.
     pub(crate) redoing: AtomicU64,
@@ -155,6 +159,7 @@ impl<M: Medium> Shared<M> {
             suspects: Mutex::new(Vec::new()),
             has_suspects: AtomicBool::new(false),
             unsettled: Mutex::new(Vec::new()),
+            stand_ins: Mutex::new(Vec::new()),
             redoing: AtomicU64::new(0),
             owed: Mutex::new(Vec::new()),
             early: Mutex::new(Some(Vec::new())),

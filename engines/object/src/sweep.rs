@@ -154,6 +154,7 @@ impl<M: Medium> Shared<M> {
             }
             Position::Copies => {
                 self.sweep_copies(report);
+                self.sweep_stand_ins(report);
                 Ok(Position::End)
             }
             Position::End => Ok(Position::End),

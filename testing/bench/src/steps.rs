@@ -218,6 +218,10 @@ impl Medium for Watched {
         self.0.remap(at, physical, len)
     }
 
+    fn stand_in(&self, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
+        self.0.stand_in(at, bytes)
+    }
+
     fn bad_ranges(&self) -> Vec<(u64, u64)> {
         self.0.bad_ranges()
     }

@@ -109,6 +109,32 @@ fn an_unclearable_page_must_be_relocated() {
 }
 
 #[test]
+fn what_stands_in_for_a_page_is_seen_and_never_durable() {
+    let m = pool();
+    m.poison(PAGE, PAGE, Clear::Unable).unwrap();
+    m.stand_in(PAGE, &[7; PAGE as usize]).unwrap();
+    m.put(S, PAGE - 4, &[8; 8]).unwrap();
+    m.xor(S, 2 * PAGE - 4, &[1; 8]).unwrap();
+    m.drain(D);
+    m.sync(D).unwrap();
+    assert_eq!(read(&m, PAGE - 4, 10), Ok([&[8; 8][..], &[7; 2]].concat()));
+    assert_eq!(read(&m, 2 * PAGE - 6, 8), Ok(vec![7, 7, 6, 6, 6, 6, 2, 2]));
+    // Damage hits the medium, not the memory.
+    m.stray(PAGE + 100, &[1; 8]).unwrap();
+    assert_eq!(read(&m, PAGE + 100, 8), Ok(vec![7; 8]));
+    let image = m.crash_point().newest();
+    assert_eq!(&image.bytes()[4092..4096], [8; 4]);
+    assert_eq!(image.bad_pages(), [(1, Clear::Unable)]);
+    let crashed = FaultMedium::from_crash(image, MediumKind::Dax, &Config::default());
+    assert!(read(&crashed, PAGE, 1).is_err(), "the page is as bad as it was");
+    assert!(m.heal(H, PAGE, &[9; PAGE as usize]).is_err());
+    m.remap(PAGE, 3 * PAGE, PAGE).unwrap();
+    assert_eq!(read(&m, PAGE, 8), Ok(vec![4; 8]));
+    assert!(m.stand_in(PAGE + 8, &[7; PAGE as usize]).is_err());
+    assert!(m.stand_in(4 * PAGE, &[7; PAGE as usize]).is_err());
+}
+
+#[test]
 fn what_is_on_its_way_to_the_spare_is_seen_at_once() {
     let m = pool();
     m.put(S, 2 * PAGE, &[8; 16]).unwrap();

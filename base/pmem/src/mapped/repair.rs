@@ -2,11 +2,12 @@
 //! of what is known to be bad, and making pages bad on purpose.
 
 use core::sync::atomic::Ordering;
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use super::{Layout, Mapped, SYSFS};
 use crate::badblocks::{Device, bad_file_ranges, extents, whole_pages};
-use crate::inject::{Poison, empty_file};
+use crate::inject::{Poison, empty_file, memory_file};
 use crate::medium::{MediaCause, MediaError, MediumKind, PAGE};
 use crate::options::Access;
 use crate::space::Miss;
@@ -71,6 +72,10 @@ impl Mapped {
         if self.backing.cut_off() {
             return Err(bad(MediaCause::Truncated));
         }
+        if layout.stand_ins.contains(&at) {
+            // It would be checked by what stands in for it.
+            return Err(bad(MediaCause::Unclearable));
+        }
         let (physical, _) = layout.frames.locate(at, PAGE);
         let poison = layout.holes.get(&physical).copied();
         if self.access == Access::Write {
@@ -114,7 +119,7 @@ impl Mapped {
     fn place(&self, layout: &Layout, at: u64, physical: u64, len: u64) -> std::io::Result<()> {
         self.space.place(self.backing.fd(), at, physical, len)?;
         for bad in layout.holes.range(physical..physical + len).map(|(bad, _)| *bad) {
-            self.space.place_hole(empty_file()?, at + (bad - physical), PAGE)?;
+            self.space.place_shared(empty_file()?, at + (bad - physical), PAGE)?;
         }
         Ok(())
     }
@@ -133,6 +138,7 @@ impl Mapped {
             return Err(MediaError { at, len, cause: MediaCause::OutOfRange });
         }
         layout.frames.set(at, physical, len);
+        layout.stand_ins.retain(|page| !(at..at + len).contains(page));
         self.moved.store(true, Ordering::Release);
         self.place(&layout, at, physical, len).map_err(|_| MediaError {
             at,
@@ -143,6 +149,30 @@ impl Mapped {
             self.copy_private(at, physical, len);
         }
         self.registration.entry().note_good(at, len);
+        Ok(())
+    }
+
+    /// See [`Medium::stand_in`](crate::Medium::stand_in).
+    pub(super) fn serve_from_memory(&self, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
+        self.whole_pages(at, bytes.len() as u64)?;
+        let bad = |cause| MediaError { at, len: PAGE, cause };
+        if bytes.len() != PAGE_BYTES {
+            return Err(bad(MediaCause::OutOfRange));
+        }
+        let mut layout = self.layout();
+        // What is gone with the end of the file is no bad page.
+        if self.backing.cut_off() {
+            return Err(bad(MediaCause::Truncated));
+        }
+        let memory = memory_file(bytes).map_err(|_| bad(MediaCause::Unclearable))?;
+        self.space
+            .place_shared(memory.as_fd(), at, PAGE)
+            .map_err(|_| bad(MediaCause::Unclearable))?;
+        layout.stand_ins.insert(at);
+        if !self.reads_as(at, bytes) {
+            return Err(bad(MediaCause::Unclearable));
+        }
+        self.registration.entry().note_good(at, PAGE);
         Ok(())
     }
 
@@ -198,7 +228,7 @@ impl Mapped {
                 self.backing.overwrite(physical, &DESTROYED).map_err(refused)?;
             }
             for (place, run) in layout.frames.places_of(physical, PAGE) {
-                self.space.place_hole(empty, place, run).map_err(refused)?;
+                self.space.place_shared(empty, place, run).map_err(refused)?;
             }
             layout.holes.insert(physical, kind);
         }

@@ -223,6 +223,10 @@ impl Medium for Mapped {
         self.serve_from(at, physical, len)
     }
 
+    fn stand_in(&self, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
+        self.serve_from_memory(at, bytes)
+    }
+
     fn bad_ranges(&self) -> Vec<(u64, u64)> {
         self.known_bad()
     }

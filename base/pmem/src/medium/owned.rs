@@ -45,6 +45,7 @@ impl<M: Medium + ?Sized> Medium for Arc<M> {
         fn grow(&self, len: u64) -> Result<(), SyncError>;
         fn heal(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError>;
         fn remap(&self, at: u64, physical: u64, len: u64) -> Result<(), MediaError>;
+        fn stand_in(&self, at: u64, bytes: &[u8]) -> Result<(), MediaError>;
         fn bad_ranges(&self) -> Vec<(u64, u64)>;
         fn storage_from(&self, at: u64) -> Option<u64>;
     }

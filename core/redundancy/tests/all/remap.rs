@@ -213,11 +213,13 @@ fn spares_run_out_with_an_error_and_nothing_changed() {
         table.relocate(&m, &mut superblock, FRAME, fill).unwrap();
     }
     assert_eq!(table.spares(), (SPARE_FRAMES, 0));
+    let before = m.crash_point().newest();
     match table.relocate(&m, &mut superblock, FRAME, fill) {
         Err(Error::NoSpare { frame: FRAME, spares: SPARE_FRAMES }) => {}
         other => panic!("{other:?}"),
     }
     assert_eq!((table.entries().len(), bytes(&m, FRAME, PAGE)), (1, right()));
+    assert!(m.crash_point().newest().bytes() == before.bytes(), "not even the table was written");
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn outcomes(pool: &TestPool) -> Vec<Outcome> {
 }
 
 /// The medium of a pool that is closed, or left as it is if `close` is false.
-fn reopen(pool: TestPool, close: bool) -> FaultMedium {
+pub(crate) fn reopen(pool: TestPool, close: bool) -> FaultMedium {
     let mut image = pool.medium().crash_point().persisted();
     if close {
         let kept = std::sync::Arc::new(std::sync::Mutex::new(None));

@@ -20,7 +20,7 @@ use holdfast_txn::Transaction;
 
 /// What a page holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Class {
+pub(crate) enum Class {
     /// The superblock: what the pool is.
     Pool,
     /// The region table: where the zones are.
@@ -67,21 +67,21 @@ const SIDE: [Class; 7] = [
 const ZONE: [Class; 5] = [Class::Directory, Class::Slots, Class::Object, Class::Free, Class::P];
 
 /// What is where, as the medium says.
-struct Map {
+pub(crate) struct Map {
     superblock: Superblock,
-    zone: Zone,
-    heap: Heap,
+    pub(crate) zone: Zone,
+    pub(crate) heap: Heap,
 }
 
 impl Map {
-    fn new(m: &FaultMedium, superblock: Superblock, region: &Region) -> Self {
+    pub(crate) fn new(m: &FaultMedium, superblock: Superblock, region: &Region) -> Self {
         let heap = Heap::new(superblock.seed(), superblock.sum_kind);
         let index = heap.add_zone(region).unwrap();
         assert!(heap.load_zone(&Direct(m), index).is_empty());
         Self { superblock, zone: Zone::new(region, 0).unwrap(), heap }
     }
 
-    fn class(&self, page: u64) -> Class {
+    pub(crate) fn class(&self, page: u64) -> Class {
         let side_len = self.superblock.side_len;
         if page < 2 * side_len {
             return self.class_of_side(page % side_len);
@@ -166,13 +166,13 @@ impl Erase {
     }
 }
 
-struct Filled {
-    pool: TestPool,
-    objects: Vec<(RawPtr, Vec<u8>)>,
+pub(crate) struct Filled {
+    pub(crate) pool: TestPool,
+    pub(crate) objects: Vec<(RawPtr, Vec<u8>)>,
 }
 
 /// A pool with objects of many lengths, some of which were freed again.
-fn filled(kind: MediumKind, parity: Parity) -> Filled {
+pub(crate) fn filled(kind: MediumKind, parity: Parity) -> Filled {
     let options = CreateOptions { parity, events: 8192, ..CreateOptions::tiny(1 << 20) };
     let pool = create_with(kind, &options);
     pool.set_verify_reads(VerifyReads::Always);
@@ -190,13 +190,13 @@ fn filled(kind: MediumKind, parity: Parity) -> Filled {
     Filled { pool, objects }
 }
 
-fn map(pool: &TestPool) -> Map {
+pub(crate) fn map(pool: &TestPool) -> Map {
     let regions = pool.regions();
     let zone = regions.iter().find(|r| r.kind == RegionKind::Zone).unwrap();
     Map::new(pool.medium(), pool.superblock(), zone)
 }
 
-fn events_from(pool: &TestPool, sequence: u64) -> Vec<Event> {
+pub(crate) fn events_from(pool: &TestPool, sequence: u64) -> Vec<Event> {
     let journal = Journal::open(pool.medium(), &pool.superblock());
     journal.read_from(pool.medium(), sequence)
 }
@@ -288,7 +288,11 @@ fn long(objects: &[(RawPtr, Vec<u8>)]) -> usize {
 
 /// Overwrites much of a long object by one transaction, whose record goes to chunks of the heap.
 /// `then` is called at the first `step` after they were filled.
-fn overflow(f: &mut Filled, step: &'static str, then: impl Fn(&TestPool) + Send + Sync + 'static) {
+pub(crate) fn overflow(
+    f: &mut Filled,
+    step: &'static str,
+    then: impl Fn(&TestPool) + Send + Sync + 'static,
+) {
     let (hooked, stored) = (f.pool.clone(), Mutex::new(Some(false)));
     f.pool.medium().on_step(Box::new(move |site| {
         let mut stored = stored.lock().unwrap();
@@ -308,7 +312,7 @@ fn overflow(f: &mut Filled, step: &'static str, then: impl Fn(&TestPool) + Send 
 }
 
 /// What a crash leaves at the first `step` after the chunks were filled.
-fn crashed_at(f: &mut Filled, step: &'static str) -> Image {
+pub(crate) fn crashed_at(f: &mut Filled, step: &'static str) -> Image {
     let image: Arc<Mutex<Option<Image>>> = Arc::default();
     let sink = Arc::clone(&image);
     overflow(f, step, move |pool| {

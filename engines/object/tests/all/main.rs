@@ -16,6 +16,7 @@ mod leaks;
 mod modes;
 mod moving;
 mod named;
+mod no_spare;
 mod older;
 mod parts;
 mod ranges;

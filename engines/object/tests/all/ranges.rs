@@ -143,6 +143,9 @@ impl Medium for Reads {
     fn remap(&self, at: u64, physical: u64, len: u64) -> Result<(), MediaError> {
         self.m.remap(at, physical, len)
     }
+    fn stand_in(&self, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
+        self.m.stand_in(at, bytes)
+    }
     fn bad_ranges(&self) -> Vec<(u64, u64)> {
         self.m.bad_ranges()
     }

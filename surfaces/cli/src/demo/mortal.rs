@@ -121,6 +121,10 @@ impl Medium for Mortal {
         self.mapped.remap(at, physical, len)
     }
 
+    fn stand_in(&self, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
+        self.mapped.stand_in(at, bytes)
+    }
+
     fn bad_ranges(&self) -> Vec<(u64, u64)> {
         self.mapped.bad_ranges()
     }

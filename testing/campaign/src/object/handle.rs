@@ -135,6 +135,10 @@ impl Medium for Handle {
         self.0.medium.remap(at, physical, len)
     }
 
+    fn stand_in(&self, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
+        self.0.medium.stand_in(at, bytes)
+    }
+
     fn bad_ranges(&self) -> Vec<(u64, u64)> {
         self.0.medium.bad_ranges()
     }

@@ -240,12 +240,13 @@ impl<'a> Life<'a> {
         Ok(bytes.bad_pages().len() as u64)
     }
 
-    /// Closes the pool and opens the file anew: what was relocated is found again.
+    /// Closes the pool and opens the file anew: what was relocated is found again. If the file is
+    /// not `healed`, since memory stood in for some of it, a scrub has to find everything.
     ///
     /// # Errors
     /// What is wrong with it then.
-    pub fn again(&mut self) -> Judged<()> {
-        // The pool must be gone before the file is opened again, so an empty one stands in.
+    pub fn again(&mut self, healed: bool) -> Judged<()> {
+        // The pool must be gone before the file is opened again: another takes the objects along.
         let (path, world) = (self.path, self.world);
         let objects = std::mem::take(&mut self.objects);
         let (copy, anchor) = (path.with_extension("again"), self.anchor);
@@ -259,6 +260,13 @@ impl<'a> Life<'a> {
         let again = Life::open(world, &copy, objects, anchor)?;
         if again.pool.superblock().uuid != superblock.uuid {
             return Err(Violation::new(Fault::Wrong, "another pool was opened"));
+        }
+        if !healed {
+            let done = again.scrub()?;
+            if done.lost + done.undecided > 0 {
+                let story = format!("the medium alone does not hold it all: {done:?}");
+                return Err(Violation::new(Fault::Wrong, story));
+            }
         }
         again.read_all()?;
         again.whole(&[])?;

@@ -228,6 +228,10 @@ impl Medium for Live {
         self.0.mapped.remap(at, physical, len)
     }
 
+    fn stand_in(&self, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
+        self.0.mapped.stand_in(at, bytes)
+    }
+
     fn bad_ranges(&self) -> Vec<(u64, u64)> {
         self.0.mapped.bad_ranges()
     }

@@ -2,9 +2,11 @@
 //! the middle of commits, half of them for good.
 //!
 //! Each life of a pool sees two pages of different columns go bad, one that a rewrite cures and
-//! one that has to be relocated; a pool of this size has one spare frame. Every signal must be
-//! accounted for by an error that the engine was answered or a load that waited, every error by an
-//! event, and after the scrub the pool must be whole. Now and then more pages of one column go bad
+//! one that has to be relocated; a pool of this size has one spare frame. In some lives that frame
+//! stays bad as well: then memory stands in for the page, and a copy of the file, opened without
+//! that memory, must hold everything. Every signal must be accounted for by an error that the
+//! engine was answered or a load that waited, every error by an event, and after the scrub the pool
+//! must be whole. Now and then more pages of one column go bad
 //! than the parity covers: what is lost must be named, and nothing wrong be served.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use holdfast_layout::RawPtr;
+use holdfast_layout::{RawPtr, RegionKind};
 use holdfast_pmem::inject::{Poison, handler_count};
 use holdfast_pmem::{Medium, MediumKind, PAGE, Verdict};
 use holdfast_redundancy::events::{Event, Outcome};
@@ -57,6 +59,8 @@ const PAGES: u64 = 121;
 const BEYOND_EACH: u64 = 25;
 /// One life in so many has an incurable page where nothing can be relocated.
 const STUCK_EACH: u64 = 50;
+/// One life in so many has no spare frame that is good.
+const BARE_EACH: u64 = 8;
 /// One life in so many is closed and opened again.
 const REOPEN_EACH: u64 = 8;
 /// One life in so many has two threads at work while its pages go bad.
@@ -113,6 +117,8 @@ enum When {
 struct Manner {
     /// Its incurable page is one that cannot be relocated.
     stuck: bool,
+    /// Nothing can be relocated, since no spare frame is good.
+    bare: bool,
     /// It is opened again in the end.
     reopen: bool,
     /// Threads are at work while the pages go bad.
@@ -140,7 +146,8 @@ fn lives(case: &Case, world: &World, path: &Path, tally: &mut Tally) -> Judged<(
         } else {
             let manner = Manner {
                 stuck: number % STUCK_EACH == STUCK_EACH / 2,
-                reopen: number % REOPEN_EACH == 0,
+                bare: number % BARE_EACH == BARE_EACH / 2,
+                reopen: number % REOPEN_EACH == 0 || number % BARE_EACH == BARE_EACH / 2,
                 busy: number % BUSY_EACH == 1,
             };
             life.within(manner, &mut rng, tally)
@@ -162,10 +169,13 @@ fn lives(case: &Case, world: &World, path: &Path, tally: &mut Tally) -> Judged<(
 impl Life<'_> {
     /// A life with two bad pages that the redundancy covers.
     fn within(&mut self, manner: Manner, rng: &mut Rng, tally: &mut Tally) -> Judged<()> {
-        let Manner { stuck, reopen, busy } = manner;
+        let Manner { stuck, bare, reopen, busy } = manner;
         for _ in 0..rng.below(3) {
             let job = any_job(rng, &self.objects);
             self.must(&job)?;
+        }
+        if bare {
+            self.spoil_spares()?;
         }
         let seen = self.last_event();
         let mut order = [Poison::Clearable, Poison::Unclearable];
@@ -173,7 +183,7 @@ impl Life<'_> {
         let mut wounds: Vec<Wound> = Vec::new();
         for kind in order {
             let taken: BTreeSet<u64> = wounds.iter().map(|w| self.domain(w.page)).collect();
-            let Some(wound) = self.choose(kind, stuck, &taken, rng) else { continue };
+            let Some(wound) = self.choose(kind, manner, &taken, rng) else { continue };
             let told = |v: Violation| v.during(format!("{wounds:x?}, {wound:x?}"));
             let wound = match busy {
                 true => Wound { when: When::Busy, ..wound },
@@ -189,12 +199,27 @@ impl Life<'_> {
         }
         let told = |v: Violation| v.during(format!("{wounds:x?}"));
         self.read_all().map_err(|v| told(self.later(v)))?;
-        self.settle(&wounds, seen, stuck, tally).map_err(told)?;
+        self.settle(&wounds, seen, manner, tally).map_err(told)?;
         if reopen && !stuck {
-            self.again().map_err(|v| told(v.during("opened again")))?;
-            tally.add("closed and opened again", 1);
+            self.again(!bare).map_err(|v| told(v.during("opened again")))?;
+            let what =
+                if bare { "opened again without stand-ins" } else { "closed and opened again" };
+            tally.add(what, 1);
         }
         Ok(())
+    }
+
+    /// Pages of spare frames.
+    fn spares(&self) -> Vec<u64> {
+        let regions = self.pool.regions();
+        let spares = regions.iter().filter(|region| region.kind == RegionKind::Spare);
+        spares.flat_map(|r| (r.start..r.start + r.len).step_by(PAGE as usize)).collect()
+    }
+
+    fn spoil_spares(&self) -> Judged<()> {
+        let spoil = |page| self.live.poison(page, Poison::Unclearable);
+        let done = self.spares().into_iter().try_for_each(spoil);
+        done.map_err(|error| Violation::new(Fault::Refused, format!("injecting: {error}")))
     }
 
     /// A violation seen before the scrub, and whether it is still there after it.
@@ -211,7 +236,7 @@ impl Life<'_> {
     fn choose(
         &self,
         poison: Poison,
-        stuck: bool,
+        manner: Manner,
         taken: &BTreeSet<u64>,
         rng: &mut Rng,
     ) -> Option<Wound> {
@@ -220,7 +245,10 @@ impl Life<'_> {
         let unmovable =
             |area: &Area| matches!(area, Area::Superblock(_) | Area::Regions(_) | Area::Remap(_));
         if poison == Poison::Unclearable {
-            areas.retain(|area| unmovable(area) == stuck);
+            areas.retain(|area| match manner.bare {
+                true => is_in_zone(*area),
+                false => unmovable(area) == manner.stuck,
+            });
         }
         // There are as many kinds of places in metadata and log as in the zone.
         let in_zone: Vec<Area> = areas.iter().copied().filter(|area| is_in_zone(*area)).collect();
@@ -408,7 +436,8 @@ impl Life<'_> {
     }
 
     /// Scrubs, and looks whether everything is whole and every error has its event.
-    fn settle(&self, wounds: &[Wound], seen: u64, stuck: bool, tally: &mut Tally) -> Judged<()> {
+    fn settle(&self, wounds: &[Wound], seen: u64, manner: Manner, tally: &mut Tally) -> Judged<()> {
+        let Manner { stuck, bare, .. } = manner;
         let done = self.scrub()?;
         if done.lost > 0 && !stuck {
             let story = format!("the scrub gave up {}: {:?}", done.lost, done.report.findings);
@@ -417,20 +446,30 @@ impl Life<'_> {
         let met = self.live.met();
         let events = self.events_since(seen);
         for wound in wounds {
-            self.accounted(wound, &met, &events, stuck, tally)?;
+            self.accounted(wound, &met, &events, manner, tally)?;
         }
         self.read_all()?;
         if stuck {
             return Ok(());
         }
         let report = self.pool.check(|_, _| {}).map_err(|error| refused("check", &error))?;
-        if !report.is_clean() {
+        let stays = |w: &&Wound| bare && w.poison == Poison::Unclearable;
+        let stay: Vec<u64> = wounds.iter().filter(stays).map(|wound| wound.page).collect();
+        let found: Vec<u64> = report.findings.iter().map(|finding| finding.at).collect();
+        if found != stay {
             let story = format!("after the scrub a check finds {:?}", report.findings.first());
             return Err(Violation::new(Fault::Unnoticed, story));
         }
         // Records in the log are done with; a page there is rewritten when the log comes to it.
         let in_log = |wound: &&Wound| matches!(wound.area, Area::Log(_));
-        let spared: Vec<u64> = wounds.iter().filter(in_log).map(|wound| wound.page).collect();
+        let mut spared: Vec<u64> = wounds.iter().filter(in_log).map(|wound| wound.page).collect();
+        if bare {
+            let bad = self.spares();
+            spared.extend(&bad);
+            self.whole(&spared)?;
+            tally.add("stand-ins", stay.len() as u64);
+            return Ok(());
+        }
         tally.add("left bad in the log, which holds nothing", self.whole(&spared)?);
         Ok(())
     }
@@ -441,7 +480,7 @@ impl Life<'_> {
         wound: &Wound,
         met: &BTreeMap<u64, u64>,
         events: &[Event],
-        stuck: bool,
+        Manner { stuck, bare, .. }: Manner,
         tally: &mut Tally,
     ) -> Judged<()> {
         let touched = met.contains_key(&wound.page) || wound.when == When::Load;
@@ -468,10 +507,10 @@ impl Life<'_> {
         for outcome in &outcomes {
             tally.add(format!("events {outcome}"), 1);
         }
-        let relocated = outcomes.contains("Relocated");
+        let relocated = outcomes.contains(if bare { "StoodIn" } else { "Relocated" });
         let in_zone = wound.page >= self.zone.start;
         if wound.poison == Poison::Unclearable && in_zone && !relocated {
-            let story = format!("page {:#x} cannot be cured and was not relocated", wound.page);
+            let story = format!("page {:#x} cannot be cured: {outcomes:?}", wound.page);
             return Err(Violation::new(Fault::Unnoticed, story));
         }
         if outcomes.contains("Lost") && !stuck {

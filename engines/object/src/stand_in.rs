@@ -1,0 +1,132 @@
+//! What becomes of a page that stays bad: its frame moves to a spare one; where none is left, or
+//! the table of relocations cannot be written, memory stands in for the page.
+//!
+//! A *stand-in* holds the bytes that the redundancy gave back. Reads find it, commits store there,
+//! and parity on the medium follows, as if the page were good: what is in it can be rebuilt from
+//! there at the next open, as it was at this one. So there may be as many stand-ins in a page
+//! column as there are parity rows in its zone, and no more: the medium alone has to determine
+//! every byte. A page beyond that stays unreadable, and what is over it is lost.
+//!
+//! What it costs: the column has so much less redundancy. A crash in the middle of a commit over
+//! the same columns may leave parity that goes with neither state of the rows, and then nothing is
+//! left to rebuild the page's bytes from; they do not verify, and are named as lost.
+//!
+//! Stand-ins end with the process: the next open tries the page, then its frame, then again this.
+
+use holdfast_sync::{MutexGuard, PoisonError};
+
+use holdfast_pmem::{MediaCause, MediaError, Medium, PAGE};
+use holdfast_redundancy::{Verdict, Wrong, verdict::Reason};
+
+use holdfast_layout::RawPtr;
+
+use crate::error::Error;
+use crate::pool::Pool;
+use crate::repair::Mended;
+use crate::shared::{Repairer, Shared};
+use crate::sweep::{CheckReport, Finding};
+
+impl<M: Medium> Pool<M> {
+    /// Pages (offsets, ascending) that stay bad and are served from memory of this process, since
+    /// no spare frame is left for them. What is in them is on the medium as parity only: the pool
+    /// should be copied to another device before more goes bad.
+    #[must_use]
+    pub fn stand_ins(&self) -> Vec<u64> {
+        let mut pages = self.shared.stand_ins().clone();
+        pages.sort_unstable();
+        pages
+    }
+}
+
+impl<M: Medium> Shared<M> {
+    fn stand_ins(&self) -> MutexGuard<'_, Vec<u64>> {
+        self.stand_ins.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether memory stands in for any page of a range.
+    pub(crate) fn stands_in(&self, at: u64, len: u64) -> bool {
+        let inside = |page: &u64| *page < at.saturating_add(len) && at < page + PAGE;
+        self.stand_ins().iter().any(inside)
+    }
+
+    /// Number of pages that memory stands in for.
+    pub(crate) fn count_stand_ins(&self) -> usize {
+        self.stand_ins().len()
+    }
+
+    /// Whether the frame of a page can be moved, as far as is known.
+    pub(crate) fn can_move(&self, repairer: &Repairer, page: u64) -> bool {
+        let frame = repairer.remap.frame_of(page);
+        !repairer.stuck.contains(&frame)
+            && repairer.remap.can_move(frame, &self.m.bad_ranges()).is_ok()
+    }
+
+    /// Moves the frame of a page that stays bad, see [`relocate`](Self::relocate). False if that
+    /// cannot be; then it is not tried again.
+    pub(crate) fn moved(
+        &self,
+        repairer: &mut Repairer,
+        page: u64,
+        known: Option<&[u8]>,
+    ) -> Result<bool, Error> {
+        use holdfast_redundancy::Error as Why;
+        match self.relocate(repairer, page, known) {
+            Ok(()) => {
+                let frame_len = self.superblock().frame;
+                let frame = repairer.remap.frame_of(page);
+                self.stand_ins().retain(|page| !(frame..frame + frame_len).contains(page));
+                Ok(true)
+            }
+            // The caller has to come back without its columns.
+            Err(Error::Media(error)) if repairer.holds_columns => Err(error.into()),
+            Err(
+                Error::Media(_) | Error::Redundancy(Why::NoSpare { .. } | Why::Unmovable { .. }),
+            ) => {
+                repairer.stuck.push(repairer.remap.frame_of(page));
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Serves a page that stays bad from elsewhere, with these bytes; they are the right ones if
+    /// they are `known`. Its column is held, or nobody else is there.
+    pub(crate) fn move_or_stand_in(
+        &self,
+        repairer: &mut Repairer,
+        page: u64,
+        (bytes, known): (&[u8], bool),
+        wrong: Wrong,
+    ) -> Result<Mended, Error> {
+        if self.can_move(repairer, page) && self.moved(repairer, page, Some(bytes))? {
+            return Ok(Mended::Relocated(wrong));
+        }
+        Ok(if known { self.stand_in(page, bytes, wrong) } else { Mended::Lost(wrong) })
+    }
+
+    /// Has memory stand in for a page of a zone, whose column is held and whose bytes come from the
+    /// rest of it.
+    pub(crate) fn stand_in(&self, page: u64, bytes: &[u8], wrong: Wrong) -> Mended {
+        let column = |page| self.zone_unit(page).map(|(zone, _, col)| (zone.index(), col));
+        let Some((zone, ..)) = self.zone_unit(page) else { return Mended::Lost(wrong) };
+        let parity_rows = usize::from(zone.has_p()) + usize::from(zone.has_q());
+        let mut pages = self.stand_ins();
+        let beside = pages.iter().filter(|other| column(**other) == column(page)).count();
+        if beside >= parity_rows || self.m.stand_in(page, bytes).is_err() {
+            return Mended::Lost(wrong);
+        }
+        pages.push(page);
+        Mended::StoodIn(wrong)
+    }
+
+    /// Reports the pages that memory stands in for: they read as good.
+    pub(crate) fn sweep_stand_ins(&self, report: &mut CheckReport) {
+        let mut pages = self.stand_ins().clone();
+        pages.sort_unstable();
+        for at in pages {
+            let error = MediaError { at, len: PAGE, cause: MediaCause::Unclearable };
+            let verdict = Verdict::Undecided(Reason::Media(error));
+            report.add(Finding { at, len: PAGE, verdict, object: RawPtr::NULL });
+        }
+    }
+}
