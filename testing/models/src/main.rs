@@ -25,6 +25,11 @@
 //! `cli`: the command line and the report | `exhaustive`: models for loom, one file a core |
 //! `drawn`: harnesses for shuttle.
 
+#![cfg_attr(
+    not(any(loom, shuttle)),
+    expect(dead_code, reason = "there is no checker in this build")
+)]
+
 mod cli;
 #[cfg(shuttle)]
 mod drawn;
