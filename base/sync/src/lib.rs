@@ -26,7 +26,7 @@
 //! # Words
 //!
 //! *Schedule*: which thread takes the next step, from the first one to the last. *Weakened*: an
-//! access whose ordering was taken away by [`weaken`], to prove that a model needs it.
+//! access whose ordering was taken away by `weaken`, to prove that a model needs it.
 //!
 //! # Life of one load
 //!

@@ -103,10 +103,6 @@ impl Report {
 }
 
 /// Runs `models` of `checker` and says what became of them.
-#[cfg_attr(
-    not(any(loom, shuttle)),
-    expect(dead_code, reason = "there is no checker in this build")
-)]
 pub(crate) fn run(cli: &Cli, checker: &str, models: fn(&Cli) -> Result<Report>) -> ExitCode {
     // What is convicted panics, on purpose and often. Who runs one schedule again wants to see it.
     if cli.replay.is_none() {
@@ -139,10 +135,6 @@ pub(crate) fn run(cli: &Cli, checker: &str, models: fn(&Cli) -> Result<Report>) 
 }
 
 /// What a panic says.
-#[cfg_attr(
-    not(any(loom, shuttle)),
-    expect(dead_code, reason = "there is no checker in this build")
-)]
 pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());

@@ -2,10 +2,10 @@
 //!
 //! # Guarantee, and what is not covered
 //!
-//! Built with `--cfg loom`, every core of [`exhaustive`] is run in all interleavings of up to four
+//! Built with `--cfg loom`, every core of `exhaustive` is run in all interleavings of up to four
 //! threads, with at most two or three switches away from a thread that could go on, and with
 //! every value that the memory model lets a load see. Built with `--cfg shuttle`, the harnesses of
-//! [`drawn`] run the engine in schedules drawn from a seed, and judge what they leave with a model
+//! `drawn` run the engine in schedules drawn from a seed, and judge what they leave with a model
 //! and, after a crash at an instant that is drawn as well, with recovery. Each law has wrong
 //! variants of what it is about; a run fails if one of them is not convicted.
 //!
@@ -24,6 +24,11 @@
 //!
 //! `cli`: the command line and the report | `exhaustive`: models for loom, one file a core |
 //! `drawn`: harnesses for shuttle.
+
+#![cfg_attr(
+    not(any(loom, shuttle)),
+    expect(dead_code, reason = "there is no checker in this build")
+)]
 
 mod cli;
 #[cfg(shuttle)]
