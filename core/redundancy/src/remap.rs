@@ -174,8 +174,8 @@ impl RemapTable {
         free().find(unlisted).or_else(|| free().next())
     }
 
-    /// Whether the frame at `frame` can be moved, as far as can be told without trying; `listed` are
-    /// the ranges that the medium lists as bad.
+    /// Whether the frame at `frame` can be moved, as far as can be told without trying; `listed`
+    /// are the ranges that the medium lists as bad.
     ///
     /// # Errors
     /// [`Error::Unmovable`]; [`Error::NoSpare`].
@@ -212,8 +212,9 @@ impl RemapTable {
     /// before, it moves on.
     ///
     /// # Errors
-    /// What `contents` answers; [`Error::Unmovable`]; [`Error::NoSpare`] (nothing was written if none
-    /// was left to begin with); [`Error::Media`] if the table cannot be written or the frame not be mapped; [`Error::Sync`]. The old mapping stays
+    /// What `contents` answers; [`Error::Unmovable`]; [`Error::NoSpare`] (nothing was written if
+    /// none was left to begin with); [`Error::Media`] if the table cannot be written or the frame
+    /// not be mapped; [`Error::Sync`]. The old mapping stays
     /// in force, now and at the next open. Only after [`Error::InDoubt`] the next open may find
     /// either: the pool must not be written any more.
     pub fn relocate<M: Medium, E: From<Error>>(

@@ -437,12 +437,10 @@ impl<M: Medium> Shared<M> {
 
     /// Stores bytes of a row, but on none of these pages.
     fn store_around(&self, at: u64, bytes: &[u8], left: &[u64]) -> Result<(), MediaError> {
-        if left.is_empty() {
-            return self.m.put(STORE, at, bytes);
-        }
         let (mut from, mut rest) = (at, bytes);
         while !rest.is_empty() {
-            let (part, tail) = rest.split_at(rest.len().min((PAGE - from % PAGE) as usize));
+            let whole = if left.is_empty() { rest.len() } else { (PAGE - from % PAGE) as usize };
+            let (part, tail) = rest.split_at(rest.len().min(whole));
             if !left.contains(&(from / PAGE * PAGE)) {
                 self.m.put(STORE, from, part)?;
             }

@@ -54,8 +54,10 @@ fn told(pool: &TestPool, pages: &[u64], what: &str) {
     let found: Vec<u64> = report.findings.iter().map(|finding| finding.at).collect();
     assert_eq!(found, pages, "{what}: {:?}", report.findings);
     for finding in report.findings {
-        let stays = |v| matches!(v, Verdict::Undecided(Reason::Media(e)) if e.cause == MediaCause::Unclearable);
-        assert!(stays(finding.verdict), "{what}: {finding:?}");
+        let Verdict::Undecided(Reason::Media(e)) = finding.verdict else {
+            panic!("{what}: {finding:?}");
+        };
+        assert_eq!(e.cause, MediaCause::Unclearable, "{what}: {finding:?}");
     }
 }
 
