@@ -165,13 +165,14 @@ impl<M: Medium> Shared<M> {
         let mut spots = Vec::new();
         table.each_place(chunk, &mut |spot| spots.push(*spot));
         for spot in spots {
-            self.sweep_object(&spot, report);
+            self.sweep_object(table, &spot, report);
         }
     }
 
     /// Judges all granules of a place. A finding counts only if the object did not change while
-    /// it was looked at.
-    fn sweep_object(&self, spot: &Spot, report: &mut CheckReport) {
+    /// it was looked at, and if there still is such a place: its chunk may have become something
+    /// else since its places were listed, and what is in it now came after this pass began.
+    fn sweep_object(&self, table: &ZoneTable, spot: &Spot, report: &mut CheckReport) {
         let word = self.versions.index(spot.object);
         let m = Direct(&self.m);
         let certify = Certify::when(self.m.enabled(VERIFY));
@@ -204,6 +205,9 @@ impl<M: Medium> Shared<M> {
             }
             if !self.versions.unchanged(word, version) {
                 continue;
+            }
+            if table.locate(spot.object) != Some(*spot) {
+                return;
             }
             if let Some(slot) = live {
                 report.objects += 1;

@@ -1,6 +1,7 @@
 //! Pointers read before others freed what they lead to: a conflict, and no verdict.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::{create, pattern, put};
 use holdfast_layout::{RawPtr, TypeNumber};
@@ -99,4 +100,31 @@ fn a_pointer_that_dangled_all_along_is_told_as_such_whatever_is_there_now() {
         let Err(Error::Tx(TxError::Dangling { pointer })) = done else { panic!("{way}: {done:?}") };
         assert_eq!(pointer, gone, "way {way}");
     }
+}
+
+/// A place that a check has listed may be another's before it is looked at: no finding.
+#[test]
+fn a_check_finds_nothing_where_chunks_change_hands() {
+    let pool = create(MediumKind::Shm);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (pool, over) = (&pool, &over);
+            scope.spawn(move || {
+                // Chunks of their own, one, two or more; and runs, which become empty again.
+                for turn in (thread..).take_while(|_| !over.load(Ordering::Relaxed)) {
+                    let len = [9_000, 100, 30_000, 2_000, 17_000][turn % 5];
+                    let made: Vec<_> =
+                        (0..4).map(|n| put(pool, &pattern((turn + n) as u64, len))).collect();
+                    made.into_iter().for_each(|made| pool.run(|tx| tx.free(made)).unwrap());
+                }
+            });
+        }
+        let mut found = Vec::new();
+        for _ in 0..300 {
+            found.extend(pool.check(|_, _| {}).unwrap().findings);
+        }
+        over.store(true, Ordering::Relaxed);
+        assert_eq!(found, []);
+    });
 }
