@@ -102,7 +102,8 @@ pub fn run(cli: &Cli) -> ExitCode {
         return object::sick::run(page);
     }
     if let Some(life) = &cli.life {
-        return object::lives::run(life);
+        let mapped = first.name == "mapped";
+        return if mapped { mapped::lives::run(life) } else { object::lives::run(life) };
     }
     let rows = || chosen.iter().flat_map(|campaign| campaign.rows);
     if cli.list {

@@ -24,7 +24,8 @@ const GONE: [u8; LEN] = [0xdb; LEN];
 
 /// Has the device lose the sectors behind the page at `at` of a file on persistent memory: from
 /// its next fault on, each access of this process through a mapping raises `SIGBUS`
-/// (`BUS_MCEERR_AR`); `read` answers `EIO`, and `write` `EFAULT`. The bytes are destroyed as well.
+/// (`BUS_MCEERR_AR`); `read` answers `EIO`, and `write` `EFAULT`. The bytes are destroyed as well,
+/// if the file was opened for writing.
 ///
 /// Other processes meet it only where they have not yet touched the page.
 ///
@@ -64,14 +65,16 @@ struct Page(*mut libc::c_void);
 impl Page {
     fn of(file: &File, at: u64) -> io::Result<Self> {
         let at = libc::off_t::try_from(at).map_err(io::Error::other)?;
-        let rights = libc::PROT_READ | libc::PROT_WRITE;
-        let null = core::ptr::null_mut();
-        // SAFETY: maps a page of the file where the kernel finds room; nothing is replaced.
-        let page = unsafe { libc::mmap(null, LEN, rights, libc::MAP_SHARED, file.as_raw_fd(), at) };
-        if page == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
+        let (null, file) = (core::ptr::null_mut(), file.as_raw_fd());
+        // The second for a file that was opened only to be read.
+        for rights in [libc::PROT_READ | libc::PROT_WRITE, libc::PROT_READ] {
+            // SAFETY: maps a page of the file where the kernel finds room; nothing is replaced.
+            let page = unsafe { libc::mmap(null, LEN, rights, libc::MAP_SHARED, file, at) };
+            if page != libc::MAP_FAILED {
+                return Ok(Self(page));
+            }
         }
-        Ok(Self(page))
+        Err(io::Error::last_os_error())
     }
 
     fn touch(&self) {
