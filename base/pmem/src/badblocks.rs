@@ -6,7 +6,7 @@
 
 use core::fmt;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
@@ -64,18 +64,29 @@ impl Device {
 
     /// Bad ranges in bytes from the start of this device (a partition: from its own start).
     pub(crate) fn bad_bytes(&self) -> Vec<(u64, u64)> {
-        let own = self.folder.join("badblocks");
-        let (list, start) = if own.exists() {
-            (own, 0)
-        } else {
-            // The list belongs to the disk; the partition knows where on it it begins.
-            let start = read_number(&self.folder.join("start")).unwrap_or(0);
-            let Ok(folder) = self.folder.canonicalize() else { return Vec::new() };
-            let Some(disk) = folder.parent() else { return Vec::new() };
-            (disk.join("badblocks"), start)
-        };
+        let Some((list, start)) = self.list() else { return Vec::new() };
         let Ok(text) = fs::read_to_string(list) else { return Vec::new() };
         parse_bad(&text, start)
+    }
+
+    /// Adds to the list: `[at, at + len)` in bytes from the start of this device, whole sectors.
+    pub(crate) fn lose(&self, at: u64, len: u64) -> io::Result<()> {
+        let Some((list, start)) = self.list() else { return Err(io::ErrorKind::NotFound.into()) };
+        let words = format!("{} {}\n", start + at / SECTOR, len / SECTOR);
+        fs::OpenOptions::new().write(true).open(list)?.write_all(words.as_bytes())
+    }
+
+    /// Where the list is, and the sector in it that this device begins with.
+    fn list(&self) -> Option<(PathBuf, u64)> {
+        let own = self.folder.join("badblocks");
+        if own.exists() {
+            return Some((own, 0));
+        }
+        // The list belongs to the disk; the partition knows where on it it begins.
+        let start = read_number(&self.folder.join("start")).unwrap_or(0);
+        let folder = self.folder.canonicalize().ok()?;
+        let list = folder.parent()?.join("badblocks");
+        Some((list, start))
     }
 }
 

@@ -6,6 +6,8 @@
 //!
 //! A pool that must not be damaged is protected from this by whoever offers it to users, not here.
 
+pub mod device;
+
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
@@ -34,6 +36,13 @@ pub enum Poison {
 /// pages inside the medium, or the pages could not be replaced.
 pub fn poison(medium: &Mapped, at: u64, len: u64, kind: Poison) -> Result<(), MediaError> {
     medium.poison(at, len, kind)
+}
+
+/// The byte of the file that serves the byte at `at` of the medium: another one once its frame was
+/// relocated.
+#[must_use]
+pub fn place_in_file(medium: &Mapped, at: u64) -> u64 {
+    medium.place_in_file(at)
 }
 
 /// Makes the `nth` write or sync of the file from now on fail with an input/output error instead

@@ -29,7 +29,7 @@ use crate::space::{Plan, Sharing, Space, can_sync};
 use crate::status::Status;
 
 /// Where the system describes its devices.
-const SYSFS: &str = "/sys";
+pub(crate) const SYSFS: &str = "/sys";
 /// Addresses are reserved in multiples of this (the largest page a view is mapped by).
 const SPAN_STEP: u64 = 2 << 20;
 /// Reserved by default: this many times the size of the file,

@@ -7,7 +7,7 @@ use clap::Parser;
 
 use crate::mapped::goals::Asked;
 use crate::runner::{self, Outcome, Plan, Row, Tier};
-use crate::{mapped, object, report};
+use crate::{lab, mapped, object, report};
 
 /// Exit code for what is not understood.
 pub const USAGE: u8 = 16;
@@ -70,6 +70,12 @@ pub struct Cli {
     /// Be the process that a row kills: what to do, as JSON.
     #[arg(long, hide = true, value_name = "ORDERS")]
     victim: Option<String>,
+    /// Let a machine fail under pools: what, and how often, as JSON.
+    #[arg(long, hide = true, value_name = "ORDERS")]
+    sick: Option<String>,
+    /// Have the memory of a page of a file fail: which, as JSON.
+    #[arg(long, hide = true, value_name = "PAGE")]
+    fail_memory: Option<String>,
     /// Live one life of a pool between two ends of the machine: what to do, as JSON.
     #[arg(long, hide = true, value_name = "LIFE")]
     life: Option<String>,
@@ -89,8 +95,15 @@ pub fn run(cli: &Cli) -> ExitCode {
     if let Some(orders) = &cli.victim {
         return (first.victim)(orders);
     }
+    if let Some(orders) = &cli.sick {
+        return lab::run(first.name, orders);
+    }
+    if let Some(page) = &cli.fail_memory {
+        return object::sick::run(page);
+    }
     if let Some(life) = &cli.life {
-        return object::lives::run(life);
+        let mapped = first.name == "mapped";
+        return if mapped { mapped::lives::run(life) } else { object::lives::run(life) };
     }
     let rows = || chosen.iter().flat_map(|campaign| campaign.rows);
     if cli.list {

@@ -19,10 +19,12 @@
 //! - `tally.rs`, `report.rs` counts, violations, the ledger line
 //! - `object/` the campaign against the object engine: worlds, scenes, operations, judges, rows
 //! - `mapped/` the campaign against the engine for mapped files, and its guard
+//! - `lab.rs` what is run in a machine whose own memory and device fail
 //!
 #![deny(unsafe_code)]
 
 pub mod cli;
+pub mod lab;
 pub mod mapped;
 pub mod object;
 pub mod report;

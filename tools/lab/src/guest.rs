@@ -21,9 +21,9 @@ pub(crate) const FOLDER: &str = "/folder";
 /// What is said before the scene's program is started.
 pub(crate) const STARTS: &str = "lab: starts";
 
-/// Where a scene's program may write to: what the host reads along, or what it keeps as it is.
+/// Where a scene's program may write to: what the host reads along. Anything else is the path of a
+/// file.
 pub(crate) const CONSOLE: &str = "console";
-pub(crate) const PORT: &str = "vport";
 
 /// What is said at the end, before the exit code.
 pub(crate) const ENDED: &str = "lab: ended";
@@ -126,16 +126,29 @@ fn play() -> Result<i32> {
         fs::create_dir_all(above).with_context(|| format!("cannot make {}", above.display()))?;
         std::os::unix::fs::symlink(place, &folder).with_context(|| folder.clone())?;
     }
-    // Of a port, the kernel makes up the numbers behind the name.
-    let mut devices = fs::read_dir("/dev").context("no devices")?.flatten();
-    let device = devices.find(|entry| entry.file_name().to_string_lossy().starts_with(output));
-    let device = device.with_context(|| format!("this machine has no {output}"))?.path();
-    let opened = fs::File::options().write(true).open(&device);
-    let opened = opened.with_context(|| format!("{} cannot be opened", device.display()))?;
+    let opened = speak(output)?;
     let mut program = Command::new(PROGRAM);
     program.args(words).current_dir(place).env("TMPDIR", place).stdout(opened);
     println!("{STARTS}");
     let status = program.status().context("the scene cannot be started")?;
     println!("lab: the scene ended: {status}");
     Ok(status.code().unwrap_or(4))
+}
+
+/// Bytes of a file that a scene speaks to.
+const SAID: usize = 16 << 20;
+
+/// Where a scene's program writes to: the console, or a file on persistent memory.
+///
+/// Each byte written to that file is there when the write comes back, whatever becomes of the
+/// machine then: it has its length and its storage beforehand, and no page cache. A port of the
+/// emulator's would not do: what is written to one waits in a queue of the guest.
+fn speak(output: &str) -> Result<fs::File> {
+    let path = if output == CONSOLE { Path::new("/dev/console") } else { Path::new(output) };
+    let cannot = || format!("{} cannot be opened", path.display());
+    if output != CONSOLE {
+        let made = fs::write(path, vec![0; SAID]);
+        made.and_then(|()| fs::File::open(path)?.sync_all()).with_context(cannot)?;
+    }
+    fs::File::options().write(true).open(path).with_context(cannot)
 }

@@ -20,8 +20,31 @@ pub(crate) struct Scene<'a> {
 pub(crate) enum Show<'a> {
     /// A test program, once.
     Test(Test<'a>),
-    /// Lives of a pool, each ended by a kill of the emulator or a crash of the kernel.
-    Lives,
+    /// Lives of a file, each ended by a kill of the emulator or a crash of the kernel.
+    Lives(&'a str),
+    /// Files whose memory or device fails under them.
+    Sick(Sick<'a>),
+}
+
+/// Files whose memory or device fails under them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sick<'a> {
+    pub(crate) parts: &'a [Part<'a>],
+}
+
+/// One sort of files, in one place.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part<'a> {
+    /// The campaign that knows them.
+    pub(crate) campaign: &'a str,
+    /// What fails.
+    pub(crate) how: &'a str,
+    /// Where they are.
+    pub(crate) folder: &'a str,
+    /// Of so many lives of the scene, one is of this sort.
+    pub(crate) each: u64,
+    /// What is left out, one at a time, to see it convicted.
+    pub(crate) controls: &'a [&'a str],
 }
 
 /// A test program, and what it has to say.
@@ -111,11 +134,63 @@ pub(crate) const ALL: &[Scene<'static>] = &[
         }),
     },
     Scene {
+        name: "badblocks",
+        what: "pools and protected files on fs-dax under load, while sectors of the persistent \
+               memory go bad for good; all that was acknowledged is there, healed, relocated or told",
+        on: Place::Dax,
+        patience: 900,
+        show: Show::Sick(Sick {
+            parts: &[
+                Part {
+                    campaign: "object",
+                    how: "sectors",
+                    folder: "/dax",
+                    each: 1,
+                    controls: &["object.repair.heal"],
+                },
+                Part { campaign: "mapped", how: "sectors", folder: "/dax", each: 4, controls: &[] },
+            ],
+        }),
+    },
+    Scene {
+        name: "hwpoison",
+        what: "the same in shared memory and in the page cache, while the kernel gives up the \
+               memory of pages",
+        on: Place::Dax,
+        patience: 900,
+        show: Show::Sick(Sick {
+            parts: &[
+                Part {
+                    campaign: "object",
+                    how: "memory",
+                    folder: "/dev/shm",
+                    each: 1,
+                    controls: &["object.repair.heal"],
+                },
+                Part {
+                    campaign: "mapped",
+                    how: "memory",
+                    folder: "/disk",
+                    each: 4,
+                    controls: &["heal-loads"],
+                },
+            ],
+        }),
+    },
+    Scene {
         name: "cuts",
         what: "a pool on fs-dax under load, while the emulator is killed or the kernel crashes; \
                what was acknowledged must be there after the next start",
         on: Place::Dax,
         patience: 300,
-        show: Show::Lives,
+        show: Show::Lives("object"),
+    },
+    Scene {
+        name: "cuts-mapped",
+        what: "the same of a protected file on fs-dax that a program stores to by address: every \
+               store is there, and none is called damage",
+        on: Place::Dax,
+        patience: 300,
+        show: Show::Lives("mapped"),
     },
 ];

@@ -74,6 +74,8 @@ const STEPS: &[Step] = &[
            ..step("campaign", Run::Built(CAMPAIGN, &["object", "--tier", "ci"])) },
     Step { needs: Needs::Crate("holdfast-guard"),
            ..step("mapped", Run::Built(CAMPAIGN, &["mapped", "--tier", "ci"])) },
+    // Says that it skips, and why, where no machine can be emulated.
+    Step { needs: Needs::Crate("lab"), ..step("lab", Run::Built("lab", &["--smoke"])) },
 ];
 
 /// How a step ended.

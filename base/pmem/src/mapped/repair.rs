@@ -216,6 +216,11 @@ impl Mapped {
             .map_or_else(|_| Vec::new(), |pieces| bad_file_ranges(&pieces, &bad))
     }
 
+    /// See [`inject::place_in_file`](crate::inject::place_in_file).
+    pub(crate) fn place_in_file(&self, at: u64) -> u64 {
+        self.layout().frames.locate(at, 1).0
+    }
+
     /// See [`inject::poison`](crate::inject::poison).
     pub(crate) fn poison(&self, at: u64, len: u64, kind: Poison) -> Result<(), MediaError> {
         self.whole_pages(at, len)?;

@@ -11,19 +11,24 @@
 //! - `judge.rs`, `ledger.rs` verdicts and bytes against the model; the figures of each row
 //! - `goals.rs` how much a whole run has to do
 //! - `life.rs`, `images.rs` lives, and what crashes leave of them
+//! - `hands.rs` a program that loads and stores by address; `sick.rs` on a machine that fails,
+//!   `lives.rs` on one that is ended
 //! - `rows/` the rows
 
 pub mod crowd;
 pub mod goals;
+pub mod hands;
 pub mod images;
 pub mod judge;
 pub mod ledger;
 pub mod life;
+pub mod lives;
 pub mod machine;
 pub mod model;
 pub mod real;
 pub mod rows;
 pub mod session;
+pub mod sick;
 pub mod side;
 pub mod specimen;
 pub mod storm;

@@ -19,6 +19,7 @@ use super::model::{Change, Object, Objects, name};
 use super::ops::{Choice, Job, Op, any_job};
 use super::raw::{Bytes, Scope, survey};
 use super::scenes::refused;
+use super::sick::Sick;
 use super::targets::{Area, Target, Targets};
 use super::world::{World, clock};
 use crate::tally::{Fault, Judged, Violation};
@@ -66,10 +67,12 @@ fn options(kind: MediumKind) -> Options {
     Options { durability, ..Options::default() }
 }
 
-fn map(path: &Path, kind: MediumKind) -> Judged<Live> {
-    let mapped = Mapped::open(path, Access::Write, &options(kind))
+fn map(path: &Path, world: &World) -> Judged<Live> {
+    let mapped = Mapped::open(path, Access::Write, &options(world.kind))
         .map_err(|error| Violation::new(Fault::Refused, error.to_string()))?;
-    Ok(Live::new(mapped))
+    let Some(how) = world.sick else { return Ok(Live::new(mapped)) };
+    let sick = Sick::of(path, how, world.off.clone()).map_err(|error| io(path, &error))?;
+    Ok(Live::on(mapped, Some(sick)))
 }
 
 impl<'a> Life<'a> {
@@ -87,7 +90,7 @@ impl<'a> Life<'a> {
     /// # Errors
     /// It is refused.
     pub fn open(world: &'a World, path: &'a Path, objects: Objects, anchor: u64) -> Judged<Self> {
-        let live = map(path, world.kind)?;
+        let live = map(path, world)?;
         let opened = Pool::open(live.clone(), world.open, clock());
         let (pool, _) = opened.map_err(|error| refused("open", &error))?;
         Self::of(world, path, live, pool, objects, anchor)

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use holdfast_pmem::inject::{Poison, poison};
 use holdfast_pmem::{Mapped, MediaCause, MediaError, Medium, MediumKind, PAGE, Site, SyncError};
 
+use super::sick::Sick;
+
 /// A page that is to go bad.
 #[derive(Debug, Clone, Copy)]
 pub struct Trip {
@@ -33,6 +35,8 @@ struct Inner {
     /// A page goes bad between two accesses. Injection destroys its bytes a moment before it can
     /// no longer be read, and no medium shows that.
     access: RwLock<()>,
+    /// The machine that the mapping is on, if that is what errors come from.
+    sick: Option<Sick>,
 }
 
 /// The mapping.
@@ -47,6 +51,12 @@ impl Live {
     /// Watches over a mapping.
     #[must_use]
     pub fn new(mapped: Mapped) -> Self {
+        Self::on(mapped, None)
+    }
+
+    /// The same, of a mapping on a machine whose errors are to be met.
+    #[must_use]
+    pub fn on(mapped: Mapped, sick: Option<Sick>) -> Self {
         Self(Arc::new(Inner {
             mapped,
             trace: Mutex::default(),
@@ -54,6 +64,7 @@ impl Live {
             hit: Mutex::default(),
             met: Mutex::default(),
             access: RwLock::default(),
+            sick,
         }))
     }
 
@@ -95,7 +106,20 @@ impl Live {
     /// It is no page of the mapping.
     pub fn poison(&self, page: u64, kind: Poison) -> Result<(), MediaError> {
         let _alone = self.0.access.write().unwrap_or_else(PoisonError::into_inner);
-        poison(&self.0.mapped, page, PAGE, kind)
+        match &self.0.sick {
+            Some(sick) => sick.lose(&self.0.mapped, page),
+            None => poison(&self.0.mapped, page, PAGE, kind),
+        }
+    }
+
+    /// The machine that errors come from, if they are not injected into the mapping.
+    #[must_use]
+    pub fn sick(&self) -> Option<&Sick> {
+        self.0.sick.as_ref()
+    }
+
+    fn is_off(&self, site: Site) -> bool {
+        self.0.sick.as_ref().is_some_and(|sick| sick.is_off(site))
     }
 
     fn access(&self) -> RwLockReadGuard<'_, ()> {
@@ -151,8 +175,15 @@ impl Medium for Live {
 
     fn put(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
         self.before(site.name());
+        if self.is_off(site) {
+            return Ok(());
+        }
         let _access = self.access();
         self.note(self.0.mapped.put(site, at, bytes))
+    }
+
+    fn enabled(&self, site: Site) -> bool {
+        !self.is_off(site)
     }
 
     fn put_is_cached(&self, len: u64) -> bool {
@@ -221,6 +252,9 @@ impl Medium for Live {
 
     fn heal(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
         self.before(site.name());
+        if self.is_off(site) {
+            return Ok(());
+        }
         self.0.mapped.heal(site, at, bytes)
     }
 

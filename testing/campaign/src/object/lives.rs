@@ -53,7 +53,7 @@ pub fn run(life: &str) -> ExitCode {
     match begin(&life, &voice) {
         Ok(orders) => {
             if let Some(after) = life.crash {
-                std::thread::spawn(move || crash(Duration::from_millis(after)));
+                crash_after(Duration::from_millis(after));
             }
             work(&orders, &voice)
         }
@@ -64,7 +64,11 @@ pub fn run(life: &str) -> ExitCode {
     }
 }
 
-/// Has the kernel stop where it is, with whatever it has in hand.
+/// Has the kernel stop where it is after a while, with whatever it has in hand.
+pub fn crash_after(after: Duration) {
+    std::thread::spawn(move || crash(after));
+}
+
 fn crash(after: Duration) {
     std::thread::sleep(after);
     if let Err(error) = std::fs::write("/proc/sysrq-trigger", "c") {

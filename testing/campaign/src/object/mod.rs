@@ -18,6 +18,7 @@ pub mod promise;
 pub mod raw;
 pub mod rows;
 pub mod scenes;
+pub mod sick;
 pub mod targets;
 pub mod victim;
 pub mod watch;

@@ -331,6 +331,8 @@ pub fn hear(pipe: &mut impl Read) -> Option<Said> {
         b'A' => Said::Ack(head[1]),
         b'N' => Said::Refused(head[1]),
         b'E' => Said::Failed(String::from_utf8_lossy(&body).into_owned()),
+        // Behind what was said to a file that has its length from the beginning.
+        0 => return None,
         _ => Said::Alive,
     })
 }

@@ -8,6 +8,7 @@ use holdfast_object::{CreateOptions, Error, OpenOptions, Opened, Parity, Pool, V
 use holdfast_pmem::{Clock, MediumKind};
 
 use super::handle::{Handle, Visited};
+use super::sick::How;
 
 /// A clock that advances a microsecond whenever it is asked: runs repeat.
 #[derive(Debug, Default)]
@@ -44,6 +45,8 @@ pub struct World {
     pub linked: bool,
     /// Learns which sites were passed, if somebody wants to know.
     pub visited: Option<Visited>,
+    /// Whose errors the pools meet, if it is the machine's own.
+    pub sick: Option<How>,
 }
 
 /// Bytes of a small pool: seventeen chunks of 8 KiB in seven rows.
@@ -57,7 +60,7 @@ impl World {
         let open =
             OpenOptions { verify: VerifyReads::Always, version_bits: 13, ..OpenOptions::default() };
         let (off, reserve) = (Vec::new(), 4 * SMALL);
-        Self { name, kind, options, open, off, reserve, linked: false, visited: None }
+        Self { name, kind, options, open, off, reserve, linked: false, visited: None, sick: None }
     }
 
     /// The four usual worlds.

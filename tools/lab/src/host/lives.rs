@@ -1,21 +1,20 @@
-//! Lives of a pool on persistent memory, each ended in the middle of something: the emulator is
-//! killed while the pool is opened or worked on, or the guest's kernel crashes.
+//! Lives of a file on persistent memory, each ended in the middle of something: the emulator is
+//! killed while the file is opened or worked on, or the guest's kernel crashes.
 //!
-//! What a life says, it says through a port that this machine writes to a file, so it outlives the
-//! guest. The next life gets that file, and judges by it. It repeats what is there; from then on
-//! what the life before it said is not needed any more.
+//! What a life says, it says to a file on the persistent memory, whose length and places are fixed
+//! before, so that each byte is kept whose writing came back. The next life judges by it, and
+//! repeats what is there to another file; from then on the first is not needed any more.
 
 use std::fmt;
-use std::fs;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use holdfast_workloads::Rng;
 
 use super::machine::Ran;
-use super::{Lab, Played, programs};
-use crate::guest::{ENDED, PORT, STARTS};
-use crate::scenes::Scene;
+use super::{Lab, Played};
+use crate::guest::{ENDED, STARTS};
+use crate::scenes::{Place, Scene};
 
 /// Package of the program that lives, and its name.
 const PROGRAM: (&str, &str) = ("holdfast-campaign", "holdfast-campaign");
@@ -67,11 +66,15 @@ struct Count {
 }
 
 /// Runs so many lives and one more, which judges the last.
-pub(super) fn play(lab: &Lab, scene: &Scene<'_>, cuts: u64, seed: u64) -> Result<Played> {
-    let program = programs::program(PROGRAM.0, PROGRAM.1)?;
+pub(super) fn play(
+    lab: &Lab,
+    (scene, campaign): (&Scene<'_>, &str),
+    (cuts, seed): (u64, u64),
+) -> Result<Played> {
+    let program = lab.program(PROGRAM)?;
     let files = lab.files(&program)?;
-    let kept = lab.room.join("said");
-    let _ = fs::remove_file(&kept);
+    // Which of two files has what the last life said that came to say all there is.
+    let mut kept: usize = 0;
     let mut rng = Rng::part(seed, 0);
     let mut count = Count::default();
     for number in 0..=cuts {
@@ -79,19 +82,18 @@ pub(super) fn play(lab: &Lab, scene: &Scene<'_>, cuts: u64, seed: u64) -> Result
         let last = number == cuts;
         let end = if last { End::Killed(Duration::ZERO) } else { End::any(&mut rng) };
         let mut files = files.clone();
-        if kept.exists() {
-            files.copy("/said", &kept)?;
-        }
+        let [said, says] =
+            [kept, 1 - kept].map(|file| format!("{}/said-{file}", Place::Dax.folder()));
         let crash = match end {
             End::Crashed(after) => after.as_millis().to_string(),
             _ => "null".to_owned(),
         };
         let seed = rng.next_u64() >> 1;
         let life = format!(
-            r#"{{"pool":"{}/pool","said":"/said","seed":{seed},"crash":{crash}}}"#,
+            r#"{{"pool":"{}/pool","said":"{said}","seed":{seed},"crash":{crash}}}"#,
             scene.on.folder()
         );
-        files.scene(scene.on.folder(), PORT, &["object", "--life", &life]);
+        files.scene(scene.on.folder(), &says, &[campaign, "--life", &life]);
         let ran = lab.start(&files, scene.patience, &mut |line| match end {
             End::Early(after) if line.contains(STARTS) => Some(after),
             End::Killed(after) if line.contains(REPEATED) => Some(after),
@@ -101,28 +103,29 @@ pub(super) fn play(lab: &Lab, scene: &Scene<'_>, cuts: u64, seed: u64) -> Result
             lab.show(&ran);
             let kept = "the parts of the machine are kept";
             let wrong = format!("life {number}, {end}: {wrong} ({kept})");
-            return Ok(Played { wrong: Some(wrong), ..count.played(seed) });
+            return Ok(Played { wrong: Some(wrong), ..count.played(&again(campaign), seed) });
         }
         if ran.said.iter().any(|line| line.contains(REPEATED)) {
-            fs::rename(lab.port(), &kept).context("cannot keep what the life said")?;
+            kept = 1 - kept;
         }
         println!("  life {number}: {end}");
     }
     let Count { early, killed, crashed, acknowledged } = &count;
     println!(
         "  {early} killed before they worked, {killed} while they did, {crashed} crashes of the \
-         kernel; {acknowledged} acknowledged transactions found again, 0 missed"
+         kernel; {acknowledged} {}, 0 missed",
+        again(campaign)
     );
-    Ok(count.played(seed))
+    Ok(count.played(&again(campaign), seed))
 }
 
 impl Count {
-    fn played(&self, seed: u64) -> Played {
+    fn played(&self, again: &str, seed: u64) -> Played {
         let figures = [
             ("killed before they worked", self.early),
             ("killed while they worked", self.killed),
             ("crashes of the kernel", self.crashed),
-            ("acknowledged transactions found again", self.acknowledged),
+            (again, self.acknowledged),
         ];
         Played {
             wrong: None,
@@ -141,7 +144,7 @@ fn judge(end: End, last: bool, ran: &Ran, count: &mut Count) -> Option<String> {
     }
     let repeated = says(REPEATED);
     if repeated.is_some_and(|line| !line.contains(MEDIUM)) {
-        return Some("the pool is not on persistent memory mapped directly".to_owned());
+        return Some("the file is not on persistent memory mapped directly".to_owned());
     }
     let as_wished = match end {
         End::Early(_) => ran.late && says(STARTS).is_some(),
@@ -162,9 +165,15 @@ fn judge(end: End, last: bool, ran: &Ran, count: &mut Count) -> Option<String> {
     None
 }
 
-/// How many transactions of the life before were found again.
+/// What is found again, in the list of what was run.
+fn again(campaign: &str) -> String {
+    let what = if campaign == "object" { "acknowledged transactions" } else { "stores" };
+    format!("{what} found again")
+}
+
+/// How many transactions or stores of the life before were found again.
 fn acknowledged(line: &str) -> u64 {
-    let after = line.split("transactions acknowledged ").nth(1).unwrap_or_default();
+    let after = line.split(" acknowledged ").nth(1).unwrap_or_default();
     let digits = after.split(|it: char| !it.is_ascii_digit()).next().unwrap_or_default();
     digits.parse().unwrap_or(0)
 }

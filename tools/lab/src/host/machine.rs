@@ -27,8 +27,6 @@ pub(crate) struct Start<'a> {
     pub(crate) memory: &'a Path,
     /// The disk; made if it is not there.
     pub(crate) disk: &'a Path,
-    /// What the guest writes to its port; begun anew.
-    pub(crate) port: &'a Path,
     pub(crate) patience: Duration,
 }
 
@@ -70,8 +68,6 @@ pub(crate) fn run(emulator: &Path, start: &Start<'_>, see: See<'_>) -> Result<Ra
         .args(["-object", &backing])
         .args(["-device", &format!("nvdimm,id=n1,memdev=m1,label-size={LABELS}")])
         .args(["-drive", &format!("file={},format=raw,if=virtio", start.disk.display())])
-        .args(["-chardev", &format!("file,id=port,path={}", start.port.display())])
-        .args(["-device", "virtio-serial-pci", "-device", "virtserialport,chardev=port"])
         .arg("-kernel")
         .arg(start.image)
         .arg("-initrd")

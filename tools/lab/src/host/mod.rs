@@ -7,6 +7,7 @@ mod machine;
 mod modules;
 mod packages;
 mod programs;
+mod sick;
 mod test;
 
 use std::collections::BTreeMap;
@@ -21,10 +22,15 @@ use crate::Cli;
 use crate::scenes::{ALL, Scene, Show, Test};
 use files::Files;
 use machine::{Ran, See, Start};
+pub(crate) use packages::Impossible;
 use packages::Kernel;
 
 /// Seconds that any test may take, under emulation.
 const LONGEST: u64 = 1800;
+
+/// How often the machine is ended, and how many files live on one that fails, in a brief run.
+const SMOKE_CUTS: u64 = 2;
+const SMOKE_LIVES: u64 = 8;
 
 /// What all scenes need.
 #[derive(Debug)]
@@ -34,6 +40,8 @@ struct Lab {
     /// Where the parts of a machine are kept.
     room: PathBuf,
     verbose: bool,
+    /// What cargo says of the workspace, if all of it was built at once.
+    built: Option<Vec<u8>>,
 }
 
 /// What came of a scene.
@@ -58,10 +66,12 @@ pub(crate) fn run(cli: &Cli) -> Result<bool> {
     let room = own.ancestors().nth(2).context("this program is not where cargo builds")?;
     let room = room.join("lab");
     fs::create_dir_all(&room).with_context(|| format!("cannot make {}", room.display()))?;
+    packages::room(&room)?;
     packages::tools()?;
     let kernel = packages::kernel(&room)?;
     let emulator = packages::find("qemu-system-x86_64").context("no emulator")?;
-    let lab = Lab { emulator, kernel, room, verbose: cli.verbose };
+    let built = if cli.smoke { Some(programs::workspace()?) } else { None };
+    let lab = Lab { emulator, kernel, room, verbose: cli.verbose, built };
     let Some(test) = &cli.test else {
         let wished = |scene: &&Scene<'_>| only.is_empty() || only.iter().any(|n| n == scene.name);
         return ALL
@@ -84,7 +94,14 @@ impl Lab {
         self.forget();
         let played = match &scene.show {
             Show::Test(test) => test::play(self, scene, test)?,
-            Show::Lives => lives::play(self, scene, cli.cuts, cli.seed)?,
+            Show::Lives(campaign) => {
+                let cuts = if cli.smoke { SMOKE_CUTS } else { cli.cuts };
+                lives::play(self, (scene, campaign), (cuts, cli.seed))?
+            }
+            Show::Sick(sick) => {
+                let lives = if cli.smoke { SMOKE_LIVES } else { cli.lives };
+                sick::play(self, scene, sick, sick::Asked { lives, seed: cli.seed })?
+            }
         };
         let seconds = started.elapsed().as_secs();
         match &played.wrong {
@@ -116,14 +133,9 @@ impl Lab {
         self.room.join("disk")
     }
 
-    /// What the guest wrote to its port in its last start.
-    fn port(&self) -> PathBuf {
-        self.room.join("port")
-    }
-
     /// Each scene begins with memory and a disk that nobody has used.
     fn forget(&self) {
-        for old in [self.memory(), self.disk(), self.port()] {
+        for old in [self.memory(), self.disk()] {
             let _ = fs::remove_file(old);
         }
     }
@@ -137,7 +149,6 @@ impl Lab {
             archive: &archive,
             memory: &self.memory(),
             disk: &self.disk(),
-            port: &self.port(),
             patience: Duration::from_secs(patience),
         };
         machine::run(&self.emulator, &start, &mut |line| {
@@ -155,6 +166,16 @@ impl Lab {
                 println!("  | {line}");
             }
         }
+    }
+
+    /// Where a test program is, by package and name.
+    fn test(&self, of: (&str, &str)) -> Result<PathBuf> {
+        programs::test(self.built.as_deref(), of)
+    }
+
+    /// Where a program is, by package and name.
+    fn program(&self, of: (&str, &str)) -> Result<PathBuf> {
+        programs::program(self.built.as_deref(), of)
     }
 
     /// The files of a guest that starts this program.

@@ -7,7 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
+use std::fmt;
 
 /// The kernels that do: those from 6.7 on can get and clear dirty bits in one call.
 const KERNELS: &str = "^linux-image-6\\.1[2-9][0-9.]*\\+deb[0-9]*-cloud-amd64$";
@@ -15,6 +16,36 @@ const KERNELS: &str = "^linux-image-6\\.1[2-9][0-9.]*\\+deb[0-9]*-cloud-amd64$";
 /// What has to be installed, and in which package it is.
 const TOOLS: &[(&str, &str)] =
     &[("qemu-system-x86_64", "qemu-system-x86"), ("ndctl", "ndctl"), ("mkfs.ext4", "e2fsprogs")];
+
+/// No machine can be emulated here, and why: nothing that this program could do about it.
+#[derive(Debug)]
+pub(crate) struct Impossible(String);
+
+impl fmt::Display for Impossible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Impossible {}
+
+fn impossible(why: impl Into<String>) -> anyhow::Error {
+    Impossible(why.into()).into()
+}
+
+/// Bytes that the parts of a machine take, at the most.
+const ROOM: u64 = 2 << 30;
+
+/// Sees to it that there is room for the parts of a machine.
+pub(crate) fn room(folder: &Path) -> Result<()> {
+    let found = rustix::fs::statvfs(folder).context("cannot ask for free space")?;
+    let free = found.f_bavail.saturating_mul(found.f_frsize);
+    if free < ROOM {
+        let why = format!("{free} bytes of disk are left, and a machine takes {ROOM}");
+        return Err(impossible(why));
+    }
+    Ok(())
+}
 
 /// The unpacked kernel.
 #[derive(Debug)]
@@ -32,13 +63,23 @@ pub(crate) fn tools() -> Result<()> {
     let packages: Vec<_> = missing.iter().map(|(_, package)| *package).collect();
     println!("lab: installing {}", packages.join(" "));
     let arguments = ["install", "--yes", "--quiet", "--no-install-recommends"];
-    let installed = Command::new("apt-get").args(arguments).args(&packages).output();
-    let installed = installed.context("no apt-get here: the lab is made of Debian's packages")?;
+    let install = || Command::new("apt-get").args(arguments).args(&packages).output();
+    let none = |_| impossible("no apt-get here: the lab is made of Debian's packages");
+    let mut installed = install().map_err(none)?;
+    if !installed.status.success() {
+        update();
+        installed = install().map_err(none)?;
+    }
     if !installed.status.success() {
         let error = String::from_utf8_lossy(&installed.stderr).trim().to_owned();
-        bail!("install {} first: {error}", packages.join(" "));
+        return Err(impossible(format!("{} cannot be installed: {error}", packages.join(" "))));
     }
     Ok(())
+}
+
+/// Has the list of packages brought up to date, if that is permitted; if not, what is known does.
+fn update() {
+    let _ = Command::new("apt-get").args(["update", "--quiet"]).output();
 }
 
 /// Where a command is; also where those for administrators are, which not everybody's path names.
@@ -54,12 +95,18 @@ pub(crate) fn kernel(cache: &Path) -> Result<Kernel> {
     if let Ok(kernel) = unpacked(&tree) {
         return Ok(kernel);
     }
-    let name = newest()?;
+    let name = newest().or_else(|_| {
+        update();
+        newest()
+    })?;
     println!("lab: fetching {name}");
     let fetched = cache.join("fetched");
     let _ = fs::remove_dir_all(&fetched);
     fs::create_dir_all(&fetched).with_context(|| format!("cannot make {}", fetched.display()))?;
-    run(Command::new("apt-get").args(["download", "--quiet", &name]).current_dir(&fetched))?;
+    let mut download = Command::new("apt-get");
+    download.args(["download", "--quiet", &name]).current_dir(&fetched);
+    run(&mut download)
+        .map_err(|error| impossible(format!("no kernel can be fetched: {error:#}")))?;
     let package = fs::read_dir(&fetched)?.next().context("apt-get fetched nothing")??.path();
     // Under its name only once it is whole.
     let part = cache.join("kernel.part");
@@ -75,11 +122,13 @@ pub(crate) fn kernel(cache: &Path) -> Result<Kernel> {
 /// The last of the kernels that do, by its version.
 fn newest() -> Result<String> {
     let list = Command::new("apt-cache").args(["search", "--names-only", KERNELS]).output();
-    let list = list.context("no apt-cache here: the lab is made of Debian's packages")?;
+    let none = |_| impossible("no apt-cache here: the lab is made of Debian's packages");
+    let list = list.map_err(none)?;
     let text = String::from_utf8_lossy(&list.stdout).into_owned();
     let names = text.lines().filter_map(|line| line.split_whitespace().next());
     let newest = names.max_by_key(|name| numbers(name));
-    Ok(newest.context("no kernel from 6.12 on among the packages: apt-get update?")?.to_owned())
+    let none = || impossible("no kernel from 6.12 on among the packages");
+    Ok(newest.ok_or_else(none)?.to_owned())
 }
 
 /// The numbers in a name, for comparison.

@@ -7,15 +7,23 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-/// Builds the test program `test` of a package; where it is.
-pub(crate) fn test(package: &str, test: &str) -> Result<PathBuf> {
-    let said = cargo(&["test", "--package", package, "--test", test, "--no-run"])?;
+/// Builds everything as the tests of the workspace are; what cargo says of it.
+pub(crate) fn workspace() -> Result<Vec<u8>> {
+    cargo(&["test", "--workspace", "--no-run"])
+}
+
+/// Builds the test program `test` of a package; where it is. With what was said of the workspace,
+/// nothing is built.
+pub(crate) fn test(said: Option<&[u8]>, (package, test): (&str, &str)) -> Result<PathBuf> {
+    let build = || cargo(&["test", "--package", package, "--test", test, "--no-run"]);
+    let said = said.map_or_else(build, |said| Ok(said.to_vec()))?;
     built(&said, test, true).with_context(|| format!("cargo did not say where {test} is"))
 }
 
 /// Builds a program of a package as the tests do, which look for overflows; where it is.
-pub(crate) fn program(package: &str, name: &str) -> Result<PathBuf> {
-    let said = cargo(&["build", "--profile", "test", "--package", package, "--bin", name])?;
+pub(crate) fn program(said: Option<&[u8]>, (package, name): (&str, &str)) -> Result<PathBuf> {
+    let words = ["build", "--profile", "test", "--package", package, "--bin", name];
+    let said = said.map_or_else(|| cargo(&words), |said| Ok(said.to_vec()))?;
     built(&said, name, false).with_context(|| format!("cargo did not say where {name} is"))
 }
 

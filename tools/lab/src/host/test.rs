@@ -3,13 +3,13 @@
 use anyhow::Result;
 
 use super::machine::Ran;
-use super::{Lab, Played, programs};
+use super::{Lab, Played};
 use crate::guest::{CONSOLE, ENDED};
 use crate::scenes::{Scene, Test};
 
 /// Runs the program.
 pub(super) fn play(lab: &Lab, scene: &Scene<'_>, test: &Test<'_>) -> Result<Played> {
-    let program = programs::test(test.program.0, test.program.1)?;
+    let program = lab.test(test.program)?;
     let mut files = lab.files(&program)?;
     files.scene(scene.on.folder(), CONSOLE, test.arguments);
     let ran = lab.start(&files, scene.patience, &mut |_| None)?;

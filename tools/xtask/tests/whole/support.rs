@@ -100,7 +100,7 @@ impl Tree {
 
     /// Writes the root manifest: a group is a member only once it has a room.
     fn manifest(&self) {
-        let groups = ["base", "core", "engines", "surfaces", "testing"];
+        let groups = ["base", "core", "engines", "surfaces", "testing", "tools"];
         let there = groups.into_iter().filter(|group| self.root().join(group).is_dir());
         let members: Vec<String> = there.map(|group| format!("\"{group}/*\"")).collect();
         let text = format!(

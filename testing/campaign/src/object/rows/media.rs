@@ -9,6 +9,8 @@
 //! must be whole. Now and then more pages of one column go bad
 //! than the parity covers: what is lost must be named, and nothing wrong be served.
 
+pub mod device;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -178,7 +180,9 @@ impl Life<'_> {
             self.spoil_spares()?;
         }
         let seen = self.last_event();
-        let mut order = [Poison::Clearable, Poison::Unclearable];
+        // What is wrong with the machine itself no rewrite cures.
+        let both = [Poison::Clearable, Poison::Unclearable];
+        let mut order = both[usize::from(self.live.sick().is_some())..].to_vec();
         rng.shuffle(&mut order);
         let mut wounds: Vec<Wound> = Vec::new();
         for kind in order {
@@ -411,6 +415,10 @@ impl Life<'_> {
                     let Some(fault) = mailbox.wait(Duration::from_millis(2)) else { continue };
                     let healed = self.pool.heal_load(fault.at, fault.len);
                     answered.push(healed);
+                    if !healed && self.live.sick().is_some() {
+                        mailbox.answer(fault, Verdict::Lost);
+                        continue;
+                    }
                     if !healed {
                         // Told the truth, the load would end this process.
                         self.force(fault.at, &before);
@@ -483,7 +491,9 @@ impl Life<'_> {
         Manner { stuck, bare, .. }: Manner,
         tally: &mut Tally,
     ) -> Judged<()> {
-        let touched = met.contains_key(&wound.page) || wound.when == When::Load;
+        // What the system lists is seen to before anybody touches it.
+        let listed = self.live.sick().is_some() && wound.page >= self.zone.start;
+        let touched = met.contains_key(&wound.page) || wound.when == When::Load || listed;
         if !touched {
             if wound.page >= self.zone.start {
                 let story = format!("page {:#x} went bad and nobody touched it", wound.page);

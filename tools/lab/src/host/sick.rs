@@ -1,0 +1,143 @@
+//! Scenes in which the machine's own memory or device fails under files, until so many failures
+//! were met. The system's list of bad sectors has an end and nothing is taken off it, so each start
+//! of the machine sees a share of them.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use super::machine::Ran;
+use super::{Lab, Played};
+use crate::guest::{CONSOLE, ENDED};
+use crate::scenes::{Scene, Sick};
+
+/// Package of the program that is run, and its name.
+const PROGRAM: (&str, &str) = ("holdfast-campaign", "holdfast-campaign");
+
+/// Lives of files in one start.
+const SHARE: u64 = 120;
+
+/// What the program says before its counts, and of each control that was convicted.
+const CAME_TO: &str = "sick: came to ";
+const CONVICTED: &str = "sick: convicted without ";
+/// What it says of a violation.
+const VIOLATION: &str = "sick: Violation";
+
+/// Starts the machine until so many files have lived on it.
+pub(super) fn play(lab: &Lab, scene: &Scene<'_>, sick: &Sick<'_>, asked: Asked) -> Result<Played> {
+    let program = lab.program(PROGRAM)?;
+    let files = lab.files(&program)?;
+    let mut played = Played { how: format!("seed {}", asked.seed), ..Played::default() };
+    for part in sick.parts {
+        for (number, lives) in (0..).zip(shares(asked.lives.div_ceil(part.each))) {
+            // Once is enough: a control costs as much as what it is a control of.
+            let controls = if number == 0 { part.controls } else { &[] };
+            let orders = json!({
+                "folder": part.folder, "how": part.how, "lives": lives,
+                "seed": asked.seed.wrapping_add(number), "controls": controls,
+            });
+            let mut files = files.clone();
+            let words = [part.campaign, "--sick", &orders.to_string()];
+            files.scene(scene.on.folder(), CONSOLE, &words);
+            lab.forget();
+            let ran = lab.start(&files, scene.patience, &mut |_| None)?;
+            let told = format!("{} {} in {}", part.campaign, part.how, part.folder);
+            match judge(&ran, controls) {
+                Ok((count, figures)) => {
+                    println!("  {told}: {count} failures met");
+                    played.count += count;
+                    for (name, value) in figures {
+                        let name = format!("{}: {name}", part.campaign);
+                        *played.figures.entry(name).or_default() += value;
+                    }
+                }
+                Err(wrong) => {
+                    lab.show(&ran);
+                    played.wrong = Some(format!("{told}, start {number}: {wrong}"));
+                    return Ok(played);
+                }
+            }
+        }
+    }
+    for (name, value) in &played.figures {
+        println!("  {name}: {value}");
+    }
+    Ok(played)
+}
+
+/// How much of it, from which seed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) lives: u64,
+    pub(super) seed: u64,
+}
+
+/// Lives of each start, for so many in all.
+fn shares(lives: u64) -> impl Iterator<Item = u64> {
+    let lives = lives.max(1);
+    (0..lives.div_ceil(SHARE)).map(move |number| SHARE.min(lives - number * SHARE))
+}
+
+/// What was done, or what is wrong.
+fn judge(ran: &Ran, controls: &[&str]) -> Result<(u64, BTreeMap<String, u64>), String> {
+    let says = |part: &str| ran.said.iter().find(|line| line.contains(part));
+    if ran.late {
+        return Err("it took too long".to_owned());
+    }
+    if let Some(line) = says(VIOLATION) {
+        return Err(line.clone());
+    }
+    let ended = says(ENDED).ok_or("the machine went off before the scene had ended")?;
+    if !ended.ends_with(&format!("{ENDED} 0")) {
+        return Err(ended.clone());
+    }
+    for control in controls {
+        says(&format!("{CONVICTED}{control}")).ok_or_else(|| format!("no word of {control}"))?;
+    }
+    let line = says(CAME_TO).ok_or("it did not say what it came to")?;
+    counts(line).map_err(|error| format!("{error:#}: {line}"))
+}
+
+/// The counts in what it came to.
+fn counts(line: &str) -> Result<(u64, BTreeMap<String, u64>)> {
+    let (_, text) = line.split_once(CAME_TO).context("no counts")?;
+    let value: Value = serde_json::from_str(text).context("not as it writes them")?;
+    let count = value["count"].as_u64().context("no count")?;
+    let figures = value["figures"].as_object().context("no figures")?;
+    let number = |(name, value): (&String, &Value)| Some((name.clone(), value.as_u64()?));
+    Ok((count, figures.iter().filter_map(number).filter(|(_, value)| *value > 0).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAID: &str = "sick: came to {\"count\":4,\"figures\":{\"healed\":3,\"lost\":0}}";
+
+    fn judged(lines: &[&str], controls: &[&str]) -> Result<(u64, BTreeMap<String, u64>), String> {
+        let said = lines.iter().map(|&line| line.to_owned()).collect();
+        judge(&Ran { said, late: false }, controls)
+    }
+
+    #[test]
+    fn a_scene_says_what_it_came_to_and_that_its_controls_failed() {
+        let convicted = "sick: convicted without heal: Violation";
+        let fine = [SAID, convicted, "lab: ended 0"];
+        let (count, figures) = judged(&fine, &["heal"]).unwrap();
+        assert_eq!((count, figures), (4, BTreeMap::from([("healed".to_owned(), 3)])));
+        assert!(judged(&fine[..2], &["heal"]).is_err());
+        assert!(judged(&fine[1..], &["heal"]).is_err());
+        assert!(judged(&[fine[0], fine[2]], &["heal"]).is_err(), "the control was not run");
+        assert!(judged(&[SAID, "sick: Violation { .. }", "lab: ended 0"], &[]).is_err());
+        assert!(judged(&[SAID, "lab: ended 1"], &[]).is_err());
+    }
+
+    #[test]
+    fn as_many_as_were_asked_for_are_shared_out() {
+        let all = |lives| shares(lives).collect::<Vec<_>>();
+        assert_eq!(all(8), [8]);
+        assert_eq!(all(SHARE + 10), [SHARE, 10]);
+        assert_eq!(all(0), [1]);
+    }
+}
