@@ -73,6 +73,12 @@ pub struct Cli {
     /// Live one life of a pool between two ends of the machine: what to do, as JSON.
     #[arg(long, hide = true, value_name = "LIFE")]
     life: Option<String>,
+    /// Work on a pool on a disk whose block writes are logged: what to do, as JSON.
+    #[arg(long, hide = true, value_name = "ORDERS")]
+    logged: Option<String>,
+    /// Judge images of such a disk, as told line by line; this is what the pool's threads said.
+    #[arg(long, hide = true, value_name = "FILE")]
+    images: Option<PathBuf>,
 }
 
 /// Runs what the command line asks for.
@@ -91,6 +97,12 @@ pub fn run(cli: &Cli) -> ExitCode {
     }
     if let Some(life) = &cli.life {
         return object::lives::run(life);
+    }
+    if let Some(orders) = &cli.logged {
+        return object::logged::run(orders);
+    }
+    if let Some(said) = &cli.images {
+        return object::images::run(said);
     }
     let rows = || chosen.iter().flat_map(|campaign| campaign.rows);
     if cli.list {

@@ -1,6 +1,8 @@
 //! The other side: the first process of the guest. It makes the machine fit for a scene, starts
 //! that, says how it ended, and turns the machine off.
 
+pub(crate) mod blocklog;
+
 use std::ffi::CString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -63,7 +65,8 @@ fn prepare() -> Result<()> {
         load(module).with_context(|| format!("module {} cannot be loaded", module.display()))?;
     }
     persistent_memory()?;
-    disk()
+    disk()?;
+    blocklog::logged_disk()
 }
 
 fn mount_at(what: &str, kind: &str, place: &str, data: &str) -> Result<()> {

@@ -39,8 +39,8 @@
 //!
 //! `host/` is this side: `packages.rs` the kernel, `modules.rs` which of its modules in which
 //! order, `programs.rs` what is built and the libraries it names, `files.rs` and `archive.rs` what
-//! the guest starts with, `machine.rs` the emulator; `test.rs` and `lives.rs` the two sorts of
-//! scenes. `guest.rs` is the other side. `scenes.rs` what there is to be run.
+//! the guest starts with, `machine.rs` the emulator; `test.rs`, `lives.rs` and `blocklog.rs` the
+//! sorts of scenes. `guest.rs` is the other side. `scenes.rs` what there is to be run.
 
 mod guest;
 mod host;
@@ -72,6 +72,12 @@ struct Cli {
     /// How often the emulator is killed, or the kernel crashes.
     #[arg(long, value_name = "N", default_value_t = 20)]
     cuts: u64,
+    /// How many images are made of logged writes, in all.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    images: u64,
+    /// On which file systems; all of them if none is named.
+    #[arg(long, value_name = "NAME", value_enum)]
+    fs: Vec<scenes::FileSystem>,
     /// Seed of everything random.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,

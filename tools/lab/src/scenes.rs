@@ -22,6 +22,8 @@ pub(crate) enum Show<'a> {
     Test(Test<'a>),
     /// Lives of a pool, each ended by a kill of the emulator or a crash of the kernel.
     Lives,
+    /// A pool on a disk whose writes are logged, and images made of the log.
+    BlockLog,
 }
 
 /// A test program, and what it has to say.
@@ -44,6 +46,18 @@ pub(crate) enum Place {
     Dax,
     /// A disk, with a page cache.
     Disk,
+    /// Another one, whose writes are logged.
+    #[value(skip)]
+    Logged,
+}
+
+/// A file system on a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum FileSystem {
+    /// ext4.
+    Ext4,
+    /// XFS.
+    Xfs,
 }
 
 impl Place {
@@ -52,6 +66,7 @@ impl Place {
         match self {
             Self::Dax => "/dax",
             Self::Disk => "/disk",
+            Self::Logged => "/logged",
         }
     }
 }
@@ -117,5 +132,13 @@ pub(crate) const ALL: &[Scene<'static>] = &[
         on: Place::Dax,
         patience: 300,
         show: Show::Lives,
+    },
+    Scene {
+        name: "blocklog",
+        what: "a pool on ext4 and one on xfs under load, on a disk whose writes are logged; what the \
+               disk may hold after a power cut is made of the log, mounted here, and judged",
+        on: Place::Logged,
+        patience: 600,
+        show: Show::BlockLog,
     },
 ];

@@ -30,6 +30,8 @@ pub(crate) struct Start<'a> {
     /// What the guest writes to its port; begun anew.
     pub(crate) port: &'a Path,
     pub(crate) patience: Duration,
+    /// What else the emulator is told.
+    pub(crate) more: &'a [String],
 }
 
 /// What came of it.
@@ -72,6 +74,7 @@ pub(crate) fn run(emulator: &Path, start: &Start<'_>, see: See<'_>) -> Result<Ra
         .args(["-drive", &format!("file={},format=raw,if=virtio", start.disk.display())])
         .args(["-chardev", &format!("file,id=port,path={}", start.port.display())])
         .args(["-device", "virtio-serial-pci", "-device", "virtserialport,chardev=port"])
+        .args(start.more)
         .arg("-kernel")
         .arg(start.image)
         .arg("-initrd")

@@ -1,6 +1,7 @@
 //! This machine's side: what the guest is made of, its starts for each scene, and the verdict.
 
 mod archive;
+mod blocklog;
 mod files;
 mod lives;
 mod machine;
@@ -85,6 +86,7 @@ impl Lab {
         let played = match &scene.show {
             Show::Test(test) => test::play(self, scene, test)?,
             Show::Lives => lives::play(self, scene, cli.cuts, cli.seed)?,
+            Show::BlockLog => blocklog::play(self, scene, cli)?,
         };
         let seconds = started.elapsed().as_secs();
         match &played.wrong {
@@ -130,6 +132,17 @@ impl Lab {
 
     /// One start of the guest, with these files.
     fn start(&self, files: &Files, patience: u64, see: See<'_>) -> Result<Ran> {
+        self.start_with(&[], files, patience, see)
+    }
+
+    /// The same, of a machine of which the emulator is told more.
+    fn start_with(
+        &self,
+        more: &[String],
+        files: &Files,
+        patience: u64,
+        see: See<'_>,
+    ) -> Result<Ran> {
         let archive = self.room.join("archive");
         files.write(&archive)?;
         let start = Start {
@@ -139,6 +152,7 @@ impl Lab {
             disk: &self.disk(),
             port: &self.port(),
             patience: Duration::from_secs(patience),
+            more,
         };
         machine::run(&self.emulator, &start, &mut |line| {
             if self.verbose {
@@ -159,6 +173,6 @@ impl Lab {
 
     /// The files of a guest that starts this program.
     fn files(&self, program: &Path) -> Result<Files> {
-        Files::new(program, &self.kernel.modules)
+        Files::new(program, &self.kernel.modules, &[], &[])
     }
 }

@@ -1,0 +1,330 @@
+//! A pool on an ordinary file system, under load on a disk whose writes the emulator logs. Of the
+//! log, images are made: what the disk may hold if the power goes at each flush, or between two of
+//! them. Each is mounted here, so that the file system replays its journal, and its pool judged.
+//!
+//! Not covered: what the emulator never did. It completes writes nearly in the order it gets them,
+//! and a write that was completed while a flush was under way counts as durable by it.
+//!
+//! The scene must be able to fail. Before anything else, a place at which the engine waits for the
+//! disk is switched off, then another one, and then flushes come too late; what is wrong with those
+//! images must be found.
+
+mod disk;
+mod judge;
+mod log;
+mod mounts;
+mod walk;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use holdfast_workloads::Rng;
+use serde_json::json;
+
+use super::files::Files;
+use super::{Lab, Played, packages, programs};
+use crate::Cli;
+use crate::guest::blocklog::{ASKED, DISK, LEN, SERIAL, SYSTEM_LEN};
+use crate::guest::{ENDED, PORT};
+use crate::scenes::{FileSystem, Scene};
+use disk::Disk;
+use judge::Judge;
+use log::Log;
+use mounts::Room;
+use walk::{Image, Plan};
+
+/// Package of the program that works and judges, and its name.
+const PROGRAM: (&str, &str) = ("holdfast-campaign", "holdfast-campaign");
+/// Threads of its that mark.
+const THREADS: usize = 3;
+/// The pool, on the disk.
+const POOL: &str = "pool";
+
+/// What is needed besides.
+const TOOLS: &[(&str, &str)] =
+    &[("mkfs.xfs", "xfsprogs"), ("filefrag", "e2fsprogs"), ("mount", "mount")];
+
+/// Places in the engine that are switched off, one at a time, to see that it is found.
+const CONTROLS: &[&str] = &["logs.group.F1", "logs.group.synced"];
+/// Images in which that must be found.
+const CONTROL_IMAGES: u64 = 400;
+
+/// Transactions of each thread between an opening of the pool and a closing; there are four.
+const JOBS: u64 = 60;
+/// Images of one log, of which there are about a thousand flushes.
+const MOST_OF_ONE: u64 = 4000;
+/// Violations after which nothing more is looked at.
+const ENOUGH: u64 = 3;
+/// How often it is told how far it has come.
+const TOLD: Duration = Duration::from_secs(20);
+
+/// What came of all images.
+#[derive(Debug, Default)]
+struct Count {
+    flushes: u64,
+    between: u64,
+    violations: u64,
+    /// The first of them.
+    wrong: Option<String>,
+    figures: BTreeMap<String, u64>,
+    judging: Duration,
+}
+
+/// One file system.
+struct Stage<'a> {
+    lab: &'a Lab,
+    scene: &'a Scene<'a>,
+    program: &'a Path,
+    system: FileSystem,
+    room: Room,
+}
+
+/// What a guest left.
+struct Recorded {
+    log: Log,
+    /// Blocks of the pool on the disk.
+    pool: Vec<Range<u64>>,
+    /// What its threads said.
+    said: PathBuf,
+}
+
+/// Runs the controls and makes so many images, on each file system.
+pub(super) fn play(lab: &Lab, scene: &Scene<'_>, cli: &Cli) -> Result<Played> {
+    packages::need(TOOLS)?;
+    let program = programs::program(PROGRAM.0, PROGRAM.1)?;
+    let all = [FileSystem::Ext4, FileSystem::Xfs];
+    let asked = |system: &FileSystem| cli.fs.is_empty() || cli.fs.contains(system);
+    let systems: Vec<FileSystem> = all.into_iter().filter(asked).collect();
+    let mut count = Count::default();
+    for (part, system) in (0..).zip(&systems) {
+        let share =
+            cli.images / systems.len() as u64 + u64::from(part < cli.images % systems.len() as u64);
+        let room = Room::new(*system, SYSTEM_LEN, &lab.room)?;
+        room.probe()?;
+        let stage = Stage { lab, scene, program: &program, system: *system, room };
+        let mut rng = Rng::part(cli.seed, part);
+        if let Some(wrong) = stage.play(share, &mut rng, &mut count)? {
+            count.wrong.get_or_insert(format!("{system}: {wrong}"));
+            break;
+        }
+    }
+    Ok(count.played(cli, &systems))
+}
+
+impl Count {
+    fn played(self, cli: &Cli, systems: &[FileSystem]) -> Played {
+        let count = self.flushes + self.between;
+        let rate = count as f64 / self.judging.as_secs_f64().max(0.001);
+        println!(
+            "  {} images at flushes, {} between; {rate:.1} a second; {} violations",
+            self.flushes, self.between, self.violations
+        );
+        let mut figures = self.figures;
+        figures.insert("images at flushes".to_owned(), self.flushes);
+        figures.insert("images between flushes".to_owned(), self.between);
+        let names: Vec<&str> = systems.iter().map(|system| system.name()).collect();
+        let how = format!("seed {}, {}", cli.seed, names.join(" and "));
+        Played { wrong: self.wrong, how, count, figures }
+    }
+}
+
+impl Stage<'_> {
+    /// What is wrong, if anything.
+    fn play(&self, images: u64, rng: &mut Rng, count: &mut Count) -> Result<Option<String>> {
+        for off in CONTROLS {
+            let recorded = match self.record(rng, Some(off))? {
+                Ok(recorded) => recorded,
+                Err(wrong) => return Ok(Some(format!("{off} switched off: {wrong}"))),
+            };
+            let found = self.control(&recorded, false, rng)?;
+            if let Some(wrong) = self.tell(off, found) {
+                return Ok(Some(wrong));
+            }
+        }
+        let mut left = images;
+        while left > 0 {
+            let recorded = match self.record(rng, None)? {
+                Ok(recorded) => recorded,
+                Err(wrong) => return Ok(Some(wrong)),
+            };
+            if left == images {
+                let found = self.control(&recorded, true, rng)?;
+                if let Some(wrong) = self.tell("flushes that come late", found) {
+                    return Ok(Some(wrong));
+                }
+            }
+            let before = count.flushes + count.between;
+            self.judge(&recorded, left.min(MOST_OF_ONE), rng, count)?;
+            if count.violations > 0 {
+                return Ok(count.wrong.take());
+            }
+            let judged = count.flushes + count.between - before;
+            left = left.saturating_sub(judged.max(1));
+        }
+        Ok(None)
+    }
+
+    /// Tells whether a planted fault was found; what is wrong if it was not.
+    fn tell(&self, what: &str, found: Option<(u64, String)>) -> Option<String> {
+        match found {
+            Some((images, story)) => {
+                let story: String = story.chars().take(100).collect();
+                println!("  {}, {what}: found in image {images}: {story}", self.system);
+                None
+            }
+            None => Some(format!("{what}: nothing was found, so nothing would be")),
+        }
+    }
+
+    /// Has a guest work on a pool, to its end; or says how it did not come to that.
+    fn record(&self, rng: &mut Rng, off: Option<&str>) -> Result<Result<Recorded, String>> {
+        self.lab.forget();
+        let disk = self.lab.room.join("logged-disk");
+        let writes = self.lab.room.join("logged-writes");
+        for (path, len) in [(&disk, LEN), (&writes, 0)] {
+            let _ = fs::remove_file(path);
+            let made = fs::File::create(path).and_then(|file| file.set_len(len));
+            made.with_context(|| format!("cannot make {}", path.display()))?;
+        }
+        let (modules, tools): (&[&str], &[&str]) = match self.system {
+            FileSystem::Ext4 => (&[], &[]),
+            FileSystem::Xfs => (&["xfs"], &["mkfs.xfs"]),
+        };
+        let mut files = Files::new(self.program, &self.lab.kernel.modules, tools, modules)?;
+        files.put(ASKED, self.system.name().as_bytes().to_vec());
+        let folder = self.scene.on.folder();
+        let orders = json!({
+            "pool": format!("{folder}/{POOL}"), "disk": DISK, "marks": SYSTEM_LEN,
+            "seed": rng.next_u64() >> 1, "jobs": JOBS, "off": off,
+        });
+        files.scene(folder, PORT, &["object", "--logged", &orders.to_string()]);
+        let more = emulated(&disk, &writes);
+        let ran = self.lab.start_with(&more, &files, self.scene.patience, &mut |_| None)?;
+        let ended = ran.said.iter().find(|line| line.contains(ENDED));
+        if ran.late || ended.is_none_or(|line| !line.ends_with(&format!("{ENDED} 0"))) {
+            self.lab.show(&ran);
+            return Ok(Err("the guest did not come to its end".to_owned()));
+        }
+        let said = self.lab.room.join("said");
+        fs::rename(self.lab.port(), &said).context("cannot keep what the pool's threads said")?;
+        let log = Log::open(&writes, LEN)?;
+        let end = plan(&log, &[], 0).end()?;
+        match self.room.mounted(&end, &Disk::default())? {
+            Err(error) => Ok(Err(format!("the disk cannot be mounted at the end: {error}"))),
+            Ok(mounted) => Ok(Ok(Recorded { log, pool: mounted.blocks(POOL)?, said })),
+        }
+    }
+
+    /// The first image with a planted fault that a judge convicts, and why.
+    fn control(&self, of: &Recorded, late: bool, rng: &mut Rng) -> Result<Option<(u64, String)>> {
+        let plan = Plan { late, ..plan(&of.log, &of.pool, CONTROL_IMAGES) };
+        let mut judge = self.new_judge(of)?;
+        let (mut seen, mut found) = (0, None);
+        plan.walk(Rng::new(rng.next_u64()), &mut |image| {
+            seen += 1;
+            let verdict = self.verdict(&mut judge, &image)?;
+            // A process that ended, or a file system that is broken, is not what is looked for.
+            let sorts = ["Wrong: ", "Exposed: ", "Refused: "];
+            let verdict = verdict.filter(|it| sorts.iter().any(|sort| it.starts_with(sort)));
+            found = verdict.map(|story| (seen, story));
+            Ok(found.is_none() && seen < CONTROL_IMAGES)
+        })?;
+        Ok(found)
+    }
+
+    /// Judges so many images.
+    fn judge(&self, of: &Recorded, images: u64, rng: &mut Rng, count: &mut Count) -> Result<()> {
+        let plan = plan(&of.log, &of.pool, images);
+        println!(
+            "  {}: a log of {} entries, {} flushes since the pool was made",
+            self.system,
+            of.log.entries.len(),
+            plan.flushes()?
+        );
+        let mut judge = self.new_judge(of)?;
+        let (started, mut told, mut seen) = (Instant::now(), Instant::now(), 0);
+        plan.walk(Rng::new(rng.next_u64()), &mut |image| {
+            seen += 1;
+            *if image.flushed { &mut count.flushes } else { &mut count.between } += 1;
+            if let Some(story) = self.verdict(&mut judge, &image)? {
+                count.violations += 1;
+                let kept = self.keep(&image, of, count.violations)?;
+                println!("  {}: VIOLATION, {}: {story} ({kept})", self.system, image.place);
+                count.wrong.get_or_insert(story);
+                let old = std::mem::replace(&mut judge, self.new_judge(of)?);
+                add(&mut count.figures, &old.figures);
+            }
+            if told.elapsed() > TOLD {
+                told = Instant::now();
+                println!("  {}: {seen} images", self.system);
+            }
+            Ok(seen < images && count.violations < ENOUGH)
+        })?;
+        count.judging += started.elapsed();
+        add(&mut count.figures, &judge.figures);
+        Ok(())
+    }
+
+    fn new_judge(&self, of: &Recorded) -> Result<Judge> {
+        Judge::new(self.program, &of.said, &self.lab.room.join("complaints"))
+    }
+
+    /// What is wrong with an image, if anything.
+    fn verdict(&self, judge: &mut Judge, image: &Image<'_>) -> Result<Option<String>> {
+        match self.room.mounted(image.disk, &image.above)? {
+            Err(error) => Ok(Some(format!("the file system cannot be mounted: {error}"))),
+            Ok(mounted) => judge.judge(&mounted.path(POOL), &image.marked.ended),
+        }
+    }
+
+    /// Keeps an image as it was, and what it was judged by; where.
+    fn keep(&self, image: &Image<'_>, of: &Recorded, number: u64) -> Result<String> {
+        let folder = self.lab.room.join(format!("violation-{}-{number}", self.system));
+        fs::create_dir_all(&folder).with_context(|| format!("no {}", folder.display()))?;
+        image.disk.save(&image.above, &folder.join("image"), SYSTEM_LEN)?;
+        fs::copy(&of.said, folder.join("said")).context("cannot keep what was said")?;
+        let asked = json!({ "pool": POOL, "ended": image.marked.ended, "place": image.place });
+        fs::write(folder.join("asked"), asked.to_string()).context("cannot keep what was asked")?;
+        let _ = fs::copy(self.lab.room.join("complaints"), folder.join("complaints"));
+        Ok(format!("kept in {}", folder.display()))
+    }
+}
+
+fn plan<'a>(log: &'a Log, file: &'a [Range<u64>], images: u64) -> Plan<'a> {
+    Plan { log, marks: SYSTEM_LEN, file, threads: THREADS, images, late: false }
+}
+
+fn add(to: &mut BTreeMap<String, u64>, from: &BTreeMap<String, u64>) {
+    for (name, count) in from {
+        *to.entry(name.clone()).or_default() += count;
+    }
+}
+
+/// What the emulator is told of the disk. A flush takes no time, so that what is under way when it
+/// comes is behind it in the log. Zeros are written as what they are: the driver may mix up the
+/// order of those it is told of by a command of their own.
+fn emulated(disk: &Path, writes: &Path) -> Vec<String> {
+    let file = |name: &str, path: &Path| {
+        format!("driver=file,node-name={name},filename={},cache.no-flush=on", path.display())
+    };
+    let device = format!(
+        "virtio-blk-pci,drive=logged,serial={SERIAL},addr=0x10,logical_block_size=512,\
+         physical_block_size=4096,discard=off,write-zeroes=off"
+    );
+    [
+        ("-blockdev", file("logged-disk", disk)),
+        ("-blockdev", file("logged-writes", writes)),
+        (
+            "-blockdev",
+            "driver=blklogwrites,node-name=logged,file=logged-disk,log=logged-writes".to_owned(),
+        ),
+        ("-device", device),
+    ]
+    .into_iter()
+    .flat_map(|(name, value)| [name.to_owned(), value])
+    .collect()
+}
