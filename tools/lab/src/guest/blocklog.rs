@@ -62,6 +62,11 @@ pub(super) fn logged_disk() -> Result<()> {
     let system = system.with_context(|| format!("no file system {asked}"))?;
     let serial = fs::read_to_string("/sys/block/vdb/serial").unwrap_or_default();
     ensure!(serial.trim() == SERIAL, "{DISK} is another disk: {serial}");
+    // Pages are written back when they are hardly dirty: much is under way between two flushes.
+    for name in ["dirty_writeback_centisecs", "dirty_expire_centisecs"] {
+        let path = format!("/proc/sys/vm/{name}");
+        fs::write(&path, WRITE_BACK).with_context(|| format!("cannot write {path}"))?;
+    }
     let (tool, words) = system.make();
     let mut words = words.to_vec();
     words.push(DISK);
@@ -72,6 +77,9 @@ pub(super) fn logged_disk() -> Result<()> {
     run(tool, &words)?;
     mount_at(DISK, system.name(), Place::Logged.folder(), "")
 }
+
+/// How old dirty pages get, and how often they are looked for, in hundredths of a second.
+const WRITE_BACK: &str = "5";
 
 /// What the disk says its number is.
 pub(crate) const SERIAL: &str = "logged";

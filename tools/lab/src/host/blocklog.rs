@@ -9,6 +9,7 @@
 //! disk is switched off, then another one, and then flushes come too late; what is wrong with those
 //! images must be found.
 
+mod crew;
 mod disk;
 mod judge;
 mod log;
@@ -31,11 +32,11 @@ use crate::Cli;
 use crate::guest::blocklog::{ASKED, DISK, LEN, SERIAL, SYSTEM_LEN};
 use crate::guest::{ENDED, PORT};
 use crate::scenes::{FileSystem, Scene};
+use crew::Crew;
 use disk::Disk;
-use judge::Judge;
 use log::Log;
 use mounts::Room;
-use walk::{Image, Plan};
+use walk::Plan;
 
 /// Package of the program that works and judges, and its name.
 const PROGRAM: (&str, &str) = ("holdfast-campaign", "holdfast-campaign");
@@ -55,10 +56,12 @@ const CONTROL_IMAGES: u64 = 400;
 
 /// Transactions of each thread between an opening of the pool and a closing; there are four.
 const JOBS: u64 = 60;
-/// Images of one log, of which there are about a thousand flushes.
-const MOST_OF_ONE: u64 = 4000;
+/// Images of one log, in which there are some hundred flushes.
+const MOST_OF_ONE: u64 = 2000;
 /// Violations after which nothing more is looked at.
-const ENOUGH: u64 = 3;
+const ENOUGH: usize = 3;
+/// Images judged at once.
+const ABREAST: usize = 6;
 /// How often it is told how far it has come.
 const TOLD: Duration = Duration::from_secs(20);
 
@@ -80,7 +83,7 @@ struct Stage<'a> {
     scene: &'a Scene<'a>,
     program: &'a Path,
     system: FileSystem,
-    room: Room,
+    rooms: Vec<Room>,
 }
 
 /// What a guest left.
@@ -103,9 +106,10 @@ pub(super) fn play(lab: &Lab, scene: &Scene<'_>, cli: &Cli) -> Result<Played> {
     for (part, system) in (0..).zip(&systems) {
         let share =
             cli.images / systems.len() as u64 + u64::from(part < cli.images % systems.len() as u64);
-        let room = Room::new(*system, SYSTEM_LEN, &lab.room)?;
-        room.probe()?;
-        let stage = Stage { lab, scene, program: &program, system: *system, room };
+        let room = |number| Room::new(*system, SYSTEM_LEN, &lab.room, number);
+        let rooms = (0..ABREAST).map(room).collect::<Result<Vec<_>>>()?;
+        rooms[0].probe()?;
+        let stage = Stage { lab, scene, program: &program, system: *system, rooms };
         let mut rng = Rng::part(cli.seed, part);
         if let Some(wrong) = stage.play(share, &mut rng, &mut count)? {
             count.wrong.get_or_insert(format!("{system}: {wrong}"));
@@ -213,25 +217,29 @@ impl Stage<'_> {
         fs::rename(self.lab.port(), &said).context("cannot keep what the pool's threads said")?;
         let log = Log::open(&writes, LEN)?;
         let end = plan(&log, &[], 0).end()?;
-        match self.room.mounted(&end, &Disk::default())? {
+        self.rooms[0].put(&end, &Disk::default())?;
+        match self.rooms[0].mount() {
             Err(error) => Ok(Err(format!("the disk cannot be mounted at the end: {error}"))),
             Ok(mounted) => Ok(Ok(Recorded { log, pool: mounted.blocks(POOL)?, said })),
         }
     }
 
+    fn crew<'a>(&'a self, of: &'a Recorded) -> Crew<'a> {
+        Crew { program: self.program, said: &of.said, pool: POOL, rooms: &self.rooms }
+    }
+
     /// The first image with a planted fault that a judge convicts, and why.
     fn control(&self, of: &Recorded, late: bool, rng: &mut Rng) -> Result<Option<(u64, String)>> {
         let plan = Plan { late, ..plan(&of.log, &of.pool, CONTROL_IMAGES) };
-        let mut judge = self.new_judge(of)?;
-        let (mut seen, mut found) = (0, None);
-        plan.walk(Rng::new(rng.next_u64()), &mut |image| {
-            seen += 1;
-            let verdict = self.verdict(&mut judge, &image)?;
+        let mut found = None;
+        self.crew(of).judge(&plan, Rng::new(rng.next_u64()), &mut |verdict| {
             // A process that ended, or a file system that is broken, is not what is looked for.
             let sorts = ["Wrong: ", "Exposed: ", "Refused: "];
-            let verdict = verdict.filter(|it| sorts.iter().any(|sort| it.starts_with(sort)));
-            found = verdict.map(|story| (seen, story));
-            Ok(found.is_none() && seen < CONTROL_IMAGES)
+            let story = verdict.story.filter(|it| sorts.iter().any(|sort| it.starts_with(sort)));
+            if let (Some(story), None) = (story, &found) {
+                found = Some((verdict.number, story));
+            }
+            found.is_none()
         })?;
         Ok(found)
     }
@@ -245,52 +253,51 @@ impl Stage<'_> {
             of.log.entries.len(),
             plan.flushes()?
         );
-        let mut judge = self.new_judge(of)?;
-        let (started, mut told, mut seen) = (Instant::now(), Instant::now(), 0);
-        plan.walk(Rng::new(rng.next_u64()), &mut |image| {
-            seen += 1;
-            *if image.flushed { &mut count.flushes } else { &mut count.between } += 1;
-            if let Some(story) = self.verdict(&mut judge, &image)? {
-                count.violations += 1;
-                let kept = self.keep(&image, of, count.violations)?;
-                println!("  {}: VIOLATION, {}: {story} ({kept})", self.system, image.place);
-                count.wrong.get_or_insert(story);
-                let old = std::mem::replace(&mut judge, self.new_judge(of)?);
-                add(&mut count.figures, &old.figures);
+        let seed = rng.next_u64();
+        let (started, mut told) = (Instant::now(), Instant::now());
+        let mut wrong = Vec::new();
+        let figures = self.crew(of).judge(&plan, Rng::new(seed), &mut |verdict| {
+            *if verdict.flushed { &mut count.flushes } else { &mut count.between } += 1;
+            if let Some(story) = verdict.story {
+                println!("  {}: VIOLATION, {}: {story}", self.system, verdict.place);
+                wrong.push((verdict.number, story));
             }
             if told.elapsed() > TOLD {
                 told = Instant::now();
-                println!("  {}: {seen} images", self.system);
+                println!("  {}: {} images", self.system, verdict.number);
             }
-            Ok(seen < images && count.violations < ENOUGH)
+            wrong.len() < ENOUGH
         })?;
         count.judging += started.elapsed();
-        add(&mut count.figures, &judge.figures);
+        for (name, by) in figures {
+            *count.figures.entry(name).or_default() += by;
+        }
+        for (number, story) in wrong {
+            count.violations += 1;
+            println!("  {}", self.keep(of, &plan, seed, number)?);
+            count.wrong.get_or_insert(story);
+        }
         Ok(())
     }
 
-    fn new_judge(&self, of: &Recorded) -> Result<Judge> {
-        Judge::new(self.program, &of.said, &self.lab.room.join("complaints"))
-    }
-
-    /// What is wrong with an image, if anything.
-    fn verdict(&self, judge: &mut Judge, image: &Image<'_>) -> Result<Option<String>> {
-        match self.room.mounted(image.disk, &image.above)? {
-            Err(error) => Ok(Some(format!("the file system cannot be mounted: {error}"))),
-            Ok(mounted) => judge.judge(&mounted.path(POOL), &image.marked.ended),
-        }
-    }
-
-    /// Keeps an image as it was, and what it was judged by; where.
-    fn keep(&self, image: &Image<'_>, of: &Recorded, number: u64) -> Result<String> {
+    /// Makes an image once more, and keeps it with what it was judged by; where.
+    fn keep(&self, of: &Recorded, plan: &Plan<'_>, seed: u64, number: u64) -> Result<String> {
         let folder = self.lab.room.join(format!("violation-{}-{number}", self.system));
         fs::create_dir_all(&folder).with_context(|| format!("no {}", folder.display()))?;
-        image.disk.save(&image.above, &folder.join("image"), SYSTEM_LEN)?;
         fs::copy(&of.said, folder.join("said")).context("cannot keep what was said")?;
-        let asked = json!({ "pool": POOL, "ended": image.marked.ended, "place": image.place });
-        fs::write(folder.join("asked"), asked.to_string()).context("cannot keep what was asked")?;
-        let _ = fs::copy(self.lab.room.join("complaints"), folder.join("complaints"));
-        Ok(format!("kept in {}", folder.display()))
+        let mut left = number;
+        plan.walk(Rng::new(seed), &mut |image| {
+            left -= 1;
+            if left == 0 {
+                image.disk.save(&image.above, &folder.join("image"), SYSTEM_LEN)?;
+                let asked =
+                    json!({ "pool": POOL, "ended": image.marked.ended, "place": image.place });
+                let kept = fs::write(folder.join("asked"), asked.to_string());
+                kept.context("cannot keep what was asked")?;
+            }
+            Ok(left > 0)
+        })?;
+        Ok(format!("image {number} is kept in {}", folder.display()))
     }
 }
 
@@ -298,22 +305,17 @@ fn plan<'a>(log: &'a Log, file: &'a [Range<u64>], images: u64) -> Plan<'a> {
     Plan { log, marks: SYSTEM_LEN, file, threads: THREADS, images, late: false }
 }
 
-fn add(to: &mut BTreeMap<String, u64>, from: &BTreeMap<String, u64>) {
-    for (name, count) in from {
-        *to.entry(name.clone()).or_default() += count;
-    }
-}
-
 /// What the emulator is told of the disk. A flush takes no time, so that what is under way when it
 /// comes is behind it in the log. Zeros are written as what they are: the driver may mix up the
-/// order of those it is told of by a command of their own.
+/// order of those it is told of by a command of their own. Requests are not put together: what
+/// comes of that can have more parts than the driver can log, and is then lost in the log.
 fn emulated(disk: &Path, writes: &Path) -> Vec<String> {
     let file = |name: &str, path: &Path| {
         format!("driver=file,node-name={name},filename={},cache.no-flush=on", path.display())
     };
     let device = format!(
         "virtio-blk-pci,drive=logged,serial={SERIAL},addr=0x10,logical_block_size=512,\
-         physical_block_size=4096,discard=off,write-zeroes=off"
+         physical_block_size=4096,discard=off,write-zeroes=off,request-merging=off"
     );
     [
         ("-blockdev", file("logged-disk", disk)),

@@ -75,6 +75,7 @@ impl Log {
     fn entry(&self, at: &mut u64, len: u64, disk: u64) -> Result<Entry> {
         let [sector, sectors, flags] = words(&self.file, *at, len)?;
         ensure!(flags & !(FLUSH | FUA | DISCARD | MARK) == 0, "flags {flags:#x} mean nothing");
+        ensure!(flags != 0 || sectors != 0, "nothing was done: the log has a hole");
         let bytes = |sectors: u64| sectors.checked_mul(SECTOR);
         let range = bytes(sector).zip(bytes(sectors));
         let range = range.filter(|(at, len)| at.checked_add(*len).is_some_and(|end| end <= disk));
@@ -180,6 +181,7 @@ pub(super) mod tests {
             (512, u64::MAX),
             (520, u64::MAX),
             (520, u64::MAX / SECTOR + 1),
+            (520, 0),
             (528, 16),
         ] {
             assert!(with(at, word).is_err(), "{word:#x} at {at}");

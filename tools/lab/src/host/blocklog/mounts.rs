@@ -26,10 +26,10 @@ pub(super) struct Room {
 pub(super) struct Mounted(PathBuf);
 
 impl Room {
-    /// Room for images of file systems of `len` bytes.
-    pub(super) fn new(system: FileSystem, len: u64, or: &Path) -> Result<Self> {
+    /// Room for images of file systems of `len` bytes; one of several, by its number.
+    pub(super) fn new(system: FileSystem, len: u64, or: &Path, number: usize) -> Result<Self> {
         let above = if Path::new(FAST).is_dir() { Path::new(FAST) } else { or };
-        let folder = above.join(format!("holdfast-lab-{}", std::process::id()));
+        let folder = above.join(format!("holdfast-lab-{}-{number}", std::process::id()));
         let room = Self { folder, system, len };
         let mount = room.folder.join("mounted");
         fs::create_dir_all(&mount).with_context(|| format!("cannot make {}", mount.display()))?;
@@ -55,17 +55,21 @@ impl Room {
         self.folder.join("image")
     }
 
-    /// Mounts a disk with these changes.
-    pub(super) fn mounted(&self, disk: &Disk, above: &Disk) -> Result<Result<Mounted, String>> {
+    /// Where a judge complains.
+    pub(super) fn complaints(&self) -> PathBuf {
+        self.folder.join("complaints")
+    }
+
+    /// Makes an image of a disk with these changes, in place of the one before.
+    pub(super) fn put(&self, disk: &Disk, above: &Disk) -> Result<()> {
         let image = self.image();
         // A new file each time: a loop device may keep the old one for a moment.
         let _ = fs::remove_file(&image);
-        disk.save(above, &image, self.len)?;
-        Ok(self.mount())
+        disk.save(above, &image, self.len)
     }
 
     /// Mounts the image, or says why its file system cannot be mounted.
-    fn mount(&self) -> Result<Mounted, String> {
+    pub(super) fn mount(&self) -> Result<Mounted, String> {
         let at = self.folder.join("mounted");
         let mut command = Command::new("mount");
         command.args(["-t", self.system.name(), "-o", "loop"]).arg(self.image()).arg(&at);
