@@ -26,6 +26,14 @@ impl FileSystem {
         }
     }
 
+    /// How an image of one is mounted, of which there may be several.
+    pub(crate) fn mounted_by(self) -> &'static str {
+        match self {
+            Self::Ext4 => "loop",
+            Self::Xfs => "loop,nouuid",
+        }
+    }
+
     /// The tool that makes one of [`SYSTEM_LEN`] bytes, and what it is told before the disk. Small
     /// journals, so that they go around; no writes in the background but the journal's own.
     pub(crate) fn make(self) -> (&'static str, &'static [&'static str]) {

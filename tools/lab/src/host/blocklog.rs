@@ -60,6 +60,8 @@ const JOBS: u64 = 60;
 const MOST_OF_ONE: u64 = 2000;
 /// Violations after which nothing more is looked at.
 const ENOUGH: usize = 3;
+/// How often images are drawn from one log.
+const DRAWS: usize = 4;
 /// Images judged at once.
 const ABREAST: usize = 6;
 /// How often it is told how far it has come.
@@ -161,13 +163,26 @@ impl Stage<'_> {
                     return Ok(Some(wrong));
                 }
             }
-            let before = count.flushes + count.between;
-            self.judge(&recorded, left.min(MOST_OF_ONE), rng, count)?;
-            if count.violations > 0 {
-                return Ok(count.wrong.take());
+            println!(
+                "  {}: a log of {} entries, {} flushes since the pool was made",
+                self.system,
+                recorded.log.entries.len(),
+                plan(&recorded.log, &recorded.pool, 0).flushes()?
+            );
+            // Not all that are asked for can be had at once; the rest is drawn anew.
+            let mut share = left.min(MOST_OF_ONE);
+            for _ in 0..DRAWS {
+                let before = count.flushes + count.between;
+                self.judge(&recorded, share, rng, count)?;
+                if count.violations > 0 {
+                    return Ok(count.wrong.take());
+                }
+                let judged = (count.flushes + count.between - before).min(share);
+                (left, share) = (left - judged, share - judged);
+                if share == 0 {
+                    break;
+                }
             }
-            let judged = count.flushes + count.between - before;
-            left = left.saturating_sub(judged.max(1));
         }
         Ok(None)
     }
@@ -247,12 +262,6 @@ impl Stage<'_> {
     /// Judges so many images.
     fn judge(&self, of: &Recorded, images: u64, rng: &mut Rng, count: &mut Count) -> Result<()> {
         let plan = plan(&of.log, &of.pool, images);
-        println!(
-            "  {}: a log of {} entries, {} flushes since the pool was made",
-            self.system,
-            of.log.entries.len(),
-            plan.flushes()?
-        );
         let seed = rng.next_u64();
         let (started, mut told) = (Instant::now(), Instant::now());
         let mut wrong = Vec::new();

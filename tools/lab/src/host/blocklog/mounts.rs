@@ -72,7 +72,10 @@ impl Room {
     pub(super) fn mount(&self) -> Result<Mounted, String> {
         let at = self.folder.join("mounted");
         let mut command = Command::new("mount");
-        command.args(["-t", self.system.name(), "-o", "loop"]).arg(self.image()).arg(&at);
+        command
+            .args(["-t", self.system.name(), "-o", self.system.mounted_by()])
+            .arg(self.image())
+            .arg(&at);
         match run(&mut command) {
             Ok(_) => Ok(Mounted(at)),
             Err(error) => Err(error.to_string()),
