@@ -36,7 +36,7 @@ use crew::Crew;
 use disk::Disk;
 use log::Log;
 use mounts::Room;
-use walk::Plan;
+use walk::{Plan, Shown};
 
 /// Package of the program that works and judges, and its name.
 const PROGRAM: (&str, &str) = ("holdfast-campaign", "holdfast-campaign");
@@ -60,8 +60,8 @@ const JOBS: u64 = 60;
 const MOST_OF_ONE: u64 = 2000;
 /// Violations after which nothing more is looked at.
 const ENOUGH: usize = 3;
-/// How often images are drawn from one log.
-const DRAWS: usize = 4;
+/// Images that were not seen yet below which a log gives nothing more.
+const ENOUGH_NEW: u64 = 8;
 /// Images judged at once.
 const ABREAST: usize = 6;
 /// How often it is told how far it has come.
@@ -169,17 +169,17 @@ impl Stage<'_> {
                 recorded.log.entries.len(),
                 plan(&recorded.log, &recorded.pool, 0).flushes()?
             );
-            // Not all that are asked for can be had at once; the rest is drawn anew.
             let mut share = left.min(MOST_OF_ONE);
-            for _ in 0..DRAWS {
-                let before = count.flushes + count.between;
-                self.judge(&recorded, share, rng, count)?;
+            let mut shown = Shown::new();
+            // Not all that are asked for can be had at once; the rest is drawn from the same log,
+            // while there is enough in it that was not seen yet.
+            loop {
+                let judged = self.judge(&recorded, share, rng, (&mut shown, count))?;
                 if count.violations > 0 {
                     return Ok(count.wrong.take());
                 }
-                let judged = (count.flushes + count.between - before).min(share);
-                (left, share) = (left - judged, share - judged);
-                if share == 0 {
+                (left, share) = (left.saturating_sub(judged), share.saturating_sub(judged));
+                if share == 0 || judged < ENOUGH_NEW {
                     break;
                 }
             }
@@ -247,25 +247,38 @@ impl Stage<'_> {
     fn control(&self, of: &Recorded, late: bool, rng: &mut Rng) -> Result<Option<(u64, String)>> {
         let plan = Plan { late, ..plan(&of.log, &of.pool, CONTROL_IMAGES) };
         let mut found = None;
-        self.crew(of).judge(&plan, Rng::new(rng.next_u64()), &mut |verdict| {
-            // A process that ended, or a file system that is broken, is not what is looked for.
-            let sorts = ["Wrong: ", "Exposed: ", "Refused: "];
-            let story = verdict.story.filter(|it| sorts.iter().any(|sort| it.starts_with(sort)));
-            if let (Some(story), None) = (story, &found) {
-                found = Some((verdict.number, story));
-            }
-            found.is_none()
-        })?;
+        self.crew(of).judge(
+            &plan,
+            Rng::new(rng.next_u64()),
+            &mut Shown::new(),
+            &mut |verdict| {
+                // A process that ended, or a file system that is broken, is not what is looked for.
+                let sorts = ["Wrong: ", "Exposed: ", "Refused: "];
+                let story =
+                    verdict.story.filter(|it| sorts.iter().any(|sort| it.starts_with(sort)));
+                if let (Some(story), None) = (story, &found) {
+                    found = Some((verdict.number, story));
+                }
+                found.is_none()
+            },
+        )?;
         Ok(found)
     }
 
-    /// Judges so many images.
-    fn judge(&self, of: &Recorded, images: u64, rng: &mut Rng, count: &mut Count) -> Result<()> {
+    /// Judges up to so many images that were not seen yet; how many.
+    fn judge(
+        &self,
+        of: &Recorded,
+        images: u64,
+        rng: &mut Rng,
+        (shown, count): (&mut Shown, &mut Count),
+    ) -> Result<u64> {
         let plan = plan(&of.log, &of.pool, images);
-        let seed = rng.next_u64();
+        let (seed, before) = (rng.next_u64(), shown.clone());
+        let judged = count.flushes + count.between;
         let (started, mut told) = (Instant::now(), Instant::now());
         let mut wrong = Vec::new();
-        let figures = self.crew(of).judge(&plan, Rng::new(seed), &mut |verdict| {
+        let figures = self.crew(of).judge(&plan, Rng::new(seed), shown, &mut |verdict| {
             *if verdict.flushed { &mut count.flushes } else { &mut count.between } += 1;
             if let Some(story) = verdict.story {
                 println!("  {}: VIOLATION, {}: {story}", self.system, verdict.place);
@@ -283,19 +296,25 @@ impl Stage<'_> {
         }
         for (number, story) in wrong {
             count.violations += 1;
-            println!("  {}", self.keep(of, &plan, seed, number)?);
+            println!("  {}", self.keep(of, &plan, (seed, before.clone()), number)?);
             count.wrong.get_or_insert(story);
         }
-        Ok(())
+        Ok(count.flushes + count.between - judged)
     }
 
     /// Makes an image once more, and keeps it with what it was judged by; where.
-    fn keep(&self, of: &Recorded, plan: &Plan<'_>, seed: u64, number: u64) -> Result<String> {
+    fn keep(
+        &self,
+        of: &Recorded,
+        plan: &Plan<'_>,
+        (seed, mut shown): (u64, Shown),
+        number: u64,
+    ) -> Result<String> {
         let folder = self.lab.room.join(format!("violation-{}-{number}", self.system));
         fs::create_dir_all(&folder).with_context(|| format!("no {}", folder.display()))?;
         fs::copy(&of.said, folder.join("said")).context("cannot keep what was said")?;
         let mut left = number;
-        plan.walk(Rng::new(seed), &mut |image| {
+        plan.walk(Rng::new(seed), &mut shown, &mut |image| {
             left -= 1;
             if left == 0 {
                 image.disk.save(&image.above, &folder.join("image"), SYSTEM_LEN)?;

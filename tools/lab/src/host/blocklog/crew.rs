@@ -10,7 +10,7 @@ use holdfast_workloads::Rng;
 
 use super::judge::Judge;
 use super::mounts::Room;
-use super::walk::{Marked, Plan};
+use super::walk::{Marked, Plan, Shown};
 
 /// What is needed to judge.
 #[derive(Debug)]
@@ -56,6 +56,7 @@ impl Crew<'_> {
         &self,
         plan: &Plan<'_>,
         rng: Rng,
+        shown: &mut Shown,
         see: &mut dyn FnMut(Verdict) -> bool,
     ) -> Result<BTreeMap<String, u64>> {
         std::thread::scope(|scope| {
@@ -63,7 +64,7 @@ impl Crew<'_> {
             let (tasks, workers): (Vec<_>, Vec<_>) =
                 self.rooms.iter().enumerate().map(|it| self.worker(scope, it, &send)).unzip();
             drop(send);
-            let went = self.hand_out(plan, rng, tasks, &done, see);
+            let went = self.hand_out(plan, (rng, shown), tasks, &done, see);
             let mut figures = BTreeMap::new();
             for worker in workers {
                 let counted = worker.join().map_err(|_| anyhow!("a thread panicked"))??;
@@ -79,14 +80,14 @@ impl Crew<'_> {
     fn hand_out(
         &self,
         plan: &Plan<'_>,
-        rng: Rng,
+        (rng, shown): (Rng, &mut Shown),
         tasks: Vec<Sender<Task>>,
         done: &Receiver<Done>,
         see: &mut dyn FnMut(Verdict) -> bool,
     ) -> Result<()> {
         let mut free: Vec<usize> = (0..tasks.len()).collect();
         let (mut number, mut go_on) = (0, true);
-        plan.walk(rng, &mut |image| {
+        plan.walk(rng, shown, &mut |image| {
             while let Some((room, verdict)) = done
                 .try_recv()
                 .ok()

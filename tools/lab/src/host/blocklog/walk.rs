@@ -12,6 +12,7 @@
 //! taken down when its write was completed. What it says then binds, whatever becomes of it.
 
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
 use anyhow::{Context, Result, ensure};
@@ -53,6 +54,9 @@ pub(super) struct Image<'a> {
 /// Is given each image; answers whether to go on.
 pub(super) type See<'a> = &'a mut dyn FnMut(Image<'_>) -> Result<bool>;
 
+/// Images that were shown in some walk through a log, by what is in them and what binds.
+pub(super) type Shown = HashSet<u64>;
+
 /// How a log is gone through.
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
@@ -84,11 +88,12 @@ struct Walk<'a> {
     due: f64,
     /// Writes that the last flush left out.
     late: Vec<usize>,
+    shown: &'a mut Shown,
 }
 
 impl Plan<'_> {
-    /// Shows images in order until enough is seen.
-    pub(super) fn walk(&self, rng: Rng, see: See<'_>) -> Result<()> {
+    /// Shows images in order until enough is seen; none that was shown before.
+    pub(super) fn walk(&self, rng: Rng, shown: &mut Shown, see: See<'_>) -> Result<()> {
         let entries = &self.log.entries;
         // A flush that brings bytes of its own is one before them.
         let starts: Vec<usize> =
@@ -109,6 +114,7 @@ impl Plan<'_> {
             random,
             due: 0.0,
             late: Vec::new(),
+            shown,
         };
         let mut from = 0;
         for (number, to) in starts.iter().copied().chain([entries.len()]).enumerate() {
@@ -169,7 +175,7 @@ impl Walk<'_> {
         let first = writes.first().copied().unwrap_or(stretch.end);
         let start = self.marked.clone();
         self.note(stretch.start..first)?;
-        if self.marked.made && self.rng.chance(self.flushed) {
+        if self.marked.made && self.rng.chance(self.flushed) && self.is_new(number, "all") {
             let image = Image {
                 disk: &self.disk,
                 above: Disk::default(),
@@ -217,15 +223,13 @@ impl Walk<'_> {
             places.push(self.rng.below(writes.len() as u64) as usize);
         }
         places.sort_unstable();
-        let mut seen = HashSet::new();
         let mut noted = writes[0];
         for last in places {
             let to = writes.get(last + 1).copied().unwrap_or(stretch.end);
             self.note(noted..to)?;
             noted = to;
             let (arrived, above) = self.any_of(&writes[..=last])?;
-            // The same once more, if nothing else binds, is no other image.
-            if !seen.insert((arrived.clone(), self.marked.clone())) {
+            if !self.is_new(number, &arrived) {
                 self.due += 1.0;
                 continue;
             }
@@ -238,6 +242,14 @@ impl Walk<'_> {
         // Where there are few ways, what is left goes to other flushes, but does not pile up.
         self.due = self.due.min(MOST_LEFT);
         Ok(true)
+    }
+
+    /// Whether an image was not shown before. One in which as much arrived, but more binds, is
+    /// another one.
+    fn is_new(&mut self, flush: usize, arrived: &str) -> bool {
+        let mut hash = DefaultHasher::new();
+        (flush, arrived, &self.marked).hash(&mut hash);
+        self.shown.insert(hash.finish())
     }
 
     /// Takes down the marks among some entries.
@@ -346,7 +358,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("image");
         let mut found = Vec::new();
-        plan.walk(Rng::new(1), &mut |image| {
+        plan.walk(Rng::new(1), &mut Shown::new(), &mut |image| {
             image.disk.save(&image.above, &path, 4 * BLOCK).unwrap();
             let bytes = std::fs::read(&path).unwrap();
             let sectors = bytes.chunks(512).map(|sector| sector[0]).collect();
@@ -419,7 +431,10 @@ mod tests {
             let log = marked(&[(FIRST, 8, 0, 1), wrong, FLUSH]);
             let plan =
                 Plan { log: &log, marks: MARKS, file: &[], threads: 2, images: 0, late: false };
-            assert!(plan.walk(Rng::new(1), &mut |_| Ok(true)).is_err(), "{wrong:?}");
+            assert!(
+                plan.walk(Rng::new(1), &mut Shown::new(), &mut |_| Ok(true)).is_err(),
+                "{wrong:?}"
+            );
         }
         let log = marked(&[FLUSH]);
         let plan = Plan { log: &log, marks: MARKS, file: &[], threads: 2, images: 0, late: false };
