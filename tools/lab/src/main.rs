@@ -40,7 +40,8 @@
 //! `host/` is this side: `packages.rs` the kernel, `modules.rs` which of its modules in which
 //! order, `programs.rs` what is built and the libraries it names, `files.rs` and `archive.rs` what
 //! the guest starts with, `machine.rs` the emulator; `test.rs`, `lives.rs` and `blocklog.rs` the
-//! sorts of scenes. `guest.rs` is the other side. `scenes.rs` what there is to be run.
+//! sorts of scenes. `blocklog/` the log of a disk's writes and the images made of it.
+//! `guest.rs` is the other side. `scenes.rs` what there is to be run.
 
 mod guest;
 mod host;

@@ -22,8 +22,17 @@ pub(crate) enum Show<'a> {
     Test(Test<'a>),
     /// Lives of a pool, each ended by a kill of the emulator or a crash of the kernel.
     Lives,
-    /// A pool on a disk whose writes are logged, and images made of the log.
-    BlockLog,
+    /// A file on a disk whose writes are logged, and images made of the log.
+    BlockLog(Load),
+}
+
+/// What is done to that file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Load {
+    /// The campaign that works on it, and judges.
+    pub(crate) campaign: &'static str,
+    /// Places that are switched off, one at a time, to see that it is found.
+    pub(crate) controls: &'static [&'static str],
 }
 
 /// A test program, and what it has to say.
@@ -135,10 +144,21 @@ pub(crate) const ALL: &[Scene<'static>] = &[
     },
     Scene {
         name: "blocklog",
-        what: "a pool on ext4 and one on xfs under load, on a disk whose writes are logged; what the \
-               disk may hold after a power cut is made of the log, mounted here, and judged",
+        what: "a pool on ext4 and one on xfs under load, on a disk whose writes are logged; what \
+               it may hold after a power cut is made of the log, mounted here, and judged",
         on: Place::Logged,
         patience: 600,
-        show: Show::BlockLog,
+        show: Show::BlockLog(Load {
+            campaign: "object",
+            controls: &["logs.group.F1", "logs.group.synced"],
+        }),
+    },
+    Scene {
+        name: "blocklog-mapped",
+        what: "the same of a protected file that is mapped, stored to and synced: what was synced \
+               is there, and nothing is called corrupt",
+        on: Place::Logged,
+        patience: 600,
+        show: Show::BlockLog(Load { campaign: "mapped", controls: &[] }),
     },
 ];

@@ -19,6 +19,7 @@ pub mod images;
 pub mod judge;
 pub mod ledger;
 pub mod life;
+pub mod logged;
 pub mod machine;
 pub mod model;
 pub mod real;

@@ -16,15 +16,15 @@ use serde::{Deserialize, Serialize};
 use super::model::Objects;
 use super::promise::{Promise, examine};
 use super::victim::{Said, WORKERS, hear};
-use crate::tally::Tally;
+use crate::tally::{Fault, Judged, Tally, Violation};
 
 /// An image that is to be judged.
 #[derive(Debug, Clone, Deserialize)]
-struct Image {
-    /// Its pool.
-    pool: PathBuf,
+pub struct Image {
+    /// Its pool, or whatever file is judged.
+    pub pool: PathBuf,
     /// Transactions of each thread that had ended.
-    ended: Vec<u64>,
+    pub ended: Vec<u64>,
 }
 
 /// What came of it.
@@ -46,10 +46,21 @@ pub fn run(said: &Path) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    serve(|image, tally| judge(&mut told, image, tally))
+}
+
+/// Has images judged as long as there are any.
+#[must_use]
+pub fn serve(mut judge: impl FnMut(&Image, &mut Tally) -> Judged<()>) -> ExitCode {
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { return ExitCode::FAILURE };
         let verdict = match serde_json::from_str::<Image>(&line) {
-            Ok(image) => judge(&mut told, &image),
+            Ok(image) => {
+                let mut tally = Tally::default();
+                let judged = judge(&image, &mut tally).err();
+                let violation = judged.map(|it| format!("{:?}: {}", it.fault, it.story));
+                Verdict { violation, figures: tally.figures }
+            }
             Err(error) => {
                 eprintln!("images: what is to be judged is not understood: {error}");
                 return ExitCode::FAILURE;
@@ -64,16 +75,10 @@ pub fn run(said: &Path) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn judge(told: &mut Told, image: &Image) -> Verdict {
-    let mut tally = Tally::default();
-    let judged = match told.advance(&image.ended) {
-        Err(error) => Some(error),
-        Ok(()) => {
-            let judged = examine(&image.pool, Some(&told.promise), &mut tally);
-            judged.err().map(|violation| format!("{:?}: {}", violation.fault, violation.story))
-        }
-    };
-    Verdict { violation: judged, figures: tally.figures }
+fn judge(told: &mut Told, image: &Image, tally: &mut Tally) -> Judged<()> {
+    // Marks that do not go with what was said are not the engine's fault, but nothing is proven.
+    told.advance(&image.ended).map_err(|error| Violation::new(Fault::Unnoticed, error))?;
+    examine(&image.pool, Some(&told.promise), tally).map(drop)
 }
 
 /// What the threads said, and how much of it had been said when the image was taken.

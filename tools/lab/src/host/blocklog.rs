@@ -1,13 +1,13 @@
-//! A pool on an ordinary file system, under load on a disk whose writes the emulator logs. Of the
-//! log, images are made: what the disk may hold if the power goes at each flush, or between two of
-//! them. Each is mounted here, so that the file system replays its journal, and its pool judged.
+//! A file on an ordinary file system, under load on a disk whose writes the emulator logs: a pool,
+//! or a protected file that is mapped. Of the log, images are made: what the disk may hold if the
+//! power goes at each flush, or between two of them. Each is mounted here, so that the file system
+//! replays its journal, and its file judged.
 //!
-//! Not covered: what the emulator never did. It completes writes nearly in the order it gets them,
-//! and a write that was completed while a flush was under way counts as durable by it.
+//! Not covered: orders that the emulator never had. It completes writes nearly in the order it gets
+//! them. Disks that lie about a flush, and crashes while such an image is recovered.
 //!
-//! The scene must be able to fail. Before anything else, a place at which the engine waits for the
-//! disk is switched off, then another one, and then flushes come too late; what is wrong with those
-//! images must be found.
+//! The scene must be able to fail. Before anything else, places at which the engine waits for the
+//! disk are switched off, and flushes come too late; what is wrong with those images must be found.
 
 mod crew;
 mod disk;
@@ -31,7 +31,7 @@ use super::{Lab, Played, packages, programs};
 use crate::Cli;
 use crate::guest::blocklog::{ASKED, DISK, LEN, SERIAL, SYSTEM_LEN};
 use crate::guest::{ENDED, PORT};
-use crate::scenes::{FileSystem, Scene};
+use crate::scenes::{FileSystem, Load, Scene};
 use crew::Crew;
 use disk::Disk;
 use log::Log;
@@ -42,16 +42,14 @@ use walk::{Plan, Shown};
 const PROGRAM: (&str, &str) = ("holdfast-campaign", "holdfast-campaign");
 /// Threads of its that mark.
 const THREADS: usize = 3;
-/// The pool, on the disk.
+/// The pool, or whatever file is judged, on the disk.
 const POOL: &str = "pool";
 
 /// What is needed besides.
 const TOOLS: &[(&str, &str)] =
     &[("mkfs.xfs", "xfsprogs"), ("filefrag", "e2fsprogs"), ("mount", "mount")];
 
-/// Places in the engine that are switched off, one at a time, to see that it is found.
-const CONTROLS: &[&str] = &["logs.group.F1", "logs.group.synced"];
-/// Images in which that must be found.
+/// Images in which what is switched off must be found.
 const CONTROL_IMAGES: u64 = 400;
 
 /// Transactions of each thread between an opening of the pool and a closing; there are four.
@@ -60,8 +58,8 @@ const JOBS: u64 = 60;
 const MOST_OF_ONE: u64 = 2000;
 /// Violations after which nothing more is looked at.
 const ENOUGH: usize = 3;
-/// Images that were not seen yet below which a log gives nothing more.
-const ENOUGH_NEW: u64 = 8;
+/// A log gives nothing more where less than one of so many images was not seen yet.
+const RARE: u64 = 8;
 /// Images judged at once.
 const ABREAST: usize = 6;
 /// How often it is told how far it has come.
@@ -83,6 +81,7 @@ struct Count {
 struct Stage<'a> {
     lab: &'a Lab,
     scene: &'a Scene<'a>,
+    load: Load,
     program: &'a Path,
     system: FileSystem,
     rooms: Vec<Room>,
@@ -98,7 +97,7 @@ struct Recorded {
 }
 
 /// Runs the controls and makes so many images, on each file system.
-pub(super) fn play(lab: &Lab, scene: &Scene<'_>, cli: &Cli) -> Result<Played> {
+pub(super) fn play(lab: &Lab, scene: &Scene<'_>, load: Load, cli: &Cli) -> Result<Played> {
     packages::need(TOOLS)?;
     let program = programs::program(PROGRAM.0, PROGRAM.1)?;
     let all = [FileSystem::Ext4, FileSystem::Xfs];
@@ -111,7 +110,7 @@ pub(super) fn play(lab: &Lab, scene: &Scene<'_>, cli: &Cli) -> Result<Played> {
         let room = |number| Room::new(*system, SYSTEM_LEN, &lab.room, number);
         let rooms = (0..ABREAST).map(room).collect::<Result<Vec<_>>>()?;
         rooms[0].probe()?;
-        let stage = Stage { lab, scene, program: &program, system: *system, rooms };
+        let stage = Stage { lab, scene, load, program: &program, system: *system, rooms };
         let mut rng = Rng::part(cli.seed, part);
         if let Some(wrong) = stage.play(share, &mut rng, &mut count)? {
             count.wrong.get_or_insert(format!("{system}: {wrong}"));
@@ -141,7 +140,7 @@ impl Count {
 impl Stage<'_> {
     /// What is wrong, if anything.
     fn play(&self, images: u64, rng: &mut Rng, count: &mut Count) -> Result<Option<String>> {
-        for off in CONTROLS {
+        for off in self.load.controls {
             let recorded = match self.record(rng, Some(off))? {
                 Ok(recorded) => recorded,
                 Err(wrong) => return Ok(Some(format!("{off} switched off: {wrong}"))),
@@ -179,7 +178,7 @@ impl Stage<'_> {
                     return Ok(count.wrong.take());
                 }
                 (left, share) = (left.saturating_sub(judged), share.saturating_sub(judged));
-                if share == 0 || judged < ENOUGH_NEW {
+                if share == 0 || judged <= share / RARE {
                     break;
                 }
             }
@@ -220,7 +219,7 @@ impl Stage<'_> {
             "pool": format!("{folder}/{POOL}"), "disk": DISK, "marks": SYSTEM_LEN,
             "seed": rng.next_u64() >> 1, "jobs": JOBS, "off": off,
         });
-        files.scene(folder, PORT, &["object", "--logged", &orders.to_string()]);
+        files.scene(folder, PORT, &[self.load.campaign, "--logged", &orders.to_string()]);
         let more = emulated(&disk, &writes);
         let ran = self.lab.start_with(&more, &files, self.scene.patience, &mut |_| None)?;
         let ended = ran.said.iter().find(|line| line.contains(ENDED));
@@ -240,7 +239,13 @@ impl Stage<'_> {
     }
 
     fn crew<'a>(&'a self, of: &'a Recorded) -> Crew<'a> {
-        Crew { program: self.program, said: &of.said, pool: POOL, rooms: &self.rooms }
+        Crew {
+            program: self.program,
+            campaign: self.load.campaign,
+            said: &of.said,
+            pool: POOL,
+            rooms: &self.rooms,
+        }
     }
 
     /// The first image with a planted fault that a judge convicts, and why.

@@ -86,7 +86,7 @@ impl Lab {
         let played = match &scene.show {
             Show::Test(test) => test::play(self, scene, test)?,
             Show::Lives => lives::play(self, scene, cli.cuts, cli.seed)?,
-            Show::BlockLog => blocklog::play(self, scene, cli)?,
+            Show::BlockLog(load) => blocklog::play(self, scene, *load, cli)?,
         };
         let seconds = started.elapsed().as_secs();
         match &played.wrong {

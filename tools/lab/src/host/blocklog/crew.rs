@@ -16,6 +16,7 @@ use super::walk::{Marked, Plan, Shown};
 #[derive(Debug)]
 pub(super) struct Crew<'a> {
     pub(super) program: &'a Path,
+    pub(super) campaign: &'a str,
     /// What the pool's threads said.
     pub(super) said: &'a Path,
     /// The pool, on the disk.
@@ -124,14 +125,14 @@ impl Crew<'_> {
         let (send, tasks) = channel::<Task>();
         let done = done.clone();
         let worker = scope.spawn(move || {
-            let mut judge = Judge::new(self.program, self.said, &room.complaints())?;
+            let mut judge = self.new_judge(room)?;
             let mut figures = BTreeMap::new();
             for task in tasks {
                 let story = self.verdict(room, &mut judge, &task.marked);
                 if matches!(story, Ok(Some(_))) {
                     // It may not be there any more.
                     figures.append(&mut judge.figures);
-                    judge = Judge::new(self.program, self.said, &room.complaints())?;
+                    judge = self.new_judge(room)?;
                 }
                 let Task { number: image, place, flushed, .. } = task;
                 let verdict = story.map(|story| Verdict { number: image, place, flushed, story });
@@ -145,6 +146,10 @@ impl Crew<'_> {
             Ok(figures)
         });
         (send, worker)
+    }
+
+    fn new_judge(&self, room: &Room) -> Result<Judge> {
+        Judge::new((self.program, self.campaign), self.said, &room.complaints())
     }
 
     /// What is wrong with an image, if anything.

@@ -26,10 +26,14 @@ pub(super) struct Judge {
 
 impl Judge {
     /// A judge who knows what was said; what it complains of goes to a file.
-    pub(super) fn new(program: &Path, said: &Path, complaints: &Path) -> Result<Self> {
+    pub(super) fn new(
+        (program, campaign): (&Path, &str),
+        said: &Path,
+        complaints: &Path,
+    ) -> Result<Self> {
         let errors = File::create(complaints).context("cannot make a file for complaints")?;
         let mut process = Command::new(program)
-            .args(["object", "--images"])
+            .args([campaign, "--images"])
             .arg(said)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -103,7 +107,7 @@ mod tests {
         let program = folder.join("judge");
         std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-        Judge::new(&program, Path::new("said"), &folder.join("complaints")).unwrap()
+        Judge::new((&program, "object"), Path::new("said"), &folder.join("complaints")).unwrap()
     }
 
     #[test]
