@@ -33,6 +33,9 @@ pub(crate) struct Load {
     pub(crate) campaign: &'static str,
     /// Places that are switched off, one at a time, to see that it is found.
     pub(crate) controls: &'static [&'static str],
+    /// By how many flushes those come too late that must be found. What is marked was flushed more
+    /// than once where a sync has several steps.
+    pub(crate) late: usize,
 }
 
 /// A test program, and what it has to say.
@@ -151,6 +154,7 @@ pub(crate) const ALL: &[Scene<'static>] = &[
         show: Show::BlockLog(Load {
             campaign: "object",
             controls: &["logs.group.F1", "logs.group.synced"],
+            late: 1,
         }),
     },
     Scene {
@@ -159,6 +163,6 @@ pub(crate) const ALL: &[Scene<'static>] = &[
                is there, and nothing is called corrupt",
         on: Place::Logged,
         patience: 600,
-        show: Show::BlockLog(Load { campaign: "mapped", controls: &[] }),
+        show: Show::BlockLog(Load { campaign: "mapped", controls: &["sync"], late: 16 }),
     },
 ];

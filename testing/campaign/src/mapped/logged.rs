@@ -49,6 +49,8 @@ struct Orders {
     seed: u64,
     /// A fourth of the syncs of each thread.
     jobs: u64,
+    /// `sync`: syncs are left out and marked all the same, a fault that must be found.
+    off: Option<String>,
 }
 
 fn options() -> ProtectOptions {
@@ -121,7 +123,7 @@ fn obey(orders: &Orders) -> Result<(), String> {
         std::thread::scope(|scope| {
             let (map, marks) = (&map, &marks);
             let workers: Vec<_> = (threads.iter_mut())
-                .map(|stores| scope.spawn(move || work(map, marks, stores, orders.jobs)))
+                .map(|stores| scope.spawn(move || work(map, marks, stores, orders)))
                 .collect();
             for worker in workers {
                 worker.join().map_err(|_| "a thread panicked".to_owned())??;
@@ -133,13 +135,21 @@ fn obey(orders: &Orders) -> Result<(), String> {
     Ok(())
 }
 
-fn work(map: &ProtectedMap, marks: &Marks, stores: &mut Stores, jobs: u64) -> Result<(), String> {
-    for _ in 0..jobs {
+fn work(
+    map: &ProtectedMap,
+    marks: &Marks,
+    stores: &mut Stores,
+    orders: &Orders,
+) -> Result<(), String> {
+    let syncs = orders.off.as_deref() != Some("sync");
+    for _ in 0..orders.jobs {
         for (word, value) in stores.batch() {
             let stored = map.write(word * 8, &value.to_le_bytes());
             stored.map_err(|error| error.to_string())?;
         }
-        map.sync().map_err(|error| error.to_string())?;
+        if syncs {
+            map.sync().map_err(|error| error.to_string())?;
+        }
         marks.ended(stores.thread as u8);
     }
     Ok(())

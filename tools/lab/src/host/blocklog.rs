@@ -145,7 +145,7 @@ impl Stage<'_> {
                 Ok(recorded) => recorded,
                 Err(wrong) => return Ok(Some(format!("{off} switched off: {wrong}"))),
             };
-            let found = self.control(&recorded, false, rng)?;
+            let found = self.control(&recorded, 0, rng)?;
             if let Some(wrong) = self.tell(off, found) {
                 return Ok(Some(wrong));
             }
@@ -157,7 +157,7 @@ impl Stage<'_> {
                 Err(wrong) => return Ok(Some(wrong)),
             };
             if left == images {
-                let found = self.control(&recorded, true, rng)?;
+                let found = self.control(&recorded, self.load.late, rng)?;
                 if let Some(wrong) = self.tell("flushes that come late", found) {
                     return Ok(Some(wrong));
                 }
@@ -249,7 +249,7 @@ impl Stage<'_> {
     }
 
     /// The first image with a planted fault that a judge convicts, and why.
-    fn control(&self, of: &Recorded, late: bool, rng: &mut Rng) -> Result<Option<(u64, String)>> {
+    fn control(&self, of: &Recorded, late: usize, rng: &mut Rng) -> Result<Option<(u64, String)>> {
         let plan = Plan { late, ..plan(&of.log, &of.pool, CONTROL_IMAGES) };
         let mut found = None;
         self.crew(of).judge(
@@ -335,7 +335,7 @@ impl Stage<'_> {
 }
 
 fn plan<'a>(log: &'a Log, file: &'a [Range<u64>], images: u64) -> Plan<'a> {
-    Plan { log, marks: SYSTEM_LEN, file, threads: THREADS, images, late: false }
+    Plan { log, marks: SYSTEM_LEN, file, threads: THREADS, images, late: 0 }
 }
 
 /// What the emulator is told of the disk. A flush takes no time, so that what is under way when it

@@ -11,7 +11,7 @@
 //! is judged, by blocks of the file system elsewhere, which has no other law for its own. A mark is
 //! taken down when its write was completed. What it says then binds, whatever becomes of it.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
@@ -69,9 +69,8 @@ pub(super) struct Plan<'a> {
     pub(super) threads: usize,
     /// Images to be had in all.
     pub(super) images: u64,
-    /// Take each flush for one that leaves out what the file's writes since the last one were, so
-    /// that those come a flush too late: a fault.
-    pub(super) late: bool,
+    /// By how many flushes those of the file's writes come too late: a fault, if it is not zero.
+    pub(super) late: usize,
 }
 
 /// Where a walk is: before the next stretch of entries from one flush to another.
@@ -86,8 +85,8 @@ struct Walk<'a> {
     random: f64,
     /// Random images that are due, in parts of a whole one.
     due: f64,
-    /// Writes that the last flush left out.
-    late: Vec<usize>,
+    /// Writes that the last flushes left out.
+    late: VecDeque<Vec<usize>>,
     shown: &'a mut Shown,
 }
 
@@ -103,7 +102,7 @@ impl Plan<'_> {
         // Where there are too few for all flushes, half of them are at flushes.
         let images = self.images as f64;
         let random = (images - judged).max(images / 2.0) / judged;
-        let flushed = if self.late { 1.0 } else { (images - random * judged) / judged };
+        let flushed = if self.late > 0 { 1.0 } else { (images - random * judged) / judged };
         let marked = Marked { made: false, ended: vec![0; self.threads] };
         let mut walk = Walk {
             plan: self,
@@ -113,7 +112,7 @@ impl Plan<'_> {
             flushed,
             random,
             due: 0.0,
-            late: Vec::new(),
+            late: VecDeque::new(),
             shown,
         };
         let mut from = 0;
@@ -187,7 +186,7 @@ impl Walk<'_> {
                 return Ok(false);
             }
         }
-        let random = self.marked.made && !self.plan.late;
+        let random = self.marked.made && self.plan.late == 0;
         if random && !self.random(number, &stretch, &writes, see)? {
             return Ok(false);
         }
@@ -195,10 +194,12 @@ impl Walk<'_> {
         self.note(stretch)?;
         // The fault is about the file's own blocks, so that the file system stays whole.
         let is_late = |it: &usize| {
-            self.plan.late && self.marked.made && self.plan.is_of_file(entries[*it].at)
+            self.plan.late > 0 && self.marked.made && self.plan.is_of_file(entries[*it].at)
         };
         let (late, now): (Vec<usize>, Vec<usize>) = writes.into_iter().partition(is_late);
-        for it in std::mem::replace(&mut self.late, late).into_iter().chain(now) {
+        self.late.push_back(late);
+        let due = if self.late.len() > self.plan.late { self.late.pop_front() } else { None };
+        for it in due.into_iter().flatten().chain(now) {
             self.disk.write(entries[it].at, &self.plan.log.data(&entries[it])?, |_| true);
         }
         Ok(true)
@@ -351,7 +352,7 @@ mod tests {
         log(&bytes).unwrap()
     }
 
-    fn images(log: &Log, images: u64, late: bool) -> Vec<(bool, Vec<u64>, Vec<u8>)> {
+    fn images(log: &Log, images: u64, late: usize) -> Vec<(bool, Vec<u64>, Vec<u8>)> {
         // Blocks 2 and 3 are the file's.
         let file = [2..3, 3..4];
         let plan = Plan { log, marks: MARKS, file: &file, threads: 2, images, late };
@@ -387,7 +388,7 @@ mod tests {
 
     #[test]
     fn at_a_flush_all_before_it_is_there_and_marks_that_follow_bind() {
-        let mut found = images(&story(), 4000, false);
+        let mut found = images(&story(), 4000, 0);
         found.retain(|(flushed, ..)| *flushed);
         let ended: Vec<_> = found.iter().map(|(_, ended, _)| ended.clone()).collect();
         assert_eq!(ended, [[0, 0], [1, 4], [2, 4]]);
@@ -399,7 +400,7 @@ mod tests {
 
     #[test]
     fn between_flushes_anything_may_have_arrived_but_nothing_durable_is_gone() {
-        let found = images(&story(), 4000, false);
+        let found = images(&story(), 4000, 0);
         let random: Vec<_> = found.iter().filter(|(flushed, ..)| !flushed).collect();
         assert!(random.iter().all(|(_, _, sectors)| sectors[0] == 1), "what was flushed is there");
         let early: Vec<_> = random.iter().filter(|(_, ended, _)| ended == &[0, 0]).collect();
@@ -419,7 +420,7 @@ mod tests {
 
     #[test]
     fn a_flush_that_comes_late_concerns_the_file_and_spares_the_rest() {
-        let found = images(&story(), 100, true);
+        let found = images(&story(), 100, 1);
         let (_, ended, sectors) = &found[1];
         assert_eq!((ended, sectors[16], sectors[8]), (&vec![1, 4], 0, 3));
         assert_eq!((found[2].2[16], found[2].2[31]), (2, 2));
@@ -429,15 +430,14 @@ mod tests {
     fn marks_that_make_no_sense_are_told() {
         for wrong in [(FIRST + 8, 8, 0, 0), (FIRST + 8, 16, 0, 1)] {
             let log = marked(&[(FIRST, 8, 0, 1), wrong, FLUSH]);
-            let plan =
-                Plan { log: &log, marks: MARKS, file: &[], threads: 2, images: 0, late: false };
+            let plan = Plan { log: &log, marks: MARKS, file: &[], threads: 2, images: 0, late: 0 };
             assert!(
                 plan.walk(Rng::new(1), &mut Shown::new(), &mut |_| Ok(true)).is_err(),
                 "{wrong:?}"
             );
         }
         let log = marked(&[FLUSH]);
-        let plan = Plan { log: &log, marks: MARKS, file: &[], threads: 2, images: 0, late: false };
+        let plan = Plan { log: &log, marks: MARKS, file: &[], threads: 2, images: 0, late: 0 };
         assert!(plan.flushes().is_err(), "the pool was never there");
     }
 }
