@@ -114,7 +114,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Of lines `0: 0.. 9: 100.. 109: 10: flags`, the blocks `100..110`.
+/// Of lines `0: 0.. 9: 100.. 109: 10: flags`, the blocks `100..110`, in order of the disk.
 fn extents(said: &str) -> Vec<Range<u64>> {
     let lines = said.lines().filter_map(|line| {
         let mut parts = line.split(':').map(str::trim);
@@ -123,7 +123,9 @@ fn extents(said: &str) -> Vec<Range<u64>> {
         let (first, last) = place.split_once("..")?;
         Some(first.trim().parse().ok()?..last.trim().parse::<u64>().ok()?.checked_add(1)?)
     });
-    lines.collect()
+    let mut found: Vec<Range<u64>> = lines.collect();
+    found.sort_unstable_by_key(|range| range.start);
+    found
 }
 
 /// Runs a command that must succeed; what it said.
@@ -147,6 +149,6 @@ mod tests {
             0:        0..       9:      34816..     34825:     10:\n   \
             1:       10..      10:       1100..      1100:      1:      34826: last,eof\n\
             pool: 2 extents found\n";
-        assert_eq!(extents(said), [34816..34826, 1100..1101]);
+        assert_eq!(extents(said), [1100..1101, 34816..34826]);
     }
 }

@@ -63,7 +63,7 @@ pub(super) struct Plan<'a> {
     pub(super) log: &'a Log,
     /// First byte of the marks, a block for each thread and one before; the file system ends here.
     pub(super) marks: u64,
-    /// Blocks of the file that is judged.
+    /// Blocks of the file that is judged, ascending.
     pub(super) file: &'a [Range<u64>],
     /// Threads that mark.
     pub(super) threads: usize,
