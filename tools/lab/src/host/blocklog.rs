@@ -60,6 +60,8 @@ const MOST_OF_ONE: u64 = 2000;
 const ENOUGH: usize = 3;
 /// A log gives nothing more where less than one of so many images was not seen yet.
 const RARE: u64 = 8;
+/// Images that are drawn, at least, if few are left to be judged.
+const MORE: u64 = 100;
 /// Images judged at once.
 const ABREAST: usize = 6;
 /// How often it is told how far it has come.
@@ -252,21 +254,16 @@ impl Stage<'_> {
     fn control(&self, of: &Recorded, late: usize, rng: &mut Rng) -> Result<Option<(u64, String)>> {
         let plan = Plan { late, ..plan(&of.log, &of.pool, CONTROL_IMAGES) };
         let mut found = None;
-        self.crew(of).judge(
-            &plan,
-            Rng::new(rng.next_u64()),
-            &mut Shown::new(),
-            &mut |verdict| {
-                // A process that ended, or a file system that is broken, is not what is looked for.
-                let sorts = ["Wrong: ", "Exposed: ", "Refused: "];
-                let story =
-                    verdict.story.filter(|it| sorts.iter().any(|sort| it.starts_with(sort)));
-                if let (Some(story), None) = (story, &found) {
-                    found = Some((verdict.number, story));
-                }
-                found.is_none()
-            },
-        )?;
+        let (rng, mut shown) = (Rng::new(rng.next_u64()), Shown::new());
+        self.crew(of).judge((&plan, CONTROL_IMAGES), rng, &mut shown, &mut |verdict| {
+            // A process that ended, or a file system that is broken, is not what is looked for.
+            let sorts = ["Wrong: ", "Exposed: ", "Refused: "];
+            let story = verdict.story.filter(|it| sorts.iter().any(|sort| it.starts_with(sort)));
+            if let (Some(story), None) = (story, &found) {
+                found = Some((verdict.number, story));
+            }
+            found.is_none()
+        })?;
         Ok(found)
     }
 
@@ -278,23 +275,26 @@ impl Stage<'_> {
         rng: &mut Rng,
         (shown, count): (&mut Shown, &mut Count),
     ) -> Result<u64> {
-        let plan = plan(&of.log, &of.pool, images);
+        // What was seen already is met again, and not judged: more has to be drawn.
+        let drawn = if shown.is_empty() { images } else { 2 * images + MORE };
+        let plan = plan(&of.log, &of.pool, drawn);
         let (seed, before) = (rng.next_u64(), shown.clone());
         let judged = count.flushes + count.between;
         let (started, mut told) = (Instant::now(), Instant::now());
         let mut wrong = Vec::new();
-        let figures = self.crew(of).judge(&plan, Rng::new(seed), shown, &mut |verdict| {
-            *if verdict.flushed { &mut count.flushes } else { &mut count.between } += 1;
-            if let Some(story) = verdict.story {
-                println!("  {}: VIOLATION, {}: {story}", self.system, verdict.place);
-                wrong.push((verdict.number, story));
-            }
-            if told.elapsed() > TOLD {
-                told = Instant::now();
-                println!("  {}: {} images", self.system, verdict.number);
-            }
-            wrong.len() < ENOUGH
-        })?;
+        let figures =
+            self.crew(of).judge((&plan, images), Rng::new(seed), shown, &mut |verdict| {
+                *if verdict.flushed { &mut count.flushes } else { &mut count.between } += 1;
+                if let Some(story) = verdict.story {
+                    println!("  {}: VIOLATION, {}: {story}", self.system, verdict.place);
+                    wrong.push((verdict.number, story));
+                }
+                if told.elapsed() > TOLD {
+                    told = Instant::now();
+                    println!("  {}: {} images", self.system, verdict.number);
+                }
+                wrong.len() < ENOUGH
+            })?;
         count.judging += started.elapsed();
         for (name, by) in figures {
             *count.figures.entry(name).or_default() += by;

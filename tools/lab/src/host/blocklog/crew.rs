@@ -51,11 +51,11 @@ pub(super) struct Verdict {
 type Done = (usize, Result<Verdict>);
 
 impl Crew<'_> {
-    /// Has images judged until that is enough; what the judges counted. Those under way are judged
-    /// to their end.
+    /// Has at most so many images judged, or until that is enough; what the judges counted. Those
+    /// under way are judged to their end.
     pub(super) fn judge(
         &self,
-        plan: &Plan<'_>,
+        (plan, most): (&Plan<'_>, u64),
         rng: Rng,
         shown: &mut Shown,
         see: &mut dyn FnMut(Verdict) -> bool,
@@ -65,7 +65,7 @@ impl Crew<'_> {
             let (tasks, workers): (Vec<_>, Vec<_>) =
                 self.rooms.iter().enumerate().map(|it| self.worker(scope, it, &send)).unzip();
             drop(send);
-            let went = self.hand_out(plan, (rng, shown), tasks, &done, see);
+            let went = self.hand_out((plan, most), (rng, shown), tasks, &done, see);
             let mut figures = BTreeMap::new();
             for worker in workers {
                 let counted = worker.join().map_err(|_| anyhow!("a thread panicked"))??;
@@ -80,7 +80,7 @@ impl Crew<'_> {
     /// Puts images into rooms as they become free. Each room gets later ones than it had.
     fn hand_out(
         &self,
-        plan: &Plan<'_>,
+        (plan, most): (&Plan<'_>, u64),
         (rng, shown): (Rng, &mut Shown),
         tasks: Vec<Sender<Task>>,
         done: &Receiver<Done>,
@@ -106,7 +106,7 @@ impl Crew<'_> {
             let (place, flushed, marked) = (image.place, image.flushed, image.marked);
             let task = Task { number, place, flushed, marked };
             tasks[room].send(task).context("nobody judges any more")?;
-            Ok(number < plan.images)
+            Ok(number < most)
         })?;
         drop(tasks);
         for (_, verdict) in done {

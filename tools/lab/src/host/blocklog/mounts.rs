@@ -13,6 +13,9 @@ use crate::scenes::FileSystem;
 /// Memory that can be written to as files, where there is some: images are short-lived.
 const FAST: &str = "/dev/shm";
 
+/// What folders for images are called, before the process and a number.
+const NAME: &str = "holdfast-lab-";
+
 /// A folder for one image at a time, and where it is mounted. Gone when it is dropped.
 #[derive(Debug)]
 pub(super) struct Room {
@@ -29,7 +32,10 @@ impl Room {
     /// Room for images of file systems of `len` bytes; one of several, by its number.
     pub(super) fn new(system: FileSystem, len: u64, or: &Path, number: usize) -> Result<Self> {
         let above = if Path::new(FAST).is_dir() { Path::new(FAST) } else { or };
-        let folder = above.join(format!("holdfast-lab-{}-{number}", std::process::id()));
+        if number == 0 {
+            sweep(above);
+        }
+        let folder = above.join(format!("{NAME}{}-{number}", std::process::id()));
         let room = Self { folder, system, len };
         let mount = room.folder.join("mounted");
         fs::create_dir_all(&mount).with_context(|| format!("cannot make {}", mount.display()))?;
@@ -114,6 +120,22 @@ impl Drop for Mounted {
     }
 }
 
+/// Removes what processes left that were killed.
+fn sweep(above: &Path) {
+    for entry in fs::read_dir(above).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let owner = name.strip_prefix(NAME).and_then(|rest| rest.split_once('-'));
+        let Some((owner, _)) = owner.filter(|(owner, _)| owner.parse::<u32>().is_ok()) else {
+            continue;
+        };
+        if !Path::new("/proc").join(owner).exists() {
+            // It fails where nothing is mounted.
+            let _ = run(Command::new("umount").arg(entry.path().join("mounted")));
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 /// Of lines `0: 0.. 9: 100.. 109: 10: flags`, the blocks `100..110`, in order of the disk.
 fn extents(said: &str) -> Vec<Range<u64>> {
     let lines = said.lines().filter_map(|line| {
@@ -140,6 +162,20 @@ fn run(command: &mut Command) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_process_left_that_is_no_more_is_removed() {
+        let above = tempfile::tempdir().unwrap();
+        let folder = |owner: u32| above.path().join(format!("{NAME}{owner}-0"));
+        // No process has this number: it is above the highest that there can be.
+        for owner in [std::process::id(), u32::MAX] {
+            fs::create_dir_all(folder(owner).join("mounted")).unwrap();
+        }
+        fs::create_dir(above.path().join("holdfast-lab-x-0")).unwrap();
+        sweep(above.path());
+        assert!(folder(std::process::id()).exists() && !folder(u32::MAX).exists());
+        assert!(above.path().join("holdfast-lab-x-0").exists());
+    }
 
     #[test]
     fn the_blocks_of_a_file_are_those_that_the_tool_tells() {
