@@ -212,7 +212,10 @@ impl<M: Medium> Shared<M> {
             }
         }
         if !stale.is_empty() && !self.is_read_only() {
-            self.retiring.lock().unwrap_or_else(holdfast_sync::PoisonError::into_inner).extend(stale);
+            self.retiring
+                .lock()
+                .unwrap_or_else(holdfast_sync::PoisonError::into_inner)
+                .extend(stale);
             match self.retire_log_chunks() {
                 // Such a chunk stays what it is; it is tried again after each commit. A write that
                 // failed has ended writing: the pool can be read.

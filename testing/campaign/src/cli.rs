@@ -18,6 +18,8 @@ struct Campaign {
     rows: &'static [Row],
     victim: fn(&str) -> ExitCode,
     goals: Option<Goals>,
+    logged: fn(&str) -> ExitCode,
+    images: fn(&Path) -> ExitCode,
 }
 
 /// Lines about how much was done, and whether that was enough.
@@ -25,12 +27,21 @@ type Goals = fn(&[Outcome], Asked<'_>) -> (Vec<String>, bool);
 
 /// All of them.
 const CAMPAIGNS: &[Campaign] = &[
-    Campaign { name: "object", rows: object::rows::ROWS, victim: object::victim::run, goals: None },
+    Campaign {
+        name: "object",
+        rows: object::rows::ROWS,
+        victim: object::victim::run,
+        goals: None,
+        logged: object::logged::run,
+        images: object::images::run,
+    },
     Campaign {
         name: "mapped",
         rows: mapped::rows::ROWS,
         victim: mapped::ward::run,
         goals: Some(mapped::goals::judge),
+        logged: mapped::logged::run,
+        images: mapped::logged::judge,
     },
 ];
 
@@ -79,6 +90,12 @@ pub struct Cli {
     /// Live one life of a pool between two ends of the machine: what to do, as JSON.
     #[arg(long, hide = true, value_name = "LIFE")]
     life: Option<String>,
+    /// Work on a disk whose block writes are logged: what to do, as JSON.
+    #[arg(long, hide = true, value_name = "ORDERS")]
+    logged: Option<String>,
+    /// Judge images of such a disk, as told line by line; this is what was said there.
+    #[arg(long, hide = true, value_name = "FILE")]
+    images: Option<PathBuf>,
 }
 
 /// Runs what the command line asks for.
@@ -104,6 +121,12 @@ pub fn run(cli: &Cli) -> ExitCode {
     if let Some(life) = &cli.life {
         let mapped = first.name == "mapped";
         return if mapped { mapped::lives::run(life) } else { object::lives::run(life) };
+    }
+    if let Some(orders) = &cli.logged {
+        return (first.logged)(orders);
+    }
+    if let Some(said) = &cli.images {
+        return (first.images)(said);
     }
     let rows = || chosen.iter().flat_map(|campaign| campaign.rows);
     if cli.list {

@@ -1,6 +1,8 @@
 //! The other side: the first process of the guest. It makes the machine fit for a scene, starts
 //! that, says how it ended, and turns the machine off.
 
+pub(crate) mod blocklog;
+
 use std::ffi::CString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,9 +23,10 @@ pub(crate) const FOLDER: &str = "/folder";
 /// What is said before the scene's program is started.
 pub(crate) const STARTS: &str = "lab: starts";
 
-/// Where a scene's program may write to: what the host reads along. Anything else is the path of a
-/// file.
+/// Where a scene's program may write to: what the host reads along, or a port that it keeps as it
+/// is, if the machine has one. Anything else is the path of a file.
 pub(crate) const CONSOLE: &str = "console";
+pub(crate) const PORT: &str = "vport";
 
 /// What is said at the end, before the exit code.
 pub(crate) const ENDED: &str = "lab: ended";
@@ -63,7 +66,8 @@ fn prepare() -> Result<()> {
         load(module).with_context(|| format!("module {} cannot be loaded", module.display()))?;
     }
     persistent_memory()?;
-    disk()
+    disk()?;
+    blocklog::logged_disk()
 }
 
 fn mount_at(what: &str, kind: &str, place: &str, data: &str) -> Result<()> {
@@ -138,17 +142,28 @@ fn play() -> Result<i32> {
 /// Bytes of a file that a scene speaks to.
 const SAID: usize = 16 << 20;
 
-/// Where a scene's program writes to: the console, or a file on persistent memory.
+/// Where a scene's program writes to: the console, a port, or a file on persistent memory.
 ///
 /// Each byte written to that file is there when the write comes back, whatever becomes of the
-/// machine then: it has its length and its storage beforehand, and no page cache. A port of the
-/// emulator's would not do: what is written to one waits in a queue of the guest.
+/// machine then: it has its length and its storage beforehand, and no page cache. A port would not
+/// do where the machine is ended: what is written to one waits in a queue of the guest.
 fn speak(output: &str) -> Result<fs::File> {
-    let path = if output == CONSOLE { Path::new("/dev/console") } else { Path::new(output) };
-    let cannot = || format!("{} cannot be opened", path.display());
-    if output != CONSOLE {
-        let made = fs::write(path, vec![0; SAID]);
-        made.and_then(|()| fs::File::open(path)?.sync_all()).with_context(cannot)?;
-    }
-    fs::File::options().write(true).open(path).with_context(cannot)
+    let path = match output {
+        CONSOLE => PathBuf::from("/dev/console"),
+        PORT => {
+            // The kernel makes up the numbers behind the name.
+            let mut devices = fs::read_dir("/dev").context("no devices")?.flatten();
+            let device =
+                devices.find(|entry| entry.file_name().to_string_lossy().starts_with(PORT));
+            device.context("this machine has no port")?.path()
+        }
+        file => {
+            let made = fs::write(file, vec![0; SAID]);
+            let synced = made.and_then(|()| fs::File::open(file)?.sync_all());
+            synced.with_context(|| format!("{file} cannot be made"))?;
+            PathBuf::from(file)
+        }
+    };
+    let opened = fs::File::options().write(true).open(&path);
+    opened.with_context(|| format!("{} cannot be opened", path.display()))
 }

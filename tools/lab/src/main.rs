@@ -39,8 +39,9 @@
 //!
 //! `host/` is this side: `packages.rs` the kernel, `modules.rs` which of its modules in which
 //! order, `programs.rs` what is built and the libraries it names, `files.rs` and `archive.rs` what
-//! the guest starts with, `machine.rs` the emulator; `test.rs`, `sick.rs` and `lives.rs` the
-//! sorts of scenes. `guest.rs` is the other side. `scenes.rs` what there is to be run.
+//! the guest starts with, `machine.rs` the emulator; `test.rs`, `sick.rs`, `lives.rs` and
+//! `blocklog.rs` the sorts of scenes. `blocklog/` the log of a disk's writes and the images made
+//! of it. `guest.rs` is the other side. `scenes.rs` what there is to be run.
 
 mod guest;
 mod host;
@@ -76,8 +77,14 @@ struct Cli {
     #[arg(long, value_name = "N", default_value_t = 40)]
     lives: u64,
     /// Each scene once and briefly. Where no machine can be had, exits with 0 and says why.
-    #[arg(long, conflicts_with_all = ["test", "cuts", "lives"])]
+    #[arg(long, conflicts_with_all = ["test", "cuts", "lives", "images"])]
     smoke: bool,
+    /// How many images are made of logged writes, in all.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    images: u64,
+    /// On which file systems; all of them if none is named.
+    #[arg(long, value_name = "NAME", value_enum)]
+    fs: Vec<scenes::FileSystem>,
     /// Seed of everything random.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,

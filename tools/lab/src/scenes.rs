@@ -24,6 +24,8 @@ pub(crate) enum Show<'a> {
     Lives(&'a str),
     /// Files whose memory or device fails under them.
     Sick(Sick<'a>),
+    /// A file on a disk whose writes are logged, and images made of the log.
+    BlockLog(Load),
 }
 
 /// Files whose memory or device fails under them.
@@ -47,6 +49,18 @@ pub(crate) struct Part<'a> {
     pub(crate) controls: &'a [&'a str],
 }
 
+/// What is done to that file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Load {
+    /// The campaign that works on it, and judges.
+    pub(crate) campaign: &'static str,
+    /// Places that are switched off, one at a time, to see that it is found.
+    pub(crate) controls: &'static [&'static str],
+    /// By how many flushes those come too late that must be found. What is marked was flushed more
+    /// than once where a sync has several steps.
+    pub(crate) late: usize,
+}
+
 /// A test program, and what it has to say.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Test<'a> {
@@ -67,6 +81,18 @@ pub(crate) enum Place {
     Dax,
     /// A disk, with a page cache.
     Disk,
+    /// Another one, whose writes are logged.
+    #[value(skip)]
+    Logged,
+}
+
+/// A file system on a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum FileSystem {
+    /// ext4.
+    Ext4,
+    /// XFS.
+    Xfs,
 }
 
 impl Place {
@@ -75,6 +101,7 @@ impl Place {
         match self {
             Self::Dax => "/dax",
             Self::Disk => "/disk",
+            Self::Logged => "/logged",
         }
     }
 }
@@ -192,5 +219,25 @@ pub(crate) const ALL: &[Scene<'static>] = &[
         on: Place::Dax,
         patience: 300,
         show: Show::Lives("mapped"),
+    },
+    Scene {
+        name: "blocklog",
+        what: "a pool on ext4 and one on xfs under load, on a disk whose writes are logged; what \
+               it may hold after a power cut is made of the log, mounted here, and judged",
+        on: Place::Logged,
+        patience: 600,
+        show: Show::BlockLog(Load {
+            campaign: "object",
+            controls: &["logs.group.F1", "logs.group.synced"],
+            late: 1,
+        }),
+    },
+    Scene {
+        name: "blocklog-mapped",
+        what: "the same of a protected file that is mapped, stored to and synced: what was synced \
+               is there, and nothing is called corrupt",
+        on: Place::Logged,
+        patience: 600,
+        show: Show::BlockLog(Load { campaign: "mapped", controls: &["sync"], late: 16 }),
     },
 ];

@@ -23,6 +23,7 @@ pub mod judge;
 pub mod ledger;
 pub mod life;
 pub mod lives;
+pub mod logged;
 pub mod machine;
 pub mod model;
 pub mod real;

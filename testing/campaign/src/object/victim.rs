@@ -11,11 +11,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use holdfast_object::{Error, OpenOptions, Pool, ScrubControl, ScrubOptions, VerifyReads};
-use holdfast_pmem::{Access, Mapped, Options, SystemClock};
+use holdfast_pmem::{Access, Mapped, Medium, Options, SystemClock};
 use holdfast_txn::TxError;
 use holdfast_workloads::Rng;
 use serde::{Deserialize, Serialize};
 
+use super::marks::Marks;
 use super::model::{Change, Object, Objects};
 use super::ops::{Choice, Job, Op, any_job};
 use super::raw::{Bytes, Scope, survey};
@@ -111,21 +112,35 @@ pub fn divide(objects: &Objects, anchor: u64) -> Vec<Objects> {
 
 /// Where the process speaks. Who cannot be heard any more ends.
 #[derive(Debug, Clone)]
-pub struct Voice(Arc<Mutex<std::io::Stdout>>);
+pub struct Voice {
+    out: Arc<Mutex<std::io::Stdout>>,
+    /// Where it is noted on a disk that a transaction has ended, if it is.
+    marks: Option<Arc<Marks>>,
+}
 
 impl Default for Voice {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(std::io::stdout())))
+        Self { out: Arc::new(Mutex::new(std::io::stdout())), marks: None }
     }
 }
 
 impl Voice {
-    /// Says one thing; it has been handed over whole when this comes back.
+    /// The same, which also marks on a disk each end of a transaction.
+    #[must_use]
+    pub fn marking(self, marks: Arc<Marks>) -> Self {
+        Self { marks: Some(marks), ..self }
+    }
+
+    /// Says one thing; it has been handed over whole when this comes back, and marked.
     pub fn say(&self, said: &Said) {
         let frame = encode(said);
-        let mut out = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
         if out.write_all(&frame).and_then(|()| out.flush()).is_err() {
             std::process::exit(0);
+        }
+        drop(out);
+        if let (Some(marks), Said::Ack(thread) | Said::Refused(thread)) = (&self.marks, said) {
+            marks.ended(*thread);
         }
     }
 }
@@ -212,15 +227,16 @@ fn grow(pool: &Pool<Mapped>, voice: &Voice, orders: &Orders) {
 }
 
 /// A thread with objects of its own.
-struct Worker<'a> {
-    pool: &'a Pool<Mapped>,
-    voice: &'a Voice,
-    thread: u8,
-    objects: Objects,
-    anchor: u64,
+#[derive(Debug)]
+pub(super) struct Worker<'a, M: Medium> {
+    pub(super) pool: &'a Pool<M>,
+    pub(super) voice: &'a Voice,
+    pub(super) thread: u8,
+    pub(super) objects: Objects,
+    pub(super) anchor: u64,
 }
 
-impl Worker<'_> {
+impl<M: Medium> Worker<'_, M> {
     /// What to do next, on objects of this thread alone.
     fn choose(&self, rng: &mut Rng) -> Job {
         let choice = Choice::of(&self.objects);
@@ -235,7 +251,8 @@ impl Worker<'_> {
         if root && self.thread != 0 { Job::new(rng, [Op::AllocNode]) } else { job }
     }
 
-    fn job(&mut self, rng: &mut Rng) {
+    /// Does one thing, and says so.
+    pub(super) fn job(&mut self, rng: &mut Rng) {
         let job = self.choose(rng);
         let mut change = Change::new();
         let done = self.pool.run(|tx| {

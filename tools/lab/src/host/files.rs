@@ -20,18 +20,24 @@ const TOOLS: &[&str] = &["ndctl", "mkfs.ext4", "true", "sh", "dd", "cat", "sleep
 pub(crate) struct Files(Vec<(String, Vec<u8>)>);
 
 impl Files {
-    /// What each start with this program needs.
-    pub(crate) fn new(program: &Path, modules: &Path) -> Result<Self> {
+    /// What each start with this program needs, and these tools and modules.
+    pub(crate) fn new(
+        program: &Path,
+        modules: &Path,
+        tools: &[&str],
+        wanted: &[&str],
+    ) -> Result<Self> {
         let own = std::env::current_exe().context("cannot find this program again")?;
         let find = |tool: &&str| packages::find(tool).with_context(|| format!("no {tool} here"));
-        let tools = TOOLS.iter().map(find).collect::<Result<Vec<_>>>()?;
+        let names: Vec<&str> = TOOLS.iter().chain(tools).copied().collect();
+        let tools = names.iter().map(find).collect::<Result<Vec<_>>>()?;
         let mut started: Vec<&Path> = vec![&own, program];
         started.extend(tools.iter().map(PathBuf::as_path));
         let libraries = programs::libraries(&started)?;
         let mut files = Self(Vec::new());
         files.copy("/lab", &own)?;
         files.copy(PROGRAM, program)?;
-        for (name, file) in TOOLS.iter().zip(&tools) {
+        for (name, file) in names.iter().zip(&tools) {
             files.copy(&format!("/bin/{name}"), file)?;
         }
         // Where cargo has tests put what is to lie on a disk.
@@ -41,7 +47,7 @@ impl Files {
             files.copy(&file.to_string_lossy(), file)?;
         }
         // Their names are in the order in which they are to be loaded.
-        for (number, (_, content)) in (10..).zip(modules::load(modules)?) {
+        for (number, (_, content)) in (10..).zip(modules::load(modules, wanted)?) {
             files.put(&format!("{MODULES}/{number}"), content);
         }
         Ok(files)

@@ -28,6 +28,8 @@ pub(crate) struct Start<'a> {
     /// The disk; made if it is not there.
     pub(crate) disk: &'a Path,
     pub(crate) patience: Duration,
+    /// What else the emulator is told.
+    pub(crate) more: &'a [String],
 }
 
 /// What came of it.
@@ -68,11 +70,14 @@ pub(crate) fn run(emulator: &Path, start: &Start<'_>, see: See<'_>) -> Result<Ra
         .args(["-object", &backing])
         .args(["-device", &format!("nvdimm,id=n1,memdev=m1,label-size={LABELS}")])
         .args(["-drive", &format!("file={},format=raw,if=virtio", start.disk.display())])
+        .args(start.more)
         .arg("-kernel")
         .arg(start.image)
         .arg("-initrd")
         .arg(start.archive)
-        .args(["-append", "console=ttyS0 panic=-1 quiet rdinit=/lab"])
+        // On a busy machine the emulated timer may be too late for a kernel that looks whether it
+        // works, and panics.
+        .args(["-append", "console=ttyS0 panic=-1 quiet no_timer_check rdinit=/lab"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -1,6 +1,7 @@
 //! This machine's side: what the guest is made of, its starts for each scene, and the verdict.
 
 mod archive;
+mod blocklog;
 mod files;
 mod lives;
 mod machine;
@@ -102,6 +103,7 @@ impl Lab {
                 let lives = if cli.smoke { SMOKE_LIVES } else { cli.lives };
                 sick::play(self, scene, sick, sick::Asked { lives, seed: cli.seed })?
             }
+            Show::BlockLog(load) => blocklog::play(self, scene, *load, cli)?,
         };
         let seconds = started.elapsed().as_secs();
         match &played.wrong {
@@ -142,6 +144,17 @@ impl Lab {
 
     /// One start of the guest, with these files.
     fn start(&self, files: &Files, patience: u64, see: See<'_>) -> Result<Ran> {
+        self.start_with(&[], files, patience, see)
+    }
+
+    /// The same, of a machine of which the emulator is told more.
+    fn start_with(
+        &self,
+        more: &[String],
+        files: &Files,
+        patience: u64,
+        see: See<'_>,
+    ) -> Result<Ran> {
         let archive = self.room.join("archive");
         files.write(&archive)?;
         let start = Start {
@@ -150,6 +163,7 @@ impl Lab {
             memory: &self.memory(),
             disk: &self.disk(),
             patience: Duration::from_secs(patience),
+            more,
         };
         machine::run(&self.emulator, &start, &mut |line| {
             if self.verbose {
@@ -180,6 +194,6 @@ impl Lab {
 
     /// The files of a guest that starts this program.
     fn files(&self, program: &Path) -> Result<Files> {
-        Files::new(program, &self.kernel.modules)
+        Files::new(program, &self.kernel.modules, &[], &[])
     }
 }

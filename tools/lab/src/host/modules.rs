@@ -13,12 +13,13 @@ use anyhow::{Context, Result, ensure};
 /// What is wanted: the persistent memory, and the driver of disks.
 const WANTED: &[&str] = &["nfit", "nd_pmem", "virtio_blk"];
 
-/// Those modules and all that they need, each after what it needs: name and content.
-pub(crate) fn load(tree: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+/// Those modules, `more` that a scene wants, and all that they need, each after what it needs: name
+/// and content.
+pub(crate) fn load(tree: &Path, more: &[&str]) -> Result<Vec<(String, Vec<u8>)>> {
     let mut files = BTreeMap::new();
     find(tree, &mut files)?;
     let mut loaded = Vec::new();
-    for name in WANTED {
+    for name in WANTED.iter().chain(more) {
         add(name, &files, &mut loaded, 0)?;
     }
     Ok(loaded)
@@ -97,7 +98,7 @@ mod tests {
         module(folder.path(), "nd-btt", "libnvdimm");
         module(folder.path(), "libnvdimm", "");
         module(folder.path(), "virtio_blk", "");
-        let loaded = load(folder.path()).unwrap();
+        let loaded = load(folder.path(), &[]).unwrap();
         let names: Vec<_> = loaded.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["libnvdimm", "nfit", "nd_btt", "nd_pmem", "virtio_blk"]);
     }
@@ -106,8 +107,8 @@ mod tests {
     fn what_is_missing_or_goes_in_a_circle_is_told() {
         let folder = tempfile::tempdir().unwrap();
         module(folder.path(), "nfit", "nfit2");
-        assert!(load(folder.path()).unwrap_err().to_string().contains("no module nfit2"));
+        assert!(load(folder.path(), &[]).unwrap_err().to_string().contains("no module nfit2"));
         module(folder.path(), "nfit2", "nfit");
-        assert!(load(folder.path()).unwrap_err().to_string().contains("circle"));
+        assert!(load(folder.path(), &[]).unwrap_err().to_string().contains("circle"));
     }
 }

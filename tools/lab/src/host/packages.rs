@@ -54,9 +54,14 @@ pub(crate) struct Kernel {
     pub(crate) modules: PathBuf,
 }
 
-/// Sees to it that the tools are there.
+/// Sees to it that the tools that each scene needs are there.
 pub(crate) fn tools() -> Result<()> {
-    let missing: Vec<_> = TOOLS.iter().filter(|(tool, _)| find(tool).is_none()).collect();
+    need(TOOLS)
+}
+
+/// Sees to it that these tools are there, each named with its package.
+pub(crate) fn need(tools: &[(&str, &str)]) -> Result<()> {
+    let missing: Vec<_> = tools.iter().filter(|(tool, _)| find(tool).is_none()).collect();
     if missing.is_empty() {
         return Ok(());
     }

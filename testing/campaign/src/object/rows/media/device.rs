@@ -78,6 +78,7 @@ fn one(
     let beyond = number % BEYOND_EACH == BEYOND_EACH - 1;
     let manner = Manner {
         stuck: number % STUCK_EACH == STUCK_EACH / 2,
+        bare: false,
         reopen: false,
         busy: number % BUSY_EACH == 1,
     };
