@@ -9,7 +9,7 @@ use holdfast_campaign::object::fields::specimen::{Pairs, Specimen, Wanted};
 use holdfast_campaign::object::fields::spots::{Guard, Spot, find};
 use holdfast_campaign::object::fields::verbs::Verb;
 use holdfast_campaign::object::handle::Handle;
-use holdfast_campaign::object::model::Objects;
+use holdfast_campaign::object::model::{Object, Objects};
 use holdfast_campaign::object::raw::Bytes;
 use holdfast_campaign::object::world::World;
 use holdfast_campaign::tally::Judged;
@@ -19,6 +19,7 @@ use holdfast_logs::format::{KIND_DATA, KIND_FRESH, KIND_OVERFLOW};
 use holdfast_pmem::{Medium, PAGE};
 use holdfast_workloads::Rng;
 
+use crate::lie::lie;
 use crate::script::Step;
 
 /// Steps of a script that are done: more damage than that is no other damage.
@@ -181,8 +182,23 @@ impl Bed {
     /// # Panics
     /// If it is served wrong.
     pub(crate) fn read(driver: &Driver, hurt: &Hurt, when: &str) {
+        if lie("objects", false, |_| true) {
+            mistaken(driver);
+        }
         must(never_wrong(driver, &Self::expected(driver, hurt)), when);
     }
+}
+
+/// From now on the ledger says that every object has another content.
+fn mistaken(driver: &Driver) {
+    let other = |(word, object): (u64, &Object)| {
+        let bytes = object.bytes.iter().map(|byte| !byte).collect();
+        (word, Some(Object { bytes, ..object.clone() }))
+    };
+    let change = driver.ledger.objects().iter().map(other).collect();
+    let mut ledger = driver.ledger.lock();
+    let ticket = ledger.begin(change);
+    let _ = ledger.ack(ticket);
 }
 
 /// A field with this number in it.
@@ -201,4 +217,16 @@ fn exactly(old: &[u8], value: u64) -> Vec<u8> {
 /// If it was convicted.
 pub(crate) fn must<T>(judged: Judged<T>, when: &str) -> T {
     judged.unwrap_or_else(|violation| panic!("{when}: {}", violation.story))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::lie::convicted;
+
+    #[test]
+    fn an_object_that_is_served_wrong_is_convicted() {
+        for target in ["open", "check", "repair"] {
+            convicted(target, 200, &[("objects", "which is not concerned, is changed")]);
+        }
+    }
 }

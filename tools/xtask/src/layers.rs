@@ -76,7 +76,7 @@ const TABLE: &[Row] = &[
     row("testing/campaign",     &[BELOW, "oracle", "workloads", "evidence"]),
     row("testing/explore",      &[BELOW, "workloads"]),
     row("testing/bench",        &[BELOW, "oracle", "workloads"]),
-    row("testing/fuzz",         &[BELOW, "oracle", "workloads", "campaign"]),
+    row("testing/fuzz",         &[BELOW, "oracle", "workloads", "campaign", "evidence"]),
 
     row("tools/lab",            &["workloads", "evidence"]),
     row("tools/xtask",          &[]),

@@ -8,6 +8,7 @@ mod pool;
 mod side;
 mod told;
 
+use crate::drive::SLOW;
 use crate::{Target, script};
 
 /// Longest script: a head and the steps that are done.
@@ -27,6 +28,7 @@ pub const ALL: &[Target] = &[
         seeds: || script::seeds(crate::bed::COUNT, crate::bed::VERBS),
         longest: SCRIPT,
         bound: POOL,
+        slow: SLOW,
     },
     Target {
         name: "check",
@@ -36,6 +38,7 @@ pub const ALL: &[Target] = &[
         seeds: || script::seeds(crate::bed::COUNT, crate::bed::VERBS),
         longest: SCRIPT,
         bound: POOL,
+        slow: SLOW,
     },
     Target {
         name: "repair",
@@ -45,6 +48,7 @@ pub const ALL: &[Target] = &[
         seeds: || script::seeds(crate::bed::COUNT, crate::bed::VERBS),
         longest: SCRIPT,
         bound: POOL,
+        slow: SLOW,
     },
     Target {
         name: "logs",
@@ -54,6 +58,7 @@ pub const ALL: &[Target] = &[
         seeds: || script::seeds(crate::bed::RECORDS.len() as u8, crate::bed::VERBS),
         longest: SCRIPT,
         bound: POOL,
+        slow: SLOW,
     },
     Target {
         name: "side",
@@ -63,6 +68,7 @@ pub const ALL: &[Target] = &[
         seeds: || script::seeds(side::BEDS, side::VERBS),
         longest: SCRIPT,
         bound: POOL,
+        slow: SLOW,
     },
     Target {
         name: "events",
@@ -72,6 +78,7 @@ pub const ALL: &[Target] = &[
         seeds: || script::seeds(8, events::VERBS),
         longest: SCRIPT,
         bound: SMALL,
+        slow: SLOW,
     },
     Target {
         name: "maps",
@@ -81,6 +88,7 @@ pub const ALL: &[Target] = &[
         seeds: || script::seeds(maps::KINDS, maps::VERBS),
         longest: script::HEAD + 4 * crate::bed::STEPS * script::STEP,
         bound: POOL,
+        slow: SLOW,
     },
     Target {
         name: "args",
@@ -90,6 +98,7 @@ pub const ALL: &[Target] = &[
         seeds: args::seeds,
         longest: 600,
         bound: SMALL,
+        slow: SLOW,
     },
     Target {
         name: "answers",
@@ -99,6 +108,7 @@ pub const ALL: &[Target] = &[
         seeds: told::answer_seeds,
         longest: 2048,
         bound: SMALL,
+        slow: SLOW,
     },
     Target {
         name: "messages",
@@ -108,5 +118,6 @@ pub const ALL: &[Target] = &[
         seeds: told::message_seeds,
         longest: 72,
         bound: SMALL,
+        slow: SLOW,
     },
 ];
