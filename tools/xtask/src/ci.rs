@@ -73,6 +73,9 @@ const STEPS: &[Step] = &[
            ..step("campaign", Run::Built(CAMPAIGN, &["object", "--tier", "ci"])) },
     Step { needs: Needs::Crate("holdfast-guard"),
            ..step("mapped", Run::Built(CAMPAIGN, &["mapped", "--tier", "ci"])) },
+    // The tests run the corpora; this is what was never tried. Each target for so long.
+    Step { needs: Needs::Crate("holdfast-fuzz"),
+           ..step("fuzz", Run::Built("holdfast-fuzz", &["storm", "--seconds", "30", "--jobs", "2"])) },
 ];
 
 /// How a step ended.

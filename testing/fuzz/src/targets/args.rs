@@ -49,6 +49,10 @@ pub(super) fn run(input: &[u8]) {
         let why = lie("reason", why.clone(), |_| String::new());
         assert!(!why.is_empty(), "{words:?}: refused, and nobody knows why");
     }
+    // Of every eighth line: most of the time goes into this.
+    if !input.len().is_multiple_of(8) {
+        return;
+    }
     let again = holdfast_cli::understand(known().clone(), config, words);
     let again = lie("again", again, |_| Err("something else".to_owned()));
     assert_eq!(done, again, "the same line is understood in the same way");
