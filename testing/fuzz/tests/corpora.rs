@@ -51,4 +51,4 @@ macro_rules! targets {
     };
 }
 
-targets!(open check repair logs side events maps args answers messages);
+targets!(open check repair logs side pointer events maps args answers messages);

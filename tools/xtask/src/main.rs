@@ -37,6 +37,7 @@
 
 mod capi;
 mod ci;
+mod coverage;
 mod finding;
 mod formats;
 mod fuzz;
@@ -113,6 +114,9 @@ enum Command {
     Bench(passthrough::Args),
     /// Run the fuzz targets under libFuzzer, each for some seconds.
     Fuzz(fuzz::Args),
+    /// Count the branches of recovery, repair, opening and parsing that tests, fuzzer and campaigns
+    /// take.
+    Coverage(coverage::Args),
     /// Run the tests of the crates below the surfaces under a sanitizer.
     Sanitize(sanitize::Args),
     /// Run scenes in a virtual machine with persistent memory: `cargo xtask lab [--only SCENE]`.
@@ -151,6 +155,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         Command::Campaign(args) => return passthrough::run(&root, "holdfast-campaign", args),
         Command::Bench(args) => return passthrough::run(&root, "holdfast-bench", args),
         Command::Fuzz(args) => return fuzz::run(&root, args),
+        Command::Coverage(args) => return coverage::run(&root, args),
         Command::Sanitize(args) => return sanitize::run(&root, args),
         Command::Lab { rest } => return passthrough::start(&root, "lab", rest),
     }?;

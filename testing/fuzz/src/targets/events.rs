@@ -64,7 +64,9 @@ fn judge(m: &FaultMedium, mirror: Mirror) {
     let done = journal.append(m, &event(9)).expect("no page is bad");
     if lie("append", false, |_| true) {
         let place = EVENTS_START + done.sequence % ENTRIES * EVENT_LEN as u64;
-        [0, SIDE_LEN].map(|side| m.stray(side + place, &[0xa5; 4]).expect("inside"));
+        for side in [0, SIDE_LEN] {
+            m.stray(side + place, &[0xa5; 4]).expect("inside");
+        }
     }
     let last = all.last().map_or(0, |event| event.sequence);
     let sequence = lie("number", done.sequence, |number| number + 1);

@@ -4,6 +4,7 @@ mod args;
 mod events;
 mod logs;
 mod maps;
+mod pointer;
 mod pool;
 mod side;
 mod told;
@@ -66,6 +67,16 @@ pub const ALL: &[Target] = &[
         run: side::run,
         mutate: script::mutate,
         seeds: || script::seeds(side::BEDS, side::VERBS),
+        longest: SCRIPT,
+        bound: POOL,
+        slow: SLOW,
+    },
+    Target {
+        name: "pointer",
+        story: "whatever a pointer to a pool says, no byte of its data file changes",
+        run: pointer::run,
+        mutate: script::mutate,
+        seeds: || script::seeds(pointer::WAYS, pointer::VERBS),
         longest: SCRIPT,
         bound: POOL,
         slow: SLOW,
