@@ -75,7 +75,7 @@ const STEPS: &[Step] = &[
            ..step("mapped", Run::Built(CAMPAIGN, &["mapped", "--tier", "ci"])) },
     // The tests run the corpora; this is what was never tried. Each target for so long.
     Step { needs: Needs::Crate("holdfast-fuzz"),
-           ..step("fuzz", Run::Built("holdfast-fuzz", &["storm", "--seconds", "30", "--jobs", "2"])) },
+           ..step("fuzz", Run::Built("holdfast-fuzz", &["storm", "--seconds", "30"])) },
 ];
 
 /// How a step ended.

@@ -128,7 +128,54 @@ fn meet(bed: &Bed, machine: &Machine, how: u8, believed: bool) {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::lie::convicted;
+    use holdfast_campaign::mapped::specimen::Seal;
+
+    /// All that can be seen of a side file.
+    fn seen(bed: &Bed, bytes: Vec<u8>) -> String {
+        let machine = bed.specimen.holding(bytes);
+        let engine = match machine.open(bed.specimen.setting.open(1)) {
+            Ok((engine, opened)) => {
+                let pages: Vec<_> = (0..PAGES).map(|page| engine.verify(page)).collect();
+                let events = engine.events();
+                return format!("{opened:?} {pages:?} {:?} {events:?}", engine.coverage());
+            }
+            Err(error) => error,
+        };
+        format!("{engine:?}")
+    }
+
+    /// What is sealed is met otherwise than the same damage with a wrong sum: a seal that leaves
+    /// the sum wrong would make the two the same.
+    #[test]
+    fn sealed_damage_is_believed() {
+        type Kind = fn(&Seal) -> bool;
+        let kinds: [(&str, Kind); 4] = [
+            ("page", |seal| matches!(seal, Seal::Page(..))),
+            ("record", |seal| matches!(seal, Seal::Record(_))),
+            ("entries", |seal| matches!(seal, Seal::Meta(_))),
+            ("event", |seal| matches!(seal, Seal::Event(_))),
+        ];
+        // Beds without the repair under way: the event it ends with is there.
+        for bed in [0, 5].map(bed) {
+            for (name, kind) in kinds {
+                let believed = |spot: &&Spot| {
+                    let place = Specimen::place(spot.copies[0]);
+                    let old = &bed.specimen.bytes[place..place + spot.len as usize];
+                    let new = Verb::Flip.apply(old, &[], &mut Rng::new(spot.copies[0]));
+                    let [sealed, plain] = [true, false].map(|sealed| {
+                        let mut bytes = bed.specimen.bytes.clone();
+                        bed.specimen.damage(&mut bytes, spot, &new, &spot.copies, sealed);
+                        seen(bed, bytes)
+                    });
+                    sealed != plain
+                };
+                let spots = bed.spots.iter().filter(|spot| kind(&spot.seal));
+                assert!(spots.clone().any(|spot| believed(&spot)), "no {name} is believed");
+            }
+        }
+    }
 
     #[test]
     fn each_false_answer_is_convicted() {
