@@ -4,7 +4,7 @@
 //! this crate never race, and so that this crate needs no unsafe code. Addresses handed out stay
 //! valid for the life of the medium, for the whole reserve is allocated at once.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use core::{array, fmt};
 use std::cell::RefCell;
 
@@ -26,13 +26,15 @@ const LARGEST_SPARE: usize = 2048;
 
 thread_local! {
     /// Fresh memory costs several times what filling it does, and a campaign opens thousands of
-    /// media of one size in a row.
-    static SPARES: RefCell<Vec<Box<[Page]>>> = const { RefCell::new(Vec::new()) };
+    /// media of one size in a row. With each, how many of its pages may be other than zero.
+    static SPARES: RefCell<Vec<(Box<[Page]>, usize)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// What the program sees.
 pub(crate) struct View {
     pages: Box<[Page]>,
+    /// Pages from the first on that were stored to: those behind them are zero.
+    reach: AtomicUsize,
 }
 
 impl View {
@@ -41,11 +43,11 @@ impl View {
     pub(crate) fn new(bytes: &[u8], capacity: u64) -> Self {
         let count = capacity.div_ceil(PAGE).max(bytes.len() as u64 / PAGE) as usize;
         let spare = SPARES.with_borrow_mut(|spares| {
-            let fit = spares.iter().position(|spare| spare.len() == count);
+            let fit = spares.iter().position(|(spare, _)| spare.len() == count);
             fit.map(|index| spares.remove(index))
         });
         let blank = || (0..count).map(|_| Page(array::from_fn(|_| AtomicU64::new(0)))).collect();
-        let mut pages: Box<[Page]> = spare.unwrap_or_else(blank);
+        let (mut pages, reach): (Box<[Page]>, usize) = spare.unwrap_or_else(|| (blank(), 0));
         let (filled, empty) = pages.split_at_mut(bytes.len() / PAGE as usize);
         for (page, bytes) in filled.iter_mut().zip(bytes.chunks_exact(PAGE as usize)) {
             let (words, _) = bytes.as_chunks::<{ WORD as usize }>();
@@ -53,10 +55,13 @@ impl View {
                 *word.get_mut() = u64::from_le_bytes(bytes);
             }
         }
-        for word in empty.iter_mut().flat_map(|page| &mut page.0) {
-            *word.get_mut() = 0;
+        // A medium that may grow has far more room than content: what is zero stays as it is.
+        let stale = reach.saturating_sub(filled.len()).min(empty.len());
+        for page in &mut empty[..stale] {
+            page.0.iter_mut().for_each(|word| *word.get_mut() = 0);
         }
-        Self { pages }
+        let reach = AtomicUsize::new(filled.len());
+        Self { pages, reach }
     }
 
     /// Bytes the view can hold.
@@ -76,6 +81,10 @@ impl View {
 
     /// Stores a whole word.
     pub(crate) fn store(&self, word: u64, value: u64) {
+        let page = word as usize / WORDS_PER_PAGE;
+        if page >= self.reach.load(Ordering::Relaxed) {
+            self.reach.fetch_max(page + 1, Ordering::Relaxed);
+        }
         self.word(word).store(value, Ordering::Release);
     }
 
@@ -88,9 +97,13 @@ impl View {
             first.copy_from_slice(&self.load(word).to_le_bytes()[skip..skip + head]);
             word += 1;
         }
-        for chunk in rest.chunks_mut(WORD as usize) {
-            chunk.copy_from_slice(&self.load(word).to_le_bytes()[..chunk.len()]);
+        let (whole, tail) = rest.as_chunks_mut::<{ WORD as usize }>();
+        for eight in whole {
+            *eight = self.load(word).to_le_bytes();
             word += 1;
+        }
+        if !tail.is_empty() {
+            tail.copy_from_slice(&self.load(word).to_le_bytes()[..tail.len()]);
         }
     }
 
@@ -118,7 +131,7 @@ impl Drop for View {
             let mut spares = spares.borrow_mut();
             if pages.len() <= LARGEST_SPARE {
                 spares.truncate(SPARES_KEPT - 1);
-                spares.insert(0, pages);
+                spares.insert(0, (pages, *self.reach.get_mut()));
             }
         });
     }
@@ -155,6 +168,21 @@ mod tests {
         view.read(0, &mut bytes);
         assert_eq!(bytes[..PAGE as usize], [7; PAGE as usize]);
         assert_eq!(bytes[PAGE as usize..], [0; 2 * PAGE as usize]);
+    }
+
+    #[test]
+    fn a_spare_shows_nothing_of_what_was_stored_behind_its_former_content() {
+        let view = View::new(&[9; PAGE as usize], 5 * PAGE);
+        view.store(3 * PAGE / WORD + 1, 7);
+        drop(view);
+        let view = View::new(&[9; PAGE as usize], 5 * PAGE);
+        let mut bytes = [1; 4 * PAGE as usize];
+        view.read(PAGE, &mut bytes);
+        assert!(bytes.iter().all(|byte| *byte == 0));
+        drop(view);
+        let view = View::new(&[], 5 * PAGE);
+        view.read(0, &mut bytes);
+        assert!(bytes.iter().all(|byte| *byte == 0));
     }
 
     #[test]

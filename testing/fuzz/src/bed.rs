@@ -9,7 +9,7 @@ use holdfast_campaign::object::fields::specimen::{Pairs, Specimen, Wanted};
 use holdfast_campaign::object::fields::spots::{Guard, Spot, find};
 use holdfast_campaign::object::fields::verbs::Verb;
 use holdfast_campaign::object::handle::Handle;
-use holdfast_campaign::object::model::Objects;
+use holdfast_campaign::object::model::{Object, Objects};
 use holdfast_campaign::object::raw::Bytes;
 use holdfast_campaign::object::world::World;
 use holdfast_campaign::tally::Judged;
@@ -19,6 +19,7 @@ use holdfast_logs::format::{KIND_DATA, KIND_FRESH, KIND_OVERFLOW};
 use holdfast_pmem::{Medium, PAGE};
 use holdfast_workloads::Rng;
 
+use crate::lie::lie;
 use crate::script::Step;
 
 /// Steps of a script that are done: more damage than that is no other damage.
@@ -181,8 +182,23 @@ impl Bed {
     /// # Panics
     /// If it is served wrong.
     pub(crate) fn read(driver: &Driver, hurt: &Hurt, when: &str) {
+        if lie("objects", false, |_| true) {
+            mistaken(driver);
+        }
         must(never_wrong(driver, &Self::expected(driver, hurt)), when);
     }
+}
+
+/// From now on the ledger says that every object has another content.
+fn mistaken(driver: &Driver) {
+    let other = |(word, object): (u64, &Object)| {
+        let bytes = object.bytes.iter().map(|byte| !byte).collect();
+        (word, Some(Object { bytes, ..object.clone() }))
+    };
+    let change = driver.ledger.objects().iter().map(other).collect();
+    let mut ledger = driver.ledger.lock();
+    let ticket = ledger.begin(change);
+    let _ = ledger.ack(ticket);
 }
 
 /// A field with this number in it.
@@ -201,4 +217,64 @@ fn exactly(old: &[u8], value: u64) -> Vec<u8> {
 /// If it was convicted.
 pub(crate) fn must<T>(judged: Judged<T>, when: &str) -> T {
     judged.unwrap_or_else(|violation| panic!("{when}: {}", violation.story))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lie::convicted;
+    use holdfast_campaign::object::fields::seal::Seal;
+    use holdfast_redundancy::events::{Event, Journal};
+
+    fn events_of(driver: &Driver) -> Vec<Event> {
+        Journal::open(&driver.medium, &driver.pool.superblock()).read_all(&driver.medium)
+    }
+
+    /// Whether a change of this field, sealed, is taken for what somebody wrote: the pool opens, a
+    /// check finds nothing, and events are as many as there were, one of them another.
+    fn is_believed(bed: &Bed, spot: &Spot) -> bool {
+        let old = bed.bytes.get(spot.at, spot.len).unwrap_or_default();
+        let new = Verb::Flip.apply(old, &[], &mut Rng::new(spot.at));
+        let medium = bed.specimen.medium();
+        if !bed.sealer.damage(&medium, spot, &new, true).is_ok_and(|changed| changed) {
+            return false;
+        }
+        let Ok((pool, _)) = bed.specimen.world.open(&medium) else { return false };
+        let driver = bed.specimen.driver(medium, pool);
+        let clean = driver.pool.check(|_, _| {}).is_ok_and(|found| found.is_clean());
+        let events = events_of(&driver);
+        driver.medium.abandon(driver.pool);
+        let whole = bed.specimen.open().expect("undamaged");
+        let before = events_of(&whole);
+        whole.medium.abandon(whole.pool);
+        let same = events.iter().all(|event| before.contains(event));
+        clean && (!matches!(spot.seal, Seal::Event { .. }) || events.len() == before.len() && !same)
+    }
+
+    /// A sealer that leaves a sum wrong makes damage that is refused at once: whatever lies behind
+    /// the sum is never tried.
+    #[test]
+    fn sealed_damage_is_believed() {
+        type Kind = fn(&Seal) -> bool;
+        let kinds: [(&str, Kind); 5] = [
+            ("superblock", |seal| matches!(seal, Seal::Superblock(_))),
+            ("mirrored page", |seal| matches!(seal, Seal::Mirrored { .. })),
+            ("event", |seal| matches!(seal, Seal::Event { .. })),
+            ("directory entry", |seal| matches!(seal, Seal::Chunk(_))),
+            ("object", |seal| matches!(seal, Seal::Object(_))),
+        ];
+        for bed in [0, 3].map(bed) {
+            for (name, kind) in kinds {
+                let mut spots = bed.spots.iter().filter(|spot| kind(&spot.seal));
+                assert!(spots.any(|spot| is_believed(bed, spot)), "no {name} is believed");
+            }
+        }
+    }
+
+    #[test]
+    fn an_object_that_is_served_wrong_is_convicted() {
+        for target in ["open", "check", "repair"] {
+            convicted(target, 200, &[("objects", "which is not concerned, is changed")]);
+        }
+    }
 }

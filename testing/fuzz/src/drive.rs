@@ -12,6 +12,8 @@ use crate::{Target, memory};
 
 /// Longest time one run may take: without damage it takes milliseconds.
 pub const SLOW: Duration = Duration::from_secs(10);
+/// A run that is under way for so long is taken for one that does not end.
+pub const HANG: Duration = Duration::from_secs(60);
 
 /// How an input broke the law.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +22,8 @@ pub enum Broken {
     Panicked(String),
     /// It took so long.
     Slow(Duration),
+    /// It was under way for so long, and did not end.
+    Hung(Duration),
     /// It had so many bytes allocated at once.
     Greedy(usize),
 }
@@ -28,7 +32,8 @@ impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Panicked(why) => write!(f, "panicked: {why}"),
-            Self::Slow(time) => write!(f, "took {time:?}, more than {SLOW:?}"),
+            Self::Slow(time) => write!(f, "took {time:?}, which is too long"),
+            Self::Hung(time) => write!(f, "did not end in {time:?}"),
             Self::Greedy(bytes) => write!(f, "had {bytes} bytes allocated at once"),
         }
     }
@@ -53,19 +58,6 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What a storm came to.
-#[derive(Debug, Clone, Default)]
-pub struct Storm {
-    /// Runs.
-    pub runs: u64,
-    /// The longest of them.
-    pub longest: Duration,
-    /// The most bytes one had allocated at once.
-    pub most: usize,
-    /// What it ended at, if anything was wrong.
-    pub finding: Option<Finding>,
-}
-
 /// Runs one input, and judges it: how long it took, and the most bytes it had allocated.
 ///
 /// # Errors
@@ -77,7 +69,7 @@ pub fn play(target: &'static Target, input: &[u8]) -> Result<(Duration, usize), 
     let (time, most) = (begun.elapsed(), memory::peak());
     let broken = match done {
         Err(panic) => Broken::Panicked(text_of(&*panic)),
-        Ok(()) if time > SLOW => Broken::Slow(time),
+        Ok(()) if time > target.slow => Broken::Slow(time),
         Ok(()) if most > target.bound => Broken::Greedy(most),
         Ok(()) => return Ok((time, most)),
     };
@@ -90,37 +82,20 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
     text.unwrap_or_else(|| "no text".to_owned())
 }
 
-/// Runs each input as it is, then changed ones until the time is over or one is found wanting.
+/// The input of this number: first those of the corpus as they are, then changed ones. Each is the
+/// same whenever it is asked for, whatever was run before it.
 #[must_use]
-pub fn storm(target: &'static Target, corpus: &[Vec<u8>], time: Duration, seed: u64) -> Storm {
-    let mut rng = Rng::new(seed);
-    let begun = Instant::now();
-    let mut done = Storm::default();
-    let one = |done: &mut Storm, input: &[u8]| match play(target, input) {
-        Ok((time, most)) => {
-            done.runs += 1;
-            done.longest = done.longest.max(time);
-            done.most = done.most.max(most);
-            true
-        }
-        Err(finding) => {
-            done.finding = Some(finding);
-            false
-        }
-    };
-    if !corpus.iter().all(|input| one(&mut done, input)) {
-        return done;
+pub fn input(target: &Target, corpus: &[Vec<u8>], seed: u64, number: u64) -> Vec<u8> {
+    let own = usize::try_from(number).ok().and_then(|number| corpus.get(number));
+    if let Some(own) = own {
+        return own.clone();
     }
-    while begun.elapsed() < time {
-        let mut input = rng.pick(corpus).cloned().unwrap_or_default();
-        for _ in 0..=rng.below(4) {
-            input = (target.mutate)(&input, target.longest, &mut rng);
-        }
-        if !one(&mut done, &input) {
-            break;
-        }
+    let mut rng = Rng::part(seed, number);
+    let mut input = rng.pick(corpus).cloned().unwrap_or_default();
+    for _ in 0..=rng.below(4) {
+        input = (target.mutate)(&input, target.longest, &mut rng);
     }
-    done
+    input
 }
 
 /// The inputs in a folder, by name; none if there is no such folder.

@@ -3,11 +3,11 @@
 //!
 //! # What it guarantees, and what it does not
 //!
-//! Of each input that was run: no panic, no run longer than [`drive::SLOW`], never more memory at
-//! once than the target's [`Target::bound`]. Where a target has an oracle, its answers were right:
-//! objects that damage had nothing to do with were served as they were or refused, a check changed
-//! nothing, a check after a repair that found nothing more to do found nothing, no byte of a data
-//! file changed, a map held what its model held.
+//! Of each input that was run: no panic, no run longer than [`drive::SLOW`] and none without an
+//! end, never more memory at once than the target's [`Target::bound`]. Where a target has an oracle,
+//! its answers were right: objects that damage had nothing to do with were served as they were or
+//! refused, a check changed nothing, a check after a repair that found nothing more to do found
+//! nothing, no byte of a data file changed, a map held what its model held.
 //!
 //! Not covered: what no input reached (a count of runs is no proof), threads (each run has one),
 //! what the kernel does with bad arguments, and malice that computes sums and parity for content
@@ -16,7 +16,7 @@
 //! # Picture
 //!
 //! ```text
-//!   corpus/NAME/*  --+--> drive::storm ---> mutate --> run     stable Rust, in `cargo test`
+//!   corpus/NAME/*  --+--> storm::run -----> mutate --> run     stable Rust, in `cargo test`
 //!   Target::seeds  --+                        |         |
 //!                    +--> libFuzzer, with coverage and AddressSanitizer: fuzz/, `xtask fuzz`
 //!                                             |         v
@@ -45,18 +45,23 @@
 //!
 //! `script.rs` inputs as steps, their mutator | `bed.rs` pools to damage, how, and what must hold
 //! afterwards | `targets/` one file for each kind of target | `words.rs` mutators of text |
-//! `drive.rs` running inputs without libFuzzer | `memory.rs` what is allocated | `main.rs` the
-//! command | `fuzz/` a workspace of its own: the same targets under libFuzzer | `corpus/` inputs
-//! that reached something new, and every one that ever broke the law.
+//! `drive.rs` one input, judged | `storm.rs` many of them on several threads, without libFuzzer |
+//! `lie.rs` false answers planted in tests | `memory.rs` what is allocated | `main.rs` the command |
+//! `fuzz/` a workspace of its own: the same targets under libFuzzer | `corpus/` inputs that reached
+//! something new, and every one that ever broke the law.
 
 #![deny(unsafe_code)]
 
 mod bed;
 pub mod drive;
+mod lie;
 pub mod memory;
 pub mod script;
+pub mod storm;
 pub mod targets;
 mod words;
+
+use std::time::Duration;
 
 use holdfast_workloads::Rng;
 
@@ -80,6 +85,8 @@ pub struct Target {
     pub longest: usize,
     /// Most bytes that a run may have allocated at once, what its bed takes included.
     pub bound: usize,
+    /// Longest time of a run.
+    pub slow: Duration,
 }
 
 /// The target of this name.

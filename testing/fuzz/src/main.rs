@@ -5,9 +5,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
+use holdfast_evidence::Row;
+use holdfast_fuzz::storm::{self, Plan, Storm, Until};
 use holdfast_fuzz::{Target, drive, find, memory, targets};
 
 #[global_allocator]
@@ -39,19 +41,35 @@ enum Command {
         input: String,
     },
     /// Runs mutated inputs, without looking at what they cover.
-    Storm {
-        /// The target.
-        target: String,
-        /// Seconds.
-        #[arg(long, default_value_t = 30)]
-        seconds: u64,
-        /// Where chance begins.
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-        /// A folder with inputs to begin with, besides those of the target.
-        #[arg(long)]
-        corpus: Option<PathBuf>,
-    },
+    Storm(Storming),
+}
+
+#[derive(Debug, clap::Args)]
+struct Storming {
+    /// Only these targets.
+    #[arg(value_name = "TARGET")]
+    targets: Vec<String>,
+    /// Seconds of each target on one thread.
+    #[arg(long, default_value_t = 30, value_name = "N")]
+    seconds: u64,
+    /// So many runs of each target instead, however long they take.
+    #[arg(long, value_name = "N", conflicts_with = "seconds")]
+    runs: Option<u64>,
+    /// Where chance begins.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+    /// Go on with the input of this number: the last line of each target tells the next.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    from: u64,
+    /// Threads.
+    #[arg(long, default_value_t = 2, value_name = "N")]
+    jobs: usize,
+    /// Where the committed inputs are.
+    #[arg(long, default_value = "testing/fuzz/corpus", value_name = "DIR")]
+    corpus: PathBuf,
+    /// Add what was run and found to this list (docs/evidence.md).
+    #[arg(long, value_name = "FILE")]
+    ledger: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -96,22 +114,77 @@ fn run(command: Command) -> Result<bool, String> {
             }
             Ok(true)
         }
-        Command::Storm { target, seconds, seed, corpus } => {
-            let target = named(&target)?;
-            let mut inputs = (target.seeds)();
-            if let Some(folder) = corpus {
-                inputs.extend(drive::corpus(&folder).map_err(told)?);
-            }
-            let done = drive::storm(target, &inputs, Duration::from_secs(seconds), seed);
+        Command::Storm(storming) => storming.run(),
+    }
+}
+
+impl Storming {
+    /// Runs targets, tells, and notes; `false` if the law was broken.
+    fn run(&self) -> Result<bool, String> {
+        let begun = Instant::now();
+        let all = storm::run(self.plan()?).map_err(|error| error.to_string())?;
+        println!("{:10} {:>12} {:>9} {:>9}  {}", "target", "runs", "runs/s", "slowest", "next");
+        for done in &all {
             println!(
-                "{}: {} runs in {seconds} s, the longest {:?}, {} bytes at once",
-                target.name, done.runs, done.longest, done.most
+                "{:10} {:>12} {:>9.0} {:>6} ms  --seed {} --from {}",
+                done.target.name,
+                done.runs,
+                done.runs as f64 / done.time.as_secs_f64().max(1e-9),
+                done.longest.as_millis(),
+                self.seed,
+                done.next,
             );
-            if let Some(finding) = &done.finding {
-                println!("{finding}");
-            }
-            Ok(done.finding.is_none())
         }
+        let runs: u64 = all.iter().map(|done| done.runs).sum();
+        let found: Vec<_> = all.iter().filter_map(|done| done.finding.as_ref()).collect();
+        let (count, seconds) = (found.len(), begun.elapsed().as_secs());
+        println!("storm: {runs} runs in {seconds} s, seed {}, {count} findings", self.seed);
+        for finding in &found {
+            println!("{finding}");
+        }
+        if let Some(path) = &self.ledger {
+            self.note(path, &all)?;
+        }
+        Ok(found.is_empty())
+    }
+
+    fn plan(&self) -> Result<Plan, String> {
+        let chosen: Vec<&'static Target> = match &self.targets[..] {
+            [] => targets::ALL.iter().collect(),
+            some => some.iter().map(|name| named(name)).collect::<Result<_, _>>()?,
+        };
+        let with = |target: &'static Target| {
+            let folder = self.corpus.join(target.name);
+            let mut inputs = drive::corpus(&folder).map_err(|error| error.to_string())?;
+            if inputs.is_empty() {
+                return Err(format!("no inputs in {}: name their folder", folder.display()));
+            }
+            inputs.extend((target.seeds)());
+            Ok((target, inputs))
+        };
+        Ok(Plan {
+            targets: chosen.into_iter().map(with).collect::<Result<_, _>>()?,
+            until: self.runs.map_or(Until::Time(Duration::from_secs(self.seconds)), Until::Runs),
+            seed: self.seed,
+            from: self.from,
+            jobs: self.jobs,
+            hang: drive::HANG,
+        })
+    }
+
+    fn note(&self, path: &Path, all: &[Storm]) -> Result<(), String> {
+        let commit = holdfast_evidence::commit();
+        let row = |done: &Storm| Row {
+            commit: commit.clone(),
+            method: format!("fuzz {}", done.target.name),
+            how: format!("seed {}, inputs {} to {}", self.seed, self.from, done.next),
+            count: done.runs,
+            violations: done.finding.is_some().into(),
+            seconds: done.time.as_secs(),
+            ..Row::default()
+        };
+        let rows: Vec<Row> = all.iter().map(row).collect();
+        holdfast_evidence::append(path, &rows).map_err(|error| format!("{error:#}"))
     }
 }
 

@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use holdfast_fuzz::storm::{self, Plan, Until};
 use holdfast_fuzz::{drive, find, memory, targets};
 
 #[global_allocator]
@@ -23,12 +24,16 @@ fn holds(name: &str) {
     inputs.extend((target.seeds)());
     let seconds = Duration::from_secs(number("HOLDFAST_FUZZ_SECONDS").unwrap_or(2));
     let seed = number("HOLDFAST_FUZZ_SEED").unwrap_or(20_261_123);
-    let done = drive::storm(target, &inputs, seconds, seed);
+    let own = inputs.len() as u64;
+    let targets = vec![(target, inputs)];
+    let (until, from, jobs, hang) = (Until::Time(seconds), 0, 1, drive::HANG);
+    let done = storm::run(Plan { targets, until, seed, from, jobs, hang }).expect("a thread");
+    let done = done.into_iter().next().expect("one target");
     println!("{name}: {} runs, seed {seed}, longest {:?}", done.runs, done.longest);
     if let Some(finding) = done.finding {
         panic!("{finding}");
     }
-    assert!(done.runs > inputs.len() as u64 || seconds.is_zero(), "only {} runs", done.runs);
+    assert!(done.runs > own || seconds.is_zero(), "only {} runs", done.runs);
 }
 
 macro_rules! targets {
@@ -46,4 +51,4 @@ macro_rules! targets {
     };
 }
 
-targets!(open check repair logs side events maps args answers messages);
+targets!(open check repair logs side pointer events maps args answers messages);

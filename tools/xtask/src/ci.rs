@@ -76,6 +76,9 @@ const STEPS: &[Step] = &[
            ..step("mapped", Run::Built(CAMPAIGN, &["mapped", "--tier", "ci"])) },
     // Says that it skips, and why, where no machine can be emulated.
     Step { needs: Needs::Crate("lab"), ..step("lab", Run::Built("lab", &["--smoke"])) },
+    // The tests run the corpora; this is what was never tried. Each target for so long.
+    Step { needs: Needs::Crate("holdfast-fuzz"),
+           ..step("fuzz", Run::Built("holdfast-fuzz", &["storm", "--seconds", "30"])) },
 ];
 
 /// How a step ended.

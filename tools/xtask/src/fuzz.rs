@@ -40,8 +40,55 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE|HEX", requires = "target")]
     input: Option<String>,
     /// Where the inputs that reach something new are kept [default: below target/fuzz].
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "stable")]
     keep: Option<PathBuf>,
+    /// Without libFuzzer: mutated inputs on several threads, as fast as can be.
+    #[arg(long)]
+    stable: bool,
+    #[command(flatten)]
+    storm: Storm,
+}
+
+/// What a run without libFuzzer is told besides.
+#[derive(Debug, clap::Args)]
+struct Storm {
+    /// So many runs of each target, however long they take.
+    #[arg(long, value_name = "N", requires = "stable", conflicts_with = "seconds")]
+    runs: Option<u64>,
+    /// Where chance begins.
+    #[arg(long, value_name = "N", requires = "stable")]
+    seed: Option<u64>,
+    /// Number of the first input: a run tells the next one.
+    #[arg(long, value_name = "N", requires = "stable")]
+    from: Option<u64>,
+    /// Threads.
+    #[arg(long, value_name = "N", requires = "stable")]
+    jobs: Option<u64>,
+    /// Add what was run and found to this list (docs/evidence.md).
+    #[arg(long, value_name = "FILE", requires = "stable")]
+    ledger: Option<PathBuf>,
+}
+
+impl Storm {
+    /// The words for the program that runs it.
+    fn words(&self, args: &Args) -> Vec<String> {
+        let mut words = vec!["storm".to_owned()];
+        words.extend(args.target.iter().cloned());
+        let seconds = self.runs.is_none().then_some(args.seconds);
+        for (name, number) in [
+            ("--seconds", seconds),
+            ("--runs", self.runs),
+            ("--seed", self.seed),
+            ("--from", self.from),
+            ("--jobs", self.jobs),
+        ] {
+            words.extend(number.iter().flat_map(|number| [name.to_owned(), number.to_string()]));
+        }
+        if let Some(ledger) = &self.ledger {
+            words.extend(["--ledger".to_owned(), ledger.display().to_string()]);
+        }
+        words
+    }
 }
 
 /// What one target came to.
@@ -65,7 +112,10 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     }
     if let (Some(input), [target, ..]) = (&args.input, &args.target[..]) {
         let words = ["replay", target, input].map(str::to_owned);
-        return passthrough::start(root, "holdfast-fuzz", &words);
+        return passthrough::start_checked(root, "holdfast-fuzz", &words);
+    }
+    if args.stable {
+        return passthrough::start_checked(root, "holdfast-fuzz", &args.storm.words(args));
     }
     let program = match built(root) {
         Ok(program) => program,
@@ -238,6 +288,24 @@ mod tests {
             (4096, 0, 0)
         );
         assert_eq!(figures(""), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_storm_is_told_what_was_asked_for() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: Args,
+        }
+        let words = |line: &str| {
+            let line = <Line as clap::Parser>::try_parse_from(line.split(' '))?;
+            Ok::<_, clap::Error>(line.args.storm.words(&line.args).join(" "))
+        };
+        let said = words("fuzz --stable --target open --target side --seconds 9 --ledger l.md");
+        assert_eq!(said.unwrap(), "storm open side --seconds 9 --ledger l.md");
+        let said = words("fuzz --stable --runs 7 --seed 3 --from 5 --jobs 1");
+        assert_eq!(said.unwrap(), "storm --runs 7 --seed 3 --from 5 --jobs 1");
+        assert!(words("fuzz --seed 3").is_err(), "libFuzzer has its own");
     }
 
     #[test]

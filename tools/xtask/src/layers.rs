@@ -79,7 +79,7 @@ const TABLE: &[Row] = &[
     row("testing/models",       &[BELOW, "evidence"]),
     row("testing/explore",      &[BELOW, "workloads"]),
     row("testing/bench",        &[BELOW, "oracle", "workloads", "evidence"]),
-    row("testing/fuzz",         &[BELOW, "oracle", "workloads", "campaign"]),
+    row("testing/fuzz",         &[BELOW, "oracle", "workloads", "campaign", "evidence"]),
 
     row("tools/lab",            &["workloads", "evidence"]),
     row("tools/xtask",          &[]),

@@ -37,6 +37,7 @@
 
 mod capi;
 mod ci;
+mod coverage;
 mod finding;
 mod formats;
 mod fuzz;
@@ -116,6 +117,9 @@ enum Command {
     Fuzz(fuzz::Args),
     /// Run the code that ships in model checkers: `cargo xtask models [loom|shuttle]`.
     Models(models::Args),
+    /// Count the branches of recovery, repair, opening and parsing that tests, fuzzer and campaigns
+    /// take.
+    Coverage(coverage::Args),
     /// Run the tests of the crates below the surfaces under a sanitizer.
     Sanitize(sanitize::Args),
     /// Run scenes in a virtual machine with persistent memory: `cargo xtask lab [--only SCENE]`.
@@ -155,6 +159,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         Command::Bench(args) => return passthrough::run(&root, "holdfast-bench", args),
         Command::Fuzz(args) => return fuzz::run(&root, args),
         Command::Models(args) => return models::run(&root, args),
+        Command::Coverage(args) => return coverage::run(&root, args),
         Command::Sanitize(args) => return sanitize::run(&root, args),
         Command::Lab { rest } => return passthrough::start(&root, "lab", rest),
     }?;

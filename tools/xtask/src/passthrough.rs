@@ -39,9 +39,21 @@ pub(crate) fn run(root: &Path, krate: &str, args: &Args) -> Result<ExitCode> {
 /// # Errors
 /// As [`run`].
 pub(crate) fn start(root: &Path, krate: &str, words: &[String]) -> Result<ExitCode> {
+    started(root, "release", krate, words)
+}
+
+/// The same as the tests are built: with sums that are looked at for overflow, and assertions.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn start_checked(root: &Path, krate: &str, words: &[String]) -> Result<ExitCode> {
+    started(root, "test", krate, words)
+}
+
+fn started(root: &Path, profile: &str, krate: &str, words: &[String]) -> Result<ExitCode> {
     let status = Command::new(cargo())
         .current_dir(root)
-        .args(["run", "--release", "-p", krate, "--"])
+        .args(["run", "--profile", profile, "-p", krate, "--"])
         .args(words)
         .status()
         .with_context(|| format!("cannot start cargo to run {krate}"))?;

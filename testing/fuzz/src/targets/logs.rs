@@ -16,6 +16,7 @@ use holdfast_workloads::Rng;
 
 use super::pool::reopened;
 use crate::bed::{Bed, Hurt, RECORDS, STEPS, bed, must};
+use crate::lie::lie;
 use crate::script::{Script, Step};
 
 /// The step is an entry.
@@ -44,7 +45,7 @@ pub(super) fn run(input: &[u8]) {
     let image = driver.medium.crash_point().persisted();
     driver.medium.abandon(driver.pool);
     let medium = bed.specimen.world.after(image);
-    let Some(driver) = reopened(bed, medium) else {
+    let Some(driver) = lie("reopened", reopened(bed, medium), |_| None) else {
         panic!("a pool that was recovered is refused after a crash; a check had said {found:?}");
     };
     driver.medium.abandon(driver.pool);
@@ -135,7 +136,13 @@ fn set(record: &mut [u8], fields: &[Field], name: &str, value: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lie::convicted;
     use holdfast_campaign::object::raw::Bytes;
+
+    #[test]
+    fn each_false_answer_is_convicted() {
+        convicted("logs", 200, &[("reopened", "a pool that was recovered is refused")]);
+    }
 
     #[test]
     fn a_forged_record_certifies() {

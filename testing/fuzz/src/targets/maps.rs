@@ -9,6 +9,7 @@ use holdfast_txn::{Isolation, Result, Store, TxError};
 use holdfast_workloads::Rng;
 
 use crate::bed::STEPS;
+use crate::lie::lie;
 use crate::script::{Script, Step};
 
 const ALL: [Kind; 6] =
@@ -40,17 +41,23 @@ pub(super) fn run(input: &[u8]) {
             for part in 0..if step.has(MANY) { 12 } else { 1 } {
                 one(&map, tx, &mut next, step, part)?;
             }
-            if cancelled { Err(TxError::cancel("on purpose")) } else { Ok(()) }
+            if lie("cancelled", cancelled, |_| false) {
+                return Err(TxError::cancel("on purpose"));
+            }
+            Ok(())
         });
         match done {
-            Ok(()) => model = next,
+            Ok(()) => {
+                assert!(!cancelled, "{kind:?}, {step:?}: was to be cancelled");
+                model = next;
+            }
             Err(TxError::Cancelled(_)) if cancelled => {}
             Err(error) => panic!("{kind:?}, {step:?}: {error}"),
         }
     }
     within(&store, |tx| {
         whole(&map, tx, &model)?;
-        map.destroy(tx)
+        if lie("destroyed", true, |_| false) { map.destroy(tx) } else { Ok(()) }
     })
     .unwrap_or_else(|error| panic!("{kind:?}: {error}"));
     assert_eq!(store.live(), [0_u64; 0], "destroyed, and something is left");
@@ -90,13 +97,25 @@ fn value(step: &Step, part: u64) -> Vec<u8> {
 fn one(map: &Bytes, tx: &ToyTx, model: &mut MapModel, step: &Step, part: u64) -> Result<()> {
     let (key, value) = (&key(step, part)[..], &value(step, part)[..]);
     match step.verb % VERBS {
-        0 | 1 => assert_eq!(map.put(tx, key, value)?, model.put(key, value).is_some(), "put"),
-        2 => assert_eq!(map.replace(tx, key, value)?, model.put(key, value), "replace"),
-        3 | 4 => assert_eq!(map.remove(tx, key)?, model.delete(key).is_some(), "remove"),
-        5 => assert_eq!(map.take(tx, key)?, model.delete(key), "take"),
+        0 | 1 => {
+            let lost = lie("put lost", false, |_| true);
+            let was = if lost { map.contains(tx, key)? } else { map.put(tx, key, value)? };
+            assert_eq!(lie("put", was, not), model.put(key, value).is_some(), "put");
+        }
+        2 => {
+            let was = lie("replace", map.replace(tx, key, value)?, other);
+            assert_eq!(was, model.put(key, value), "replace");
+        }
+        3 | 4 => {
+            let lost = lie("remove lost", false, |_| true);
+            let was = if lost { map.contains(tx, key)? } else { map.remove(tx, key)? };
+            assert_eq!(lie("remove", was, not), model.delete(key).is_some(), "remove");
+        }
+        5 => assert_eq!(lie("take", map.take(tx, key)?, other), model.delete(key), "take"),
         6 => {
-            assert_eq!(map.get(tx, key)?.as_deref(), model.get(key), "get");
-            assert_eq!(map.contains(tx, key)?, model.get(key).is_some(), "contains");
+            assert_eq!(lie("get", map.get(tx, key)?, other).as_deref(), model.get(key), "get");
+            let there = lie("contains", map.contains(tx, key)?, not);
+            assert_eq!(there, model.get(key).is_some(), "contains");
         }
         7 | 8 => scan(map, tx, model, step, key)?,
         9 => walk(map, tx, model, step)?,
@@ -109,11 +128,21 @@ fn one(map: &Bytes, tx: &ToyTx, model: &mut MapModel, step: &Step, part: u64) ->
     Ok(())
 }
 
+fn not(told: bool) -> bool {
+    !told
+}
+
+/// A value that is not the one that was told.
+fn other(told: Option<Vec<u8>>) -> Option<Vec<u8>> {
+    told.is_none().then(Vec::new)
+}
+
 /// Entries between two keys, either way.
 fn scan(map: &Bytes, tx: &ToyTx, model: &MapModel, step: &Step, key: &[u8]) -> Result<()> {
     if map.kind() == Kind::Hash {
         let refused = map.scan(tx, .., 1, |_, _| Ok(()));
-        assert!(matches!(refused, Err(TxError::Cancelled(_))), "a hash map has no order");
+        let refused = lie("hash order", matches!(refused, Err(TxError::Cancelled(_))), not);
+        assert!(refused, "a hash map has no order");
         return Ok(());
     }
     let other = self::key(&Step { place: step.value as u16, ..*step }, 0);
@@ -138,6 +167,11 @@ fn scan(map: &Bytes, tx: &ToyTx, model: &MapModel, step: &Step, key: &[u8]) -> R
         map.scan(tx, (from, to), limit, &mut note)?
     };
     wanted.truncate(limit);
+    let count = lie("scan count", count, |count| count + 1);
+    let found = lie("scan", found, |mut found| {
+        found.reverse();
+        found
+    });
     assert_eq!((count, found), (wanted.len(), wanted), "{from:?} to {to:?}");
     Ok(())
 }
@@ -148,8 +182,9 @@ fn walk(map: &Bytes, tx: &ToyTx, model: &mut MapModel, step: &Step) -> Result<()
     let mut seen = 0;
     let all = model.len();
     while let Some((key, value)) = cursor.next(tx)? {
+        let value = lie("cursor", value, |value| [&value[..], b"x"].concat());
         assert_eq!(model.get(&key), Some(&value[..]), "what the cursor shows");
-        seen += 1;
+        seen += lie("cursor skips", 1, |_| 0);
         if step.value >> (seen % 64) & 1 == 1 {
             assert!(map.remove(tx, &key)?, "the cursor was there");
             model.delete(&key);
@@ -170,14 +205,52 @@ fn whole(map: &Bytes, tx: &ToyTx, model: &MapModel) -> Result<()> {
         pairs.sort();
     } else {
         let end = |pair: Option<&(Vec<u8>, Vec<u8>)>| pair.cloned();
-        assert_eq!(map.first(tx)?, end(pairs.first()), "first");
-        assert_eq!(map.last(tx)?, end(pairs.last()), "last");
+        let (first, last) = (map.first(tx)?, map.last(tx)?);
+        assert_eq!(lie("first", first, |_| Some(Default::default())), end(pairs.first()), "first");
+        assert_eq!(lie("last", last, |_| Some(Default::default())), end(pairs.last()), "last");
     }
     assert_eq!(model.difference(pairs), None);
-    assert_eq!(map.len(tx)?, model.len() as u64, "len");
-    assert_eq!(map.is_empty(tx)?, model.is_empty(), "is_empty");
+    assert_eq!(lie("len", map.len(tx)?, |len| len + 1), model.len() as u64, "len");
+    assert_eq!(lie("empty", map.is_empty(tx)?, not), model.is_empty(), "is_empty");
     let found = map.check(tx)?;
-    assert!(found.is_sound(), "{:?}", found.findings);
-    assert_eq!(found.entries, model.len() as u64, "entries of a check");
+    assert!(lie("sound", found.is_sound(), not), "unsound: {:?}", found.findings);
+    assert_eq!(
+        lie("entries", found.entries, |count| count + 1),
+        model.len() as u64,
+        "entries of a check"
+    );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::lie::convicted;
+
+    #[test]
+    fn each_false_answer_is_convicted() {
+        let lies = [
+            ("put", ": put"),
+            ("put lost", ""),
+            ("replace", ": replace"),
+            ("remove", ": remove"),
+            ("remove lost", ""),
+            ("take", ": take"),
+            ("get", ": get"),
+            ("contains", ": contains"),
+            ("hash order", "a hash map has no order"),
+            ("scan", " to "),
+            ("scan count", " to "),
+            ("cursor", "what the cursor shows"),
+            ("cursor skips", "the cursor came by each once"),
+            ("first", ": first"),
+            ("last", ": last"),
+            ("len", ": len"),
+            ("empty", ": is_empty"),
+            ("sound", "unsound"),
+            ("entries", "entries of a check"),
+            ("cancelled", "was to be cancelled"),
+            ("destroyed", "something is left"),
+        ];
+        convicted("maps", 2000, &lies);
+    }
 }

@@ -4,10 +4,12 @@ mod args;
 mod events;
 mod logs;
 mod maps;
+mod pointer;
 mod pool;
 mod side;
 mod told;
 
+use crate::drive::SLOW;
 use crate::{Target, script};
 
 /// Longest script: a head and the steps that are done.
@@ -27,6 +29,7 @@ pub const ALL: &[Target] = &[
         seeds: || script::seeds(crate::bed::COUNT, crate::bed::VERBS),
         longest: SCRIPT,
         bound: POOL,
+        slow: SLOW,
     },
     Target {
         name: "check",
@@ -36,6 +39,7 @@ pub const ALL: &[Target] = &[
         seeds: || script::seeds(crate::bed::COUNT, crate::bed::VERBS),
         longest: SCRIPT,
         bound: POOL,
+        slow: SLOW,
     },
     Target {
         name: "repair",
@@ -45,6 +49,7 @@ pub const ALL: &[Target] = &[
         seeds: || script::seeds(crate::bed::COUNT, crate::bed::VERBS),
         longest: SCRIPT,
         bound: POOL,
+        slow: SLOW,
     },
     Target {
         name: "logs",
@@ -54,6 +59,7 @@ pub const ALL: &[Target] = &[
         seeds: || script::seeds(crate::bed::RECORDS.len() as u8, crate::bed::VERBS),
         longest: SCRIPT,
         bound: POOL,
+        slow: SLOW,
     },
     Target {
         name: "side",
@@ -63,6 +69,17 @@ pub const ALL: &[Target] = &[
         seeds: || script::seeds(side::BEDS, side::VERBS),
         longest: SCRIPT,
         bound: POOL,
+        slow: SLOW,
+    },
+    Target {
+        name: "pointer",
+        story: "whatever a pointer to a pool says, no byte of its data file changes",
+        run: pointer::run,
+        mutate: script::mutate,
+        seeds: || script::seeds(pointer::WAYS, pointer::VERBS),
+        longest: SCRIPT,
+        bound: POOL,
+        slow: SLOW,
     },
     Target {
         name: "events",
@@ -72,6 +89,7 @@ pub const ALL: &[Target] = &[
         seeds: || script::seeds(8, events::VERBS),
         longest: SCRIPT,
         bound: SMALL,
+        slow: SLOW,
     },
     Target {
         name: "maps",
@@ -81,6 +99,7 @@ pub const ALL: &[Target] = &[
         seeds: || script::seeds(maps::KINDS, maps::VERBS),
         longest: script::HEAD + 4 * crate::bed::STEPS * script::STEP,
         bound: POOL,
+        slow: SLOW,
     },
     Target {
         name: "args",
@@ -90,6 +109,7 @@ pub const ALL: &[Target] = &[
         seeds: args::seeds,
         longest: 600,
         bound: SMALL,
+        slow: SLOW,
     },
     Target {
         name: "answers",
@@ -99,6 +119,7 @@ pub const ALL: &[Target] = &[
         seeds: told::answer_seeds,
         longest: 2048,
         bound: SMALL,
+        slow: SLOW,
     },
     Target {
         name: "messages",
@@ -108,5 +129,6 @@ pub const ALL: &[Target] = &[
         seeds: told::message_seeds,
         longest: 72,
         bound: SMALL,
+        slow: SLOW,
     },
 ];

@@ -4,6 +4,7 @@ use holdfast_guard_wire::{Answer, MESSAGE, Place, Refusal, Request};
 use holdfast_mapped::live::{Live, TEXT_MAX};
 use holdfast_workloads::Rng;
 
+use crate::lie::lie;
 use crate::words;
 
 /// Numbers of the longest row to begin with.
@@ -15,7 +16,8 @@ const FIRST: &str = "holdfast-kept-2";
 pub(super) fn answers(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let Some(live) = Live::parse(text) else { return };
-    let words = live.words();
+    let words = lie("words", live.words(), |words| words.replacen(' ', " 1", 1));
+    let words = lie("long", words, |words| words + &" 0".repeat(TEXT_MAX));
     assert!(words.len() <= TEXT_MAX, "{} bytes", words.len());
     assert_eq!(Live::parse(&words), Some(live), "said again, it is another: {words}");
 }
@@ -63,11 +65,19 @@ pub(super) fn messages(input: &[u8]) {
     let Some((who, bytes)) = input.split_first() else { return };
     if who.is_multiple_of(2) {
         let Ok(request) = Request::decode(bytes) else { return };
-        assert_eq!(Request::decode(&request.encode()), Ok(request), "said again");
+        let again = lie("request", request.encode(), spoiled);
+        assert_eq!(Request::decode(&again), Ok(request), "said again");
     } else {
         let Ok(answer) = Answer::decode(bytes) else { return };
-        assert_eq!(Answer::decode(&answer.encode()), Ok(answer), "said again");
+        let again = lie("answer", answer.encode(), spoiled);
+        assert_eq!(Answer::decode(&again), Ok(answer), "said again");
     }
+}
+
+/// A message of which the kind is another.
+fn spoiled(mut message: [u8; MESSAGE]) -> [u8; MESSAGE] {
+    message[6] ^= 1;
+    message
 }
 
 /// One message of many kinds.
@@ -134,6 +144,13 @@ pub(super) fn mutate_message(input: &[u8], most: usize, rng: &mut Rng) -> Vec<u8
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lie::convicted;
+
+    #[test]
+    fn each_false_answer_is_convicted() {
+        convicted("answers", 1000, &[("words", "it is another"), ("long", "bytes")]);
+        convicted("messages", 1000, &[("request", "said again"), ("answer", "said again")]);
+    }
 
     #[test]
     fn seeds_are_rows_and_messages() {
