@@ -80,7 +80,10 @@ impl Hands {
                 "mov {value}, [{at}]",
                 "2:",
                 "mov qword ptr [{after}], 0",
-                label = out(reg) _, after = in(reg) after, at = in(reg) at, value = inout(reg) value,
+                label = out(reg) _,
+                after = in(reg) after,
+                at = in(reg) at,
+                value = inout(reg) value,
             );
         }
         value
