@@ -5,9 +5,9 @@
 //!
 //! Of each input that was run: no panic, no run longer than [`drive::SLOW`] and none without an
 //! end, never more memory at once than the target's [`Target::bound`]. Where a target has an
-//! oracle, its answers were right: objects that damage had nothing to do with were served as they were or
-//! refused, a check changed nothing, a check after a repair that found nothing more to do found
-//! nothing, no byte of a data file changed, a map held what its model held.
+//! oracle, its answers were right: objects that damage had nothing to do with were served as they
+//! were or refused, a check changed nothing, a check after a repair that found nothing more to do
+//! found nothing, no byte of a data file changed, a map held what its model held.
 //!
 //! Not covered: what no input reached (a count of runs is no proof), threads (each run has one),
 //! what the kernel does with bad arguments, and malice that computes sums and parity for content
@@ -46,9 +46,9 @@
 //! `script.rs` inputs as steps, their mutator | `bed.rs` pools to damage, how, and what must hold
 //! afterwards | `targets/` one file for each kind of target | `words.rs` mutators of text |
 //! `drive.rs` one input, judged | `storm.rs` many of them on several threads, without libFuzzer |
-//! `lie.rs` false answers planted in tests | `memory.rs` what is allocated | `main.rs` the
-//! command | `fuzz/` a workspace of its own: the same targets under libFuzzer | `corpus/` inputs that reached
-//! something new, and every one that ever broke the law.
+//! `lie.rs` false answers planted in tests | `memory.rs` what is allocated | `main.rs` the command
+//! | `fuzz/` a workspace of its own: the same targets under libFuzzer | `corpus/` inputs that
+//! reached something new, and every one that ever broke the law.
 
 #![deny(unsafe_code)]
 

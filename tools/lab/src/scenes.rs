@@ -163,7 +163,7 @@ pub(crate) const ALL: &[Scene<'static>] = &[
     Scene {
         name: "badblocks",
         what: "pools and protected files on fs-dax under load, while sectors of the persistent \
-               memory go bad for good; all that was acknowledged is there, healed, moved or told",
+               memory go bad for good; all that was acknowledged is there, relocated, or told",
         on: Place::Dax,
         patience: 900,
         show: Show::Sick(Sick {

@@ -60,11 +60,14 @@ pub struct Life {
 #[must_use]
 pub fn run(life: &str) -> ExitCode {
     let Ok(life) = serde_json::from_str::<Life>(life) else { return ExitCode::from(2) };
-    let done = begin(&life).and_then(|(map, words)| work(&life, &map, words));
-    if let Err(violation) = done {
-        eprintln!("life: {violation:?}");
-    }
-    ExitCode::FAILURE
+    let done = begin(&life).and_then(|(map, words)| work(&life, &map, &words));
+    end(&done.err().unwrap_or_else(|| wrong("it came to an end")))
+}
+
+/// Says what is wrong, and ends, whatever other threads do: they would go on for ever.
+fn end(violation: &Violation) -> ! {
+    eprintln!("life: {violation:?}");
+    std::process::exit(1)
 }
 
 /// Passes by hand only; what is stored to between two of them is on record in one life of two, so
@@ -240,38 +243,45 @@ fn say(word: u64, value: u64) -> Judged<()> {
 }
 
 /// Threads store, passes cover, now and then all is looked at; until the machine is gone.
-fn work(life: &Life, map: &ProtectedMap, words: Vec<u64>) -> Judged<()> {
+fn work(life: &Life, map: &ProtectedMap, words: &[u64]) -> Judged<()> {
     let hands = Hands::on(map.address().ok_or_else(|| wrong("nothing is mapped"))?);
     if let Some(after) = life.crash {
         crash_after(Duration::from_millis(after));
     }
     std::thread::scope(|scope| {
-        let words = &words;
-        let start = |thread: u64| {
+        for thread in 0..WORKERS {
             let mut rng = Rng::part(life.seed, 1 + thread);
-            scope.spawn(move || store(hands, words, thread, &mut rng))
-        };
-        let workers: Vec<_> = (0..WORKERS).map(start).collect();
-        let mut rng = Rng::part(life.seed, 99);
-        while workers.iter().all(|worker| !worker.is_finished()) {
-            std::thread::sleep(Duration::from_millis(rng.below(PAUSE)));
-            say(PASS, 0)?;
-            map.update_now().map_err(|error| refused("a pass", &error))?;
-            say(COVERED, 0)?;
-            if rng.below(8) == 0 {
-                let done = map.scrub().map_err(|error| refused("scrub", &error))?;
-                if done.repaired + done.lost > 0 || !done.report.corrupt.is_empty() {
-                    return Err(wrong(format!("a scrub under load found {done:?}")));
-                }
-            }
+            scope.spawn(move || end(&store(hands, words, thread, &mut rng)));
         }
-        let ends = workers.into_iter().map(|worker| worker.join());
-        ends.map(|end| end.unwrap_or_else(|_| Err(wrong("a thread panicked")))).collect()
+        end(&cover(map, &mut Rng::part(life.seed, 99)))
     })
 }
 
-/// Stores to pages of its own, and looks at what it stored.
-fn store(hands: Hands, words: &[u64], thread: u64, rng: &mut Rng) -> Judged<()> {
+/// Passes and scrubs, until something is wrong.
+fn cover(map: &ProtectedMap, rng: &mut Rng) -> Violation {
+    loop {
+        std::thread::sleep(Duration::from_millis(rng.below(PAUSE)));
+        if let Err(violation) = cover_once(map, rng.below(8) == 0) {
+            return violation;
+        }
+    }
+}
+
+fn cover_once(map: &ProtectedMap, scrub: bool) -> Judged<()> {
+    say(PASS, 0)?;
+    map.update_now().map_err(|error| refused("a pass", &error))?;
+    say(COVERED, 0)?;
+    if scrub {
+        let done = map.scrub().map_err(|error| refused("scrub", &error))?;
+        if done.repaired + done.lost > 0 || !done.report.corrupt.is_empty() {
+            return Err(wrong(format!("a scrub under load found {done:?}")));
+        }
+    }
+    Ok(())
+}
+
+/// Stores to pages of its own, and looks at what it stored, until something is wrong.
+fn store(hands: Hands, words: &[u64], thread: u64, rng: &mut Rng) -> Violation {
     let mut stored = BTreeMap::new();
     loop {
         let page = rng.below(PAGES);
@@ -281,10 +291,12 @@ fn store(hands: Hands, words: &[u64], thread: u64, rng: &mut Rng) -> Judged<()> 
         let word = page * WORDS + rng.below(WORDS);
         let was = stored.get(&word).copied().unwrap_or(words[word as usize]);
         if hands.load(word) != was {
-            return Err(wrong(format!("word {word} is not what was stored")));
+            return wrong(format!("word {word} is not what was stored"));
         }
         let value = rng.next_u64();
-        say(word, value)?;
+        if let Err(violation) = say(word, value) {
+            return violation;
+        }
         hands.store(word, value);
         stored.insert(word, value);
     }

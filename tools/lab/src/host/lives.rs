@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::Result;
 use holdfast_workloads::Rng;
 
+use super::files::Files;
 use super::machine::Ran;
 use super::{Lab, Played};
 use crate::guest::{ENDED, STARTS};
@@ -21,6 +22,10 @@ const PROGRAM: (&str, &str) = ("holdfast-campaign", "holdfast-campaign");
 
 /// What the program says once it has repeated what is there.
 const REPEATED: &str = "life: repeated";
+/// What it says of anything that is wrong.
+const VIOLATION: &str = "life: Violation";
+/// How long the last one works before it is ended.
+const LAST: Duration = Duration::from_millis(500);
 /// What it must say there: on which medium.
 const MEDIUM: &str = " on dax:";
 
@@ -78,27 +83,11 @@ pub(super) fn play(
     let mut rng = Rng::part(seed, 0);
     let mut count = Count::default();
     for number in 0..=cuts {
-        // The last one ends where it begins to work: it is there to judge.
+        // The last one is there to judge.
         let last = number == cuts;
-        let end = if last { End::Killed(Duration::ZERO) } else { End::any(&mut rng) };
-        let mut files = files.clone();
-        let [said, says] =
-            [kept, 1 - kept].map(|file| format!("{}/said-{file}", Place::Dax.folder()));
-        let crash = match end {
-            End::Crashed(after) => after.as_millis().to_string(),
-            _ => "null".to_owned(),
-        };
-        let seed = rng.next_u64() >> 1;
-        let life = format!(
-            r#"{{"pool":"{}/pool","said":"{said}","seed":{seed},"crash":{crash}}}"#,
-            scene.on.folder()
-        );
-        files.scene(scene.on.folder(), &says, &[campaign, "--life", &life]);
-        let ran = lab.start(&files, scene.patience, &mut |line| match end {
-            End::Early(after) if line.contains(STARTS) => Some(after),
-            End::Killed(after) if line.contains(REPEATED) => Some(after),
-            _ => None,
-        })?;
+        let end = if last { End::Killed(LAST) } else { End::any(&mut rng) };
+        let life = Life { campaign, end, said: kept, seed: rng.next_u64() >> 1 };
+        let ran = life.run(lab, scene, &files)?;
         if let Some(wrong) = judge(end, last, &ran, &mut count) {
             lab.show(&ran);
             let kept = "the parts of the machine are kept";
@@ -110,6 +99,18 @@ pub(super) fn play(
         }
         println!("  life {number}: {end}");
     }
+    if cuts > 0 {
+        // By what the life before the last said, the last one's doings are wrong.
+        let end = End::Killed(Duration::ZERO);
+        let life = Life { campaign, end, said: 1 - kept, seed: rng.next_u64() >> 1 };
+        let ran = life.run(lab, scene, &files)?;
+        let Some(line) = ran.said.iter().find(|line| line.contains(VIOLATION)) else {
+            lab.show(&ran);
+            let wrong = Some("by an older promise, nothing was found to be wrong".to_owned());
+            return Ok(Played { wrong, ..count.played(&again(campaign), seed) });
+        };
+        println!("  convicted by an older promise: {line}");
+    }
     let Count { early, killed, crashed, acknowledged } = &count;
     println!(
         "  {early} killed before they worked, {killed} while they did, {crashed} crashes of the \
@@ -117,6 +118,38 @@ pub(super) fn play(
         again(campaign)
     );
     Ok(count.played(&again(campaign), seed))
+}
+
+/// A life, and how it is to end.
+#[derive(Debug)]
+struct Life<'a> {
+    campaign: &'a str,
+    end: End,
+    /// Which of the two files it judges by; it speaks to the other.
+    said: usize,
+    seed: u64,
+}
+
+impl Life<'_> {
+    fn run(&self, lab: &Lab, scene: &Scene<'_>, files: &Files) -> Result<Ran> {
+        let mut files = files.clone();
+        let folder = scene.on.folder();
+        let [said, says] =
+            [self.said, 1 - self.said].map(|file| format!("{}/said-{file}", Place::Dax.folder()));
+        let crash = match self.end {
+            End::Crashed(after) => after.as_millis().to_string(),
+            _ => "null".to_owned(),
+        };
+        let seed = self.seed;
+        let life =
+            format!(r#"{{"pool":"{folder}/pool","said":"{said}","seed":{seed},"crash":{crash}}}"#);
+        files.scene(folder, &says, &[self.campaign, "--life", &life]);
+        lab.start(&files, scene.patience, &mut |line| match self.end {
+            End::Early(after) if line.contains(STARTS) => Some(after),
+            End::Killed(after) if line.contains(REPEATED) => Some(after),
+            _ => None,
+        })
+    }
 }
 
 impl Count {
@@ -139,7 +172,7 @@ impl Count {
 /// What is wrong with a life; else it is counted.
 fn judge(end: End, last: bool, ran: &Ran, count: &mut Count) -> Option<String> {
     let says = |part: &str| ran.said.iter().find(|line| line.contains(part));
-    if let Some(line) = says("life: Violation").or_else(|| says(ENDED)) {
+    if let Some(line) = says(VIOLATION).or_else(|| says(ENDED)) {
         return Some(line.clone());
     }
     let repeated = says(REPEATED);
