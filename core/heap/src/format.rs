@@ -18,8 +18,7 @@ pub const CHUNK_LEN: usize = 32;
 pub const FIELDS_SLOT: &[Field] = &[
     Field::new("sum", 0, 4),
     Field::new("generation", 4, 2),
-    Field::new("state", 6, 1),
-    Field::new("flags", 7, 1),
+    Field::new("state", 6, 2),
     Field::new("type", 8, 4),
     Field::new("len", 12, 4),
 ];
@@ -45,7 +44,7 @@ pub const KIND_TAIL: u8 = 3;
 /// Chunk holds overflowing log records; counts as zeros in parity.
 pub const KIND_LOG: u8 = 4;
 
-/// Slot is free.
+/// Slot is free: the lowest bit of its state.
 pub const STATE_FREE: u8 = 0;
-/// Slot holds an object.
+/// Slot holds an object: the lowest bit of its state. The others count writes.
 pub const STATE_LIVE: u8 = 1;

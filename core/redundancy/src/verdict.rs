@@ -88,6 +88,9 @@ pub enum Reason {
     Media(MediaError),
     /// A column does not add up; its parity names no unit, and there are no sums that could.
     Unlocated,
+    /// It verifies, and so does what its column's parity says that it was; nothing that is kept
+    /// tells which of the two came last.
+    Older,
 }
 
 impl fmt::Display for Reason {
@@ -95,6 +98,9 @@ impl fmt::Display for Reason {
         match self {
             Self::Media(error) => write!(f, "{error}"),
             Self::Unlocated => f.write_str("nothing kept tells which unit of the column is wrong"),
+            Self::Older => {
+                f.write_str("it may be older than what was committed last, or parity is")
+            }
         }
     }
 }

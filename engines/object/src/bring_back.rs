@@ -1,6 +1,6 @@
 //! Rows whose last write was lost, found by the columns that do not add up, and brought back.
 //!
-//! P and Q name the row; with P alone `newer.rs` tells which it is. A scrub gets there by itself,
+//! P and Q name the row; with P alone `blame.rs` tells which it is. A scrub gets there by itself,
 //! column after column. Two others must not wait for it:
 //!
 //! - *Who would give a granule up.* A chunk whose directory entry is an older one has units that
@@ -16,11 +16,13 @@ use holdfast_heap::Unit;
 use holdfast_heap::format::CHUNK_LEN;
 use holdfast_layout::Certify;
 use holdfast_pmem::{Medium, Site};
+use holdfast_redundancy::events::{Cause, Event};
 use holdfast_redundancy::parity::{self, Mismatch, Scratch, Suspect};
 use holdfast_redundancy::{Wrong, Zone, zone};
 use holdfast_sync::{MutexGuard, PoisonError};
 use holdfast_txn::TxError;
 
+use crate::blame::Doubt;
 use crate::changes::Changes;
 use crate::error::Error;
 use crate::redo::{Redo, Redone};
@@ -39,15 +41,24 @@ const DOUBT: Site = Site::new("object.bring_back.doubt");
 /// Places remembered whose columns cannot be settled.
 const UNSETTLED_MAX: usize = 1024;
 
+/// What was brought back of a mismatch.
+#[derive(Debug, Default)]
+pub(crate) struct Brought {
+    /// What it concerns, if anything was.
+    pub(crate) back: Option<Wrong>,
+    /// What may be older than what was committed, and stays as it is.
+    pub(crate) doubts: Vec<Doubt>,
+}
+
 /// Whether nobody but this row is suspected, or nobody can be named.
 fn is_of_row(suspect: Suspect, row: u32) -> bool {
     !matches!(suspect, Suspect::Unit(unit) if unit != zone::Unit::Row(row))
 }
 
 impl<M: Medium> Shared<M> {
-    /// The row that explains a mismatch, if one does, brought back: what it concerns. Columns are
-    /// held. With P alone every row over them has to verify as it is (`all_verify`) for one of them
-    /// to be known for an older one.
+    /// Brings back what explains a mismatch, if something does. Columns are held. With P alone, or
+    /// for a part of a row, everything over them has to verify as it is (`all_verify`) to be known
+    /// for an older state.
     pub(crate) fn bring_back(
         &self,
         repairer: &mut Repairer,
@@ -55,43 +66,51 @@ impl<M: Medium> Shared<M> {
         mismatch: &Mismatch,
         all_verify: bool,
         asked: Asked,
-    ) -> Result<Option<Wrong>, Error> {
+    ) -> Result<Brought, Error> {
         let (col, len) = (mismatch.col, mismatch.len);
-        if let Suspect::Unit(unit @ zone::Unit::Row(_)) = mismatch.suspect {
+        let located = match mismatch.suspect {
+            Suspect::Unit(zone::Unit::Row(row)) => Some(row),
+            Suspect::Any if all_verify => None,
+            _ => return Ok(Brought::default()),
+        };
+        let scratch = &mut repairer.scratch;
+        let found = parity::syndromes(&self.m, zone, col, len, &self.exempt(), scratch)?;
+        let none = Changes::default();
+        let judged = self.judge_columns(zone, col, &found.p, &none, located);
+        if let Some(row) = located.filter(|_| !judged.parity_older) {
+            let unit = zone::Unit::Row(row);
             let event = self.event(asked.cause, asked.finder, zone.unit_at(unit, col), len);
             if self.bring_back_row(repairer, zone, unit, col, len)? {
                 let entries = self.table_of(event.at).is_some_and(|t| event.at < t.chunks_at());
                 let wrong = if entries { Wrong::Directory } else { Wrong::Data };
                 self.report_mended(event, Mended::Repaired(wrong));
-                return Ok(Some(wrong));
+                return Ok(Brought { back: Some(wrong), doubts: Vec::new() });
             }
         }
-        if zone.has_q() || !all_verify {
-            return Ok(None);
+        if !all_verify {
+            return Ok(Brought::default());
         }
-        self.bring_back_newer(repairer, zone, col, len, asked)
+        let mut brought = Brought { back: None, doubts: judged.doubts };
+        for newer in judged.newer {
+            let len = newer.bytes.len() as u64;
+            let event = self.event(asked.cause, asked.finder, newer.at, len);
+            self.install_range(repairer, newer.at, &newer.bytes)?;
+            self.know_entries(newer.at, len);
+            self.report_mended(event, Mended::Repaired(newer.wrong));
+            brought.back = Some(newer.wrong);
+        }
+        Ok(brought)
     }
 
-    /// With P alone: a slot or a directory entry whose write was lost, see `newer.rs`.
-    fn bring_back_newer(
-        &self,
-        repairer: &mut Repairer,
-        zone: &Zone,
-        col: u64,
-        len: u64,
-        asked: Asked,
-    ) -> Result<Option<Wrong>, Error> {
-        let scratch = &mut repairer.scratch;
-        let found = parity::syndromes(&self.m, zone, col, len, &self.exempt(), scratch)?;
-        let Some(newer) = self.newer_row(zone, col, &found.p, &Changes::default()) else {
-            return Ok(None);
-        };
-        let len = newer.bytes.len() as u64;
-        let event = self.event(asked.cause, asked.finder, newer.at, len);
-        self.install_range(repairer, newer.at, &newer.bytes)?;
-        self.know_entries(newer.at, len);
-        self.report_mended(event, Mended::Repaired(newer.wrong));
-        Ok(Some(newer.wrong))
+    /// Says of something that it may be older than what was committed, once in each pass.
+    pub(crate) fn report_doubt(&self, doubt: &Doubt, asked: Asked) {
+        if self.is_unsettled(doubt.at) {
+            return;
+        }
+        self.leave_unsettled(doubt.at);
+        let event = self.event(Cause::Parity, asked.finder, doubt.at, doubt.len);
+        let event = Event { object: doubt.object.word(), ..event };
+        self.report_mended(event, Mended::Undecided(doubt.wrong));
     }
 
     /// P and Q agree that one row is wrong although everything over it verifies: its last write was
@@ -214,6 +233,10 @@ impl<M: Medium> Shared<M> {
         }
     }
 
+    fn is_unsettled(&self, at: u64) -> bool {
+        self.unsettled_now().contains(&at)
+    }
+
     fn unsettled_now(&self) -> MutexGuard<'_, Vec<u64>> {
         self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -227,7 +250,7 @@ impl<M: Medium> Shared<M> {
         let Some(zone) = self.zone_of(at).filter(|_| self.m.enabled(DOUBT)) else {
             return Ok(false);
         };
-        if self.unsettled_now().contains(&at) {
+        if self.is_unsettled(at) {
             return Ok(false);
         }
         let mut scratch = Scratch::new();

@@ -38,7 +38,7 @@
 //! is held until the log is reclaimed.
 
 use holdfast_heap::format::{GRANULE, SLOT_LEN, SUM_LEN};
-use holdfast_heap::sums::{granule_range, granules};
+use holdfast_heap::sums::{Slot, granule_range, granules};
 use holdfast_heap::verify::{Direct, Source};
 use holdfast_heap::{ChunkEntry, ChunkKind, Spot};
 use holdfast_layout::RawPtr;
@@ -168,7 +168,7 @@ impl<M: Medium> Shared<M> {
                 continue;
             };
             if granule == 0 {
-                slot.sum = sum;
+                slot = Slot { sum, ..piece.after.written() };
             } else {
                 let before = work.sums.get(piece.sums + (granule - piece.first) as usize);
                 new_sums.push(batch, piece, granule, before.copied().unwrap_or(0), sum);
@@ -216,9 +216,11 @@ impl<M: Medium> Shared<M> {
         if !self.m.enabled(SUMS) {
             return sum;
         }
+        let after = piece.after.written();
         if changed * 4 > new.len() {
-            return keep.then(|| sums.granule(piece.spot.object, &piece.after, granule, new));
+            return keep.then(|| sums.granule(piece.spot.object, &after, granule, new));
         }
+        sum = sum.map(|sum| sums.plain(sum, &piece.before, granule));
         for write in &batch.writes[first..] {
             let from = (write.at - at) as usize;
             let to = from + write.len as usize;
@@ -226,7 +228,7 @@ impl<M: Medium> Shared<M> {
             let tail = new.len() - to;
             sum = sum.map(|s| sums.patch(s, &old[from..to], &new[from..to], delta, tail));
         }
-        sum
+        sum.map(|sum| sums.stored(sum, &after, granule))
     }
 
     fn prepare_fresh(&self, piece: &Piece, arena: &Arena, batch: &mut Batch) -> Result<()> {

@@ -50,7 +50,7 @@ impl<M: Medium> Tx<'_, M> {
             sum: 0,
             generation,
             state: STATE_LIVE,
-            flags: 0,
+            writes: 0,
             type_number: of.0,
             len: len as u32,
         };

@@ -50,8 +50,8 @@
 //! - `commit.rs`, `settle.rs`, `in_place.rs`, `overflow.rs`, `chunks.rs`, `batch.rs`, `diff.rs` the
 //!   way to the medium
 //! - `open.rs`, `recover.rs`, `redo.rs` after a crash
-//! - `repair.rs`, `mend_unit.rs`, `halves.rs`, `newer.rs`, `bring_back.rs`, `copies.rs` putting
-//!   right; `report.rs` telling of it
+//! - `repair.rs`, `mend_unit.rs`, `halves.rs`, `blame.rs`, `newer.rs`, `bring_back.rs`,
+//!   `copies.rs` putting right; `report.rs` telling of it
 //! - `sweep.rs`, `scrub.rs` looking
 //! - `grow.rs` more room; `versions.rs`, `touched.rs`, `lane.rs`, `view.rs` what DRAM keeps
 //! - `format.rs`, `anchor.rs`, `geometry.rs` where things are
@@ -61,6 +61,7 @@
 mod anchor;
 mod batch;
 mod begun;
+mod blame;
 mod bring_back;
 mod changes;
 mod chunks;

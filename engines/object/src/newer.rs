@@ -1,40 +1,25 @@
-//! Lost writes of what certifies itself: slots and directory entries.
+//! Which of two states of a slot or a directory entry, both of which verify, is the newer one.
 //!
-//! A granule whose last write was lost disagrees with its slot and is found by its sum. A slot or
-//! a directory entry whose last write was lost is an older one, and *verifies*: only parity, which
-//! was patched for the newer one, knows better. With P and Q the row is located. With P alone the
-//! columns do not add up and any unit may be to blame, P included; recomputing P would make the
-//! loss permanent. But what P says a row was has sums of its own: the one row whose other state
-//! verifies *and is newer* (generations rise, and of one generation the free slot comes after the
-//! live one) lost its write. If no row has one, P itself is what is wrong.
-//!
-//! Sums are linear, which makes some evidence worthless: if P is stale for a slot of one row, then
-//! XOR with the same difference also turns a slot of another row into one that verifies, where
-//! both sums cover equally many bytes (free and free; live and live of one length). What counts
-//! is a slot that goes from free to live or back: its sum covers the object's bytes in one state
-//! and not in the other, which ties it to its place. Directory entries count where only one row
-//! has entries over the columns, and what lies in the chunk bears them out.
+//! Generations rise; of one generation the free slot comes after the live one; and with each commit
+//! that changes the first granule of an object its number of writes rises. (Others do not write the
+//! slot. Their bytes and sums share a page with it in the first page of a chunk only.)
 
-use holdfast_codes::xor_into;
-use holdfast_heap::format::{SLOT_LEN, STATE_LIVE};
-use holdfast_heap::sums::Slot;
-use holdfast_heap::verify::{Direct, Found, Overlay, Source, read_entry, read_slot};
+use holdfast_heap::format::SLOT_LEN;
+use holdfast_heap::sums::{Slot, WRITES};
+use holdfast_heap::verify::{Direct, Found, Source, read_entry, read_slot};
 use holdfast_heap::{ChunkEntry, ChunkKind, Spot, Unit};
 use holdfast_layout::Certify;
-use holdfast_pmem::{Medium, Site};
-use holdfast_redundancy::{Wrong, Zone};
+use holdfast_pmem::Medium;
 
-use crate::changes::Changes;
 use crate::shared::Shared;
-
-/// Comparing what a row is with what parity says it was written to be.
-const COMPARE: Site = Site::new("object.newer.compare");
 
 /// Generations of a place that count as the first of its chunk's life.
 const FIRST_OF_LIFE: u16 = 512;
 
-/// Believing what parity says only where sums of its own bear it out.
-const VERIFY: Site = Site::new("object.newer.verify");
+/// Writes by which two states may differ for their order to be known. Numbers of writes come round:
+/// of states further apart half of the numbers say that one is newer, and as many the other, so
+/// those are left without a meaning.
+const WRITES_KNOWN: u16 = WRITES / 8;
 
 /// The generation an object gets: one more than the place's last, never zero. Chunks of their own
 /// have no slot before their object: their generation is the chunk's.
@@ -44,150 +29,54 @@ pub(crate) fn next_generation(spot: &Spot, before: &Slot) -> u16 {
     last.wrapping_add(1).max(1)
 }
 
-/// A row whose last write was lost.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Newer {
-    /// Where.
-    pub(crate) at: u64,
-    /// What was to be written there.
-    pub(crate) bytes: Vec<u8>,
-    /// What it concerns.
-    pub(crate) wrong: Wrong,
-}
-
-/// How another state of a unit stands to the present one.
+/// How another state of something stands to the present one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Order {
-    Newer(Wrong),
-    /// Newer, but a difference that belongs to another row could look the same.
-    Perhaps,
-    /// Nothing that is certified differs.
-    Same,
-    /// Older, or wrong.
-    Worse,
+pub(crate) enum Order {
+    Newer,
+    Older,
+    Unknown,
 }
 
 impl<M: Medium> Shared<M> {
-    /// The one row over `[col, col + syndrome.len())` whose state XOR `syndrome` is newer and
-    /// verifies, seen through `changes`. Columns are held; everything over them verifies. For
-    /// zones with P only: Q tells more.
-    pub(crate) fn newer_row(
-        &self,
-        zone: &Zone,
-        col: u64,
-        syndrome: &[u8],
-        changes: &Changes,
-    ) -> Option<Newer> {
-        let first = syndrome.iter().position(|b| *b != 0)?;
-        let last = syndrome.iter().rposition(|b| *b != 0)?;
-        if !self.m.enabled(COMPARE) {
-            return None;
-        }
-        let (col, syndrome) = (col + first as u64, &syndrome[first..=last]);
-        let entries = self.rows_of_entries(zone, col, syndrome.len() as u64);
-        let mut rows = (0..zone.data_rows()).filter_map(|row| {
-            let at = zone.at(row, col);
-            let mut bytes = vec![0; syndrome.len()];
-            self.m.read(at, &mut bytes).ok()?;
-            xor_into(&mut bytes, syndrome);
-            let wrong = self.is_newer(at, &bytes, changes, entries == 1)?;
-            Some(Newer { at, bytes, wrong })
-        });
-        let found = rows.next()?;
-        // Two would be a coincidence of sums; then nothing can be told.
-        rows.next().is_none().then_some(found)
-    }
-
-    /// Number of rows that have directory entries over the columns.
-    fn rows_of_entries(&self, zone: &Zone, col: u64, len: u64) -> usize {
-        let has_entries = |row: &u32| {
-            let at = zone.at(*row, col);
-            let mut any = false;
-            if let Some(table) = self.heap.zone_of(at) {
-                table.units_over(at, len, &mut |u| any |= matches!(u, Unit::Entry { .. }));
-            }
-            any
-        };
-        (0..zone.data_rows()).filter(has_entries).count()
-    }
-
-    /// Whether `bytes` at `at` would be newer than what is there, and what they concern.
-    fn is_newer(
+    /// How state `after` of an entry stands to `before`, which is there. What has come to lie in
+    /// the chunk since then counts: whoever opened the pool meanwhile took the entry for what it
+    /// says.
+    pub(crate) fn order_of_entries(
         &self,
         at: u64,
-        bytes: &[u8],
-        changes: &Changes,
-        trust_entries: bool,
-    ) -> Option<Wrong> {
-        let direct = Direct(&self.m);
-        let overlay = Overlay { under: &direct, at, bytes };
-        let (now, then) = (changes.over(&direct), changes.over(&overlay));
-        let mut newer = None;
-        let mut worse = false;
-        self.heap.zone_of(at)?.units_over(at, bytes.len() as u64, &mut |unit| match self
-            .compare(&unit, &now, &then)
-        {
-            Order::Newer(Wrong::Directory) if !trust_entries => {}
-            Order::Newer(wrong) => newer = Some(wrong),
-            Order::Same | Order::Perhaps => {}
-            Order::Worse => worse = true,
-        });
-        newer.filter(|_| !worse)
-    }
-
-    /// Whether sums decide about what is newer.
-    fn newer_certify(&self) -> Certify {
-        Certify::when(self.m.enabled(VERIFY))
-    }
-
-    fn compare(&self, unit: &Unit, now: &impl Source, then: &impl Source) -> Order {
-        let sums = self.heap.sums();
-        let certify = self.newer_certify();
-        match unit {
-            Unit::Entry { at, chunk } => {
-                let found = read_entry(now, sums, *at, certify);
-                match (found, read_entry(then, sums, *at, certify)) {
-                    (Ok(Some(now)), Ok(Some(then))) if now == then => Order::Same,
-                    (Ok(Some(before)), Ok(Some(after)))
-                        if rises(before.generation, after.generation) =>
-                    {
-                        let entries = (*chunk, &before, &after);
-                        let told = self.chunk_tells(*at, entries, now, then);
-                        if told { Order::Newer(Wrong::Directory) } else { Order::Perhaps }
-                    }
-                    _ => Order::Worse,
-                }
-            }
-            Unit::Granule { spot, .. } => {
-                let slots = (read_slot(now, spot), read_slot(then, spot));
-                let (Ok(before), Ok(after)) = slots else { return Order::Worse };
-                let good =
-                    matches!(unit.check(then, sums, certify), Ok(Found::Good | Found::Nothing));
-                match (good, before == after) {
-                    (false, _) => Order::Worse,
-                    // Bytes that the unchanged slot certifies cannot have changed and verify.
-                    (true, true) => Order::Same,
-                    (true, false) if !sums.active() => Order::Worse,
-                    (true, false) if !succeeds(&before, &after, spot) => Order::Worse,
-                    (true, false) if tells(&before, &after) => Order::Newer(Wrong::Slot),
-                    (true, false) => Order::Perhaps,
-                }
-            }
+        (chunk, before, after): (u32, &ChunkEntry, &ChunkEntry),
+        now: &impl Source,
+        then: &impl Source,
+        certify: Certify,
+    ) -> Order {
+        if rises(after.generation, before.generation) {
+            return Order::Older;
         }
+        if !rises(before.generation, after.generation) {
+            return Order::Unknown;
+        }
+        if self.table_of(at).and_then(|t| t.entry(chunk)).as_ref() == Some(after) {
+            return Order::Newer;
+        }
+        // Nothing tells an empty run from a free chunk; left as a run it does no harm.
+        let idle = matches!(before.kind, ChunkKind::Free | ChunkKind::Run | ChunkKind::Log);
+        if idle && matches!(after.kind, ChunkKind::Free | ChunkKind::Log) {
+            return Order::Older;
+        }
+        let told = self.chunk_tells(at, (chunk, before, after), now, then, certify);
+        if told { Order::Newer } else { Order::Unknown }
     }
 
-    /// Whether what lies in a chunk bears out that its entry went from one state to the other. The
-    /// sums of entries of one chunk are linear: of three that were right at some time a fourth can
-    /// be made that verifies and never was.
+    /// Whether what lies in a chunk bears out that its entry went from one state to the other.
     fn chunk_tells(
         &self,
         at: u64,
         (chunk, before, after): (u32, &ChunkEntry, &ChunkEntry),
         now: &impl Source,
         then: &impl Source,
+        certify: Certify,
     ) -> bool {
         let sums = self.heap.sums();
-        let certify = self.newer_certify();
         let Some(table) = self.table_of(at).filter(|t| t.plausible(chunk, after)) else {
             return false;
         };
@@ -200,15 +89,15 @@ impl<M: Medium> Shared<M> {
         };
         let read_then = |at| read_entry(then, sums, at, certify).ok().flatten();
         match (before.kind, after.kind) {
-            (_, ChunkKind::Large) => self.is_live(&table.large_spot(chunk, after), then),
+            (_, ChunkKind::Large) => self.is_live(&table.large_spot(chunk, after), then, certify),
             (_, ChunkKind::Tail) => {
-                head_of(after, &read_then).is_some_and(|spot| self.is_live(&spot, then))
+                head_of(after, &read_then).is_some_and(|spot| self.is_live(&spot, then, certify))
             }
             (ChunkKind::Large, ChunkKind::Free) => {
-                !self.is_live(&table.large_spot(chunk, before), now)
+                !self.is_live(&table.large_spot(chunk, before), now, certify)
             }
             (ChunkKind::Tail, ChunkKind::Free) => {
-                head_of(before, &read_then).is_none_or(|spot| !self.is_live(&spot, now))
+                head_of(before, &read_then).is_none_or(|spot| !self.is_live(&spot, now, certify))
             }
             (_, ChunkKind::Run) => table.shape(after.class).is_some_and(|shape| {
                 let spot = table.spot(chunk, after, &shape, 0);
@@ -217,14 +106,12 @@ impl<M: Medium> Shared<M> {
                 read_slot(then, &spot).is_ok_and(of_life)
                     && unit.check(then, sums, certify) == Ok(Found::Good)
             }),
-            // Nothing tells an empty run from a free chunk; left as a run it does no harm.
             _ => false,
         }
     }
 
     /// Whether an object is there that its first granule certifies.
-    fn is_live(&self, spot: &Spot, from: &impl Source) -> bool {
-        let certify = self.newer_certify();
+    fn is_live(&self, spot: &Spot, from: &impl Source, certify: Certify) -> bool {
         let unit = Unit::Granule { spot: *spot, granule: 0 };
         read_slot(from, spot).is_ok_and(|slot| slot.is_live())
             && unit.check(from, self.heap.sums(), certify) == Ok(Found::Good)
@@ -251,11 +138,22 @@ pub(crate) fn rises(a: u16, b: u16) -> bool {
     (1..=u16::MAX / 2).contains(&b.wrapping_sub(a))
 }
 
+/// How state `after` of the slot of a place stands to `before`.
+pub(crate) fn order_of(before: &Slot, after: &Slot, spot: &Spot) -> Order {
+    match (succeeds(before, after, spot), succeeds(after, before, spot)) {
+        (true, false) => Order::Newer,
+        (false, true) => Order::Older,
+        _ => Order::Unknown,
+    }
+}
+
 /// Whether `after` is a state that the slot of a place takes after `before`. What lay there in an
 /// earlier life of the chunk, when it was divided otherwise, comes before all of this one.
 fn succeeds(before: &Slot, after: &Slot, spot: &Spot) -> bool {
     if before.generation == after.generation {
-        return before.state == STATE_LIVE && !after.is_live();
+        let more = after.writes.wrapping_sub(before.writes) % WRITES;
+        let written = after.is_live() && (1..=WRITES_KNOWN).contains(&more);
+        return before.is_live() && (written || !after.is_live());
     }
     let of_life = |slot: &Slot| is_of_life(slot.generation, spot.chunk_generation);
     match (of_life(before), of_life(after)) {
@@ -278,16 +176,11 @@ fn first_of_life(chunk: u16) -> u16 {
     chunk.wrapping_mul(0x6d2b)
 }
 
-/// Whether only this place's slot can have gone from one to the other.
-fn tells(before: &Slot, after: &Slot) -> bool {
-    before.is_live() != after.is_live() && before.len != after.len
-}
-
 const _: () = assert!(SLOT_LEN == 16, "a slot is one lost write");
 
 #[cfg(test)]
 mod tests {
-    use holdfast_heap::format::STATE_FREE;
+    use holdfast_heap::format::{STATE_FREE, STATE_LIVE};
 
     use super::*;
 
@@ -307,6 +200,20 @@ mod tests {
             for (k, after) in life.iter().enumerate() {
                 assert_eq!(succeeds(before, after, &spot), i < k, "{i} to {k}");
             }
+        }
+    }
+
+    #[test]
+    fn what_was_written_more_often_is_newer_as_far_as_the_numbers_tell() {
+        let slot = |writes| Slot { generation: 5, state: STATE_LIVE, writes, ..Slot::default() };
+        let far = WRITES_KNOWN + 1;
+        let pairs = [(0, 1), (7, 7 + WRITES_KNOWN), (WRITES - 1, 0), (WRITES - 3, 9)];
+        for (a, b) in pairs.map(|(a, b)| (slot(a), slot(b))) {
+            assert_eq!(order_of(&a, &b, &SPOT), Order::Newer, "{a:?} {b:?}");
+            assert_eq!(order_of(&b, &a, &SPOT), Order::Older, "{a:?} {b:?}");
+        }
+        for (a, b) in [(0, far), (far, 0), (9, WRITES / 2 + 9), (3, 3)] {
+            assert_eq!(order_of(&slot(a), &slot(b), &SPOT), Order::Unknown, "{a} {b}");
         }
     }
 

@@ -31,11 +31,11 @@ use holdfast_redundancy::parity::{self, Mismatch, Suspect};
 use holdfast_redundancy::{ColumnId, Exempt, ExemptRanges, Wrong, Zone, zone};
 
 use crate::batch::Batch;
+use crate::blame::{Judged, Newer};
 use crate::changes::Changes;
 use crate::error::Error;
 use crate::mend_unit::{find_cure, find_cure_of_two, parts_of};
-use crate::newer::Newer;
-use crate::repair::Mended;
+use crate::repair::{Asked, Mended};
 use crate::shared::{Repairer, Shared};
 use holdfast_sync::PoisonError;
 use holdfast_sync::atomic::Ordering;
@@ -299,41 +299,57 @@ impl<M: Medium> Shared<M> {
         redone: &mut Redone,
     ) -> Result<(), Error> {
         let of_row = |newer: &Newer| row.is_none() || zone.place(newer.at).map(|p| p.row) == row;
-        let newer = if zone.has_q() {
-            self.located_row(repairer, redo, zone, col, len).filter(of_row)
+        let judged = if zone.has_q() {
+            self.located_row(repairer, redo, zone, col, len)
         } else if zone.has_p() {
-            self.newer_of_rows(redo, zone, col, len)
+            self.judge_rows(redo, zone, col, len)
         } else {
-            None
+            Judged::default()
         };
-        if let Some(Newer { at, bytes, wrong }) = newer {
+        for Newer { at, bytes, wrong } in judged.newer.into_iter().filter(of_row) {
             let event = self.event(Cause::Parity, redo.finder, at, bytes.len() as u64);
             self.m.put(CURE_ROW, at, &bytes)?;
             self.know_entries(at, bytes.len() as u64);
             self.report_mended(event, Mended::Repaired(wrong));
             redone.cured += 1;
         }
+        // What stays in doubt is said now: once parity is recomputed, nothing will be known of it.
+        let asked = Asked { cause: Cause::Parity, finder: redo.finder };
+        judged.doubts.iter().for_each(|doubt| self.report_doubt(doubt, asked));
         Ok(())
     }
 
-    /// With P alone: see `newer.rs`.
-    fn newer_of_rows(&self, redo: &Redo<'_>, zone: &Zone, col: u64, len: u64) -> Option<Newer> {
+    /// With P alone: see `blame.rs`.
+    fn judge_rows(&self, redo: &Redo<'_>, zone: &Zone, col: u64, len: u64) -> Judged {
         let direct = Direct(&self.m);
-        let was = ExemptRanges(redo.was_exempt);
-        let as_found = self.sum_of_rows(&direct, zone, None, col, len, &was)?;
         let future = redo.changes.over(&direct);
-        let as_will_be = self.sum_of_rows(&future, zone, None, col, len, &self.exempt())?;
+        let was = ExemptRanges(redo.was_exempt);
+        let as_found = |(col, len)| self.sum_of_rows(&direct, zone, None, col, len, &was);
+        let as_will_be =
+            |(col, len)| self.sum_of_rows(&future, zone, None, col, len, &self.exempt());
         let adds_up = |sum: &Vec<u8>| sum.iter().all(|b| *b == 0);
-        if adds_up(&as_found) || adds_up(&as_will_be) {
-            // Parity is right for this state of the rows: no write of them was lost.
-            return None;
+        // Parity that is right for one of these states of the rows: no write of them was lost.
+        let right = |columns| {
+            as_found(columns).as_ref().is_none_or(adds_up)
+                || as_will_be(columns).as_ref().is_none_or(adds_up)
+        };
+        if right((col, len)) {
+            return Judged::default();
         }
-        let try_one = |syndrome: &[u8]| self.newer_row(zone, col, syndrome, redo.changes);
-        try_one(&as_found).or_else(|| try_one(&as_will_be))
+        // Now the whole page: an object and its slot may lie at different bytes of it.
+        let page = (col / PAGE * PAGE, PAGE);
+        let mut judged = Judged::default();
+        for sum in [as_found(page), as_will_be(page)].into_iter().flatten() {
+            judged = self.judge_columns(zone, page.0, &sum, redo.changes, None);
+            if !judged.newer.is_empty() {
+                break;
+            }
+        }
+        judged
     }
 
-    /// With P and Q: the row they agree on, if it then verifies and the changes do not cover what
-    /// was wrong in it.
+    /// With P and Q: what over the row they agree on verifies as they say, where the changes do
+    /// not cover what was wrong in it.
     fn located_row(
         &self,
         repairer: &mut Repairer,
@@ -341,25 +357,46 @@ impl<M: Medium> Shared<M> {
         zone: &Zone,
         col: u64,
         len: u64,
-    ) -> Option<Newer> {
+    ) -> Judged {
         let was = ExemptRanges(redo.was_exempt);
-        let found = parity::check(&self.m, zone, col, len, &was, &mut repairer.scratch).ok()?;
-        let [Mismatch { col, len, suspect: Suspect::Unit(unit @ zone::Unit::Row(_)) }] = found[..]
-        else {
-            return None;
+        let scratch = &mut repairer.scratch;
+        let mut located = |col, len| {
+            let found = parity::check(&self.m, zone, col, len, &was, scratch).ok()?;
+            match found[..] {
+                [Mismatch { suspect: Suspect::Unit(zone::Unit::Row(row)), .. }] => Some(row),
+                _ => None,
+            }
         };
-        let at = zone.unit_at(unit, col);
-        let candidates = self.range_candidates(repairer, at, len, &was);
-        let [bytes] = &candidates[..] else { return None };
-        if self.bad_units(at, bytes, redo.changes, self.redo_certify()) > 0 {
-            return None;
+        let Some(row) = located(col, len) else { return Judged::default() };
+        let page = col / PAGE * PAGE;
+        let (col, len) = if located(page, PAGE) == Some(row) { (page, PAGE) } else { (col, len) };
+        let found = parity::syndromes(&self.m, zone, col, len, &was, scratch);
+        let Ok(found) = found else { return Judged::default() };
+        if !self.heap.sums().active() {
+            return self.as_located(redo, zone.at(row, col), &found.p);
         }
+        self.judge_columns(zone, col, &found.p, redo.changes, Some(row))
+    }
+
+    /// Without sums: all of what P and Q say of a row, if the changes do not cover it.
+    fn as_located(&self, redo: &Redo<'_>, at: u64, syndrome: &[u8]) -> Judged {
+        let mut bytes = vec![0; syndrome.len()];
+        let read = self.m.read(at, &mut bytes);
+        xor_into(&mut bytes, syndrome);
         let direct = Direct(&self.m);
-        let overlay = Overlay { under: &direct, at, bytes };
-        let (mut now, mut then) = (vec![0; bytes.len()], vec![0; bytes.len()]);
-        redo.changes.over(&direct).read(at, &mut now).ok()?;
-        redo.changes.over(&overlay).read(at, &mut then).ok()?;
-        (now != then).then(|| Newer { at, bytes: bytes.clone(), wrong: Wrong::Data })
+        let overlay = Overlay { under: &direct, at, bytes: &bytes };
+        let seen = |from: &dyn Fn(&mut [u8]) -> Result<(), MediaError>| {
+            let mut seen = vec![0; syndrome.len()];
+            from(&mut seen).ok().map(|()| seen)
+        };
+        let now = seen(&|into| redo.changes.over(&direct).read(at, into));
+        let then = seen(&|into| redo.changes.over(&overlay).read(at, into));
+        let certify = self.redo_certify();
+        let differs = read.is_ok() && now != then;
+        if !differs || self.bad_units(at, &bytes, redo.changes, certify) > 0 {
+            return Judged::default();
+        }
+        Judged { newer: vec![Newer { at, bytes, wrong: Wrong::Data }], ..Judged::default() }
     }
 
     /// What `[at, at + len)` of a row may have been when parity was last right.

@@ -270,7 +270,7 @@ impl<M: Medium> Shared<M> {
                 }
                 Ok(lost.map_or(Mended::Repaired(Wrong::Data), |_| Mended::Lost(Wrong::Data)))
             }
-            Verdict::Undecided(Reason::Unlocated) => {
+            Verdict::Undecided(Reason::Unlocated | Reason::Older) => {
                 self.mend_columns(finding.at, finding.len, Finder::Scrub)
             }
         }
@@ -296,6 +296,10 @@ impl<M: Medium> Shared<M> {
         if add_up {
             return Ok(Mended::Nothing);
         }
+        // Whole pages: an object and its slot may lie at different bytes of one that was lost.
+        let end = (col + len).next_multiple_of(PAGE);
+        let col = col / PAGE * PAGE;
+        let len = end - col;
         for _ in 0..BAD_PAGES_MAX {
             let mut lost = false;
             for row in 0..zone.data_rows() {
@@ -328,7 +332,8 @@ impl<M: Medium> Shared<M> {
         Ok(lost)
     }
 
-    /// Settles what differs over columns that are held; `None` if a page cannot be read.
+    /// Settles what differs over columns that are held, a page column at a time: damage in one must
+    /// not blur what is found in the next. `None` if a page cannot be read.
     fn settle_columns(
         &self,
         repairer: &mut Repairer,
@@ -337,16 +342,21 @@ impl<M: Medium> Shared<M> {
         len: u64,
         asked: Asked,
     ) -> Result<Option<Mended>, Error> {
-        let scratch = &mut repairer.scratch;
-        let left = match parity::check(&self.m, zone, col, len, &self.exempt(), scratch) {
-            Ok(left) => left,
-            Err(_) => return Ok(None),
-        };
         let mut mended = Mended::Nothing;
-        for mismatch in left {
-            mended = self.settle_mismatch(repairer, zone, &mismatch, asked)?;
-            if let Mended::Lost(_) | Mended::Undecided(_) = mended {
-                break;
+        for page in (col..col + len).step_by(PAGE as usize) {
+            let scratch = &mut repairer.scratch;
+            let left = match parity::check(&self.m, zone, page, PAGE, &self.exempt(), scratch) {
+                Ok(left) => left,
+                Err(_) => return Ok(None),
+            };
+            for mismatch in left {
+                let settled = self.settle_mismatch(repairer, zone, &mismatch, asked)?;
+                if let Mended::Lost(_) = settled {
+                    return Ok(Some(settled));
+                }
+                if !matches!(mended, Mended::Undecided(_)) {
+                    mended = settled;
+                }
             }
         }
         Ok(Some(mended))
@@ -362,14 +372,20 @@ impl<M: Medium> Shared<M> {
         let (col, len) = (mismatch.col, mismatch.len);
         let certify = Certify::when(self.m.enabled(VERIFY_ROWS));
         let all_verify = self.bad_rows(zone, col, len, certify) == 0;
-        if let Some(wrong) = self.bring_back(repairer, zone, mismatch, all_verify, asked)? {
-            return Ok(Mended::Repaired(wrong));
-        }
+        let brought = self.bring_back(repairer, zone, mismatch, all_verify, asked)?;
         let (unit, wrong) = match mismatch.suspect {
             Suspect::Unit(zone::Unit::Q) => (zone::Unit::Q, Wrong::ParityQ),
             Suspect::Unit(zone::Unit::P) => (zone::Unit::P, Wrong::ParityP),
             _ => (zone::Unit::P, Wrong::FreeOrParity),
         };
+        let doubtful = brought.doubts.first().map(|doubt| Mended::Undecided(doubt.wrong));
+        let back = brought.back.map_or(Mended::Nothing, Mended::Repaired);
+        brought.doubts.iter().for_each(|doubt| self.report_doubt(doubt, asked));
+        let kept = brought.doubts.into_iter().flat_map(|doubt| doubt.columns).collect();
+        let rest = self.differ_beside(repairer, zone, (col, len), kept)?;
+        if rest.is_empty() {
+            return Ok(doubtful.unwrap_or(back));
+        }
         let event = self.event(asked.cause, asked.finder, zone.unit_at(unit, col), len);
         let mended = if self.cannot_tell(mismatch.suspect) {
             Mended::Undecided(wrong)
@@ -377,7 +393,9 @@ impl<M: Medium> Shared<M> {
             // A unit over the column is lost. Parity stays as it is: it may be what is right.
             Mended::Lost(wrong)
         } else {
-            self.recompute_parity(&mut repairer.scratch, zone, col, len)?;
+            for (col, len) in rest {
+                self.recompute_parity(&mut repairer.scratch, zone, col, len)?;
+            }
             if self.is_file() {
                 // Until this, a crash would bring the wrong parity back.
                 self.m.sync(PARITY_SYNC)?;
@@ -385,7 +403,32 @@ impl<M: Medium> Shared<M> {
             Mended::Repaired(wrong)
         };
         self.report_mended(event, mended);
-        Ok(mended)
+        Ok(doubtful.unwrap_or(mended))
+    }
+
+    /// The columns beside those to be `kept` if they do not add up, else none.
+    fn differ_beside(
+        &self,
+        repairer: &mut Repairer,
+        zone: &Zone,
+        (col, len): (u64, u64),
+        mut kept: Vec<(u64, u64)>,
+    ) -> Result<Vec<(u64, u64)>, Error> {
+        kept.sort_unstable();
+        let (mut beside, mut from) = (Vec::new(), col);
+        for (start, n) in kept.into_iter().chain([(col + len, 0)]) {
+            if start > from {
+                beside.push((from, start - from));
+            }
+            from = from.max(start + n);
+        }
+        let mut differ = false;
+        for (col, len) in &beside {
+            let scratch = &mut repairer.scratch;
+            differ |=
+                !parity::check(&self.m, zone, *col, *len, &self.exempt(), scratch)?.is_empty();
+        }
+        Ok(if differ { beside } else { Vec::new() })
     }
 
     /// A copy of a mirrored record that does not verify is written again.

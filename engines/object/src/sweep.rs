@@ -13,6 +13,8 @@ use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::parity::{self, Mismatch, Scratch, Suspect};
 use holdfast_redundancy::{Verdict, Wrong, Zone, verdict::Reason, zone};
 
+use crate::blame::Doubt;
+use crate::changes::Changes;
 use crate::error::Error;
 use crate::shared::Shared;
 
@@ -267,12 +269,22 @@ impl<M: Medium> Shared<M> {
             let pages = (col..col + len).step_by(PAGE as usize);
             pages.map(|c| parity::check(&self.m, zone, c, PAGE, &exempt, scratch)).collect()
         };
+        let doubts: Vec<_> = found
+            .iter()
+            .flatten()
+            .flatten()
+            .map(|mismatch| self.doubts_of(zone, mismatch, scratch))
+            .collect();
         self.columns.unlock_all(&columns);
+        let mut doubts = doubts.into_iter();
         for found in found {
             match found {
                 Ok(mismatches) => {
-                    for mismatch in mismatches {
-                        report.add(self.column_finding(zone, &mismatch));
+                    for (mismatch, doubts) in mismatches.iter().zip(&mut doubts) {
+                        if doubts.is_empty() {
+                            report.add(self.column_finding(zone, mismatch));
+                        }
+                        doubts.into_iter().for_each(|doubt| report.add(doubt));
                     }
                 }
                 Err(holdfast_redundancy::Error::Media(e)) => {
@@ -283,6 +295,23 @@ impl<M: Medium> Shared<M> {
             }
         }
         Ok(())
+    }
+
+    /// What over a mismatch may be older than what was committed, as findings. Columns are held.
+    fn doubts_of(&self, zone: &Zone, mismatch: &Mismatch, scratch: &mut Scratch) -> Vec<Finding> {
+        let (col, len) = (mismatch.col, mismatch.len);
+        if mismatch.suspect != Suspect::Any {
+            return Vec::new();
+        }
+        let found = parity::syndromes(&self.m, zone, col, len, &self.exempt(), scratch);
+        let judged = found
+            .ok()
+            .map(|found| self.judge_columns(zone, col, &found.p, &Changes::default(), None).doubts);
+        let finding = |doubt: Doubt| {
+            let verdict = Verdict::Undecided(Reason::Older);
+            Finding { at: doubt.at, len: doubt.len, verdict, object: doubt.object }
+        };
+        judged.unwrap_or_default().into_iter().map(finding).collect()
     }
 
     /// Every page of both sides can be read, and copies of mirrored records agree.

@@ -123,7 +123,7 @@ impl Storming {
     fn run(&self) -> Result<bool, String> {
         let begun = Instant::now();
         let all = storm::run(self.plan()?).map_err(|error| error.to_string())?;
-        println!("{:10} {:>12} {:>9} {:>9}  {}", "target", "runs", "runs/s", "slowest", "next");
+        println!("{:10} {:>12} {:>9} {:>9}  next", "target", "runs", "runs/s", "slowest");
         for done in &all {
             println!(
                 "{:10} {:>12} {:>9.0} {:>6} ms  --seed {} --from {}",

@@ -21,6 +21,7 @@ mod older;
 mod parts;
 mod ranges;
 mod resumed;
+mod stale;
 mod strays;
 mod trials;
 mod views;

@@ -1,15 +1,13 @@
 //! Directory entries whose write the device lost: whoever opens the pool next finds older ones,
 //! which verify. Nothing is given up and no pointer called dangling before parity was asked.
 
-use std::sync::{Arc, Mutex};
-
-use crate::common::{TestPool, clock, create_with, get, pattern, put, quick};
-use holdfast_faultmem::{Config, FaultKind, FaultMedium, When};
+use crate::common::{TestPool, create_with, get, pattern, put, reopened};
+use holdfast_faultmem::{FaultKind, When};
 use holdfast_heap::ZoneTable;
 use holdfast_heap::format::{CHUNK_LEN, SLOT_LEN};
 use holdfast_layout::{RawPtr, RegionKind};
-use holdfast_object::{CreateOptions, Parity, Pool, ScrubControl, ScrubOptions};
-use holdfast_pmem::{Medium, MediumKind};
+use holdfast_object::{CreateOptions, Parity, ScrubControl, ScrubOptions};
+use holdfast_pmem::MediumKind;
 use holdfast_txn::{Transaction, TxError};
 
 const KINDS: [(MediumKind, Parity); 4] = [
@@ -39,20 +37,6 @@ fn losing_entries<R>(pool: &TestPool, work: impl FnOnce() -> R) -> R {
     let done = work();
     assert_eq!(pool.medium().armed(), 0, "entries were written, and lost");
     done
-}
-
-/// Closes the pool, so that no record of anything is left, and opens it again.
-fn reopened(pool: TestPool) -> TestPool {
-    let kind = pool.medium().kind();
-    let last = Arc::new(Mutex::new(None));
-    let keep = Arc::clone(&last);
-    pool.medium().on_barrier(Box::new(move |_, _, point| {
-        *keep.lock().unwrap() = Some(point.newest());
-    }));
-    drop(pool);
-    let image = last.lock().unwrap().take().unwrap();
-    let m = FaultMedium::from_crash(image, kind, &Config::default());
-    Pool::open(m, quick(), clock()).unwrap().0
 }
 
 fn scrub(pool: &TestPool) {
@@ -128,7 +112,7 @@ fn losing_parity<R>(pool: &TestPool, at: u64, len: u64, work: impl FnOnce() -> R
 
 #[test]
 fn an_entry_that_never_was_is_not_believed_although_it_verifies() {
-    // Sums are linear: entries of generations 1, 2 and 5 make one of generation 6, and free.
+    // Were sums linear, entries of generations 1, 2 and 5 would make one of generation 6, and free.
     let pool = pool(MediumKind::Shm, Parity::P);
     let one = put(&pool, &pattern(1, CHUNK));
     let table = table(&pool);

@@ -125,7 +125,7 @@ impl Zone {
         let generation = self.slot(spot).generation.wrapping_add(1);
         let len = bytes.len() as u32;
         let mut slot =
-            Slot { sum: 0, generation, state: STATE_LIVE, flags: 0, type_number: 7, len };
+            Slot { sum: 0, generation, state: STATE_LIVE, writes: 0, type_number: 7, len };
         let first = &bytes[..bytes.len().min(1024)];
         slot.sum = self.heap.sums().granule(spot.object, &slot, 0, first);
         slot

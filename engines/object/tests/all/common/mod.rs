@@ -1,8 +1,8 @@
 //! What the engine's tests share: a clock that counts, and pools on the faulty medium.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use holdfast_faultmem::{Config, FaultMedium};
 use holdfast_layout::{Ptr, RawPtr, TypeNumber};
@@ -47,6 +47,20 @@ pub(crate) fn crash(pool: TestPool) -> (TestPool, Opened) {
     core::mem::forget(pool);
     let m = FaultMedium::from_crash(image, kind, &Config::default());
     Pool::open(m, quick(), clock()).unwrap()
+}
+
+/// Closes the pool, so that no record of anything is left, and opens it again.
+pub(crate) fn reopened(pool: TestPool) -> TestPool {
+    let kind = holdfast_pmem::Medium::kind(pool.medium());
+    let last = Arc::new(Mutex::new(None));
+    let keep = Arc::clone(&last);
+    pool.medium().on_barrier(Box::new(move |_, _, point| {
+        *keep.lock().unwrap() = Some(point.newest());
+    }));
+    drop(pool);
+    let image = last.lock().unwrap().take().unwrap();
+    let m = FaultMedium::from_crash(image, kind, &Config::default());
+    Pool::open(m, quick(), clock()).unwrap().0
 }
 
 /// Bytes that depend on a number.

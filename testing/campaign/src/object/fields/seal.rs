@@ -7,7 +7,7 @@ use holdfast_pmem::Medium;
 use super::spots::Spot;
 use crate::object::handle::Handle;
 use crate::object::raw::log::LogSeed;
-use crate::object::raw::sums::{add, crc, double};
+use crate::object::raw::sums::{add, crc, double, stored};
 use crate::object::raw::{Bytes, Place, Slot, ZoneMap};
 use crate::object::targets::Targets;
 use crate::tally::{Fault, Judged, Violation};
@@ -151,7 +151,7 @@ impl Sealer {
             }
             Seal::Chunk(at) => {
                 let bytes = read(medium, at, holdfast_heap::format::CHUNK_LEN as u64)?;
-                self.store(medium, at, &word(self.bound(at, &bytes[4..])), true)
+                self.store(medium, at, &word(stored(self.bound(at, &bytes[4..]))), true)
             }
             Seal::Object(place) => self.seal_object(medium, &place),
             Seal::Record { at, len, seed } => {

@@ -275,6 +275,28 @@ pub fn slot_lost(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     durable(&world, driver, &mut rng, true)
 }
 
+/// A page is set back to what it was before a change of which nothing tells that it came last, or
+/// else P over it is too old. It has to be named, and P may be all that is left of the change.
+pub fn in_doubt(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (_world, driver, mut rng) = begin(mutant, world)?;
+    driver.must(&Job::new(&mut rng, [Op::Alloc { len: 12_000 }]))?;
+    let choice = Choice::of(&driver.ledger.objects());
+    let of = choice.large.iter().filter(|(_, len)| *len == 12_000).map(|(of, _)| *of).next();
+    let of = of.ok_or_else(|| unable("the pool has no large object"))?;
+    let at = (of & ((1 << 48) - 1)) / PAGE * PAGE;
+    let before = Bytes::of(&driver.medium).get(at, PAGE).unwrap_or_default().to_vec();
+    driver.must(&Job::new(&mut rng, [Op::Write { of, from: 1_100, len: 300 }]))?;
+    driver.medium.stray(at, &before).map_err(|_| unable("the medium refused"))?;
+    let done = scrub(&driver.pool)?;
+    let mut tally = Tally { count: 1, ..Tally::default() };
+    if done.undecided == 0 {
+        let story = format!("object {of:#x} is older, or parity is, and nobody says so");
+        tally.convict(Violation::new(Fault::Unnoticed, story));
+    }
+    abandon(driver);
+    Ok(tally)
+}
+
 /// A page of objects cannot be read, and a byte of P over it is wrong; Q knows better.
 pub fn page_and_parity(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     let (world, driver, mut rng) = begin(mutant, world)?;

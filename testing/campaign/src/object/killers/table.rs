@@ -142,8 +142,9 @@ const ENGINE: &[Trial] = &[
 const REPAIRS: &[Trial] = &[
     ("object.mend_unit.judge", &[made!(mended::slot_and_parity, SHM), TWO]),
     ("object.mend_unit.verify", &[FLIPPED]),
-    ("object.newer.compare", &[made!(mended::slot_lost, SHM)]),
-    ("object.newer.verify", &[made!(verified::freed_in_parity, SHM)]),
+    ("object.blame.compare", &[made!(mended::slot_lost, SHM)]),
+    ("object.blame.doubt", &[made!(mended::in_doubt, SHM)]),
+    ("object.blame.verify", &[made!(verified::freed_in_parity, SHM)]),
     ("object.recover.done-sync", &[RECOVERED_FILE]),
     ("object.recover.replay", &[RECOVERED]),
     ("object.recover.verify-overflow", &[made!(overflow::wrong_at_open, SHM)]),

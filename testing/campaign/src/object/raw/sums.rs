@@ -64,6 +64,14 @@ pub fn adler(sum: u32, bytes: &[u8]) -> u32 {
     high << 16 | low
 }
 
+/// What is stored for a checksum of the heap: see `docs/formats/zone.md`.
+#[must_use]
+pub fn stored(sum: u32) -> u32 {
+    let product = u64::from(sum ^ sum >> 16) * 2_654_435_761;
+    let low = (product & 0xffff_ffff) as u32;
+    low ^ low >> 16
+}
+
 /// `into ^= bytes`, as far as both go.
 pub fn add(into: &mut [u8], bytes: &[u8]) {
     for (into, byte) in into.iter_mut().zip(bytes) {
@@ -94,6 +102,12 @@ mod tests {
         assert_eq!(crc(0, b"123456789"), 0xE306_9283);
         assert_eq!(crc(crc(0, b"1234567"), b"89"), 0xE306_9283);
         assert_eq!(adler(1, b"Wikipedia"), 0x11E6_0398);
+    }
+
+    #[test]
+    fn stored_sums_have_their_known_values() {
+        let sums = [0, 1, 0x8000_0000, 0xE306_9283].map(stored);
+        assert_eq!(sums, [0, 0x9e37_e786, 0x3cd8_bcd8, 0x7caf_255a]);
     }
 
     #[test]

@@ -1,30 +1,34 @@
-//! Row `lost`: writes the device loses, sends elsewhere or tears, in the middle of commits.
+//! Row `lost`: writes the device loses, sends elsewhere or tears, in the middle of commits, and
+//! places that come back as they once were.
 //!
-//! One fault is armed, a transaction runs into it and sees nothing. Then the pool is read, worked
-//! on or crashed, and scrubbed. If place meant and place hit share no page column, everything must
-//! be as the model says; otherwise no wrong byte may be served, and the pool is given up.
+//! One fault is armed, a transaction runs into it and sees nothing; or transactions run, and a
+//! line, sector or page that they changed then holds what it held before them. Then the pool is
+//! read, worked on or crashed, and scrubbed. If place meant and place hit share no page column,
+//! everything must be as the model says; otherwise no wrong byte may be served, and the pool is
+//! given up.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_faultmem::{Damage, FaultKind, Injected, Torn, When};
 use holdfast_layout::Region;
-use holdfast_pmem::{Medium, MediumKind, Site};
+use holdfast_pmem::{Medium, MediumKind};
 use holdfast_workloads::Rng;
 
 use super::damage::{Seen, crash, domains, names, settled, world_of, zone_of};
+use super::stale::{Past, set_back, settle};
 use crate::object::driver::Driver;
 use crate::object::judge::scrub;
 use crate::object::ops::any_job;
 use crate::object::scenes::stage;
 use crate::object::world::World;
 use crate::runner::{Case, Row, Tier};
-use crate::tally::{Fault, Judged, Tally, Violation};
+use crate::tally::{Fault, Judged, Tally};
 
 /// The row.
 pub const ROW: Row = Row {
     name: "lost",
-    story: "lost, misdirected and torn writes in the middle of commits",
+    story: "lost, misdirected and torn writes in the middle of commits; stale lines and pages",
     cases: |tier| CASES * if matches!(tier, Tier::Ci) { 1 } else { 30 },
     run,
     finish: |_| {},
@@ -33,19 +37,19 @@ pub const ROW: Row = Row {
 };
 
 /// Cases of the CI tier: ten for each kind of fault and world.
-const CASES: u64 = 120;
+const CASES: u64 = 160;
 /// Faults of each.
 const FAULTS: u64 = 250;
 /// Faults after which a case is ended although not all of them came about.
 const ATTEMPTS: u64 = 4 * FAULTS;
+/// The fault that is not of a write: see `stale.rs`.
+const STALE: u64 = 3;
 /// Pages of the pools.
 const PAGES: u64 = 121;
-/// Writing back what a file's medium still owes.
-const SETTLE: Site = Site::new("campaign.lost.settle");
 
 fn run(case: &Case) -> Tally {
     let world = world_of(case.number, PAGES);
-    let kind = case.number / 4 % 3;
+    let kind = case.number / 4 % 4;
     let mut rng = case.rng(1);
     let mut tally = Tally::default();
     let done = rounds(&world, kind, &mut rng, &mut tally);
@@ -67,11 +71,18 @@ fn rounds(world: &Arc<World>, kind: u64, rng: &mut Rng, tally: &mut Tally) -> Ju
             break;
         }
         let seen = Seen::now(&driver);
-        let Some(injected) = strike(&driver, kind, rng)? else { continue };
+        let struck = match kind {
+            STALE => set_back(&driver, rng)?.map(|(injected, past)| (injected, Some(past))),
+            _ => strike(&driver, kind, rng)?.map(|injected| (injected, None)),
+        };
+        let Some((injected, past)) = struck else { continue };
         let zone = zone_of(&driver)?;
         let outside = beyond(&driver, &zone, &injected);
         let log_lost = took_both_copies(&driver, &injected);
-        let judged = judge(world, driver, &injected, outside, rng);
+        let judged = match &past {
+            Some(past) => judge_stale(world, driver, (&injected, past), &zone, rng, tally),
+            None => judge(world, driver, &injected, outside, rng),
+        };
         if outside {
             tally.add("beyond tolerance, not judged further", 1);
         }
@@ -88,7 +99,7 @@ fn rounds(world: &Arc<World>, kind: u64, rng: &mut Rng, tally: &mut Tally) -> Ju
             Some(None) | None => begin(world, rng)?,
         };
         tally.count += 1;
-        tally.add(["lost", "misdirected", "torn"][kind as usize], 1);
+        tally.add(["lost", "misdirected", "torn", "stale"][kind as usize], 1);
         located(&driver, &zone, &injected, seen, tally);
     }
     driver.check()?;
@@ -117,6 +128,42 @@ fn judge(
     Ok(Some(driver))
 }
 
+/// The same for a place that was set back.
+fn judge_stale(
+    world: &Arc<World>,
+    driver: Driver,
+    (injected, past): (&Injected, &Past),
+    zone: &Region,
+    rng: &mut Rng,
+    tally: &mut Tally,
+) -> Judged<Option<Driver>> {
+    let driver = match rng.below(4) {
+        2 if !took_both_copies(&driver, injected) => crash(world, driver)?,
+        way @ (0 | 1) => {
+            past.meet(&driver, rng, way == 1)?;
+            driver
+        }
+        _ => driver,
+    };
+    let undecided = past.scrubbed(&driver, rng)?;
+    let rows = zone.start..zone.start + u64::from(zone.data_rows) * zone.row_len;
+    let figure = match (rows.contains(&injected.at), injected.at >= zone.start, undecided) {
+        (true, _, 0) => "stale in rows, right after the scrub",
+        (true, _, _) => "stale in rows, named as in doubt",
+        (_, true, 0) => "stale in parity, right after the scrub",
+        (_, true, _) => "stale in parity, named as in doubt",
+        _ => "stale in metadata or log",
+    };
+    tally.add(figure, 1);
+    // What was in doubt and is not an object of the model stays so.
+    if undecided == 0 || driver.pool.check(|_, _| {}).is_ok_and(|report| report.is_clean()) {
+        return Ok(Some(driver));
+    }
+    let Driver { medium, pool, .. } = driver;
+    medium.abandon(pool);
+    Ok(None)
+}
+
 /// Arms a fault and runs a transaction into it. `None` if it met no write.
 fn strike(driver: &Driver, kind: u64, rng: &mut Rng) -> Judged<Option<Injected>> {
     let before = driver.medium.injected().len();
@@ -135,12 +182,7 @@ fn strike(driver: &Driver, kind: u64, rng: &mut Rng) -> Judged<Option<Injected>>
         }
     }
     driver.medium.disarm();
-    // A file's writes come to the medium whenever the kernel likes: now, so that the faults of two
-    // rounds never come together.
-    if driver.medium.kind() == MediumKind::File {
-        let synced = driver.medium.sync(SETTLE);
-        synced.map_err(|error| Violation::new(Fault::Refused, format!("sync: {error}")))?;
-    }
+    settle(driver)?;
     Ok(driver.medium.injected().get(before).cloned())
 }
 

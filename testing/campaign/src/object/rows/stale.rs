@@ -1,0 +1,173 @@
+//! Places that come back as they once were, for the row `lost`: a device whose cache forgets, or
+//! that maps a block to its old place.
+//!
+//! A whole page of this kind verifies, and until a scrub has looked at its column reads may serve
+//! what lies there: one committed state of an object, older than the last, and never a mixture.
+//! After the scrub everything is right, or named as in doubt.
+
+use std::collections::BTreeSet;
+
+use holdfast_faultmem::Injected;
+use holdfast_layout::RawPtr;
+use holdfast_object::Finding;
+use holdfast_pmem::{Medium, MediumKind, PAGE, Site};
+use holdfast_redundancy::{Verdict, verdict::Reason};
+use holdfast_txn::Transaction;
+use holdfast_workloads::Rng;
+
+use super::damage::settled;
+use crate::object::driver::Driver;
+use crate::object::judge::scrub;
+use crate::object::model::{Object, Objects, name};
+use crate::object::ops::{Job, Op, any_job};
+use crate::object::raw::Bytes;
+use crate::object::targets::Targets;
+use crate::tally::{Fault, Judged, Violation};
+
+/// Writing back what a file's medium still owes.
+const SETTLE: Site = Site::new("campaign.lost.settle");
+/// Bytes that are set back at once.
+const UNITS: [u64; 3] = [64, 512, PAGE];
+
+/// What objects may be as long as nobody has looked at the columns.
+pub(super) struct Past {
+    states: Vec<Objects>,
+    /// Objects with bytes, slot or sums in the place.
+    concerned: BTreeSet<u64>,
+}
+
+/// Has the medium written what a file still owes. A file's writes come to it whenever the kernel
+/// likes: now, so that the faults of two rounds never come together.
+pub(super) fn settle(driver: &Driver) -> Judged<()> {
+    if driver.medium.kind() == MediumKind::File {
+        let synced = driver.medium.sync(SETTLE);
+        synced.map_err(|error| Violation::new(Fault::Refused, format!("sync: {error}")))?;
+    }
+    Ok(())
+}
+
+/// Runs transactions, then gives a place that they changed the bytes it had before them. `None` if
+/// they changed nothing.
+pub(super) fn set_back(driver: &Driver, rng: &mut Rng) -> Judged<Option<(Injected, Past)>> {
+    let before = driver.medium.injected().len();
+    let old = content(driver)?;
+    let mut states = vec![driver.ledger.objects()];
+    for _ in 0..1 + rng.below(4) {
+        let job = any_job(rng, &driver.ledger.objects());
+        driver.must(&job)?;
+        states.push(driver.ledger.objects());
+    }
+    settle(driver)?;
+    let new = content(driver)?;
+    let unit = UNITS[rng.below(UNITS.len() as u64) as usize] as usize;
+    let changed = old.chunks(unit).zip(new.chunks(unit)).enumerate();
+    let changed: Vec<usize> = changed.filter(|(_, (a, b))| a != b).map(|(i, _)| i * unit).collect();
+    let Some(&at) = rng.pick(&changed) else { return Ok(None) };
+    let concerned = concerned(driver, at as u64, unit as u64);
+    let done = driver.medium.stray(at as u64, &old[at..][..unit]);
+    done.map_err(|error| Violation::new(Fault::Refused, format!("injecting: {error}")))?;
+    let injected = driver.medium.injected().get(before).cloned();
+    Ok(injected.map(|injected| (injected, Past { states, concerned })))
+}
+
+/// Every byte of the medium.
+fn content(driver: &Driver) -> Judged<Vec<u8>> {
+    let mut all = vec![0; driver.medium.len() as usize];
+    let read = driver.medium.read(0, &mut all);
+    read.map_err(|error| Violation::new(Fault::Refused, format!("reading it all: {error}")))?;
+    Ok(all)
+}
+
+/// The objects that have a part in a range.
+fn concerned(driver: &Driver, at: u64, len: u64) -> BTreeSet<u64> {
+    let targets = Targets::of(&Bytes::of(&driver.medium));
+    let objects = driver.ledger.objects();
+    let within = |word: u64, object: &Object| {
+        let parts = targets.of_object(word & ((1 << 48) - 1), object.bytes.len() as u64);
+        parts.iter().any(|part| part.at < at + len && at < part.at + part.len)
+    };
+    objects.iter().filter(|(word, object)| within(*word, object)).map(|(word, _)| word).collect()
+}
+
+/// An object as the engine has it; nothing where it answers with an error.
+fn read(driver: &Driver, word: u64, len: usize) -> Option<Object> {
+    let of = RawPtr::from_word(word);
+    let mut bytes = vec![0; len];
+    let read = driver.pool.run(|tx| {
+        let len = (tx.len_of(of)? as usize).min(bytes.len());
+        tx.read_bytes(of, 0, &mut bytes[..len])?;
+        Ok((len, tx.type_of(of)?))
+    });
+    let (len, kind) = read.ok()?;
+    bytes.truncate(len);
+    Some(Object { kind: kind.0, bytes: bytes.into() })
+}
+
+impl Past {
+    /// Reads everything: as it is, or an error; what is `allowed` to be may also be as it was.
+    fn reads(&self, driver: &Driver, allowed: &BTreeSet<u64>) -> Judged<()> {
+        for (word, object) in driver.ledger.objects().iter() {
+            let Some(found) = read(driver, word, object.bytes.len()) else { continue };
+            let was = || self.states.iter().any(|state| state.get(word) == Some(&found));
+            if found != *object && !(allowed.contains(&word) && was()) {
+                let story = format!("reading {} gave what it never was", name(word));
+                return Err(Violation::new(Fault::Wrong, story));
+            }
+        }
+        Ok(())
+    }
+
+    /// Meets the place before anybody has looked at the columns. What a transaction concludes from
+    /// an older state, it commits: so those here leave what is concerned alone.
+    pub(super) fn meet(&self, driver: &Driver, rng: &mut Rng, work: bool) -> Judged<()> {
+        if !work || self.concerned.contains(&driver.anchor) {
+            return self.reads(driver, &self.concerned);
+        }
+        for _ in 0..1 + rng.below(3) {
+            let mut others = Objects::default();
+            for (word, object) in driver.ledger.objects().iter() {
+                if !self.concerned.contains(&word) {
+                    others.insert(word, object.clone());
+                }
+            }
+            driver.must(&any_job(rng, &others))?;
+        }
+        Ok(())
+    }
+
+    /// Scrubs: then everything is right or named. Answers how many were named.
+    pub(super) fn scrubbed(&self, driver: &Driver, rng: &mut Rng) -> Judged<u64> {
+        let done = scrub(&driver.pool)?;
+        if done.undecided == 0 {
+            settled(driver, true)?;
+            return Ok(0);
+        }
+        let report = driver.pool.check(|_, _| {});
+        let report = report.map_err(|e| Violation::new(Fault::Refused, format!("check: {e}")))?;
+        let in_doubt = |f: &&Finding| f.verdict == Verdict::Undecided(Reason::Older);
+        if let Some(other) = report.findings.iter().find(|f| !in_doubt(f)) {
+            let story = format!("after the scrub a check finds {other:?}");
+            return Err(Violation::new(Fault::Unnoticed, story));
+        }
+        let named: BTreeSet<u64> = report.findings.iter().map(|f| f.object.word()).collect();
+        self.reads(driver, &named)?;
+        self.overwrite(driver, rng, &named)?;
+        Ok(done.undecided)
+    }
+
+    /// Settles what is in doubt by writing all of it anew, as a program would.
+    fn overwrite(&self, driver: &Driver, rng: &mut Rng, named: &BTreeSet<u64>) -> Judged<()> {
+        for word in named {
+            if let Some(object) = driver.ledger.objects().get(*word) {
+                let len = object.bytes.len() as u64;
+                driver.must(&Job::new(rng, [Op::Write { of: *word, from: 0, len }]))?;
+            }
+        }
+        let objects = driver.ledger.objects();
+        if named.iter().all(|word| objects.get(*word).is_some()) {
+            scrub(&driver.pool)?;
+            settled(driver, true)?;
+        }
+        Ok(())
+    }
+}
