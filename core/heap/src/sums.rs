@@ -3,7 +3,7 @@
 //!
 //! Checksums are linear: what turns one object into another state of it that verifies would turn
 //! every object of its shape into something that verifies. What is stored is therefore the
-//! checksum after a bijection that is not linear ([`mix`]). Then a difference between rows and
+//! checksum after a bijection that is not linear (`mix`). Then a difference between rows and
 //! parity belongs to the one object whose other state verifies with it.
 
 use holdfast_codes::{adler32, adler32_patch, crc32c, crc32c_patch, crc32c_u64};
