@@ -1,9 +1,10 @@
 //! Stores, passes and repairs among each other: what was stored to is covered, what was not is
 //! verified first, and a repair gives way to a store.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-use crate::common::{Machine, Stopped, boot, content, tiny};
+use crate::common::{Machine, STORE, Stopped, boot, content, tiny};
 use holdfast_faultmem::Clear;
 use holdfast_mapped::{AtRest, Durability, Force, Mended, OpenOptions, ProtectOptions, Writing};
 use holdfast_pmem::track::DirtySource;
@@ -227,31 +228,52 @@ fn unreadable_pages_come_back_and_parity_that_rots_is_made_anew() {
     assert_eq!(machine.page(4), image);
 }
 
+/// Tells a writer to end, also where its test fails: a thread that nobody ends is waited for.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Long enough for a store of another thread.
+const TURN: Duration = Duration::from_micros(100);
+
+/// Stores as a program does for as long as a test takes: the faulty medium keeps each store until
+/// it is durable, so that a writer without a drain fills memory.
+fn store_and_drain(machine: &Machine, page: u64, version: u64) {
+    machine.store(page, version);
+    machine.data.drain(STORE);
+}
+
 #[test]
 fn a_program_that_stores_while_passes_run_is_never_contradicted() {
     let machine = Machine::new(MediumKind::Shm, SIZE);
     let engine = admitted(&machine, 1);
     let writer = machine.clone();
-    let stop = std::sync::atomic::AtomicBool::new(false);
+    let stop = AtomicBool::new(false);
     std::thread::scope(|threads| {
         let stores = threads.spawn(|| {
             let mut version = 0;
             while !stop.load(Ordering::SeqCst) {
                 version += 1;
-                writer.store(version % 19, version);
+                store_and_drain(&writer, version % 19, version);
             }
             version
         });
+        let end = Ending(&stop);
         for round in 0..150 {
             engine.pass().unwrap();
             let report = engine.verify_all().unwrap();
             assert!(report.is_clean(), "{round}: {report:?}");
             if round % 10 == 0 {
+                std::thread::sleep(TURN);
                 let scrubbed = engine.scrub(Some(&AtRest)).unwrap();
                 assert_eq!((scrubbed.repaired, scrubbed.lost), (0, 0));
             }
         }
-        stop.store(true, Ordering::SeqCst);
+        drop(end);
         assert!(stores.join().unwrap() > 10);
     });
     engine.pass().unwrap();
@@ -280,7 +302,7 @@ fn repairs_among_stores_revert_nothing() {
     let engine = admitted(&machine, 1);
     let newest: Vec<Mutex<u64>> = (0..16).map(|_| Mutex::new(0)).collect();
     let running = RwLock::new(());
-    let stop = std::sync::atomic::AtomicBool::new(false);
+    let (stop, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
     let gate = Gate(&running, Mutex::default());
     let (mut repaired, mut gave_way) = (0, 0);
     std::thread::scope(|threads| {
@@ -289,15 +311,25 @@ fn repairs_among_stores_revert_nothing() {
             while !stop.load(Ordering::SeqCst) {
                 x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 let page = x >> 60;
-                let _running = running.read().unwrap();
+                let running = running.read().unwrap();
                 let mut version = newest[page as usize].lock().unwrap();
                 *version += 1;
-                machine.store(page, *version);
+                store_and_drain(&machine, page, *version);
+                drop(version);
+                drop(running);
+                // Now and then a round or two are left alone: where stores are much quicker than
+                // passes, every repair would have to give way.
+                let next = rounds.load(Ordering::SeqCst) + (x >> 40) % 3;
+                while rounds.load(Ordering::SeqCst) < next && !stop.load(Ordering::SeqCst) {
+                    std::thread::yield_now();
+                }
             }
         });
+        let end = Ending(&stop);
         let mut round = 0_u64;
         while (repaired < 200 || gave_way < 50) && round < 200_000 {
             round += 1;
+            rounds.store(round, Ordering::SeqCst);
             let page = round * 7 % 16;
             std::thread::yield_now();
             engine.pass().unwrap();
@@ -307,6 +339,10 @@ fn repairs_among_stores_revert_nothing() {
                 machine.rot(page, round * 13 % 4096);
                 *version
             };
+            if round.is_multiple_of(3) {
+                // On one processor nobody else would get his turn here.
+                std::thread::sleep(TURN);
+            }
             match engine.repair(page, &gate, Force::No).unwrap() {
                 Mended::Repaired => repaired += 1,
                 Mended::Undecided(_) => gave_way += 1,
@@ -321,7 +357,7 @@ fn repairs_among_stores_revert_nothing() {
                 machine.rot(page, round * 13 % 4096);
             }
         }
-        stop.store(true, Ordering::SeqCst);
+        drop(end);
         stores.join().unwrap();
     });
     assert!(repaired >= 200 && gave_way >= 50, "{repaired} repaired, {gave_way} gave way");
