@@ -6,6 +6,7 @@
 mod skips;
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -96,6 +97,8 @@ pub(crate) fn run(workspace: &Workspace, keep_going: bool, only: &[String]) -> R
         let names: Vec<_> = STEPS.iter().map(|step| step.name).collect();
         bail!("no step {name}; the steps are: {}", names.join(", "));
     }
+    // Asked now: the tests build this program anew, and then the system has no name for this one.
+    let own = std::env::current_exe().context("cannot find this program again")?;
     let chosen = |step: &&Step| only.is_empty() || only.iter().any(|name| name == step.name);
     let steps: Vec<&Step> = STEPS.iter().filter(chosen).collect();
     let start = Instant::now();
@@ -107,7 +110,7 @@ pub(crate) fn run(workspace: &Workspace, keep_going: bool, only: &[String]) -> R
             _ if stopped => Outcome::NotRun,
             Some(what) => Outcome::Skipped(what),
             None => {
-                let (program, arguments) = command(step.run, workspace)?;
+                let (program, arguments) = command(step.run, workspace, &own);
                 println!("\n==> [{number}/{}] {}: {}", steps.len(), step.name, shown(step));
                 tell_room(workspace)?;
                 run_step(step, workspace, (program, arguments), &mut skips)?
@@ -180,18 +183,15 @@ fn missing(needs: Needs, workspace: &Workspace) -> Option<&'static str> {
     }
 }
 
-/// Program and arguments of a step.
-fn command(run: Run, workspace: &Workspace) -> Result<(OsString, Vec<&'static str>)> {
-    Ok(match run {
+/// Program and arguments of a step; `own` is this program.
+fn command(run: Run, workspace: &Workspace, own: &Path) -> (OsString, Vec<&'static str>) {
+    match run {
         Run::Cargo(arguments) | Run::Tests(arguments) => (cargo(), arguments.to_vec()),
-        Run::Xtask(arguments) => {
-            let program = std::env::current_exe().context("cannot find this program again")?;
-            (program.into(), arguments.to_vec())
-        }
+        Run::Xtask(arguments) => (own.into(), arguments.to_vec()),
         Run::Built(program, arguments) => {
             (workspace.target.join("debug").join(program).into(), arguments.to_vec())
         }
-    })
+    }
 }
 
 /// A step as one would type it.

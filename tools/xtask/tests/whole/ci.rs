@@ -45,7 +45,7 @@ fn every_step_runs_in_order_and_the_missing_crates_are_named() {
     said.passed();
     assert_eq!(tree.calls(), STEPS);
     for part in [
-        "==> [6/12] clippy: cargo clippy --workspace",
+        "] clippy: cargo clippy --workspace",
         "left out: there is no holdfast-capi yet",
         "left out: there is no holdfast-campaign yet",
         "left out: there is no holdfast-guard yet",
@@ -77,6 +77,30 @@ fn steps_of_crates_that_exist_run() {
     let built = "test --workspace --no-run --quiet []";
     let last = ["demo []", "object --tier ci []", "mapped --tier ci []", "--smoke []"];
     assert_eq!(calls[4..], last.map(|words| [built, words]).concat());
+}
+
+/// The tests build the program that runs them: the steps behind them start the new one.
+#[test]
+fn a_program_that_is_built_anew_meanwhile_is_found_again() {
+    let tree = Tree::new();
+    tree.crate_at("testing/models", "holdfast-models", "");
+    let cargo = tree.fake_cargo("nothing");
+    let own = tree.root().join("target/own");
+    std::fs::copy(env!("CARGO_BIN_EXE_xtask"), &own).expect("copied");
+    let anew = format!(
+        "case \"$1\" in test) mv \"{0}\" \"{0}.old\"; cp \"{0}.old\" \"{0}\"; \
+                        rm \"{0}.old\";; esac\n",
+        own.display()
+    );
+    let script = tree.read("target/fake-cargo") + &anew;
+    tree.write("target/fake-cargo", &script);
+    // What would have been built for the checkers: it takes notes as well.
+    let built = "target/models/x86_64-unknown-linux-gnu/models/holdfast-models";
+    tree.write(built, "");
+    std::fs::copy(&cargo, tree.root().join(built)).expect("copied");
+    tree.xtask_as(&own, &cargo, &["ci"]).passed();
+    let models = |call: &String| call.starts_with("--seed 1");
+    assert_eq!(tree.calls().iter().filter(|call| models(call)).count(), 2, "{:?}", tree.calls());
 }
 
 #[test]
@@ -123,8 +147,8 @@ fn campaigns_and_benches_get_their_arguments_as_they_came() {
     assert_eq!(
         tree.calls(),
         [
-            "run --release -p holdfast-campaign -- object --tier long --seed 7 []",
-            "run --release -p holdfast-bench -- codes -q []",
+            "run --profile release -p holdfast-campaign -- object --tier long --seed 7 []",
+            "run --profile release -p holdfast-bench -- codes -q []",
         ]
     );
     // The fake's own exit code: what it means is for the program to say.

@@ -140,13 +140,22 @@ impl Tree {
 
     /// Runs `xtask` here with another program in the place of cargo.
     pub(crate) fn xtask_with(&self, cargo: &Path, arguments: &[&str]) -> Said {
+        self.xtask_as(Path::new(env!("CARGO_BIN_EXE_xtask")), cargo, arguments)
+    }
+
+    /// The same of a program that is `xtask`.
+    pub(crate) fn xtask_as(&self, program: &Path, cargo: &Path, arguments: &[&str]) -> Said {
         let real = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut command = self.command(arguments);
+        let mut command = self.command_of(program, arguments);
         said(command.env("CARGO", cargo).env("REAL_CARGO", real).output())
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        self.command_of(Path::new(env!("CARGO_BIN_EXE_xtask")), arguments)
+    }
+
+    fn command_of(&self, program: &Path, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
         command.arg("--root").arg(self.root()).args(arguments).env_remove("RUSTDOCFLAGS");
         command
     }
