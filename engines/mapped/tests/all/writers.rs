@@ -2,6 +2,7 @@
 //! verified first, and a repair gives way to a store.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
 use crate::common::{Machine, STORE, Stopped, boot, content, tiny};
@@ -282,60 +283,79 @@ fn a_program_that_stores_while_passes_run_is_never_contradicted() {
     assert!(engine.source().intact(0, 19 * PAGE));
 }
 
+/// A program that stores to pages, and can be stopped between two of its stores.
+#[derive(Default)]
+struct Program {
+    /// Version of each page that was stored last; locked while it is.
+    newest: [Mutex<u64>; 16],
+    running: RwLock<()>,
+    /// Rounds of the test so far.
+    rounds: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Program {
+    /// Stores to drawn pages until it is told to end.
+    fn run(&self, machine: &Machine) {
+        let mut x = 1_u64;
+        while !self.stop.load(Ordering::SeqCst) {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let page = x >> 60;
+            {
+                let _running = self.running.read().unwrap();
+                let mut version = self.newest(page);
+                *version += 1;
+                store_and_drain(machine, page, *version);
+            }
+            // Now and then a round or two are left alone: where stores are much quicker than
+            // passes, every repair would have to give way.
+            let next = self.rounds.load(Ordering::SeqCst) + (x >> 40) % 3;
+            while self.rounds.load(Ordering::SeqCst) < next && !self.stop.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    fn newest(&self, page: u64) -> MutexGuard<'_, u64> {
+        self.newest[page as usize].lock().unwrap()
+    }
+}
+
+/// Stops the program between two of its stores, as a guard stops threads.
+struct Gate<'a>(&'a RwLock<()>, Mutex<Option<RwLockWriteGuard<'a, ()>>>);
+
+impl holdfast_mapped::Writers for Gate<'_> {
+    fn freeze(&self) -> bool {
+        *self.1.lock().unwrap() = Some(self.0.write().unwrap());
+        true
+    }
+    fn thaw(&self) {
+        *self.1.lock().unwrap() = None;
+    }
+}
+
 /// Passes, scrubs and repairs among stores to the very pages that are damaged and to their stripes:
 /// no page holds anything but what the writer stored last, unless it is still told as damaged.
 #[test]
 fn repairs_among_stores_revert_nothing() {
-    use std::sync::{Mutex, RwLock};
-    /// Stops the writer between two of its stores, as a guard stops threads.
-    struct Gate<'a>(&'a RwLock<()>, Mutex<Option<std::sync::RwLockWriteGuard<'a, ()>>>);
-    impl holdfast_mapped::Writers for Gate<'_> {
-        fn freeze(&self) -> bool {
-            *self.1.lock().unwrap() = Some(self.0.write().unwrap());
-            true
-        }
-        fn thaw(&self) {
-            *self.1.lock().unwrap() = None;
-        }
-    }
     let machine = Machine::new(MediumKind::Shm, 16 * PAGE);
     let engine = admitted(&machine, 1);
-    let newest: Vec<Mutex<u64>> = (0..16).map(|_| Mutex::new(0)).collect();
-    let running = RwLock::new(());
-    let (stop, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
-    let gate = Gate(&running, Mutex::default());
+    let program = Program::default();
+    let gate = Gate(&program.running, Mutex::default());
     let (mut repaired, mut gave_way) = (0, 0);
     std::thread::scope(|threads| {
-        let stores = threads.spawn(|| {
-            let mut x = 1_u64;
-            while !stop.load(Ordering::SeqCst) {
-                x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                let page = x >> 60;
-                let running = running.read().unwrap();
-                let mut version = newest[page as usize].lock().unwrap();
-                *version += 1;
-                store_and_drain(&machine, page, *version);
-                drop(version);
-                drop(running);
-                // Now and then a round or two are left alone: where stores are much quicker than
-                // passes, every repair would have to give way.
-                let next = rounds.load(Ordering::SeqCst) + (x >> 40) % 3;
-                while rounds.load(Ordering::SeqCst) < next && !stop.load(Ordering::SeqCst) {
-                    std::thread::yield_now();
-                }
-            }
-        });
-        let end = Ending(&stop);
+        let stores = threads.spawn(|| program.run(&machine));
+        let end = Ending(&program.stop);
         let mut round = 0_u64;
         while (repaired < 200 || gave_way < 50) && round < 200_000 {
             round += 1;
-            rounds.store(round, Ordering::SeqCst);
+            program.rounds.store(round, Ordering::SeqCst);
             let page = round * 7 % 16;
             std::thread::yield_now();
             engine.pass().unwrap();
             let kept = {
                 // Damage hits a page that nobody is storing to at that moment.
-                let version = newest[page as usize].lock().unwrap();
+                let version = program.newest(page);
                 machine.rot(page, round * 13 % 4096);
                 *version
             };
@@ -348,7 +368,7 @@ fn repairs_among_stores_revert_nothing() {
                 Mended::Undecided(_) => gave_way += 1,
                 Mended::Good | Mended::Lost | Mended::Busy => {}
             }
-            let version = newest[page as usize].lock().unwrap();
+            let version = program.newest(page);
             let now = machine.page(page);
             let wrong = now.iter().zip(content(page, *version)).filter(|(a, b)| **a != *b).count();
             // At most the bit that was flipped; a store in between may have taken it away.
@@ -363,7 +383,7 @@ fn repairs_among_stores_revert_nothing() {
     assert!(repaired >= 200 && gave_way >= 50, "{repaired} repaired, {gave_way} gave way");
     engine.pass().unwrap();
     for page in 0..16 {
-        assert_eq!(machine.page(page), content(page, *newest[page as usize].lock().unwrap()));
+        assert_eq!(machine.page(page), content(page, *program.newest(page)));
     }
 }
 
