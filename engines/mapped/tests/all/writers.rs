@@ -311,7 +311,7 @@ impl Program {
             // passes, every repair would have to give way.
             let next = self.rounds.load(Ordering::SeqCst) + (x >> 40) % 3;
             while self.rounds.load(Ordering::SeqCst) < next && !self.stop.load(Ordering::SeqCst) {
-                std::thread::yield_now();
+                std::thread::sleep(TURN / 4);
             }
         }
     }
@@ -351,7 +351,6 @@ fn repairs_among_stores_revert_nothing() {
             round += 1;
             program.rounds.store(round, Ordering::SeqCst);
             let page = round * 7 % 16;
-            std::thread::yield_now();
             engine.pass().unwrap();
             let kept = {
                 // Damage hits a page that nobody is storing to at that moment.
