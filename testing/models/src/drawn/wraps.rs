@@ -179,8 +179,10 @@ impl World {
         let times = thread_rng().gen_range(SHORTEST..=LONGEST);
         // Who changes its mind may leave marks behind that no record carries on.
         if thread_rng().r#gen() {
-            for part in [4, 2] {
-                self.reserve(&mut lane, times / part);
+            let most = self.log.max_record_len();
+            let fits = |times: &usize| self.record(0, 0, *times).len() <= most;
+            for times in [times / 4, times, times * 3].into_iter().filter(fits) {
+                self.reserve(&mut lane, times);
                 (0..thread_rng().gen_range(0..4)).for_each(|_| thread::yield_now());
             }
         }
