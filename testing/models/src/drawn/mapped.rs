@@ -371,8 +371,8 @@ impl World {
         }
     }
 
-    /// The journal tells of no page that is not damaged: a pass may call one corrupt, and nobody ask
-    /// again before the next one covers it.
+    /// The journal tells of no page that is not damaged: a pass may call one corrupt, and nobody
+    /// ask again before the next one covers it.
     fn told(&self, known: &Known) {
         for event in self.engine.events().iter().filter(|event| event.wrong == Some(What::Data)) {
             let page = (event.at / PAGE) as usize;

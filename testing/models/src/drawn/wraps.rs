@@ -2,10 +2,11 @@
 //! whoever finds one due. A crash image at drawn instants is judged by what was acknowledged.
 //!
 //! One or two threads commit as fast as they can. The others hold each of their commits, from the
-//! commit point on, for long, or until somebody waits for room: so the watermark lags, rings are full
-//! again and again, and the rule of reuse decides. With two that are slow it comes on in steps, and a
-//! lane that changes its mind writes two marks in succession. One object is in many records at a time, old and new, so that a
-//! record which is overwritten too early is one that recovery would have needed.
+//! commit point on, for long, or until somebody waits for room: so the watermark lags, rings are
+//! full again and again, and the rule of reuse decides. With two that are slow it comes on in
+//! steps, and a lane that changes its mind writes two marks in succession. One object is in many
+//! records at a time, old and new, so that a record which is overwritten too early is one that
+//! recovery would have needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

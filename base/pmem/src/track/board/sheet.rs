@@ -61,8 +61,8 @@ impl<'a> Sheet<'a> {
         });
         match free {
             Some(slot) => {
-                // Who reads either while the turn seems to be that of the write before finds out, by
-                // reading the turn again, that it is not: the turn of its end was told before.
+                // Who reads either while the turn seems to be that of the write before finds that
+                // it is not when it reads the turn again: its end was told before.
                 slot.at.store(at, Ordering::Release);
                 slot.end.store(end, Ordering::Release);
                 // Published before the write begins: a locked instruction, in order with it.
