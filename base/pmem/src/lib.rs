@@ -101,6 +101,8 @@ mod keys;
 mod making;
 mod mapped;
 pub mod medium;
+#[cfg(loom)]
+pub mod modelled;
 mod options;
 mod registry;
 pub mod site;

@@ -8,6 +8,8 @@
 //!   slot   FREE -> CLAIMED -> POSTED -> TAKEN -> HEALED | LOST -> FREE
 //!           \_______ faulting thread ___/  \___ repair thread ___/  faulting thread
 //! ```
+//!
+//! What may become of a slot is in `slot.rs`, which a model checker runs as well.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -17,6 +19,16 @@ use rustix::fs::Timespec;
 use rustix::thread::futex;
 
 use crate::medium::PAGE;
+
+use self::slot::{Slot, State};
+
+#[expect(unreachable_pub, reason = "public where a model checker runs it: `modelled.rs`")]
+mod slot;
+
+/// The words that ship.
+mod words {
+    pub(super) use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+}
 
 /// Mappings a process can have at a time.
 pub const MAPPINGS: usize = 256;
@@ -37,13 +49,6 @@ const UNUSED: u32 = 0;
 const CLAIMED_ENTRY: u32 = 1;
 const LIVE: u32 = 2;
 const RETIRED: u32 = 3;
-
-const FREE: u32 = 0;
-const CLAIMED: u32 = 1;
-const POSTED: u32 = 2;
-const TAKEN: u32 = 3;
-const HEALED: u32 = 4;
-const LOST: u32 = 5;
 
 /// How a fault ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,17 +83,6 @@ impl Fault {
     }
 }
 
-/// One waiting thread.
-#[derive(Debug)]
-struct Parked {
-    state: AtomicU32,
-    thread: AtomicU32,
-    at: AtomicU64,
-    len: AtomicU64,
-    /// When the memory failed; 0 if it did not.
-    memory: AtomicU64,
-}
-
 /// How often one thread came back to one page.
 #[derive(Debug)]
 struct Turn {
@@ -111,7 +105,7 @@ pub(crate) struct Entry {
     repairer: AtomicU32,
     /// Counts posted faults; the repair thread sleeps on it.
     news: AtomicU32,
-    parked: [Parked; PARKED],
+    parked: [Slot; PARKED],
     turns: [Turn; TURNS],
     /// Page offset + 1, or 0.
     bad: [AtomicU64; KNOWN_BAD],
@@ -162,8 +156,8 @@ impl Entry {
             repairer: AtomicU32::new(0),
             news: AtomicU32::new(0),
             parked: [const {
-                Parked {
-                    state: AtomicU32::new(FREE),
+                Slot {
+                    state: AtomicU32::new(0),
                     thread: AtomicU32::new(0),
                     at: AtomicU64::new(0),
                     len: AtomicU64::new(0),
@@ -246,12 +240,8 @@ impl Entry {
         if looping || self.repairer.load(Ordering::Relaxed) == fault.thread {
             return Verdict::Lost;
         }
-        let Some(slot) = self.claim_slot() else { return Verdict::Lost };
-        slot.thread.store(fault.thread, Ordering::Relaxed);
-        slot.at.store(fault.at, Ordering::Relaxed);
-        slot.len.store(fault.len, Ordering::Relaxed);
-        slot.memory.store(fault.memory.unwrap_or(0), Ordering::Relaxed);
-        slot.state.store(POSTED, Ordering::Release);
+        let Some((slot, mine)) = self.claim_slot() else { return Verdict::Lost };
+        slot.post(mine, fault);
         self.news.fetch_add(1, Ordering::Release);
         let _ = futex::wake(&self.news, futex::Flags::PRIVATE, u32::MAX >> 1);
         let verdict = self.await_answer(slot);
@@ -276,18 +266,12 @@ impl Entry {
         turn
     }
 
-    fn claim_slot(&self) -> Option<&Parked> {
+    fn claim_slot(&self) -> Option<(&Slot, State)> {
         while self.attached.load(Ordering::Acquire) != 0 {
-            for slot in &self.parked {
-                let won = slot.state.compare_exchange(
-                    FREE,
-                    CLAIMED,
-                    Ordering::Acquire,
-                    Ordering::Relaxed,
-                );
-                if won.is_ok() {
-                    return Some(slot);
-                }
+            let mut all = self.parked.iter();
+            let won = all.find_map(|slot| slot.claim().map(|mine| (slot, mine)));
+            if won.is_some() {
+                return won;
             }
             // All slots are taken: wait a little for one that is answered.
             let word = &self.parked[0].state;
@@ -297,31 +281,18 @@ impl Entry {
         None
     }
 
-    fn await_answer(&self, slot: &Parked) -> Verdict {
+    fn await_answer(&self, slot: &Slot) -> Verdict {
         loop {
-            let state = slot.state.load(Ordering::Acquire);
-            let ended = match state {
-                HEALED => Some(Verdict::Healed),
-                LOST => Some(Verdict::Lost),
-                _ if self.attached.load(Ordering::Acquire) == 0 => Some(Verdict::Lost),
-                _ => None,
-            };
-            match ended {
+            let state = slot.look();
+            let alone = || self.attached.load(Ordering::Acquire) == 0;
+            match state.answer().or_else(|| alone().then_some(Verdict::Lost)) {
                 None => {
-                    let _ = futex::wait(&slot.state, futex::Flags::PRIVATE, state, Some(&LOOK));
+                    let word = state.word();
+                    let _ = futex::wait(&slot.state, futex::Flags::PRIVATE, word, Some(&LOOK));
                 }
                 // An answer may arrive at the same time: then look again.
-                Some(verdict) => {
-                    let left = slot.state.compare_exchange(
-                        state,
-                        FREE,
-                        Ordering::AcqRel,
-                        Ordering::Relaxed,
-                    );
-                    if left.is_ok() {
-                        return verdict;
-                    }
-                }
+                Some(verdict) if slot.leave(state) => return verdict,
+                Some(_) => {}
             }
         }
     }
@@ -329,20 +300,16 @@ impl Entry {
     /// Takes a posted fault whose extent nobody is repairing yet.
     fn take(&self) -> Option<Fault> {
         self.parked.iter().find_map(|slot| {
-            if slot.state.load(Ordering::Acquire) != POSTED {
+            let state = slot.look();
+            if !state.is_posted() {
                 return None;
             }
             let fault = slot.fault();
-            let busy = self.parked.iter().any(|other| {
-                other.state.load(Ordering::Acquire) == TAKEN && other.fault().at == fault.at
-            });
-            if busy {
-                return None;
-            }
-            slot.state
-                .compare_exchange(POSTED, TAKEN, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
-                .then_some(fault)
+            let busy = self
+                .parked
+                .iter()
+                .any(|other| other.look().is_taken() && other.fault().at == fault.at);
+            (!busy && slot.take(state)).then_some(fault)
         })
     }
 
@@ -378,17 +345,13 @@ impl Entry {
     }
 
     fn answer_some(&self, (at, len): (u64, u64), verdict: Verdict, which: impl Fn(Fault) -> bool) {
-        let ended = if verdict == Verdict::Healed { HEALED } else { LOST };
         for slot in &self.parked {
-            let state = slot.state.load(Ordering::Acquire);
-            let fault = slot.fault();
-            let waits = matches!(state, POSTED | TAKEN) && fault.at.wrapping_sub(at) < len;
-            if !waits || !which(fault) {
+            let (state, fault) = (slot.look(), slot.fault());
+            let waits = state.is_posted() || state.is_taken();
+            if !waits || fault.at.wrapping_sub(at) >= len || !which(fault) {
                 continue;
             }
-            let answered =
-                slot.state.compare_exchange(state, ended, Ordering::AcqRel, Ordering::Relaxed);
-            if answered.is_ok() {
+            if slot.give(state, verdict) {
                 let _ = futex::wake(&slot.state, futex::Flags::PRIVATE, u32::MAX >> 1);
             }
         }
@@ -404,17 +367,6 @@ impl Entry {
         if self.attached.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.repairer.store(0, Ordering::Relaxed);
             self.answer(0, u64::MAX, Verdict::Lost);
-        }
-    }
-}
-
-impl Parked {
-    fn fault(&self) -> Fault {
-        Fault {
-            at: self.at.load(Ordering::Relaxed),
-            len: self.len.load(Ordering::Relaxed),
-            thread: self.thread.load(Ordering::Relaxed),
-            memory: Some(self.memory.load(Ordering::Relaxed)).filter(|since| *since != 0),
         }
     }
 }

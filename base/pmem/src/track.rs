@@ -34,7 +34,7 @@
 
 mod async_protect;
 pub(crate) mod bar;
-mod bits;
+pub(crate) mod bits;
 mod board;
 mod controller;
 mod direct;

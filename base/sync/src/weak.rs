@@ -163,6 +163,18 @@ macro_rules! number {
 
             /// As that of the standard library.
             #[track_caller]
+            pub fn fetch_or(&self, bits: $value, order: Ordering) -> $value {
+                self.0.fetch_or(bits, of(Access::Change, order))
+            }
+
+            /// As that of the standard library.
+            #[track_caller]
+            pub fn fetch_and(&self, bits: $value, order: Ordering) -> $value {
+                self.0.fetch_and(bits, of(Access::Change, order))
+            }
+
+            /// As that of the standard library.
+            #[track_caller]
             pub fn fetch_max(&self, other: $value, order: Ordering) -> $value {
                 self.0.fetch_max(other, of(Access::Change, order))
             }

@@ -2,13 +2,14 @@
 
 use core::fmt;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use holdfast_layout::Certify;
 use holdfast_pmem::track::DirtySource;
 use holdfast_pmem::{Clock, MediaError, Medium, PAGE, Site, SyncError};
 use holdfast_redundancy::events::{Cause, Event, Finder, Outcome};
 use holdfast_redundancy::{Journal, PageStripes, RepairIntent, Unsure, Wrong};
+use holdfast_sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::bits::Bits;
 use crate::error::{Error, Result};
@@ -142,8 +143,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
 
     /// As [`lock`](Self::lock), for changes.
     pub(crate) fn lock_to_write(&self) -> Result<MutexGuard<'_, Inner>> {
-        let inner = self.lock();
-        if self.options.read_only || inner.failed || self.inner.is_poisoned() {
+        let inner = self.inner.lock().map_err(|_| Error::ReadOnly)?;
+        if self.options.read_only || inner.failed {
             return Err(Error::ReadOnly);
         }
         Ok(inner)

@@ -1,6 +1,8 @@
 //! The command line, and the report.
 
 use std::any::Any;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -56,6 +58,10 @@ pub(crate) struct Ran {
     pub(crate) convicted: u64,
     /// What each was convicted of.
     pub(crate) verdicts: Vec<String>,
+    /// What the schedules of what ships came to, and how often.
+    pub(crate) figures: BTreeMap<String, u64>,
+    /// Seconds that what ships took.
+    pub(crate) shipped: f64,
     /// What was found, in words.
     pub(crate) findings: Vec<String>,
     pub(crate) seconds: f64,
@@ -69,14 +75,18 @@ impl Report {
     /// Adds one, and tells it.
     pub(crate) fn add(&mut self, ran: Ran) {
         println!(
-            "{:16} {:>9} {:>3} of {:<3} wrong variants convicted {:>8.1} s{}",
+            "{:16} {:>9} at {:>6.0}/s {:>3} of {:<3} wrong variants convicted {:>7.1} s{}",
             ran.name,
             ran.count,
+            ran.count as f64 / ran.shipped.max(0.001),
             ran.convicted,
             ran.wrong,
             ran.seconds,
             if ran.findings.is_empty() { "" } else { "  FAILED" }
         );
+        for (what, times) in &ran.figures {
+            println!("  {times} {what}");
+        }
         for line in ran.verdicts.iter().chain(&ran.findings) {
             println!("  {line}");
         }
@@ -95,7 +105,10 @@ impl Report {
             count: ran.count,
             violations: ran.findings.len() as u64,
             seconds: ran.seconds.ceil() as u64,
-            figures: [("wrong variants convicted".to_owned(), ran.convicted)].into(),
+            figures: [("wrong variants convicted".to_owned(), ran.convicted)]
+                .into_iter()
+                .chain(ran.figures.clone())
+                .collect(),
             ..Row::default()
         };
         self.0.iter().map(row).collect()
@@ -106,7 +119,7 @@ impl Report {
 pub(crate) fn run(cli: &Cli, checker: &str, models: fn(&Cli) -> Result<Report>) -> ExitCode {
     // What is convicted panics, on purpose and often. Who runs one schedule again wants to see it.
     if cli.replay.is_none() {
-        std::panic::set_hook(Box::new(|_| {}));
+        std::panic::set_hook(Box::new(|info| remember(message(info.payload()))));
     }
     let report = match models(cli) {
         Ok(report) => report,
@@ -132,6 +145,25 @@ pub(crate) fn run(cli: &Cli, checker: &str, models: fn(&Cli) -> Result<Report>) 
         }
     }
     if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+thread_local! {
+    /// What the first panic of this thread said, of those that nobody has asked for.
+    static FIRST: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+fn remember(message: String) {
+    FIRST.with_borrow_mut(|first| {
+        if first.is_none() {
+            *first = Some(message);
+        }
+    });
+}
+
+/// What the first panic of this thread said, and nothing from then on. A run that a broken law ends
+/// is cleared away while others are in the middle of something, and they may panic as well.
+pub(crate) fn first_message() -> Option<String> {
+    FIRST.take()
 }
 
 /// What a panic says.

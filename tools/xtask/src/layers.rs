@@ -49,7 +49,7 @@ const TABLE: &[Row] = &[
     row("core/reclaim",         &["sync"]),
     row("core/txn",             &["layout"]),
 
-    row("engines/mapped",       &["redundancy", "layout", "codes", "pmem"]),
+    row("engines/mapped",       &["redundancy", "layout", "codes", "pmem", "sync"]),
     row("engines/object",       &["heap", "logs", "redundancy", "layout", "codes", "pmem", "txn",
                                   "sync"]),
     row("engines/mvcc",         &["heap", "logs", "redundancy", "layout", "codes", "pmem", "txn",

@@ -54,10 +54,8 @@ fn threads_waiting_for_one_page_are_answered_together() {
             .collect();
         let other = scope.spawn(|| entry.park(fault(9 * PAGE, 9), || 0));
         let all_posted = || {
-            let posted = entry
-                .parked
-                .iter()
-                .filter(|slot| matches!(slot.state.load(Ordering::Acquire), POSTED | TAKEN));
+            let waits = |state: State| state.is_posted() || state.is_taken();
+            let posted = entry.parked.iter().filter(|slot| waits(slot.look()));
             posted.count() == 6
         };
         while !all_posted() {
@@ -136,6 +134,26 @@ fn bad_pages_are_remembered_once_and_forgotten_when_good() {
     assert_eq!(entry.bad_pages().count(), 0);
 }
 
+/// Two repair threads: one has looked at a fault and goes to take it, or to answer it, while the
+/// other one answers it, and the same place is given to a thread that met another page.
+#[test]
+fn a_place_that_was_given_anew_is_another_one() {
+    let owner = registration(0xa_0000_0000);
+    let slot = &owner.entry().parked[0];
+    let first = slot.claim().unwrap();
+    slot.post(first, fault(PAGE, 1));
+    let (seen, met) = (slot.look(), slot.fault());
+    assert!(seen.is_posted() && met.at == PAGE);
+    assert!(slot.give(slot.look(), Verdict::Healed));
+    assert!(slot.leave(slot.look()));
+    let second = slot.claim().unwrap();
+    slot.post(second, fault(2 * PAGE, 2));
+    assert!(!slot.take(seen), "nobody would repair the second page");
+    assert!(!slot.give(seen, Verdict::Lost), "the answer is about another page");
+    assert!(slot.look().is_posted() && slot.take(slot.look()));
+    assert!(slot.give(slot.look(), Verdict::Healed) && slot.leave(slot.look()));
+}
+
 /// That a page can be read in by now says nothing of what its memory lost.
 #[test]
 fn who_met_failed_memory_is_not_answered_with_those_who_could_not_read_in() {
@@ -151,7 +169,7 @@ fn who_met_failed_memory_is_not_answered_with_those_who_could_not_read_in() {
         };
         let failed = Fault { memory: Some(7), ..fault(PAGE, 2) };
         let failed = scope.spawn(move || entry.park(failed, || 0));
-        let posted = |slot: &Parked| slot.state.load(Ordering::Acquire) == POSTED;
+        let posted = |slot: &Slot| slot.look().is_posted();
         while !entry.parked.iter().any(posted) {
             thread::yield_now();
         }

@@ -17,7 +17,7 @@
 //! with the writes of all.
 
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -26,11 +26,20 @@ use rustix::fs::{
 };
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use super::bits::{PageBits, WORD, words};
+use super::bits::{PageBits, WORD, words as parts};
 use super::error::TrackError;
 use super::span::out;
 use crate::medium::PAGE;
 use crate::registry::this_thread;
+
+use self::sheet::{Sheet, Slot};
+
+mod sheet;
+
+/// The words that ship.
+mod words {
+    pub(super) use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+}
 
 const MAGIC: u64 = u64::from_le_bytes(*b"hf-board");
 const VERSION: u32 = 1;
@@ -38,8 +47,6 @@ const VERSION: u32 = 1;
 const MOST_SLOTS: u32 = 4096;
 /// Most pages: 64 TiB of file.
 const MOST_PAGES: u64 = 1 << 34;
-/// A slot that changes so often under the reader's eyes is taken to be any range.
-const LOOKS: u32 = 64;
 
 #[repr(C, align(64))]
 struct Head {
@@ -49,16 +56,6 @@ struct Head {
     pages: AtomicU64,
     /// Writes under way that found no slot: while there are any, everything counts as stored to.
     unslotted: AtomicU64,
-}
-
-/// One write under way. The range counts while `turn` is odd.
-#[repr(C, align(64))]
-struct Slot {
-    /// The thread it belongs to; 0 if it is free.
-    owner: AtomicU32,
-    turn: AtomicU64,
-    at: AtomicU64,
-    end: AtomicU64,
 }
 
 /// Announced writes to one file.
@@ -207,21 +204,19 @@ impl Board {
         }
     }
 
-    /// Says that the bytes `[at, at + len)` were written: every page they touch, cut to the file.
-    pub fn mark(&self, at: u64, len: u64) {
-        self.mark_to(at, at.saturating_add(len));
-    }
-
-    fn mark_to(&self, at: u64, end: u64) {
-        for (word, mask) in words(self.clip(at, end)) {
-            self.words()[word].fetch_or(mask, Ordering::AcqRel);
+    /// What it says.
+    fn sheet(&self) -> Sheet<'_> {
+        Sheet {
+            slots: self.slots(),
+            words: self.words(),
+            unslotted: &self.head().unslotted,
+            pages: self.pages,
         }
     }
 
-    fn clip(&self, at: u64, end: u64) -> core::ops::Range<u64> {
-        let stop = end.div_ceil(PAGE).min(self.pages);
-        let first = (at / PAGE).min(stop);
-        if at < end { first..stop } else { first..first }
+    /// Says that the bytes `[at, at + len)` were written: every page they touch, cut to the file.
+    pub fn mark(&self, at: u64, len: u64) {
+        self.sheet().mark(at, at.saturating_add(len));
     }
 
     /// Says that the bytes `[at, at + len)` are about to be written; `len` may be without limit
@@ -230,29 +225,8 @@ impl Board {
     #[must_use]
     pub fn open(&self, at: u64, len: u64) -> Open<'_> {
         let end = at.saturating_add(len);
-        let me = this_thread();
-        let free = self.slots().iter().find(|slot| {
-            slot.owner.load(Ordering::Relaxed) == 0
-                && slot.owner.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        });
-        match free {
-            Some(slot) => {
-                slot.at.store(at, Ordering::Relaxed);
-                slot.end.store(end, Ordering::Relaxed);
-                // Published before the write begins: a locked instruction, in order with it.
-                slot.turn.fetch_add(1, Ordering::SeqCst);
-            }
-            None => {
-                self.head().unslotted.fetch_add(1, Ordering::SeqCst);
-            }
-        }
-        Open { board: self, slot: free, thread: me, at, end }
-    }
-
-    fn close(&self, slot: &Slot, at: u64, end: u64) {
-        self.mark_to(at, end);
-        slot.turn.fetch_add(1, Ordering::SeqCst);
-        slot.owner.store(0, Ordering::Release);
+        let thread = this_thread();
+        Open { board: self, slot: self.sheet().open(thread, at, end), thread, at, end }
     }
 
     /// Whether any write is under way, or was when its thread died and was not reaped since. Who
@@ -260,70 +234,18 @@ impl Board {
     /// what is not under way by then has either not begun or is done.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        let taken = |slot: &Slot| slot.owner.load(Ordering::SeqCst) != 0;
-        self.slots().iter().any(taken) || self.head().unslotted.load(Ordering::SeqCst) != 0
+        self.sheet().is_busy()
     }
 
     /// Closes the slots of threads that are dead, as they would have: what they were writing
     /// counts as stored to. Answers how many there were. Nobody else reaps meanwhile.
     pub fn reap(&self, dead: &mut dyn FnMut(u32) -> bool) -> usize {
-        let mut found = 0;
-        for slot in self.slots() {
-            let owner = slot.owner.load(Ordering::Acquire);
-            if owner == 0 || !dead(owner) {
-                continue;
-            }
-            found += 1;
-            if slot.turn.load(Ordering::Acquire) % 2 == 1 {
-                let (at, end) = (slot.at.load(Ordering::Relaxed), slot.end.load(Ordering::Relaxed));
-                self.close(slot, at, end);
-            } else {
-                // It died before it began.
-                slot.owner.store(0, Ordering::Release);
-            }
-        }
-        found
+        self.sheet().reap(dead)
     }
 
     /// Adds to `told` the pages under way, then those that are done, which are forgotten if `take`.
     pub(crate) fn collect(&self, pages: core::ops::Range<u64>, take: bool, told: &mut PageBits) {
-        if self.head().unslotted.load(Ordering::SeqCst) != 0 {
-            told.set(pages.clone());
-        }
-        for slot in self.slots() {
-            if let Some((at, end)) = slot.range() {
-                let under_way = self.clip(at, end);
-                let start = under_way.start.clamp(pages.start, pages.end);
-                told.set(start..under_way.end.clamp(start, pages.end));
-            }
-        }
-        fence(Ordering::SeqCst);
-        for (word, mask) in words(pages) {
-            let found = if take {
-                self.words()[word].fetch_and(!mask, Ordering::AcqRel)
-            } else {
-                self.words()[word].load(Ordering::Acquire)
-            };
-            told.join_word(word, found & mask);
-        }
-    }
-}
-
-impl Slot {
-    /// The range of the write under way, if there is one.
-    fn range(&self) -> Option<(u64, u64)> {
-        for _ in 0..LOOKS {
-            let before = self.turn.load(Ordering::SeqCst);
-            if before.is_multiple_of(2) {
-                return None;
-            }
-            let range = (self.at.load(Ordering::Relaxed), self.end.load(Ordering::Relaxed));
-            fence(Ordering::Acquire);
-            if self.turn.load(Ordering::Relaxed) == before {
-                return Some(range);
-            }
-        }
-        Some((0, u64::MAX))
+        self.sheet().collect(pages, take, told);
     }
 }
 
@@ -367,13 +289,7 @@ impl Open<'_> {
 
 impl Drop for Open<'_> {
     fn drop(&mut self) {
-        match self.slot {
-            Some(slot) => self.board.close(slot, self.at, self.end),
-            None => {
-                self.board.mark_to(self.at, self.end);
-                self.board.head().unslotted.fetch_sub(1, Ordering::SeqCst);
-            }
-        }
+        self.board.sheet().close(self.slot, self.at, self.end);
     }
 }
 

@@ -5,8 +5,11 @@
 //! harness, variant, scheduler and batch, and a replay runs that batch until it fails again.
 
 mod engine;
+mod mapped;
 mod parts;
+mod paused;
 mod stepped;
+mod wraps;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,6 +20,7 @@ use holdfast_pmem::MediumKind;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 
+use self::engine::damage;
 use crate::cli::{Cli, Ran, Report};
 
 /// What the message of a broken law names.
@@ -63,6 +67,29 @@ struct Harness {
     /// Schedules in CI.
     few: u64,
     wrong: &'static [Wrong],
+    /// What schedules have to come to, or they prove little.
+    reached: &'static [&'static Reached],
+}
+
+/// Something rare that a harness is for, and how often it was come to by what ships.
+#[derive(Debug)]
+struct Reached {
+    what: &'static str,
+    times: AtomicU64,
+}
+
+impl Reached {
+    const fn new(what: &'static str) -> Self {
+        Self { what, times: AtomicU64::new(0) }
+    }
+
+    fn add(&self, times: u64) {
+        self.times.fetch_add(times, Ordering::Relaxed);
+    }
+
+    fn times(&self) -> u64 {
+        self.times.load(Ordering::Relaxed)
+    }
 }
 
 /// All of them.
@@ -72,15 +99,52 @@ const HARNESSES: &[Harness] = &[
         run: parts::numbers,
         few: 20_000,
         wrong: &[Wrong::Off("logs.numbers.bound"), Wrong::Off("logs.numbers.busy")],
+        reached: &[],
     },
     Harness {
         name: "columns",
         run: parts::columns,
         few: 20_000,
         wrong: &[Wrong::Own("parity after the lock"), Wrong::Own("judged without the lock")],
+        reached: &[],
     },
-    Harness { name: "group", run: parts::group, few: 2_000, wrong: &[Wrong::Off("logs.group.F1")] },
-    Harness { name: "rings", run: parts::rings, few: 2_000, wrong: &[Wrong::Off("logs.ring.F1")] },
+    Harness {
+        name: "group",
+        run: parts::group,
+        few: 2_000,
+        wrong: &[Wrong::Off("logs.group.F1")],
+        reached: &[],
+    },
+    Harness {
+        name: "rings",
+        run: parts::rings,
+        few: 2_000,
+        wrong: &[Wrong::Off("logs.ring.F1")],
+        reached: &[],
+    },
+    Harness {
+        name: "group-reclaim",
+        run: wraps::group,
+        few: 500,
+        wrong: &[
+            Wrong::Off("logs.group.synced"),
+            Wrong::Off("logs.group.marked"),
+            Wrong::Off("logs.group.reuse"),
+            Wrong::Off("logs.group.turn"),
+        ],
+        reached: &[&wraps::RECLAIMS, &wraps::GROUP_IMAGES],
+    },
+    Harness {
+        name: "rings-wrap",
+        run: wraps::rings,
+        few: 500,
+        wrong: &[
+            Wrong::Off("logs.ring.reuse"),
+            Wrong::Off("logs.ring.marked"),
+            Wrong::Off("logs.ring.turn"),
+        ],
+        reached: &[&wraps::MARKS, &wraps::RING_IMAGES],
+    },
     Harness {
         name: "engine",
         run: engine::memory,
@@ -95,6 +159,7 @@ const HARNESSES: &[Harness] = &[
             Wrong::Late("object.commit.data"),
             Wrong::Late("object.commit.parity"),
         ],
+        reached: &[&damage::MOVED, &damage::LOG_MOVED, &damage::STOOD_IN, &damage::ASIDE],
     },
     Harness {
         name: "engine-file",
@@ -105,6 +170,24 @@ const HARNESSES: &[Harness] = &[
             Wrong::Off("logs.group.F1"),
             Wrong::Late("object.commit.data"),
         ],
+        reached: &[],
+    },
+    Harness {
+        name: "mapped",
+        run: mapped::file,
+        few: 1_000,
+        wrong: &[
+            Wrong::Off("mapped.repair.freeze"),
+            Wrong::Off("mapped.repair.recheck"),
+            Wrong::Off("mapped.repair.judge"),
+            Wrong::Off("mapped.commit.take-first"),
+            Wrong::Off("mapped.commit.batch"),
+            Wrong::Off("mapped.commit.entry"),
+            Wrong::Off("mapped.commit.parity"),
+            Wrong::Off("mapped.look.again"),
+            Wrong::Off("mapped.engine.verify-page"),
+        ],
+        reached: &[&mapped::REPAIRS, &mapped::GAVE_WAY, &mapped::STOPS],
     },
 ];
 
@@ -114,6 +197,11 @@ pub(crate) fn run(cli: &Cli) -> Result<Report> {
     Runner::new(RandomScheduler::new_from_seed(0, 1), config()).run(|| {
         engine::base(MediumKind::Dax);
         engine::base(MediumKind::File);
+        for setting in 0..2 {
+            for parity in 1..=2 {
+                mapped::base(parity, setting);
+            }
+        }
     });
     if let Some(schedule) = &cli.replay {
         report.add(replay(schedule)?);
@@ -132,11 +220,13 @@ pub(crate) fn run(cli: &Cli) -> Result<Report> {
 fn one(harness: &Harness, cli: &Cli) -> Ran {
     let begun = std::time::Instant::now();
     let batches = cli.schedules.unwrap_or(harness.few).div_ceil(BATCH);
-    let (count, findings) = draw(harness, 0, cli.seed, batches);
-    let mut ran = Ran { name: harness.name.to_owned(), count, findings, ..Ran::default() };
-    if cli.verdicts {
-        ran.verdicts.push(format!("what ships: {:.1} s", begun.elapsed().as_secs_f64()));
-    }
+    let (count, mut findings) = draw(harness, 0, cli.seed, batches);
+    let reached = || harness.reached.iter().map(|reached| (reached.what, reached.times()));
+    let none = reached().filter(|(_, times)| *times == 0);
+    findings.extend(none.map(|(what, _)| format!("no {what} in {count} schedules")));
+    let figures = reached().map(|(what, times)| (what.to_owned(), times)).collect();
+    let mut ran = Ran { name: harness.name.to_owned(), count, findings, figures, ..Ran::default() };
+    ran.shipped = begun.elapsed().as_secs_f64();
     for (number, wrong) in (1..).zip(harness.wrong) {
         let (tried, found) = draw(harness, number, cli.seed, PATIENCE);
         ran.wrong += 1;
@@ -221,7 +311,9 @@ fn drawn(
     };
     let thread = std::thread::spawn(move || {
         let done = catch_unwind(AssertUnwindSafe(batch));
-        done.map(drop).map_err(|panic| crate::cli::message(panic.as_ref()))
+        done.map(drop).map_err(|panic| {
+            crate::cli::first_message().unwrap_or_else(|| crate::cli::message(panic.as_ref()))
+        })
     });
     let done = thread.join().unwrap_or_else(|_| Err("the checker itself panicked".to_owned()));
     count.fetch_add(counted.load(Ordering::Relaxed), Ordering::Relaxed);

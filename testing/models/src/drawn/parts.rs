@@ -14,7 +14,8 @@ use super::stepped::Stepped;
 use super::{LAW, Wrong};
 use crate::nothing::Nothing;
 
-const PAGE: u64 = 4096;
+/// Bytes of a page.
+pub(super) const PAGE: u64 = 4096;
 
 /// Four lanes draw numbers while two threads ask for the watermark.
 pub(super) fn numbers(wrong: Wrong) {
@@ -49,7 +50,8 @@ pub(super) fn numbers(wrong: Wrong) {
     assert_eq!(world.1.watermark(&world.0), 8, "{LAW}: all are complete");
 }
 
-fn join(threads: Vec<thread::JoinHandle<()>>) {
+/// Waits for all of them.
+pub(super) fn join(threads: Vec<thread::JoinHandle<()>>) {
     for thread in threads {
         thread.join().expect("a broken law ends the whole run");
     }
@@ -131,9 +133,9 @@ fn judge(cells: &[AtomicU64; 3]) {
     assert_eq!(a ^ b, p, "{LAW}: a column that is held agrees with its parity");
 }
 
-/// A pool of three lanes, as small as it gets.
-fn superblock(log_placement: LogPlacement) -> Superblock {
-    let (lanes, ring_len) = (3, 4 * PAGE);
+/// A pool as small as it gets.
+pub(super) fn superblock(log_placement: LogPlacement, lanes: u32, ring_pages: u64) -> Superblock {
+    let ring_len = ring_pages * PAGE;
     let side_len = PAGE + u64::from(lanes) * ring_len;
     Superblock {
         sequence: 1,
@@ -173,7 +175,7 @@ pub(super) fn rings(wrong: Wrong) {
 }
 
 fn commits(wrong: Wrong, placement: LogPlacement, kind: MediumKind) {
-    let superblock = superblock(placement);
+    let superblock = superblock(placement, 3, 4);
     let inner = FaultMedium::new(superblock.size, kind, &Config::default());
     inner.elide_name(wrong.off());
     let m = Stepped::new(inner, "");

@@ -180,6 +180,10 @@ impl Medium for Stepped {
         self.pause();
         self.inner.remap(at, physical, len)
     }
+    fn stand_in(&self, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
+        self.pause();
+        self.inner.stand_in(at, bytes)
+    }
     fn bad_ranges(&self) -> Vec<(u64, u64)> {
         self.inner.bad_ranges()
     }

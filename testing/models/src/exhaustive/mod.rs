@@ -1,19 +1,28 @@
 //! All interleavings, with so many switches away from a thread that could go on, of cores that
 //! take no lock of the system: loom runs the code that ships.
 //!
+//! Cores of `base/pmem` whose words are static or shared with other processes, where no modelled
+//! word can lie, are compiled a second time, from the same source, on words of the checker
+//! (`base/pmem/src/modelled.rs`): `faults`, `board`.
+//!
 //! Not modelled here: `object/touched.rs`, whose words are read and written one by one, relaxed,
-//! and decide nothing but whether a sum is looked at; the registry of mappings and the marks of
-//! first stores in `base/pmem`, whose words lie in memory shared with signal handlers and other
-//! processes, where no modelled word can lie: their tests run real threads, signals and processes;
-//! a zone of the heap that grows, which does not fit the stack of one of loom's threads, and is
-//! published by the same two steps as the column locks of a new zone, which are modelled.
+//! and decide nothing but whether a sum is looked at; the bar and the pages of first stores in
+//! `base/pmem`, whose steps are changes of rights by the kernel and returns from its handlers, with
+//! a lock around each page (`tests/first_store_order.rs` tries all their orders on a model of the
+//! kernel); the list of guarded files in `guard-wire`, which lies above what models may use, and
+//! all of whose words are in one order, so that it has no weaker one to be wrong with; a zone of the
+//! heap that grows, which does not fit the stack of one of loom's threads, and is published by the
+//! same two steps as the column locks of a new zone, which are modelled.
 
+mod board;
 mod columns;
+mod faults;
 mod heap;
 mod lanes;
 mod numbers;
 mod words;
 
+use std::collections::BTreeMap;
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -98,8 +107,16 @@ fn threads<const N: usize>(bodies: [Box<dyn FnOnce() + Send>; N]) {
 
 /// Runs all models, or those asked for.
 pub(crate) fn run(cli: &Cli) -> Result<Report> {
-    let models =
-        [numbers::MODELS, lanes::MODELS, columns::MODELS, heap::MODELS, words::MODELS].concat();
+    let models = [
+        numbers::MODELS,
+        lanes::MODELS,
+        columns::MODELS,
+        heap::MODELS,
+        words::MODELS,
+        faults::MODELS,
+        board::MODELS,
+    ]
+    .concat();
     let chosen: Vec<_> = models.iter().filter(|model| cli.wants(model.name)).collect();
     ensure!(!chosen.is_empty(), "no such model; there are {}", names(&models));
     let mut report = Report::default();
@@ -125,6 +142,7 @@ fn one(model: &Model, cli: &Cli) -> Ran {
     let before = RUNS.load(Ordering::Relaxed);
     let mut findings: Vec<String> = alone(model.run, "").err().into_iter().collect();
     let count = RUNS.load(Ordering::Relaxed) - before;
+    let shipped = begun.elapsed().as_secs_f64();
     let (mut convicted, mut verdicts) = (0, Vec::new());
     for wrong in model.wrong {
         let verdict = match *wrong {
@@ -152,6 +170,8 @@ fn one(model: &Model, cli: &Cli) -> Ran {
         convicted,
         verdicts,
         findings,
+        shipped,
+        figures: BTreeMap::new(),
         seconds: begun.elapsed().as_secs_f64(),
     }
 }
@@ -163,7 +183,9 @@ fn is_conviction(message: &str) -> bool {
 /// Runs a model on a thread of its own: after a panic loom leaves a thread as it is.
 fn alone(run: fn(&'static str), off: &'static str) -> Result<(), String> {
     let thread = std::thread::spawn(move || {
-        catch_unwind(|| run(off)).map_err(|panic| crate::cli::message(panic.as_ref()))
+        catch_unwind(|| run(off)).map_err(|panic| {
+            crate::cli::first_message().unwrap_or_else(|| crate::cli::message(panic.as_ref()))
+        })
     });
     thread.join().unwrap_or_else(|_| Err("the checker itself panicked".to_owned()))
 }

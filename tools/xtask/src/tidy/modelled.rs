@@ -5,8 +5,13 @@ use crate::finding::Finding;
 use crate::source::{Kind, Source};
 
 /// Rooms whose code runs in the models.
-const ROOMS: &[(&str, &str)] =
-    &[("core", "redundancy"), ("core", "logs"), ("core", "heap"), ("engines", "object")];
+const ROOMS: &[(&str, &str)] = &[
+    ("core", "redundancy"),
+    ("core", "logs"),
+    ("core", "heap"),
+    ("engines", "object"),
+    ("engines", "mapped"),
+];
 /// Of `std::sync`, what is the same in every model.
 const SAME: &[&str] = &["Arc", "Weak"];
 /// What is refused from its first word on.
