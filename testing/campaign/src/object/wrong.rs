@@ -33,6 +33,10 @@ pub enum Lie {
     Unheard,
     /// A page that was repaired is bad again.
     StaysBad,
+    /// A transaction that failed is acknowledged.
+    Swallows,
+    /// After a failed sync all goes on.
+    Retries,
 }
 
 /// What is wrong.
@@ -79,6 +83,14 @@ const PATIENCE: u64 = 12;
 thread_local! {
     /// The lie that is told on this thread.
     static TOLD: Cell<Option<Lie>> = const { Cell::new(None) };
+    /// The place of the engine that is switched off in all worlds of this thread.
+    static OFF: Cell<Option<&'static str>> = const { Cell::new(None) };
+}
+
+/// The place of the engine that is switched off here and now.
+#[must_use]
+pub fn off() -> Option<&'static str> {
+    OFF.get()
 }
 
 /// Whether this lie is to be told here and now.
@@ -93,19 +105,20 @@ struct Telling;
 impl Drop for Telling {
     fn drop(&mut self) {
         TOLD.set(None);
+        OFF.set(None);
     }
 }
 
-/// Plays a case of a row that begins with wrong variants: one of these with `wrong`, which is told
-/// which place to switch off; of the others `right`, with the number that is left without these.
+/// Plays a case of a row that begins with wrong variants: one of these with `wrong`, in whose worlds
+/// the place is switched off; of the others `right`, with the number that is left without these.
 pub fn or_right(
     variants: &[Variant],
     case: &Case,
-    wrong: impl Fn(&Variant, &Case, Option<&'static str>) -> Tally,
+    wrong: impl Fn(&Variant, &Case) -> Tally,
     right: impl FnOnce(&Case) -> Tally,
 ) -> Tally {
     match variants.get(case.number as usize) {
-        Some(variant) => variant.convict(case, |case, off| wrong(variant, case, off)),
+        Some(variant) => variant.convict(case, |case| wrong(variant, case)),
         None => right(&Case { number: case.number - variants.len() as u64, ..*case }),
     }
 }
@@ -118,7 +131,7 @@ impl Variant {
         }
     }
 
-    fn convict(&self, case: &Case, play: impl Fn(&Case, Option<&'static str>) -> Tally) -> Tally {
+    fn convict(&self, case: &Case, play: impl Fn(&Case) -> Tally) -> Tally {
         let mut tally = Tally::default();
         tally.add(TRIED, 1);
         let seed = case.rng(1).next_u64();
@@ -132,7 +145,7 @@ impl Variant {
                 other = other.or_else(|| seen.violations.into_iter().next());
                 continue;
             };
-            let control = play(&story, None);
+            let control = play(&story);
             if let Some(violation) = control.violations.into_iter().next() {
                 tally.convict(violation.during(format!("{}, but nothing is wrong", self.name)));
                 return tally;
@@ -155,14 +168,15 @@ impl Variant {
         tally
     }
 
-    fn played(&self, case: &Case, play: impl Fn(&Case, Option<&'static str>) -> Tally) -> Tally {
+    fn played(&self, case: &Case, play: impl Fn(&Case) -> Tally) -> Tally {
         let (off, lie) = match self.wrong {
             Wrong::Site(site) => (Some(site), None),
             Wrong::Lie(lie) => (None, Some(lie)),
         };
         TOLD.set(lie);
+        OFF.set(off);
         let _telling = Telling;
-        catch_unwind(AssertUnwindSafe(|| play(case, off))).unwrap_or_else(|panic| {
+        catch_unwind(AssertUnwindSafe(|| play(case))).unwrap_or_else(|panic| {
             let mut tally = Tally::default();
             tally.convict(Violation::new(Fault::Panicked, panic_text(&*panic)));
             tally
@@ -193,9 +207,7 @@ mod tests {
 
     #[test]
     fn who_is_convicted_is_told_and_adds_nothing_to_what_the_row_counts() {
-        let play = |_: &Variant, case: &Case, _: Option<&str>| match told(Lie::Silent)
-            && case.number == 3
-        {
+        let play = |_: &Variant, case: &Case| match told(Lie::Silent) && case.number == 3 {
             true => saw(Fault::Unnoticed),
             false => Tally::default(),
         };
@@ -207,23 +219,23 @@ mod tests {
 
     #[test]
     fn who_is_not_convicted_or_of_something_else_is_a_violation() {
-        let nothing = or_right(WRONG, &CASE, |_, _, _| Tally::default(), |_| Tally::default());
+        let nothing = or_right(WRONG, &CASE, |_, _| Tally::default(), |_| Tally::default());
         assert_eq!((nothing.violated(), nothing.figures.get(CONVICTED)), (1, None));
-        let other = or_right(WRONG, &CASE, |_, _, _| saw(Fault::Wrong), |_| Tally::default());
+        let other = or_right(WRONG, &CASE, |_, _| saw(Fault::Wrong), |_| Tally::default());
         assert_eq!(other.violated(), 1);
-        let panics = or_right(WRONG, &CASE, |_, _, _| panic!("it died"), |_| Tally::default());
+        let panics = or_right(WRONG, &CASE, |_, _| panic!("it died"), |_| Tally::default());
         assert!(panics.violations[0].story.contains("it died"), "{panics:?}");
     }
 
     #[test]
     fn a_story_that_shows_something_when_nothing_is_wrong_convicts_nobody() {
-        let tally = or_right(WRONG, &CASE, |_, _, _| saw(Fault::Unnoticed), |_| Tally::default());
+        let tally = or_right(WRONG, &CASE, |_, _| saw(Fault::Unnoticed), |_| Tally::default());
         assert_eq!((tally.violated(), tally.figures.get(CONVICTED)), (1, None));
     }
 
     #[test]
     fn what_cannot_be_played_here_is_told() {
-        let play = |_: &Variant, _: &Case, _: Option<&str>| Tally {
+        let play = |_: &Variant, _: &Case| Tally {
             lines: vec!["case 1 skipped: there is no /dev/shm".to_owned()],
             ..Tally::default()
         };
@@ -235,6 +247,6 @@ mod tests {
     fn other_cases_have_the_numbers_they_had() {
         let case = Case { number: 4, ..CASE };
         let right = |case: &Case| Tally { count: case.number, ..Tally::default() };
-        assert_eq!(or_right(WRONG, &case, |_, _, _| saw(Fault::Wrong), right).count, 3);
+        assert_eq!(or_right(WRONG, &case, |_, _| saw(Fault::Wrong), right).count, 3);
     }
 }

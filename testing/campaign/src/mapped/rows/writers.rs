@@ -60,8 +60,7 @@ const BUSY: u64 = 24;
 const CURE: Site = Site::new("campaign.put-right");
 
 fn run(case: &Case) -> Tally {
-    let wrong = |_: &Variant, case: &Case, _: Option<&str>| story(case, FEW);
-    or_right(WRONG, case, wrong, |case| story(case, (ROUNDS, FAULTS)))
+    or_right(WRONG, case, |_, case| story(case, FEW), |case| story(case, (ROUNDS, FAULTS)))
 }
 
 /// So many rounds with so many faults.

@@ -15,7 +15,7 @@ use holdfast_pmem::PAGE;
 use holdfast_txn::{Transaction, TxError};
 use holdfast_workloads::Rng;
 
-use super::damage::{Seen, without, world_of, zone_of};
+use super::damage::{Seen, world_of, zone_of};
 use crate::object::driver::Driver;
 use crate::object::handle::Handle;
 use crate::object::model::{Object, Objects, name};
@@ -59,13 +59,12 @@ const WRONG: &[Variant] = &[
 ];
 
 fn run(case: &Case) -> Tally {
-    let wrong = |_: &Variant, case: &Case, off: Option<&str>| story(case, off, FEW);
-    or_right(WRONG, case, wrong, |case| story(case, None, ROUNDS))
+    or_right(WRONG, case, |_, case| story(case, FEW), |case| story(case, ROUNDS))
 }
 
-/// So many injections, with a place of the engine switched off or with none.
-fn story(case: &Case, off: Option<&str>, injections: u64) -> Tally {
-    let world = without(world_of(case.number, PAGES), off);
+/// So many injections.
+fn story(case: &Case, injections: u64) -> Tally {
+    let world = world_of(case.number, PAGES);
     let mut rng = case.rng(1);
     let mut tally = Tally::default();
     let done = rounds(&world, injections, &mut rng, &mut tally);

@@ -69,14 +69,6 @@ pub(super) fn world_of(number: u64, pages: u64) -> Arc<World> {
     Arc::new(world)
 }
 
-/// The same world with a place switched off, or with none.
-pub(super) fn without(world: Arc<World>, off: Option<&str>) -> Arc<World> {
-    match off {
-        Some(off) => Arc::new(World::clone(&world).without(off)),
-        None => world,
-    }
-}
-
 /// The pool's one zone.
 pub(super) fn zone_of(driver: &Driver) -> Judged<Region> {
     let regions = driver.pool.regions();
@@ -158,13 +150,12 @@ enum Meeting {
 }
 
 fn run(case: &Case) -> Tally {
-    let wrong = |_: &Variant, case: &Case, off: Option<&str>| story(case, off, FEW);
-    or_right(WRONG, case, wrong, |case| story(case, None, FAULTS))
+    or_right(WRONG, case, |_, case| story(case, FEW), |case| story(case, FAULTS))
 }
 
-/// So many faults, with a place of the engine switched off or with none.
-fn story(case: &Case, off: Option<&str>, faults: u64) -> Tally {
-    let world = without(world_of(case.number, PAGES), off);
+/// So many faults.
+fn story(case: &Case, faults: u64) -> Tally {
+    let world = world_of(case.number, PAGES);
     let mut rng = case.rng(1);
     let mut tally = Tally::default();
     let done = batches(&world, faults, &mut rng, &mut tally);
@@ -233,7 +224,7 @@ fn one_batch(
     }
     let events = named(&driver, &injuries, meeting, seen, tally).map_err(told)?;
     let known: Vec<Range> = hurt.iter().chain(&*left).copied().collect();
-    accused(&zone_of(&driver)?, &events, &known).map_err(told)?;
+    accused(&zone_of(&driver)?, &events, &known, &driver.medium).map_err(told)?;
     settled(&driver, batch.is_multiple_of(SURVEY_EACH)).map_err(told)?;
     let in_log = injuries.iter().filter(|injury| matches!(injury.area, Area::Log(_)));
     left.extend(in_log.map(|injury| (injury.at, injury.len)));

@@ -15,7 +15,7 @@ use holdfast_object::{Error, ScrubControl, ScrubOptions};
 use holdfast_redundancy::events::{Event, Journal};
 use holdfast_workloads::Rng;
 
-use super::damage::{names, settled, without, world_of, zone_of};
+use super::damage::{names, settled, world_of, zone_of};
 use super::spared::{accused, as_told, kept, revert_as_told};
 use crate::object::driver::Driver;
 use crate::object::fields::formats;
@@ -142,22 +142,21 @@ const BRIEF: [usize; 4] = [6, 1, 0, 5];
 const FEW: usize = 2;
 
 fn run(case: &Case) -> Tally {
-    let brief = |_: &Variant, case: &Case, off: Option<&str>| {
+    let brief = |_: &Variant, case: &Case| {
         let group = BRIEF[case.number as usize % BRIEF.len()];
-        story(case, (group, case.number), FEW, off)
+        story(case, (group, case.number), FEW)
     };
     or_right(WRONG, case, brief, |case| {
         let (group, round) =
             (case.number as usize % GROUPS.len(), case.number / GROUPS.len() as u64);
-        story(case, (group, round), Verb::ALL.len(), None)
+        story(case, (group, round), Verb::ALL.len())
     })
 }
 
-/// All fields of a group damaged by so many verbs, with a place of the engine switched off or with
-/// none.
-fn story(case: &Case, (group, round): (usize, u64), verbs: usize, off: Option<&str>) -> Tally {
+/// All fields of a group damaged by so many verbs.
+fn story(case: &Case, (group, round): (usize, u64), verbs: usize) -> Tally {
     let (wanted, pool) = GROUPS[group];
-    let world = without(world_of(WORLDS[group % 2][round as usize % 4], PAGES), off);
+    let world = world_of(WORLDS[group % 2][round as usize % 4], PAGES);
     let mut rng = case.rng(1);
     let mut tally = Tally::default();
     let done = Specimen::of(&world, pool, &mut rng);
@@ -361,7 +360,7 @@ fn tolerated(
     if strict && !events.iter().any(named) {
         return Err(Violation::new(Fault::Unnoticed, "no event names the damage"));
     }
-    accused(&zone, &events, &range)
+    accused(&zone, &events, &range, &driver.medium)
 }
 
 /// Damage that verifies: whatever becomes of it, the program goes on, and objects that are not

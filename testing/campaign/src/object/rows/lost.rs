@@ -15,7 +15,7 @@ use holdfast_layout::Region;
 use holdfast_pmem::{Medium, MediumKind};
 use holdfast_workloads::Rng;
 
-use super::damage::{Seen, crash, domains, names, settled, without, world_of, zone_of};
+use super::damage::{Seen, crash, domains, names, settled, world_of, zone_of};
 use super::spared::{Range, accused, kept, revert_as_told};
 use super::stale::{Past, set_back, settle};
 use crate::object::driver::Driver;
@@ -69,14 +69,13 @@ const PAGES: u64 = 121;
 
 fn run(case: &Case) -> Tally {
     // Stories are few: each is of another kind, in another world.
-    let wrong =
-        |_: &Variant, case: &Case, off: Option<&str>| story(case, case.number + 3, off, FEW);
-    or_right(WRONG, case, wrong, |case| story(case, case.number / 4, None, FAULTS))
+    let wrong = |_: &Variant, case: &Case| story(case, case.number + 3, FEW);
+    or_right(WRONG, case, wrong, |case| story(case, case.number / 4, FAULTS))
 }
 
-/// So many faults of a kind, with a place of the engine switched off or with none.
-fn story(case: &Case, kind: u64, off: Option<&str>, faults: u64) -> Tally {
-    let world = without(world_of(case.number, PAGES), off);
+/// So many faults of a kind.
+fn story(case: &Case, kind: u64, faults: u64) -> Tally {
+    let world = world_of(case.number, PAGES);
     let mut rng = case.rng(1);
     let mut tally = Tally::default();
     let done = rounds(&world, (kind % 4, faults), &mut rng, &mut tally);
@@ -266,7 +265,7 @@ impl Blow {
         };
         tally.add(figure, 1);
         let known: Vec<Range> = hurt.into_iter().chain(self.left.iter().copied()).collect();
-        accused(&self.zone, &events, &known)
+        accused(&self.zone, &events, &known, &driver.medium)
     }
 }
 

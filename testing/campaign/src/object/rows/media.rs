@@ -94,8 +94,7 @@ const WRONG: &[Variant] = &[
 const LIE: Site = Site::new("campaign.media.lie");
 
 fn run(case: &Case) -> Tally {
-    let wrong = |_: &Variant, case: &Case, _: Option<&str>| story(case, FEW);
-    or_right(WRONG, case, wrong, |case| story(case, LIVES))
+    or_right(WRONG, case, |_, case| story(case, FEW), |case| story(case, LIVES))
 }
 
 /// So many lives, or the fewer that pools on a file have.
@@ -483,7 +482,7 @@ impl Life<'_> {
         let bad = if bare { self.spares() } else { Vec::new() };
         let bad = wounds.iter().map(|wound| wound.page).chain(bad);
         let bad: Vec<Range> = bad.map(|page| (page, PAGE)).collect();
-        accused(&self.zone, &events, &bad)?;
+        accused(&self.zone, &events, &bad, &self.live)?;
         let change = |at, byte| {
             let _ = self.live.put(LIE, at, &[byte]);
         };

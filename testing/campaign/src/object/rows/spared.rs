@@ -76,11 +76,29 @@ pub(super) fn kept(medium: &impl Medium, objects: &Objects, hurt: &[Range]) -> J
     Ok(())
 }
 
-/// Each event is about something that was `hurt`; of a column that does not add up, about that
-/// column.
-pub(super) fn accused(zone: &Region, events: &[Event], hurt: &[Range]) -> Judged<()> {
+/// Each event is about something that was `hurt`, or about an object some part of which was (its
+/// bytes, its slot, its sums); of a column that does not add up, about that column.
+pub(super) fn accused(
+    zone: &Region,
+    events: &[Event],
+    hurt: &[Range],
+    medium: &impl Medium,
+) -> Judged<()> {
     let is_about = |event: &Event| hurt.iter().any(|(at, len)| names(zone, event, *at, *len));
-    match events.iter().find(|event| !is_about(event)) {
+    let others: Vec<&Event> = events.iter().filter(|event| !is_about(event)).collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    let touch = |(a, a_len): Range, (b, b_len): Range| a < b + b_len && b < a + a_len;
+    let targets = Targets::of(&Bytes::of(medium));
+    let objects = targets.of_area(Area::Object).map(|it| targets.of_object(it.at, it.len));
+    let is_hurt = |part: &Target| hurt.iter().any(|range| touch((part.at, part.len), *range));
+    let of_hurt: Vec<Target> =
+        objects.filter(|parts| parts.iter().any(is_hurt)).flatten().collect();
+    let is_of_one = |event: &Event| {
+        of_hurt.iter().any(|part| touch((part.at, part.len), (event.at, event.len)))
+    };
+    match others.into_iter().find(|event| !is_of_one(event)) {
         None => Ok(()),
         Some(event) => {
             let story = format!("the journal says, and nothing damaged that: {event}");

@@ -21,7 +21,7 @@ const OF: u64 = 2;
 
 /// Runs a case: one of the wrong variants, or one of the others.
 pub(super) fn run(case: &Case) -> Tally {
-    or_right(WRONG, case, |_, case, _| super::story(case, FEW), |case| super::story(case, 1))
+    or_right(WRONG, case, |_, case| super::story(case, FEW), |case| super::story(case, 1))
 }
 
 /// A story with something wrong damages one in so many places.

@@ -10,7 +10,7 @@ use crate::object::judge::{Care, Nested};
 use crate::object::scenes::{Plot, play};
 use crate::object::watch::{Plan, Watch};
 use crate::object::world::World;
-use crate::object::wrong::{Variant, or_right, site};
+use crate::object::wrong::{Variant, off, or_right, site};
 use crate::runner::Case;
 use crate::tally::Tally;
 
@@ -44,15 +44,11 @@ pub(super) fn run(case: &Case) -> Tally {
 }
 
 /// One scene, more of whose recoveries are crashed, and only those.
-fn brief(variant: &Variant, case: &Case, off: Option<&str>) -> Tally {
+fn brief(variant: &Variant, case: &Case) -> Tally {
     let (name, world) = variant.bed.split_once(" in ").unwrap_or_default();
     let mut tally = Tally::default();
     let Some(scene) = scenes().find(|scene| scene.name == name) else { return tally };
-    let world = World::named(world);
-    let world = Arc::new(match off {
-        Some(off) => world.without(off),
-        None => world,
-    });
+    let world = Arc::new(World::named(world));
     let full = plan(case.tier, scene);
     let inner = Budget { exhaustive: 16, singles: 4, pairs: 1, samples: 4, seed: 0 };
     let nested = Nested { budget: inner, each: 2, depth: 1, deeper_each: 1 };
@@ -65,7 +61,7 @@ fn brief(variant: &Variant, case: &Case, off: Option<&str>) -> Tally {
         Err(violation) => tally.convict(violation),
     }
     // Images of repairs are counted by this row; those of operations are others' to judge.
-    if !matches!(scene.plot, Plot::Repair(_)) && off.is_some() {
+    if !matches!(scene.plot, Plot::Repair(_)) && off().is_some() {
         tally.violations.retain(|violation| violation.story.contains("crash in recovery"));
     }
     tally
