@@ -7,6 +7,27 @@ use holdfast_evidence::Row;
 
 use crate::mapped::ledger::Ledger;
 use crate::runner::{Outcome, Plan, Tier, replay};
+use crate::tally::Fault;
+
+/// Rows whose checkers would see that something undamaged is called damaged, and whether they would
+/// see that a repair changes legitimate bytes. Of others only what they saw is told.
+const SEE: &[(&str, &str, bool)] = &[
+    ("object", "crash-single", false),
+    ("object", "crash-pairs", false),
+    ("object", "nested", false),
+    ("object", "damage", true),
+    ("object", "lost", true),
+    ("object", "beyond", false),
+    ("object", "fields", true),
+    ("object", "histories", false),
+    ("object", "sigkill", false),
+    ("object", "media", true),
+    ("mapped", "crash", true),
+    ("mapped", "damage", true),
+    ("mapped", "fields", true),
+    ("mapped", "writers", true),
+    ("mapped", "sigkill", true),
+];
 
 /// Violations told in full for each row.
 const TOLD: usize = 10;
@@ -96,6 +117,19 @@ pub fn evidence(outcome: &Outcome, plan: &Plan, commit: &str) -> Row {
             figures.insert(name.to_owned(), value);
         }
     }
+    let seen =
+        SEE.iter().find(|(campaign, row, _)| (*campaign, *row) == (plan.campaign, outcome.row));
+    // What mapped files count says how many bytes, and a violation that there were any.
+    let column = |counted: Option<u64>, fault: Fault, sees: bool| {
+        let count = counted.unwrap_or(0).max(tally.of(fault));
+        (sees || count > 0).then_some(count)
+    };
+    let false_reports = column(figures.remove("false reports"), Fault::FalseReport, seen.is_some());
+    let reverted = column(
+        figures.remove("reverted bytes"),
+        Fault::Reverted,
+        seen.is_some_and(|(.., reverted)| *reverted),
+    );
     let tier = if plan.tier == Tier::Ci { "ci" } else { "long" };
     let case = plan.only.map_or_else(String::new, |case| format!(", case {case}"));
     Row {
@@ -104,9 +138,65 @@ pub fn evidence(outcome: &Outcome, plan: &Plan, commit: &str) -> Row {
         how: format!("seed {}, tier {tier}{case}", plan.seed),
         count: tally.count,
         violations: tally.violated(),
-        false_reports: figures.remove("false reports").unwrap_or(0),
-        reverted: figures.remove("reverted bytes").unwrap_or(0),
+        false_reports,
+        reverted,
         seconds: outcome.seconds.round() as u64,
         figures,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tally::{Tally, Violation};
+
+    fn columns(
+        campaign: &'static str,
+        row: &'static str,
+        faults: &[Fault],
+    ) -> (Option<u64>, Option<u64>) {
+        let mut tally = Tally::default();
+        if campaign == "mapped" {
+            Ledger { reverted: 4_096, ..Ledger::default() }.note(&mut tally);
+            Ledger::finish(&mut tally);
+        }
+        faults.iter().for_each(|fault| tally.convict(Violation::new(*fault, "planted")));
+        let plan =
+            Plan { campaign, seed: 1, tier: Tier::Ci, threads: 1, only: None, progress: false };
+        let row = evidence(&Outcome { row, tally, seconds: 1.0 }, &plan, "abc");
+        assert!(!row.figures.contains_key("reverted bytes"));
+        (row.false_reports, row.reverted)
+    }
+
+    #[test]
+    fn what_is_convicted_of_either_sort_is_in_its_column() {
+        use Fault::{Exposed, FalseReport, Reverted};
+        assert_eq!(columns("object", "damage", &[]), (Some(0), Some(0)));
+        assert_eq!(columns("object", "damage", &[FalseReport, Exposed]), (Some(1), Some(0)));
+        assert_eq!(columns("object", "damage", &[Reverted, FalseReport]), (Some(1), Some(1)));
+        assert_eq!(columns("object", "histories", &[Exposed]), (Some(0), None));
+    }
+
+    #[test]
+    fn who_cannot_see_such_a_thing_says_so_until_it_does() {
+        assert_eq!(columns("object", "fail-nth", &[]), (None, None));
+        assert_eq!(columns("object", "fail-nth", &[Fault::FalseReport]), (Some(1), None));
+        assert_eq!(columns("mapped", "mutants", &[]), (None, Some(4_096)));
+    }
+
+    #[test]
+    fn bytes_that_were_counted_are_not_counted_once_more_as_violations() {
+        assert_eq!(columns("mapped", "writers", &[Fault::Reverted]), (Some(0), Some(4_096)));
+    }
+
+    #[test]
+    fn rows_that_see_are_rows() {
+        let rows = |campaign: &str| match campaign {
+            "object" => crate::object::rows::ROWS,
+            _ => crate::mapped::rows::ROWS,
+        };
+        for (campaign, row, _) in SEE {
+            assert!(rows(campaign).iter().any(|known| known.name == *row), "{campaign} {row}");
+        }
     }
 }

@@ -18,6 +18,10 @@ pub enum Fault {
     Exposed,
     /// Damage that was not found, not located or not repaired, or an event that says otherwise.
     Unnoticed,
+    /// What nothing had damaged was called damaged.
+    FalseReport,
+    /// Legitimate bytes were changed by a repair.
+    Reverted,
     /// An operation or an open answered an error it should not.
     Refused,
     /// The program panicked.
@@ -30,7 +34,12 @@ impl Fault {
     /// Whether a checker judged a state, as against code that merely gave up.
     #[must_use]
     pub const fn is_wrong_state(self) -> bool {
-        matches!(self, Self::Wrong | Self::Exposed | Self::Unnoticed)
+        match self {
+            Self::Wrong | Self::Exposed | Self::Unnoticed | Self::FalseReport | Self::Reverted => {
+                true
+            }
+            Self::Refused | Self::Panicked | Self::Hung => false,
+        }
     }
 }
 
@@ -68,8 +77,8 @@ pub struct Tally {
     pub count: u64,
     /// Violations, the first few with their story.
     pub violations: Vec<Violation>,
-    /// Violations beyond those kept.
-    pub unkept: u64,
+    /// Violations beyond those kept, by how they were found.
+    pub unkept: BTreeMap<Fault, u64>,
     /// Figures by name, such as events by finder.
     pub figures: BTreeMap<String, u64>,
     /// Lines to be shown below the row.
@@ -87,7 +96,7 @@ impl Tally {
         if self.violations.len() < KEPT {
             self.violations.push(violation);
         } else {
-            self.unkept += 1;
+            *self.unkept.entry(violation.fault).or_default() += 1;
         }
     }
 
@@ -99,7 +108,9 @@ impl Tally {
     /// Adds another part of the same row.
     pub fn merge(&mut self, other: Self) {
         self.count += other.count;
-        self.unkept += other.unkept;
+        for (fault, by) in other.unkept {
+            *self.unkept.entry(fault).or_default() += by;
+        }
         for (figure, by) in other.figures {
             self.add(figure, by);
         }
@@ -112,6 +123,32 @@ impl Tally {
     /// All violations, kept or not.
     #[must_use]
     pub fn violated(&self) -> u64 {
-        self.violations.len() as u64 + self.unkept
+        self.violations.len() as u64 + self.unkept.values().sum::<u64>()
+    }
+
+    /// Violations that were found in this way, kept or not.
+    #[must_use]
+    pub fn of(&self, fault: Fault) -> u64 {
+        let kept = self.violations.iter().filter(|violation| violation.fault == fault).count();
+        kept as u64 + self.unkept.get(&fault).copied().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn violations_beyond_those_kept_are_counted_by_how_they_were_found() {
+        let mut tally = Tally::default();
+        for _ in 0..KEPT {
+            tally.convict(Violation::new(Fault::Wrong, "w"));
+        }
+        tally.convict(Violation::new(Fault::FalseReport, "f"));
+        let mut all = Tally::default();
+        all.convict(Violation::new(Fault::FalseReport, "f"));
+        all.merge(tally);
+        assert_eq!((all.of(Fault::Wrong), all.of(Fault::FalseReport)), (KEPT as u64, 2));
+        assert_eq!(all.violated(), KEPT as u64 + 2);
     }
 }

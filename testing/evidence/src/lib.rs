@@ -21,18 +21,22 @@
 //!
 //! *method*: what was done, such as a row of a campaign. *figure*: a count of something that came
 //! of it, by name. *violation*: something a checker convicted. Two of its sorts have columns of
-//! their own, which must stay zero everywhere: *false reports* (pages called corrupt that nothing
-//! had damaged) and *reverted bytes* (legitimate bytes that a repair changed).
+//! their own, which must stay zero everywhere: *false reports* (what was called damaged and nothing
+//! had damaged) and *reverted bytes* (legitimate bytes that a repair changed). A method that cannot
+//! see such a thing has no number there. *open*: a row with any of them, as long as no later run of
+//! the same method and seed on another commit was clean. *goal*: what all runs together should come
+//! to.
 //!
 //! # Life of one row
 //!
-//! [`append`] reads the list, checks that it is one, adds the rows, reckons the sums again, writes
-//! everything to a file beside it, and renames that over it.
+//! [`append`] reads the list, checks that it is one, adds the rows, reckons goals and sums again,
+//! writes everything to a file beside it, and renames that over it.
 //!
 //! # Tour
 //!
-//! `page.rs` is the format: reading, writing, sums.
+//! `page.rs` is the format: reading, writing, sums. `goals.rs` is the table of goals.
 
+mod goals;
 mod page;
 
 use std::collections::BTreeMap;
@@ -47,7 +51,7 @@ use page::Page;
 /// One thing that was run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Row {
-    /// Commit of the source, short; with a `+` if the source was changed since.
+    /// Commit of the source, short, with a `+` if the source was changed since; then its tree.
     pub commit: String,
     /// What was done, such as `mapped writers`.
     pub method: String,
@@ -57,14 +61,54 @@ pub struct Row {
     pub count: u64,
     /// What was convicted, the two below included.
     pub violations: u64,
-    /// Of these, pages that were called corrupt and were not damaged.
-    pub false_reports: u64,
-    /// Legitimate bytes that a repair changed.
-    pub reverted: u64,
+    /// Of these, reports of damage where nothing was damaged; nothing if the method cannot see any.
+    pub false_reports: Option<u64>,
+    /// Legitimate bytes that a repair changed; nothing if the method cannot see any.
+    pub reverted: Option<u64>,
     /// Seconds it took.
     pub seconds: u64,
     /// What else was counted.
     pub figures: BTreeMap<String, u64>,
+}
+
+impl Row {
+    /// Whether nothing was wrong.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        let none = |column: Option<u64>| column.unwrap_or(0) == 0;
+        self.violations == 0 && none(self.false_reports) && none(self.reverted)
+    }
+
+    /// Whether this is of the same method and seed as an older row, on another commit.
+    fn repeats(&self, older: &Self) -> bool {
+        let commit = |row: &Self| row.commit.split(' ').next().map(str::to_owned);
+        self.method == older.method
+            && seed(&self.how) == seed(&older.how)
+            && commit(self) != commit(older)
+    }
+}
+
+/// The seed that a row was run with; all that is said of how, where none is named.
+fn seed(how: &str) -> &str {
+    how.split(", ").find(|part| part.starts_with("seed ")).unwrap_or(how)
+}
+
+/// Rows with something wrong that no later run of the same method and seed, on another commit, has
+/// shown to be mended.
+#[must_use]
+pub fn open(rows: &[Row]) -> Vec<&Row> {
+    let mended =
+        |at: usize| rows[at + 1..].iter().any(|later| later.is_clean() && later.repeats(&rows[at]));
+    let open = rows.iter().enumerate().filter(|(at, row)| !row.is_clean() && !mended(*at));
+    open.map(|(_, row)| row).collect()
+}
+
+/// The rows of the list in a text.
+///
+/// # Errors
+/// It is no such list.
+pub fn rows(text: &str) -> Result<Vec<Row>> {
+    Ok(Page::parse(text)?.rows)
 }
 
 /// Adds rows to the list in a file, which is made if it is not there.
@@ -80,14 +124,15 @@ pub fn append(path: &Path, rows: &[Row]) -> Result<()> {
             return Err(error).with_context(|| format!("cannot read {}", path.display()));
         }
     };
-    page.rows.extend_from_slice(rows);
+    page.rows.extend(rows.iter().map(page::plain));
     let part = path.with_extension("part");
     std::fs::write(&part, page.text())
         .and_then(|()| std::fs::rename(&part, path))
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The commit of the source in the folder this program was started in; `unknown` without git.
+/// The commit and the tree of the source in the folder this program was started in; `unknown`
+/// without git. The tree is the same for all commits with the same content.
 #[must_use]
 pub fn commit() -> String {
     let git = |words: &[&str]| {
@@ -99,7 +144,10 @@ pub fn commit() -> String {
     };
     // The list itself is changed by being added to.
     let changed = git(&["status", "--porcelain", "--", ".", ":!docs/evidence.md"]);
-    if changed.is_some_and(|changed| changed.is_empty()) { commit } else { format!("{commit}+") }
+    let changed = if changed.is_some_and(|changed| changed.is_empty()) { "" } else { "+" };
+    let tree = git(&["rev-parse", "--short", "HEAD^{tree}"]);
+    let tree = tree.map_or_else(String::new, |tree| format!(" tree {tree}"));
+    format!("{commit}{changed}{tree}")
 }
 
 #[cfg(test)]
@@ -121,6 +169,40 @@ mod tests {
         let line = |text: &str| text.lines().rfind(|it| it.contains("| 3 |")).unwrap().to_owned();
         assert_eq!(line(&before), line(&after));
         assert!(after.contains("| m | 2 | 7 |"), "{after}");
+    }
+
+    #[test]
+    fn what_was_wrong_is_open_until_the_same_is_clean_on_another_commit() {
+        let of = |commit: &str, how: &str, violations| Row {
+            commit: commit.to_owned(),
+            how: how.to_owned(),
+            violations,
+            ..row(3)
+        };
+        let bad = of("abc tree 1", "seed 1, tier long", 2);
+        let count = |rows: &[Row]| open(rows).len();
+        assert_eq!(count(&[bad.clone(), of("def", "seed 1, tier ci", 0)]), 0);
+        assert_eq!(count(std::slice::from_ref(&bad)), 1);
+        assert_eq!(count(&[of("def", "seed 1", 0), bad.clone()]), 1, "it was clean before");
+        assert_eq!(count(&[bad.clone(), of("def", "seed 2", 0)]), 1, "another seed");
+        assert_eq!(count(&[bad.clone(), of("abc", "seed 1", 0)]), 1, "the same commit");
+        assert_eq!(count(&[bad.clone(), of("def", "seed 1", 1)]), 2, "it is not clean");
+        let other = Row { method: "n".to_owned(), ..of("def", "seed 1", 0) };
+        assert_eq!(count(&[bad, other]), 1, "another method");
+        let one = |false_reports, reverted| Row { false_reports, reverted, ..row(3) };
+        assert_eq!(count(&[one(Some(0), None), one(Some(1), None), one(None, Some(1))]), 2);
+    }
+
+    #[test]
+    fn figures_whose_names_are_written_otherwise_are_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("evidence.md");
+        // By its name as given the first comes last, by that in the list first.
+        let figures = [("a: b".to_owned(), 1), ("a c".to_owned(), 2)].into();
+        append(&path, &[Row { figures, ..row(3) }]).unwrap();
+        append(&path, &[row(4)]).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains("| a b: 1; a c: 2 |"), "{text}");
     }
 
     #[test]

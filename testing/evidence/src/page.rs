@@ -1,11 +1,12 @@
-//! The list as a page: an introduction, sums, and a table with a row for each run.
+//! The list as a page: an introduction, goals, sums, and a table with a row for each run.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::Row;
+use crate::goals::GOALS;
+use crate::{Row, open};
 
 const OPENING: &str = "\
 # What was run
@@ -15,6 +16,15 @@ everywhere: pages that were called corrupt and were not damaged, and legitimate 
 changed. What a method does is told in [testing.md](testing.md).
 ";
 
+const GOALS_HEAD: &str = "## Goals";
+const GOALS_WORDS: &str = "\
+What all runs together should come to, and what they have. A `-` in the columns that must be zero
+stands for a method that cannot see such a thing.
+";
+const GOALS_TABLE: &str = "| figure | wanted | reached | done | counted of |";
+const OPEN: &str =
+    "Open rows, in which something was wrong that no later run has shown to be mended: ";
+const SUMS: &str = "## Sums";
 const RUNS: &str = "## Runs";
 const HEAD: &str = "| commit | method | how | count | violations | false reports | reverted bytes \
                     | seconds | figures |";
@@ -26,32 +36,60 @@ pub(crate) struct Page {
 }
 
 /// What all runs of a method come to.
-#[derive(Default)]
-struct Sum {
-    runs: u64,
-    count: u64,
-    violations: u64,
-    false_reports: u64,
-    reverted: u64,
-    seconds: u64,
-    figures: BTreeMap<String, u64>,
+#[derive(Debug, Default)]
+pub(crate) struct Sum {
+    pub(crate) runs: u64,
+    pub(crate) count: u64,
+    pub(crate) violations: u64,
+    pub(crate) false_reports: Option<u64>,
+    pub(crate) reverted: Option<u64>,
+    pub(crate) seconds: u64,
+    pub(crate) figures: BTreeMap<String, u64>,
 }
+
+/// Sums by method.
+pub(crate) type Sums<'a> = BTreeMap<&'a str, Sum>;
 
 impl Page {
     pub(crate) fn parse(text: &str) -> Result<Self> {
-        let (_, runs) = text.split_once(RUNS).context("it has no table of runs")?;
+        let (sums, runs) = text.split_once(RUNS).context("it has no table of runs")?;
         let mut lines = runs.lines().filter(|line| !line.is_empty());
         ensure!(lines.next() == Some(HEAD), "the table of runs has another head");
         ensure!(lines.next().is_some_and(|line| line.starts_with("|---")), "it has no rule");
         let rows = lines.map(|line| row(line).with_context(|| format!("not a run: {line}")));
         let page = Self { rows: rows.collect::<Result<_>>()? };
         // Whatever somebody changed or added by hand would be lost, so it is not touched.
-        ensure!(page.text() == text, "somebody has changed it by hand");
+        let goals = sums.strip_prefix(OPENING).and_then(|rest| rest.split_once(SUMS));
+        let (goals, _) = goals.context("it does not begin like the list")?;
+        let ours = |line: &str| {
+            let words = GOALS_WORDS.lines().any(|words| words == line);
+            words || line.is_empty() || line == GOALS_HEAD || line.starts_with(['|', 'O'])
+        };
+        // What is wanted changes with the work: a page from before has other goals, or none.
+        ensure!(goals.lines().all(ours), "somebody has changed its goals by hand");
+        ensure!(text.ends_with(&page.reckoned()), "somebody has changed it by hand");
         Ok(page)
     }
 
     pub(crate) fn text(&self) -> String {
-        let mut text = format!("{OPENING}\n## Sums\n\n");
+        format!("{OPENING}\n{}\n{}", self.goals(), self.reckoned())
+    }
+
+    /// What the runs should come to.
+    fn goals(&self) -> String {
+        let sums = self.sums();
+        let mut text = format!("{GOALS_HEAD}\n\n{GOALS_WORDS}\n{GOALS_TABLE}\n");
+        text.push_str("|---|---|---|---|---|\n");
+        for goal in GOALS {
+            let _ = writeln!(text, "{}", goal.line(&sums));
+        }
+        let _ = writeln!(text, "\n{OPEN}{}.", open(&self.rows).len());
+        text
+    }
+
+    /// Sums and runs.
+    fn reckoned(&self) -> String {
+        let mut text = format!("{SUMS}\n\n");
         text.push_str("| method | runs | count | violations | false reports | reverted bytes ");
         text.push_str("| hours | figures |\n|---|---|---|---|---|---|---|---|\n");
         // Writing into a string cannot fail.
@@ -63,8 +101,8 @@ impl Page {
                 sum.runs,
                 sum.count,
                 sum.violations,
-                sum.false_reports,
-                sum.reverted,
+                seen(sum.false_reports),
+                seen(sum.reverted),
                 figures(&sum.figures)
             );
         }
@@ -78,8 +116,8 @@ impl Page {
                 cell(&row.how),
                 row.count,
                 row.violations,
-                row.false_reports,
-                row.reverted,
+                seen(row.false_reports),
+                seen(row.reverted),
                 row.seconds,
                 figures(&row.figures)
             );
@@ -87,15 +125,18 @@ impl Page {
         text
     }
 
-    fn sums(&self) -> BTreeMap<&str, Sum> {
-        let mut sums: BTreeMap<&str, Sum> = BTreeMap::new();
+    fn sums(&self) -> Sums<'_> {
+        let mut sums = Sums::new();
+        let add = |sum: &mut Option<u64>, of: Option<u64>| {
+            *sum = of.map_or(*sum, |of| Some(sum.unwrap_or(0) + of));
+        };
         for row in &self.rows {
             let sum = sums.entry(&row.method).or_default();
             sum.runs += 1;
             sum.count += row.count;
             sum.violations += row.violations;
-            sum.false_reports += row.false_reports;
-            sum.reverted += row.reverted;
+            add(&mut sum.false_reports, row.false_reports);
+            add(&mut sum.reverted, row.reverted);
             sum.seconds += row.seconds;
             for (name, value) in &row.figures {
                 *sum.figures.entry(name.clone()).or_default() += value;
@@ -105,16 +146,28 @@ impl Page {
     }
 }
 
+/// A number that a method may not be able to give.
+fn seen(number: Option<u64>) -> String {
+    number.map_or_else(|| "-".to_owned(), |number| number.to_string())
+}
+
 /// Text that does not end its cell.
 fn cell(text: &str) -> String {
     text.replace(['|', '\n'], " ").trim().to_owned()
 }
 
-/// `name: value` by name; names have neither of the two marks.
+/// The same row with names of figures as they are in the list: they have none of the marks that
+/// come between names and values.
+pub(crate) fn plain(row: &Row) -> Row {
+    let name = |name: &str| cell(name).replace(": ", " ").replace("; ", ", ");
+    let figures = row.figures.iter().map(|(figure, value)| (name(figure), *value)).collect();
+    Row { figures, ..row.clone() }
+}
+
+/// `name: value` by name.
 fn figures(figures: &BTreeMap<String, u64>) -> String {
-    let plain = |name: &str| cell(name).replace(": ", " ").replace("; ", ", ");
     let parts: Vec<String> =
-        figures.iter().map(|(name, value)| format!("{}: {value}", plain(name))).collect();
+        figures.iter().map(|(name, value)| format!("{name}: {value}")).collect();
     parts.join("; ")
 }
 
@@ -127,6 +180,7 @@ fn row(line: &str) -> Result<Row> {
         bail!("{} cells", cells.len());
     };
     let number = |text: &str| text.parse::<u64>().with_context(|| format!("not a number: {text}"));
+    let seen = |text: &str| if text == "-" { Ok(None) } else { number(text).map(Some) };
     let mut named = BTreeMap::new();
     for part in figures.split("; ").filter(|part| !part.is_empty()) {
         let (name, value) = part.rsplit_once(": ").context("a figure without a value")?;
@@ -138,8 +192,8 @@ fn row(line: &str) -> Result<Row> {
         how: (*how).to_owned(),
         count: number(count)?,
         violations: number(violations)?,
-        false_reports: number(false_reports)?,
-        reverted: number(reverted)?,
+        false_reports: seen(false_reports)?,
+        reverted: seen(reverted)?,
         seconds: number(seconds)?,
         figures: named,
     })
@@ -157,20 +211,22 @@ mod tests {
             how: "seed 1, tier long".to_owned(),
             count: 10,
             violations: 2,
-            false_reports: 1,
-            reverted: 4096,
+            false_reports: None,
+            reverted: Some(4096),
             seconds: 1800,
             figures: figures(5),
         };
         let two = Row { count: 7, violations: 0, figures: figures(6), ..one.clone() };
-        Page { rows: vec![one, two] }
+        Page { rows: [one, two].iter().map(plain).collect() }
     }
 
     #[test]
     fn what_is_written_is_read() {
         let text = page().text();
         let read = Page::parse(&text).unwrap();
-        assert_eq!((read.rows.len(), read.rows[0].count, read.rows[0].reverted), (2, 10, 4096));
+        let first = &read.rows[0];
+        assert_eq!((read.rows.len(), first.count, first.false_reports), (2, 10, None));
+        assert_eq!(first.reverted, Some(4096));
         assert_eq!(read.rows[1].figures["repaired"], 6);
         assert_eq!(read.text(), text);
     }
@@ -178,8 +234,31 @@ mod tests {
     #[test]
     fn sums_are_those_of_the_rows() {
         let text = page().text();
-        let sum = "| mapped writers | 2 | 17 | 2 | 2 | 8192 | 1.0 | in a   b: 2; repaired: 11 |";
+        let sum = "| mapped writers | 2 | 17 | 2 | - | 8192 | 1.0 | in a   b: 2; repaired: 11 |";
         assert!(text.contains(sum), "{text}");
+    }
+
+    #[test]
+    fn a_column_that_one_row_cannot_see_has_the_sum_of_the_others() {
+        let mut page = page();
+        page.rows[1].false_reports = Some(0);
+        assert!(page.text().contains("| mapped writers | 2 | 17 | 2 | 0 | 8192 |"));
+        page.rows[0].false_reports = Some(3);
+        assert!(page.text().contains("| mapped writers | 2 | 17 | 2 | 3 | 8192 |"));
+    }
+
+    #[test]
+    fn a_page_without_goals_or_with_other_goals_is_read_and_gets_them() {
+        let text = page().text();
+        let (head, rest) = text.split_once(GOALS_HEAD).unwrap();
+        let (goals, rest) = rest.split_once(SUMS).unwrap();
+        let old = format!("{head}{SUMS}{rest}");
+        assert_eq!(Page::parse(&old).unwrap().text(), text);
+        let line = "| cups of tea | 3 | 2 | no | somebody |\n";
+        let other = format!("{head}{GOALS_HEAD}{goals}{line}{SUMS}{rest}");
+        assert_eq!(Page::parse(&other).unwrap().text(), text);
+        let words = format!("{head}{GOALS_HEAD}{goals}My own notes.\n{SUMS}{rest}");
+        assert!(Page::parse(&words).is_err());
     }
 
     #[test]

@@ -273,6 +273,10 @@ impl Watch {
             let settled = !known.dirty && !known.vague && !known.is_damaged();
             let settled = settled && self.protected && crash.believed;
             let wrong = |what| Err(Violation::new(Fault::Wrong, format!("{}: {what}", name(page))));
+            let false_report = |what: &str| {
+                let story = format!("{}: {what}", name(page));
+                Err(Violation::new(Fault::FalseReport, story))
+            };
             let said = engine.verify(page).map_err(|error| refused("verify", &error))?.verdict;
             match said {
                 PageVerdict::Good if !stored => {
@@ -281,11 +285,11 @@ impl Watch {
                 }
                 PageVerdict::Corrupt if stored => {
                     self.ledger.false_reports += 1;
-                    return wrong("I3: corrupt was said of what the program stored".to_owned());
+                    return false_report("I3: corrupt was said of what the program stored");
                 }
                 PageVerdict::Corrupt if left.contains(&page) => {
                     self.ledger.false_reports += 1;
-                    return wrong("I3: it was undecided, and is corrupt now".to_owned());
+                    return false_report("I3: it was undecided, and is corrupt now");
                 }
                 PageVerdict::Undecided(why) if settled => {
                     return wrong(format!("it is covered, and undecided: {why}"));
@@ -329,7 +333,7 @@ impl Watch {
             if wrong > 0 {
                 self.ledger.reverted += wrong as u64;
                 let story = format!("{wrong} bytes of {} were taken back", name(page));
-                return Err(Violation::new(Fault::Wrong, story));
+                return Err(Violation::new(Fault::Reverted, story));
             }
         }
         Ok(())

@@ -54,7 +54,8 @@ pub fn verdict(
         PageVerdict::Corrupt if damaged => Ok(()),
         PageVerdict::Corrupt => {
             ledger.false_reports += 1;
-            wrong("corrupt was said of what the program stored")
+            let story = format!("{}: corrupt was said of what the program stored", name(page));
+            Err(Violation::new(Fault::FalseReport, story))
         }
         PageVerdict::Undecided(Unsure::Uncovered) if damaged => {
             ledger.missed += 1;
@@ -101,7 +102,7 @@ pub fn bytes(machine: &Machine, model: &mut Model, ledger: &mut Ledger) -> Judge
             Change::Reverted(bytes) => {
                 ledger.reverted += bytes;
                 let story = format!("{bytes} bytes of {} were taken back", name(page));
-                return Err(Violation::new(Fault::Wrong, story));
+                return Err(Violation::new(Fault::Reverted, story));
             }
         }
     }

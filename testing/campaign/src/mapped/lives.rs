@@ -215,7 +215,8 @@ fn judge(path: &Path, heard: &Heard) -> Judged<(u64, u64, u64)> {
     let file = file.map_err(|error| refused("opening what was left", &error))?;
     let verified = file.verify(|_, _| true).map_err(|error| refused("verify", &error))?;
     if let Some(page) = verified.corrupt.first() {
-        return Err(wrong(format!("page {page} is called damaged, and nothing damaged it")));
+        let story = format!("page {page} is called damaged, and nothing damaged it");
+        return Err(Violation::new(Fault::FalseReport, story));
     }
     for (page, why) in &verified.undecided {
         if !heard.open.contains_key(page) {
@@ -274,7 +275,8 @@ fn cover_once(map: &ProtectedMap, scrub: bool) -> Judged<()> {
     if scrub {
         let done = map.scrub().map_err(|error| refused("scrub", &error))?;
         if done.repaired + done.lost > 0 || !done.report.corrupt.is_empty() {
-            return Err(wrong(format!("a scrub under load found {done:?}")));
+            let story = format!("a scrub under load found {done:?}");
+            return Err(Violation::new(Fault::FalseReport, story));
         }
     }
     Ok(())

@@ -230,7 +230,8 @@ impl Life {
     fn held(&self, page: u64, good: bool, refused: bool) -> Judged<()> {
         let failed = self.failed.contains(&page);
         if !good && !failed {
-            return Err(wrong(format!("page {page} did not fail and is not called good")));
+            let story = format!("page {page} did not fail and is not called good");
+            return Err(Violation::new(Fault::FalseReport, story));
         }
         let right = self.is_right(page);
         // A store that was refused reached nothing: what was there before may be.
@@ -239,7 +240,8 @@ impl Life {
             return Err(wrong(format!("page {page} is called good and is not")));
         }
         if !failed && !right {
-            return Err(wrong(format!("page {page} did not fail and is not right")));
+            let story = format!("page {page} did not fail and is not right");
+            return Err(Violation::new(Fault::Reverted, story));
         }
         Ok(())
     }

@@ -105,6 +105,7 @@ impl Told {
         for said in all {
             match &said {
                 Said::Failed(text) => return Err(format!("the engine answered: {text}")),
+                Said::Accused(text) => return Err(format!("nothing is damaged, and {text}")),
                 Said::Begin(thread, _) | Said::Ack(thread) | Said::Refused(thread) => {
                     let thread = threads.get_mut(usize::from(*thread));
                     thread.ok_or("a thread that there is not said something")?.push_back(said);
@@ -176,6 +177,7 @@ mod tests {
     #[test]
     fn what_the_engine_refused_is_told_at_once() {
         assert!(Told::of(vec![Said::Failed("no".to_owned())]).is_err());
+        assert!(Told::of(vec![Said::Accused("no".to_owned())]).is_err());
         assert!(Told::of(vec![Said::Ack(9)]).is_err());
     }
 }

@@ -32,6 +32,9 @@ pub enum Promise {
 /// Images looked at for each barrier of a recovery, about.
 const NESTED: usize = 3;
 
+/// One in so many images, which have recovered, is checked by the engine itself.
+const CHECK_EACH: u64 = 8;
+
 /// How recoveries are crashed.
 #[derive(Debug, Clone, Copy)]
 pub struct Nested {
@@ -209,6 +212,17 @@ fn empty(driver: &Driver) -> Judged<()> {
     Err(Violation::new(Fault::Wrong, format!("a new pool holds {} objects", objects.len())))
 }
 
+/// The engine calls nothing damaged in a pool that the second reader has found whole.
+fn sound(driver: &Driver) -> Judged<()> {
+    let report = driver.pool.check(|_, _| {});
+    let report = report.map_err(|e| Violation::new(Fault::Refused, format!("check: {e}")))?;
+    if report.is_clean() {
+        return Ok(());
+    }
+    let story = format!("nothing is damaged, and a check finds {:?}", report.findings.first());
+    Err(Violation::new(Fault::FalseReport, story))
+}
+
 /// Runs the jobs, compares, and crashes the pool once more if asked.
 fn work(
     world: &Arc<World>,
@@ -222,6 +236,9 @@ fn work(
         driver.read_all()?;
         driver.go_on(&mut rng, care.more).map_err(|v| v.during("after recovery"))?;
         driver.check().map_err(|v| v.during("after recovery and more work"))?;
+    }
+    if seed.is_multiple_of(CHECK_EACH) && care.ruin.is_none() {
+        sound(&driver)?;
     }
     let again = care.again.then(|| driver.medium.crash_point().persisted());
     let promise = Promise::Kept(driver.ledger.promise());

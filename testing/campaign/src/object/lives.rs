@@ -143,7 +143,7 @@ fn heard(path: &Path) -> Judged<Option<Promise>> {
         }
     }
     match promise.failures.first() {
-        Some(text) => Err(Violation::new(Fault::Refused, text.clone())),
+        Some(failure) => Err(failure.clone()),
         None => Ok(said_anything.then_some(promise)),
     }
 }

@@ -171,7 +171,7 @@ impl Round {
                         Ok(done) if done.report.found == 0 => {}
                         Ok(done) => {
                             let first = done.report.findings.first();
-                            voice.say(&Said::Failed(format!("a scrub found {first:?}")));
+                            voice.say(&Said::Accused(format!("a scrub found {first:?}")));
                         }
                         Err(error) => voice.say(&Said::Failed(format!("scrub: {error}"))),
                     }

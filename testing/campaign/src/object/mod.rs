@@ -28,3 +28,4 @@ pub mod victim;
 pub mod watch;
 pub mod world;
 pub mod wrap;
+pub mod wrong;

@@ -28,7 +28,7 @@ pub struct Promise {
     /// What each thread has asked for and not heard of.
     open: Vec<Option<(Ticket, Change)>>,
     /// What went wrong in the process.
-    pub failures: Vec<String>,
+    pub failures: Vec<Violation>,
 }
 
 impl Promise {
@@ -43,10 +43,12 @@ impl Promise {
     pub fn note(&mut self, said: Said) -> bool {
         let ended = match &said {
             Said::Begin(thread, _) | Said::Ack(thread) | Said::Refused(thread) => *thread,
-            Said::Failed(_) => {
-                if let Said::Failed(text) = said {
-                    self.failures.push(text);
-                }
+            Said::Failed(text) => {
+                self.failures.push(Violation::new(Fault::Refused, text.as_str()));
+                return true;
+            }
+            Said::Accused(text) => {
+                self.failures.push(Violation::new(Fault::FalseReport, text.as_str()));
                 return true;
             }
             _ => return true,
@@ -136,15 +138,16 @@ pub fn examine(path: &Path, promise: Option<&Promise>, tally: &mut Tally) -> Jud
     }
     let report = pool.check(|_, _| {}).map_err(|error| refused("check", &error))?;
     if !report.is_clean() {
+        // The second reader has just found everything whole.
         let story = format!("a check finds {:?}", report.findings.first());
-        return Err(Violation::new(Fault::Exposed, story));
+        return Err(Violation::new(Fault::FalseReport, story));
     }
     served(&pool, &found.objects)?;
     let done = pool.scrub(ScrubOptions::default(), &ScrubControl::default(), |_, _| {});
     let done = done.map_err(|error| refused("scrub", &error))?;
-    if done.lost > 0 || done.repaired > 0 {
+    if done.report.found > 0 || done.lost > 0 || done.repaired > 0 {
         let story = format!("the scrub found {:?}", done.report.findings.first());
-        return Err(Violation::new(Fault::Exposed, story));
+        return Err(Violation::new(Fault::FalseReport, story));
     }
     Ok(Promise::of(&found.objects, found.anchor))
 }
@@ -201,6 +204,15 @@ mod tests {
         assert!(found(&[change(64, 1), change(192, 4)]).is_err(), "a change is torn");
         assert!(found(&[change(64, 1), change(128, 2)]).is_err(), "one taken back is there");
         assert!(found(&[change(64, 1), change(256, 5)]).is_err(), "one is invented");
+    }
+
+    #[test]
+    fn what_the_process_says_was_called_damaged_is_a_false_report() {
+        let mut promise = Promise::of(&Objects::default(), 0);
+        assert!(promise.note(Said::Accused("a scrub found something".to_owned())));
+        assert!(promise.note(Said::Failed("no".to_owned())));
+        let faults: Vec<Fault> = promise.failures.iter().map(|failure| failure.fault).collect();
+        assert_eq!(faults, [Fault::FalseReport, Fault::Refused]);
     }
 
     #[test]

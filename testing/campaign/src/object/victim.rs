@@ -73,6 +73,8 @@ pub enum Said {
     Refused(u8),
     /// The engine answered an error.
     Failed(String),
+    /// The engine called something damaged, and nothing is.
+    Accused(String),
     /// Nothing: somebody is alive.
     Alive,
 }
@@ -209,7 +211,7 @@ fn scrub_again_and_again(pool: &Pool<Mapped>, voice: &Voice) {
         match pool.scrub(ScrubOptions::default(), &control, |_, _| {}) {
             Ok(done) if done.lost > 0 || done.report.found > 0 => {
                 let story = format!("a scrub under load found {:?}", done.report.findings.first());
-                voice.say(&Said::Failed(story));
+                voice.say(&Said::Accused(story));
             }
             Ok(_) => voice.say(&Said::Past(Phase::Scrub)),
             Err(error) => voice.say(&Said::Failed(format!("scrub: {error}"))),
@@ -310,6 +312,7 @@ fn encode(said: &Said) -> Vec<u8> {
         Said::Ack(thread) => (b'A', *thread, Vec::new()),
         Said::Refused(thread) => (b'N', *thread, Vec::new()),
         Said::Failed(text) => (b'E', 0, text.as_bytes().to_vec()),
+        Said::Accused(text) => (b'F', 0, text.as_bytes().to_vec()),
         Said::Alive => (b'.', 0, Vec::new()),
     };
     let mut frame = vec![tag, thread];
@@ -348,6 +351,7 @@ pub fn hear(pipe: &mut impl Read) -> Option<Said> {
         b'A' => Said::Ack(head[1]),
         b'N' => Said::Refused(head[1]),
         b'E' => Said::Failed(String::from_utf8_lossy(&body).into_owned()),
+        b'F' => Said::Accused(String::from_utf8_lossy(&body).into_owned()),
         // Behind what was said to a file that has its length from the beginning.
         0 => return None,
         _ => Said::Alive,
@@ -380,6 +384,7 @@ mod tests {
             Said::Phase(Phase::Growth),
             Said::Begin(2, vec![(5, Some(object)), (6, None)]),
             Said::Ack(2),
+            Said::Accused("yes".to_owned()),
             Said::Failed("no".to_owned()),
         ];
         let frames: Vec<u8> = all.iter().flat_map(encode).collect();
@@ -387,6 +392,7 @@ mod tests {
         assert_eq!(hear(&mut pipe).as_ref(), Some(&all[0]));
         assert_eq!(hear(&mut pipe).as_ref(), Some(&all[1]));
         assert_eq!(hear(&mut pipe).as_ref(), Some(&all[2]));
+        assert_eq!(hear(&mut pipe).as_ref(), Some(&all[3]));
         assert_eq!(hear(&mut pipe), None);
     }
 }

@@ -9,6 +9,7 @@ use holdfast_pmem::{Clock, MediumKind};
 
 use super::handle::{Handle, Visited};
 use super::sick::How;
+use super::wrong;
 
 /// A clock that advances a microsecond whenever it is asked: runs repeat.
 #[derive(Debug, Default)]
@@ -110,9 +111,8 @@ impl World {
     }
 
     fn ready(&self, medium: FaultMedium) -> Handle {
-        for site in &self.off {
-            medium.elide_name(site);
-        }
+        let off = self.off.iter().map(String::as_str);
+        off.chain(wrong::off()).for_each(|site| medium.elide_name(site));
         Handle::new(medium, self.visited.clone())
     }
 

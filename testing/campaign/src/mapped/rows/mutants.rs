@@ -81,6 +81,7 @@ fn run(case: &Case) -> Tally {
     let (site, what, killers) = WRONG[case.number as usize % WRONG.len()];
     let mut tally = Tally::default();
     let mut count = 0;
+    tally.add("wrong variants", 1);
     for killer in killers {
         for number in 0..TRIES {
             let played = catch_unwind(AssertUnwindSafe(|| play(*killer, number, site, case)));

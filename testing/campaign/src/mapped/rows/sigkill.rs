@@ -296,7 +296,7 @@ impl Ward {
             if a != b && !rotten {
                 self.ledger.reverted += 1;
                 let story = format!("byte {inside} of page {page} was taken back");
-                return Err(Violation::new(Fault::Wrong, story));
+                return Err(Violation::new(Fault::Reverted, story));
             }
         }
         if seen.len() == right.len() {
@@ -316,7 +316,8 @@ impl Ward {
         };
         if report.corrupt > self.rotten.len() as u64 {
             self.ledger.false_reports += report.corrupt - self.rotten.len() as u64;
-            return wrong("more is called corrupt than was damaged".to_owned());
+            let story = format!("more is called corrupt than was damaged: {report:?}");
+            return Err(Violation::new(Fault::FalseReport, story));
         }
         if !report.told.is_empty() || !report.closed {
             return wrong("the guard was not content".to_owned());

@@ -16,13 +16,14 @@ use std::time::Duration;
 use holdfast_mapped::{AtRest, Force, Mended, Writers, Writing};
 use holdfast_pmem::track::SourceKind;
 use holdfast_pmem::{Medium, PAGE, Site};
-use holdfast_redundancy::PageVerdict;
+use holdfast_redundancy::{PageVerdict, Unsure};
 use holdfast_workloads::Rng;
 
 use crate::mapped::crowd::{Crowd, THREADS};
 use crate::mapped::judge::refused;
 use crate::mapped::ledger::Ledger;
 use crate::mapped::real::{PAGES, Real, begin};
+use crate::object::wrong::{Lie, Variant, lie, or_right, told};
 use crate::runner::{Case, Row, Tier};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
@@ -30,7 +31,7 @@ use crate::tally::{Fault, Judged, Tally, Violation};
 pub const ROW: Row = Row {
     name: "writers",
     story: "threads store to pages that are damaged, covered, scrubbed and repaired meanwhile",
-    cases: |tier| if matches!(tier, Tier::Ci) { 12 } else { 1050 },
+    cases: |tier| WRONG.len() as u64 + if matches!(tier, Tier::Ci) { 12 } else { 1050 },
     run,
     finish: Ledger::finish,
     patience: Duration::from_secs(300),
@@ -42,12 +43,28 @@ const SHARED: &str = "/dev/shm";
 /// Rounds of a case, and faults of each.
 const ROUNDS: u64 = 12;
 const FAULTS: u64 = 250;
+/// The same of a story with something wrong.
+const FEW: (u64, u64) = (3, 60);
+/// What must be convicted.
+const WRONG: &[Variant] = &[
+    lie(Lie::StaysBad, "a page is said to be repaired and is not", Fault::Wrong),
+    lie(Lie::Neighbour, "a page that could be given back is given up", Fault::Wrong),
+    lie(Lie::Elsewhere, "a covered page is called uncovered", Fault::Wrong),
+    lie(Lie::Silent, "a scrub reports nothing", Fault::Wrong),
+    lie(Lie::Accuses, "a scrub reports what nothing damaged", Fault::FalseReport),
+    lie(Lie::Reverts, "a repair takes stores back", Fault::Reverted),
+];
 /// Stripes that are stored to in a round.
 const BUSY: u64 = 24;
 /// Putting right what redundancy could not.
 const CURE: Site = Site::new("campaign.put-right");
 
 fn run(case: &Case) -> Tally {
+    or_right(WRONG, case, |_, case| story(case, FEW), |case| story(case, (ROUNDS, FAULTS)))
+}
+
+/// So many rounds with so many faults.
+fn story(case: &Case, extent: (u64, u64)) -> Tally {
     let mut tally = Tally::default();
     if !Path::new(SHARED).is_dir() {
         tally.lines.push(format!("case {} skipped: there is no {SHARED}", case.number));
@@ -75,7 +92,8 @@ fn run(case: &Case) -> Tally {
         }
     };
     let mut ledger = Ledger::default();
-    let done = play(&real, &Crowd::new(&content), rng, &mut ledger, &mut tally, parity);
+    let crowd = Crowd::new(&content);
+    let done = play((&real, &crowd), rng, (extent, parity), &mut ledger, &mut tally);
     tally.count = ledger.faults;
     ledger.note(&mut tally);
     tally.judge(done.map_err(|v| v.during(format!("{kind}, parity {parity}"))));
@@ -83,12 +101,11 @@ fn run(case: &Case) -> Tally {
 }
 
 fn play(
-    real: &Real,
-    crowd: &Crowd,
+    (real, crowd): (&Real, &Crowd),
     mut rng: Rng,
+    ((rounds, faults), parity): ((u64, u64), u32),
     ledger: &mut Ledger,
     tally: &mut Tally,
-    parity: u32,
 ) -> Judged<()> {
     let admitted = real.engine.admit(0, u64::MAX, Writing::NotYet);
     admitted.map_err(|error| refused("admit", &error))?;
@@ -102,9 +119,9 @@ fn play(
         }
         let updater = scope.spawn(|| update(real, crowd, &working, &passes));
         let mut done = Ok(());
-        for round in 0..ROUNDS {
+        for round in 0..rounds {
             let mut round_ = Round::new(real, crowd, &mut rng, ledger, parity);
-            done = round_.play(&working).map_err(|v| v.during(format!("round {round}")));
+            done = round_.play(&working, faults).map_err(|v| v.during(format!("round {round}")));
             if done.is_err() {
                 break;
             }
@@ -194,12 +211,12 @@ impl<'a> Round<'a> {
         Self { real, crowd, rng, ledger, parity, busy, hot, harm: BTreeMap::new() }
     }
 
-    fn play(&mut self, working: &Working) -> Judged<()> {
+    fn play(&mut self, working: &Working, faults: u64) -> Judged<()> {
         self.crowd.turn_to(self.hot.iter().copied().collect());
         self.crowd.thaw();
         working.begin();
         let mut done = Ok(());
-        for _ in 0..FAULTS {
+        for _ in 0..faults {
             done = self.fault();
             if done.is_err() {
                 break;
@@ -246,7 +263,7 @@ impl<'a> Round<'a> {
         let quiet = !self.hot.contains(&page);
         self.ledger.covered += u64::from(quiet);
         let mended = self.real.engine.repair(page, self.crowd, Force::No);
-        let mended = mended.map_err(|error| refused("repair", &error))?;
+        let mended = self.as_told(page, mended.map_err(|error| refused("repair", &error))?)?;
         self.ledger.repaired += u64::from(mended == Mended::Repaired);
         let wrong = |what: String| {
             let place = format!("page {page}, quiet {quiet}, busy {}", self.busy.contains(&stripe));
@@ -283,6 +300,35 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
+    /// What a repair came to, or a lie about it.
+    fn as_told(&self, page: u64, mended: Mended) -> Judged<Mended> {
+        if told(Lie::StaysBad) && mended == Mended::Repaired {
+            self.real.damage(page * PAGE, &[!self.crowd.page(page)[0]])?;
+        }
+        Ok(match mended {
+            Mended::Repaired if told(Lie::Neighbour) => Mended::Lost,
+            Mended::Repaired if told(Lie::Elsewhere) => Mended::Undecided(Unsure::Uncovered),
+            mended => mended,
+        })
+    }
+
+    /// What a scrub found, or a lie about it.
+    fn found_as_told(&self, mut found: BTreeSet<u64>) -> Judged<BTreeSet<u64>> {
+        let sound = (0..PAGES).find(|page| !self.harm.contains_key(page));
+        if told(Lie::Silent) {
+            found.clear();
+        }
+        if let Some(sound) = sound {
+            if told(Lie::Accuses) {
+                found.insert(sound);
+            }
+            if told(Lie::Reverts) {
+                self.real.damage(sound * PAGE, &[!self.crowd.page(sound)[0]])?;
+            }
+        }
+        Ok(found)
+    }
+
     /// A look at a page that nobody has damaged.
     fn look(&mut self) -> Judged<()> {
         let hot: Vec<u64> = self.hot.iter().copied().collect();
@@ -294,7 +340,7 @@ impl<'a> Round<'a> {
         if said.verdict == PageVerdict::Corrupt {
             self.ledger.false_reports += 1;
             let story = format!("page {page} is called corrupt while it is stored to");
-            return Err(Violation::new(Fault::Wrong, story));
+            return Err(Violation::new(Fault::FalseReport, story));
         }
         Ok(())
     }
@@ -320,11 +366,12 @@ impl<'a> Round<'a> {
         engine.pass().map_err(|error| refused("pass", &error))?;
         let done = engine.scrub(Some(&AtRest)).map_err(|error| refused("scrub", &error))?;
         self.ledger.repaired += done.repaired;
-        let found: BTreeSet<u64> = done.report.corrupt.iter().copied().collect();
+        let found = self.found_as_told(done.report.corrupt.iter().copied().collect())?;
         let wrong = |what: String| Err(Violation::new(Fault::Wrong, what));
         if let Some(page) = found.iter().find(|page| !self.harm.contains_key(page)) {
             self.ledger.false_reports += 1;
-            return wrong(format!("page {page} is called corrupt, and nobody damaged it"));
+            let story = format!("page {page} is called corrupt, and nobody damaged it");
+            return Err(Violation::new(Fault::FalseReport, story));
         }
         if let Some((page, why)) = done.report.undecided.first() {
             self.ledger.undecided += done.report.undecided.len() as u64;
@@ -346,7 +393,8 @@ impl<'a> Round<'a> {
             let reverted = (0..now.len()).filter(|at| differs(at) && !harmed(*at)).count() as u64;
             if reverted > 0 {
                 self.ledger.reverted += reverted;
-                return wrong(format!("{reverted} bytes of page {page} were taken back"));
+                let story = format!("{reverted} bytes of page {page} were taken back");
+                return Err(Violation::new(Fault::Reverted, story));
             }
             if self.hot.contains(&page) {
                 // It became part of the page, or the page could not be repaired.
@@ -379,5 +427,15 @@ impl<'a> Round<'a> {
             return Err(Violation::new(Fault::Exposed, format!("{story}, {coverage:?}")));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_enough_wrong_variants() {
+        crate::object::wrong::are_enough(WRONG);
     }
 }

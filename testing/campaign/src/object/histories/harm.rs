@@ -85,7 +85,7 @@ pub fn scrub<M: Medium>(pool: &Pool<M>, beside: Beside, tally: &mut Tally) -> Ju
     let found = done.report.findings.first();
     if beside == Beside::Scrub && done.report.found > 0 {
         let story = format!("a scrub beside threads found {found:?}, and nothing is damaged");
-        return Err(Violation::new(Fault::Wrong, story));
+        return Err(Violation::new(Fault::FalseReport, story));
     }
     if done.lost + done.undecided > 0 {
         let (lost, undecided) = (done.lost, done.undecided);

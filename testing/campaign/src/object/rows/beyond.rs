@@ -24,6 +24,7 @@ use crate::object::raw::Bytes;
 use crate::object::scenes::{refused, stage};
 use crate::object::targets::{Area, Side, Target, Targets};
 use crate::object::world::World;
+use crate::object::wrong::{Lie, Variant, lie, or_right, site, told};
 use crate::runner::{Case, Row, Tier};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
@@ -31,7 +32,7 @@ use crate::tally::{Fault, Judged, Tally, Violation};
 pub const ROW: Row = Row {
     name: "beyond",
     story: "damage beyond the redundancy: no wrong byte, contained, the rest in use",
-    cases: |tier| CASES * if matches!(tier, Tier::Ci) { 1 } else { 50 },
+    cases: |tier| WRONG.len() as u64 + CASES * if matches!(tier, Tier::Ci) { 1 } else { 50 },
     run,
     finish: |_| {},
     patience: Duration::from_secs(300),
@@ -44,12 +45,29 @@ const CASES: u64 = 200;
 const PAGES: u64 = 121;
 /// Injections of each.
 const ROUNDS: u64 = 50;
+/// Injections of a story with something wrong.
+const FEW: u64 = 24;
+/// What must be convicted.
+const WRONG: &[Variant] = &[
+    site("object.tx.verify-read", "reads serve what is damaged"),
+    site("object.mend_unit.verify", "what is damaged is taken for right"),
+    lie(Lie::WrongByte, "a wrong byte is served", Fault::Wrong),
+    lie(Lie::Neighbour, "an object beside the damage is refused", Fault::FalseReport),
+    lie(Lie::Silent, "the journal says nothing", Fault::Unnoticed),
+    lie(Lie::Elsewhere, "the journal names other objects", Fault::Unnoticed),
+    lie(Lie::Scribbles, "an open that fails changes the pool", Fault::Wrong),
+];
 
 fn run(case: &Case) -> Tally {
+    or_right(WRONG, case, |_, case| story(case, FEW), |case| story(case, ROUNDS))
+}
+
+/// So many injections.
+fn story(case: &Case, injections: u64) -> Tally {
     let world = world_of(case.number, PAGES);
     let mut rng = case.rng(1);
     let mut tally = Tally::default();
-    let done = rounds(&world, &mut rng, &mut tally);
+    let done = rounds(&world, injections, &mut rng, &mut tally);
     tally.judge(done.map_err(|violation| violation.during(world.name)));
     tally
 }
@@ -61,7 +79,7 @@ struct Origin {
     anchor: u64,
 }
 
-fn rounds(world: &Arc<World>, rng: &mut Rng, tally: &mut Tally) -> Judged<()> {
+fn rounds(world: &Arc<World>, injections: u64, rng: &mut Rng, tally: &mut Tally) -> Judged<()> {
     let driver = stage(world, rng)?;
     driver.go_on(rng, 25)?;
     let origin = Origin {
@@ -70,7 +88,7 @@ fn rounds(world: &Arc<World>, rng: &mut Rng, tally: &mut Tally) -> Judged<()> {
         anchor: driver.anchor,
     };
     driver.medium.abandon(driver.pool);
-    for round in 0..ROUNDS {
+    for round in 0..injections {
         let (what, judged) = match rng.below(4) {
             0 | 1 => ("rows of a column", columns(world, &origin, rng, tally)),
             2 => ("both copies of a page", copies(world, &origin, rng, tally)),
@@ -179,6 +197,11 @@ fn served(driver: &Driver, word: u64) -> Result<Object, Error> {
         let of = RawPtr::from_word(word);
         let mut bytes = vec![0; tx.len_of(of)? as usize];
         tx.read_bytes(of, 0, &mut bytes)?;
+        if told(Lie::WrongByte)
+            && let Some(byte) = bytes.last_mut()
+        {
+            *byte ^= 1;
+        }
         Ok(Object { kind: tx.type_of(of)?.0, bytes: Arc::from(bytes) })
     })
 }
@@ -191,7 +214,12 @@ fn contained(
 ) -> Judged<Vec<u64>> {
     let mut lost = Vec::new();
     for (word, object) in driver.ledger.objects().iter() {
-        match served(driver, word) {
+        let mut found = served(driver, word);
+        if told(Lie::Neighbour) && !exposed.contains_key(&word) {
+            let error = exposed.keys().find_map(|over| served(driver, *over).err());
+            found = error.map_or(found, Err);
+        }
+        match found {
             Ok(found) if found == *object => {}
             Ok(_) => {
                 let story = format!("a wrong byte of {} was served", name(word));
@@ -202,7 +230,9 @@ fn contained(
                 let what = if exposed.contains_key(&word) { "over" } else { "beside" };
                 tally.add(format!("errors other than lost {what} the damage"), 1);
                 let story = format!("{}, {what} the damage: {error}", name(word));
-                return Err(Violation::new(Fault::Refused, story));
+                let lost = matches!(error, Error::Tx(TxError::Lost { .. }));
+                let fault = if lost { Fault::FalseReport } else { Fault::Refused };
+                return Err(Violation::new(fault, story));
             }
         }
     }
@@ -289,6 +319,9 @@ fn open_or_unchanged(
         }
         Err(error) => {
             tally.add("open refused", 1);
+            if told(Lie::Scribbles) {
+                ruin(&medium, 0, &mut Rng::new(1))?;
+            }
             let after = Bytes::of(&medium);
             if before.all() == after.all() && before.bad_pages() == after.bad_pages() {
                 return Ok(None);
@@ -352,4 +385,15 @@ fn logs(world: &Arc<World>, origin: &Origin, rng: &mut Rng, tally: &mut Tally) -
     }
     driver.medium.abandon(driver.pool);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::wrong::are_enough;
+
+    #[test]
+    fn there_are_enough_wrong_variants() {
+        are_enough(WRONG);
+    }
 }

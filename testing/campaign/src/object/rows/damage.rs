@@ -15,12 +15,14 @@ use holdfast_redundancy::Wrong;
 use holdfast_redundancy::events::{Event, Journal, Outcome};
 use holdfast_workloads::Rng;
 
+use super::spared::{Range, Spared, accused, as_told, revert_as_told};
 use crate::object::driver::Driver;
 use crate::object::judge::scrub;
 use crate::object::raw::Bytes;
 use crate::object::scenes::{refused, stage};
 use crate::object::targets::{Area, Targets};
 use crate::object::world::World;
+use crate::object::wrong::{Lie, Variant, lie, or_right, site};
 use crate::runner::{Case, Row, Tier};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
@@ -28,7 +30,7 @@ use crate::tally::{Fault, Judged, Tally, Violation};
 pub const ROW: Row = Row {
     name: "damage",
     story: "stray writes and bit flips over every kind of place, found and repaired in use",
-    cases: |tier| CASES * if matches!(tier, Tier::Ci) { 1 } else { 50 },
+    cases: |tier| WRONG.len() as u64 + CASES * if matches!(tier, Tier::Ci) { 1 } else { 50 },
     run,
     finish: |_| {},
     patience: Duration::from_secs(300),
@@ -39,6 +41,21 @@ pub const ROW: Row = Row {
 const CASES: u64 = 40;
 /// Faults of each.
 const FAULTS: u64 = 3_200;
+/// Faults of a story with something wrong.
+const FEW: u64 = 240;
+/// What must be convicted.
+const WRONG: &[Variant] = &[
+    site("object.tx.verify-read", "reads serve what is damaged"),
+    site("object.repair.store", "a repair stores nothing"),
+    site("object.repair.parity-p", "parity is not made anew"),
+    site("redundancy.parity.check-p", "parity is never compared"),
+    site("object.mend_unit.verify", "what is damaged is taken for right"),
+    site("object.sweep.verify-entry", "entries of chunks are not verified"),
+    lie(Lie::Silent, "the journal says nothing", Fault::Unnoticed),
+    lie(Lie::Elsewhere, "the journal names other places", Fault::Unnoticed),
+    lie(Lie::Accuses, "the journal names what nothing damaged", Fault::FalseReport),
+    lie(Lie::Reverts, "a repair changes what nothing damaged", Fault::Reverted),
+];
 /// Pages of the pools: some twenty page columns.
 const PAGES: u64 = 241;
 /// Batches between two looks at every byte of the medium.
@@ -109,7 +126,7 @@ impl Seen {
         let journal = Journal::open(&driver.medium, &driver.pool.superblock());
         let events = journal.read_from(&driver.medium, self.0);
         let whole = events.first().is_none_or(|event| event.sequence == self.0);
-        whole.then_some(events)
+        whole.then(|| as_told(events, driver.medium.len()))
     }
 }
 
@@ -133,26 +150,35 @@ enum Meeting {
 }
 
 fn run(case: &Case) -> Tally {
+    or_right(WRONG, case, |_, case| story(case, FEW), |case| story(case, FAULTS))
+}
+
+/// So many faults.
+fn story(case: &Case, faults: u64) -> Tally {
     let world = world_of(case.number, PAGES);
     let mut rng = case.rng(1);
     let mut tally = Tally::default();
-    let done = batches(&world, &mut rng, &mut tally);
+    let done = batches(&world, faults, &mut rng, &mut tally);
     tally.judge(done.map_err(|violation| violation.during(world.name)));
     tally
 }
 
-fn batches(world: &Arc<World>, rng: &mut Rng, tally: &mut Tally) -> Judged<()> {
+fn batches(world: &Arc<World>, faults: u64, rng: &mut Rng, tally: &mut Tally) -> Judged<()> {
     let mut driver = stage(world, rng)?;
     driver.go_on(rng, 30)?;
+    let mut left = Vec::new();
     for batch in 0_u64.. {
-        if tally.count >= FAULTS {
+        if tally.count >= faults {
             break;
         }
-        let judged = one_batch(world, driver, batch, rng, tally);
+        let judged = one_batch(world, driver, batch, &mut left, rng, tally);
         driver = match tally.judge(judged) {
             Some(driver) => driver,
             // What is wrong with this pool says nothing about the next batch.
-            None => stage(world, rng)?,
+            None => {
+                left.clear();
+                stage(world, rng)?
+            }
         };
     }
     driver.check()?;
@@ -161,18 +187,22 @@ fn batches(world: &Arc<World>, rng: &mut Rng, tally: &mut Tally) -> Judged<()> {
     Ok(())
 }
 
-/// Damages, meets, scrubs, looks.
+/// Damages, meets, scrubs, looks. What was damaged in the log is added to what is `left` of it:
+/// whoever comes there later may still find it.
 fn one_batch(
     world: &Arc<World>,
     driver: Driver,
     batch: u64,
+    left: &mut Vec<Range>,
     rng: &mut Rng,
     tally: &mut Tally,
 ) -> Judged<Driver> {
     let meeting =
         [Meeting::Reads, Meeting::Changes, Meeting::Crash, Meeting::Scrub][rng.below(4) as usize];
     let seen = Seen::now(&driver);
+    let spared = Spared::of(Bytes::of(&driver.medium));
     let injuries = injure(&driver, rng)?;
+    let hurt: Vec<Range> = injuries.iter().map(|injury| (injury.at, injury.len)).collect();
     tally.count += injuries.len() as u64;
     for injury in &injuries {
         tally.add(format!("faults in {}", injury.area), 1);
@@ -185,8 +215,19 @@ fn one_batch(
     let driver = meet(world, driver, meeting, rng).map_err(told)?;
     let done = scrub(&driver.pool).map_err(told)?;
     tally.add("findings repaired by scrub", done.repaired);
+    let change = |at, byte| {
+        let _ = driver.medium.stray(at, &[byte]);
+    };
+    revert_as_told(&driver.ledger.objects(), &hurt, change, &driver.medium);
+    if matches!(meeting, Meeting::Reads | Meeting::Scrub) {
+        spared.untouched(&driver.medium, &hurt).map_err(told)?;
+    }
+    let events = named(&driver, &injuries, meeting, seen, tally).map_err(told)?;
+    let known: Vec<Range> = hurt.iter().chain(&*left).copied().collect();
+    accused(&zone_of(&driver)?, &events, &known, &driver.medium).map_err(told)?;
     settled(&driver, batch.is_multiple_of(SURVEY_EACH)).map_err(told)?;
-    named(&driver, &injuries, meeting, seen, tally).map_err(told)?;
+    let in_log = injuries.iter().filter(|injury| matches!(injury.area, Area::Log(_)));
+    left.extend(in_log.map(|injury| (injury.at, injury.len)));
     driver.go_on(rng, 2).map_err(|v| v.during("between batches"))?;
     Ok(driver)
 }
@@ -325,17 +366,18 @@ pub(super) fn names(zone: &Region, event: &Event, at: u64, len: u64) -> bool {
     touches(col, event.len, hit, len) || touches(col + zone.row_len, event.len, hit, len)
 }
 
-/// The journal names the place of each injury that nothing but a repair can have removed.
+/// The journal names the place of each injury that nothing but a repair can have removed. Answers
+/// what it says.
 fn named(
     driver: &Driver,
     injuries: &[Injury],
     meeting: Meeting,
     seen: Seen,
     tally: &mut Tally,
-) -> Judged<()> {
+) -> Judged<Vec<Event>> {
     let Some(events) = seen.since(driver) else {
         tally.add("batches with more events than the journal holds", 1);
-        return Ok(());
+        return Ok(Vec::new());
     };
     for event in &events {
         tally.add(format!("events found by {}", event.finder), 1);
@@ -363,5 +405,16 @@ fn named(
         }
         tally.add("overwritten before anybody looked", 1);
     }
-    Ok(())
+    Ok(events)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::wrong::are_enough;
+
+    #[test]
+    fn there_are_enough_wrong_variants() {
+        are_enough(WRONG);
+    }
 }

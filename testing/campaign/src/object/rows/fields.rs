@@ -16,6 +16,7 @@ use holdfast_redundancy::events::{Event, Journal};
 use holdfast_workloads::Rng;
 
 use super::damage::{names, settled, world_of, zone_of};
+use super::spared::{accused, as_told, kept, revert_as_told};
 use crate::object::driver::Driver;
 use crate::object::fields::formats;
 use crate::object::fields::meet::{apart, served, unchanged};
@@ -29,6 +30,7 @@ use crate::object::model::Objects;
 use crate::object::ops::{Node, any_job};
 use crate::object::raw::Bytes;
 use crate::object::scenes::refused;
+use crate::object::wrong::{Lie, Variant, lie, or_right, site, told};
 use crate::runner::{Case, Row, Tier, panic_text};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
@@ -36,7 +38,10 @@ use crate::tally::{Fault, Judged, Tally, Violation};
 pub const ROW: Row = Row {
     name: "fields",
     story: "every field on the medium damaged in eight ways, its sum left or computed again",
-    cases: |tier| GROUPS.len() as u64 * if matches!(tier, Tier::Ci) { 2 } else { 4 * ROUNDS },
+    cases: |tier| {
+        let rounds = if matches!(tier, Tier::Ci) { 2 } else { 4 * ROUNDS };
+        WRONG.len() as u64 + GROUPS.len() as u64 * rounds
+    },
     run,
     finish,
     patience: Duration::from_secs(300),
@@ -119,16 +124,44 @@ struct Hit<'a> {
     sealed: bool,
 }
 
+/// What must be convicted.
+const WRONG: &[Variant] = &[
+    site("redundancy.mirror.verify", "mirrored records are not verified"),
+    site("redundancy.superblock.verify", "superblocks are not verified"),
+    site("object.tx.verify-slot", "slots are not verified"),
+    site("object.sweep.verify-entry", "entries of chunks are not verified"),
+    lie(Lie::Silent, "the journal says nothing", Fault::Unnoticed),
+    lie(Lie::Accuses, "the journal names what nothing damaged", Fault::FalseReport),
+    lie(Lie::Reverts, "a repair changes what nothing damaged", Fault::Reverted),
+    lie(Lie::Scribbles, "a check changes the pool", Fault::Wrong),
+    lie(Lie::Panics, "a check panics", Fault::Panicked),
+];
+/// Groups that stories with something wrong are about, in turn.
+const BRIEF: [usize; 4] = [6, 1, 0, 5];
+/// Verbs of such a story.
+const FEW: usize = 2;
+
 fn run(case: &Case) -> Tally {
-    let (wanted, pool) = GROUPS[case.number as usize % GROUPS.len()];
-    let round = case.number / GROUPS.len() as u64;
-    let world =
-        world_of(WORLDS[case.number as usize % GROUPS.len() % 2][round as usize % 4], PAGES);
+    let brief = |_: &Variant, case: &Case| {
+        let group = BRIEF[case.number as usize % BRIEF.len()];
+        story(case, (group, case.number), FEW)
+    };
+    or_right(WRONG, case, brief, |case| {
+        let (group, round) =
+            (case.number as usize % GROUPS.len(), case.number / GROUPS.len() as u64);
+        story(case, (group, round), Verb::ALL.len())
+    })
+}
+
+/// All fields of a group damaged by so many verbs.
+fn story(case: &Case, (group, round): (usize, u64), verbs: usize) -> Tally {
+    let (wanted, pool) = GROUPS[group];
+    let world = world_of(WORLDS[group % 2][round as usize % 4], PAGES);
     let mut rng = case.rng(1);
     let mut tally = Tally::default();
     let done = Specimen::of(&world, pool, &mut rng);
     if let Some(specimen) = tally.judge(done.map_err(|v| v.during("the specimen"))) {
-        each_field(&specimen, wanted, &mut rng, &mut tally);
+        each_field(&specimen, (wanted, verbs), &mut rng, &mut tally);
     }
     for violation in &mut tally.violations {
         violation.story = format!("in {}: {}", world.name, violation.story);
@@ -136,7 +169,12 @@ fn run(case: &Case) -> Tally {
     tally
 }
 
-fn each_field(specimen: &Specimen, wanted: &[&str], rng: &mut Rng, tally: &mut Tally) {
+fn each_field(
+    specimen: &Specimen,
+    (wanted, verbs): (&[&str], usize),
+    rng: &mut Rng,
+    tally: &mut Tally,
+) {
     let bytes = Bytes::of(&specimen.medium());
     let sealer = Sealer::of(&bytes);
     for ((key, of), spots) in find(&bytes, &sealer, wanted) {
@@ -145,7 +183,7 @@ fn each_field(specimen: &Specimen, wanted: &[&str], rng: &mut Rng, tally: &mut T
         let other = spots.iter().filter_map(|other| bytes.get(other.at, other.len));
         let next = bytes.get(spot.at + spot.len, spot.len).unwrap_or_default();
         let neighbour = other.into_iter().find(|other| *other != own).unwrap_or(next);
-        for verb in Verb::ALL {
+        for verb in Verb::ALL.into_iter().take(verbs) {
             for sealed in [false, true] {
                 let hit = Hit { specimen, sealer: &sealer, spot, neighbour, verb, sealed };
                 for meeting in MEETINGS {
@@ -262,7 +300,7 @@ fn last_event(medium: &Handle) -> u64 {
 
 fn events_since(driver: &Driver, seen: u64) -> Vec<Event> {
     let journal = Journal::open(&driver.medium, &driver.pool.superblock());
-    journal.read_from(&driver.medium, seen + 1)
+    as_told(journal.read_from(&driver.medium, seen + 1), driver.medium.len())
 }
 
 /// Damage within tolerance: found, named, repaired, and never served.
@@ -274,11 +312,16 @@ fn tolerated(
     rng: &mut Rng,
 ) -> Judged<()> {
     let spot = hit.spot;
+    let range = [(spot.at, spot.len)];
     match meeting {
         Meeting::Open => driver.read_all()?,
         Meeting::Check => {
             let before = driver.medium.crash_point().newest();
             let report = driver.pool.check(|_, _| {}).map_err(|error| refused("check", &error))?;
+            assert!(!told(Lie::Panics), "a check that panics, as somebody wanted");
+            if told(Lie::Scribbles) {
+                let _ = driver.medium.flip_bit(driver.medium.len() - 1, 0);
+            }
             unchanged(&before, &driver.medium, "a check")?;
             if report.is_clean() && matches!(spot.guard, Guard::Unit | Guard::Copy) {
                 return Err(Violation::new(Fault::Unnoticed, "a check found nothing"));
@@ -298,6 +341,11 @@ fn tolerated(
         }
     }
     scrub(&driver.pool)?;
+    let change = |at, byte| {
+        let _ = driver.medium.stray(at, &[byte]);
+    };
+    revert_as_told(&driver.ledger.objects(), &range, change, &driver.medium);
+    kept(&driver.medium, &driver.ledger.objects(), &range)?;
     settled(driver, true)?;
     let strict = match spot.guard {
         // Changes write anew, and so do a recovery's replay and the freeing of log chunks.
@@ -308,10 +356,11 @@ fn tolerated(
     };
     let zone = zone_of(driver)?;
     let named = |event: &Event| names(&zone, event, spot.at, spot.len);
-    if strict && !events_since(driver, seen).iter().any(named) {
+    let events = events_since(driver, seen);
+    if strict && !events.iter().any(named) {
         return Err(Violation::new(Fault::Unnoticed, "no event names the damage"));
     }
-    Ok(())
+    accused(&zone, &events, &range, &driver.medium)
 }
 
 /// Damage that verifies: whatever becomes of it, the program goes on, and objects that are not
@@ -389,6 +438,11 @@ fn finish(tally: &mut Tally) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn there_are_enough_wrong_variants() {
+        crate::object::wrong::are_enough(WRONG);
+    }
 
     #[test]
     fn a_field_that_no_case_damaged_is_a_violation() {

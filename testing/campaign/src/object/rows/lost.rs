@@ -4,8 +4,8 @@
 //! One fault is armed, a transaction runs into it and sees nothing; or transactions run, and a
 //! line, sector or page that they changed then holds what it held before them. Then the pool is
 //! read, worked on or crashed, and scrubbed. If place meant and place hit share no page column,
-//! everything must be as the model says; otherwise no wrong byte may be served, and the pool is
-//! given up.
+//! everything must be as the model says, and what was wrong right before the scrub must have an
+//! event; otherwise no wrong byte may be served, and the pool is given up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,20 +16,23 @@ use holdfast_pmem::{Medium, MediumKind};
 use holdfast_workloads::Rng;
 
 use super::damage::{Seen, crash, domains, names, settled, world_of, zone_of};
+use super::spared::{Range, accused, kept, revert_as_told};
 use super::stale::{Past, set_back, settle};
 use crate::object::driver::Driver;
 use crate::object::judge::scrub;
 use crate::object::ops::any_job;
+use crate::object::raw::{Bytes, Flaw, Scope, survey};
 use crate::object::scenes::stage;
 use crate::object::world::World;
+use crate::object::wrong::{Lie, Variant, lie, or_right, site};
 use crate::runner::{Case, Row, Tier};
-use crate::tally::{Fault, Judged, Tally};
+use crate::tally::{Fault, Judged, Tally, Violation};
 
 /// The row.
 pub const ROW: Row = Row {
     name: "lost",
     story: "lost, misdirected and torn writes in the middle of commits; stale lines and pages",
-    cases: |tier| CASES * if matches!(tier, Tier::Ci) { 1 } else { 30 },
+    cases: |tier| WRONG.len() as u64 + CASES * if matches!(tier, Tier::Ci) { 1 } else { 40 },
     run,
     finish: |_| {},
     patience: Duration::from_secs(300),
@@ -40,19 +43,42 @@ pub const ROW: Row = Row {
 const CASES: u64 = 160;
 /// Faults of each.
 const FAULTS: u64 = 250;
-/// Faults after which a case is ended although not all of them came about.
-const ATTEMPTS: u64 = 4 * FAULTS;
+/// A case is ended after so many times its faults, although not all of them came about.
+const ATTEMPTS: u64 = 4;
+/// Faults of a story with something wrong.
+const FEW: u64 = 60;
+/// What must be convicted.
+const WRONG: &[Variant] = &[
+    site("object.bring_back.doubt", "what is older is not doubted"),
+    site("object.bring_back.entries", "entries that came back are believed"),
+    site("object.bring_back.verify-row", "a row is brought back unseen"),
+    site("object.commit.sums", "sums are not kept up"),
+    site("redundancy.parity.check-p", "parity is never compared"),
+    site("object.scrub.verify-rows", "rows are not verified by the scrub"),
+    site("object.blame.compare", "who is to blame is not asked"),
+    site("object.repair.store", "a repair stores nothing"),
+    lie(Lie::Silent, "the journal says nothing", Fault::Unnoticed),
+    lie(Lie::Elsewhere, "the journal names other places", Fault::Unnoticed),
+    lie(Lie::Accuses, "the journal names what nothing damaged", Fault::FalseReport),
+    lie(Lie::Reverts, "a repair changes what nothing damaged", Fault::Reverted),
+];
 /// The fault that is not of a write: see `stale.rs`.
 const STALE: u64 = 3;
 /// Pages of the pools.
 const PAGES: u64 = 121;
 
 fn run(case: &Case) -> Tally {
+    // Stories are few: each is of another kind, in another world.
+    let wrong = |_: &Variant, case: &Case| story(case, case.number + 3, FEW);
+    or_right(WRONG, case, wrong, |case| story(case, case.number / 4, FAULTS))
+}
+
+/// So many faults of a kind.
+fn story(case: &Case, kind: u64, faults: u64) -> Tally {
     let world = world_of(case.number, PAGES);
-    let kind = case.number / 4 % 4;
     let mut rng = case.rng(1);
     let mut tally = Tally::default();
-    let done = rounds(&world, kind, &mut rng, &mut tally);
+    let done = rounds(&world, (kind % 4, faults), &mut rng, &mut tally);
     tally.judge(done.map_err(|violation| violation.during(world.name)));
     tally
 }
@@ -64,10 +90,16 @@ fn begin(world: &World, rng: &mut Rng) -> Judged<Driver> {
     Ok(driver)
 }
 
-fn rounds(world: &Arc<World>, kind: u64, rng: &mut Rng, tally: &mut Tally) -> Judged<()> {
+fn rounds(
+    world: &Arc<World>,
+    (kind, faults): (u64, u64),
+    rng: &mut Rng,
+    tally: &mut Tally,
+) -> Judged<()> {
     let mut driver = begin(world, rng)?;
-    for round in 0..ATTEMPTS {
-        if tally.count >= FAULTS {
+    let mut left = Vec::new();
+    for round in 0..ATTEMPTS * faults {
+        if tally.count >= faults {
             break;
         }
         let seen = Seen::now(&driver);
@@ -79,28 +111,36 @@ fn rounds(world: &Arc<World>, kind: u64, rng: &mut Rng, tally: &mut Tally) -> Ju
         let zone = zone_of(&driver)?;
         let outside = beyond(&driver, &zone, &injected);
         let log_lost = took_both_copies(&driver, &injected);
-        let judged = match &past {
-            Some(past) => judge_stale(world, driver, (&injected, past), &zone, rng, tally),
-            None => judge(world, driver, &injected, outside, rng),
+        let blow = Blow { zone, injected, past, seen, left: left.clone() };
+        let judged = match outside {
+            true => serves_no_wrong_byte(&driver).map(|()| {
+                driver.medium.abandon(driver.pool);
+                None
+            }),
+            false => blow.judge(world, driver, rng, tally),
         };
+        let story = || format!("round {round}, {}", words(&blow.injected));
+        let next = tally.judge(judged.map_err(|v| v.during(story()))).flatten();
         if outside {
             tally.add("beyond tolerance, not judged further", 1);
+        } else {
+            tally.count += 1;
+            tally.add(["lost", "misdirected", "torn", "stale"][kind as usize], 1);
         }
-        let story = || format!("round {round}, {}", words(&injected));
-        driver = match tally.judge(judged.map_err(|v| v.during(story()))) {
+        // Who comes to a place in the log later may still find what is wrong there.
+        left.extend(blow.hurt().into_iter().filter(|(at, _)| *at < blow.zone.start));
+        driver = match next {
             // Until its log is reclaimed, a crash would lose the transaction.
-            Some(Some(driver)) if !log_lost => driver,
-            Some(Some(driver)) => {
-                let Driver { medium, pool, .. } = driver;
-                medium.abandon(pool);
+            Some(driver) if !log_lost => driver,
+            // What is wrong with this pool says nothing about the next fault.
+            other => {
+                if let Some(Driver { medium, pool, .. }) = other {
+                    medium.abandon(pool);
+                }
+                left.clear();
                 begin(world, rng)?
             }
-            // What is wrong with this pool says nothing about the next fault.
-            Some(None) | None => begin(world, rng)?,
         };
-        tally.count += 1;
-        tally.add(["lost", "misdirected", "torn", "stale"][kind as usize], 1);
-        located(&driver, &zone, &injected, seen, tally);
     }
     driver.check()?;
     let Driver { medium, pool, .. } = driver;
@@ -108,60 +148,125 @@ fn rounds(world: &Arc<World>, kind: u64, rng: &mut Rng, tally: &mut Tally) -> Ju
     Ok(())
 }
 
-/// Has the fault met and scrubbed away. Answers the pool if it can go on.
-fn judge(
-    world: &Arc<World>,
-    driver: Driver,
-    injected: &Injected,
-    outside: bool,
-    rng: &mut Rng,
-) -> Judged<Option<Driver>> {
-    if outside {
-        serves_no_wrong_byte(&driver)?;
-        let Driver { medium, pool, .. } = driver;
-        medium.abandon(pool);
-        return Ok(None);
-    }
-    let driver = meet(world, driver, injected, rng)?;
-    scrub(&driver.pool)?;
-    settled(&driver, true)?;
-    Ok(Some(driver))
+/// A fault that came about, and what is known of it.
+struct Blow {
+    zone: Region,
+    injected: Injected,
+    /// What was there once, of a place that was set back.
+    past: Option<Past>,
+    /// Events from before.
+    seen: Seen,
+    /// What was hurt earlier in places that nobody may have come to since.
+    left: Vec<Range>,
 }
 
-/// The same for a place that was set back.
-fn judge_stale(
-    world: &Arc<World>,
-    driver: Driver,
-    (injected, past): (&Injected, &Past),
-    zone: &Region,
-    rng: &mut Rng,
-    tally: &mut Tally,
-) -> Judged<Option<Driver>> {
-    let driver = match rng.below(4) {
-        2 if !took_both_copies(&driver, injected) => crash(world, driver)?,
-        way @ (0 | 1) => {
-            past.meet(&driver, rng, way == 1)?;
-            driver
+impl Blow {
+    /// What does not hold what the program believes.
+    fn hurt(&self) -> Vec<Range> {
+        let Injected { damage, at, len, .. } = self.injected;
+        let mut all = vec![(at, len)];
+        if let Damage::Write(FaultKind::Misdirected { to }) = damage {
+            all.push((to, len));
         }
-        _ => driver,
-    };
-    let undecided = past.scrubbed(&driver, rng)?;
-    let rows = zone.start..zone.start + u64::from(zone.data_rows) * zone.row_len;
-    let figure = match (rows.contains(&injected.at), injected.at >= zone.start, undecided) {
-        (true, _, 0) => "stale in rows, right after the scrub",
-        (true, _, _) => "stale in rows, named as in doubt",
-        (_, true, 0) => "stale in parity, right after the scrub",
-        (_, true, _) => "stale in parity, named as in doubt",
-        _ => "stale in metadata or log",
-    };
-    tally.add(figure, 1);
-    // What was in doubt and is not an object of the model stays so.
-    if undecided == 0 || driver.pool.check(|_, _| {}).is_ok_and(|report| report.is_clean()) {
-        return Ok(Some(driver));
+        all
     }
-    let Driver { medium, pool, .. } = driver;
-    medium.abandon(pool);
-    Ok(None)
+
+    /// Has the fault met and scrubbed away. Answers the pool if it can go on.
+    fn judge(
+        &self,
+        world: &Arc<World>,
+        driver: Driver,
+        rng: &mut Rng,
+        tally: &mut Tally,
+    ) -> Judged<Option<Driver>> {
+        let Some(past) = &self.past else {
+            let driver = meet(world, driver, &self.injected, rng)?;
+            let wrong = self.is_still_wrong(&driver)?;
+            scrub(&driver.pool)?;
+            self.found(&driver, wrong, tally)?;
+            settled(&driver, true)?;
+            return Ok(Some(driver));
+        };
+        let driver = match rng.below(4) {
+            2 if !took_both_copies(&driver, &self.injected) => crash(world, driver)?,
+            way @ (0 | 1) => {
+                past.meet(&driver, rng, way == 1)?;
+                driver
+            }
+            _ => driver,
+        };
+        let wrong = self.is_still_wrong(&driver)?;
+        let undecided = past.scrubbed(&driver, rng)?;
+        self.found(&driver, wrong && undecided == 0, tally)?;
+        let zone = &self.zone;
+        let at = self.injected.at;
+        let rows = zone.start..zone.start + u64::from(zone.data_rows) * zone.row_len;
+        let figure = match (rows.contains(&at), at >= zone.start, undecided) {
+            (true, _, 0) => "stale in rows, right after the scrub",
+            (true, _, _) => "stale in rows, named as in doubt",
+            (_, true, 0) => "stale in parity, right after the scrub",
+            (_, true, _) => "stale in parity, named as in doubt",
+            _ => "stale in metadata or log",
+        };
+        tally.add(figure, 1);
+        // What was in doubt and is not an object of the model stays so.
+        if undecided == 0 || driver.pool.check(|_, _| {}).is_ok_and(|report| report.is_clean()) {
+            return Ok(Some(driver));
+        }
+        let Driver { medium, pool, .. } = driver;
+        medium.abandon(pool);
+        Ok(None)
+    }
+
+    /// Whether something that the engine must find is wrong with the pool right now: by the log of
+    /// the injector the place is not what was meant to be there, and the second reader complains.
+    /// There is nothing else that it could complain of. Records in the log are done with, and some
+    /// pages are written by the scrub itself before it could read them.
+    fn is_still_wrong(&self, driver: &Driver) -> Judged<bool> {
+        let pool = Bytes::of(&driver.medium);
+        let Injected { at, len, intended, .. } = &self.injected;
+        let moved = matches!(self.injected.damage, Damage::Write(FaultKind::Misdirected { .. }));
+        if !moved && pool.get(*at, *len).is_some_and(|now| *now == intended[..]) {
+            return Ok(false);
+        }
+        let found = survey(&pool, Scope::ALL);
+        let found = found.ok_or_else(|| Violation::new(Fault::Wrong, "no superblock verifies"))?;
+        let spared = |flaw: &Flaw| {
+            ["intent:", "progress:"].iter().any(|record| flaw.what.starts_with(record))
+        };
+        Ok(!found.flaws.iter().all(spared))
+    }
+
+    /// Compares the events with the injector's log: what was `wrong` right before the scrub has
+    /// one, and there is none of anything else.
+    fn found(&self, driver: &Driver, wrong: bool, tally: &mut Tally) -> Judged<()> {
+        let hurt = self.hurt();
+        let change = |at, byte| {
+            let _ = driver.medium.stray(at, &[byte]);
+        };
+        revert_as_told(&driver.ledger.objects(), &hurt, change, &driver.medium);
+        kept(&driver.medium, &driver.ledger.objects(), &hurt)?;
+        let Some(events) = self.seen.since(driver) else {
+            tally.add("rounds with more events than the journal holds", 1);
+            return Ok(());
+        };
+        let is_named = |(at, len): &Range| events.iter().any(|e| names(&self.zone, e, *at, *len));
+        let located = hurt.iter().any(is_named);
+        if wrong && !located {
+            let story = "it was wrong right before the scrub, and no event names it";
+            return Err(Violation::new(Fault::Unnoticed, story));
+        }
+        tally.add("wrong right before the scrub, all found", wrong.into());
+        let figure = match (self.injected.at >= self.zone.start, located) {
+            (true, true) => "in the zone, located",
+            (true, false) => "in the zone, replaced before anybody looked",
+            (false, true) => "in metadata or log, located",
+            (false, false) => "in metadata or log, replaced or done with",
+        };
+        tally.add(figure, 1);
+        let known: Vec<Range> = hurt.into_iter().chain(self.left.iter().copied()).collect();
+        accused(&self.zone, &events, &known, &driver.medium)
+    }
 }
 
 /// Arms a fault and runs a transaction into it. `None` if it met no write.
@@ -231,21 +336,19 @@ fn meet(world: &Arc<World>, driver: Driver, injected: &Injected, rng: &mut Rng) 
     Ok(driver)
 }
 
-/// Compares the events with the injector's log. What a later store replaced leaves no event.
-fn located(driver: &Driver, zone: &Region, injected: &Injected, seen: Seen, tally: &mut Tally) {
-    let Some(events) = seen.since(driver) else { return };
-    let differs = |i: &usize| injected.intended.get(*i) != injected.after.get(*i);
-    let all = 0..injected.intended.len();
-    let (Some(first), Some(last)) = (all.clone().find(differs), all.clone().rfind(differs)) else {
-        return;
-    };
-    let (at, len) = (injected.at + first as u64, (last - first + 1) as u64);
-    let in_zone = at >= zone.start;
-    let figure = match (in_zone, events.iter().any(|event| names(zone, event, at, len))) {
-        (true, true) => "in the zone, located",
-        (true, false) => "in the zone, replaced before anybody looked",
-        (false, true) => "in metadata or log, located",
-        (false, false) => "in metadata or log, replaced or done with",
-    };
-    tally.add(figure, 1);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::wrong::are_enough;
+
+    #[test]
+    fn there_are_enough_wrong_variants() {
+        are_enough(WRONG);
+    }
+
+    #[test]
+    fn a_long_run_does_more_than_enough_of_each_kind() {
+        let each = ((ROW.cases)(Tier::Long) - WRONG.len() as u64) / 4 * FAULTS;
+        assert!(each >= 400_000, "{each}");
+    }
 }

@@ -19,11 +19,12 @@ use std::time::Duration;
 
 use holdfast_layout::{RawPtr, RegionKind};
 use holdfast_pmem::inject::{Poison, handler_count};
-use holdfast_pmem::{Medium, MediumKind, PAGE, Verdict};
+use holdfast_pmem::{Medium, MediumKind, PAGE, Site, Verdict};
 use holdfast_redundancy::events::{Event, Outcome};
 use holdfast_workloads::Rng;
 
 use super::damage::names;
+use super::spared::{Range, accused, as_told, kept, revert_as_told};
 use crate::object::life::{Life, origin, work};
 use crate::object::live::Trip;
 use crate::object::model::{Objects, name};
@@ -32,6 +33,7 @@ use crate::object::raw::Bytes;
 use crate::object::scenes::refused;
 use crate::object::targets::{Area, Side, Target, Targets};
 use crate::object::world::World;
+use crate::object::wrong::{Lie, Variant, lie, or_right, told};
 use crate::runner::{Case, Row, Tier};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
@@ -39,7 +41,7 @@ use crate::tally::{Fault, Judged, Tally, Violation};
 pub const ROW: Row = Row {
     name: "media",
     story: "media errors by real SIGBUS, in commits, reads and loads; cleared or relocated",
-    cases: |tier| CASES * if matches!(tier, Tier::Ci) { 1 } else { 100 },
+    cases: |tier| WRONG.len() as u64 + CASES * if matches!(tier, Tier::Ci) { 1 } else { 100 },
     run,
     finish,
     patience: Duration::from_secs(180),
@@ -76,7 +78,27 @@ const SHARED: &str = "/dev/shm";
 /// Figures of places in commits that a page went bad at.
 const PLACES: &str = "in commits, before ";
 
+/// Lives of a story with something wrong.
+const FEW: u64 = 4;
+/// What must be convicted.
+const WRONG: &[Variant] = &[
+    lie(Lie::Silent, "the journal says nothing", Fault::Unnoticed),
+    lie(Lie::Elsewhere, "the journal names other pages", Fault::Unnoticed),
+    lie(Lie::Accuses, "the journal names what nothing damaged", Fault::FalseReport),
+    lie(Lie::Reverts, "a repair changes what nothing damaged", Fault::Reverted),
+    lie(Lie::WrongByte, "a wrong byte is served", Fault::Wrong),
+    lie(Lie::Unheard, "a signal is nobody's", Fault::Unnoticed),
+    lie(Lie::StaysBad, "a page is bad again after its repair", Fault::Unnoticed),
+];
+/// What a lie changes.
+const LIE: Site = Site::new("campaign.media.lie");
+
 fn run(case: &Case) -> Tally {
+    or_right(WRONG, case, |_, case| story(case, FEW), |case| story(case, LIVES))
+}
+
+/// So many lives, or the fewer that pools on a file have.
+fn story(case: &Case, most: u64) -> Tally {
     let mut tally = Tally::default();
     let file = case.number % FILE_EACH == FILE_EACH - 1;
     let kind = if file { MediumKind::File } else { MediumKind::Shm };
@@ -87,7 +109,7 @@ fn run(case: &Case) -> Tally {
     world.options.events = 8 * PAGE;
     let temporary = tempfile::Builder::new().prefix("holdfast-campaign-").tempdir_in(&folder);
     let done = match &temporary {
-        Ok(temporary) => lives(case, &world, &temporary.path().join("pool"), &mut tally),
+        Ok(temporary) => lives(case, &world, &temporary.path().join("pool"), most, &mut tally),
         Err(error) => Err(Violation::new(Fault::Refused, format!("{}: {error}", folder.display()))),
     };
     tally.judge(done);
@@ -136,11 +158,11 @@ struct Wound {
     when: When,
 }
 
-fn lives(case: &Case, world: &World, path: &Path, tally: &mut Tally) -> Judged<()> {
+fn lives(case: &Case, world: &World, path: &Path, most: u64, tally: &mut Tally) -> Judged<()> {
     let mut rng = case.rng(1);
     let origin = origin(world, path, &mut rng)?;
     let lives = if world.kind == MediumKind::File { FILE_LIVES } else { LIVES };
-    for number in 0..lives {
+    for number in 0..lives.min(most) {
         let before = handler_count();
         let mut life = Life::begin(world, path, &origin)?;
         let done = if number % BEYOND_EACH == BEYOND_EACH - 1 {
@@ -154,16 +176,16 @@ fn lives(case: &Case, world: &World, path: &Path, tally: &mut Tally) -> Judged<(
             };
             life.within(manner, &mut rng, tally)
         };
-        let signals = handler_count() - before;
+        let signals = handler_count() - before + u64::from(told(Lie::Unheard));
         let met = life.live.met();
         let answered: u64 = met.values().sum::<u64>() + life.waited;
         tally.add("signals", signals);
-        let told = |v: Violation| v.during(format!("life {number}"));
+        let during = |v: Violation| v.during(format!("life {number}"));
         if signals != answered {
             let story = format!("{signals} signals, but {answered} errors and loads that waited");
-            tally.convict(told(Violation::new(Fault::Unnoticed, story)));
+            tally.convict(during(Violation::new(Fault::Unnoticed, story)));
         }
-        tally.judge(done.map_err(told));
+        tally.judge(done.map_err(during));
     }
     Ok(())
 }
@@ -452,13 +474,28 @@ impl Life<'_> {
             return Err(Violation::new(Fault::Wrong, story));
         }
         let met = self.live.met();
-        let events = self.events_since(seen);
+        let events = as_told(self.events_since(seen), self.live.len());
         for wound in wounds {
             self.accounted(wound, &met, &events, manner, tally)?;
         }
+        // A spare frame that is bad is found when something is to be moved there.
+        let bad = if bare { self.spares() } else { Vec::new() };
+        let bad = wounds.iter().map(|wound| wound.page).chain(bad);
+        let bad: Vec<Range> = bad.map(|page| (page, PAGE)).collect();
+        accused(&self.zone, &events, &bad, &self.live)?;
+        let change = |at, byte| {
+            let _ = self.live.put(LIE, at, &[byte]);
+        };
+        revert_as_told(&self.objects, &bad, change, &self.live);
+        kept(&self.live, &self.objects, &bad)?;
         self.read_all()?;
         if stuck {
             return Ok(());
+        }
+        if told(Lie::StaysBad)
+            && let Some(wound) = wounds.first()
+        {
+            self.poison(wound)?;
         }
         let report = self.pool.check(|_, _| {}).map_err(|error| refused("check", &error))?;
         let stays = |w: &&Wound| bare && w.poison == Poison::Unclearable;
@@ -633,4 +670,14 @@ fn finish(tally: &mut Tally) {
         places.len(),
         names.join(", ")
     ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_enough_wrong_variants() {
+        crate::object::wrong::are_enough(WRONG);
+    }
 }

@@ -12,6 +12,7 @@ pub mod media;
 pub mod mutants;
 pub mod nested;
 pub mod sigkill;
+mod spared;
 mod stale;
 
 use crate::runner::Row;

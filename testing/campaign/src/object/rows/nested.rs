@@ -4,6 +4,8 @@
 //! half damages a place and crashes its repair, then the recovery from that. Only images inside a
 //! recovery or a repair are counted.
 
+mod wrong;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,8 +22,11 @@ use crate::tally::Tally;
 pub const ROW: Row = Row {
     name: "nested",
     story: "crashes inside recoveries and repairs, two levels deep",
-    cases: |tier| (scenes().count() * World::usual().len()) as u64 * rounds(tier),
-    run,
+    cases: |tier| {
+        let each = (scenes().count() * World::usual().len()) as u64;
+        wrong::WRONG.len() as u64 + each * rounds(tier)
+    },
+    run: wrong::run,
     finish: |_| {},
     patience: Duration::from_secs(600),
     threads: 2,

@@ -135,7 +135,8 @@ fn kill_once(
         std::thread::spawn(move || {
             let mut sense = true;
             while let Some(said) = hear(&mut pipe) {
-                if let Said::Phase(_) | Said::Past(_) | Said::Failed(_) = &said {
+                use Said::{Accused, Failed, Past, Phase};
+                if let Phase(_) | Past(_) | Failed(_) | Accused(_) = &said {
                     // Whoever waited may have seen enough.
                     let _ = tell.send(said.clone());
                 }
@@ -168,7 +169,7 @@ fn kill_once(
         return Err(Violation::new(Fault::Wrong, "what the process said makes no sense"));
     }
     match taken.failures.first() {
-        Some(text) => Err(Violation::new(Fault::Refused, text.clone())),
+        Some(failure) => Err(failure.clone()),
         None => Ok(taken),
     }
 }
@@ -191,7 +192,9 @@ fn reach(told: &Receiver<Said>, phase: Phase) -> Judged<()> {
         match told.recv_timeout(PATIENCE) {
             Ok(Said::Phase(begun)) if begun == phase => return Ok(()),
             // Told with everything else it said.
-            Ok(Said::Failed(_)) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Ok(Said::Failed(_) | Said::Accused(_)) | Err(RecvTimeoutError::Disconnected) => {
+                return Ok(());
+            }
             Ok(_) => {}
             Err(RecvTimeoutError::Timeout) => {
                 let story = format!("the process did not come to {phase:?} in {PATIENCE:?}");

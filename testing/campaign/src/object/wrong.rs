@@ -1,0 +1,252 @@
+//! Wrong variants of what a row checks, which the row's own judges must convict: a place of the
+//! engine is switched off, or a lie is told between the engine and the judge.
+//!
+//! The first cases of a row play them, one each: as the others, but briefly, and again until the
+//! variant is convicted. The same story without anything wrong must then show nothing wrong.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::runner::{Case, panic_text};
+use crate::tally::{Fault, Tally, Violation};
+
+/// A lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lie {
+    /// The journal says nothing.
+    Silent,
+    /// The journal also says something of bytes that nothing damaged.
+    Accuses,
+    /// The journal speaks of other bytes.
+    Elsewhere,
+    /// A repair changed a byte that nothing damaged.
+    Reverts,
+    /// A wrong byte is served.
+    WrongByte,
+    /// An object that nothing damaged is said to be lost.
+    Neighbour,
+    /// Who only looks, or refuses to open, changes the pool.
+    Scribbles,
+    /// The program panics.
+    Panics,
+    /// A media error is not counted.
+    Unheard,
+    /// A page that was repaired is bad again.
+    StaysBad,
+    /// A transaction that failed is acknowledged.
+    Swallows,
+    /// After a failed sync all goes on.
+    Retries,
+}
+
+/// What is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wrong {
+    /// A place of the engine is switched off.
+    Site(&'static str),
+    /// A lie is told.
+    Lie(Lie),
+}
+
+/// A wrong variant.
+#[derive(Debug, Clone, Copy)]
+pub struct Variant {
+    /// What is wrong.
+    pub wrong: Wrong,
+    /// The same in words.
+    pub name: &'static str,
+    /// How it has to be found, if that is not left open.
+    pub seen_as: Option<Fault>,
+    /// Where it shows, in words of its row; empty if that does not matter.
+    pub bed: &'static str,
+}
+
+/// A place that is switched off; any wrong state that a judge sees will do.
+#[must_use]
+pub const fn site(site: &'static str, name: &'static str) -> Variant {
+    Variant { wrong: Wrong::Site(site), name, seen_as: None, bed: "" }
+}
+
+/// A lie, and what it has to be convicted of.
+#[must_use]
+pub const fn lie(lie: Lie, name: &'static str, seen_as: Fault) -> Variant {
+    Variant { wrong: Wrong::Lie(lie), name, seen_as: Some(seen_as), bed: "" }
+}
+
+/// Figure: wrong variants.
+pub const TRIED: &str = "wrong variants";
+/// Figure: of these, convicted.
+pub const CONVICTED: &str = "wrong variants convicted";
+/// Stories in which a variant has to be convicted.
+const PATIENCE: u64 = 12;
+
+thread_local! {
+    /// The lie that is told on this thread.
+    static TOLD: Cell<Option<Lie>> = const { Cell::new(None) };
+    /// The place of the engine that is switched off in all worlds of this thread.
+    static OFF: Cell<Option<&'static str>> = const { Cell::new(None) };
+}
+
+/// The place of the engine that is switched off here and now.
+#[must_use]
+pub fn off() -> Option<&'static str> {
+    OFF.get()
+}
+
+/// Whether this lie is to be told here and now.
+#[must_use]
+pub fn told(lie: Lie) -> bool {
+    TOLD.get() == Some(lie)
+}
+
+/// Tells a lie as long as it lives.
+struct Telling;
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        TOLD.set(None);
+        OFF.set(None);
+    }
+}
+
+/// Plays a case of a row that begins with wrong variants: one of these with `wrong`, in whose worlds
+/// the place is switched off; of the others `right`, with the number that is left without these.
+pub fn or_right(
+    variants: &[Variant],
+    case: &Case,
+    wrong: impl Fn(&Variant, &Case) -> Tally,
+    right: impl FnOnce(&Case) -> Tally,
+) -> Tally {
+    match variants.get(case.number as usize) {
+        Some(variant) => variant.convict(case, |case| wrong(variant, case)),
+        None => right(&Case { number: case.number - variants.len() as u64, ..*case }),
+    }
+}
+
+impl Variant {
+    fn is_convicted(&self, seen: &Violation) -> bool {
+        match self.seen_as {
+            Some(fault) => seen.fault == fault,
+            None => seen.fault.is_wrong_state(),
+        }
+    }
+
+    fn convict(&self, case: &Case, play: impl Fn(&Case) -> Tally) -> Tally {
+        let mut tally = Tally::default();
+        tally.add(TRIED, 1);
+        let seed = case.rng(1).next_u64();
+        let (mut other, mut skipped) = (None, Vec::new());
+        for number in 0..PATIENCE {
+            let story = Case { seed, number, ..*case };
+            let mut seen = self.played(&story, &play);
+            seen.lines.retain(|line| line.contains("skipped: "));
+            skipped.append(&mut seen.lines);
+            let Some(found) = seen.violations.iter().find(|seen| self.is_convicted(seen)) else {
+                other = other.or_else(|| seen.violations.into_iter().next());
+                continue;
+            };
+            let control = play(&story);
+            if let Some(violation) = control.violations.into_iter().next() {
+                tally.convict(violation.during(format!("{}, but nothing is wrong", self.name)));
+                return tally;
+            }
+            let what: String = found.story.chars().take(110).collect();
+            let what = what.lines().next().unwrap_or_default();
+            tally.lines.push(format!("{:<44} {:?}: {what}", self.name, found.fault));
+            tally.add(CONVICTED, 1);
+            return tally;
+        }
+        if other.is_none() && skipped.len() as u64 == PATIENCE {
+            // What cannot be done here convicts nobody; that it cannot is told.
+            skipped.truncate(1);
+            return Tally { lines: skipped, ..Tally::default() };
+        }
+        let other =
+            other.map_or_else(String::new, |it| format!("; but {:?}: {}", it.fault, it.story));
+        let story = format!("{}: {PATIENCE} stories and no conviction{other}", self.name);
+        tally.convict(Violation::new(Fault::Unnoticed, story));
+        tally
+    }
+
+    fn played(&self, case: &Case, play: impl Fn(&Case) -> Tally) -> Tally {
+        let (off, lie) = match self.wrong {
+            Wrong::Site(site) => (Some(site), None),
+            Wrong::Lie(lie) => (None, Some(lie)),
+        };
+        TOLD.set(lie);
+        OFF.set(off);
+        let _telling = Telling;
+        catch_unwind(AssertUnwindSafe(|| play(case))).unwrap_or_else(|panic| {
+            let mut tally = Tally::default();
+            tally.convict(Violation::new(Fault::Panicked, panic_text(&*panic)));
+            tally
+        })
+    }
+}
+
+/// A row has enough of them, and none twice.
+#[cfg(test)]
+pub fn are_enough(variants: &[Variant]) {
+    let names: std::collections::BTreeSet<&str> = variants.iter().map(|it| it.name).collect();
+    assert!(variants.len() >= 5 && names.len() == variants.len());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runner::Tier;
+
+    const CASE: Case = Case { seed: 1, number: 0, tier: Tier::Ci };
+    const WRONG: &[Variant] = &[lie(Lie::Silent, "silent", Fault::Unnoticed)];
+
+    fn saw(fault: Fault) -> Tally {
+        let mut tally = Tally { count: 7, ..Tally::default() };
+        tally.convict(Violation::new(fault, "seen"));
+        tally
+    }
+
+    #[test]
+    fn who_is_convicted_is_told_and_adds_nothing_to_what_the_row_counts() {
+        let play = |_: &Variant, case: &Case| match told(Lie::Silent) && case.number == 3 {
+            true => saw(Fault::Unnoticed),
+            false => Tally::default(),
+        };
+        let tally = or_right(WRONG, &CASE, play, |_| saw(Fault::Wrong));
+        assert_eq!((tally.count, tally.violated(), tally.lines.len()), (0, 0, 1));
+        assert_eq!(tally.figures, [(TRIED.to_owned(), 1), (CONVICTED.to_owned(), 1)].into());
+        assert!(!told(Lie::Silent), "the lie has an end");
+    }
+
+    #[test]
+    fn who_is_not_convicted_or_of_something_else_is_a_violation() {
+        let nothing = or_right(WRONG, &CASE, |_, _| Tally::default(), |_| Tally::default());
+        assert_eq!((nothing.violated(), nothing.figures.get(CONVICTED)), (1, None));
+        let other = or_right(WRONG, &CASE, |_, _| saw(Fault::Wrong), |_| Tally::default());
+        assert_eq!(other.violated(), 1);
+        let panics = or_right(WRONG, &CASE, |_, _| panic!("it died"), |_| Tally::default());
+        assert!(panics.violations[0].story.contains("it died"), "{panics:?}");
+    }
+
+    #[test]
+    fn a_story_that_shows_something_when_nothing_is_wrong_convicts_nobody() {
+        let tally = or_right(WRONG, &CASE, |_, _| saw(Fault::Unnoticed), |_| Tally::default());
+        assert_eq!((tally.violated(), tally.figures.get(CONVICTED)), (1, None));
+    }
+
+    #[test]
+    fn what_cannot_be_played_here_is_told() {
+        let play = |_: &Variant, _: &Case| Tally {
+            lines: vec!["case 1 skipped: there is no /dev/shm".to_owned()],
+            ..Tally::default()
+        };
+        let tally = or_right(WRONG, &CASE, play, |_| Tally::default());
+        assert_eq!((tally.violated(), tally.lines.len(), tally.figures.len()), (0, 1, 0));
+    }
+
+    #[test]
+    fn other_cases_have_the_numbers_they_had() {
+        let case = Case { number: 4, ..CASE };
+        let right = |case: &Case| Tally { count: case.number, ..Tally::default() };
+        assert_eq!(or_right(WRONG, &case, |_, _| saw(Fault::Wrong), right).count, 3);
+    }
+}

@@ -1,0 +1,240 @@
+//! What all runs together should come to: one table, to which whoever adds a method adds a line or
+//! a source.
+//!
+//! A source is a method and what is counted of it, under the names that the method itself writes
+//! (`a: b` becomes `a b` in the list).
+
+use crate::page::{Sum, Sums};
+
+/// Something that is counted of a method.
+#[derive(Debug, Clone, Copy)]
+enum What {
+    /// What its rows count.
+    Count,
+    /// A figure of its rows.
+    Figure(&'static str),
+    /// Reports of damage where there was none.
+    FalseReports,
+    /// Legitimate bytes that a repair changed.
+    Reverted,
+}
+
+/// A method, or all that begin with what stands before a `*`, and what is counted of it.
+type Source = (&'static str, What);
+
+/// How much is wanted.
+#[derive(Debug, Clone, Copy)]
+enum Wanted {
+    /// So many.
+    Times(u64),
+    /// As many as these count.
+    All(&'static [Source]),
+    /// Whatever there is: that it was run is what can be told from here.
+    Run,
+    /// None.
+    None,
+}
+
+/// A figure, how much of it is wanted, and where it is counted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Goal {
+    figure: &'static str,
+    wanted: Wanted,
+    of: &'static [Source],
+}
+
+const fn goal(figure: &'static str, wanted: Wanted, of: &'static [Source]) -> Goal {
+    Goal { figure, wanted, of }
+}
+
+use Wanted::{All, None as Zero, Run, Times};
+use What::{Count, FalseReports, Figure, Reverted};
+
+/// What is wanted.
+#[rustfmt::skip]
+pub(crate) const GOALS: &[Goal] = &[
+    goal("distinct crash images, object store and mapped files", Times(5_000_000), &[
+        ("object crash-single", Figure("distinct")),
+        ("object crash-pairs", Figure("distinct")),
+        ("mapped crash", Figure("distinct")),
+    ]),
+    goal("sequences of one and two operations", Run, &[
+        ("object sequences", Figure("sequences of one step")),
+        ("object sequences", Figure("sequences of two steps")),
+        ("mapped sequences", Figure("sequences of one step")),
+        ("mapped sequences", Figure("sequences of two steps")),
+    ]),
+    goal("nested crash images", Times(200_000), &[
+        ("object nested", Count),
+        ("mapped crash", Figure("crash images of recoveries")),
+    ]),
+    goal("places switched off that were noticed", All(&[
+        ("object mutants", Figure("mutants")),
+        ("mapped mutants", Figure("wrong variants")),
+    ]), &[
+        ("object mutants", Figure("mutants killed")),
+        ("mapped mutants", Figure("wrong variants convicted")),
+    ]),
+    goal("SIGKILL and reopen", Times(5_000), &[
+        ("object sigkill", Count),
+        ("mapped sigkill", Count),
+    ]),
+    goal("media errors healed under load", Times(1_000_000), &[
+        ("object media", Figure("healed under threads")),
+    ]),
+    goal("losses of 2 MiB", Times(2_000), &[
+        ("object large", Figure("losses of 2 MiB")),
+    ]),
+    goal("stray writes and bit flips found and healed", Times(5_000_000), &[
+        ("object damage", Figure("named in the journal")),
+        ("object storm", Figure("bit flips repaired")),
+        ("object storm", Figure("stray writes repaired")),
+        ("mapped damage", Figure("repaired")),
+        ("mapped writers", Figure("repaired")),
+    ]),
+    goal("lost writes, all found", Times(300_000), &[
+        ("object lost", Figure("lost")),
+        ("object storm", Figure("lost writes detected")),
+    ]),
+    goal("misdirected writes, all found", Times(300_000), &[
+        ("object lost", Figure("misdirected")),
+        ("object storm", Figure("misdirected writes detected")),
+    ]),
+    goal("torn writes, all found", Times(300_000), &[
+        ("object lost", Figure("torn")),
+        ("object storm", Figure("torn writes detected")),
+    ]),
+    goal("stale places, all found", Times(300_000), &[
+        ("object lost", Figure("stale")),
+        ("object storm", Figure("stale places detected")),
+    ]),
+    goal("beyond tolerance: contained, nothing wrong served", Times(300_000), &[
+        ("object beyond", Count),
+        ("object storm", Figure("beyond tolerance faults")),
+    ]),
+    goal("every field, 8 verbs, 5 uses", Run, &[
+        ("object fields", Count),
+        ("mapped fields", Count),
+    ]),
+    goal("fuzz executions", Times(100_000_000), &[("fuzz *", Count)]),
+    goal("loom models", Run, &[("models loom *", Count)]),
+    goal("shuttle schedules", Times(10_000_000), &[("models shuttle *", Count)]),
+    goal("power cuts and kernel crashes on fs-dax", Times(150), &[
+        ("lab cuts", Count),
+        ("lab cuts-mapped", Count),
+    ]),
+    goal("images of block-write logs, ext4 and xfs", Times(10_000), &[
+        ("lab blocklog", Count),
+        ("lab blocklog-mapped", Count),
+    ]),
+    goal("the same damage to another library's pools", Run, &[("bench damage", Count)]),
+    goal("wrong variants of what checkers check, convicted", All(&[
+        ("*", Figure("wrong variants")),
+        ("object histories", Figure("wrong ones")),
+    ]), &[
+        ("*", Figure("wrong variants convicted")),
+        ("object histories", Figure("wrong ones convicted")),
+    ]),
+    goal("false reports", Zero, &[("*", FalseReports)]),
+    goal("reverted bytes", Zero, &[("*", Reverted)]),
+];
+
+impl What {
+    fn of(self, sum: &Sum) -> u64 {
+        match self {
+            Count => sum.count,
+            Figure(name) => sum.figures.get(name).copied().unwrap_or(0),
+            FalseReports => sum.false_reports.unwrap_or(0),
+            Reverted => sum.reverted.unwrap_or(0),
+        }
+    }
+}
+
+fn reckon(sources: &[Source], sums: &Sums<'_>) -> u64 {
+    let of = |(pattern, what): &Source| {
+        let is_meant = |method: &str| match pattern.strip_suffix('*') {
+            Some(begin) => method.starts_with(begin),
+            None => method == *pattern,
+        };
+        let methods = sums.iter().filter(|(method, _)| is_meant(method));
+        methods.map(|(_, sum)| what.of(sum)).sum::<u64>()
+    };
+    sources.iter().map(of).sum()
+}
+
+fn named((method, what): &Source) -> String {
+    match what {
+        Figure(name) => format!("`{method}`: {name}"),
+        Count | FalseReports | Reverted => format!("`{method}`"),
+    }
+}
+
+impl Goal {
+    /// The goal as a line of a table.
+    pub(crate) fn line(&self, sums: &Sums<'_>) -> String {
+        let reached = reckon(self.of, sums);
+        let (wanted, done) = match self.wanted {
+            Times(times) => (times.to_string(), reached >= times),
+            All(of) => {
+                let all = reckon(of, sums);
+                (format!("all of {all}"), all > 0 && reached >= all)
+            }
+            Run => ("all".to_owned(), reached > 0),
+            Zero => ("0".to_owned(), reached == 0),
+        };
+        let done = if done { "yes" } else { "no" };
+        let of: Vec<String> = self.of.iter().map(named).collect();
+        format!("| {} | {wanted} | {reached} | {done} | {} |", self.figure, of.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn sum(count: u64, figures: &[(&str, u64)]) -> Sum {
+        let figures = figures.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        Sum { count, figures, ..Sum::default() }
+    }
+
+    #[test]
+    fn counts_and_figures_of_several_methods_are_added() {
+        let goal = goal("f", Times(10), &[("a b", Count), ("a c", Figure("x")), ("d *", Count)]);
+        let mut sums = BTreeMap::from([
+            ("a b", sum(3, &[])),
+            ("a c", sum(90, &[("x", 4)])),
+            ("a", sum(7, &[])),
+        ]);
+        assert_eq!(goal.line(&sums), "| f | 10 | 7 | no | `a b`, `a c`: x, `d *` |");
+        sums.insert("d e", sum(2, &[]));
+        sums.insert("d f", sum(1, &[]));
+        assert_eq!(goal.line(&sums), "| f | 10 | 10 | yes | `a b`, `a c`: x, `d *` |");
+    }
+
+    #[test]
+    fn all_is_all_and_not_nothing_of_nothing() {
+        let goal = goal("f", All(&[("*", Figure("tried"))]), &[("*", Figure("seen"))]);
+        assert!(goal.line(&BTreeMap::new()).contains("| no |"));
+        let sums = |seen| BTreeMap::from([("a", sum(1, &[("tried", 5), ("seen", seen)]))]);
+        assert!(goal.line(&sums(4)).contains("| all of 5 | 4 | no |"));
+        assert!(goal.line(&sums(5)).contains("| all of 5 | 5 | yes |"));
+    }
+
+    #[test]
+    fn what_must_be_zero_is_not_done_above() {
+        let goal = goal("f", Zero, &[("*", FalseReports)]);
+        let sums = |n| BTreeMap::from([("a", Sum { false_reports: n, ..Sum::default() })]);
+        assert!(goal.line(&sums(None)).contains("| 0 | 0 | yes |"));
+        assert!(goal.line(&sums(Some(1))).contains("| 0 | 1 | no |"));
+    }
+
+    #[test]
+    fn goals_have_different_names_and_no_bars() {
+        let names: std::collections::BTreeSet<&str> =
+            GOALS.iter().map(|goal| goal.figure).collect();
+        assert_eq!(names.len(), GOALS.len());
+        assert!(GOALS.iter().all(|goal| goal.line(&BTreeMap::new()).matches('|').count() == 6));
+    }
+}

@@ -1,0 +1,33 @@
+//! The list that is committed is one, nothing in it was changed by hand, and nothing that was wrong
+//! in it has been left so.
+
+use std::path::Path;
+
+use holdfast_evidence::{Row, open, rows};
+
+fn committed() -> Vec<Row> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/evidence.md");
+    let text = std::fs::read_to_string(&path).expect("docs/evidence.md is there");
+    rows(&text).expect("docs/evidence.md is as the programs wrote it")
+}
+
+#[test]
+fn the_list_is_as_the_programs_wrote_it() {
+    assert!(!committed().is_empty());
+}
+
+#[test]
+fn nothing_that_was_wrong_is_open() {
+    let rows = committed();
+    let open = open(&rows);
+    assert!(open.is_empty(), "not shown to be mended by a later run: {open:#?}");
+}
+
+/// The test above can fail: the same list with one more row, in which something was wrong.
+#[test]
+fn a_row_in_which_something_was_wrong_would_be_noticed() {
+    let mut rows = committed();
+    let last = rows.last().expect("there are rows").clone();
+    rows.push(Row { false_reports: Some(1), ..last });
+    assert_eq!(open(&rows).len(), 1);
+}
