@@ -107,7 +107,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
         }
     };
     let begun = Instant::now();
-    let programs = programs(root, args)?;
+    let programs = programs(root)?;
     let mut fine = true;
     if !args.again {
         if args.only.is_empty() && args.packages.is_empty() {
@@ -269,81 +269,114 @@ fn tools() -> Result<Tools> {
     Ok(Tools { profdata, cov })
 }
 
-/// A command of cargo that counts.
-fn counting(root: &Path, args: &Args) -> Command {
-    let mut command = Command::new(cargo());
-    command
-        .current_dir(root)
-        .args(["test", "--lib", "--bins", "--tests", "--target", MACHINE, "--target-dir", PLACE])
-        .env("RUSTC_BOOTSTRAP", "1")
-        .env("RUSTFLAGS", "-Cinstrument-coverage -Zcoverage-options=branch")
-        .env("CARGO_INCREMENTAL", "0")
-        // Counters are atomic, and building is most of the time.
-        .env("CARGO_PROFILE_TEST_OPT_LEVEL", "1")
-        .env("LLVM_PROFILE_FILE", counts_of(root));
-    for package in PACKAGES {
-        if args.packages.is_empty() || args.packages.iter().any(|chosen| chosen == package) {
-            command.args(["-p", package]);
-        }
-    }
-    command
-}
-
 /// Where programs leave counts: some files for each, into which later runs add theirs.
 fn counts_of(root: &Path) -> PathBuf {
     root.join(PLACE).join("counts/%4m.profraw")
 }
 
-/// Builds all programs; where they are.
-fn programs(root: &Path, args: &Args) -> Result<Vec<PathBuf>> {
-    let all =
-        Args { packages: Vec::new(), only: Vec::new(), missing: Vec::new(), ledger: None, ..*args };
-    let built = counting(root, &all)
+/// A program that was built to count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Program {
+    /// Where it is.
+    path: PathBuf,
+    /// The folder of its crate.
+    folder: PathBuf,
+    /// The name of its crate, if it is one of the crate's test programs.
+    tests: Option<String>,
+}
+
+/// Builds all programs. Always all at once: of a part of them, cargo would build others, for other
+/// features of what they share, and counts of those would be nobody's.
+fn programs(root: &Path) -> Result<Vec<Program>> {
+    let mut command = Command::new(cargo());
+    command
+        .current_dir(root)
+        .args(["test", "--lib", "--bins", "--tests", "--target", MACHINE, "--target-dir", PLACE])
         .args(["--no-run", "--message-format", "json"])
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot start cargo")?;
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("RUSTFLAGS", "-Cinstrument-coverage -Zcoverage-options=branch")
+        .env("CARGO_INCREMENTAL", "0")
+        // Counters are atomic, and building is most of the time.
+        .env("CARGO_PROFILE_TEST_OPT_LEVEL", "1");
+    for package in PACKAGES {
+        command.args(["-p", package]);
+    }
+    let built = command.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
     if !built.status.success() {
         bail!("the programs could not be built");
     }
     let lines = built.stdout.split(|byte| *byte == b'\n');
     let messages = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
-    let paths = messages.filter_map(|message| Some(PathBuf::from(message["executable"].as_str()?)));
-    Ok(paths.collect())
+    Ok(messages.filter_map(|message| program(&message)).collect())
+}
+
+/// The program that a message of cargo is about, if it is about one.
+fn program(message: &Value) -> Option<Program> {
+    let path = PathBuf::from(message["executable"].as_str()?);
+    let folder = Path::new(message["manifest_path"].as_str()?).parent()?.to_path_buf();
+    // `path+file:///folder#name@version`, or without a name that is the folder's.
+    let id = message["package_id"].as_str()?;
+    let end = id.rsplit(['#', '/']).next()?;
+    let named = end.split_once('@').map_or("", |(name, _)| name);
+    let own = folder.file_name()?.to_str()?;
+    let name = if named.is_empty() { own } else { named };
+    let tests = (message["profile"]["test"] == true).then(|| name.to_owned());
+    Some(Program { path, folder, tests })
 }
 
 impl Part {
     /// Runs it; whether it passed.
-    fn run(self, root: &Path, args: &Args, programs: &[PathBuf]) -> Result<bool> {
+    fn run(self, root: &Path, args: &Args, programs: &[Program]) -> Result<bool> {
         let named = |name: &str| {
-            let mine = |path: &&PathBuf| path.file_name().is_some_and(|file| file == name);
-            programs.iter().find(mine).with_context(|| format!("{name} was not built"))
+            let mine = |it: &&Program| it.path.file_name().is_some_and(|file| file == name);
+            let found = programs.iter().find(mine).with_context(|| format!("{name} was not built"));
+            found.map(|program| Command::new(&program.path))
         };
         let mut command = match self {
-            Self::Tests => {
-                let mut command = counting(root, args);
-                command.args(["--no-fail-fast", "--quiet"]);
-                command
-            }
-            Self::Fuzz => {
-                let mut command = Command::new(named("holdfast-fuzz")?);
-                command.args(["storm", "--seconds", &args.seconds.to_string()]);
-                command
-            }
-            Self::Object | Self::Mapped => {
-                let mut command = Command::new(named("holdfast-campaign")?);
-                let name = if self == Self::Object { "object" } else { "mapped" };
-                command.args([name, "--tier", "ci"]);
-                command
-            }
+            Self::Tests => return tests(root, args, programs),
+            Self::Fuzz => named("holdfast-fuzz")?,
+            Self::Object | Self::Mapped => named("holdfast-campaign")?,
+        };
+        match self {
+            Self::Fuzz => command.args(["storm", "--seconds", &args.seconds.to_string()]),
+            Self::Object => command.args(["object", "--tier", "ci"]),
+            _ => command.args(["mapped", "--tier", "ci"]),
         };
         command.current_dir(root).env("LLVM_PROFILE_FILE", counts_of(root));
         Ok(command.status().with_context(|| format!("cannot start {command:?}"))?.success())
     }
 }
 
+/// Runs test programs as cargo does: each in the folder of its crate. What one says is told if it
+/// fails.
+fn tests(root: &Path, args: &Args, programs: &[Program]) -> Result<bool> {
+    let mut fine = true;
+    for program in programs {
+        let Some(package) = &program.tests else { continue };
+        if !args.packages.is_empty() && !args.packages.contains(package) {
+            continue;
+        }
+        let done = Command::new(&program.path)
+            .current_dir(&program.folder)
+            .env("CARGO", cargo())
+            .env("CARGO_PKG_NAME", package)
+            .env("CARGO_MANIFEST_DIR", &program.folder)
+            .env("LLVM_PROFILE_FILE", counts_of(root))
+            .output()
+            .with_context(|| format!("cannot start {}", program.path.display()))?;
+        let file = program.path.file_name().unwrap_or_default().to_string_lossy();
+        println!("coverage: {package} {file}: {}", done.status);
+        if !done.status.success() {
+            fine = false;
+            println!("{}", String::from_utf8_lossy(&done.stdout));
+            println!("{}", String::from_utf8_lossy(&done.stderr));
+        }
+    }
+    Ok(fine)
+}
+
 /// What the tools say of the files that count.
-fn report(root: &Path, tools: &Tools, programs: &[PathBuf]) -> Result<Value> {
+fn report(root: &Path, tools: &Tools, programs: &[Program]) -> Result<Value> {
     let folder = root.join(PLACE).join("counts");
     let read = fs::read_dir(&folder).with_context(|| format!("no {}", folder.display()))?;
     let counts = read.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
@@ -361,9 +394,9 @@ fn report(root: &Path, tools: &Tools, programs: &[PathBuf]) -> Result<Value> {
     let Some((first, others)) = programs.split_first() else { bail!("there are no programs") };
     let mut command = Command::new(&tools.cov);
     command.args(["export", "--skip-functions"]);
-    command.arg(format!("--instr-profile={}", merged.display())).arg(first);
+    command.arg(format!("--instr-profile={}", merged.display())).arg(&first.path);
     for other in others {
-        command.arg("--object").arg(other);
+        command.arg("--object").arg(&other.path);
     }
     let files = MODULES.iter().flat_map(|(_, files)| *files).map(|file| root.join(file));
     let told = command.arg("--sources").args(files).stderr(Stdio::inherit()).output();
@@ -428,6 +461,26 @@ mod tests {
         plain.enter((1, 1), 3);
         counts.insert(MODULES[0].1[0].to_owned(), plain);
         assert_eq!(told(&counts).1, Vec::<&str>::new());
+    }
+
+    #[test]
+    fn programs_are_told_by_cargo() {
+        let message = |id: &str, test: bool| {
+            serde_json::json!({
+                "package_id": id,
+                "manifest_path": "/w/core/heap/Cargo.toml",
+                "executable": "/w/target/all-1",
+                "profile": { "test": test },
+            })
+        };
+        let tests = |id| program(&message(id, true)).and_then(|program| program.tests);
+        let named = tests("path+file:///w/core/heap#holdfast-heap@0.1.0");
+        assert_eq!(named.as_deref(), Some("holdfast-heap"));
+        assert_eq!(tests("path+file:///w/core/heap#0.1.0").as_deref(), Some("heap"));
+        let plain = program(&message("path+file:///w/core/heap#holdfast-heap@0.1.0", false));
+        let plain = plain.expect("a program");
+        assert_eq!((plain.folder, plain.tests), (PathBuf::from("/w/core/heap"), None));
+        assert_eq!(program(&serde_json::json!({ "executable": null })), None);
     }
 
     #[test]
