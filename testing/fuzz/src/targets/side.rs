@@ -119,7 +119,8 @@ fn meet(bed: &Bed, machine: &Machine, how: u8, believed: bool) {
         Ok((engine, _)) => engine,
         Err(error) => return drop(error.to_string()),
     };
-    let sound = |page: u64| !believed && !(bed.specimen.cut_off && page == 5);
+    let rotten = |page: u64| bed.specimen.cut_off && page == 5;
+    let sound = |page: u64| !(believed || rotten(page));
     for page in 0..PAGES {
         let Ok(said) = engine.verify(page) else { continue };
         let verdict = lie("verdict", said.verdict, |_| PageVerdict::Corrupt);
