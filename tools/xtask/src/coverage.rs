@@ -1,6 +1,6 @@
 //! Branch coverage of what reads, recovers and repairs: how many of the ways out of each condition
-//! in those files were taken by tests, storms of the fuzzer and campaigns. Arms of a `match` and the
-//! ways of `?` are no branches for this compiler: regions, which count them, are told beside.
+//! in those files were taken by tests, storms of the fuzzer and campaigns. Arms of a `match` and
+//! the ways of `?` are no branches for this compiler: regions, which count them, are told beside.
 //!
 //! The compiler is the one that builds everything else; `RUSTC_BOOTSTRAP` switches on that it
 //! counts branches. Counts of all programs are put together: a way that one of them took is taken,

@@ -1,6 +1,6 @@
 //! Which files count, by what they do, and why the others of the same crates do not.
 //!
-//! A file of one of these crates is either in [`MODULES`] or in [`EXEMPT`], with a reason: a new one
+//! A file of one of these crates is either in [`MODULES`] or in `EXEMPT`, with a reason: a new one
 //! that recovers, repairs, opens or parses cannot be forgotten in silence.
 
 /// A module, and its files.
