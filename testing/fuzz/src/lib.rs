@@ -48,8 +48,8 @@
 //! `drive.rs` one input, judged | `storm.rs` many of them on several threads, without libFuzzer |
 //! `lie.rs` false answers planted in tests | `memory.rs` what is allocated | `main.rs` the command
 //! | `fuzz/` a workspace of its own: the same targets under libFuzzer | `corpus/` some inputs that
-//! targets begin with (`seed-`), those that `xtask fuzz --merge` chose for what they reach (`new-`),
-//! and every one that ever broke the law.
+//! targets begin with (`seed-`), those that `xtask fuzz --merge` chose for what they reach
+//! (`new-`), and every one that ever broke the law.
 
 #![deny(unsafe_code)]
 
