@@ -382,3 +382,123 @@ fn answers(path: &Path) -> bool {
     // One that has too many clients closes the connection: that is an answer, too.
     sent.is_ok() && other.stream.fill_buf().is_ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+    use std::thread;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// A file whose owner is `serve`, and what `ask` makes of it.
+    fn told<T>(
+        serve: impl FnOnce(UnixListener) + Send + 'static,
+        ask: impl FnOnce(Owner) -> Result<T>,
+    ) -> Result<T> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let listener = UnixListener::bind_addr(&address_of(file.path()).unwrap()).unwrap();
+        let owner = thread::spawn(move || serve(listener));
+        let told = ask(Owner::reach(file.path()).unwrap());
+        owner.join().unwrap();
+        told
+    }
+
+    /// Takes one request and gives this answer, whatever was asked.
+    fn answer(listener: &UnixListener, text: &[u8]) -> BufReader<UnixStream> {
+        let mut stream = BufReader::new(listener.accept().unwrap().0);
+        let mut request = String::new();
+        stream.read_line(&mut request).unwrap();
+        assert!(request.starts_with(VERSION), "{request}");
+        stream.get_mut().write_all(text).unwrap();
+        stream
+    }
+
+    fn says<T>(text: &'static [u8], ask: impl FnOnce(Owner) -> Result<T>) -> String {
+        let serve = move |listener: UnixListener| drop(answer(&listener, text));
+        let told = told(serve, |owner| ask(owner.with_patience(PATIENCE)));
+        told.err().map_or_else(|| "understood".to_owned(), |error| error.to_string())
+    }
+
+    #[test]
+    fn an_answer_of_another_form_is_told_as_one_whatever_was_asked() {
+        type Ask = fn(Owner) -> Result<()>;
+        let asks: [(&str, Ask); 9] = [
+            ("check", |mut it| it.check(|_, _| {}).map(drop)),
+            ("scrub", |mut it| it.scrub(ScrubOptions::default(), |_, _| {}).map(drop)),
+            ("pause", |mut it| it.pause_scrub().map(drop)),
+            ("cancel", |mut it| it.cancel_scrub().map(drop)),
+            ("status", |mut it| it.scrub_status().map(drop)),
+            ("grow", |mut it| it.grow(1).map(drop)),
+            ("stats", |mut it| it.stats().map(drop)),
+            ("figures", |mut it| it.figures().map(drop)),
+            ("latency", |mut it| it.latency().map(drop)),
+        ];
+        for (name, ask) in asks {
+            for text in [&b"done 1 2 3\n"[..], b"well\n", b"done \xff\n"] {
+                let told = says(text, ask);
+                assert!(told.contains("answers in another way"), "{name}: {told}");
+            }
+            let told = says(b"progress 7\nprogress 1 2\n", ask);
+            assert!(told.contains("it closed the connection"), "{name}: {told}");
+        }
+    }
+
+    #[test]
+    fn what_the_owner_refuses_is_told_with_its_words() {
+        let told = says(b"failed locked it is busy; wait\n", |mut it| it.grow(1));
+        assert!(told.contains("its owner says: it is busy") && told.contains("wait"), "{told}");
+        let told = says(b"failed\n", |mut it| it.poison(0, true));
+        assert!(told.contains("its owner says"), "{told}");
+        assert_eq!(
+            says(b"progress 1 2\n", |it| it.start_scrub(ScrubOptions::default())),
+            "understood"
+        );
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_given_up() {
+        static LONG: [u8; LINE_MAX as usize] = [b'7'; LINE_MAX as usize];
+        let told = says(&LONG, |mut it| it.stats());
+        assert!(told.contains("it closed the connection"), "{told}");
+    }
+
+    #[test]
+    fn an_owner_that_says_nothing_is_waited_for_so_long() {
+        let serve = |listener: UnixListener| {
+            let mut stream = answer(&listener, b"");
+            // Until the other end has given up.
+            let _ = stream.read_line(&mut String::new());
+        };
+        let mut idle = 0;
+        let told = told(serve, |owner| {
+            let mut owner = owner.with_patience(Duration::from_millis(250));
+            owner.check(|_, _| idle += 1)
+        });
+        let told = told.unwrap_err().to_string();
+        assert!(told.contains("it may be stopped or busy") && idle > 1, "{told}");
+    }
+
+    #[test]
+    fn an_owner_that_is_slow_is_asked_whether_it_is_there() {
+        let slow = thread::spawn(|| {
+            let serve = |listener: UnixListener| {
+                let mut first = answer(&listener, b"");
+                // The second client is the question; it is hung up on, which is an answer.
+                drop(answer(&listener, b""));
+                first.get_mut().write_all(b"done 5 6\n").unwrap();
+            };
+            told(serve, |mut owner| owner.grow(6))
+        });
+        let stopped = told(
+            |listener: UnixListener| {
+                let mut first = answer(&listener, b"");
+                let _ = first.read_line(&mut String::new());
+            },
+            |mut owner| owner.grow(6),
+        );
+        assert_eq!(slow.join().unwrap().unwrap(), (5, 6));
+        assert!(stopped.unwrap_err().to_string().contains("it may be stopped"));
+    }
+}

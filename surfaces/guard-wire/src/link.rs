@@ -194,7 +194,7 @@ pub fn ask(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::net::{acceptfrom, socketpair};
+    use rustix::net::{Shutdown, acceptfrom, shutdown, socketpair};
 
     #[test]
     fn a_question_and_its_descriptor_arrive() {
@@ -252,5 +252,39 @@ mod tests {
         assert_eq!(receive(&other, &mut bytes).unwrap().unwrap().0, 3);
         drop(one);
         assert!(receive(&other, &mut bytes).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_is_no_answer_is_refused() {
+        let ask = |answer: &dyn Fn(&OwnedFd)| {
+            let flags = SocketFlags::CLOEXEC;
+            let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+            let (ours, theirs) = pair.unwrap();
+            answer(&theirs);
+            ask_on(&ours, &Request::Listen, None, PATIENCE).map(|(answer, _)| answer)
+        };
+        let says = |bytes: &[u8]| {
+            ask(&|theirs| {
+                rustix::net::send(theirs, bytes, SendFlags::empty()).unwrap();
+            })
+        };
+        assert_eq!(says(&Answer::Done.encode()), Ok(Answer::Done));
+        let refused = Answer::Refused(Refusal::NoFile).encode();
+        assert_eq!(says(&refused), Err(Refusal::NoFile));
+        // Never travels: only who waits knows.
+        assert_eq!(says(&Answer::Refused(Refusal::Late).encode()), Err(Refusal::Malformed));
+        assert_eq!(says(&[1; MESSAGE + 1]), Err(Refusal::Malformed));
+        assert_eq!(says(&refused[..MESSAGE - 1]), Err(Refusal::Malformed));
+        assert_eq!(ask(&|theirs| shutdown(theirs, Shutdown::Write).unwrap()), Err(Refusal::Failed));
+        assert_eq!(ask(&|theirs| shutdown(theirs, Shutdown::Read).unwrap()), Err(Refusal::Failed));
+    }
+
+    #[test]
+    fn a_name_that_is_too_long_is_nobodys() {
+        let long = [b'n'; MOST_NAME + 1];
+        assert_eq!(serve(&long).err(), Some(Errno::NAMETOOLONG));
+        assert_eq!(reach(&long, PATIENCE).err(), Some(Errno::NAMETOOLONG));
+        let asked = ask(&long, &Request::Listen, None, PATIENCE);
+        assert!(asked.is_err_and(|why| why == Refusal::Failed));
     }
 }

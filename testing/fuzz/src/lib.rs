@@ -47,8 +47,9 @@
 //! afterwards | `targets/` one file for each kind of target | `words.rs` mutators of text |
 //! `drive.rs` one input, judged | `storm.rs` many of them on several threads, without libFuzzer |
 //! `lie.rs` false answers planted in tests | `memory.rs` what is allocated | `main.rs` the command
-//! | `fuzz/` a workspace of its own: the same targets under libFuzzer | `corpus/` inputs that
-//! reached something new, and every one that ever broke the law.
+//! | `fuzz/` a workspace of its own: the same targets under libFuzzer | `corpus/` some inputs that
+//! targets begin with (`seed-`), those that `xtask fuzz --merge` chose for what they reach
+//! (`new-`), and every one that ever broke the law.
 
 #![deny(unsafe_code)]
 

@@ -36,6 +36,28 @@ fn holds(name: &str) {
     assert!(done.runs > own || seconds.is_zero(), "only {} runs", done.runs);
 }
 
+/// What is committed stays small: inputs chosen for what they reach are few and short, and the
+/// others broke the law once and say by their names how.
+#[test]
+fn corpora_are_small() {
+    for target in targets::ALL {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name);
+        let mut chosen = 0;
+        for entry in std::fs::read_dir(&folder).expect("a corpus") {
+            let entry = entry.expect("an entry");
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let len = entry.metadata().expect("a file").len();
+            if name.starts_with("new-") {
+                chosen += 1;
+                assert!(len <= 512, "{}/{name} has {len} bytes", target.name);
+            } else {
+                assert!(name.contains('-') && len <= 2048, "{}/{name}", target.name);
+            }
+        }
+        assert!(chosen <= 100, "{} has {chosen} inputs", target.name);
+    }
+}
+
 macro_rules! targets {
     ($($name:ident)+) => {
         $(#[test]

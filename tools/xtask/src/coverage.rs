@@ -1,34 +1,40 @@
 //! Branch coverage of what reads, recovers and repairs: how many of the ways out of each condition
-//! in those files were taken by tests, storms of the fuzzer and campaigns.
+//! in those files were taken by tests, storms of the fuzzer and campaigns. Arms of a `match` and
+//! the ways of `?` are no branches for this compiler: regions, which count them, are told beside.
 //!
 //! The compiler is the one that builds everything else; `RUSTC_BOOTSTRAP` switches on that it
 //! counts branches. Counts of all programs are put together: a way that one of them took is taken,
 //! in whatever instance of generic code. Tests inside a file do not count as a part of it.
 
 mod branches;
+mod files;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use holdfast_evidence::Row;
 use serde_json::Value;
 
 use crate::workspace::cargo;
-use branches::{Count, MODULES};
+use branches::File;
+use files::MODULES;
 
 /// For which machine: said, so that build scripts are not counted.
 const MACHINE: &str = "x86_64-unknown-linux-gnu";
 /// What is built and counted, below the workspace's target folder.
 const PLACE: &str = "target/coverage";
-/// Part of the branches that must be taken, in percent.
-const WANTED: f64 = 90.0;
+/// Part of the branches that must be taken, and of the regions that must be entered, in percent.
+const WANTED: Share = Share { branches: 90.0, regions: 90.0 };
 /// It cannot be run here.
 const CANNOT: u8 = 8;
 
 /// Crates whose tests are run, and programs beside them.
-const PACKAGES: [&str; 12] = [
+const PACKAGES: [&str; 14] = [
+    "holdfast-pmem",
     "holdfast-layout",
     "holdfast-redundancy",
     "holdfast-logs",
@@ -36,6 +42,7 @@ const PACKAGES: [&str; 12] = [
     "holdfast-object",
     "holdfast-mapped",
     "holdfast-guard-wire",
+    "holdfast-guard",
     "holdfast-collections",
     "holdfast",
     "holdfast-cli",
@@ -46,24 +53,27 @@ const PACKAGES: [&str; 12] = [
 /// What to run, and how to tell.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Fail if fewer than 90 % of the branches of a module were taken.
+    /// Fail if too few of the branches of a module were taken, or of its regions entered.
     #[arg(long)]
     check: bool,
     /// Tell what is on record from earlier runs, and run nothing.
     #[arg(long, conflicts_with = "only")]
     again: bool,
-    /// Run only these parts.
+    /// Run only these parts, and add to what is on record.
     #[arg(long, value_name = "PART")]
     only: Vec<Part>,
-    /// Tests of these crates only.
+    /// Tests of these crates only, added to what is on record.
     #[arg(long = "package", short, value_name = "CRATE")]
     packages: Vec<String>,
     /// Seconds for each target of the fuzzer.
     #[arg(long, default_value_t = 20, value_name = "N")]
     seconds: u64,
-    /// List the branches of this file that were not taken.
+    /// List the branches of this file that were not taken, and the regions never entered.
     #[arg(long, value_name = "FILE")]
     missing: Vec<String>,
+    /// Add the share of each module to this list (docs/evidence.md).
+    #[arg(long, value_name = "FILE")]
+    ledger: Option<PathBuf>,
 }
 
 /// A part of what is run.
@@ -96,9 +106,13 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
             return Ok(ExitCode::from(CANNOT));
         }
     };
-    let programs = programs(root, args)?;
+    let begun = Instant::now();
+    let programs = programs(root)?;
     let mut fine = true;
     if !args.again {
+        if args.only.is_empty() && args.packages.is_empty() {
+            forget(root)?;
+        }
         let parts = if args.only.is_empty() { &PARTS[..] } else { &args.only };
         for part in parts {
             let done = part.run(root, args, &programs)?;
@@ -110,37 +124,132 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     let counts = branches::counts(root, &report)?;
     for name in &args.missing {
         for (file, count) in counts.iter().filter(|(file, _)| file.ends_with(name)) {
-            count.missing().for_each(|(line, way)| println!("{file}:{line}: never {way}"));
+            let branches = count.branches.missing();
+            branches.for_each(|(line, way)| println!("{file}:{line}: never {way}"));
+            count.never().for_each(|(line, column)| println!("{file}:{line}:{column}: never"));
         }
     }
-    let enough = told(&counts, WANTED);
-    Ok(if fine && (enough || !args.check) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let (modules, blind) = told(&counts);
+    println!();
+    for file in &blind {
+        println!("coverage: nothing was counted in {file}: no program that was run has it");
+    }
+    let short: Vec<&Sum> = modules.iter().filter(|sum| !sum.is_enough(WANTED)).collect();
+    short.iter().for_each(|sum| println!("coverage: too little of {}", sum.module));
+    if let Some(path) = &args.ledger {
+        let rows = rows(&modules, &blind, WANTED, begun.elapsed().as_secs());
+        holdfast_evidence::append(path, &rows)?;
+    }
+    let enough = blind.is_empty() && (short.is_empty() || !args.check);
+    Ok(if fine && enough { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A line for each file and module; `true` if each module has as much as is wanted.
-fn told(counts: &BTreeMap<String, Count>, wanted: f64) -> bool {
-    let mut enough = true;
-    let mut sum = (0, 0);
+/// Shares of branches and regions, in percent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Share {
+    branches: f64,
+    regions: f64,
+}
+
+/// What a module comes to: each what was reached, and all there is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Sum {
+    module: String,
+    branches: (u64, u64),
+    regions: (u64, u64),
+}
+
+impl Sum {
+    fn share(&self) -> Share {
+        Share { branches: percent(self.branches), regions: percent(self.regions) }
+    }
+
+    fn is_enough(&self, wanted: Share) -> bool {
+        let share = self.share();
+        share.branches >= wanted.branches && share.regions >= wanted.regions
+    }
+
+    fn add(&mut self, other: &Self) {
+        let plus = |one: (u64, u64), two: (u64, u64)| (one.0 + two.0, one.1 + two.1);
+        self.branches = plus(self.branches, other.branches);
+        self.regions = plus(self.regions, other.regions);
+    }
+
+    fn line(&self, name: &str, width: usize) -> String {
+        let part =
+            |(reached, all)| format!("{reached:>6} of {all:>6} {:>6.1} %", percent((reached, all)));
+        format!("{name:width$} {}  {}", part(self.branches), part(self.regions))
+    }
+}
+
+/// A line for each file and module. Answers what modules come to, and files without any count: that
+/// a file has no branches is nothing bad, that it has no region means that nobody looked at it.
+fn told(counts: &BTreeMap<String, File>) -> (Vec<Sum>, Vec<&'static str>) {
+    let (mut modules, mut blind) = (Vec::new(), Vec::new());
+    println!("{:48} {:>25}  {:>25}", "", "branches taken", "regions entered");
     for (module, files) in MODULES {
-        let mut all = (0, 0);
+        let mut all = Sum { module: (*module).to_owned(), ..Sum::default() };
         println!();
-        for file in *files {
-            let (taken, ways) = counts.get(*file).map_or((0, 0), Count::sum);
-            all = (all.0 + taken, all.1 + ways);
-            println!("  {file:46} {taken:>5} of {ways:>5}  {:>5.1} %", percent(taken, ways));
+        for name in *files {
+            let file = counts.get(*name).filter(|file| file.regions().1 > 0);
+            let Some(file) = file else {
+                blind.push(*name);
+                continue;
+            };
+            let (branches, regions) = (file.branches.sum(), file.regions());
+            let sum = Sum { branches, regions, ..Sum::default() };
+            println!("  {}", sum.line(name, 46));
+            all.add(&sum);
         }
-        let part = percent(all.0, all.1);
-        println!("{module:48} {:>5} of {:>5}  {part:>5.1} %", all.0, all.1);
-        enough &= part >= wanted;
-        sum = (sum.0 + all.0, sum.1 + all.1);
+        println!("{}", all.line(module, 48));
+        modules.push(all);
     }
-    let part = percent(sum.0, sum.1);
-    println!("\ncoverage: {} of {} branches taken, {part:.1} %", sum.0, sum.1);
-    enough
+    let mut sum = Sum::default();
+    modules.iter().for_each(|module| sum.add(module));
+    println!("\n{}", sum.line("all", 48));
+    (modules, blind)
 }
 
-fn percent(taken: u64, ways: u64) -> f64 {
-    if ways == 0 { 100.0 } else { 100.0 * taken as f64 / ways as f64 }
+fn percent((reached, all): (u64, u64)) -> f64 {
+    if all == 0 { 0.0 } else { 100.0 * reached as f64 / all as f64 }
+}
+
+/// A row of the list for each module. Shares do not add up, so they stand in words.
+fn rows(modules: &[Sum], blind: &[&str], wanted: Share, seconds: u64) -> Vec<Row> {
+    let commit = holdfast_evidence::commit();
+    let seen = |(at, sum): (usize, &Sum)| {
+        let Share { branches, regions } = sum.share();
+        let files = MODULES.iter().find(|(module, _)| *module == sum.module);
+        let blind = blind.iter().filter(|file| files.is_some_and(|it| it.1.contains(file)));
+        let blind = blind.count() as u64;
+        Row {
+            commit: commit.clone(),
+            method: format!("coverage {}", sum.module),
+            how: format!("{branches:.1} % of branches, {regions:.1} % of regions"),
+            count: sum.branches.1,
+            violations: blind + u64::from(!sum.is_enough(wanted)),
+            // Of one run, told once.
+            seconds: if at == 0 { seconds } else { 0 },
+            figures: BTreeMap::from([
+                ("branches taken".to_owned(), sum.branches.0),
+                ("regions".to_owned(), sum.regions.1),
+                ("regions entered".to_owned(), sum.regions.0),
+            ]),
+            ..Row::default()
+        }
+    };
+    modules.iter().enumerate().map(seen).collect()
+}
+
+/// Counts of earlier runs are gone: a test that is no more would count for ever.
+fn forget(root: &Path) -> Result<()> {
+    let folder = root.join(PLACE).join("counts");
+    match fs::remove_dir_all(&folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", folder.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The tools beside the compiler; asks rustup for them if they are not there.
@@ -160,80 +269,114 @@ fn tools() -> Result<Tools> {
     Ok(Tools { profdata, cov })
 }
 
-/// A command of cargo that counts.
-fn counting(root: &Path, args: &Args) -> Command {
-    let mut command = Command::new(cargo());
-    command
-        .current_dir(root)
-        .args(["test", "--lib", "--bins", "--tests", "--target", MACHINE, "--target-dir", PLACE])
-        .env("RUSTC_BOOTSTRAP", "1")
-        .env("RUSTFLAGS", "-Cinstrument-coverage -Zcoverage-options=branch")
-        .env("CARGO_INCREMENTAL", "0")
-        // Counters are atomic, and building is most of the time.
-        .env("CARGO_PROFILE_TEST_OPT_LEVEL", "1")
-        .env("LLVM_PROFILE_FILE", counts_of(root));
-    for package in PACKAGES {
-        if args.packages.is_empty() || args.packages.iter().any(|chosen| chosen == package) {
-            command.args(["-p", package]);
-        }
-    }
-    command
-}
-
 /// Where programs leave counts: some files for each, into which later runs add theirs.
 fn counts_of(root: &Path) -> PathBuf {
     root.join(PLACE).join("counts/%4m.profraw")
 }
 
-/// Builds all programs; where they are.
-fn programs(root: &Path, args: &Args) -> Result<Vec<PathBuf>> {
-    let all = Args { packages: Vec::new(), only: Vec::new(), missing: Vec::new(), ..*args };
-    let built = counting(root, &all)
+/// A program that was built to count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Program {
+    /// Where it is.
+    path: PathBuf,
+    /// The folder of its crate.
+    folder: PathBuf,
+    /// The name of its crate, if it is one of the crate's test programs.
+    tests: Option<String>,
+}
+
+/// Builds all programs. Always all at once: of a part of them, cargo would build others, for other
+/// features of what they share, and counts of those would be nobody's.
+fn programs(root: &Path) -> Result<Vec<Program>> {
+    let mut command = Command::new(cargo());
+    command
+        .current_dir(root)
+        .args(["test", "--lib", "--bins", "--tests", "--target", MACHINE, "--target-dir", PLACE])
         .args(["--no-run", "--message-format", "json"])
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot start cargo")?;
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("RUSTFLAGS", "-Cinstrument-coverage -Zcoverage-options=branch")
+        .env("CARGO_INCREMENTAL", "0")
+        // Counters are atomic, and building is most of the time.
+        .env("CARGO_PROFILE_TEST_OPT_LEVEL", "1");
+    for package in PACKAGES {
+        command.args(["-p", package]);
+    }
+    let built = command.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
     if !built.status.success() {
         bail!("the programs could not be built");
     }
     let lines = built.stdout.split(|byte| *byte == b'\n');
     let messages = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
-    let paths = messages.filter_map(|message| Some(PathBuf::from(message["executable"].as_str()?)));
-    Ok(paths.collect())
+    Ok(messages.filter_map(|message| program(&message)).collect())
+}
+
+/// The program that a message of cargo is about, if it is about one.
+fn program(message: &Value) -> Option<Program> {
+    let path = PathBuf::from(message["executable"].as_str()?);
+    let folder = Path::new(message["manifest_path"].as_str()?).parent()?.to_path_buf();
+    // `path+file:///folder#name@version`, or without a name that is the folder's.
+    let id = message["package_id"].as_str()?;
+    let end = id.rsplit(['#', '/']).next()?;
+    let named = end.split_once('@').map_or("", |(name, _)| name);
+    let own = folder.file_name()?.to_str()?;
+    let name = if named.is_empty() { own } else { named };
+    let tests = (message["profile"]["test"] == true).then(|| name.to_owned());
+    Some(Program { path, folder, tests })
 }
 
 impl Part {
     /// Runs it; whether it passed.
-    fn run(self, root: &Path, args: &Args, programs: &[PathBuf]) -> Result<bool> {
+    fn run(self, root: &Path, args: &Args, programs: &[Program]) -> Result<bool> {
         let named = |name: &str| {
-            let mine = |path: &&PathBuf| path.file_name().is_some_and(|file| file == name);
-            programs.iter().find(mine).with_context(|| format!("{name} was not built"))
+            let mine = |it: &&Program| it.path.file_name().is_some_and(|file| file == name);
+            let found = programs.iter().find(mine).with_context(|| format!("{name} was not built"));
+            found.map(|program| Command::new(&program.path))
         };
         let mut command = match self {
-            Self::Tests => {
-                let mut command = counting(root, args);
-                command.args(["--no-fail-fast", "--quiet"]);
-                command
-            }
-            Self::Fuzz => {
-                let mut command = Command::new(named("holdfast-fuzz")?);
-                command.args(["storm", "--seconds", &args.seconds.to_string()]);
-                command
-            }
-            Self::Object | Self::Mapped => {
-                let mut command = Command::new(named("holdfast-campaign")?);
-                let name = if self == Self::Object { "object" } else { "mapped" };
-                command.args([name, "--tier", "ci"]);
-                command
-            }
+            Self::Tests => return tests(root, args, programs),
+            Self::Fuzz => named("holdfast-fuzz")?,
+            Self::Object | Self::Mapped => named("holdfast-campaign")?,
+        };
+        match self {
+            Self::Fuzz => command.args(["storm", "--seconds", &args.seconds.to_string()]),
+            Self::Object => command.args(["object", "--tier", "ci"]),
+            _ => command.args(["mapped", "--tier", "ci"]),
         };
         command.current_dir(root).env("LLVM_PROFILE_FILE", counts_of(root));
         Ok(command.status().with_context(|| format!("cannot start {command:?}"))?.success())
     }
 }
 
+/// Runs test programs as cargo does: each in the folder of its crate. What one says is told if it
+/// fails.
+fn tests(root: &Path, args: &Args, programs: &[Program]) -> Result<bool> {
+    let mut fine = true;
+    for program in programs {
+        let Some(package) = &program.tests else { continue };
+        if !args.packages.is_empty() && !args.packages.contains(package) {
+            continue;
+        }
+        let done = Command::new(&program.path)
+            .current_dir(&program.folder)
+            .env("CARGO", cargo())
+            .env("CARGO_PKG_NAME", package)
+            .env("CARGO_MANIFEST_DIR", &program.folder)
+            .env("LLVM_PROFILE_FILE", counts_of(root))
+            .output()
+            .with_context(|| format!("cannot start {}", program.path.display()))?;
+        let file = program.path.file_name().unwrap_or_default().to_string_lossy();
+        println!("coverage: {package} {file}: {}", done.status);
+        if !done.status.success() {
+            fine = false;
+            println!("{}", String::from_utf8_lossy(&done.stdout));
+            println!("{}", String::from_utf8_lossy(&done.stderr));
+        }
+    }
+    Ok(fine)
+}
+
 /// What the tools say of the files that count.
-fn report(root: &Path, tools: &Tools, programs: &[PathBuf]) -> Result<Value> {
+fn report(root: &Path, tools: &Tools, programs: &[Program]) -> Result<Value> {
     let folder = root.join(PLACE).join("counts");
     let read = fs::read_dir(&folder).with_context(|| format!("no {}", folder.display()))?;
     let counts = read.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
@@ -250,9 +393,10 @@ fn report(root: &Path, tools: &Tools, programs: &[PathBuf]) -> Result<Value> {
     }
     let Some((first, others)) = programs.split_first() else { bail!("there are no programs") };
     let mut command = Command::new(&tools.cov);
-    command.arg("export").arg(format!("--instr-profile={}", merged.display())).arg(first);
+    command.args(["export", "--skip-functions"]);
+    command.arg(format!("--instr-profile={}", merged.display())).arg(&first.path);
     for other in others {
-        command.arg("--object").arg(other);
+        command.arg("--object").arg(&other.path);
     }
     let files = MODULES.iter().flat_map(|(_, files)| *files).map(|file| root.join(file));
     let told = command.arg("--sources").args(files).stderr(Stdio::inherit()).output();
@@ -267,26 +411,85 @@ fn report(root: &Path, tools: &Tools, programs: &[PathBuf]) -> Result<Value> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn too_few_branches_fail_the_check() {
-        let file = MODULES[0].1[0].to_owned();
-        let mut count = Count::default();
-        count.add((1, 1, 1, 9), [4, 0]);
-        let counts = BTreeMap::from([(file, count)]);
-        assert!(!told(&counts, 60.0));
-        assert!(told(&counts, 50.0));
+    /// A file with one condition, of which one way was taken, and two regions.
+    fn file(second: u64) -> File {
+        let mut file = File::default();
+        file.branches.add((1, 1, 1, 9), [4, 0]);
+        file.enter((1, 1), 4);
+        file.enter((2, 1), second);
+        file
+    }
+
+    fn all(one: &File) -> BTreeMap<String, File> {
+        let names = MODULES.iter().flat_map(|(_, files)| *files);
+        names.map(|name| ((*name).to_owned(), one.clone())).collect()
     }
 
     #[test]
-    fn every_file_is_there_once() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let mut all: Vec<&str> = MODULES.iter().flat_map(|(_, files)| *files).copied().collect();
-        for file in &all {
-            assert!(root.join(file).is_file(), "no {file}");
-        }
-        let count = all.len();
-        all.sort_unstable();
-        all.dedup();
-        assert_eq!(all.len(), count);
+    fn too_few_branches_or_regions_are_not_enough() {
+        let (modules, blind) = told(&all(&file(0)));
+        assert_eq!(blind, Vec::<&str>::new());
+        let enough = |branches, regions| {
+            modules.iter().all(|sum| sum.is_enough(Share { branches, regions }))
+        };
+        assert!(enough(50.0, 50.0));
+        assert!(!enough(51.0, 50.0));
+        assert!(!enough(50.0, 51.0));
+        assert!(
+            !Sum::default().is_enough(Share { branches: 1.0, regions: 1.0 }),
+            "nothing is none"
+        );
+    }
+
+    #[test]
+    fn a_file_that_nobody_counted_in_is_told() {
+        let mut counts = all(&file(1));
+        let (gone, empty) = (MODULES[0].1[0], MODULES[1].1[0]);
+        counts.remove(gone);
+        counts.insert(empty.to_owned(), File::default());
+        let (modules, blind) = told(&counts);
+        assert_eq!(blind, [gone, empty]);
+        let rows = rows(&modules, &blind, Share { branches: 50.0, regions: 50.0 }, 3);
+        let violations: Vec<u64> = rows.iter().map(|row| row.violations).collect();
+        assert_eq!(violations, [1, 1, 0, 0]);
+    }
+
+    #[test]
+    fn a_file_without_branches_is_counted_by_its_regions() {
+        let mut counts = all(&file(1));
+        let mut plain = File::default();
+        plain.enter((1, 1), 3);
+        counts.insert(MODULES[0].1[0].to_owned(), plain);
+        assert_eq!(told(&counts).1, Vec::<&str>::new());
+    }
+
+    #[test]
+    fn programs_are_told_by_cargo() {
+        let message = |id: &str, test: bool| {
+            serde_json::json!({
+                "package_id": id,
+                "manifest_path": "/w/core/heap/Cargo.toml",
+                "executable": "/w/target/all-1",
+                "profile": { "test": test },
+            })
+        };
+        let tests = |id| program(&message(id, true)).and_then(|program| program.tests);
+        let named = tests("path+file:///w/core/heap#holdfast-heap@0.1.0");
+        assert_eq!(named.as_deref(), Some("holdfast-heap"));
+        assert_eq!(tests("path+file:///w/core/heap#0.1.0").as_deref(), Some("heap"));
+        let plain = program(&message("path+file:///w/core/heap#holdfast-heap@0.1.0", false));
+        let plain = plain.expect("a program");
+        assert_eq!((plain.folder, plain.tests), (PathBuf::from("/w/core/heap"), None));
+        assert_eq!(program(&serde_json::json!({ "executable": null })), None);
+    }
+
+    #[test]
+    fn a_row_says_the_share_of_its_module() {
+        let (modules, blind) = told(&all(&file(1)));
+        let rows = rows(&modules, &blind, WANTED, 7);
+        assert_eq!(rows[0].method, "coverage recovery");
+        assert_eq!(rows[0].how, "50.0 % of branches, 100.0 % of regions");
+        assert_eq!((rows[0].violations, rows[0].seconds, rows[1].seconds), (1, 7, 0));
+        assert_eq!(rows[0].figures["branches taken"] * 2, rows[0].count);
     }
 }

@@ -1,15 +1,19 @@
 //! The fuzz targets under libFuzzer with AddressSanitizer: the tool is installed if it is missing,
 //! the program built, each target run for some seconds from the corpora, and the findings told with
-//! one line each that repeats them.
+//! one line each that repeats them. `--merge` chooses, of all inputs that are kept, those that
+//! reach most, and puts them into the committed corpora: see `merge.rs`.
 //!
 //! The compiler is the one that builds everything else: what libFuzzer needs of it is switched on
 //! by `RUSTC_BOOTSTRAP`, so no other toolchain has to be there.
+
+mod merge;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
+use holdfast_evidence::Row;
 
 use crate::passthrough;
 use crate::workspace::cargo;
@@ -45,6 +49,13 @@ pub(crate) struct Args {
     /// Without libFuzzer: mutated inputs on several threads, as fast as can be.
     #[arg(long)]
     stable: bool,
+    /// Run nothing, but choose anew which inputs are committed: few and short ones, which reach
+    /// what all that are kept reach.
+    #[arg(long, conflicts_with_all = ["stable", "input", "seconds", "ledger"])]
+    merge: bool,
+    /// Add what was run and found to this list (docs/evidence.md).
+    #[arg(long, value_name = "FILE")]
+    ledger: Option<PathBuf>,
     #[command(flatten)]
     storm: Storm,
 }
@@ -64,9 +75,6 @@ struct Storm {
     /// Threads.
     #[arg(long, value_name = "N", requires = "stable")]
     jobs: Option<u64>,
-    /// Add what was run and found to this list (docs/evidence.md).
-    #[arg(long, value_name = "FILE", requires = "stable")]
-    ledger: Option<PathBuf>,
 }
 
 impl Storm {
@@ -84,7 +92,7 @@ impl Storm {
         ] {
             words.extend(number.iter().flat_map(|number| [name.to_owned(), number.to_string()]));
         }
-        if let Some(ledger) = &self.ledger {
+        if let Some(ledger) = &args.ledger {
             words.extend(["--ledger".to_owned(), ledger.display().to_string()]);
         }
         words
@@ -100,6 +108,8 @@ struct Ran {
     speed: u64,
     /// Most memory of the process, in MiB.
     peak: u64,
+    /// How long it took, in seconds.
+    seconds: u64,
     /// The input that broke the law.
     finding: Option<PathBuf>,
 }
@@ -125,12 +135,41 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
         }
     };
     let chosen = if args.target.is_empty() { &known } else { &args.target };
+    if args.merge {
+        for target in chosen {
+            merge::merge(root, &program, target, &kept(root, target, args))?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut all = Vec::new();
     for target in chosen {
         println!("\n==> {target}, {} s", args.seconds);
         all.push(one(root, &program, target, args)?);
     }
+    if let Some(path) = &args.ledger {
+        holdfast_evidence::append(path, &rows(&all))?;
+    }
     Ok(if told(&all) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A row of the list for each target.
+fn rows(all: &[Ran]) -> Vec<Row> {
+    let commit = holdfast_evidence::commit();
+    let row = |ran: &Ran| Row {
+        commit: commit.clone(),
+        method: format!("fuzz {}", ran.target),
+        how: "libFuzzer, AddressSanitizer".to_owned(),
+        count: ran.runs,
+        violations: ran.finding.is_some().into(),
+        seconds: ran.seconds,
+        ..Row::default()
+    };
+    all.iter().map(row).collect()
+}
+
+/// Where inputs of a target are kept that reach something new.
+fn kept(root: &Path, target: &str, args: &Args) -> PathBuf {
+    args.keep.clone().unwrap_or_else(|| root.join(PLACE).join("corpus")).join(target)
 }
 
 /// The targets: each has a folder of inputs.
@@ -189,7 +228,7 @@ fn tool(root: &Path) -> Result<PathBuf> {
 
 /// Runs one target.
 fn one(root: &Path, program: &Path, target: &str, args: &Args) -> Result<Ran> {
-    let kept = args.keep.clone().unwrap_or_else(|| root.join(PLACE).join("corpus")).join(target);
+    let kept = kept(root, target, args);
     let findings = root.join(PLACE).join("findings").join(target);
     for folder in [&kept, &findings] {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -217,7 +256,8 @@ fn one(root: &Path, program: &Path, target: &str, args: &Args) -> Result<Ran> {
         tail(&text);
     }
     let (runs, speed, peak) = figures(&text);
-    Ok(Ran { target: target.to_owned(), runs, speed, peak, finding })
+    let seconds = begun.elapsed().map_or(args.seconds, |time| time.as_secs());
+    Ok(Ran { target: target.to_owned(), runs, speed, peak, seconds, finding })
 }
 
 /// The newest file of a folder that was written since.
@@ -310,8 +350,12 @@ mod tests {
 
     #[test]
     fn a_finding_fails_the_run() {
-        let ran = |finding| Ran { target: "open".to_owned(), runs: 1, speed: 1, peak: 1, finding };
-        assert!(told(&[ran(None)]));
-        assert!(!told(&[ran(None), ran(Some(PathBuf::from("input")))]));
+        let target = "open".to_owned();
+        let clean = Ran { target, runs: 1, speed: 1, peak: 1, seconds: 2, finding: None };
+        assert!(told(std::slice::from_ref(&clean)));
+        let both = [clean.clone(), Ran { finding: Some(PathBuf::from("input")), ..clean }];
+        assert!(!told(&both));
+        let violations: Vec<u64> = rows(&both).iter().map(|row| row.violations).collect();
+        assert_eq!(violations, [0, 1]);
     }
 }

@@ -82,7 +82,7 @@ const TABLE: &[Row] = &[
     row("testing/fuzz",         &[BELOW, "oracle", "workloads", "campaign", "evidence"]),
 
     row("tools/lab",            &["workloads", "evidence"]),
-    row("tools/xtask",          &[]),
+    row("tools/xtask",          &["evidence"]),
 ];
 
 impl Row {

@@ -5,11 +5,14 @@
 //! stores are not looked at, those of everything that is generic over our types are. For `thread`
 //! it is built as well: what orders threads is in there, and unseen it would be no order.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use holdfast_evidence::Row;
 
 use crate::workspace::cargo;
 
@@ -36,14 +39,19 @@ pub(crate) struct Args {
     /// These crates instead of the usual ones.
     #[arg(long = "package", short, value_name = "CRATE")]
     packages: Vec<String>,
+    /// Add what was run and found to this list (docs/evidence.md).
+    #[arg(long, value_name = "FILE")]
+    ledger: Option<PathBuf>,
     /// Passed on to the tests.
     #[arg(last = true)]
     rest: Vec<String>,
 }
 
 /// Crates whose tests are run.
-const PACKAGES: [&str; 9] = [
+const PACKAGES: [&str; 14] = [
     "holdfast-codes",
+    "holdfast-pmem",
+    "holdfast-faultmem",
     "holdfast-layout",
     "holdfast-redundancy",
     "holdfast-logs",
@@ -52,7 +60,27 @@ const PACKAGES: [&str; 9] = [
     "holdfast-object",
     "holdfast-mapped",
     "holdfast-collections",
+    "holdfast-guard-wire",
+    "holdfast",
+    "holdfast-capi",
 ];
+
+/// Crates of the layers whose tests are not run, and why.
+const OTHERS: [(&str, &str); 5] = [
+    ("holdfast-sync", "names of the standard library's types, and of the model checkers'"),
+    ("holdfast-derive", "runs in the compiler"),
+    ("holdfast-preload", "loaded into programs that were built without the sanitizer"),
+    (
+        "holdfast-guard",
+        "its tests are such programs under a supervisor, which calls the crates above",
+    ),
+    ("holdfast-cli", "forbids unsafe code, and shares nothing between threads"),
+];
+
+/// The C interface, of whose tests only these programs are run: in the others, programs in C link
+/// its library, built by another compiler and without the sanitizer.
+const CAPI: &str = "holdfast-capi";
+const CAPI_TESTS: [&str; 3] = ["border", "other_maps", "paths"];
 
 /// Runs the tests. Exits with 1 if one failed, with 8 if it cannot be done here.
 pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
@@ -62,31 +90,120 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
         println!("sanitize: cannot be run here: {why:#}");
         return Ok(ExitCode::from(CANNOT));
     }
-    let name = args
-        .sanitizer
-        .to_possible_value()
-        .map_or_else(String::new, |value| value.get_name().to_owned());
+    let begun = Instant::now();
+    let name = args.sanitizer.name();
+    if args.packages.is_empty() {
+        OTHERS.iter().for_each(|(other, why)| println!("sanitize: without {other}: {why}"));
+    }
+    let mut count = Count::default();
+    let mut passed = true;
+    for mut command in commands(root, args) {
+        println!("sanitize: RUSTC_BOOTSTRAP=1 RUSTFLAGS={:?} {command:?}", flags(args.sanitizer));
+        let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
+        let said = child.stdout.take().context("cargo has no output")?;
+        for line in BufReader::new(said).lines() {
+            let line = line.context("cargo's output cannot be read")?;
+            println!("{line}");
+            count.add(&line);
+        }
+        passed &= child.wait().context("cargo is gone")?.success();
+    }
+    let Count { passed: tests, failed, ignored } = count;
+    println!(
+        "sanitize {name}: {tests} tests passed, {failed} failed, {ignored} ignored: {}",
+        if passed { "nothing found" } else { "FAILED" }
+    );
+    if let Some(path) = &args.ledger {
+        let row = Row {
+            commit: holdfast_evidence::commit(),
+            method: format!("sanitize {name}"),
+            how: chosen(args).join(" "),
+            count: tests,
+            // A program that a sanitizer ends tells of no failed test.
+            violations: if passed { 0 } else { failed.max(1) },
+            seconds: begun.elapsed().as_secs(),
+            ..Row::default()
+        };
+        holdfast_evidence::append(path, &[row])?;
+    }
+    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn chosen(args: &Args) -> Vec<String> {
+    match &args.packages[..] {
+        [] => PACKAGES.map(str::to_owned).to_vec(),
+        some => some.to_vec(),
+    }
+}
+
+/// One for all, and one for the crate of which not all is run.
+fn commands(root: &Path, args: &Args) -> Vec<Command> {
+    let (capi, others): (Vec<_>, Vec<_>) = chosen(args).into_iter().partition(|it| it == CAPI);
+    let mut all = Vec::new();
+    for packages in [others, capi].into_iter().filter(|packages| !packages.is_empty()) {
+        let mut command = command(root, args);
+        let two = |option: &'static str, name: &str| [option.to_owned(), name.to_owned()];
+        if packages[0] == CAPI {
+            command.args(CAPI_TESTS.iter().flat_map(|test| two("--test", test)));
+        } else {
+            command.arg("--tests");
+        }
+        command.args(packages.iter().flat_map(|package| two("-p", package)));
+        command.arg("--").args(&args.rest);
+        all.push(command);
+    }
+    all
+}
+
+fn command(root: &Path, args: &Args) -> Command {
     let mut command = Command::new(cargo());
     command
         .current_dir(root)
-        .args(["test", "--lib", "--tests", "--no-fail-fast", "--target", MACHINE])
-        .arg(format!("--target-dir=target/sanitize-{name}"))
+        .args(["test", "--lib", "--no-fail-fast", "--target", MACHINE])
+        .arg(format!("--target-dir=target/sanitize-{}", args.sanitizer.name()))
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTFLAGS", flags(args.sanitizer))
-        .env("CARGO_INCREMENTAL", "0");
+        .env("CARGO_INCREMENTAL", "0")
+        // A page that cannot be loaded is this product's to handle: its handlers stay in force.
+        .env("ASAN_OPTIONS", "allow_user_segv_handler=1:handle_segv=0:handle_sigbus=0");
     if args.sanitizer == Sanitizer::Thread {
-        command.arg("-Zbuild-std").env("TSAN_OPTIONS", "halt_on_error=0:second_deadlock_stack=1");
+        let signals = "handle_segv=0:handle_sigbus=0";
+        command
+            .arg("-Zbuild-std")
+            .env("TSAN_OPTIONS", format!("halt_on_error=0:second_deadlock_stack=1:{signals}"));
     }
-    let usual = PACKAGES.map(str::to_owned);
-    let packages = if args.packages.is_empty() { &usual[..] } else { &args.packages };
-    for package in packages {
-        command.args(["-p", package]);
+    command
+}
+
+/// What the lines of all test programs come to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Count {
+    passed: u64,
+    failed: u64,
+    ignored: u64,
+}
+
+impl Count {
+    /// Adds what a program says at its end.
+    fn add(&mut self, line: &str) {
+        let Some(told) = line.strip_prefix("test result: ") else { return };
+        let number = |word: &str| {
+            let part = told.split([';', '.']).find(|part| part.ends_with(word))?;
+            part.split_whitespace().next()?.parse::<u64>().ok()
+        };
+        self.passed += number(" passed").unwrap_or(0);
+        self.failed += number(" failed").unwrap_or(0);
+        self.ignored += number(" ignored").unwrap_or(0);
     }
-    command.arg("--").args(&args.rest);
-    println!("sanitize: RUSTC_BOOTSTRAP=1 RUSTFLAGS={:?} {command:?}", flags(args.sanitizer));
-    let status = command.status().context("cannot start cargo")?;
-    println!("sanitize {name}: {}", if status.success() { "nothing found" } else { "FAILED" });
-    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl Sanitizer {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Address => "address",
+            Self::Thread => "thread",
+        }
+    }
 }
 
 /// What the compiler is told.
@@ -111,4 +228,49 @@ fn library() -> Result<()> {
         bail!("there is no {}: add rustup's component rust-src", source.display());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_programs_say_is_added_up() {
+        let mut count = Count::default();
+        for line in [
+            "running 3 tests",
+            "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; in 0.00s",
+            "test result: FAILED. 5 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out",
+            "2 passed",
+        ] {
+            count.add(line);
+        }
+        assert_eq!(count, Count { passed: 8, failed: 2, ignored: 1 });
+    }
+
+    #[test]
+    fn every_test_of_the_c_interface_is_run_or_runs_programs_in_c() {
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../surfaces/capi/tests");
+        for entry in std::fs::read_dir(tests).expect("tests") {
+            let name = entry.expect("an entry").file_name().to_string_lossy().into_owned();
+            let known = name.strip_suffix(".rs").is_none_or(|it| CAPI_TESTS.contains(&it));
+            assert!(known || name == "programs.rs", "{name}");
+        }
+    }
+
+    #[test]
+    fn every_crate_of_the_layers_is_run_or_has_a_reason() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for group in ["base", "core", "engines", "surfaces"] {
+            for entry in std::fs::read_dir(root.join(group)).expect("a group") {
+                let room = entry.expect("a room").file_name().to_string_lossy().into_owned();
+                let name = match &room[..] {
+                    "facade" => "holdfast".to_owned(),
+                    room => format!("holdfast-{room}"),
+                };
+                let known = PACKAGES.iter().copied().chain(OTHERS.map(|(other, _)| other));
+                assert_eq!(known.filter(|known| *known == name).count(), 1, "{name}");
+            }
+        }
+    }
 }

@@ -12,6 +12,8 @@ use holdfast_workloads::Rng;
 use crate::lie::lie;
 use crate::words;
 
+/// No option.
+const STRANGE: &str = "--strange-option";
 /// Words of a line at most.
 const WORDS: usize = 60;
 
@@ -47,15 +49,31 @@ pub(super) fn run(input: &[u8]) {
     let done = holdfast_cli::understand(known().clone(), config, words.clone());
     if let Err(why) = &done {
         let why = lie("reason", why.clone(), |_| String::new());
-        assert!(!why.is_empty(), "{words:?}: refused, and nobody knows why");
+        assert!(!why.trim().is_empty(), "{words:?}: refused, and nobody knows why");
     }
     // Of every eighth line: most of the time goes into this.
     if !input.len().is_multiple_of(8) {
         return;
     }
-    let again = holdfast_cli::understand(known().clone(), config, words);
+    let again = holdfast_cli::understand(known().clone(), config, words.clone());
     let again = lie("again", again, |_| Err("something else".to_owned()));
+    let again = lie("again is fine", again, |_| Ok(()));
     assert_eq!(done, again, "the same line is understood in the same way");
+    // What follows two hyphens is somebody else's.
+    if done.is_ok() && words.iter().all(|word| word != "--") {
+        strange(config, words);
+    }
+}
+
+/// A line that is understood, with an option that there is not: refused, and the option is named.
+fn strange(config: Option<&str>, mut words: Vec<OsString>) {
+    words.insert(1, STRANGE.into());
+    let done = holdfast_cli::understand(known().clone(), config, words.clone());
+    let done = lie("strange", done, |_| Ok(()));
+    let done = lie("names nothing", done, |_| Err("error".to_owned()));
+    let done = lie("names another", done, |_| Err("error: --json".to_owned()));
+    let Err(why) = done else { panic!("{words:?}: understood, with an option that there is not") };
+    assert!(why.contains(STRANGE), "{words:?}: refused, and the option is not named: {why}");
 }
 
 /// Lines that are understood.
@@ -120,8 +138,15 @@ mod tests {
 
     #[test]
     fn each_false_answer_is_convicted() {
-        let lies = [("reason", "nobody knows why"), ("again", "in the same way")];
-        convicted("args", 200, &lies);
+        let lies = [
+            ("reason", "nobody knows why"),
+            ("again", "in the same way"),
+            ("again is fine", "in the same way"),
+            ("strange", "with an option that there is not"),
+            ("names nothing", "the option is not named"),
+            ("names another", "the option is not named"),
+        ];
+        convicted("args", 400, &lies);
     }
 
     #[test]

@@ -3,18 +3,24 @@
 //! A step with the flag [`FORGED`] is an entry of a record that takes the place of the newest one,
 //! in both copies, with a sum that is right: recovery believes it.
 
+use std::collections::BTreeMap;
+
+use holdfast_campaign::object::driver::Driver;
+use holdfast_campaign::object::fields::meet::unchanged;
 use holdfast_campaign::object::fields::spots::Guard;
 use holdfast_campaign::object::handle::Handle;
+use holdfast_campaign::object::model::{Object, name};
 use holdfast_campaign::object::raw::log::{Record, pending};
-use holdfast_layout::Field;
+use holdfast_layout::{Field, RawPtr};
 use holdfast_logs::format::{
     DATA_LEN, FIELDS_DATA, FIELDS_FRESH, FIELDS_OVERFLOW, FIELDS_RECORD, FIELDS_SLOT, FRESH_LEN,
     KIND_DATA, KIND_FRESH, KIND_OVERFLOW, KIND_SLOT, LINE_LEN, OVERFLOW_LEN, RECORD_LEN, SLOT_LEN,
 };
 use holdfast_pmem::Medium;
+use holdfast_txn::Transaction;
 use holdfast_workloads::Rng;
 
-use super::pool::reopened;
+use super::pool::{planted, reopened};
 use crate::bed::{Bed, Hurt, RECORDS, STEPS, bed, must};
 use crate::lie::lie;
 use crate::script::{Script, Step};
@@ -40,15 +46,52 @@ pub(super) fn run(input: &[u8]) {
     let all = Hurt { all: true, ..hurt };
     let Some(driver) = reopened(bed, medium) else { return };
     Bed::read(&driver, &all, "recovered");
+    let before = driver.medium.crash_point().newest();
     let found = driver.pool.check(|_, _| {}).map_err(|error| error.to_string());
-    // What is recovered is recovered: a crash now leaves a pool that opens.
+    planted(&driver.medium, ["check stores", "check ruins"]);
+    must(unchanged(&before, &driver.medium, "a check"), "after recovery");
+    let first = contents(&driver);
+    // What is recovered is recovered: a crash now leaves a pool that opens, and that is the same.
     let image = driver.medium.crash_point().persisted();
     driver.medium.abandon(driver.pool);
     let medium = bed.specimen.world.after(image);
     let Some(driver) = lie("reopened", reopened(bed, medium), |_| None) else {
         panic!("a pool that was recovered is refused after a crash; a check had said {found:?}");
     };
+    let again = contents(&driver);
+    let again = lie("bytes after", again, |all| with(all, |one| one.0.push(0)));
+    let again = lie("type after", again, |all| with(all, |one| one.1 ^= 1));
+    for (word, one) in &again {
+        let same = first.get(word).is_none_or(|first| first == one);
+        assert!(same, "{} is another one after a second recovery", name(*word));
+    }
     driver.medium.abandon(driver.pool);
+}
+
+/// Bytes and types of the objects that are served, by the words of their pointers.
+type Contents = BTreeMap<u64, (Vec<u8>, u32)>;
+
+/// What is served at this moment of the objects that somebody knows.
+fn contents(driver: &Driver) -> Contents {
+    let objects = driver.ledger.objects();
+    let read = |(word, object): (u64, &Object)| {
+        let of = RawPtr::from_word(word);
+        let mut bytes = vec![0; object.bytes.len()];
+        let kind = driver.pool.run(|tx| {
+            tx.read_bytes(of, 0, &mut bytes)?;
+            Ok(tx.type_of(of)?.0)
+        });
+        Some((word, (bytes, kind.ok()?)))
+    };
+    objects.iter().filter_map(read).collect()
+}
+
+/// The same with the first one changed.
+fn with(mut all: Contents, change: impl FnOnce(&mut (Vec<u8>, u32))) -> Contents {
+    if let Some(one) = all.values_mut().next() {
+        change(one);
+    }
+    all
 }
 
 /// Puts a record of these entries where the newest one is.
@@ -141,7 +184,18 @@ mod tests {
 
     #[test]
     fn each_false_answer_is_convicted() {
-        convicted("logs", 200, &[("reopened", "a pool that was recovered is refused")]);
+        let changed = "a check changed the pool";
+        let lies = [
+            ("reopened", "a pool that was recovered is refused"),
+            ("bytes after", "is another one after a second recovery"),
+            ("type after", "is another one after a second recovery"),
+            ("check stores", changed),
+            ("check ruins", changed),
+            ("refused once", "and then opened"),
+            ("reason", "refused for another reason"),
+            ("refused stores", "an open that failed"),
+        ];
+        convicted("logs", 400, &lies);
     }
 
     #[test]

@@ -7,10 +7,13 @@ use holdfast_campaign::object::fields::meet::unchanged;
 use holdfast_campaign::object::fields::specimen::use_maps;
 use holdfast_campaign::object::handle::Handle;
 use holdfast_campaign::object::ops::any_job;
-use holdfast_object::{ScrubControl, ScrubOptions, Scrubbed};
+use holdfast_faultmem::Clear;
+use holdfast_object::{CheckReport, ScrubControl, ScrubOptions, Scrubbed};
+use holdfast_pmem::{Medium, PAGE};
 use holdfast_workloads::Rng;
 
 use crate::bed::{Bed, Hurt, bed, must};
+use crate::lie::lie;
 use crate::script::Script;
 
 /// The maps of the pool are walked and changed.
@@ -42,16 +45,34 @@ pub(super) fn reopened(bed: &Bed, medium: Handle) -> Option<Driver> {
     let before = medium.crash_point().newest();
     let mut first: Option<String> = None;
     for _ in 0..2 {
-        let error = match (bed.specimen.world.open(&medium), &first) {
+        let answer = bed.specimen.world.open(&medium);
+        let error = match (answer, &first) {
             (Ok((pool, _)), None) => return Some(bed.specimen.driver(medium, pool)),
             (Ok(_), Some(first)) => panic!("refused ({first}), and then opened"),
-            (Err(error), _) => error.to_string(),
+            (Err(error), None) => error.to_string(),
+            (Err(error), Some(first)) => {
+                let refused = lie("refused once", true, |_| false);
+                assert!(refused, "refused ({first}), and then opened");
+                lie("reason", error.to_string(), |_| String::new())
+            }
         };
+        planted(&medium, ["refused stores", "refused ruins"]);
         must(unchanged(&before, &medium, &format!("an open that failed ({error})")), "open");
         let first = first.get_or_insert_with(|| error.clone());
         assert_eq!(error, *first, "refused for another reason");
     }
     None
+}
+
+/// Changes that are no business of who looks: a byte, and a page that is bad now. Only in tests, by
+/// these names.
+pub(super) fn planted(medium: &Handle, [stores, ruins]: [&'static str; 2]) {
+    if lie(stores, false, |_| true) {
+        let _ = medium.flip_bit(medium.len() / 2, 3);
+    }
+    if lie(ruins, false, |_| true) {
+        let _ = medium.poison(medium.len() - PAGE, 1, Clear::Able);
+    }
 }
 
 /// Closes a pool and opens it again, as far as that goes.
@@ -106,10 +127,26 @@ pub(super) fn check(input: &[u8]) {
     let before = driver.medium.crash_point().newest();
     let look = || driver.pool.check(|_, _| {}).map_err(|error| error.to_string());
     let (first, second) = (look(), look());
+    let second = lie("says nothing", second, |_| Err("something else".to_owned()));
+    let second = second.map(|found| lie("counts another", found, another));
+    let second = second.map(|found| lie("finds another", found, moved));
     assert_eq!(first, second, "a check is the same when it is made again");
+    planted(&driver.medium, ["check stores", "check ruins"]);
     must(unchanged(&before, &driver.medium, "a check"), "check");
     Bed::read(&driver, &hurt, "checked");
     end(bed, &script, driver, &hurt);
+}
+
+/// A report with one finding more.
+fn another(found: CheckReport) -> CheckReport {
+    CheckReport { found: found.found + 1, ..found }
+}
+
+/// A report whose first finding, if there is one, is at another place.
+fn moved(mut found: CheckReport) -> CheckReport {
+    found.findings.iter_mut().take(1).for_each(|finding| finding.at += 1);
+    found.column_bytes += u64::from(found.findings.is_empty());
+    found
 }
 
 /// Target `repair`.
@@ -122,9 +159,22 @@ pub(super) fn repair(input: &[u8]) {
         let Ok(done) = driver.pool.scrub(options, &ScrubControl::default(), |_, _| {}) else {
             break;
         };
+        let done = lie("found nothing", done, |done| {
+            let report = CheckReport { found: 0, findings: Vec::new(), ..done.report };
+            Scrubbed { report, ..done }
+        });
+        let done = lie("lost nothing", done, |done| Scrubbed { lost: 0, undecided: 0, ..done });
+        let done = lie("repaired all", done, |done| Scrubbed {
+            repaired: done.repaired + done.lost,
+            lost: 0,
+            undecided: 0,
+            ..done
+        });
         if says_clean(&done, &hurt) {
-            let found = driver.pool.check(|_, _| {});
+            let found = driver.pool.check(|_, _| {}).map_err(|error| error.to_string());
+            let found = lie("check fails", found, |_| Err("it cannot".to_owned()));
             let found = found.unwrap_or_else(|error| panic!("a check after a repair: {error}"));
+            let found = lie("finds more", found, another);
             let first = found.findings.first();
             assert!(found.is_clean(), "a repair said clean ({done:?}), a check finds {first:?}");
             break;
@@ -139,4 +189,64 @@ pub(super) fn repair(input: &[u8]) {
 fn says_clean(done: &Scrubbed, hurt: &Hurt) -> bool {
     let mended = !hurt.sealed && done.repaired > 0 && done.lost == 0 && done.undecided == 0;
     done.report.is_clean() || mended
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::lie::convicted;
+
+    /// What a refused open must not do, and what is told by each answer of it.
+    const REFUSED: [(&str, &str); 4] = [
+        ("refused once", "and then opened"),
+        ("reason", "refused for another reason"),
+        ("refused stores", "an open that failed"),
+        ("refused ruins", "an open that failed"),
+    ];
+    const CHANGED: &str = "which is not concerned, is changed";
+
+    #[test]
+    fn each_false_answer_to_an_open_is_convicted() {
+        let lies = [
+            ("opened", "opened: "),
+            ("changed", "changed: "),
+            ("closed and opened again", "closed and opened again: "),
+            ("bytes", CHANGED),
+            ("length", CHANGED),
+            ("kind", CHANGED),
+            ("one object", CHANGED),
+        ];
+        convicted("open", 400, &[&REFUSED[..], &lies[..]].concat());
+    }
+
+    #[test]
+    fn each_false_answer_to_a_check_is_convicted() {
+        let same = "the same when it is made again";
+        let lies = [
+            ("says nothing", same),
+            ("counts another", same),
+            ("finds another", same),
+            ("check stores", "a check changed the pool"),
+            ("check ruins", "a check changed the pool"),
+            ("checked", "checked: "),
+            ("bytes", CHANGED),
+            ("one object", CHANGED),
+        ];
+        convicted("check", 400, &lies);
+    }
+
+    #[test]
+    fn each_false_answer_to_a_repair_is_convicted() {
+        let finds = "a repair said clean";
+        let lies = [
+            ("found nothing", finds),
+            ("lost nothing", finds),
+            ("repaired all", finds),
+            ("check fails", "a check after a repair"),
+            ("finds more", finds),
+            ("repaired", "repaired: "),
+            ("bytes", CHANGED),
+            ("kind", CHANGED),
+        ];
+        convicted("repair", 400, &lies);
+    }
 }

@@ -5,7 +5,8 @@ use std::sync::OnceLock;
 use holdfast_campaign::mapped::machine::{Machine, Setting};
 use holdfast_campaign::mapped::specimen::{PAGES, Specimen, Spot};
 use holdfast_campaign::object::fields::verbs::Verb;
-use holdfast_mapped::{AtRest, Force, OpenOptions, Writing};
+use holdfast_faultmem::Clear;
+use holdfast_mapped::{AtRest, Force, Mended, OpenOptions, Report, Writing};
 use holdfast_pmem::PAGE;
 use holdfast_redundancy::PageVerdict;
 use holdfast_workloads::Rng;
@@ -54,10 +55,24 @@ pub(super) fn run(input: &[u8]) {
     meet(bed, &machine, script.head[1], believed);
     // A repair that was cut off may be gone on with: its page is damaged.
     let rotten = |page: &usize| bed.specimen.cut_off && *page == 5;
-    if lie("stray", false, |_| true) {
+    // A bit, a page, a page that cannot be read any more, the last one.
+    if lie("bit", false, |_| true) {
         let _ = machine.medium.flip_bit(9 * PAGE + 7, 1);
     }
-    let after = machine.all();
+    if lie("page", false, |_| true) {
+        let _ = machine.medium.stray(2 * PAGE, &[0; PAGE as usize]);
+    }
+    if lie("bad", false, |_| true) {
+        let _ = machine.medium.poison(3 * PAGE, 1, Clear::Able);
+    }
+    if lie("last", false, |_| true) {
+        let _ = machine.medium.flip_bit(PAGES * PAGE - 1, 7);
+    }
+    let after = lie("shorter", machine.all(), |mut all| {
+        all.pop();
+        all
+    });
+    assert_eq!(before.len(), after.len(), "the file has another length");
     let changed = (0..before.len()).find(|page| !rotten(page) && before[*page] != after[*page]);
     assert_eq!(changed, None, "a page that was not damaged was changed");
 }
@@ -104,26 +119,49 @@ fn meet(bed: &Bed, machine: &Machine, how: u8, believed: bool) {
         Ok((engine, _)) => engine,
         Err(error) => return drop(error.to_string()),
     };
+    let rotten = |page: u64| bed.specimen.cut_off && page == 5;
+    let sound = |page: u64| !(believed || rotten(page));
     for page in 0..PAGES {
         let Ok(said) = engine.verify(page) else { continue };
-        let rotten = bed.specimen.cut_off && page == 5;
         let verdict = lie("verdict", said.verdict, |_| PageVerdict::Corrupt);
-        let wrong = verdict == PageVerdict::Corrupt && !rotten && !believed;
+        let wrong = verdict == PageVerdict::Corrupt && sound(page);
         assert!(!wrong, "page {page} is sound, and called corrupt");
     }
+    let blameless = |report: Report, who: &str| {
+        let wrong = report.corrupt.iter().find(|page| sound(**page));
+        assert_eq!(wrong, None, "a {who} calls a sound page corrupt");
+    };
+    let mend = |page| {
+        let done = engine.repair(page, &AtRest, Force::No)?;
+        let done = lie("mended", done, |_| Mended::Repaired);
+        let done = lie("lost", done, |_| Mended::Lost);
+        let wrong = matches!(done, Mended::Repaired | Mended::Lost) && sound(page);
+        assert!(!wrong, "page {page} is sound, and a repair says {done:?}");
+        Ok(())
+    };
     let done = match how % 5 {
-        0 => engine.verify_all().map(drop),
-        1 => engine.scrub(Some(&AtRest)).map(drop),
+        0 => engine.verify_all().map(|report| {
+            blameless(lie("looked", report, |report| blamed(report, 1)), "look at all pages");
+        }),
+        1 => engine.scrub(Some(&AtRest)).map(|done| {
+            blameless(lie("scrubbed", done.report, |report| blamed(report, 7)), "scrub");
+        }),
         2 => {
             engine.admit(0, u64::MAX, Writing::NotYet).and_then(|()| engine.update_now()).map(drop)
         }
-        3 => (0..PAGES).try_for_each(|page| engine.repair(page, &AtRest, Force::No).map(drop)),
+        3 => (0..PAGES).try_for_each(mend),
         _ => engine.accept(0, u64::MAX).map(drop),
     };
     let _ = done.map_err(|error| error.to_string());
     let _ = engine.events();
     let _ = engine.coverage().map_err(|error| error.to_string());
     let _ = engine.close().map_err(|error| error.to_string());
+}
+
+/// A report that calls this page corrupt, too.
+fn blamed(mut report: Report, page: u64) -> Report {
+    report.corrupt.push(page);
+    report
 }
 
 #[cfg(test)]
@@ -179,7 +217,19 @@ mod tests {
 
     #[test]
     fn each_false_answer_is_convicted() {
-        let lies = [("stray", "that was not damaged was changed"), ("verdict", "called corrupt")];
-        convicted("side", 200, &lies);
+        let changed = "that was not damaged was changed";
+        let lies = [
+            ("bit", changed),
+            ("page", changed),
+            ("bad", changed),
+            ("last", changed),
+            ("shorter", "another length"),
+            ("verdict", "called corrupt"),
+            ("looked", "a look at all pages calls a sound page corrupt"),
+            ("scrubbed", "a scrub calls a sound page corrupt"),
+            ("mended", "a repair says Repaired"),
+            ("lost", "a repair says Lost"),
+        ];
+        convicted("side", 400, &lies);
     }
 }

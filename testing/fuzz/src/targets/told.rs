@@ -9,6 +9,10 @@ use crate::words;
 
 /// Numbers of the longest row to begin with.
 const NUMBERS: usize = 120;
+/// Where a message has its version, its kind, and the first of its words.
+const VERSION: usize = 4;
+const KIND: usize = 6;
+const FIRST_WORD: usize = 8;
 /// First word of a row.
 const FIRST: &str = "holdfast-kept-2";
 
@@ -17,9 +21,24 @@ pub(super) fn answers(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let Some(live) = Live::parse(text) else { return };
     let words = lie("words", live.words(), |words| words.replacen(' ', " 1", 1));
+    let words = lie("another", words, |words| swapped(&words, "1", "2"));
+    let words = lie("fewer", words, fewer);
+    let words = lie("no row", words, |words| swapped(&words, FIRST, "kept"));
     let words = lie("long", words, |words| words + &" 0".repeat(TEXT_MAX));
     assert!(words.len() <= TEXT_MAX, "{} bytes", words.len());
     assert_eq!(Live::parse(&words), Some(live), "said again, it is another: {words}");
+}
+
+/// The text with the first of these words replaced.
+fn swapped(words: &str, old: &str, new: &str) -> String {
+    let mut done = false;
+    let other = |word| if word == old && !std::mem::replace(&mut done, true) { new } else { word };
+    words.split(' ').map(other).collect::<Vec<_>>().join(" ")
+}
+
+/// The text without its last word.
+fn fewer(words: String) -> String {
+    words.rsplit_once(' ').map_or_else(String::new, |(front, _)| front.to_owned())
 }
 
 /// Rows of all lengths that may be one.
@@ -65,18 +84,22 @@ pub(super) fn messages(input: &[u8]) {
     let Some((who, bytes)) = input.split_first() else { return };
     if who.is_multiple_of(2) {
         let Ok(request) = Request::decode(bytes) else { return };
-        let again = lie("request", request.encode(), spoiled);
+        let again = lie("request", request.encode(), |it| spoiled(it, KIND));
+        let again = lie("magic", again, |it| spoiled(it, 0));
+        let again = lie("version", again, |it| spoiled(it, VERSION));
+        let again = lie("word", again, |it| spoiled(it, FIRST_WORD));
         assert_eq!(Request::decode(&again), Ok(request), "said again");
     } else {
         let Ok(answer) = Answer::decode(bytes) else { return };
-        let again = lie("answer", answer.encode(), spoiled);
+        let again = lie("answer", answer.encode(), |it| spoiled(it, KIND));
+        let again = lie("answer's word", again, |it| spoiled(it, FIRST_WORD));
         assert_eq!(Answer::decode(&again), Ok(answer), "said again");
     }
 }
 
-/// A message of which the kind is another.
-fn spoiled(mut message: [u8; MESSAGE]) -> [u8; MESSAGE] {
-    message[6] ^= 1;
+/// A message of which one byte is another.
+fn spoiled(mut message: [u8; MESSAGE], at: usize) -> [u8; MESSAGE] {
+    message[at] ^= 1;
     message
 }
 
@@ -148,8 +171,17 @@ mod tests {
 
     #[test]
     fn each_false_answer_is_convicted() {
-        convicted("answers", 1000, &[("words", "it is another"), ("long", "bytes")]);
-        convicted("messages", 1000, &[("request", "said again"), ("answer", "said again")]);
+        let other = "it is another";
+        let lies = [
+            ("words", other),
+            ("another", other),
+            ("fewer", other),
+            ("no row", other),
+            ("long", "bytes"),
+        ];
+        convicted("answers", 1000, &lies);
+        let names = ["request", "magic", "version", "word", "answer", "answer's word"];
+        convicted("messages", 1000, &names.map(|name| (name, "said again")));
     }
 
     #[test]

@@ -1,4 +1,7 @@
-//! Which files count, and the branches of each.
+//! Branches and regions of files, as the tools tell them.
+//!
+//! A *region* is code without a way out of it in its middle. An arm of a `match` and the way a `?`
+//! takes with an error are regions, and no branches: this compiler counts conditions only.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,87 +9,6 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-
-/// Modules by what they do, each with its files.
-pub(super) const MODULES: &[(&str, &[&str])] = &[
-    (
-        "recovery",
-        &[
-            "core/logs/src/scan.rs",
-            "core/logs/src/numbers.rs",
-            "engines/object/src/recover.rs",
-            "engines/object/src/redo.rs",
-            "engines/object/src/settle.rs",
-            "engines/object/src/overflow.rs",
-            "engines/mapped/src/recover.rs",
-            "engines/mapped/src/take.rs",
-        ],
-    ),
-    (
-        "repair",
-        &[
-            "core/redundancy/src/columns.rs",
-            "core/redundancy/src/copies.rs",
-            "core/redundancy/src/intent.rs",
-            "core/redundancy/src/pages.rs",
-            "core/redundancy/src/pages/verdict.rs",
-            "core/redundancy/src/parity.rs",
-            "core/redundancy/src/progress.rs",
-            "engines/object/src/bring_back.rs",
-            "engines/object/src/copies.rs",
-            "engines/object/src/halves.rs",
-            "engines/object/src/mend_unit.rs",
-            "engines/object/src/newer.rs",
-            "engines/object/src/repair.rs",
-            "engines/object/src/scrub.rs",
-            "engines/object/src/sweep.rs",
-            "engines/mapped/src/heal.rs",
-            "engines/mapped/src/repair.rs",
-            "engines/mapped/src/scrub.rs",
-        ],
-    ),
-    (
-        "open",
-        &[
-            "core/heap/src/directory.rs",
-            "core/heap/src/table.rs",
-            "core/heap/src/verify.rs",
-            "core/redundancy/src/mirror.rs",
-            "core/redundancy/src/record.rs",
-            "core/redundancy/src/remap.rs",
-            "core/redundancy/src/superblock.rs",
-            "core/redundancy/src/zone.rs",
-            "engines/object/src/geometry.rs",
-            "engines/object/src/log.rs",
-            "engines/object/src/open.rs",
-            "engines/mapped/src/check.rs",
-            "engines/mapped/src/look.rs",
-            "engines/mapped/src/side.rs",
-            "surfaces/facade/src/protect/area.rs",
-        ],
-    ),
-    (
-        "parse",
-        &[
-            "core/layout/src/bytes.rs",
-            "core/layout/src/mirrored.rs",
-            "core/layout/src/ptr.rs",
-            "core/layout/src/region.rs",
-            "core/layout/src/remap.rs",
-            "core/layout/src/superblock.rs",
-            "core/logs/src/entry.rs",
-            "core/logs/src/record.rs",
-            "core/redundancy/src/event.rs",
-            "core/redundancy/src/events.rs",
-            "engines/mapped/src/header.rs",
-            "engines/mapped/src/live.rs",
-            "engines/mapped/src/region.rs",
-            "surfaces/facade/src/protect/extent.rs",
-            "surfaces/facade/src/protect/pointer.rs",
-            "surfaces/guard-wire/src/message.rs",
-        ],
-    ),
-];
 
 /// First line and column, last line and column.
 type Place = (u64, u64, u64, u64);
@@ -119,8 +41,35 @@ impl Count {
     }
 }
 
-/// Branches of each file, by its path in the workspace, without those of the tests in it.
-pub(super) fn counts(root: &Path, report: &Value) -> Result<BTreeMap<String, Count>> {
+/// What was counted in a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct File {
+    pub(super) branches: Count,
+    /// How often each region was entered, by the line and column it begins at.
+    regions: BTreeMap<(u64, u64), u64>,
+}
+
+impl File {
+    /// Regions that were entered, and all.
+    pub(super) fn regions(&self) -> (u64, u64) {
+        let entered = self.regions.values().filter(|times| **times > 0).count();
+        (entered as u64, self.regions.len() as u64)
+    }
+
+    /// Where regions begin that were never entered: line and column.
+    pub(super) fn never(&self) -> impl Iterator<Item = (u64, u64)> + use<'_> {
+        self.regions.iter().filter(|(_, times)| **times == 0).map(|(place, _)| *place)
+    }
+
+    /// Adds what one instance of the code counted of a region.
+    pub(super) fn enter(&mut self, place: (u64, u64), times: u64) {
+        let sum = self.regions.entry(place).or_default();
+        *sum = sum.saturating_add(times);
+    }
+}
+
+/// What was counted in each file, by its path in the workspace, without the tests in it.
+pub(super) fn counts(root: &Path, report: &Value) -> Result<BTreeMap<String, File>> {
     let mut all = BTreeMap::new();
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let root = fs::canonicalize(root).context("the workspace is gone")?;
@@ -131,11 +80,20 @@ pub(super) fn counts(root: &Path, report: &Value) -> Result<BTreeMap<String, Cou
         let text = fs::read_to_string(name).with_context(|| format!("cannot read {name}"))?;
         let end = tests_from(&text);
         let name = Path::new(name).strip_prefix(&root).unwrap_or(Path::new(name));
-        let count: &mut Count = all.entry(name.display().to_string()).or_default();
+        let count: &mut File = all.entry(name.display().to_string()).or_default();
         for branch in list(&file["branches"]) {
             let word = |at: usize| branch[at].as_u64().unwrap_or(0);
             if word(0) < end {
-                count.add((word(0), word(1), word(2), word(3)), [word(4), word(5)]);
+                let place = (word(0), word(1), word(2), word(3));
+                count.branches.add(place, [word(4), word(5)]);
+            }
+        }
+        for segment in list(&file["segments"]) {
+            // Line, column, count; whether it is counted, begins a region, and is a gap.
+            let [line, column, times] = [0, 1, 2].map(|at| segment[at].as_u64().unwrap_or(0));
+            let [counted, begins, gap] = [3, 4, 5].map(|at| segment[at].as_bool() == Some(true));
+            if line < end && counted && begins && !gap {
+                count.enter((line, column), times);
             }
         }
     }
@@ -167,13 +125,25 @@ mod tests {
             [2, 4, 2, 9, 0, 0, 0, 0, 4],
             [5, 4, 5, 9, 0, 0, 0, 0, 4],
         ]);
+        let segments = serde_json::json!([
+            [1, 1, 3, true, true, false],
+            [1, 9, 7, true, false, false],
+            [2, 1, 0, true, true, true],
+            [2, 4, 0, true, true, false],
+            [2, 9, 0, false, true, false],
+            [5, 4, 2, true, true, false],
+        ]);
         let report = serde_json::json!({
-            "data": [{ "files": [{ "filename": file.to_str(), "branches": branches }] }]
+            "data": [{ "files": [
+                { "filename": file.to_str(), "branches": branches, "segments": segments }
+            ] }]
         });
         let counts = counts(&folder, &report).unwrap();
         fs::remove_dir_all(&folder).unwrap();
         let count = &counts["one.rs"];
-        assert_eq!(count.sum(), (2, 4));
-        assert_eq!(count.missing().collect::<Vec<_>>(), [(2, "true"), (2, "false")]);
+        assert_eq!(count.branches.sum(), (2, 4));
+        assert_eq!(count.branches.missing().collect::<Vec<_>>(), [(2, "true"), (2, "false")]);
+        assert_eq!(count.regions(), (1, 2));
+        assert_eq!(count.never().collect::<Vec<_>>(), [(2, 4)]);
     }
 }
