@@ -22,6 +22,8 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
+use crate::call::{self, start_thread};
+
 /// An answer is good for so long at the least.
 const GOOD_FOR: Duration = Duration::from_millis(50);
 /// And for so many times as long as it took to make it.
@@ -86,12 +88,12 @@ impl Desk {
     /// # Errors
     /// What the system says: no thread, no descriptor.
     pub fn open() -> io::Result<Self> {
+        call::ask("eventfd2", Errno::MFILE)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let (places, stop) = (Mutex::default(), AtomicBool::new(false));
         let shared = Arc::new(Shared { places, stop, wake });
         let ours = Arc::clone(&shared);
-        let named = thread::Builder::new().name("holdfast-desk".to_owned());
-        let thread = Some(named.spawn(move || ours.serve())?);
+        let thread = Some(start_thread("holdfast-desk", move || ours.serve())?);
         Ok(Self { shared, thread, process: std::process::id() })
     }
 
@@ -146,6 +148,7 @@ impl core::fmt::Debug for Desk {
 
 /// Binds a name that this thread may have given up just now.
 fn bind(name: &SocketAddr) -> io::Result<UnixListener> {
+    call::ask("bind", Errno::MFILE)?;
     for _ in 0..TRIES {
         match UnixListener::bind_addr(name) {
             Err(error) if error.kind() == ErrorKind::AddrInUse => thread::sleep(REST),

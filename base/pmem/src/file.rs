@@ -13,6 +13,7 @@ use std::time::Duration;
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use crate::call;
 use crate::error::OpenError;
 use crate::medium::{PAGE, SyncError};
 use crate::options::Access;
@@ -88,12 +89,9 @@ impl Backing {
         let found = std::fs::metadata(path).map_err(|error| explain(path, "stat", error))?;
         refuse_kind(path, &found)?;
         let write = access == Access::Write;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(write)
-            .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-            .open(path)
-            .map_err(|error| explain_open(path, write, error))?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(write).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+        let file = open_as(&options, path).map_err(|error| explain_open(path, write, error))?;
         let backing = Self::checked(file, path)?;
         if write {
             backing.lock(Lock::Write)?;
@@ -105,7 +103,9 @@ impl Backing {
 
     /// Takes a file that is open for writing, and was opened by this name.
     pub(crate) fn over(file: &File, path: &Path) -> Result<Self, OpenError> {
-        let file = file.try_clone().map_err(|error| explain(path, "dup", error))?;
+        let twin = call::ask("dup", Errno::MFILE).map_err(io::Error::from);
+        let file = twin.and_then(|()| file.try_clone());
+        let file = file.map_err(|error| explain(path, "dup", error))?;
         let backing = Self::checked(file, path)?;
         backing.lock(Lock::Write)?;
         Ok(backing)
@@ -126,18 +126,14 @@ impl Backing {
         if len == 0 || !len.is_multiple_of(PAGE) || i64::try_from(len).is_err() {
             return Err(OpenError::BadLength { len });
         }
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                    OpenError::NoSpace { path: path.into(), wanted: len, free: None }
-                }
-                _ => explain(path, "open", error),
-            })?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(0o600);
+        let file = open_as(&options, path).map_err(|error| match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                OpenError::NoSpace { path: path.into(), wanted: len, free: None }
+            }
+            _ => explain(path, "open", error),
+        })?;
         let backing = Self::of(file, path);
         let made = backing.lock(Lock::Write).and_then(|()| backing.allocate_new(len));
         if made.is_err() {
@@ -184,11 +180,11 @@ impl Backing {
             return Ok(());
         }
         // The name and the size are durable before anybody relies on the contents.
-        self.file.sync_all().map_err(|error| explain(&self.path, "fsync", error))?;
+        sync_file(&self.file).map_err(|error| explain(&self.path, "fsync", error))?;
         let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.unwrap_or(Path::new("."));
-        File::open(parent)
-            .and_then(|folder| folder.sync_all())
+        open_as(OpenOptions::new().read(true), parent)
+            .and_then(|folder| sync_file(&folder))
             .map_err(|error| explain(parent, "fsync", error))
     }
 
@@ -314,6 +310,7 @@ impl Backing {
     }
 
     fn try_lock(&self, kind: Lock) -> io::Result<()> {
+        call::ask("fcntl", Errno::NOLCK)?;
         let wanted = kind.of_whole_file();
         // SAFETY: the structure lives across the call; the descriptor is open.
         let done =
@@ -388,7 +385,10 @@ impl Backing {
 
     /// Makes what was stored to the mapping durable.
     pub(crate) fn sync(&self) -> Result<(), SyncError> {
-        self.once("fdatasync", || rustix::fs::fdatasync(&self.file).map_err(io::Error::from))
+        self.once("fdatasync", || {
+            call::ask("fdatasync", Errno::IO)?;
+            Ok(rustix::fs::fdatasync(&self.file)?)
+        })
     }
 
     /// Runs a write or sync unless one has failed before. A failure is for good: the kernel may
@@ -451,7 +451,7 @@ impl Backing {
                 .map_err(|source| SyncError { call: "fallocate", source })?;
             size
         } else {
-            self.file.set_len(from).map_err(|source| SyncError { call: "ftruncate", source })?;
+            set_len(&self.file, from).map_err(|source| SyncError { call: "ftruncate", source })?;
             if let Err(source) = allocate(self.fd(), from, to - from) {
                 let _ = self.file.set_len(from);
                 return Err(SyncError { call: "fallocate", source });
@@ -475,7 +475,7 @@ impl Backing {
     /// Gives every hole in the first `len` bytes storage.
     pub(crate) fn fill_holes(&self, len: u64) -> Result<(), SyncError> {
         self.refuse_cut_off().map_err(|source| SyncError { call: "fallocate", source })?;
-        rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, len)
+        allocate_so(self.fd(), FallocateFlags::empty(), 0, len)
             .map_err(|error| SyncError { call: "fallocate", source: error.into() })
     }
 }
@@ -515,7 +515,7 @@ fn lengthen(file: &File, from: u64, to: u64) -> io::Result<()> {
     // First the storage, then the length: a disk that is full has changed no length then.
     let ways = [FallocateFlags::KEEP_SIZE, FallocateFlags::empty()];
     match ways.into_iter().try_for_each(|how| allocate_so(file.as_fd(), how, from, to - from)) {
-        Err(Errno::OPNOTSUPP) if file.metadata()?.len() < to => file.set_len(to),
+        Err(Errno::OPNOTSUPP) if file.metadata()?.len() < to => set_len(file, to),
         Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
         Err(error) => {
             if file.metadata().is_ok_and(|found| found.len() == from) {
@@ -527,8 +527,27 @@ fn lengthen(file: &File, from: u64, to: u64) -> io::Result<()> {
     }
 }
 
+/// Opens a file or a folder.
+pub(crate) fn open_as(options: &OpenOptions, path: &Path) -> io::Result<File> {
+    call::ask("open", Errno::MFILE)?;
+    options.open(path)
+}
+
+/// Makes a file or the names in a folder durable, with all that belongs to it.
+pub(crate) fn sync_file(file: &File) -> io::Result<()> {
+    call::ask("fsync", Errno::IO)?;
+    file.sync_all()
+}
+
+/// Makes a file longer or shorter.
+pub(crate) fn set_len(file: &File, len: u64) -> io::Result<()> {
+    call::ask("ftruncate", Errno::NOSPC)?;
+    file.set_len(len)
+}
+
 /// Allocates, however often that is interrupted.
 fn allocate_so(file: BorrowedFd<'_>, how: FallocateFlags, at: u64, len: u64) -> Result<(), Errno> {
+    call::ask("fallocate", Errno::NOSPC)?;
     loop {
         match rustix::fs::fallocate(file, how, at, len) {
             Err(Errno::INTR) => {}
@@ -560,6 +579,7 @@ fn write_all(
     mut bytes: &[u8],
     flags: ReadWriteFlags,
 ) -> io::Result<()> {
+    call::ask("pwritev2", Errno::IO)?;
     while !bytes.is_empty() {
         match rustix::io::pwritev2(file, &[IoSlice::new(bytes)], at, flags) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),

@@ -9,6 +9,10 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 
+use rustix::io::Errno;
+
+use crate::call;
+use crate::file::sync_file;
 use crate::medium::{MediaCause, MediaError, Medium, MediumKind, SyncError};
 use crate::site::Site;
 use crate::track::allocated;
@@ -102,7 +106,9 @@ impl ForeignFile {
     /// # Errors
     /// A [`SyncError`].
     pub fn sync_all(&self) -> Result<(), SyncError> {
-        self.file.sync_data().map_err(|source| SyncError { call: "fdatasync", source })
+        let may = call::ask("fdatasync", Errno::IO).map_err(io::Error::from);
+        let synced = may.and_then(|()| self.file.sync_data());
+        synced.map_err(|source| SyncError { call: "fdatasync", source })
     }
 
     /// Finds out whether anybody else has it open for writing, or mapped so: by asking for a lease,
@@ -222,7 +228,7 @@ impl Medium for ForeignFile {
 
     /// With its date, which tells whether anybody changed it.
     fn sync_through(&self, _site: Site) -> Result<(), SyncError> {
-        self.file.sync_all().map_err(|source| SyncError { call: "fsync", source })
+        sync_file(&self.file).map_err(|source| SyncError { call: "fsync", source })
     }
 
     fn view(&self, _at: u64, _len: u64) -> Option<*const u8> {

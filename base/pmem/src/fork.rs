@@ -12,8 +12,10 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::io;
 use std::sync::Once;
 
+use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
+use crate::call::ask;
 use crate::medium::PAGE;
 use crate::registry;
 use crate::track;
@@ -78,6 +80,7 @@ fn flag_page() -> io::Result<&'static AtomicU64> {
     let mut address = FLAG.load(Ordering::Acquire);
     if address == 0 {
         let page = PAGE as usize;
+        ask("mmap", Errno::NOMEM)?;
         // SAFETY: a new anonymous page; nothing is replaced.
         let fresh = unsafe {
             mmap_anonymous(

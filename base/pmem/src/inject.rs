@@ -8,12 +8,16 @@
 
 pub mod device;
 
+pub use crate::call::{Asked, Fails};
+
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::Errno;
 
+use crate::call;
 use crate::handler;
 use crate::mapped::Mapped;
 use crate::medium::MediaError;
@@ -53,6 +57,17 @@ pub fn fail_sync(medium: &Mapped, nth: u32) {
     medium.backing().fail_in(nth);
 }
 
+/// Has the `nth` call that this process asks the system for from now on ([`crate::call`]) refused,
+/// or it and all that follow; 1 is the next. They are counted until [`fail_no_call`].
+pub fn fail_call(nth: u64, fails: Fails) {
+    call::fail_call(nth, fails);
+}
+
+/// Has no call refused any more, and tells what became of those since [`fail_call`].
+pub fn fail_no_call() -> Asked {
+    call::fail_no_call()
+}
+
 /// Times the fault handler ran in this process: once per access that met a bad page. Healing or
 /// failing to heal a poisoned page of a writable medium adds none.
 #[must_use]
@@ -62,6 +77,7 @@ pub fn handler_count() -> u64 {
 
 /// A file in memory that holds `bytes`: it lives as long as it is mapped.
 pub(crate) fn memory_file(bytes: &[u8]) -> io::Result<OwnedFd> {
+    call::ask("memfd_create", Errno::MFILE)?;
     let file = memfd_create("holdfast-stand-in", MemfdFlags::CLOEXEC)?;
     let mut file = std::fs::File::from(file);
     io::Write::write_all(&mut file, bytes)?;

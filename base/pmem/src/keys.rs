@@ -10,6 +10,9 @@
 use core::arch::asm;
 use std::sync::OnceLock;
 
+use rustix::io::Errno;
+
+use crate::call;
 use crate::cpu::Cpu;
 
 /// The key of this process.
@@ -44,6 +47,7 @@ impl Key {
     /// # Safety
     /// The range is a mapping of the caller's, and no reference to it exists.
     pub(crate) unsafe fn tag(self, address: usize, len: usize) -> std::io::Result<()> {
+        call::ask("pkey_mprotect", Errno::NOMEM)?;
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: the caller owns the range.
         let done = unsafe {

@@ -85,6 +85,7 @@ compile_error!(
 
 mod asm;
 mod badblocks;
+pub mod call;
 mod clock;
 pub mod cpu;
 mod dated;

@@ -30,8 +30,9 @@ use std::time::Duration;
 use rustix::fs::{CWD, FlockOperation, Gid, Mode, RenameFlags, Uid};
 use rustix::io::Errno;
 
+use crate::call;
 use crate::error::OpenError;
-use crate::file::{allocate, explain};
+use crate::file::{allocate, explain, open_as, set_len, sync_file};
 use crate::mapped::Mapped;
 use crate::options::Options;
 
@@ -86,12 +87,19 @@ impl Making {
         let folder = folder_of(to)?;
         for _ in 0..TRIES {
             let mut options = File::options();
-            match options.read(true).write(true).create_new(true).mode(0o600).open(&at) {
-                Ok(file) if held(&file, &at)? && has_name(&file, &at) => {
-                    return Ok(Self { file, folder, at, to: to.to_path_buf(), kept: false });
-                }
-                // Whoever came in between took it for one that was left.
-                Ok(_) => std::thread::sleep(NAP),
+            options.read(true).write(true).create_new(true).mode(0o600);
+            match open_as(&options, &at) {
+                Ok(file) => match held(&file, &at) {
+                    Ok(true) if has_name(&file, &at) => {
+                        return Ok(Self { file, folder, at, to: to.to_path_buf(), kept: false });
+                    }
+                    // Whoever came in between took it for one that was left.
+                    Ok(_) => std::thread::sleep(NAP),
+                    Err(error) => {
+                        drop(Self { file, folder, at, to: to.to_path_buf(), kept: false });
+                        return Err(error);
+                    }
+                },
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => clear(&at)?,
                 Err(error) => return Err(explain(&at, "open", error)),
             }
@@ -143,7 +151,8 @@ impl Making {
             // The mode says what the list grants at the most, not to whom.
             mode &= 0o700;
         }
-        let set = rustix::fs::fchmod(&self.file, Mode::from_raw_mode(mode));
+        let may = call::ask("fchmod", Errno::IO);
+        let set = may.and_then(|()| rustix::fs::fchmod(&self.file, Mode::from_raw_mode(mode)));
         set.map_err(|error| explain(&self.at, "fchmod", error.into()))
     }
 
@@ -180,7 +189,7 @@ impl Making {
             }
         };
         self.refuse_other()?;
-        self.file.set_len(len).map_err(failed("ftruncate"))?;
+        set_len(&self.file, len).map_err(failed("ftruncate"))?;
         if room == Room::Taken {
             allocate(self.file.as_fd(), 0, len).map_err(failed("fallocate"))?;
         }
@@ -196,7 +205,7 @@ impl Making {
     pub fn keep(&mut self, instead: bool) -> Result<(), OpenError> {
         self.refuse_other()?;
         self.name(instead, no_replace)?;
-        self.folder.sync_all().map_err(|error| explain(&self.to, "fsync of the folder", error))
+        sync_file(&self.folder).map_err(|error| explain(&self.to, "fsync of the folder", error))
     }
 
     /// The same by `rename`, which does not replace, where the file system has such a call.
@@ -208,7 +217,8 @@ impl Making {
         let (at, to) = (&self.at, &self.to);
         let failed = |error| explain(to, "rename", error);
         if instead {
-            fs::rename(at, to).map_err(failed)?;
+            let may = call::ask("rename", Errno::IO).map_err(io::Error::from);
+            may.and_then(|()| fs::rename(at, to)).map_err(failed)?;
         } else {
             match rename(at, to) {
                 Ok(()) => {}
@@ -254,7 +264,7 @@ impl PutAside {
         let named = name(from).map_err(|error| explain(from, "stat", error))?;
         let mut options = File::options();
         let options = options.read(true).custom_flags(libc::O_NONBLOCK);
-        let file = options.open(from).map_err(|error| explain(from, "open", error))?;
+        let file = open_as(options, from).map_err(|error| explain(from, "open", error))?;
         let locked = || OpenError::Locked { path: at.clone(), holder: None, reads: false };
         if !held(&file, from)? {
             return Err(locked());
@@ -266,7 +276,7 @@ impl PutAside {
         };
         moved.map_err(|error| explain(from, "rename", error))?;
         let this = Self { _file: file, named, folder, at, from: from.to_path_buf() };
-        match this.folder.sync_all() {
+        match sync_file(&this.folder) {
             Ok(()) => Ok(this),
             Err(error) => {
                 let from = this.from.clone();
@@ -286,7 +296,7 @@ impl PutAside {
             back => back.map_err(|error| explain(&self.from, "rename", error.into())),
         };
         // One that is not durable is found under the other name, as after a kill.
-        let _ = self.folder.sync_all();
+        let _ = sync_file(&self.folder);
         back
     }
 
@@ -294,7 +304,7 @@ impl PutAside {
     pub fn remove(self) {
         let same = name(&self.at).is_ok_and(|named| named == self.named);
         if same && fs::remove_file(&self.at).is_ok() {
-            let _ = self.folder.sync_all();
+            let _ = sync_file(&self.folder);
         }
     }
 }
@@ -308,17 +318,20 @@ fn name(at: &Path) -> io::Result<(u64, u64)> {
 fn folder_of(path: &Path) -> Result<File, OpenError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
-    File::open(folder).map_err(|error| explain(folder, "open", error))
+    let open = open_as(File::options().read(true), folder);
+    open.map_err(|error| explain(folder, "open", error))
 }
 
 /// Renames without replacing, where the file system can.
 fn no_replace(from: &Path, to: &Path) -> Result<(), Errno> {
+    call::ask("renameat2", Errno::IO)?;
     rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)
 }
 
 /// Gives a file a second name, which is refused if it is taken, and takes the first one away.
 fn link(at: &Path, to: &Path) -> Result<(), OpenError> {
-    match fs::hard_link(at, to) {
+    let may = call::ask("link", Errno::IO).map_err(io::Error::from);
+    match may.and_then(|()| fs::hard_link(at, to)) {
         Ok(()) => {
             // What has both is whole; the next maker removes the first.
             let _ = fs::remove_file(at);
@@ -336,7 +349,8 @@ fn link(at: &Path, to: &Path) -> Result<(), OpenError> {
 
 /// Takes the lock of a file that is being made; whether it was free.
 fn held(file: &File, at: &Path) -> Result<bool, OpenError> {
-    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+    let may = call::ask("flock", Errno::NOLCK);
+    match may.and_then(|()| rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)) {
         Ok(()) => Ok(true),
         Err(Errno::WOULDBLOCK) => Ok(false),
         Err(error) => Err(explain(at, "flock", error.into())),
@@ -360,7 +374,7 @@ fn clear(at: &Path) -> Result<(), OpenError> {
     }
     let mut options = File::options();
     let options = options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    let left = match options.open(at) {
+    let left = match open_as(options, at) {
         Ok(left) => left,
         Err(error) if gone(&error) => return Ok(()),
         Err(error) => return Err(explain(at, "open", error)),
@@ -374,7 +388,9 @@ fn clear(at: &Path) -> Result<(), OpenError> {
         return Err(locked(holder));
     }
     if has_name(&left, at) {
-        fs::remove_file(at).map_err(|error| explain(at, "unlink", error))?;
+        let may = call::ask("unlink", Errno::IO).map_err(io::Error::from);
+        let gone = may.and_then(|()| fs::remove_file(at));
+        gone.map_err(|error| explain(at, "unlink", error))?;
     }
     Ok(())
 }

@@ -20,11 +20,13 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, PoisonError};
 
+use rustix::io::Errno;
 use rustix::mm::{
     Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
 };
 
 use crate::asm::{self, Outcome, Stores};
+use crate::call;
 use crate::fork::Stamp;
 use crate::keys::Key;
 use crate::medium::{LINE, PAGE, PUT_CACHED_MAX};
@@ -374,6 +376,9 @@ impl Space {
     /// A refusal needs no report of its own: the store that follows meets a fault and says so.
     fn set_rights(&self, rights: MprotectFlags) {
         let len = self.len() as usize;
+        if call::ask("mprotect", Errno::NOMEM).is_err() {
+            return;
+        }
         // SAFETY: the range is this space's own mapping, and no reference to it is ever made.
         let _ = unsafe { mprotect(ptr::with_exposed_provenance_mut(self.view), len, rights) };
     }
@@ -388,6 +393,7 @@ impl Space {
         len: u64,
     ) -> io::Result<()> {
         self.replace(at, len, |address, len, rights| {
+            call::ask("mmap", Errno::NOMEM)?;
             let flags = self.plan.sharing.flags() | MapFlags::FIXED;
             // SAFETY: `replace` hands out ranges inside this space's own reservation only.
             unsafe {
@@ -399,6 +405,7 @@ impl Space {
     /// Maps zeroed memory of this process over `[at, at + len)`.
     pub(crate) fn place_memory(&self, at: u64, len: u64) -> io::Result<()> {
         self.replace(at, len, |address, len, rights| {
+            call::ask("mmap", Errno::NOMEM)?;
             let flags = MapFlags::PRIVATE | MapFlags::FIXED;
             // SAFETY: `replace` hands out ranges inside this space's own reservation only.
             unsafe { mmap_anonymous(ptr::with_exposed_provenance_mut(address), len, rights, flags) }
@@ -409,6 +416,7 @@ impl Space {
     /// makes every access there fail as a media error does.
     pub(crate) fn place_shared(&self, file: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<()> {
         self.replace(at, len, |address, len, rights| {
+            call::ask("mmap", Errno::NOMEM)?;
             let flags = MapFlags::SHARED | MapFlags::FIXED;
             // SAFETY: `replace` hands out ranges inside this space's own reservation only.
             unsafe { mmap(ptr::with_exposed_provenance_mut(address), len, rights, flags, file, 0) }
@@ -497,6 +505,7 @@ pub(crate) fn can_sync(file: BorrowedFd<'_>, len: usize) -> bool {
 
 /// Excludes a fresh mapping from what a forked child inherits.
 fn leave_to_parent(address: *mut core::ffi::c_void, len: usize) -> io::Result<()> {
+    call::ask("madvise", Errno::NOMEM)?;
     // SAFETY: the caller has just mapped the range; the advice changes nothing in this process.
     unsafe { madvise(address, len, Advice::LinuxDontFork) }.map_err(io::Error::from)
 }
@@ -505,6 +514,7 @@ fn leave_to_parent(address: *mut core::ffi::c_void, len: usize) -> io::Result<()
 fn reserve(span: usize) -> io::Result<usize> {
     let padded = span.checked_add(ALIGNMENT).ok_or(io::ErrorKind::OutOfMemory)?;
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    call::ask("mmap", Errno::NOMEM)?;
     // SAFETY: a new mapping wherever the kernel likes.
     let raw = unsafe { mmap_anonymous(ptr::null_mut(), padded, ProtFlags::empty(), flags)? };
     let raw = raw.expose_provenance();

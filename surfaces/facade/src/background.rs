@@ -11,6 +11,7 @@ use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 
 use holdfast_object::ScrubOptions;
+use holdfast_pmem::call::start_thread;
 use holdfast_pmem::{Clock, Mapped, Verdict};
 use holdfast_redundancy::{Schedule, Scheduler};
 
@@ -43,8 +44,7 @@ impl Background {
         if heal_loads {
             let (mailbox, weak) = (pool.medium().faults(), Arc::downgrade(pool.inner()));
             let stop = Arc::clone(&stop);
-            let named = thread::Builder::new().name("holdfast-heal".to_owned());
-            let _ = named.spawn(move || {
+            let _ = start_thread("holdfast-heal", move || {
                 while !stop.load(Ordering::Acquire) {
                     let Some(fault) = mailbox.wait(LOOK) else { continue };
                     let healed = upgrade(&weak)
@@ -55,8 +55,9 @@ impl Background {
         }
         if schedule != Schedule::default() {
             let (weak, stop) = (Arc::downgrade(pool.inner()), Arc::clone(&stop));
-            let named = thread::Builder::new().name("holdfast-schedule".to_owned());
-            let _ = named.spawn(move || keep_schedule(&weak, &stop, schedule, rate));
+            let _ = start_thread("holdfast-schedule", move || {
+                keep_schedule(&weak, &stop, schedule, rate);
+            });
         }
         let listener = pool
             .path()
@@ -112,8 +113,7 @@ fn scrub_watched(weak: &Weak<Inner<Mapped>>, pool: Pool, rate: Option<u64>) {
         // One that somebody asked for may be running; a pass that fails has left its events.
         let _ = pool.scrub(options, |_, _| {});
     };
-    let named = thread::Builder::new().name("holdfast-scrub".to_owned());
-    let Ok(pass) = named.spawn(pass) else { return };
+    let Ok(pass) = start_thread("holdfast-scrub", pass) else { return };
     while !pass.is_finished() {
         thread::sleep(LOOK);
         if weak.strong_count() == 1
@@ -153,15 +153,13 @@ fn listen(
                 continue;
             }
             let (weak, count) = (weak.clone(), Arc::clone(&served));
-            let named = thread::Builder::new().name("holdfast-command".to_owned());
-            let _ = named.spawn(move || {
+            let _ = start_thread("holdfast-command", move || {
                 serve::serve(&stream, || upgrade(&weak));
                 drop(count);
             });
         }
     };
-    let named = thread::Builder::new().name("holdfast-owner".to_owned());
-    Some((address, named.spawn(accept).ok()?))
+    Some((address, start_thread("holdfast-owner", accept).ok()?))
 }
 
 /// Whether the other end belongs to the same user. Names of the kernel's have no permissions.

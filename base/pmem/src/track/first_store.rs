@@ -29,12 +29,15 @@ use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rustix::io::Errno;
+
 use super::bar::{self, Bar};
 use super::bits::Runs;
 use super::error::TrackError;
 use super::record::Record;
 use super::span::{Forks, Place, Span, address};
 use super::{DirtySource, Observed, SourceKind, WriteWay};
+use crate::call::ask;
 use crate::fork::Stamp;
 use crate::handler;
 use crate::mapped::Mapped;
@@ -471,7 +474,8 @@ impl DirtySource for FirstStore {
             for page in run.clone() {
                 shared.lock(page);
             }
-            let done = shared.set_rights(run.clone(), libc::PROT_READ);
+            let may = ask("mprotect", Errno::NOMEM).is_ok();
+            let done = may && shared.set_rights(run.clone(), libc::PROT_READ);
             for page in run {
                 let state = shared.state(page);
                 shared.unlock(page, if done { ARMED | FRESH } else { state });

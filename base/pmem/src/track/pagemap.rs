@@ -16,7 +16,10 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
+use rustix::io::Errno;
+
 use super::error::TrackError;
+use crate::call::ask;
 use crate::medium::PAGE;
 
 /// Category: the page was stored to since it was protected.
@@ -121,7 +124,8 @@ impl Pagemap {
     }
 
     fn open(path: &str) -> Result<Self, TrackError> {
-        match File::open(path) {
+        let may = ask("open", Errno::MFILE).map_err(io::Error::from);
+        match may.and_then(|()| File::open(path)) {
             Ok(file) => Ok(Self { file }),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 Err(TrackError::NoPermission {
@@ -225,6 +229,7 @@ impl Pagemap {
     }
 
     fn call(&self, request: &mut Request, list: &mut [Region]) -> io::Result<()> {
+        ask("ioctl", Errno::IO)?;
         request.size = size_of::<Request>() as u64;
         request.list = list.as_mut_ptr() as u64;
         request.list_len = list.len() as u64;

@@ -8,7 +8,10 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use rustix::io::Errno;
+
 use super::error::TrackError;
+use crate::call::ask;
 
 /// Only faults in user mode are delivered. Needs no privilege.
 const USER_MODE_ONLY: i32 = 1;
@@ -92,6 +95,8 @@ impl Uffd {
 
     fn raw() -> Result<Self, TrackError> {
         let flags = USER_MODE_ONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
+        ask("userfaultfd", Errno::MFILE)
+            .map_err(|error| TrackError::Io { call: "userfaultfd", source: error.into() })?;
         // SAFETY: takes flags and answers a descriptor or an error.
         let file = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
         let error = io::Error::last_os_error();
@@ -128,6 +133,7 @@ impl Uffd {
 
     /// Calls the kernel with a structure of the size that the number says.
     fn call<T>(&self, number: u64, argument: &mut T) -> io::Result<()> {
+        ask("ioctl", Errno::IO)?;
         // SAFETY: every number is made by `control` from the type of its argument, which lives
         // across the call; the kernel checks what the structure says. Asynchronous protection,
         // the only thing asked for, changes no byte and stops no access, whatever the addresses.

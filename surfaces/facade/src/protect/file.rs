@@ -7,6 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use holdfast_pmem::ForeignFile;
+use holdfast_pmem::call::ask;
+use rustix::io::Errno;
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -16,7 +18,8 @@ const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
 /// Opens the regular file `path` beside whoever else has it.
 pub(crate) fn open(path: &Path, write: bool) -> Result<ForeignFile> {
     refuse_others(path)?;
-    let file = File::options().read(true).write(write).open(path);
+    let may = ask("open", Errno::MFILE).map_err(io::Error::from);
+    let file = may.and_then(|()| File::options().read(true).write(write).open(path));
     let file = file.map_err(|error| failed(path, &error))?;
     Ok(ForeignFile::new(Arc::new(file)))
 }

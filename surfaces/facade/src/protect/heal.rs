@@ -23,9 +23,10 @@ use std::cell::RefCell;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 use holdfast_mapped::{LoadFault, Mended, Writers};
+use holdfast_pmem::call::start_thread;
 use holdfast_pmem::track::{Bar, DirtySource};
 use holdfast_pmem::{Fault, Mapped as Mapping, Medium, PAGE, Verdict};
 
@@ -49,8 +50,7 @@ impl Healer {
         let mailbox = mapping.faults();
         let stop = Arc::new(AtomicBool::new(false));
         let (ended, weak) = (Arc::clone(&stop), Arc::downgrade(shared));
-        let named = thread::Builder::new().name("holdfast-heal".to_owned());
-        let thread = named.spawn(move || {
+        let thread = start_thread("holdfast-heal", move || {
             while !ended.load(Ordering::Acquire) {
                 let Some(fault) = mailbox.wait(LOOK) else { continue };
                 let healed = heal(&weak, fault);

@@ -11,6 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use holdfast_mapped::trace;
+use holdfast_pmem::call::start_thread;
 use holdfast_redundancy::Pace;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -105,8 +106,7 @@ impl Keeper {
         };
         let state = Arc::new(Wish::default());
         let (wish, weak) = (Arc::clone(&state), Arc::downgrade(shared));
-        let named = thread::Builder::new().name("holdfast-keeper".to_owned());
-        let thread = named.spawn(move || keep(&wish, &weak, how))?;
+        let thread = start_thread("holdfast-keeper", move || keep(&wish, &weak, how))?;
         Ok(Self { state, thread })
     }
 

@@ -5,11 +5,14 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 
+use holdfast_pmem::call::ask;
 use holdfast_pmem::{
     Access, Durability as Survive, Making, Mapped as Mapping, Options, PAGE, Room,
 };
+use rustix::io::Errno;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::protect::file::{self, failed};
@@ -134,7 +137,8 @@ pub(crate) fn keep(making: &mut Making, to: &Path, instead: bool) -> Result<()> 
 
 /// Removes a side file that says nothing any more.
 pub(crate) fn remove(path: &Path) -> Result<()> {
-    fs::remove_file(path).map_err(|error| failed(path, &error))?;
+    let gone = ask("unlink", Errno::IO).map_err(io::Error::from);
+    gone.and_then(|()| fs::remove_file(path)).map_err(|error| failed(path, &error))?;
     sync_folder(path)
 }
 
@@ -142,7 +146,8 @@ pub(crate) fn remove(path: &Path) -> Result<()> {
 pub(crate) fn sync_folder(path: &Path) -> Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
-    let synced = File::open(parent).and_then(|folder| folder.sync_all());
+    let may = ask("fsync", Errno::IO).map_err(io::Error::from);
+    let synced = may.and_then(|()| File::open(parent)).and_then(|folder| folder.sync_all());
     synced.map_err(|error| failed(parent, &error))
 }
 

@@ -8,6 +8,7 @@ mod bad_input;
 mod commands;
 mod common;
 mod examples;
+mod kept_fields;
 mod protect_pointers;
 mod schedule;
 mod told;

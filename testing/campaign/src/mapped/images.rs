@@ -24,6 +24,11 @@ use super::session::Program;
 use super::tap::Doing;
 use crate::tally::{Fault, Judged, Violation};
 
+/// Where the engine notes what it has taken from the source.
+const NARROW: &str = "mapped.commit.narrow";
+/// It may be anywhere, having met calls that failed.
+const UNKNOWN: &str = "no call in particular";
+
 /// How many images are looked at, and how deep.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
@@ -63,6 +68,8 @@ pub struct Watch {
     rng: Rng,
     /// The file is protected: until then a side file need not open.
     pub protected: bool,
+    /// Calls have failed, which is a reason for doubt.
+    doubtful: bool,
     /// What was seen.
     pub ledger: Ledger,
     /// Images judged.
@@ -91,19 +98,9 @@ impl Watch {
         plan: Plan,
         rng: Rng,
     ) -> Shared {
-        let watch = Arc::new(Mutex::new(Self {
-            setting,
-            program: program.clone(),
-            off: off.map(str::to_owned),
-            plan,
-            rng,
-            protected: false,
-            ledger: Ledger::default(),
-            images: 0,
-            nested: 0,
-            given_back: 0,
-            wrong: None,
-        }));
+        let watch =
+            Self { plan, off: off.map(str::to_owned), ..Self::quiet(program, setting, rng) };
+        let watch = Arc::new(Mutex::new(watch));
         let machine = &program.machine;
         let (twin, who) = (Arc::clone(&watch), program.clone());
         machine.ear.listen(Box::new(move |doing| {
@@ -132,11 +129,29 @@ impl Watch {
             plan: watch.plan,
             rng: watch.rng.clone(),
             protected: watch.protected,
+            doubtful: watch.doubtful,
             ledger: watch.ledger,
             images: watch.images,
             nested: watch.nested,
             given_back: watch.given_back,
             wrong: watch.wrong.clone(),
+        }
+    }
+
+    fn quiet(program: &Program, setting: Setting, rng: Rng) -> Self {
+        Self {
+            setting,
+            program: program.clone(),
+            off: None,
+            plan: Plan { cuts: 4, kills: 256, nested: 0, most: u64::MAX },
+            rng,
+            protected: false,
+            doubtful: false,
+            ledger: Ledger::default(),
+            images: 0,
+            nested: 0,
+            given_back: 0,
+            wrong: None,
         }
     }
 
@@ -271,7 +286,7 @@ impl Watch {
             // A sector is what it was at some instant, in the middle of a store too.
             let stored = if crash.power { known.is_legitimate(&bytes) } else { bytes == known.now };
             let settled = !known.dirty && !known.vague && !known.is_damaged();
-            let settled = settled && self.protected && crash.believed;
+            let settled = settled && self.protected && crash.believed && !self.doubtful;
             let wrong = |what| Err(Violation::new(Fault::Wrong, format!("{}: {what}", name(page))));
             let false_report = |what: &str| {
                 let story = format!("{}: {what}", name(page));
@@ -302,7 +317,7 @@ impl Watch {
                 }
                 PageVerdict::Undecided(why) => {
                     // Between taking and the note of what was taken nobody knows, but the record.
-                    let bits = crash.bits && crash.at != "mapped.commit.narrow";
+                    let bits = crash.bits && ![NARROW, UNKNOWN].contains(&crash.at);
                     let known = bits || self.setting.recorded;
                     let told = known && !crash.power && crash.depth == 0 && stored;
                     if told && self.protected {
@@ -404,6 +419,29 @@ impl Watch {
             self.look(&machine, model, crash);
         }
     }
+}
+
+/// What is left if the process is killed or the power is cut right now, while no call is under way
+/// and some have failed: of what they were to do nothing is known.
+///
+/// # Errors
+/// The first thing that was wrong.
+pub fn left(
+    program: &Program,
+    setting: Setting,
+    protected: bool,
+    seed: u64,
+    ledger: &mut Ledger,
+) -> Judged<()> {
+    let mut watch = Watch::quiet(program, setting, Rng::new(seed));
+    (watch.protected, watch.doubtful) = (protected, true);
+    watch.killed(UNKNOWN, 0, &[]);
+    watch.cut(UNKNOWN, &program.machine.medium.crash_point());
+    ledger.missed += watch.ledger.missed;
+    ledger.false_reports += watch.ledger.false_reports;
+    ledger.reverted += watch.ledger.reverted;
+    ledger.undecided += watch.ledger.undecided;
+    watch.wrong.map_or(Ok(()), Err)
 }
 
 /// Most images kept of one recovery.

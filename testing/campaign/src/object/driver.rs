@@ -144,13 +144,22 @@ impl Driver {
     /// # Errors
     /// What the engine answered instead of the cancellation.
     pub fn cancel(&self, job: &Job) -> Judged<()> {
+        self.cancelled(job)?
+            .map_err(|error| Violation::new(Fault::Refused, format!("cancelling: {error}")))
+    }
+
+    /// As [`cancel`](Self::cancel), where an error is an answer.
+    ///
+    /// # Errors
+    /// It went through.
+    pub fn cancelled(&self, job: &Job) -> Judged<Result<(), Error>> {
         let done = self.pool.run(|tx| {
             job.execute(tx, &self.ledger.objects(), self.anchor)?;
             Err::<(), _>(TxError::cancel("on purpose"))
         });
         match done {
-            Err(Error::Tx(TxError::Cancelled(_) | TxError::NoSpace { .. })) => Ok(()),
-            Err(error) => Err(Violation::new(Fault::Refused, format!("cancelling: {error}"))),
+            Err(Error::Tx(TxError::Cancelled(_) | TxError::NoSpace { .. })) => Ok(Ok(())),
+            Err(error) => Ok(Err(error)),
             Ok(()) => Err(Violation::new(Fault::Wrong, "a cancelled transaction went through")),
         }
     }

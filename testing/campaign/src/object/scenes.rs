@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use holdfast_faultmem::Clear;
+use holdfast_object::Error;
 use holdfast_workloads::Rng;
 
 use super::driver::Driver;
@@ -257,7 +258,7 @@ fn scattered(rng: &mut Rng, c: &Choice) -> Job {
 }
 
 /// A violation for an error of a call that has to succeed.
-pub fn refused(call: &str, error: &holdfast_object::Error) -> Violation {
+pub fn refused(call: &str, error: &Error) -> Violation {
     Violation::new(Fault::Refused, format!("{call}: {error}"))
 }
 
@@ -311,7 +312,7 @@ pub fn play(
                 driver.cancel(&job)?;
             }
         }
-        Plot::Full => fill(&driver, rng)?,
+        Plot::Full => fill(&driver, rng).map_err(|error| refused("filling", &error))?,
         Plot::Scrub => {
             scrub(&driver.pool)?;
         }
@@ -342,16 +343,17 @@ pub fn settled(world: &World, driver: Driver) -> Judged<Driver> {
     Ok(Driver { medium, pool, ledger, anchor })
 }
 
-/// Does the damage of a repair scene. Worlds without such a place are left as they are.
-pub fn hurt(driver: &Driver, wound: &Wound, rng: &mut Rng) {
+/// Does the damage of a repair scene. Worlds without such a place are left as they are: `false`.
+pub fn hurt(driver: &Driver, wound: &Wound, rng: &mut Rng) -> bool {
     let targets = Targets::of(&Bytes::of(&driver.medium));
-    let Some(target) = targets.pick(wound.area, rng) else { return };
+    let Some(target) = targets.pick(wound.area, rng) else { return false };
     let at = target.at + rng.below(target.len);
     // The place was found on this very medium: it is in range.
-    let _ = match wound.poison {
+    let done = match wound.poison {
         None => driver.medium.flip_bit(at, rng.below(8) as u8),
         Some(clear) => driver.medium.poison(at, 1, clear),
     };
+    done.is_ok()
 }
 
 /// The instant after the last operation, and the end of the pool.
@@ -424,16 +426,19 @@ fn play_open(
     Ok(watch)
 }
 
-/// Fills the pool with one size, frees it all, and asks for another size.
-fn fill(driver: &Driver, rng: &mut Rng) -> Judged<()> {
+/// Fills the pool with one size and frees it all.
+///
+/// # Errors
+/// What the engine answered.
+pub fn fill(driver: &Driver, rng: &mut Rng) -> Result<(), Error> {
     let before = driver.ledger.objects();
-    while driver.must(&Job::new(rng, [Op::Alloc { len: 1_200 }]))? {}
+    while driver.run(&Job::new(rng, [Op::Alloc { len: 1_200 }]))? {}
     let added: Vec<u64> = {
         let now = driver.ledger.objects();
         now.iter().map(|(word, _)| word).filter(|word| before.get(*word).is_none()).collect()
     };
     for of in added {
-        driver.must(&Job::new(rng, [Op::Free { of }]))?;
+        driver.run(&Job::new(rng, [Op::Free { of }]))?;
     }
     Ok(())
 }

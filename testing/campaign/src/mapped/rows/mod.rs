@@ -2,6 +2,7 @@
 
 pub mod crash;
 pub mod damage;
+pub mod fail_nth;
 pub mod fields;
 pub mod mutants;
 pub mod sigkill;
@@ -10,5 +11,12 @@ pub mod writers;
 use crate::runner::Row;
 
 /// All rows, in the order they are run.
-pub const ROWS: &[Row] =
-    &[crash::ROW, mutants::ROW, damage::ROW, fields::ROW, writers::ROW, sigkill::ROW];
+pub const ROWS: &[Row] = &[
+    crash::ROW,
+    mutants::ROW,
+    damage::ROW,
+    fail_nth::ROW,
+    fields::ROW,
+    writers::ROW,
+    sigkill::ROW,
+];

@@ -1,9 +1,11 @@
 //! Row `fail-nth`: every call of the medium that can fail does fail, once or from then on.
 //!
-//! Each case is one public operation in one world. Its calls are counted, then it is run again
-//! from the same image for every n, with the nth call failing. It must answer, not panic; once
-//! calls succeed again the pool, after a scrub, is whole and holds the state before or after. What
-//! was acknowledged is there after a crash; a failed append or sync of a file ends all writing.
+//! Each case is one public operation, or one repair, in one world. Its calls are counted, then it
+//! is run again from the same image for every n, with the nth call failing; the CI tier runs a
+//! share of them, another with every seed. It must answer, not panic; once calls succeed again the
+//! pool, after a scrub, is whole and holds the state before or after. What was acknowledged is
+//! there after a crash and after a kill; a failed append or sync of a file ends all writing. An
+//! operation that no case could make fail makes the row fail.
 
 mod wrong;
 
@@ -12,16 +14,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_faultmem::{FailMode, Image};
-use holdfast_object::Error;
+use holdfast_object::{Error, Parity, ScrubControl, ScrubOptions};
 use holdfast_pmem::MediumKind;
 use holdfast_txn::TxError;
+use holdfast_workloads::Rng;
 
-use crate::object::driver::{Driver, agree, whole};
+use crate::object::driver::{Driver, Ledger, agree, whole};
 use crate::object::handle::Handle;
 use crate::object::judge::{Care, Promise, judge, scrub};
+use crate::object::linked::cells;
 use crate::object::model::Objects;
-use crate::object::ops::{Choice, Job};
-use crate::object::scenes::{Plot, SCENES, Scene, refused, stage};
+use crate::object::ops::{Choice, Job, Op};
+use crate::object::scenes::{
+    LINKED, Plot, REPAIRS, SCENES, Scene, Wound, fill, hurt, refused, stage,
+};
+use crate::object::targets::Area;
 use crate::object::world::World;
 use crate::object::wrong::{Lie, told};
 use crate::runner::{Case, Row, Tier, panic_text};
@@ -31,23 +38,38 @@ use crate::tally::{Fault, Judged, Tally, Violation};
 pub const ROW: Row = Row {
     name: "fail-nth",
     story: "every call that can fail fails, once and for ever, in every public operation",
-    cases: |tier| {
-        let each = (SCENES.len() * WORLDS.len()) as u64;
-        wrong::WRONG.len() as u64 + each * if is_ci(tier) { 1 } else { 4 }
-    },
+    cases: |_| (wrong::WRONG.len() + subjects().len()) as u64,
     run: wrong::run,
-    finish: |_| {},
-    patience: Duration::from_secs(300),
+    finish,
+    patience: Duration::from_secs(3_600),
     threads: 2,
 };
 
-/// Worlds of this row.
-const WORLDS: [&str; 2] = ["shm-p", "file-p"];
-/// Calls of one operation that are made to fail at most; beyond, every so many of them.
-const CALLS: u64 = 120;
+/// Calls of one operation that the CI tier makes fail at most; beyond, every so many of them.
+const CALLS: u64 = 3;
+/// Figures that only tell which operations had calls that failed.
+const FAILED: &str = "failed ";
 
-const fn is_ci(tier: Tier) -> bool {
-    matches!(tier, Tier::Ci)
+/// What is done where.
+type Subject = (&'static Scene, World);
+
+/// Every operation and repair in every world that has what it is about.
+fn subjects() -> Vec<Subject> {
+    let mut all = Vec::new();
+    for scene in SCENES.iter().chain(LINKED).chain(REPAIRS) {
+        let has = |world: &World| {
+            let of_q = matches!(scene.plot, Plot::Repair(Wound { area: Area::ParityQ, .. }));
+            !of_q || world.options.parity == Parity::PQ
+        };
+        let linked = matches!(scene.plot, Plot::Linked(_));
+        let worlds = World::usual().into_iter().filter(has);
+        all.extend(worlds.map(|world| (scene, world.linked(linked))));
+    }
+    all
+}
+
+fn name_of((scene, world): &Subject) -> String {
+    format!("{} in {}", scene.name, world.name)
 }
 
 /// What an operation answered.
@@ -58,33 +80,90 @@ enum Answer {
     Error(Error),
 }
 
-/// Where every run of a case begins.
+/// The call that fails, counted from one, and whether all after it do so too.
+type Failing = Option<(u64, FailMode)>;
+
+/// Where every run of a case begins, and what is done there.
 struct Origin {
-    image: Image,
+    scene: &'static Scene,
+    world: Arc<World>,
+    tier: Tier,
+    /// Nothing, where a pool is still to be made.
+    image: Option<Image>,
     objects: Objects,
     jobs: Vec<Job>,
+    /// For what is chosen anew in every run, in the same way.
+    seed: u64,
 }
 
 fn run(case: &Case) -> Tally {
-    let scene = &SCENES[case.number as usize % SCENES.len()];
-    let world = WORLDS[case.number as usize / SCENES.len() % WORLDS.len()];
-    let world = Arc::new(World::named(world));
+    let subject = subjects().swap_remove(case.number as usize);
+    let name = name_of(&subject);
     let mut tally = Tally::default();
-    let done = every_call(scene, &world, case, &mut tally);
-    tally.judge(done);
+    let done = every_call(subject, case, &mut tally);
+    if let Some(ran) = tally.judge(done) {
+        tally.add(format!("{FAILED}{name}"), ran);
+    }
     for violation in &mut tally.violations {
-        violation.story = format!("{} in {}: {}", scene.name, world.name, violation.story);
+        violation.story = format!("{name}: {}", violation.story);
     }
     tally
 }
 
-fn every_call(scene: &Scene, world: &Arc<World>, case: &Case, tally: &mut Tally) -> Judged<()> {
+/// Which calls fail: all of them, or a share that begins elsewhere with every seed.
+fn chosen(calls: u64, case: &Case) -> impl Iterator<Item = u64> + use<> {
+    let stride = match case.tier {
+        Tier::Ci => calls.div_ceil(CALLS).max(1),
+        Tier::Long => 1,
+    };
+    (1 + case.seed.wrapping_add(case.number) % stride..=calls).step_by(stride as usize)
+}
+
+/// Answers how many runs had a call that failed.
+fn every_call((scene, world): Subject, case: &Case, tally: &mut Tally) -> Judged<u64> {
+    let origin = prepare(scene, world, case)?;
+    let (calls, _) = once(&origin, None, tally)?;
+    tally.add("calls that can fail", calls);
+    let mut ran = 0;
+    for nth in chosen(calls, case) {
+        for mode in [FailMode::Once, FailMode::Forever] {
+            tally.count += 1;
+            let done = catch_unwind(AssertUnwindSafe(|| {
+                let mut inner = Tally::default();
+                once(&origin, Some((nth, mode)), &mut inner).map(|(made, _)| (made, inner))
+            }));
+            let done =
+                done.unwrap_or_else(|p| Err(Violation::new(Fault::Panicked, panic_text(&*p))));
+            let done = done.map_err(|v| v.during(format!("call {nth} of {calls} ({mode:?})")));
+            if let Some((made, inner)) = tally.judge(done) {
+                ran += u64::from(made >= nth);
+                tally.merge(inner);
+            }
+        }
+    }
+    Ok(ran)
+}
+
+/// The pool that a scene begins with, and what it does.
+fn prepare(scene: &'static Scene, world: World, case: &Case) -> Judged<Origin> {
     let mut rng = case.rng(1);
-    let driver = stage(world, &mut rng)?;
+    let world = Arc::new(world);
+    let (tier, seed) = (case.tier, case.rng(2).next_u64());
+    if matches!(scene.plot, Plot::Create) {
+        let (objects, jobs) = (Objects::default(), Vec::new());
+        return Ok(Origin { scene, world, tier, image: None, objects, jobs, seed });
+    }
+    let driver = stage(&world, &mut rng)?;
     let objects = driver.ledger.objects();
-    let choice = Choice::of(&objects);
     let jobs = match scene.plot {
-        Plot::Jobs(jobs) | Plot::Cancelled(jobs) => jobs(&mut rng, &choice),
+        Plot::Jobs(jobs) | Plot::Cancelled(jobs) => jobs(&mut rng, &Choice::of(&objects)),
+        Plot::Linked(links) => links(&cells(&objects, driver.anchor))
+            .into_iter()
+            .map(|link| Job::new(&mut rng, [Op::Link(link)]))
+            .collect(),
+        Plot::Grow => vec![Job::new(&mut rng, [Op::Alloc { len: 40_000 }])],
+        // More than can be put off, so that closing has something to make durable.
+        Plot::Close => vec![everywhere(&mut rng, &Choice::of(&objects))],
         _ => Vec::new(),
     };
     let Driver { medium, pool, .. } = driver;
@@ -96,100 +175,184 @@ fn every_call(scene: &Scene, world: &Arc<World>, case: &Case, tally: &mut Tally)
         drop(pool);
         medium.crash_point().persisted()
     };
-    let origin = Origin { image, objects, jobs };
-    let Some(calls) = once(scene, world, &origin, None, tally)? else { return Ok(()) };
-    tally.add("calls that can fail", calls);
-    for nth in (1..=calls).step_by(calls.div_ceil(CALLS).max(1) as usize) {
-        for mode in [FailMode::Once, FailMode::Forever] {
-            tally.count += 1;
-            let done = catch_unwind(AssertUnwindSafe(|| {
-                let mut inner = Tally::default();
-                once(scene, world, &origin, Some((nth, mode)), &mut inner).map(|_| inner)
-            }));
-            let done =
-                done.unwrap_or_else(|p| Err(Violation::new(Fault::Panicked, panic_text(&*p))));
-            let done = done.map_err(|v| v.during(format!("call {nth} of {calls} ({mode:?})")));
-            if let Some(inner) = tally.judge(done) {
-                tally.merge(inner);
-            }
-        }
-    }
-    Ok(())
+    Ok(Origin { scene, world, tier, image: Some(image), objects, jobs, seed })
 }
 
-/// Runs the operation with a failing call. Answers how many calls it made.
-fn once(
-    scene: &Scene,
-    world: &Arc<World>,
-    origin: &Origin,
-    fail: Option<(u64, FailMode)>,
-    tally: &mut Tally,
-) -> Judged<Option<u64>> {
-    let medium = world.after(origin.image.clone());
-    let arm = |medium: &Handle| {
-        if let Some((nth, mode)) = fail {
-            medium.fail_nth(medium.calls() + nth, mode);
-        }
-        medium.calls()
-    };
-    let opening = matches!(scene.plot, Plot::OpenClean | Plot::OpenDirty);
-    let mut before = if opening { arm(&medium) } else { 0 };
-    let opened = world.open(&medium);
-    let pool = match opened {
+/// Runs the operation with a failing call. Answers how many calls it made, and whether it was
+/// done.
+fn once(origin: &Origin, fail: Failing, tally: &mut Tally) -> Judged<(u64, bool)> {
+    let world = &origin.world;
+    let Some(image) = &origin.image else { return create(origin, fail, tally) };
+    let medium = world.after(image.clone());
+    let opening = matches!(origin.scene.plot, Plot::OpenClean | Plot::OpenDirty);
+    let before = if opening { arm(&medium, fail) } else { 0 };
+    let pool = match world.open(&medium) {
         Ok((pool, _)) => pool,
         Err(error) if opening && fail.is_some() => {
+            let calls = medium.calls() - before;
             tally.add("opens refused", 1);
             medium.fail_none();
             drop(error);
+            let promise = Promise::Kept(Ledger::new(origin.objects.clone()).promise());
+            left(origin, &medium, &promise, fail, tally)?;
             afterwards(world, &medium, &origin.objects)?;
-            return Ok(None);
+            return Ok((calls, false));
         }
         Err(error) => return Err(refused("open", &error)),
     };
     let driver = Driver::new(medium, pool, origin.objects.clone());
-    if !opening {
-        before = arm(&driver.medium);
+    let driver = Driver { ledger: driver.ledger.linked(world.linked), ..driver };
+    ready(origin, &driver)?;
+    let before = if opening { before } else { arm(&driver.medium, fail) };
+    if matches!(origin.scene.plot, Plot::Close) {
+        return close(origin, driver, before, fail, tally);
     }
-    let answer = act(scene, world, origin, &driver);
+    let answer = act(origin, &driver)?;
+    settle(origin, driver, answer, before, fail, tally)
+}
+
+/// Lets the call that is to fail do so. Answers the calls made so far.
+fn arm(medium: &Handle, fail: Failing) -> u64 {
+    if let Some((nth, mode)) = fail {
+        medium.fail_nth(medium.calls() + nth, mode);
+    }
+    medium.calls()
+}
+
+/// What is done before calls fail.
+fn ready(origin: &Origin, driver: &Driver) -> Judged<()> {
+    match origin.scene.plot {
+        Plot::Repair(wound) if !hurt(driver, &wound, &mut Rng::new(origin.seed)) => {
+            Err(Violation::new(Fault::Unnoticed, format!("nothing to hurt: {}", wound.area)))
+        }
+        Plot::Close => origin.jobs.iter().try_for_each(|job| driver.must(job).map(|_| ())),
+        _ => Ok(()),
+    }
+}
+
+/// The operation itself.
+fn act(origin: &Origin, driver: &Driver) -> Judged<Answer> {
+    let jobs = || origin.jobs.iter().try_for_each(|job| driver.run(job).map(|_| ()));
+    let answer = match origin.scene.plot {
+        Plot::OpenClean | Plot::OpenDirty | Plot::Create | Plot::Close => Ok(()),
+        Plot::Jobs(_) | Plot::Linked(_) => jobs(),
+        Plot::Cancelled(_) => {
+            let mut answer = Ok(());
+            for job in &origin.jobs {
+                if let Err(error) = driver.cancelled(job)? {
+                    answer = Err(error);
+                }
+            }
+            answer
+        }
+        Plot::Full => fill(driver, &mut Rng::new(origin.seed)),
+        Plot::Scrub | Plot::Repair(_) => {
+            let control = ScrubControl::default();
+            driver.pool.scrub(ScrubOptions::default(), &control, |_, _| {}).map(|_| ())
+        }
+        Plot::Grow => driver.pool.grow(origin.world.options.size * 2).and_then(|_| jobs()),
+    };
+    Ok(answer.map_or_else(Answer::Error, |()| Answer::Done))
+}
+
+/// Judges what an operation answered and what it left.
+fn settle(
+    origin: &Origin,
+    driver: Driver,
+    answer: Answer,
+    before: u64,
+    fail: Failing,
+    tally: &mut Tally,
+) -> Judged<(u64, bool)> {
     let calls = driver.medium.calls() - before;
     driver.medium.fail_none();
+    let done = matches!(answer, Answer::Done);
     match (&answer, fail) {
-        (None, _) => return Ok(None),
-        (Some(Answer::Error(error)), None) => return Err(refused(scene.name, error)),
-        (Some(Answer::Error(_)), _) => tally.add("answered an error", 1),
-        (Some(Answer::Done), _) => tally.add("answered success", 1),
+        (Answer::Error(error), None) => return Err(refused(origin.scene.name, error)),
+        (Answer::Error(error), _) => {
+            tally.add("answered an error", 1);
+            ends_writing(&origin.world, &driver, error)?;
+        }
+        (Answer::Done, _) => tally.add("answered success", 1),
     }
-    if let Some(Answer::Error(error)) = &answer {
-        ends_writing(world, &driver, error)?;
-    }
-    let ledger = Promise::Kept(driver.ledger.promise());
-    // What a crash right now would leave.
-    let image = driver.medium.crash_point().persisted();
-    judge(world, image, &ledger, &Care { scrub: true, ..Care::USUAL }, 1, tally)
-        .map_err(|v| v.during("crashed afterwards"))?;
+    left(origin, &driver.medium, &Promise::Kept(driver.ledger.promise()), fail, tally)?;
     if !driver.pool.is_read_only() {
         scrub(&driver.pool).map_err(|v| v.during("calls succeed again"))?;
         let found = whole(&driver.medium)?;
         agree(&driver.ledger.promise(), &found.objects)?;
     }
     driver.medium.abandon(driver.pool);
-    Ok(Some(calls))
+    Ok((calls, done))
 }
 
-/// The operation itself; `None` if it is none of this row's.
-fn act(scene: &Scene, world: &World, origin: &Origin, driver: &Driver) -> Option<Answer> {
-    let answer = match scene.plot {
-        Plot::OpenClean | Plot::OpenDirty => Ok(()),
-        Plot::Jobs(_) => origin.jobs.iter().try_for_each(|job| driver.run(job).map(|_| ())),
-        Plot::Scrub => {
-            let control = holdfast_object::ScrubControl::default();
-            let options = holdfast_object::ScrubOptions::default();
-            driver.pool.scrub(options, &control, |_, _| {}).map(|_| ())
+/// What a crash right now would leave, and what a kill would.
+fn left(
+    origin: &Origin,
+    medium: &Handle,
+    promise: &Promise,
+    fail: Failing,
+    tally: &mut Tally,
+) -> Judged<()> {
+    let care = Care { scrub: true, ..Care::USUAL };
+    let nth = fail.map_or(0, |(nth, _)| nth);
+    let both = matches!(origin.tier, Tier::Long) || fail.is_none();
+    let point = medium.crash_point();
+    if both || nth % 2 == 0 {
+        judge(&origin.world, point.persisted(), promise, &care, 1, tally)
+            .map_err(|v| v.during("crashed afterwards"))?;
+    }
+    if both || nth % 2 == 1 {
+        judge(&origin.world, point.newest(), promise, &care, 1, tally)
+            .map_err(|v| v.during("killed afterwards"))?;
+    }
+    Ok(())
+}
+
+/// Makes a pool: an error leaves none, or an empty one.
+fn create(origin: &Origin, fail: Failing, tally: &mut Tally) -> Judged<(u64, bool)> {
+    let medium = origin.world.blank();
+    let before = arm(&medium, fail);
+    match origin.world.create(&medium) {
+        Ok(pool) => {
+            let calls = medium.calls() - before;
+            medium.fail_none();
+            let driver = Driver::found(medium, pool)?;
+            let (_, done) = settle(origin, driver, Answer::Done, before, fail, tally)?;
+            Ok((calls, done))
         }
-        Plot::Grow => driver.pool.grow(world.options.size * 2).map(|_| ()),
-        _ => return None,
-    };
-    Some(answer.map_or_else(Answer::Error, |()| Answer::Done))
+        Err(error) if fail.is_none() => Err(refused("create", &error)),
+        Err(_) => {
+            let calls = medium.calls() - before;
+            medium.fail_none();
+            tally.add("answered an error", 1);
+            left(origin, &medium, &Promise::Making, fail, tally)?;
+            Ok((calls, false))
+        }
+    }
+}
+
+/// Closes a pool, which answers nothing: what was acknowledged is there, closed or not.
+fn close(
+    origin: &Origin,
+    driver: Driver,
+    before: u64,
+    fail: Failing,
+    tally: &mut Tally,
+) -> Judged<(u64, bool)> {
+    let promise = Promise::Kept(driver.ledger.promise());
+    let objects = driver.ledger.objects();
+    let Driver { medium, pool, .. } = driver;
+    drop(pool);
+    let calls = medium.calls() - before;
+    medium.fail_none();
+    left(origin, &medium, &promise, fail, tally)?;
+    afterwards(&origin.world, &medium, &objects)?;
+    Ok((calls, true))
+}
+
+/// A few bytes of every object, in one transaction.
+fn everywhere(rng: &mut Rng, c: &Choice) -> Job {
+    Job::new(rng, c.small.iter().chain(&c.large).map(|o| Op::Write { of: o.0, from: 0, len: 8 }))
 }
 
 /// A failed append or sync of a file is never tried again: the pool is read-only.
@@ -211,4 +374,56 @@ fn afterwards(world: &Arc<World>, medium: &Handle, objects: &Objects) -> Judged<
     driver.check()?;
     driver.medium.abandon(driver.pool);
     Ok(())
+}
+
+/// Every operation had a call that failed.
+fn finish(tally: &mut Tally) {
+    let figures = std::mem::take(&mut tally.figures);
+    let (ran, told) = figures.into_iter().partition(|(name, _)| name.starts_with(FAILED));
+    tally.figures = told;
+    let ran: std::collections::BTreeMap<String, u64> = ran;
+    let subjects = subjects();
+    for subject in &subjects {
+        let name = name_of(subject);
+        if ran.get(&format!("{FAILED}{name}")).is_none_or(|runs| *runs == 0) {
+            let story = format!("{name}: no call of it failed");
+            tally.convict(Violation::new(Fault::Unnoticed, story));
+        }
+    }
+    tally.lines.push(format!("{} operations and repairs in worlds that have them", subjects.len()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_without_a_failing_call_is_a_violation() {
+        let mut tally = Tally::default();
+        let names: Vec<String> = subjects().iter().map(name_of).collect();
+        for name in &names[2..] {
+            tally.add(format!("{FAILED}{name}"), 3);
+        }
+        tally.add(format!("{FAILED}{}", names[1]), 0);
+        finish(&mut tally);
+        assert_eq!(tally.violated(), 2);
+        assert!(tally.violations[0].story.contains(&names[0]));
+        assert!(tally.figures.is_empty());
+    }
+
+    #[test]
+    fn every_call_fails_with_some_seed_and_in_the_long_tier_with_each() {
+        for calls in [1, 7, 8, 9, 100, 1_001] {
+            let of = |seed, tier| {
+                let case = Case { seed, number: 3, tier };
+                chosen(calls, &case).collect::<Vec<_>>()
+            };
+            assert_eq!(of(5, Tier::Long), (1..=calls).collect::<Vec<_>>());
+            let mut seen: Vec<u64> = (0..calls).flat_map(|seed| of(seed, Tier::Ci)).collect();
+            seen.sort_unstable();
+            seen.dedup();
+            assert_eq!(seen, (1..=calls).collect::<Vec<_>>());
+            assert!(of(1, Tier::Ci).len() as u64 <= CALLS);
+        }
+    }
 }

@@ -4,7 +4,8 @@
 //! repaired, and no wrong byte be served. Damage with the sum computed again, in all copies, is
 //! hostile: no panic, no hang, an open that refuses says why and changes nothing, and where the
 //! field belongs to one object or chunk all other objects are served right. A field that the
-//! sources define and that no case could damage makes the row fail.
+//! sources define and that no case could damage makes the row fail. Of what a pool has more than
+//! one of, the CI tier damages one that is drawn, the long tier each.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use holdfast_collections::Kind;
 use holdfast_logs::format::{KIND_DATA, KIND_FRESH, KIND_OVERFLOW};
 use holdfast_object::{Error, ScrubControl, ScrubOptions};
+use holdfast_pmem::Medium;
 use holdfast_redundancy::events::{Event, Journal};
 use holdfast_workloads::Rng;
 
@@ -44,11 +46,11 @@ pub const ROW: Row = Row {
     },
     run,
     finish,
-    patience: Duration::from_secs(300),
+    patience: Duration::from_secs(1_800),
     threads: 2,
 };
 
-/// Rounds of the long tier over all groups and worlds.
+/// Cases of the long tier that share the places of a group in a world.
 const ROUNDS: u64 = 20;
 /// Pages of the pools.
 const PAGES: u64 = 121;
@@ -159,9 +161,12 @@ fn story(case: &Case, (group, round): (usize, u64), verbs: usize) -> Tally {
     let world = world_of(WORLDS[group % 2][round as usize % 4], PAGES);
     let mut rng = case.rng(1);
     let mut tally = Tally::default();
-    let done = Specimen::of(&world, pool, &mut rng);
+    // Cases that share the places of a pool have the same pool.
+    let first = Case { number: case.number % (4 * GROUPS.len() as u64), ..*case };
+    let done = Specimen::of(&world, pool, &mut first.rng(2));
     if let Some(specimen) = tally.judge(done.map_err(|v| v.during("the specimen"))) {
-        each_field(&specimen, (wanted, verbs), &mut rng, &mut tally);
+        let share = (!matches!(case.tier, Tier::Ci)).then_some((round / 4) as usize);
+        each_field(&specimen, (wanted, verbs), share, &mut rng, &mut tally);
     }
     for violation in &mut tally.violations {
         violation.story = format!("in {}: {}", world.name, violation.story);
@@ -169,16 +174,31 @@ fn story(case: &Case, (group, round): (usize, u64), verbs: usize) -> Tally {
     tally
 }
 
+/// The places of a field that a case damages: one that is drawn, or a share of all.
+fn chosen<'a>(spots: &'a [Spot], share: Option<usize>, rng: &mut Rng) -> Vec<&'a Spot> {
+    match share {
+        Some(share) if share < spots.len() => {
+            spots.iter().skip(share).step_by(ROUNDS as usize).collect()
+        }
+        _ => rng.pick(spots).into_iter().collect(),
+    }
+}
+
 fn each_field(
     specimen: &Specimen,
     (wanted, verbs): (&[&str], usize),
+    share: Option<usize>,
     rng: &mut Rng,
     tally: &mut Tally,
 ) {
     let bytes = Bytes::of(&specimen.medium());
     let sealer = Sealer::of(&bytes);
-    for ((key, of), spots) in find(&bytes, &sealer, wanted) {
-        let Some(spot) = rng.pick(&spots) else { continue };
+    let all = find(&bytes, &sealer, wanted);
+    let each = all.iter().flat_map(|((key, of), spots)| {
+        chosen(spots, share, rng).into_iter().map(move |spot| (key, of, spots, spot))
+    });
+    let each: Vec<_> = each.collect();
+    for (key, of, spots, spot) in each {
         let own = bytes.get(spot.at, spot.len).unwrap_or_default();
         let other = spots.iter().filter_map(|other| bytes.get(other.at, other.len));
         let next = bytes.get(spot.at + spot.len, spot.len).unwrap_or_default();
@@ -437,11 +457,32 @@ fn finish(tally: &mut Tally) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
     fn there_are_enough_wrong_variants() {
         crate::object::wrong::are_enough(WRONG);
+    }
+
+    #[test]
+    fn the_cases_of_the_long_tier_damage_a_field_everywhere() {
+        let (world, mut rng) = (world_of(0, PAGES), Rng::new(3));
+        let specimen = Specimen::of(&world, Wanted::Tables, &mut rng).expect("a specimen");
+        let bytes = Bytes::of(&specimen.medium());
+        let found = find(&bytes, &Sealer::of(&bytes), &["heap SLOT", "layout SUPERBLOCK"]);
+        assert!(found.values().any(|spots| spots.len() > ROUNDS as usize));
+        for spots in found.values() {
+            let all: BTreeSet<u64> = spots.iter().map(|spot| spot.at).collect();
+            let shares = 0..ROUNDS as usize;
+            let seen: BTreeSet<u64> = shares
+                .flat_map(|share| chosen(spots, Some(share), &mut rng))
+                .map(|spot| spot.at)
+                .collect();
+            assert_eq!(seen, all);
+            assert_eq!(chosen(spots, None, &mut rng).len(), 1);
+        }
     }
 
     #[test]

@@ -1,0 +1,485 @@
+//! Row `fail-nth`: every call of a medium that can fail does fail, once or from then on, while a
+//! file is protected, opened, kept, put right and closed.
+//!
+//! Each case is one thing the engine is asked for, in one setting. Its calls are counted, then it
+//! is done again in a machine of the same past for every n, with the nth call failing; the CI tier
+//! makes a share of them fail, another with every seed. Whatever is answered: no page that is
+//! sound is called corrupt, no byte is taken back, damage to a covered page is found; success
+//! means that it was done. A kill and a power cut leave what they may leave after any other
+//! instant. Once calls succeed again, at the latest in a file that is opened anew, all is well.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use holdfast_faultmem::FailMode;
+use holdfast_mapped::{AtRest, Error, Force, Mended, Writing};
+use holdfast_pmem::PAGE;
+use holdfast_redundancy::Unsure;
+use holdfast_workloads::Rng;
+
+use crate::mapped::images::left;
+use crate::mapped::judge::{bytes, gives_back, name, refused, verdicts};
+use crate::mapped::ledger::Ledger;
+use crate::mapped::machine::{Engine, Machine, Setting};
+use crate::mapped::session::{Program, Session};
+use crate::runner::{Case, Row, Tier, panic_text};
+use crate::tally::{Fault, Judged, Tally, Violation};
+
+/// The row.
+pub const ROW: Row = Row {
+    name: "fail-nth",
+    story: "every call that can fail fails, once and for ever, whatever the engine is asked for",
+    cases: |_| (DEEDS.len() as u64) * SETTINGS,
+    run,
+    finish,
+    patience: Duration::from_secs(3_600),
+    threads: 2,
+};
+
+/// Ways to keep a file.
+const SETTINGS: u64 = 8;
+/// Calls of one deed that the CI tier makes fail at most; beyond, every so many of them.
+const CALLS: u64 = 10;
+/// Figures that only tell which deeds had calls that failed.
+const FAILED: &str = "failed ";
+/// The page that is damaged, where one is.
+const ROTTEN: u64 = 5;
+
+/// What the engine is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Deed {
+    Protect,
+    /// The file was closed.
+    Open,
+    /// Its process was killed; the bits of the source outlived it.
+    OpenKilled,
+    /// Its process was killed, and a page rots.
+    OpenRotten,
+    Admit,
+    /// After stores.
+    Pass,
+    /// After stores, beside a page that rots.
+    PassRotten,
+    Cover,
+    Scrub,
+    /// A page rots.
+    ScrubRotten,
+    /// A page rots, and is repaired by itself.
+    Repair,
+    /// The file is longer, or shorter: a pass follows it.
+    Resize,
+    Dismiss,
+    Accept,
+    Close,
+    CloseAtRest,
+}
+
+const DEEDS: [Deed; 16] = [
+    Deed::Protect,
+    Deed::Open,
+    Deed::OpenKilled,
+    Deed::OpenRotten,
+    Deed::Admit,
+    Deed::Pass,
+    Deed::PassRotten,
+    Deed::Cover,
+    Deed::Scrub,
+    Deed::ScrubRotten,
+    Deed::Repair,
+    Deed::Resize,
+    Deed::Dismiss,
+    Deed::Accept,
+    Deed::Close,
+    Deed::CloseAtRest,
+];
+
+impl Deed {
+    const fn opens(self) -> bool {
+        matches!(self, Self::Open | Self::OpenKilled | Self::OpenRotten)
+    }
+
+    const fn rots(self) -> bool {
+        matches!(self, Self::OpenRotten | Self::PassRotten | Self::ScrubRotten | Self::Repair)
+    }
+
+    /// Whether it covers what was stored to.
+    const fn covers(self) -> bool {
+        matches!(
+            self,
+            Self::Pass
+                | Self::PassRotten
+                | Self::Cover
+                | Self::Resize
+                | Self::Dismiss
+                | Self::Close
+                | Self::CloseAtRest
+        )
+    }
+}
+
+/// The call that fails, counted from one, and whether all after it do so too.
+type Failing = Option<(u64, FailMode)>;
+
+/// What a case does over and over.
+struct Story {
+    deed: Deed,
+    setting: Setting,
+    seed: u64,
+}
+
+fn named(number: u64) -> (Deed, Setting, String) {
+    let deed = DEEDS[number as usize % DEEDS.len()];
+    let setting = number / DEEDS.len() as u64 % SETTINGS;
+    (deed, Setting::numbered(setting), format!("{deed:?} in setting {setting}"))
+}
+
+fn run(case: &Case) -> Tally {
+    let (mut tally, mut ledger) = (Tally::default(), Ledger::default());
+    let (deed, setting, name) = named(case.number);
+    let story = Story { deed, setting, seed: case.rng(1).next_u64() };
+    let done = story.every_call(case, &mut ledger, &mut tally);
+    if let Some(ran) = tally.judge(done) {
+        tally.add(format!("{FAILED}{name}"), ran);
+    }
+    for violation in &mut tally.violations {
+        violation.story = format!("{name}, {setting:?}: {}", violation.story);
+    }
+    tally.count = ledger.faults;
+    ledger.note(&mut tally);
+    tally
+}
+
+/// Which calls fail: all of them, or a share that begins elsewhere with every seed.
+fn chosen(calls: u64, case: &Case) -> impl Iterator<Item = u64> + use<> {
+    let stride = match case.tier {
+        Tier::Ci => calls.div_ceil(CALLS).max(1),
+        Tier::Long => 1,
+    };
+    (1 + case.seed.wrapping_add(case.number) % stride..=calls).step_by(stride as usize)
+}
+
+/// One run: the file, and what is known of it.
+struct Run<'a> {
+    story: &'a Story,
+    program: Program,
+    fail: Failing,
+    /// Calls before the deed.
+    before: u64,
+    ledger: &'a mut Ledger,
+}
+
+/// What a deed answered, and the engine, if there is one.
+type Outcome = (Result<(), Error>, Option<Engine>);
+
+impl Story {
+    /// Answers how many runs had a call that failed.
+    fn every_call(&self, case: &Case, ledger: &mut Ledger, tally: &mut Tally) -> Judged<u64> {
+        let (calls, _) = self.once(None, ledger)?;
+        tally.add("calls that can fail", calls);
+        let mut ran = 0;
+        for nth in chosen(calls, case) {
+            for mode in [FailMode::Once, FailMode::Forever] {
+                ledger.faults += 1;
+                let done = catch_unwind(AssertUnwindSafe(|| self.once(Some((nth, mode)), ledger)));
+                let done =
+                    done.unwrap_or_else(|p| Err(Violation::new(Fault::Panicked, panic_text(&*p))));
+                let done = done.map_err(|v| v.during(format!("call {nth} of {calls} ({mode:?})")));
+                if let Some((made, succeeded)) = tally.judge(done) {
+                    ran += u64::from(made >= nth);
+                    let how = if succeeded { "answered success" } else { "answered an error" };
+                    tally.add(how, 1);
+                }
+            }
+        }
+        Ok(ran)
+    }
+
+    /// Answers how many calls were made, and whether it succeeded.
+    fn once(&self, fail: Failing, ledger: &mut Ledger) -> Judged<(u64, bool)> {
+        let mut rng = Rng::new(self.seed);
+        let size = 20 * PAGE + [0, 1000][rng.below(2) as usize];
+        let machine = Machine::new(self.setting.kind, size, &mut rng, None);
+        let program = Program::new(&machine, &self.setting, Rng::new(rng.next_u64()));
+        let mut run = Run { story: self, program, fail, before: 0, ledger };
+        let (answer, engine) = run.play(&mut rng)?;
+        let medium = &run.program.machine.medium;
+        let calls = medium.calls() - run.before;
+        medium.fail_none();
+        if let (Err(error), None) = (&answer, fail) {
+            return Err(refused("nothing failed", error));
+        }
+        let succeeded = answer.is_ok();
+        let told = match &answer {
+            Ok(()) => "it answered success".to_owned(),
+            Err(error) => format!("it answered: {error}"),
+        };
+        run.judge(succeeded, engine).map_err(|v| v.during(told))?;
+        Ok((calls, succeeded))
+    }
+}
+
+impl Run<'_> {
+    fn arm(&mut self) {
+        let medium = &self.program.machine.medium;
+        self.before = medium.calls();
+        if let Some((nth, mode)) = self.fail {
+            medium.fail_nth(self.before + nth, mode);
+        }
+    }
+
+    /// The past of the file, and the deed.
+    fn play(&mut self, rng: &mut Rng) -> Judged<Outcome> {
+        let setting = self.story.setting;
+        if self.story.deed == Deed::Protect {
+            self.arm();
+            return Ok(match self.program.machine.protect(&setting) {
+                Ok(engine) => (Ok(()), Some(engine)),
+                Err(error) => (Err(error), None),
+            });
+        }
+        let mut session = Session::begin(&self.program, setting)?;
+        for page in [1, 8, 9, 18] {
+            self.program.store_to_page(page);
+        }
+        session.pass()?;
+        if self.story.deed.opens() {
+            return self.open(session, rng);
+        }
+        if self.story.deed == Deed::Admit {
+            session = session.reopen()?;
+        } else if self.story.deed != Deed::Scrub && self.story.deed != Deed::Repair {
+            self.more();
+        }
+        if self.story.deed.rots() {
+            self.rot(rng)?;
+        }
+        if self.story.deed == Deed::Resize {
+            self.program.resize()?;
+        }
+        self.program.state().model.begin_pass();
+        self.arm();
+        let answer = self.act(session.engine)?;
+        if answer.0.is_ok() && self.story.deed.covers() {
+            let bits = self.program.machine.data.marks().dirty;
+            self.program.state().model.end_pass(&bits);
+        }
+        if answer.0.is_err() && self.story.deed == Deed::Accept {
+            // It takes all pages for stored to, and covers them one after the other.
+            self.program.state().model.pages.iter_mut().for_each(|page| page.vague = true);
+        }
+        Ok(answer)
+    }
+
+    /// Stores beside the page that rots, in its stripe too, which never reach it: what a crash
+    /// shows of it is what was covered, and the rot.
+    fn more(&self) {
+        for page in [ROTTEN + 1, 13] {
+            self.program.store_to_page(page);
+        }
+    }
+
+    fn act(&self, engine: Engine) -> Judged<Outcome> {
+        let (from, to) = (0, u64::MAX);
+        let answer = match self.story.deed {
+            Deed::Protect | Deed::Open | Deed::OpenKilled | Deed::OpenRotten => Ok(()),
+            Deed::Admit => engine.admit(from, to, Writing::NotYet),
+            Deed::Pass | Deed::PassRotten | Deed::Resize => engine.update_now().map(|_| ()),
+            Deed::Cover => engine.cover(from, to).map(|_| ()),
+            Deed::Scrub | Deed::ScrubRotten => engine.scrub(Some(&AtRest)).map(|_| ()),
+            Deed::Repair => match engine.repair(ROTTEN, &AtRest, Force::No) {
+                Ok(Mended::Repaired | Mended::Good) if self.is_rotten() => {
+                    let story = format!("{} is said to be repaired, and is not", name(ROTTEN));
+                    return Err(Violation::new(Fault::Wrong, story));
+                }
+                done => done.map(|_| ()),
+            },
+            Deed::Dismiss => engine.dismiss(from, to).map(|_| ()),
+            Deed::Accept => engine.accept(from, to).map(|_| ()),
+            Deed::Close => return Ok((engine.close(), None)),
+            Deed::CloseAtRest => return Ok((engine.close_at_rest(), None)),
+        };
+        Ok((answer, Some(engine)))
+    }
+
+    /// Whether the page that rots still does: asked of what lies behind, which does not fail.
+    fn is_rotten(&self) -> bool {
+        let left = self.program.machine.medium.crash_point().newest().into_bytes();
+        let at = (ROTTEN * PAGE) as usize;
+        left[at..at + PAGE as usize] != self.program.state().model.page(ROTTEN).now[..]
+    }
+
+    /// Closes or kills, and opens again.
+    fn open(&mut self, session: Session, rng: &mut Rng) -> Judged<Outcome> {
+        let setting = self.story.setting;
+        let killed = self.story.deed != Deed::Open;
+        if killed {
+            self.more();
+        }
+        if self.story.deed.rots() {
+            self.rot(rng)?;
+        }
+        if !killed {
+            self.program.state().model.begin_pass();
+            session.engine.close().map_err(|error| refused("close", &error))?;
+            let bits = self.program.machine.data.marks().dirty;
+            self.program.state().model.end_pass(&bits);
+        }
+        let machine = &self.program.machine;
+        let left = machine.medium.crash_point().newest();
+        let marks = killed.then(|| machine.data.marks());
+        let next = Machine::after(left, setting.kind, machine.size(), marks, None);
+        self.program = self.program.on(&next);
+        self.arm();
+        Ok(match self.program.machine.open(setting.open(1)) {
+            Ok((engine, _)) => (Ok(()), Some(engine)),
+            Err(error) => (Err(error), None),
+        })
+    }
+
+    /// A covered page rots.
+    fn rot(&mut self, rng: &mut Rng) -> Judged<()> {
+        let machine = &self.program.machine;
+        let at = ROTTEN * PAGE + rng.below(PAGE);
+        let bit = rng.below(8) as u8;
+        machine.medium.flip_bit(at, bit).map_err(|error| refused("damage", &error))?;
+        let mut state = self.program.state();
+        let byte = state.model.page(ROTTEN).now[(at % PAGE) as usize] ^ (1 << bit);
+        self.ledger.covered += state.model.damaged(at, &[byte]);
+        Ok(())
+    }
+
+    /// What is said and what was done, right after; what a kill or a power cut would leave; and
+    /// how it goes on.
+    fn judge(mut self, succeeded: bool, engine: Option<Engine>) -> Judged<()> {
+        let setting = self.story.setting;
+        let protected = succeeded || self.story.deed != Deed::Protect;
+        bytes(&self.program.machine, &mut self.program.state().model, self.ledger)?;
+        left(&self.program, setting, protected, self.story.seed, self.ledger)?;
+        if let Some(engine) = &engine {
+            self.verdicts(engine)?;
+        }
+        let engine = match engine {
+            Some(engine) => self.go_on(engine).map_err(|v| v.during("calls succeed again"))?,
+            None => None,
+        };
+        let engine = match engine {
+            Some(engine) => engine,
+            None => self.begin_anew(protected)?,
+        };
+        self.all_is_well(engine).map_err(|v| v.during("in the end"))
+    }
+
+    /// A call that failed is a reason for doubt.
+    fn verdicts(&mut self, engine: &Engine) -> Judged<()> {
+        let model = self.program.state().model.clone();
+        verdicts(engine, &model, |_| self.fail.is_some(), self.ledger)
+    }
+
+    /// The engine goes on, unless it says that the file has to be opened anew.
+    fn go_on(&mut self, engine: Engine) -> Judged<Option<Engine>> {
+        let anew = |error: &Error| {
+            self.fail.is_some()
+                && matches!(error, Error::Sync(_) | Error::DataSync(_) | Error::ReadOnly)
+        };
+        self.program.state().model.begin_pass();
+        let done = engine.admit(0, u64::MAX, Writing::NotYet).and_then(|()| engine.update_now());
+        match done {
+            Ok(_) => {
+                let bits = self.program.machine.data.marks().dirty;
+                self.program.state().model.end_pass(&bits);
+                self.verdicts(&engine)?;
+                Ok(Some(engine))
+            }
+            Err(error) if anew(&error) => Ok(None),
+            Err(error) => Err(refused("a pass", &error)),
+        }
+    }
+
+    /// Protects a file that is not, or opens it.
+    fn begin_anew(&mut self, protected: bool) -> Judged<Engine> {
+        let setting = self.story.setting;
+        let machine = &self.program.machine;
+        let opened = machine.open(setting.open(1));
+        let engine = match opened {
+            Ok((engine, _)) => engine,
+            Err(_) if !protected => {
+                machine.protect(&setting).map_err(|error| refused("protect anew", &error))?
+            }
+            Err(error) => return Err(refused("open anew", &error)),
+        };
+        self.verdicts(&engine)?;
+        engine
+            .admit(0, u64::MAX, Writing::NotYet)
+            .and_then(|()| engine.update_now())
+            .map_err(|error| refused("a pass of a file opened anew", &error))?;
+        self.verdicts(&engine)?;
+        Ok(engine)
+    }
+
+    /// What rots comes back, nothing is in doubt for good, and redundancy is whole.
+    fn all_is_well(&mut self, engine: Engine) -> Judged<()> {
+        let machine = self.program.machine.clone();
+        engine.scrub(Some(&AtRest)).map_err(|error| refused("scrub", &error))?;
+        bytes(&machine, &mut self.program.state().model, self.ledger)?;
+        let doubtful = engine.undecided().iter().any(|(why, _)| *why != Unsure::Uncovered);
+        let model = self.program.state().model.clone();
+        for page in 0..model.count() {
+            let hopeful = !doubtful && model.can_give_back(page / 4);
+            if model.page(page).is_damaged() && hopeful {
+                let story = format!("{} could be given back, and was not", name(page));
+                return Err(Violation::new(Fault::Unnoticed, story));
+            }
+            if model.page(page).is_damaged() {
+                self.ledger.lost += 1;
+                let now = &model.page(page).now;
+                let put = machine.medium.stray(page * PAGE, now);
+                put.map_err(|error| refused("putting right", &error))?;
+            }
+        }
+        self.program.state().model.put_right();
+        let done = engine.accept(0, u64::MAX).and_then(|_| engine.scrub(Some(&AtRest)));
+        done.map_err(|error| refused("accept and scrub", &error))?;
+        let mut state = self.program.state();
+        state.model.all_covered();
+        bytes(&machine, &mut state.model, self.ledger)?;
+        let model = state.model.clone();
+        drop(state);
+        verdicts(&engine, &model, |_| false, self.ledger)?;
+        gives_back(&machine, &engine, self.story.seed % 64)?;
+        engine.close().map_err(|error| refused("close", &error))
+    }
+}
+
+/// Every deed had a call that failed.
+fn finish(tally: &mut Tally) {
+    let figures = std::mem::take(&mut tally.figures);
+    let (ran, told): (std::collections::BTreeMap<_, _>, _) =
+        figures.into_iter().partition(|(name, _)| name.starts_with(FAILED));
+    tally.figures = told;
+    for number in 0..DEEDS.len() as u64 * SETTINGS {
+        let (_, _, name) = named(number);
+        if ran.get(&format!("{FAILED}{name}")).is_none_or(|runs: &u64| *runs == 0) {
+            let story = format!("{name}: no call of it failed");
+            tally.convict(Violation::new(Fault::Unnoticed, story));
+        }
+    }
+    Ledger::finish(tally);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deed_without_a_failing_call_is_a_violation() {
+        let mut tally = Tally::default();
+        let all = DEEDS.len() as u64 * SETTINGS;
+        for number in 2..all {
+            tally.add(format!("{FAILED}{}", named(number).2), 3);
+        }
+        tally.add(format!("{FAILED}{}", named(1).2), 0);
+        finish(&mut tally);
+        assert_eq!(tally.violated(), 2);
+        assert!(tally.violations[0].story.contains(&named(0).2));
+    }
+}
