@@ -7,12 +7,14 @@ pub mod damage;
 pub mod fail_nth;
 pub mod fields;
 pub mod histories;
+pub mod large;
 pub mod lost;
 pub mod media;
 pub mod mutants;
 pub mod nested;
 pub mod sigkill;
 mod stale;
+pub mod storm;
 
 use crate::runner::Row;
 
@@ -25,9 +27,11 @@ pub const ROWS: &[Row] = &[
     damage::ROW,
     lost::ROW,
     beyond::ROW,
+    storm::ROW,
     fail_nth::ROW,
     fields::ROW,
     histories::ROW,
     sigkill::ROW,
     media::ROW,
+    large::ROW,
 ];
