@@ -21,6 +21,8 @@ use crate::tally::{Fault, Judged, Violation};
 
 /// Objects of a thread above which it rather frees.
 const ENOUGH: usize = 40;
+/// Bytes of an object above which it is never freed: something large is always there to be hit.
+const HUGE: usize = 32 << 10;
 /// One step in so many is a read.
 const READ_EACH: u64 = 3;
 
@@ -197,7 +199,12 @@ impl<M: Medium> Toil<'_, M> {
         {
             job = Job::new(rng, [Op::Free { of }]);
         }
-        if job.ops.iter().any(|op| matches!(op, Op::Root { .. })) {
+        let kept = |op: &Op| match op {
+            Op::Root { .. } => true,
+            Op::Free { of } => fit.get(*of).is_some_and(|object| object.bytes.len() > HUGE),
+            _ => false,
+        };
+        if job.ops.iter().any(kept) {
             job = Job::new(rng, [Op::AllocNode]);
         }
         self.commit(&job, part, done)

@@ -42,7 +42,7 @@ use crate::tally::{Fault, Judged, Tally, Violation};
 pub const ROW: Row = Row {
     name: "media",
     story: "media errors by real SIGBUS, in commits, reads and loads; cleared or relocated",
-    cases: |tier| CASES * if matches!(tier, Tier::Ci) { 1 } else { 100 },
+    cases: |tier| CASES * if matches!(tier, Tier::Ci) { 1 } else { 200 },
     run,
     finish,
     patience: Duration::from_secs(180),
@@ -51,7 +51,7 @@ pub const ROW: Row = Row {
 };
 
 /// Cases of the CI tier.
-const CASES: u64 = 48;
+const CASES: u64 = 24;
 /// Lives of pools in each, with two errors or more.
 const LIVES: u64 = 125;
 /// One case in so many is on a file, where each repair syncs several times; it has fewer lives.

@@ -43,6 +43,8 @@ pub const ROW: Row = Row {
 const CASES: u64 = 20;
 /// Kills of each.
 const KILLS: u64 = 10;
+/// Bytes of the journal of events.
+const EVENTS: u64 = 12 << 12;
 /// Bytes of a new pool, and bytes it grows by.
 const SIZE: u64 = 1 << 20;
 /// Longest pool.
@@ -83,6 +85,8 @@ fn story(case: &Case, path: &Path, tally: &mut Tally) -> Judged<()> {
         parity,
         log: 5 * 16_384,
         uuid: *b"holdfastcampaign",
+        // Room for all that is told of the damage between two kills.
+        events: EVENTS,
         ..CreateOptions::tiny(SIZE)
     };
     let kind = medium.kind();

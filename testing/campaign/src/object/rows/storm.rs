@@ -137,12 +137,14 @@ fn storm(
     });
     let (ended, log_lost) = (chaos.ended, chaos.log_lost);
     tally.merge(std::mem::take(&mut chaos.tally));
+    if sky.is_given_up() {
+        driver.medium.abandon(driver.pool);
+        return Ok(None);
+    }
     let caught = ran?;
     if chaos.doubtful {
         driver.read_all()?;
         tally.add("storms given up: a freed object stays in doubt", 1);
-    }
-    if sky.is_beyond() || chaos.doubtful {
         driver.medium.abandon(driver.pool);
         return Ok(None);
     }

@@ -134,7 +134,8 @@ pub(super) fn hurt(path: &Path, state: State, rng: &mut Rng) -> Judged<Vec<Injur
 }
 
 /// Opens the pool and scrubs: nothing may be lost, nothing undecided, and of a pool that was
-/// closed each injury is told after event number `seen`. The caller looks at what it holds then.
+/// closed each injury but one is told after event number `seen`. The caller looks at what it
+/// holds then.
 pub(super) fn mended(
     path: &Path,
     (injuries, seen): (&[Injury], u64),
@@ -158,6 +159,7 @@ pub(super) fn mended(
         return Err(Violation::new(Fault::Wrong, story));
     }
     let zones: Vec<Region> = pool.regions();
+    let mut untold = None;
     for Injury { area, at, len } in injuries.iter().copied() {
         tally.add("damaged between kills", 1);
         let zone = zones.iter().find(|region| region.start <= at && at < region.start + region.len);
@@ -171,7 +173,12 @@ pub(super) fn mended(
         }
         // Records are done with, and who opens a pool writes its tables and notes anew.
         let rewritten = area.is_mirrored() || matches!(area, Area::Log(_));
-        if !rewritten && state == State::Closed {
+        if rewritten || state != State::Closed {
+            continue;
+        }
+        // One repair may have been through when the process was killed, and its event not.
+        tally.add("damaged between kills, killed before it was told", 1);
+        if untold.replace(at).is_some() {
             let story = format!("no event names the damage of {area} at {at:#x}+{len:#x}");
             return Err(Violation::new(Fault::Unnoticed, story));
         }

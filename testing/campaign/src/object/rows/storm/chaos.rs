@@ -327,13 +327,13 @@ impl<'a> Chaos<'a> {
         if let Damage::Write(FaultKind::Misdirected { to }) = injected.damage {
             let there = self.domains(to, injected.len);
             if !there.is_disjoint(&here) {
-                self.exceed();
+                self.give_up();
             }
             all.extend(there);
             places.push((to, injected.len));
         }
         if !self.taken.is_disjoint(&all) {
-            self.exceed();
+            self.give_up();
         }
         let log_end = 2 * self.driver.pool.superblock().side_len;
         self.log_lost |= self.driver.medium.kind() == MediumKind::File && injected.at < log_end;
@@ -347,9 +347,9 @@ impl<'a> Chaos<'a> {
         }
     }
 
-    fn exceed(&mut self) {
+    fn give_up(&mut self) {
         self.tally.add("storms given up: two faults met in one column", 1);
-        self.sky.exceed();
+        self.sky.give_up();
         self.ended = true;
     }
 

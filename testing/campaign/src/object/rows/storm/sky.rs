@@ -21,6 +21,8 @@ pub(super) struct Sky {
     failing: AtomicBool,
     /// The redundancy does not cover what was done: objects may be lost.
     beyond: AtomicBool,
+    /// Two faults met where nobody wanted it: this storm says nothing.
+    given_up: AtomicBool,
     /// Objects that may be read as they once were.
     shunned: Mutex<BTreeSet<u64>>,
     /// Objects in doubt, to be written anew as a program would.
@@ -46,6 +48,14 @@ impl Sky {
         self.beyond.store(true, Ordering::Release);
     }
 
+    pub(super) fn give_up(&self) {
+        self.given_up.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Acquire)
+    }
+
     pub(super) fn is_beyond(&self) -> bool {
         self.beyond.load(Ordering::Acquire)
     }
@@ -67,7 +77,7 @@ impl Weather for Sky {
     fn excuses(&self, error: &Error, _object: Option<u64>) -> bool {
         // What is lost may be a part of the object, and the error names the part.
         let lost = matches!(error, Error::Tx(TxError::Lost { .. }));
-        self.failing.load(Ordering::Acquire) || self.is_beyond() && lost
+        self.failing.load(Ordering::Acquire) || self.is_given_up() || self.is_beyond() && lost
     }
 
     fn step(&self, step: &mut dyn FnMut() -> Judged<()>) -> Judged<()> {
