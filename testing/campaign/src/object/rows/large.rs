@@ -2,8 +2,9 @@
 //!
 //! A large page that goes bad, or a stray write as long, over data rows, parity, metadata and log,
 //! aligned and not: at rest, between two calls, or while two threads commit and read and a third
-//! scrubs. That much the redundancy covers, so everything must be healed: no transaction and no read
-//! may fail meanwhile, and after a scrub the pool is whole, byte by byte, and holds what it should.
+//! scrubs. That much the redundancy covers, so everything must be healed: no transaction and no
+//! read may fail meanwhile, and after a scrub the pool is whole, byte by byte, and holds what it
+//! should.
 //!
 //! What happens between the threads is left to chance: a replay repeats the losses and what each
 //! thread would do, not the schedule.
