@@ -21,11 +21,16 @@ impl Visited {
     }
 }
 
+/// A store of the program: the name of its place, first byte, bytes.
+pub type Stored = (&'static str, u64, u64);
+
 /// A medium, and who wants to know where it was passed once it goes.
 #[derive(Debug)]
 struct Noted {
     medium: FaultMedium,
     visited: Option<Visited>,
+    /// What was stored since somebody asked for it.
+    stores: Mutex<Option<Vec<Stored>>>,
 }
 
 impl Drop for Noted {
@@ -45,7 +50,34 @@ impl Handle {
     /// Shares a medium; when the last handle goes, `visited` learns which sites it has seen.
     #[must_use]
     pub fn new(medium: FaultMedium, visited: Option<Visited>) -> Self {
-        Self(Arc::new(Noted { medium, visited }))
+        Self(Arc::new(Noted { medium, visited, stores: Mutex::default() }))
+    }
+
+    /// Takes down each store from now on.
+    pub fn note_stores(&self) {
+        *self.stores() = Some(Vec::new());
+    }
+
+    /// Stores taken down so far.
+    #[must_use]
+    pub fn stored(&self) -> usize {
+        self.stores().as_ref().map_or(0, Vec::len)
+    }
+
+    /// Stores taken down from number `from` on.
+    #[must_use]
+    pub fn stored_since(&self, from: usize) -> Vec<Stored> {
+        self.stores().as_ref().and_then(|all| all.get(from..)).map_or_else(Vec::new, <[_]>::to_vec)
+    }
+
+    fn stores(&self) -> std::sync::MutexGuard<'_, Option<Vec<Stored>>> {
+        self.0.stores.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, site: Site, at: u64, len: u64) {
+        if let Some(stores) = self.stores().as_mut() {
+            stores.push((site.name(), at, len));
+        }
     }
 
     /// Lets a pool on this medium go without a clean close, as a killed process would: from now
@@ -80,7 +112,9 @@ impl Medium for Handle {
     }
 
     fn put(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
-        self.0.medium.put(site, at, bytes)
+        let done = self.0.medium.put(site, at, bytes);
+        self.note(site, at, bytes.len() as u64);
+        done
     }
 
     fn put_is_cached(&self, len: u64) -> bool {
@@ -88,11 +122,15 @@ impl Medium for Handle {
     }
 
     fn xor(&self, site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError> {
-        self.0.medium.xor(site, at, delta)
+        let done = self.0.medium.xor(site, at, delta);
+        self.note(site, at, delta.len() as u64);
+        done
     }
 
     fn zero(&self, site: Site, at: u64, len: u64) -> Result<(), MediaError> {
-        self.0.medium.zero(site, at, len)
+        let done = self.0.medium.zero(site, at, len);
+        self.note(site, at, len);
+        done
     }
 
     fn drain(&self, site: Site) {
@@ -112,7 +150,9 @@ impl Medium for Handle {
     }
 
     fn append(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), SyncError> {
-        self.0.medium.append(site, at, bytes)
+        let done = self.0.medium.append(site, at, bytes);
+        self.note(site, at, bytes.len() as u64);
+        done
     }
 
     fn sync(&self, site: Site) -> Result<(), SyncError> {
@@ -128,7 +168,9 @@ impl Medium for Handle {
     }
 
     fn heal(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
-        self.0.medium.heal(site, at, bytes)
+        let done = self.0.medium.heal(site, at, bytes);
+        self.note(site, at, bytes.len() as u64);
+        done
     }
 
     fn remap(&self, at: u64, physical: u64, len: u64) -> Result<(), MediaError> {

@@ -91,7 +91,21 @@ impl<'a> Life<'a> {
     /// # Errors
     /// It is refused.
     pub fn open(world: &'a World, path: &'a Path, objects: Objects, anchor: u64) -> Judged<Self> {
+        Self::open_hurt(world, path, (objects, anchor), |_| Ok(()))
+    }
+
+    /// The same, where something happens to the medium before the pool is opened.
+    ///
+    /// # Errors
+    /// It cannot be done, or the pool is refused.
+    pub fn open_hurt(
+        world: &'a World,
+        path: &'a Path,
+        (objects, anchor): (Objects, u64),
+        hurt: impl FnOnce(&Live) -> Judged<()>,
+    ) -> Judged<Self> {
         let live = map(path, world)?;
+        hurt(&live)?;
         let opened = Pool::open(live.clone(), world.open, clock());
         let (pool, _) = opened.map_err(|error| refused("open", &error))?;
         Self::of(world, path, live, pool, objects, anchor)
@@ -361,34 +375,4 @@ pub fn origin(world: &World, path: &Path, rng: &mut Rng) -> Judged<Origin> {
 
 fn io(path: &Path, error: &std::io::Error) -> Violation {
     Violation::new(Fault::Refused, format!("{}: {error}", path.display()))
-}
-
-/// Runs so many jobs on these objects alone; answers what became of them.
-///
-/// # Errors
-/// What the engine answered.
-pub fn work(
-    pool: &Pool<Live>,
-    mut objects: Objects,
-    anchor: u64,
-    (jobs, seed): (u64, u64),
-) -> Judged<Objects> {
-    let mut rng = Rng::new(seed);
-    for _ in 0..jobs {
-        let mut job = any_job(&mut rng, &objects);
-        if job.ops.iter().any(|op| matches!(op, Op::Root { .. })) {
-            job = Job::new(&mut rng, [Op::AllocNode]);
-        }
-        let mut change = Change::new();
-        let done = pool.run(|tx| {
-            change = job.execute(tx, &objects, anchor)?;
-            Ok(())
-        });
-        match done {
-            Ok(()) => objects.apply(&change),
-            Err(Error::Tx(TxError::NoSpace { .. })) if job.takes_space() => {}
-            Err(error) => return Err(refused(&format!("{:?} under load", job.ops), &error)),
-        }
-    }
-    Ok(objects)
 }

@@ -112,6 +112,15 @@ impl Live {
         }
     }
 
+    /// Has many pages go bad at once, injected into the mapping.
+    ///
+    /// # Errors
+    /// They are not pages of the mapping.
+    pub fn poison_all(&self, at: u64, len: u64, kind: Poison) -> Result<(), MediaError> {
+        let _alone = self.0.access.write().unwrap_or_else(PoisonError::into_inner);
+        poison(&self.0.mapped, at, len, kind)
+    }
+
     /// The machine that errors come from, if they are not injected into the mapping.
     #[must_use]
     pub fn sick(&self) -> Option<&Sick> {

@@ -23,6 +23,7 @@ pub mod rows;
 pub mod scenes;
 pub mod sick;
 pub mod targets;
+pub mod toil;
 pub mod unsynced;
 pub mod victim;
 pub mod watch;

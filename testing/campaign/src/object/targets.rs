@@ -86,6 +86,16 @@ impl Area {
         use Area::{Intent, Progress, Regions, Remap, Superblock};
         matches!(self, Superblock(_) | Regions(_) | Remap(_) | Intent(_) | Progress(_))
     }
+
+    /// Whether it is in this side.
+    #[must_use]
+    pub fn is_of(self, side: Side) -> bool {
+        use Area::{Intent, Log, Progress, Regions, Remap, Superblock};
+        match self {
+            Superblock(s) | Regions(s) | Remap(s) | Intent(s) | Progress(s) | Log(s) => s == side,
+            _ => false,
+        }
+    }
 }
 
 /// A range of one area.

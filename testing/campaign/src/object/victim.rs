@@ -43,6 +43,8 @@ pub enum Phase {
     Growth,
     /// Closing.
     Close,
+    /// A scrub of a pool that is damaged, and nothing else.
+    Mend,
 }
 
 /// What the process is told to do.
@@ -174,6 +176,17 @@ fn obey(orders: &Orders, voice: &Voice) -> Result<(), String> {
         std::mem::forget(pool);
         return Ok(());
     }
+    if orders.phase == Phase::Mend {
+        voice.say(&Said::Phase(Phase::Mend));
+        let done = pool.scrub(ScrubOptions::default(), &ScrubControl::default(), |_, _| {});
+        let done = done.map_err(|error| format!("scrub: {error}"))?;
+        if done.lost > 0 {
+            return Err(format!("the scrub gave up {:?}", done.report.findings));
+        }
+        voice.say(&Said::Past(Phase::Mend));
+        std::mem::forget(pool);
+        return Ok(());
+    }
     let found = survey(&Bytes::of(pool.medium()), Scope::OBJECTS);
     let found = found.ok_or("no superblock verifies")?;
     voice.say(&Said::Phase(Phase::Work));
@@ -300,8 +313,8 @@ impl<M: Medium> Worker<'_, M> {
     }
 }
 
-const PHASES: [Phase; 5] =
-    [Phase::Work, Phase::Recovery, Phase::Scrub, Phase::Growth, Phase::Close];
+const PHASES: [Phase; 6] =
+    [Phase::Work, Phase::Recovery, Phase::Scrub, Phase::Growth, Phase::Close, Phase::Mend];
 
 fn encode(said: &Said) -> Vec<u8> {
     let phase = |phase: &Phase| PHASES.iter().position(|p| p == phase).unwrap_or(0) as u8;

@@ -305,7 +305,7 @@ fn injure(driver: &Driver, rng: &mut Rng) -> Judged<Vec<Injury>> {
 }
 
 /// End of the region around `at` that one stray write may cover.
-fn end_of(driver: &Driver, zone: &Region, at: u64) -> u64 {
+pub(super) fn end_of(driver: &Driver, zone: &Region, at: u64) -> u64 {
     let data = zone.start + u64::from(zone.data_rows) * zone.row_len;
     if at < zone.start {
         return (at / PAGE + 1) * PAGE;

@@ -7,6 +7,7 @@ pub mod damage;
 pub mod fail_nth;
 pub mod fields;
 pub mod histories;
+pub mod large;
 pub mod lost;
 pub mod media;
 pub mod mutants;
@@ -14,6 +15,7 @@ pub mod nested;
 pub mod sigkill;
 mod spared;
 mod stale;
+pub mod storm;
 
 use crate::runner::Row;
 
@@ -26,9 +28,11 @@ pub const ROWS: &[Row] = &[
     damage::ROW,
     lost::ROW,
     beyond::ROW,
+    storm::ROW,
     fail_nth::ROW,
     fields::ROW,
     histories::ROW,
     sigkill::ROW,
     media::ROW,
+    large::ROW,
 ];

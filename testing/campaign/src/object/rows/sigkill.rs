@@ -2,9 +2,14 @@
 //! transactions, recovery, scrub, growth or close; the pool it leaves must hold what it said was
 //! acknowledged.
 //!
+//! Between kills the file is damaged (`sigkill/hurt.rs`): after one, before the recovery; or while
+//! the pool is closed, and then the process is killed in the middle of mending it.
+//!
 //! Pools are real files: on the file system of the temporary directory, and in shared memory. The
 //! contents and the kind of each kill follow from the seed; the instant also from the machine, so
 //! a replay repeats the story, and may need several runs to hit the same instruction.
+
+mod hurt;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -16,6 +21,7 @@ use holdfast_object::{CreateOptions, Parity, Pool};
 use holdfast_pmem::{Mapped, Medium, MediumKind, Options, SystemClock};
 use holdfast_workloads::Rng;
 
+use self::hurt::{State, hurt, last_event, mended};
 use crate::object::promise::{LEFT, Promise, judge};
 use crate::object::scenes::refused;
 use crate::object::victim::{Orders, Phase, Said, hear, open_options};
@@ -37,6 +43,8 @@ pub const ROW: Row = Row {
 const CASES: u64 = 20;
 /// Kills of each.
 const KILLS: u64 = 10;
+/// Bytes of the journal of events.
+const EVENTS: u64 = 12 << 12;
 /// Bytes of a new pool, and bytes it grows by.
 const SIZE: u64 = 1 << 20;
 /// Longest pool.
@@ -77,6 +85,8 @@ fn story(case: &Case, path: &Path, tally: &mut Tally) -> Judged<()> {
         parity,
         log: 5 * 16_384,
         uuid: *b"holdfastcampaign",
+        // Room for all that is told of the damage between two kills.
+        events: EVENTS,
         ..CreateOptions::tiny(SIZE)
     };
     let kind = medium.kind();
@@ -103,10 +113,35 @@ fn story(case: &Case, path: &Path, tally: &mut Tally) -> Judged<()> {
                     kill_once(path, phase, grow, kind, promise, &mut rng, tally).map_err(told)?;
             }
         }
+        if rng.below(3) == 0 {
+            let state = State::Killed { apart: kind != MediumKind::File };
+            let injuries = hurt(path, state, &mut rng).map_err(told)?;
+            let told = |v: Violation| told(v.during(format!("damaged after it: {injuries:x?}")));
+            mended(path, (&injuries, 0), state, tally).map_err(told)?;
+        }
         promise = judge(path, Some(&promise), tally).map_err(told)?;
+        if rng.below(3) == 0 {
+            promise = mend(path, kind, promise, &mut rng, tally).map_err(told)?;
+        }
         size = std::fs::metadata(path).map_or(size, |found| found.len());
     }
     Ok(())
+}
+
+/// Damages a pool that is closed, and kills the process that mends it.
+fn mend(
+    path: &Path,
+    kind: MediumKind,
+    promise: Promise,
+    rng: &mut Rng,
+    tally: &mut Tally,
+) -> Judged<Promise> {
+    let seen = last_event(path)?;
+    let injuries = hurt(path, State::Closed, rng)?;
+    let told = |v: Violation| v.during(format!("damaged when closed: {injuries:x?}"));
+    let promise = kill_once(path, Phase::Mend, 0, kind, promise, rng, tally).map_err(told)?;
+    mended(path, (&injuries, seen), State::Closed, tally).map_err(told)?;
+    judge(path, Some(&promise), tally).map_err(told)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -150,6 +185,8 @@ fn kill_once(
     let most = match (phase, kind) {
         (Phase::Work | Phase::Scrub, MediumKind::File) => 120_000,
         (Phase::Work | Phase::Scrub, _) => 40_000,
+        (Phase::Mend, MediumKind::File) => 30_000,
+        (Phase::Mend, _) => 8_000,
         (Phase::Growth, MediumKind::File) => 20_000,
         (Phase::Growth, _) => 1_200,
         (Phase::Recovery | Phase::Close, MediumKind::File) => 6_000,

@@ -1,0 +1,582 @@
+//! What goes wrong in a storm: faults of every kind, drawn one after the other, and scrubs.
+//!
+//! The atlas is the set of places that count as one (`damage::domains`). Within tolerance at most
+//! one fault has its place in each until a scrub has been there.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use holdfast_faultmem::{Clear, Damage, FailMode, FaultKind, Injected, Torn, When};
+use holdfast_layout::{Region, RegionKind};
+use holdfast_object::{ScrubControl, ScrubOptions, Scrubbed};
+use holdfast_pmem::{Medium, MediumKind, PAGE};
+use holdfast_redundancy::events::{Event, Outcome};
+use holdfast_redundancy::{Verdict, verdict::Reason};
+use holdfast_workloads::Rng;
+
+use super::sky::Sky;
+use crate::object::driver::Driver;
+use crate::object::model::Object;
+use crate::object::ops::{Job, Op};
+use crate::object::raw::Bytes;
+use crate::object::rows::damage::{Seen, domains, end_of, names, zone_of};
+use crate::object::rows::stale::settle;
+use crate::object::scenes::refused;
+use crate::object::targets::{Area, Target, Targets};
+use crate::tally::{Fault, Judged, Tally, Violation};
+
+/// Faults between two scrubs at most.
+const BETWEEN: u64 = 6;
+/// Longest pause between two faults, in microseconds.
+const PAUSE: u64 = 1_500;
+/// Longest wait for a write that an armed fault can hit.
+const AIM: Duration = Duration::from_millis(3);
+/// Longest wait for threads to do what they were asked for.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Bytes that are set back at once.
+const UNITS: [usize; 3] = [64, 512, PAGE as usize];
+/// Calls among which the one is drawn that fails.
+const CALLS: u64 = 80;
+/// Domains of the log, which no scrub writes anew.
+const LOG: u64 = 1 << 42;
+
+/// What can go wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Flip,
+    Stray,
+    Poison(Clear),
+    Lost,
+    Misdirected,
+    Torn,
+    Stale,
+    Failed,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Flip => "bit flips",
+            Self::Stray => "stray writes",
+            Self::Poison(Clear::Able) => "poison that a rewrite clears",
+            Self::Poison(Clear::Unable) => "poison for good",
+            Self::Lost => "lost writes",
+            Self::Misdirected => "misdirected writes",
+            Self::Torn => "torn writes",
+            Self::Stale => "stale places",
+            Self::Failed => "failed calls",
+        })
+    }
+}
+
+/// A range that went wrong.
+#[derive(Debug, Clone, Copy)]
+struct Injury {
+    kind: Kind,
+    at: u64,
+    len: u64,
+    /// Stores of the program before it.
+    since: usize,
+}
+
+/// The one who does it.
+pub(super) struct Chaos<'a> {
+    driver: &'a Driver,
+    sky: &'a Sky,
+    zone: Region,
+    rng: Rng,
+    taken: BTreeSet<u64>,
+    injuries: Vec<Injury>,
+    /// Of these, how many were judged.
+    judged: usize,
+    events: Vec<Event>,
+    seen: Seen,
+    /// Events were lost: the journal holds only so many.
+    overflowed: bool,
+    /// A spare frame is left.
+    spare: bool,
+    /// An append was hit that carried both copies of a record: a crash may lose it.
+    pub(super) log_lost: bool,
+    /// Nothing is written any more.
+    pub(super) ended: bool,
+    /// Places of freed objects are in doubt, which nobody writes anew.
+    pub(super) doubtful: bool,
+    /// The threads are gone.
+    pub(super) alone: bool,
+    /// The places there were when all was whole.
+    whole: Targets,
+    pub(super) tally: Tally,
+}
+
+impl<'a> Chaos<'a> {
+    pub(super) fn over(driver: &'a Driver, sky: &'a Sky, rng: Rng) -> Judged<Self> {
+        driver.medium.note_stores();
+        let spares = driver.pool.regions();
+        let spare = spares.iter().any(|region| region.kind == RegionKind::Spare);
+        Ok(Self {
+            zone: zone_of(driver)?,
+            seen: Seen::now(driver),
+            taken: BTreeSet::new(),
+            injuries: Vec::new(),
+            judged: 0,
+            events: Vec::new(),
+            overflowed: false,
+            spare: spare && driver.medium.crash_point().persisted().bad_pages().is_empty(),
+            log_lost: false,
+            ended: false,
+            doubtful: false,
+            alone: false,
+            whole: Targets::of(&Bytes::of(&driver.medium)),
+            tally: Tally::default(),
+            driver,
+            sky,
+            rng,
+        })
+    }
+
+    /// Some faults, and the scrub after them.
+    pub(super) fn round(&mut self) -> Judged<()> {
+        let targets = match self.sky.is_beyond() {
+            // What is lost cannot be read as what it is.
+            true => self.whole.clone(),
+            false => self.targets(),
+        };
+        let mut stale = false;
+        if self.sky.is_beyond() {
+            self.overload()?;
+        }
+        for _ in 0..=self.rng.below(BETWEEN) {
+            if self.ended {
+                return Ok(());
+            }
+            self.pause();
+            match self.rng.below(if self.sky.is_beyond() { 9 } else { 14 }) {
+                0..3 => self.flip(&targets)?,
+                3..6 => self.stray(&targets)?,
+                6..8 => self.poison(&targets, Clear::Able)?,
+                8 => self.poison(&targets, Clear::Unable)?,
+                9..13 => self.strike(&targets)?,
+                // One at a time: the threads keep away from what is in it.
+                _ if !stale => stale = self.set_back(&targets)?,
+                _ => {}
+            }
+        }
+        if self.ended {
+            return Ok(());
+        }
+        self.pause();
+        self.scrub()?;
+        if !self.sky.is_beyond() && self.rng.below(5) == 0 {
+            self.fail_one()?;
+        }
+        Ok(())
+    }
+
+    fn pause(&mut self) {
+        std::thread::sleep(Duration::from_micros(self.rng.below(PAUSE)));
+    }
+
+    fn targets(&self) -> Targets {
+        self.sky.calm(|| Targets::of(&Bytes::of(&self.driver.medium)))
+    }
+
+    fn pick(&mut self, targets: &Targets) -> Option<Target> {
+        let areas = targets.areas();
+        // As many in the zone as elsewhere, where there are more kinds of places.
+        let zone: Vec<Area> = areas.iter().copied().filter(|area| in_zone(*area)).collect();
+        let from = if self.rng.below(3) > 0 { &zone } else { &areas };
+        targets.pick(*self.rng.pick(from)?, &mut self.rng)
+    }
+
+    fn domains(&self, at: u64, len: u64) -> BTreeSet<u64> {
+        domains(self.driver, &self.zone, at, len)
+    }
+
+    /// Whether the atlas has room there. Beyond tolerance, anything in the zone has.
+    fn may(&self, at: u64, len: u64) -> bool {
+        let beyond = self.sky.is_beyond() && at >= self.zone.start;
+        beyond || self.taken.is_disjoint(&self.domains(at, len))
+    }
+
+    fn note(&mut self, kind: Kind, at: u64, len: u64, since: usize) {
+        let domains = self.domains(at, len);
+        self.taken.extend(domains);
+        self.injuries.push(Injury { kind, at, len, since });
+        self.tally.count += 1;
+        self.tally.add(format!("{kind}: injected"), 1);
+    }
+
+    /// Ruins a page of more rows of one column than there are parity rows.
+    fn overload(&mut self) -> Judged<()> {
+        let Region { start, row_len, data_rows, parity_rows, .. } = self.zone;
+        let mut rows: Vec<u64> = (0..u64::from(data_rows + parity_rows)).collect();
+        self.rng.shuffle(&mut rows);
+        let col = self.rng.below(row_len / PAGE) * PAGE;
+        for row in &rows[..=parity_rows as usize] {
+            let (page, since) = (start + row * row_len + col, self.driver.medium.stored());
+            let kind = if self.rng.below(2) == 0 { Kind::Stray } else { Kind::Poison(Clear::Able) };
+            if kind == Kind::Stray {
+                let mut bytes = vec![0; PAGE as usize];
+                self.rng.fill(&mut bytes);
+                self.driver.medium.stray(page, &bytes).map_err(injecting)?;
+            } else {
+                self.driver.medium.poison(page, PAGE, Clear::Able).map_err(injecting)?;
+            }
+            self.note(kind, page, PAGE, since);
+            self.pause();
+        }
+        self.tally.add("columns lost", 1);
+        Ok(())
+    }
+
+    fn flip(&mut self, targets: &Targets) -> Judged<()> {
+        let Some(target) = self.pick(targets) else { return Ok(()) };
+        let at = target.at + self.rng.below(target.len);
+        if self.may(at, 1) {
+            let since = self.driver.medium.stored();
+            self.driver.medium.flip_bit(at, self.rng.below(8) as u8).map_err(injecting)?;
+            self.note(Kind::Flip, at, 1, since);
+        }
+        Ok(())
+    }
+
+    fn stray(&mut self, targets: &Targets) -> Judged<()> {
+        let Some(target) = self.pick(targets) else { return Ok(()) };
+        let at = target.at + self.rng.below(target.len);
+        let most = [1, 8, 64, 600, PAGE, self.zone.row_len][self.rng.below(6) as usize];
+        let len = (1 + self.rng.below(most)).min(end_of(self.driver, &self.zone, at) - at);
+        if !self.may(at, len) {
+            return Ok(());
+        }
+        let mut bytes = vec![0; len as usize];
+        match self.rng.below(3) {
+            0 => {}
+            1 => bytes.fill(0xff),
+            _ => self.rng.fill(&mut bytes),
+        }
+        let (since, before) = (self.driver.medium.stored(), self.driver.medium.injected().len());
+        self.driver.medium.stray(at, &bytes).map_err(injecting)?;
+        let injected = self.driver.medium.injected();
+        if let Some((at, len)) = injected.get(before).and_then(changed) {
+            self.note(Kind::Stray, at, len, since);
+        }
+        Ok(())
+    }
+
+    fn poison(&mut self, targets: &Targets, clear: Clear) -> Judged<()> {
+        let Some(target) = self.pick(targets) else { return Ok(()) };
+        let page = (target.at + self.rng.below(target.len)) / PAGE * PAGE;
+        let for_good = clear == Clear::Unable;
+        if !self.may(page, PAGE) || for_good && (!self.spare || page < self.zone.start) {
+            return Ok(());
+        }
+        // An append to a file that fails ends writing, as row `fail-nth` has it.
+        let file = self.driver.medium.kind() == MediumKind::File;
+        if file && matches!(target.area, Area::Log(_)) {
+            return Ok(());
+        }
+        self.spare &= !for_good;
+        let since = self.driver.medium.stored();
+        self.driver.medium.poison(page, PAGE, clear).map_err(injecting)?;
+        self.note(Kind::Poison(clear), page, PAGE, since);
+        Ok(())
+    }
+
+    /// Arms a fault for a write of the threads, and takes down what became of it.
+    fn strike(&mut self, targets: &Targets) -> Judged<()> {
+        let Some(target) = self.pick(targets) else { return Ok(()) };
+        let page = (target.at + self.rng.below(target.len)) / PAGE * PAGE;
+        let medium = &self.driver.medium;
+        let (kind, fault) = match self.rng.below(3) {
+            0 => (Kind::Lost, FaultKind::Lost),
+            1 => {
+                let to = self.rng.below(medium.len() - PAGE);
+                (Kind::Misdirected, FaultKind::Misdirected { to })
+            }
+            _ => (Kind::Torn, FaultKind::Torn(Torn::Subset(self.rng.next_u64()))),
+        };
+        if !self.may(page, PAGE) {
+            return Ok(());
+        }
+        if let FaultKind::Misdirected { to } = fault
+            && !(self.may(to, PAGE)
+                && self.domains(to, PAGE).is_disjoint(&self.domains(page, PAGE)))
+        {
+            return Ok(());
+        }
+        let (since, before) = (medium.stored(), medium.injected().len());
+        medium.arm(fault, When::touching(page, PAGE).nth(1 + self.rng.below(3)));
+        let begun = Instant::now();
+        while medium.armed() > 0 && begun.elapsed() < AIM {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        medium.disarm();
+        let hit = medium.injected().into_iter().skip(before);
+        for injected in hit.filter(|entry| matches!(entry.damage, Damage::Write(_))) {
+            self.struck(kind, &injected, since);
+        }
+        Ok(())
+    }
+
+    /// A write was hit: nobody could know which.
+    fn struck(&mut self, kind: Kind, injected: &Injected, since: usize) {
+        let here = self.domains(injected.at, injected.len);
+        let mut places = vec![(injected.at, injected.len)];
+        let mut all = here.clone();
+        if let Damage::Write(FaultKind::Misdirected { to }) = injected.damage {
+            let there = self.domains(to, injected.len);
+            if !there.is_disjoint(&here) {
+                self.give_up();
+            }
+            all.extend(there);
+            places.push((to, injected.len));
+        }
+        if !self.taken.is_disjoint(&all) {
+            self.give_up();
+        }
+        let log_end = 2 * self.driver.pool.superblock().side_len;
+        self.log_lost |= self.driver.medium.kind() == MediumKind::File && injected.at < log_end;
+        for (number, (at, len)) in places.into_iter().enumerate() {
+            self.note(kind, at, len, since);
+            if number > 0 {
+                // One fault, two places.
+                self.tally.count -= 1;
+                self.tally.add(format!("{kind}: places hit besides"), 1);
+            }
+        }
+    }
+
+    fn give_up(&mut self) {
+        self.tally.add("storms given up: two faults met in one column", 1);
+        self.sky.give_up();
+        self.ended = true;
+    }
+
+    /// Gives a place that the threads changed the bytes it had before.
+    fn set_back(&mut self, targets: &Targets) -> Judged<bool> {
+        let Some(target) = targets.pick(Area::Object, &mut self.rng) else { return Ok(false) };
+        let page = (target.at + self.rng.below(target.len)) / PAGE * PAGE;
+        if !self.may(page, PAGE) {
+            return Ok(false);
+        }
+        let (driver, sky) = (self.driver, self.sky);
+        let read = || {
+            let mut bytes = vec![0; PAGE as usize];
+            driver.medium.read(page, &mut bytes).ok().map(|()| bytes)
+        };
+        let Some(old) = sky.calm(read) else { return Ok(false) };
+        self.pause();
+        let unit = UNITS[self.rng.below(UNITS.len() as u64) as usize];
+        let draw = self.rng.next_u64();
+        let back = sky.calm(|| -> Judged<Option<(u64, usize)>> {
+            settle(driver)?;
+            let Some(new) = read() else { return Ok(None) };
+            let changed = old.chunks(unit).zip(new.chunks(unit)).enumerate();
+            let changed: Vec<usize> =
+                changed.filter(|(_, (a, b))| a != b).map(|(i, _)| i * unit).collect();
+            let Some(from) = Rng::new(draw).pick(&changed).copied() else { return Ok(None) };
+            let at = page + from as u64;
+            sky.shun(concerned(driver, at, unit as u64));
+            let since = driver.medium.stored();
+            driver.medium.stray(at, &old[from..][..unit]).map_err(injecting)?;
+            Ok(Some((at, since)))
+        })?;
+        if let Some((at, since)) = back {
+            self.note(Kind::Stale, at, unit as u64, since);
+        }
+        Ok(back.is_some())
+    }
+
+    /// One call of the medium fails, of whichever thread. That counts as damage anywhere, so there
+    /// is no other.
+    fn fail_one(&mut self) -> Judged<()> {
+        if self.taken.iter().any(|domain| domain & LOG == 0) {
+            return Ok(());
+        }
+        let medium = &self.driver.medium;
+        self.sky.fail(true);
+        let nth = medium.calls() + 1 + self.rng.below(CALLS);
+        medium.fail_nth(nth, FailMode::Once);
+        let begun = Instant::now();
+        while medium.calls() < nth && begun.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        // Whoever was answered an error has told it by then. What ended for good stays so.
+        self.sky.calm(|| self.sky.fail(self.driver.pool.is_read_only()));
+        medium.fail_none();
+        self.tally.count += 1;
+        self.tally.add(format!("{}: injected", Kind::Failed), 1);
+        self.ended |= self.driver.pool.is_read_only();
+        if !self.ended {
+            self.scrub()?;
+        }
+        Ok(())
+    }
+
+    /// Scrubs. Within tolerance nothing may be lost, and what is in doubt has been older.
+    pub(super) fn scrub(&mut self) -> Judged<()> {
+        settle(self.driver)?;
+        let done = self.pass()?;
+        let in_doubt = self.in_doubt(&done)?;
+        if !in_doubt.is_empty() {
+            self.tally.add("objects in doubt, written anew", in_doubt.len() as u64);
+            self.anew(in_doubt)?;
+            settle(self.driver)?;
+            self.pass()?;
+        }
+        self.sky.shun(BTreeSet::new());
+        self.taken.retain(|domain| domain & LOG != 0);
+        match self.seen.since(self.driver) {
+            Some(events) => self.events.extend(events),
+            None => self.overflowed = true,
+        }
+        self.seen = Seen::now(self.driver);
+        self.judge()
+    }
+
+    /// Has what is in doubt written anew, by the thread whose it is.
+    fn anew(&mut self, objects: Vec<u64>) -> Judged<()> {
+        if self.alone {
+            for of in objects {
+                let known = self.driver.ledger.objects();
+                let len = known.get(of).map_or(0, |object| object.bytes.len() as u64);
+                let job = Job::new(&mut self.rng, [Op::Write { of, from: 0, len }]);
+                self.driver.must(&job)?;
+            }
+            return Ok(());
+        }
+        self.sky.write_anew(objects);
+        let begun = Instant::now();
+        while self.sky.in_doubt() > 0 && begun.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        // The last of them may be under way.
+        self.sky.calm(|| ());
+        Ok(())
+    }
+
+    fn pass(&mut self) -> Judged<Scrubbed> {
+        let control = ScrubControl::default();
+        let done = self.driver.pool.scrub(ScrubOptions::default(), &control, |_, _| {});
+        let done = done.map_err(|error| refused("scrub", &error))?;
+        self.tally.add("scrubs", 1);
+        self.tally.add("findings repaired by scrubs", done.repaired);
+        if done.lost > 0 && !self.sky.is_beyond() {
+            let story = format!("the scrub gave up {}: {:?}", done.lost, done.report.findings);
+            return Err(Violation::new(Fault::Wrong, story));
+        }
+        Ok(done)
+    }
+
+    /// Objects of the model that a scrub could not decide about.
+    fn in_doubt(&mut self, done: &Scrubbed) -> Judged<Vec<u64>> {
+        if done.undecided == 0 || self.sky.is_beyond() {
+            return Ok(Vec::new());
+        }
+        let older = Verdict::Undecided(Reason::Older);
+        let undecided = |f: &&holdfast_object::Finding| matches!(f.verdict, Verdict::Undecided(_));
+        let findings: Vec<_> = done.report.findings.iter().filter(undecided).collect();
+        if let Some(other) = findings.iter().find(|finding| finding.verdict != older) {
+            let story = format!("undecided within tolerance: {other:?}");
+            return Err(Violation::new(Fault::Unnoticed, story));
+        }
+        let objects = self.driver.ledger.objects();
+        let all: Vec<u64> = findings.iter().map(|finding| finding.object.word()).collect();
+        let known = |word: &u64| objects.get(*word).is_some();
+        self.doubtful |= !all.iter().all(known);
+        Ok(all.into_iter().filter(known).collect())
+    }
+
+    /// Each fault was overwritten by the program, or an event tells of it.
+    fn judge(&mut self) -> Judged<()> {
+        let fresh = self.injuries[self.judged..].to_vec();
+        self.judged = self.injuries.len();
+        if self.overflowed {
+            self.tally.add("faults with more events than the journal holds", fresh.len() as u64);
+            self.overflowed = false;
+            self.events.clear();
+            return Ok(());
+        }
+        let events = std::mem::take(&mut self.events);
+        for event in &events {
+            self.tally.add(format!("events found by {}", event.finder), 1);
+            if event.outcome == Outcome::Lost && !self.sky.is_beyond() {
+                let story = format!("within tolerance, but the journal says: {event}");
+                return Err(Violation::new(Fault::Wrong, story));
+            }
+        }
+        for injury in fresh {
+            let Injury { kind, at, len, since } = injury;
+            let mut of = events.iter().filter(|event| names(&self.zone, event, at, len)).peekable();
+            let named = of.peek().is_some();
+            let repaired = of.any(|event| {
+                matches!(event.outcome, Outcome::Repaired | Outcome::Relocated | Outcome::StoodIn)
+            });
+            if named {
+                self.tally.add(format!("{kind}: detected"), 1);
+                self.tally.add(format!("{kind}: repaired"), u64::from(repaired));
+                continue;
+            }
+            // Records in the log are done with; notes are written by the scrub itself.
+            let done_with = at < self.zone.start;
+            // Of a faulty write there may be nothing left to see, if a newer one came at once.
+            let replaced = matches!(kind, Kind::Lost | Kind::Misdirected | Kind::Torn);
+            if done_with || replaced || self.covered(at, len, since) || self.sky.is_beyond() {
+                self.tally.add(format!("{kind}: absorbed"), 1);
+                continue;
+            }
+            let story =
+                format!("{kind} at {at:#x}+{len:#x}: no event names it, nobody stored there");
+            return Err(Violation::new(Fault::Unnoticed, story));
+        }
+        Ok(())
+    }
+
+    /// Whether the program has stored over part of a range since.
+    fn covered(&self, at: u64, len: u64, since: usize) -> bool {
+        let stores = self.driver.medium.stored_since(since).into_iter();
+        let own = |site: &str| !site.starts_with("object.repair.") && !site.contains("scrub");
+        let mut stores: Vec<(u64, u64)> = stores
+            .filter(|(site, ..)| own(site))
+            .map(|(_, from, len)| (from, from + len))
+            .filter(|(from, to)| *from < at + len && at < *to)
+            .collect();
+        stores.sort_unstable();
+        let reached =
+            stores.iter().fold(
+                at,
+                |reached, (from, to)| {
+                    if *from <= reached { reached.max(*to) } else { reached }
+                },
+            );
+        reached >= at + len
+    }
+}
+
+const fn in_zone(area: Area) -> bool {
+    !area.is_mirrored() && !matches!(area, Area::Log(_))
+}
+
+fn injecting(error: impl fmt::Display) -> Violation {
+    Violation::new(Fault::Refused, format!("injecting: {error}"))
+}
+
+/// From the first byte that changed to the last.
+fn changed(injected: &Injected) -> Option<(u64, u64)> {
+    let differs = |i: &usize| injected.before.get(*i) != injected.after.get(*i);
+    let first = (0..injected.after.len()).find(differs)?;
+    let last = (0..injected.after.len()).rfind(differs)?;
+    Some((injected.at + first as u64, (last - first + 1) as u64))
+}
+
+/// The objects that have a part in a range.
+fn concerned(driver: &Driver, at: u64, len: u64) -> BTreeSet<u64> {
+    let targets = Targets::of(&Bytes::of(&driver.medium));
+    let objects = driver.ledger.objects();
+    let within = |word: u64, object: &Object| {
+        let parts = targets.of_object(word & ((1 << 48) - 1), object.bytes.len() as u64);
+        parts.iter().any(|part| part.at < at + len && at < part.at + part.len)
+    };
+    objects.iter().filter(|(word, object)| within(*word, object)).map(|(word, _)| word).collect()
+}

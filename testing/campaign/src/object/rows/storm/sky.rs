@@ -1,0 +1,98 @@
+//! What the threads of a storm are told of the weather: what may fail, which objects to leave
+//! alone, and when to hold still.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+
+use holdfast_object::Error;
+use holdfast_txn::TxError;
+
+use crate::object::model::Objects;
+use crate::object::toil::Weather;
+use crate::tally::Judged;
+
+/// The weather, as the chaos makes it and the threads see it.
+#[derive(Debug, Default)]
+pub(super) struct Sky {
+    /// Held by each step of a thread, and alone by whoever wants none to be under way.
+    gate: RwLock<()>,
+    /// Calls of the medium fail just now: any error may be answered.
+    failing: AtomicBool,
+    /// The redundancy does not cover what was done: objects may be lost.
+    beyond: AtomicBool,
+    /// Two faults met where nobody wanted it: this storm says nothing.
+    given_up: AtomicBool,
+    /// Objects that may be read as they once were.
+    shunned: Mutex<BTreeSet<u64>>,
+    /// Objects in doubt, to be written anew as a program would.
+    anew: Mutex<BTreeSet<u64>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Sky {
+    /// Does something while no thread is in the middle of a step.
+    pub(super) fn calm<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        work()
+    }
+
+    pub(super) fn fail(&self, failing: bool) {
+        self.failing.store(failing, Ordering::Release);
+    }
+
+    pub(super) fn exceed(&self) {
+        self.beyond.store(true, Ordering::Release);
+    }
+
+    pub(super) fn give_up(&self) {
+        self.given_up.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Acquire)
+    }
+
+    pub(super) fn is_beyond(&self) -> bool {
+        self.beyond.load(Ordering::Acquire)
+    }
+
+    pub(super) fn shun(&self, objects: BTreeSet<u64>) {
+        *lock(&self.shunned) = objects;
+    }
+
+    pub(super) fn write_anew(&self, objects: impl IntoIterator<Item = u64>) {
+        lock(&self.anew).extend(objects);
+    }
+
+    pub(super) fn in_doubt(&self) -> usize {
+        lock(&self.anew).len()
+    }
+}
+
+impl Weather for Sky {
+    fn excuses(&self, error: &Error, _object: Option<u64>) -> bool {
+        // What is lost may be a part of the object, and the error names the part.
+        let lost = matches!(error, Error::Tx(TxError::Lost { .. }));
+        self.failing.load(Ordering::Acquire) || self.is_given_up() || self.is_beyond() && lost
+    }
+
+    fn step(&self, step: &mut dyn FnMut() -> Judged<()>) -> Judged<()> {
+        let _going = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        step()
+    }
+
+    fn shunned(&self, object: u64) -> bool {
+        lock(&self.shunned).contains(&object)
+    }
+
+    fn anew(&self, of: &Objects) -> Option<u64> {
+        let mut anew = lock(&self.anew);
+        let mine = anew.iter().copied().find(|word| of.get(*word).is_some())?;
+        anew.remove(&mine);
+        Some(mine)
+    }
+}
