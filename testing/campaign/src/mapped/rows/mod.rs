@@ -4,11 +4,19 @@ pub mod crash;
 pub mod damage;
 pub mod fields;
 pub mod mutants;
+pub mod sequences;
 pub mod sigkill;
 pub mod writers;
 
 use crate::runner::Row;
 
 /// All rows, in the order they are run.
-pub const ROWS: &[Row] =
-    &[crash::ROW, mutants::ROW, damage::ROW, fields::ROW, writers::ROW, sigkill::ROW];
+pub const ROWS: &[Row] = &[
+    crash::ROW,
+    sequences::ROW,
+    mutants::ROW,
+    damage::ROW,
+    fields::ROW,
+    writers::ROW,
+    sigkill::ROW,
+];

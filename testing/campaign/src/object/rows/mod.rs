@@ -11,6 +11,7 @@ pub mod lost;
 pub mod media;
 pub mod mutants;
 pub mod nested;
+pub mod sequences;
 pub mod sigkill;
 mod stale;
 
@@ -20,6 +21,7 @@ use crate::runner::Row;
 pub const ROWS: &[Row] = &[
     crash_single::ROW,
     crash_pairs::ROW,
+    sequences::ROW,
     nested::ROW,
     mutants::ROW,
     damage::ROW,
