@@ -20,7 +20,7 @@ const FAULTS: u64 = 100_000;
 const REPAIRS: u64 = 1_000_000;
 
 /// Distinct crash images of a whole run, by tier.
-const IMAGES: [u64; 2] = [10_000, 1_000_000];
+const IMAGES: [u64; 2] = [5_000, 500_000];
 /// Sequences of one step, by tier: the alphabet, and that in each setting.
 const SINGLES: [u64; 2] = [12, 12 * 16];
 /// Sequences of two.

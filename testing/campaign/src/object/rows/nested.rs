@@ -30,7 +30,7 @@ pub const ROW: Row = Row {
 const fn rounds(tier: Tier) -> u64 {
     match tier {
         Tier::Ci => 1,
-        Tier::Long => 4,
+        Tier::Long => 2,
     }
 }
 

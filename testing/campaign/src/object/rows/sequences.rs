@@ -36,12 +36,12 @@ pub const ROW: Row = Row {
 const SETTINGS: u64 = 8;
 
 const fn of_maps(subject: &'static str) -> Extent {
-    Extent { subject, letters: 8, settings: SETTINGS, threes: 32, share: 8 }
+    Extent { subject, letters: 8, settings: SETTINGS, threes: 32, share: 4 }
 }
 
 /// Objects, then maps in the order of [`Kind::ALL`].
 const EXTENTS: [Extent; 7] = [
-    Extent { subject: "objects", letters: 16, settings: SETTINGS, threes: 128, share: 8 },
+    Extent { subject: "objects", letters: 16, settings: SETTINGS, threes: 128, share: 4 },
     of_maps("hashmap"),
     of_maps("btree"),
     of_maps("rbtree"),
