@@ -112,6 +112,13 @@ impl CrashPoint {
         self.by(|_, _| 0)
     }
 
+    /// The fingerprint of [`persisted`](Self::persisted), without building it.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        let bad = self.durable.bad().iter().map(|(&page, &clear)| (page, clear));
+        with_bad(self.durable.known_fingerprint(), bad)
+    }
+
     /// The image in which everything stored has arrived: what a killed process leaves.
     #[must_use]
     pub fn newest(&self) -> Image {
@@ -134,6 +141,13 @@ impl fmt::Debug for CrashPoint {
             .field("dirty_lines", &self.durable.pending().len())
             .finish_non_exhaustive()
     }
+}
+
+/// A fingerprint of bytes, and of the pages that cannot be read.
+fn with_bad(content: u64, bad: impl Iterator<Item = (u64, Clear)>) -> u64 {
+    bad.fold(content, |sum, (page, clear)| {
+        sum ^ share(!page, if clear == Clear::Able { 1 } else { 2 })
+    })
 }
 
 /// State of one unit in an image that differs from the persisted one.
@@ -201,9 +215,7 @@ impl Image {
     /// but for a chance of 1 in 2^64 per pair.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
-        self.bad.iter().fold(self.content, |sum, &(page, clear)| {
-            sum ^ share(!page, if clear == Clear::Able { 1 } else { 2 })
-        })
+        with_bad(self.content, self.bad.iter().copied())
     }
 
     pub(crate) fn content_fingerprint(&self) -> u64 {
@@ -232,5 +244,27 @@ impl fmt::Debug for Image {
             .field("bad", &self.bad)
             .field("picks", &self.picks)
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_pmem::{Medium, MediumKind};
+
+    use super::*;
+    use crate::{Config, FaultMedium};
+
+    #[test]
+    fn the_fingerprint_of_what_is_persisted_needs_no_image() {
+        let medium = FaultMedium::new(8192, MediumKind::Dax, &Config::default());
+        medium.put(Site::new("test.put"), 64, &[7; 8]).unwrap();
+        let point = medium.crash_point();
+        assert_eq!(point.fingerprint(), point.persisted().fingerprint());
+        assert_ne!(point.fingerprint(), point.newest().fingerprint());
+        let before = point.fingerprint();
+        medium.poison(4096, 1, Clear::Unable).unwrap();
+        let point = medium.crash_point();
+        assert_eq!(point.fingerprint(), point.persisted().fingerprint());
+        assert_ne!(point.fingerprint(), before);
     }
 }

@@ -17,7 +17,7 @@ struct Campaign {
     name: &'static str,
     rows: &'static [Row],
     victim: fn(&str) -> ExitCode,
-    goals: Option<Goals>,
+    goals: Goals,
     logged: fn(&str) -> ExitCode,
     images: fn(&Path) -> ExitCode,
 }
@@ -31,7 +31,7 @@ const CAMPAIGNS: &[Campaign] = &[
         name: "object",
         rows: object::rows::ROWS,
         victim: object::victim::run,
-        goals: None,
+        goals: object::goals::judge,
         logged: object::logged::run,
         images: object::images::run,
     },
@@ -39,7 +39,7 @@ const CAMPAIGNS: &[Campaign] = &[
         name: "mapped",
         rows: mapped::rows::ROWS,
         victim: mapped::ward::run,
-        goals: Some(mapped::goals::judge),
+        goals: mapped::goals::judge,
         logged: mapped::logged::run,
         images: mapped::logged::judge,
     },
@@ -167,8 +167,7 @@ fn play(cli: &Cli, campaign: &Campaign) -> bool {
     }
     let whole = cli.only.is_empty() && cli.case.is_none();
     let asked = Asked { tier: cli.tier, whole, allowed: &cli.allow_skip };
-    let (goals, reached) =
-        campaign.goals.map_or((Vec::new(), true), |goals| goals(&outcomes, asked));
+    let (goals, reached) = (campaign.goals)(&outcomes, asked);
     if cli.json {
         println!("{}", report::json(&outcomes, &plan, &goals));
     } else {

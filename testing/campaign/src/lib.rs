@@ -16,6 +16,7 @@
 //! # Tour
 //!
 //! - `cli.rs` arguments, `runner.rs` rows, cases, threads and budgets
+//! - `sequences.rs` all short sequences of steps, by number
 //! - `tally.rs`, `report.rs` counts, violations, the ledger line
 //! - `object/` the campaign against the object engine: worlds, scenes, operations, judges, rows
 //! - `mapped/` the campaign against the engine for mapped files, and its guard
@@ -29,4 +30,5 @@ pub mod mapped;
 pub mod object;
 pub mod report;
 pub mod runner;
+pub mod sequences;
 pub mod tally;

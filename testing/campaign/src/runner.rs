@@ -139,6 +139,7 @@ pub fn run(row: &Row, plan: &Plan) -> Outcome {
     for (_, part) in lock(&done).split_off(&0) {
         tally.merge(part);
     }
+    tally.count_distinct();
     if plan.only.is_none() {
         (row.finish)(&mut tally);
     }

@@ -83,12 +83,29 @@ pub struct Tally {
     pub figures: BTreeMap<String, u64>,
     /// Lines to be shown below the row.
     pub lines: Vec<String>,
+    /// Fingerprints of what was looked at, by the figure that will say how many are distinct.
+    #[serde(skip)]
+    pub seen: BTreeMap<&'static str, Vec<u64>>,
 }
 
 impl Tally {
     /// Adds to a figure.
     pub fn add(&mut self, figure: impl Into<String>, by: u64) {
         *self.figures.entry(figure.into()).or_default() += by;
+    }
+
+    /// Takes down that something of this fingerprint was looked at.
+    pub fn saw(&mut self, figure: &'static str, fingerprint: u64) {
+        self.seen.entry(figure).or_default().push(fingerprint);
+    }
+
+    /// Makes figures of the fingerprints: what different cases looked at alike counts once.
+    pub fn count_distinct(&mut self) {
+        for (figure, mut all) in std::mem::take(&mut self.seen) {
+            all.sort_unstable();
+            all.dedup();
+            self.add(figure, all.len() as u64);
+        }
     }
 
     /// Takes down a violation.
@@ -115,6 +132,9 @@ impl Tally {
             self.add(figure, by);
         }
         self.lines.extend(other.lines);
+        for (figure, all) in other.seen {
+            self.seen.entry(figure).or_default().extend(all);
+        }
         for violation in other.violations {
             self.convict(violation);
         }
@@ -150,5 +170,21 @@ mod tests {
         all.merge(tally);
         assert_eq!((all.of(Fault::Wrong), all.of(Fault::FalseReport)), (KEPT as u64, 2));
         assert_eq!(all.violated(), KEPT as u64 + 2);
+    }
+
+    #[test]
+    fn what_several_cases_saw_alike_is_distinct_once() {
+        let case = |all: &[u64]| {
+            let mut tally = Tally::default();
+            all.iter().for_each(|fingerprint| tally.saw("distinct images", *fingerprint));
+            tally
+        };
+        let mut row = Tally::default();
+        for part in [case(&[7, 5, 7]), case(&[5, 9]), case(&[])] {
+            row.merge(part);
+        }
+        row.count_distinct();
+        row.count_distinct();
+        assert_eq!(row.figures.get("distinct images"), Some(&3));
     }
 }

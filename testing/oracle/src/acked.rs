@@ -127,6 +127,11 @@ impl<M: Model> Acked<M> {
         self.acked
     }
 
+    /// The operations in flight, in the order they were begun.
+    pub fn under_way(&self) -> impl Iterator<Item = &M::Op> {
+        self.in_flight.iter().map(|(_, op)| op)
+    }
+
     /// Number of operations in flight.
     #[must_use]
     pub const fn in_flight(&self) -> usize {

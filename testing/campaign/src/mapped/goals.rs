@@ -4,16 +4,27 @@
 //! |---|---|
 //! | so many faults, over all rows | both |
 //! | so many repairs while threads store | long |
+//! | so many distinct crash images, over all rows | both |
+//! | all sequences of one step and of two, or the part that is due | both |
 //! | no row left anything out, unless that was allowed | both |
 //!
 //! Rows that were asked for one by one, or single cases, are judged by what they found only.
 
+use crate::mapped::images::DISTINCT;
 use crate::runner::{Outcome, Tier};
+use crate::sequences::{ONES, TWOS};
 
 /// Faults of a whole run.
 const FAULTS: u64 = 100_000;
 /// Repairs of the row `writers`, in the long tier.
 const REPAIRS: u64 = 1_000_000;
+
+/// Distinct crash images of a whole run, by tier.
+const IMAGES: [u64; 2] = [5_000, 500_000];
+/// Sequences of one step, by tier: the alphabet, and that in each setting.
+const SINGLES: [u64; 2] = [12, 12 * 16];
+/// Sequences of two.
+const PAIRS: [u64; 2] = [144 / 6, 144 * 16];
 
 /// What was asked for.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +61,16 @@ pub fn judge(outcomes: &[Outcome], asked: Asked<'_>) -> (Vec<String>, bool) {
     if asked.whole {
         let faults: u64 = outcomes.iter().map(|outcome| figure(outcome, "faults ")).sum();
         say(format!("faults {faults} of {FAULTS}"), faults >= FAULTS);
+        let tier = usize::from(asked.tier == Tier::Long);
+        for (what, figure, least) in [
+            ("distinct crash images", DISTINCT, IMAGES[tier]),
+            ("all sequences of one step", ONES, SINGLES[tier]),
+            ("all sequences of two steps", TWOS, PAIRS[tier]),
+        ] {
+            let figures = outcomes.iter().filter_map(|it| it.tally.figures.get(figure));
+            let done: u64 = figures.sum();
+            say(format!("{what} {done} of {least}"), done >= least);
+        }
         if asked.tier == Tier::Long {
             let writers = outcomes.iter().filter(|outcome| outcome.row == "writers");
             let repairs: u64 = writers.map(|outcome| figure(outcome, "repaired ")).sum();
@@ -75,6 +96,10 @@ mod tests {
 
     fn outcome(row: &'static str, faults: u64, repaired: u64, line: &str) -> Outcome {
         let mut tally = Tally::default();
+        if row == "crash" || row == "damage" {
+            let all = [(DISTINCT, IMAGES), (ONES, SINGLES), (TWOS, PAIRS)];
+            all.into_iter().for_each(|(figure, least)| tally.add(figure, least[1]));
+        }
         Ledger { faults, repaired, ..Ledger::default() }.note(&mut tally);
         Ledger::finish(&mut tally);
         tally.lines.extend((!line.is_empty()).then(|| line.to_owned()));
@@ -98,6 +123,17 @@ mod tests {
         assert!(reached(&rows(0), Tier::Ci, false, ""));
         assert!(reached(&[], Tier::Ci, false, ""));
         assert!(!reached(&[], Tier::Ci, true, ""));
+    }
+
+    #[test]
+    fn a_run_with_too_few_images_or_sequences_fails() {
+        for figure in [DISTINCT, ONES, TWOS] {
+            let mut rows = [outcome("crash", 600_000, 9, ""), outcome("writers", 9, 1_000_000, "")];
+            assert!(reached(&rows, Tier::Long, true, ""));
+            *rows[0].tally.figures.get_mut(figure).expect("a figure") -= 1;
+            assert!(!reached(&rows, Tier::Long, true, ""), "{figure}");
+            assert!(reached(&rows, Tier::Ci, true, "") && reached(&rows, Tier::Long, false, ""));
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! page. Nothing that was not damaged is changed by opening, scrubbing, covering and closing.
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdfast_faultmem::{CrashPoint, Marks};
@@ -58,6 +59,9 @@ struct Crash<'a> {
     off: Option<&'a str>,
 }
 
+/// Figure: images that differ in what lies there, or in what is known of it.
+pub const DISTINCT: &str = "distinct images";
+
 /// Looks at crashes of one life.
 #[derive(Debug)]
 pub struct Watch {
@@ -76,6 +80,10 @@ pub struct Watch {
     pub images: u64,
     /// Images of recoveries that were cut off.
     pub nested: u64,
+    /// Of these, images of the recovery from such an image.
+    pub deepest: u64,
+    /// Fingerprints of all images: bytes, bits, setting, and what is known of each page.
+    pub seen: Vec<u64>,
     /// Pages damaged on purpose that came back.
     pub given_back: u64,
     /// The first thing that was wrong.
@@ -121,8 +129,10 @@ impl Watch {
     pub fn end(program: &Program, watch: &Shared) -> Self {
         program.machine.ear.forget();
         program.machine.medium.clear_on_barrier();
-        let watch = lock(watch);
+        let mut watch = lock(watch);
         Self {
+            seen: std::mem::take(&mut watch.seen),
+            deepest: watch.deepest,
             setting: watch.setting,
             program: program.clone(),
             off: None,
@@ -150,6 +160,8 @@ impl Watch {
             ledger: Ledger::default(),
             images: 0,
             nested: 0,
+            deepest: 0,
+            seen: Vec::new(),
             given_back: 0,
             wrong: None,
         }
@@ -216,11 +228,13 @@ impl Watch {
             return;
         }
         self.images += 1;
+        self.seen.push(distinct(machine, self.setting, model, crash));
         let judged = self.judge(machine, model, crash);
         if let Err(violation) = judged {
             let what = if crash.power { "a power cut" } else { "a kill" };
             let bits = if crash.bits { "live" } else { "die" };
-            let depth = if crash.depth > 0 { "in a recovery, " } else { "" };
+            let depth = ["", "in a recovery, ", "in a recovery from one in a recovery, "];
+            let depth = depth[crash.depth.min(DEPTH) as usize];
             let place =
                 format!("{:?}, after {what} {depth}at {}, bits {bits}", self.setting, crash.at);
             self.wrong.get_or_insert(violation.during(place));
@@ -239,7 +253,9 @@ impl Watch {
         };
         self.verdicts(machine, &engine, &opened, model, crash, &mut left)?;
         drop(engine);
-        if crash.depth == 0 && self.rng.below(256) < self.plan.nested {
+        // Of recoveries that were cut off, one in eight as often: depth two is enough.
+        let often = if crash.depth == 0 { self.plan.nested } else { self.plan.nested.div_ceil(8) };
+        if crash.depth < DEPTH && self.rng.below(256) < often {
             self.nest(machine, model, crash);
         }
         let (engine, opened) = machine.open(options).map_err(|error| refused("open", &error))?;
@@ -406,6 +422,7 @@ impl Watch {
         let found = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
         for (machine, site, power) in found {
             self.nested += 1;
+            self.deepest += u64::from(crash.depth > 0);
             let synced = self.setting.believed_after_power();
             let crash = Crash {
                 power: power || crash.power,
@@ -413,7 +430,7 @@ impl Watch {
                 at: &site,
                 believed: crash.believed && (!power || synced),
                 run: crash.run + u8::from(power),
-                depth: 1,
+                depth: crash.depth + 1,
                 off: crash.off,
             };
             self.look(&machine, model, crash);
@@ -442,6 +459,23 @@ pub fn left(
     ledger.reverted += watch.ledger.reverted;
     ledger.undecided += watch.ledger.undecided;
     watch.wrong.map_or(Ok(()), Err)
+}
+
+/// How deep recoveries are cut off: that of an image, and that of an image of it.
+const DEPTH: u32 = 2;
+
+/// What makes an image one of its own.
+fn distinct(machine: &Machine, setting: Setting, model: &Model, crash: Crash<'_>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    machine.medium.crash_point().fingerprint().hash(&mut hasher);
+    let marks = machine.data.marks();
+    (marks.armed, marks.dirty, marks.lost, marks.unseen).hash(&mut hasher);
+    (setting.kind as u8, setting.durability as u8, setting.parity).hash(&mut hasher);
+    (setting.recorded, crash.power, model.size).hash(&mut hasher);
+    for page in &model.pages {
+        (page.dirty, page.vague, page.is_damaged(), page.stores).hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 /// Most images kept of one recovery.

@@ -91,18 +91,27 @@ impl Program {
             return;
         }
         let page = state.rng.below(count);
-        self.store_to(&mut state, page);
+        self.store_to(&mut state, page, None);
     }
 
     /// It stores to a page.
     pub fn store_to_page(&self, page: u64) {
         let mut state = self.state();
         if !state.frozen && page < state.model.count() {
-            self.store_to(&mut state, page);
+            self.store_to(&mut state, page, None);
         }
     }
 
-    fn store_to(&self, state: &mut State, page: u64) {
+    /// It writes to a page by a call, and announces that.
+    pub fn write_to_page(&self, page: u64) {
+        let mut state = self.state();
+        if !state.frozen && page < state.model.count() {
+            self.store_to(&mut state, page, Some(true));
+        }
+    }
+
+    /// Stores to a page, or writes; which, is left to chance unless it is said.
+    fn store_to(&self, state: &mut State, page: u64, announced: Option<bool>) {
         let size = state.model.size;
         let at = page * PAGE + state.rng.below(PAGE);
         let most = match state.rng.below(8) {
@@ -127,7 +136,7 @@ impl Program {
         }
         let mut bytes = vec![0; len as usize];
         state.rng.fill(&mut bytes);
-        let announced = state.rng.below(8) == 0;
+        let announced = announced.unwrap_or_else(|| state.rng.below(8) == 0);
         let done = if announced {
             self.machine.data.announce(at, len);
             let done = self.machine.data.window().put(WRITE, at, &bytes);
@@ -153,7 +162,7 @@ impl Program {
         let damaged = |page: &u64| model.page(*page).is_damaged() && !model.page(*page).unreadable;
         let damaged: Vec<u64> = (0..model.count()).filter(damaged).collect();
         if let Some(page) = state.rng.pick(&damaged) {
-            self.store_to(&mut state, *page);
+            self.store_to(&mut state, *page, None);
         }
     }
 
@@ -196,6 +205,16 @@ impl Program {
             0 => (8 + state.rng.below(ROOM - 8)) * PAGE,
             _ => 8 * PAGE + state.rng.below((ROOM - 8) * PAGE),
         };
+        drop(state);
+        self.resize_to(size)
+    }
+
+    /// It makes its file this long.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn resize_to(&self, size: u64) -> Judged<()> {
+        let mut state = self.state();
         self.machine.set_size(size).map_err(|error| refused("a change of length", &error))?;
         state.model.resized(size);
         state.log.push(format!("size {size}"));
@@ -207,6 +226,13 @@ impl Program {
         let mut state = self.state();
         let count = state.model.count().max(1);
         let page = state.rng.below(count);
+        drop(state);
+        self.punch_page(page);
+    }
+
+    /// It punches a hole where a page is.
+    pub fn punch_page(&self, page: u64) {
+        let mut state = self.state();
         let (at, size) = (page * PAGE, state.model.size);
         let len = PAGE.min(size.saturating_sub(at));
         if state.model.page(page).unreadable || len == 0 {

@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdfast_layout::RawPtr;
-use holdfast_object::{Error, Pool};
+use holdfast_object::{Error, Pool, Tx};
 use holdfast_oracle::acked::Acked;
 use holdfast_txn::{Transaction, TxError};
 use holdfast_workloads::Rng;
 
 use super::handle::Handle;
 use super::linked;
-use super::model::{Objects, name};
+use super::model::{Change, Objects, name};
 use super::ops::{Job, any_job};
 use super::owned::tree;
 use super::raw::{Bytes, Scope, Survey, survey};
@@ -91,13 +91,26 @@ impl Driver {
     /// # Errors
     /// What the engine answered, if nothing explains it.
     pub fn run(&self, job: &Job) -> Result<bool, Error> {
+        self.run_as(job.takes_space(), |tx, now| job.execute(tx, now, self.anchor))
+    }
+
+    /// Runs a transaction on a pool that holds what it is told; it answers what will have changed.
+    /// `false` if it was refused for want of space, where that may be.
+    ///
+    /// # Errors
+    /// What the engine answered, if nothing explains it.
+    pub fn run_as(
+        &self,
+        takes_space: bool,
+        mut body: impl FnMut(&Tx<'_, Handle>, &Objects) -> holdfast_txn::Result<Change>,
+    ) -> Result<bool, Error> {
         let mut ticket = None;
         let done = self.pool.run(|tx| {
             if let Some(ticket) = ticket.take() {
                 self.settle(ticket, false);
             }
             let now = self.ledger.objects();
-            let change = job.execute(tx, &now, self.anchor)?;
+            let change = body(tx, &now)?;
             ticket = Some(self.ledger.lock().begin(change));
             Ok(())
         });
@@ -116,7 +129,7 @@ impl Driver {
                     self.settle(ticket, told(Lie::Swallows));
                 }
                 match error {
-                    Error::Tx(TxError::NoSpace { .. }) if job.takes_space() => Ok(false),
+                    Error::Tx(TxError::NoSpace { .. }) if takes_space => Ok(false),
                     error => Err(error),
                 }
             }

@@ -1,5 +1,6 @@
 //! Judges a crash image: open it, compare, work on it, compare again, crash it again.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,7 +11,7 @@ use holdfast_workloads::Rng;
 
 use super::driver::{Driver, agree, whole};
 use super::handle::Handle;
-use super::model::Objects;
+use super::model::{Objects, fingerprint};
 use super::ops::anchor_type;
 use super::owned::{counted, tree};
 use super::raw::Bytes;
@@ -29,11 +30,35 @@ pub enum Promise {
     Kept(Acked<Objects>),
 }
 
+/// Figure: images of recoveries that differ, or are held against different promises.
+pub const DISTINCT_NESTED: &str = "distinct images of recoveries";
+
+/// Stream of random numbers for what else is looked at.
+const ALSO: u64 = 1 << 32;
+
 /// Images looked at for each barrier of a recovery, about.
 const NESTED: usize = 3;
 
 /// One in so many images, which have recovered, is checked by the engine itself.
 const CHECK_EACH: u64 = 8;
+impl Promise {
+    /// Equal for promises of the same.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        match self {
+            Self::Making => 0,
+            Self::Kept(promise) => fingerprint(promise),
+        }
+    }
+}
+
+/// What makes an image one of its own: its bytes, the kind of the world, what is promised.
+#[must_use]
+pub fn distinct(world: &World, promise: u64, image: &Image) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (world.name, world.linked, promise, image.fingerprint()).hash(&mut hasher);
+    hasher.finish()
+}
 
 /// How recoveries are crashed.
 #[derive(Debug, Clone, Copy)]
@@ -110,6 +135,11 @@ fn open(
         }));
     }
     let opened = world.open(&medium);
+    // The scrub belongs to the recovery: it is cut off as well.
+    let scrubbed = match &opened {
+        Ok((pool, _)) if care.scrub => scrub(pool).map(drop),
+        _ => Ok(()),
+    };
     medium.clear_on_barrier();
     let inner = std::mem::take(&mut *inner.lock().unwrap_or_else(PoisonError::into_inner));
     tally.merge(inner);
@@ -117,9 +147,7 @@ fn open(
         Ok((pool, _)) => pool,
         Err(error) => return refused(promise, &error),
     };
-    if care.scrub {
-        scrub(&pool)?;
-    }
+    scrubbed?;
     let driver = match promise {
         Promise::Making => {
             let driver = Driver::found(medium, pool)?;
@@ -139,7 +167,11 @@ fn open(
             }
             counted(&found, &pool.space())?;
             let driver = Driver::new(medium, pool, found.objects);
-            Driver { ledger: driver.ledger.linked(world.linked), ..driver }
+            let driver = Driver { ledger: driver.ledger.linked(world.linked), ..driver };
+            if let Some(also) = &world.also {
+                also.look(&driver, &mut Rng::part(seed, ALSO))?;
+            }
+            driver
         }
     };
     work(world, driver, care, seed, tally)
@@ -165,7 +197,9 @@ fn crash_within(
 ) {
     let budget = Budget { seed: rng.next_u64(), ..nested.budget };
     let site = point.barrier().map_or("the end", |(site, _)| site.name());
+    let promised = promise.fingerprint();
     for image in point.images(&budget).step_by(stride(point, NESTED)) {
+        tally.saw(DISTINCT_NESTED, distinct(world, promised, &image));
         let deeper = nested.depth > 1 && rng.below(nested.deeper_each) == 0;
         let level = Nested { depth: nested.depth - 1, ..nested };
         let care = Care { more: 0, again: false, nested: deeper.then_some(level), ..*care };
@@ -245,6 +279,8 @@ fn work(
     let Driver { medium, pool, .. } = driver;
     medium.abandon(pool);
     let Some(image) = again else { return Ok(()) };
+    // What else was looked at was so before this work.
+    let world = &Arc::new(World { also: None, ..(**world).clone() });
     let care = Care { more: 0, again: false, nested: None, ruin: None, ..*care };
     judge(world, image, &promise, &care, seed, tally).map_err(|v| v.during("crashed again"))
 }

@@ -2,6 +2,7 @@
 
 pub mod driver;
 pub mod fields;
+pub mod goals;
 pub mod handle;
 pub mod histories;
 pub mod images;
@@ -13,6 +14,7 @@ pub mod linked;
 pub mod live;
 pub mod lives;
 pub mod logged;
+pub mod maps;
 pub mod marks;
 pub mod model;
 pub mod ops;
@@ -22,6 +24,7 @@ pub mod raw;
 pub mod rows;
 pub mod scenes;
 pub mod sick;
+pub mod steps;
 pub mod targets;
 pub mod toil;
 pub mod unsynced;

@@ -1,12 +1,13 @@
 //! What the pool should hold: objects by pointer, and the changes of each transaction.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use holdfast_oracle::acked::Model;
+use holdfast_oracle::acked::{Acked, Model};
 
 /// Contents of one object.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Object {
     /// Its type number.
     pub kind: u32,
@@ -15,7 +16,7 @@ pub struct Object {
 }
 
 /// All objects of a pool, by the word of their pointer. The anchor is one of them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Objects {
     live: BTreeMap<u64, Object>,
 }
@@ -96,6 +97,15 @@ impl Objects {
         all.truncate(8);
         all.join(", ")
     }
+}
+
+/// Equal for promises of the same objects with the same changes under way, in every run.
+#[must_use]
+pub fn fingerprint(promise: &Acked<Objects>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    promise.model().hash(&mut hasher);
+    promise.under_way().for_each(|change| change.hash(&mut hasher));
+    hasher.finish()
 }
 
 /// A pointer as reports show it.

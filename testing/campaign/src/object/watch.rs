@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use holdfast_faultmem::{Budget, CrashPoint};
 use holdfast_workloads::Rng;
 
 use super::driver::Ledger;
 use super::handle::Handle;
-use super::judge::{Care, Promise, judge};
+use super::judge::{Care, Promise, distinct, judge};
 use super::targets::Area;
 use super::world::World;
 use crate::tally::Tally;
@@ -35,6 +36,16 @@ pub struct Plan {
     pub enough: u64,
 }
 
+/// Figure: images that differ, or are held against different promises.
+pub const DISTINCT: &str = "distinct images";
+
+/// A limit for whoever looks at all images there are: no case comes near, unless it has hundreds
+/// of barriers.
+pub const NO_END: u64 = 500_000;
+
+/// How long a case may take that looks at so many.
+pub const LONGEST: Duration = Duration::from_secs(3_600);
+
 /// Images taken of a barrier that is only sampled.
 const SAMPLED: usize = 8;
 
@@ -52,7 +63,7 @@ struct State {
     plan: Plan,
     rng: Rng,
     /// Images judged already, with the promise they were judged by.
-    seen: HashSet<(u64, u64, usize)>,
+    seen: HashSet<u64>,
     tally: Tally,
     making: bool,
 }
@@ -111,10 +122,7 @@ impl Watch {
             return;
         }
         let promise = if *making { Promise::Making } else { Promise::Kept(self.ledger.promise()) };
-        let stage = match &promise {
-            Promise::Making => (u64::MAX, 0),
-            Promise::Kept(promise) => (promise.acked(), promise.in_flight()),
-        };
+        let promised = promise.fingerprint();
         let thick = rng.below(plan.thick_each.max(1)) == 0;
         let mut budget = if thick { plan.thick } else { plan.thin };
         budget.seed = rng.next_u64();
@@ -126,9 +134,11 @@ impl Watch {
         }
         tally.add("barriers", 1);
         for image in point.images(&budget).step_by(step) {
-            if !seen.insert((image.fingerprint(), stage.0, stage.1)) {
+            let fingerprint = distinct(&self.world, promised, &image);
+            if !seen.insert(fingerprint) {
                 continue;
             }
+            tally.saw(DISTINCT, fingerprint);
             tally.count += 1;
             let site = point.barrier().map_or("the end", |(site, _)| site.name());
             let place = format!("{} before {site}, image {}", self.world.name, image.index());

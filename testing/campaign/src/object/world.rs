@@ -1,15 +1,19 @@
 //! The small worlds campaigns are played in: a medium, a geometry, and the sites switched off.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use holdfast_faultmem::{Config, FaultMedium, Image};
+use holdfast_faultmem::{Config, FaultMedium, Image, Mode};
 use holdfast_object::{CreateOptions, Error, OpenOptions, Opened, Parity, Pool, VerifyReads};
 use holdfast_pmem::{Clock, MediumKind};
+use holdfast_workloads::Rng;
 
+use super::driver::Driver;
 use super::handle::{Handle, Visited};
 use super::sick::How;
 use super::wrong;
+use crate::tally::Judged;
 
 /// A clock that advances a microsecond whenever it is asked: runs repeat.
 #[derive(Debug, Default)]
@@ -27,6 +31,34 @@ pub fn clock() -> Arc<dyn Clock> {
     Arc::new(Counter::default())
 }
 
+/// What looks at a recovered pool besides its objects.
+type Looks = dyn Fn(&Driver, &mut Rng) -> Judged<()> + Send + Sync;
+
+/// What a pool must also be like once it is recovered, beyond holding the right objects.
+#[derive(Clone)]
+pub struct Also(Arc<Looks>);
+
+impl Also {
+    /// Has `look` look at each recovered pool. It may work on it as well.
+    pub fn new(look: impl Fn(&Driver, &mut Rng) -> Judged<()> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(look))
+    }
+
+    /// Looks at a pool.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn look(&self, driver: &Driver, rng: &mut Rng) -> Judged<()> {
+        (self.0)(driver, rng)
+    }
+}
+
+impl fmt::Debug for Also {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Also")
+    }
+}
+
 /// What pools of one campaign case are like.
 #[derive(Debug, Clone)]
 pub struct World {
@@ -34,6 +66,8 @@ pub struct World {
     pub name: &'static str,
     /// Kind of the medium.
     pub kind: MediumKind,
+    /// How finely a crash tears; `None` takes what the kind of the medium does.
+    pub mode: Option<Mode>,
     /// How pools are made.
     pub options: CreateOptions,
     /// How they are opened.
@@ -44,6 +78,8 @@ pub struct World {
     pub reserve: u64,
     /// Whether programs hang everything on the root: see `linked.rs`.
     pub linked: bool,
+    /// What recovered pools must also be like.
+    pub also: Option<Also>,
     /// Learns which sites were passed, if somebody wants to know.
     pub visited: Option<Visited>,
     /// Whose errors the pools meet, if it is the machine's own.
@@ -51,7 +87,7 @@ pub struct World {
 }
 
 /// Bytes of a small pool: seventeen chunks of 8 KiB in seven rows.
-const SMALL: u64 = 81 * 4096;
+pub const SMALL: u64 = 81 * 4096;
 
 impl World {
     fn new(name: &'static str, kind: MediumKind, parity: Parity) -> Self {
@@ -60,8 +96,19 @@ impl World {
         let options = CreateOptions { parity, log, uuid, ..CreateOptions::tiny(SMALL) };
         let open =
             OpenOptions { verify: VerifyReads::Always, version_bits: 13, ..OpenOptions::default() };
-        let (off, reserve) = (Vec::new(), 4 * SMALL);
-        Self { name, kind, options, open, off, reserve, linked: false, visited: None, sick: None }
+        Self {
+            name,
+            kind,
+            mode: None,
+            options,
+            open,
+            off: Vec::new(),
+            reserve: 4 * SMALL,
+            linked: false,
+            also: None,
+            visited: None,
+            sick: None,
+        }
     }
 
     /// The four usual worlds.
@@ -91,6 +138,25 @@ impl World {
         Self { linked, ..self }
     }
 
+    /// The same world where crashes tear as x86 processors do, each line a prefix of its stores.
+    /// Files are not kept in lines: they stay as they are.
+    #[must_use]
+    pub fn by_lines(self) -> Self {
+        let name = match self.name {
+            "shm-p" => "shm-p by lines",
+            "shm-pq" => "shm-pq by lines",
+            name => name,
+        };
+        let mode = (self.kind != MediumKind::File).then_some(Mode::Lines);
+        Self { name, mode: mode.or(self.mode), ..self }
+    }
+
+    /// The same world, where recovered pools must also be like this.
+    #[must_use]
+    pub fn also(self, also: Also) -> Self {
+        Self { also: Some(also), ..self }
+    }
+
     /// The same world with one place switched off.
     #[must_use]
     pub fn without(mut self, site: &str) -> Self {
@@ -107,7 +173,7 @@ impl World {
     }
 
     fn config(&self) -> Config {
-        Config { reserve: self.reserve, ..Config::default() }
+        Config { mode: self.mode, reserve: self.reserve, ..Config::default() }
     }
 
     fn ready(&self, medium: FaultMedium) -> Handle {

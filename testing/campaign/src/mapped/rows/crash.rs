@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::mapped::images::Plan;
+use crate::mapped::images::{DISTINCT, Plan};
 use crate::mapped::ledger::Ledger;
 use crate::mapped::life::{Course, live};
 use crate::mapped::machine::Setting;
@@ -38,7 +38,9 @@ fn run(case: &Case) -> Tally {
     let (watch, done) = live(&course(case.number, 1_500), None, &mut case.rng(1));
     tally.count = watch.images;
     tally.add("crash images", watch.images - watch.nested);
-    tally.add("crash images of recoveries", watch.nested);
+    tally.add("crash images of recoveries", watch.nested - watch.deepest);
+    tally.add("crash images of recoveries of these", watch.deepest);
+    watch.seen.iter().for_each(|fingerprint| tally.saw(DISTINCT, *fingerprint));
     tally.add("pages damaged after a crash that came back", watch.given_back);
     watch.ledger.note(&mut tally);
     let setting = course(case.number, 0).setting;

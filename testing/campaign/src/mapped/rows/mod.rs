@@ -5,6 +5,7 @@ pub mod damage;
 pub mod fail_nth;
 pub mod fields;
 pub mod mutants;
+pub mod sequences;
 pub mod sigkill;
 pub mod writers;
 
@@ -13,6 +14,7 @@ use crate::runner::Row;
 /// All rows, in the order they are run.
 pub const ROWS: &[Row] = &[
     crash::ROW,
+    sequences::ROW,
     mutants::ROW,
     damage::ROW,
     fail_nth::ROW,

@@ -12,6 +12,7 @@ pub mod lost;
 pub mod media;
 pub mod mutants;
 pub mod nested;
+pub mod sequences;
 pub mod sigkill;
 mod spared;
 mod stale;
@@ -23,6 +24,7 @@ use crate::runner::Row;
 pub const ROWS: &[Row] = &[
     crash_single::ROW,
     crash_pairs::ROW,
+    sequences::ROW,
     nested::ROW,
     mutants::ROW,
     damage::ROW,

@@ -1,19 +1,19 @@
 //! Row `nested`: a crash during the recovery from a crash, and during a repair.
 //!
 //! Half of the cases crash an ordinary operation and then its recovery, two levels deep; the other
-//! half damages a place and crashes its repair, then the recovery from that. Only images inside a
+//! half damages a place and crashes its repair, then the recovery from that. Operations are all
+//! there are, those that make, open, close, grow and scrub a pool among them. Only images inside a
 //! recovery or a repair are counted.
 
 mod wrong;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use holdfast_faultmem::Budget;
 
 use crate::object::judge::{Care, Nested};
 use crate::object::scenes::{LINKED, Plot, REPAIRS, SCENES, Scene, play};
-use crate::object::watch::{Plan, Watch};
+use crate::object::watch::{LONGEST, NO_END, Plan, Watch};
 use crate::object::world::World;
 use crate::runner::{Case, Row, Tier};
 use crate::tally::Tally;
@@ -28,39 +28,44 @@ pub const ROW: Row = Row {
     },
     run: wrong::run,
     finish: |_| {},
-    patience: Duration::from_secs(600),
+    patience: LONGEST,
     threads: 2,
 };
 
 const fn rounds(tier: Tier) -> u64 {
     match tier {
         Tier::Ci => 1,
-        Tier::Long => 25,
+        Tier::Long => 2,
     }
 }
 
 /// Scenes in which recovery has something to do.
 fn scenes() -> impl Iterator<Item = &'static Scene> {
     let operations = SCENES.iter().filter(|scene| {
-        matches!(scene.plot, Plot::Jobs(_) | Plot::Grow) && scene.name != "alloc-empty"
+        !matches!(scene.plot, Plot::Cancelled(_) | Plot::Full) && scene.name != "alloc-empty"
     });
     operations.chain(REPAIRS).chain(LINKED)
 }
 
 fn plan(tier: Tier, scene: &Scene) -> Plan {
-    let outer = Budget { exhaustive: 4, singles: 1, pairs: 0, samples: 2, seed: 0 };
+    let outer = match tier {
+        Tier::Ci => Budget { exhaustive: 4, singles: 1, pairs: 0, samples: 2, seed: 0 },
+        Tier::Long => Budget { exhaustive: 1 << 12, singles: 16, pairs: 8, samples: 16, seed: 0 },
+    };
     let budget = Budget { exhaustive: 4, singles: 1, pairs: 0, samples: 1, seed: 0 };
-    let each = if matches!(tier, Tier::Ci) { 14 } else { 4 };
+    let ci = matches!(tier, Tier::Ci);
+    let each = if ci { 14 } else { 4 };
     let nested = Nested { budget, each, depth: 2, deeper_each: 8 };
-    let repair = matches!(scene.plot, Plot::Repair(_));
+    // What is recovered is scrubbed as well, and the scrub cut off like the recovery.
+    let scrub = !ci || matches!(scene.plot, Plot::Repair(_) | Plot::Scrub | Plot::Grow);
     Plan {
         thin: outer,
         thick: outer,
         thick_each: 1,
-        care: Care { more: 1, scrub: repair, again: false, nested: Some(nested), ruin: None },
+        care: Care { more: 1, scrub, again: false, nested: Some(nested), ruin: None },
         ruins: &[],
         again_each: u64::MAX,
-        limit: 0,
+        limit: if ci { 0 } else { NO_END },
         enough: 5,
     }
 }
@@ -71,7 +76,12 @@ fn run(case: &Case) -> Tally {
     let scene = all[case.number as usize % all.len()];
     let world = case.number as usize / all.len() % worlds.len();
     let linked = matches!(scene.plot, Plot::Linked(_));
-    let world = Arc::new(worlds[world].clone().linked(linked));
+    let by_lines = match case.tier {
+        Tier::Ci => (case.number as usize % all.len() + case.seed as usize).is_multiple_of(8),
+        Tier::Long => case.number as usize / all.len() / worlds.len() % 2 == 1,
+    };
+    let world = worlds[world].clone().linked(linked);
+    let world = Arc::new(if by_lines { world.by_lines() } else { world });
     let mut rng = case.rng(1);
     let mut tally = Tally::default();
     let played = play(scene, &world, &mut rng, |ledger| {

@@ -1,0 +1,197 @@
+//! Row `sequences`: all sequences of one and two steps over a small namespace, and some of three.
+//!
+//! Of objects under two names, which begin empty or hold something; and of each of the six maps,
+//! with two keys, in a map that begins empty or with a bucket that is full. At every barrier the
+//! images that a crash may leave are judged, and the instant after the last step.
+
+use std::sync::Arc;
+
+use holdfast_collections::Kind;
+use holdfast_faultmem::Budget;
+use holdfast_workloads::sequences::{MapStep, ObjectStep, map_steps, object_steps};
+
+use crate::object::driver::Driver;
+use crate::object::judge::Care;
+use crate::object::maps::{Hand, KEYS, LENGTHS, Told};
+use crate::object::scenes::refused;
+use crate::object::steps::{NAMES, Names, SIZES};
+use crate::object::watch::{LONGEST, NO_END, Plan, Watch};
+use crate::object::world::World;
+use crate::runner::{Case, Row, Tier};
+use crate::sequences::{self, Extent};
+use crate::tally::{Judged, Tally};
+
+/// The row.
+pub const ROW: Row = Row {
+    name: "sequences",
+    story: "all sequences of one and two steps on objects and on each map, some of three",
+    cases: |tier| EXTENTS.iter().map(|extent| extent.cases(tier)).sum(),
+    run,
+    finish: |tally| sequences::finish(&EXTENTS, tally),
+    patience: LONGEST,
+    threads: 2,
+};
+
+/// Four worlds, each with something there at first, or nothing.
+const SETTINGS: u64 = 8;
+
+const fn of_maps(subject: &'static str) -> Extent {
+    Extent { subject, letters: 8, settings: SETTINGS, threes: 32, share: 4 }
+}
+
+/// Objects, then maps in the order of [`Kind::ALL`].
+const EXTENTS: [Extent; 7] = [
+    Extent { subject: "objects", letters: 16, settings: SETTINGS, threes: 128, share: 4 },
+    of_maps("hashmap"),
+    of_maps("btree"),
+    of_maps("rbtree"),
+    of_maps("ctree"),
+    of_maps("skiplist"),
+    of_maps("rtree"),
+];
+
+fn plan(tier: Tier) -> Plan {
+    let thin = match tier {
+        Tier::Ci => Budget { exhaustive: 8, singles: 3, pairs: 1, samples: 3, seed: 0 },
+        Tier::Long => Budget { exhaustive: 1 << 12, singles: 60, pairs: 30, samples: 60, seed: 0 },
+    };
+    let limit = if matches!(tier, Tier::Ci) { 0 } else { NO_END };
+    Plan {
+        thin,
+        thick: Budget { singles: 400, pairs: 200, samples: 400, ..thin },
+        thick_each: 16,
+        care: Care { more: 1, ..Care::USUAL },
+        ruins: &[],
+        again_each: 8,
+        limit,
+        enough: 5,
+    }
+}
+
+fn run(case: &Case) -> Tally {
+    let (index, at) = sequences::locate(&EXTENTS, case.tier, case.number);
+    let extent = &EXTENTS[index];
+    let pick = extent.pick(case.tier, case.seed, at);
+    let world = World::usual().swap_remove(pick.setting as usize % 4);
+    let filled = pick.setting / 4 % 2 == 1;
+    let place = format!("{} in {}, {}", extent.subject, world.name, begun(filled));
+    let (played, told) = match index.checked_sub(1) {
+        None => {
+            let steps = extent.steps(&object_steps(NAMES, &SIZES), pick.number, case.seed);
+            (objects(case, world, filled, &steps), format!("{steps:?}"))
+        }
+        Some(kind) => {
+            let steps = extent.steps(&map_steps(KEYS, &LENGTHS), pick.number, case.seed);
+            (maps(case, world, Kind::ALL[kind], filled, &steps), format!("{steps:?}"))
+        }
+    };
+    let mut tally = Tally::default();
+    match played {
+        Ok(seen) => {
+            tally.merge(seen);
+            extent.note(case, pick, &mut tally);
+        }
+        Err(violation) => tally.convict(violation),
+    }
+    for violation in &mut tally.violations {
+        violation.story = format!("{place}, {told}: {}", violation.story);
+    }
+    tally.add(format!("images of {}", extent.subject), tally.count);
+    tally
+}
+
+const fn begun(filled: bool) -> &'static str {
+    if filled { "begun full" } else { "begun empty" }
+}
+
+fn objects(case: &Case, world: World, filled: bool, steps: &[ObjectStep]) -> Judged<Tally> {
+    let world = Arc::new(world);
+    let driver = made(&world)?;
+    let (mut names, mut rng) = (Names::default(), case.rng(1));
+    if filled {
+        names.fill(&driver, &mut rng)?;
+    }
+    watched(case, &world, driver, steps, |driver, step| names.step(driver, step, &mut rng))
+}
+
+fn maps(case: &Case, world: World, kind: Kind, filled: bool, steps: &[MapStep]) -> Judged<Tally> {
+    let told = Told::nothing();
+    let world = Arc::new(world.also(told.also()));
+    let driver = made(&world)?;
+    let mut rng = case.rng(1);
+    let hand = Hand::make(&driver, kind, filled, told, &mut rng)?;
+    watched(case, &world, driver, steps, |driver, step| hand.step(driver, step, &mut rng))
+}
+
+/// A pool just made.
+fn made(world: &World) -> Judged<Driver> {
+    let medium = world.blank();
+    let pool = world.create(&medium).map_err(|error| refused("create", &error))?;
+    Driver::found(medium, pool)
+}
+
+/// Does the steps while every barrier is watched, and looks at what is there then.
+fn watched<T: Copy>(
+    case: &Case,
+    world: &Arc<World>,
+    driver: Driver,
+    steps: &[T],
+    mut step: impl FnMut(&Driver, T) -> Judged<()>,
+) -> Judged<Tally> {
+    let watch = Watch::new(world, &driver.ledger, plan(case.tier), case.rng(2));
+    watch.begin(&driver.medium);
+    let mut done = steps.iter().try_for_each(|one| step(&driver, *one));
+    driver.medium.clear_on_barrier();
+    done = done.and_then(|()| {
+        driver.check()?;
+        driver.read_all()?;
+        watch.look(&driver.medium.crash_point());
+        Ok(())
+    });
+    let Driver { medium, pool, .. } = driver;
+    medium.abandon(pool);
+    done.map(|()| watch.end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Violations of a part of the sequences, in the world of that name with one place left out.
+    fn convicted(name: &str, off: &str, maps: bool) -> u64 {
+        let case = Case { seed: 1, number: 0, tier: Tier::Ci };
+        let world = World::named(name).without(off);
+        let tally = if maps {
+            let steps = map_steps(KEYS, &LENGTHS);
+            self::maps(&case, world, Kind::BTree, true, &steps[..5])
+        } else {
+            let steps = object_steps(NAMES, &SIZES);
+            objects(&case, world, true, &steps[3..7])
+        };
+        tally.map_or(1, |tally| tally.violated())
+    }
+
+    #[test]
+    fn an_engine_that_leaves_a_step_out_is_convicted() {
+        for maps in [false, true] {
+            for (world, off) in [
+                ("shm-p", "logs.ring.F1"),
+                ("file-p", "logs.group.F1"),
+                ("shm-pq", "object.commit.sums"),
+                ("shm-p", "object.commit.patch"),
+            ] {
+                assert!(convicted(world, off, maps) > 0, "{off} in {world}, maps {maps}");
+                assert_eq!(convicted(world, "object.no.such-place", maps), 0, "{world}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_alphabets_are_as_long_as_the_row_says() {
+        assert_eq!(object_steps(NAMES, &SIZES).len() as u64, EXTENTS[0].letters);
+        for (kind, extent) in Kind::ALL.iter().zip(&EXTENTS[1..]) {
+            assert_eq!(map_steps(KEYS, &LENGTHS).len() as u64, extent.letters);
+            assert_eq!(kind.to_string(), extent.subject);
+        }
+    }
+}
