@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use holdfast_collections::Kind;
 use holdfast_logs::format::{KIND_DATA, KIND_FRESH, KIND_OVERFLOW};
 use holdfast_object::{Error, ScrubControl, ScrubOptions};
+use holdfast_pmem::Medium;
 use holdfast_redundancy::events::{Event, Journal};
 use holdfast_workloads::Rng;
 
@@ -128,8 +129,6 @@ struct Hit<'a> {
 const WRONG: &[Variant] = &[
     site("redundancy.mirror.verify", "mirrored records are not verified"),
     site("redundancy.superblock.verify", "superblocks are not verified"),
-    site("object.tx.verify-slot", "slots are not verified"),
-    site("object.sweep.verify-entry", "entries of chunks are not verified"),
     lie(Lie::Silent, "the journal says nothing", Fault::Unnoticed),
     lie(Lie::Accuses, "the journal names what nothing damaged", Fault::FalseReport),
     lie(Lie::Reverts, "a repair changes what nothing damaged", Fault::Reverted),
