@@ -33,10 +33,6 @@ pub enum Lie {
     Unheard,
     /// A page that was repaired is bad again.
     StaysBad,
-    /// A transaction that failed is acknowledged.
-    Swallows,
-    /// After a failed sync all goes on.
-    Retries,
 }
 
 /// What is wrong.
@@ -109,8 +105,8 @@ impl Drop for Telling {
     }
 }
 
-/// Plays a case of a row that begins with wrong variants: one of these with `wrong`, in whose worlds
-/// the place is switched off; of the others `right`, with the number that is left without these.
+/// Plays a case of a row that begins with wrong variants: one of these with `wrong`, in worlds in
+/// which its place is switched off; of others `right`, with the number that is left without these.
 pub fn or_right(
     variants: &[Variant],
     case: &Case,

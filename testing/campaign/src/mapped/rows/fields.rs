@@ -26,6 +26,7 @@ use crate::mapped::ledger::Ledger;
 use crate::mapped::machine::{Engine, Machine, Setting};
 use crate::mapped::specimen::{PAGES, Specimen, Spot};
 use crate::object::fields::verbs::Verb;
+use crate::object::wrong::Lie;
 use crate::runner::{Case, Row, Tier, panic_text};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
@@ -160,7 +161,7 @@ impl Hit<'_> {
             return Err(Violation::new(Fault::Hung, format!("it took {:?}", begun.elapsed())));
         }
         done?;
-        wrong::revert_as_told(&machine);
+        wrong::change_as_told(Lie::Reverts, &machine);
         let changed = (0..).zip(before.iter().zip(machine.all())).find(|(_, (a, b))| **a != *b);
         if let Some((page, _)) = changed {
             ledger.reverted += 1;
@@ -209,6 +210,7 @@ impl Hit<'_> {
         let before = machine.all();
         gives_back(machine, &engine, 3)?;
         engine.close().map_err(|error| refused("close", &error))?;
+        wrong::change_as_told(Lie::StaysBad, machine);
         let same = before == machine.all();
         let story = "what was damaged on purpose did not come back";
         if same { Ok(()) } else { Err(Violation::new(Fault::Exposed, story)) }

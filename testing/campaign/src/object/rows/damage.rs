@@ -50,7 +50,6 @@ const WRONG: &[Variant] = &[
     site("object.repair.parity-p", "parity is not made anew"),
     site("redundancy.parity.check-p", "parity is never compared"),
     site("object.mend_unit.verify", "what is damaged is taken for right"),
-    site("object.sweep.verify-entry", "entries of chunks are not verified"),
     lie(Lie::Silent, "the journal says nothing", Fault::Unnoticed),
     lie(Lie::Elsewhere, "the journal names other places", Fault::Unnoticed),
     lie(Lie::Accuses, "the journal names what nothing damaged", Fault::FalseReport),

@@ -7,8 +7,6 @@
 //! there after a crash and after a kill; a failed append or sync of a file ends all writing. An
 //! operation that no case could make fail makes the row fail.
 
-mod wrong;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +28,6 @@ use crate::object::scenes::{
 };
 use crate::object::targets::Area;
 use crate::object::world::World;
-use crate::object::wrong::{Lie, told};
 use crate::runner::{Case, Row, Tier, panic_text};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
@@ -38,8 +35,8 @@ use crate::tally::{Fault, Judged, Tally, Violation};
 pub const ROW: Row = Row {
     name: "fail-nth",
     story: "every call that can fail fails, once and for ever, in every public operation",
-    cases: |_| (wrong::WRONG.len() + subjects().len()) as u64,
-    run: wrong::run,
+    cases: |_| subjects().len() as u64,
+    run,
     finish,
     patience: Duration::from_secs(3_600),
     threads: 2,
@@ -358,8 +355,7 @@ fn everywhere(rng: &mut Rng, c: &Choice) -> Job {
 /// A failed append or sync of a file is never tried again: the pool is read-only.
 fn ends_writing(world: &World, driver: &Driver, error: &Error) -> Judged<()> {
     let of_sync = matches!(error, Error::Sync(_) | Error::Tx(TxError::ReadOnly));
-    let is_over = driver.pool.is_read_only() && !told(Lie::Retries);
-    if world.kind == MediumKind::File && of_sync && !is_over {
+    if world.kind == MediumKind::File && of_sync && !driver.pool.is_read_only() {
         let story = format!("a sync failed ({error}) and the pool is still written");
         return Err(Violation::new(Fault::Wrong, story));
     }

@@ -130,8 +130,6 @@ struct Hit<'a> {
 const WRONG: &[Variant] = &[
     site("redundancy.mirror.verify", "mirrored records are not verified"),
     site("redundancy.superblock.verify", "superblocks are not verified"),
-    site("object.tx.verify-slot", "slots are not verified"),
-    site("object.sweep.verify-entry", "entries of chunks are not verified"),
     lie(Lie::Silent, "the journal says nothing", Fault::Unnoticed),
     lie(Lie::Accuses, "the journal names what nothing damaged", Fault::FalseReport),
     lie(Lie::Reverts, "a repair changes what nothing damaged", Fault::Reverted),

@@ -49,12 +49,8 @@ const ATTEMPTS: u64 = 4;
 const FEW: u64 = 60;
 /// What must be convicted.
 const WRONG: &[Variant] = &[
-    site("object.bring_back.doubt", "what is older is not doubted"),
-    site("object.bring_back.entries", "entries that came back are believed"),
     site("object.bring_back.verify-row", "a row is brought back unseen"),
-    site("object.commit.sums", "sums are not kept up"),
     site("redundancy.parity.check-p", "parity is never compared"),
-    site("object.scrub.verify-rows", "rows are not verified by the scrub"),
     site("object.blame.compare", "who is to blame is not asked"),
     site("object.repair.store", "a repair stores nothing"),
     lie(Lie::Silent, "the journal says nothing", Fault::Unnoticed),

@@ -77,14 +77,19 @@ pub(super) fn kept(medium: &impl Medium, objects: &Objects, hurt: &[Range]) -> J
 }
 
 /// Each event is about something that was `hurt`, or about an object some part of which was (its
-/// bytes, its slot, its sums); of a column that does not add up, about that column.
+/// bytes, its slot, its sums); of a column that does not add up, about that column, and so is what
+/// is in doubt because of it.
 pub(super) fn accused(
     zone: &Region,
     events: &[Event],
     hurt: &[Range],
     medium: &impl Medium,
 ) -> Judged<()> {
-    let is_about = |event: &Event| hurt.iter().any(|(at, len)| names(zone, event, *at, *len));
+    let is_about = |event: &Event| {
+        let doubt = event.outcome == Outcome::Undecided;
+        let event = Event { wrong: event.wrong.filter(|_| !doubt), ..*event };
+        hurt.iter().any(|(at, len)| names(zone, &event, *at, *len))
+    };
     let others: Vec<&Event> = events.iter().filter(|event| !is_about(event)).collect();
     if others.is_empty() {
         return Ok(());

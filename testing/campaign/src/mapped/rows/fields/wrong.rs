@@ -12,7 +12,7 @@ use crate::tally::{Fault, Tally};
 pub(super) const WRONG: &[Variant] = &[
     lie(Lie::Accuses, "a sound page is called corrupt", Fault::FalseReport),
     lie(Lie::Neighbour, "a page is in doubt for no reason", Fault::Wrong),
-    lie(Lie::Silent, "a damaged page is called good", Fault::Wrong),
+    lie(Lie::StaysBad, "a page that was damaged does not come back", Fault::Exposed),
     lie(Lie::Reverts, "a page is changed", Fault::Reverted),
     lie(Lie::Panics, "a look panics", Fault::Panicked),
 ];
@@ -35,14 +35,13 @@ pub(super) fn said_as_told(page: u64, said: PageVerdict) -> PageVerdict {
         PageVerdict::Good if told(Lie::Neighbour) && page == OF => {
             PageVerdict::Undecided(Unsure::Uncovered)
         }
-        PageVerdict::Corrupt if told(Lie::Silent) => PageVerdict::Good,
         said => said,
     }
 }
 
-/// Changes a page, if that lie is told.
-pub(super) fn revert_as_told(machine: &Machine) {
-    if told(Lie::Reverts) {
+/// Changes a page, if this lie is told.
+pub(super) fn change_as_told(lie: Lie, machine: &Machine) {
+    if told(lie) {
         // Whether it could be done is seen by who looks for it.
         let _ = machine.medium.flip_bit(OF * PAGE, 0);
     }
