@@ -138,11 +138,7 @@ const HARNESSES: &[Harness] = &[
         name: "rings-wrap",
         run: wraps::rings,
         few: 500,
-        wrong: &[
-            Wrong::Off("logs.ring.reuse"),
-            Wrong::Off("logs.ring.marked"),
-            Wrong::Off("logs.ring.turn"),
-        ],
+        wrong: &[Wrong::Off("logs.ring.reuse"), Wrong::Off("logs.ring.marked")],
         reached: &[&wraps::MARKS, &wraps::RING_IMAGES],
     },
     Harness {
@@ -184,7 +180,6 @@ const HARNESSES: &[Harness] = &[
             Wrong::Off("mapped.commit.batch"),
             Wrong::Off("mapped.commit.entry"),
             Wrong::Off("mapped.commit.parity"),
-            Wrong::Off("mapped.look.again"),
             Wrong::Off("mapped.engine.verify-page"),
         ],
         reached: &[&mapped::REPAIRS, &mapped::GAVE_WAY, &mapped::STOPS],

@@ -10,9 +10,9 @@
 //! `base/pmem`, whose steps are changes of rights by the kernel and returns from its handlers, with
 //! a lock around each page (`tests/first_store_order.rs` tries all their orders on a model of the
 //! kernel); the list of guarded files in `guard-wire`, which lies above what models may use, and
-//! all of whose words are in one order, so that it has no weaker one to be wrong with; a zone of the
-//! heap that grows, which does not fit the stack of one of loom's threads, and is published by the
-//! same two steps as the column locks of a new zone, which are modelled.
+//! all of whose words are in one order, so that it has no weaker one to be wrong with; a zone of
+//! the heap that grows, which does not fit the stack of one of loom's threads, and is published by
+//! the same two steps as the column locks of a new zone, which are modelled.
 
 mod board;
 mod columns;
