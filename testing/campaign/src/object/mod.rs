@@ -22,6 +22,7 @@ pub mod raw;
 pub mod rows;
 pub mod scenes;
 pub mod sick;
+pub mod stray;
 pub mod targets;
 pub mod unsynced;
 pub mod victim;
