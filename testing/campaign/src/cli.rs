@@ -87,6 +87,9 @@ pub struct Cli {
     /// Have the memory of a page of a file fail: which, as JSON.
     #[arg(long, hide = true, value_name = "PAGE")]
     fail_memory: Option<String>,
+    /// Store astray into a pool: which, as JSON.
+    #[arg(long, hide = true, value_name = "ORDERS")]
+    stray: Option<String>,
     /// Live one life of a pool between two ends of the machine: what to do, as JSON.
     #[arg(long, hide = true, value_name = "LIFE")]
     life: Option<String>,
@@ -117,6 +120,9 @@ pub fn run(cli: &Cli) -> ExitCode {
     }
     if let Some(page) = &cli.fail_memory {
         return object::sick::run(page);
+    }
+    if let Some(orders) = &cli.stray {
+        return object::stray::run(orders);
     }
     if let Some(life) = &cli.life {
         let mapped = first.name == "mapped";

@@ -21,11 +21,21 @@ pub(crate) enum Show<'a> {
     /// A test program, once.
     Test(Test<'a>),
     /// Lives of a file, each ended by a kill of the emulator or a crash of the kernel.
-    Lives(&'a str),
+    Lives(Lives<'a>),
     /// Files whose memory or device fails under them.
     Sick(Sick<'a>),
     /// A file on a disk whose writes are logged, and images made of the log.
     BlockLog(Load),
+}
+
+/// Lives of a file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lives<'a> {
+    /// The campaign that lives them, and judges.
+    pub(crate) campaign: &'a str,
+    /// What is planted in what the last of them left, or in what was said of it, one at a time, to
+    /// see it convicted.
+    pub(crate) lies: &'a [&'a str],
 }
 
 /// Files whose memory or device fails under them.
@@ -109,32 +119,148 @@ impl Place {
 /// The test of the dirty sources.
 const TRACK: (&str, &str) = ("holdfast-pmem", "track_conformance");
 
-/// All scenes, in the order they are run.
+/// Steps of pools without which what has failed is not made good, or not told.
+const OBJECT_STEPS: &[&str] = &[
+    "object.repair.heal",
+    "redundancy.events.a+redundancy.events.b",
+    "redundancy.remap.a+redundancy.remap.b",
+    "redundancy.remap.copy+redundancy.remap.heal-copy",
+    "campaign.live.mapped",
+];
+
+/// All scenes, in the order they are run: what is worth most comes first, should time run out.
 pub(crate) const ALL: &[Scene<'static>] = &[
     Scene {
-        name: "track",
-        what: "every dirty source, with the soft-dirty bits that few kernels have, against every \
-               way to write, on a disk and in shared memory",
-        on: Place::Disk,
-        patience: 900,
-        show: Show::Test(Test {
-            program: TRACK,
-            arguments: &[],
-            says: &["soft dirty", "track_conformance: ok"],
-            never: &[" is absent:", "skipped:"],
+        name: "cuts",
+        what: "a pool on fs-dax under load, while the emulator is killed or the kernel crashes; \
+               what was acknowledged must be there after the next start",
+        on: Place::Dax,
+        patience: 300,
+        show: Show::Lives(Lives {
+            campaign: "object",
+            lies: &[
+                "an older promise",
+                "an ack left out",
+                "an ack too many",
+                "a byte flipped",
+                "a parity flipped",
+                "a page as it was",
+                "all as it was",
+            ],
         }),
     },
     Scene {
-        name: "track-dax",
-        what: "the same on fs-dax, where write protection by the kernel must be refused",
+        name: "blocklog",
+        what: "a pool on ext4 and one on xfs under load, on a disk whose writes are logged; what \
+               it may hold after a power cut is made of the log, mounted here, and judged",
+        on: Place::Logged,
+        patience: 600,
+        show: Show::BlockLog(Load {
+            campaign: "object",
+            controls: &["logs.group.F1", "logs.group.synced", "logs.group.reuse"],
+            late: 1,
+        }),
+    },
+    Scene {
+        name: "badblocks",
+        what: "pools and protected files on fs-dax under load, while sectors of the persistent \
+               memory go bad for good; all that was acknowledged is there, relocated, or told",
+        on: Place::Dax,
+        patience: 900,
+        show: Show::Sick(Sick {
+            parts: &[
+                Part {
+                    campaign: "object",
+                    how: "sectors",
+                    folder: "/dax",
+                    each: 1,
+                    controls: OBJECT_STEPS,
+                },
+                Part {
+                    campaign: "mapped",
+                    how: "sectors",
+                    folder: "/dax",
+                    each: 4,
+                    controls: &["stores", "loads", "verdicts", "alarm", "repair"],
+                },
+            ],
+        }),
+    },
+    Scene {
+        name: "hwpoison",
+        what: "the same in shared memory and in the page cache, while the kernel gives up the \
+               memory of pages",
+        on: Place::Dax,
+        patience: 900,
+        show: Show::Sick(Sick {
+            parts: &[
+                Part {
+                    campaign: "object",
+                    how: "memory",
+                    folder: "/dev/shm",
+                    each: 1,
+                    controls: OBJECT_STEPS,
+                },
+                Part {
+                    campaign: "mapped",
+                    how: "memory",
+                    folder: "/disk",
+                    each: 4,
+                    controls: &["heal-loads", "stores", "loads", "cover", "alarm"],
+                },
+                // What this kernel does of persistent memory is judged there, too.
+                Part { campaign: "object", how: "memory", folder: "/dax", each: 4, controls: &[] },
+                Part {
+                    campaign: "mapped",
+                    how: "memory",
+                    folder: "/dax",
+                    each: 8,
+                    controls: &["stores", "loads", "alarm"],
+                },
+            ],
+        }),
+    },
+    Scene {
+        name: "strays",
+        what: "the same of a pool in use by three threads: the program dies of the store, the \
+               pool is opened again, and all that was acknowledged is there",
         on: Place::Dax,
         patience: 300,
-        show: Show::Test(Test {
-            program: TRACK,
-            arguments: &["matrix"],
-            says: &["soft dirty", "async protect is absent:", "track_conformance: ok"],
-            never: &["soft dirty is absent", "first store is absent", "controller is absent"],
+        show: Show::Sick(Sick {
+            parts: &[Part {
+                campaign: "object",
+                how: "strays",
+                folder: "/dax",
+                each: 2,
+                controls: &["keys"],
+            }],
         }),
+    },
+    Scene {
+        name: "cuts-mapped",
+        what: "the same of a protected file on fs-dax that a program stores to by address: every \
+               store is there, and none is called damage",
+        on: Place::Dax,
+        patience: 300,
+        show: Show::Lives(Lives {
+            campaign: "mapped",
+            lies: &[
+                "an older promise",
+                "a store too many",
+                "a byte flipped",
+                "a page as it was",
+                "damage that is agreed on",
+                "a file cut short",
+            ],
+        }),
+    },
+    Scene {
+        name: "blocklog-mapped",
+        what: "the same of a protected file that is mapped, stored to and synced: what was synced \
+               is there, and nothing is called corrupt",
+        on: Place::Logged,
+        patience: 600,
+        show: Show::BlockLog(Load { campaign: "mapped", controls: &["sync", "sums"], late: 16 }),
     },
     Scene {
         name: "stray",
@@ -161,83 +287,28 @@ pub(crate) const ALL: &[Scene<'static>] = &[
         }),
     },
     Scene {
-        name: "badblocks",
-        what: "pools and protected files on fs-dax under load, while sectors of the persistent \
-               memory go bad for good; all that was acknowledged is there, relocated, or told",
-        on: Place::Dax,
-        patience: 900,
-        show: Show::Sick(Sick {
-            parts: &[
-                Part {
-                    campaign: "object",
-                    how: "sectors",
-                    folder: "/dax",
-                    each: 1,
-                    controls: &["object.repair.heal"],
-                },
-                Part { campaign: "mapped", how: "sectors", folder: "/dax", each: 4, controls: &[] },
-            ],
-        }),
-    },
-    Scene {
-        name: "hwpoison",
-        what: "the same in shared memory and in the page cache, while the kernel gives up the \
-               memory of pages",
-        on: Place::Dax,
-        patience: 900,
-        show: Show::Sick(Sick {
-            parts: &[
-                Part {
-                    campaign: "object",
-                    how: "memory",
-                    folder: "/dev/shm",
-                    each: 1,
-                    controls: &["object.repair.heal"],
-                },
-                Part {
-                    campaign: "mapped",
-                    how: "memory",
-                    folder: "/disk",
-                    each: 4,
-                    controls: &["heal-loads"],
-                },
-            ],
-        }),
-    },
-    Scene {
-        name: "cuts",
-        what: "a pool on fs-dax under load, while the emulator is killed or the kernel crashes; \
-               what was acknowledged must be there after the next start",
+        name: "track-dax",
+        what: "the same on fs-dax, where write protection by the kernel must be refused",
         on: Place::Dax,
         patience: 300,
-        show: Show::Lives("object"),
-    },
-    Scene {
-        name: "cuts-mapped",
-        what: "the same of a protected file on fs-dax that a program stores to by address: every \
-               store is there, and none is called damage",
-        on: Place::Dax,
-        patience: 300,
-        show: Show::Lives("mapped"),
-    },
-    Scene {
-        name: "blocklog",
-        what: "a pool on ext4 and one on xfs under load, on a disk whose writes are logged; what \
-               it may hold after a power cut is made of the log, mounted here, and judged",
-        on: Place::Logged,
-        patience: 600,
-        show: Show::BlockLog(Load {
-            campaign: "object",
-            controls: &["logs.group.F1", "logs.group.synced"],
-            late: 1,
+        show: Show::Test(Test {
+            program: TRACK,
+            arguments: &["matrix"],
+            says: &["soft dirty", "async protect is absent:", "track_conformance: ok"],
+            never: &["soft dirty is absent", "first store is absent", "controller is absent"],
         }),
     },
     Scene {
-        name: "blocklog-mapped",
-        what: "the same of a protected file that is mapped, stored to and synced: what was synced \
-               is there, and nothing is called corrupt",
-        on: Place::Logged,
-        patience: 600,
-        show: Show::BlockLog(Load { campaign: "mapped", controls: &["sync"], late: 16 }),
+        name: "track",
+        what: "every dirty source, with the soft-dirty bits that few kernels have, against every \
+               way to write, on a disk and in shared memory",
+        on: Place::Disk,
+        patience: 900,
+        show: Show::Test(Test {
+            program: TRACK,
+            arguments: &[],
+            says: &["soft dirty", "track_conformance: ok"],
+            never: &[" is absent:", "skipped:"],
+        }),
     },
 ];

@@ -85,7 +85,8 @@ const STEPS: &[Step] = &[
 /// How a step ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
-    Passed,
+    /// It left so many things out.
+    Passed(usize),
     Failed,
     Skipped(&'static str),
     NotRun,
@@ -134,10 +135,10 @@ fn gib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 30)
 }
 
-/// Says which tests could not do all of their work here.
+/// Says which tests and steps could not do all of their work here.
 fn tell_skips(skips: &[String]) {
     if !skips.is_empty() {
-        println!("\nskipped by tests, {} times", skips.len());
+        println!("\nskipped, {} times", skips.len());
     }
     for skip in skips {
         println!("  {skip}");
@@ -151,6 +152,7 @@ fn run_step(
     (program, arguments): (OsString, Vec<&'static str>),
     skips: &mut Vec<String>,
 ) -> Result<Outcome> {
+    let before = skips.len();
     let mut run = |program: &OsString, arguments: &[&str]| {
         let mut command = Command::new(program);
         command
@@ -159,9 +161,10 @@ fn run_step(
             // Nothing is built a second time here, and what would make that faster takes gigabytes.
             .env("CARGO_INCREMENTAL", "0")
             .envs(step.variables.iter().copied());
-        let status = match step.run {
-            Run::Tests(_) => skips::run(&mut command, &mut std::io::stdout(), skips),
-            _ => command.status().map_err(anyhow::Error::from),
+        let status = if may_skip(step) {
+            skips::run((step.name, &mut command), &mut std::io::stdout(), skips)
+        } else {
+            command.status().map_err(anyhow::Error::from)
         };
         status.with_context(|| format!("cannot start {}", program.to_string_lossy()))
     };
@@ -171,7 +174,12 @@ fn run_step(
         return Ok(Outcome::Failed);
     }
     let status = run(&program, &arguments)?;
-    Ok(if status.success() { Outcome::Passed } else { Outcome::Failed })
+    Ok(if status.success() { Outcome::Passed(skips.len() - before) } else { Outcome::Failed })
+}
+
+/// Whether what the step starts may leave something out, and says so.
+fn may_skip(step: &Step) -> bool {
+    matches!(step.run, Run::Tests(_) | Run::Built(..)) || matches!(step.name, "models" | "capi")
 }
 
 /// What a step needs and the workspace does not have.
@@ -210,7 +218,8 @@ fn summarise(results: &[(&str, Outcome, Duration)], total: Duration) -> bool {
     println!("\nci summary");
     for (name, outcome, time) in results {
         let verdict = match outcome {
-            Outcome::Passed => "passed".to_owned(),
+            Outcome::Passed(0) => "passed".to_owned(),
+            Outcome::Passed(skips) => format!("passed, but skipped something {skips} times"),
             Outcome::Failed => "FAILED".to_owned(),
             Outcome::Skipped(what) => format!("left out: there is no {what} yet"),
             Outcome::NotRun => "not run".to_owned(),
@@ -234,10 +243,18 @@ mod tests {
     #[test]
     fn a_failed_step_or_a_blown_budget_fails_the_run() {
         let second = Duration::from_secs(1);
-        assert!(summarise(&[("a", Outcome::Passed, second)], second));
+        assert!(summarise(&[("a", Outcome::Passed(0), second)], second));
         assert!(summarise(&[("a", Outcome::Skipped("b"), second)], second));
         assert!(!summarise(&[("a", Outcome::Failed, second)], second));
-        assert!(!summarise(&[("a", Outcome::Passed, second)], BUDGET + second));
+        assert!(!summarise(&[("a", Outcome::Passed(0), second)], BUDGET + second));
+    }
+
+    #[test]
+    fn what_a_step_says_it_skipped_is_told_of_programs_as_of_tests() {
+        for name in ["test", "models", "campaign", "mapped", "lab", "fuzz"] {
+            let step = STEPS.iter().find(|step| step.name == name).unwrap();
+            assert!(may_skip(step), "{name}");
+        }
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! What is said goes to whoever ends the machine, and is heard by the next life: the whole file,
 //! then each store before it is made, and each pass that was acknowledged.
 
+mod lies;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
@@ -54,12 +56,21 @@ pub struct Life {
     seed: u64,
     /// Milliseconds after which the kernel is told to crash.
     crash: Option<u64>,
+    /// Instead of living: lies that are told of what is there, each to be convicted.
+    #[serde(default)]
+    lies: Vec<String>,
+    /// What the life before the last one said.
+    #[serde(default)]
+    older: PathBuf,
 }
 
 /// Lives, until the machine is gone; comes back only if something is wrong.
 #[must_use]
 pub fn run(life: &str) -> ExitCode {
     let Ok(life) = serde_json::from_str::<Life>(life) else { return ExitCode::from(2) };
+    if !life.lies.is_empty() {
+        return lies::tell(&life.lies, &life.pool, (&life.said, &life.older));
+    }
     let done = begin(&life).and_then(|(map, words)| work(&life, &map, &words));
     end(&done.err().unwrap_or_else(|| wrong("it came to an end")))
 }
@@ -172,6 +183,14 @@ fn heard(path: &Path) -> Judged<Option<Heard>> {
         }
     }
     Ok((!heard.words.is_empty()).then_some(heard))
+}
+
+/// What the file was when that life began.
+fn whole(path: &Path) -> Judged<Vec<u8>> {
+    let mut bytes = vec![0; FRAME + (PAGES * PAGE) as usize];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut bytes));
+    read.map_err(|error| refused("what the last life said", &error))?;
+    Ok(bytes.split_off(FRAME))
 }
 
 impl Heard {

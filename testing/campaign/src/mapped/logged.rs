@@ -49,7 +49,8 @@ struct Orders {
     seed: u64,
     /// A fourth of the syncs of each thread.
     jobs: u64,
-    /// `sync`: syncs are left out and marked all the same, a fault that must be found.
+    /// `sync`: syncs are left out and marked all the same; `sums`: of a sync, only the file's own
+    /// bytes are seen to. Faults that must be found.
     off: Option<String>,
 }
 
@@ -141,14 +142,17 @@ fn work(
     stores: &mut Stores,
     orders: &Orders,
 ) -> Result<(), String> {
-    let syncs = orders.off.as_deref() != Some("sync");
+    let file = std::fs::File::open(&orders.pool).map_err(|error| error.to_string())?;
     for _ in 0..orders.jobs {
         for (word, value) in stores.batch() {
             let stored = map.write(word * 8, &value.to_le_bytes());
             stored.map_err(|error| error.to_string())?;
         }
-        if syncs {
-            map.sync().map_err(|error| error.to_string())?;
+        match orders.off.as_deref() {
+            None => map.sync().map_err(|error| error.to_string())?,
+            Some("sync") => {}
+            Some("sums") => file.sync_all().map_err(|error| error.to_string())?,
+            Some(off) => return Err(format!("nobody knows `{off}`")),
         }
         marks.ended(stores.thread as u8);
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use holdfast::protect::{
-    PageVerdict, ProtectOptions, ProtectedFile, ProtectedMap, Tracking, Unsure, Verified,
+    PageVerdict, ProtectOptions, ProtectedFile, ProtectedMap, Repaired, Tracking, Unsure, Verified,
 };
 use holdfast_pmem::PAGE;
 use holdfast_pmem::inject::device::lose_sectors;
@@ -34,8 +34,47 @@ const WORDS: u64 = PAGE / WORD;
 const WORKERS: u64 = 2;
 /// Pages that fail while nobody stores to them, in a life.
 const CALM: u64 = 5;
-/// The step that can be left out: healing loads of the program.
-const HEAL: &str = "heal-loads";
+/// Steps that can be left out, or done wrong, to see that it is noticed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Off {
+    /// Loads of the program are not healed.
+    HealLoads,
+    /// A thread's stores are now and then not made.
+    Stores,
+    /// Loads answer now and then something else.
+    Loads,
+    /// What is stored is not covered before its page fails.
+    Cover,
+    /// Every page is called good.
+    Verdicts,
+    /// A page that did not fail is called damaged.
+    Alarm,
+    /// The repair does nothing and says that nothing is left to do.
+    Repair,
+}
+
+impl Off {
+    const ALL: [(&'static str, Self); 7] = [
+        ("heal-loads", Self::HealLoads),
+        ("stores", Self::Stores),
+        ("loads", Self::Loads),
+        ("cover", Self::Cover),
+        ("verdicts", Self::Verdicts),
+        ("alarm", Self::Alarm),
+        ("repair", Self::Repair),
+    ];
+
+    /// What is left out by those names, if anything.
+    fn of(names: &[String]) -> Judged<Option<Self>> {
+        let Some(name) = names.first() else { return Ok(None) };
+        let found = Self::ALL.iter().find(|(known, _)| known == name);
+        let unknown = || refused("left out", &format!("nobody knows `{name}`"));
+        found.map(|(_, off)| Some(*off)).ok_or_else(unknown)
+    }
+}
+
+/// A thread does wrong what it does wrong once in so many times.
+const WRONG_EACH: u64 = 64;
 
 /// Lives of files, each with another way to track stores.
 #[must_use]
@@ -48,15 +87,20 @@ pub fn run(orders: &Orders) -> Tally {
     }
     // On direct-access mappings, the kernel protects nothing for others.
     let ways = [Tracking::FirstStore, Tracking::Recorded, Tracking::AsyncProtect];
-    let ways = &ways[..if orders.how == How::Sectors { 2 } else { 3 }];
+    let direct = orders.how == How::Sectors || orders.direct;
+    let ways = &ways[..if direct { 2 } else { 3 }];
     for number in 0..orders.lives {
         let mut rng = Rng::part(orders.seed, number);
         let tracking = ways[(number % ways.len() as u64) as usize];
         let path = orders.folder.join(format!("file-{number}"));
-        let heal = orders.off.iter().all(|off| off != HEAL);
-        let begun = Life::begin(path, orders.how, (tracking, heal), &mut rng);
-        let done = begun.and_then(|mut life| life.run(&mut rng, &mut tally));
+        let off = Off::of(&orders.off);
+        let begun = off.and_then(|off| Life::begin(path, orders.how, (tracking, off), &mut rng));
+        let done =
+            begun.and_then(|life| Life { direct: orders.direct, ..life }.run(&mut rng, &mut tally));
         tally.judge(done.map_err(|v| v.during(format!("life {number}, {tracking:?}"))));
+        if !orders.off.is_empty() && tally.violated() > 0 {
+            break;
+        }
     }
     tally
 }
@@ -66,6 +110,9 @@ struct Life {
     path: PathBuf,
     how: How,
     tracking: Tracking,
+    off: Option<Off>,
+    /// The file is on persistent memory that is mapped directly.
+    direct: bool,
     options: ProtectOptions,
     words: Vec<u64>,
     /// Pages that failed.
@@ -79,7 +126,7 @@ impl Life {
     fn begin(
         path: PathBuf,
         how: How,
-        (tracking, heal): (Tracking, bool),
+        (tracking, off): (Tracking, Option<Off>),
         rng: &mut Rng,
     ) -> Judged<Self> {
         let words: Vec<u64> = (0..PAGES * WORDS).map(|_| rng.next_u64()).collect();
@@ -90,10 +137,11 @@ impl Life {
             .stripe(STRIPE as u32, 1)
             .period(Duration::from_secs(3600))
             .tracking(tracking)
-            .heal_loads(heal);
+            .heal_loads(off != Some(Off::HealLoads));
         let made = ProtectedFile::protect(&path, &options).and_then(ProtectedFile::close);
         made.map_err(|error| refused("protect", &error))?;
-        Ok(Self { path, how, tracking, options, words, failed: BTreeSet::new() })
+        let direct = false;
+        Ok(Self { path, how, tracking, off, direct, options, words, failed: BTreeSet::new() })
     }
 
     fn lose(&mut self, page: u64) -> Judged<()> {
@@ -104,6 +152,7 @@ impl Life {
                 File::open(&self.path).and_then(|file| lose_sectors(&file, page * PAGE))
             }
             How::Memory => fail_elsewhere(&self.path, page * PAGE),
+            How::Strays => Err(std::io::ErrorKind::Unsupported.into()),
         };
         lost.map_err(|error| refused(&format!("page {page} cannot be made to fail"), &error))
     }
@@ -130,8 +179,10 @@ impl Life {
         let base = self.words.clone();
         let (done, stored) = std::thread::scope(|scope| {
             let (map, stop, base) = (&map, &stop, &base[..]);
-            let start =
-                |(thread, seed)| scope.spawn(move || work((hands, base), (thread, seed), stop));
+            let off = self.off;
+            let start = |(thread, seed)| {
+                scope.spawn(move || work((hands, base), (thread, seed), off, stop))
+            };
             let workers: Vec<_> = (0..WORKERS).zip(seeds).map(start).collect();
             let done = self.under_load(map, hands, rng, tally);
             stop.store(true, Ordering::Release);
@@ -163,8 +214,10 @@ impl Life {
             let word = page * WORDS + rng.below(WORDS);
             self.words[word as usize] = rng.next_u64();
             hands.store(word, self.words[word as usize]);
-            let covered = map.update_now();
-            covered.map_err(|error| refused("a pass", &error))?;
+            if self.off != Some(Off::Cover) {
+                let covered = map.update_now();
+                covered.map_err(|error| refused("a pass", &error))?;
+            }
             if round == busy {
                 // Stored to by a thread that learns of it as it comes along.
                 let page = self.choose(false, rng);
@@ -185,8 +238,13 @@ impl Life {
                 }
             }
             let right = !hands.was_refused(page);
+            if self.direct && self.how == How::Memory {
+                // What the kernel does there today, and what is promised if it does otherwise.
+                let what = if right { "stayed readable" } else { "refused" };
+                tally.add(format!("failed on fs-dax and {what}"), 1);
+            }
             tally.add(if right { "given back to who loads" } else { "told who loads" }, 1);
-            if !right && self.how == How::Memory {
+            if !right && self.how == How::Memory && !self.direct {
                 // What the kernel tracks, a page whose memory is gone may count as stored to.
                 let verdict = map.verify(page).map_err(|error| refused("verify", &error))?.verdict;
                 let doubt = PageVerdict::Undecided(Unsure::MemoryFailed);
@@ -209,7 +267,12 @@ impl Life {
         covered.map_err(|error| refused("the last pass", &error))?;
         for page in 0..PAGES {
             let verdict = map.verify(page).map_err(|error| refused("verify", &error))?.verdict;
-            self.held(page, verdict == PageVerdict::Good, hands.was_refused(page))?;
+            let good = match self.off {
+                Some(Off::Verdicts) => true,
+                Some(Off::Alarm) if !self.failed.contains(&page) => false,
+                _ => verdict == PageVerdict::Good,
+            };
+            self.held(page, good, hands.was_refused(page))?;
         }
         // The system may tell of memory that failed once more, when it is asked to sync.
         match map.close() {
@@ -272,7 +335,10 @@ impl Life {
         }
         let file = ProtectedFile::open(&self.path, &self.options);
         let file = file.map_err(|error| refused("open at rest", &error))?;
-        let done = file.repair(false, |_, _| true).map_err(|error| refused("repair", &error))?;
+        let done = match self.off {
+            Some(Off::Repair) => Repaired::default(),
+            _ => file.repair(false, |_, _| true).map_err(|error| refused("repair", &error))?,
+        };
         let closed = file.close();
         closed.map_err(|error| refused("close at rest", &error))?;
         let right = self.is_right(page);
@@ -304,9 +370,11 @@ fn wrong(story: impl Into<String>) -> Violation {
 fn work(
     (hands, base): (Hands, &[u64]),
     (thread, seed): (u64, u64),
+    off: Option<Off>,
     stop: &AtomicBool,
 ) -> Judged<Stored> {
     let mut rng = Rng::new(seed);
+    let now_and_then = |what, rng: &mut Rng| off == Some(what) && rng.below(WRONG_EACH) == 0;
     let own: Vec<u64> = (0..PAGES).filter(|page| owner(*page) == thread).collect();
     let mut stored = Stored::new();
     while !stop.load(Ordering::Acquire) {
@@ -315,7 +383,7 @@ fn work(
             continue;
         }
         let word = page * WORDS + rng.below(WORDS);
-        let found = hands.load(word);
+        let found = hands.load(word) ^ u64::from(now_and_then(Off::Loads, &mut rng));
         let was = stored.get(&word).copied().unwrap_or(base[word as usize]);
         if hands.was_refused(page) {
             continue;
@@ -324,7 +392,9 @@ fn work(
             return Err(wrong(format!("page {page}, word {word} is not what was stored")));
         }
         let value = rng.next_u64();
-        hands.store(word, value);
+        if !now_and_then(Off::Stores, &mut rng) {
+            hands.store(word, value);
+        }
         if !hands.was_refused(page) {
             stored.insert(word, value);
         }

@@ -5,6 +5,8 @@
 //! what was said, and hands it to the next life. This one repeats first what is there already, so
 //! that no life needs more than the one before it, and says on the console that it has.
 
+pub mod lies;
+
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -43,12 +45,21 @@ pub struct Life {
     seed: u64,
     /// Milliseconds after which the kernel is told to crash.
     crash: Option<u64>,
+    /// Instead of living: lies that are told of what is there, each to be convicted.
+    #[serde(default)]
+    lies: Vec<String>,
+    /// What the life before the last one said.
+    #[serde(default)]
+    older: PathBuf,
 }
 
 /// Lives, until the machine is gone; comes back only if something is wrong.
 #[must_use]
 pub fn run(life: &str) -> ExitCode {
     let Ok(life) = serde_json::from_str::<Life>(life) else { return ExitCode::from(2) };
+    if !life.lies.is_empty() {
+        return lies::tell(&life.lies, &life.pool, (&life.said, &life.older));
+    }
     let voice = Voice::default();
     match begin(&life, &voice) {
         Ok(orders) => {
@@ -106,7 +117,11 @@ fn begin(life: &Life, voice: &Voice) -> Judged<Orders> {
     Ok(Orders { path: life.pool.clone(), seed: rng.next_u64(), phase, grow: len + SIZE / 2 })
 }
 
-fn make(path: &Path) -> Judged<()> {
+/// Makes a pool.
+///
+/// # Errors
+/// What the system or the engine answered.
+pub(super) fn make(path: &Path) -> Judged<()> {
     let medium = Mapped::create(path, SIZE, &Options::default());
     let failed = |error| Violation::new(Fault::Refused, format!("create: {error}"));
     let medium = medium.map_err(failed)?;
@@ -121,7 +136,7 @@ fn make(path: &Path) -> Judged<()> {
 }
 
 /// Says each object as a transaction of its owner that was acknowledged.
-fn repeat(objects: &Objects, anchor: u64, voice: &Voice) {
+pub(super) fn repeat(objects: &Objects, anchor: u64, voice: &Voice) {
     for (thread, part) in (0..).zip(divide(objects, anchor)) {
         for (word, object) in part.iter() {
             voice.say(&Said::Begin(thread, vec![(word, Some(object.clone()))]));
@@ -132,18 +147,27 @@ fn repeat(objects: &Objects, anchor: u64, voice: &Voice) {
 
 /// What the last life promised; nothing if it said nothing.
 fn heard(path: &Path) -> Judged<Option<Promise>> {
-    let Ok(file) = File::open(path) else { return Ok(None) };
+    let all = all_said(path);
+    if all.is_empty() { Ok(None) } else { promised(all).map(Some) }
+}
+
+/// All that a life said.
+pub(super) fn all_said(path: &Path) -> Vec<Said> {
+    let Ok(file) = File::open(path) else { return Vec::new() };
     let mut file = BufReader::new(file);
+    std::iter::from_fn(|| hear(&mut file)).collect()
+}
+
+/// What was promised by that.
+pub(super) fn promised(all: Vec<Said>) -> Judged<Promise> {
     let mut promise = Promise::of(&Objects::default(), 0);
-    let mut said_anything = false;
-    while let Some(said) = hear(&mut file) {
-        said_anything = true;
+    for said in all {
         if !promise.note(said) {
             return Err(Violation::new(Fault::Wrong, "what the last life said makes no sense"));
         }
     }
     match promise.failures.first() {
         Some(failure) => Err(failure.clone()),
-        None => Ok(said_anything.then_some(promise)),
+        None => Ok(promise),
     }
 }

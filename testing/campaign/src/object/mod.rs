@@ -25,6 +25,7 @@ pub mod rows;
 pub mod scenes;
 pub mod sick;
 pub mod steps;
+pub mod stray;
 pub mod targets;
 pub mod toil;
 pub mod unsynced;

@@ -19,6 +19,8 @@ pub enum How {
     Sectors,
     /// Memory, as the kernel gives it up.
     Memory,
+    /// The program itself: it stores astray.
+    Strays,
 }
 
 /// A file on such a machine.
@@ -56,6 +58,7 @@ impl Sick {
         let lost = match self.how {
             How::Sectors => lose_sectors(&self.file, at),
             How::Memory => fail_elsewhere(&self.path, at),
+            How::Strays => Err(io::ErrorKind::Unsupported.into()),
         };
         lost.map_err(|error| {
             eprintln!("sick: page {page:#x} of {}: {error}", self.path.display());

@@ -2,7 +2,8 @@
 
 use holdfast_pmem::{Mapped, MediaError, Medium, MediumKind, Site, SyncError};
 
-/// A mapped file; at the named place an append is a plain store, and a sync nothing.
+/// A mapped file; at the named place an append is a plain store, a sync nothing, and a step left
+/// out.
 #[derive(Debug)]
 pub struct Unsynced {
     file: Mapped,
@@ -60,6 +61,10 @@ impl Medium for Unsynced {
 
     fn drain(&self, site: Site) {
         self.file.drain(site);
+    }
+
+    fn enabled(&self, site: Site) -> bool {
+        !self.is_off(site)
     }
 
     fn begin_write(&self) {

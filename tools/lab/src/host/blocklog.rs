@@ -6,8 +6,12 @@
 //! Not covered: orders that the emulator never had. It completes writes nearly in the order it gets
 //! them. Disks that lie about a flush, and crashes while such an image is recovered.
 //!
+//! Each flush of a log has its image, but in a brief run; what is asked for beyond that is of what
+//! may arrive between two.
+//!
 //! The scene must be able to fail. Before anything else, places at which the engine waits for the
-//! disk are switched off, and flushes come too late; what is wrong with those images must be found.
+//! disk are switched off, flushes come too late, writes are lost, go astray or are changed on their
+//! way, and marks come early; what is wrong with those images must be found.
 
 mod crew;
 mod disk;
@@ -16,7 +20,7 @@ mod log;
 mod mounts;
 mod walk;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -27,7 +31,7 @@ use holdfast_workloads::Rng;
 use serde_json::json;
 
 use super::files::Files;
-use super::{Lab, Played, packages};
+use super::{CONTROLS, Lab, Played, packages};
 use crate::Cli;
 use crate::guest::blocklog::{ASKED, DISK, LEN, SERIAL, SYSTEM_LEN};
 use crate::guest::{ENDED, PORT};
@@ -36,7 +40,7 @@ use crew::Crew;
 use disk::Disk;
 use log::Log;
 use mounts::Room;
-use walk::{Plan, Shown};
+use walk::{Fault, Plan, Shown};
 
 /// Package of the program that works and judges, and its name.
 const PROGRAM: (&str, &str) = ("holdfast-campaign", "holdfast-campaign");
@@ -46,8 +50,14 @@ const THREADS: usize = 3;
 const POOL: &str = "pool";
 
 /// What is needed besides.
-const TOOLS: &[(&str, &str)] =
+pub(super) const TOOLS: &[(&str, &str)] =
     &[("mkfs.xfs", "xfsprogs"), ("filefrag", "e2fsprogs"), ("mount", "mount")];
+
+/// What is wrong with a disk, or what is marked on it, that must be found in images of a log.
+const FAULTS: [Fault; 4] = [Fault::Lost(7), Fault::Misplaced(7), Fault::Flipped(7), Fault::Early];
+
+/// Of the places that are switched off, so many are tried in a brief run, on each file system.
+const SMOKE_CONTROLS: usize = 1;
 
 /// Images in which what is switched off must be found.
 const CONTROL_IMAGES: u64 = 400;
@@ -72,7 +82,12 @@ const TOLD: Duration = Duration::from_secs(20);
 /// What came of all images.
 #[derive(Debug, Default)]
 struct Count {
+    /// Flushes in the logs, of which each is to have an image if `every` one is asked for.
+    due: u64,
+    every: bool,
     flushes: u64,
+    /// What was planted and found, by name.
+    convicted: BTreeSet<String>,
     between: u64,
     violations: u64,
     /// The first of them.
@@ -81,11 +96,19 @@ struct Count {
     judging: Duration,
 }
 
+/// What is planted to be found.
+struct Planted {
+    /// Places that are switched off, one at a time.
+    off: Vec<&'static str>,
+    faults: Vec<Fault>,
+}
+
 /// One file system.
 struct Stage<'a> {
     lab: &'a Lab,
     scene: &'a Scene<'a>,
     load: Load,
+    planted: Planted,
     program: &'a Path,
     system: FileSystem,
     rooms: Vec<Room>,
@@ -102,19 +125,19 @@ struct Recorded {
 
 /// Runs the controls and makes so many images, on each file system.
 pub(super) fn play(lab: &Lab, scene: &Scene<'_>, load: Load, cli: &Cli) -> Result<Played> {
-    packages::need(TOOLS)?;
+    if let Some(why) = &lab.no_logs {
+        return Err(packages::impossible(why.clone()));
+    }
+    let systems = mountable(lab, cli)?;
     let program = lab.program(PROGRAM)?;
-    let all = [FileSystem::Ext4, FileSystem::Xfs];
-    let asked = |system: &FileSystem| cli.fs.is_empty() || cli.fs.contains(system);
-    let systems: Vec<FileSystem> = all.into_iter().filter(asked).collect();
     let images = if cli.smoke { SMOKE } else { cli.images };
-    let mut count = Count::default();
+    let mut count = Count { every: !cli.smoke, ..Count::default() };
     for (part, system) in (0..).zip(&systems) {
         let share = images / systems.len() as u64 + u64::from(part < images % systems.len() as u64);
-        let room = |number| Room::new(*system, SYSTEM_LEN, &lab.room, number);
-        let rooms = (0..ABREAST).map(room).collect::<Result<Vec<_>>>()?;
-        rooms[0].probe()?;
-        let stage = Stage { lab, scene, load, program: &program, system: *system, rooms };
+        let rooms = (0..ABREAST).map(|number| room(lab, *system, number));
+        let rooms = rooms.collect::<Result<Vec<_>>>()?;
+        let planted = planted(load, cli.smoke.then_some((part as usize, systems.len())));
+        let stage = Stage { lab, scene, load, planted, program: &program, system: *system, rooms };
         let mut rng = Rng::part(cli.seed, part);
         if let Some(wrong) = stage.play(share, &mut rng, &mut count)? {
             count.wrong.get_or_insert(format!("{system}: {wrong}"));
@@ -122,6 +145,52 @@ pub(super) fn play(lab: &Lab, scene: &Scene<'_>, load: Load, cli: &Cli) -> Resul
         }
     }
     Ok(count.played(cli, &systems))
+}
+
+/// What is switched off and what is wrong with the disk, on one file system: all of it, or in a
+/// brief run a part, so that the file systems together have it all but some places.
+fn planted(load: Load, brief: Option<(usize, usize)>) -> Planted {
+    let faults = FAULTS.into_iter().chain([Fault::Late(load.late)]);
+    let Some((part, of)) = brief else {
+        return Planted { off: load.controls.to_vec(), faults: faults.collect() };
+    };
+    let off = load.controls.iter().copied().skip(part * SMOKE_CONTROLS).take(SMOKE_CONTROLS);
+    let own = |(number, fault): (usize, Fault)| (number % of == part).then_some(fault);
+    Planted { off: off.collect(), faults: faults.enumerate().filter_map(own).collect() }
+}
+
+fn room(lab: &Lab, system: FileSystem, number: usize) -> Result<Room> {
+    Room::new(system, SYSTEM_LEN, &lab.room, number)
+}
+
+/// The file systems asked for, of which images can be mounted here. A brief run does with one of
+/// them, and says so; a run whose images are counted does not.
+fn mountable(lab: &Lab, cli: &Cli) -> Result<Vec<FileSystem>> {
+    let all = [FileSystem::Ext4, FileSystem::Xfs];
+    let asked = all.into_iter().filter(|it| cli.fs.is_empty() || cli.fs.contains(it));
+    let tried = asked.map(|system| {
+        room(lab, system, 0)?.probe()?;
+        Ok(system)
+    });
+    select(tried.collect(), cli.smoke)
+}
+
+/// Those that can be mounted; an error if there is none, or one that is needed cannot.
+fn select(tried: Vec<Result<FileSystem>>, some_will_do: bool) -> Result<Vec<FileSystem>> {
+    let mut able = Vec::new();
+    let mut unable = Vec::new();
+    for one in tried {
+        match one {
+            Ok(system) => able.push(system),
+            Err(error) if error.is::<packages::Impossible>() => unable.push(error),
+            Err(error) => return Err(error),
+        }
+    }
+    if !some_will_do || able.is_empty() {
+        return unable.into_iter().next().map_or(Ok(able), Err);
+    }
+    unable.iter().for_each(|error| println!("skipped: {error:#}"));
+    Ok(able)
 }
 
 impl Count {
@@ -133,26 +202,34 @@ impl Count {
             self.flushes, self.between, self.violations
         );
         let mut figures = self.figures;
-        figures.insert("images at flushes".to_owned(), self.flushes);
+        let missed = format!(
+            "{} of {} flushes have no image",
+            self.due - self.flushes.min(self.due),
+            self.due
+        );
+        let missed = (self.every && self.due != self.flushes).then_some(missed);
+        figures.insert("flushes".to_owned(), self.due);
+        figures.insert("flushes replayed".to_owned(), self.flushes);
+        figures.insert(CONTROLS.to_owned(), self.convicted.len() as u64);
         figures.insert("images between flushes".to_owned(), self.between);
         let names: Vec<&str> = systems.iter().map(|system| system.name()).collect();
         let how = format!("seed {}, {}", cli.seed, names.join(" and "));
-        Played { wrong: self.wrong, how, count, figures }
+        Played { wrong: self.wrong.or(missed), how, count, figures }
     }
 }
 
 impl Stage<'_> {
     /// What is wrong, if anything.
     fn play(&self, images: u64, rng: &mut Rng, count: &mut Count) -> Result<Option<String>> {
-        for off in self.load.controls {
+        // All of it is tried, so that one run shows all that would go unseen.
+        let mut unfound = Vec::new();
+        for off in &self.planted.off {
             let recorded = match self.record(rng, Some(off))? {
                 Ok(recorded) => recorded,
                 Err(wrong) => return Ok(Some(format!("{off} switched off: {wrong}"))),
             };
-            let found = self.control(&recorded, 0, rng)?;
-            if let Some(wrong) = self.tell(off, found) {
-                return Ok(Some(wrong));
-            }
+            let found = self.control(&recorded, None, rng)?;
+            unfound.extend(self.tell(off, found, count));
         }
         let mut left = images;
         while left > 0 {
@@ -161,18 +238,22 @@ impl Stage<'_> {
                 Err(wrong) => return Ok(Some(wrong)),
             };
             if left == images {
-                let found = self.control(&recorded, self.load.late, rng)?;
-                if let Some(wrong) = self.tell("flushes that come late", found) {
-                    return Ok(Some(wrong));
+                for fault in &self.planted.faults {
+                    let found = self.control(&recorded, Some(*fault), rng)?;
+                    unfound.extend(self.tell(&fault.to_string(), found, count));
                 }
             }
+            if !unfound.is_empty() {
+                return Ok(Some(unfound.join("; ")));
+            }
+            let flushes = plan(&recorded.log, &recorded.pool, 0).flushes()?;
+            let entries = recorded.log.entries.len();
             println!(
-                "  {}: a log of {} entries, {} flushes since the pool was made",
-                self.system,
-                recorded.log.entries.len(),
-                plan(&recorded.log, &recorded.pool, 0).flushes()?
+                "  {}: a log of {entries} entries, {flushes} flushes since the pool was made",
+                self.system
             );
-            let mut share = left.min(MOST_OF_ONE);
+            count.due += flushes;
+            let mut share = share_of(left, flushes, count.every);
             let mut shown = Shown::new();
             // Not all that are asked for can be had at once; the rest is drawn from the same log,
             // while there is enough in it that was not seen yet.
@@ -191,9 +272,10 @@ impl Stage<'_> {
     }
 
     /// Tells whether a planted fault was found; what is wrong if it was not.
-    fn tell(&self, what: &str, found: Option<(u64, String)>) -> Option<String> {
+    fn tell(&self, what: &str, found: Option<(u64, String)>, count: &mut Count) -> Option<String> {
         match found {
             Some((images, story)) => {
+                count.convicted.insert(what.to_owned());
                 let story: String = story.chars().take(100).collect();
                 println!("  {}, {what}: found in image {images}: {story}", self.system);
                 None
@@ -254,8 +336,13 @@ impl Stage<'_> {
     }
 
     /// The first image with a planted fault that a judge convicts, and why.
-    fn control(&self, of: &Recorded, late: usize, rng: &mut Rng) -> Result<Option<(u64, String)>> {
-        let plan = Plan { late, ..plan(&of.log, &of.pool, CONTROL_IMAGES) };
+    fn control(
+        &self,
+        of: &Recorded,
+        fault: Option<Fault>,
+        rng: &mut Rng,
+    ) -> Result<Option<(u64, String)>> {
+        let plan = Plan { fault, ..plan(&of.log, &of.pool, CONTROL_IMAGES) };
         let mut found = None;
         let (rng, mut shown) = (Rng::new(rng.next_u64()), Shown::new());
         self.crew(of).judge((&plan, CONTROL_IMAGES), rng, &mut shown, &mut |verdict| {
@@ -279,8 +366,9 @@ impl Stage<'_> {
         (shown, count): (&mut Shown, &mut Count),
     ) -> Result<u64> {
         // What was seen already is met again, and not judged: more has to be drawn.
-        let drawn = if shown.is_empty() { images } else { 2 * images + MORE };
-        let plan = plan(&of.log, &of.pool, drawn);
+        let first = shown.is_empty();
+        let drawn = if first { images } else { 2 * images + MORE };
+        let plan = Plan { every: count.every && first, ..plan(&of.log, &of.pool, drawn) };
         let (seed, before) = (rng.next_u64(), shown.clone());
         let judged = count.flushes + count.between;
         let (started, mut told) = (Instant::now(), Instant::now());
@@ -338,7 +426,14 @@ impl Stage<'_> {
 }
 
 fn plan<'a>(log: &'a Log, file: &'a [Range<u64>], images: u64) -> Plan<'a> {
-    Plan { log, marks: SYSTEM_LEN, file, threads: THREADS, images, late: 0 }
+    Plan { log, marks: SYSTEM_LEN, file, threads: THREADS, images, every: false, fault: None }
+}
+
+/// Images of one log, of those that are left to be made: where each flush is to have one, so many
+/// more that some are of what arrives between two of them.
+fn share_of(left: u64, flushes: u64, every: bool) -> u64 {
+    let share = left.min(MOST_OF_ONE);
+    if every { share.max(flushes + flushes / 3) } else { share }
 }
 
 /// What the emulator is told of the disk. A flush takes no time, so that what is under way when it
@@ -368,4 +463,54 @@ fn emulated(disk: &Path, writes: &Path, port: &Path) -> Vec<String> {
     .into_iter()
     .flat_map(|(name, value)| [name.to_owned(), value])
     .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn played(every: bool, due: u64, flushes: u64) -> Option<String> {
+        use clap::Parser;
+        let count = Count { every, due, flushes, between: 5, ..Count::default() };
+        let played = count.played(&Cli::parse_from(["lab"]), &[FileSystem::Ext4]);
+        assert_eq!((played.figures["flushes"], played.figures["flushes replayed"]), (due, flushes));
+        played.wrong
+    }
+
+    #[test]
+    fn a_flush_without_an_image_is_wrong_but_in_a_brief_run() {
+        assert_eq!(played(true, 7, 7), None);
+        assert!(played(true, 7, 6).is_some_and(|wrong| wrong.starts_with("1 of 7")));
+        assert_eq!(played(false, 7, 2), None);
+    }
+
+    #[test]
+    fn the_file_systems_of_a_brief_run_share_what_is_planted() {
+        let load = Load { campaign: "object", controls: &["a", "b", "c"], late: 1 };
+        let all = planted(load, None);
+        assert_eq!((all.off.len(), all.faults.len()), (3, 5));
+        let parts = [0, 1].map(|part| planted(load, Some((part, 2))));
+        assert_eq!(parts.each_ref().map(|part| part.off.clone()), [["a"], ["b"]]);
+        let faults = parts.iter().flat_map(|part| &part.faults);
+        assert!(all.faults.iter().all(|fault| faults.clone().any(|other| other == fault)));
+        assert_eq!(planted(load, Some((0, 1))).faults.len(), 5);
+    }
+
+    #[test]
+    fn each_flush_has_room_and_some_is_left_for_what_is_between() {
+        assert_eq!(share_of(500, 600, true), 800);
+        assert_eq!(share_of(5000, 600, true), MOST_OF_ONE);
+        assert_eq!(share_of(30, 600, false), 30);
+    }
+
+    #[test]
+    fn a_file_system_that_cannot_be_mounted_is_left_out_only_where_that_may_be() {
+        let no = || Err(packages::impossible("no loop devices"));
+        let all = || vec![Ok(FileSystem::Ext4), no()];
+        assert_eq!(select(all(), true).unwrap(), [FileSystem::Ext4]);
+        assert!(select(all(), false).unwrap_err().is::<packages::Impossible>());
+        assert!(select(vec![no(), no()], true).unwrap_err().is::<packages::Impossible>());
+        let broken = vec![Ok(FileSystem::Ext4), Err(anyhow::anyhow!("the disk is full"))];
+        assert!(!select(broken, true).unwrap_err().is::<packages::Impossible>());
+    }
 }

@@ -4,18 +4,22 @@
 //! What a life says, it says to a file on the persistent memory, whose length and places are fixed
 //! before, so that each byte is kept whose writing came back. The next life judges by it, and
 //! repeats what is there to another file; from then on the first is not needed any more.
+//!
+//! In the end the truth about what the last life left is judged once more, and then lies about it,
+//! each of which must be convicted.
 
 use std::fmt;
 use std::time::Duration;
 
 use anyhow::Result;
 use holdfast_workloads::Rng;
+use serde_json::json;
 
 use super::files::Files;
 use super::machine::Ran;
-use super::{Lab, Played};
-use crate::guest::{ENDED, STARTS};
-use crate::scenes::{Place, Scene};
+use super::{CONTROLS, Lab, Played};
+use crate::guest::{CONSOLE, ENDED, STARTS};
+use crate::scenes::{Lives, Place, Scene};
 
 /// Package of the program that lives, and its name.
 const PROGRAM: (&str, &str) = ("holdfast-campaign", "holdfast-campaign");
@@ -24,6 +28,8 @@ const PROGRAM: (&str, &str) = ("holdfast-campaign", "holdfast-campaign");
 const REPEATED: &str = "life: repeated";
 /// What it says of anything that is wrong.
 const VIOLATION: &str = "life: Violation";
+/// What it says of a lie that was convicted.
+const CONVICTED: &str = "life: convicted ";
 /// How long the last one works before it is ended.
 const LAST: Duration = Duration::from_millis(500);
 /// What it must say there: on which medium.
@@ -68,14 +74,17 @@ struct Count {
     killed: u64,
     crashed: u64,
     acknowledged: u64,
+    /// Lies that were convicted.
+    convicted: u64,
 }
 
 /// Runs so many lives and one more, which judges the last.
 pub(super) fn play(
     lab: &Lab,
-    (scene, campaign): (&Scene<'_>, &str),
+    (scene, lives): (&Scene<'_>, &Lives<'_>),
     (cuts, seed): (u64, u64),
 ) -> Result<Played> {
+    let campaign = lives.campaign;
     let program = lab.program(PROGRAM)?;
     let files = lab.files(&program)?;
     // Which of two files has what the last life said that came to say all there is.
@@ -97,27 +106,66 @@ pub(super) fn play(
         if ran.said.iter().any(|line| line.contains(REPEATED)) {
             kept = 1 - kept;
         }
-        println!("  life {number}: {end}");
+        println!("  life {number} of {cuts}: {end}");
     }
     if cuts > 0 {
-        // By what the life before the last said, the last one's doings are wrong.
-        let end = End::Killed(Duration::ZERO);
-        let life = Life { campaign, end, said: 1 - kept, seed: rng.next_u64() >> 1 };
-        let ran = life.run(lab, scene, &files)?;
-        let Some(line) = ran.said.iter().find(|line| line.contains(VIOLATION)) else {
+        let (ran, wrong) = tell_lies(lab, scene, lives, (&files, kept))?;
+        if wrong.is_some() {
             lab.show(&ran);
-            let wrong = Some("by an older promise, nothing was found to be wrong".to_owned());
             return Ok(Played { wrong, ..count.played(&again(campaign), seed) });
-        };
-        println!("  convicted by an older promise: {line}");
+        }
+        for line in ran.said.iter().filter(|line| line.contains(CONVICTED)) {
+            println!("  {}", line.trim_start_matches("life: "));
+        }
+        count.convicted = lives.lies.len() as u64;
     }
-    let Count { early, killed, crashed, acknowledged } = &count;
+    let Count { early, killed, crashed, acknowledged, .. } = &count;
     println!(
         "  {early} killed before they worked, {killed} while they did, {crashed} crashes of the \
          kernel; {acknowledged} {}, 0 missed",
         again(campaign)
     );
     Ok(count.played(&again(campaign), seed))
+}
+
+/// One more start, in which lies are told of what the last life left: what came of it, and what is
+/// wrong with that.
+fn tell_lies(
+    lab: &Lab,
+    scene: &Scene<'_>,
+    lives: &Lives<'_>,
+    (files, kept): (&Files, usize),
+) -> Result<(Ran, Option<String>)> {
+    let folder = scene.on.folder();
+    let [said, older] = [kept, 1 - kept].map(said);
+    let orders = json!({
+        "pool": format!("{folder}/pool"), "said": said, "older": older, "seed": 0,
+        "crash": null, "lies": lives.lies,
+    });
+    let mut files = files.clone();
+    files.scene(folder, CONSOLE, &[lives.campaign, "--life", &orders.to_string()]);
+    let ran = lab.start(&files, scene.patience, &mut |_| None)?;
+    let wrong = convicted(&ran, lives.lies);
+    Ok((ran, wrong))
+}
+
+/// What is wrong with what came of lies: each must be convicted, and the truth not.
+fn convicted(ran: &Ran, lies: &[&str]) -> Option<String> {
+    let says = |part: &str| ran.said.iter().find(|line| line.contains(part));
+    if let Some(line) = says(VIOLATION) {
+        return Some(line.clone());
+    }
+    let missing = lies.iter().find(|lie| says(&format!("{CONVICTED}{lie}: ")).is_none());
+    if let Some(lie) = missing {
+        return Some(format!("no word of the lie `{lie}`"));
+    }
+    let ended = says(ENDED).is_some_and(|line| line.ends_with(&format!("{ENDED} 0")));
+    (!ended).then(|| "the start in which lies are told did not come to its end".to_owned())
+}
+
+/// Which file a life spoke to.
+fn said(file: usize) -> String {
+    format!("{}/said-{file}", Place::Dax.folder())
 }
 
 /// A life, and how it is to end.
@@ -134,8 +182,7 @@ impl Life<'_> {
     fn run(&self, lab: &Lab, scene: &Scene<'_>, files: &Files) -> Result<Ran> {
         let mut files = files.clone();
         let folder = scene.on.folder();
-        let [said, says] =
-            [self.said, 1 - self.said].map(|file| format!("{}/said-{file}", Place::Dax.folder()));
+        let [said, says] = [self.said, 1 - self.said].map(said);
         let crash = match self.end {
             End::Crashed(after) => after.as_millis().to_string(),
             _ => "null".to_owned(),
@@ -159,6 +206,7 @@ impl Count {
             ("killed while they worked", self.killed),
             ("crashes of the kernel", self.crashed),
             (again, self.acknowledged),
+            (CONTROLS, self.convicted),
         ];
         Played {
             wrong: None,
@@ -245,5 +293,17 @@ mod tests {
         assert!(!judged(end, true, &[TOLD, "lab: ended 1"]).0);
         let crash = End::Crashed(Duration::ZERO);
         assert!(!judged(crash, true, &[TOLD, "sysrq: Trigger a crash"]).0, "it went on");
+    }
+    #[test]
+    fn each_lie_must_be_convicted_and_the_truth_must_not() {
+        let told = |lines: &[&str]| {
+            let said = lines.iter().map(|&line| line.to_owned()).collect();
+            convicted(&Ran { said, late: false }, &["one", "another"])
+        };
+        let fine = ["life: convicted one: gone", "life: convicted another: odd", "lab: ended 0"];
+        assert_eq!(told(&fine), None);
+        assert!(told(&fine[1..]).is_some() && told(&fine[..2]).is_some());
+        assert!(told(&["life: Violation { .. }", fine[0], fine[1], fine[2]]).is_some());
+        assert!(told(&[fine[0], fine[1], "lab: ended 1"]).is_some());
     }
 }

@@ -10,6 +10,7 @@ mod packages;
 mod programs;
 mod sick;
 mod test;
+mod turns;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,6 +26,8 @@ use files::Files;
 use machine::{Ran, See, Start};
 pub(crate) use packages::Impossible;
 use packages::Kernel;
+pub(crate) use turns::CameTo;
+use turns::Deadline;
 
 /// Seconds that any test may take, under emulation.
 const LONGEST: u64 = 1800;
@@ -32,6 +35,9 @@ const LONGEST: u64 = 1800;
 /// How often the machine is ended, and how many files live on one that fails, in a brief run.
 const SMOKE_CUTS: u64 = 2;
 const SMOKE_LIVES: u64 = 8;
+
+/// The figure of what was left out, done wrong or made up on purpose, and was noticed.
+const CONTROLS: &str = "wrong variants convicted";
 
 /// What all scenes need.
 #[derive(Debug)]
@@ -43,6 +49,9 @@ struct Lab {
     verbose: bool,
     /// What cargo says of the workspace, if all of it was built at once.
     built: Option<Vec<u8>>,
+    /// Why logs of writes cannot be replayed here, if so.
+    no_logs: Option<String>,
+    deadline: Deadline,
 }
 
 /// What came of a scene.
@@ -55,8 +64,8 @@ struct Played {
     figures: BTreeMap<String, u64>,
 }
 
-/// Runs the scenes that are wished; whether all of them passed.
-pub(crate) fn run(cli: &Cli) -> Result<bool> {
+/// Runs the scenes that are wished. An error is one of what all of them need: no scene was played.
+pub(crate) fn run(cli: &Cli) -> Result<CameTo> {
     let only = &cli.only;
     if let Some(name) = only.iter().find(|name| ALL.iter().all(|scene| scene.name != *name)) {
         let names: Vec<_> = ALL.iter().map(|scene| scene.name).collect();
@@ -69,35 +78,40 @@ pub(crate) fn run(cli: &Cli) -> Result<bool> {
     fs::create_dir_all(&room).with_context(|| format!("cannot make {}", room.display()))?;
     packages::room(&room)?;
     packages::tools()?;
+    let wished = |scene: &&Scene<'_>| only.is_empty() || only.iter().any(|n| n == scene.name);
+    let scenes = || ALL.iter().filter(wished).filter(|_| cli.test.is_none());
+    // Before the first scene, so that none is played in vain.
+    let logs = scenes().any(|scene| matches!(scene.show, Show::BlockLog(_)));
+    let no_logs = if logs { packages::need(blocklog::TOOLS).err() } else { None };
+    let no_logs = no_logs.map(|error| format!("{error:#}"));
     let kernel = packages::kernel(&room)?;
     let emulator = packages::find("qemu-system-x86_64").context("no emulator")?;
-    let built = if cli.smoke { Some(programs::workspace()?) } else { None };
-    let lab = Lab { emulator, kernel, room, verbose: cli.verbose, built };
+    let all = cli.smoke && only.is_empty();
+    let built = if all { Some(programs::workspace()?) } else { None };
+    let deadline = Deadline::new(cli.smoke.then(|| Duration::from_secs(cli.within)));
+    let lab = Lab { emulator, kernel, room, verbose: cli.verbose, built, no_logs, deadline };
     let Some(test) = &cli.test else {
-        let wished = |scene: &&Scene<'_>| only.is_empty() || only.iter().any(|n| n == scene.name);
-        return ALL
-            .iter()
-            .filter(wished)
-            .try_fold(true, |fine, scene| Ok(lab.play(scene, cli)? && fine));
+        return Ok(turns::each(scenes(), &deadline, &mut |scene| lab.play(scene, cli)));
     };
     let program = test.split_once(':').context("name a test as PACKAGE:TEST")?;
     let words: Vec<&str> = cli.words.iter().map(String::as_str).collect();
     let show = Test { program, arguments: &words, says: &[], never: &[] };
     let (what, patience) = ("a test as it is", LONGEST);
-    lab.play(&Scene { name: test, what, on: cli.on, patience, show: Show::Test(show) }, cli)
+    let scene = Scene { name: test, what, on: cli.on, patience, show: Show::Test(show) };
+    Ok(turns::each(std::iter::once(&scene), &deadline, &mut |scene| lab.play(scene, cli)))
 }
 
 impl Lab {
     /// Runs one scene; whether it passed.
     fn play(&self, scene: &Scene<'_>, cli: &Cli) -> Result<bool> {
-        println!("\n==> {}: {}", scene.name, scene.what);
+        println!("\n==> {}: {} (at {})", scene.name, scene.what, self.deadline);
         let started = Instant::now();
         self.forget();
         let played = match &scene.show {
             Show::Test(test) => test::play(self, scene, test)?,
-            Show::Lives(campaign) => {
+            Show::Lives(lives) => {
                 let cuts = if cli.smoke { SMOKE_CUTS } else { cli.cuts };
-                lives::play(self, (scene, campaign), (cuts, cli.seed))?
+                lives::play(self, (scene, lives), (cuts, cli.seed))?
             }
             Show::Sick(sick) => {
                 let lives = if cli.smoke { SMOKE_LIVES } else { cli.lives };
@@ -162,7 +176,7 @@ impl Lab {
             archive: &archive,
             memory: &self.memory(),
             disk: &self.disk(),
-            patience: Duration::from_secs(patience),
+            patience: self.deadline.left(Duration::from_secs(patience)),
             more,
         };
         machine::run(&self.emulator, &start, &mut |line| {

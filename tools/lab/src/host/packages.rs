@@ -29,7 +29,8 @@ impl fmt::Display for Impossible {
 
 impl std::error::Error for Impossible {}
 
-fn impossible(why: impl Into<String>) -> anyhow::Error {
+/// Says that something cannot be had here.
+pub(crate) fn impossible(why: impl Into<String>) -> anyhow::Error {
     Impossible(why.into()).into()
 }
 

@@ -5,12 +5,13 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
+use holdfast_workloads::Rng;
 use serde_json::{Value, json};
 
 use super::machine::Ran;
-use super::{Lab, Played};
+use super::{CONTROLS, Lab, Played};
 use crate::guest::{CONSOLE, ENDED};
-use crate::scenes::{Scene, Sick};
+use crate::scenes::{Place, Scene, Sick};
 
 /// Package of the program that is run, and its name.
 const PROGRAM: (&str, &str) = ("holdfast-campaign", "holdfast-campaign");
@@ -33,9 +34,12 @@ pub(super) fn play(lab: &Lab, scene: &Scene<'_>, sick: &Sick<'_>, asked: Asked) 
         for (number, lives) in (0..).zip(shares(asked.lives.div_ceil(part.each))) {
             // Once is enough: a control costs as much as what it is a control of.
             let controls = if number == 0 { part.controls } else { &[] };
+            // Of its own in each start: runs from neighbouring seeds have none in common.
+            let seed = Rng::part(asked.seed, number).next_u64() >> 1;
             let orders = json!({
                 "folder": part.folder, "how": part.how, "lives": lives,
-                "seed": asked.seed.wrapping_add(number), "controls": controls,
+                "seed": seed, "controls": controls,
+                "direct": part.folder == Place::Dax.folder(),
             });
             let mut files = files.clone();
             let words = [part.campaign, "--sick", &orders.to_string()];
@@ -45,8 +49,14 @@ pub(super) fn play(lab: &Lab, scene: &Scene<'_>, sick: &Sick<'_>, asked: Asked) 
             let told = format!("{} {} in {}", part.campaign, part.how, part.folder);
             match judge(&ran, controls) {
                 Ok((count, figures)) => {
-                    println!("  {told}: {count} failures met");
+                    println!("  {told}, start {number}: {count} failures met");
+                    for line in ran.said.iter().filter(|line| line.contains(CONVICTED)) {
+                        let line: String = line.chars().take(140).collect();
+                        println!("  {}", line.trim_start_matches("sick: "));
+                    }
                     played.count += count;
+                    *played.figures.entry(CONTROLS.to_owned()).or_default() +=
+                        controls.len() as u64;
                     for (name, value) in figures {
                         let name = format!("{}: {name}", part.campaign);
                         *played.figures.entry(name).or_default() += value;
@@ -85,7 +95,9 @@ fn judge(ran: &Ran, controls: &[&str]) -> Result<(u64, BTreeMap<String, u64>), S
     if ran.late {
         return Err("it took too long".to_owned());
     }
-    if let Some(line) = says(VIOLATION) {
+    // What a control was convicted by is none.
+    let violation = |line: &&String| line.contains(VIOLATION) && !line.contains(CONVICTED);
+    if let Some(line) = ran.said.iter().find(violation) {
         return Err(line.clone());
     }
     let ended = says(ENDED).ok_or("the machine went off before the scene had ended")?;
@@ -122,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_scene_says_what_it_came_to_and_that_its_controls_failed() {
-        let convicted = "sick: convicted without heal: Violation";
+        let convicted = "sick: convicted without heal: sick: Violation { .. }";
         let fine = [SAID, convicted, "lab: ended 0"];
         let (count, figures) = judged(&fine, &["heal"]).unwrap();
         assert_eq!((count, figures), (4, BTreeMap::from([("healed".to_owned(), 3)])));

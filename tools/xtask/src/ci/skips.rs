@@ -2,7 +2,8 @@
 //! one that found no room for its story here would look like one that told it.
 //!
 //! `cargo test -- --show-output` prints it all. Everything is passed on but that; of it the lines
-//! with `skipped:` are kept for the summary.
+//! with `skipped:` are kept for the summary. Other programs say it in lines of the same sort; what
+//! no test answers for is the step's own.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, ExitStatus, Stdio};
@@ -18,10 +19,10 @@ const MARK: &str = "skipped:";
 /// may have its output open for as long as they like.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Runs the command and passes on what it prints to `out`; the tests that skipped something are
-/// added to `skips`.
+/// Runs the command of a step and passes on what it prints to `out`; who skipped something, and
+/// why, is added to `skips`.
 pub(super) fn run(
-    command: &mut Command,
+    (step, command): (&str, &mut Command),
     out: &mut dyn Write,
     skips: &mut Vec<String>,
 ) -> Result<ExitStatus> {
@@ -44,6 +45,7 @@ pub(super) fn run(
         }
     }
     skips.append(&mut filter.skips);
+    skips.extend(filter.said.drain(..).map(|reason| format!("{step}: {reason}")));
     ended.map_or_else(|| child.wait().context("cannot wait for it"), Ok)
 }
 
@@ -150,9 +152,18 @@ test a story ... ok (3 ms)
         let script = "echo skipped: no; echo 'test it ... ok'; sleep 60 & exit 3";
         let status = {
             let mut shell = Command::new("sh");
-            run(shell.args(["-c", script]), &mut Vec::new(), &mut skips).unwrap()
+            run(("test", shell.args(["-c", script])), &mut Vec::new(), &mut skips).unwrap()
         };
         assert_eq!((status.code(), skips), (Some(3), vec!["it: no".to_owned()]));
         assert!(started.elapsed() < Duration::from_secs(30));
+    }
+    #[test]
+    fn what_no_test_answers_for_is_the_steps_own() {
+        let (mut skips, mut out) = (Vec::new(), Vec::new());
+        let script = "echo '==> cuts: a pool'; echo 'skipped: blocklog: no loop devices'";
+        let status = run(("lab", Command::new("sh").args(["-c", script])), &mut out, &mut skips);
+        assert!(status.unwrap().success());
+        assert_eq!(skips, ["lab: blocklog: no loop devices"]);
+        assert_eq!(String::from_utf8(out).unwrap().lines().count(), 2, "all of it is passed on");
     }
 }

@@ -5,9 +5,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 use super::disk::{BLOCK, Disk};
+use crate::host::packages::impossible;
 use crate::scenes::FileSystem;
 
 /// Memory that can be written to as files, where there is some: images are short-lived.
@@ -42,7 +43,7 @@ impl Room {
         Ok(room)
     }
 
-    /// Whether images of this sort can be mounted here at all.
+    /// Whether images of this sort can be mounted here at all; if not, nobody could judge any.
     pub(super) fn probe(&self) -> Result<()> {
         let image = self.image();
         let file = fs::File::create(&image).and_then(|file| file.set_len(self.len));
@@ -53,7 +54,10 @@ impl Room {
             .arg(&image))?;
         match self.mount() {
             Ok(_) => Ok(()),
-            Err(error) => bail!("images of {} cannot be mounted here: {error}", self.system),
+            Err(error) => Err(impossible(format!(
+                "images of {} cannot be mounted here: {error}",
+                self.system
+            ))),
         }
     }
 

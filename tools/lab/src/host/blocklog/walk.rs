@@ -69,8 +69,38 @@ pub(super) struct Plan<'a> {
     pub(super) threads: usize,
     /// Images to be had in all.
     pub(super) images: u64,
-    /// By how many flushes those of the file's writes come too late: a fault, if it is not zero.
-    pub(super) late: usize,
+    /// Each flush has its image, whatever is left for others.
+    pub(super) every: bool,
+    /// What is wrong with the disk, or with what is marked on it, if anything.
+    pub(super) fault: Option<Fault>,
+}
+
+/// Something that is wrong, for a judge to convict. The file system is spared, so that it is seen
+/// in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// What the file's writes bring comes too late, by so many flushes.
+    Late(usize),
+    /// One of the file's writes in so many is lost.
+    Lost(u64),
+    /// It goes to the block behind its own, if that is the file's too.
+    Misplaced(u64),
+    /// A bit of it is another one.
+    Flipped(u64),
+    /// One more has ended in each thread than its mark says.
+    Early,
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Late(_) => f.write_str("flushes that come late"),
+            Self::Lost(_) => f.write_str("writes that are lost"),
+            Self::Misplaced(_) => f.write_str("writes that go astray"),
+            Self::Flipped(_) => f.write_str("bits that flip on their way"),
+            Self::Early => f.write_str("marks that come early"),
+        }
+    }
 }
 
 /// Where a walk is: before the next stretch of entries from one flush to another.
@@ -87,6 +117,8 @@ struct Walk<'a> {
     due: f64,
     /// Writes that the last flushes left out.
     late: VecDeque<Vec<usize>>,
+    /// Writes of the file so far, once it was there.
+    writes: u64,
     shown: &'a mut Shown,
 }
 
@@ -97,12 +129,13 @@ impl Plan<'_> {
         // A flush that brings bytes of its own is one before them.
         let starts: Vec<usize> =
             (0..entries.len()).filter(|&number| entries[number].flush).collect();
-        let first = self.first_mark()?;
-        let judged = starts.iter().filter(|&&at| at > first).count().max(1) as f64;
-        // Where there are too few for all flushes, half of them are at flushes.
+        let judged = self.flushes()?.max(1) as f64;
+        // Where there are too few for all flushes, and not all are asked for, half are at flushes.
         let images = self.images as f64;
-        let random = (images - judged).max(images / 2.0) / judged;
-        let flushed = if self.late > 0 { 1.0 } else { (images - random * judged) / judged };
+        let least = if self.every { 0.0 } else { images / 2.0 };
+        let random = (images - judged).max(least) / judged;
+        let all = self.every || self.fault.is_some();
+        let flushed = if all { 1.0 } else { (images - random * judged) / judged };
         let marked = Marked { made: false, ended: vec![0; self.threads] };
         let mut walk = Walk {
             plan: self,
@@ -113,6 +146,7 @@ impl Plan<'_> {
             random,
             due: 0.0,
             late: VecDeque::new(),
+            writes: 0,
             shown,
         };
         let mut from = 0;
@@ -125,10 +159,19 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// How many flushes there are once the pool is there.
+    /// How many flushes there are once the pool is there, that of the last write before the mark
+    /// that says so among them: if the power goes then, that mark binds.
     pub(super) fn flushes(&self) -> Result<u64> {
-        let first = self.first_mark()?;
-        Ok(self.log.entries.iter().skip(first).filter(|entry| entry.flush).count() as u64)
+        let (entries, first) = (&self.log.entries, self.first_mark()?);
+        let ends = |at: usize| {
+            let is_end = |&it: &usize| {
+                let entry = &entries[it];
+                it > at && entry.flush || entry.len > 0 && !self.is_mark(entry)
+            };
+            (at..entries.len()).find(is_end).unwrap_or(entries.len())
+        };
+        let flushes = (0..entries.len()).filter(|&at| entries[at].flush);
+        Ok(flushes.filter(|&at| at > first || ends(at) > first).count() as u64)
     }
 
     /// The disk after everything that was written.
@@ -178,7 +221,7 @@ impl Walk<'_> {
             let image = Image {
                 disk: &self.disk,
                 above: Disk::default(),
-                marked: self.marked.clone(),
+                marked: self.told(),
                 place: format!("flush {number}, entry {}", stretch.start),
                 flushed: true,
             };
@@ -186,23 +229,54 @@ impl Walk<'_> {
                 return Ok(false);
             }
         }
-        let random = self.marked.made && self.plan.late == 0;
+        let random = self.marked.made && self.plan.fault.is_none();
         if random && !self.random(number, &stretch, &writes, see)? {
             return Ok(false);
         }
         self.marked = start;
         self.note(stretch)?;
         // The fault is about the file's own blocks, so that the file system stays whole.
-        let is_late = |it: &usize| {
-            self.plan.late > 0 && self.marked.made && self.plan.is_of_file(entries[*it].at)
-        };
+        let by = if let Some(Fault::Late(by)) = self.plan.fault { by } else { 0 };
+        let is_late =
+            |it: &usize| by > 0 && self.marked.made && self.plan.is_of_file(entries[*it].at);
         let (late, now): (Vec<usize>, Vec<usize>) = writes.into_iter().partition(is_late);
         self.late.push_back(late);
-        let due = if self.late.len() > self.plan.late { self.late.pop_front() } else { None };
+        let due = if self.late.len() > by { self.late.pop_front() } else { None };
         for it in due.into_iter().flatten().chain(now) {
-            self.disk.write(entries[it].at, &self.plan.log.data(&entries[it])?, |_| true);
+            self.arrive(&entries[it])?;
         }
         Ok(true)
+    }
+
+    /// A write becomes durable, or what a fault leaves of it.
+    fn arrive(&mut self, entry: &Entry) -> Result<()> {
+        let (mut at, mut bytes) = (entry.at, self.plan.log.data(entry)?);
+        if self.marked.made && self.plan.is_of_file(at) {
+            self.writes += 1;
+            let is_due = |each: u64| self.writes.is_multiple_of(each);
+            match self.plan.fault {
+                Some(Fault::Lost(each)) if is_due(each) => return Ok(()),
+                Some(Fault::Misplaced(each)) if is_due(each) => {
+                    let ends = self.plan.is_of_file(at + entry.len - 1 + BLOCK);
+                    at += if ends { BLOCK } else { 0 };
+                }
+                Some(Fault::Flipped(each)) if is_due(each) => {
+                    bytes.iter_mut().skip(100).take(1).for_each(|byte| *byte ^= 0x10);
+                }
+                _ => {}
+            }
+        }
+        self.disk.write(at, &bytes, |_| true);
+        Ok(())
+    }
+
+    /// What binds, as it is told to the judge.
+    fn told(&self) -> Marked {
+        let mut marked = self.marked.clone();
+        if self.plan.fault == Some(Fault::Early) {
+            marked.ended.iter_mut().for_each(|ended| *ended += 1);
+        }
+        marked
     }
 
     /// Random images between two flushes; whether to go on.
@@ -352,10 +426,14 @@ mod tests {
         log(&bytes).unwrap()
     }
 
-    fn images(log: &Log, images: u64, late: usize) -> Vec<(bool, Vec<u64>, Vec<u8>)> {
-        // Blocks 2 and 3 are the file's.
-        let file = [2..3, 3..4];
-        let plan = Plan { log, marks: MARKS, file: &file, threads: 2, images, late };
+    fn images(log: &Log, images: u64, fault: Option<Fault>) -> Vec<(bool, Vec<u64>, Vec<u8>)> {
+        // Blocks 2 to 4 are the file's.
+        let file = [2..3, 3..5];
+        let every = false;
+        walked(&Plan { log, marks: MARKS, file: &file, threads: 2, images, every, fault })
+    }
+
+    fn walked(plan: &Plan<'_>) -> Vec<(bool, Vec<u64>, Vec<u8>)> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("image");
         let mut found = Vec::new();
@@ -388,7 +466,7 @@ mod tests {
 
     #[test]
     fn at_a_flush_all_before_it_is_there_and_marks_that_follow_bind() {
-        let mut found = images(&story(), 4000, 0);
+        let mut found = images(&story(), 4000, None);
         found.retain(|(flushed, ..)| *flushed);
         let ended: Vec<_> = found.iter().map(|(_, ended, _)| ended.clone()).collect();
         assert_eq!(ended, [[0, 0], [1, 4], [2, 4]]);
@@ -400,7 +478,7 @@ mod tests {
 
     #[test]
     fn between_flushes_anything_may_have_arrived_but_nothing_durable_is_gone() {
-        let found = images(&story(), 4000, 0);
+        let found = images(&story(), 4000, None);
         let random: Vec<_> = found.iter().filter(|(flushed, ..)| !flushed).collect();
         assert!(random.iter().all(|(_, _, sectors)| sectors[0] == 1), "what was flushed is there");
         let early: Vec<_> = random.iter().filter(|(_, ended, _)| ended == &[0, 0]).collect();
@@ -420,24 +498,94 @@ mod tests {
 
     #[test]
     fn a_flush_that_comes_late_concerns_the_file_and_spares_the_rest() {
-        let found = images(&story(), 100, 1);
+        let found = images(&story(), 100, Some(Fault::Late(1)));
         let (_, ended, sectors) = &found[1];
         assert_eq!((ended, sectors[16], sectors[8]), (&vec![1, 4], 0, 3));
         assert_eq!((found[2].2[16], found[2].2[31]), (2, 2));
     }
 
     #[test]
+    fn other_faults_are_about_the_file_too_or_about_what_binds() {
+        // At the second flush: the file's block 2 and 3 are written at once, block 1 is not its.
+        let second = |fault| images(&story(), 100, Some(fault)).swap_remove(1);
+        let (_, _, lost) = second(Fault::Lost(1));
+        assert_eq!((lost[16], lost[31], lost[8]), (0, 0, 3));
+        let (_, _, astray) = second(Fault::Misplaced(1));
+        assert_eq!((astray[16], astray[24], astray[8]), (0, 2, 3));
+        let (_, ended, early) = second(Fault::Early);
+        assert_eq!((ended, early[16]), (vec![2, 5], 2));
+        // Now and then, and not always.
+        let third = images(&story(), 100, Some(Fault::Lost(2))).swap_remove(2).2;
+        assert_eq!((third[16], third[17]), (2, 2));
+        let log = story();
+        let (fault, every) = (Some(Fault::Flipped(1)), false);
+        let file = [2..3, 3..4];
+        let plan =
+            Plan { log: &log, marks: MARKS, file: &file, threads: 2, images: 9, every, fault };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("image");
+        let mut flipped = Vec::new();
+        plan.walk(Rng::new(1), &mut Shown::new(), &mut |image| {
+            image.disk.save(&image.above, &path, 4 * BLOCK).unwrap();
+            flipped.push(std::fs::read(&path).unwrap()[2 * BLOCK as usize + 100]);
+            Ok(true)
+        })
+        .unwrap();
+        assert_eq!(flipped, [0, 2 ^ 0x10, 5 ^ 0x10]);
+    }
+
+    #[test]
+    fn where_every_flush_is_asked_for_each_has_its_image_however_few_are_wanted() {
+        let log = story();
+        for images in [0, 1, 3, 500] {
+            let (every, fault) = (true, None);
+            let plan =
+                Plan { log: &log, marks: MARKS, file: &[], threads: 2, images, every, fault };
+            let flushed = walked(&plan).iter().filter(|(flushed, ..)| *flushed).count();
+            assert_eq!((flushed as u64, plan.flushes().unwrap()), (3, 3), "of {images}");
+            let few = Plan { every: false, ..plan };
+            let flushed = walked(&few).iter().filter(|(flushed, ..)| *flushed).count();
+            assert!(images > 2 || flushed < 3, "of {images}, not all have one: {flushed}");
+        }
+        // The mark comes after a write that follows the first flush: it does not bind there.
+        let log = marked(&[FLUSH, (0, 8, 0, 1), (FIRST, 8, 0, 1), FLUSH, FLUSH]);
+        let (every, fault) = (true, None);
+        let plan = Plan { log: &log, marks: MARKS, file: &[], threads: 2, images: 0, every, fault };
+        assert_eq!((plan.flushes().unwrap(), walked(&plan).len()), (2, 2));
+        // With no write between them it does.
+        let log = marked(&[(0, 8, 0, 1), FLUSH, (FIRST, 8, 0, 1), FLUSH]);
+        let plan = Plan { log: &log, ..plan };
+        assert_eq!((plan.flushes().unwrap(), walked(&plan).len()), (2, 2));
+    }
+
+    #[test]
     fn marks_that_make_no_sense_are_told() {
         for wrong in [(FIRST + 8, 8, 0, 0), (FIRST + 8, 16, 0, 1)] {
             let log = marked(&[(FIRST, 8, 0, 1), wrong, FLUSH]);
-            let plan = Plan { log: &log, marks: MARKS, file: &[], threads: 2, images: 0, late: 0 };
+            let plan = Plan {
+                log: &log,
+                marks: MARKS,
+                file: &[],
+                threads: 2,
+                images: 0,
+                every: false,
+                fault: None,
+            };
             assert!(
                 plan.walk(Rng::new(1), &mut Shown::new(), &mut |_| Ok(true)).is_err(),
                 "{wrong:?}"
             );
         }
         let log = marked(&[FLUSH]);
-        let plan = Plan { log: &log, marks: MARKS, file: &[], threads: 2, images: 0, late: 0 };
+        let plan = Plan {
+            log: &log,
+            marks: MARKS,
+            file: &[],
+            threads: 2,
+            images: 0,
+            every: false,
+            fault: None,
+        };
         assert!(plan.flushes().is_err(), "the pool was never there");
     }
 }

@@ -2,6 +2,8 @@
 //! persistent memory, or its memory as the kernel gives it up. What fails stays failed, so each
 //! life has a file of its own, which is kept, and in it one page that has to be relocated.
 
+mod still;
+
 use std::path::PathBuf;
 
 use holdfast_pmem::inject::handler_count;
@@ -13,6 +15,7 @@ use super::{BEYOND_EACH, BUSY_EACH, Manner, REOPEN_EACH, STUCK_EACH};
 use crate::object::life::{Life, Origin, origin};
 use crate::object::scenes::refused;
 use crate::object::sick::How;
+use crate::object::stray;
 use crate::object::world::World;
 use crate::tally::{Fault, Judged, Tally, Violation};
 
@@ -27,6 +30,9 @@ pub struct Orders {
     pub lives: u64,
     /// Seed of everything random.
     pub seed: u64,
+    /// The folder is on persistent memory that is mapped directly.
+    #[serde(default)]
+    pub direct: bool,
     /// Steps of the engine that are left out.
     #[serde(default)]
     pub off: Vec<String>,
@@ -35,13 +41,16 @@ pub struct Orders {
 /// Lives of pools with P, and of pools with P and Q.
 #[must_use]
 pub fn run(orders: &Orders) -> Tally {
+    if orders.how == How::Strays {
+        return stray::play(orders);
+    }
     let mut tally = Tally::default();
     for (half, parity) in (0..).zip(["p", "pq"]) {
         let mut world = World::named(&format!("shm-{parity}")).sized(super::PAGES);
         world.options.events = 8 * PAGE;
         world.sick = Some(orders.how);
         world.off.clone_from(&orders.off);
-        if orders.how == How::Sectors {
+        if orders.how == How::Sectors || orders.direct {
             world.kind = MediumKind::Dax;
         }
         let mut rng = Rng::part(orders.seed, half);
@@ -51,8 +60,16 @@ pub fn run(orders: &Orders) -> Tally {
             Ok(origin) => {
                 for number in 0..orders.lives / 2 {
                     let path = orders.folder.join(format!("pool-{parity}-{number}"));
-                    let done = one(&world, (&path, number), &origin, &mut rng, &mut tally);
+                    let done = if orders.how == How::Memory && orders.direct {
+                        still::one(&world, &path, &origin, (&mut rng, &mut tally))
+                    } else {
+                        one(&world, (&path, number), &origin, &mut rng, &mut tally)
+                    };
                     tally.judge(done.map_err(|v| told(v).during(format!("life {number}"))));
+                    // Of what is left out, it is known then that it is noticed.
+                    if !orders.off.is_empty() && tally.violated() > 0 {
+                        return tally;
+                    }
                 }
             }
             Err(violation) => tally.convict(told(violation)),

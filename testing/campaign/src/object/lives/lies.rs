@@ -1,0 +1,207 @@
+//! Lies about a pool that a machine left when it was ended, told to its judge: each is planted in a
+//! copy of the pool, or in what was said of it, and has to be convicted. The truth is judged first.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use holdfast_layout::{RawPtr, Region, RegionKind};
+use holdfast_pmem::PAGE;
+
+use super::super::model::{Object, Objects};
+use super::super::promise::{LEFT, examine};
+use super::super::raw::{Bytes, Scope, survey};
+use super::super::victim::{Said, open};
+use super::{all_said, promised};
+use crate::tally::{Fault, Judged, Tally, Violation};
+
+/// What is said of a lie that was convicted, before its name.
+pub const CONVICTED: &str = "life: convicted ";
+/// And of one that was not.
+pub const MISSED: &str = "life: Violation: nothing was found to be wrong: ";
+
+/// Tells one lie after the other, and says on the console what became of each.
+#[must_use]
+pub fn tell(lies: &[String], pool: &Path, (said, older): (&Path, &Path)) -> ExitCode {
+    let told = Scene::begin(pool, said, older).and_then(|scene| {
+        scene.judge(scene.said.clone())?;
+        let convicted = |name: &String| scene.tell(name).map(|found| report(name, &found));
+        lies.iter().map(convicted).collect::<Judged<Vec<bool>>>()
+    });
+    match told {
+        Ok(all) if all.iter().all(|convicted| *convicted) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(violation) => {
+            eprintln!("life: {violation:?}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Says what became of a lie; whether it was convicted.
+pub fn report(name: &str, found: &Judged<()>) -> bool {
+    match found {
+        // A judge that was refused something has not judged what is there.
+        Err(violation) if violation.fault.is_wrong_state() => {
+            let story: String = violation.story.chars().take(100).collect();
+            eprintln!("{CONVICTED}{name}: {story}");
+        }
+        other => eprintln!("{MISSED}{name}: {other:?}"),
+    }
+    matches!(found, Err(violation) if violation.fault.is_wrong_state())
+}
+
+/// What was left, and what was said.
+struct Scene {
+    /// The pool as it was left, and as it was left one life before.
+    left: Vec<u8>,
+    before: Vec<u8>,
+    /// Where copies are judged.
+    copy: PathBuf,
+    said: Vec<Said>,
+    older: Vec<Said>,
+    objects: Objects,
+    zone: Region,
+}
+
+impl Scene {
+    fn begin(pool: &Path, said: &Path, older: &Path) -> Judged<Self> {
+        let read = |path: &Path| std::fs::read(path).map_err(|error| io(path, &error));
+        let (left, before) = (read(pool)?, read(&pool.with_file_name(LEFT))?);
+        let folder = pool.with_file_name("lies");
+        std::fs::create_dir_all(&folder).map_err(|error| io(&folder, &error))?;
+        let copy = folder.join("pool");
+        std::fs::write(&copy, &left).map_err(|error| io(&copy, &error))?;
+        let opened = open(&copy).map_err(|error| Violation::new(Fault::Refused, error))?;
+        let found = survey(&Bytes::of(opened.0.medium()), Scope::OBJECTS);
+        let found = found.ok_or_else(|| wrong("no superblock verifies"))?;
+        let regions = opened.0.regions();
+        let zone = regions.into_iter().find(|region| region.kind == RegionKind::Zone);
+        Ok(Self {
+            left,
+            before,
+            copy,
+            said: all_said(said),
+            older: all_said(older),
+            objects: found.objects,
+            zone: zone.ok_or_else(|| wrong("there is no zone"))?,
+        })
+    }
+
+    /// Judges what was left by what was said.
+    fn judge(&self, said: Vec<Said>) -> Judged<()> {
+        self.judge_of(&self.left, said)
+    }
+
+    fn judge_of(&self, bytes: &[u8], said: Vec<Said>) -> Judged<()> {
+        std::fs::write(&self.copy, bytes).map_err(|error| io(&self.copy, &error))?;
+        examine(&self.copy, Some(&promised(said)?), &mut Tally::default()).map(drop)
+    }
+
+    /// Tells a lie; what the judge answers. An error if it cannot be told here.
+    fn tell(&self, name: &str) -> Judged<Judged<()>> {
+        let said = || self.said.clone();
+        Ok(match name {
+            "an older promise" => self.judge(self.older.clone()),
+            "an ack left out" => self.judge(self.ack_left_out()?),
+            "an ack too many" => self.judge(self.ack_too_many()),
+            "a byte flipped" => self.judge_of(&self.flipped(self.some_object()?), said()),
+            "a parity flipped" => {
+                let rows = u64::from(self.zone.data_rows);
+                self.judge_of(&self.flipped(self.zone.start + rows * self.zone.row_len), said())
+            }
+            "a page as it was" => self.judge_of(&self.page_as_it_was()?, said()),
+            "all as it was" => self.judge_of(&self.before, said()),
+            _ => return Err(wrong(format!("nobody knows the lie `{name}`"))),
+        })
+    }
+
+    /// Without the last transaction that was acknowledged, and whose objects nobody changed since.
+    fn ack_left_out(&self) -> Judged<Vec<Said>> {
+        let mut later: Vec<u64> = Vec::new();
+        let mut acked: Vec<(usize, u8)> = Vec::new();
+        for (at, said) in self.said.iter().enumerate().rev() {
+            match said {
+                Said::Ack(thread) => acked.push((at, *thread)),
+                Said::Begin(thread, change) => {
+                    let words: Vec<u64> = change.iter().map(|(word, _)| *word).collect();
+                    let own = acked.iter().position(|(_, other)| other == thread);
+                    let ack = own.map(|place| acked.swap_remove(place).0);
+                    if let Some(ack) = ack
+                        && !words.iter().any(|word| later.contains(word))
+                    {
+                        return Ok(self.without(*thread, at, ack));
+                    }
+                    later.extend(words);
+                }
+                _ => {}
+            }
+        }
+        Err(wrong("the last life acknowledged nothing"))
+    }
+
+    /// Without what a thread began at a place and was acknowledged at another; nor what it had
+    /// begun before that, which is the same once more.
+    fn without(&self, thread: u8, begun: usize, ack: usize) -> Vec<Said> {
+        let begins = |said: &Said| match said {
+            Said::Begin(other, _) => *other == thread,
+            _ => false,
+        };
+        let ended = |said: &Said| match said {
+            Said::Ack(other) | Said::Refused(other) => *other == thread,
+            _ => false,
+        };
+        let before = self.said[..begun].iter().rposition(ended).map_or(0, |at| at + 1);
+        let gone =
+            |at: usize, said: &Said| at == ack || (before..=begun).contains(&at) && begins(said);
+        let kept = self.said.iter().enumerate().filter(|(at, said)| !gone(*at, said));
+        kept.map(|(_, said)| said.clone()).collect()
+    }
+
+    /// With one more of the first thread, of which the pool knows nothing.
+    fn ack_too_many(&self) -> Vec<Said> {
+        let mut all = self.said.clone();
+        let free = (1..).map(|slot| slot << 6).find(|word| self.objects.get(*word).is_none());
+        let object = Object { kind: 1, bytes: Arc::from(vec![7; 24]) };
+        all.push(Said::Begin(0, vec![(free.unwrap_or(64), Some(object))]));
+        all.push(Said::Ack(0));
+        all
+    }
+
+    fn some_object(&self) -> Judged<u64> {
+        let mut all = self.objects.iter().filter(|(_, object)| !object.bytes.is_empty());
+        let first = all.next().ok_or_else(|| wrong("there is no object"))?;
+        Ok(RawPtr::from_word(first.0).offset())
+    }
+
+    fn flipped(&self, at: u64) -> Vec<u8> {
+        let mut bytes = self.left.clone();
+        bytes[at as usize] ^= 0x10;
+        bytes
+    }
+
+    /// The page of data that the last life changed most is what it was before: a transaction that
+    /// is in the log still is done once more, and brings back what was its own.
+    fn page_as_it_was(&self) -> Judged<Vec<u8>> {
+        let end = self.zone.start + u64::from(self.zone.data_rows) * self.zone.row_len;
+        let pages = (self.zone.start..end).step_by(PAGE as usize);
+        let range = |page: u64| page as usize..(page + PAGE) as usize;
+        let changed = |page: &u64| {
+            let pair = self.left.get(range(*page)).zip(self.before.get(range(*page)));
+            pair.map_or(0, |(now, then)| now.iter().zip(then).filter(|(a, b)| a != b).count())
+        };
+        let most = pages.max_by_key(changed).filter(|page| changed(page) > 0);
+        let page = most.ok_or_else(|| wrong("the last life changed nothing"))?;
+        let mut bytes = self.left.clone();
+        bytes[range(page)].copy_from_slice(&self.before[range(page)]);
+        Ok(bytes)
+    }
+}
+
+fn wrong(story: impl Into<String>) -> Violation {
+    Violation::new(Fault::Wrong, story)
+}
+
+fn io(path: &Path, error: &std::io::Error) -> Violation {
+    Violation::new(Fault::Refused, format!("{}: {error}", path.display()))
+}

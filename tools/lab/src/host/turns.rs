@@ -1,0 +1,176 @@
+//! One scene after the other, and what all of them come to. A scene that cannot be played here is
+//! left out, and those after it are played; that one failed is not forgotten for it.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::Impossible;
+use crate::OPERATIONAL;
+use crate::scenes::Scene;
+
+/// When all of it has to be over, if it has to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deadline {
+    begun: Instant,
+    within: Option<Duration>,
+}
+
+impl Deadline {
+    /// So long from now on, or never.
+    pub(crate) fn new(within: Option<Duration>) -> Self {
+        Self { begun: Instant::now(), within }
+    }
+
+    /// How long there still is, but no longer than this.
+    pub(crate) fn left(&self, most: Duration) -> Duration {
+        let left = self.within.map(|within| within.saturating_sub(self.begun.elapsed()));
+        left.map_or(most, |left| left.min(most))
+    }
+
+    /// Whether it is over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.left(Duration::MAX).is_zero()
+    }
+}
+
+impl fmt::Display for Deadline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.1} s", self.begun.elapsed().as_secs_f64())?;
+        self.within.map_or(Ok(()), |within| write!(f, " of {} s", within.as_secs()))
+    }
+}
+
+/// What the scenes came to, by their names.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct CameTo {
+    passed: Vec<String>,
+    /// Something is wrong with them, or they were not played before all of it had to be over.
+    failed: Vec<String>,
+    /// They could not be played to their end, for a reason of this machine's or this program's.
+    broken: Vec<String>,
+    /// They cannot be played here.
+    skipped: Vec<String>,
+}
+
+impl CameTo {
+    /// The exit code: nothing that failed passes for anything else.
+    pub(crate) fn code(&self, smoke: bool) -> u8 {
+        if !self.failed.is_empty() {
+            1
+        } else if !self.broken.is_empty() || !self.skipped.is_empty() && !smoke {
+            OPERATIONAL
+        } else {
+            0
+        }
+    }
+}
+
+impl fmt::Display for CameTo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} passed", self.passed.len())?;
+        let others =
+            [(&self.failed, "FAILED"), (&self.broken, "broke off"), (&self.skipped, "skipped")];
+        for (names, what) in others.into_iter().filter(|(names, _)| !names.is_empty()) {
+            write!(f, ", {} {what}: {}", names.len(), names.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+/// Plays one scene after the other, whatever becomes of those before. `play` answers whether it
+/// passed.
+pub(super) fn each<'a>(
+    scenes: impl Iterator<Item = &'a Scene<'a>>,
+    deadline: &Deadline,
+    play: &mut dyn FnMut(&Scene<'_>) -> Result<bool>,
+) -> CameTo {
+    let mut all = CameTo::default();
+    for scene in scenes {
+        let name = scene.name.to_owned();
+        if deadline.is_over() {
+            println!("lab: {name} FAILED: there is no time left for it");
+            all.failed.push(name);
+            continue;
+        }
+        match play(scene) {
+            Ok(true) => all.passed.push(name),
+            Ok(false) => all.failed.push(name),
+            Err(error) if error.is::<Impossible>() => {
+                println!("skipped: {name}: {error:#}");
+                all.skipped.push(name);
+            }
+            Err(error) => {
+                println!("lab: {name} broke off: {error:#}");
+                all.broken.push(name);
+            }
+        }
+    }
+    if deadline.is_over() && all.failed.is_empty() {
+        println!("lab: FAILED: it took too long");
+        all.failed.push("the time".to_owned());
+    }
+    println!("\nlab: {all}; {deadline}");
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::packages::impossible;
+    use super::*;
+    use crate::scenes::ALL;
+
+    /// What comes of as many scenes as there are letters: one passes, fails, is impossible or
+    /// breaks off.
+    fn played(letters: &str, within: Option<Duration>) -> CameTo {
+        let mut letters_left = letters.chars();
+        let scenes = ALL.iter().take(letters.len());
+        each(scenes, &Deadline::new(within), &mut |_| match letters_left.next() {
+            Some('p') => Ok(true),
+            Some('f') => Ok(false),
+            Some('i') => Err(impossible("no loop devices").context("more of it")),
+            _ => anyhow::bail!("it broke"),
+        })
+    }
+
+    #[test]
+    fn a_failure_stays_one_whatever_cannot_be_done_before_or_after() {
+        for letters in ["f", "fi", "if", "pfi", "bf", "fb"] {
+            assert_eq!(played(letters, None).code(true), 1, "{letters}");
+            assert_eq!(played(letters, None).code(false), 1, "{letters}");
+        }
+        for letters in ["b", "bi", "ib", "pb"] {
+            assert_eq!(played(letters, None).code(true), OPERATIONAL, "{letters}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_played_is_left_out_alone_and_told() {
+        let all = played("pip", None);
+        assert_eq!((all.code(true), all.code(false)), (0, OPERATIONAL));
+        assert_eq!((all.passed.len(), &all.skipped[..]), (2, &[ALL[1].name.to_owned()][..]));
+        assert!(all.to_string().contains(&format!("1 skipped: {}", ALL[1].name)), "{all}");
+        assert_eq!(played("pp", None).code(false), 0);
+    }
+
+    #[test]
+    fn what_there_is_no_time_for_has_failed() {
+        let all = played("pp", Some(Duration::ZERO));
+        assert_eq!((all.code(true), all.failed.len(), all.passed.len()), (1, 2, 0));
+        let late = Deadline::new(Some(Duration::from_millis(20)));
+        let all = each(ALL.iter().take(1), &late, &mut |_| {
+            std::thread::sleep(Duration::from_millis(40));
+            Ok(true)
+        });
+        assert_eq!((all.code(true), all.passed.len()), (1, 1), "it passed, but too late");
+        assert_eq!(played("p", Some(Duration::from_secs(600))).code(true), 0);
+    }
+
+    #[test]
+    fn a_machine_has_no_longer_than_all_of_it() {
+        let most = Duration::from_secs(900);
+        assert_eq!(Deadline::new(None).left(most), most);
+        assert!(Deadline::new(Some(Duration::from_secs(5))).left(most) <= Duration::from_secs(5));
+    }
+}
