@@ -69,7 +69,7 @@ fn damaged(way: usize, bytes: &[u8], beside: &[u8]) -> Vec<u8> {
             let len = new.len().min(beside.len());
             new[..len].copy_from_slice(&beside[..len]);
         }
-        _ => new.iter_mut().zip(1_u8..).for_each(|(byte, i)| *byte = i.wrapping_mul(167) ^ *byte),
+        _ => new.iter_mut().zip(1_u8..).for_each(|(byte, i)| *byte ^= i.wrapping_mul(167)),
     }
     new
 }
@@ -77,7 +77,7 @@ fn damaged(way: usize, bytes: &[u8], beside: &[u8]) -> Vec<u8> {
 /// CRC-32C, bit by bit.
 fn crc(seed: u32, bytes: &[u8]) -> u32 {
     let step = |crc: u32, byte: &u8| {
-        (0..8).fold(crc ^ u32::from(*byte), |crc, _| crc >> 1 ^ (crc & 1) * 0x82f6_3b78)
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ ((crc & 1) * 0x82f6_3b78))
     };
     !bytes.iter().fold(!seed, step)
 }

@@ -294,7 +294,7 @@ fn left(
     let nth = fail.map_or(0, |(nth, _)| nth);
     let both = matches!(origin.tier, Tier::Long) || fail.is_none();
     let point = medium.crash_point();
-    if both || nth % 2 == 0 {
+    if both || nth.is_multiple_of(2) {
         judge(&origin.world, point.persisted(), promise, &care, 1, tally)
             .map_err(|v| v.during("crashed afterwards"))?;
     }

@@ -196,7 +196,7 @@ fn choose(life: &Life<'_>, busy: bool, rng: &mut Rng) -> Loss {
         at = at / PAGE * PAGE;
     }
     let how = match how {
-        How::Poison(_) if at % PIECE != 0 => How::Poison(Poison::Clearable),
+        How::Poison(_) if !at.is_multiple_of(PIECE) => How::Poison(Poison::Clearable),
         how => how,
     };
     Loss { how, when, at }

@@ -68,7 +68,7 @@ impl Atlas {
     /// The place of a byte: a page column of a zone, a page of both sides.
     fn domain(&self, at: u64) -> u64 {
         match self.zone(at) {
-            Some((start, _, row_len)) => 1 << 62 | start << 20 | (at - start) % row_len / PAGE,
+            Some((start, _, row_len)) => 1 << 62 | start << 20 | ((at - start) % row_len / PAGE),
             None => at % self.side_len / PAGE,
         }
     }
