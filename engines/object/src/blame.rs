@@ -248,7 +248,7 @@ impl<M: Medium> Shared<M> {
         parts.sort_unstable();
         parts.dedup();
         let Claim { of, doubt, .. } = claim;
-        (!parts.is_empty()).then(|| Newer { of, parts, wrong: doubt.wrong, doubt })
+        (!parts.is_empty()).then_some(Newer { of, parts, wrong: doubt.wrong, doubt })
     }
 
     /// Bytes of a row with `syndrome` taken out of them.

@@ -44,6 +44,9 @@ const UNSETTLED_MAX: usize = 1024;
 /// Pages beside some columns that are held with them at most.
 const BESIDE_MAX: usize = 256;
 
+/// Where which bytes are to be stored.
+type Stored<'a> = &'a (u64, Vec<u8>);
+
 /// What was brought back of a mismatch.
 #[derive(Debug, Default)]
 pub(crate) struct Brought {
@@ -143,7 +146,7 @@ impl<M: Medium> Shared<M> {
     /// One range of each page, with all that is to be brought back there. What lies in between is
     /// stored as it is: nobody stores there while the columns are held.
     pub(crate) fn by_page(&self, newer: &[Newer]) -> Vec<(u64, Vec<u8>, Wrong)> {
-        let mut pages: BTreeMap<u64, (Vec<&(u64, Vec<u8>)>, Wrong)> = BTreeMap::new();
+        let mut pages: BTreeMap<u64, (Vec<Stored<'_>>, Wrong)> = BTreeMap::new();
         for one in newer {
             for part in &one.parts {
                 let (parts, _) =
@@ -151,7 +154,7 @@ impl<M: Medium> Shared<M> {
                 parts.push(part);
             }
         }
-        let whole = |(parts, wrong): (Vec<&(u64, Vec<u8>)>, Wrong)| {
+        let whole = |(parts, wrong): (Vec<Stored<'_>>, Wrong)| {
             let at = parts.iter().map(|(at, _)| *at).min()?;
             let end = parts.iter().map(|(at, bytes)| at + bytes.len() as u64).max()?;
             let mut bytes = vec![0; (end - at) as usize];
