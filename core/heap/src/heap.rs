@@ -401,6 +401,33 @@ impl Heap {
         None
     }
 
+    /// Takes a run out of service of which nobody knows the free places yet: so nobody has one.
+    #[must_use]
+    pub fn claim_unread_run(&self, zone: u8, chunk: u32) -> bool {
+        let Some(table) = self.zone(zone) else { return false };
+        let entry = table.entry(chunk).filter(|e| e.kind == ChunkKind::Run);
+        let Some(list) = entry.and_then(|e| self.partial.get(usize::from(e.class))) else {
+            return false;
+        };
+        let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(run) = table.run(chunk) else { return false };
+        let taken = run.is_none() && table.reserve_if(chunk, ChunkKind::Run);
+        if taken {
+            list.retain(|c| *c != (zone, chunk));
+        }
+        taken
+    }
+
+    /// Hands out no more places of a run, if the chunk is one.
+    pub fn shut_run(&self, zone: u8, chunk: u32) {
+        let Some(table) = self.zone(zone) else { return };
+        let entry = table.entry(chunk).filter(|e| e.kind == ChunkKind::Run);
+        let Some(shape) = entry.and_then(|e| table.shape(e.class)) else { return };
+        if let Some(mut run) = table.run(chunk) {
+            *run = Some(Box::new(FreePlaces::none(shape.places)));
+        }
+    }
+
     /// Records what a reserved chunk became, after the commit of its entry is complete.
     pub fn publish(&self, zone: u8, chunk: u32, entry: &ChunkEntry) {
         let Some(table) = self.zone(zone) else { return };

@@ -103,6 +103,13 @@ impl Numbers {
         number
     }
 
+    /// Draws a number for a change that has no record, and is complete when it is seen: no commit
+    /// will ever have it. One locked instruction, as [`draw`](Self::draw).
+    pub fn skip<M: Medium>(&self, m: &M) -> u64 {
+        m.locked();
+        self.next.0.fetch_add(1, Ordering::AcqRel)
+    }
+
     /// The lane's commit is complete (copies apart) or applied to memory (adjacent), or was given
     /// up before any of its record was written.
     #[inline]

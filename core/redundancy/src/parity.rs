@@ -162,10 +162,12 @@ pub fn recompute<M: Medium>(
     }
     for (col, n) in blocks(col, len) {
         sum_rows(m, zone, col, n, exempt, scratch)?;
-        m.put(sites.p, zone.p_at(col), &scratch.p[..n])?;
+        let p = m.put(sites.p, zone.p_at(col), &scratch.p[..n]);
+        // A page of P that is bad is no reason to leave Q behind.
         if zone.has_q() {
             m.put(sites.q, zone.q_at(col), &scratch.q[..n])?;
         }
+        p?;
     }
     Ok(())
 }

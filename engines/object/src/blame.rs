@@ -13,10 +13,11 @@
 //! | verifies, and is newer | its last write was lost | brought back |
 //! | verifies, and is older | the write of P was lost | P is recomputed |
 //! | verifies, and nothing tells the order | one or the other was | neither is changed: in doubt |
-//! | none verifies | P, free bytes, or what was overwritten since, are to blame | P is recomputed |
+//! | does not, as other columns do not add up | pages were lost together | judged with these |
+//! | none verifies | P, free bytes, or what was overwritten since | P is recomputed |
 //!
 //! `newer.rs` knows the order. Where it does not, what else claims columns in the same row does:
-//! pages get lost whole.
+//! pages get lost whole. Where P and Q agree on a row, that decides, whatever the numbers say.
 
 use holdfast_codes::xor_into;
 use holdfast_heap::format::{CHUNK_LEN, SLOT_LEN, SUM_LEN};
@@ -24,15 +25,17 @@ use holdfast_heap::sums::{Slot, granule_range};
 use holdfast_heap::verify::{
     Direct, Found, Overlay, Source, check_granule, read_entry, read_slot, read_sum,
 };
-use holdfast_heap::{Spot, Unit};
+use holdfast_heap::{ChunkEntry, Spot, Unit};
 use holdfast_layout::{Certify, RawPtr};
-use holdfast_pmem::{MediaError, Medium, Site};
+use holdfast_pmem::{MediaError, Medium, PAGE, Site};
 use holdfast_redundancy::{Wrong, Zone};
 use std::collections::BTreeMap;
 
 use crate::changes::Changes;
+use crate::mend_unit::parts_of;
 use crate::newer::{Order, order_of};
 use crate::shared::Shared;
+use crate::versions::Version;
 
 /// Comparing what a row is with what parity says it was written to be.
 const COMPARE: Site = Site::new("object.blame.compare");
@@ -41,15 +44,37 @@ const VERIFY: Site = Site::new("object.blame.verify");
 /// Leaving alone what may be the older state, or the newer.
 const DOUBT: Site = Site::new("object.blame.doubt");
 
-/// Part of a row whose last write was lost.
+/// What two states are of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Of {
+    /// Part of a row, without sums that tell what is in it.
+    Row,
+    /// A place, and the version of its word when it was judged; none if somebody held that.
+    Place(Spot, Option<Version>),
+    /// A directory entry: its chunk, as it is and as it was written to be.
+    Entry {
+        /// Where.
+        at: u64,
+        /// Of which chunk.
+        chunk: u32,
+        /// As it is.
+        before: ChunkEntry,
+        /// As parity says.
+        after: ChunkEntry,
+    },
+}
+
+/// Something whose last write was lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Newer {
-    /// Where.
-    pub(crate) at: u64,
-    /// What was to be written there.
-    pub(crate) bytes: Vec<u8>,
+    /// What it is.
+    pub(crate) of: Of,
+    /// Where which bytes were to be written, each range in one page.
+    pub(crate) parts: Vec<(u64, Vec<u8>)>,
     /// What it concerns.
     pub(crate) wrong: Wrong,
+    /// As if it were in doubt: what parity must keep unless it is brought back.
+    pub(crate) doubt: Doubt,
 }
 
 /// Something that may be older than what was committed; or parity over it is.
@@ -63,19 +88,28 @@ pub(crate) struct Doubt {
     pub(crate) wrong: Wrong,
     /// The object; null for an entry.
     pub(crate) object: RawPtr,
-    /// The columns that parity must keep: offset in the row and length.
-    pub(crate) columns: Vec<(u64, u64)>,
+    /// The row it lies in.
+    pub(crate) row: u32,
+    /// The columns that parity must keep: offset in the row, and by what the states differ.
+    pub(crate) columns: Vec<(u64, Vec<u8>)>,
+}
+
+impl Doubt {
+    /// The columns as offset in the row and length.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.columns.iter().map(|(col, bytes)| (*col, bytes.len() as u64))
+    }
 }
 
 /// What became known of columns that do not add up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Judged {
-    /// What to bring back: at most one range of each row.
+    /// What to bring back.
     pub(crate) newer: Vec<Newer>,
     /// What nothing that is kept can decide.
     pub(crate) doubts: Vec<Doubt>,
-    /// Whether parity is what is older, by something that verifies in both states.
-    pub(crate) parity_older: bool,
+    /// The other pages of what does not verify as parity says.
+    pub(crate) torn: Vec<u64>,
 }
 
 /// Something over a row that verifies as it is and, otherwise, as parity says.
@@ -84,6 +118,9 @@ struct Claim {
     row: u32,
     /// How the state of parity stands to the present one.
     order: Order,
+    of: Of,
+    /// The ranges in which the states differ.
+    changed: Vec<(u64, u64)>,
     /// Its bytes over the columns: offset from the first column, and length.
     parts: Vec<(usize, usize)>,
     doubt: Doubt,
@@ -96,13 +133,22 @@ impl Claim {
     }
 }
 
-/// Another state of an object, which verifies.
+/// Another state of something, which verifies.
 struct Other {
+    of: Of,
     order: Order,
     /// The ranges that make it differ.
     changed: Vec<(u64, u64)>,
     /// What to say if nothing tells the order.
     doubt: Doubt,
+}
+
+impl Other {
+    fn claim(self, row: u32) -> Claim {
+        let Self { of, order, changed, doubt } = self;
+        let doubt = Doubt { row, ..doubt };
+        Claim { row, order, of, changed, parts: Vec::new(), doubt, contradicted: false }
+    }
 }
 
 /// The columns that are judged.
@@ -123,17 +169,26 @@ impl Columns<'_> {
     }
 }
 
+/// The two sides that are compared.
+#[derive(Clone, Copy)]
+struct Sides<'a> {
+    /// What is replayed over both.
+    changes: &'a Changes,
+    /// Other pages as parity says that they were.
+    beside: &'a Changes,
+}
+
 impl<M: Medium> Shared<M> {
     /// What the columns from `col` on come from that do not add up by `syndrome`, seen through
-    /// `changes`. They are held, and everything over them verifies. `located` is the row that P
-    /// and Q name; without, any may be to blame.
+    /// `changes`, with the pages `beside` them as parity says. They are held, and everything over
+    /// them verifies. `located` is the row that P and Q name; without, any may be to blame.
     pub(crate) fn judge_columns(
         &self,
         zone: &Zone,
-        col: u64,
-        syndrome: &[u8],
+        (col, syndrome): (u64, &[u8]),
         changes: &Changes,
         located: Option<u32>,
+        beside: &Changes,
     ) -> Judged {
         let first = syndrome.iter().position(|b| *b != 0);
         let last = syndrome.iter().rposition(|b| *b != 0);
@@ -142,103 +197,90 @@ impl<M: Medium> Shared<M> {
             return Judged::default();
         }
         let columns = Columns { zone, col: col + first as u64, syndrome: &syndrome[first..=last] };
-        let (mut claims, mut torn) = (Vec::new(), false);
+        let sides = Sides { changes, beside };
+        let (mut claims, mut judged) = (Vec::new(), Judged::default());
         for row in (0..zone.data_rows()).filter(|row| located.is_none_or(|r| r == *row)) {
-            torn |= !self.claims_of(columns, changes, row, &mut claims);
+            self.claims_of(columns, sides, row, &mut claims, &mut judged.torn);
         }
         contradict(columns, &mut claims);
-        follow_the_row(&mut claims);
         if located.is_some() {
-            // One write of the row was lost, or those of both P and Q: no doubt what is whose.
-            let older = claims.iter().any(|claim| claim.is(Order::Older));
-            let to = if older { Order::Older } else { Order::Newer };
-            let unknown = claims.iter_mut().filter(|claim| claim.is(Order::Unknown));
-            unknown.for_each(|claim| claim.order = to);
+            // One write of the row was lost, or those of both P and Q; that would be two.
+            let older = claims.iter().all(|claim| claim.is(Order::Older));
+            let to = if older { Order::Unknown } else { Order::Newer };
+            let told = claims.iter_mut().filter(|claim| claim.order != Order::Idle);
+            told.for_each(|claim| claim.order = to);
+        } else {
+            follow_the_row(&mut claims);
         }
-        self.judge_claims(columns, claims, torn)
-    }
-
-    /// `torn`: in some row something would not verify as parity says.
-    fn judge_claims(&self, columns: Columns<'_>, claims: Vec<Claim>, torn: bool) -> Judged {
-        let parity_older = claims.iter().any(|claim| claim.is(Order::Older));
-        let mut judged = Judged { parity_older, ..Judged::default() };
-        let mut rows: Vec<u32> =
-            claims.iter().filter(|c| c.is(Order::Newer)).map(|c| c.row).collect();
-        rows.dedup();
-        let all_newer = claims.iter().all(|claim| claim.is(Order::Newer));
-        for row in &rows {
-            let mine = || claims.iter().filter(|c| c.row == *row && c.is(Order::Newer));
-            // What no sum covers comes along where it is nobody else's.
-            let parts = if all_newer && rows.len() == 1 && !torn {
-                vec![(0, columns.syndrome.len())]
-            } else {
-                mine().flat_map(|claim| claim.parts.iter().copied()).collect()
-            };
-            let wrong = mine().map(|claim| claim.doubt.wrong).next().unwrap_or(Wrong::Data);
-            judged.newer.extend(self.newer_of(columns, *row, &parts, wrong));
-        }
-        if self.m.enabled(DOUBT) {
-            let doubtful = |claim: &Claim| claim.contradicted || claim.order == Order::Unknown;
-            judged.doubts = claims.into_iter().filter(doubtful).map(|c| c.doubt).collect();
+        for claim in claims {
+            if claim.is(Order::Newer) {
+                judged.newer.extend(self.newer_of(columns, sides, claim));
+            } else if (claim.contradicted || claim.order == Order::Unknown) && self.m.enabled(DOUBT)
+            {
+                judged.doubts.push(claim.doubt);
+            }
         }
         judged
     }
 
-    /// The range of a row around `parts`, with these as parity says.
-    fn newer_of(
-        &self,
-        columns: Columns<'_>,
-        row: u32,
-        parts: &[(usize, usize)],
-        wrong: Wrong,
-    ) -> Option<Newer> {
-        let first = parts.iter().map(|(from, _)| *from).min()?;
-        let end = parts.iter().map(|(from, len)| from + len).max()?;
-        let at = columns.zone.at(row, columns.col + first as u64);
-        let mut bytes = vec![0; end - first];
-        self.m.read(at, &mut bytes).ok()?;
-        let mut change = vec![0; bytes.len()];
-        for (from, len) in parts {
-            let part = &columns.syndrome[*from..from + len];
-            change[from - first..][..*len].copy_from_slice(part);
+    /// What a claim is about as it was written, without what is replayed over it.
+    fn newer_of(&self, columns: Columns<'_>, sides: Sides<'_>, claim: Claim) -> Option<Newer> {
+        let at = columns.zone.at(claim.row, columns.col);
+        let bytes = self.as_parity_says(at, columns.syndrome)?;
+        let direct = Direct(&self.m);
+        let beside = sides.beside.over(&direct);
+        let then = Overlay { under: &beside, at, bytes: &bytes };
+        let mut parts = Vec::new();
+        for (start, len) in claim.changed {
+            let (mut from, end) = (start, start + len);
+            while from < end {
+                let to = end.min((from / PAGE + 1) * PAGE);
+                let (mut old, mut new) =
+                    (vec![0; (to - from) as usize], vec![0; (to - from) as usize]);
+                direct.read(from, &mut old).ok()?;
+                then.read(from, &mut new).ok()?;
+                if old != new {
+                    parts.push((from, new));
+                }
+                from = to;
+            }
         }
-        xor_into(&mut bytes, &change);
-        Some(Newer { at, bytes, wrong })
+        parts.sort_unstable();
+        parts.dedup();
+        let Claim { of, doubt, .. } = claim;
+        (!parts.is_empty()).then_some(Newer { of, parts, wrong: doubt.wrong, doubt })
     }
 
-    /// Adds the claims of a row. False if something over it would not verify as parity says.
+    /// Bytes of a row with `syndrome` taken out of them.
+    pub(crate) fn as_parity_says(&self, at: u64, syndrome: &[u8]) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; syndrome.len()];
+        self.m.read(at, &mut bytes).ok()?;
+        xor_into(&mut bytes, syndrome);
+        Some(bytes)
+    }
+
+    /// Adds the claims of a row, and the other pages of what would not verify as parity says.
     fn claims_of(
         &self,
         columns: Columns<'_>,
-        changes: &Changes,
+        sides: Sides<'_>,
         row: u32,
         claims: &mut Vec<Claim>,
-    ) -> bool {
+        torn: &mut Vec<u64>,
+    ) {
         let at = columns.zone.at(row, columns.col);
-        let mut bytes = columns.syndrome.to_vec();
-        let mut there = vec![0; bytes.len()];
-        let Some(table) = self.heap.zone_of(at) else { return true };
-        if self.m.read(at, &mut there).is_err() {
-            return false;
-        }
-        xor_into(&mut bytes, &there);
+        let Some(table) = self.heap.zone_of(at) else { return };
+        let Some(bytes) = self.as_parity_says(at, columns.syndrome) else { return };
         let direct = Direct(&self.m);
-        let overlay = Overlay { under: &direct, at, bytes: &bytes };
-        let (now, then) = (changes.over(&direct), changes.over(&overlay));
-        let mut whole = true;
+        let beside = sides.beside.over(&direct);
+        let overlay = Overlay { under: &beside, at, bytes: &bytes };
+        let (now, then) = (sides.changes.over(&direct), sides.changes.over(&overlay));
+        let first = claims.len();
         let mut places: BTreeMap<u64, (Spot, Vec<u64>)> = BTreeMap::new();
         table.units_over(at, bytes.len() as u64, &mut |unit| match unit {
-            Unit::Entry { at: entry, chunk } => {
-                let parts = Vec::from_iter(columns.within(at, (entry, CHUNK_LEN as u64)));
-                match self.compare_entry(entry, chunk, &now, &then) {
-                    Ok(None) => {}
-                    Ok(Some(order)) => {
-                        let (len, wrong) = (CHUNK_LEN as u64, Wrong::Directory);
-                        let object = RawPtr::NULL;
-                        let doubt = Doubt { at: entry, len, wrong, object, columns: Vec::new() };
-                        claims.push(Claim { row, order, parts, doubt, contradicted: false });
-                    }
-                    Err(Torn) => whole = false,
+            Unit::Entry { at, chunk } => {
+                if let Ok(Some(other)) = self.compare_entry(at, chunk, &now, &then) {
+                    claims.push(other.claim(row));
                 }
             }
             Unit::Granule { spot, granule } => {
@@ -251,20 +293,23 @@ impl<M: Medium> Shared<M> {
         for (spot, granules) in places.into_values().filter(|_| self.heap.sums().active()) {
             match self.compare_object(&spot, &granules, &now, &then) {
                 Ok(None) => {}
-                Ok(Some(Other { order, changed, doubt })) => {
-                    let parts = changed.iter().filter_map(|range| columns.within(at, *range));
-                    let parts = parts.collect();
-                    claims.push(Claim { row, order, parts, doubt, contradicted: false });
-                }
-                Err(Torn) => whole = false,
+                Ok(Some(other)) => claims.push(other.claim(row)),
+                Err(Torn) => pages_beside(&spot, &granules, at / PAGE * PAGE, torn),
             }
         }
-        let new = claims.iter_mut().filter(|claim| claim.row == row);
-        new.for_each(|claim| {
-            let column = |(from, len): &(usize, usize)| (columns.col + *from as u64, *len as u64);
-            claim.doubt.columns = claim.parts.iter().map(column).collect();
-        });
-        whole
+        for claim in &mut claims[first..] {
+            let ranges = claim.changed.iter().filter_map(|range| columns.within(at, *range));
+            claim.parts = ranges.collect();
+            claim.doubt.columns = { claim.parts.iter() }
+                .filter_map(|(from, len)| {
+                    let (mut old, mut new) = (vec![0; *len], vec![0; *len]);
+                    now.read(at + *from as u64, &mut old).ok()?;
+                    then.read(at + *from as u64, &mut new).ok()?;
+                    xor_into(&mut old, &new);
+                    Some((columns.col + *from as u64, old))
+                })
+                .collect();
+        }
     }
 
     /// How two states of an entry stand to each other; `None` if they are the same.
@@ -274,17 +319,20 @@ impl<M: Medium> Shared<M> {
         chunk: u32,
         now: &impl Source,
         then: &impl Source,
-    ) -> Result<Option<Order>, Torn> {
+    ) -> Result<Option<Other>, Torn> {
         let certify = self.blame_certify();
         let sums = self.heap.sums();
         let now_there = read_entry(now, sums, at, certify)?;
-        match (now_there, read_entry(then, sums, at, certify)?) {
-            (Some(before), Some(after)) if before == after => Ok(None),
-            (Some(before), Some(after)) => {
-                Ok(Some(self.order_of_entries(at, (chunk, &before, &after), now, then, certify)))
-            }
-            _ => Err(Torn),
-        }
+        let (before, after) = match (now_there, read_entry(then, sums, at, certify)?) {
+            (Some(before), Some(after)) if before == after => return Ok(None),
+            (Some(before), Some(after)) => (before, after),
+            _ => return Err(Torn),
+        };
+        let order = self.order_of_entries(at, (chunk, &before, &after), now, then, certify);
+        let (len, wrong, object) = (CHUNK_LEN as u64, Wrong::Directory, RawPtr::NULL);
+        let doubt = Doubt { at, len, wrong, object, row: 0, columns: Vec::new() };
+        let of = Of::Entry { at, chunk, before, after };
+        Ok(Some(Other { of, order, changed: vec![(at, len)], doubt }))
     }
 
     /// How two states of an object stand to each other; `None` if they are the same.
@@ -296,6 +344,8 @@ impl<M: Medium> Shared<M> {
         then: &impl Source,
     ) -> Result<Option<Other>, Torn> {
         let (sums, certify) = (self.heap.sums(), self.blame_certify());
+        // What is read from here on counts for the version that there is now.
+        let version = self.versions.now(self.versions.index(spot.object));
         let (before, after) = (read_slot(now, spot)?, read_slot(then, spot)?);
         let slots_differ = before != after;
         let mut changed = Vec::new();
@@ -333,12 +383,13 @@ impl<M: Medium> Shared<M> {
         let len = u64::from(if before.is_live() { before.len } else { after.len });
         let wrong = if slots_differ { Wrong::Slot } else { Wrong::Data };
         let object = RawPtr::new(spot.object, generation);
-        let doubt = Doubt { at: spot.object, len: len.max(1), wrong, object, columns: Vec::new() };
-        Ok(Some(Other { order, changed, doubt }))
+        let (at, len) = (spot.object, len.max(1));
+        let doubt = Doubt { at, len, wrong, object, row: 0, columns: Vec::new() };
+        Ok(Some(Other { of: Of::Place(*spot, version), order, changed, doubt }))
     }
 
     /// Whether sums decide about what is believed.
-    fn blame_certify(&self) -> Certify {
+    pub(crate) fn blame_certify(&self) -> Certify {
         Certify::when(self.m.enabled(VERIFY))
     }
 }
@@ -350,6 +401,20 @@ impl From<MediaError> for Torn {
     fn from(_: MediaError) -> Self {
         Self
     }
+}
+
+/// Adds the pages, but for `page`, of parts of these granules and of the first one, whose sum
+/// covers the slot.
+fn pages_beside(spot: &Spot, granules: &[u64], page: u64, into: &mut Vec<u64>) {
+    for granule in granules.iter().copied().chain([0]) {
+        for part in parts_of(&Unit::Granule { spot: *spot, granule }) {
+            let (first, end) = (part.at / PAGE * PAGE, part.at + part.len);
+            let pages = (first..end).step_by(PAGE as usize).filter(|other| *other != page);
+            into.extend(pages);
+        }
+    }
+    into.sort_unstable();
+    into.dedup();
 }
 
 /// Whether what a live slot says of a granule is not the same in two states.
@@ -379,8 +444,8 @@ fn contradict(columns: Columns<'_>, claims: &mut [Claim]) {
         for (from, len) in claims[i].parts.clone() {
             for byte in (from..from + len).filter(|byte| columns.syndrome[*byte] != 0) {
                 let other = *owners[byte].get_or_insert(i);
-                let both_older =
-                    claims[i].order == Order::Older && claims[other].order == Order::Older;
+                let older = |i: usize| matches!(claims[i].order, Order::Older | Order::Idle);
+                let both_older = older(i) && older(other);
                 if claims[other].row != claims[i].row && !both_older {
                     claims[other].contradicted = true;
                     claims[i].contradicted = true;

@@ -12,25 +12,25 @@
 //!   something else, has no place; one whose slot is an older one was never made. That counts if
 //!   the columns of the entry or the slot add up.
 
-use holdfast_heap::Unit;
 use holdfast_heap::format::CHUNK_LEN;
-use holdfast_layout::Certify;
-use holdfast_pmem::{Medium, Site};
+use holdfast_heap::{ChunkKind, Unit};
+use holdfast_layout::RawPtr;
+use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Event};
 use holdfast_redundancy::parity::{self, Mismatch, Scratch, Suspect};
-use holdfast_redundancy::{Wrong, Zone, zone};
+use holdfast_redundancy::{Exempt, Place, Wrong, Zone, zone};
 use holdfast_sync::{MutexGuard, PoisonError};
 use holdfast_txn::TxError;
+use std::collections::BTreeMap;
 
-use crate::blame::Doubt;
+use crate::blame::{Doubt, Newer};
 use crate::changes::Changes;
 use crate::error::Error;
+use crate::hold::Holding;
 use crate::redo::{Redo, Redone};
-use crate::repair::{Asked, Mended};
+use crate::repair::{Asked, Mended, PARITY};
 use crate::shared::{Repairer, Shared};
 
-/// Verifying a row as P and Q would have it, before it is stored.
-const VERIFY_ROW: Site = Site::new("object.bring_back.verify-row");
 /// Looking at the entries of a unit that is to be given up.
 const ENTRIES: Site = Site::new("object.bring_back.entries");
 /// The same while records are replayed.
@@ -41,6 +41,12 @@ const DOUBT: Site = Site::new("object.bring_back.doubt");
 /// Places remembered whose columns cannot be settled.
 const UNSETTLED_MAX: usize = 1024;
 
+/// Pages beside some columns that are held with them at most.
+const BESIDE_MAX: usize = 256;
+
+/// Where which bytes are to be stored.
+type Stored<'a> = &'a (u64, Vec<u8>);
+
 /// What was brought back of a mismatch.
 #[derive(Debug, Default)]
 pub(crate) struct Brought {
@@ -48,6 +54,10 @@ pub(crate) struct Brought {
     pub(crate) back: Option<Wrong>,
     /// What may be older than what was committed, and stays as it is.
     pub(crate) doubts: Vec<Doubt>,
+    /// What is older, and is held by somebody: it is left for the next pass.
+    pub(crate) left: Vec<Doubt>,
+    /// Pages whose columns have to be held as well before anything can be said.
+    pub(crate) wider: Vec<u64>,
 }
 
 /// Whether nobody but this row is suspected, or nobody can be named.
@@ -56,84 +66,253 @@ fn is_of_row(suspect: Suspect, row: u32) -> bool {
 }
 
 impl<M: Medium> Shared<M> {
-    /// Brings back what explains a mismatch, if something does. Columns are held. With P alone, or
-    /// for a part of a row, everything over them has to verify as it is (`all_verify`) to be known
-    /// for an older state.
+    /// Brings back what explains a mismatch, if something does. Columns are held, also those of
+    /// the pages `beside`, if the caller can hold any. Everything over them has to verify as it is
+    /// (`all_verify`) to be known for an older state.
     pub(crate) fn bring_back(
         &self,
         repairer: &mut Repairer,
         zone: &Zone,
         mismatch: &Mismatch,
-        all_verify: bool,
+        (all_verify, beside): (bool, Option<&[u64]>),
         asked: Asked,
     ) -> Result<Brought, Error> {
         let (col, len) = (mismatch.col, mismatch.len);
         let located = match mismatch.suspect {
             Suspect::Unit(zone::Unit::Row(row)) => Some(row),
-            Suspect::Any if all_verify => None,
+            Suspect::Any => None,
             _ => return Ok(Brought::default()),
         };
-        let scratch = &mut repairer.scratch;
-        let found = parity::syndromes(&self.m, zone, col, len, &self.exempt(), scratch)?;
-        let none = Changes::default();
-        let judged = self.judge_columns(zone, col, &found.p, &none, located);
-        if let Some(row) = located.filter(|_| !judged.parity_older) {
-            let unit = zone::Unit::Row(row);
-            let event = self.event(asked.cause, asked.finder, zone.unit_at(unit, col), len);
-            if self.bring_back_row(repairer, zone, unit, col, len)? {
-                let entries = self.table_of(event.at).is_some_and(|t| event.at < t.chunks_at());
-                let wrong = if entries { Wrong::Directory } else { Wrong::Data };
-                self.report_mended(event, Mended::Repaired(wrong));
-                return Ok(Brought { back: Some(wrong), doubts: Vec::new() });
-            }
-        }
         if !all_verify {
             return Ok(Brought::default());
         }
-        let mut brought = Brought { back: None, doubts: judged.doubts };
-        for newer in judged.newer {
-            let len = newer.bytes.len() as u64;
-            let event = self.event(asked.cause, asked.finder, newer.at, len);
-            self.install_range(repairer, newer.at, &newer.bytes)?;
-            self.know_entries(newer.at, len);
-            self.report_mended(event, Mended::Repaired(newer.wrong));
-            brought.back = Some(newer.wrong);
+        // Where sums do not say what belongs to what, the row comes back as a whole.
+        if let Some(row) = located.filter(|_| !self.heap.sums().active()) {
+            let unit = zone::Unit::Row(row);
+            if let Some(brought) = self.bring_back_row(repairer, zone, unit, (col, len), asked)? {
+                return Ok(brought);
+            }
         }
+        let scratch = &mut repairer.scratch;
+        let found = parity::syndromes(&self.m, zone, col, len, &self.exempt(), scratch)?;
+        let none = Changes::default();
+        let others = self.pages_by_parity(beside.unwrap_or(&[]), &self.exempt(), scratch);
+        let judged = self.judge_columns(zone, (col, &found.p[..]), &none, located, &others);
+        if let Some(beside) = beside {
+            let wider = self.pages_to_hold(zone, col, judged.torn, beside, scratch);
+            if !wider.is_empty() {
+                return Ok(Brought { wider, ..Brought::default() });
+            }
+        }
+        // Nothing that a sum covers differs: then what none covers is theirs as well.
+        if let Some(row) = located.filter(|_| judged.newer.is_empty() && judged.doubts.is_empty()) {
+            let unit = zone::Unit::Row(row);
+            if let Some(brought) = self.bring_back_row(repairer, zone, unit, (col, len), asked)? {
+                return Ok(brought);
+            }
+        }
+        let mut brought = Brought { doubts: judged.doubts, ..Brought::default() };
+        let mut holding = Holding::default();
+        let mut held: Vec<Newer> = Vec::new();
+        for newer in judged.newer {
+            if self.hold(&newer, &mut holding) {
+                held.push(newer);
+            } else {
+                brought.left.push(newer.doubt);
+            }
+        }
+        let done = self.install_newer(repairer, &held, asked);
+        self.release(holding);
+        done?;
+        brought.back = held.first().map(|newer| newer.wrong);
         Ok(brought)
+    }
+
+    /// Stores what is held, a page at a time: a page is what gets lost, and one intent's.
+    fn install_newer(
+        &self,
+        repairer: &mut Repairer,
+        held: &[Newer],
+        asked: Asked,
+    ) -> Result<(), Error> {
+        for (at, bytes, wrong) in self.by_page(held) {
+            let event = self.event(asked.cause, asked.finder, at, bytes.len() as u64);
+            self.install_range(repairer, at, &bytes)?;
+            self.report_mended(event, Mended::Repaired(wrong));
+        }
+        Ok(())
+    }
+
+    /// One range of each page, with all that is to be brought back there. What lies in between is
+    /// stored as it is: nobody stores there while the columns are held.
+    pub(crate) fn by_page(&self, newer: &[Newer]) -> Vec<(u64, Vec<u8>, Wrong)> {
+        let mut pages: BTreeMap<u64, (Vec<Stored<'_>>, Wrong)> = BTreeMap::new();
+        for one in newer {
+            for part in &one.parts {
+                let (parts, _) =
+                    pages.entry(part.0 / PAGE).or_insert_with(|| (Vec::new(), one.wrong));
+                parts.push(part);
+            }
+        }
+        let whole = |(parts, wrong): (Vec<Stored<'_>>, Wrong)| {
+            let at = parts.iter().map(|(at, _)| *at).min()?;
+            let end = parts.iter().map(|(at, bytes)| at + bytes.len() as u64).max()?;
+            let mut bytes = vec![0; (end - at) as usize];
+            self.m.read(at, &mut bytes).ok()?;
+            for (from, part) in parts {
+                bytes[(from - at) as usize..][..part.len()].copy_from_slice(part);
+            }
+            Some((at, bytes, wrong))
+        };
+        pages.into_values().filter_map(whole).collect()
+    }
+
+    /// Has parity say that a row differs from what it is. The column is held.
+    pub(crate) fn set_apart(
+        &self,
+        zone: &Zone,
+        place: Place,
+        difference: &[u8],
+        scratch: &mut Scratch,
+    ) -> Result<(), Error> {
+        let end = place.col + difference.len() as u64;
+        let mut col = place.col;
+        while col < end {
+            let to = end.min((col / PAGE + 1) * PAGE);
+            let part = &difference[(col - place.col) as usize..(to - place.col) as usize];
+            let here = Place { col, ..place };
+            parity::patch_page(&self.m, zone, here, part, scratch, PARITY)?;
+            col = to;
+        }
+        self.drain_repair();
+        Ok(())
+    }
+
+    /// Pages as parity says that they were, where their columns do not add up and P and Q do not
+    /// contradict it. Their columns are held, or nobody else is there.
+    pub(crate) fn pages_by_parity(
+        &self,
+        pages: &[u64],
+        exempt: &impl Exempt,
+        scratch: &mut Scratch,
+    ) -> Changes {
+        let mut all = Changes::default();
+        for page in pages {
+            let Some(zone) = self.zone_of(*page) else { continue };
+            let Some(place) = zone.place(*page).filter(|_| zone.has_p()) else { continue };
+            let found = parity::check(&self.m, zone, place.col, PAGE, exempt, scratch);
+            let of_page = |m: &Mismatch| match m.suspect {
+                Suspect::Unit(unit) => unit == zone::Unit::Row(place.row),
+                Suspect::Any => true,
+                Suspect::Several => false,
+            };
+            if !found.is_ok_and(|found| !found.is_empty() && found.iter().all(of_page)) {
+                continue;
+            }
+            let found = parity::syndromes(&self.m, zone, place.col, PAGE, exempt, scratch);
+            if let Some(bytes) = found.ok().and_then(|found| self.as_parity_says(*page, &found.p)) {
+                all.put(*page, &bytes);
+            }
+        }
+        all
+    }
+
+    /// Those of `torn` that have to be held, too, to judge these columns: whose own do not add up.
+    fn pages_to_hold(
+        &self,
+        zone: &Zone,
+        col: u64,
+        torn: Vec<u64>,
+        beside: &[u64],
+        scratch: &mut Scratch,
+    ) -> Vec<u64> {
+        let mut wider = Vec::new();
+        // These are held, and the pages of many rows lie over the same few others.
+        let mut known = BTreeMap::from([(self.columns.id(zone, col), false)]);
+        for page in torn.into_iter().filter(|page| !beside.contains(page)) {
+            let Some(other) = self.zone_of(page) else { continue };
+            let Some(place) = other.place(page) else { continue };
+            let differs = known.entry(self.columns.id(other, place.col)).or_insert_with(|| {
+                // What is seen without holding them is looked at again once they are held.
+                let exempt = self.exempt();
+                let found = parity::check(&self.m, other, place.col, PAGE, &exempt, scratch);
+                found.is_ok_and(|found| !found.is_empty())
+            });
+            if *differs {
+                wider.push(page);
+            }
+        }
+        wider.truncate(BESIDE_MAX.saturating_sub(beside.len()));
+        wider
     }
 
     /// Says of something that it may be older than what was committed, once in each pass.
     pub(crate) fn report_doubt(&self, doubt: &Doubt, asked: Asked) {
-        if self.is_unsettled(doubt.at) {
+        if doubt.object.is_null() {
+            self.withhold(doubt.at);
+        }
+        if !self.leave_unsettled(doubt.at) {
             return;
         }
-        self.leave_unsettled(doubt.at);
         let event = self.event(Cause::Parity, asked.finder, doubt.at, doubt.len);
         let event = Event { object: doubt.object.word(), ..event };
         self.report_mended(event, Mended::Undecided(doubt.wrong));
     }
 
-    /// P and Q agree that one row is wrong although everything over it verifies: its last write was
-    /// lost, and what is there is an older state with the sums of that time. The row is rebuilt, if
-    /// everything over it verifies then as well.
+    /// P and Q agree on a row, and no sums tell what differs: it is what they say, if all over it
+    /// verifies then, and can be held. Chunks that nobody has are left to be what they are: who
+    /// takes one goes by the bytes that he finds.
     fn bring_back_row(
         &self,
         repairer: &mut Repairer,
         zone: &Zone,
         unit: zone::Unit,
-        col: u64,
-        len: u64,
-    ) -> Result<bool, Error> {
+        (col, len): (u64, u64),
+        asked: Asked,
+    ) -> Result<Option<Brought>, Error> {
         let at = zone.unit_at(unit, col);
         let candidates = self.range_candidates(repairer, at, len, &self.exempt());
-        let [candidate] = &candidates[..] else { return Ok(false) };
-        let certify = Certify::when(self.m.enabled(VERIFY_ROW));
-        if self.bad_units(at, candidate, &Changes::default(), certify) > 0 {
-            return Ok(false);
+        let [mut candidate] = <[Vec<u8>; 1]>::try_from(candidates).unwrap_or_default();
+        if candidate.is_empty() {
+            return Ok(None);
         }
-        self.install_range(repairer, at, candidate)?;
-        self.know_entries(at, candidate.len() as u64);
-        Ok(true)
+        self.leave_free(at, &mut candidate)?;
+        if self.bad_units(at, &candidate, &Changes::default(), self.blame_certify()) > 0 {
+            return Ok(None);
+        }
+        let entries = self.table_of(at).is_some_and(|t| at < t.chunks_at());
+        let wrong = if entries { Wrong::Directory } else { Wrong::Data };
+        let mut holding = Holding::default();
+        let held = self.hold_range(at, &candidate, &mut holding);
+        let event = self.event(asked.cause, asked.finder, at, len);
+        let done = if held { self.install_range(repairer, at, &candidate) } else { Ok(()) };
+        self.release(holding);
+        done?;
+        if !held {
+            let (object, row) = (RawPtr::NULL, zone.place(at).map_or(0, |place| place.row));
+            let columns = vec![(col, vec![0; len as usize])];
+            let left = vec![Doubt { at, len, wrong, object, row, columns }];
+            return Ok(Some(Brought { left, ..Brought::default() }));
+        }
+        self.report_mended(event, Mended::Repaired(wrong));
+        Ok(Some(Brought { back: Some(wrong), ..Brought::default() }))
+    }
+
+    /// Puts back into `bytes`, to be stored at `at`, what lies in chunks that are free or reserved.
+    fn leave_free(&self, at: u64, bytes: &mut [u8]) -> Result<(), Error> {
+        let Some(table) = self.table_of(at) else { return Ok(()) };
+        let end = at + bytes.len() as u64;
+        let mut from = at.max(table.chunks_at());
+        while from < end
+            && let Some(chunk) = table.chunk_of(from)
+        {
+            let to = end.min(table.chunk_at(chunk) + table.chunk_len());
+            if table.entry(chunk).is_none_or(|entry| entry.kind == ChunkKind::Free) {
+                self.m.read(from, &mut bytes[(from - at) as usize..(to - at) as usize])?;
+            }
+            from = to;
+        }
+        Ok(())
     }
 
     /// The directory entries that say what a granule is part of. A large object has one for each
@@ -168,7 +347,10 @@ impl<M: Medium> Shared<M> {
                         if is_of_row(mismatch.suspect, piece.row) {
                             // What the entries in doubt are about may lie over their own columns,
                             // so not everything over them verifies.
-                            self.bring_back(repairer, &zone, &mismatch, true, asked)?;
+                            let brought =
+                                self.bring_back(repairer, &zone, &mismatch, (true, None), asked)?;
+                            let doubts = brought.doubts.iter();
+                            doubts.for_each(|doubt| self.report_doubt(doubt, asked));
                         }
                     }
                 }
@@ -225,12 +407,14 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Notes that the columns of a place in doubt cannot be settled: nobody doubts it again before
-    /// a scrub has passed.
-    pub(crate) fn leave_unsettled(&self, at: u64) {
+    /// a scrub has passed. False if that was known, or there are too many of them to know.
+    pub(crate) fn leave_unsettled(&self, at: u64) -> bool {
         let mut unsettled = self.unsettled_now();
-        if unsettled.len() < UNSETTLED_MAX && !unsettled.contains(&at) {
+        let new = unsettled.len() < UNSETTLED_MAX && !unsettled.contains(&at);
+        if new {
             unsettled.push(at);
         }
+        new
     }
 
     fn is_unsettled(&self, at: u64) -> bool {

@@ -310,7 +310,7 @@ impl<M: Medium> Shared<M> {
         locks.clear();
         for piece in work.pieces.iter().filter(|p| p.fate != Fate::Nothing) {
             let word = self.versions.index(piece.spot.object);
-            let version = match piece.version {
+            let version = match piece.version.or(piece.found_at) {
                 Some(version) => version,
                 None => match work.reads.iter().find(|r| r.0 == word) {
                     Some((_, version)) => *version,

@@ -21,8 +21,13 @@ impl<M: Medium> Tx<'_, M> {
             return Err(TxError::ReadOnly);
         }
         let mut work = self.work();
-        let (spot, before, copies) = loop {
+        let (spot, before, copies, found_at) = loop {
             let spot = self.reserve(&mut work, len)?;
+            // Of a place, too, a lost write may be brought back: what is read now has to hold.
+            let Some(version) = shared.versions.read(shared.versions.index(spot.object)) else {
+                shared.heap.release(&mut work.cache, &spot);
+                return Err(TxError::Conflict);
+            };
             let mut arena = self.lane.arena.borrow_mut();
             let copies = arena.make(len as usize);
             let Some((old, new)) = arena.both_mut(copies) else { return Err(TxError::Conflict) };
@@ -34,7 +39,7 @@ impl<M: Medium> Tx<'_, M> {
             match read.and_then(|()| read_slot(&Direct(&shared.m), &spot)) {
                 // The first use of chunks of its own: whatever lies where the slot will be.
                 Ok(slot) if spot.class == Spot::LARGE || !slot.is_live() => {
-                    break (spot, slot, copies);
+                    break (spot, slot, copies, version);
                 }
                 // The write that freed it was lost. It is looked after once this transaction is
                 // through; until the next open nobody is given the place.
@@ -67,6 +72,7 @@ impl<M: Medium> Tx<'_, M> {
             fate: Fate::Fresh,
             sums: 0,
             version: None,
+            found_at: Some(found_at),
         });
         Ok(RawPtr::new(spot.object, generation))
     }

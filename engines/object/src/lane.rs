@@ -44,6 +44,8 @@ pub(crate) struct Piece {
     pub(crate) sums: usize,
     /// Version of the object when it was copied; `None` if fresh.
     pub(crate) version: Option<Version>,
+    /// Version of the place when a fresh object's bytes to be replaced were read.
+    pub(crate) found_at: Option<Version>,
 }
 
 /// A declared range of an object: `(object, from, to)`.

@@ -50,7 +50,7 @@
 //! - `commit.rs`, `settle.rs`, `in_place.rs`, `overflow.rs`, `chunks.rs`, `batch.rs`, `diff.rs` the
 //!   way to the medium
 //! - `open.rs`, `recover.rs`, `redo.rs` after a crash
-//! - `repair.rs`, `mend_unit.rs`, `halves.rs`, `blame.rs`, `newer.rs`, `bring_back.rs`,
+//! - `repair.rs`, `mend_unit.rs`, `halves.rs`, `blame.rs`, `newer.rs`, `bring_back.rs`, `hold.rs`,
 //!   `copies.rs` putting right; `report.rs` telling of it
 //! - `sweep.rs`, `scrub.rs` looking
 //! - `grow.rs` more room; `versions.rs`, `touched.rs`, `lane.rs`, `view.rs` what DRAM keeps
@@ -74,6 +74,7 @@ mod fresh;
 mod geometry;
 mod grow;
 mod halves;
+mod hold;
 mod in_place;
 mod known;
 mod lane;

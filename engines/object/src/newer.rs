@@ -3,23 +3,26 @@
 //! Generations rise; of one generation the free slot comes after the live one; and with each commit
 //! that changes the first granule of an object its number of writes rises. (Others do not write the
 //! slot. Their bytes and sums share a page with it in the first page of a chunk only.)
+//!
+//! All of these numbers come round, and a place may be used very often, and its chunk live another
+//! life, before anybody looks. So an order is an answer only between states that are near each
+//! other: of states far apart any number may come out, and the nearer two have to be, the fewer of
+//! those look like it. What is not near has no order, and is in doubt.
 
 use holdfast_heap::format::SLOT_LEN;
 use holdfast_heap::sums::{Slot, WRITES};
-use holdfast_heap::verify::{Direct, Found, Source, read_entry, read_slot};
+use holdfast_heap::verify::{Found, Source, read_entry, read_slot};
 use holdfast_heap::{ChunkEntry, ChunkKind, Spot, Unit};
 use holdfast_layout::Certify;
 use holdfast_pmem::Medium;
 
 use crate::shared::Shared;
 
-/// Generations of a place that count as the first of its chunk's life.
-const FIRST_OF_LIFE: u16 = 512;
+/// Generations, and numbers of writes, by which two states may differ for their order to be known.
+const NEAR: u16 = 128;
 
-/// Writes by which two states may differ for their order to be known. Numbers of writes come round:
-/// of states further apart half of the numbers say that one is newer, and as many the other, so
-/// those are left without a meaning.
-const WRITES_KNOWN: u16 = WRITES / 8;
+/// Places of a run that are asked whether it is there.
+const PLACES_ASKED: u32 = 8;
 
 /// The generation an object gets: one more than the place's last, never zero. Chunks of their own
 /// have no slot before their object: their generation is the chunk's.
@@ -34,6 +37,8 @@ pub(crate) fn next_generation(spot: &Spot, before: &Slot) -> u16 {
 pub(crate) enum Order {
     Newer,
     Older,
+    /// As good as the newer one, and left: it says nothing of what lies beside it.
+    Idle,
     Unknown,
 }
 
@@ -49,11 +54,9 @@ impl<M: Medium> Shared<M> {
         then: &impl Source,
         certify: Certify,
     ) -> Order {
-        if rises(after.generation, before.generation) {
-            return Order::Older;
-        }
-        if !rises(before.generation, after.generation) {
-            return Order::Unknown;
+        match order_near(before.generation, after.generation) {
+            Order::Newer => {}
+            other => return other,
         }
         if self.table_of(at).and_then(|t| t.entry(chunk)).as_ref() == Some(after) {
             return Order::Newer;
@@ -61,7 +64,12 @@ impl<M: Medium> Shared<M> {
         // Nothing tells an empty run from a free chunk; left as a run it does no harm.
         let idle = matches!(before.kind, ChunkKind::Free | ChunkKind::Run | ChunkKind::Log);
         if idle && matches!(after.kind, ChunkKind::Free | ChunkKind::Log) {
-            return Order::Older;
+            return Order::Idle;
+        }
+        // Nobody puts anything into a free chunk without another write of its entry.
+        let plausible = || self.table_of(at).is_some_and(|t| t.plausible(chunk, after));
+        if before.kind == ChunkKind::Free && plausible() {
+            return Order::Newer;
         }
         let told = self.chunk_tells(at, (chunk, before, after), now, then, certify);
         if told { Order::Newer } else { Order::Unknown }
@@ -94,17 +102,20 @@ impl<M: Medium> Shared<M> {
                 head_of(after, &read_then).is_some_and(|spot| self.is_live(&spot, then, certify))
             }
             (ChunkKind::Large, ChunkKind::Free) => {
-                !self.is_live(&table.large_spot(chunk, before), now, certify)
+                table.plausible(chunk, before)
+                    && !self.is_live(&table.large_spot(chunk, before), now, certify)
             }
             (ChunkKind::Tail, ChunkKind::Free) => {
                 head_of(before, &read_then).is_none_or(|spot| !self.is_live(&spot, now, certify))
             }
+            // All sorts of objects may lie in it: several places have to be good, wherever.
             (_, ChunkKind::Run) => table.shape(after.class).is_some_and(|shape| {
-                let spot = table.spot(chunk, after, &shape, 0);
-                let unit = Unit::Granule { spot, granule: 0 };
-                let of_life = |slot: Slot| is_of_life(slot.generation, after.generation);
-                read_slot(then, &spot).is_ok_and(of_life)
-                    && unit.check(then, sums, certify) == Ok(Found::Good)
+                let step = shape.places.div_ceil(PLACES_ASKED).max(1) as usize;
+                (0..shape.places).step_by(step).all(|place| {
+                    let spot = table.spot(chunk, after, &shape, place);
+                    let unit = Unit::Granule { spot, granule: 0 };
+                    unit.check(then, sums, certify) == Ok(Found::Good)
+                })
             }),
             _ => false,
         }
@@ -116,59 +127,47 @@ impl<M: Medium> Shared<M> {
         read_slot(from, spot).is_ok_and(|slot| slot.is_live())
             && unit.check(from, self.heap.sums(), certify) == Ok(Found::Good)
     }
-
-    /// Makes a directory entry that was brought back known, unless this process knew it all along
-    /// or is using the chunk.
-    pub(crate) fn know_entries(&self, at: u64, len: u64) {
-        let Some(table) = self.table_of(at) else { return };
-        table.units_over(at, len, &mut |unit| {
-            if let Unit::Entry { at, chunk } = unit
-                && let Ok(Some(entry)) = self.heap.entry_found(&Direct(&self.m), at)
-                && table.entry(chunk).is_some_and(|known| rises(known.generation, entry.generation))
-            {
-                // It was read a moment ago under the lock of its column.
-                let _ = self.heap.load_entry(&Direct(&self.m), table.index(), chunk);
-            }
-        });
-    }
 }
 
-/// Whether generation `b` comes after `a`; they wrap around.
-pub(crate) fn rises(a: u16, b: u16) -> bool {
-    (1..=u16::MAX / 2).contains(&b.wrapping_sub(a))
-}
-
-/// How state `after` of the slot of a place stands to `before`.
-pub(crate) fn order_of(before: &Slot, after: &Slot, spot: &Spot) -> Order {
-    match (succeeds(before, after, spot), succeeds(after, before, spot)) {
-        (true, false) => Order::Newer,
-        (false, true) => Order::Older,
+/// How state `after` stands to `before` by numbers that come round after 2^16.
+pub(crate) fn order_near(before: u16, after: u16) -> Order {
+    match (after.wrapping_sub(before), before.wrapping_sub(after)) {
+        (1..=NEAR, _) => Order::Newer,
+        (_, 1..=NEAR) => Order::Older,
         _ => Order::Unknown,
     }
 }
 
-/// Whether `after` is a state that the slot of a place takes after `before`. What lay there in an
-/// earlier life of the chunk, when it was divided otherwise, comes before all of this one.
-fn succeeds(before: &Slot, after: &Slot, spot: &Spot) -> bool {
+/// How state `after` of the slot of a place stands to `before`.
+pub(crate) fn order_of(before: &Slot, after: &Slot, spot: &Spot) -> Order {
     if before.generation == after.generation {
-        let more = after.writes.wrapping_sub(before.writes) % WRITES;
-        let written = after.is_live() && (1..=WRITES_KNOWN).contains(&more);
-        return before.is_live() && (written || !after.is_live());
+        return match (before.is_live(), after.is_live()) {
+            (true, false) => Order::Newer,
+            (false, true) => Order::Older,
+            (true, true) => order_of_writes(before.writes, after.writes),
+            (false, false) => Order::Unknown,
+        };
     }
-    let of_life = |slot: &Slot| is_of_life(slot.generation, spot.chunk_generation);
-    match (of_life(before), of_life(after)) {
-        // A place that has just been used too often for its generation to count as one of them
-        // comes after those that do.
-        (false, true) => before.generation.wrapping_sub(after.generation) > FIRST_OF_LIFE,
-        (true, false) => after.generation.wrapping_sub(before.generation) <= FIRST_OF_LIFE,
-        _ => rises(before.generation, after.generation),
+    if spot.class == Spot::LARGE {
+        // Of an object with chunks of its own, the entry says exactly which one it is.
+        let this = |slot: &Slot| slot.generation == next_generation(spot, slot);
+        return match (this(before), this(after)) {
+            (false, true) => Order::Newer,
+            (true, false) => Order::Older,
+            _ => Order::Unknown,
+        };
     }
+    // What an earlier life of the chunk left has any generation; so has a place used very often.
+    order_near(before.generation, after.generation)
 }
 
-/// Whether a slot has one of the first generations of this life of its chunk. Those of other lives
-/// lie anywhere: so few count that they are hardly ever among them.
-fn is_of_life(generation: u16, chunk: u16) -> bool {
-    generation.wrapping_sub(first_of_life(chunk)) < FIRST_OF_LIFE
+/// How numbers of writes stand to each other.
+fn order_of_writes(before: u16, after: u16) -> Order {
+    match (after.wrapping_sub(before) % WRITES, before.wrapping_sub(after) % WRITES) {
+        (1..=NEAR, _) => Order::Newer,
+        (_, 1..=NEAR) => Order::Older,
+        _ => Order::Unknown,
+    }
 }
 
 /// The generation that places of a chunk begin with, before their first object.
@@ -184,39 +183,6 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn generations_rise_around_the_end() {
-        assert!(rises(1, 2) && rises(u16::MAX, 0) && rises(0, 0x7fff));
-        assert!(!rises(2, 1) && !rises(5, 5) && !rises(0, 0x8000));
-    }
-
-    #[test]
-    fn a_place_is_taken_then_freed_then_taken_anew() {
-        let slot = |generation, state| Slot { generation, state, ..Slot::default() };
-        let spot = Spot { chunk_generation: 0, ..SPOT };
-        let life =
-            [slot(7, STATE_FREE), slot(8, STATE_LIVE), slot(8, STATE_FREE), slot(9, STATE_LIVE)];
-        for (i, before) in life.iter().enumerate() {
-            for (k, after) in life.iter().enumerate() {
-                assert_eq!(succeeds(before, after, &spot), i < k, "{i} to {k}");
-            }
-        }
-    }
-
-    #[test]
-    fn what_was_written_more_often_is_newer_as_far_as_the_numbers_tell() {
-        let slot = |writes| Slot { generation: 5, state: STATE_LIVE, writes, ..Slot::default() };
-        let far = WRITES_KNOWN + 1;
-        let pairs = [(0, 1), (7, 7 + WRITES_KNOWN), (WRITES - 1, 0), (WRITES - 3, 9)];
-        for (a, b) in pairs.map(|(a, b)| (slot(a), slot(b))) {
-            assert_eq!(order_of(&a, &b, &SPOT), Order::Newer, "{a:?} {b:?}");
-            assert_eq!(order_of(&b, &a, &SPOT), Order::Older, "{a:?} {b:?}");
-        }
-        for (a, b) in [(0, far), (far, 0), (9, WRITES / 2 + 9), (3, 3)] {
-            assert_eq!(order_of(&slot(a), &slot(b), &SPOT), Order::Unknown, "{a} {b}");
-        }
-    }
-
     const SPOT: Spot = Spot {
         object: 0,
         slot: 0,
@@ -230,21 +196,77 @@ mod tests {
         chunk_generation: 0,
     };
 
+    fn slot(generation: u16, state: u8) -> Slot {
+        Slot { generation, state, ..Slot::default() }
+    }
+
+    /// Both ways round.
+    fn told(before: &Slot, after: &Slot, spot: &Spot, order: Order) {
+        assert_eq!(order_of(before, after, spot), order, "{before:?} {after:?}");
+        let back = match order {
+            Order::Newer => Order::Older,
+            other => other,
+        };
+        assert_eq!(order_of(after, before, spot), back, "{after:?} {before:?}");
+    }
+
     #[test]
-    fn what_an_earlier_life_of_the_chunk_left_comes_before_all_of_this_one() {
-        let slot = |generation, state| Slot { generation, state, ..Slot::default() };
-        let virgin = first_of_life(3);
-        let spot = Spot { chunk_generation: 3, ..SPOT };
-        for left in [first_of_life(1) + 1, first_of_life(2) + 9, first_of_life(0) + 300] {
-            let left = slot(left, STATE_FREE);
-            for new in [slot(virgin, STATE_FREE), slot(virgin + 1, STATE_LIVE)] {
-                assert!(succeeds(&left, &new, &spot) && !succeeds(&new, &left, &spot));
+    fn generations_rise_around_the_end_and_not_far() {
+        for (a, b) in [(1, 2), (u16::MAX, 0), (7, 7 + NEAR), (65_500, 20)] {
+            assert_eq!(order_near(a, b), Order::Newer, "{a} {b}");
+            assert_eq!(order_near(b, a), Order::Older, "{b} {a}");
+        }
+        for (a, b) in [(5, 5), (0, NEAR + 1), (0, 0x8000), (0, 40_000)] {
+            assert_eq!(order_near(a, b), Order::Unknown, "{a} {b}");
+            assert_eq!(order_near(b, a), Order::Unknown, "{b} {a}");
+        }
+    }
+
+    #[test]
+    fn a_place_is_taken_then_freed_then_taken_anew() {
+        let life =
+            [slot(7, STATE_FREE), slot(8, STATE_LIVE), slot(8, STATE_FREE), slot(9, STATE_LIVE)];
+        for (i, before) in life.iter().enumerate() {
+            for after in &life[i + 1..] {
+                told(before, after, &SPOT, Order::Newer);
             }
         }
-        let often = slot(virgin + FIRST_OF_LIFE, STATE_FREE);
-        let oftener = slot(virgin + FIRST_OF_LIFE + 1, STATE_LIVE);
-        let last = slot(virgin + FIRST_OF_LIFE - 1, STATE_FREE);
-        assert!(succeeds(&last, &often, &spot) && succeeds(&often, &oftener, &spot));
-        assert!(!succeeds(&oftener, &often, &spot) && !succeeds(&often, &last, &spot));
+    }
+
+    #[test]
+    fn what_was_written_more_often_is_newer_as_far_as_the_numbers_tell() {
+        let slot = |writes| Slot { generation: 5, state: STATE_LIVE, writes, ..Slot::default() };
+        for (a, b) in [(0, 1), (7, 7 + NEAR), (WRITES - 1, 0), (WRITES - 3, 9)] {
+            told(&slot(a), &slot(b), &SPOT, Order::Newer);
+        }
+        for (a, b) in [(0, NEAR + 1), (0, 30_000), (9, WRITES / 2 + 9), (3, 3)] {
+            told(&slot(a), &slot(b), &SPOT, Order::Unknown);
+        }
+    }
+
+    #[test]
+    fn other_lives_of_a_chunk_and_many_uses_cannot_be_told_apart() {
+        let virgin = first_of_life(9);
+        let spot = Spot { chunk_generation: 9, ..SPOT };
+        for new in [slot(virgin, STATE_FREE), slot(virgin + 1, STATE_LIVE)] {
+            for left in [first_of_life(7), first_of_life(1), first_of_life(5) + 9] {
+                told(&slot(left, STATE_FREE), &new, &spot, Order::Unknown);
+            }
+            for uses in [601, 9_642, 40_001] {
+                told(&new, &slot(virgin.wrapping_add(uses), STATE_LIVE), &spot, Order::Unknown);
+            }
+        }
+        let often = virgin.wrapping_add(20_000);
+        told(&slot(often, STATE_FREE), &slot(often + 1, STATE_LIVE), &spot, Order::Newer);
+    }
+
+    #[test]
+    fn an_object_with_chunks_of_its_own_is_the_one_that_its_entry_says() {
+        let spot = Spot { class: Spot::LARGE, chunk_generation: 3, ..SPOT };
+        let this = slot(next_generation(&spot, &Slot::default()), STATE_LIVE);
+        for other in [0, 1, this.generation.wrapping_add(1), this.generation.wrapping_sub(1)] {
+            told(&slot(other, STATE_LIVE), &this, &spot, Order::Newer);
+        }
+        told(&slot(1, STATE_LIVE), &slot(2, STATE_LIVE), &spot, Order::Unknown);
     }
 }

@@ -17,6 +17,8 @@
 //! changes over it, and what was rebuilt is stored without them: then a crash between any two
 //! steps finds bytes that go with the parity found.
 //!
+//! A page that memory stands in for is not durable by that drain: see `stand_in.rs`.
+//!
 //! Parity is that of the rows as found, with nothing patched, or of the rows as they will be, with
 //! all of it patched; both are tried. Between the two (some patched, some not, in the very bytes
 //! of the column in which a third row is damaged) the row is lost: a crash and a damage at once.
@@ -24,16 +26,17 @@
 use holdfast_codes::xor_into;
 use holdfast_heap::Unit;
 use holdfast_heap::verify::{Direct, Found, Overlay, Source};
-use holdfast_layout::Certify;
+use holdfast_layout::{Certify, RawPtr};
 use holdfast_pmem::{MediaCause, MediaError, Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Finder};
 use holdfast_redundancy::parity::{self, Mismatch, Suspect};
-use holdfast_redundancy::{ColumnId, Exempt, ExemptRanges, Wrong, Zone, zone};
+use holdfast_redundancy::{ColumnId, Exempt, ExemptRanges, Place, Wrong, Zone, zone};
 
 use crate::batch::Batch;
-use crate::blame::{Judged, Newer};
+use crate::blame::{Doubt, Judged, Newer, Of};
 use crate::changes::Changes;
 use crate::error::Error;
+use crate::hold::Holding;
 use crate::mend_unit::{find_cure, find_cure_of_two, parts_of};
 use crate::repair::{Asked, Mended};
 use crate::shared::{Repairer, Shared};
@@ -77,7 +80,7 @@ pub(crate) struct Redo<'a> {
 }
 
 /// What a redo did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(crate) struct Redone {
     /// Units rebuilt on the way.
     pub(crate) cured: u64,
@@ -85,6 +88,8 @@ pub(crate) struct Redone {
     pub(crate) lost: u64,
     /// Bytes of columns whose parity was recomputed.
     pub(crate) columns: u64,
+    /// What parity goes on saying of rows beside what they are: in doubt, or held by somebody.
+    kept: Vec<Doubt>,
 }
 
 /// What became of a unit that would not have verified.
@@ -116,14 +121,40 @@ impl<M: Medium> Shared<M> {
         self.redo_stores(repairer, redo)?;
         self.m.step(STEP_STORED);
         for zone in &zones {
-            for (col, len) in redo.changes.columns(zone) {
+            let columns = redo.changes.columns(zone);
+            for (col, len) in columns.iter().copied() {
                 if self.m.enabled(RECOMPUTE) {
                     self.redo_columns(repairer, zone, (col, len), redo.finder)?;
                 }
                 redone.columns += len;
             }
+            self.keep_apart(repairer, zone, &columns, &redone.kept);
         }
         Ok(redone)
+    }
+
+    /// Has parity say again of rows what it said before it was recomputed from them.
+    fn keep_apart(
+        &self,
+        repairer: &mut Repairer,
+        zone: &Zone,
+        columns: &[(u64, u64)],
+        kept: &[Doubt],
+    ) {
+        for doubt in kept.iter().filter(|doubt| zone.contains(doubt.at)) {
+            for (col, difference) in &doubt.columns {
+                let end = col + difference.len() as u64;
+                for (from, len) in columns {
+                    let (from, to) = ((*from).max(*col), (from + len).min(end));
+                    if from < to {
+                        let part = &difference[(from - col) as usize..(to - col) as usize];
+                        let place = Place { row: doubt.row, col: from };
+                        // A page that cannot be read says nothing any more, as was reported.
+                        let _ = self.set_apart(zone, place, part, &mut repairer.scratch);
+                    }
+                }
+            }
+        }
     }
 
     fn harden_cures(&self) -> Result<(), Error> {
@@ -160,8 +191,8 @@ impl<M: Medium> Shared<M> {
             }
         }
         redone.lost += lost.len() as u64;
-        for col in (col..col + len).step_by(PAGE as usize).map(|c| (c, PAGE.min(col + len - c))) {
-            self.cure_lost_write(repairer, redo, zone, col, None, redone)?;
+        for columns in by_pages(col, len) {
+            self.cure_lost_write(repairer, redo, zone, columns, None, redone)?;
         }
         Ok(())
     }
@@ -298,29 +329,62 @@ impl<M: Medium> Shared<M> {
         row: Option<u32>,
         redone: &mut Redone,
     ) -> Result<(), Error> {
-        let of_row = |newer: &Newer| row.is_none() || zone.place(newer.at).map(|p| p.row) == row;
         let judged = if zone.has_q() {
             self.located_row(repairer, redo, zone, col, len)
         } else if zone.has_p() {
-            self.judge_rows(redo, zone, col, len)
+            self.judge_rows(repairer, redo, zone, col, len)
         } else {
             Judged::default()
         };
-        for Newer { at, bytes, wrong } in judged.newer.into_iter().filter(of_row) {
-            let event = self.event(Cause::Parity, redo.finder, at, bytes.len() as u64);
-            self.m.put(CURE_ROW, at, &bytes)?;
-            self.know_entries(at, bytes.len() as u64);
-            self.report_mended(event, Mended::Repaired(wrong));
-            redone.cured += 1;
-        }
-        // What stays in doubt is said now: once parity is recomputed, nothing will be known of it.
+        let mut holding = Holding::default();
+        let mut held: Vec<Newer> = Vec::new();
+        let mut kept = judged.doubts;
+        // What stays in doubt is said now; parity goes on saying what it did.
         let asked = Asked { cause: Cause::Parity, finder: redo.finder };
-        judged.doubts.iter().for_each(|doubt| self.report_doubt(doubt, asked));
+        kept.iter().for_each(|doubt| self.report_doubt(doubt, asked));
+        for newer in judged.newer.into_iter().filter(|n| row.is_none_or(|r| n.doubt.row == r)) {
+            // While a pool is opened, nobody holds anything.
+            if redo.finder == Finder::Open || self.hold(&newer, &mut holding) {
+                held.push(newer);
+            } else {
+                kept.push(newer.doubt);
+            }
+        }
+        let done = self.put_newer(&held, redo.finder);
+        for newer in held.iter().filter(|_| redo.finder == Finder::Open) {
+            self.know_entry(&newer.of);
+        }
+        self.release(holding);
+        redone.cured += done?;
+        for doubt in kept {
+            if redone.kept.iter().all(|known| known.at != doubt.at) {
+                redone.kept.push(doubt);
+            }
+        }
         Ok(())
     }
 
+    /// Stores what was written and lost. Answers in how many places.
+    fn put_newer(&self, newer: &[Newer], finder: Finder) -> Result<u64, Error> {
+        let mut done = 0;
+        for (at, bytes, wrong) in self.by_page(newer) {
+            let event = self.event(Cause::Parity, finder, at, bytes.len() as u64);
+            self.m.put(CURE_ROW, at, &bytes)?;
+            self.report_mended(event, Mended::Repaired(wrong));
+            done += 1;
+        }
+        Ok(done)
+    }
+
     /// With P alone: see `blame.rs`.
-    fn judge_rows(&self, redo: &Redo<'_>, zone: &Zone, col: u64, len: u64) -> Judged {
+    fn judge_rows(
+        &self,
+        repairer: &mut Repairer,
+        redo: &Redo<'_>,
+        zone: &Zone,
+        col: u64,
+        len: u64,
+    ) -> Judged {
         let direct = Direct(&self.m);
         let future = redo.changes.over(&direct);
         let was = ExemptRanges(redo.was_exempt);
@@ -338,14 +402,35 @@ impl<M: Medium> Shared<M> {
         }
         // Now the whole page: an object and its slot may lie at different bytes of it.
         let page = (col / PAGE * PAGE, PAGE);
-        let mut judged = Judged::default();
+        let mut doubts = Vec::new();
         for sum in [as_found(page), as_will_be(page)].into_iter().flatten() {
-            judged = self.judge_columns(zone, page.0, &sum, redo.changes, None);
+            let judged = self.judge_again(repairer, redo, zone, (page.0, &sum[..]), None);
             if !judged.newer.is_empty() {
-                break;
+                return judged;
             }
+            doubts.extend(judged.doubts);
         }
-        judged
+        Judged { doubts, ..Judged::default() }
+    }
+
+    /// Judges columns, and once more with the other pages of what is torn as parity says, if that
+    /// can be known: nobody else may be there.
+    fn judge_again(
+        &self,
+        repairer: &mut Repairer,
+        redo: &Redo<'_>,
+        zone: &Zone,
+        columns: (u64, &[u8]),
+        located: Option<u32>,
+    ) -> Judged {
+        let changes = redo.changes;
+        let judged = self.judge_columns(zone, columns, changes, located, &Changes::default());
+        if judged.torn.is_empty() || redo.finder != Finder::Open {
+            return judged;
+        }
+        let was = ExemptRanges(redo.was_exempt);
+        let beside = self.pages_by_parity(&judged.torn, &was, &mut repairer.scratch);
+        self.judge_columns(zone, columns, changes, located, &beside)
     }
 
     /// With P and Q: what over the row they agree on verifies as they say, where the changes do
@@ -375,14 +460,13 @@ impl<M: Medium> Shared<M> {
         if !self.heap.sums().active() {
             return self.as_located(redo, zone.at(row, col), &found.p);
         }
-        self.judge_columns(zone, col, &found.p, redo.changes, Some(row))
+        self.judge_again(repairer, redo, zone, (col, &found.p[..]), Some(row))
     }
 
-    /// Without sums: all of what P and Q say of a row, if the changes do not cover it.
+    /// Without sums: all of what P and Q say of a row, if the changes do not cover it. While others
+    /// work, nothing of it can be held, so it is left.
     fn as_located(&self, redo: &Redo<'_>, at: u64, syndrome: &[u8]) -> Judged {
-        let mut bytes = vec![0; syndrome.len()];
-        let read = self.m.read(at, &mut bytes);
-        xor_into(&mut bytes, syndrome);
+        let Some(bytes) = self.as_parity_says(at, syndrome) else { return Judged::default() };
         let direct = Direct(&self.m);
         let overlay = Overlay { under: &direct, at, bytes: &bytes };
         let seen = |from: &dyn Fn(&mut [u8]) -> Result<(), MediaError>| {
@@ -392,11 +476,20 @@ impl<M: Medium> Shared<M> {
         let now = seen(&|into| redo.changes.over(&direct).read(at, into));
         let then = seen(&|into| redo.changes.over(&overlay).read(at, into));
         let certify = self.redo_certify();
-        let differs = read.is_ok() && now != then;
-        if !differs || self.bad_units(at, &bytes, redo.changes, certify) > 0 {
+        let (Some(mut difference), Some(then)) = (now, then) else { return Judged::default() };
+        xor_into(&mut difference, &then);
+        let same = difference.iter().all(|byte| *byte == 0);
+        if same || self.bad_units(at, &bytes, redo.changes, certify) > 0 {
             return Judged::default();
         }
-        Judged { newer: vec![Newer { at, bytes, wrong: Wrong::Data }], ..Judged::default() }
+        let Some(place) = self.zone_of(at).and_then(|zone| zone.place(at)) else {
+            return Judged::default();
+        };
+        let (wrong, object, len) = (Wrong::Data, RawPtr::NULL, bytes.len() as u64);
+        let columns = vec![(place.col, difference)];
+        let doubt = Doubt { at, len, wrong, object, row: place.row, columns };
+        let newer = vec![Newer { of: Of::Row, parts: vec![(at, bytes)], wrong, doubt }];
+        Judged { newer, ..Judged::default() }
     }
 
     /// What `[at, at + len)` of a row may have been when parity was last right.
@@ -496,31 +589,24 @@ impl<M: Medium> Shared<M> {
         (col, len): (u64, u64),
         finder: Finder,
     ) -> Result<(), Error> {
-        match self.recompute_parity(&mut repairer.scratch, zone, col, len) {
-            Err(Error::Media(e)) => {
-                let bad_parity =
-                    zone.unit(e.at).is_some_and(|(unit, _)| !matches!(unit, zone::Unit::Row(_)));
-                if !bad_parity {
-                    // A row that could not be read and could not be mended either. What was
-                    // stored over the others is durable nevertheless.
-                    self.drain_repair();
-                    return Ok(());
-                }
-                let (first, end) = (col / PAGE * PAGE, (col + len).next_multiple_of(PAGE));
-                for page in (first..end).step_by(PAGE as usize) {
-                    self.clear_parity(repairer, zone, page, finder)?;
-                }
-                match self.recompute_parity(&mut repairer.scratch, zone, first, end - first) {
-                    // One stays bad, as was reported: its columns have so much less redundancy.
-                    Err(Error::Media(e)) if self.is_bad(e.at / PAGE * PAGE) => {
-                        self.drain_repair();
-                        Ok(())
-                    }
-                    other => other,
-                }
+        // A page column at a time: what cannot be had of one costs the next ones nothing.
+        for (col, len) in by_pages(col, len) {
+            let page = col / PAGE * PAGE;
+            let mut done = self.recompute_parity(&mut repairer.scratch, zone, col, len);
+            if let Err(Error::Media(e)) = &done
+                && zone.unit(e.at).is_some_and(|(unit, _)| !matches!(unit, zone::Unit::Row(_)))
+            {
+                self.clear_parity(repairer, zone, page, finder)?;
+                done = self.recompute_parity(&mut repairer.scratch, zone, page, PAGE);
             }
-            other => other,
+            match done {
+                // A row that could not be read and could not be mended either, or parity that stays
+                // bad, as was reported. What was stored over the others is durable nevertheless.
+                Err(Error::Media(e)) if self.is_bad(e.at / PAGE * PAGE) => self.drain_repair(),
+                other => other?,
+            }
         }
+        Ok(())
     }
 
     /// Makes the parity pages of a page column usable; what they hold is to be recomputed.
@@ -658,6 +744,16 @@ pub(crate) struct Owed {
     changes: Changes,
     /// Ranges that become log chunks.
     exempts: Vec<(u64, u64)>,
+}
+
+/// Columns cut at page boundaries.
+fn by_pages(col: u64, len: u64) -> impl Iterator<Item = (u64, u64)> {
+    let (mut from, end) = (col, col + len);
+    core::iter::from_fn(move || {
+        let at = from;
+        from = end.min((at / PAGE + 1) * PAGE);
+        (at < end).then(|| (at, from - at))
+    })
 }
 
 /// Zeroes the exempt parts of bytes that lie at `at`.

@@ -51,7 +51,7 @@ const STORE: Site = Site::new("object.repair.store");
 /// Making it durable on a file.
 const STORED_SYNC: Site = Site::new("object.repair.stored-sync");
 /// Recomputing parity of verified rows.
-const PARITY: parity::ParitySites = parity::ParitySites {
+pub(crate) const PARITY: parity::ParitySites = parity::ParitySites {
     p: Site::new("object.repair.parity-p"),
     q: Site::new("object.repair.parity-q"),
 };
@@ -91,7 +91,7 @@ impl<M: Medium> Shared<M> {
         let asked = Asked { cause: Cause::Sum, finder };
         let lost = self.mend_through(at, len, asked)?;
         if let Mended::Lost(_) | Mended::Undecided(_) = self.mend_columns(at, len, finder)? {
-            self.leave_unsettled(at);
+            let _ = self.leave_unsettled(at);
         }
         self.mend_suspects()?;
         match lost {

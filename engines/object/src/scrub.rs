@@ -10,6 +10,7 @@ use holdfast_redundancy::parity::{self, Mismatch, Scratch, Suspect};
 use holdfast_redundancy::progress::ScrubState;
 use holdfast_redundancy::{Pace, Progress, Verdict, Wrong, Zone, verdict::Reason, zone};
 
+use crate::blame::Doubt;
 use crate::error::Error;
 use crate::pool::Pool;
 use crate::repair::{Asked, BAD_PAGES_MAX, Mended};
@@ -84,6 +85,15 @@ impl Scrubbed {
         let Progress { repaired, lost, undecided, state, .. } = *pass;
         Self { report, repaired, lost, undecided, state }
     }
+}
+
+/// What became of columns that do not add up.
+enum Settled {
+    Done(Mended),
+    /// A page over them cannot be read.
+    Unreadable,
+    /// These pages have to be held as well.
+    Wider(Vec<u64>),
 }
 
 /// Sleeps a little at a time, as long as nobody wants anything of the scrub.
@@ -187,6 +197,7 @@ impl<M: Medium> Pool<M> {
         }
         if position == Position::End {
             state.state = ScrubState::Idle;
+            shared.end_withholding();
             shared.heal_journal();
             // A record may be rotten in one copy, which nobody sees before it is needed. Once a
             // watermark covers all that is complete, none of them is needed.
@@ -215,6 +226,7 @@ impl<M: Medium> Pool<M> {
 impl<M: Medium> Shared<M> {
     fn begin_pass(&self, resume: bool) -> Result<Progress, Error> {
         self.unsettled.lock().unwrap_or_else(holdfast_sync::PoisonError::into_inner).clear();
+        self.withheld_now().iter_mut().for_each(|(_, seen)| *seen = false);
         let last = self.repairer().scrubbed;
         let interrupted = matches!(last.state, ScrubState::Paused | ScrubState::Running);
         let state = if resume && interrupted {
@@ -265,10 +277,11 @@ impl<M: Medium> Shared<M> {
             Verdict::Undecided(Reason::Media(e)) => {
                 let asked = Asked { cause: Cause::MediaError, ..asked };
                 let lost = self.mend(e.at / PAGE * PAGE, PAGE, asked)?;
-                if self.stands_in(e.at, 1) {
-                    return Ok(Mended::StoodIn(Wrong::Data));
-                }
-                Ok(lost.map_or(Mended::Repaired(Wrong::Data), |_| Mended::Lost(Wrong::Data)))
+                Ok(match lost {
+                    Some(_) => Mended::Lost(Wrong::Data),
+                    None if self.stands_in(e.at, 1) => Mended::StoodIn(Wrong::Data),
+                    None => Mended::Repaired(Wrong::Data),
+                })
             }
             Verdict::Undecided(Reason::Unlocated | Reason::Older) => {
                 self.mend_columns(finding.at, finding.len, Finder::Scrub)
@@ -284,7 +297,8 @@ impl<M: Medium> Shared<M> {
         };
         let len = len.min(zone.row_len() - col);
         let asked = Asked { cause: Cause::Parity, finder };
-        let columns = self.columns_of(&[(zone.at(0, col), len)]);
+        let mut columns = self.columns_of(&[(zone.at(0, col), len)]);
+        let mut beside = Vec::new();
         let add_up = {
             let mut repairer = self.repairer();
             self.columns.lock_all(&self.m, &columns);
@@ -309,17 +323,27 @@ impl<M: Medium> Shared<M> {
             for parity in [Some(zone.p_at(col)), zone.has_q().then(|| zone.q_at(col))] {
                 lost |= parity.map_or(Ok(None), |at| self.mend(at, len, asked))?.is_some();
             }
-            let settled = self.undisturbed(|| {
-                let mut repairer = self.repairer();
-                self.columns.lock_all(&self.m, &columns);
-                let settled = self
-                    .may_judge()
-                    .and_then(|()| self.settle_columns(&mut repairer, &zone, col, len, asked));
-                self.columns.unlock_all(&columns);
-                settled
-            });
-            if let Some(mended) = self.or_stop(settled)? {
-                return Ok(mended);
+            loop {
+                let settled = self.undisturbed(|| {
+                    let mut repairer = self.repairer();
+                    self.columns.lock_all(&self.m, &columns);
+                    let settled = self.may_judge().and_then(|()| {
+                        self.settle_columns(&mut repairer, &zone, (col, len), &beside, asked)
+                    });
+                    self.columns.unlock_all(&columns);
+                    settled
+                });
+                match self.or_stop(settled)? {
+                    Settled::Done(mended) => return Ok(mended),
+                    Settled::Unreadable => break,
+                    Settled::Wider(pages) => {
+                        let ranges = Vec::from_iter(pages.iter().map(|page| (*page, PAGE)));
+                        columns.extend(self.columns_of(&ranges));
+                        columns.sort_unstable();
+                        columns.dedup();
+                        beside.extend(pages);
+                    }
+                }
             }
             if lost {
                 break;
@@ -333,33 +357,32 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Settles what differs over columns that are held, a page column at a time: damage in one must
-    /// not blur what is found in the next. `None` if a page cannot be read.
+    /// not blur what is found in the next.
     fn settle_columns(
         &self,
         repairer: &mut Repairer,
         zone: &Zone,
-        col: u64,
-        len: u64,
+        (col, len): (u64, u64),
+        beside: &[u64],
         asked: Asked,
-    ) -> Result<Option<Mended>, Error> {
+    ) -> Result<Settled, Error> {
         let mut mended = Mended::Nothing;
         for page in (col..col + len).step_by(PAGE as usize) {
             let scratch = &mut repairer.scratch;
             let left = match parity::check(&self.m, zone, page, PAGE, &self.exempt(), scratch) {
                 Ok(left) => left,
-                Err(_) => return Ok(None),
+                Err(_) => return Ok(Settled::Unreadable),
             };
             for mismatch in left {
-                let settled = self.settle_mismatch(repairer, zone, &mismatch, asked)?;
-                if let Mended::Lost(_) = settled {
-                    return Ok(Some(settled));
-                }
-                if !matches!(mended, Mended::Undecided(_)) {
-                    mended = settled;
+                match self.settle_mismatch(repairer, zone, &mismatch, beside, asked)? {
+                    Settled::Done(settled @ Mended::Lost(_)) => return Ok(Settled::Done(settled)),
+                    Settled::Done(_) if matches!(mended, Mended::Undecided(_)) => {}
+                    Settled::Done(settled) => mended = settled,
+                    other => return Ok(other),
                 }
             }
         }
-        Ok(Some(mended))
+        Ok(Settled::Done(mended))
     }
 
     fn settle_mismatch(
@@ -367,24 +390,30 @@ impl<M: Medium> Shared<M> {
         repairer: &mut Repairer,
         zone: &Zone,
         mismatch: &Mismatch,
+        beside: &[u64],
         asked: Asked,
-    ) -> Result<Mended, Error> {
+    ) -> Result<Settled, Error> {
         let (col, len) = (mismatch.col, mismatch.len);
         let certify = Certify::when(self.m.enabled(VERIFY_ROWS));
         let all_verify = self.bad_rows(zone, col, len, certify) == 0;
-        let brought = self.bring_back(repairer, zone, mismatch, all_verify, asked)?;
+        let brought =
+            self.bring_back(repairer, zone, mismatch, (all_verify, Some(beside)), asked)?;
+        if !brought.wider.is_empty() {
+            return Ok(Settled::Wider(brought.wider));
+        }
         let (unit, wrong) = match mismatch.suspect {
             Suspect::Unit(zone::Unit::Q) => (zone::Unit::Q, Wrong::ParityQ),
             Suspect::Unit(zone::Unit::P) => (zone::Unit::P, Wrong::ParityP),
             _ => (zone::Unit::P, Wrong::FreeOrParity),
         };
-        let doubtful = brought.doubts.first().map(|doubt| Mended::Undecided(doubt.wrong));
+        let undecided = || brought.doubts.iter().chain(&brought.left);
+        let doubtful = undecided().next().map(|doubt| Mended::Undecided(doubt.wrong));
         let back = brought.back.map_or(Mended::Nothing, Mended::Repaired);
         brought.doubts.iter().for_each(|doubt| self.report_doubt(doubt, asked));
-        let kept = brought.doubts.into_iter().flat_map(|doubt| doubt.columns).collect();
+        let kept = undecided().flat_map(Doubt::ranges).collect();
         let rest = self.differ_beside(repairer, zone, (col, len), kept)?;
         if rest.is_empty() {
-            return Ok(doubtful.unwrap_or(back));
+            return Ok(Settled::Done(doubtful.unwrap_or(back)));
         }
         let event = self.event(asked.cause, asked.finder, zone.unit_at(unit, col), len);
         let mended = if self.cannot_tell(mismatch.suspect) {
@@ -403,7 +432,7 @@ impl<M: Medium> Shared<M> {
             Mended::Repaired(wrong)
         };
         self.report_mended(event, mended);
-        Ok(doubtful.unwrap_or(mended))
+        Ok(Settled::Done(doubtful.unwrap_or(mended)))
     }
 
     /// The columns beside those to be `kept` if they do not add up, else none.

@@ -96,6 +96,8 @@ pub(crate) struct Shared<M: Medium> {
     pub(crate) has_suspects: AtomicBool,
     /// Places whose columns were in doubt and could not be settled, until the next scrub.
     pub(crate) unsettled: Mutex<Vec<u64>>,
+    /// Directory entries in doubt, whose chunks nobody gets.
+    pub(crate) withheld: Mutex<Vec<(u64, bool)>>,
     /// Pages that memory stands in for.
     pub(crate) stand_ins: Mutex<Vec<u64>>,
     /// Commits whose durable changes met a media error and are being completed: until then no
@@ -159,6 +161,7 @@ impl<M: Medium> Shared<M> {
             suspects: Mutex::new(Vec::new()),
             has_suspects: AtomicBool::new(false),
             unsettled: Mutex::new(Vec::new()),
+            withheld: Mutex::new(Vec::new()),
             stand_ins: Mutex::new(Vec::new()),
             redoing: AtomicU64::new(0),
             owed: Mutex::new(Vec::new()),

@@ -7,6 +7,10 @@
 //! column as there are parity rows in its zone, and no more: the medium alone has to determine
 //! every byte. A page beyond that stays unreadable, and what is over it is lost.
 //!
+//! What a redo puts into one is not durable: from its step 4 to the end of its step 5 parity on the
+//! medium goes with the bytes of before, and another crash in between may leave nothing to rebuild
+//! the page from.
+//!
 //! What it costs: the column has so much less redundancy. A crash in the middle of a commit over
 //! the same columns may leave parity that goes with neither state of the rows, and then nothing is
 //! left to rebuild the page's bytes from; they do not verify, and are named as lost.

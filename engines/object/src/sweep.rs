@@ -300,16 +300,20 @@ impl<M: Medium> Shared<M> {
     /// What over a mismatch may be older than what was committed, as findings. Columns are held.
     fn doubts_of(&self, zone: &Zone, mismatch: &Mismatch, scratch: &mut Scratch) -> Vec<Finding> {
         let (col, len) = (mismatch.col, mismatch.len);
-        if mismatch.suspect != Suspect::Any {
-            return Vec::new();
-        }
+        let located = match mismatch.suspect {
+            Suspect::Any => None,
+            Suspect::Unit(zone::Unit::Row(row)) => Some(row),
+            _ => return Vec::new(),
+        };
         let found = parity::syndromes(&self.m, zone, col, len, &self.exempt(), scratch);
-        let judged = found
-            .ok()
-            .map(|found| self.judge_columns(zone, col, &found.p, &Changes::default(), None).doubts);
+        let judged = found.ok().filter(|_| self.may_judge().is_ok()).map(|found| {
+            let none = Changes::default();
+            self.judge_columns(zone, (col, &found.p[..]), &none, located, &none).doubts
+        });
+        // The columns are what does not add up, all of them; the object is what it is about.
         let finding = |doubt: Doubt| {
             let verdict = Verdict::Undecided(Reason::Older);
-            Finding { at: doubt.at, len: doubt.len, verdict, object: doubt.object }
+            Finding { at: zone.at(doubt.row, col), len, verdict, object: doubt.object }
         };
         judged.unwrap_or_default().into_iter().map(finding).collect()
     }

@@ -424,6 +424,7 @@ impl<M: Medium> Tx<'_, M> {
             fate: Fate::Changed,
             sums,
             version: Some(seen.version),
+            found_at: None,
         }))
     }
 

@@ -23,7 +23,7 @@ const PARITIES: [Parity; 2] = [Parity::P, Parity::PQ];
 type Objects = [(RawPtr, Vec<u8>)];
 
 /// No frame can move: each spare one stays bad.
-fn spoil_spares(m: &FaultMedium, regions: &[Region]) {
+pub(crate) fn spoil_spares(m: &FaultMedium, regions: &[Region]) {
     let spares: Vec<&Region> = regions.iter().filter(|r| r.kind == RegionKind::Spare).collect();
     assert!(!spares.is_empty());
     for spare in spares {

@@ -30,7 +30,7 @@ fn table(pool: &TestPool) -> ZoneTable {
 }
 
 /// Does `work`, of which the device loses the first write of directory entries.
-fn losing_entries<R>(pool: &TestPool, work: impl FnOnce() -> R) -> R {
+pub(crate) fn losing_entries<R>(pool: &TestPool, work: impl FnOnce() -> R) -> R {
     let table = table(pool);
     let len = u64::from(table.chunks()) * CHUNK_LEN as u64;
     pool.medium().arm(FaultKind::Lost, When::touching(table.entry_at(0), len));
@@ -84,7 +84,7 @@ fn an_object_that_was_made_is_found_by_its_pointer() {
 const CHUNK: usize = 7000;
 
 /// Makes objects of a chunk until one is where `place` is.
-fn put_at(pool: &TestPool, place: RawPtr, bytes: &[u8]) -> RawPtr {
+pub(crate) fn put_at(pool: &TestPool, place: RawPtr, bytes: &[u8]) -> RawPtr {
     let mut others = Vec::new();
     let found = loop {
         let of = put(pool, bytes);

@@ -9,33 +9,33 @@ use holdfast_redundancy::events::{Journal, Outcome};
 use holdfast_redundancy::{Verdict, verdict::Reason};
 use holdfast_txn::Transaction;
 
-const KINDS: [(MediumKind, Parity); 4] = [
+pub(crate) const KINDS: [(MediumKind, Parity); 4] = [
     (MediumKind::Shm, Parity::P),
     (MediumKind::Shm, Parity::PQ),
     (MediumKind::File, Parity::P),
     (MediumKind::File, Parity::PQ),
 ];
 
-fn pool(kind: MediumKind, parity: Parity) -> TestPool {
+pub(crate) fn pool(kind: MediumKind, parity: Parity) -> TestPool {
     create_with(kind, &CreateOptions { parity, ..CreateOptions::tiny(1 << 20) })
 }
 
 /// The page of P over the page around `at`.
-fn parity_page(pool: &TestPool, at: u64) -> u64 {
+pub(crate) fn parity_page(pool: &TestPool, at: u64) -> u64 {
     let regions = pool.regions();
     let zone = regions.iter().find(|r| r.kind == RegionKind::Zone).unwrap();
     let p = zone.start + u64::from(zone.data_rows) * zone.row_len;
     (p + (at - zone.start) % zone.row_len) / PAGE * PAGE
 }
 
-fn page(pool: &TestPool, at: u64) -> Vec<u8> {
+pub(crate) fn page(pool: &TestPool, at: u64) -> Vec<u8> {
     let mut bytes = vec![0; PAGE as usize];
     pool.medium().read(at / PAGE * PAGE, &mut bytes).unwrap();
     bytes
 }
 
 /// Does `work`, after which the page around `at` is as it was before.
-fn forgetting<R>(pool: &TestPool, at: u64, work: impl FnOnce() -> R) -> R {
+pub(crate) fn forgetting<R>(pool: &TestPool, at: u64, work: impl FnOnce() -> R) -> R {
     let before = page(pool, at);
     let done = work();
     if pool.medium().kind() == MediumKind::File {
@@ -46,24 +46,24 @@ fn forgetting<R>(pool: &TestPool, at: u64, work: impl FnOnce() -> R) -> R {
     done
 }
 
-fn scrub(pool: &TestPool) -> Scrubbed {
+pub(crate) fn scrub(pool: &TestPool) -> Scrubbed {
     pool.scrub(ScrubOptions::default(), &ScrubControl::default(), |_, _| {}).unwrap()
 }
 
 /// A scrub leaves nothing, now and later.
-fn settled(pool: &TestPool) {
+pub(crate) fn settled(pool: &TestPool) {
     let done = scrub(pool);
     assert_eq!((done.lost, done.undecided), (0, 0), "{:?}", done.report.findings);
     assert!(pool.check(|_, _| {}).unwrap().is_clean());
 }
 
-fn write(pool: &TestPool, of: RawPtr, from: usize, bytes: &[u8], model: &mut [u8]) {
+pub(crate) fn write(pool: &TestPool, of: RawPtr, from: usize, bytes: &[u8], model: &mut [u8]) {
     pool.run(|tx| tx.write_bytes(of, from as u64, bytes)).unwrap();
     model[from..from + bytes.len()].copy_from_slice(bytes);
 }
 
 /// Ten small objects beside each other, and their bytes.
-fn ten(pool: &TestPool) -> Vec<(RawPtr, Vec<u8>)> {
+pub(crate) fn ten(pool: &TestPool) -> Vec<(RawPtr, Vec<u8>)> {
     let all = (0..10).map(|i| pattern(i, 100)).map(|bytes| (put(pool, &bytes), bytes)).collect();
     settled(pool);
     all

@@ -1,0 +1,261 @@
+//! One committed state takes the place of an older one that verifies as well: under transactions
+//! that hold the older one, under views of it, over several pages, and in a replay.
+
+use std::sync::{Arc, Mutex};
+
+use crate::common::{TestPool, clock, get, pattern, put, quick};
+use crate::erased::{Map, map};
+use crate::no_spare::spoil_spares;
+use crate::stale::{KINDS, forgetting, pool, scrub, settled, ten, write};
+use holdfast_faultmem::{Clear, Config, FaultMedium, Image};
+use holdfast_heap::Spot;
+use holdfast_layout::RawPtr;
+use holdfast_object::{Parity, Pool};
+use holdfast_pmem::{Medium, MediumKind, PAGE};
+use holdfast_redundancy::Zone;
+use holdfast_txn::Transaction;
+
+#[test]
+fn who_opened_the_older_state_runs_again_on_the_newer_one() {
+    for (kind, parity) in KINDS {
+        let pool = pool(kind, parity);
+        let mut ten = ten(&pool);
+        let (of, model) = &mut ten[3];
+        forgetting(&pool, of.offset(), || write(&pool, *of, 40, &pattern(30, 9), model));
+        let mut runs = 0;
+        pool.run(|tx| {
+            tx.write_bytes(*of, 90, &[7])?;
+            runs += 1;
+            if runs == 1 {
+                std::thread::scope(|s| s.spawn(|| scrub(&pool)).join().unwrap());
+            }
+            Ok(())
+        })
+        .unwrap();
+        model[90] = 7;
+        assert_eq!(runs, 2, "{kind} {parity:?}");
+        assert_eq!(get(&pool, *of).unwrap(), *model, "{kind} {parity:?}");
+        settled(&pool);
+        assert_eq!(pool.stats().lost, 0, "{kind} {parity:?}");
+    }
+}
+
+#[test]
+fn who_read_the_older_state_does_not_see_the_newer_one_beside_it() {
+    for (kind, parity) in KINDS {
+        let pool = pool(kind, parity);
+        let mut ten = ten(&pool);
+        let (of, model) = &mut ten[3];
+        forgetting(&pool, of.offset(), || write(&pool, *of, 40, &pattern(30, 9), model));
+        let mut once = Some(());
+        pool.run(|tx| {
+            let (mut first, mut second) = ([0; 9], [0; 9]);
+            tx.read_bytes(*of, 40, &mut first)?;
+            if once.take().is_some() {
+                std::thread::scope(|s| s.spawn(|| scrub(&pool)).join().unwrap());
+            }
+            tx.read_bytes(*of, 40, &mut second)?;
+            assert_eq!(first, second, "{kind} {parity:?}");
+            Ok(())
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn bytes_under_a_view_stay_and_the_next_pass_brings_the_newer_ones() {
+    for (kind, parity) in KINDS {
+        let pool = pool(kind, parity);
+        let mut ten = ten(&pool);
+        let (of, model) = &mut ten[3];
+        let old = model.clone();
+        forgetting(&pool, of.offset(), || write(&pool, *of, 40, &pattern(30, 9), model));
+        let view = pool.view_raw(*of).unwrap();
+        let done = scrub(&pool);
+        assert!(done.undecided > 0, "{kind} {parity:?}: {:?}", done.report.findings);
+        let mut seen = vec![0; old.len()];
+        pool.medium().read(of.offset(), &mut seen).unwrap();
+        assert_eq!(seen, old, "{kind} {parity:?}: under a view");
+        drop(view);
+        settled(&pool);
+        assert_eq!(get(&pool, *of).unwrap(), *model, "{kind} {parity:?}");
+    }
+}
+
+#[test]
+fn a_place_handed_out_is_not_changed_behind_its_new_owner() {
+    for (kind, parity) in KINDS {
+        let pool = pool(kind, parity);
+        let ten = ten(&pool);
+        let free = |of| pool.run(|tx| tx.free(of)).unwrap();
+        let place = ten[3].0.offset();
+        free(ten[3].0);
+        settled(&pool);
+        // The place is free in both states.
+        let last = forgetting(&pool, place, || {
+            let last = put(&pool, &pattern(32, 100));
+            assert_eq!(last.offset(), place);
+            free(last);
+            last
+        });
+        let bytes = pattern(33, 100);
+        let mut runs = 0;
+        let made = pool.run(|tx| {
+            let made = tx.alloc_from(holdfast_layout::TypeNumber::BYTES, &bytes)?;
+            runs += 1;
+            if runs == 1 {
+                std::thread::scope(|s| s.spawn(|| scrub(&pool)).join().unwrap());
+            }
+            Ok(made)
+        });
+        let made = made.unwrap();
+        assert_eq!((made.offset(), runs), (place, 2), "{kind} {parity:?}");
+        assert!(made != last && get(&pool, last).is_err(), "{kind} {parity:?}: two of one name");
+        assert_eq!(get(&pool, made).unwrap(), bytes, "{kind} {parity:?}");
+        let found = pool.check(|_, _| {}).unwrap();
+        assert!(found.is_clean(), "{kind} {parity:?}: {:?}", found.findings);
+    }
+}
+
+fn spot(pool: &TestPool, of: RawPtr) -> Spot {
+    map(pool).heap.zone(0).unwrap().locate(of.offset()).unwrap()
+}
+
+#[test]
+fn a_slot_and_its_bytes_on_another_page_come_back_together() {
+    for (kind, parity) in KINDS {
+        let pool = pool(kind, parity);
+        let mut many: Vec<_> =
+            (0..50).map(|i| pattern(i, 100)).map(|bytes| (put(&pool, &bytes), bytes)).collect();
+        settled(&pool);
+        let apart = many.iter().position(|(of, _)| {
+            let spot = spot(&pool, *of);
+            spot.slot / PAGE != spot.object / PAGE
+        });
+        let (of, model) = &mut many[apart.expect("some object lies on the second page")];
+        let slot = spot(&pool, *of).slot;
+        forgetting(&pool, of.offset(), || {
+            forgetting(&pool, slot, || write(&pool, *of, 40, &pattern(30, 9), model));
+        });
+        settled(&pool);
+        for (of, bytes) in &many {
+            assert_eq!(get(&pool, *of).unwrap(), *bytes, "{kind} {parity:?}");
+        }
+    }
+}
+
+#[test]
+fn all_pages_of_a_long_object_come_back_together() {
+    for (kind, parity) in KINDS {
+        let pool = pool(kind, parity);
+        let old = put(&pool, &pattern(1, 20_000));
+        pool.run(|tx| tx.free(old)).unwrap();
+        let object = put(&pool, &pattern(2, 20_000));
+        settled(&pool);
+        let first = spot(&pool, object).slot / PAGE * PAGE;
+        let mut model = pattern(2, 20_000);
+        let pages: Vec<u64> = (first..object.offset() + 20_000).step_by(PAGE as usize).collect();
+        let rewrite = || write(&pool, object, 0, &pattern(3, 20_000), &mut model);
+        all_forgotten(&pool, &pages, Box::new(rewrite));
+        settled(&pool);
+        assert_eq!(get(&pool, object).unwrap(), model, "{kind} {parity:?}");
+    }
+}
+
+/// As `forgetting`, of many pages.
+fn all_forgotten(pool: &TestPool, pages: &[u64], work: Box<dyn FnOnce() + '_>) {
+    match pages {
+        [] => work(),
+        [page, rest @ ..] => forgetting(pool, *page, || all_forgotten(pool, rest, work)),
+    }
+}
+
+/// Row and page column of a byte.
+fn place(zone: &Zone, at: u64) -> (u32, u64) {
+    let place = zone.place(at).unwrap();
+    (place.row, place.col / PAGE)
+}
+
+/// What a power cut leaves once the record of `work` is durable.
+fn cut(pool: &TestPool, work: impl FnOnce()) -> Image {
+    let taken: Arc<Mutex<Option<Image>>> = Arc::default();
+    let (sink, hooked) = (Arc::clone(&taken), pool.clone());
+    pool.medium().on_step(Box::new(move |site| {
+        if site.name() == "object.commit.step-durable" {
+            let point = hooked.medium().crash_point();
+            sink.lock().unwrap().get_or_insert_with(|| point.persisted());
+        }
+    }));
+    work();
+    pool.medium().clear_on_step();
+    let image = taken.lock().unwrap().take();
+    image.unwrap()
+}
+
+#[test]
+fn a_row_under_the_second_page_of_a_replayed_range_is_brought_back() {
+    for (kind, parity) in KINDS {
+        let pool = pool(kind, parity);
+        let long: Vec<RawPtr> = (0..8).map(|i| put(&pool, &pattern(i, 20_000))).collect();
+        let mut small: Vec<_> =
+            (0..900).map(|i| pattern(i, 100)).map(|b| (put(&pool, &b), b)).collect();
+        settled(&pool);
+        // A range that ends a little behind the start of a page, over which another row has slots.
+        let Map { heap, zone, .. } = map(&pool);
+        let slot = |of: RawPtr| heap.zone(0).unwrap().locate(of.offset()).unwrap().slot;
+        let starts: Vec<(usize, (u32, u64))> = (0..small.len())
+            .map(|i| (i, slot(small[i].0)))
+            .filter(|(_, slot)| slot % PAGE < 100)
+            .map(|(i, slot)| (i, place(&zone, slot)))
+            .collect();
+        let found = long.iter().find_map(|of| {
+            let second = (of.offset() + 400).next_multiple_of(PAGE);
+            (second..of.offset() + 19_000).step_by(PAGE as usize).find_map(|page| {
+                let (row, col) = place(&zone, page);
+                let over = starts.iter().find(|(_, (r, c))| *r != row && *c == col);
+                over.map(|(i, _)| (*of, page - of.offset() - 96, *i))
+            })
+        });
+        let (of, from, i) = found.expect("slots of one row lie over a long object of another");
+        let (other, model) = &mut small[i];
+        forgetting(&pool, other.offset(), || write(&pool, *other, 40, &pattern(30, 9), model));
+        let image = cut(&pool, || {
+            pool.run(|tx| tx.write_bytes(of, from, &pattern(31, 300))).unwrap();
+        });
+        core::mem::forget(pool);
+        let m = FaultMedium::from_crash(image, kind, &Config::default());
+        let (pool, opened) = Pool::open(m, quick(), clock()).unwrap();
+        assert!(opened.recovered.replayed > 0);
+        assert_eq!(get(&pool, *other).unwrap(), *model, "{kind} {parity:?}");
+        settled(&pool);
+    }
+}
+
+#[test]
+fn columns_beside_one_that_stays_bad_get_their_parity_in_a_replay() {
+    for beyond in [false, true] {
+        let pool = pool(MediumKind::Dax, Parity::P);
+        let object = put(&pool, &pattern(1, 20_000));
+        settled(&pool);
+        let zone = map(&pool).zone;
+        let (row, col) = place(&zone, object.offset());
+        let image = cut(&pool, || {
+            pool.run(|tx| tx.write_bytes(object, 0, &pattern(2, 20_000))).unwrap();
+        });
+        let regions = pool.regions();
+        core::mem::forget(pool);
+        let m = FaultMedium::from_crash(image, MediumKind::Dax, &Config::default());
+        spoil_spares(&m, &regions);
+        // Two pages in one column are more than P covers; one of them may be P itself.
+        let other = if beyond { zone.at((row + 1) % 4, col * PAGE) } else { zone.p_at(col * PAGE) };
+        for page in [zone.at((row + 2) % 4, col * PAGE), other] {
+            m.poison(page, PAGE, Clear::Unable).unwrap();
+        }
+        let (pool, _) = Pool::open(m, quick(), clock()).unwrap();
+        let found = pool.check(|_, _| {}).unwrap();
+        for finding in &found.findings {
+            let (_, at) = zone.unit(finding.at).unwrap();
+            assert_eq!(at / PAGE, col, "{finding:?}");
+        }
+    }
+}

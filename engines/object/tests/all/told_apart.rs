@@ -1,0 +1,125 @@
+//! How far the order of two states is known: numbers come round, places are used by many objects,
+//! chunks live several lives. What is not certain is in doubt, unless P and Q agree on a row.
+
+use crate::common::{TestPool, get, pattern, put, reopened};
+use crate::older::{losing_entries, put_at};
+use crate::stale::{forgetting, parity_page, pool, scrub, settled, write};
+use holdfast_layout::{RawPtr, RegionKind, TypeNumber};
+use holdfast_object::Parity;
+use holdfast_pmem::{Medium, MediumKind};
+use holdfast_txn::Transaction;
+
+const CASES: [(Parity, bool); 3] = [(Parity::P, false), (Parity::P, true), (Parity::PQ, false)];
+
+/// All rows and parity.
+fn all(pool: &TestPool) -> Vec<u8> {
+    let mut all = vec![0; pool.medium().len() as usize];
+    pool.medium().read(0, &mut all).unwrap();
+    let regions = pool.regions();
+    let zone = regions.iter().find(|r| r.kind == RegionKind::Zone).unwrap();
+    all.split_off(zone.start as usize)
+}
+
+/// Frees what is in a place and puts something else there, again and again.
+fn used(pool: &TestPool, mut of: RawPtr, times: u64, len: usize) -> (RawPtr, Vec<u8>) {
+    let (place, mut bytes) = (of.offset(), Vec::new());
+    for turn in 0..times {
+        bytes = pattern(turn, len);
+        pool.run(|tx| tx.free(of)).unwrap();
+        of = put(pool, &bytes);
+        assert_eq!(of.offset(), place);
+    }
+    (of, bytes)
+}
+
+/// Either both sides are as they were, and that is said; or the last state is there.
+fn last_or_in_doubt(pool: &TestPool, last: RawPtr, bytes: &[u8], may_doubt: bool, what: &str) {
+    let before = all(pool);
+    let done = scrub(pool);
+    let found = get(pool, last);
+    if done.undecided == 0 {
+        assert_eq!(found.unwrap(), bytes, "{what}");
+        return settled(pool);
+    }
+    assert!(may_doubt, "{what}: {:?}", done.report.findings);
+    assert_eq!((done.lost, done.repaired), (0, 0), "{what}");
+    assert!(before == all(pool), "{what}: neither rows nor parity");
+    for _ in 0..2 {
+        let again = scrub(pool);
+        assert_eq!((again.lost, again.repaired, again.undecided), (0, 0, done.undecided), "{what}");
+    }
+}
+
+#[test]
+fn a_place_used_very_often_since() {
+    for uses in [5, 600, 40_000] {
+        // The many uses take long; what they are about is one case.
+        let cases = if uses > 600 { &CASES[..1] } else { &CASES[..] };
+        for (parity, of_parity) in cases.iter().copied() {
+            let what = format!("{parity:?} {of_parity} after {uses} uses");
+            let pool = pool(MediumKind::Shm, parity);
+            let first = put(&pool, &pattern(0, 60));
+            let _keeps_the_run = put(&pool, &pattern(1, 60));
+            settled(&pool);
+            let at = first.offset();
+            let at = if of_parity { parity_page(&pool, at) } else { at };
+            let (last, bytes) = forgetting(&pool, at, || used(&pool, first, uses, 60));
+            let may_doubt = parity == Parity::P && uses > 5;
+            last_or_in_doubt(&pool, last, &bytes, may_doubt, &what);
+            if of_parity {
+                assert_eq!(get(&pool, last).unwrap(), bytes, "{what}");
+            }
+            assert!(parity == Parity::P || get(&pool, first).is_err(), "{what}");
+        }
+    }
+}
+
+#[test]
+fn an_object_written_very_often_since() {
+    for writes in [20, 5_000, 30_000] {
+        let cases = if writes > 5_000 { &CASES[..2] } else { &CASES[..] };
+        for (parity, of_parity) in cases.iter().copied() {
+            let what = format!("{parity:?} {of_parity} after {writes} writes");
+            let pool = pool(MediumKind::Shm, parity);
+            let mut model = pattern(0, 60);
+            let of = put(&pool, &model);
+            settled(&pool);
+            let at = if of_parity { parity_page(&pool, of.offset()) } else { of.offset() };
+            forgetting(&pool, at, || {
+                for turn in 0..writes {
+                    write(&pool, of, 8, &u64::to_le_bytes(turn + 1), &mut model);
+                }
+            });
+            let may_doubt = parity == Parity::P && writes > 20;
+            last_or_in_doubt(&pool, of, &model, may_doubt, &what);
+            if of_parity {
+                assert_eq!(get(&pool, of).unwrap(), model, "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_whose_entry_was_lost_is_not_given_away() {
+    for parity in [Parity::P, Parity::PQ] {
+        let first = pool(MediumKind::Shm, parity);
+        let made = losing_entries(&first, || put(&first, &pattern(0, 300)));
+        let kept: Vec<_> = (1..20).map(|i| pattern(i, 300)).map(|b| (put(&first, &b), b)).collect();
+        first.run(|tx| tx.free(made)).unwrap();
+        for turn in 0..600 {
+            let of = put_at(&first, made, &pattern(turn, 300));
+            first.run(|tx| tx.free(of)).unwrap();
+        }
+        let pool = reopened(first);
+        scrub(&pool);
+        // Whatever else is put anywhere.
+        let mut more = 0;
+        while pool.run(|tx| tx.alloc_from(TypeNumber::BYTES, &pattern(more, 3000))).is_ok() {
+            more += 1;
+        }
+        assert!(more > 20, "{more}");
+        for (of, bytes) in &kept {
+            assert_eq!(get(&pool, *of).unwrap(), *bytes, "{parity:?}");
+        }
+    }
+}
