@@ -551,6 +551,15 @@ impl<M: Medium> Shared<M> {
                         let page = bad / PAGE * PAGE;
                         self.cure_page(repairer, redo, page)?;
                         if self.is_bad(page) {
+                            if redo.finder == Finder::Commit {
+                                // It may be only for now: the record stays, and an open tries again.
+                                let cause = MediaCause::Poison;
+                                return Err(Error::Media(MediaError {
+                                    at: page,
+                                    len: PAGE,
+                                    cause,
+                                }));
+                            }
                             left.push(page);
                         } else {
                             tries += 1;

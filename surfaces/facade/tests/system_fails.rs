@@ -27,7 +27,7 @@ const MOST: u64 = 3_000;
 /// Longest time one run may take: the same without refusals takes milliseconds.
 const SLOW: Duration = Duration::from_secs(60);
 /// Bytes of the pools, before and after growth.
-const SIZES: [u64; 2] = [1 << 20, 2 << 20];
+const SIZES: [u64; 2] = [4 << 20, 8 << 20];
 
 /// What is asked for while calls are refused, and what was acknowledged of it.
 type Act = fn(&Here) -> Result<(), holdfast::Error>;

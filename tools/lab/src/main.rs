@@ -104,12 +104,25 @@ struct Cli {
 
 /// The exit code for what cannot be done here.
 const OPERATIONAL: u8 = 8;
+/// The exit code for what is not understood.
+const USAGE: u8 = 16;
 
 fn main() -> ExitCode {
     if std::process::id() == 1 {
         guest::main();
     }
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Nobody reads it: there is nobody to tell that.
+            let _ = error.print();
+            return if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
+        }
+    };
+    if let Err(error) = host::known(&cli.only) {
+        eprintln!("lab: {error:#}");
+        return ExitCode::from(USAGE);
+    }
     if cli.list {
         for scene in scenes::ALL {
             println!("{:10} {}", scene.name, scene.what);

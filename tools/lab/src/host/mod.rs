@@ -64,13 +64,18 @@ struct Played {
     figures: BTreeMap<String, u64>,
 }
 
-/// Runs the scenes that are wished. An error is one of what all of them need: no scene was played.
-pub(crate) fn run(cli: &Cli) -> Result<CameTo> {
-    let only = &cli.only;
+/// Refuses names that no scene has.
+pub(crate) fn known(only: &[String]) -> Result<()> {
     if let Some(name) = only.iter().find(|name| ALL.iter().all(|scene| scene.name != *name)) {
         let names: Vec<_> = ALL.iter().map(|scene| scene.name).collect();
         bail!("no scene {name}; the scenes are: {}", names.join(", "));
     }
+    Ok(())
+}
+
+/// Runs the scenes that are wished. An error is one of what all of them need: no scene was played.
+pub(crate) fn run(cli: &Cli) -> Result<CameTo> {
+    let only = &cli.only;
     let own = std::env::current_exe().context("cannot find this program again")?;
     // Beside what cargo builds: `target/lab` for `target/release/lab`.
     let room = own.ancestors().nth(2).context("this program is not where cargo builds")?;

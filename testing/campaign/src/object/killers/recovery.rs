@@ -27,6 +27,8 @@ use holdfast_oracle::acked::Acked;
 struct Crashed {
     world: Arc<World>,
     image: Image,
+    /// The same once all stores of the change have arrived.
+    after: Image,
     promise: Acked<Objects>,
     /// What was changed of an object, and its length.
     changed: (u64, u64),
@@ -55,10 +57,11 @@ fn crashed(mutant: &Mutant, world: &'static str) -> Judged<Crashed> {
         return Err(unable("the cast has no object of some granules"));
     };
     let image = cut_short(&driver, &Job::new(&mut rng, [Op::Write { of, from: 0, len }]))?;
+    let after = driver.medium.crash_point().newest();
     let (promise, zone) = (driver.ledger.promise(), zone_of(&driver)?);
     let changed = (of & ((1 << 48) - 1), len);
     abandon(driver);
-    Ok(Crashed { world, image, promise, changed, zone, rng, undone: None })
+    Ok(Crashed { world, image, after, promise, changed, zone, rng, undone: None })
 }
 
 /// Runs a job; the image is that of its last commit, after the commit point and before its stores.
@@ -82,6 +85,13 @@ fn cut_short(driver: &Driver, job: &Job) -> Judged<Image> {
 }
 
 impl Crashed {
+    /// The first byte of P over the change.
+    fn p_over_the_change(&self) -> u64 {
+        let zone = &self.zone;
+        let row = u64::from(zone.data_rows) * zone.row_len;
+        zone.start + row + (self.changed.0 - zone.start) % zone.row_len
+    }
+
     /// A live object of another row that lies over columns of the change, and a byte of it there.
     fn neighbour(&self, medium: &crate::object::handle::Handle) -> Judged<u64> {
         let targets = Targets::of(&Bytes::of(medium));
@@ -183,9 +193,7 @@ pub fn cured_again(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
 /// made durable leaves.
 pub fn bad_parity(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     let mut crashed = crashed(mutant, world)?;
-    let zone = &crashed.zone;
-    let row = u64::from(zone.data_rows) * zone.row_len;
-    let at = zone.start + row + (crashed.changed.0 - zone.start) % zone.row_len;
+    let at = crashed.p_over_the_change();
     crashed.undone = mutant.lacks("object.redo.heal-parity").then_some(at);
     crashed.open(|_, medium| {
         poison(medium, at);
@@ -196,6 +204,20 @@ pub fn bad_parity(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
 /// A page of another row over the change cannot be read.
 pub fn bad_row(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     crashed(mutant, world)?.open(|crashed, medium| {
+        poison(medium, crashed.neighbour(medium)?);
+        Ok(())
+    })
+}
+
+/// The same, and P is patched already: of what the row may have been, the first that comes to mind
+/// is not the right one.
+pub fn bad_row_patched(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    crashed(mutant, world)?.open(|crashed, medium| {
+        let at = crashed.p_over_the_change();
+        let len = crashed.changed.1;
+        // It lies in the pool, as the change does.
+        let patched = crashed.after.bytes().get(at as usize..(at + len) as usize);
+        let _ = medium.stray(at, patched.unwrap_or_default());
         poison(medium, crashed.neighbour(medium)?);
         Ok(())
     })
@@ -266,7 +288,8 @@ fn change_over(world: Arc<World>, driver: Driver, found: &Under, mut rng: Rng) -
     let (promise, zone) = (driver.ledger.promise(), zone_of(&driver)?);
     let changed = ((large & ((1 << 48) - 1)) + from, slot.len);
     abandon(driver);
-    Crashed { world, image, promise, changed, zone, rng, undone: None }.open(|_, _| Ok(()))
+    Crashed { world, after: image.clone(), image, promise, changed, zone, rng, undone: None }
+        .open(|_, _| Ok(()))
 }
 
 /// A slot, and a place in another row over all its columns.

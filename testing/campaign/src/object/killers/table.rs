@@ -158,7 +158,7 @@ const REPAIRS: &[Trial] = &[
     ("object.redo.heal-parity", &[made!(recovery::bad_parity, SHM)]),
     ("object.redo.recompute", &[RECOVERED]),
     ("object.redo.store", &[RECOVERED]),
-    ("object.redo.verify", &[made!(recovery::wrong_row, SHM)]),
+    ("object.redo.verify", &[made!(recovery::bad_row_patched, SHM)]),
     ("object.repair.heal", &[made!(mended::poisoned, SHM)]),
     ("object.repair.heal-side", &[made!(mended::poisoned_sides, SHM)]),
     ("object.repair.judge", &[made!(mended::loaded, PQ)]),

@@ -357,7 +357,9 @@ pub(super) fn names(zone: &Region, event: &Event, at: u64, len: u64) -> bool {
     }
     let columns =
         matches!(event.wrong, None | Some(Wrong::FreeOrParity | Wrong::ParityP | Wrong::ParityQ));
-    if !columns || event.at < zone.start || at < zone.start {
+    // Of what begins before the zone, the rest lies over columns.
+    let (at, len) = (at.max(zone.start), (at + len).saturating_sub(at.max(zone.start)));
+    if !columns || event.at < zone.start || len == 0 {
         return false;
     }
     let (col, hit) = ((event.at - zone.start) % zone.row_len, (at - zone.start) % zone.row_len);

@@ -298,7 +298,12 @@ fn left(
         judge(&origin.world, point.persisted(), promise, &care, 1, tally)
             .map_err(|v| v.during("crashed afterwards"))?;
     }
-    if both || nth % 2 == 1 {
+    // A store that fails leaves half of its bytes. With all that follow failing as well, an open
+    // that replays leaves halves in more rows than parity carries: what a kill finds of them in
+    // memory is more than is promised. What was drained before that is judged above.
+    let opening = matches!(origin.scene.plot, Plot::OpenDirty);
+    let torn = opening && matches!(fail, Some((_, FailMode::Forever)));
+    if (both || nth % 2 == 1) && !torn {
         judge(&origin.world, point.newest(), promise, &care, 1, tally)
             .map_err(|v| v.during("killed afterwards"))?;
     }

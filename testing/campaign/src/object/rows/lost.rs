@@ -49,7 +49,7 @@ const ATTEMPTS: u64 = 4;
 const FEW: u64 = 60;
 /// What must be convicted.
 const WRONG: &[Variant] = &[
-    site("object.bring_back.verify-row", "a row is brought back unseen"),
+    site("object.blame.verify", "what parity says is believed unseen"),
     site("redundancy.parity.check-p", "parity is never compared"),
     site("object.blame.compare", "who is to blame is not asked"),
     site("object.repair.store", "a repair stores nothing"),

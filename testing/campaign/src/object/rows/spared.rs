@@ -106,7 +106,11 @@ pub(super) fn accused(
     match others.into_iter().find(|event| !is_of_one(event)) {
         None => Ok(()),
         Some(event) => {
-            let story = format!("the journal says, and nothing damaged that: {event}");
+            let story = format!(
+                "the journal says, and nothing damaged that: {event}; hurt {hurt:x?}, zone at {:#x}, \
+                 rows of {:#x}",
+                zone.start, zone.row_len
+            );
             Err(Violation::new(Fault::FalseReport, story))
         }
     }
