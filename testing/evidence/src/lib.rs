@@ -124,6 +124,18 @@ mod tests {
     }
 
     #[test]
+    fn rows_with_marks_in_their_names_are_added_again_and_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("evidence.md");
+        let figures = || BTreeMap::from([("object: signals".to_owned(), 2)]);
+        for count in 1..=3 {
+            append(&path, &[Row { figures: figures(), ..row(count) }]).unwrap();
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains("| m | 3 | 6 |") && text.contains("| object signals: 6 |"), "{text}");
+    }
+
+    #[test]
     fn what_is_no_list_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("evidence.md");

@@ -98,7 +98,8 @@ impl Page {
             sum.reverted += row.reverted;
             sum.seconds += row.seconds;
             for (name, value) in &row.figures {
-                *sum.figures.entry(name.clone()).or_default() += value;
+                // As it is read again: a row that was just made may have another spelling.
+                *sum.figures.entry(plain(name)).or_default() += value;
             }
         }
         sums
@@ -110,9 +111,13 @@ fn cell(text: &str) -> String {
     text.replace(['|', '\n'], " ").trim().to_owned()
 }
 
-/// `name: value` by name; names have neither of the two marks.
+/// A name as it is written: without the two marks of figures.
+fn plain(name: &str) -> String {
+    cell(name).replace(": ", " ").replace("; ", ", ")
+}
+
+/// `name: value` by name.
 fn figures(figures: &BTreeMap<String, u64>) -> String {
-    let plain = |name: &str| cell(name).replace(": ", " ").replace("; ", ", ");
     let parts: Vec<String> =
         figures.iter().map(|(name, value)| format!("{}: {value}", plain(name))).collect();
     parts.join("; ")

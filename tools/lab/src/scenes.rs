@@ -159,7 +159,7 @@ pub(crate) const ALL: &[Scene<'static>] = &[
         patience: 600,
         show: Show::BlockLog(Load {
             campaign: "object",
-            controls: &["logs.group.F1", "logs.group.synced", "logs.group.reuse"],
+            controls: &["logs.group.F1", "logs.group.synced"],
             late: 1,
         }),
     },
