@@ -33,6 +33,8 @@ pub(crate) enum Show<'a> {
 pub(crate) struct Lives<'a> {
     /// The campaign that lives them, and judges.
     pub(crate) campaign: &'a str,
+    /// How often the machine is ended in a brief run.
+    pub(crate) brief: u64,
     /// What is planted in what the last of them left, or in what was said of it, one at a time, to
     /// see it convicted.
     pub(crate) lies: &'a [&'a str],
@@ -53,7 +55,7 @@ pub(crate) struct Part<'a> {
     pub(crate) how: &'a str,
     /// Where they are.
     pub(crate) folder: &'a str,
-    /// Of so many lives of the scene, one is of this sort.
+    /// Of so many lives of the scene, one is of this sort; of fewer, none.
     pub(crate) each: u64,
     /// What is left out, one at a time, to see it convicted.
     pub(crate) controls: &'a [&'a str],
@@ -69,6 +71,19 @@ pub(crate) struct Load {
     /// By how many flushes those come too late that must be found. What is marked was flushed more
     /// than once where a sync has several steps.
     pub(crate) late: usize,
+    /// How much less a brief run does.
+    pub(crate) brief: Brief,
+}
+
+/// How much a brief run does: each start of a machine is dear.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Brief {
+    /// Transactions or syncs of each thread, a fourth of them.
+    pub(crate) jobs: u64,
+    /// Of the places that are switched off, so many, each on another file system.
+    pub(crate) controls: usize,
+    /// File systems.
+    pub(crate) systems: usize,
 }
 
 /// A test program, and what it has to say.
@@ -140,6 +155,7 @@ pub(crate) const ALL: &[Scene<'static>] = &[
         patience: 300,
         show: Show::Lives(Lives {
             campaign: "object",
+            brief: 2,
             lies: &[
                 "an older promise",
                 "an ack left out",
@@ -161,6 +177,7 @@ pub(crate) const ALL: &[Scene<'static>] = &[
             campaign: "object",
             controls: &["logs.group.F1", "logs.group.synced"],
             late: 1,
+            brief: Brief { jobs: 30, controls: 2, systems: 2 },
         }),
     },
     Scene {
@@ -212,13 +229,7 @@ pub(crate) const ALL: &[Scene<'static>] = &[
                 },
                 // What this kernel does of persistent memory is judged there, too.
                 Part { campaign: "object", how: "memory", folder: "/dax", each: 4, controls: &[] },
-                Part {
-                    campaign: "mapped",
-                    how: "memory",
-                    folder: "/dax",
-                    each: 8,
-                    controls: &["stores", "loads", "alarm"],
-                },
+                Part { campaign: "mapped", how: "memory", folder: "/dax", each: 8, controls: &[] },
             ],
         }),
     },
@@ -246,6 +257,7 @@ pub(crate) const ALL: &[Scene<'static>] = &[
         patience: 300,
         show: Show::Lives(Lives {
             campaign: "mapped",
+            brief: 1,
             lies: &[
                 "an older promise",
                 "a store too many",
@@ -262,7 +274,12 @@ pub(crate) const ALL: &[Scene<'static>] = &[
                is there, and nothing is called corrupt",
         on: Place::Logged,
         patience: 600,
-        show: Show::BlockLog(Load { campaign: "mapped", controls: &["sync", "sums"], late: 16 }),
+        show: Show::BlockLog(Load {
+            campaign: "mapped",
+            controls: &["sync", "sums"],
+            late: 16,
+            brief: Brief { jobs: 12, controls: 1, systems: 1 },
+        }),
     },
     Scene {
         name: "stray",

@@ -32,9 +32,8 @@ use turns::Deadline;
 /// Seconds that any test may take, under emulation.
 const LONGEST: u64 = 1800;
 
-/// How often the machine is ended, and how many files live on one that fails, in a brief run.
-const SMOKE_CUTS: u64 = 2;
-const SMOKE_LIVES: u64 = 8;
+/// How many files live on a machine that fails, in a brief run.
+const SMOKE_LIVES: u64 = 6;
 
 /// The figure of what was left out, done wrong or made up on purpose, and was noticed.
 const CONTROLS: &str = "wrong variants convicted";
@@ -110,7 +109,7 @@ impl Lab {
         let played = match &scene.show {
             Show::Test(test) => test::play(self, scene, test)?,
             Show::Lives(lives) => {
-                let cuts = if cli.smoke { SMOKE_CUTS } else { cli.cuts };
+                let cuts = if cli.smoke { lives.brief } else { cli.cuts };
                 lives::play(self, (scene, lives), (cuts, cli.seed))?
             }
             Show::Sick(sick) => {
