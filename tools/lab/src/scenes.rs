@@ -33,6 +33,8 @@ pub(crate) enum Show<'a> {
 pub(crate) struct Lives<'a> {
     /// The campaign that lives them, and judges.
     pub(crate) campaign: &'a str,
+    /// How often the machine is ended in a brief run.
+    pub(crate) brief: u64,
     /// What is planted in what the last of them left, or in what was said of it, one at a time, to
     /// see it convicted.
     pub(crate) lies: &'a [&'a str],
@@ -53,7 +55,7 @@ pub(crate) struct Part<'a> {
     pub(crate) how: &'a str,
     /// Where they are.
     pub(crate) folder: &'a str,
-    /// Of so many lives of the scene, one is of this sort.
+    /// Of so many lives of the scene, one is of this sort; of fewer, none.
     pub(crate) each: u64,
     /// What is left out, one at a time, to see it convicted.
     pub(crate) controls: &'a [&'a str],
@@ -69,6 +71,19 @@ pub(crate) struct Load {
     /// By how many flushes those come too late that must be found. What is marked was flushed more
     /// than once where a sync has several steps.
     pub(crate) late: usize,
+    /// How much less a brief run does.
+    pub(crate) brief: Brief,
+}
+
+/// How much a brief run does: each start of a machine is dear.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Brief {
+    /// Transactions or syncs of each thread, a fourth of them.
+    pub(crate) jobs: u64,
+    /// Of the places that are switched off, so many, each on another file system.
+    pub(crate) controls: usize,
+    /// File systems.
+    pub(crate) systems: usize,
 }
 
 /// A test program, and what it has to say.
@@ -123,10 +138,16 @@ const TRACK: (&str, &str) = ("holdfast-pmem", "track_conformance");
 const OBJECT_STEPS: &[&str] = &[
     "object.repair.heal",
     "redundancy.events.a+redundancy.events.b",
-    "redundancy.remap.a+redundancy.remap.b",
     "redundancy.remap.copy+redundancy.remap.heal-copy",
     "campaign.live.mapped",
+    "campaign.live.heard",
+    // Last: where the system lists what is bad, what was relocated is found again by that.
+    "redundancy.remap.a+redundancy.remap.b",
 ];
+
+/// Scenes that a brief run has no time for: the stray store of `stray` dies in `strays` too, among
+/// transactions, and `track` without persistent memory is what the tests of `base/pmem` do anywhere.
+pub(crate) const LEFT_OUT: &[&str] = &["stray", "track"];
 
 /// All scenes, in the order they are run: what is worth most comes first, should time run out.
 pub(crate) const ALL: &[Scene<'static>] = &[
@@ -138,6 +159,7 @@ pub(crate) const ALL: &[Scene<'static>] = &[
         patience: 300,
         show: Show::Lives(Lives {
             campaign: "object",
+            brief: 2,
             lies: &[
                 "an older promise",
                 "an ack left out",
@@ -157,8 +179,9 @@ pub(crate) const ALL: &[Scene<'static>] = &[
         patience: 600,
         show: Show::BlockLog(Load {
             campaign: "object",
-            controls: &["logs.group.F1", "logs.group.synced", "logs.group.reuse"],
+            controls: &["logs.group.F1", "logs.group.synced"],
             late: 1,
+            brief: Brief { jobs: 30, controls: 2, systems: 2 },
         }),
     },
     Scene {
@@ -174,7 +197,7 @@ pub(crate) const ALL: &[Scene<'static>] = &[
                     how: "sectors",
                     folder: "/dax",
                     each: 1,
-                    controls: OBJECT_STEPS,
+                    controls: OBJECT_STEPS.split_at(OBJECT_STEPS.len() - 1).0,
                 },
                 Part {
                     campaign: "mapped",
@@ -210,13 +233,7 @@ pub(crate) const ALL: &[Scene<'static>] = &[
                 },
                 // What this kernel does of persistent memory is judged there, too.
                 Part { campaign: "object", how: "memory", folder: "/dax", each: 4, controls: &[] },
-                Part {
-                    campaign: "mapped",
-                    how: "memory",
-                    folder: "/dax",
-                    each: 8,
-                    controls: &["stores", "loads", "alarm"],
-                },
+                Part { campaign: "mapped", how: "memory", folder: "/dax", each: 8, controls: &[] },
             ],
         }),
     },
@@ -244,6 +261,7 @@ pub(crate) const ALL: &[Scene<'static>] = &[
         patience: 300,
         show: Show::Lives(Lives {
             campaign: "mapped",
+            brief: 1,
             lies: &[
                 "an older promise",
                 "a store too many",
@@ -260,7 +278,12 @@ pub(crate) const ALL: &[Scene<'static>] = &[
                is there, and nothing is called corrupt",
         on: Place::Logged,
         patience: 600,
-        show: Show::BlockLog(Load { campaign: "mapped", controls: &["sync", "sums"], late: 16 }),
+        show: Show::BlockLog(Load {
+            campaign: "mapped",
+            controls: &["sync", "sums"],
+            late: 16,
+            brief: Brief { jobs: 12, controls: 1, systems: 1 },
+        }),
     },
     Scene {
         name: "stray",

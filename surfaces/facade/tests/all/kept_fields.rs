@@ -74,6 +74,14 @@ fn damaged(way: usize, bytes: &[u8], beside: &[u8]) -> Vec<u8> {
     new
 }
 
+/// The ways in which a field is damaged: two, other fields in others, since all of them take a
+/// minute; `HOLDFAST_ALL=1` asks for that.
+fn ways(field: &Field) -> impl Iterator<Item = usize> + use<> {
+    let all = std::env::var_os("HOLDFAST_ALL").is_some();
+    let turn = field.1 / 4 % 4;
+    (0..8).filter(move |way| all || way % 4 == turn)
+}
+
 /// CRC-32C, bit by bit.
 fn crc(seed: u32, bytes: &[u8]) -> u32 {
     let step = |crc: u32, byte: &u8| {
@@ -271,7 +279,7 @@ fn every_field_of_a_pointer_may_be_damaged() {
     let mut runs = 0;
     for field in fields("POINTER") {
         let mut hit = 0;
-        for way in 0..8 {
+        for way in ways(&field) {
             for sealed in [false, true] {
                 let what = format!("{}, way {way}, sealed {sealed}", field.0);
                 for meeting in MEETINGS {
@@ -280,7 +288,7 @@ fn every_field_of_a_pointer_may_be_damaged() {
                 }
             }
         }
-        assert!(hit >= 40, "{}: damaged {hit} times", field.0);
+        assert!(hit >= 10, "{}: damaged {hit} times", field.0);
         runs += hit;
     }
     println!("pointers: {runs} runs");
@@ -292,14 +300,14 @@ fn every_field_of_a_region_in_a_pool_may_be_damaged() {
     let mut runs = 0;
     for field in fields("EXTENT") {
         let mut hit = 0;
-        for way in 0..8 {
+        for way in ways(&field) {
             let what = format!("{}, way {way}", field.0);
             for meeting in MEETINGS {
                 let damage = || kept.damage_extent(&field, way);
                 hit += u64::from(kept.play(meeting, false, &what, damage));
             }
         }
-        assert!(hit >= 20, "{}: damaged {hit} times", field.0);
+        assert!(hit >= 5, "{}: damaged {hit} times", field.0);
         runs += hit;
     }
     println!("regions: {runs} runs");

@@ -20,7 +20,7 @@ use holdfast_workloads::Rng;
 use serde::Deserialize;
 
 use super::model::Objects;
-use super::promise::{Promise, judge};
+use super::promise::{LEFT, Promise, judge};
 use super::raw::{Bytes, Scope, survey};
 use super::scenes::refused;
 use super::victim::{Orders, Phase, Said, Voice, divide, hear, open, open_options, work};
@@ -94,6 +94,10 @@ fn begin(life: &Life, voice: &Voice) -> Judged<Orders> {
     if life.pool.exists() {
         let promise = heard(&life.said)?;
         judge(&life.pool, promise.as_ref(), &mut tally)?;
+        // What was left is compared with once more when this life is over, however it ends.
+        let left = life.pool.with_file_name(LEFT);
+        let synced = File::open(&left).and_then(|file| file.sync_all());
+        synced.map_err(|error| Violation::new(Fault::Refused, format!("{LEFT}: {error}")))?;
     } else {
         make(&life.pool)?;
     }

@@ -11,9 +11,9 @@ use std::process::{Command, ExitCode, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_layout::RawPtr;
+use holdfast_layout::RegionKind;
 use holdfast_object::Pool;
-use holdfast_pmem::{Access, Mapped, Medium, Options, Protect, Protection, SystemClock};
+use holdfast_pmem::{Access, Mapped, Medium, Options, PAGE, Protect, Protection, SystemClock};
 use holdfast_workloads::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -113,7 +113,11 @@ fn astray(stray: &Stray) -> Result<u8, String> {
     repeat(&found.objects, found.anchor, &voice);
     let parts = divide(&found.objects, found.anchor);
     let mut rng = Rng::part(stray.seed, 99);
-    let target = RawPtr::from_word(found.anchor).offset() + 16 + rng.below(8);
+    // In bytes that parity alone covers: of an object, an opening might find it first, and repair.
+    let zone = pool.regions().into_iter().find(|region| region.kind == RegionKind::Zone);
+    let zone = zone.ok_or("there is no zone")?;
+    let end = zone.start + u64::from(zone.data_rows) * zone.row_len;
+    let target = end - 1 - rng.below(PAGE);
     std::thread::scope(|scope| {
         for (thread, objects) in (0_u8..).zip(parts) {
             let (pool, voice, anchor) = (&pool, &voice, found.anchor);

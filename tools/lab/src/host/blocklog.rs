@@ -56,9 +56,6 @@ pub(super) const TOOLS: &[(&str, &str)] =
 /// What is wrong with a disk, or what is marked on it, that must be found in images of a log.
 const FAULTS: [Fault; 4] = [Fault::Lost(7), Fault::Misplaced(7), Fault::Flipped(7), Fault::Early];
 
-/// Of the places that are switched off, so many are tried in a brief run, on each file system.
-const SMOKE_CONTROLS: usize = 1;
-
 /// Images in which what is switched off must be found.
 const CONTROL_IMAGES: u64 = 400;
 
@@ -109,6 +106,8 @@ struct Stage<'a> {
     scene: &'a Scene<'a>,
     load: Load,
     planted: Planted,
+    /// Transactions of each thread.
+    jobs: u64,
     program: &'a Path,
     system: FileSystem,
     rooms: Vec<Room>,
@@ -128,7 +127,10 @@ pub(super) fn play(lab: &Lab, scene: &Scene<'_>, load: Load, cli: &Cli) -> Resul
     if let Some(why) = &lab.no_logs {
         return Err(packages::impossible(why.clone()));
     }
-    let systems = mountable(lab, cli)?;
+    let mut systems = mountable(lab, cli)?;
+    if cli.smoke {
+        systems.truncate(load.brief.systems);
+    }
     let program = lab.program(PROGRAM)?;
     let images = if cli.smoke { SMOKE } else { cli.images };
     let mut count = Count { every: !cli.smoke, ..Count::default() };
@@ -137,7 +139,9 @@ pub(super) fn play(lab: &Lab, scene: &Scene<'_>, load: Load, cli: &Cli) -> Resul
         let rooms = (0..ABREAST).map(|number| room(lab, *system, number));
         let rooms = rooms.collect::<Result<Vec<_>>>()?;
         let planted = planted(load, cli.smoke.then_some((part as usize, systems.len())));
-        let stage = Stage { lab, scene, load, planted, program: &program, system: *system, rooms };
+        let jobs = if cli.smoke { load.brief.jobs } else { JOBS };
+        let system = *system;
+        let stage = Stage { lab, scene, load, planted, jobs, program: &program, system, rooms };
         let mut rng = Rng::part(cli.seed, part);
         if let Some(wrong) = stage.play(share, &mut rng, &mut count)? {
             count.wrong.get_or_insert(format!("{system}: {wrong}"));
@@ -154,7 +158,7 @@ fn planted(load: Load, brief: Option<(usize, usize)>) -> Planted {
     let Some((part, of)) = brief else {
         return Planted { off: load.controls.to_vec(), faults: faults.collect() };
     };
-    let off = load.controls.iter().copied().skip(part * SMOKE_CONTROLS).take(SMOKE_CONTROLS);
+    let off = load.controls.iter().copied().take(load.brief.controls).skip(part).take(1);
     let own = |(number, fault): (usize, Fault)| (number % of == part).then_some(fault);
     Planted { off: off.collect(), faults: faults.enumerate().filter_map(own).collect() }
 }
@@ -303,7 +307,7 @@ impl Stage<'_> {
         let folder = self.scene.on.folder();
         let orders = json!({
             "pool": format!("{folder}/{POOL}"), "disk": DISK, "marks": SYSTEM_LEN,
-            "seed": rng.next_u64() >> 1, "jobs": JOBS, "off": off,
+            "seed": rng.next_u64() >> 1, "jobs": self.jobs, "off": off,
         });
         files.scene(folder, PORT, &[self.load.campaign, "--logged", &orders.to_string()]);
         let port = self.lab.room.join("port");
@@ -468,6 +472,7 @@ fn emulated(disk: &Path, writes: &Path, port: &Path) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenes::Brief;
 
     fn played(every: bool, due: u64, flushes: u64) -> Option<String> {
         use clap::Parser;
@@ -486,7 +491,8 @@ mod tests {
 
     #[test]
     fn the_file_systems_of_a_brief_run_share_what_is_planted() {
-        let load = Load { campaign: "object", controls: &["a", "b", "c"], late: 1 };
+        let brief = Brief { jobs: 9, controls: 2, systems: 2 };
+        let load = Load { campaign: "object", controls: &["a", "b", "c"], late: 1, brief };
         let all = planted(load, None);
         assert_eq!((all.off.len(), all.faults.len()), (3, 5));
         let parts = [0, 1].map(|part| planted(load, Some((part, 2))));
@@ -494,6 +500,8 @@ mod tests {
         let faults = parts.iter().flat_map(|part| &part.faults);
         assert!(all.faults.iter().all(|fault| faults.clone().any(|other| other == fault)));
         assert_eq!(planted(load, Some((0, 1))).faults.len(), 5);
+        let one = Load { brief: Brief { controls: 1, ..brief }, ..load };
+        assert!(planted(one, Some((1, 2))).off.is_empty());
     }
 
     #[test]

@@ -21,7 +21,7 @@ use anyhow::{Context, Result, bail};
 use holdfast_evidence::Row;
 
 use crate::Cli;
-use crate::scenes::{ALL, Scene, Show, Test};
+use crate::scenes::{ALL, LEFT_OUT, Scene, Show, Test};
 use files::Files;
 use machine::{Ran, See, Start};
 pub(crate) use packages::Impossible;
@@ -32,9 +32,8 @@ use turns::Deadline;
 /// Seconds that any test may take, under emulation.
 const LONGEST: u64 = 1800;
 
-/// How often the machine is ended, and how many files live on one that fails, in a brief run.
-const SMOKE_CUTS: u64 = 2;
-const SMOKE_LIVES: u64 = 8;
+/// How many files live on a machine that fails, in a brief run.
+const SMOKE_LIVES: u64 = 6;
 
 /// The figure of what was left out, done wrong or made up on purpose, and was noticed.
 const CONTROLS: &str = "wrong variants convicted";
@@ -83,7 +82,10 @@ pub(crate) fn run(cli: &Cli) -> Result<CameTo> {
     fs::create_dir_all(&room).with_context(|| format!("cannot make {}", room.display()))?;
     packages::room(&room)?;
     packages::tools()?;
-    let wished = |scene: &&Scene<'_>| only.is_empty() || only.iter().any(|n| n == scene.name);
+    let wished = |scene: &&Scene<'_>| {
+        let left_out = cli.smoke && LEFT_OUT.contains(&scene.name);
+        only.is_empty() && !left_out || only.iter().any(|n| n == scene.name)
+    };
     let scenes = || ALL.iter().filter(wished).filter(|_| cli.test.is_none());
     // Before the first scene, so that none is played in vain.
     let logs = scenes().any(|scene| matches!(scene.show, Show::BlockLog(_)));
@@ -115,7 +117,7 @@ impl Lab {
         let played = match &scene.show {
             Show::Test(test) => test::play(self, scene, test)?,
             Show::Lives(lives) => {
-                let cuts = if cli.smoke { SMOKE_CUTS } else { cli.cuts };
+                let cuts = if cli.smoke { lives.brief } else { cli.cuts };
                 lives::play(self, (scene, lives), (cuts, cli.seed))?
             }
             Show::Sick(sick) => {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::machine::Ran;
 use super::{CONTROLS, Lab, Played};
 use crate::guest::{CONSOLE, ENDED};
-use crate::scenes::{Place, Scene, Sick};
+use crate::scenes::{Part, Place, Scene, Sick};
 
 /// Package of the program that is run, and its name.
 const PROGRAM: (&str, &str) = ("holdfast-campaign", "holdfast-campaign");
@@ -31,6 +31,11 @@ pub(super) fn play(lab: &Lab, scene: &Scene<'_>, sick: &Sick<'_>, asked: Asked) 
     let files = lab.files(&program)?;
     let mut played = Played { how: format!("seed {}", asked.seed), ..Played::default() };
     for part in sick.parts {
+        if asked.lives < part.each {
+            let Part { campaign, how, folder, .. } = part;
+            println!("  {campaign} {how} in {folder}: none of so few lives");
+            continue;
+        }
         for (number, lives) in (0..).zip(shares(asked.lives.div_ceil(part.each))) {
             // Once is enough: a control costs as much as what it is a control of.
             let controls = if number == 0 { part.controls } else { &[] };

@@ -1,6 +1,7 @@
 //! Lies about a pool that a machine left when it was ended, told to its judge: each is planted in a
 //! copy of the pool, or in what was said of it, and has to be convicted. The truth is judged first.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -61,6 +62,7 @@ struct Scene {
     said: Vec<Said>,
     older: Vec<Said>,
     objects: Objects,
+    anchor: u64,
     zone: Region,
 }
 
@@ -84,6 +86,7 @@ impl Scene {
             said: all_said(said),
             older: all_said(older),
             objects: found.objects,
+            anchor: found.anchor,
             zone: zone.ok_or_else(|| wrong("there is no zone"))?,
         })
     }
@@ -106,10 +109,7 @@ impl Scene {
             "an ack left out" => self.judge(self.ack_left_out()?),
             "an ack too many" => self.judge(self.ack_too_many()),
             "a byte flipped" => self.judge_of(&self.flipped(self.some_object()?), said()),
-            "a parity flipped" => {
-                let rows = u64::from(self.zone.data_rows);
-                self.judge_of(&self.flipped(self.zone.start + rows * self.zone.row_len), said())
-            }
+            "a parity flipped" => self.judge_of(&self.flipped(self.some_parity()?), said()),
             "a page as it was" => self.judge_of(&self.page_as_it_was()?, said()),
             "all as it was" => self.judge_of(&self.before, said()),
             _ => return Err(wrong(format!("nobody knows the lie `{name}`"))),
@@ -168,10 +168,34 @@ impl Scene {
         all
     }
 
+    /// First byte of an object that the last life found and left alone: what is in the log is done
+    /// once more when the pool is opened, and the anchor is looked at then.
     fn some_object(&self) -> Judged<u64> {
-        let mut all = self.objects.iter().filter(|(_, object)| !object.bytes.is_empty());
-        let first = all.next().ok_or_else(|| wrong("there is no object"))?;
-        Ok(RawPtr::from_word(first.0).offset())
+        let mut named: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut order = Vec::new();
+        for said in &self.said {
+            let Said::Begin(_, change) = said else { continue };
+            for (word, _) in change {
+                *named.entry(*word).or_default() += 1;
+                order.push(*word);
+            }
+        }
+        let alone = |word: &&u64| {
+            let object = self.objects.get(**word);
+            let there = object.is_some_and(|object| !object.bytes.is_empty());
+            there && **word != self.anchor && named[*word] == 1
+        };
+        let first = order.iter().find(alone);
+        first
+            .map(|word| RawPtr::from_word(*word).offset())
+            .ok_or_else(|| wrong("the last life left no object alone"))
+    }
+
+    /// First byte of the parity of that object.
+    fn some_parity(&self) -> Judged<u64> {
+        let (zone, at) = (&self.zone, self.some_object()?);
+        let parity = zone.start + u64::from(zone.data_rows) * zone.row_len;
+        Ok(parity + (at - zone.start) % zone.row_len)
     }
 
     fn flipped(&self, at: u64) -> Vec<u8> {

@@ -74,7 +74,7 @@ fn plan(tier: Tier, linked: bool) -> Plan {
         care: Care::USUAL,
         ruins: &[],
         again_each: 8,
-        limit: if ci { 400 } else { NO_END },
+        limit: if ci { 250 } else { NO_END },
         enough: 20,
     };
     if !(linked && ci) {
