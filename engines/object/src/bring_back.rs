@@ -16,7 +16,7 @@ use holdfast_heap::format::CHUNK_LEN;
 use holdfast_heap::{ChunkKind, Unit};
 use holdfast_layout::RawPtr;
 use holdfast_pmem::{Medium, PAGE, Site};
-use holdfast_redundancy::events::{Cause, Event};
+use holdfast_redundancy::events::{Cause, Event, Finder};
 use holdfast_redundancy::parity::{self, Mismatch, Scratch, Suspect};
 use holdfast_redundancy::{Exempt, Place, Wrong, Zone, zone};
 use holdfast_sync::{MutexGuard, PoisonError};
@@ -37,6 +37,9 @@ const ENTRIES: Site = Site::new("object.bring_back.entries");
 const ENTRIES_FOUND: Site = Site::new("object.bring_back.entries-found");
 /// Looking at the entry or the slot that a pointer does not agree with.
 const DOUBT: Site = Site::new("object.bring_back.doubt");
+
+/// How often columns are looked at that others keep from being settled.
+const HELD_TRIES: u32 = 50;
 
 /// Places remembered whose columns cannot be settled.
 const UNSETTLED_MAX: usize = 1024;
@@ -244,6 +247,19 @@ impl<M: Medium> Shared<M> {
         }
         wider.truncate(BESIDE_MAX.saturating_sub(beside.len()));
         wider
+    }
+
+    /// Settles the columns of a place that a transaction found in doubt.
+    pub(crate) fn settle_found(&self, at: u64, len: u64, finder: Finder) -> Result<(), Error> {
+        for _ in 0..HELD_TRIES {
+            match self.mend_columns(at, len, finder)? {
+                // What is to be brought back may be held by who lets go of it in a moment.
+                Mended::Lost(_) | Mended::Undecided(_) => holdfast_sync::thread::yield_now(),
+                _ => return Ok(()),
+            }
+        }
+        let _ = self.leave_unsettled(at);
+        Ok(())
     }
 
     /// Says of something that it may be older than what was committed, once in each pass.

@@ -552,13 +552,9 @@ impl<M: Medium> Shared<M> {
                         self.cure_page(repairer, redo, page)?;
                         if self.is_bad(page) {
                             if redo.finder == Finder::Commit {
-                                // It may be only for now: the record stays, and an open tries again.
-                                let cause = MediaCause::Poison;
-                                return Err(Error::Media(MediaError {
-                                    at: page,
-                                    len: PAGE,
-                                    cause,
-                                }));
+                                // Perhaps only for now: the record stays, and an open tries again.
+                                let (len, cause) = (PAGE, MediaCause::Poison);
+                                return Err(Error::Media(MediaError { at: page, len, cause }));
                             }
                             left.push(page);
                         } else {

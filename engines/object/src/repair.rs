@@ -90,9 +90,7 @@ impl<M: Medium> Shared<M> {
     pub(crate) fn mend_found(&self, at: u64, len: u64, finder: Finder) -> Result<(), Error> {
         let asked = Asked { cause: Cause::Sum, finder };
         let lost = self.mend_through(at, len, asked)?;
-        if let Mended::Lost(_) | Mended::Undecided(_) = self.mend_columns(at, len, finder)? {
-            let _ = self.leave_unsettled(at);
-        }
+        self.settle_found(at, len, finder)?;
         self.mend_suspects()?;
         match lost {
             Some(at) => {

@@ -79,7 +79,8 @@ struct Cli {
     /// How many files live on a machine that fails, in each scene of that sort.
     #[arg(long, value_name = "N", default_value_t = 40)]
     lives: u64,
-    /// Each scene once and briefly, but for two that others stand for. Where no machine can be had, exits with 0 and says why.
+    /// Each scene once and briefly, but for two that others stand for. Where no machine can be had,
+    /// exits with 0 and says why.
     #[arg(long, conflicts_with_all = ["test", "cuts", "lives", "images"])]
     smoke: bool,
     /// Seconds that all scenes of a brief run may take, once the parts of a machine are there.

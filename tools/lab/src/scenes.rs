@@ -146,7 +146,7 @@ const OBJECT_STEPS: &[&str] = &[
 ];
 
 /// Scenes that a brief run has no time for: the stray store of `stray` dies in `strays` too, among
-/// transactions, and `track` without persistent memory is what the tests of `base/pmem` do anywhere.
+/// transactions, and `track` without persistent memory is what the tests of `base/pmem` do.
 pub(crate) const LEFT_OUT: &[&str] = &["stray", "track"];
 
 /// All scenes, in the order they are run: what is worth most comes first, should time run out.

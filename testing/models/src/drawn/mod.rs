@@ -151,7 +151,6 @@ const HARNESSES: &[Harness] = &[
             Wrong::Off("object.commit.sums"),
             Wrong::Off("object.commit.patch"),
             Wrong::Off("object.tx.verify-open"),
-            Wrong::Off("object.settle.F2"),
             Wrong::Late("object.commit.data"),
             Wrong::Late("object.commit.parity"),
         ],

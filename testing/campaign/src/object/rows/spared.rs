@@ -107,8 +107,8 @@ pub(super) fn accused(
         None => Ok(()),
         Some(event) => {
             let story = format!(
-                "the journal says, and nothing damaged that: {event}; hurt {hurt:x?}, zone at {:#x}, \
-                 rows of {:#x}",
+                "the journal says, and nothing damaged that: {event}; hurt {hurt:x?}, zone at \
+                 {:#x}, rows of {:#x}",
                 zone.start, zone.row_len
             );
             Err(Violation::new(Fault::FalseReport, story))
