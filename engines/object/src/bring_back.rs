@@ -254,7 +254,8 @@ impl<M: Medium> Shared<M> {
         for _ in 0..HELD_TRIES {
             match self.mend_columns(at, len, finder)? {
                 // What is to be brought back may be held by who lets go of it in a moment.
-                Mended::Lost(_) | Mended::Undecided(_) => holdfast_sync::thread::yield_now(),
+                Mended::Undecided(_) => holdfast_sync::thread::yield_now(),
+                Mended::Lost(_) => break,
                 _ => return Ok(()),
             }
         }
