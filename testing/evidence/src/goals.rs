@@ -54,9 +54,11 @@ use What::{Count, FalseReports, Figure, Reverted};
 #[rustfmt::skip]
 pub(crate) const GOALS: &[Goal] = &[
     goal("distinct crash images, object store and mapped files", Times(5_000_000), &[
-        ("object crash-single", Figure("distinct")),
-        ("object crash-pairs", Figure("distinct")),
-        ("mapped crash", Figure("distinct")),
+        ("object crash-single", Figure("distinct images")),
+        ("object crash-pairs", Figure("distinct images")),
+        ("object sequences", Figure("distinct images")),
+        ("mapped crash", Figure("distinct images")),
+        ("mapped sequences", Figure("distinct images")),
     ]),
     goal("sequences of one and two operations", Run, &[
         ("object sequences", Figure("sequences of one step")),

@@ -11,8 +11,8 @@ use holdfast_object::{CreateOptions, Parity, ScrubControl, ScrubOptions, VerifyR
 use holdfast_pmem::{Medium, MediumKind};
 use holdfast_redundancy::Zone;
 
-/// Longest time the read of one object may take over rows that are lost: a second of the slowest
-/// machine.
+/// Longest time the read of one object may take over rows that are lost: a second or two, on a
+/// machine that has other things to do as well.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where an object lies.
