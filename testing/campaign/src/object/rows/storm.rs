@@ -357,7 +357,7 @@ mod tests {
             (0, "object.commit.patch"),
             (0, "object.tx.verify-open"),
             (1, "object.commit.sums"),
-            (2, "object.repair.store"),
+            (2, "object.mend_unit.verify"),
             (0, "logs.ring.F1"),
         ] {
             let world = World::clone(&world_of(number, PAGES)).without(site);
