@@ -311,6 +311,12 @@ impl ZoneTable {
             ChunkKind::Large if inside == large_head(entry.count.into(), self.chunk) => {
                 Some(self.large_spot(chunk, &entry))
             }
+            // What stands before a very long object, its sums, fills chunks of its own.
+            ChunkKind::Tail => {
+                let head = chunk.checked_sub(entry.count)?;
+                let first = self.entry(head).filter(|first| first.kind == ChunkKind::Large)?;
+                Some(self.large_spot(head, &first)).filter(|spot| spot.object == object)
+            }
             _ => None,
         }
     }

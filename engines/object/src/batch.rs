@@ -18,6 +18,8 @@ pub(crate) struct Write {
     pub(crate) payload: usize,
     /// Where old XOR new is in `Batch::delta`.
     pub(crate) delta: usize,
+    /// Whether the old bytes are anybody's: the difference is made when they are overwritten.
+    pub(crate) free: bool,
 }
 
 /// A part of a write that lies in one page of one row.
@@ -84,6 +86,28 @@ impl Batch {
         self.push(at, payload, old, new);
     }
 
+    /// Adds a change to `new` (not longer than a record) of bytes at `at` that no sum covers. What
+    /// was read of them may have been damaged since, and parity made to agree with that: only what
+    /// is there when they are overwritten tells the difference.
+    #[inline]
+    pub(crate) fn free_data(&mut self, at: u64, new: &[u8]) {
+        let payload = self.builder.data(at, new);
+        self.push_free(at, payload, new.len());
+    }
+
+    /// As [`free_data`](Self::free_data), for a slot.
+    #[inline]
+    pub(crate) fn free_slot(&mut self, at: u64, new: &[u8; 16]) {
+        let payload = self.builder.slot(at, new);
+        self.push_free(at, payload, new.len());
+    }
+
+    #[inline]
+    fn push_free(&mut self, at: u64, payload: usize, len: usize) {
+        let delta = self.room(len);
+        self.writes.push(Write { at, len: len as u32, payload, delta, free: true });
+    }
+
     /// Adds a change of a slot.
     #[inline]
     pub(crate) fn slot(&mut self, at: u64, old: &[u8; 16], new: &[u8; 16]) {
@@ -116,7 +140,7 @@ impl Batch {
     #[inline]
     pub(crate) fn changed(&mut self, at: u64, new: &[u8], delta: usize) {
         let payload = self.builder.data(at, new);
-        self.writes.push(Write { at, len: new.len() as u32, payload, delta });
+        self.writes.push(Write { at, len: new.len() as u32, payload, delta, free: false });
     }
 
     /// As [`changed`](Self::changed), for bytes that may go on where the last change ended: those
@@ -124,7 +148,7 @@ impl Batch {
     #[inline]
     pub(crate) fn changed_on(&mut self, at: u64, new: &[u8], delta: usize) {
         if self.placed < self.writes.len()
-            && let Some(last) = self.writes.last_mut()
+            && let Some(last) = self.writes.last_mut().filter(|last| !last.free)
             && (last.at + u64::from(last.len), last.delta + last.len as usize) == (at, delta)
             && self.builder.extend_data(last.payload, last.len as usize, new)
         {
@@ -138,7 +162,7 @@ impl Batch {
     fn push(&mut self, at: u64, payload: usize, old: &[u8], new: &[u8]) {
         let delta = self.room(new.len());
         xor_delta(&mut self.delta[delta..delta + new.len()], old, new);
-        self.writes.push(Write { at, len: new.len() as u32, payload, delta });
+        self.writes.push(Write { at, len: new.len() as u32, payload, delta, free: false });
     }
 
     /// Room for a difference of `len` bytes, with anything in it.

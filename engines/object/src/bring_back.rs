@@ -38,9 +38,6 @@ const ENTRIES_FOUND: Site = Site::new("object.bring_back.entries-found");
 /// Looking at the entry or the slot that a pointer does not agree with.
 const DOUBT: Site = Site::new("object.bring_back.doubt");
 
-/// How often columns are looked at that others keep from being settled.
-const HELD_TRIES: u32 = 50;
-
 /// Places remembered whose columns cannot be settled.
 const UNSETTLED_MAX: usize = 1024;
 
@@ -251,15 +248,9 @@ impl<M: Medium> Shared<M> {
 
     /// Settles the columns of a place that a transaction found in doubt.
     pub(crate) fn settle_found(&self, at: u64, len: u64, finder: Finder) -> Result<(), Error> {
-        for _ in 0..HELD_TRIES {
-            match self.mend_columns(at, len, finder)? {
-                // What is to be brought back may be held by who lets go of it in a moment.
-                Mended::Undecided(_) => holdfast_sync::thread::yield_now(),
-                Mended::Lost(_) => break,
-                _ => return Ok(()),
-            }
+        if let Mended::Undecided(_) | Mended::Lost(_) = self.mend_columns(at, len, finder)? {
+            let _ = self.leave_unsettled(at);
         }
-        let _ = self.leave_unsettled(at);
         Ok(())
     }
 

@@ -114,7 +114,7 @@ impl<M: Medium> Shared<M> {
             let old = &mut old[..new.len()];
             self.m.read(at, old).map_err(damaged)?;
             self.system_commit(|batch| {
-                batch.data(at, old, &new);
+                batch.free_data(at, &new);
                 Ok(())
             })?;
         }

@@ -239,10 +239,11 @@ impl<M: Medium> Shared<M> {
         slot.sum = self.fresh_sum(piece, new, 0);
         if !self.is_in_place(piece) {
             if !new.is_empty() {
-                batch.data(piece.spot.object, arena.old(piece.copies), new);
+                batch.free_data(piece.spot.object, new);
             }
-            let mut sums = SumRun::default();
+            let mut sums = SumRun { free: true, ..SumRun::default() };
             for granule in 1..granules(slot.len.into()) {
+                // A page that is bad is better found now than when the record is durable.
                 let mut before = [0; SUM_LEN as usize];
                 let at = piece.spot.sum_at(granule);
                 Direct(&self.m).read(at, &mut before).map_err(damaged)?;
@@ -253,7 +254,7 @@ impl<M: Medium> Shared<M> {
         }
         let mut before = [0; SLOT_LEN];
         self.m.read(piece.spot.slot, &mut before).map_err(damaged)?;
-        batch.slot(piece.spot.slot, &before, &slot.encode());
+        batch.free_slot(piece.spot.slot, &slot.encode());
         if piece.spot.class == Spot::LARGE {
             self.prepare_chunks(&piece.spot, ChunkKind::Free, ChunkKind::Large, batch)?;
         }
@@ -549,6 +550,10 @@ impl<M: Medium> Shared<M> {
         for write in &batch.writes {
             let len = write.len as usize;
             let bytes = batch.builder.payload(write.payload, len);
+            if write.free {
+                let delta = &mut batch.delta[write.delta..write.delta + len];
+                stored &= self.differ(write.at, bytes, delta);
+            }
             stored &= self.m.put(DATA, write.at, bytes).is_ok();
         }
         if self.patches_parity() {
@@ -564,6 +569,18 @@ impl<M: Medium> Shared<M> {
             self.heap.publish(*zone, *chunk, entry);
         }
         stored
+    }
+
+    /// How `bytes` differ from what is at `at` now. False if that cannot be read: parity is made
+    /// anew by whoever completes the record.
+    fn differ(&self, at: u64, bytes: &[u8], delta: &mut [u8]) -> bool {
+        let read = self.m.read(at, delta).is_ok();
+        if read {
+            holdfast_codes::xor_into(delta, bytes);
+        } else {
+            delta.fill(0);
+        }
+        read
     }
 
     /// Takes a range that becomes log chunks out of parity, a page at a time: it counts as zeros
@@ -724,6 +741,8 @@ struct SumRun {
     count: usize,
     old: [u8; 32],
     new: [u8; 32],
+    /// Of a place that is free: see [`Batch::free_data`].
+    free: bool,
 }
 
 impl SumRun {
@@ -744,7 +763,11 @@ impl SumRun {
     fn end(&mut self, batch: &mut Batch, piece: &Piece) {
         if self.count > 0 {
             let len = self.count * SUM_LEN as usize;
-            batch.data(piece.spot.sum_at(self.first), &self.old[..len], &self.new[..len]);
+            let (at, new) = (piece.spot.sum_at(self.first), &self.new[..len]);
+            match self.free {
+                true => batch.free_data(at, new),
+                false => batch.data(at, &self.old[..len], new),
+            }
             self.count = 0;
         }
     }

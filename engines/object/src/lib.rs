@@ -76,6 +76,7 @@ mod grow;
 mod halves;
 mod hold;
 mod in_place;
+mod judged;
 mod known;
 mod lane;
 mod log;

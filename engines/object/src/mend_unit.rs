@@ -194,6 +194,7 @@ fn mend_held<M: Medium>(
     for _ in 0..AGAIN_MAX {
         match unit.check(&Direct(&shared.m), shared.heap.sums(), certify) {
             Ok(Found::Good | Found::Nothing) => return Ok(Some(mended)),
+            Ok(Found::Bad { .. }) if !is_there(shared, unit) => return Ok(Some(mended)),
             Ok(Found::Bad { .. }) => {}
             // A page that could not be read and could not be mended either: that was reported.
             Err(_) => return Ok(Some(Mended::Lost(Wrong::Data))),
@@ -229,6 +230,13 @@ fn mend_held<M: Medium>(
     let object = object_of(shared, unit);
     shared.report_mended(Event { object, ..event }, lost);
     Ok(Some(lost))
+}
+
+/// Whether a unit that was listed before its columns were held is one still: its object, and the
+/// chunk, may have been freed in between.
+pub(crate) fn is_there<M: Medium>(shared: &Shared<M>, unit: &Unit) -> bool {
+    let Unit::Granule { spot, .. } = unit else { return true };
+    shared.heap.zone(spot.zone).is_some_and(|table| table.locate(spot.object) == Some(*spot))
 }
 
 /// The parts of a unit, the likeliest culprit first.

@@ -30,14 +30,14 @@ use holdfast_layout::{Certify, RawPtr};
 use holdfast_pmem::{MediaCause, MediaError, Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Finder};
 use holdfast_redundancy::parity::{self, Mismatch, Suspect};
-use holdfast_redundancy::{ColumnId, Exempt, ExemptRanges, Place, Wrong, Zone, zone};
+use holdfast_redundancy::{Exempt, ExemptRanges, Place, Wrong, Zone, zone};
 
 use crate::batch::Batch;
 use crate::blame::{Doubt, Judged, Newer, Of};
 use crate::changes::Changes;
 use crate::error::Error;
 use crate::hold::Holding;
-use crate::mend_unit::{find_cure, find_cure_of_two, parts_of};
+use crate::mend_unit::{find_cure, find_cure_of_two, is_there, parts_of};
 use crate::repair::{Asked, Mended};
 use crate::shared::{Repairer, Shared};
 use holdfast_sync::PoisonError;
@@ -286,7 +286,7 @@ impl<M: Medium> Shared<M> {
                 }
             }
         }
-        if self.will_verify(unit, redo.changes) {
+        if self.will_verify(unit, redo.changes) || !is_there(self, unit) {
             return Ok(Cured::Whole);
         }
         let (at, len) = unit.range();
@@ -699,6 +699,25 @@ impl<M: Medium> Shared<M> {
         self.redoing.fetch_sub(owed.len() as u64, Ordering::AcqRel);
     }
 
+    /// What a redo of these changes may judge and store: they, and all parts of the units over
+    /// their columns, which may lie elsewhere.
+    fn ranges_to_redo(&self, changes: &Changes) -> Vec<(u64, u64)> {
+        let mut ranges = changes.ranges().to_vec();
+        for (at, len) in changes.ranges() {
+            let Some(zone) = self.zone_of(*at) else { continue };
+            for piece in zone.split(*at, *len) {
+                for row in 0..zone.data_rows() {
+                    let at = zone.at(row, piece.col);
+                    let Some(table) = self.table_of(at) else { continue };
+                    table.units_over(at, piece.len, &mut |unit| {
+                        ranges.extend(parts_of(&unit).iter().map(|part| (part.at, part.len)));
+                    });
+                }
+            }
+        }
+        ranges
+    }
+
     /// The redo of `owed`, and of what joins it, while their columns are held. A page that has to
     /// be relocated on the way is, once they are released, since that takes all columns of its
     /// frame; then all is done again.
@@ -712,7 +731,7 @@ impl<M: Medium> Shared<M> {
             }
             let mut was_exempt = self.log_ranges();
             was_exempt.retain(|range| !owed.iter().any(|one| one.exempts.contains(range)));
-            let columns: Vec<ColumnId> = self.columns_of(changes.ranges());
+            let columns = self.columns_of(&self.ranges_to_redo(&changes));
             self.columns.lock_all(&self.m, &columns);
             let joined = self.take_owed();
             if !joined.is_empty() {

@@ -483,20 +483,6 @@ impl<M: Medium> Shared<M> {
         bad
     }
 
-    /// Number of units that are bad over `[col, col + len)`, in all rows.
-    pub(crate) fn bad_rows(&self, zone: &Zone, col: u64, len: u64, certify: Certify) -> usize {
-        let mut bad = 0;
-        for row in 0..zone.data_rows() {
-            let at = zone.at(row, col);
-            let Some(table) = self.heap.zone_of(at) else { continue };
-            table.units_over(at, len, &mut |unit| {
-                let found = unit.check(&Direct(&self.m), self.heap.sums(), certify);
-                bad += usize::from(!found.is_ok_and(|f| !f.is_bad()));
-            });
-        }
-        bad
-    }
-
     /// Notes the intent, rewrites a page and looks whether it stayed.
     fn begin_install(&self, repairer: &mut Repairer, intent: Intent) -> Result<(), Error> {
         match repairer.intent.begin(&self.m, intent) {

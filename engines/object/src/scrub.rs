@@ -3,15 +3,18 @@
 use holdfast_sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
+use holdfast_heap::Unit;
+use holdfast_heap::verify::Direct;
 use holdfast_layout::Certify;
 use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Finder};
 use holdfast_redundancy::parity::{self, Mismatch, Scratch, Suspect};
 use holdfast_redundancy::progress::ScrubState;
-use holdfast_redundancy::{Pace, Progress, Verdict, Wrong, Zone, verdict::Reason, zone};
+use holdfast_redundancy::{ColumnId, Pace, Progress, Verdict, Wrong, Zone, verdict::Reason, zone};
 
 use crate::blame::Doubt;
 use crate::error::Error;
+use crate::mend_unit::is_there;
 use crate::pool::Pool;
 use crate::repair::{Asked, BAD_PAGES_MAX, Mended};
 use crate::shared::{Repairer, Shared};
@@ -21,6 +24,10 @@ use crate::sweep::{CheckReport, Finding, Position};
 const PARITY_SYNC: Site = Site::new("object.scrub.parity-sync");
 /// Verifying all rows of a column before parity is made from them.
 const VERIFY_ROWS: Site = Site::new("object.scrub.verify-rows");
+/// Columns that do not add up are held, and nothing over them was judged yet.
+const STEP_SETTLE: Site = Site::new("object.scrub.step-settle");
+/// How often columns are looked at that others keep from being settled.
+const HELD_TRIES: u32 = 200;
 /// Steps between two stores of the progress: what a crash makes a scrub do again.
 const STEPS_PER_STORE: u32 = 256;
 /// Nanoseconds of a pause for the pace after which it looks whether the scrub is to stop.
@@ -90,6 +97,8 @@ impl Scrubbed {
 /// What became of columns that do not add up.
 enum Settled {
     Done(Mended),
+    /// As far as it can be now: somebody holds what else there is to be brought back.
+    Held(Mended),
     /// A page over them cannot be read.
     Unreadable,
     /// These pages have to be held as well.
@@ -276,11 +285,16 @@ impl<M: Medium> Shared<M> {
             }
             Verdict::Undecided(Reason::Media(e)) => {
                 let asked = Asked { cause: Cause::MediaError, ..asked };
-                let lost = self.mend(e.at / PAGE * PAGE, PAGE, asked)?;
-                Ok(match lost {
-                    Some(_) => Mended::Lost(Wrong::Data),
-                    None if self.stands_in(e.at, 1) => Mended::StoodIn(Wrong::Data),
-                    None => Mended::Repaired(Wrong::Data),
+                let page = e.at / PAGE * PAGE;
+                if self.mend(page, PAGE, asked)?.is_some() {
+                    return Ok(Mended::Lost(Wrong::Data));
+                }
+                // Its columns were not compared: more pages over them may be bad, or differ.
+                let rest = self.mend_columns(page, PAGE, Finder::Scrub)?;
+                Ok(match rest {
+                    Mended::Lost(_) | Mended::Undecided(_) => rest,
+                    _ if self.stands_in(e.at, 1) => Mended::StoodIn(Wrong::Data),
+                    _ => Mended::Repaired(Wrong::Data),
                 })
             }
             Verdict::Undecided(Reason::Unlocated | Reason::Older) => {
@@ -299,21 +313,14 @@ impl<M: Medium> Shared<M> {
         let asked = Asked { cause: Cause::Parity, finder };
         let mut columns = self.columns_of(&[(zone.at(0, col), len)]);
         let mut beside = Vec::new();
-        let add_up = {
-            let mut repairer = self.repairer();
-            self.columns.lock_all(&self.m, &columns);
-            let scratch = &mut repairer.scratch;
-            let left = parity::check(&self.m, &zone, col, len, &self.exempt(), scratch);
-            self.columns.unlock_all(&columns);
-            left.is_ok_and(|left| left.is_empty())
-        };
-        if add_up {
+        if self.add_up(&zone, (col, len), &columns) {
             return Ok(Mended::Nothing);
         }
         // Whole pages: an object and its slot may lie at different bytes of one that was lost.
         let end = (col + len).next_multiple_of(PAGE);
         let col = col / PAGE * PAGE;
         let len = end - col;
+        let mut held = 0;
         for _ in 0..BAD_PAGES_MAX {
             let mut lost = false;
             for row in 0..zone.data_rows() {
@@ -327,6 +334,7 @@ impl<M: Medium> Shared<M> {
                 let settled = self.undisturbed(|| {
                     let mut repairer = self.repairer();
                     self.columns.lock_all(&self.m, &columns);
+                    self.m.step(STEP_SETTLE);
                     let settled = self.may_judge().and_then(|()| {
                         self.settle_columns(&mut repairer, &zone, (col, len), &beside, asked)
                     });
@@ -334,7 +342,12 @@ impl<M: Medium> Shared<M> {
                     settled
                 });
                 match self.or_stop(settled)? {
-                    Settled::Done(mended) => return Ok(mended),
+                    // Who holds it lets go of it in a moment, or has a view.
+                    Settled::Held(_) if held < HELD_TRIES => {
+                        held += 1;
+                        holdfast_sync::thread::yield_now();
+                    }
+                    Settled::Done(mended) | Settled::Held(mended) => return Ok(mended),
                     Settled::Unreadable => break,
                     Settled::Wider(pages) => {
                         let ranges = Vec::from_iter(pages.iter().map(|page| (*page, PAGE)));
@@ -356,6 +369,16 @@ impl<M: Medium> Shared<M> {
         Ok(lost)
     }
 
+    /// Whether columns, which are held meanwhile, can be read and add up.
+    fn add_up(&self, zone: &Zone, (col, len): (u64, u64), columns: &[ColumnId]) -> bool {
+        let mut repairer = self.repairer();
+        self.columns.lock_all(&self.m, columns);
+        let scratch = &mut repairer.scratch;
+        let left = parity::check(&self.m, zone, col, len, &self.exempt(), scratch);
+        self.columns.unlock_all(columns);
+        left.is_ok_and(|left| left.is_empty())
+    }
+
     /// Settles what differs over columns that are held, a page column at a time: damage in one must
     /// not blur what is found in the next.
     fn settle_columns(
@@ -366,7 +389,7 @@ impl<M: Medium> Shared<M> {
         beside: &[u64],
         asked: Asked,
     ) -> Result<Settled, Error> {
-        let mut mended = Mended::Nothing;
+        let (mut mended, mut held) = (Mended::Nothing, None);
         for page in (col..col + len).step_by(PAGE as usize) {
             let scratch = &mut repairer.scratch;
             let left = match parity::check(&self.m, zone, page, PAGE, &self.exempt(), scratch) {
@@ -378,11 +401,14 @@ impl<M: Medium> Shared<M> {
                     Settled::Done(settled @ Mended::Lost(_)) => return Ok(Settled::Done(settled)),
                     Settled::Done(_) if matches!(mended, Mended::Undecided(_)) => {}
                     Settled::Done(settled) => mended = settled,
+                    Settled::Held(left) => held = Some(left),
                     other => return Ok(other),
                 }
             }
         }
-        Ok(Settled::Done(mended))
+        // A true doubt is none of those that pass.
+        let held = held.filter(|_| !matches!(mended, Mended::Undecided(_)));
+        Ok(held.map_or(Settled::Done(mended), Settled::Held))
     }
 
     fn settle_mismatch(
@@ -395,7 +421,10 @@ impl<M: Medium> Shared<M> {
     ) -> Result<Settled, Error> {
         let (col, len) = (mismatch.col, mismatch.len);
         let certify = Certify::when(self.m.enabled(VERIFY_ROWS));
-        let all_verify = self.bad_rows(zone, col, len, certify) == 0;
+        let Some(bad) = self.bad_rows(zone, col, len, certify) else {
+            return Err(Error::Tx(holdfast_txn::TxError::Conflict));
+        };
+        let all_verify = bad == 0;
         let brought =
             self.bring_back(repairer, zone, mismatch, (all_verify, Some(beside)), asked)?;
         if !brought.wider.is_empty() {
@@ -412,8 +441,10 @@ impl<M: Medium> Shared<M> {
         brought.doubts.iter().for_each(|doubt| self.report_doubt(doubt, asked));
         let kept = undecided().flat_map(Doubt::ranges).collect();
         let rest = self.differ_beside(repairer, zone, (col, len), kept)?;
+        let only_held = brought.doubts.is_empty() && !brought.left.is_empty();
         if rest.is_empty() {
-            return Ok(Settled::Done(doubtful.unwrap_or(back)));
+            let settled = if only_held { Settled::Held } else { Settled::Done };
+            return Ok(settled(doubtful.unwrap_or(back)));
         }
         let event = self.event(asked.cause, asked.finder, zone.unit_at(unit, col), len);
         let mended = if self.cannot_tell(mismatch.suspect) {
@@ -433,6 +464,35 @@ impl<M: Medium> Shared<M> {
         };
         self.report_mended(event, mended);
         Ok(Settled::Done(doubtful.unwrap_or(mended)))
+    }
+
+    /// Number of units that are bad over `[col, col + len)`, in all rows. `None` if somebody was at
+    /// work on one that seems bad: not all of it lies over the columns that are held.
+    fn bad_rows(&self, zone: &Zone, col: u64, len: u64, certify: Certify) -> Option<usize> {
+        let (mut bad, mut disturbed) = (0, false);
+        for row in 0..zone.data_rows() {
+            let at = zone.at(row, col);
+            let Some(table) = self.heap.zone_of(at) else { continue };
+            table.units_over(at, len, &mut |unit| {
+                let word = match unit {
+                    Unit::Granule { spot, .. } => Some(self.versions.index(spot.object)),
+                    Unit::Entry { .. } => None,
+                };
+                let before = word.and_then(|word| self.versions.now(word));
+                let found = unit.check(&Direct(&self.m), self.heap.sums(), certify);
+                if found.is_ok_and(|found| !found.is_bad()) {
+                    return;
+                }
+                let there = is_there(self, &unit);
+                // A committer holds its word from before its first store until what it changed is
+                // known to all.
+                let unchanged = |word| before.is_some_and(|v| self.versions.unchanged(word, v));
+                let calm = word.is_none_or(unchanged);
+                disturbed |= !calm;
+                bad += usize::from(calm && there);
+            });
+        }
+        (!disturbed).then_some(bad)
     }
 
     /// The columns beside those to be `kept` if they do not add up, else none.

@@ -2,7 +2,7 @@
 
 use core::cell::RefMut;
 
-use holdfast_heap::format::{CHUNK_LEN, GRANULE, SLOT_LEN, STATE_LIVE};
+use holdfast_heap::format::GRANULE;
 use holdfast_heap::sums::{granule_range, granules};
 use holdfast_heap::verify::{Direct, read_slot, read_sum};
 use holdfast_heap::{Slot, Spot, ZoneTable};
@@ -22,8 +22,6 @@ pub(crate) const VERIFY_OPEN: Site = Site::new("object.tx.verify-open");
 pub(crate) const VERIFY_READ: Site = Site::new("object.tx.verify-read");
 /// Times a transaction waits for a disk at one object before it gives up and is run again.
 const AWAITED_MAX: u32 = 1_000;
-/// Verifying a slot before anything is refused for what it says.
-const VERIFY_SLOT: Site = Site::new("object.tx.verify-slot");
 
 /// A transaction of the object store. Reached through [`Pool::run`](crate::Pool::run).
 #[derive(Debug)]
@@ -33,8 +31,8 @@ pub struct Tx<'p, M: Medium> {
 }
 
 /// An object found by its pointer, at a version.
-struct Seen<'z> {
-    spot: Spot,
+pub(crate) struct Seen<'z> {
+    pub(crate) spot: Spot,
     zone: &'z ZoneTable,
     word: u32,
     version: Version,
@@ -61,31 +59,6 @@ pub(crate) fn damaged(error: MediaError) -> TxError {
 impl<M: Medium> Tx<'_, M> {
     pub(crate) fn work(&self) -> RefMut<'_, Work> {
         self.lane.work.borrow_mut()
-    }
-
-    fn dangling(of: RawPtr) -> TxError {
-        TxError::Dangling { pointer: of }
-    }
-
-    /// What a pointer to a place that the directory does not know is: dangling, if parity bears
-    /// the directory out. Once in a `run` it is damage else, as with slots: see `judge_slot`.
-    #[cold]
-    fn without_place(&self, of: RawPtr) -> TxError {
-        let dangling = Self::dangling(of);
-        match self.shared.doubtful_entry(of.offset()) {
-            Ok(Some(at)) => self.doubt(at, CHUNK_LEN as u64).unwrap_or(dangling),
-            Ok(None) => dangling,
-            Err(conflict) => conflict,
-        }
-    }
-
-    /// That a place is damaged, the first time that a transaction doubts it.
-    fn doubt(&self, at: u64, len: u64) -> Option<TxError> {
-        let mut doubted = self.lane.doubted.borrow_mut();
-        (!doubted.contains(&at)).then(|| {
-            doubted.push(at);
-            TxError::Damaged { at, len }
-        })
     }
 
     /// Finds the object and a version this transaction may see.
@@ -159,30 +132,6 @@ impl<M: Medium> Tx<'_, M> {
         Ok(())
     }
 
-    /// Whether the slot is of the object the pointer names.
-    fn names(of: RawPtr, slot: &Slot, spot: &Spot) -> Result<()> {
-        let good = slot.state == STATE_LIVE
-            && slot.generation == of.generation()
-            && u64::from(slot.len) <= spot.capacity;
-        if good { Ok(()) } else { Err(Self::dangling(of)) }
-    }
-
-    /// A slot that does not fit the pointer: a stale pointer if the slot verifies, else damage. A
-    /// slot that is of another object may be an older one, whose last write was lost: if its
-    /// columns do not add up, that is damage as well, once in a `run`. (Freed slots keep the
-    /// generation of their object, so most stale pointers are known for what they are.)
-    fn judge_slot(&self, seen: &Seen<'_>, of: RawPtr, slot: &Slot) -> Result<()> {
-        let judged = self.confirm(seen, Self::names(of, slot, &seen.spot));
-        if let Err(TxError::Dangling { .. }) = judged
-            && slot.generation != of.generation()
-            && self.shared.is_doubtful(seen.spot.slot, SLOT_LEN as u64)?
-            && let Some(doubt) = self.doubt(seen.spot.slot, SLOT_LEN as u64)
-        {
-            return Err(doubt);
-        }
-        judged
-    }
-
     /// What an object's slot says of it, verified as far as the read policy asks for.
     fn slot_of(&self, work: &mut Work, of: RawPtr) -> Result<Slot> {
         let seen = self.see(work, of)?;
@@ -202,33 +151,10 @@ impl<M: Medium> Tx<'_, M> {
             VerifyReads::Always => false,
         };
         if !verified {
-            self.verify_slot(seen)?;
+            self.verify_slot(seen, &slot)?;
             self.lane.count_verified(self.shared.heap.sums().active().into());
         }
         Ok(slot)
-    }
-
-    /// A refusal that rests on what a slot says counts only if the slot verifies.
-    fn confirm(&self, seen: &Seen<'_>, answer: Result<()>) -> Result<()> {
-        let Err(error) = answer else { return Ok(()) };
-        self.verify_slot(seen)?;
-        Err(error)
-    }
-
-    /// Verifies a slot: by the sum of the first granule, which covers both.
-    fn verify_slot(&self, seen: &Seen<'_>) -> Result<()> {
-        let found = holdfast_heap::verify::check_granule(
-            &Direct(&self.shared.m),
-            self.shared.heap.sums(),
-            &seen.spot,
-            0,
-            Certify::when(self.shared.m.enabled(VERIFY_SLOT)),
-        )
-        .map_err(damaged)?;
-        if found.is_bad() {
-            return Err(TxError::Damaged { at: seen.spot.slot, len: 16 });
-        }
-        Ok(())
     }
 
     /// Verifies granules `[first, first + count)` whose bytes, from the first one's start, are
@@ -302,34 +228,36 @@ impl<M: Medium> Tx<'_, M> {
         into: &mut [u8],
         typed: Option<(TypeNumber, u64)>,
     ) -> Result<()> {
+        let slot = read_slot(&Direct(&self.shared.m), &seen.spot).map_err(damaged)?;
+        self.judge_slot(seen, of, &slot)?;
+        self.confirm(seen, &slot, check_asked(of, &slot, from + into.len() as u64, typed))?;
+        self.read_as(seen, &slot, from, into)
+    }
+
+    /// Reads bytes of an object whose slot, as it was read and is of this object, is `slot`.
+    fn read_as(&self, seen: &Seen<'_>, slot: &Slot, from: u64, into: &mut [u8]) -> Result<()> {
         let shared = self.shared;
         let len = into.len() as u64;
         let first = from / GRANULE;
         let last = (from + len.max(1) - 1) / GRANULE;
-        let policy = shared.verify_reads();
-        let generation = of.generation();
-        let touched = policy == VerifyReads::FirstTouch
-            && (first..=last).all(|g| {
-                (g + 1) * GRANULE <= seen.spot.capacity.next_multiple_of(GRANULE)
-                    && shared.touched.is(seen.zone, &seen.spot, g, generation)
-            });
-        let slot = read_slot(&Direct(&shared.m), &seen.spot).map_err(damaged)?;
-        self.judge_slot(seen, of, &slot)?;
-        self.confirm(seen, check_asked(of, &slot, from + len, typed))?;
         if len == 0 {
             return Ok(());
         }
+        let is_touched = |g: u64| {
+            (g + 1) * GRANULE <= seen.spot.capacity.next_multiple_of(GRANULE)
+                && shared.touched.is(seen.zone, &seen.spot, g, slot.generation)
+        };
         let verify = shared.m.enabled(VERIFY_READ)
             && shared.heap.sums().active()
-            && match policy {
+            && match shared.verify_reads() {
                 VerifyReads::Never => false,
-                VerifyReads::FirstTouch => !touched,
+                VerifyReads::FirstTouch => !(first..=last).all(is_touched),
                 VerifyReads::Always => true,
             };
         if !verify {
             return shared.m.read(seen.spot.object + from, into).map_err(damaged);
         }
-        self.read_verified(seen, &slot, from, into)?;
+        self.read_verified(seen, slot, from, into)?;
         self.lane.count_verified(last - first + 1);
         Ok(())
     }
@@ -344,7 +272,7 @@ impl<M: Medium> Tx<'_, M> {
         if held == 0 {
             return self.slot_seen(seen, of).map(|slot| slot.len.into());
         }
-        self.read_seen(seen, of, 0, &mut into[..held], None)?;
+        self.read_as(seen, &slot, 0, &mut into[..held])?;
         Ok(len)
     }
 
@@ -439,7 +367,7 @@ impl<M: Medium> Tx<'_, M> {
         let shared = self.shared;
         let slot = read_slot(&Direct(&shared.m), &seen.spot).map_err(damaged)?;
         self.judge_slot(seen, of, &slot)?;
-        self.confirm(seen, check_asked(of, &slot, part.end, typed))?;
+        self.confirm(seen, &slot, check_asked(of, &slot, part.end, typed))?;
         let Part { first, last, .. } = part;
         let len = u64::from(slot.len);
         let count = last.min(granules(len) - 1) + 1 - first;
@@ -757,7 +685,11 @@ impl<M: Medium> Transaction for Tx<'_, M> {
     fn free(&self, object: RawPtr) -> Result<()> {
         let mut work = self.work();
         let at = match work.any_of(object.offset()) {
-            Some(at) => self.own(&work, at, object)?,
+            // The slot is patched: the first granule, whose sum covers it, must have been verified.
+            Some(at) => {
+                let _ = self.own(&work, at, object)?;
+                self.piece_for(&mut work, object, 0, 0)?
+            }
             None => self.open_piece(&mut work, object, Part { last: 0, ..Part::WHOLE }, None)?,
         };
         let spot = work.pieces[at].spot;

@@ -13,6 +13,7 @@ mod first_steps;
 mod gone;
 mod hot_path;
 mod leaks;
+mod meanwhile;
 mod modes;
 mod moving;
 mod named;

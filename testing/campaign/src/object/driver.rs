@@ -14,6 +14,7 @@ use super::model::{Change, Objects, name};
 use super::ops::{Job, any_job};
 use super::owned::tree;
 use super::raw::{Bytes, Scope, Survey, survey};
+use super::wrong::{Lie, told};
 use crate::tally::{Fault, Judged, Violation};
 
 /// What was promised: shared by the threads that work and the hooks that judge.
@@ -124,7 +125,7 @@ impl Driver {
             Err(Error::Tx(TxError::ReadOnly)) => Err(Error::Tx(TxError::ReadOnly)),
             Err(error) => {
                 if let Some(ticket) = ticket {
-                    self.settle(ticket, false);
+                    self.settle(ticket, told(Lie::Claims));
                 }
                 match error {
                     Error::Tx(TxError::NoSpace { .. }) if takes_space => Ok(false),

@@ -33,6 +33,10 @@ pub enum Lie {
     Unheard,
     /// A page that was repaired is bad again.
     StaysBad,
+    /// What was refused counts as acknowledged.
+    Claims,
+    /// Who must not write any more does.
+    WritesOn,
 }
 
 /// What is wrong.

@@ -77,14 +77,14 @@ fn right(case: &Case, number: u64, tally: &mut Tally) -> Judged<()> {
     match number / 8 % 8 {
         0 | 1 => {
             let make = |pool: &_| Registers::make(pool, apart);
-            play((&world, case.tier), make, rng, tally)
+            play(&world, make, rng, tally)
         }
-        2 => play((&world, case.tier), Line::make, rng, tally),
+        2 => play(&world, Line::make, rng, tally),
         kind => {
             let cold = COLD[rng.below(COLD.len() as u64) as usize];
             // Eight turns, six kinds.
             let kind = KINDS[(kind + number / 64) as usize % KINDS.len()];
-            play((&world, case.tier), |pool| Shared::make(pool, kind, cold, apart), rng, tally)
+            play(&world, |pool| Shared::make(pool, kind, cold, apart), rng, tally)
         }
     }
 }
@@ -102,7 +102,7 @@ fn template<S>(
 }
 
 fn play<S: Subject>(
-    (world, tier): (&World, Tier),
+    world: &World,
     make: impl Fn(&Pool<Handle>) -> Result<S, Error>,
     rng: &mut Rng,
     tally: &mut Tally,
@@ -111,10 +111,8 @@ fn play<S: Subject>(
     for number in 0..EACH {
         let crashes = (number % 3) as u32;
         let beside = match number % 4 {
-            // Damage under calls is told as lost, or as no object, in one history of some thousand:
-            // open, and the long tier shows it.
-            3 if matches!(tier, Tier::Long) => Beside::Harm,
-            1 | 3 => Beside::Scrub,
+            3 => Beside::Harm,
+            1 => Beside::Scrub,
             _ => Beside::Nothing,
         };
         let plan = Plan { world, image: &image, subject: &subject, crashes, beside, wrong: None };

@@ -1,0 +1,207 @@
+//! What is judged while somebody else repairs, frees or damages it: a verdict is about bytes that
+//! lay there together, and about a place that there still is.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::common::{TestPool, crash, create_with, get, pattern, put};
+use holdfast_heap::ZoneTable;
+use holdfast_heap::format::GRANULE;
+use holdfast_layout::{RawPtr, Region, RegionKind};
+use holdfast_object::{CreateOptions, Parity, ScrubControl, ScrubOptions, Scrubbed, VerifyReads};
+use holdfast_pmem::{Medium, MediumKind, PAGE};
+use holdfast_redundancy::Zone;
+use holdfast_txn::Transaction;
+
+fn tiny(parity: Parity, len: u64) -> TestPool {
+    let pool = create_with(MediumKind::Shm, &CreateOptions { parity, ..CreateOptions::tiny(len) });
+    pool.set_verify_reads(VerifyReads::Always);
+    pool
+}
+
+fn region(pool: &TestPool) -> Region {
+    *pool.regions().iter().find(|r| r.kind == RegionKind::Zone).unwrap()
+}
+
+fn scrub(pool: &TestPool) -> Scrubbed {
+    pool.scrub(ScrubOptions::default(), &ScrubControl::default(), |_, _| {}).unwrap()
+}
+
+fn clean(pool: &TestPool) {
+    let report = pool.check(|_, _| {}).unwrap();
+    assert!(report.is_clean(), "{:?}", report.findings);
+}
+
+/// Where the slot of an object of a run is, known by its length.
+fn slot(pool: &TestPool, of: RawPtr, len: u32) -> u64 {
+    let table = ZoneTable::new(0, &region(pool));
+    let head = table.chunk_at(table.chunk_of(of.offset()).unwrap());
+    let says = |at: &u64| {
+        let mut bytes = [0; 4];
+        pool.medium().read(at + 12, &mut bytes).unwrap();
+        u32::from_le_bytes(bytes) == len
+    };
+    (head..of.offset()).step_by(16).find(says).unwrap()
+}
+
+/// Does something on another thread the first time that `step` is passed.
+fn at_step(pool: &TestPool, step: &'static str, what: impl Fn(&TestPool) + Send + Sync + 'static) {
+    let (hooked, what, done) = (pool.clone(), Arc::new(what), AtomicBool::new(false));
+    pool.medium().on_step(Box::new(move |site| {
+        if site.name() == step && !done.swap(true, Ordering::AcqRel) {
+            let (pool, what) = (hooked.clone(), Arc::clone(&what));
+            std::thread::spawn(move || what(&pool)).join().unwrap();
+        }
+    }));
+}
+
+/// A flipped bit of a slot is repaired between the look at the slot and its verification. Nothing
+/// that the damaged slot said may be answered.
+#[test]
+fn a_slot_that_is_repaired_while_it_is_judged_says_nothing() {
+    let generation = 4 * 8;
+    let (state, kind, len) = (6 * 8, 8 * 8 + 3, 12 * 8);
+    for bit in [generation, state, kind, len] {
+        let pool = tiny(Parity::P, 1 << 20);
+        let bytes = pattern(1, 777);
+        let p = put(&pool, &bytes);
+        let slot = slot(&pool, p, 777);
+        pool.medium().flip_bit(slot + bit / 8, (bit % 8) as u8).unwrap();
+        at_step(&pool, "object.judged.step-read", move |pool| {
+            assert!(pool.heal_load(slot, 16));
+        });
+        let read = pool.run(|tx| Ok((tx.type_of(p)?, tx.len_of(p)?)));
+        assert_eq!(read.unwrap(), (holdfast_layout::TypeNumber::BYTES, 777), "bit {bit}");
+        assert_eq!(get(&pool, p).unwrap(), bytes, "bit {bit}");
+        pool.medium().clear_on_step();
+        clean(&pool);
+    }
+}
+
+/// The page of a large object is repaired unit by unit; before the second one, the object is freed.
+#[test]
+fn an_object_that_is_freed_beside_a_repair_is_not_lost() {
+    let pool = tiny(Parity::P, 1 << 20);
+    let p = put(&pool, &pattern(1, 20_000));
+    let page = (p.offset() + 9_000) / PAGE * PAGE;
+    pool.medium().poison(page, PAGE, holdfast_faultmem::Clear::Able).unwrap();
+    at_step(&pool, "object.repair.step-held", move |pool| {
+        pool.run(|tx| tx.free(p)).unwrap();
+    });
+    // The head's page has the sums of all of it.
+    let head = ZoneTable::new(0, &region(&pool));
+    let head = head.chunk_at(head.chunk_of(p.offset()).unwrap());
+    assert!(pool.heal_load(head, PAGE));
+    pool.medium().clear_on_step();
+    let done = scrub(&pool);
+    assert_eq!(done.lost, 0, "{:?}", done.report.findings);
+    assert_eq!(pool.stats().lost, 0);
+    clean(&pool);
+}
+
+/// A large object is being freed: its slot says so already, its entry does not. A scrub that finds
+/// parity wrong over another page of it holds neither.
+#[test]
+fn an_object_that_is_being_freed_is_nothing_that_is_lost() {
+    let pool = tiny(Parity::P, 1 << 20);
+    let p = put(&pool, &pattern(1, 20_000));
+    let zone = Zone::new(&region(&pool), 0).unwrap();
+    let place = zone.place((p.offset() + 9_000) / PAGE * PAGE).unwrap();
+    pool.medium().flip_bit(zone.p_at(place.col) + 7, 3).unwrap();
+    let (hooked, freeing, pause) =
+        (pool.clone(), AtomicBool::new(false), Duration::from_millis(80));
+    pool.medium().on_step(Box::new(move |site| match site.name() {
+        "object.scrub.step-settle" if !freeing.swap(true, Ordering::AcqRel) => {
+            let pool = hooked.clone();
+            std::thread::spawn(move || pool.run(|tx| tx.free(p)).unwrap());
+            std::thread::sleep(pause);
+        }
+        "object.commit.step-applied" => std::thread::sleep(2 * pause),
+        _ => {}
+    }));
+    let done = scrub(&pool);
+    pool.medium().clear_on_step();
+    assert_eq!(done.lost + done.undecided, 0, "{:?}", done.report.findings);
+    while get(&pool, p).is_ok() {
+        std::thread::yield_now();
+    }
+    clean(&pool);
+}
+
+/// Free bytes are damaged, and parity made to agree with that, between the look at them and the
+/// commit of the object that is put there.
+#[test]
+fn parity_goes_by_what_is_overwritten() {
+    for len in [300_usize, 5_000] {
+        let pool = tiny(Parity::P, 1 << 20);
+        let _ = put(&pool, &pattern(1, len));
+        let bytes = pattern(2, len);
+        let mut flipped = false;
+        let p = pool.run(|tx| {
+            let p = tx.alloc_from(holdfast_layout::TypeNumber::BYTES, &bytes)?;
+            if !std::mem::replace(&mut flipped, true) {
+                pool.medium().flip_bit(p.offset() + 77, 3).unwrap();
+                let other = pool.clone();
+                let done = std::thread::spawn(move || scrub(&other)).join().unwrap();
+                assert_eq!((done.lost, done.undecided), (0, 0));
+            }
+            Ok(p)
+        });
+        clean(&pool);
+        assert_eq!(get(&pool, p.unwrap()).unwrap(), bytes);
+    }
+}
+
+/// The sum in a slot is damaged; only a later granule of its object is opened, and it is freed.
+#[test]
+fn what_a_freed_slot_was_is_verified() {
+    let pool = tiny(Parity::P, 1 << 20);
+    let p = put(&pool, &pattern(1, 2_222));
+    let table = ZoneTable::new(0, &region(&pool));
+    let slot = table.chunk_at(table.chunk_of(p.offset()).unwrap());
+    pool.medium().flip_bit(slot + 1, 2).unwrap();
+    pool.run(|tx| {
+        tx.write_bytes(p, GRANULE + 5, &[7; 8])?;
+        tx.free(p)
+    })
+    .unwrap();
+    clean(&pool);
+}
+
+/// The sums before a very long object fill more than a chunk: it begins in the next one.
+#[test]
+fn an_object_whose_sums_fill_a_chunk_is_one() {
+    let pool = tiny(Parity::P, 8 << 20);
+    let bytes = pattern(1, 3 << 20);
+    let p = put(&pool, &bytes);
+    assert_eq!(get(&pool, p).unwrap(), bytes);
+    let before = pool.check(|_, _| {}).unwrap();
+    pool.medium().flip_bit(p.offset() + (1 << 20), 3).unwrap();
+    assert_eq!(scrub(&pool).repaired, 1);
+    assert_eq!(get(&pool, p).unwrap(), bytes);
+    let (pool, _) = crash(pool);
+    assert_eq!(get(&pool, p).unwrap(), bytes);
+    pool.run(|tx| tx.free(p)).unwrap();
+    clean(&pool);
+    assert_eq!(pool.check(|_, _| {}).unwrap().objects + 1, before.objects);
+}
+
+/// Two pages of one column cannot be read, and nothing that anybody needs lies on either: with P
+/// and Q both come back.
+#[test]
+fn a_second_page_of_a_column_that_cannot_be_read_is_found() {
+    let pool = tiny(Parity::PQ, 1 << 20);
+    let p = put(&pool, &pattern(1, 300));
+    let Region { start, row_len, data_rows, .. } = region(&pool);
+    for rows in [[data_rows - 2, data_rows - 1], [data_rows - 1, data_rows]] {
+        for row in rows {
+            let at = start + u64::from(row) * row_len + PAGE;
+            pool.medium().poison(at, PAGE, holdfast_faultmem::Clear::Able).unwrap();
+        }
+        let done = scrub(&pool);
+        assert_eq!(done.lost, 0, "{:?}", done.report.findings);
+        clean(&pool);
+    }
+    assert_eq!(get(&pool, p).unwrap(), pattern(1, 300));
+}
