@@ -7,24 +7,30 @@
 //! unit of another row that is bad as well must verify with the *other* half of what parity makes
 //! of it, cut at the same column. Two sums agreeing by chance is out of the question. The other
 //! damage may lie where nothing has a sum: so [`ALONE_MAX`] trials for each unit are believed
-//! without, first those at bytes that parity finds equal, between two damages.
+//! without, first those at bytes that parity finds equal, between two damages. Where there is no Q,
+//! which would tell which rows are wrong, [`ALONE_P_MAX`] are: as many as there are ways to cut a
+//! granule. A stray write of a row's length ends in the page of the next row in which it began,
+//! and must not cost the granule over that border.
 
 use core::ops::Range;
 
 use holdfast_heap::Unit;
+use holdfast_heap::format::GRANULE;
 use holdfast_heap::verify::{Direct, Found};
 use holdfast_layout::Certify;
 use holdfast_pmem::Medium;
-use holdfast_redundancy::Place;
+use holdfast_redundancy::{Place, Zone};
 
 use crate::changes::Changes;
-use crate::mend_unit::{Cure, First, Part, cures, current, parts_of};
+use crate::mend_unit::{Cure, First, Part, SLOT, cures, current, judging, parts_of};
 use crate::shared::Shared;
 
 /// Bytes without a difference that part two damages: shorter ones come about by chance.
 const GAP: usize = 8;
 /// Trials for each unit that are believed without a counterpart.
 const ALONE_MAX: usize = 256;
+/// The same without Q: each place to cut a granule, on both sides of it, with its sum and without.
+const ALONE_P_MAX: usize = 4 * GRANULE as usize;
 
 /// What a range may have been, by parity.
 pub(crate) type MayBe<'a> = dyn FnMut(u64, u64) -> Vec<Vec<u8>> + 'a;
@@ -36,6 +42,8 @@ struct Half<'a, M: Medium> {
     parts: &'a [Part],
     plain: &'a [Vec<Vec<u8>>],
     changes: &'a Changes,
+    /// Parts that are right, or of which nothing is known: there is nothing to try.
+    same: Vec<bool>,
 }
 
 /// Where a part was cut.
@@ -57,9 +65,13 @@ pub(crate) fn find_half<M: Medium>(
     certify: Certify,
     may_be: &mut MayBe<'_>,
 ) -> Option<Cure> {
-    let mut alone = ALONE_MAX;
-    let half = Half { shared, unit, parts, plain, changes };
-    let each = (0..parts.len()).flat_map(|i| plain[i].iter().map(move |bytes| (i, bytes)));
+    let has_q = shared.zone_of(parts.first()?.at).is_some_and(Zone::has_q);
+    let mut alone = if has_q { ALONE_MAX } else { ALONE_P_MAX };
+    let half = Half::new(shared, unit, parts, plain, changes);
+    // What is short has few places to be cut.
+    let mut order: Vec<usize> = (0..parts.len()).collect();
+    order.sort_by_key(|i| parts[*i].len);
+    let each = order.into_iter().flat_map(|i| plain[i].iter().map(move |bytes| (i, bytes)));
     for (i, bytes) in each {
         let found = half.of_candidate(i, bytes, &mut alone, &mut |cut, part| {
             has_counterpart(shared, part, cut, changes, certify, may_be)
@@ -71,7 +83,37 @@ pub(crate) fn find_half<M: Medium>(
     None
 }
 
-impl<M: Medium> Half<'_, M> {
+impl<'a, M: Medium> Half<'a, M> {
+    fn new(
+        shared: &'a Shared<M>,
+        unit: &'a Unit,
+        parts: &'a [Part],
+        plain: &'a [Vec<Vec<u8>>],
+        changes: &'a Changes,
+    ) -> Self {
+        let is_same = |(part, all): (&Part, &Vec<Vec<u8>>)| {
+            let now = current(shared, part);
+            all.iter().all(|bytes| now.as_ref() == Some(bytes))
+        };
+        let mut same: Vec<bool> = parts.iter().zip(plain).map(is_same).collect();
+        // A slot that the first granule bears out is right, whatever its columns make of it.
+        if let Unit::Granule { spot, granule: 1.. } = unit {
+            let first = Unit::Granule { spot: *spot, granule: 0 };
+            let direct = Direct(&shared.m);
+            let certify = judging(shared);
+            let found = first.check(&changes.over(&direct), shared.heap.sums(), certify);
+            same[SLOT] |= found == Ok(Found::Good);
+        }
+        Self { shared, unit, parts, plain, changes, same }
+    }
+
+    /// The sets of parts with which part `i` is tried.
+    fn sets(&self, i: usize) -> impl Iterator<Item = u32> {
+        let count = self.parts.len();
+        let idle = (0..count).filter(|n| *n != i && self.same[*n]).fold(0, |all, n| all | 1 << n);
+        (0..1_u32 << count).filter(move |set| set >> i & 1 == 1 && set & idle == 0)
+    }
+
     /// What makes the unit good with half of `bytes` as part `i`, and is believed.
     fn of_candidate(
         &self,
@@ -81,7 +123,7 @@ impl<M: Medium> Half<'_, M> {
         is_confirmed: &mut dyn FnMut(Cut, &Part) -> bool,
     ) -> Option<Cure> {
         let part = &self.parts[i];
-        let place = self.place(part)?;
+        let place = self.place(part);
         let now = current(self.shared, part)?;
         let gaps = gaps(&now, bytes);
         let others = (1..now.len()).filter(|at| now[*at] != bytes[*at] && !gaps.contains(at));
@@ -94,10 +136,12 @@ impl<M: Medium> Half<'_, M> {
                 }
                 // One for each set of parts that the half is tried with.
                 let believed = *alone > 0;
-                *alone = alone.saturating_sub(1 << (self.parts.len() - 1));
+                *alone = alone.saturating_sub(self.sets(i).count());
                 let Some(cure) = self.cure_with(i, &half) else { continue };
-                let cut = Cut { row: place.row, column: place.col + cut as u64, head };
-                if believed || is_confirmed(cut, part) {
+                // Over a border of rows no one column says where it was cut.
+                let column = |place: Place| place.col + cut as u64;
+                let cut = place.map(|place| Cut { row: place.row, column: column(place), head });
+                if believed || cut.is_some_and(|cut| is_confirmed(cut, part)) {
                     return Some(cure);
                 }
             }
@@ -114,8 +158,7 @@ impl<M: Medium> Half<'_, M> {
     /// A cure of `bytes` as part `i`, alone or with other parts as parity has them.
     fn cure_with(&self, i: usize, bytes: &Vec<u8>) -> Option<Cure> {
         let count = self.parts.len();
-        let sets = (0..1_u32 << count).filter(|set| set >> i & 1 == 1);
-        for set in sets {
+        for set in self.sets(i) {
             let chosen: Vec<usize> = (0..count).filter(|n| set >> n & 1 == 1).collect();
             let pick = |n: &usize| if *n == i { Some(bytes) } else { self.plain[*n].first() };
             let Some(all) = chosen.iter().map(pick).collect::<Option<Vec<_>>>() else { continue };
@@ -160,7 +203,7 @@ fn has_counterpart<M: Medium>(
     at.flat_map(|at| bad_units(shared, at, part.len, changes, certify)).any(|unit| {
         let parts = parts_of(&unit);
         let plain: Vec<Vec<Vec<u8>>> = parts.iter().map(|p| may_be(p.at, p.len)).collect();
-        Half { shared, unit: &unit, parts: &parts, plain: &plain, changes }.fits(cut)
+        Half::new(shared, &unit, &parts, &plain, changes).fits(cut)
     })
 }
 

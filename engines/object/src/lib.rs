@@ -61,6 +61,7 @@
 mod anchor;
 mod batch;
 mod begun;
+mod beside;
 mod blame;
 mod bring_back;
 mod changes;

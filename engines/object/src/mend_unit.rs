@@ -12,6 +12,7 @@ use holdfast_redundancy::parity::{Parity, Scratch, rebuild};
 use holdfast_redundancy::{Exempt, Wrong, zone};
 use std::collections::BTreeMap;
 
+use crate::beside::beside_each;
 use crate::changes::Changes;
 use crate::error::Error;
 use crate::halves::{MayBe, find_half};
@@ -34,7 +35,7 @@ const TRIALS_BESIDE_MAX: usize = 128;
 /// Rows that may be that other one.
 const OTHERS_MAX: usize = 4;
 /// Which of the parts of a granule is the slot.
-const SLOT: usize = 1;
+pub(crate) const SLOT: usize = 1;
 
 /// A part of a unit that may be the wrong one.
 #[derive(Debug, Clone, Copy)]
@@ -275,7 +276,7 @@ pub(crate) fn find_cure<M: Medium>(
 
 /// Tries each part alone, then pairs, then all: the first that verifies is the cure. Each trial
 /// may be right by chance, once in 2^32, so there are `trials` of them at most.
-fn try_parts<M: Medium>(
+pub(crate) fn try_parts<M: Medium>(
     shared: &Shared<M>,
     unit: &Unit,
     parts: &[Part],
@@ -331,7 +332,8 @@ pub(crate) fn find_cure_of_two<M: Medium>(
         .map(|part| beside_another(shared, &mut repairer.scratch, part, changes, exempt, certify))
         .collect();
     let first = First::default();
-    let cure = try_parts(shared, unit, parts, rebuilt, changes, &first, TRIALS_BESIDE_MAX);
+    let cure = try_parts(shared, unit, parts, rebuilt, changes, &first, TRIALS_BESIDE_MAX)
+        .or_else(|| beside_each(shared, repairer, unit, parts, changes, exempt, certify));
     cure.map(|cure| cure.vouched(shared, unit, changes))
 }
 
@@ -399,6 +401,11 @@ fn advance(picks: &mut [usize], chosen: &[usize], rebuilt: &[Vec<Vec<u8>>]) -> b
     false
 }
 
+/// Whether sums decide about what is tried.
+pub(crate) fn judging<M: Medium>(shared: &Shared<M>) -> Certify {
+    Certify::when(shared.m.enabled(JUDGE))
+}
+
 /// Whether the unit verifies with these parts replaced.
 pub(crate) fn cures<M: Medium>(
     shared: &Shared<M>,
@@ -409,7 +416,7 @@ pub(crate) fn cures<M: Medium>(
     changes: &Changes,
     first: &First,
 ) -> bool {
-    let certify = Certify::when(shared.m.enabled(JUDGE));
+    let certify = judging(shared);
     let direct = Direct(&shared.m);
     let pick = |n: usize| (parts[chosen[n]].at, bytes[n].as_slice());
     let judge =

@@ -125,9 +125,17 @@ fn tables<M: Medium>(m: &M) -> Result<(Tables, Repairer), Error> {
     });
     remap.apply(m)?;
     let scratch = holdfast_redundancy::parity::Scratch::new();
-    let (holds_columns, completes, stuck) = (false, false, Vec::new());
-    let repairer =
-        Repairer { intent, remap, progress, scrubbed, scratch, holds_columns, completes, stuck };
+    let repairer = Repairer {
+        intent,
+        remap,
+        progress,
+        scrubbed,
+        scratch,
+        holds_columns: false,
+        completes: false,
+        beside: 0,
+        stuck: Vec::new(),
+    };
     Ok((Tables { superblock, regions, found: (found, table), lost }, repairer))
 }
 

@@ -96,6 +96,7 @@ impl<M: Medium> Pool<M> {
             scratch: holdfast_redundancy::parity::Scratch::new(),
             holds_columns: false,
             completes: false,
+            beside: 0,
             stuck: Vec::new(),
         };
         if m.kind() == MediumKind::File {

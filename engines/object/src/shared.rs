@@ -41,6 +41,8 @@ pub(crate) struct Repairer {
     pub(crate) holds_columns: bool,
     /// Columns that wait to be completed are being completed: nobody else may judge them.
     pub(crate) completes: bool,
+    /// The row beside which the last unit was made good.
+    pub(crate) beside: u32,
     /// Frames that were to move and could not.
     pub(crate) stuck: Vec<u64>,
 }

@@ -373,3 +373,53 @@ fn two_stray_writes_over_the_columns_of_a_replay_are_repaired_before_it() {
         }
     }
 }
+
+/// A page of an object and one that nobody needs are wrong in one column: no sum says which the
+/// second one is.
+#[test]
+fn a_page_beside_one_of_free_bytes_is_repaired_with_q() {
+    for unreadable in [false, true] {
+        let mut f = filled(Parity::PQ);
+        let zone = f.zone;
+        let long: Vec<_> = f.objects.iter().filter(|(_, b)| b.len() == 28_000).collect();
+        let page = |n: usize| long[n].0.offset().next_multiple_of(PAGE) + PAGE;
+        let col = |at| zone.place(at).unwrap().col;
+        let (one, mut other, freed) = (page(1), page(3), long[3].0);
+        if col(one) != col(other) {
+            other += PAGE;
+        }
+        f.pool.run(|tx| tx.free(freed)).unwrap();
+        f.objects.retain(|(of, _)| *of != freed);
+        f.stray(other, PAGE);
+        match unreadable {
+            true => f.pool.medium().poison(one, PAGE, Clear::Able).unwrap(),
+            false => f.stray(one, PAGE),
+        }
+        let what = format!("unreadable: {unreadable}");
+        assert_eq!(contained(&mut f, &[], &what), 0, "{what}");
+        let report = f.pool.check(|_, _| {}).unwrap();
+        assert!(report.is_clean(), "{what}: {:?}", report.findings);
+    }
+}
+
+/// A stray write of a row's length begins in the last granule of an object, and ends in the same
+/// column of the next row, where nobody needs anything: no sum there says how far it goes.
+#[test]
+fn a_stray_write_of_a_row_that_ends_in_free_bytes_is_repaired_with_p() {
+    let count = filled(Parity::P).objects.iter().filter(|(_, b)| b.len() == 28_000).count();
+    for n in 0..count {
+        let mut f = filled(Parity::P);
+        let long: Vec<_> = f.objects.iter().filter(|(_, b)| b.len() == 28_000).collect();
+        let p = long[n].0;
+        let at = p.offset() + 27 * 1024 + 200;
+        let over = (at + f.zone.row_len() - 2048, 2048);
+        let gone = |o: &&(RawPtr, Vec<u8>)| o.0 != p && meet(range(o), over);
+        let gone: Vec<RawPtr> = f.objects.iter().filter(gone).map(|o| o.0).collect();
+        for of in gone {
+            f.pool.run(|tx| tx.free(of)).unwrap();
+            f.objects.retain(|(o, _)| *o != of);
+        }
+        f.trial(at, f.zone.row_len());
+        f.all_right();
+    }
+}

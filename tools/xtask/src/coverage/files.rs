@@ -48,6 +48,7 @@ const REPAIR: &[&str] = &[
     "engines/mapped/src/heal.rs",
     "engines/mapped/src/repair.rs",
     "engines/mapped/src/scrub.rs",
+    "engines/object/src/beside.rs",
     "engines/object/src/bring_back.rs",
     "engines/object/src/copies.rs",
     "engines/object/src/halves.rs",

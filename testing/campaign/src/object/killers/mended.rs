@@ -194,14 +194,16 @@ pub fn moving_to_bad(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     durable(&world, driver, &mut rng, true)
 }
 
-/// The device loses the write to the spare frame. A scrub that says it moved the frame must have.
-/// It is a frame of P: what is over objects is looked at once more by their sums.
+/// The device loses the write to the spare frame. A load that is told that it was moved must be
+/// right. It is a frame of P: what is over objects is looked at once more by their sums, and a
+/// scrub compares the column.
 pub fn moving_in_vain(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     let (world, driver, mut rng) = begin(mutant, world)?;
     let (at, len) = spare_of(&driver)?;
-    hurt(&driver, &Wound { area: Area::ParityP, poison: Some(Clear::Unable) }, &mut rng);
+    let page = pick(&driver, Area::ParityP, &mut rng)?.at / PAGE * PAGE;
+    driver.medium.poison(page, PAGE, Clear::Unable).map_err(|e| unable(e.to_string()))?;
     driver.medium.arm(FaultKind::Lost, When::touching(at, len));
-    if scrub(&driver.pool).is_err() {
+    if !driver.pool.heal_load(page, PAGE) {
         // There is no other spare frame, and it says so.
         abandon(driver);
         return Ok(Tally { count: 1, ..Tally::default() });

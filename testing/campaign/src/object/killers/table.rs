@@ -249,6 +249,7 @@ pub const STEPS: &[&str] = &[
     "object.grow.step-listed",
     "object.in_place.step-intent",
     "object.in_place.step-stored",
+    "object.judged.step-read",
     "object.mend_unit.step-held",
     "object.overflow.step-stored",
     "object.overflow.step-taken",
@@ -258,6 +259,7 @@ pub const STEPS: &[&str] = &[
     "object.repair.step-held",
     "object.repair.step-installed",
     "object.repair.step-intent",
+    "object.scrub.step-settle",
     "redundancy.remap.copied",
     "redundancy.remap.recorded",
 ];

@@ -155,7 +155,7 @@ fn slot_of(driver: &Driver, at: u64) -> Judged<Target> {
 }
 
 /// A byte of an object is wrong, and a page of P over it cannot be read when the pool is opened; P
-/// is made anew. Later Q over that byte turns bad.
+/// is made anew. Later Q over that byte and its neighbour turns bad.
 pub fn under_parity(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     let mut rng = mutant.rng(2);
     let (world, like, image) = closed(mutant, world)?;
@@ -169,7 +169,8 @@ pub fn under_parity(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     flip(&medium, at, 2);
     let _ = medium.poison(p / PAGE * PAGE, 1, Clear::Able);
     let (pool, _) = world.open(&medium).map_err(|error| refused("open", &error))?;
-    flip(&medium, q, 6);
+    // Two bytes: what Q makes of one may be explained by a damage of the right size elsewhere.
+    [q, q ^ 1].into_iter().for_each(|at| flip(&medium, at, 6));
     let driver = Driver { medium, pool, ledger, anchor };
     scrub(&driver.pool)?;
     durable(&world, driver, &mut rng, true)

@@ -181,10 +181,9 @@ fn choose(life: &Life<'_>, busy: bool, rng: &mut Rng) -> Loss {
     };
     let unit = match how {
         _ if aligned => PIECE,
-        // A piece of a row's length that begins within a page ends within the same page of the
-        // next row: two losses in one page column, see the limits of the engine.
-        How::Stray if zone.row_len >= PIECE + PAGE => 1,
-        _ => PAGE,
+        How::Stray => 1,
+        // A page that cannot be read is lost as a whole, also if the piece begins within it.
+        How::Poison(_) => PAGE,
     };
     let mut first = (from + rng.below(to - from + 1)) / unit * unit;
     if first < from {
