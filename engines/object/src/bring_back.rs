@@ -408,10 +408,18 @@ impl<M: Medium> Shared<M> {
     /// # Errors
     /// `Conflict` while columns wait to be completed.
     pub(crate) fn doubtful_entry(&self, object: u64) -> Result<Option<u64>, TxError> {
-        let table = self.heap.zone_of(object);
-        let entry = table.and_then(|t| t.chunk_of(object).map(|chunk| t.entry_at(chunk)));
-        let Some(at) = entry else { return Ok(None) };
-        Ok(self.is_doubtful(at, CHUNK_LEN as u64)?.then_some(at))
+        let Some(table) = self.heap.zone_of(object) else { return Ok(None) };
+        let Some(chunk) = table.chunk_of(object) else { return Ok(None) };
+        // A very long object is known by its first chunk, and begins in another.
+        let tail = table.entry(chunk).filter(|entry| entry.kind == ChunkKind::Tail);
+        let head = tail.and_then(|entry| chunk.checked_sub(entry.count));
+        for chunk in [Some(chunk), head].into_iter().flatten() {
+            let at = table.entry_at(chunk);
+            if self.is_doubtful(at, CHUNK_LEN as u64)? {
+                return Ok(Some(at));
+            }
+        }
+        Ok(None)
     }
 
     /// Notes that the columns of a place in doubt cannot be settled: nobody doubts it again before

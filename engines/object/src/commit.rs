@@ -571,16 +571,26 @@ impl<M: Medium> Shared<M> {
         stored
     }
 
-    /// How `bytes` differ from what is at `at` now. False if that cannot be read: parity is made
-    /// anew by whoever completes the record.
+    /// How `bytes` differ from what is at `at` now, page by page. False if one cannot be read: its
+    /// parity is made anew by whoever completes the record.
     fn differ(&self, at: u64, bytes: &[u8], delta: &mut [u8]) -> bool {
-        let read = self.m.read(at, delta).is_ok();
-        if read {
-            holdfast_codes::xor_into(delta, bytes);
-        } else {
-            delta.fill(0);
+        if !self.zone_of(at).is_some_and(|zone| zone.has_p()) {
+            return true;
         }
-        read
+        let (mut from, mut all) = (0, true);
+        while from < bytes.len() {
+            let page = (PAGE - (at + from as u64) % PAGE) as usize;
+            let part = from..bytes.len().min(from + page);
+            let delta = &mut delta[part.clone()];
+            if self.m.read(at + from as u64, delta).is_ok() {
+                holdfast_codes::xor_into(delta, &bytes[part.clone()]);
+            } else {
+                delta.fill(0);
+                all = false;
+            }
+            from = part.end;
+        }
+        all
     }
 
     /// Takes a range that becomes log chunks out of parity, a page at a time: it counts as zeros

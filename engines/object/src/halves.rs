@@ -68,9 +68,11 @@ pub(crate) fn find_half<M: Medium>(
     let has_q = shared.zone_of(parts.first()?.at).is_some_and(Zone::has_q);
     let mut alone = if has_q { ALONE_MAX } else { ALONE_P_MAX };
     let half = Half::new(shared, unit, parts, plain, changes);
-    // What is short has few places to be cut.
-    let mut order: Vec<usize> = (0..parts.len()).collect();
-    order.sort_by_key(|i| parts[*i].len);
+    let mut order: Vec<usize> = (0..parts.len()).filter(|i| !half.same[*i]).collect();
+    if !has_q {
+        // What is short has few places to be cut: it leaves enough for the rest.
+        order.sort_by_key(|i| parts[*i].len);
+    }
     let each = order.into_iter().flat_map(|i| plain[i].iter().map(move |bytes| (i, bytes)));
     for (i, bytes) in each {
         let found = half.of_candidate(i, bytes, &mut alone, &mut |cut, part| {

@@ -4,7 +4,7 @@
 use holdfast_heap::format::{GRANULE, SLOT_LEN, SUM_LEN};
 use holdfast_heap::sums::{Sums, granule_range};
 use holdfast_heap::verify::{Direct, Found, Overlay, Source, read_slot};
-use holdfast_heap::{Spot, Unit};
+use holdfast_heap::{ChunkKind, Spot, Unit};
 use holdfast_layout::{Certify, RawPtr};
 use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Event, Finder};
@@ -237,7 +237,15 @@ fn mend_held<M: Medium>(
 /// chunk, may have been freed in between.
 pub(crate) fn is_there<M: Medium>(shared: &Shared<M>, unit: &Unit) -> bool {
     let Unit::Granule { spot, .. } = unit else { return true };
-    shared.heap.zone(spot.zone).is_some_and(|table| table.locate(spot.object) == Some(*spot))
+    let Some(table) = shared.heap.zone(spot.zone) else { return false };
+    // A very long object is known by its first chunk, and begins in another.
+    let there = match spot.class {
+        Spot::LARGE => { table.entry(spot.chunk) }
+            .filter(|entry| entry.kind == ChunkKind::Large)
+            .map(|entry| table.large_spot(spot.chunk, &entry)),
+        _ => table.locate(spot.object),
+    };
+    there == Some(*spot)
 }
 
 /// The parts of a unit, the likeliest culprit first.
@@ -331,15 +339,19 @@ pub(crate) fn find_cure_of_two<M: Medium>(
     let rebuilt: Vec<_> = { parts.iter() }
         .map(|part| beside_another(shared, &mut repairer.scratch, part, changes, exempt, certify))
         .collect();
+    let beyond = rebuilt.iter().any(Option::is_none);
+    let rebuilt = rebuilt.into_iter().map(Option::unwrap_or_default).collect();
     let first = First::default();
-    let cure = try_parts(shared, unit, parts, rebuilt, changes, &first, TRIALS_BESIDE_MAX)
-        .or_else(|| beside_each(shared, repairer, unit, parts, changes, exempt, certify));
+    let cure = try_parts(shared, unit, parts, rebuilt, changes, &first, TRIALS_BESIDE_MAX);
+    let mut each = || beside_each(shared, repairer, unit, parts, changes, exempt, certify);
+    let cure = cure.or_else(|| if beyond { None } else { each() });
     cure.map(|cure| cure.vouched(shared, unit, changes))
 }
 
 /// What a part may be if another row with a bad unit over the same columns is wrong too: one
 /// candidate for each such row. More of them than [`OTHERS_MAX`] are more damage than P and Q
-/// cover. (A slot that is wrong makes units of its object bad that are not: so more than one.)
+/// cover: `None`. (A slot that is wrong makes units of its object bad that are not: so more than
+/// one.)
 fn beside_another<M: Medium>(
     shared: &Shared<M>,
     scratch: &mut Scratch,
@@ -347,8 +359,8 @@ fn beside_another<M: Medium>(
     changes: &Changes,
     exempt: &impl Exempt,
     certify: Certify,
-) -> Vec<Vec<u8>> {
-    let Some(zone) = shared.zone_of(part.at).filter(|zone| zone.has_q()) else { return Vec::new() };
+) -> Option<Vec<Vec<u8>>> {
+    let zone = shared.zone_of(part.at).filter(|zone| zone.has_q())?;
     let mut all: Vec<Vec<u8>> = vec![Vec::new()];
     for piece in zone.split(part.at, part.len) {
         let is_bad = |row: &u32| {
@@ -357,7 +369,7 @@ fn beside_another<M: Medium>(
         };
         let others: Vec<u32> = (0..zone.data_rows()).filter(is_bad).take(OTHERS_MAX + 1).collect();
         if others.len() > OTHERS_MAX {
-            return Vec::new();
+            return None;
         }
         let mut options = Vec::new();
         for row in others {
@@ -372,7 +384,7 @@ fn beside_another<M: Medium>(
         };
         all = all.iter().flat_map(joined).collect();
     }
-    all
+    Some(all)
 }
 
 /// Where a part lies in two page columns, adds to its candidates those that leave it as it is in

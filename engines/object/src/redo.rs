@@ -734,7 +734,9 @@ impl<M: Medium> Shared<M> {
             let columns = self.columns_of(&self.ranges_to_redo(&changes));
             self.columns.lock_all(&self.m, &columns);
             let joined = self.take_owed();
-            if !joined.is_empty() {
+            // Units may have come about since.
+            let now = self.columns_of(&self.ranges_to_redo(&changes));
+            if !joined.is_empty() || now.iter().any(|id| columns.binary_search(id).is_err()) {
                 self.columns.unlock_all(&columns);
                 owed.extend(joined);
                 continue;

@@ -27,7 +27,11 @@ const VERIFY_ROWS: Site = Site::new("object.scrub.verify-rows");
 /// Columns that do not add up are held, and nothing over them was judged yet.
 const STEP_SETTLE: Site = Site::new("object.scrub.step-settle");
 /// How often columns are looked at that others keep from being settled.
-const HELD_TRIES: u32 = 200;
+const HELD_TRIES: u32 = 1_000;
+/// Of these, how often they are looked at again at once.
+const HELD_YIELDS: u32 = 50;
+/// Nanoseconds between the others.
+const HELD_PAUSE: u64 = 100_000;
 /// Steps between two stores of the progress: what a crash makes a scrub do again.
 const STEPS_PER_STORE: u32 = 256;
 /// Nanoseconds of a pause for the pace after which it looks whether the scrub is to stop.
@@ -103,6 +107,15 @@ enum Settled {
     Unreadable,
     /// These pages have to be held as well.
     Wider(Vec<u64>),
+}
+
+/// Lets others go on who hold what is to be looked at again.
+fn give_way(tries: u32) {
+    if tries <= HELD_YIELDS {
+        holdfast_sync::thread::yield_now();
+    } else {
+        holdfast_sync::thread::sleep(Duration::from_nanos(HELD_PAUSE));
+    }
 }
 
 /// Sleeps a little at a time, as long as nobody wants anything of the scrub.
@@ -345,7 +358,7 @@ impl<M: Medium> Shared<M> {
                     // Who holds it lets go of it in a moment, or has a view.
                     Settled::Held(_) if held < HELD_TRIES => {
                         held += 1;
-                        holdfast_sync::thread::yield_now();
+                        give_way(held);
                     }
                     Settled::Done(mended) | Settled::Held(mended) => return Ok(mended),
                     Settled::Unreadable => break,
@@ -422,7 +435,7 @@ impl<M: Medium> Shared<M> {
         let (col, len) = (mismatch.col, mismatch.len);
         let certify = Certify::when(self.m.enabled(VERIFY_ROWS));
         let Some(bad) = self.bad_rows(zone, col, len, certify) else {
-            return Err(Error::Tx(holdfast_txn::TxError::Conflict));
+            return Ok(Settled::Held(Mended::Undecided(Wrong::FreeOrParity)));
         };
         let all_verify = bad == 0;
         let brought =
@@ -467,7 +480,7 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Number of units that are bad over `[col, col + len)`, in all rows. `None` if somebody was at
-    /// work on one that seems bad: not all of it lies over the columns that are held.
+    /// work on all that seem so: not everything of them lies over the columns that are held.
     fn bad_rows(&self, zone: &Zone, col: u64, len: u64, certify: Certify) -> Option<usize> {
         let (mut bad, mut disturbed) = (0, false);
         for row in 0..zone.data_rows() {
@@ -492,7 +505,7 @@ impl<M: Medium> Shared<M> {
                 bad += usize::from(calm && there);
             });
         }
-        (!disturbed).then_some(bad)
+        (bad > 0 || !disturbed).then_some(bad)
     }
 
     /// The columns beside those to be `kept` if they do not add up, else none.

@@ -1,6 +1,7 @@
 //! A transaction in progress: reads, private copies, allocation. Nothing here changes the medium.
 
 use core::cell::RefMut;
+use core::ops::RangeInclusive;
 
 use holdfast_heap::format::GRANULE;
 use holdfast_heap::sums::{granule_range, granules};
@@ -50,6 +51,11 @@ struct Part {
 
 impl Part {
     const WHOLE: Self = Self { first: 0, last: u64::MAX - 1, end: 0, stored: u64::MAX };
+}
+
+/// Granules over bytes `[from, end)`; the first one if there are none.
+fn spanned(from: u64, end: u64) -> RangeInclusive<u64> {
+    from / GRANULE..=(end.max(from + 1) - 1) / GRANULE
 }
 
 pub(crate) fn damaged(error: MediaError) -> TxError {
@@ -141,20 +147,36 @@ impl<M: Medium> Tx<'_, M> {
     }
 
     fn slot_seen(&self, seen: &Seen<'_>, of: RawPtr) -> Result<Slot> {
+        let touched = self.were_touched(seen, of, 0..=0);
         let slot = read_slot(&Direct(&self.shared.m), &seen.spot).map_err(damaged)?;
         self.judge_slot(seen, of, &slot)?;
+        self.certify_slot(seen, &slot, touched)?;
+        Ok(slot)
+    }
+
+    /// Verifies a slot as it was read, as far as the read policy asks for.
+    fn certify_slot(&self, seen: &Seen<'_>, slot: &Slot, touched: bool) -> Result<()> {
         let verified = match self.shared.verify_reads() {
             VerifyReads::Never => true,
-            VerifyReads::FirstTouch => {
-                self.shared.touched.is(seen.zone, &seen.spot, 0, slot.generation)
-            }
+            VerifyReads::FirstTouch => touched,
             VerifyReads::Always => false,
         };
         if !verified {
-            self.verify_slot(seen, &slot)?;
+            self.verify_slot(seen, slot)?;
             self.lane.count_verified(self.shared.heap.sums().active().into());
         }
-        Ok(slot)
+        Ok(())
+    }
+
+    /// Whether granules were verified before, if that is asked. It has to be asked before anything
+    /// is read: what somebody else verifies meanwhile is not what was read.
+    fn were_touched(&self, seen: &Seen<'_>, of: RawPtr, all: RangeInclusive<u64>) -> bool {
+        let shared = self.shared;
+        let known = |g: u64| {
+            (g + 1) * GRANULE <= seen.spot.capacity.next_multiple_of(GRANULE)
+                && shared.touched.is(seen.zone, &seen.spot, g, of.generation())
+        };
+        shared.verify_reads() == VerifyReads::FirstTouch && { all }.all(known)
     }
 
     /// Verifies granules `[first, first + count)` whose bytes, from the first one's start, are
@@ -228,51 +250,55 @@ impl<M: Medium> Tx<'_, M> {
         into: &mut [u8],
         typed: Option<(TypeNumber, u64)>,
     ) -> Result<()> {
+        let end = from + into.len() as u64;
+        let touched = self.were_touched(seen, of, spanned(from, end));
         let slot = read_slot(&Direct(&self.shared.m), &seen.spot).map_err(damaged)?;
         self.judge_slot(seen, of, &slot)?;
-        self.confirm(seen, &slot, check_asked(of, &slot, from + into.len() as u64, typed))?;
-        self.read_as(seen, &slot, from, into)
+        self.confirm(seen, &slot, check_asked(of, &slot, end, typed))?;
+        self.read_as(seen, &slot, from, into, touched)
     }
 
     /// Reads bytes of an object whose slot, as it was read and is of this object, is `slot`.
-    fn read_as(&self, seen: &Seen<'_>, slot: &Slot, from: u64, into: &mut [u8]) -> Result<()> {
+    fn read_as(
+        &self,
+        seen: &Seen<'_>,
+        slot: &Slot,
+        from: u64,
+        into: &mut [u8],
+        touched: bool,
+    ) -> Result<()> {
         let shared = self.shared;
-        let len = into.len() as u64;
-        let first = from / GRANULE;
-        let last = (from + len.max(1) - 1) / GRANULE;
-        if len == 0 {
+        if into.is_empty() {
             return Ok(());
         }
-        let is_touched = |g: u64| {
-            (g + 1) * GRANULE <= seen.spot.capacity.next_multiple_of(GRANULE)
-                && shared.touched.is(seen.zone, &seen.spot, g, slot.generation)
-        };
         let verify = shared.m.enabled(VERIFY_READ)
             && shared.heap.sums().active()
             && match shared.verify_reads() {
                 VerifyReads::Never => false,
-                VerifyReads::FirstTouch => !(first..=last).all(is_touched),
+                VerifyReads::FirstTouch => !touched,
                 VerifyReads::Always => true,
             };
         if !verify {
             return shared.m.read(seen.spot.object + from, into).map_err(damaged);
         }
         self.read_verified(seen, slot, from, into)?;
-        self.lane.count_verified(last - first + 1);
+        let spanned = spanned(from, from + into.len() as u64);
+        self.lane.count_verified(spanned.end() - spanned.start() + 1);
         Ok(())
     }
 
     /// Reads the start of an object, and its length from its slot: the sum of the first granule
     /// covers both.
     fn start_seen(&self, seen: &Seen<'_>, of: RawPtr, into: &mut [u8]) -> Result<u64> {
+        let touched = self.were_touched(seen, of, spanned(0, into.len() as u64));
         let slot = read_slot(&Direct(&self.shared.m), &seen.spot).map_err(damaged)?;
         self.judge_slot(seen, of, &slot)?;
         let len = u64::from(slot.len);
         let held = len.min(into.len() as u64) as usize;
-        if held == 0 {
-            return self.slot_seen(seen, of).map(|slot| slot.len.into());
+        match held {
+            0 => self.certify_slot(seen, &slot, touched)?,
+            _ => self.read_as(seen, &slot, 0, &mut into[..held], touched)?,
         }
-        self.read_as(seen, &slot, 0, &mut into[..held])?;
         Ok(len)
     }
 
@@ -702,12 +728,12 @@ impl<M: Medium> Transaction for Tx<'_, M> {
         }
         work.changes += 1;
         work.remade = true;
-        // One piece stands for the object from now on.
-        let mut fate =
-            if work.pieces[at].fate == Fate::Fresh { Fate::Nothing } else { Fate::Freed };
+        // One piece stands for the object from now on, the one whose slot was verified.
+        let fate = if work.pieces[at].fate == Fate::Fresh { Fate::Nothing } else { Fate::Freed };
         for piece in work.pieces.iter_mut().filter(of_object) {
-            piece.fate = core::mem::replace(&mut fate, Fate::Nothing);
+            piece.fate = Fate::Nothing;
         }
+        work.pieces[at].fate = fate;
         Ok(())
     }
 

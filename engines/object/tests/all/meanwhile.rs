@@ -110,7 +110,7 @@ fn an_object_that_is_being_freed_is_nothing_that_is_lost() {
     let place = zone.place((p.offset() + 9_000) / PAGE * PAGE).unwrap();
     pool.medium().flip_bit(zone.p_at(place.col) + 7, 3).unwrap();
     let (hooked, freeing, pause) =
-        (pool.clone(), AtomicBool::new(false), Duration::from_millis(80));
+        (pool.clone(), AtomicBool::new(false), Duration::from_millis(30));
     pool.medium().on_step(Box::new(move |site| match site.name() {
         "object.scrub.step-settle" if !freeing.swap(true, Ordering::AcqRel) => {
             let pool = hooked.clone();
@@ -163,6 +163,25 @@ fn what_a_freed_slot_was_is_verified() {
     pool.medium().flip_bit(slot + 1, 2).unwrap();
     pool.run(|tx| {
         tx.write_bytes(p, GRANULE + 5, &[7; 8])?;
+        tx.free(p)
+    })
+    .unwrap();
+    clean(&pool);
+}
+
+/// The same, but the damage is repaired before the object is freed: what the later granule was
+/// opened with is not what there was.
+#[test]
+fn what_a_freed_slot_was_is_what_was_verified() {
+    let pool = tiny(Parity::P, 1 << 20);
+    let p = put(&pool, &pattern(1, 2_222));
+    let table = ZoneTable::new(0, &region(&pool));
+    let slot = table.chunk_at(table.chunk_of(p.offset()).unwrap());
+    pool.medium().flip_bit(slot + 1, 2).unwrap();
+    pool.run(|tx| {
+        tx.write_bytes(p, GRANULE + 5, &[7; 8])?;
+        let other = pool.clone();
+        assert!(std::thread::spawn(move || other.heal_load(slot, 16)).join().unwrap());
         tx.free(p)
     })
     .unwrap();
