@@ -11,6 +11,7 @@ mod hooks;
 mod images;
 mod lines;
 mod model;
+mod notes;
 mod poison;
 mod sectors;
 mod traces;
