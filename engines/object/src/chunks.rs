@@ -112,6 +112,7 @@ impl<M: Medium> Shared<M> {
             }
             let at = table.chunk_at(chunk) + u64::from(first) * SLOT_LEN as u64;
             let old = &mut old[..new.len()];
+            // A page that is bad is better found now than when the record is durable.
             self.m.read(at, old).map_err(damaged)?;
             self.system_commit(|batch| {
                 batch.free_data(at, &new);

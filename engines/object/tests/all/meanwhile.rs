@@ -33,10 +33,15 @@ fn clean(pool: &TestPool) {
     assert!(report.is_clean(), "{:?}", report.findings);
 }
 
+/// The chunk in which an object begins: of one that has chunks of its own, its slot.
+fn head(pool: &TestPool, of: RawPtr) -> u64 {
+    let table = ZoneTable::new(0, &region(pool));
+    table.chunk_at(table.chunk_of(of.offset()).unwrap())
+}
+
 /// Where the slot of an object of a run is, known by its length.
 fn slot(pool: &TestPool, of: RawPtr, len: u32) -> u64 {
-    let table = ZoneTable::new(0, &region(pool));
-    let head = table.chunk_at(table.chunk_of(of.offset()).unwrap());
+    let head = head(pool, of);
     let says = |at: &u64| {
         let mut bytes = [0; 4];
         pool.medium().read(at + 12, &mut bytes).unwrap();
@@ -90,9 +95,7 @@ fn an_object_that_is_freed_beside_a_repair_is_not_lost() {
         pool.run(|tx| tx.free(p)).unwrap();
     });
     // The head's page has the sums of all of it.
-    let head = ZoneTable::new(0, &region(&pool));
-    let head = head.chunk_at(head.chunk_of(p.offset()).unwrap());
-    assert!(pool.heal_load(head, PAGE));
+    assert!(pool.heal_load(head(&pool, p), PAGE));
     pool.medium().clear_on_step();
     let done = scrub(&pool);
     assert_eq!(done.lost, 0, "{:?}", done.report.findings);
@@ -153,14 +156,19 @@ fn parity_goes_by_what_is_overwritten() {
     }
 }
 
+/// A pool, an object of three granules, and its slot, whose sum is damaged.
+fn with_a_damaged_sum() -> (TestPool, RawPtr, u64) {
+    let pool = tiny(Parity::P, 1 << 20);
+    let p = put(&pool, &pattern(1, 2_222));
+    let slot = head(&pool, p);
+    pool.medium().flip_bit(slot + 1, 2).unwrap();
+    (pool, p, slot)
+}
+
 /// The sum in a slot is damaged; only a later granule of its object is opened, and it is freed.
 #[test]
 fn what_a_freed_slot_was_is_verified() {
-    let pool = tiny(Parity::P, 1 << 20);
-    let p = put(&pool, &pattern(1, 2_222));
-    let table = ZoneTable::new(0, &region(&pool));
-    let slot = table.chunk_at(table.chunk_of(p.offset()).unwrap());
-    pool.medium().flip_bit(slot + 1, 2).unwrap();
+    let (pool, p, slot) = with_a_damaged_sum();
     pool.run(|tx| {
         tx.write_bytes(p, GRANULE + 5, &[7; 8])?;
         tx.free(p)
@@ -173,11 +181,7 @@ fn what_a_freed_slot_was_is_verified() {
 /// opened with is not what there was.
 #[test]
 fn what_a_freed_slot_was_is_what_was_verified() {
-    let pool = tiny(Parity::P, 1 << 20);
-    let p = put(&pool, &pattern(1, 2_222));
-    let table = ZoneTable::new(0, &region(&pool));
-    let slot = table.chunk_at(table.chunk_of(p.offset()).unwrap());
-    pool.medium().flip_bit(slot + 1, 2).unwrap();
+    let (pool, p, slot) = with_a_damaged_sum();
     pool.run(|tx| {
         tx.write_bytes(p, GRANULE + 5, &[7; 8])?;
         let other = pool.clone();
