@@ -168,7 +168,7 @@ fn with_a_damaged_sum() -> (TestPool, RawPtr, u64) {
 /// The sum in a slot is damaged; only a later granule of its object is opened, and it is freed.
 #[test]
 fn what_a_freed_slot_was_is_verified() {
-    let (pool, p, slot) = with_a_damaged_sum();
+    let (pool, p, _) = with_a_damaged_sum();
     pool.run(|tx| {
         tx.write_bytes(p, GRANULE + 5, &[7; 8])?;
         tx.free(p)
