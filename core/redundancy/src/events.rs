@@ -11,9 +11,10 @@
 //! 3. subscribers get it
 //!
 //! A crash in 1 leaves the entry that was to be overwritten in side A; a crash in 2 leaves the new
-//! one in side B. On a file each store is an `append`. A bad page of the journal is rewritten with
-//! the entries of the other side. Observers of a pool in use read the same entries and write
-//! nothing: what they see half written does not verify and is skipped.
+//! one in side B: made good by the next scrub, and no damage. On a file each store is an `append`.
+//! A bad page of the journal is rewritten with the entries of the other side. Observers of a pool
+//! in use read the same entries and write nothing: what they see half written does not verify and
+//! is skipped.
 
 use holdfast_sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use holdfast_sync::{Mutex, MutexGuard, PoisonError};
@@ -83,6 +84,9 @@ pub struct Rewritten {
     pub at: u64,
     /// CRC-32C of what it held before; 0 if it could not be read.
     pub before_sum: u32,
+    /// Only the newest event was missing, where it had been or was to be stored: what a crash
+    /// leaves between the two copies. Nothing was damaged.
+    pub cut_short: bool,
     /// Set if the page stays bad: its frame has to be relocated.
     pub error: Option<MediaError>,
 }
@@ -226,7 +230,7 @@ impl Journal {
     /// Rewrites the pages of the journal in which the copies differ with the newest entries of
     /// both, and clears poison. For the one writer of the pool, at open and in a scrub.
     pub fn heal<M: Medium>(&self, m: &M) -> Vec<Rewritten> {
-        let _writer = lock(&self.next);
+        let next = lock(&self.next);
         let mut done = Vec::new();
         for place in self.pages() {
             let mut best = vec![0; PAGE_LEN];
@@ -239,12 +243,36 @@ impl Journal {
                 let readable = m.read(at, &mut page).is_ok();
                 if !readable || page != best {
                     let before_sum = if readable { crc32c(0, &page) } else { 0 };
+                    let cut_short =
+                        readable && self.lacks_only_last(m, (*next, place), &page, &best);
                     let error = m.heal(HEAL_PAGE, at, &best).err();
-                    done.push(Rewritten { side, at, before_sum, error });
+                    done.push(Rewritten { side, at, before_sum, cut_short, error });
                 }
             }
         }
         done
+    }
+
+    /// Whether a page of one side, of the journal's `place` on, is `best` but for the event before
+    /// number `next`, instead of which it has an older one, or none yet.
+    fn lacks_only_last<M: Medium>(
+        &self,
+        m: &M,
+        (next, place): (u64, u64),
+        page: &[u8],
+        best: &[u8],
+    ) -> bool {
+        let Some(entry) = next.saturating_sub(1).checked_rem(self.entries) else { return false };
+        let at = entry * EVENT_LEN as u64;
+        let Some(inside) = at.checked_sub(place).filter(|inside| *inside < PAGE_LEN as u64) else {
+            return false;
+        };
+        let range = inside as usize..inside as usize + EVENT_LEN;
+        let stale = &page[range.clone()];
+        let mut whole = page.to_vec();
+        whole[range.clone()].copy_from_slice(&best[range]);
+        let was_there = self.decode(at, stale, certify(m)).is_some();
+        whole == best && (was_there || stale.iter().all(|byte| *byte == 0))
     }
 
     fn pages(&self) -> impl Iterator<Item = u64> + use<> {
@@ -261,7 +289,7 @@ impl Journal {
     fn scan_page<M: Medium>(&self, m: &M, page: u64, mut each: impl FnMut(u64, &Event)) {
         let a = self.page(m, Side::A, page);
         let b = self.page(m, Side::B, page);
-        let certify = Certify::when(m.enabled(VERIFY));
+        let certify = certify(m);
         for i in 0..PER_PAGE {
             let inside = i as usize * EVENT_LEN;
             let place = page + inside as u64;
@@ -283,6 +311,11 @@ impl Journal {
         let belongs = event.sequence.checked_rem(self.entries)? == place / EVENT_LEN as u64;
         (belongs && (1..=SEQUENCE_MAX).contains(&event.sequence)).then_some(event)
     }
+}
+
+/// Whether only entries whose sum is right are believed.
+fn certify<M: Medium>(m: &M) -> Certify {
+    Certify::when(m.enabled(VERIFY))
 }
 
 /// A thread that panicked while it held one of these locks left nothing half done in memory.

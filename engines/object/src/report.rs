@@ -112,9 +112,12 @@ impl<M: Medium> Shared<M> {
     /// Makes the copies of the journal's pages the same, and says which were not.
     pub(crate) fn heal_journal(&self) {
         for page in self.journal.heal(&self.m) {
-            let cause = if page.before_sum == 0 { Cause::MediaError } else { Cause::Sum };
+            let cause = if page.before_sum == 0 { Cause::MediaError } else { Cause::Copies };
             if let Some(error) = page.error {
                 self.suspect(error.at, PAGE, Cause::MediaError, Finder::Scrub);
+                continue;
+            }
+            if page.cut_short {
                 continue;
             }
             let event = self.event(cause, Finder::Scrub, page.at, PAGE);

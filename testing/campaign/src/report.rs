@@ -22,6 +22,7 @@ const SEE: &[(&str, &str, bool)] = &[
     ("object", "histories", false),
     ("object", "sigkill", false),
     ("object", "media", true),
+    ("object", "large", true),
     ("mapped", "crash", true),
     ("mapped", "damage", true),
     ("mapped", "fields", true),

@@ -153,6 +153,33 @@ fn damage_to_one_side_loses_nothing_and_is_healed() {
 }
 
 #[test]
+fn an_event_that_a_crash_left_in_one_copy_is_no_damage() {
+    // The first of all, one that replaces an older one, and the first that does.
+    for before in [0, CAPACITY + 9, CAPACITY - 1] {
+        let m = medium(MediumKind::Dax);
+        let journal = journal(&m);
+        fill(&m, &journal, before);
+        let (older, place) = (m.crash_point().persisted().into_bytes(), (before + 1) % CAPACITY);
+        journal.append(&m, &event(before + 1)).unwrap();
+        let at = EVENTS_START + place * EVENT_LEN as u64;
+        let stale = older[at as usize..at as usize + EVENT_LEN].to_vec();
+        // Between the two stores of the append; the page of the other side; another entry as well.
+        for (side, start) in [(Side::A, 0), (Side::B, SIDE)] {
+            m.stray(start + at, &stale).unwrap();
+            let done = journal.heal(&m);
+            let seen: Vec<_> = done.iter().map(|d| (d.side, d.cut_short)).collect();
+            assert_eq!(seen, [(side, true)], "{before}");
+        }
+        m.stray(at, &stale).unwrap();
+        m.flip_bit(EVENTS_START + (place + 1) % 32 * EVENT_LEN as u64, 0).unwrap();
+        assert!(journal.heal(&m).iter().all(|d| !d.cut_short), "{before}");
+        m.flip_bit(at, 0).unwrap();
+        let torn: Vec<_> = journal.heal(&m).iter().map(|d| d.cut_short).collect();
+        assert_eq!(torn, [false], "{before}");
+    }
+}
+
+#[test]
 fn what_is_healed_survives_a_crash() {
     for (off, found) in [
         ("nothing", CAPACITY),

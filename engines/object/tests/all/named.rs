@@ -108,6 +108,42 @@ fn an_event_names_the_page_of_the_journal_that_it_cleared() {
     });
 }
 
+#[test]
+fn an_event_that_a_crash_kept_out_of_one_copy_is_not_told_as_damage() {
+    for kind in KINDS {
+        let pool = tiny(kind, Parity::P);
+        let bytes = pattern(4, 900);
+        let p = put(&pool, &bytes);
+        pool.medium().stray(p.offset() + 7, &[!bytes[7]]).unwrap();
+        // The event is durable in side B, and nothing of it in side A.
+        let between: Arc<Mutex<Vec<CrashPoint>>> = Arc::default();
+        let sink = Arc::clone(&between);
+        pool.medium().on_barrier(Box::new(move |_, site, point| {
+            let seen = ["redundancy.events.drain-a", "redundancy.events.a"];
+            if seen.contains(&site.name()) {
+                sink.lock().unwrap().push(point.clone());
+            }
+        }));
+        pool.set_verify_reads(holdfast_object::VerifyReads::Always);
+        assert_eq!(get(&pool, p).unwrap(), bytes);
+        pool.medium().clear_on_barrier();
+        core::mem::forget(pool);
+        let image = between.lock().unwrap().first().unwrap().persisted();
+        let m = FaultMedium::from_crash(image, kind, &Config::default());
+        let (pool, _) = Pool::open(m, quick(), clock()).unwrap();
+        let before = events(&pool);
+        assert_eq!(before.len(), 1, "{kind}");
+        let scrub = || pool.scrub(ScrubOptions::default(), &ScrubControl::default(), |_, _| {});
+        scrub().unwrap();
+        assert_eq!(events(&pool), before, "{kind}: nothing was damaged");
+        // Both copies have it now; one that is damaged from here on is told.
+        let of_it = |side: u64| side + EVENTS_START + before[0].sequence * 128;
+        pool.medium().flip_bit(of_it(sides(&pool)[1]) + 30, 1).unwrap();
+        scrub().unwrap();
+        named(&pool, sides(&pool)[1] + EVENTS_START, &format!("{kind}"));
+    }
+}
+
 /// Poisons `page` when `run` passes a step of a commit.
 fn poison_at(pool: &TestPool, step: &'static str, page: u64, clear: Clear, run: impl FnOnce()) {
     let (hooked, done) = (pool.clone(), Arc::new(AtomicBool::new(false)));

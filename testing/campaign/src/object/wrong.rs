@@ -37,6 +37,8 @@ pub enum Lie {
     Claims,
     /// Who must not write any more does.
     WritesOn,
+    /// What was acknowledged is gone.
+    Forgets,
 }
 
 /// What is wrong.

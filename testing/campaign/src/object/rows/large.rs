@@ -19,11 +19,12 @@ use std::time::Duration;
 use holdfast_layout::format::EVENTS_START;
 use holdfast_object::{CreateOptions, OpenOptions, VerifyReads};
 use holdfast_pmem::inject::Poison;
-use holdfast_pmem::{MediumKind, PAGE};
+use holdfast_pmem::{Medium, MediumKind, PAGE, Site};
 use holdfast_redundancy::events::Outcome;
 use holdfast_workloads::Rng;
 
 use super::damage::names;
+use super::spared::{accused, as_told, kept, revert_as_told};
 use crate::object::driver::Ledger;
 use crate::object::life::{Life, Origin, origin};
 use crate::object::live::Live;
@@ -31,6 +32,7 @@ use crate::object::ops::{Job, Op};
 use crate::object::scenes::refused;
 use crate::object::toil::{Fair, Toil};
 use crate::object::world::World;
+use crate::object::wrong::{Lie, Variant, lie, or_right, told};
 use crate::runner::{Case, Row, Tier};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
@@ -38,7 +40,7 @@ use crate::tally::{Fault, Judged, Tally, Violation};
 pub const ROW: Row = Row {
     name: "large",
     story: "2 MiB lost in one piece, of pools of the usual geometry, at rest and under threads",
-    cases: |tier| if matches!(tier, Tier::Ci) { CASES } else { 100 * CASES },
+    cases: |tier| WRONG.len() as u64 + if matches!(tier, Tier::Ci) { CASES } else { 100 * CASES },
     run,
     finish: |_| {},
     patience: Duration::from_secs(300),
@@ -89,17 +91,39 @@ struct Loss {
     at: u64,
 }
 
+/// What the judge must convict.
+const WRONG: &[Variant] = &[
+    lie(Lie::Silent, "the journal says nothing", Fault::Unnoticed),
+    lie(Lie::Elsewhere, "the journal names other places", Fault::Unnoticed),
+    lie(Lie::Accuses, "the journal names what nothing damaged", Fault::FalseReport),
+    lie(Lie::Reverts, "a repair changes what nothing damaged", Fault::Reverted),
+    lie(Lie::WrongByte, "a wrong byte is served", Fault::Wrong),
+    lie(Lie::StaysBad, "a page is bad again after its repair", Fault::Unnoticed),
+];
+/// What a lie changes.
+const LIE: Site = Site::new("campaign.large.lie");
+
 fn run(case: &Case) -> Tally {
+    // Lies are told of the smallest pools, in memory.
+    let brief = |_: &Variant, case: &Case| story(case, case.number % 2, 1);
+    or_right(WRONG, case, brief, |case| story(case, case.number, OCCASIONS))
+}
+
+/// So many losses of a pool of one kind.
+fn story(case: &Case, kind_of_pool: u64, losses: u64) -> Tally {
     let mut tally = Tally::default();
-    let file = case.number % 4 == 3;
+    let file = kind_of_pool % 4 == 3;
     let kind = if file { MediumKind::File } else { MediumKind::Shm };
     let shared = !file && Path::new(SHARED).is_dir();
     let folder = if shared { PathBuf::from(SHARED) } else { std::env::temp_dir() };
-    let parity = if case.number % 2 == 1 { "pq" } else { "p" };
-    let world = world(&format!("{kind}-{parity}"), SIZES[(case.number / 2 % 4) as usize] << 20);
+    let parity = if kind_of_pool % 2 == 1 { "pq" } else { "p" };
+    let world = world(&format!("{kind}-{parity}"), SIZES[(kind_of_pool / 2 % 4) as usize] << 20);
     let temporary = tempfile::Builder::new().prefix("holdfast-campaign-").tempdir_in(&folder);
     let done = match &temporary {
-        Ok(temporary) => occasions(case, &world, &temporary.path().join("pool"), &mut tally),
+        Ok(folder) => {
+            let path = folder.path().join("pool");
+            occasions(case, losses, &world, &path, &mut tally)
+        }
         Err(error) => Err(Violation::new(Fault::Refused, format!("{}: {error}", folder.display()))),
     };
     tally.judge(done);
@@ -119,11 +143,17 @@ fn world(name: &str, size: u64) -> World {
     world
 }
 
-fn occasions(case: &Case, world: &World, path: &Path, tally: &mut Tally) -> Judged<()> {
+fn occasions(
+    case: &Case,
+    losses: u64,
+    world: &World,
+    path: &Path,
+    tally: &mut Tally,
+) -> Judged<()> {
     let mut rng = case.rng(1);
     let origin = furnished(world, path, &mut rng)?;
     let mut life = None;
-    for number in 0..OCCASIONS {
+    for number in 0..losses {
         let begun = match life.take() {
             Some(life) => life,
             None => Life::begin(world, path, &origin)?,
@@ -340,14 +370,28 @@ fn healed(life: &Life<'_>, loss: &Loss, seen: u64) -> Judged<()> {
             format!("{lost} lost, {undecided} undecided: {:?}", done.report.findings.first());
         return Err(Violation::new(Fault::Wrong, story));
     }
+    if told(Lie::StaysBad) {
+        lose(
+            &life.live,
+            life.path,
+            &Loss { how: How::Poison(Poison::Clearable), ..*loss },
+            &mut Rng::new(0),
+        )?;
+    }
     let report = life.pool.check(|_, _| {}).map_err(|error| refused("check", &error))?;
     if !report.is_clean() {
         let story = format!("after the scrub a check finds {:?}", report.findings.first());
         return Err(Violation::new(Fault::Unnoticed, story));
     }
+    let hurt = [(loss.at, PIECE)];
+    let change = |at, byte| {
+        let _ = life.live.put(LIE, at, &[byte]);
+    };
+    revert_as_told(&life.objects, &hurt, change, &life.live);
+    kept(&life.live, &life.objects, &hurt)?;
     life.read_all()?;
     life.whole(&done_with(life))?;
-    let events = life.events_since(seen);
+    let events = as_told(life.events_since(seen), life.live.len());
     if let Some(lost) = events.iter().find(|event| event.outcome == Outcome::Lost) {
         let story = format!("within tolerance, but the journal says: {lost}");
         return Err(Violation::new(Fault::Wrong, story));
@@ -360,7 +404,7 @@ fn healed(life: &Life<'_>, loss: &Loss, seen: u64) -> Judged<()> {
         let story = format!("none of {} events names 2 MiB at {at:#x}", events.len());
         return Err(Violation::new(Fault::Unnoticed, story));
     }
-    Ok(())
+    accused(&life.zone, &events, &hurt, &life.live)
 }
 
 /// Pages of the tables, of both sides.
@@ -377,4 +421,21 @@ fn done_with(life: &Life<'_>) -> Vec<u64> {
     let (log, side) = (superblock.log_start, superblock.side_len);
     let pages = |from: u64, to: u64| (from..to).step_by(PAGE as usize);
     pages(log, side).chain(pages(side + log, life.zone.start)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::wrong::{CONVICTED, are_enough};
+
+    #[test]
+    fn what_is_wrong_is_convicted() {
+        are_enough(WRONG);
+        // One of each sort; a whole run of the row plays all.
+        for number in [0, 2, 5] {
+            let tally = run(&Case { seed: 7, number, tier: Tier::Ci });
+            assert_eq!(tally.violations, [], "{}", WRONG[number as usize].name);
+            assert_eq!(tally.figures.get(CONVICTED), Some(&1));
+        }
+    }
 }

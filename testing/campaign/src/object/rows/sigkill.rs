@@ -22,9 +22,11 @@ use holdfast_pmem::{Mapped, Medium, MediumKind, Options, SystemClock};
 use holdfast_workloads::Rng;
 
 use self::hurt::{State, hurt, last_event, mended};
+use crate::object::model::Object;
 use crate::object::promise::{LEFT, Promise, judge};
 use crate::object::scenes::refused;
 use crate::object::victim::{Orders, Phase, Said, hear, open_options};
+use crate::object::wrong::{Lie, Variant, lie, or_right, told};
 use crate::runner::{Case, Row, Tier};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
@@ -32,7 +34,7 @@ use crate::tally::{Fault, Judged, Tally, Violation};
 pub const ROW: Row = Row {
     name: "sigkill",
     story: "a process killed at any instant: work, recovery, scrub, growth, close",
-    cases: |tier| CASES * if matches!(tier, Tier::Ci) { 1 } else { 25 },
+    cases: |tier| WRONG.len() as u64 + CASES * if matches!(tier, Tier::Ci) { 1 } else { 25 },
     run,
     finish: |_| {},
     patience: Duration::from_secs(180),
@@ -54,7 +56,23 @@ const SHARED: &str = "/dev/shm";
 /// Longest time to wait for the process to come to its phase.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// What the judge must convict.
+const WRONG: &[Variant] = &[
+    lie(Lie::Claims, "what nobody did is acknowledged", Fault::Wrong),
+    lie(Lie::Forgets, "what was acknowledged is gone", Fault::Wrong),
+    lie(Lie::WrongByte, "a wrong byte is served", Fault::Wrong),
+    lie(Lie::Silent, "the journal says nothing", Fault::Unnoticed),
+    lie(Lie::Accuses, "the journal names what nothing damaged", Fault::FalseReport),
+];
+/// Kills of a story in which something is wrong.
+const FEW: u64 = 4;
+
 fn run(case: &Case) -> Tally {
+    or_right(WRONG, case, |_, case| kills(case, FEW), |case| kills(case, KILLS))
+}
+
+/// So many kills of one pool.
+fn kills(case: &Case, kills: u64) -> Tally {
     let mut tally = Tally::default();
     let shared = case.number.is_multiple_of(2);
     let folder = if shared { PathBuf::from(SHARED) } else { std::env::temp_dir() };
@@ -65,7 +83,7 @@ fn run(case: &Case) -> Tally {
     let temporary = tempfile::Builder::new().prefix("holdfast-campaign-").tempdir_in(&folder);
     let failed = |error| Violation::new(Fault::Refused, format!("{}: {error}", folder.display()));
     let done = temporary.map_err(failed).and_then(|temporary| {
-        let told = story(case, &temporary.path().join("pool"), &mut tally);
+        let told = story(case, kills, &temporary.path().join("pool"), &mut tally);
         told.map_err(|violation| {
             // No replay hits the same instant: what the process left is kept to be looked at.
             let kept = temporary.keep();
@@ -76,7 +94,7 @@ fn run(case: &Case) -> Tally {
     tally
 }
 
-fn story(case: &Case, path: &Path, tally: &mut Tally) -> Judged<()> {
+fn story(case: &Case, kills: u64, path: &Path, tally: &mut Tally) -> Judged<()> {
     let mut rng = case.rng(1);
     let parity = if (case.number / 2).is_multiple_of(2) { Parity::P } else { Parity::PQ };
     let medium = Mapped::create(path, SIZE, &Options::default())
@@ -94,7 +112,7 @@ fn story(case: &Case, path: &Path, tally: &mut Tally) -> Judged<()> {
     drop(pool.map_err(|error| refused("create", &error))?);
     let mut size = SIZE;
     let mut promise = judge(path, None, tally)?;
-    for kill in 0..KILLS {
+    for kill in 0..kills {
         let phase = match rng.below(8) {
             0..3 => Phase::Work,
             3 => Phase::Scrub,
@@ -158,13 +176,14 @@ fn kill_once(
     rng: &mut Rng,
     tally: &mut Tally,
 ) -> Judged<Promise> {
+    let before = told(Lie::Forgets).then(|| std::fs::read(path).unwrap_or_default());
     let orders = Orders { path: path.to_path_buf(), seed: rng.next_u64(), phase, grow };
     let mut child = spawn(&orders)?;
     let Some(mut pipe) = child.stdout.take() else {
         return Err(Violation::new(Fault::Refused, "the process has no pipe"));
     };
     let shared = Arc::new(Mutex::new(promise));
-    let (tell, told) = channel();
+    let (tell, heard) = channel();
     let listener = {
         let shared = Arc::clone(&shared);
         std::thread::spawn(move || {
@@ -180,7 +199,7 @@ fn kill_once(
             sense
         })
     };
-    let reached = reach(&told, phase);
+    let reached = reach(&heard, phase);
     // Microseconds: short where the phase is short.
     let most = match (phase, kind) {
         (Phase::Work | Phase::Scrub, MediumKind::File) => 120_000,
@@ -197,18 +216,34 @@ fn kill_once(
     let sense = listener.join().unwrap_or(false);
     killed.map_err(|error| Violation::new(Fault::Refused, format!("kill: {error}")))?;
     reached?;
-    let past = told.try_iter().any(|said| said == Said::Past(phase));
+    let past = heard.try_iter().any(|said| said == Said::Past(phase));
     let inside = matches!(phase, Phase::Work | Phase::Scrub) || !past;
     tally.count += 1;
     tally.add(format!("{kind}: killed {} {phase:?}", if inside { "in" } else { "just after" }), 1);
-    let taken = std::mem::take(&mut *lock(&shared));
+    let mut taken = std::mem::take(&mut *lock(&shared));
     if !sense {
         return Err(Violation::new(Fault::Wrong, "what the process said makes no sense"));
     }
+    lie_about(&mut taken, path, before)?;
     match taken.failures.first() {
         Some(failure) => Err(failure.clone()),
         None => Ok(taken),
     }
+}
+
+/// Tells lies about what was acknowledged, and about what is there: what there was `before`.
+fn lie_about(promise: &mut Promise, path: &Path, before: Option<Vec<u8>>) -> Judged<()> {
+    if told(Lie::Claims) {
+        let object = Object { kind: 1, bytes: Arc::from(vec![7; 24]) };
+        // No object begins there.
+        let claimed = [Said::Begin(0, vec![(64, Some(object))]), Said::Ack(0)];
+        for said in claimed {
+            promise.note(said);
+        }
+    }
+    let Some(before) = before else { return Ok(()) };
+    let restored = std::fs::write(path, before);
+    restored.map_err(|error| Violation::new(Fault::Refused, error.to_string()))
 }
 
 fn spawn(orders: &Orders) -> Judged<Child> {

@@ -24,6 +24,12 @@ pub(super) const WRONG: &[Variant] = &[
     within("object.recover.replay", "recovery replays nothing", "write-8 in shm-p"),
     within("object.redo.store", "recovery stores nothing", "write-whole in shm-p"),
     within("object.redo.recompute", "recovery leaves parity as it is", "write-8 in shm-p"),
+    within("object.recover.done-sync", "the log is over before its syncs", "write-whole in file-p"),
+    within(
+        "object.in_place.sync",
+        "a long object counts before it is synced",
+        "alloc-large in file-p",
+    ),
 ];
 
 /// Runs a case: one of the wrong variants, or one of the others.
@@ -58,6 +64,18 @@ fn brief(variant: &Variant, case: &Case) -> Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::wrong::{CONVICTED, are_enough};
+    use crate::runner::Tier;
+
+    #[test]
+    fn what_is_wrong_is_convicted() {
+        are_enough(WRONG);
+        for (number, variant) in (0..).zip(WRONG) {
+            let tally = run(&Case { seed: 7, number, tier: Tier::Ci });
+            assert_eq!(tally.violations, [], "{}", variant.name);
+            assert_eq!(tally.figures.get(CONVICTED), Some(&1), "{}", variant.name);
+        }
+    }
 
     #[test]
     fn wrong_variants_are_in_scenes_and_worlds_that_there_are() {

@@ -13,12 +13,13 @@ use std::path::Path;
 use holdfast_layout::format::FIELDS_SUPERBLOCK;
 use holdfast_layout::{Region, RegionKind};
 use holdfast_object::{ScrubControl, ScrubOptions};
-use holdfast_pmem::PAGE;
-use holdfast_redundancy::Journal;
+use holdfast_pmem::{Medium, PAGE};
 use holdfast_redundancy::events::{Event, Outcome};
+use holdfast_redundancy::{Journal, Wrong};
 use holdfast_workloads::Rng;
 
 use super::super::damage::names;
+use super::super::spared::{Range, accused, as_told};
 use crate::object::raw::{Bytes, number};
 use crate::object::scenes::refused;
 use crate::object::targets::{Area, Side, Target, Targets};
@@ -154,6 +155,7 @@ pub(super) fn mended(
     }
     let medium = pool.medium();
     let events = Journal::open(medium, &pool.superblock()).read_from(medium, seen + 1);
+    let events = as_told(events, medium.len());
     if let Some(lost) = events.iter().find(|event| event.outcome == Outcome::Lost) {
         let story = format!("within tolerance, but the journal says: {lost}");
         return Err(Violation::new(Fault::Wrong, story));
@@ -189,8 +191,35 @@ pub(super) fn mended(
             return Err(Violation::new(Fault::Unnoticed, story));
         }
     }
+    // Of a pool that was killed, the journal tells all it ever met.
+    let hurt: Vec<Range> = injuries.iter().map(|injury| (injury.at, injury.len)).collect();
+    let result = match state {
+        State::Closed => nobody_accused(&zones, &events, &hurt, medium),
+        State::Killed { .. } => Ok(()),
+    };
     drop(pool);
-    Ok(())
+    result
+}
+
+/// Each event is about something that was `hurt`. A kill may also tear a copy of a table, or of the
+/// journal, and that is told.
+fn nobody_accused(
+    regions: &[Region],
+    events: &[Event],
+    hurt: &[Range],
+    medium: &impl Medium,
+) -> Judged<()> {
+    let zones = || regions.iter().filter(|region| region.kind == RegionKind::Zone);
+    let within = |zone: &Region, at| (zone.start..zone.start + zone.len).contains(&at);
+    let elsewhere = |event: &Event| !zones().any(|zone| within(zone, event.at));
+    let may_be_torn = |event: &Event| {
+        elsewhere(event) && matches!(event.wrong, Some(Wrong::Mirror { .. } | Wrong::Log))
+    };
+    zones().try_for_each(|zone| {
+        let is_its = |event: &&Event| within(zone, event.at) || elsewhere(event);
+        let its = events.iter().filter(|event| !may_be_torn(event)).filter(is_its);
+        accused(zone, &its.copied().collect::<Vec<_>>(), hurt, medium)
+    })
 }
 
 /// Number of the last event of a pool that is closed.
