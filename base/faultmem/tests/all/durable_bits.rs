@@ -107,6 +107,30 @@ fn every_step_is_needed() {
     }
 }
 
+/// Pages told by an image of the instant after everything was taken and drained.
+fn told_again(kind: MediumKind, off: &str) -> u64 {
+    let room = Controller::<FaultMedium>::room_for(LEN);
+    let controller = Controller::create(FaultMedium::new(room, kind, &Config::default()), LEN);
+    let controller = controller.expect("there is room");
+    controller.medium().elide_name(off);
+    controller.put(S, PAGE, &[7]).expect("no page is bad");
+    controller.drain(D);
+    controller.take(0, LEN, &mut |_, _| {}).expect("no page is bad");
+    controller.drain(D);
+    let image = controller.medium().crash_point().persisted();
+    let medium = FaultMedium::from_crash(image, kind, &Config::default());
+    let again = Controller::open(medium, LEN).expect("no page is bad");
+    let mut told = 0;
+    again.peek(0, LEN, &mut |_, len| told += len / PAGE).expect("in range");
+    told
+}
+
+#[test]
+fn what_was_taken_is_not_told_again_after_a_crash() {
+    assert_eq!(told_again(MediumKind::Dax, "nothing"), 0);
+    assert_eq!(told_again(MediumKind::Dax, "pmem.track.ControllerClear"), PAGES);
+}
+
 /// Between a page's bit and its data, somebody takes: he must wait for the data, or he would have
 /// covered a page that changes untold.
 #[test]

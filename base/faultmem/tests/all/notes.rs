@@ -94,6 +94,27 @@ fn every_step_of_a_note_is_needed() {
     }
 }
 
+/// A note of another thread goes to the same line, and must not be overtaken by what this one had
+/// on its way there: bytes written back as they were, zeros.
+fn on_its_way(off: &str) -> (usize, usize) {
+    let mut notes = Notes::of(MediumKind::Dax, off);
+    assert!(notes.record.reach(0, LEN));
+    let reached = usize::from(notes.medium.has_outstanding());
+    notes.set(7);
+    notes.record.clear(0, LEN);
+    let kept = notes.medium.crash_point().persisted().bytes()[(PAGE - 1) as usize] == NOTED;
+    (reached, usize::from(notes.medium.has_outstanding() || kept))
+}
+
+#[test]
+fn nothing_is_on_its_way_that_could_overtake_a_note() {
+    assert_eq!(on_its_way("nothing"), (0, 0));
+    assert_eq!(on_its_way("pmem.track.Reached"), (1, 0));
+    assert_eq!(on_its_way("pmem.track.Forgotten"), (0, 1));
+    assert_eq!(on_its_way("pmem.track.Forget"), (0, 1));
+    // Of `pmem.track.Reach` only the flush can be left out, and what is stored is what was there.
+}
+
 /// What cannot be noted is found out before it would be.
 #[test]
 fn notes_that_have_no_place_are_refused_beforehand() {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use holdfast_layout::bytes::{get_u32, put, put_u32};
 use holdfast_pmem::{
-    Access, Durability as Survive, Making, Mapped as Mapping, Options, Room, Site,
+    Access, Durability as Survive, Making, Mapped as Mapping, Medium, Options, Room, Site,
 };
 use holdfast_redundancy::{Mirror, MirrorSites, Record};
 
@@ -62,7 +62,7 @@ impl Pointer {
         };
         let medium = Mapping::open(path, Access::ReadOnly, &how());
         let medium = medium.map_err(|error| Error::from(error).at(path))?;
-        let record = Record::load(&medium, MIRROR, 0, KIND_POINTER, SITES)
+        let record = load(&medium)
             .map_err(|_| damaged("the pointer to the pool is damaged in both copies"))?;
         let body = &record.page().body;
         if body.get(..MAGIC.len()) != Some(&MAGIC) || body.len() < PATH_START {
@@ -89,18 +89,15 @@ impl Pointer {
         let body = self.encode()?;
         let medium = making.map(2 * SIDE_LEN, Room::Taken, &how());
         let medium = medium.map_err(|error| Error::from(error).at(to))?;
-        let mut record = Record::create(MIRROR, 0, KIND_POINTER, SITES);
-        record.write(&medium, 1, &body).map_err(|error| Error::from(error).at(to))
+        begin(&medium, &body).map_err(|error| Error::from(error).at(to))
     }
 
     /// Writes it over the one at `path`, one copy after the other.
     pub(crate) fn renew(&self, path: &Path) -> Result<()> {
         let body = self.encode()?;
-        let failed = |error: holdfast_redundancy::Error| Error::from(error).at(path);
         let medium = Mapping::open(path, Access::Write, &how());
         let medium = medium.map_err(|error| Error::from(error).at(path))?;
-        let mut record = Record::load(&medium, MIRROR, 0, KIND_POINTER, SITES).map_err(failed)?;
-        record.write(&medium, 1, &body).map_err(failed)
+        replace(&medium, &body).map_err(|error| Error::from(error).at(path))
     }
 
     fn encode(&self) -> Result<Vec<u8>> {
@@ -120,6 +117,95 @@ impl Pointer {
     }
 }
 
+type Done<T> = core::result::Result<T, holdfast_redundancy::Error>;
+
+fn load(medium: &impl Medium) -> Done<Record> {
+    Record::load(medium, MIRROR, 0, KIND_POINTER, SITES)
+}
+
+/// Writes both copies of the first pointer there.
+fn begin(medium: &impl Medium, body: &[u8]) -> Done<()> {
+    Record::create(MIRROR, 0, KIND_POINTER, SITES).write(medium, 1, body)
+}
+
+/// Writes both copies over those of another pointer.
+fn replace(medium: &impl Medium, body: &[u8]) -> Done<()> {
+    load(medium)?.write(medium, 1, body)
+}
+
 fn how() -> Options {
     Options { durability: Survive::Auto, ..Options::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use holdfast_faultmem::{Budget, Clear, Config, CrashPoint, FaultMedium};
+    use holdfast_pmem::MediumKind;
+
+    use super::*;
+
+    fn body(pool: &str) -> Vec<u8> {
+        Pointer { pool: pool.into(), uuid: [3; 16], region: [5; 16] }.encode().expect("it is short")
+    }
+
+    /// Replaces one pointer by another, one copy of which may be bad before, with a place switched
+    /// off. Counts images in which neither is found, and what is wrong once it is done.
+    fn wrong(kind: MediumKind, off: &str, bad: Option<u64>) -> usize {
+        let medium = FaultMedium::new(2 * SIDE_LEN, kind, &Config::default());
+        let (old, new) = (body("/old.pool"), body("/new.pool"));
+        begin(&medium, &old).expect("nothing fails");
+        if let Some(at) = bad {
+            medium.poison(at, 1, Clear::Able).expect("there is such a page");
+        }
+        medium.elide_name(off);
+        let points: Arc<Mutex<Vec<CrashPoint>>> = Arc::default();
+        let sink = Arc::clone(&points);
+        medium.on_barrier(Box::new(move |_, _, point| {
+            sink.lock().expect("nobody panicked").push(point.clone());
+        }));
+        replace(&medium, &new).expect("nothing fails");
+        medium.clear_on_barrier();
+        let points = std::mem::take(&mut *points.lock().expect("nobody panicked"));
+        let found = |medium: &FaultMedium| load(medium).map(|record| record.page().body.clone());
+        let after = |image| FaultMedium::from_crash(image, kind, &Config::default());
+        let is = |found: &Done<Vec<u8>>, body: &Vec<u8>| {
+            found.as_ref().is_ok_and(|found| found.starts_with(body))
+        };
+        let images = points.iter().flat_map(|point| point.images(&Budget::default()));
+        let lost = images.filter(|image| {
+            let found = found(&after(image.clone()));
+            !is(&found, &old) && !is(&found, &new)
+        });
+        let mut count = lost.count();
+        // Once it is done, each copy is enough.
+        for at in [0, SIDE_LEN] {
+            let medium = after(medium.crash_point().persisted());
+            medium.poison(at, 1, Clear::Able).expect("there is such a page");
+            count += usize::from(!is(&found(&medium), &new));
+        }
+        count
+    }
+
+    #[test]
+    fn a_crash_leaves_one_pointer_or_the_other_and_every_step_is_needed_for_that() {
+        for kind in [MediumKind::Dax, MediumKind::Shm, MediumKind::File] {
+            for bad in [None, Some(0), Some(SIDE_LEN)] {
+                assert_eq!(wrong(kind, "nothing", bad), 0, "{kind} {bad:?}");
+            }
+        }
+        for (kind, off, bad) in [
+            (MediumKind::Dax, "b", None),
+            (MediumKind::Dax, "drain-b", None),
+            (MediumKind::Dax, "a", None),
+            (MediumKind::Dax, "drain-a", None),
+            (MediumKind::Dax, "heal", Some(0)),
+            (MediumKind::File, "b", None),
+            (MediumKind::File, "a", None),
+        ] {
+            let off = format!("holdfast.pointer.{off}");
+            assert!(wrong(kind, &off, bad) > 0, "{kind}: nobody needs {off}");
+        }
+    }
 }
