@@ -40,6 +40,7 @@ mod goals;
 mod page;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Command;
@@ -116,6 +117,11 @@ pub fn rows(text: &str) -> Result<Vec<Row>> {
 /// # Errors
 /// The file cannot be read or written, or is no such list: it is left as it was.
 pub fn append(path: &Path, rows: &[Row]) -> Result<()> {
+    // Programs that end at the same time add their rows one after the other.
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let turn = File::open(folder).and_then(|turn| turn.lock().map(|()| turn));
+    let _turn = turn.with_context(|| format!("cannot lock {}", folder.display()))?;
     let mut page = match std::fs::read_to_string(path) {
         Ok(text) => Page::parse(&text)
             .with_context(|| format!("{} is no list of what was run", path.display()))?,
@@ -156,6 +162,20 @@ mod tests {
 
     fn row(count: u64) -> Row {
         Row { commit: "abc".to_owned(), method: "m".to_owned(), count, ..Row::default() }
+    }
+
+    #[test]
+    fn rows_of_programs_that_end_together_are_all_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("evidence.md");
+        std::thread::scope(|scope| {
+            for count in 1..=16 {
+                let path = &path;
+                scope.spawn(move || append(path, &[row(count)]).unwrap());
+            }
+        });
+        let page = Page::parse(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        assert_eq!(page.rows.iter().map(|row| row.count).sum::<u64>(), 16 * 17 / 2);
     }
 
     #[test]
