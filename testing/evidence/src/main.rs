@@ -10,15 +10,19 @@ fn main() -> ExitCode {
         eprintln!("evidence: which list? such as docs/evidence.md");
         return ExitCode::from(16);
     };
+    if path == "--help" || path == "-h" {
+        println!("Usage: holdfast-evidence <LIST>\n\nReckons goals and sums of the list anew.");
+        return ExitCode::SUCCESS;
+    }
     if !Path::new(&path).is_file() {
         eprintln!("evidence: there is no {}", Path::new(&path).display());
-        return ExitCode::FAILURE;
+        return ExitCode::from(8);
     }
     match holdfast_evidence::append(Path::new(&path), &[]) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("evidence: {error:#}");
-            ExitCode::FAILURE
+            ExitCode::from(8)
         }
     }
 }

@@ -45,6 +45,49 @@ pub(crate) struct Sum {
     pub(crate) reverted: Option<u64>,
     pub(crate) seconds: u64,
     pub(crate) figures: BTreeMap<String, u64>,
+    /// The same of runs that leave nothing to chance which could be gone through.
+    pub(crate) whole: Whole,
+    /// The largest value of each figure, by how it was run.
+    pub(crate) largest: BTreeMap<(String, String), u64>,
+}
+
+/// What runs of the long tier come to.
+#[derive(Debug, Default)]
+pub(crate) struct Whole {
+    pub(crate) count: u64,
+    pub(crate) figures: BTreeMap<String, u64>,
+}
+
+impl Sum {
+    /// Adds a run.
+    pub(crate) fn add(&mut self, row: &Row) {
+        let add = |sum: &mut Option<u64>, of: Option<u64>| {
+            *sum = of.map_or(*sum, |of| Some(sum.unwrap_or(0) + of));
+        };
+        self.runs += 1;
+        self.count += row.count;
+        self.violations += row.violations;
+        add(&mut self.false_reports, row.false_reports);
+        add(&mut self.reverted, row.reverted);
+        self.seconds += row.seconds;
+        let whole = row.how.split(", ").any(|part| part == "tier long");
+        self.whole.count += if whole { row.count } else { 0 };
+        for (name, value) in &row.figures {
+            *self.figures.entry(name.clone()).or_default() += value;
+            if whole {
+                *self.whole.figures.entry(name.clone()).or_default() += value;
+            }
+            let largest = self.largest.entry((name.clone(), row.how.clone())).or_default();
+            *largest = (*largest).max(*value);
+        }
+    }
+
+    /// What a figure comes to that counts different things: two runs with the same seed see the
+    /// same ones.
+    pub(crate) fn distinct(&self, figure: &str) -> u64 {
+        let all = self.largest.iter().filter(|((name, _), _)| name == figure);
+        all.map(|(_, value)| value).sum()
+    }
 }
 
 /// Sums by method.
@@ -127,20 +170,8 @@ impl Page {
 
     fn sums(&self) -> Sums<'_> {
         let mut sums = Sums::new();
-        let add = |sum: &mut Option<u64>, of: Option<u64>| {
-            *sum = of.map_or(*sum, |of| Some(sum.unwrap_or(0) + of));
-        };
         for row in &self.rows {
-            let sum = sums.entry(&row.method).or_default();
-            sum.runs += 1;
-            sum.count += row.count;
-            sum.violations += row.violations;
-            add(&mut sum.false_reports, row.false_reports);
-            add(&mut sum.reverted, row.reverted);
-            sum.seconds += row.seconds;
-            for (name, value) in &row.figures {
-                *sum.figures.entry(name.clone()).or_default() += value;
-            }
+            sums.entry(&row.method).or_default().add(row);
         }
         sums
     }

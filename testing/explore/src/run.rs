@@ -100,7 +100,11 @@ impl<H: 'static, A: Model> Explorer<H, A> {
         match std::env::var(REPLAY).ok().map(|line| line.parse::<Replay>()) {
             None => self.explore(),
             Some(Ok(replay)) if replay.name == self.plan.name => self.replay(&replay),
-            Some(Ok(_)) => Report::new(&self.plan.name),
+            Some(Ok(replay)) => {
+                let (own, other) = (&self.plan.name, &replay.name);
+                println!("{own}: nothing is run, since {REPLAY} is about `{other}`");
+                Report::new(own)
+            }
             Some(Err(error)) => self.ended_early(&error.to_string()),
         }
     }

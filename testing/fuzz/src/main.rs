@@ -73,7 +73,15 @@ struct Storming {
 }
 
 fn main() -> ExitCode {
-    match run(Cli::parse().command) {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Nobody reads it: there is nobody to tell that.
+            let _ = error.print();
+            return if error.use_stderr() { ExitCode::from(16) } else { ExitCode::SUCCESS };
+        }
+    };
+    match run(cli.command) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(why) => {

@@ -105,7 +105,8 @@ impl Report {
             count: ran.count,
             violations: ran.findings.len() as u64,
             seconds: ran.seconds.ceil() as u64,
-            figures: [("wrong variants convicted".to_owned(), ran.convicted)]
+            figures: [("wrong variants", ran.wrong), ("wrong variants convicted", ran.convicted)]
+                .map(|(name, value)| (name.to_owned(), value))
                 .into_iter()
                 .chain(ran.figures.clone())
                 .collect(),

@@ -7,11 +7,15 @@ use std::ffi::CString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::mount::{MountFlags, mount};
 
 use crate::scenes::Place;
+
+/// How long devices may take to come: under emulation, on a machine that does other things.
+const FOR_DEVICES: Duration = Duration::from_secs(30);
 
 /// Where the archive has the scene's program, what is to be started, and the modules.
 pub(crate) const PROGRAM: &str = "/scene-program";
@@ -82,12 +86,24 @@ fn load(module: &Path) -> Result<()> {
     Ok(rustix::system::finit_module(&file, c"", 0)?)
 }
 
+/// Waits until a device is there: the kernel looks for them beside what loads its modules.
+fn come(device: &str) -> bool {
+    let begun = Instant::now();
+    while !Path::new(device).exists() {
+        if begun.elapsed() > FOR_DEVICES {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    true
+}
+
 /// A name space with pages that can be mapped, a file system on it, mounted for direct access.
 fn persistent_memory() -> Result<()> {
     let device = "/dev/pmem0";
     // With labels from an earlier start it is there already, and so is its file system.
-    if !Path::new(device).exists() || fs::metadata("/sys/bus/nd/devices/namespace0.0/size").is_err()
-    {
+    let size = "/sys/bus/nd/devices/namespace0.0/size";
+    if !come(device) || !come(size) {
         bail!("no persistent memory in this machine");
     }
     let mode = fs::read_to_string("/sys/bus/nd/devices/namespace0.0/mode").unwrap_or_default();
@@ -102,6 +118,7 @@ fn persistent_memory() -> Result<()> {
 /// A file system on the disk; made at the first start.
 fn disk() -> Result<()> {
     let (device, folder) = ("/dev/vda", Place::Disk.folder());
+    ensure!(come(device), "no disk in this machine");
     if mount_at(device, "ext4", folder, "").is_err() {
         run("mkfs.ext4", &["-q", "-F", "-b", "4096", device])?;
         mount_at(device, "ext4", folder, "")?;

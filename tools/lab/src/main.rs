@@ -84,7 +84,7 @@ struct Cli {
     #[arg(long, conflicts_with_all = ["test", "cuts", "lives", "images"])]
     smoke: bool,
     /// Seconds that all scenes of a brief run may take, once the parts of a machine are there.
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, requires = "smoke")]
+    #[arg(long, value_name = "SECONDS", default_value_t = 240, requires = "smoke")]
     within: u64,
     /// How many images are made of logged writes, in all.
     #[arg(long, value_name = "N", default_value_t = 1000)]
@@ -120,7 +120,7 @@ fn main() -> ExitCode {
             return if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
         }
     };
-    if let Err(error) = host::known(&cli.only) {
+    if let Err(error) = host::known(&cli.only).and_then(|()| host::is_test(cli.test.as_deref())) {
         eprintln!("lab: {error:#}");
         return ExitCode::from(USAGE);
     }

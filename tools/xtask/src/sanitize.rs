@@ -34,8 +34,8 @@ pub(crate) enum Sanitizer {
 /// What to run under which sanitizer.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Which one.
-    sanitizer: Sanitizer,
+    /// Which one; both, one after the other, if none is named.
+    sanitizer: Option<Sanitizer>,
     /// These crates instead of the usual ones.
     #[arg(long = "package", short, value_name = "CRATE")]
     packages: Vec<String>,
@@ -84,21 +84,32 @@ const CAPI_TESTS: [&str; 3] = ["border", "other_maps", "paths"];
 
 /// Runs the tests. Exits with 1 if one failed, with 8 if it cannot be done here.
 pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
-    if args.sanitizer == Sanitizer::Thread
+    let both = [Sanitizer::Address, Sanitizer::Thread];
+    let wished = args.sanitizer.as_ref().map_or(&both[..], std::slice::from_ref);
+    if wished.contains(&Sanitizer::Thread)
         && let Err(why) = library()
     {
         println!("sanitize: cannot be run here: {why:#}");
         return Ok(ExitCode::from(CANNOT));
     }
+    let mut passed = true;
+    for sanitizer in wished {
+        passed &= under(*sanitizer, root, args)?;
+    }
+    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs them under one; whether all passed.
+fn under(sanitizer: Sanitizer, root: &Path, args: &Args) -> Result<bool> {
     let begun = Instant::now();
-    let name = args.sanitizer.name();
+    let name = sanitizer.name();
     if args.packages.is_empty() {
         OTHERS.iter().for_each(|(other, why)| println!("sanitize: without {other}: {why}"));
     }
     let mut count = Count::default();
     let mut passed = true;
-    for mut command in commands(root, args) {
-        println!("sanitize: RUSTC_BOOTSTRAP=1 RUSTFLAGS={:?} {command:?}", flags(args.sanitizer));
+    for mut command in commands(sanitizer, root, args) {
+        println!("sanitize: RUSTC_BOOTSTRAP=1 RUSTFLAGS={:?} {command:?}", flags(sanitizer));
         let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
         let said = child.stdout.take().context("cargo has no output")?;
         for line in BufReader::new(said).lines() {
@@ -126,7 +137,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
         };
         holdfast_evidence::append(path, &[row])?;
     }
-    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(passed)
 }
 
 fn chosen(args: &Args) -> Vec<String> {
@@ -137,11 +148,11 @@ fn chosen(args: &Args) -> Vec<String> {
 }
 
 /// One for all, and one for the crate of which not all is run.
-fn commands(root: &Path, args: &Args) -> Vec<Command> {
+fn commands(sanitizer: Sanitizer, root: &Path, args: &Args) -> Vec<Command> {
     let (capi, others): (Vec<_>, Vec<_>) = chosen(args).into_iter().partition(|it| it == CAPI);
     let mut all = Vec::new();
     for packages in [others, capi].into_iter().filter(|packages| !packages.is_empty()) {
-        let mut command = command(root, args);
+        let mut command = command(sanitizer, root);
         let two = |option: &'static str, name: &str| [option.to_owned(), name.to_owned()];
         if packages[0] == CAPI {
             command.args(CAPI_TESTS.iter().flat_map(|test| two("--test", test)));
@@ -155,18 +166,18 @@ fn commands(root: &Path, args: &Args) -> Vec<Command> {
     all
 }
 
-fn command(root: &Path, args: &Args) -> Command {
+fn command(sanitizer: Sanitizer, root: &Path) -> Command {
     let mut command = Command::new(cargo());
     command
         .current_dir(root)
         .args(["test", "--lib", "--no-fail-fast", "--target", MACHINE])
-        .arg(format!("--target-dir=target/sanitize-{}", args.sanitizer.name()))
+        .arg(format!("--target-dir=target/sanitize-{}", sanitizer.name()))
         .env("RUSTC_BOOTSTRAP", "1")
-        .env("RUSTFLAGS", flags(args.sanitizer))
+        .env("RUSTFLAGS", flags(sanitizer))
         .env("CARGO_INCREMENTAL", "0")
         // A page that cannot be loaded is this product's to handle: its handlers stay in force.
         .env("ASAN_OPTIONS", "allow_user_segv_handler=1:handle_segv=0:handle_sigbus=0");
-    if args.sanitizer == Sanitizer::Thread {
+    if sanitizer == Sanitizer::Thread {
         let signals = "handle_segv=0:handle_sigbus=0";
         command
             .arg("-Zbuild-std")

@@ -13,6 +13,8 @@ use holdfast_redundancy::{PageVerdict, Unsure};
 use super::ledger::Ledger;
 use super::machine::{Engine, Machine};
 use super::model::{Change, Model};
+use super::told::{change_as_told, said_as_told};
+use crate::object::wrong::Lie;
 use crate::tally::{Fault, Judged, Violation};
 
 /// A page by its number, in words.
@@ -84,7 +86,7 @@ pub fn verdicts(
 ) -> Judged<()> {
     for page in 0..model.count() {
         let said = engine.verify(page).map_err(|error| refused("verify", &error))?;
-        verdict(model, page, said.verdict, doubt(page), ledger)?;
+        verdict(model, page, said_as_told(page, said.verdict), doubt(page), ledger)?;
     }
     Ok(())
 }
@@ -95,6 +97,7 @@ pub fn verdicts(
 /// Bytes that the engine changed and should not have.
 pub fn bytes(machine: &Machine, model: &mut Model, ledger: &mut Ledger) -> Judged<()> {
     ledger.covered += model.settle(&machine.medium.injected());
+    change_as_told(Lie::Reverts, machine);
     for page in 0..model.count() {
         match model.changed(page, machine.page(page).as_deref()) {
             Change::None => {}

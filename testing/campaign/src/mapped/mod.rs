@@ -34,5 +34,6 @@ pub mod side;
 pub mod specimen;
 pub mod storm;
 pub mod tap;
+pub mod told;
 pub mod ward;
 pub mod wounds;

@@ -31,7 +31,7 @@ use holdfast_workloads::Rng;
 use serde_json::json;
 
 use super::files::Files;
-use super::{CONTROLS, Lab, Played, packages};
+use super::{CONTROLS, Lab, Played, TRIED, packages};
 use crate::Cli;
 use crate::guest::blocklog::{ASKED, DISK, LEN, SERIAL, SYSTEM_LEN};
 use crate::guest::{ENDED, PORT};
@@ -83,7 +83,8 @@ struct Count {
     due: u64,
     every: bool,
     flushes: u64,
-    /// What was planted and found, by name.
+    /// What was planted, by name, and what was found of it.
+    planted: BTreeSet<String>,
     convicted: BTreeSet<String>,
     between: u64,
     violations: u64,
@@ -214,6 +215,7 @@ impl Count {
         let missed = (self.every && self.due != self.flushes).then_some(missed);
         figures.insert("flushes".to_owned(), self.due);
         figures.insert("flushes replayed".to_owned(), self.flushes);
+        figures.insert(TRIED.to_owned(), self.planted.len() as u64);
         figures.insert(CONTROLS.to_owned(), self.convicted.len() as u64);
         figures.insert("images between flushes".to_owned(), self.between);
         let names: Vec<&str> = systems.iter().map(|system| system.name()).collect();
@@ -277,6 +279,7 @@ impl Stage<'_> {
 
     /// Tells whether a planted fault was found; what is wrong if it was not.
     fn tell(&self, what: &str, found: Option<(u64, String)>, count: &mut Count) -> Option<String> {
+        count.planted.insert(what.to_owned());
         match found {
             Some((images, story)) => {
                 count.convicted.insert(what.to_owned());

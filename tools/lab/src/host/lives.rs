@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::files::Files;
 use super::machine::Ran;
-use super::{CONTROLS, Lab, Played};
+use super::{CONTROLS, Lab, Played, TRIED};
 use crate::guest::{CONSOLE, ENDED, STARTS};
 use crate::scenes::{Lives, Place, Scene};
 
@@ -74,7 +74,8 @@ struct Count {
     killed: u64,
     crashed: u64,
     acknowledged: u64,
-    /// Lies that were convicted.
+    /// Lies, and those that were convicted.
+    told: u64,
     convicted: u64,
 }
 
@@ -110,6 +111,8 @@ pub(super) fn play(
     }
     if cuts > 0 {
         let (ran, wrong) = tell_lies(lab, scene, lives, (&files, kept))?;
+        let convicted = ran.said.iter().filter(|line| line.contains(CONVICTED)).count();
+        (count.told, count.convicted) = (lives.lies.len() as u64, convicted as u64);
         if wrong.is_some() {
             lab.show(&ran);
             return Ok(Played { wrong, ..count.played(&again(campaign), seed) });
@@ -117,7 +120,6 @@ pub(super) fn play(
         for line in ran.said.iter().filter(|line| line.contains(CONVICTED)) {
             println!("  {}", line.trim_start_matches("life: "));
         }
-        count.convicted = lives.lies.len() as u64;
     }
     let Count { early, killed, crashed, acknowledged, .. } = &count;
     println!(
@@ -206,6 +208,7 @@ impl Count {
             ("killed while they worked", self.killed),
             ("crashes of the kernel", self.crashed),
             (again, self.acknowledged),
+            (TRIED, self.told),
             (CONTROLS, self.convicted),
         ];
         Played {

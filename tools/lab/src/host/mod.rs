@@ -37,6 +37,8 @@ const SMOKE_LIVES: u64 = 6;
 
 /// The figure of what was left out, done wrong or made up on purpose, and was noticed.
 const CONTROLS: &str = "wrong variants convicted";
+/// The figure of what was, whether it was noticed or not.
+const TRIED: &str = "wrong variants";
 
 /// What all scenes need.
 #[derive(Debug)]
@@ -70,6 +72,15 @@ pub(crate) fn known(only: &[String]) -> Result<()> {
         bail!("no scene {name}; the scenes are: {}", names.join(", "));
     }
     Ok(())
+}
+
+/// Refuses what names no test of a package.
+pub(crate) fn is_test(test: Option<&str>) -> Result<()> {
+    let named = |test: &str| test.split_once(':').is_some();
+    match test.filter(|test| !named(test)) {
+        Some(test) => bail!("`{test}` names no test: say PACKAGE:TEST"),
+        None => Ok(()),
+    }
 }
 
 /// Runs the scenes that are wished. An error is one of what all of them need: no scene was played.

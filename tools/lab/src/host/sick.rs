@@ -9,7 +9,7 @@ use holdfast_workloads::Rng;
 use serde_json::{Value, json};
 
 use super::machine::Ran;
-use super::{CONTROLS, Lab, Played};
+use super::{CONTROLS, Lab, Played, TRIED};
 use crate::guest::{CONSOLE, ENDED};
 use crate::scenes::{Part, Place, Scene, Sick};
 
@@ -60,8 +60,10 @@ pub(super) fn play(lab: &Lab, scene: &Scene<'_>, sick: &Sick<'_>, asked: Asked) 
                         println!("  {}", line.trim_start_matches("sick: "));
                     }
                     played.count += count;
-                    *played.figures.entry(CONTROLS.to_owned()).or_default() +=
-                        controls.len() as u64;
+                    for figure in [TRIED, CONTROLS] {
+                        *played.figures.entry(figure.to_owned()).or_default() +=
+                            controls.len() as u64;
+                    }
                     for (name, value) in figures {
                         let name = format!("{}: {name}", part.campaign);
                         *played.figures.entry(name).or_default() += value;

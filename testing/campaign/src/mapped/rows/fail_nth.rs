@@ -22,6 +22,7 @@ use crate::mapped::judge::{bytes, gives_back, name, refused, verdicts};
 use crate::mapped::ledger::Ledger;
 use crate::mapped::machine::{Engine, Machine, Setting};
 use crate::mapped::session::{Program, Session};
+use crate::object::wrong::{Lie, Variant, lie, or_right};
 use crate::runner::{Case, Row, Tier, panic_text};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
@@ -29,7 +30,7 @@ use crate::tally::{Fault, Judged, Tally, Violation};
 pub const ROW: Row = Row {
     name: "fail-nth",
     story: "every call that can fail fails, once and for ever, whatever the engine is asked for",
-    cases: |_| (DEEDS.len() as u64) * SETTINGS,
+    cases: |_| WRONG.len() as u64 + (DEEDS.len() as u64) * SETTINGS,
     run,
     finish,
     patience: Duration::from_secs(3_600),
@@ -117,6 +118,9 @@ impl Deed {
     }
 }
 
+/// Which of them is a pass beside a page that rots.
+const PASS_ROTTEN: u64 = 6;
+
 /// The call that fails, counted from one, and whether all after it do so too.
 type Failing = Option<(u64, FailMode)>;
 
@@ -127,6 +131,15 @@ struct Story {
     seed: u64,
 }
 
+/// What the judge must convict.
+const WRONG: &[Variant] = &[
+    lie(Lie::Accuses, "a sound page is called corrupt", Fault::FalseReport),
+    lie(Lie::Silent, "a page that rots is called good", Fault::Wrong),
+    lie(Lie::Neighbour, "a page that is covered is said not to be", Fault::Wrong),
+    lie(Lie::Reverts, "a page is changed", Fault::Reverted),
+    lie(Lie::Panics, "a look panics", Fault::Panicked),
+];
+
 fn named(number: u64) -> (Deed, Setting, String) {
     let deed = DEEDS[number as usize % DEEDS.len()];
     let setting = number / DEEDS.len() as u64 % SETTINGS;
@@ -134,6 +147,13 @@ fn named(number: u64) -> (Deed, Setting, String) {
 }
 
 fn run(case: &Case) -> Tally {
+    // A pass beside a page that rots, in each setting.
+    let rotten = |number| number * DEEDS.len() as u64 + PASS_ROTTEN;
+    let brief = |_: &Variant, case: &Case| played(&Case { number: rotten(case.number), ..*case });
+    or_right(WRONG, case, brief, played)
+}
+
+fn played(case: &Case) -> Tally {
     let (mut tally, mut ledger) = (Tally::default(), Ledger::default());
     let (deed, setting, name) = named(case.number);
     let story = Story { deed, setting, seed: case.rng(1).next_u64() };
@@ -469,6 +489,18 @@ fn finish(tally: &mut Tally) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::wrong::{CONVICTED, are_enough};
+
+    #[test]
+    fn what_is_wrong_is_convicted() {
+        are_enough(WRONG);
+        assert_eq!(DEEDS[PASS_ROTTEN as usize], Deed::PassRotten);
+        for (number, variant) in (0..).zip(WRONG) {
+            let tally = run(&Case { seed: 7, number, tier: Tier::Ci });
+            assert_eq!(tally.violations, [], "{}", variant.name);
+            assert_eq!(tally.figures.get(CONVICTED), Some(&1), "{}", variant.name);
+        }
+    }
 
     #[test]
     fn a_deed_without_a_failing_call_is_a_violation() {

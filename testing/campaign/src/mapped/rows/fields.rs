@@ -25,6 +25,7 @@ use crate::mapped::judge::{gives_back, name, refused};
 use crate::mapped::ledger::Ledger;
 use crate::mapped::machine::{Engine, Machine, Setting};
 use crate::mapped::specimen::{PAGES, Specimen, Spot};
+use crate::mapped::told::{change_as_told, said_as_told};
 use crate::object::fields::verbs::Verb;
 use crate::object::wrong::Lie;
 use crate::runner::{Case, Row, Tier, panic_text};
@@ -161,7 +162,7 @@ impl Hit<'_> {
             return Err(Violation::new(Fault::Hung, format!("it took {:?}", begun.elapsed())));
         }
         done?;
-        wrong::change_as_told(Lie::Reverts, &machine);
+        change_as_told(Lie::Reverts, &machine);
         let changed = (0..).zip(before.iter().zip(machine.all())).find(|(_, (a, b))| **a != *b);
         if let Some((page, _)) = changed {
             ledger.reverted += 1;
@@ -210,7 +211,7 @@ impl Hit<'_> {
         let before = machine.all();
         gives_back(machine, &engine, 3)?;
         engine.close().map_err(|error| refused("close", &error))?;
-        wrong::change_as_told(Lie::StaysBad, machine);
+        change_as_told(Lie::StaysBad, machine);
         let same = before == machine.all();
         let story = "what was damaged on purpose did not come back";
         if same { Ok(()) } else { Err(Violation::new(Fault::Exposed, story)) }
@@ -238,7 +239,7 @@ impl Hit<'_> {
                 Err(_) if self.sealed => continue,
                 Err(error) => return Err(refused("verify", &error)),
             };
-            let said = wrong::said_as_told(page, said);
+            let said = said_as_told(page, said);
             // The page whose repair was cut off is damaged still.
             let rotten = self.specimen.cut_off && page == 5;
             match said {

@@ -21,6 +21,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::mapped::judge::refused;
 use crate::mapped::ledger::Ledger;
 use crate::mapped::ward::{ENTRY, Orders, Report, WORD, beside, is_left_alone, preload};
+use crate::object::wrong::{Lie, Variant, is_on_purpose, lie, or_right, told};
 use crate::runner::{Case, Row, Tier};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
@@ -28,7 +29,7 @@ use crate::tally::{Fault, Judged, Tally, Violation};
 pub const ROW: Row = Row {
     name: "sigkill",
     story: "program, supervisor or both killed at any instant under the real guard",
-    cases: |tier| if matches!(tier, Tier::Ci) { 6 } else { 300 },
+    cases: |tier| WRONG.len() as u64 + if matches!(tier, Tier::Ci) { 6 } else { 300 },
     run,
     finish: Ledger::finish,
     patience: Duration::from_secs(240),
@@ -54,7 +55,25 @@ enum Whom {
     Both,
 }
 
+/// What the judge must convict.
+const WRONG: &[Variant] = &[
+    lie(Lie::Accuses, "sound pages are called corrupt", Fault::FalseReport),
+    lie(Lie::Neighbour, "a page is in doubt for no reason", Fault::Wrong),
+    lie(Lie::Claims, "more pages are good than there are", Fault::Wrong),
+    lie(Lie::Reverts, "what the program stored is taken back", Fault::Reverted),
+    lie(Lie::Forgets, "the file ends before its last page", Fault::Wrong),
+];
+/// Kills of a story in which something is wrong.
+const FEW: u64 = 3;
+
 fn run(case: &Case) -> Tally {
+    // On a file system, where nothing is in doubt after a kill of the program alone.
+    let brief = |_: &Variant, case: &Case| kills(&Case { number: 2 * case.number, ..*case }, FEW);
+    or_right(WRONG, case, brief, |case| kills(case, KILLS))
+}
+
+/// So many kills of one file.
+fn kills(case: &Case, kills: u64) -> Tally {
     let mut tally = Tally::default();
     // In memory every other time: there, stores leave no date, and damage at rest is in doubt.
     let shared = case.number % 2 == 1 && Path::new(SHARED).is_dir();
@@ -63,9 +82,12 @@ fn run(case: &Case) -> Tally {
     let done = temporary.map_err(|error| refused("a folder", &error)).and_then(|temporary| {
         let path = temporary.path().join("file.guarded");
         let mut ward = Ward::new(path, case.rng(1))?;
-        let told = ward.story(&mut tally);
+        let told = ward.story(kills, &mut tally);
         ward.ledger.note(&mut tally);
         told.map_err(|violation| {
+            if is_on_purpose() {
+                return violation;
+            }
             // No replay hits the same instant: what is left is kept to be looked at.
             violation.during(temporary.keep().display())
         })
@@ -106,9 +128,9 @@ impl Ward {
         std::fs::write(&self.path, self.bytes()).map_err(|error| refused("the file", &error))
     }
 
-    fn story(&mut self, tally: &mut Tally) -> Judged<()> {
+    fn story(&mut self, kills: u64, tally: &mut Tally) -> Judged<()> {
         self.quiet(tally)?;
-        for kill in 0..KILLS {
+        for kill in 0..kills {
             let whom = match self.rng.below(3) {
                 0 => Whom::Program,
                 1 => Whom::Supervisor,
@@ -193,7 +215,8 @@ impl Ward {
             Violation::new(Fault::Refused, format!("the supervisor failed: {why}"))
         };
         let report = std::fs::read(beside(&self.path, "report")).map_err(|_| failed())?;
-        serde_json::from_slice(&report).map_err(|error| refused("the report", &error))
+        let report = serde_json::from_slice(&report);
+        Ok(as_told(report.map_err(|error| refused("the report", &error))?))
     }
 
     fn kill(&mut self, whom: Whom, tally: &mut Tally) -> Judged<()> {
@@ -284,7 +307,16 @@ impl Ward {
     }
 
     fn seen(&self) -> Judged<Vec<u8>> {
-        std::fs::read(&self.path).map_err(|error| refused("the file", &error))
+        let mut seen = std::fs::read(&self.path).map_err(|error| refused("the file", &error))?;
+        if told(Lie::Forgets) {
+            seen.truncate(seen.len().saturating_sub(PAGE as usize));
+        }
+        if told(Lie::Reverts)
+            && let Some(byte) = seen.first_mut()
+        {
+            *byte ^= 1;
+        }
+        Ok(seen)
     }
 
     /// Every byte is what the program stored, or what rot made of it.
@@ -350,6 +382,20 @@ impl Ward {
         self.rotten.clear();
         Ok(())
     }
+}
+
+/// What a supervisor said, or a lie about it.
+fn as_told(mut report: Report) -> Report {
+    if told(Lie::Accuses) {
+        report.corrupt += PAGES;
+    }
+    if told(Lie::Neighbour) {
+        report.doubtful.push(0);
+    }
+    if told(Lie::Claims) {
+        report.good = PAGES + 1;
+    }
+    report
 }
 
 /// Whether a process runs: one that is dead and not buried does not.

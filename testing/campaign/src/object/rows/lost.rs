@@ -157,6 +157,15 @@ struct Blow {
 }
 
 impl Blow {
+    const fn kind(&self) -> &'static str {
+        match self.injected.damage {
+            _ if self.past.is_some() => "stale",
+            Damage::Write(FaultKind::Lost) => "lost",
+            Damage::Write(FaultKind::Misdirected { .. }) => "misdirected",
+            _ => "torn",
+        }
+    }
+
     /// What does not hold what the program believes.
     fn hurt(&self) -> Vec<Range> {
         let Injected { damage, at, len, .. } = self.injected;
@@ -253,6 +262,7 @@ impl Blow {
             return Err(Violation::new(Fault::Unnoticed, story));
         }
         tally.add("wrong right before the scrub, all found", wrong.into());
+        tally.add(format!("{}, located", self.kind()), located.into());
         let figure = match (self.injected.at >= self.zone.start, located) {
             (true, true) => "in the zone, located",
             (true, false) => "in the zone, replaced before anybody looked",

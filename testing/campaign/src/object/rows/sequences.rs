@@ -179,6 +179,8 @@ mod tests {
                 ("file-p", "logs.group.F1"),
                 ("shm-pq", "object.commit.sums"),
                 ("shm-p", "object.commit.patch"),
+                ("shm-p", "object.recover.replay"),
+                ("shm-p", "object.redo.recompute"),
             ] {
                 assert!(convicted(world, off, maps) > 0, "{off} in {world}, maps {maps}");
                 assert_eq!(convicted(world, "object.no.such-place", maps), 0, "{world}");

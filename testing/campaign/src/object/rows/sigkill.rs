@@ -26,7 +26,7 @@ use crate::object::model::Object;
 use crate::object::promise::{LEFT, Promise, judge};
 use crate::object::scenes::refused;
 use crate::object::victim::{Orders, Phase, Said, hear, open_options};
-use crate::object::wrong::{Lie, Variant, lie, or_right, told};
+use crate::object::wrong::{Lie, Variant, is_on_purpose, lie, or_right, told};
 use crate::runner::{Case, Row, Tier};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
@@ -85,6 +85,9 @@ fn kills(case: &Case, kills: u64) -> Tally {
     let done = temporary.map_err(failed).and_then(|temporary| {
         let told = story(case, kills, &temporary.path().join("pool"), &mut tally);
         told.map_err(|violation| {
+            if is_on_purpose() {
+                return violation;
+            }
             // No replay hits the same instant: what the process left is kept to be looked at.
             let kept = temporary.keep();
             violation.during(format!("{} ({LEFT} is what was killed)", kept.display()))

@@ -1,0 +1,36 @@
+//! Lies of what the engine says of pages, and of what it does to them: what judges must convict
+//! (`wrong.rs` of the rows on pools).
+
+use holdfast_pmem::PAGE;
+use holdfast_redundancy::{PageVerdict, Unsure};
+
+use super::machine::Machine;
+use crate::object::wrong::{Lie, told};
+
+/// A page of which lies are told.
+const OF: u64 = 2;
+
+/// What was said of a page, or a lie about it.
+///
+/// # Panics
+/// If that lie is told.
+#[must_use]
+pub fn said_as_told(page: u64, said: PageVerdict) -> PageVerdict {
+    assert!(!told(Lie::Panics), "a look that panics, as somebody wanted");
+    match said {
+        _ if told(Lie::Accuses) && page == OF => PageVerdict::Corrupt,
+        PageVerdict::Good if told(Lie::Neighbour) && page == OF => {
+            PageVerdict::Undecided(Unsure::Uncovered)
+        }
+        PageVerdict::Corrupt if told(Lie::Silent) => PageVerdict::Good,
+        said => said,
+    }
+}
+
+/// Changes a page, if this lie is told.
+pub fn change_as_told(lie: Lie, machine: &Machine) {
+    if told(lie) {
+        // Whether it could be done is seen by who looks for it.
+        let _ = machine.medium.flip_bit(OF * PAGE, 0);
+    }
+}
