@@ -366,6 +366,10 @@ impl<M: Medium> Shared<M> {
                 return Err(Torn);
             }
             damaged |= check_granule(now, sums, spot, *granule, certify)?.is_bad();
+            if !after.is_live() {
+                // Of a place that is to be free the slot comes back; no sum covers its bytes.
+                continue;
+            }
             changed.push(Unit::Granule { spot: *spot, granule: *granule }.range());
             if *granule > 0 {
                 changed.push((spot.sum_at(*granule), SUM_LEN));
@@ -383,7 +387,8 @@ impl<M: Medium> Shared<M> {
         let len = u64::from(if before.is_live() { before.len } else { after.len });
         let wrong = if slots_differ { Wrong::Slot } else { Wrong::Data };
         let object = RawPtr::new(spot.object, generation);
-        let (at, len) = (spot.object, len.max(1));
+        // A slot that is damaged may say any length.
+        let (at, len) = (spot.object, len.clamp(1, spot.capacity.max(1)));
         let doubt = Doubt { at, len, wrong, object, row: 0, columns: Vec::new() };
         Ok(Some(Other { of: Of::Place(*spot, version), order, changed, doubt }))
     }

@@ -131,12 +131,25 @@ enum Command {
     },
 }
 
+/// The exit code for what cannot be done here.
+const OPERATIONAL: u8 = 8;
+/// The exit code for what is not understood.
+const USAGE: u8 = 16;
+
 fn main() -> ExitCode {
-    match run(&Cli::parse()) {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Nobody reads it: there is nobody to tell that.
+            let _ = error.print();
+            return if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
+        }
+    };
+    match run(&cli) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("xtask: {error:#}");
-            ExitCode::from(2)
+            ExitCode::from(OPERATIONAL)
         }
     }
 }

@@ -12,7 +12,7 @@ use holdfast_heap::Spot;
 use holdfast_layout::RawPtr;
 use holdfast_object::{Parity, Pool};
 use holdfast_pmem::{Medium, MediumKind, PAGE};
-use holdfast_redundancy::Zone;
+use holdfast_redundancy::{Journal, Wrong, Zone};
 use holdfast_txn::Transaction;
 
 #[test]
@@ -159,6 +159,49 @@ fn all_pages_of_a_long_object_come_back_together() {
         all_forgotten(&pool, &pages, Box::new(rewrite));
         settled(&pool);
         assert_eq!(get(&pool, object).unwrap(), model, "{kind} {parity:?}");
+    }
+}
+
+#[test]
+fn of_a_free_place_only_the_slot_comes_back_in_a_replay() {
+    let pool = pool(MediumKind::Shm, Parity::P);
+    let many: Vec<_> = (0..50).map(|i| put(&pool, &pattern(i, 100))).collect();
+    let apart = |of: &&RawPtr| spot(&pool, **of).slot / PAGE != spot(&pool, **of).object / PAGE;
+    let second: Vec<RawPtr> = many.iter().filter(apart).copied().collect();
+    let [written, freed @ ..] = &second[..] else { panic!("objects lie on the second page") };
+    let places: Vec<Spot> = freed.iter().map(|of| spot(&pool, *of)).collect();
+    freed.iter().for_each(|of| pool.run(|tx| tx.free(*of)).unwrap());
+    settled(&pool);
+    let zone = map(&pool).zone;
+    let image = cut(&pool, || pool.run(|tx| tx.write_bytes(*written, 3, &[7; 20])).unwrap());
+    core::mem::forget(pool);
+    let m = FaultMedium::from_crash(image, MediumKind::Shm, &Config::default());
+    // The free slots say anything, and parity is wrong over what was written and what is free.
+    for place in &places {
+        m.stray(place.slot, &[0xff; 16]).unwrap();
+    }
+    let col = zone.place(written.offset()).unwrap().col;
+    m.stray(zone.p_at(col), &pattern(9, 700)).unwrap();
+    let raw = |m: &FaultMedium, place: &Spot| {
+        let mut bytes = vec![0; place.capacity as usize];
+        m.read(place.object, &mut bytes).unwrap();
+        bytes
+    };
+    let before: Vec<Vec<u8>> = places.iter().map(|place| raw(&m, place)).collect();
+    let (pool, _) = Pool::open(m, quick(), clock()).unwrap();
+    settled(&pool);
+    let mut expected = pattern(many.iter().position(|of| of == written).unwrap() as u64, 100);
+    expected[3..23].fill(7);
+    assert_eq!(get(&pool, *written).unwrap(), expected);
+    let journal = Journal::open(pool.medium(), &pool.superblock());
+    for (place, bytes) in places.iter().zip(before) {
+        assert_eq!(raw(pool.medium(), place), bytes, "{place:?}");
+        let said = journal.read_all(pool.medium()).into_iter().find(|event| {
+            event.wrong == Some(Wrong::Slot) && event.at <= place.object && {
+                place.object < event.at + event.len
+            }
+        });
+        assert_eq!(said, None, "nothing was wrong with the bytes of {place:?}");
     }
 }
 

@@ -135,14 +135,14 @@ fn papers_needs_modules_and_tests_that_exist() {
 }
 
 #[test]
-fn what_cannot_run_says_why_and_exits_with_two() {
+fn what_cannot_run_says_why_and_exits_with_eight() {
     let tree = Tree::new();
     tree.remove("docs/papers.md");
     let said = tree.xtask(&["papers"]);
-    assert_eq!(said.code, Some(2));
+    assert_eq!(said.code, Some(8));
     assert!(said.text.contains("no docs/papers.md"), "{}", said.text);
     tree.write("Cargo.toml", "[workspace\n");
     let said = tree.xtask(&["layers"]);
-    assert_eq!(said.code, Some(2));
+    assert_eq!(said.code, Some(8));
     assert!(said.text.contains("cargo metadata failed"), "{}", said.text);
 }
