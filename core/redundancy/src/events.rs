@@ -84,8 +84,8 @@ pub struct Rewritten {
     pub at: u64,
     /// CRC-32C of what it held before; 0 if it could not be read.
     pub before_sum: u32,
-    /// Only the newest event was missing, where it had been or was to be stored: what a crash
-    /// leaves between the two copies. Nothing was damaged.
+    /// Only the newest event was missing, and in its place there was an older one or none: what a
+    /// crash leaves between the two copies, or a lost write. Nothing was damaged.
     pub cut_short: bool,
     /// Set if the page stays bad: its frame has to be relocated.
     pub error: Option<MediaError>,
@@ -228,7 +228,7 @@ impl Journal {
     }
 
     /// Rewrites the pages of the journal in which the copies differ with the newest entries of
-    /// both, and clears poison. For the one writer of the pool, at open and in a scrub.
+    /// both, and clears poison. For the one writer of the pool, in a scrub.
     pub fn heal<M: Medium>(&self, m: &M) -> Vec<Rewritten> {
         let next = lock(&self.next);
         let mut done = Vec::new();

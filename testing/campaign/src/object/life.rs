@@ -22,7 +22,7 @@ use super::scenes::refused;
 use super::sick::Sick;
 use super::targets::{Area, Target, Targets};
 use super::world::{World, clock};
-use super::wrong::{Lie, told};
+use super::wrong::serve_as_told;
 use crate::tally::{Fault, Judged, Violation};
 
 /// Bringing a file's medium up to date before it is copied.
@@ -154,11 +154,7 @@ impl<'a> Life<'a> {
             let of = RawPtr::from_word(word);
             let mut bytes = vec![0; tx.len_of(of)? as usize];
             tx.read_bytes(of, 0, &mut bytes)?;
-            if told(Lie::WrongByte)
-                && let Some(byte) = bytes.last_mut()
-            {
-                *byte ^= 1;
-            }
+            serve_as_told(&mut bytes);
             Ok(Object { kind: tx.type_of(of)?.0, bytes: Arc::from(bytes) })
         })
     }

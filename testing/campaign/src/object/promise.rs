@@ -16,7 +16,7 @@ use super::model::{Change, Objects, name};
 use super::raw::{Bytes, Scope, survey};
 use super::scenes::refused;
 use super::victim::{Said, WORKERS, divide, open};
-use super::wrong::{Lie, told};
+use super::wrong::serve_as_told;
 use crate::tally::{Fault, Judged, Tally, Violation};
 
 /// The pool as a kill left it, beside the one that was opened since.
@@ -159,11 +159,7 @@ fn served(pool: &Pool<Mapped>, objects: &Objects) -> Judged<()> {
         let mut bytes = vec![0; object.bytes.len()];
         let read = pool.run(|tx| tx.read_bytes(RawPtr::from_word(word), 0, &mut bytes));
         read.map_err(|error| refused(&format!("reading {}", name(word)), &error))?;
-        if told(Lie::WrongByte)
-            && let Some(byte) = bytes.last_mut()
-        {
-            *byte ^= 1;
-        }
+        serve_as_told(&mut bytes);
         if bytes[..] != object.bytes[..] {
             let story = format!("reading {} gave something else", name(word));
             return Err(Violation::new(Fault::Wrong, story));

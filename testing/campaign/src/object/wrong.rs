@@ -101,6 +101,15 @@ pub fn told(lie: Lie) -> bool {
     TOLD.get() == Some(lie)
 }
 
+/// Makes a byte of what was served a wrong one, if that lie is told.
+pub fn serve_as_told(served: &mut [u8]) {
+    if told(Lie::WrongByte)
+        && let Some(byte) = served.last_mut()
+    {
+        *byte ^= 1;
+    }
+}
+
 /// Whether anything is wrong on purpose: what comes of it is nothing to keep.
 #[must_use]
 pub fn is_on_purpose() -> bool {
@@ -189,6 +198,22 @@ impl Variant {
             tally.convict(Violation::new(Fault::Panicked, panic_text(&*panic)));
             tally
         })
+    }
+}
+
+/// A row has enough of them, and these of its first cases are convicted.
+#[cfg(test)]
+pub fn are_convicted(
+    variants: &[Variant],
+    numbers: impl IntoIterator<Item = u64>,
+    run: impl Fn(&Case) -> Tally,
+) {
+    are_enough(variants);
+    for number in numbers {
+        let tally = run(&Case { seed: 7, number, tier: crate::runner::Tier::Ci });
+        let name = variants[number as usize].name;
+        assert_eq!(tally.violations, [], "{name}");
+        assert_eq!(tally.figures.get(CONVICTED), Some(&1), "{name}");
     }
 }
 

@@ -24,7 +24,7 @@ use crate::object::raw::Bytes;
 use crate::object::scenes::{refused, stage};
 use crate::object::targets::{Area, Side, Target, Targets};
 use crate::object::world::World;
-use crate::object::wrong::{Lie, Variant, lie, or_right, site, told};
+use crate::object::wrong::{Lie, Variant, lie, or_right, serve_as_told, site, told};
 use crate::runner::{Case, Row, Tier};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
@@ -197,11 +197,7 @@ fn served(driver: &Driver, word: u64) -> Result<Object, Error> {
         let of = RawPtr::from_word(word);
         let mut bytes = vec![0; tx.len_of(of)? as usize];
         tx.read_bytes(of, 0, &mut bytes)?;
-        if told(Lie::WrongByte)
-            && let Some(byte) = bytes.last_mut()
-        {
-            *byte ^= 1;
-        }
+        serve_as_told(&mut bytes);
         Ok(Object { kind: tx.type_of(of)?.0, bytes: Arc::from(bytes) })
     })
 }

@@ -426,16 +426,11 @@ fn done_with(life: &Life<'_>) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::wrong::{CONVICTED, are_enough};
+    use crate::object::wrong::are_convicted;
 
     #[test]
     fn what_is_wrong_is_convicted() {
-        are_enough(WRONG);
         // One of each sort; a whole run of the row plays all.
-        for number in [0, 2, 5] {
-            let tally = run(&Case { seed: 7, number, tier: Tier::Ci });
-            assert_eq!(tally.violations, [], "{}", WRONG[number as usize].name);
-            assert_eq!(tally.figures.get(CONVICTED), Some(&1));
-        }
+        are_convicted(WRONG, [0, 2, 5], run);
     }
 }

@@ -121,7 +121,7 @@ fn rounds(
             tally.add("beyond tolerance, not judged further", 1);
         } else {
             tally.count += 1;
-            tally.add(["lost", "misdirected", "torn", "stale"][kind as usize], 1);
+            tally.add(blow.kind(), 1);
         }
         // Who comes to a place in the log later may still find what is wrong there.
         left.extend(blow.hurt().into_iter().filter(|(at, _)| *at < blow.zone.start));

@@ -64,17 +64,11 @@ fn brief(variant: &Variant, case: &Case) -> Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::wrong::{CONVICTED, are_enough};
-    use crate::runner::Tier;
+    use crate::object::wrong::are_convicted;
 
     #[test]
     fn what_is_wrong_is_convicted() {
-        are_enough(WRONG);
-        for (number, variant) in (0..).zip(WRONG) {
-            let tally = run(&Case { seed: 7, number, tier: Tier::Ci });
-            assert_eq!(tally.violations, [], "{}", variant.name);
-            assert_eq!(tally.figures.get(CONVICTED), Some(&1), "{}", variant.name);
-        }
+        are_convicted(WRONG, 0..WRONG.len() as u64, run);
     }
 
     #[test]
