@@ -348,8 +348,9 @@ mod tests {
             asked += 1;
         }
         let made = counts.0.load(Ordering::SeqCst);
-        // Each is good for 400 ms.
-        assert!(made <= 4 && asked > made, "{made} answers made for {asked} questions");
+        // Each is good for 400 ms, and the last may be asked for late.
+        let most = began.elapsed().as_millis() as usize / 400 + 2;
+        assert!(made <= most && asked > made, "{made} answers made for {asked} questions");
         desk.remove(key(3));
     }
 

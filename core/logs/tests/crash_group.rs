@@ -97,8 +97,9 @@ fn no_acknowledged_update_is_ever_lost() {
         saved += (oracle.acked.len() as u64).saturating_sub(batches);
         assert!(oracle.most >= 3 && oracle.images > 200);
     }
-    // Two batches at a time leave little to be shared to a few threads.
-    assert!(saved > 0, "commits share appends");
+    // How many commits share an append is the threads' luck: that they do, and how, is proved by
+    // `two_batches_are_written_abreast_and_the_others_share_the_next`.
+    println!("{saved} appends saved");
 }
 
 /// One thread, so that every run is the same: lane 3 is parked for a while, the log wraps.

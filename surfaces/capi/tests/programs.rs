@@ -5,8 +5,9 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Longest run of a program, as `timeout` takes it.
-const LIMIT: &str = "60";
+/// Longest run of a program, as `timeout` takes it: hundreds of commits one by one, and a disk that
+/// is busy may take seconds for each.
+const LIMIT: &str = "600";
 
 fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -5,6 +5,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use holdfast::ErrorKind;
@@ -596,17 +597,22 @@ fn who_wants_to_open_it_waits_while_a_page_is_replaced() {
     }
     let good = content(40 * PAGE);
     let file = ProtectedFile::open(&here.path, &options()).unwrap();
-    let over = std::sync::atomic::AtomicBool::new(false);
+    let (begun, over) = (AtomicBool::new(false), AtomicBool::new(false));
     let (done, opened) = std::thread::scope(|scope| {
         let visitor = scope.spawn(|| {
             let mut opened = 0_u32;
-            while !over.load(std::sync::atomic::Ordering::Relaxed) {
+            while !over.load(Ordering::Relaxed) {
                 opened += u32::from(File::open(&here.path).is_ok());
+                begun.store(true, Ordering::Relaxed);
             }
             opened
         });
+        // On a busy machine the repair was over before the first look.
+        while !begun.load(Ordering::Relaxed) && !visitor.is_finished() {
+            std::thread::yield_now();
+        }
         let done = file.repair(false, |_, _| true).unwrap();
-        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        over.store(true, Ordering::Relaxed);
         (done, visitor.join().unwrap())
     });
     assert_eq!(done.repaired, [3, 17, 38]);

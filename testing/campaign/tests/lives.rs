@@ -5,9 +5,14 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use holdfast_campaign::object::lives::REPEATED;
+
+/// Bytes that a life says of its first transactions.
+const ENOUGH: u64 = 4096;
+/// Longest time to wait for them.
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// Lives for a while after it has repeated what is there, and is killed; how it ended, and what it
 /// said on the console.
@@ -26,7 +31,13 @@ fn life(folder: &Path, seed: u64) -> (ExitStatus, String) {
     let mut line = String::new();
     console.read_line(&mut line).unwrap();
     if line.starts_with(REPEATED) {
-        std::thread::sleep(Duration::from_millis(60));
+        // Some of what it does after that is to be acknowledged.
+        let begun = Instant::now();
+        let told = || std::fs::metadata(&said).unwrap().len();
+        let before = told();
+        while told() < before + ENOUGH && begun.elapsed() < LIMIT {
+            std::thread::sleep(Duration::from_millis(2));
+        }
         child.kill().unwrap();
         std::fs::rename(&said, folder.join("said")).unwrap();
     }

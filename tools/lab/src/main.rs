@@ -84,7 +84,7 @@ struct Cli {
     #[arg(long, conflicts_with_all = ["test", "cuts", "lives", "images"])]
     smoke: bool,
     /// Seconds that all scenes of a brief run may take, once the parts of a machine are there.
-    #[arg(long, value_name = "SECONDS", default_value_t = 240, requires = "smoke")]
+    #[arg(long, value_name = "SECONDS", default_value_t = 900, requires = "smoke")]
     within: u64,
     /// How many images are made of logged writes, in all.
     #[arg(long, value_name = "N", default_value_t = 1000)]

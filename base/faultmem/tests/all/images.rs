@@ -107,8 +107,8 @@ fn picks_name_the_units_that_arrived() {
 
 #[test]
 fn images_of_a_mebibyte_are_cheap() {
-    // The goal is 2,000 a second on an idle core; a tenth of it tells a copy from a disaster on
-    // a busy one.
+    // The goal is 2,000 a second on an idle core; a fortieth of it tells a copy from a disaster
+    // on a busy one.
     let m = FaultMedium::from_image(vec![1; 1 << 20], MediumKind::Dax, &Config::default());
     for word in 0..40 {
         put(&m, 25_000 * word, word);
@@ -123,6 +123,6 @@ fn images_of_a_mebibyte_are_cheap() {
     }
     let rate = f64::from(images) / start.elapsed().as_secs_f64();
     assert!(images > 850, "{images} images");
-    assert!(rate > 200.0, "{rate:.0} images of 1 MiB per second, opened as media");
+    assert!(rate > 50.0, "{rate:.0} images of 1 MiB per second, opened as media");
     println!("{rate:.0} images of 1 MiB per second, opened as media");
 }

@@ -1,13 +1,17 @@
-//! A file system without space: nothing is left behind and nothing is changed.
+//! A file system without space: nothing is left behind and nothing is changed. A table of mappings
+//! without room.
 
 use std::path::Path;
 
-use holdfast_pmem::{Mapped, Medium, OpenError, Options, PAGE};
+use holdfast_pmem::{Access, Mapped, Medium, OpenError, Options, PAGE};
 
 use crate::common::{filled, folders, numbered};
 use crate::{DONE, Role, Story, ends_with};
 
-pub(crate) const STORIES: &[Story] = &[("no_space_is_an_error", no_space_is_an_error)];
+pub(crate) const STORIES: &[Story] = &[
+    ("no_space_is_an_error", no_space_is_an_error),
+    ("the_table_of_mappings_is_given_back", the_table_of_mappings_is_given_back),
+];
 pub(crate) const ROLES: &[Role] = &[("no-space", no_space)];
 
 fn no_space_is_an_error() {
@@ -43,4 +47,25 @@ fn no_space(folder: &Path) -> i32 {
     medium.read(7 * PAGE, &mut page).unwrap();
     assert_eq!(page, filled(7));
     DONE
+}
+
+/// It is one of the whole process: whoever opens a file while it is full is refused.
+fn the_table_of_mappings_is_given_back() {
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = folder.path().join("pool");
+    drop(Mapped::create(&path, PAGE, &Options::default()).unwrap());
+    for _ in 0..600 {
+        drop(Mapped::open(&path, Access::Write, &Options::default()).unwrap());
+    }
+    let mut many = Vec::new();
+    let refused = loop {
+        match Mapped::open(&path, Access::ReadOnly, &Options::default()) {
+            Ok(medium) => many.push(medium),
+            Err(error) => break error,
+        }
+        assert!(many.len() < 1000, "the table has an end");
+    };
+    assert!(matches!(refused, OpenError::TooManyMappings), "{refused}");
+    drop(many);
+    Mapped::open(&path, Access::ReadOnly, &Options::default()).unwrap();
 }

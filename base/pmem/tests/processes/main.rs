@@ -2,7 +2,7 @@
 //! `--child ROLE FILE` and looks at how the child ended.
 //!
 //! `fatal.rs` signals that must end a process, `handlers.rs` handlers that were there before ours,
-//! `owners.rs` locks and forks, `limits.rs` a file system without space.
+//! `owners.rs` locks and forks, `limits.rs` a file system and a table without room.
 
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
@@ -58,7 +58,7 @@ fn start(role: &str, file: &Path) -> Child {
 /// Runs this program in a role to its end, which must come soon.
 fn run(role: &str, file: &Path) -> ExitStatus {
     let mut child = start(role, file);
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(120);
     loop {
         if let Some(status) = child.try_wait().unwrap() {
             return status;

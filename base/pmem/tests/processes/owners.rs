@@ -1,12 +1,13 @@
 //! Who may write: one process at a time, and never one that merely inherited the mapping.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::Command;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use holdfast_pmem::{Access, Mapped, MediaCause, Medium, OpenError, Options, PAGE};
@@ -80,36 +81,62 @@ fn locked(path: &Path) -> File {
 fn a_lock_that_is_about_to_go_is_waited_for() {
     for folder in folders() {
         let path = closed_file(&folder);
-        let file = locked(&path);
-        let mut child = Command::new("sh");
-        // SAFETY: sleeps, between the fork and the other program.
-        unsafe {
-            child.pre_exec(|| {
-                libc::usleep(50_000);
-                Ok(())
-            });
-        }
-        // Whoever spawns it waits until it runs the program.
-        let spawn = std::thread::spawn(move || child.args(["-c", "exit"]).status().unwrap());
-        std::thread::sleep(Duration::from_millis(10));
-        drop(file);
-        open(&path, Access::Write).unwrap();
-        assert!(spawn.join().unwrap().success());
-        // On its way through a socket.
-        let (one, other) = UnixStream::pair().unwrap();
-        send(&one, locked(&path));
-        let gone = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(50));
-            drop((one, other));
-        });
-        open(&path, Access::Write).unwrap();
-        gone.join().unwrap();
+        waited_for(&path, kept_by_a_child);
+        waited_for(&path, on_its_way);
         let (one, other) = UnixStream::pair().unwrap();
         send(&one, locked(&path));
         let refused = open(&path, Access::Write).unwrap_err();
         assert!(matches!(refused, OpenError::Locked { holder: None, .. }), "{refused}");
         drop((one, other));
     }
+}
+
+/// Opens a file whose lock somebody has for a moment still. One that is slower than that, because
+/// the machine has other things to do, is refused rightly, and another tries.
+fn waited_for(path: &Path, somebody: fn(File) -> JoinHandle<()>) {
+    for _ in 0..20 {
+        let thread = somebody(locked(path));
+        let kept = Mapped::writer_of(path).unwrap().is_some();
+        let opened = open(path, Access::Write);
+        thread.join().unwrap();
+        match opened {
+            Ok(_) if kept => return,
+            Ok(_) | Err(OpenError::Locked { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("it was never waited for");
+}
+
+/// A child has it, which is about to run another program.
+fn kept_by_a_child(file: File) -> JoinHandle<()> {
+    let mut child = Command::new("sh");
+    let (mut forked, mut tell) = std::io::pipe().unwrap();
+    // SAFETY: writes and sleeps, between the fork and the other program.
+    unsafe {
+        child.pre_exec(move || {
+            tell.write_all(b"x")?;
+            libc::usleep(20_000);
+            Ok(())
+        });
+    }
+    // Whoever spawns it waits until it runs the program.
+    let spawn = std::thread::spawn(move || {
+        assert!(child.args(["-c", "exit"]).status().unwrap().success());
+    });
+    forked.read_exact(&mut [0]).unwrap();
+    drop(file);
+    spawn
+}
+
+/// It is on its way through a socket, where nobody can be seen to have it.
+fn on_its_way(file: File) -> JoinHandle<()> {
+    let (one, other) = UnixStream::pair().unwrap();
+    send(&one, file);
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(20));
+        drop((one, other));
+    })
 }
 
 /// Sends a descriptor, and closes it here.

@@ -125,9 +125,14 @@ fn an_object_that_is_being_freed_is_nothing_that_is_lost() {
     }));
     let done = scrub(&pool);
     pool.medium().clear_on_step();
-    assert_eq!(done.lost + done.undecided, 0, "{:?}", done.report.findings);
+    assert_eq!(done.lost, 0, "{:?}", done.report.findings);
     while get(&pool, p).is_ok() {
         std::thread::yield_now();
+    }
+    // On a busy machine the free may take longer than a scrub waits; the next one decides.
+    if done.undecided > 0 {
+        let again = scrub(&pool);
+        assert_eq!(again.lost + again.undecided, 0, "{:?}", again.report.findings);
     }
     clean(&pool);
 }

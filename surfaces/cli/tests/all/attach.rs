@@ -5,9 +5,8 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
-use crate::common::{Here, rot};
+use crate::common::{Here, rot, until};
 use serde_json::Value;
 
 const PAGE: usize = 4096;
@@ -75,15 +74,13 @@ fn summary(here: &Here, mut child: Child) -> Value {
     child.stdin.take().unwrap().write_all(b"go\n").unwrap();
     let done = crate::common::ended(child);
     assert_eq!(done.code, 0, "{}{}", done.out, done.err);
-    let begun = Instant::now();
-    loop {
+    let mut found = None;
+    until("a summary", || {
         let text = fs::read_to_string(here.path("sum.json")).unwrap_or_default();
-        if let Ok(value) = serde_json::from_str::<Value>(&text) {
-            return value;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(30), "no summary: {text}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+        found = serde_json::from_str(&text).ok();
+        found.is_some()
+    });
+    found.unwrap()
 }
 
 /// What the supervisor that was started in a folder has open.

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{Done, Here};
+use crate::common::{Done, Here, SURELY, until, until_committed};
 
 /// A command that takes so long after the cut goes on for ever.
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = SURELY;
 
 /// Pages of one write of a commit of one line: a record of the log.
 const ONE_WRITE: usize = 2;
@@ -63,15 +63,16 @@ fn assert_not_lengthened(here: &Here, to: u64, threads: usize, what: &str) {
     assert!(written > 0 || new.is_empty(), "{what}: it was lengthened by {}", new.len());
 }
 
-/// Starts to load lines that come one by one, and returns once some are in.
+/// Starts to load lines that come one by one and without an end, and returns once some are in.
 fn loading(here: &Here) -> (Child, std::thread::JoinHandle<()>) {
     let mut child = started(here, &["map", "load", "s.pool", "live", "-", "--batch", "1"]);
     let mut lines = child.stdin.take().unwrap();
     let (tell, fed) = std::sync::mpsc::channel();
     let feeder = std::thread::spawn(move || {
-        for n in 0..2000 {
-            // Fails once the command has ended, as it has to.
-            if writeln!(lines, "key{n:04}\t{}", "value ".repeat(n % 50)).is_err() {
+        for n in 0.. {
+            // Fails once the command has ended, as it has to; whoever waits for that kills it if
+            // it goes on.
+            if writeln!(lines, "key{:04}\t{}", n % 2000, "value ".repeat(n % 47)).is_err() {
                 return;
             }
             if n == 50 {
@@ -79,9 +80,10 @@ fn loading(here: &Here) -> (Child, std::thread::JoinHandle<()>) {
             }
             std::thread::sleep(Duration::from_millis(2));
         }
-        panic!("all lines were taken");
     });
     fed.recv().unwrap();
+    // What was fed may wait in the pipe still. The first commit is the map, the next one a line.
+    until_committed(here, "s.pool", 2);
     (child, feeder)
 }
 
@@ -108,6 +110,9 @@ fn scrubs_by_the_owner_end_and_those_who_follow_are_told() {
         here.good(&["pool", "create", "s.pool", "--size", "64M"]);
         let (child, feeder) = loading(&here);
         let follower = started(&here, &["events", "--follow", "s.pool"]);
+        // One that opens the pool after the cut meets a short file, not one that becomes short.
+        let maps = format!("/proc/{}/maps", follower.id());
+        until("a follower", || fs::read_to_string(&maps).unwrap().contains("s.pool"));
         let mut scrub = started(&here, &["scrub", "start", "-w", "--rate", "4M", "s.pool"]);
         while !here.good(&["scrub", "status", "s.pool"]).out.contains("running") {
             assert!(scrub.try_wait().unwrap().is_none(), "it had to take seconds");

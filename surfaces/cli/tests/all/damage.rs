@@ -3,9 +3,8 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
-use crate::common::Here;
+use crate::common::{Here, until};
 use holdfast::{Owner, Pool};
 use serde_json::Value;
 
@@ -177,10 +176,9 @@ fn a_pool_in_use_is_served_by_its_owner() {
     assert!(pool.check(|_, _| {}).unwrap().is_clean());
     assert!(pool.stats().repaired >= 8, "{:?}", pool.stats());
     here.good(&["scrub", "start", "a.pool"]);
-    let waited = Instant::now();
-    while here.json(0, &["scrub", "status", "a.pool"])["state"] != "idle" {
-        assert!(waited.elapsed() < Duration::from_secs(20), "the scrub does not end");
-    }
+    until("the end of the scrub", || {
+        here.json(0, &["scrub", "status", "a.pool"])["state"] == "idle"
+    });
     // Objects belong to the owner alone: who that is, and what to do.
     for words in [
         &["map", "put", "a.pool", "words", "k", "v"][..],
@@ -268,10 +266,7 @@ fn an_interrupted_scrub_goes_on_where_it_was() {
 fn slow_scrub(here: &Here) -> std::process::Child {
     let words = ["scrub", "start", "a.pool", "--rate", "512K"];
     let child = here.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let waited = Instant::now();
-    while here.json(0, &["scrub", "status", "a.pool"])["state"] != "running" {
-        assert!(waited.elapsed() < Duration::from_secs(60), "the scrub does not begin");
-    }
+    until("the scrub", || here.json(0, &["scrub", "status", "a.pool"])["state"] == "running");
     child
 }
 

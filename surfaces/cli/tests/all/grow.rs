@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::common::{Here, ended, finish};
+use crate::common::{Here, ended, finish, owner_listens};
 use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;
@@ -44,7 +44,7 @@ fn a_pool_in_use_is_grown_by_its_owner() {
     here.pool("a.pool");
     let mut owner = here.started(&["map", "load", "a.pool", "m", "-"]);
     let lines = owner.stdin.take().unwrap();
-    while !here.good(&["pool", "info", "a.pool"]).out.contains("in use by") {}
+    owner_listens(&here, "a.pool");
     let told = here.json(0, &["pool", "grow", "a.pool", "64M"]);
     let found = (&told["before"], &told["after"], &told["by"]);
     assert_eq!(found, (&json!(16 * MIB), &json!(64 * MIB), &json!("owner")));

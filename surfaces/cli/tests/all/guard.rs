@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::common::{Done, Here, PAGE, dd, finish, rot, signal, until};
+use crate::common::{Done, Here, PAGE, SURELY, dd, finish, rot, signal, until};
 use crate::unreadable::{ALLOW, ANSWER, IS, LOAD, NUMBER, behind, filters, step};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -73,25 +73,37 @@ fn a_program_runs_as_it_does_alone_and_its_file_is_covered() {
     assert!(fs::read(here.path("a.db")).unwrap() == vec![1; 20 * PAGE]);
 }
 
+/// Runs a program under a drill, longer each time, until something was drilled. On a busy machine
+/// not everybody stands in time; such a drill is put off, for most of a second.
+fn once_drilled(mut run: impl FnMut(&str) -> bool) {
+    let lasts = [1, 2, 4, 8, 16, 32].map(|seconds| format!("exec 3<>a.db; sleep {seconds}"));
+    assert!(lasts.iter().any(|script| run(script)), "nothing was ever drilled");
+}
+
 #[test]
 fn a_drill_damages_and_gives_back_and_is_no_damage() {
     let here = with_file(40);
     let before = fs::read(here.path("a.db")).unwrap();
     let drill = ["--match", "*.db", "--period", "30ms", "--drill", "3", "--drill-seed", "9"];
-    let (sum, _) = sh(&here, 0, &drill, "exec 3<>a.db; sleep 1");
-    let file = &sum["files"][0];
-    assert!(file["drilled"].as_u64() > Some(0), "{file}");
-    for same in ["given_back", "corrupt", "repaired"] {
-        assert_eq!(file[same], file["drilled"], "{file}");
-    }
-    assert_eq!((&sum["drill_seed"], &file["drill_kept"]), (&9.into(), &Value::Array(vec![])));
-    assert!(fs::read(here.path("a.db")).unwrap() == before);
-    here.good(&["verify", "a.db"]);
+    once_drilled(|script| {
+        let (sum, _) = sh(&here, 0, &drill, script);
+        let file = &sum["files"][0];
+        for same in ["given_back", "corrupt", "repaired"] {
+            assert_eq!(file[same], file["drilled"], "{file}");
+        }
+        assert_eq!((&sum["drill_seed"], &file["drill_kept"]), (&9.into(), &Value::Array(vec![])));
+        assert!(fs::read(here.path("a.db")).unwrap() == before);
+        here.good(&["verify", "a.db"]);
+        file["drilled"].as_u64().unwrap() > 0
+    });
     // Without a seed one is made up, and told.
     let words = ["guard", "--period", "100ms", "--drill", "1", "--", "sh", "-c"];
-    let done = here.good(&[&words[..], &["exec 3<>a.db; sleep 2"]].concat());
-    assert!(done.err.contains("  drilled ") && !done.err.contains("drilled 0"), "{}", done.err);
-    assert!(done.err.contains("drills from seed"), "{}", done.err);
+    once_drilled(|script| {
+        let done = here.good(&[&words[..], &[script]].concat());
+        assert!(done.err.contains("drills from seed"), "{}", done.err);
+        assert!(fs::read(here.path("a.db")).unwrap() == before);
+        done.err.contains("  drilled ") && !done.err.contains("drilled 0")
+    });
     here.expect(16, &["guard", "--drill", "0", "--", "true"]);
 }
 
@@ -289,17 +301,21 @@ fn commands_on_a_guarded_file_say_who_guards_it_and_leave_it_alone() {
     let script = format!("{}; : > ready; read line; exit 0", dd(2));
     let mut words = vec!["guard", "--json", "--summary", "sum.json", "--match", "*.db"];
     words.extend(["--period", "50ms", "--", "sh", "-c", &script]);
+    let begun = Instant::now();
     let mut child = here.started(&words);
     until("the program", || here.path("ready").exists());
-    std::thread::sleep(Duration::from_millis(200));
-    let told = here.good(&["status", "a.db"]).out;
+    let mut told = String::new();
+    until("a pass", || {
+        told = here.good(&["status", "a.db"]).out;
+        told.contains("8 of 8 pages")
+    });
     let by = format!("guarded by process {} since 20", child.id());
-    assert!(told.contains(&by) && told.contains("8 of 8 pages"), "{told}");
+    assert!(told.contains(&by), "{told}");
     let status = here.json(0, &["status", "a.db"]);
     assert_eq!((&status["guarded"], &status["process"]), (&true.into(), &child.id().into()));
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let age = now.as_secs() as i64 - (status["since_ns"].as_u64().unwrap() / 1_000_000_000) as i64;
-    assert!((-3..60).contains(&age), "{age}");
+    assert!((-3..begun.elapsed().as_secs() as i64 + 5).contains(&age), "{age}");
     for words in [
         &["verify", "a.db"][..],
         &["repair", "a.db"],
@@ -324,6 +340,18 @@ fn commands_on_a_guarded_file_say_who_guards_it_and_leave_it_alone() {
 
 #[test]
 fn files_have_periods_of_their_own() {
+    // A guard that is held up for seconds leaves stores waiting for as long: not each time.
+    let mut quick = [0; 3];
+    let kept = (0..4).any(|_| {
+        quick = figures_of_the_quick_one();
+        quick[1] >= 4 && quick[2] <= 20 * quick[0]
+    });
+    assert!(kept, "{quick:?}");
+}
+
+/// Guards two files with periods of their own for a while. The period, the passes and the longest
+/// wait of the quick one; those of the slow one are what they have to be.
+fn figures_of_the_quick_one() -> [u64; 3] {
     let here = with_file(4);
     fs::copy(here.path("a.db"), here.path("b.log")).unwrap();
     let script = "exec 3<>a.db 4<>b.log; sleep 2.5";
@@ -337,10 +365,10 @@ fn files_have_periods_of_their_own() {
     };
     let (slow, quick) = (of("a.db"), of("b.log"));
     assert_eq!((slow[0], quick[0]), (60_000_000_000, 100_000_000));
-    assert!(slow[1] <= 1 && quick[1] >= 4, "{slow:?} {quick:?}");
     // How long a store can have waited is bounded by the period, and is all the time where no pass
     // came by.
-    assert!(quick[2] <= 20 * quick[0] && slow[2] > 2_400_000_000, "{slow:?} {quick:?}");
+    assert!(slow[1] <= 1 && slow[2] > 2_400_000_000, "{slow:?} {quick:?}");
+    quick
 }
 
 #[test]
@@ -385,7 +413,7 @@ fn a_pace_spreads_passes_over_time_and_keeps_no_sync() {
     assert_eq!((&sum["pace"], &file["good"]), (&(1 << 20).into(), &512.into()), "{sum}");
     // 2 MiB, but for a tenth of a second.
     assert!(file["oldest_ns"].as_u64() > Some(1_200_000_000), "{file}");
-    assert!(file["covered_on_sync"] == 1 && begun.elapsed() < Duration::from_secs(20), "{file}");
+    assert!(file["covered_on_sync"] == 1 && begun.elapsed() < SURELY, "{file}");
 }
 
 #[test]

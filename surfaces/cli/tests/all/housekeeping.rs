@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::process::Stdio;
 
-use crate::common::{Done, Here, ended, shown_until, terminal};
+use crate::common::{Done, Here, ended, shown_until, terminal, until_committed};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -35,7 +35,8 @@ fn a_list_tells_pools_from_other_files_and_what_state_they_are_in() {
     let mut owner = here.started(&["map", "load", "pools/in-use.pool", "m", "-"]);
     let mut victim = here.started(&["map", "load", "pools/killed.pool", "m", "-"]);
     for name in ["pools/in-use.pool", "pools/killed.pool"] {
-        while !here.good(&["pool", "info", name]).out.contains("in use by") {}
+        // Its map is the last thing that it writes before it waits for lines.
+        until_committed(&here, name, 1);
     }
     victim.kill().unwrap();
     victim.wait().unwrap();

@@ -2,16 +2,16 @@
 //! given up; and what cannot be stopped because it does not run.
 
 use std::process::{Child, ChildStdin};
-use std::time::{Duration, Instant};
 
-use crate::common::{Here, ended};
+use crate::common::{Here, ended, owner_listens, until};
 use serde_json::Value;
 
 /// A process that has the pool open until its input ends.
 fn owner(here: &Here) -> (Child, ChildStdin) {
     let mut owner = here.started(&["map", "load", "a.pool", "m", "-"]);
     let lines = owner.stdin.take().unwrap();
-    while !here.good(&["pool", "info", "a.pool"]).out.contains("in use by") {}
+    owner_listens(here, "a.pool");
+    assert!(here.good(&["pool", "info", "a.pool"]).out.contains("in use by"));
     (owner, lines)
 }
 
@@ -19,17 +19,21 @@ fn status(here: &Here) -> Value {
     here.json(0, &["scrub", "status", "a.pool"])
 }
 
+/// Waits until the owner says this of its scrub. If it is too late with its answer, the record
+/// tells how far the scrub was when that was written.
+fn until_told(here: &Here, what: &str, is: impl Fn(&Value) -> bool) -> Value {
+    let mut told = Value::Null;
+    until(what, || {
+        told = status(here);
+        told["by"] == "owner" && is(&told)
+    });
+    told
+}
+
 /// Starts a scrub in the owner that takes long, and waits until it is some way in.
 fn start_slowly(here: &Here) -> Value {
     here.good(&["scrub", "start", "a.pool", "--rate", "1M"]);
-    let begun = Instant::now();
-    loop {
-        let now = status(here);
-        if now["next"].as_u64().unwrap() > 0 {
-            return now;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(30), "{now}");
-    }
+    until_told(here, "a scrub that runs", |now| now["next"].as_u64().unwrap() > 0)
 }
 
 #[test]
@@ -41,10 +45,7 @@ fn a_scrub_in_an_owner_is_followed_paused_and_gone_on_with() {
     assert_eq!((&first["state"], &first["by"]), (&"running".into(), &"owner".into()), "{first}");
     assert_eq!(first["pass"], 1);
     // The owner tells more than the record, which is written every so many steps.
-    let begun = Instant::now();
-    while status(&here)["next"] == first["next"] {
-        assert!(begun.elapsed() < Duration::from_secs(30), "it stands still");
-    }
+    until_told(&here, "a step of the scrub", |now| now["next"] != first["next"]);
     let told = here.json(8, &["scrub", "start", "-w", "a.pool"]);
     assert!(told["error"]["cause"].as_str().unwrap().contains("running already"), "{told}");
     let paused = here.json(0, &["scrub", "pause", "a.pool"]);
@@ -72,10 +73,7 @@ fn a_pass_that_went_on_elsewhere_is_told_as_a_whole() {
     let (child, lines) = owner(&here);
     // What the first part finds, objects being looked at first, was found before the second.
     here.good(&["scrub", "start", "a.pool", "--rate", "1M"]);
-    let begun = Instant::now();
-    while here.json(0, &["scrub", "status", "a.pool"])["repaired"] != 4 {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{}", status(&here));
-    }
+    until_told(&here, "a repair of them all", |now| now["repaired"] == 4);
     let paused = here.json(0, &["scrub", "pause", "a.pool"]);
     assert_eq!(paused["state"], "paused", "{paused}");
     let objects = paused["objects"].as_u64().unwrap();

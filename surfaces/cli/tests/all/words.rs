@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
 use std::time::Duration;
 
-use crate::common::{Here, ended};
+use crate::common::{Here, ended, handles_int, owner_listens, until_committed};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The message of a command that fails with this code, without the path in front.
@@ -153,7 +153,8 @@ fn interrupts_end_long_commands_with_their_code() {
     let mut child = here.started(&["map", "load", "a.pool", "m", "-", "--batch", "1", "--json"]);
     let mut lines = child.stdin.take().unwrap();
     lines.write_all(b"a\t1\nb\t2\n").unwrap();
-    std::thread::sleep(Duration::from_millis(500));
+    // The map and two lines.
+    until_committed(&here, "a.pool", 3);
     interrupt(&child);
     let done = ended(child);
     assert_eq!(done.code, 32, "{}{}", done.out, done.err);
@@ -167,14 +168,12 @@ fn interrupts_end_long_commands_with_their_code() {
     let mut ends = Vec::new();
     for wait in 0..40 {
         let child = here.started(&["check", "a.pool", "--json"]);
-        std::thread::sleep(Duration::from_millis(5 * wait));
+        handles_int(&child);
+        std::thread::sleep(Duration::from_millis(5 * (wait % 10)));
         interrupt(&child);
         let done = ended(child);
-        let listening = done.code >= 0; // else it came before the command listened
-        if listening {
-            let value: serde_json::Value = serde_json::from_str(&done.out).unwrap();
-            assert!(value["error"]["kind"] == "cancelled" || done.code == 0, "{value}");
-        }
+        let value: serde_json::Value = serde_json::from_str(&done.out).unwrap();
+        assert!(value["error"]["kind"] == "cancelled" || done.code == 0, "{value}");
         ends.push(done.code);
         if done.code == 32 {
             break;
@@ -190,7 +189,7 @@ fn whoever_waits_for_the_owner_can_interrupt_it() {
     here.good(&["pool", "create", "a.pool", "--size", "64M"]);
     let mut owner = here.started(&["map", "load", "a.pool", "m", "-"]);
     let lines = owner.stdin.take().unwrap();
-    while !here.good(&["pool", "info", "a.pool"]).out.contains("in use by") {}
+    owner_listens(&here, "a.pool");
     let child = here.started(&["scrub", "start", "-w", "a.pool", "--rate", "4M"]);
     while !here.good(&["scrub", "status", "a.pool"]).out.contains("running") {}
     interrupt(&child);

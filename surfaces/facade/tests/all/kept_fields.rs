@@ -21,7 +21,8 @@ const ROTTEN: usize = 7;
 /// Bytes before the body of a mirrored page.
 const HEAD: usize = 32;
 /// Longest time one run may take: the same without damage takes milliseconds.
-const SLOW: Duration = Duration::from_secs(20);
+/// It finds what never ends; a disk may keep one that does for long.
+const SLOW: Duration = Duration::from_secs(300);
 
 /// A field: its name, first byte, bytes.
 type Field = (String, usize, usize);

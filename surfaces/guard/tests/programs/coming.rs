@@ -6,7 +6,7 @@ use std::io::{Seek, SeekFrom};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -291,8 +291,8 @@ fn many(path: &Path, count: usize) {
 /// Opens files of no interest while `act` lasts; how many of those began and ended meanwhile.
 pub(super) fn open_meanwhile(path: &Path, act: impl FnOnce()) -> usize {
     let (begun, over) = (AtomicBool::new(false), AtomicBool::new(false));
-    let name = beside(path, "other");
-    std::thread::scope(|scope| {
+    let name = in_memory(path);
+    let count = std::thread::scope(|scope| {
         let opens = scope.spawn(|| {
             let mut count = 0;
             while !over.load(Ordering::SeqCst) {
@@ -309,7 +309,17 @@ pub(super) fn open_meanwhile(path: &Path, act: impl FnOnce()) -> usize {
         act();
         over.store(true, Ordering::SeqCst);
         opens.join().unwrap()
-    })
+    });
+    let _ = std::fs::remove_file(&name);
+    count
+}
+
+/// A name that nobody guards, and where no disk keeps those waiting who make the file, if there is
+/// such a place. Whoever makes it removes it.
+pub(super) fn in_memory(path: &Path) -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    let alone = path.parent().unwrap().file_name().unwrap();
+    if memory.is_dir() { memory.join(alone) } else { beside(path, "other") }
 }
 
 pub(super) fn report(path: &Path, count: usize) {

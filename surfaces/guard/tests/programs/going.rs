@@ -55,6 +55,11 @@ fn nap(millis: u64) {
     std::thread::sleep(Duration::from_millis(millis));
 }
 
+/// Milliseconds that the test says.
+fn delay(path: &Path) -> u64 {
+    std::fs::read_to_string(beside(path, "delay")).unwrap().parse().unwrap()
+}
+
 fn second(path: &Path) -> PathBuf {
     path.with_file_name("second.bin")
 }
@@ -129,7 +134,7 @@ fn tells(path: &Path, signal: i32) {
     let maps: Vec<Map> = (0..300).map(|map| Map::new(&other, map, 1)).collect();
     mark(path, "ready");
     wait_for(path, "go");
-    let delay = std::fs::read_to_string(beside(path, "delay")).unwrap().parse().unwrap();
+    let delay = delay(path);
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let (over, base) = (&over, maps[299].at as usize);
@@ -282,7 +287,7 @@ fn one_after_the_other(path: &Path) {
     std::fs::rename(beside(path, "tmp"), second(path)).unwrap();
     drop(open(&second(path)));
     drop(file);
-    nap(1300);
+    nap(delay(path));
     open(&second(path)).0.write_all_at(&[7; 300], 5 * PAGE as u64).unwrap();
     nap(100);
 }

@@ -101,11 +101,18 @@ fn killed() {
     assert!(doubted > 0, "it was never killed in time");
 }
 
+/// A busy machine may stop it only when it has told, so there are some tries.
 fn stopped() {
-    let (place, guard, process) = telling("is stopped while it tells", 5);
     if !is_root() {
         println!("  skipped: needs the right to ask the kernel who wrote");
     }
+    let caught = [5, 1, 0, 0, 0].into_iter().any(is_stopped);
+    assert!(caught, "it was never stopped in time");
+}
+
+/// Whether it stood while it told.
+fn is_stopped(delay: u64) -> bool {
+    let (place, guard, process) = telling("is stopped while it tells", delay);
     let stands = || {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
         stat.contains(") T ")
@@ -121,11 +128,16 @@ fn stopped() {
     // SAFETY: a signal to a child of this process.
     unsafe { libc::kill(process, libc::SIGCONT) };
     let summary = guard.join().unwrap();
-    assert!(again && while_it_told, "{while_it_told}\n{summary}");
+    println!(
+        "  stopped after {delay} ms, {} it told",
+        if while_it_told { "while" } else { "when" }
+    );
+    assert!(again, "{while_it_told}\n{summary}");
     for report in &summary.files {
         assert!(is_good(&summary, report), "{summary}");
     }
     assert_eq!(of(&summary, "second.bin")[0].counts.corrupt, 0, "{summary}");
+    while_it_told
 }
 
 fn stays(summary: &Summary, file: &Path) {
@@ -198,7 +210,8 @@ fn slow_sync() {
     let (summary, report) = run("syncs", &place.file, slow);
     is_unharmed(&summary);
     assert_eq!(report.covered_on_sync, 2, "{summary}");
-    assert!(count(&place.file) >= 20, "{} {summary}", count(&place.file));
+    // Were they to wait for that, too, it would be one or two.
+    assert!(count(&place.file) >= 5, "{} {summary}", count(&place.file));
 }
 
 fn beside_large() {
@@ -319,16 +332,28 @@ fn interrupted() {
     is_covered(&place.file);
 }
 
+/// How long it takes until there is room cannot be asked by the program.
 fn again() {
+    let tried = [1300, 3000, 10_000, 30_000].into_iter().any(again_after);
+    assert!(tried, "it is always refused");
+}
+
+/// After so many milliseconds; whether nothing was refused.
+fn again_after(millis: u64) -> bool {
     let place = place();
+    std::fs::write(beside(&place.file, "delay"), millis.to_string()).unwrap();
     let mut few = options();
     few.release = Duration::from_millis(100);
     few.most_files = 1;
     let summary = launch("one after the other", &place.file, few).run().unwrap();
-    assert!(summary.refused.is_empty(), "{summary}");
     is_unharmed(&summary);
+    if !summary.refused.is_empty() {
+        println!("  still refused after {millis} ms");
+        return false;
+    }
     assert_eq!(summary.files.len(), 2, "{summary}");
     is_covered(&second(&place));
+    true
 }
 
 fn numbers() {
@@ -337,7 +362,8 @@ fn numbers() {
     let summary = launch("waits for a number", &place.file, few).run().unwrap();
     assert!(summary.refused.is_empty() && summary.files.len() == 2, "{summary}");
     is_unharmed(&summary);
-    assert!(count(&place.file) >= 50, "{} {summary}", count(&place.file));
+    // As above.
+    assert!(count(&place.file) >= 5, "{} {summary}", count(&place.file));
 }
 
 fn in_a_socket() {

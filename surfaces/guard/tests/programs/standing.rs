@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 
 use holdfast_guard::Drill;
 
-use crate::checks::{DRILLS, background, is_good, options, place, rot, run, tells_who, wait_until};
+use crate::checks::{
+    DRILLS, Place, all_covered, background, is_good, options, place, rot, run, tells_who,
+    wait_until,
+};
 use crate::stories::{PAGE, PAGES, beside, mark, wait_for};
 use crate::taken::skipped;
 use crate::untouched::state_of;
@@ -26,20 +29,27 @@ fn count(path: &Path) -> u32 {
     std::fs::read_to_string(beside(path, "count")).unwrap().parse().unwrap()
 }
 
-/// The parent asks all the time.
+/// Children that do not stand in time are left alone for a while, which a busy machine may cause.
 fn parents() {
+    let drilled = [4, 8, 16, 32].into_iter().any(parents_for);
+    assert!(drilled, "nothing is ever drilled");
+}
+
+/// The parent asks all the time, for so many seconds; whether there was a drill.
+fn parents_for(seconds: u64) -> bool {
     let place = place();
     let mut options = options();
     options.drill = Some(Drill { pages: 2, seed: 5 });
     let file = place.file.clone();
     let guard = std::thread::spawn(move || run("looks after its children", &file, options));
     wait_for(&place.file, "ready");
-    std::thread::sleep(Duration::from_secs(4));
+    std::thread::sleep(Duration::from_secs(seconds));
     mark(&place.file, "go");
     let (summary, report) = guard.join().unwrap();
     assert_eq!(count(&place.file), 0, "children that stood were seen\n{summary}");
-    assert!(report.drilled.rounds > 0 && is_good(&summary, &report), "{summary}");
+    assert!(is_good(&summary, &report), "{summary}");
     println!("  {} rounds", report.drilled.rounds);
+    report.drilled.rounds > 0
 }
 
 fn signal(process: u32, signal: i32) {
@@ -51,8 +61,9 @@ fn stands(process: u32) -> bool {
     state_of(&process.to_string()).is_some_and(|(state, _)| state == "T")
 }
 
-/// A supervisor that is stopped while its program stands, and the program.
-fn caught(file: &Path, mut guard: Command) -> (Child, u32) {
+/// A supervisor that is stopped while its program stands, and the program. `None` if that did not
+/// stand whenever this test came to look.
+fn caught(file: &Path, mut guard: Command) -> Option<(Child, u32)> {
     let mut guard = guard.args(["--guard", "tells who it is"]).arg(file).spawn().unwrap();
     wait_for(file, "begun");
     let program = count(file);
@@ -65,14 +76,25 @@ fn caught(file: &Path, mut guard: Command) -> (Child, u32) {
         signal(guard.id(), libc::SIGSTOP);
         assert!(wait_until(|| stands(guard.id())));
         if stands(program) {
-            return (guard, program);
+            return Some((guard, program));
         }
         // It was let go on its way here.
         signal(guard.id(), libc::SIGCONT);
     }
     guard.kill().unwrap();
     guard.wait().unwrap();
-    panic!("it is never stopped");
+    signal(program, libc::SIGKILL);
+    None
+}
+
+/// Tries a few times, each in a new place that was made ready for it.
+fn caught_once(ready: fn() -> Place, supervisor: fn() -> Command) -> (Place, Child, u32) {
+    let found = (0..5).find_map(|_| {
+        let place = ready();
+        let (guard, program) = caught(&place.file, supervisor())?;
+        Some((place, guard, program))
+    });
+    found.unwrap_or_else(|| panic!("it is never stopped"))
 }
 
 /// This test, as a supervisor.
@@ -85,10 +107,13 @@ fn killed_in_a_repair() {
     if !tells_who() {
         return;
     }
-    let place = place();
-    run("touch", &place.file, options());
-    (0..PAGES / 4).for_each(|stripe| rot(&place.file, stripe * 4 + 1));
-    let (mut guard, program) = caught(&place.file, supervisor());
+    let damaged = || {
+        let place = place();
+        run("touch", &place.file, options());
+        (0..PAGES / 4).for_each(|stripe| rot(&place.file, stripe * 4 + 1));
+        place
+    };
+    let (place, mut guard, program) = caught_once(damaged, supervisor);
     guard.kill().unwrap();
     guard.wait().unwrap();
     let killed = Instant::now();
@@ -113,10 +138,12 @@ fn anchors_of(guard: u32) -> Vec<String> {
 }
 
 fn killed_in_a_drill() {
-    let place = place();
-    let mut drills = supervisor();
-    drills.env(DRILLS, "1");
-    let (mut guard, program) = caught(&place.file, drills);
+    let drills = || {
+        let mut drills = supervisor();
+        drills.env(DRILLS, "1");
+        drills
+    };
+    let (_place, mut guard, program) = caught_once(place, drills);
     let anchors = anchors_of(guard.id());
     guard.kill().unwrap();
     guard.wait().unwrap();
@@ -134,8 +161,7 @@ fn apart() {
     let guard = background("has a network of its own", &place.file);
     let came = wait_until(|| beside(&place.file, "ready").exists() || guard.is_finished());
     if tells_who() && !guard.is_finished() {
-        // The pass after the last store.
-        std::thread::sleep(Duration::from_millis(200));
+        all_covered(&place.file);
         let expected = std::fs::read(&place.file).unwrap();
         rot(&place.file, 500);
         assert!(wait_until(|| std::fs::read(&place.file).unwrap() == expected), "not repaired");
@@ -154,14 +180,17 @@ fn apart() {
     assert_eq!(std::fs::read(&place.file).unwrap()[4 * PAGE..][..8], *b"the last", "{summary}");
 }
 
-/// The first answer is waited for; others are not, until one comes in time.
+/// The first answer is waited for; others are not, until one comes in time: on a busy machine not
+/// the very first one that could.
 fn late() {
     let place = place();
     let mut guard = supervisor();
     guard.args(["--guard", "opens again and again"]).arg(&place.file);
     guard.env("HOLDFAST_GUARD_IMPATIENT", "4000");
     let guard = guard.stdout(Stdio::piped()).spawn().unwrap();
-    wait_for(&place.file, "ready");
+    // Not when it is there: whoever makes it asks, and would find its supervisor late by that.
+    let ready = beside(&place.file, "ready");
+    assert!(wait_until(|| std::fs::read(&ready).is_ok_and(|is| !is.is_empty())));
     signal(guard.id(), libc::SIGSTOP);
     assert!(wait_until(|| stands(guard.id())));
     mark(&place.file, "open");
@@ -175,6 +204,23 @@ fn late() {
     let took: Vec<u64> = took.split_whitespace().map(|millis| millis.parse().unwrap()).collect();
     let [first, others @ ..] = &took[..] else { panic!("{took:?}") };
     assert!(*first >= 4000 && others.iter().all(|millis| *millis < 2000), "{took:?}");
-    assert!(told.contains("second.bin: 3 pages, 3 good"), "{told}");
-    assert!(!told.contains("did not wait"), "{told}");
+    let mut files = files_of(&told).into_iter();
+    let first = files.next().unwrap();
+    assert!(first.contains("data.bin: ") && !first.contains("did not wait"), "{told}");
+    let waited =
+        |file: &String| file.contains(".bin: 3 pages, 3 good") && !file.contains("did not wait");
+    assert!(files.any(|file| waited(&file)), "{told}");
+}
+
+/// What a summary tells of each guarded file, one text each.
+fn files_of(told: &str) -> Vec<String> {
+    let mut files: Vec<String> = Vec::new();
+    for line in told.lines() {
+        match files.last_mut() {
+            _ if line.contains(".bin: ") && !line.starts_with(' ') => files.push(line.to_owned()),
+            Some(file) if line.starts_with(' ') => *file += line,
+            _ => {}
+        }
+    }
+    files
 }

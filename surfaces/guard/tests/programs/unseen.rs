@@ -181,19 +181,25 @@ fn child_gives_up() {
     assert!(summary.status.success() && is_good(&summary, &report), "{summary}");
 }
 
-/// By a way around the library that the program has loaded.
+/// By a way around the library that the program has loaded. The guard has to look between it and
+/// what was announced before, which a busy machine may keep it from.
 fn unannounced(name: &str) {
+    assert!((0..4).any(|_| is_noticed(name)), "nobody ever notices that it was not announced");
+}
+
+/// Whether it was; true where there is no such way.
+fn is_noticed(name: &str) -> bool {
     let place = place();
     bare::write(&beside(&place.file, "bare"));
     std::fs::copy(&place.file, beside(&place.file, "other")).unwrap();
     let (summary, report) = run(name, &place.file, options());
     if skipped(&summary, "no such way here") {
-        return;
+        return true;
     }
     let now = std::fs::read(&place.file).unwrap();
     assert!(now[250 * PAGE..].starts_with(b"unseen"), "taken back\n{summary}");
     assert_eq!((report.counts.corrupt, report.counts.repaired), (0, 0), "{summary}");
-    assert!(report.contested.iter().any(|why| why.contains("not announced")), "{summary}");
+    report.contested.iter().any(|why| why.contains("not announced"))
 }
 
 /// It lies in what was to be written when the program became another: that is over.

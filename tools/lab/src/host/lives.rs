@@ -31,7 +31,7 @@ const VIOLATION: &str = "life: Violation";
 /// What it says of a lie that was convicted.
 const CONVICTED: &str = "life: convicted ";
 /// How long the last one works before it is ended.
-const LAST: Duration = Duration::from_millis(500);
+const LAST: Duration = Duration::from_secs(3);
 /// What it must say there: on which medium.
 const MEDIUM: &str = " on dax:";
 

@@ -1,5 +1,7 @@
 //! The steps of CI with a cargo that only takes notes: order, failure, skipping, arguments.
 
+use std::path::Path;
+
 use crate::support::Tree;
 
 /// The calls of cargo when every step runs; the checks of this program call no cargo but metadata.
@@ -68,7 +70,7 @@ fn steps_of_crates_that_exist_run() {
     // What the tests would have built: it takes notes as well.
     tree.write("target/debug/.fingerprint", "");
     for program in ["holdfast", "holdfast-campaign", "lab"] {
-        std::fs::copy(&cargo, tree.root().join("target/debug").join(program)).expect("copied");
+        tree.copy(&cargo, &format!("target/debug/{program}"));
     }
     tree.xtask_with(&cargo, &["ci"]).passed();
     let mut calls = tree.calls();
@@ -86,18 +88,17 @@ fn a_program_that_is_built_anew_meanwhile_is_found_again() {
     tree.crate_at("testing/models", "holdfast-models", "");
     let cargo = tree.fake_cargo("nothing");
     let own = tree.root().join("target/own");
-    std::fs::copy(env!("CARGO_BIN_EXE_xtask"), &own).expect("copied");
+    tree.copy(Path::new(env!("CARGO_BIN_EXE_xtask")), "target/own");
     let anew = format!(
         "case \"$1\" in test) mv \"{0}\" \"{0}.old\"; cp \"{0}.old\" \"{0}\"; \
                         rm \"{0}.old\";; esac\n",
         own.display()
     );
     let script = tree.read("target/fake-cargo") + &anew;
-    tree.write("target/fake-cargo", &script);
+    tree.program("target/fake-cargo", &script);
     // What would have been built for the checkers: it takes notes as well.
     let built = "target/models/x86_64-unknown-linux-gnu/models/holdfast-models";
-    tree.write(built, "");
-    std::fs::copy(&cargo, tree.root().join(built)).expect("copied");
+    tree.copy(&cargo, built);
     tree.xtask_as(&own, &cargo, &["ci"]).passed();
     let models = |call: &String| call.starts_with("--seed 1");
     assert_eq!(tree.calls().iter().filter(|call| models(call)).count(), 2, "{:?}", tree.calls());

@@ -121,11 +121,26 @@ impl Tree {
              for word in {failing}; do case \" $* \" in *\" $word \"*) exit 7;; esac; done\n",
             self.root().join("target/calls").display()
         );
-        self.write("target/fake-cargo", &text);
+        self.program("target/fake-cargo", &text);
         self.write("target/calls", "");
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(&path, mode).expect("a mode is set");
         path
+    }
+
+    /// Writes a script that can be started.
+    pub(crate) fn program(&self, path: &str, text: &str) {
+        self.write("target/text", text);
+        self.copy(&self.root().join("target/text"), path);
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(self.root().join(path), mode).expect("a mode is set");
+    }
+
+    /// Copies a program. A process of its own does it: what this one has open to write, a child
+    /// that another test starts meanwhile has as well, and then the program cannot be started.
+    pub(crate) fn copy(&self, from: &Path, to: &str) {
+        let to = self.root().join(to);
+        std::fs::create_dir_all(to.parent().expect("a folder")).expect("a folder is made");
+        let done = Command::new("cp").arg("--remove-destination").args([from, &to]).status();
+        assert!(done.expect("cp runs").success());
     }
 
     /// What the fake cargo was called with.

@@ -15,8 +15,11 @@ use serde_json::Value;
 
 /// Bytes of a page.
 pub(crate) const PAGE: usize = 4096;
-/// A command that takes so long hangs, however slow the machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A command that takes so long hangs, however slow the machine: some make hundreds of commits one
+/// by one, and a disk that is busy may take seconds for each.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// What takes so long to come does not come. A limit of hangs only: nobody waits for it otherwise.
+pub(crate) const SURELY: Duration = Duration::from_secs(120);
 
 /// A folder to work in; gone afterwards.
 pub(crate) struct Here {
@@ -116,9 +119,48 @@ pub(crate) fn dd(page: usize) -> String {
 pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{what} does not come");
+        assert!(begun.elapsed() < SURELY, "{what} does not come");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Waits until the process that has a pool open takes commands. It has the pool before: opening it
+/// makes commits, for which a slow disk takes longer than a command waits.
+pub(crate) fn owner_listens(here: &Here, pool: &str) {
+    until("an owner", || holdfast::Owner::reach(here.path(pool)).is_some());
+}
+
+/// How many transactions the owner of a pool has committed; nothing if it did not answer in time.
+pub(crate) fn commits(here: &Here, pool: &str) -> Option<u64> {
+    here.json(0, &["stats", pool])["owner"]["commits"].as_u64()
+}
+
+/// Waits until the owner of a pool has committed so many transactions.
+pub(crate) fn until_committed(here: &Here, pool: &str, number: u64) {
+    owner_listens(here, pool);
+    until("a commit", || commits(here, pool) >= Some(number));
+}
+
+/// Waits until a command handles interrupts, or has ended: before, one ends it like any program.
+pub(crate) fn handles_int(child: &Child) {
+    until("a handler", || {
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        let caught = u64::from_str_radix(caught.trim(), 16).unwrap();
+        // Interrupts are given two handlers one after the other; SIGXFSZ gets its own after them.
+        let has = |signal: Signal| caught >> (signal.as_raw() - 1) & 1 == 1;
+        has(Signal::INT) && has(Signal::XFSZ) || status.contains("State:\tZ")
+    });
+}
+
+/// Waits until every thread of a process has stopped: the signal alone says that they will.
+pub(crate) fn until_it_stands(process: u32) {
+    until("a process that stands", || {
+        let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+        let stats = threads.map(|thread| fs::read_to_string(thread.unwrap().path().join("stat")));
+        // A thread that has ended since it was listed answers nothing.
+        stats.into_iter().all(|stat| stat.map_or(true, |stat| stat.contains(") T ")))
+    });
 }
 
 pub(crate) fn signal(child: &Child, signal: Signal) {

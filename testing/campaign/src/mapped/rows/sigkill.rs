@@ -32,7 +32,7 @@ pub const ROW: Row = Row {
     cases: |tier| WRONG.len() as u64 + if matches!(tier, Tier::Ci) { 6 } else { 300 },
     run,
     finish: Ledger::finish,
-    patience: Duration::from_secs(240),
+    patience: Duration::from_secs(1800),
     threads: 1,
 };
 
@@ -43,7 +43,7 @@ const PAGES: u64 = 96;
 /// Where shared memory is.
 const SHARED: &str = "/dev/shm";
 /// Longest time to wait for a process.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// Bytes of a page that rot changes.
 const ROT: std::ops::Range<usize> = 800..840;
 

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use holdfast_faultmem::Clear;
-use holdfast_object::{Pool, ScrubControl, ScrubOptions};
+use holdfast_object::{Pool, ScrubControl, ScrubOptions, Scrubbed};
 use holdfast_pmem::Medium;
 use holdfast_workloads::Rng;
 
@@ -21,6 +21,8 @@ const AREAS: [Area; 6] =
     [Area::Object, Area::Object, Area::Slot, Area::Sum, Area::ParityP, Area::Directory];
 /// Scrubs, or damages, of one history at most.
 const MOST: u64 = 8;
+/// Scrubs more of what is undecided.
+const MORE: u64 = 3;
 
 /// What is done beside the threads of a history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,15 +75,20 @@ fn wound(medium: &Handle, target: Target, poison: bool, rng: &mut Rng) -> Judged
     done.map_err(|error| Violation::new(Fault::Refused, format!("damaging {at:#x}: {error}")))
 }
 
-/// Scrubs once; nothing may be lost, and nothing found where nothing is damaged.
+/// Scrubs once, and again if that left something undecided: whoever changes what is damaged may
+/// stand still for longer than a scrub waits. Nothing may be lost, and nothing found where nothing
+/// is damaged.
 ///
 /// # Errors
 /// Something was, or the scrub failed.
 pub fn scrub<M: Medium>(pool: &Pool<M>, beside: Beside, tally: &mut Tally) -> Judged<()> {
-    let done = pool.scrub(ScrubOptions::default(), &ScrubControl::default(), |_, _| {});
-    let done = done.map_err(|error| refused("scrub", &error))?;
-    tally.add("scrubs meanwhile", 1);
-    tally.add("repaired by scrubs meanwhile", done.repaired);
+    let mut done = once(pool, tally)?;
+    for _ in 0..MORE {
+        if done.lost > 0 || done.undecided == 0 {
+            break;
+        }
+        done = once(pool, tally)?;
+    }
     let found = done.report.findings.first();
     if beside == Beside::Scrub && done.report.found > 0 {
         let story = format!("a scrub beside threads found {found:?}, and nothing is damaged");
@@ -94,4 +101,12 @@ pub fn scrub<M: Medium>(pool: &Pool<M>, beside: Beside, tally: &mut Tally) -> Ju
         return Err(Violation::new(Fault::Wrong, story));
     }
     Ok(())
+}
+
+fn once<M: Medium>(pool: &Pool<M>, tally: &mut Tally) -> Judged<Scrubbed> {
+    let done = pool.scrub(ScrubOptions::default(), &ScrubControl::default(), |_, _| {});
+    let done = done.map_err(|error| refused("scrub", &error))?;
+    tally.add("scrubs meanwhile", 1);
+    tally.add("repaired by scrubs meanwhile", done.repaired);
+    Ok(done)
 }

@@ -43,7 +43,7 @@ pub const ROW: Row = Row {
     cases: |tier| WRONG.len() as u64 + if matches!(tier, Tier::Ci) { CASES } else { 100 * CASES },
     run,
     finish: |_| {},
-    patience: Duration::from_secs(300),
+    patience: Duration::from_secs(1800),
     threads: 2,
 };
 

@@ -47,7 +47,7 @@ pub const ROW: Row = Row {
     cases: |tier| WRONG.len() as u64 + CASES * if matches!(tier, Tier::Ci) { 1 } else { 200 },
     run,
     finish,
-    patience: Duration::from_secs(180),
+    patience: Duration::from_secs(1800),
     // Signals are counted for the whole process.
     threads: 1,
 };

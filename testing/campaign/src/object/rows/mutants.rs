@@ -30,7 +30,7 @@ pub const ROW: Row = Row {
 };
 
 /// Longest time a killer may take before it counts as hung.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Folders with sources of the engine path.
 const PATHS: [&str; 4] =

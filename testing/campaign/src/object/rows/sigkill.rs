@@ -37,7 +37,7 @@ pub const ROW: Row = Row {
     cases: |tier| WRONG.len() as u64 + CASES * if matches!(tier, Tier::Ci) { 1 } else { 25 },
     run,
     finish: |_| {},
-    patience: Duration::from_secs(180),
+    patience: Duration::from_secs(1800),
     threads: 1,
 };
 
@@ -54,7 +54,7 @@ const SIZE_MAX: u64 = 4 << 20;
 /// Where shared memory is.
 const SHARED: &str = "/dev/shm";
 /// Longest time to wait for the process to come to its phase.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What the judge must convict.
 const WRONG: &[Variant] = &[

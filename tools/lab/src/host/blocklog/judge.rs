@@ -105,8 +105,12 @@ mod tests {
 
     fn judge(folder: &Path, script: &str) -> Judge {
         let program = folder.join("judge");
-        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let text = folder.join("text");
+        std::fs::write(&text, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&text, std::fs::Permissions::from_mode(0o755)).unwrap();
+        // By a process of its own: what this one has open to write, a child that another test
+        // starts meanwhile has as well, and then the program cannot be started.
+        assert!(Command::new("cp").args([&text, &program]).status().unwrap().success());
         Judge::new((&program, "object"), Path::new("said"), &folder.join("complaints")).unwrap()
     }
 
