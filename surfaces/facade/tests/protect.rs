@@ -2,12 +2,16 @@
 //! whatever is wrong with the side file costs nothing.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
+#[path = "all/common/mod.rs"]
+mod common;
+
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
+use common::{starts_none, starts_programs};
 use holdfast::ErrorKind;
 use holdfast::protect::{ProtectOptions, ProtectedFile, Unsure, Verified, side_path};
 
@@ -81,6 +85,7 @@ fn options() -> ProtectOptions {
 
 #[test]
 fn rot_is_found_and_given_back() {
+    let _beside = starts_none();
     for len in [1, 100, PAGE, 3 * PAGE + 17, 700 * PAGE + 1, 3000 * PAGE] {
         let here = Here::protected(len);
         assert!(here.verify().is_clean(), "{len}");
@@ -104,6 +109,7 @@ fn rot_is_found_and_given_back() {
 
 #[test]
 fn what_somebody_wrote_stays_and_the_page_before_is_beside_it() {
+    let _beside = starts_none();
     let here = Here::protected(40 * PAGE);
     here.change(5 * PAGE + 7);
     let written = fs::read(&here.path).unwrap();
@@ -136,6 +142,7 @@ fn what_somebody_wrote_stays_and_the_page_before_is_beside_it() {
 /// What somebody appends lies in the last page of what was covered, and is not of that.
 #[test]
 fn what_was_appended_is_not_in_the_image_before() {
+    let _beside = starts_none();
     let out = |here: &Here| here.path.with_extension("before");
     for (len, more) in [(10_000, 2_000), (10_000, 9_000), (8 * PAGE, 100), (100, 50)] {
         let here = Here::protected(len);
@@ -168,6 +175,7 @@ fn what_was_appended_is_not_in_the_image_before() {
 /// Zeros behind the end of what was covered look as if they had been there.
 #[test]
 fn zeros_that_were_appended_are_not_in_the_image_before() {
+    let _beside = starts_none();
     let out = |here: &Here| here.path.with_extension("before");
     for (len, more) in [(10_000, 2_000), (10_000, 9_000), (8 * PAGE, 100), (100, 50 * PAGE)] {
         for written in [false, true] {
@@ -197,6 +205,7 @@ fn zeros_that_were_appended_are_not_in_the_image_before() {
 /// Nobody closes the file: as a kill leaves it, or a power cut.
 #[test]
 fn damage_behind_a_repair_that_was_cut_short_is_no_doubt() {
+    let _beside = starts_none();
     let here = Here::protected(700 * PAGE);
     for page in [3, 600] {
         here.rot(page * PAGE + 9);
@@ -221,6 +230,7 @@ fn damage_behind_a_repair_that_was_cut_short_is_no_doubt() {
 
 #[test]
 fn what_was_written_can_be_accepted() {
+    let _beside = starts_none();
     let here = Here::protected(40 * PAGE);
     here.change(9 * PAGE);
     let file = ProtectedFile::open(&here.path, &options()).unwrap();
@@ -240,6 +250,7 @@ fn what_was_written_can_be_accepted() {
 
 #[test]
 fn a_file_may_grow_and_shrink_while_nobody_looks() {
+    let _beside = starts_none();
     let here = Here::protected(300 * PAGE);
     let file = File::options().write(true).open(&here.path).unwrap();
     file.set_len(400 * PAGE + 5).unwrap();
@@ -271,6 +282,7 @@ fn a_file_may_grow_and_shrink_while_nobody_looks() {
 
 #[test]
 fn a_sparse_file_takes_no_space_for_its_holes() {
+    let _beside = starts_none();
     use std::os::unix::fs::MetadataExt;
     let here = Here::file(10);
     let file = File::options().write(true).open(&here.path).unwrap();
@@ -286,6 +298,7 @@ fn a_sparse_file_takes_no_space_for_its_holes() {
 
 #[test]
 fn side_files_that_cannot_be_used_are_told_apart() {
+    let _beside = starts_none();
     let here = Here::protected(40 * PAGE);
     let data = fs::read(&here.path).unwrap();
     let good = fs::read(here.side()).unwrap();
@@ -326,6 +339,7 @@ fn side_files_that_cannot_be_used_are_told_apart() {
 
 #[test]
 fn a_side_file_that_is_cut_off_or_damaged_inside_costs_no_data() {
+    let _beside = starts_none();
     let here = Here::protected(2000 * PAGE);
     let data = fs::read(&here.path).unwrap();
     let good = fs::read(here.side()).unwrap();
@@ -355,6 +369,7 @@ fn a_side_file_that_is_cut_off_or_damaged_inside_costs_no_data() {
 
 #[test]
 fn a_side_file_of_another_file_repairs_nothing() {
+    let _beside = starts_none();
     let (here, other) = (Here::protected(40 * PAGE), Here::file(40 * PAGE));
     let mut bytes = content(40 * PAGE);
     bytes.reverse();
@@ -381,6 +396,7 @@ fn a_side_file_of_another_file_repairs_nothing() {
 
 #[test]
 fn files_that_cannot_be_protected() {
+    let _beside = starts_none();
     let here = Here::protected(PAGE);
     let error = ProtectedFile::protect(&here.path, &options()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Exists, "{error}");
@@ -403,6 +419,7 @@ fn files_that_cannot_be_protected() {
 
 #[test]
 fn one_at_a_time() {
+    let _beside = starts_none();
     let here = Here::protected(PAGE);
     let open = ProtectedFile::open(&here.path, &options()).unwrap();
     for error in [
@@ -419,6 +436,7 @@ fn one_at_a_time() {
 
 #[test]
 fn two_parity_pages_give_two_back_and_the_side_file_may_be_elsewhere() {
+    let _beside = starts_none();
     let here = Here::file(100 * PAGE);
     let elsewhere = here.path.with_extension("elsewhere");
     let options = options().stripe(8, 2).side(&elsewhere);
@@ -444,6 +462,7 @@ fn stranger(path: &std::path::Path, at: u64) {
 
 #[test]
 fn a_writer_that_came_and_went_is_never_taken_back() {
+    let _beside = starts_programs();
     let here = Here::protected(40 * PAGE);
     let file = ProtectedFile::open(&here.path, &options()).unwrap();
     stranger(&here.path, 5 * PAGE);
@@ -492,6 +511,7 @@ fn holder(path: &std::path::Path) -> std::process::Child {
 
 #[test]
 fn damage_is_not_taken_for_right_because_somebody_was_there_meanwhile() {
+    let _beside = starts_programs();
     let here = Here::protected(200 * PAGE);
     here.rot(5 * PAGE + 9);
     let side = fs::read(here.side()).unwrap();
@@ -526,6 +546,7 @@ fn read_by_us() -> Option<u64> {
 
 #[test]
 fn holes_are_not_read_and_what_is_gone_is_not_looked_for() {
+    let _beside = starts_none();
     let here = Here::file(10);
     let file = File::options().write(true).open(&here.path).unwrap();
     file.set_len(8 << 30).unwrap();
@@ -562,6 +583,7 @@ fn holes_are_not_read_and_what_is_gone_is_not_looked_for() {
 /// A handle for writing that is on its way through a socket is nobody's, and can be everybody's.
 #[test]
 fn a_writer_that_nobody_can_see_is_noticed_at_rest() {
+    let _beside = starts_none();
     use rustix::net::{
         AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
         SocketType, sendmsg, socketpair,
@@ -591,6 +613,7 @@ fn a_writer_that_nobody_can_see_is_noticed_at_rest() {
 
 #[test]
 fn who_wants_to_open_it_waits_while_a_page_is_replaced() {
+    let _beside = starts_none();
     let here = Here::protected(40 * PAGE);
     for page in [3, 17, 38] {
         here.rot(page * PAGE + 9);
@@ -621,6 +644,7 @@ fn who_wants_to_open_it_waits_while_a_page_is_replaced() {
 
 #[test]
 fn what_is_stopped_leaves_nothing_behind() {
+    let _beside = starts_none();
     let here = Here::file(9_000 * PAGE);
     let folder = here.path.parent().unwrap().to_path_buf();
     let names = || {
@@ -689,6 +713,7 @@ fn what_is_stopped_leaves_nothing_behind() {
 
 #[test]
 fn an_opening_that_is_stopped_begins_again() {
+    let _beside = starts_none();
     let here = Here::protected(9_000 * PAGE);
     here.change(5 * PAGE + 7);
     let written = fs::read(&here.path).unwrap();
@@ -716,6 +741,7 @@ fn an_opening_that_is_stopped_begins_again() {
 
 #[test]
 fn a_copy_of_what_it_was_is_for_those_who_may_read_it() {
+    let _beside = starts_none();
     use std::os::unix::fs::PermissionsExt;
     for mode in [0o600, 0o644, 0o640] {
         let here = Here::protected(300 * PAGE);
@@ -746,6 +772,7 @@ fn a_copy_of_what_it_was_is_for_those_who_may_read_it() {
 /// Storage that was never written to, and was read: that changes no byte, and nothing is in doubt.
 #[test]
 fn a_file_with_storage_that_was_never_written_to_may_be_read() {
+    let _beside = starts_none();
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = folder.path().join("data.bin");
     fs::write(&path, content(20 * PAGE)).unwrap();

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use common::{Here, PAGE, content};
+use common::{Here, PAGE, content, starts_none, starts_programs};
 use holdfast::protect::{
     Durability, ProtectOptions, ProtectedFile, ProtectedMap, Tracking, Unsure, Verified, side_path,
 };
@@ -69,6 +69,7 @@ fn options() -> ProtectOptions {
 
 #[test]
 fn a_region_does_what_a_side_file_does() {
+    let _beside = starts_none();
     let here = Here::kept();
     assert!(here.verify().is_clean());
     assert!(fs::metadata(side_path(&here.path)).unwrap().len() <= 2 * PAGE, "it only points");
@@ -111,6 +112,7 @@ fn a_region_does_what_a_side_file_does() {
 
 #[test]
 fn damage_to_the_pool_costs_nothing() {
+    let _beside = starts_none();
     let here = Here::kept();
     let whole = fs::read(&here.pool).unwrap();
     // Every 97th page of the pool behind its logs, of which parity gives back each.
@@ -133,6 +135,7 @@ fn damage_to_the_pool_costs_nothing() {
 
 #[test]
 fn locks_hold() {
+    let _beside = starts_none();
     let here = Here::file();
     let open = Pool::open(&here.pool).unwrap();
     let error = ProtectedFile::protect(&here.path, &here.within()).unwrap_err();
@@ -167,6 +170,7 @@ fn in_use() -> ProtectOptions {
 
 #[test]
 fn a_mapped_file_is_covered_in_its_pool() {
+    let _beside = starts_none();
     let here = Here::kept();
     // A handler of a signal can make no transaction.
     let error = ProtectedMap::open(&here.path, &in_use().tracking(Tracking::Recorded)).unwrap_err();
@@ -205,6 +209,7 @@ fn stores_and_dies() {
 
 #[test]
 fn what_was_stored_before_a_death_is_undecided_and_stays() {
+    let _beside = starts_programs();
     let here = Here::kept();
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "stores_and_dies"]).env("HOLDFAST_TEST_DIES", &here.path);
@@ -224,6 +229,7 @@ fn what_was_stored_before_a_death_is_undecided_and_stays() {
 
 #[test]
 fn what_is_stopped_or_fails_leaves_nothing_in_the_pool() {
+    let _beside = starts_none();
     let here = Here::file();
     let mut calls = 0;
     let made = ProtectedFile::protect_in_steps(&here.path, &here.within(), |done, all| {
@@ -277,6 +283,7 @@ fn what_is_stopped_or_fails_leaves_nothing_in_the_pool() {
 
 #[test]
 fn pools_and_pointers_that_are_not_what_they_were() {
+    let _beside = starts_none();
     let here = Here::kept();
     let pointer = fs::read(side_path(&here.path)).unwrap();
     // Moved: said where to.
@@ -324,6 +331,7 @@ fn pools_and_pointers_that_are_not_what_they_were() {
 
 #[test]
 fn what_is_lost_of_a_region_is_made_anew() {
+    let _beside = starts_none();
     let here = Here::kept();
     let name = here.maps().remove(0);
     let pool = Pool::open(&here.pool).unwrap();

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use common::{Alone, PAGE, refuse};
+use common::{Alone, PAGE, refuse, starts_none, starts_programs};
 use holdfast::ErrorKind;
 use holdfast::protect::{
     PageVerdict, ProtectOptions, ProtectStatus, ProtectedFile, ProtectedMap, Rearm, SourceKind,
@@ -126,6 +126,7 @@ fn ways(here: &Alone) -> Vec<Tracking> {
 
 #[test]
 fn what_is_stored_is_covered_by_every_way_to_notice_it() {
+    let _beside = starts_none();
     let here = Alone::protected(600 * PAGE + 100);
     let ways = ways(&here);
     let always = [Tracking::FirstStore, Tracking::Recorded, Tracking::Notified];
@@ -167,6 +168,7 @@ fn what_is_stored_is_covered_by_every_way_to_notice_it() {
 /// As in a container whose filter of system calls refuses it. The next way is taken, which is told.
 #[test]
 fn where_the_kernel_may_not_track_stores_a_handler_does() {
+    let _beside = starts_none();
     let here = Alone::protected(300 * PAGE);
     let path = here.path.clone();
     let done = std::thread::spawn(move || {
@@ -208,6 +210,7 @@ fn where_the_kernel_may_not_track_stores_a_handler_does() {
 
 #[test]
 fn damage_in_use_is_repaired() {
+    let _beside = starts_none();
     let here = Alone::protected(300 * PAGE);
     for tracking in ways(&here) {
         let beneath = Beneath::of(&here.path);
@@ -242,6 +245,7 @@ fn damage_in_use_is_repaired() {
 /// then: here it comes from beneath, in two parts, with a pass and scrubs around them.
 #[test]
 fn what_a_device_fills_in_is_no_damage() {
+    let _beside = starts_none();
     let here = Alone::protected(300 * PAGE);
     for tracking in ways(&here) {
         let beneath = Beneath::of(&here.path);
@@ -277,6 +281,7 @@ fn what_a_device_fills_in_is_no_damage() {
 
 #[test]
 fn growth_takes_no_damage_for_content() {
+    let _beside = starts_none();
     let here = Alone::protected(40 * PAGE);
     let beneath = Beneath::of(&here.path);
     let map = ProtectedMap::open(&here.path, &by_hand(Tracking::Auto)).unwrap();
@@ -290,6 +295,7 @@ fn growth_takes_no_damage_for_content() {
 
 #[test]
 fn the_thread_covers_pauses_and_goes_on() {
+    let _beside = starts_none();
     let here = Alone::protected(40 * PAGE);
     let beneath = Beneath::of(&here.path);
     let map =
@@ -326,6 +332,7 @@ fn the_thread_covers_pauses_and_goes_on() {
 
 #[test]
 fn whoever_is_not_tracked_makes_it_check_only() {
+    let _beside = starts_programs();
     let foreign = |path: &Path| {
         let line =
             format!("printf foreign | dd of='{}' bs=1 seek=20480 conv=notrunc", path.display());
@@ -365,6 +372,7 @@ fn whoever_is_not_tracked_makes_it_check_only() {
 /// A mapping for reading that may be given the right to write later, before and after.
 #[test]
 fn a_mapping_that_may_become_writable_makes_it_check_only() {
+    let _beside = starts_none();
     let map = |path: &Path, write: bool| {
         let file = File::options().read(true).write(write).open(path).unwrap();
         let (null, len) = (std::ptr::null_mut(), PAGE as usize);
@@ -392,6 +400,7 @@ fn a_mapping_that_may_become_writable_makes_it_check_only() {
 
 #[test]
 fn one_at_a_time_and_only_what_is_protected() {
+    let _beside = starts_none();
     let here = Alone::protected(40 * PAGE);
     let map = ProtectedMap::open(&here.path, &by_hand(Tracking::Auto)).unwrap();
     let error = ProtectedMap::open(&here.path, &by_hand(Tracking::Auto)).unwrap_err();
@@ -421,6 +430,7 @@ fn stores_and_dies() {
 
 #[test]
 fn what_was_stored_before_a_death_is_undecided_and_stays() {
+    let _beside = starts_programs();
     let here = Alone::protected(40 * PAGE);
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "stores_and_dies"]).env("HOLDFAST_TEST_DIES", &here.path);
@@ -495,6 +505,7 @@ fn damage(beneath: &Beneath, pages: u64, repaired: &dyn Fn() -> bool) {
 /// that it never stores to. At the end every counter is what was stored last.
 #[test]
 fn a_storm_of_stores_and_damage_reverts_nothing() {
+    let _beside = starts_none();
     const PAGES: u64 = 256;
     let here = Alone::protected(PAGES * PAGE);
     for tracking in ways(&here) {
@@ -564,6 +575,7 @@ fn a_storm_of_stores_and_damage_reverts_nothing() {
 
 #[test]
 fn passes_keep_to_their_pace_and_leave_a_trace() {
+    let _beside = starts_none();
     let here = Alone::protected(8 << 20);
     let trace = here.path.with_extension("trace");
     // 4 MiB stored to, 8 MiB a second: a pass of half a second, in which others get their turn.
@@ -593,6 +605,7 @@ fn passes_keep_to_their_pace_and_leave_a_trace() {
 /// for; once it rests, it is.
 #[test]
 fn what_is_stored_to_all_the_time_is_left_open_until_it_rests() {
+    let _beside = starts_none();
     const LEN: u64 = 256 * PAGE;
     for (rearm, left) in [(Rearm::WhereItPays, 256), (Rearm::All, 0)] {
         let here = Alone::protected(2 * LEN);
@@ -632,6 +645,7 @@ fn what_is_stored_to_all_the_time_is_left_open_until_it_rests() {
 
 #[test]
 fn a_trace_overwrites_none_that_somebody_writes_and_nothing_else() {
+    let _beside = starts_none();
     let (here, other) = (Alone::protected(9 * PAGE), Alone::protected(9 * PAGE));
     let trace = here.path.with_extension("trace");
     let options = ProtectOptions::new().period(Duration::from_secs(3600)).trace(&trace);
@@ -656,6 +670,7 @@ fn a_trace_overwrites_none_that_somebody_writes_and_nothing_else() {
 
 #[test]
 fn a_trace_says_which_pages_passes_found() {
+    let _beside = starts_none();
     let here = Alone::protected(64 * PAGE);
     let trace = here.path.with_extension("trace");
     let options = ProtectOptions::new().period(Duration::from_millis(10)).trace(&trace);

@@ -3,11 +3,25 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use holdfast::Pool;
 use holdfast::protect::{ProtectOptions, ProtectedFile};
 
 pub(crate) const PAGE: u64 = 4096;
+
+static PROGRAMS: RwLock<()> = RwLock::new(());
+
+/// Held by a test that starts programs, beside which there is no other: a child that has not become
+/// its program yet has the handles of all tests, by which it may write.
+pub(crate) fn starts_programs() -> RwLockWriteGuard<'static, ()> {
+    PROGRAMS.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Held by the tests beside them, several at a time.
+pub(crate) fn starts_none() -> RwLockReadGuard<'static, ()> {
+    PROGRAMS.read().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A file, and a pool that may have its redundancy.
 pub(crate) struct Here {
