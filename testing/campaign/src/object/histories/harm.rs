@@ -84,7 +84,8 @@ fn wound(medium: &Handle, target: Target, poison: bool, rng: &mut Rng) -> Judged
 pub fn scrub<M: Medium>(pool: &Pool<M>, beside: Beside, tally: &mut Tally) -> Judged<()> {
     let mut done = once(pool, tally)?;
     for _ in 0..MORE {
-        if done.lost > 0 || done.undecided == 0 {
+        // Where nothing is damaged, whatever was found is wrong.
+        if beside == Beside::Scrub || done.lost > 0 || done.undecided == 0 {
             break;
         }
         done = once(pool, tally)?;
