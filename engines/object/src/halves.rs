@@ -167,7 +167,8 @@ impl<'a, M: Medium> Half<'a, M> {
             let first = First::default();
             if cures(self.shared, self.unit, &chosen, self.parts, &all, self.changes, &first) {
                 let pair = |(n, bytes): (&usize, &Vec<u8>)| (self.parts[*n], bytes.clone());
-                return Some(Cure { parts: chosen.iter().zip(all).map(pair).collect() });
+                let parts = chosen.iter().zip(all).map(pair).collect();
+                return Some(Cure { parts, whole_page: false });
             }
         }
         None

@@ -13,6 +13,7 @@ use holdfast_pmem::Medium;
 use holdfast_sync::{MutexGuard, PoisonError};
 
 use crate::blame::{Newer, Of};
+use crate::mend_unit::Cure;
 use crate::newer::{Order, order_near};
 use crate::shared::Shared;
 use crate::versions::Version;
@@ -72,6 +73,12 @@ impl<M: Medium> Shared<M> {
             }
         });
         held
+    }
+
+    /// Takes the words of all that a cure changes, if it changes what somebody may have verified.
+    pub(crate) fn hold_cure(&self, cure: &Cure, holding: &mut Holding) -> bool {
+        let mut parts = cure.parts.iter().filter(|_| cure.whole_page);
+        parts.all(|(part, bytes)| self.hold_range(part.at, bytes, holding))
     }
 
     /// Takes a word at whatever version it has.

@@ -49,9 +49,9 @@
 //! - `begun.rs`, `raw_view.rs` the same for programs without closures and types
 //! - `commit.rs`, `settle.rs`, `in_place.rs`, `overflow.rs`, `chunks.rs`, `batch.rs`, `diff.rs` the
 //!   way to the medium
-//! - `open.rs`, `recover.rs`, `redo.rs` after a crash
-//! - `repair.rs`, `mend_unit.rs`, `halves.rs`, `blame.rs`, `newer.rs`, `bring_back.rs`, `hold.rs`,
-//!   `copies.rs` putting right; `report.rs` telling of it
+//! - `open.rs`, `recover.rs`, `redo.rs`, `owed.rs` after a crash
+//! - `repair.rs`, `mend_unit.rs`, `whole_page.rs`, `halves.rs`, `blame.rs`, `newer.rs`,
+//!   `bring_back.rs`, `hold.rs`, `copies.rs` putting right; `report.rs` telling of it
 //! - `sweep.rs`, `scrub.rs` looking
 //! - `grow.rs` more room; `versions.rs`, `touched.rs`, `lane.rs`, `view.rs` what DRAM keeps
 //! - `format.rs`, `anchor.rs`, `geometry.rs` where things are
@@ -88,6 +88,7 @@ mod newer;
 mod open;
 mod options;
 mod overflow;
+mod owed;
 mod pool;
 mod raw_view;
 mod recover;
@@ -104,6 +105,7 @@ mod tx;
 mod versions;
 #[allow(unsafe_code)]
 mod view;
+mod whole_page;
 
 pub use anchor::Anchor;
 pub use begun::Begun;

@@ -10,14 +10,17 @@ use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Event, Finder};
 use holdfast_redundancy::parity::{Parity, Scratch, rebuild};
 use holdfast_redundancy::{Exempt, Wrong, zone};
+use holdfast_txn::TxError;
 use std::collections::BTreeMap;
 
 use crate::beside::beside_each;
 use crate::changes::Changes;
 use crate::error::Error;
 use crate::halves::{MayBe, find_half};
+use crate::hold::Holding;
 use crate::repair::{Asked, BAD_PAGES_MAX, Mended};
 use crate::shared::{Repairer, Shared};
+use crate::whole_page::find_page;
 
 const STEP_HELD: Site = Site::new("object.mend_unit.step-held");
 /// Times a unit is looked at again that turned bad anew, or did not keep what was stored.
@@ -34,6 +37,9 @@ const TRIALS_MAX: usize = 512;
 const TRIALS_BESIDE_MAX: usize = 128;
 /// Rows that may be that other one.
 const OTHERS_MAX: usize = 4;
+/// Times in a row that a repair waits for somebody who holds what it would change. Who has a view
+/// may be who waits: then the unit is cured by itself.
+const PUT_OFF_MAX: u32 = 1_000;
 /// Which of the parts of a granule is the slot.
 pub(crate) const SLOT: usize = 1;
 
@@ -48,6 +54,8 @@ pub(crate) struct Part {
 /// What a successful trial would install.
 pub(crate) struct Cure {
     pub(crate) parts: Vec<(Part, Vec<u8>)>,
+    /// It also changes what verifies as it is: see `whole_page.rs`.
+    pub(crate) whole_page: bool,
 }
 
 impl Cure {
@@ -75,7 +83,7 @@ impl Cure {
             (Part { len, ..part }, bytes)
         };
         let parts = self.parts.into_iter().map(within).filter(|(part, _)| part.len > 0);
-        Self { parts: parts.collect() }
+        Self { parts: parts.collect(), ..self }
     }
 }
 
@@ -203,7 +211,20 @@ fn mend_held<M: Medium>(
         let object = object_of(shared, unit);
         let none = Changes::default();
         let mut may_be = |at, len| shared.range_candidates(repairer, at, len, &shared.exempt());
-        let cure = find_cure(shared, unit, parts, &none, certify, &mut may_be).or_else(|| {
+        let mut holding = Holding::default();
+        let whole = find_page(shared, unit, parts, &none, &mut may_be);
+        let whole = match whole.map(|cure| (shared.hold_cure(&cure, &mut holding), cure)) {
+            Some((false, _)) if repairer.put_off < PUT_OFF_MAX => {
+                shared.release(holding);
+                repairer.put_off += 1;
+                return Err(Error::Tx(TxError::Conflict));
+            }
+            whole => whole.and_then(|(held, cure)| held.then_some(cure)),
+        };
+        repairer.put_off = 0;
+        let mut may_be = |at, len| shared.range_candidates(repairer, at, len, &shared.exempt());
+        let cure = whole.or_else(|| find_cure(shared, unit, parts, &none, certify, &mut may_be));
+        let cure = cure.or_else(|| {
             let exempt = shared.exempt();
             find_cure_of_two(shared, repairer, unit, parts, &none, &exempt, certify)
         });
@@ -215,22 +236,36 @@ fn mend_held<M: Medium>(
             shared.report_mended(Event { object, ..event }, lost);
             return Ok(Some(lost));
         };
-        for (part, bytes) in &cure.parts {
-            let before_sum = shared.sum_there(part.at, part.len);
-            shared.install_range(repairer, part.at, bytes)?;
-            let event = Event { object, at: part.at, len: part.len, before_sum, ..event };
-            // What was stored may not have stayed: lost again on its way.
-            if current(shared, part).as_ref() == Some(bytes) {
-                mended = Mended::Repaired(part.wrong);
-                shared.report_mended(event, mended);
-            }
-        }
+        let done = install(shared, repairer, &cure, Event { object, ..event });
+        shared.release(holding);
+        mended = done?.unwrap_or(mended);
         // Other parts may have turned bad meanwhile: damage of its own, with a cure of its own.
     }
     let lost = Mended::Lost(parts[0].wrong);
     let object = object_of(shared, unit);
     shared.report_mended(Event { object, ..event }, lost);
     Ok(Some(lost))
+}
+
+/// Stores a cure. Answers what it came to, if anything of it stayed.
+fn install<M: Medium>(
+    shared: &Shared<M>,
+    repairer: &mut Repairer,
+    cure: &Cure,
+    event: Event,
+) -> Result<Option<Mended>, Error> {
+    let mut mended = None;
+    for (part, bytes) in &cure.parts {
+        let before_sum = shared.sum_there(part.at, part.len);
+        shared.install_range(repairer, part.at, bytes)?;
+        // What was stored may not have stayed: lost again on its way.
+        if current(shared, part).as_ref() == Some(bytes) {
+            let done = Mended::Repaired(part.wrong);
+            shared.report_mended(Event { at: part.at, len: part.len, before_sum, ..event }, done);
+            mended = Some(done);
+        }
+    }
+    Ok(mended)
 }
 
 /// Whether a unit that was listed before its columns were held is one still: its object, and the
@@ -311,7 +346,7 @@ pub(crate) fn try_parts<M: Medium>(
             {
                 let pair = |(i, b): (&usize, &Vec<u8>)| (parts[*i], b.clone());
                 let parts = chosen.iter().zip(bytes).map(pair).collect();
-                return Some(Cure { parts });
+                return Some(Cure { parts, whole_page: false });
             }
             trials = trials.saturating_sub(1);
             if trials == 0 {

@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::lane::LaneState;
 use crate::options::{OpenOptions, VerifyReads};
 use crate::overflow::LogChunks;
-use crate::redo::Owed;
+use crate::owed::Owed;
 use crate::touched::Touched;
 use crate::versions::Versions;
 use crate::view::Lanes;
@@ -41,6 +41,8 @@ pub(crate) struct Repairer {
     pub(crate) holds_columns: bool,
     /// Columns that wait to be completed are being completed: nobody else may judge them.
     pub(crate) completes: bool,
+    /// Times in a row that a repair was put off for somebody who holds what it would change.
+    pub(crate) put_off: u32,
     /// The row beside which the last unit was made good.
     pub(crate) beside: u32,
     /// Frames that were to move and could not.

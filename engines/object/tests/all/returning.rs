@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use crate::common::{TestPool, clock, get, pattern, put, quick};
 use crate::erased::{Map, map};
 use crate::no_spare::spoil_spares;
-use crate::stale::{KINDS, forgetting, pool, scrub, settled, ten, write};
+use crate::stale::{KINDS, forgetting, page, pool, scrub, settled, ten, write};
 use holdfast_faultmem::{Clear, Config, FaultMedium, Image};
 use holdfast_heap::Spot;
 use holdfast_layout::RawPtr;
@@ -159,6 +159,67 @@ fn all_pages_of_a_long_object_come_back_together() {
         all_forgotten(&pool, &pages, Box::new(rewrite));
         settled(&pool);
         assert_eq!(get(&pool, object).unwrap(), model, "{kind} {parity:?}");
+    }
+}
+
+/// Lengths of long objects, and from where on they are written anew: all of it and all but the
+/// first granule. Of the short ones, only the granule at the border of the first page and the
+/// second tells that the first page is an older one.
+const REWRITES: [(usize, usize); 4] = [(4_060, 0), (4_060, 1_500), (20_000, 0), (20_000, 1_500)];
+
+/// Such an object, a granule that lies on both pages, and what the object is.
+fn over_a_border(pool: &TestPool, len: usize) -> (RawPtr, usize, Vec<u8>) {
+    let model = pattern(1, len);
+    let border = |of: &RawPtr| (PAGE - of.offset() % PAGE) as usize;
+    let good = |of: &RawPtr| {
+        let on_one = spot(pool, *of).slot / PAGE == of.offset() / PAGE;
+        on_one && border(of) > 3 * 1024 && border(of) % 1024 > 200 && border(of) < len
+    };
+    let all: Vec<RawPtr> = (0..4).map(|_| put(pool, &model)).collect();
+    settled(pool);
+    let object = *all.iter().find(|of| good(of)).expect("one begins with its page");
+    (object, border(&object) / 1024 * 1024, model)
+}
+
+#[test]
+fn a_page_comes_back_as_a_whole_before_a_granule_at_its_border_is_cured() {
+    for (kind, parity) in KINDS {
+        for (len, from) in REWRITES {
+            let pool = pool(kind, parity);
+            let (object, _, mut model) = over_a_border(&pool, len);
+            let bytes = pattern(2, len - from);
+            forgetting(&pool, object.offset(), || {
+                write(&pool, object, from, &bytes, &mut model);
+            });
+            // Who reads all of it comes upon the granule at the border.
+            let seen = get(&pool, object).unwrap();
+            assert!(seen == model, "{kind} {parity:?} {len} from {from}: what it never was");
+            settled(&pool);
+            assert!(get(&pool, object).unwrap() == model, "{kind} {parity:?} {len} from {from}");
+            assert_eq!(pool.stats().lost, 0, "{kind} {parity:?}");
+        }
+    }
+}
+
+#[test]
+fn a_page_comes_back_as_a_whole_before_a_granule_at_its_border_is_cured_in_a_replay() {
+    for parity in [Parity::P, Parity::PQ] {
+        for (len, from) in REWRITES {
+            let pool = pool(MediumKind::Shm, parity);
+            let (object, border, mut model) = over_a_border(&pool, len);
+            let before = page(&pool, object.offset());
+            write(&pool, object, from, &pattern(2, len - from), &mut model);
+            settled(&pool);
+            let image = cut(&pool, || write(&pool, object, border + 100, &[7; 20], &mut model));
+            core::mem::forget(pool);
+            let m = FaultMedium::from_crash(image, MediumKind::Shm, &Config::default());
+            m.stray(object.offset() / PAGE * PAGE, &before).unwrap();
+            let (pool, _) = Pool::open(m, quick(), clock()).unwrap();
+            let seen = get(&pool, object).unwrap();
+            assert!(seen == model, "{parity:?} {len} from {from}: what it never was");
+            settled(&pool);
+            assert!(get(&pool, object).unwrap() == model, "{parity:?} {len} from {from}");
+        }
     }
 }
 

@@ -1,10 +1,12 @@
 //! Directory entries whose write the device loses: the old ones verify, and say of their chunks
-//! what was once true. Only parity knows better, and whoever opens the pool next does not.
+//! what was once true. Only parity knows better, and whoever opens the pool next does not. And a
+//! page that comes back with the sums of what lies on others.
 
 use holdfast_faultmem::{FaultKind, When};
 use holdfast_heap::ZoneTable;
 use holdfast_heap::format::CHUNK_LEN;
 use holdfast_layout::{RawPtr, RegionKind};
+use holdfast_pmem::{Medium, PAGE};
 use holdfast_txn::Transaction;
 
 use super::Mutant;
@@ -69,6 +71,22 @@ pub fn made(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     if let Err(error) = driver.pool.run(|tx| tx.len_of(RawPtr::from_word(of))) {
         return Err(wrong(format!("a live object cannot be had: {error}")));
     }
+    driver.read_all()?;
+    durable(&world, driver, &mut rng, true)
+}
+
+/// The first page of a long object comes back as it was before the last write, with the sums of all
+/// its granules: the first of them verify. Who reads all of it must not get some of both.
+pub fn page_back(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, driver, mut rng) = begin(mutant, world)?;
+    let of = long(&driver, &mut rng)?;
+    let page = RawPtr::from_word(of).offset() / PAGE * PAGE;
+    let mut before = vec![0; PAGE as usize];
+    let unread = |_| unable("the page cannot be read");
+    driver.medium.read(page, &mut before).map_err(unread)?;
+    driver.must(&Job::new(&mut rng, [Op::Write { of, from: 1_500, len: 5_000 }]))?;
+    let driver = settled(&world, driver)?;
+    driver.medium.stray(page, &before).map_err(|_| unable("the medium refused"))?;
     driver.read_all()?;
     durable(&world, driver, &mut rng, true)
 }

@@ -179,6 +179,7 @@ const REPAIRS: &[Trial] = &[
     ("object.sweep.verify-entry", &[made!(mended::consistent, SHM)]),
     ("object.tx.verify-open", &[made!(mended::changed, SHM)]),
     ("object.tx.verify-read", &[made!(mended::read, SHM)]),
+    ("object.whole_page.try", &[made!(entries::page_back, SHM)]),
     ("object.judged.verify-slot", &[made!(verified::slots, SHM)]),
     ("redundancy.parity.check-p", &[FLIPPED_P]),
     ("redundancy.parity.check-q", &[FLIPPED_Q]),

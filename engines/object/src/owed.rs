@@ -1,0 +1,137 @@
+//! Commits that met a media error after their records were durable: they must be completed,
+//! whatever went bad under them, and until they are nobody judges a column.
+
+use holdfast_pmem::{MediaCause, Medium, PAGE};
+use holdfast_redundancy::Wrong;
+use holdfast_redundancy::events::{Cause, Finder};
+use holdfast_sync::PoisonError;
+use holdfast_sync::atomic::Ordering;
+
+use crate::batch::Batch;
+use crate::changes::Changes;
+use crate::error::Error;
+use crate::mend_unit::parts_of;
+use crate::redo::Redo;
+use crate::repair::Mended;
+use crate::shared::{Repairer, Shared};
+
+/// Pages relocated for the sake of one commit before it is given up.
+const RELOCATIONS_MAX: u32 = 64;
+
+/// What a commit changes that met a media error after its record was durable.
+#[derive(Debug)]
+pub(crate) struct Owed {
+    changes: Changes,
+    /// Ranges that become log chunks.
+    exempts: Vec<(u64, u64)>,
+}
+
+impl<M: Medium> Shared<M> {
+    /// Notes what a commit changes that met a media error after its record was durable. Its
+    /// columns are still held: from now on nobody judges any column until it is completed.
+    pub(crate) fn owe(&self, batch: &Batch) {
+        let mut changes = Changes::default();
+        for write in &batch.writes {
+            changes.put(write.at, batch.builder.payload(write.payload, write.len as usize));
+        }
+        for (at, len) in &batch.exempts {
+            changes.touch(*at, *len);
+        }
+        self.redoing.fetch_add(1, Ordering::AcqRel);
+        for (zone, chunk, entry) in &batch.publish {
+            self.heap.publish(*zone, *chunk, entry);
+        }
+        let exempts = batch.exempts.clone();
+        self.owed.lock().unwrap_or_else(PoisonError::into_inner).push(Owed { changes, exempts });
+    }
+
+    fn take_owed(&self) -> Vec<Owed> {
+        core::mem::take(&mut *self.owed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Completes all commits that met a media error: each may have left the columns of the others
+    /// half patched, so they are completed together. Recomputing their parity ends with a drain,
+    /// which is their F2. No columns are held: relocation needs them
+    /// all. The version words of these commits still are.
+    pub(crate) fn complete_owed(&self) {
+        let mut repairer = self.repairer_now();
+        let mut owed = self.take_owed();
+        if owed.is_empty() {
+            // Somebody else's completion took this one along.
+            return;
+        }
+        repairer.completes = true;
+        let done = self.redo_owed(&mut repairer, &mut owed);
+        repairer.completes = false;
+        if done.is_err() {
+            // Neither healed nor moved: what is lost is on the medium's own account, the records
+            // are durable, and the next open replays them. Until then nothing more is written.
+            self.stop_writing();
+        }
+        self.redoing.fetch_sub(owed.len() as u64, Ordering::AcqRel);
+    }
+
+    /// What a redo of these changes may judge and store: they, and all parts of the units over
+    /// their columns, which may lie elsewhere.
+    fn ranges_to_redo(&self, changes: &Changes) -> Vec<(u64, u64)> {
+        let mut ranges = changes.ranges().to_vec();
+        for (at, len) in changes.ranges() {
+            let Some(zone) = self.zone_of(*at) else { continue };
+            for piece in zone.split(*at, *len) {
+                for row in 0..zone.data_rows() {
+                    let at = zone.at(row, piece.col);
+                    let Some(table) = self.table_of(at) else { continue };
+                    table.units_over(at, piece.len, &mut |unit| {
+                        ranges.extend(parts_of(&unit).iter().map(|part| (part.at, part.len)));
+                    });
+                }
+            }
+        }
+        ranges
+    }
+
+    /// The redo of `owed`, and of what joins it, while their columns are held. A page that has to
+    /// be relocated on the way is, once they are released, since that takes all columns of its
+    /// frame; then all is done again.
+    fn redo_owed(&self, repairer: &mut Repairer, owed: &mut Vec<Owed>) -> Result<(), Error> {
+        let mut relocations = 0;
+        loop {
+            let mut changes = Changes::default();
+            for one in owed.iter() {
+                one.changes.pieces().for_each(|(at, bytes)| changes.put(at, bytes));
+                one.changes.ranges().iter().for_each(|(at, len)| changes.touch(*at, *len));
+            }
+            let mut was_exempt = self.log_ranges();
+            was_exempt.retain(|range| !owed.iter().any(|one| one.exempts.contains(range)));
+            let columns = self.columns_of(&self.ranges_to_redo(&changes));
+            self.columns.lock_all(&self.m, &columns);
+            let joined = self.take_owed();
+            // Units may have come about since.
+            let now = self.columns_of(&self.ranges_to_redo(&changes));
+            if !joined.is_empty() || now.iter().any(|id| columns.binary_search(id).is_err()) {
+                self.columns.unlock_all(&columns);
+                owed.extend(joined);
+                continue;
+            }
+            let redo = Redo { changes: &changes, was_exempt: &was_exempt, finder: Finder::Commit };
+            repairer.holds_columns = true;
+            let done = self.redo(repairer, &redo);
+            repairer.holds_columns = false;
+            self.columns.unlock_all(&columns);
+            match done {
+                Err(Error::Media(e))
+                    if matches!(e.cause, MediaCause::Unclearable | MediaCause::NoSpace)
+                        && relocations < RELOCATIONS_MAX =>
+                {
+                    relocations += 1;
+                    let event = self.event(Cause::MediaError, Finder::Commit, e.at, PAGE);
+                    // If it cannot move after all, the next round serves it from memory.
+                    if self.moved(repairer, e.at, None)? {
+                        self.report_mended(event, Mended::Relocated(Wrong::Data));
+                    }
+                }
+                other => return other.map(|_| ()),
+            }
+        }
+    }
+}
