@@ -1,5 +1,6 @@
 //! Where damage can be done: every live byte of a pool, by what it belongs to.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use holdfast_heap::format::{CHUNK_LEN, GRANULE, SLOT_LEN, STATE_LIVE, SUM_LEN};
@@ -109,6 +110,18 @@ pub struct Target {
     pub len: u64,
 }
 
+/// Bytes of the sums, but for the first one, of an object of `len` bytes.
+const fn sums_len(len: u64) -> u64 {
+    len.saturating_sub(1) / GRANULE * SUM_LEN
+}
+
+/// The ranges, first byte and length, that an object of `len` bytes has at a place of
+/// [`places`](Targets::places).
+#[must_use]
+pub fn parts_at(object: u64, (slot, sums): (u64, u64), len: u64) -> [(u64, u64); 3] {
+    [(object, len), (slot, SLOT_LEN as u64), (sums, sums_len(len))]
+}
+
 /// Everything in a pool that damage can hit.
 #[derive(Debug, Clone, Default)]
 pub struct Targets {
@@ -138,6 +151,18 @@ impl Targets {
         let mut survey = Survey::default();
         let regions = pool.zones(superblock, seed).into_iter();
         regions.map(|region| ZoneMap::read(pool, region, seed, superblock, &mut survey)).collect()
+    }
+
+    /// Where slot and sums are of what lies at a place or is to, by the first byte of the place.
+    #[must_use]
+    pub fn places(pool: &Bytes) -> BTreeMap<u64, (u64, u64)> {
+        let mut places = BTreeMap::new();
+        for map in Self::zones(pool) {
+            map.each_place(|place| {
+                places.insert(place.object, (place.slot, place.sums));
+            });
+        }
+        places
     }
 
     fn add(&mut self, area: Area, at: u64, len: u64) {
@@ -184,8 +209,7 @@ impl Targets {
             }
             self.add(Area::Object, place.object, slot.len);
             self.add(Area::Slot, place.slot, SLOT_LEN as u64);
-            let sums = slot.len.div_ceil(GRANULE).max(1) - 1;
-            self.add(Area::Sum, place.sums, sums * SUM_LEN);
+            self.add(Area::Sum, place.sums, sums_len(slot.len));
         });
         // Parity over what was just found, row by row.
         let live: Vec<Target> = self.all[live_from..].to_vec();

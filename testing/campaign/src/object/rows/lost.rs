@@ -5,7 +5,9 @@
 //! line, sector or page that they changed then holds what it held before them. Then the pool is
 //! read, worked on or crashed, and scrubbed. If place meant and place hit share no page column,
 //! everything must be as the model says, and what was wrong right before the scrub must have an
-//! event; otherwise no wrong byte may be served, and the pool is given up.
+//! event; otherwise no wrong byte may be served, and the pool is given up. A slot is a write of its
+//! own: of one that was lost the older state verifies, and where only P knows better, it may be
+//! named as in doubt.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +17,10 @@ use holdfast_layout::Region;
 use holdfast_pmem::{Medium, MediumKind};
 use holdfast_workloads::Rng;
 
-use super::damage::{Seen, crash, domains, names, settled, world_of, zone_of};
+use super::damage::{Seen, crash, domains, names, world_of, zone_of};
 use super::spared::{Range, accused, kept, revert_as_told};
 use super::stale::{Past, set_back, settle};
 use crate::object::driver::Driver;
-use crate::object::judge::scrub;
 use crate::object::ops::any_job;
 use crate::object::raw::{Bytes, Flaw, Scope, survey};
 use crate::object::scenes::stage;
@@ -60,6 +61,8 @@ const WRONG: &[Variant] = &[
 ];
 /// The fault that is not of a write: see `stale.rs`.
 const STALE: u64 = 3;
+/// Bytes that reach the medium together.
+const WORD: u64 = 8;
 /// Pages of the pools.
 const PAGES: u64 = 121;
 
@@ -100,14 +103,15 @@ fn rounds(
         }
         let seen = Seen::now(&driver);
         let struck = match kind {
-            STALE => set_back(&driver, rng)?.map(|(injected, past)| (injected, Some(past))),
-            _ => strike(&driver, kind, rng)?.map(|injected| (injected, None)),
+            STALE => set_back(&driver, rng)?,
+            _ => strike(&driver, kind, rng)?,
         };
         let Some((injected, past)) = struck else { continue };
         let zone = zone_of(&driver)?;
         let outside = beyond(&driver, &zone, &injected);
         let log_lost = took_both_copies(&driver, &injected);
-        let blow = Blow { zone, injected, past, seen, left: left.clone() };
+        let stale = kind == STALE;
+        let blow = Blow { zone, injected, stale, past, seen, left: left.clone() };
         let judged = match outside {
             true => serves_no_wrong_byte(&driver).map(|()| {
                 driver.medium.abandon(driver.pool);
@@ -148,8 +152,10 @@ fn rounds(
 struct Blow {
     zone: Region,
     injected: Injected,
-    /// What was there once, of a place that was set back.
-    past: Option<Past>,
+    /// Whether a place was set back to what it was.
+    stale: bool,
+    /// What objects may be until somebody has looked at the columns.
+    past: Past,
     /// Events from before.
     seen: Seen,
     /// What was hurt earlier in places that nobody may have come to since.
@@ -159,17 +165,19 @@ struct Blow {
 impl Blow {
     const fn kind(&self) -> &'static str {
         match self.injected.damage {
-            _ if self.past.is_some() => "stale",
+            _ if self.stale => "stale",
             Damage::Write(FaultKind::Lost) => "lost",
             Damage::Write(FaultKind::Misdirected { .. }) => "misdirected",
             _ => "torn",
         }
     }
 
-    /// What does not hold what the program believes.
+    /// What does not hold what the program believes. A device keeps words, and earlier bytes of
+    /// one may have been on their way in it.
     fn hurt(&self) -> Vec<Range> {
         let Injected { damage, at, len, .. } = self.injected;
-        let mut all = vec![(at, len)];
+        let from = at / WORD * WORD;
+        let mut all = vec![(from, (at + len).next_multiple_of(WORD) - from)];
         if let Damage::Write(FaultKind::Misdirected { to }) = damage {
             all.push((to, len));
         }
@@ -184,25 +192,41 @@ impl Blow {
         rng: &mut Rng,
         tally: &mut Tally,
     ) -> Judged<Option<Driver>> {
-        let Some(past) = &self.past else {
-            let driver = meet(world, driver, &self.injected, rng)?;
-            let wrong = self.is_still_wrong(&driver)?;
-            scrub(&driver.pool)?;
-            self.found(&driver, wrong, tally)?;
-            settled(&driver, true)?;
-            return Ok(Some(driver));
-        };
-        let driver = match rng.below(4) {
-            2 if !took_both_copies(&driver, &self.injected) => crash(world, driver)?,
-            way @ (0 | 1) => {
-                past.meet(&driver, rng, way == 1)?;
-                driver
-            }
-            _ => driver,
+        let driver = match self.stale {
+            true => self.meet_stale(world, driver, rng)?,
+            false => meet(world, driver, &self.injected, rng)?,
         };
         let wrong = self.is_still_wrong(&driver)?;
-        let undecided = past.scrubbed(&driver, rng)?;
+        let undecided = self.past.scrubbed(&driver, rng)?;
         self.found(&driver, wrong && undecided == 0, tally)?;
+        if self.stale {
+            self.count_stale(undecided, tally);
+        } else if undecided > 0 {
+            tally.add(format!("{}, named as in doubt", self.kind()), 1);
+            if self.zone.parity_rows > 1 {
+                let story = "P and Q tell which write was lost, and it is said to be in doubt";
+                return Err(Violation::new(Fault::FalseReport, story));
+            }
+        }
+        // What was in doubt and is not an object of the model stays so.
+        if undecided == 0 || driver.pool.check(|_, _| {}).is_ok_and(|report| report.is_clean()) {
+            return Ok(Some(driver));
+        }
+        let Driver { medium, pool, .. } = driver;
+        medium.abandon(pool);
+        Ok(None)
+    }
+
+    fn meet_stale(&self, world: &Arc<World>, driver: Driver, rng: &mut Rng) -> Judged<Driver> {
+        match rng.below(4) {
+            2 if !took_both_copies(&driver, &self.injected) => return crash(world, driver),
+            way @ (0 | 1) => self.past.meet(&driver, rng, way == 1)?,
+            _ => {}
+        }
+        Ok(driver)
+    }
+
+    fn count_stale(&self, undecided: u64, tally: &mut Tally) {
         let zone = &self.zone;
         let at = self.injected.at;
         let rows = zone.start..zone.start + u64::from(zone.data_rows) * zone.row_len;
@@ -214,13 +238,6 @@ impl Blow {
             _ => "stale in metadata or log",
         };
         tally.add(figure, 1);
-        // What was in doubt and is not an object of the model stays so.
-        if undecided == 0 || driver.pool.check(|_, _| {}).is_ok_and(|report| report.is_clean()) {
-            return Ok(Some(driver));
-        }
-        let Driver { medium, pool, .. } = driver;
-        medium.abandon(pool);
-        Ok(None)
     }
 
     /// Whether something that the engine must find is wrong with the pool right now: by the log of
@@ -276,7 +293,7 @@ impl Blow {
 }
 
 /// Arms a fault and runs a transaction into it. `None` if it met no write.
-fn strike(driver: &Driver, kind: u64, rng: &mut Rng) -> Judged<Option<Injected>> {
+fn strike(driver: &Driver, kind: u64, rng: &mut Rng) -> Judged<Option<(Injected, Past)>> {
     let before = driver.medium.injected().len();
     let kind = match kind {
         0 => FaultKind::Lost,
@@ -285,16 +302,19 @@ fn strike(driver: &Driver, kind: u64, rng: &mut Rng) -> Judged<Option<Injected>>
         _ => FaultKind::Torn(Torn::Subset(rng.next_u64())),
     };
     driver.medium.arm(kind, When::next().nth(1 + rng.below(10)));
+    let mut states = vec![driver.ledger.objects()];
     for _ in 0..3 {
         let job = any_job(rng, &driver.ledger.objects());
         driver.must(&job)?;
+        states.push(driver.ledger.objects());
         if driver.medium.armed() == 0 {
             break;
         }
     }
     driver.medium.disarm();
     settle(driver)?;
-    Ok(driver.medium.injected().get(before).cloned())
+    let injected = driver.medium.injected().get(before).cloned();
+    Ok(injected.map(|injected| (injected, Past::of_write(states))))
 }
 
 /// A fault in words.

@@ -9,7 +9,7 @@ use holdfast_redundancy::events::{Cause, Event, Finder, Outcome};
 use super::damage::names;
 use crate::object::model::{Objects, name};
 use crate::object::raw::Bytes;
-use crate::object::targets::{Area, Target, Targets};
+use crate::object::targets::{Area, Target, Targets, parts_at};
 use crate::object::wrong::{Lie, told};
 use crate::tally::{Fault, Judged, Violation};
 
@@ -100,8 +100,19 @@ pub(super) fn accused(
     let is_hurt = |part: &Target| hurt.iter().any(|range| touch((part.at, part.len), *range));
     let of_hurt: Vec<Target> =
         objects.filter(|parts| parts.iter().any(is_hurt)).flatten().collect();
+    // What is in doubt may be free by the one state and an object by the other.
+    let places = Targets::places(&Bytes::of(medium));
+    let is_of_place = |event: &Event| {
+        let at = RawPtr::from_word(event.object).offset();
+        let place = places.get(&at).filter(|_| event.outcome == Outcome::Undecided);
+        place.is_some_and(|place| {
+            let parts = parts_at(at, *place, event.len);
+            parts.iter().any(|part| hurt.iter().any(|range| touch(*part, *range)))
+        })
+    };
     let is_of_one = |event: &Event| {
-        of_hurt.iter().any(|part| touch((part.at, part.len), (event.at, event.len)))
+        let touches = |part: &Target| touch((part.at, part.len), (event.at, event.len));
+        of_hurt.iter().any(touches) || is_of_place(event)
     };
     match others.into_iter().find(|event| !is_of_one(event)) {
         None => Ok(()),

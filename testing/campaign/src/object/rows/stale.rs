@@ -32,7 +32,7 @@ const UNITS: [u64; 3] = [64, 512, PAGE];
 /// What objects may be as long as nobody has looked at the columns.
 pub(super) struct Past {
     states: Vec<Objects>,
-    /// Objects with bytes, slot or sums in the place.
+    /// Objects with bytes, slot or sums in a place that was set back.
     concerned: BTreeSet<u64>,
 }
 
@@ -104,6 +104,11 @@ fn read(driver: &Driver, word: u64, len: usize) -> Option<Object> {
 }
 
 impl Past {
+    /// Of a write that came to grief in the middle of transactions with these states around them.
+    pub(super) fn of_write(states: Vec<Objects>) -> Self {
+        Self { states, concerned: BTreeSet::new() }
+    }
+
     /// Reads everything: as it is, or an error; what is `allowed` to be may also be as it was.
     fn reads(&self, driver: &Driver, allowed: &BTreeSet<u64>) -> Judged<()> {
         for (word, object) in driver.ledger.objects().iter() {
@@ -135,7 +140,7 @@ impl Past {
         Ok(())
     }
 
-    /// Scrubs: then everything is right or named. Answers how many were named.
+    /// Scrubs: then everything is right or named as in doubt. Answers how many were named.
     pub(super) fn scrubbed(&self, driver: &Driver, rng: &mut Rng) -> Judged<u64> {
         let done = scrub(&driver.pool)?;
         if done.undecided == 0 {
