@@ -160,16 +160,21 @@ impl Past {
         Ok(done.undecided)
     }
 
-    /// Settles what is in doubt by writing all of it anew, as a program would.
+    /// Settles what is in doubt by writing all of it anew, as a program would. What is free by the
+    /// older state cannot be had: it stays in doubt.
     fn overwrite(&self, driver: &Driver, rng: &mut Rng, named: &BTreeSet<u64>) -> Judged<()> {
+        let mut all = true;
         for word in named {
-            if let Some(object) = driver.ledger.objects().get(*word) {
-                let len = object.bytes.len() as u64;
-                driver.must(&Job::new(rng, [Op::Write { of: *word, from: 0, len }]))?;
-            }
+            let object = driver.ledger.objects().get(*word).cloned();
+            let Some(object) = object.filter(|o| read(driver, *word, o.bytes.len()).is_some())
+            else {
+                all = false;
+                continue;
+            };
+            let len = object.bytes.len() as u64;
+            driver.must(&Job::new(rng, [Op::Write { of: *word, from: 0, len }]))?;
         }
-        let objects = driver.ledger.objects();
-        if named.iter().all(|word| objects.get(*word).is_some()) {
+        if all {
             scrub(&driver.pool)?;
             settled(driver, true)?;
         }
