@@ -168,7 +168,7 @@ impl<'a, M: Medium> Half<'a, M> {
             if cures(self.shared, self.unit, &chosen, self.parts, &all, self.changes, &first) {
                 let pair = |(n, bytes): (&usize, &Vec<u8>)| (self.parts[*n], bytes.clone());
                 let parts = chosen.iter().zip(all).map(pair).collect();
-                return Some(Cure { parts, whole_page: false });
+                return Some(Cure { parts, holds: Vec::new() });
             }
         }
         None

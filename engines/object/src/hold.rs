@@ -13,7 +13,6 @@ use holdfast_pmem::Medium;
 use holdfast_sync::{MutexGuard, PoisonError};
 
 use crate::blame::{Newer, Of};
-use crate::mend_unit::Cure;
 use crate::newer::{Order, order_near};
 use crate::shared::Shared;
 use crate::versions::Version;
@@ -75,10 +74,17 @@ impl<M: Medium> Shared<M> {
         held
     }
 
-    /// Takes the words of all that a cure changes, if it changes what somebody may have verified.
-    pub(crate) fn hold_cure(&self, cure: &Cure, holding: &mut Holding) -> bool {
-        let mut parts = cure.parts.iter().filter(|_| cure.whole_page);
-        parts.all(|(part, bytes)| self.hold_range(part.at, bytes, holding))
+    /// Takes words at whatever versions they have: all, or none. What lies under them was judged
+    /// with its columns held, without which nobody stores there.
+    pub(crate) fn hold_words(&self, words: &[u32], holding: &mut Holding) -> bool {
+        let held = words.iter().all(|word| self.hold_now(*word, holding));
+        if !held {
+            // Nothing has changed: who read what they stand for need not run again.
+            for (word, version) in holding.words.drain(..) {
+                self.versions.unlock(word, version);
+            }
+        }
+        held
     }
 
     /// Takes a word at whatever version it has.

@@ -10,7 +10,6 @@ use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Event, Finder};
 use holdfast_redundancy::parity::{Parity, Scratch, rebuild};
 use holdfast_redundancy::{Exempt, Wrong, zone};
-use holdfast_txn::TxError;
 use std::collections::BTreeMap;
 
 use crate::beside::beside_each;
@@ -19,8 +18,9 @@ use crate::error::Error;
 use crate::halves::{MayBe, find_half};
 use crate::hold::Holding;
 use crate::repair::{Asked, BAD_PAGES_MAX, Mended};
+use crate::scrub::{HELD_TRIES, give_way};
 use crate::shared::{Repairer, Shared};
-use crate::whole_page::find_page;
+use crate::whole_page::{find_page, look_beside};
 
 const STEP_HELD: Site = Site::new("object.mend_unit.step-held");
 /// Times a unit is looked at again that turned bad anew, or did not keep what was stored.
@@ -37,9 +37,6 @@ const TRIALS_MAX: usize = 512;
 const TRIALS_BESIDE_MAX: usize = 128;
 /// Rows that may be that other one.
 const OTHERS_MAX: usize = 4;
-/// Times in a row that a repair waits for somebody who holds what it would change. Who has a view
-/// may be who waits: then the unit is cured by itself.
-const PUT_OFF_MAX: u32 = 1_000;
 /// Which of the parts of a granule is the slot.
 pub(crate) const SLOT: usize = 1;
 
@@ -54,8 +51,9 @@ pub(crate) struct Part {
 /// What a successful trial would install.
 pub(crate) struct Cure {
     pub(crate) parts: Vec<(Part, Vec<u8>)>,
-    /// It also changes what verifies as it is: see `whole_page.rs`.
-    pub(crate) whole_page: bool,
+    /// Version words to be held, of what verifies as it is and becomes another: see
+    /// `whole_page.rs`.
+    pub(crate) holds: Vec<u32>,
 }
 
 impl Cure {
@@ -169,6 +167,24 @@ pub(crate) fn mend_unit<M: Medium>(
     Ok(mend_holding(shared, repairer, unit, asked, true)?.unwrap_or(Mended::Nothing))
 }
 
+/// How a unit is to be repaired.
+#[derive(Clone, Copy)]
+struct How {
+    event: Event,
+    /// Whether it is to be given up if there is no cure.
+    last: bool,
+    /// Whether to wait for somebody who holds what the cure would change.
+    wait: bool,
+}
+
+/// What became of a unit.
+enum Done {
+    With(Mended),
+    NoCure,
+    /// Somebody holds what the cure would change.
+    Held,
+}
+
 /// Repairs `unit` with the columns of all its parts held. `None` if there is no cure and that is
 /// not the `last` word.
 fn mend_holding<M: Medium>(
@@ -182,12 +198,24 @@ fn mend_holding<M: Medium>(
     let ranges: Vec<(u64, u64)> = parts.iter().map(|p| (p.at, p.len)).collect();
     let event = shared.event(asked.cause, asked.finder, ranges[0].0, ranges[0].1);
     let columns = shared.columns_of(&ranges);
-    shared.columns.lock_all(&shared.m, &columns);
-    shared.m.step(STEP_HELD);
-    let mended =
-        shared.may_judge().and_then(|()| mend_held(shared, repairer, unit, &parts, event, last));
-    shared.columns.unlock_all(&columns);
-    mended
+    let mut tries = 0;
+    loop {
+        // Who has a view may be who waits: at last the unit is cured by itself.
+        let how = How { event, last, wait: tries < HELD_TRIES };
+        shared.columns.lock_all(&shared.m, &columns);
+        shared.m.step(STEP_HELD);
+        let judge = shared.may_judge();
+        let done = judge.and_then(|()| mend_held(shared, repairer, unit, &parts, how));
+        shared.columns.unlock_all(&columns);
+        match done? {
+            Done::With(mended) => return Ok(Some(mended)),
+            Done::NoCure => return Ok(None),
+            Done::Held => {
+                tries += 1;
+                give_way(tries);
+            }
+        }
+    }
 }
 
 fn mend_held<M: Medium>(
@@ -195,56 +223,49 @@ fn mend_held<M: Medium>(
     repairer: &mut Repairer,
     unit: &Unit,
     parts: &[Part],
-    event: Event,
-    last: bool,
-) -> Result<Option<Mended>, Error> {
+    how: How,
+) -> Result<Done, Error> {
     let certify = Certify::when(shared.m.enabled(VERIFY));
     let mut mended = Mended::Nothing;
     for _ in 0..AGAIN_MAX {
         match unit.check(&Direct(&shared.m), shared.heap.sums(), certify) {
-            Ok(Found::Good | Found::Nothing) => return Ok(Some(mended)),
-            Ok(Found::Bad { .. }) if !is_there(shared, unit) => return Ok(Some(mended)),
+            Ok(Found::Good | Found::Nothing) => return Ok(Done::With(mended)),
+            Ok(Found::Bad { .. }) if !is_there(shared, unit) => return Ok(Done::With(mended)),
             Ok(Found::Bad { .. }) => {}
             // A page that could not be read and could not be mended either: that was reported.
-            Err(_) => return Ok(Some(Mended::Lost(Wrong::Data))),
+            Err(_) => return Ok(Done::With(Mended::Lost(Wrong::Data))),
         }
-        let object = object_of(shared, unit);
+        let event = Event { object: object_of(shared, unit), ..how.event };
         let none = Changes::default();
         let mut may_be = |at, len| shared.range_candidates(repairer, at, len, &shared.exempt());
         let mut holding = Holding::default();
-        let whole = find_page(shared, unit, parts, &none, &mut may_be);
-        let whole = match whole.map(|cure| (shared.hold_cure(&cure, &mut holding), cure)) {
-            Some((false, _)) if repairer.put_off < PUT_OFF_MAX => {
-                shared.release(holding);
-                repairer.put_off += 1;
-                return Err(Error::Tx(TxError::Conflict));
-            }
-            whole => whole.and_then(|(held, cure)| held.then_some(cure)),
+        let whole = match find_page(shared, unit, parts, &none, &mut may_be) {
+            Some(cure) if shared.hold_words(&cure.holds, &mut holding) => Some(cure),
+            Some(_) if how.wait => return Ok(Done::Held),
+            _ => None,
         };
-        repairer.put_off = 0;
-        let mut may_be = |at, len| shared.range_candidates(repairer, at, len, &shared.exempt());
         let cure = whole.or_else(|| find_cure(shared, unit, parts, &none, certify, &mut may_be));
         let cure = cure.or_else(|| {
             let exempt = shared.exempt();
             find_cure_of_two(shared, repairer, unit, parts, &none, &exempt, certify)
         });
         let Some(cure) = cure else {
-            if !last {
-                return Ok(None);
+            if !how.last {
+                return Ok(Done::NoCure);
             }
             let lost = Mended::Lost(parts[0].wrong);
-            shared.report_mended(Event { object, ..event }, lost);
-            return Ok(Some(lost));
+            shared.report_mended(event, lost);
+            return Ok(Done::With(lost));
         };
-        let done = install(shared, repairer, &cure, Event { object, ..event });
+        let done = install(shared, repairer, &cure, event);
         shared.release(holding);
         mended = done?.unwrap_or(mended);
+        look_beside(shared, &cure);
         // Other parts may have turned bad meanwhile: damage of its own, with a cure of its own.
     }
     let lost = Mended::Lost(parts[0].wrong);
-    let object = object_of(shared, unit);
-    shared.report_mended(Event { object, ..event }, lost);
-    Ok(Some(lost))
+    shared.report_mended(Event { object: object_of(shared, unit), ..how.event }, lost);
+    Ok(Done::With(lost))
 }
 
 /// Stores a cure. Answers what it came to, if anything of it stayed.
@@ -346,7 +367,7 @@ pub(crate) fn try_parts<M: Medium>(
             {
                 let pair = |(i, b): (&usize, &Vec<u8>)| (parts[*i], b.clone());
                 let parts = chosen.iter().zip(bytes).map(pair).collect();
-                return Some(Cure { parts, whole_page: false });
+                return Some(Cure { parts, holds: Vec::new() });
             }
             trials = trials.saturating_sub(1);
             if trials == 0 {

@@ -133,7 +133,6 @@ fn tables<M: Medium>(m: &M) -> Result<(Tables, Repairer), Error> {
         scratch,
         holds_columns: false,
         completes: false,
-        put_off: 0,
         beside: 0,
         stuck: Vec::new(),
     };

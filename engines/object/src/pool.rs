@@ -96,7 +96,6 @@ impl<M: Medium> Pool<M> {
             scratch: holdfast_redundancy::parity::Scratch::new(),
             holds_columns: false,
             completes: false,
-            put_off: 0,
             beside: 0,
             stuck: Vec::new(),
         };

@@ -39,7 +39,7 @@ use crate::hold::Holding;
 use crate::mend_unit::{find_cure, find_cure_of_two, is_there, parts_of};
 use crate::repair::{Asked, Mended};
 use crate::shared::{Repairer, Shared};
-use crate::whole_page::find_page;
+use crate::whole_page::{find_page, look_beside};
 
 const STEP_CURED: Site = Site::new("object.redo.step-cured");
 const STEP_STORED: Site = Site::new("object.redo.step-stored");
@@ -298,7 +298,7 @@ impl<M: Medium> Shared<M> {
         let mut holding = Holding::default();
         // While a pool is opened, nobody holds anything.
         let open = redo.finder == Finder::Open;
-        let whole = whole.filter(|cure| open || self.hold_cure(cure, &mut holding));
+        let whole = whole.filter(|cure| open || self.hold_words(&cure.holds, &mut holding));
         let cure =
             whole.or_else(|| find_cure(self, unit, &parts, redo.changes, certify, &mut may_be));
         let cure = cure.or_else(|| {
@@ -320,6 +320,7 @@ impl<M: Medium> Shared<M> {
             Ok(())
         });
         self.release(holding);
+        look_beside(self, &cure);
         put.map(|()| Cured::Whole)
     }
 

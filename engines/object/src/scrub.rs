@@ -27,7 +27,7 @@ const VERIFY_ROWS: Site = Site::new("object.scrub.verify-rows");
 /// Columns that do not add up are held, and nothing over them was judged yet.
 const STEP_SETTLE: Site = Site::new("object.scrub.step-settle");
 /// How often columns are looked at that others keep from being settled.
-const HELD_TRIES: u32 = 1_000;
+pub(crate) const HELD_TRIES: u32 = 1_000;
 /// Of these, how often they are looked at again at once.
 const HELD_YIELDS: u32 = 50;
 /// Nanoseconds between the others.
@@ -110,7 +110,7 @@ enum Settled {
 }
 
 /// Lets others go on who hold what is to be looked at again.
-fn give_way(tries: u32) {
+pub(crate) fn give_way(tries: u32) {
     if tries <= HELD_YIELDS {
         holdfast_sync::thread::yield_now();
     } else {

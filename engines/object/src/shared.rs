@@ -41,8 +41,6 @@ pub(crate) struct Repairer {
     pub(crate) holds_columns: bool,
     /// Columns that wait to be completed are being completed: nobody else may judge them.
     pub(crate) completes: bool,
-    /// Times in a row that a repair was put off for somebody who holds what it would change.
-    pub(crate) put_off: u32,
     /// The row beside which the last unit was made good.
     pub(crate) beside: u32,
     /// Frames that were to move and could not.

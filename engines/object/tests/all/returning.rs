@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 use crate::common::{TestPool, clock, get, pattern, put, quick};
 use crate::erased::{Map, map};
 use crate::no_spare::spoil_spares;
-use crate::stale::{KINDS, forgetting, page, pool, scrub, settled, ten, write};
+use crate::stale::{KINDS, forgetting, page, parity_page, pool, scrub, settled, ten, write};
 use holdfast_faultmem::{Clear, Config, FaultMedium, Image};
 use holdfast_heap::Spot;
 use holdfast_layout::RawPtr;
-use holdfast_object::{Parity, Pool};
+use holdfast_object::{Parity, Pool, VerifyReads};
 use holdfast_pmem::{Medium, MediumKind, PAGE};
 use holdfast_redundancy::{Journal, Wrong, Zone};
 use holdfast_txn::Transaction;
@@ -220,6 +220,93 @@ fn a_page_comes_back_as_a_whole_before_a_granule_at_its_border_is_cured_in_a_rep
             settled(&pool);
             assert!(get(&pool, object).unwrap() == model, "{parity:?} {len} from {from}");
         }
+    }
+}
+
+#[test]
+fn a_page_is_not_taken_back_where_it_is_parity_that_came_back() {
+    for (kind, parity) in KINDS {
+        // With the first granule, the slot tells which state is the newer one.
+        for first in [0, 1_100] {
+            let pool = pool(kind, parity);
+            let mut model = pattern(1, 20_000);
+            let object = put(&pool, &model);
+            settled(&pool);
+            // Granules on the first page and on the second, the sums of all on the first. What is
+            // lost is the second page, and parity over the first.
+            let (second, sum) = (object.offset() + 4 * 1024, spot(&pool, object).sum_at(4));
+            assert_ne!(sum / PAGE, second / PAGE);
+            let bytes = pattern(2, 2048);
+            forgetting(&pool, parity_page(&pool, sum), || {
+                forgetting(&pool, second, || {
+                    pool.run(|tx| {
+                        tx.write_bytes(object, first as u64, &bytes[..700])?;
+                        tx.write_bytes(object, 4 * 1024, &bytes)
+                    })
+                    .unwrap();
+                });
+            });
+            model[first..first + 700].copy_from_slice(&bytes[..700]);
+            model[4 * 1024..6 * 1024].copy_from_slice(&bytes);
+            assert!(get(&pool, object).unwrap() == model, "{kind} {parity:?} {first}: taken back");
+            // Without the first granule and Q nothing tells which of the two came last.
+            assert_eq!(scrub(&pool).lost, 0);
+            assert!(get(&pool, object).unwrap() == model, "{kind} {parity:?} {first}: by a scrub");
+        }
+    }
+}
+
+#[test]
+fn bytes_that_no_sum_covers_do_not_hide_what_is_wrong_in_another_row() {
+    for (kind, parity) in KINDS {
+        let pool = pool(kind, parity);
+        let model = pattern(1, 9_000);
+        let long = put(&pool, &model);
+        let small: Vec<_> =
+            (0..900).map(|i| pattern(i, 100)).map(|b| (put(&pool, &b), b)).collect();
+        settled(&pool);
+        let Map { zone, .. } = map(&pool);
+        // Sums of granules that the object does not have lie on its first page.
+        let unused = spot(&pool, long).sum_at(9)..spot(&pool, long).sum_at(12);
+        assert!(unused.end <= long.offset() && unused.start / PAGE == long.offset() / PAGE);
+        let at = |byte: u64| zone.place(byte).unwrap();
+        let columns = at(unused.start).col..at(unused.end - 1).col;
+        let (other, byte) = small
+            .iter()
+            .enumerate()
+            .flat_map(|(i, (of, _))| (of.offset()..of.offset() + 100).map(move |b| (i, b)))
+            .find(|(_, b)| columns.contains(&at(*b).col) && at(*b).row != at(long.offset()).row)
+            .expect("something lies over these columns");
+        pool.medium().flip_bit(byte, 2).unwrap();
+        pool.medium().flip_bit(long.offset() + 3, 5).unwrap();
+        assert!(get(&pool, long).unwrap() == model, "{kind} {parity:?}");
+        settled(&pool);
+        assert_eq!(get(&pool, small[other].0).unwrap(), small[other].1, "{kind} {parity:?}");
+        assert_eq!(pool.stats().lost, 0, "{kind} {parity:?}");
+    }
+}
+
+#[test]
+fn a_view_on_the_page_keeps_a_repair_waiting_and_not_for_ever() {
+    for parity in [Parity::P, Parity::PQ] {
+        let pool = pool(MediumKind::Shm, parity);
+        let (object, border, mut model) = over_a_border(&pool, 4_060);
+        let old = model.clone();
+        forgetting(&pool, object.offset(), || {
+            write(&pool, object, 1_500, &pattern(2, 2_560), &mut model);
+        });
+        // Who has a view is who reads: it gets the granule at the border, cured by itself.
+        pool.set_verify_reads(VerifyReads::Never);
+        let view = pool.view_raw(object).unwrap();
+        pool.set_verify_reads(VerifyReads::Always);
+        let mut seen = [0; 100];
+        pool.run(|tx| tx.read_bytes(object, border as u64, &mut seen)).unwrap();
+        assert!(seen[..] == model[border..][..100], "{parity:?}");
+        let mut beside = [0; 100];
+        pool.medium().read(object.offset() + 1_500, &mut beside).unwrap();
+        assert!(beside[..] == old[1_500..1_600], "{parity:?}: stored under a view");
+        drop(view);
+        assert_eq!(scrub(&pool).lost, 0, "{parity:?}");
     }
 }
 

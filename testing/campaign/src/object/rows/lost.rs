@@ -15,12 +15,14 @@ use std::time::Duration;
 use holdfast_faultmem::{Damage, FaultKind, Injected, Torn, When};
 use holdfast_layout::Region;
 use holdfast_pmem::{Medium, MediumKind};
+use holdfast_redundancy::events::Outcome;
 use holdfast_workloads::Rng;
 
 use super::damage::{Seen, crash, domains, names, world_of, zone_of};
 use super::spared::{Range, accused, kept, revert_as_told};
 use super::stale::{Past, set_back, settle};
 use crate::object::driver::Driver;
+use crate::object::judge::scrub;
 use crate::object::ops::any_job;
 use crate::object::raw::{Bytes, Flaw, Scope, survey};
 use crate::object::scenes::stage;
@@ -197,8 +199,9 @@ impl Blow {
             false => meet(world, driver, &self.injected, rng)?,
         };
         let wrong = self.is_still_wrong(&driver)?;
-        let undecided = self.past.scrubbed(&driver, rng)?;
-        self.found(&driver, wrong && undecided == 0, tally)?;
+        let undecided = scrub(&driver.pool)?.undecided;
+        self.found(&driver, wrong, undecided > 0, tally)?;
+        self.past.scrubbed(&driver, rng, undecided)?;
         if self.stale {
             self.count_stale(undecided, tally);
         } else if undecided > 0 {
@@ -261,8 +264,8 @@ impl Blow {
     }
 
     /// Compares the events with the injector's log: what was `wrong` right before the scrub has
-    /// one, and there is none of anything else.
-    fn found(&self, driver: &Driver, wrong: bool, tally: &mut Tally) -> Judged<()> {
+    /// one, or something is said to be in `doubt`, and there is none of anything else.
+    fn found(&self, driver: &Driver, wrong: bool, doubt: bool, tally: &mut Tally) -> Judged<()> {
         let hurt = self.hurt();
         let change = |at, byte| {
             let _ = driver.medium.stray(at, &[byte]);
@@ -275,11 +278,16 @@ impl Blow {
         };
         let is_named = |(at, len): &Range| events.iter().any(|e| names(&self.zone, e, *at, *len));
         let located = hurt.iter().any(is_named);
-        if wrong && !located {
+        let said = || events.iter().any(|event| event.outcome == Outcome::Undecided);
+        if doubt && !said() {
+            let story = "something is in doubt, and no event of this pass says so";
+            return Err(Violation::new(Fault::Unnoticed, story));
+        }
+        if wrong && !doubt && !located {
             let story = "it was wrong right before the scrub, and no event names it";
             return Err(Violation::new(Fault::Unnoticed, story));
         }
-        tally.add("wrong right before the scrub, all found", wrong.into());
+        tally.add("wrong right before the scrub, all found", (wrong && !doubt).into());
         tally.add(format!("{}, located", self.kind()), located.into());
         let figure = match (self.injected.at >= self.zone.start, located) {
             (true, true) => "in the zone, located",

@@ -140,12 +140,10 @@ impl Past {
         Ok(())
     }
 
-    /// Scrubs: then everything is right or named as in doubt. Answers how many were named.
-    pub(super) fn scrubbed(&self, driver: &Driver, rng: &mut Rng) -> Judged<u64> {
-        let done = scrub(&driver.pool)?;
-        if done.undecided == 0 {
-            settled(driver, true)?;
-            return Ok(0);
+    /// After a scrub that left so much undecided: everything is right, or named as in doubt.
+    pub(super) fn scrubbed(&self, driver: &Driver, rng: &mut Rng, undecided: u64) -> Judged<()> {
+        if undecided == 0 {
+            return settled(driver, true);
         }
         let report = driver.pool.check(|_, _| {});
         let report = report.map_err(|e| Violation::new(Fault::Refused, format!("check: {e}")))?;
@@ -156,8 +154,18 @@ impl Past {
         }
         let named: BTreeSet<u64> = report.findings.iter().map(|f| f.object.word()).collect();
         self.reads(driver, &named)?;
-        self.overwrite(driver, rng, &named)?;
-        Ok(done.undecided)
+        // What is free by the older state is no object; what lies in chunks in doubt may be none.
+        let entry = named.contains(&RawPtr::NULL.word());
+        let places: BTreeSet<u64> =
+            named.iter().map(|word| RawPtr::from_word(*word).offset()).collect();
+        for (word, object) in driver.ledger.objects().iter().filter(|_| !entry) {
+            let there = read(driver, word, object.bytes.len()).is_some();
+            if !there && !places.contains(&RawPtr::from_word(word).offset()) {
+                let story = format!("{} cannot be read, and is not in doubt", name(word));
+                return Err(Violation::new(Fault::Refused, story));
+            }
+        }
+        self.overwrite(driver, rng, &named)
     }
 
     /// Settles what is in doubt by writing all of it anew, as a program would. What is free by the
