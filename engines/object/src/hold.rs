@@ -74,8 +74,8 @@ impl<M: Medium> Shared<M> {
         held
     }
 
-    /// Takes words at whatever versions they have: all, or none. What lies under them was judged
-    /// with its columns held, without which nobody stores there.
+    /// Takes words at whatever versions they have: all, or none, and nothing held before. What lies
+    /// under them was judged with its columns held, without which nobody stores there.
     pub(crate) fn hold_words(&self, words: &[u32], holding: &mut Holding) -> bool {
         let held = words.iter().all(|word| self.hold_now(*word, holding));
         if !held {

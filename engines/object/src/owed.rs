@@ -51,8 +51,8 @@ impl<M: Medium> Shared<M> {
 
     /// Completes all commits that met a media error: each may have left the columns of the others
     /// half patched, so they are completed together. Recomputing their parity ends with a drain,
-    /// which is their F2. No columns are held: relocation needs them
-    /// all. The version words of these commits still are.
+    /// which is their F2. No columns are held: relocation needs them all. The version words of
+    /// these commits still are.
     pub(crate) fn complete_owed(&self) {
         let mut repairer = self.repairer_now();
         let mut owed = self.take_owed();

@@ -11,6 +11,8 @@
 //! numbers, and only one page may be the cure: where two of them are, two columns are wrong, and
 //! nothing here tells which of them lost what.
 
+use core::ops::Range;
+
 use holdfast_heap::format::{SLOT_LEN, SUM_LEN};
 use holdfast_heap::sums::granule_range;
 use holdfast_heap::verify::{Direct, Found, Overlay, Source, read_slot};
@@ -22,7 +24,7 @@ use holdfast_redundancy::events::{Cause, Finder};
 
 use crate::changes::Changes;
 use crate::halves::MayBe;
-use crate::mend_unit::{Cure, Part, judging};
+use crate::mend_unit::{Cure, Part, judging, parts_of};
 use crate::newer::{Order, order_of};
 use crate::shared::Shared;
 
@@ -48,14 +50,14 @@ pub(crate) fn find_page<M: Medium>(
     changes: &Changes,
     may_be: &mut MayBe<'_>,
 ) -> Option<Cure> {
-    if !matches!(unit, Unit::Granule { .. }) || !shared.heap.sums().active() {
+    let judged = matches!(unit, Unit::Granule { .. }) && shared.heap.sums().active();
+    if !judged || !shared.m.enabled(TRY) {
         return None;
     }
     let ends = parts.iter().flat_map(|part| [part.at, part.at + part.len.max(1) - 1]);
     let mut pages: Vec<u64> = ends.map(|at| at / PAGE * PAGE).collect();
     pages.sort_unstable();
     pages.dedup();
-    pages.retain(|_| shared.m.enabled(TRY));
     let has_q = |page| shared.zone_of(page).is_some_and(|zone| zone.has_q());
     let tried = pages.into_iter().filter_map(|page| {
         let candidates = may_be(page, PAGE);
@@ -108,8 +110,7 @@ fn vouched(
 ) -> Vec<u8> {
     let mut then = now.to_vec();
     let mut put = |from: u64, len: u64, bytes: &[u8]| {
-        let (from, to) = (from.max(page) - page, (from + len).min(page + PAGE));
-        let part = from as usize..to.saturating_sub(page) as usize;
+        let part = within(page, from, len);
         if let (Some(into), Some(part)) = (then.get_mut(part.clone()), bytes.get(part)) {
             into.copy_from_slice(part);
         }
@@ -176,13 +177,17 @@ impl Page<'_> {
     }
 
     fn changes_part_of(&self, unit: &Unit) -> bool {
-        crate::mend_unit::parts_of(unit).iter().any(|part| {
-            let from = part.at.max(self.at) - self.at;
-            let to = (part.at + part.len).min(self.at + PAGE).saturating_sub(self.at);
-            let range = from as usize..to as usize;
+        parts_of(unit).iter().any(|part| {
+            let range = within(self.at, part.at, part.len);
             self.now.get(range.clone()) != self.then.get(range)
         })
     }
+}
+
+/// The part of a range that lies on a page, as bytes of the page; none that it has, if none does.
+fn within(page: u64, from: u64, len: u64) -> Range<usize> {
+    let (start, end) = (from.max(page) - page, (from + len).min(page + PAGE));
+    start as usize..end.saturating_sub(page) as usize
 }
 
 /// Whether a slot would be an older one.
