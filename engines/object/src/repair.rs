@@ -82,6 +82,11 @@ pub(crate) struct Asked {
     pub(crate) finder: Finder,
 }
 
+/// Whether something failed for a page that cannot be read, which can be mended.
+pub(crate) fn is_poison(error: &Error) -> bool {
+    matches!(error, Error::Media(MediaError { cause: MediaCause::Poison, .. }))
+}
+
 impl<M: Medium> Shared<M> {
     /// Repairs what a transaction found at `[at, at + len)`.
     ///
@@ -154,7 +159,7 @@ impl<M: Medium> Shared<M> {
                     continue;
                 }
                 let page = s.at / PAGE * PAGE;
-                self.mend(page, PAGE, Asked { cause: s.cause, finder: s.finder })?;
+                self.mend_through(page, PAGE, Asked { cause: s.cause, finder: s.finder })?;
             }
         }
         Ok(())

@@ -16,7 +16,7 @@ use crate::blame::Doubt;
 use crate::error::Error;
 use crate::mend_unit::is_there;
 use crate::pool::Pool;
-use crate::repair::{Asked, BAD_PAGES_MAX, Mended};
+use crate::repair::{Asked, BAD_PAGES_MAX, Mended, is_poison};
 use crate::shared::{Repairer, Shared};
 use crate::sweep::{CheckReport, Finding, Position};
 
@@ -293,13 +293,13 @@ impl<M: Medium> Shared<M> {
             }
             Verdict::Corrupt(wrong @ Wrong::Mirror { .. }) => self.mend_copies(finding, wrong),
             Verdict::Corrupt(wrong) => {
-                let lost = self.mend(finding.at, finding.len, asked)?;
+                let lost = self.mend_through(finding.at, finding.len, asked)?;
                 Ok(lost.map_or(Mended::Repaired(wrong), |_| Mended::Lost(wrong)))
             }
             Verdict::Undecided(Reason::Media(e)) => {
                 let asked = Asked { cause: Cause::MediaError, ..asked };
                 let page = e.at / PAGE * PAGE;
-                if self.mend(page, PAGE, asked)?.is_some() {
+                if self.mend_through(page, PAGE, asked)?.is_some() {
                     return Ok(Mended::Lost(Wrong::Data));
                 }
                 // Its columns were not compared: more pages over them may be bad, or differ.
@@ -337,11 +337,11 @@ impl<M: Medium> Shared<M> {
         for _ in 0..BAD_PAGES_MAX {
             let mut lost = false;
             for row in 0..zone.data_rows() {
-                lost |= self.mend(zone.at(row, col), len, asked)?.is_some();
+                lost |= self.mend_through(zone.at(row, col), len, asked)?.is_some();
             }
             // Parity that cannot be read is mended like any page; only then can it be judged.
             for parity in [Some(zone.p_at(col)), zone.has_q().then(|| zone.q_at(col))] {
-                lost |= parity.map_or(Ok(None), |at| self.mend(at, len, asked))?.is_some();
+                lost |= parity.map_or(Ok(None), |at| self.mend_through(at, len, asked))?.is_some();
             }
             loop {
                 let settled = self.undisturbed(|| {
@@ -410,7 +410,12 @@ impl<M: Medium> Shared<M> {
                 Err(_) => return Ok(Settled::Unreadable),
             };
             for mismatch in left {
-                match self.settle_mismatch(repairer, zone, &mismatch, beside, asked)? {
+                let settled = match self.settle_mismatch(repairer, zone, &mismatch, beside, asked) {
+                    // A page has turned bad since they were compared.
+                    Err(error) if is_poison(&error) => return Ok(Settled::Unreadable),
+                    settled => settled?,
+                };
+                match settled {
                     Settled::Done(settled @ Mended::Lost(_)) => return Ok(Settled::Done(settled)),
                     Settled::Done(_) if matches!(mended, Mended::Undecided(_)) => {}
                     Settled::Done(settled) => mended = settled,
