@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use holdfast_faultmem::{Clear, Damage, FailMode, FaultKind, Injected, Torn, When};
 use holdfast_layout::{Region, RegionKind};
-use holdfast_object::{ScrubControl, ScrubOptions, Scrubbed};
+use holdfast_object::{Finding, ScrubControl, ScrubOptions, Scrubbed};
 use holdfast_pmem::{Medium, MediumKind, PAGE};
 use holdfast_redundancy::events::{Event, Outcome};
 use holdfast_redundancy::{Verdict, verdict::Reason};
@@ -478,13 +478,24 @@ impl<'a> Chaos<'a> {
         if done.undecided == 0 || self.sky.is_beyond() {
             return Ok(Vec::new());
         }
-        // The findings of the scrub tell what it found, not what is left: a page that could not be
-        // read and is whole again is among them.
-        let report = self.sky.calm(|| self.driver.pool.check(|_, _| {}));
-        let findings = report.map_err(|error| refused("check", &error))?.findings;
+        // A scrub's findings tell what it found. A page that could not be read may be whole again,
+        // while what lies over its columns is in doubt: the next pass has that by name.
+        let mended = |finding: &Finding| match finding.verdict {
+            Verdict::Undecided(Reason::Media(error)) => {
+                self.driver.medium.read(error.at, &mut [0]).is_ok()
+            }
+            _ => false,
+        };
+        let next = match done.report.findings.iter().any(mended) {
+            true => Some(self.pass()?),
+            false => None,
+        };
         let older = Verdict::Undecided(Reason::Older);
+        let undecided = |f: &&Finding| matches!(f.verdict, Verdict::Undecided(_));
+        let findings = &next.as_ref().unwrap_or(done).report.findings;
+        let findings: Vec<_> = findings.iter().filter(undecided).collect();
         if let Some(other) = findings.iter().find(|finding| finding.verdict != older) {
-            let story = format!("left by a scrub, within tolerance: {other:?}");
+            let story = format!("undecided within tolerance: {other:?}");
             return Err(Violation::new(Fault::Unnoticed, story));
         }
         let objects = self.driver.ledger.objects();
