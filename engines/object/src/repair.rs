@@ -82,11 +82,6 @@ pub(crate) struct Asked {
     pub(crate) finder: Finder,
 }
 
-/// Whether something failed for a page that cannot be read, which can be mended.
-pub(crate) fn is_poison(error: &Error) -> bool {
-    matches!(error, Error::Media(MediaError { cause: MediaCause::Poison, .. }))
-}
-
 impl<M: Medium> Shared<M> {
     /// Repairs what a transaction found at `[at, at + len)`.
     ///

@@ -6,7 +6,7 @@ use std::time::Duration;
 use holdfast_heap::Unit;
 use holdfast_heap::verify::Direct;
 use holdfast_layout::Certify;
-use holdfast_pmem::{Medium, PAGE, Site};
+use holdfast_pmem::{MediaCause, Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Finder};
 use holdfast_redundancy::parity::{self, Mismatch, Scratch, Suspect};
 use holdfast_redundancy::progress::ScrubState;
@@ -16,7 +16,7 @@ use crate::blame::Doubt;
 use crate::error::Error;
 use crate::mend_unit::is_there;
 use crate::pool::Pool;
-use crate::repair::{Asked, BAD_PAGES_MAX, Mended, is_poison};
+use crate::repair::{Asked, BAD_PAGES_MAX, Mended};
 use crate::shared::{Repairer, Shared};
 use crate::sweep::{CheckReport, Finding, Position};
 
@@ -354,7 +354,7 @@ impl<M: Medium> Shared<M> {
                     self.columns.unlock_all(&columns);
                     settled
                 });
-                match self.or_stop(settled)? {
+                match self.or_stop(self.or_mend(settled, finder))? {
                     // Who holds it lets go of it in a moment, or has a view.
                     Settled::Held(_) if held < HELD_TRIES => {
                         held += 1;
@@ -380,6 +380,19 @@ impl<M: Medium> Shared<M> {
         let lost = Mended::Lost(Wrong::FreeOrParity);
         self.report_mended(event, lost);
         Ok(lost)
+    }
+
+    /// What became of columns. A page that has turned bad since they were compared, over them or
+    /// over those of what is to be brought back, is mended first.
+    fn or_mend(&self, settled: Result<Settled, Error>, finder: Finder) -> Result<Settled, Error> {
+        match settled {
+            Err(Error::Media(e)) if e.cause == MediaCause::Poison => {
+                let asked = Asked { cause: Cause::MediaError, finder };
+                self.mend_through(e.at / PAGE * PAGE, PAGE, asked)?;
+                Ok(Settled::Unreadable)
+            }
+            settled => settled,
+        }
     }
 
     /// Whether columns, which are held meanwhile, can be read and add up.
@@ -410,12 +423,7 @@ impl<M: Medium> Shared<M> {
                 Err(_) => return Ok(Settled::Unreadable),
             };
             for mismatch in left {
-                let settled = match self.settle_mismatch(repairer, zone, &mismatch, beside, asked) {
-                    // A page has turned bad since they were compared.
-                    Err(error) if is_poison(&error) => return Ok(Settled::Unreadable),
-                    settled => settled?,
-                };
-                match settled {
+                match self.settle_mismatch(repairer, zone, &mismatch, beside, asked)? {
                     Settled::Done(settled @ Mended::Lost(_)) => return Ok(Settled::Done(settled)),
                     Settled::Done(_) if matches!(mended, Mended::Undecided(_)) => {}
                     Settled::Done(settled) => mended = settled,
