@@ -428,6 +428,18 @@ impl Heap {
         }
     }
 
+    /// Makes a reserved chunk known as the run that it is to become, and gives nobody a place in
+    /// it: from now on its slots are judged. Then the caller commits its entry and calls
+    /// [`publish`](Self::publish), or gives it back with [`ZoneTable::set`].
+    pub fn show_run(&self, zone: u8, chunk: u32, entry: &ChunkEntry) {
+        let Some(table) = self.zone(zone) else { return };
+        let Some(shape) = table.shape(entry.class) else { return };
+        if let Some(mut run) = table.run(chunk) {
+            *run = Some(Box::new(FreePlaces::none(shape.places)));
+        }
+        table.set(chunk, entry);
+    }
+
     /// Records what a reserved chunk became, after the commit of its entry is complete.
     pub fn publish(&self, zone: u8, chunk: u32, entry: &ChunkEntry) {
         let Some(table) = self.zone(zone) else { return };

@@ -51,6 +51,19 @@ pub fn read_exempt<M: Medium>(
     into: &mut [u8],
     exempt: &impl Exempt,
 ) -> Result<(), MediaError> {
+    read_exempt_by(at, into, exempt, |at, into| m.read(at, into))
+}
+
+/// As [`read_exempt`], with what `read` shows.
+///
+/// # Errors
+/// The first of `read`.
+pub fn read_exempt_by<E>(
+    at: u64,
+    into: &mut [u8],
+    exempt: &impl Exempt,
+    mut read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
+) -> Result<(), E> {
     let mut at = at;
     let mut rest = into;
     while !rest.is_empty() {
@@ -66,7 +79,7 @@ pub fn read_exempt<M: Medium>(
         let (counted, after) = rest.split_at_mut((start - at) as usize);
         let (zeros, after) = after.split_at_mut((stop - start) as usize);
         if !counted.is_empty() {
-            m.read(at, counted)?;
+            read(at, counted)?;
         }
         zeros.fill(0);
         rest = after;

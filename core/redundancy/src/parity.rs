@@ -162,14 +162,28 @@ pub fn recompute<M: Medium>(
     }
     for (col, n) in blocks(col, len) {
         sum_rows(m, zone, col, n, exempt, scratch)?;
-        let p = m.put(sites.p, zone.p_at(col), &scratch.p[..n]);
-        // A page of P that is bad is no reason to leave Q behind.
-        if zone.has_q() {
-            m.put(sites.q, zone.q_at(col), &scratch.q[..n])?;
-        }
-        p?;
+        store(m, zone, col, (&scratch.p[..n], &scratch.q[..n]), sites)?;
     }
     Ok(())
+}
+
+/// Stores P and, with Q, Q over columns from `col` on, which are held. Flushes, does not drain.
+///
+/// # Errors
+/// [`Error::Media`] if a parity page cannot be written; the other one was nevertheless.
+pub fn store<M: Medium>(
+    m: &M,
+    zone: &Zone,
+    col: u64,
+    (p, q): (&[u8], &[u8]),
+    sites: ParitySites,
+) -> Result<()> {
+    let p = m.put(sites.p, zone.p_at(col), p);
+    // A page of P that is bad is no reason to leave Q behind.
+    if zone.has_q() {
+        m.put(sites.q, zone.q_at(col), q)?;
+    }
+    Ok(p?)
 }
 
 /// What the stored parity differs by from what the rows give: all zero where they agree.

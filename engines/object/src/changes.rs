@@ -83,6 +83,15 @@ impl Changes {
         merged
     }
 
+    /// Whether bytes of any row over `[col, col + len)` are replaced.
+    pub(crate) fn replace_over(&self, zone: &Zone, col: u64, len: u64) -> bool {
+        (0..zone.data_rows()).any(|row| {
+            let at = zone.at(row, col);
+            let last = self.bytes.range(..at + len).next_back();
+            last.is_some_and(|(start, new)| start + new.len() as u64 > at)
+        })
+    }
+
     /// What `under` will be after the changes.
     pub(crate) fn over<'a, S: Source>(&'a self, under: &'a S) -> Future<'a, S> {
         Future { under, changes: self }

@@ -25,6 +25,10 @@ const DIRECTORY_PARITY: parity::ParitySites = parity::ParitySites {
 const DIRECTORY_DONE: Site = Site::new("object.chunks.directory-done");
 /// The same on a file.
 const DIRECTORY_SYNC: Site = Site::new("object.chunks.directory-sync");
+/// The slots of a chunk are on the medium, and it is free space to everybody.
+const STEP_SLOTS: Site = Site::new("object.chunks.step-slots");
+/// Comparing the slots of a run once they are known as such.
+const LOOK_AGAIN: Site = Site::new("object.chunks.look-again");
 
 impl<M: Medium> Shared<M> {
     /// Writes the directory of a new, all-zero zone: every chunk free. Nothing refers to the zone
@@ -80,7 +84,7 @@ impl<M: Medium> Shared<M> {
                 // complete.
                 self.note_freed(self.numbers.next());
                 if let Some(table) = self.heap.zone(zone) {
-                    table.unreserve(chunk, ChunkKind::Free);
+                    table.set(chunk, &before);
                 }
                 Err(error)
             }
@@ -88,7 +92,9 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Writes the slots of a run, all free, then its directory entry. While the entry says free,
-    /// so are the bytes: the slots may take as many commits as the log likes.
+    /// so are the bytes: the slots may take as many commits as the log likes. Damage to free bytes
+    /// is no damage, and a repair takes it into parity; so the slots are compared, and what is
+    /// not there any more is written again, once they are known as slots and judged.
     fn write_run(
         &self,
         zone: u8,
@@ -100,24 +106,33 @@ impl<M: Medium> Shared<M> {
         let table = self.heap.zone(zone).ok_or(lost.clone())?;
         let shape = table.shape(next.class).ok_or(lost)?;
         let step = (self.log.max_record_len() / 2 / SLOT_LEN).clamp(1, 256) as u32;
-        let mut old = vec![0; step as usize * SLOT_LEN];
-        let mut new = Vec::with_capacity(old.len());
-        for first in (0..shape.places).step_by(step as usize) {
-            let count = step.min(shape.places - first);
-            new.clear();
-            for place in first..first + count {
-                let spot = table.spot(chunk, next, &shape, place);
-                let slot = self.heap.sums().first_slot(spot.object, next.generation);
-                new.extend_from_slice(&slot.encode());
+        let mut old = Vec::with_capacity(step as usize * SLOT_LEN);
+        let mut write = |always: bool| -> Result<()> {
+            for first in (0..shape.places).step_by(step as usize) {
+                let mut new = Vec::with_capacity(old.capacity());
+                for place in first..shape.places.min(first + step) {
+                    let spot = table.spot(chunk, next, &shape, place);
+                    let slot = self.heap.sums().first_slot(spot.object, next.generation);
+                    new.extend_from_slice(&slot.encode());
+                }
+                let at = table.chunk_at(chunk) + u64::from(first) * SLOT_LEN as u64;
+                old.resize(new.len(), 0);
+                // A page that is bad is better found now than when the record is durable.
+                self.m.read(at, &mut old).map_err(damaged)?;
+                if always || old != new {
+                    self.system_commit(|batch| {
+                        batch.free_data(at, &new);
+                        Ok(())
+                    })?;
+                }
             }
-            let at = table.chunk_at(chunk) + u64::from(first) * SLOT_LEN as u64;
-            let old = &mut old[..new.len()];
-            // A page that is bad is better found now than when the record is durable.
-            self.m.read(at, old).map_err(damaged)?;
-            self.system_commit(|batch| {
-                batch.free_data(at, &new);
-                Ok(())
-            })?;
+            Ok(())
+        };
+        write(true)?;
+        self.m.step(STEP_SLOTS);
+        self.heap.show_run(zone, chunk, next);
+        if self.m.enabled(LOOK_AGAIN) {
+            write(false)?;
         }
         self.system_commit(|batch| self.change_entry(batch, zone, chunk, before, next))?;
         Ok(())

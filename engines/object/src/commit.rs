@@ -415,6 +415,7 @@ impl<M: Medium> Shared<M> {
         let _gate = WriteGate::open(&self.m);
         let in_place =
             work.remade && work.pieces.iter().any(|p| p.fate == Fate::Fresh && self.is_in_place(p));
+        let remade = if in_place { self.was_remade() } else { 0 };
         if in_place {
             self.write_in_place(&mut log, work, arena, batch)?;
         }
@@ -426,6 +427,9 @@ impl<M: Medium> Shared<M> {
             self.note_freed_in(log.id(), number);
         }
         let release = || {
+            if in_place {
+                self.store_again(work, arena, remade);
+            }
             for (word, _) in locks {
                 self.versions.release(*word, number);
             }

@@ -13,6 +13,10 @@
 //! reach the medium before the bytes, and would then vouch for what is not there. Why a durable
 //! watermark must cover the last commit that freed any of the space before b: recovery could
 //! otherwise replay an older record over the new bytes. On `File` media b is synced before c.
+//!
+//! Until the commit has made the object known, its bytes are free ones to everybody else, and a
+//! repair takes damage to free bytes into parity. So if parity was made anew meanwhile, they are
+//! stored again once they are known.
 
 use holdfast_codes::xor_delta;
 use holdfast_heap::format::{GRANULE, SUM_LEN};
@@ -37,6 +41,10 @@ const REUSE: Site = Site::new("object.in_place.reuse");
 const DATA: Site = Site::new("object.in_place.data");
 /// FC.
 const FC: Site = Site::new("object.in_place.FC");
+/// Storing an object again once it is known.
+const AGAIN: Site = Site::new("object.in_place.again");
+/// Making that durable on a file.
+const AGAIN_SYNC: Site = Site::new("object.in_place.again-sync");
 /// Making b durable on a file.
 const SYNC: Site = Site::new("object.in_place.sync");
 
@@ -98,6 +106,21 @@ impl<M: Medium> Shared<M> {
             sums.extend_from_slice(&self.fresh_sum(piece, new, granule).to_le_bytes());
         }
         self.store_range(piece.spot.sums, &sums, batch)
+    }
+
+    /// After the commit, before anybody else can read them: stores objects written in place again
+    /// if parity was made anew since `remade` was asked. Where nothing was hit, nothing changes.
+    pub(crate) fn store_again(&self, work: &Work, arena: &Arena, remade: u64) {
+        if self.was_remade() == remade || !self.m.enabled(AGAIN) {
+            return;
+        }
+        for piece in work.pieces.iter().filter(|p| p.fate == Fate::Fresh && self.is_in_place(p)) {
+            // The object is committed: what cannot be stored is damage like any other, and found.
+            let _ = self.store_piece(piece, arena, &mut Batch::default());
+        }
+        if self.is_file() {
+            let _ = self.m.sync(AGAIN_SYNC).map_err(|error| self.stop(error));
+        }
     }
 
     /// Stores `new` at `at` with its parity, a step at a time.

@@ -49,7 +49,7 @@
 //! - `begun.rs`, `raw_view.rs` the same for programs without closures and types
 //! - `commit.rs`, `settle.rs`, `in_place.rs`, `overflow.rs`, `chunks.rs`, `batch.rs`, `diff.rs` the
 //!   way to the medium
-//! - `open.rs`, `recover.rs`, `redo.rs`, `owed.rs` after a crash
+//! - `open.rs`, `recover.rs`, `redo.rs`, `redo_parity.rs`, `owed.rs` after a crash
 //! - `repair.rs`, `mend_unit.rs`, `whole_page.rs`, `halves.rs`, `blame.rs`, `newer.rs`,
 //!   `bring_back.rs`, `hold.rs`, `copies.rs` putting right; `report.rs` telling of it
 //! - `sweep.rs`, `scrub.rs` looking
@@ -59,6 +59,7 @@
 #![deny(unsafe_code)]
 
 mod anchor;
+mod anew;
 mod batch;
 mod begun;
 mod beside;
@@ -93,6 +94,7 @@ mod pool;
 mod raw_view;
 mod recover;
 mod redo;
+mod redo_parity;
 mod repair;
 mod report;
 mod scrub;

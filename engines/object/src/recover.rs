@@ -110,7 +110,7 @@ impl<M: Medium> Shared<M> {
         recovered.bytes = changes.len();
         recovered.columns = redone.columns;
         recovered.cured = redone.cured + entries;
-        recovered.lost += redone.lost;
+        recovered.lost += redone.lost.len() as u64;
         self.m.step(STEP_PARITY);
         if self.is_file() {
             self.m.sync(DONE_SYNC)?;

@@ -9,10 +9,11 @@
 //! | 3 rows | whose last write was lost: brought back | same |
 //! | drain | what was rebuilt is on the medium | same |
 //! | 4 store | what the records say | same |
-//! | 5 parity | recomputed from the rows, all of which verify | same |
+//! | 5 parity | that of the rows, all of which verify | same |
 //!
 //! Recomputing parity from rows that were not verified would bless damage in them for ever: hence
-//! 2 and 3 before 5. They come before 4 too, and are made durable before it: parity on the medium
+//! 2 and 3 before 5, and why they verify once more when they were read for it: see
+//! `redo_parity.rs`. They come before 4 too, and are made durable before it: parity on the medium
 //! may still be that of the bytes which 4 overwrites. A rebuilt row is judged by its sum with the
 //! changes over it, and what was rebuilt is stored without them: then a crash between any two
 //! steps finds bytes that go with the parity found.
@@ -37,6 +38,7 @@ use crate::changes::Changes;
 use crate::error::Error;
 use crate::hold::Holding;
 use crate::mend_unit::{find_cure, find_cure_of_two, is_there, parts_of};
+use crate::redo_parity::by_pages;
 use crate::repair::{Asked, Mended};
 use crate::shared::{Repairer, Shared};
 use crate::whole_page::{find_page, look_beside};
@@ -57,10 +59,6 @@ const CURE_ROW: Site = Site::new("object.redo.cure-row");
 const CURED: Site = Site::new("object.redo.cured");
 /// The same on a file.
 const CURED_SYNC: Site = Site::new("object.redo.cured-sync");
-/// Recomputing parity.
-const RECOMPUTE: Site = Site::new("object.redo.recompute");
-/// Rewriting a bad parity page.
-const HEAL_PARITY: Site = Site::new("object.redo.heal-parity");
 
 /// Pages that may turn bad under one store before it is given up.
 const BAD_PAGES_MAX: u32 = 8;
@@ -81,7 +79,7 @@ pub(crate) struct Redone {
     /// Units rebuilt on the way.
     pub(crate) cured: u64,
     /// Units that could not be.
-    pub(crate) lost: u64,
+    pub(crate) lost: Vec<Unit>,
     /// Bytes of columns whose parity was recomputed.
     pub(crate) columns: u64,
     /// What parity goes on saying of rows beside what they are: in doubt, or held by somebody.
@@ -107,11 +105,7 @@ impl<M: Medium> Shared<M> {
     pub(crate) fn redo(&self, repairer: &mut Repairer, redo: &Redo<'_>) -> Result<Redone, Error> {
         let mut redone = Redone::default();
         let zones: Vec<Zone> = self.zones().copied().collect();
-        for zone in &zones {
-            for (col, len) in redo.changes.columns(zone) {
-                self.cure_columns(repairer, redo, zone, col, len, &mut redone)?;
-            }
-        }
+        let to_be = self.cure_and_sum(repairer, redo, &zones, &mut redone)?;
         self.harden_cures()?;
         self.m.step(STEP_CURED);
         self.redo_stores(repairer, redo)?;
@@ -119,9 +113,7 @@ impl<M: Medium> Shared<M> {
         for zone in &zones {
             let columns = redo.changes.columns(zone);
             for (col, len) in columns.iter().copied() {
-                if self.m.enabled(RECOMPUTE) {
-                    self.redo_columns(repairer, zone, (col, len), redo.finder)?;
-                }
+                self.redo_columns(repairer, redo, (zone, (col, len)), &to_be, &mut redone)?;
                 redone.columns += len;
             }
             self.keep_apart(repairer, zone, &columns, &redone.kept);
@@ -153,7 +145,7 @@ impl<M: Medium> Shared<M> {
         }
     }
 
-    fn harden_cures(&self) -> Result<(), Error> {
+    pub(crate) fn harden_cures(&self) -> Result<(), Error> {
         if self.is_file() {
             self.m.sync(CURED_SYNC)?;
         } else {
@@ -163,7 +155,7 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Steps 1 to 3 of some columns.
-    fn cure_columns(
+    pub(crate) fn cure_columns(
         &self,
         repairer: &mut Repairer,
         redo: &Redo<'_>,
@@ -173,34 +165,39 @@ impl<M: Medium> Shared<M> {
         redone: &mut Redone,
     ) -> Result<(), Error> {
         redone.cured += self.cure_pages(repairer, redo, zone, (col, len))?;
-        let mut lost = Vec::new();
-        let mut bad = self.units_to_cure(redo, zone, (col, len));
+        let mut bad = self.units_to_cure(redo, zone, (col, len), redone);
         while let Some(unit) = bad.pop() {
             match self.cure_unit(repairer, redo, &unit)? {
                 Cured::Whole => redone.cured += 1,
-                Cured::Lost => lost.push(unit),
+                Cured::Lost => redone.lost.push(unit),
                 Cured::Entry => {
                     redone.cured += 1;
-                    bad = self.units_to_cure(redo, zone, (col, len));
-                    bad.retain(|unit| !lost.contains(unit));
+                    bad = self.units_to_cure(redo, zone, (col, len), redone);
                 }
             }
         }
-        redone.lost += lost.len() as u64;
-        for columns in by_pages(col, len) {
+        for columns in by_pages((col, len)) {
             self.cure_lost_write(repairer, redo, zone, columns, None, redone)?;
         }
         Ok(())
     }
 
-    /// The units over some columns that would not verify after the replay, the last one first.
-    fn units_to_cure(&self, redo: &Redo<'_>, zone: &Zone, (col, len): (u64, u64)) -> Vec<Unit> {
+    /// The units over some columns that would not verify after the replay and were not given up,
+    /// the last one first.
+    pub(crate) fn units_to_cure(
+        &self,
+        redo: &Redo<'_>,
+        zone: &Zone,
+        (col, len): (u64, u64),
+        redone: &Redone,
+    ) -> Vec<Unit> {
         let mut bad = Vec::new();
         for row in 0..zone.data_rows() {
             let at = zone.at(row, col);
             let Some(table) = self.table_of(at) else { continue };
             table.units_over(at, len, &mut |unit| {
-                if !self.will_verify(&unit, redo.changes) && !bad.contains(&unit) {
+                let known = |unit| redone.lost.contains(unit) || bad.contains(unit);
+                if !self.will_verify(&unit, redo.changes) && !known(&unit) {
                     bad.push(unit);
                 }
             });
@@ -589,63 +586,6 @@ impl<M: Medium> Shared<M> {
         Ok(())
     }
 
-    /// Step 5: recomputes parity of a range; parity pages that are bad are rewritten whole, from
-    /// rows that the caller verified over the range (and parity elsewhere on the page has no other
-    /// source).
-    fn redo_columns(
-        &self,
-        repairer: &mut Repairer,
-        zone: &Zone,
-        (col, len): (u64, u64),
-        finder: Finder,
-    ) -> Result<(), Error> {
-        // A page column at a time: what cannot be had of one costs the next ones nothing.
-        for (col, len) in by_pages(col, len) {
-            let page = col / PAGE * PAGE;
-            let mut done = self.recompute_parity(&mut repairer.scratch, zone, col, len);
-            if let Err(Error::Media(e)) = &done
-                && zone.unit(e.at).is_some_and(|(unit, _)| !matches!(unit, zone::Unit::Row(_)))
-            {
-                self.clear_parity(repairer, zone, page, finder)?;
-                done = self.recompute_parity(&mut repairer.scratch, zone, page, PAGE);
-            }
-            match done {
-                // A row that could not be read and could not be mended either, or parity that stays
-                // bad, as was reported. What was stored over the others is durable nevertheless.
-                Err(Error::Media(e)) if self.is_bad(e.at / PAGE * PAGE) => self.drain_repair(),
-                other => other?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes the parity pages of a page column usable; what they hold is to be recomputed.
-    fn clear_parity(
-        &self,
-        repairer: &mut Repairer,
-        zone: &Zone,
-        page: u64,
-        finder: Finder,
-    ) -> Result<(), Error> {
-        let contents = vec![0; PAGE as usize];
-        let kept = [(zone.has_p(), zone::Unit::P), (zone.has_q(), zone::Unit::Q)];
-        for (_, unit) in kept.into_iter().filter(|(kept, _)| *kept) {
-            let at = zone.unit_at(unit, page);
-            if !self.is_bad(at) {
-                continue;
-            }
-            let wrong = if unit == zone::Unit::P { Wrong::ParityP } else { Wrong::ParityQ };
-            let event = self.event(Cause::MediaError, finder, at, PAGE);
-            let mended = match self.m.heal(HEAL_PARITY, at, &contents) {
-                Ok(()) => Mended::Repaired(wrong),
-                // It is recomputed from the rows, whatever it holds.
-                Err(_) => self.move_or_stand_in(repairer, at, (&contents, true), wrong)?,
-            };
-            self.report_mended(event, mended);
-        }
-        Ok(())
-    }
-
     /// The ranges of all log chunks, ascending, as the directory in memory has them.
     pub(crate) fn log_ranges(&self) -> Vec<(u64, u64)> {
         let mut ranges = Vec::new();
@@ -659,16 +599,6 @@ impl<M: Medium> Shared<M> {
         }
         ranges
     }
-}
-
-/// Columns cut at page boundaries.
-fn by_pages(col: u64, len: u64) -> impl Iterator<Item = (u64, u64)> {
-    let (mut from, end) = (col, col + len);
-    core::iter::from_fn(move || {
-        let at = from;
-        from = end.min((at / PAGE + 1) * PAGE);
-        (at < end).then(|| (at, from - at))
-    })
 }
 
 /// Zeroes the exempt parts of bytes that lie at `at`.

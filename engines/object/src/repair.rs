@@ -722,19 +722,6 @@ impl<M: Medium> Shared<M> {
         all
     }
 
-    /// Recomputes parity over `[col, col + len)`, whose rows were verified. Columns are held.
-    pub(crate) fn recompute_parity(
-        &self,
-        scratch: &mut Scratch,
-        zone: &Zone,
-        col: u64,
-        len: u64,
-    ) -> Result<(), Error> {
-        parity::recompute(&self.m, zone, col, len, &self.exempt(), scratch, PARITY)?;
-        self.drain_repair();
-        Ok(())
-    }
-
     /// What a repair stored is durable; on a file a sync of its own sees to that.
     pub(crate) fn drain_repair(&self) {
         if !self.is_file() {

@@ -26,6 +26,10 @@ const PARITY_SYNC: Site = Site::new("object.scrub.parity-sync");
 const VERIFY_ROWS: Site = Site::new("object.scrub.verify-rows");
 /// Columns that do not add up are held, and nothing over them was judged yet.
 const STEP_SETTLE: Site = Site::new("object.scrub.step-settle");
+/// All rows verify, and parity is about to be made from them.
+const STEP_REMAKE: Site = Site::new("object.scrub.step-remake");
+/// Verifying them once more, now that they were read for it.
+const VERIFY_SUMMED: Site = Site::new("object.scrub.verify-summed");
 /// How often columns are looked at that others keep from being settled.
 pub(crate) const HELD_TRIES: u32 = 1_000;
 /// Of these, how often they are looked at again at once.
@@ -103,8 +107,9 @@ enum Settled {
     Done(Mended),
     /// As far as it can be now: somebody holds what else there is to be brought back.
     Held(Mended),
-    /// A page over them cannot be read.
-    Unreadable,
+    /// What lies over them is to be mended first: a page cannot be read, or a row has gone bad
+    /// since it was verified.
+    Anew,
     /// These pages have to be held as well.
     Wider(Vec<u64>),
 }
@@ -361,7 +366,7 @@ impl<M: Medium> Shared<M> {
                         give_way(held);
                     }
                     Settled::Done(mended) | Settled::Held(mended) => return Ok(mended),
-                    Settled::Unreadable => break,
+                    Settled::Anew => break,
                     Settled::Wider(pages) => {
                         let ranges = Vec::from_iter(pages.iter().map(|page| (*page, PAGE)));
                         columns.extend(self.columns_of(&ranges));
@@ -389,7 +394,7 @@ impl<M: Medium> Shared<M> {
             Err(Error::Media(e)) if e.cause == MediaCause::Poison => {
                 let asked = Asked { cause: Cause::MediaError, finder };
                 self.mend_through(e.at / PAGE * PAGE, PAGE, asked)?;
-                Ok(Settled::Unreadable)
+                Ok(Settled::Anew)
             }
             settled => settled,
         }
@@ -420,7 +425,7 @@ impl<M: Medium> Shared<M> {
             let scratch = &mut repairer.scratch;
             let left = match parity::check(&self.m, zone, page, PAGE, &self.exempt(), scratch) {
                 Ok(left) => left,
-                Err(_) => return Ok(Settled::Unreadable),
+                Err(_) => return Ok(Settled::Anew),
             };
             for mismatch in left {
                 match self.settle_mismatch(repairer, zone, &mismatch, beside, asked)? {
@@ -479,17 +484,38 @@ impl<M: Medium> Shared<M> {
             // A unit over the column is lost. Parity stays as it is: it may be what is right.
             Mended::Lost(wrong)
         } else {
-            for (col, len) in rest {
-                self.recompute_parity(&mut repairer.scratch, zone, col, len)?;
+            match self.remake_parity(zone, &rest, certify)? {
+                Some(0) => Mended::Repaired(wrong),
+                Some(_) => return Ok(Settled::Anew),
+                None => return Ok(Settled::Held(Mended::Undecided(wrong))),
             }
-            if self.is_file() {
-                // Until this, a crash would bring the wrong parity back.
-                self.m.sync(PARITY_SYNC)?;
-            }
-            Mended::Repaired(wrong)
         };
         self.report_mended(event, mended);
         Ok(Settled::Done(doubtful.unwrap_or(mended)))
+    }
+
+    /// Makes parity of columns anew, whose rows verify. Answers how many of them do no more, and
+    /// then leaves parity as it is; `None` if somebody is at work on them.
+    fn remake_parity(
+        &self,
+        zone: &Zone,
+        columns: &[(u64, u64)],
+        certify: Certify,
+    ) -> Result<Option<usize>, Error> {
+        let again = self.m.enabled(VERIFY_SUMMED);
+        for (col, len) in columns.iter().copied() {
+            self.m.step(STEP_REMAKE);
+            let sums = self.sum_columns(&Direct(&self.m), zone, (col, len), &self.exempt())?;
+            match self.bad_rows(zone, col, len, certify) {
+                Some(bad) if bad == 0 || !again => self.put_sums(zone, &sums)?,
+                bad => return Ok(bad),
+            }
+        }
+        if self.is_file() {
+            // Until this, a crash would bring the wrong parity back.
+            self.m.sync(PARITY_SYNC)?;
+        }
+        Ok(Some(0))
     }
 
     /// Number of units that are bad over `[col, col + len)`, in all rows. `None` if somebody was at

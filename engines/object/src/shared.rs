@@ -107,6 +107,8 @@ pub(crate) struct Shared<M: Medium> {
     pub(crate) redoing: AtomicU64,
     /// What they changed.
     pub(crate) owed: Mutex<Vec<Owed>>,
+    /// Counts how often parity is made anew from rows: see `anew.rs`.
+    pub(crate) remade: AtomicU64,
     /// Events of an opening that is not through: they reach the journal if it succeeds.
     pub(crate) early: Mutex<Option<Vec<Event>>>,
     pub(crate) repairer: Mutex<Repairer>,
@@ -166,6 +168,7 @@ impl<M: Medium> Shared<M> {
             withheld: Mutex::new(Vec::new()),
             stand_ins: Mutex::new(Vec::new()),
             redoing: AtomicU64::new(0),
+            remade: AtomicU64::new(0),
             owed: Mutex::new(Vec::new()),
             early: Mutex::new(Some(Vec::new())),
             repairer: Mutex::new(parts.repairer),

@@ -3,6 +3,7 @@
 
 mod begun;
 mod beyond;
+mod blessed;
 mod common;
 mod counts;
 mod crashes;

@@ -51,7 +51,11 @@ fn slot(pool: &TestPool, of: RawPtr, len: u32) -> u64 {
 }
 
 /// Does something on another thread the first time that `step` is passed.
-fn at_step(pool: &TestPool, step: &'static str, what: impl Fn(&TestPool) + Send + Sync + 'static) {
+pub(crate) fn at_step(
+    pool: &TestPool,
+    step: &'static str,
+    what: impl Fn(&TestPool) + Send + Sync + 'static,
+) {
     let (hooked, what, done) = (pool.clone(), Arc::new(what), AtomicBool::new(false));
     pool.medium().on_step(Box::new(move |site| {
         if site.name() == step && !done.swap(true, Ordering::AcqRel) {

@@ -25,6 +25,7 @@ const RECOVERY: &[&str] = &[
     "engines/object/src/owed.rs",
     "engines/object/src/recover.rs",
     "engines/object/src/redo.rs",
+    "engines/object/src/redo_parity.rs",
     "engines/object/src/settle.rs",
 ];
 
@@ -49,6 +50,7 @@ const REPAIR: &[&str] = &[
     "engines/mapped/src/heal.rs",
     "engines/mapped/src/repair.rs",
     "engines/mapped/src/scrub.rs",
+    "engines/object/src/anew.rs",
     "engines/object/src/beside.rs",
     "engines/object/src/bring_back.rs",
     "engines/object/src/copies.rs",

@@ -194,7 +194,7 @@ pub fn cured_again(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
 pub fn bad_parity(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     let mut crashed = crashed(mutant, world)?;
     let at = crashed.p_over_the_change();
-    crashed.undone = mutant.lacks("object.redo.heal-parity").then_some(at);
+    crashed.undone = mutant.lacks("object.redo_parity.heal-parity").then_some(at);
     crashed.open(|_, medium| {
         poison(medium, at);
         Ok(())

@@ -6,7 +6,8 @@
 use super::played::{How, Scened, Worn};
 use super::verified;
 use super::{
-    Killer, Made, copies, entries, healed, journal, marks, mended, overflow, recovery, threads,
+    Killer, Made, blessed, copies, entries, healed, journal, marks, mended, overflow, recovery,
+    threads,
 };
 use crate::object::targets::Side;
 use crate::object::wrap::Wear;
@@ -103,6 +104,7 @@ const ENGINE: &[Trial] = &[
     ("object.chunks.directory-p", &[scene("create", SHM)]),
     ("object.chunks.directory-q", &[scene("grow", PQ)]),
     ("object.chunks.directory-sync", &[scene("grow", FILE)]),
+    ("object.chunks.look-again", &[made!(blessed::slots, SHM)]),
     ("object.commit.data", &[FLIPPED]),
     ("object.commit.guards", &[made!(threads::overrun, SHM)]),
     ("object.commit.parity-p", &[REPAIR]),
@@ -115,6 +117,8 @@ const ENGINE: &[Trial] = &[
     ("object.in_place.FC", &[scene("alloc-large", SHM), scene("alloc-larger", SHM)]),
     ("object.in_place.data", &[FLIPPED]),
     ("object.in_place.intent", &[scene("alloc-large", SHM), scene("alloc-larger", SHM)]),
+    ("object.in_place.again", &[made!(blessed::in_place, SHM)]),
+    ("object.in_place.again-sync", &[made!(blessed::in_place, FILE)]),
     ("object.in_place.reuse", &[made!(overflow::in_place, SHM)]),
     ("object.in_place.sync", &[RECOVERED_FILE]),
     ("object.open.regions-a", &[GROW]),
@@ -155,10 +159,11 @@ const REPAIRS: &[Trial] = &[
     ("object.redo.cured-sync", &[made!(recovery::cured_again, FILE)]),
     ("object.redo.heal", &[made!(recovery::bad_data, SHM)]),
     ("object.redo.heal", &[made!(recovery::bad_row, SHM)]),
-    ("object.redo.heal-parity", &[made!(recovery::bad_parity, SHM)]),
-    ("object.redo.recompute", &[RECOVERED]),
+    ("object.redo_parity.heal-parity", &[made!(recovery::bad_parity, SHM)]),
+    ("object.redo_parity.recompute", &[RECOVERED]),
     ("object.redo.store", &[RECOVERED]),
     ("object.redo.verify", &[made!(recovery::bad_row_patched, SHM)]),
+    ("object.redo_parity.verify-summed", &[made!(blessed::completed, SHM)]),
     ("object.repair.heal", &[made!(mended::poisoned, SHM)]),
     ("object.repair.heal-side", &[made!(mended::poisoned_sides, SHM)]),
     ("object.repair.judge", &[made!(mended::loaded, PQ)]),
@@ -171,6 +176,7 @@ const REPAIRS: &[Trial] = &[
     ("object.scrub.parity-sync", &[made!(mended::flipped_p, FILE)]),
     ("object.scrub.parity-sync", &[made!(mended::told_after, FILE)]),
     ("object.scrub.verify-rows", &[made!(verified::two_rows, SHM)]),
+    ("object.scrub.verify-summed", &[made!(blessed::remade, SHM)]),
     ("object.settle.F2", &[made!(marks::one_after_another, SHM)]),
     ("object.settle.F2-for", &[made!(marks::idle, SHM)]),
     ("object.settle.F2-now", &[scene("close", SHM)]),
@@ -238,6 +244,7 @@ pub const STEPS: &[&str] = &[
     "logs.group.writing",
     "logs.numbers.drawn",
     "logs.ring.recorded",
+    "object.chunks.step-slots",
     "object.commit.step-applied",
     "object.commit.step-columns",
     "object.commit.step-done",
@@ -257,9 +264,11 @@ pub const STEPS: &[&str] = &[
     "object.recover.step-parity",
     "object.redo.step-cured",
     "object.redo.step-stored",
+    "object.redo_parity.step-sum",
     "object.repair.step-held",
     "object.repair.step-installed",
     "object.repair.step-intent",
+    "object.scrub.step-remake",
     "object.scrub.step-settle",
     "redundancy.remap.copied",
     "redundancy.remap.recorded",

@@ -180,7 +180,7 @@ mod tests {
                 ("shm-pq", "object.commit.sums"),
                 ("shm-p", "object.commit.patch"),
                 ("shm-p", "object.recover.replay"),
-                ("shm-p", "object.redo.recompute"),
+                ("shm-p", "object.redo_parity.recompute"),
             ] {
                 assert!(convicted(world, off, maps) > 0, "{off} in {world}, maps {maps}");
                 assert_eq!(convicted(world, "object.no.such-place", maps), 0, "{world}");

@@ -23,7 +23,7 @@ const fn within(place: &'static str, name: &'static str, bed: &'static str) -> V
 pub(super) const WRONG: &[Variant] = &[
     within("object.recover.replay", "recovery replays nothing", "write-8 in shm-p"),
     within("object.redo.store", "recovery stores nothing", "write-whole in shm-p"),
-    within("object.redo.recompute", "recovery leaves parity as it is", "write-8 in shm-p"),
+    within("object.redo_parity.recompute", "recovery leaves parity as it is", "write-8 in shm-p"),
     within("object.recover.done-sync", "the log is over before its syncs", "write-whole in file-p"),
     within(
         "object.in_place.sync",

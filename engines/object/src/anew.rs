@@ -1,0 +1,109 @@
+//! Parity made anew from the rows of its columns: read, then verified, then stored.
+//!
+//! In this order, because nothing keeps damage from coming about in between. What comes about
+//! before a row is read, its sum tells before anything is stored, and the parity that can mend it
+//! is still there; what comes about later, the new parity can mend. Verified first and read
+//! afterwards, damage between the two would be in the parity for ever.
+//!
+//! Rows in a chunk that somebody fills for a use that is not known yet have no sums. Who fills it
+//! looks once it is known whether parity was made anew meanwhile, and if so, whether what it put
+//! there still is: see `in_place.rs`.
+
+use holdfast_codes::{PqSums, xor_into};
+use holdfast_heap::verify::Source;
+use holdfast_pmem::{MediaError, Medium};
+use holdfast_redundancy::exempt::read_exempt_by;
+use holdfast_redundancy::parity::{self, Scratch};
+use holdfast_redundancy::{Exempt, Zone};
+use holdfast_sync::atomic::Ordering;
+
+use crate::error::Error;
+use crate::repair::PARITY;
+use crate::shared::Shared;
+
+/// Parity of some columns, as their rows give it.
+#[derive(Debug)]
+pub(crate) struct Sums {
+    col: u64,
+    p: Vec<u8>,
+    /// Empty without Q.
+    q: Vec<u8>,
+}
+
+impl<M: Medium> Shared<M> {
+    /// Sums the rows over `[col, col + len)` as `from` shows them. Columns are held. The caller
+    /// verifies the rows now, and stores the sums only if all do.
+    ///
+    /// # Errors
+    /// A row cannot be read.
+    pub(crate) fn sum_columns(
+        &self,
+        from: &impl Source,
+        zone: &Zone,
+        (col, len): (u64, u64),
+        exempt: &impl Exempt,
+    ) -> Result<Sums, MediaError> {
+        self.remake();
+        let row_of = |row, into: &mut [u8]| {
+            read_exempt_by(zone.at(row, col), into, exempt, |at, into| from.read(at, into))
+        };
+        let (mut p, mut bytes) = (vec![0; len as usize], vec![0; len as usize]);
+        let mut q = vec![0; if zone.has_q() { p.len() } else { 0 }];
+        if zone.has_q() {
+            let mut sums = PqSums::new(&mut p, &mut q);
+            for row in 0..zone.data_rows() {
+                row_of(row, &mut bytes)?;
+                sums.add(row as usize, &bytes);
+            }
+        } else {
+            for row in 0..zone.data_rows() {
+                row_of(row, &mut bytes)?;
+                xor_into(&mut p, &bytes);
+            }
+        }
+        Ok(Sums { col, p, q })
+    }
+
+    /// Stores parity that was summed from rows that verified afterwards, durably but for a sync on
+    /// a file. Columns are held.
+    ///
+    /// # Errors
+    /// A parity page cannot be written; the other one was nevertheless.
+    pub(crate) fn put_sums(&self, zone: &Zone, sums: &Sums) -> Result<(), Error> {
+        if !zone.has_p() {
+            return Ok(());
+        }
+        parity::store(&self.m, zone, sums.col, (&sums.p, &sums.q), PARITY)?;
+        self.drain_repair();
+        Ok(())
+    }
+
+    /// Makes parity over `[col, col + len)` anew from rows that nobody can verify any more, or
+    /// whose parity is lost anyway. Columns are held.
+    pub(crate) fn recompute_parity(
+        &self,
+        scratch: &mut Scratch,
+        zone: &Zone,
+        col: u64,
+        len: u64,
+    ) -> Result<(), Error> {
+        self.remake();
+        parity::recompute(&self.m, zone, col, len, &self.exempt(), scratch, PARITY)?;
+        self.drain_repair();
+        Ok(())
+    }
+
+    /// Before rows are verified that parity is made from. Both this and
+    /// [`was_remade`](Self::was_remade) change the counter, so that of the two the second one sees
+    /// what came before the first: the verifying what is known by then, or the one who made it
+    /// known that parity was made.
+    fn remake(&self) {
+        self.remade.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often parity was made anew. To be asked before a chunk is filled, and once what is in it
+    /// is known.
+    pub(crate) fn was_remade(&self) -> u64 {
+        self.remade.fetch_add(0, Ordering::AcqRel)
+    }
+}

@@ -1,0 +1,194 @@
+//! Step 5 of a redo: parity of the columns that it changed.
+//!
+//! Of columns whose bytes a record replaces, parity is summed before step 4, from the rows as they
+//! will be, and those are verified once they were read. What is damaged from then on, the new
+//! parity can mend; and what was damaged before is cured while the parity on the medium still goes
+//! with the bytes on it, which step 4 replaces. Columns that keep their bytes, those of objects
+//! written in place, are many, and go with no parity yet: they are summed, verified and stored a
+//! page at a time. See `anew.rs`.
+
+use std::collections::BTreeMap;
+
+use holdfast_heap::verify::Direct;
+use holdfast_pmem::{Medium, PAGE, Site};
+use holdfast_redundancy::events::{Cause, Finder};
+use holdfast_redundancy::{Wrong, Zone, zone};
+
+use crate::anew::Sums;
+use crate::error::Error;
+use crate::redo::{Redo, Redone};
+use crate::repair::Mended;
+use crate::shared::{Repairer, Shared};
+
+/// What is damaged was cured, and parity is about to be summed.
+const STEP_SUM: Site = Site::new("object.redo_parity.step-sum");
+/// Verifying the rows once more, now that they were read for it.
+const VERIFY_SUMMED: Site = Site::new("object.redo_parity.verify-summed");
+/// Recomputing parity.
+const RECOMPUTE: Site = Site::new("object.redo_parity.recompute");
+/// Rewriting a bad parity page.
+const HEAL_PARITY: Site = Site::new("object.redo_parity.heal-parity");
+
+/// How often rows are cured that have gone bad since they were verified.
+const TRIES: u32 = 8;
+
+/// Parity as it will be, by zone and column.
+#[derive(Debug, Default)]
+pub(crate) struct ToBe(BTreeMap<(u32, u64), Sums>);
+
+impl<M: Medium> Shared<M> {
+    /// Steps 1 to 3, until all that was not given up verifies after it was read for the parity.
+    pub(crate) fn cure_and_sum(
+        &self,
+        repairer: &mut Repairer,
+        redo: &Redo<'_>,
+        zones: &[Zone],
+        redone: &mut Redone,
+    ) -> Result<ToBe, Error> {
+        let mut tries = 0;
+        loop {
+            for zone in zones {
+                for (col, len) in redo.changes.columns(zone) {
+                    self.cure_columns(repairer, redo, zone, col, len, redone)?;
+                }
+            }
+            self.m.step(STEP_SUM);
+            tries += 1;
+            let mut to_be = ToBe::default();
+            let sound = zones.iter().all(|zone| self.sum_replaced(redo, zone, redone, &mut to_be));
+            if sound || tries == TRIES {
+                return Ok(to_be);
+            }
+        }
+    }
+
+    /// Sums the columns whose bytes are replaced, as they will be. Whether the rows verify.
+    fn sum_replaced(
+        &self,
+        redo: &Redo<'_>,
+        zone: &Zone,
+        redone: &Redone,
+        to_be: &mut ToBe,
+    ) -> bool {
+        let direct = Direct(&self.m);
+        let (future, exempt) = (redo.changes.over(&direct), self.exempt());
+        for (col, len) in redo.changes.columns(zone).into_iter().flat_map(by_pages) {
+            if !zone.has_p() || !redo.changes.replace_over(zone, col, len) {
+                continue;
+            }
+            // What cannot be read stays so, or turned bad just now: step 5 sees to it.
+            if let Ok(sums) = self.sum_columns(&future, zone, (col, len), &exempt) {
+                to_be.0.insert((zone.index(), col), sums);
+            }
+            if !self.still_verify(redo, zone, (col, len), redone) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Whether the rows verify that were just read, but for what was given up.
+    fn still_verify(
+        &self,
+        redo: &Redo<'_>,
+        zone: &Zone,
+        columns: (u64, u64),
+        redone: &Redone,
+    ) -> bool {
+        let enabled = self.m.enabled(VERIFY_SUMMED);
+        !enabled || self.units_to_cure(redo, zone, columns, redone).is_empty()
+    }
+
+    /// Step 5 for some columns; parity pages that are bad are rewritten whole, from rows that were
+    /// verified over the columns (and parity elsewhere on the page has no other source).
+    pub(crate) fn redo_columns(
+        &self,
+        repairer: &mut Repairer,
+        redo: &Redo<'_>,
+        (zone, columns): (&Zone, (u64, u64)),
+        to_be: &ToBe,
+        redone: &mut Redone,
+    ) -> Result<(), Error> {
+        if !self.m.enabled(RECOMPUTE) {
+            return Ok(());
+        }
+        // A page column at a time: what cannot be had of one costs the next ones nothing.
+        for (col, len) in by_pages(columns) {
+            let page = col / PAGE * PAGE;
+            let mut done = match to_be.0.get(&(zone.index(), col)) {
+                Some(sums) => self.put_sums(zone, sums),
+                None => self.sum_and_put(repairer, redo, zone, (col, len), redone),
+            };
+            if let Err(Error::Media(e)) = &done
+                && zone.unit(e.at).is_some_and(|(unit, _)| !matches!(unit, zone::Unit::Row(_)))
+            {
+                self.clear_parity(repairer, zone, page, redo.finder)?;
+                done = self.recompute_parity(&mut repairer.scratch, zone, page, PAGE);
+            }
+            match done {
+                // A row that could not be read and could not be mended either, or parity that stays
+                // bad, as was reported. What was stored over the others is durable nevertheless.
+                Err(Error::Media(e)) if self.is_bad(e.at / PAGE * PAGE) => self.drain_repair(),
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Parity of columns whose bytes are on the medium, from rows that verify once they were read.
+    fn sum_and_put(
+        &self,
+        repairer: &mut Repairer,
+        redo: &Redo<'_>,
+        zone: &Zone,
+        (col, len): (u64, u64),
+        redone: &mut Redone,
+    ) -> Result<(), Error> {
+        for _ in 0..TRIES {
+            let sums = self.sum_columns(&Direct(&self.m), zone, (col, len), &self.exempt())?;
+            if self.still_verify(redo, zone, (col, len), redone) {
+                return self.put_sums(zone, &sums);
+            }
+            self.cure_columns(repairer, redo, zone, col, len, redone)?;
+            self.harden_cures()?;
+        }
+        self.recompute_parity(&mut repairer.scratch, zone, col, len)
+    }
+
+    /// Makes the parity pages of a page column usable; what they hold is to be recomputed.
+    fn clear_parity(
+        &self,
+        repairer: &mut Repairer,
+        zone: &Zone,
+        page: u64,
+        finder: Finder,
+    ) -> Result<(), Error> {
+        let contents = vec![0; PAGE as usize];
+        let kept = [(zone.has_p(), zone::Unit::P), (zone.has_q(), zone::Unit::Q)];
+        for (_, unit) in kept.into_iter().filter(|(kept, _)| *kept) {
+            let at = zone.unit_at(unit, page);
+            if !self.is_bad(at) {
+                continue;
+            }
+            let wrong = if unit == zone::Unit::P { Wrong::ParityP } else { Wrong::ParityQ };
+            let event = self.event(Cause::MediaError, finder, at, PAGE);
+            let mended = match self.m.heal(HEAL_PARITY, at, &contents) {
+                Ok(()) => Mended::Repaired(wrong),
+                // It is recomputed from the rows, whatever it holds.
+                Err(_) => self.move_or_stand_in(repairer, at, (&contents, true), wrong)?,
+            };
+            self.report_mended(event, mended);
+        }
+        Ok(())
+    }
+}
+
+/// Columns cut at page boundaries.
+pub(crate) fn by_pages((col, len): (u64, u64)) -> impl Iterator<Item = (u64, u64)> {
+    let (mut from, end) = (col, col + len);
+    core::iter::from_fn(move || {
+        let at = from;
+        from = end.min((at / PAGE + 1) * PAGE);
+        (at < end).then(|| (at, from - at))
+    })
+}

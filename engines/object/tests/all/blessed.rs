@@ -1,0 +1,170 @@
+//! Damage that comes about between a judgement and what is made from it: parity that is made anew
+//! must not have it in, and what is written before anybody knows of it must be there in the end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::common::{TestPool, clock, get, pattern, put};
+use crate::meanwhile::at_step;
+use crate::stale::{KINDS, scrub};
+use holdfast_faultmem::{Clear, Config, FaultMedium};
+use holdfast_heap::ZoneTable;
+use holdfast_layout::{RawPtr, RegionKind};
+use holdfast_object::{CreateOptions, OpenOptions, Parity, Pool, VerifyReads};
+use holdfast_pmem::{Medium, MediumKind, PAGE};
+use holdfast_redundancy::Zone;
+use holdfast_txn::Transaction;
+
+const LONG: usize = 28_000;
+
+struct Two {
+    pool: TestPool,
+    zone: Zone,
+    /// Long objects, and what they are.
+    one: (RawPtr, Vec<u8>),
+    other: (RawPtr, Vec<u8>),
+}
+
+fn two(kind: MediumKind, parity: Parity) -> Two {
+    let options = CreateOptions { parity, rows: 100, ..CreateOptions::tiny(1 << 20) };
+    let m = FaultMedium::new(options.size, kind, &Config::default());
+    // Many words: a scrub waits at each place whose word a commit holds, if only by chance.
+    let pool = Pool::create(m, &options, OpenOptions::default(), clock()).unwrap();
+    pool.set_verify_reads(VerifyReads::Always);
+    let region = *pool.regions().iter().find(|r| r.kind == RegionKind::Zone).unwrap();
+    let [one, other] = [1, 2].map(|seed| (put(&pool, &pattern(seed, LONG)), pattern(seed, LONG)));
+    Two { zone: Zone::new(&region, 0).unwrap(), pool, one, other }
+}
+
+impl Two {
+    /// A byte of the other object that lies over the same column as one in the middle of the one.
+    fn beside(&self, at: u64) -> u64 {
+        let col = self.zone.place(at).unwrap().col;
+        let (from, to) = (self.other.0.offset() + 2 * PAGE, self.other.0.offset() + 5 * PAGE);
+        let all = (0..self.zone.data_rows()).map(|row| self.zone.at(row, col));
+        all.into_iter().find(|at| (from..to).contains(at)).unwrap()
+    }
+
+    fn nothing_is_lost(&self, what: &str) {
+        for (of, bytes) in [&self.one, &self.other] {
+            assert!(get(&self.pool, *of).unwrap() == *bytes, "{what}: {of}");
+        }
+        let done = scrub(&self.pool);
+        assert_eq!(done.lost, 0, "{what}: {:?}", done.report.findings);
+        let report = self.pool.check(|_, _| {}).unwrap();
+        assert!(report.is_clean(), "{what}: {:?}", report.findings);
+        assert_eq!(self.pool.stats().lost, 0, "{what}");
+    }
+}
+
+fn invert(pool: &TestPool, at: u64, len: u64) {
+    let mut bytes = vec![0; len as usize];
+    pool.medium().read(at, &mut bytes).unwrap();
+    bytes.iter_mut().for_each(|byte| *byte = !*byte);
+    pool.medium().stray(at, &bytes).unwrap();
+}
+
+#[test]
+fn damage_between_the_judgement_of_rows_and_parity_made_from_them_is_not_in_it() {
+    for (kind, parity) in KINDS {
+        let f = two(kind, parity);
+        let at = f.one.0.offset() + 9_000;
+        let (col, hit) = (f.zone.place(at).unwrap().col, f.beside(at));
+        // Parity is wrong on both sides of what goes bad, and not over it.
+        for col in [col - 1_500, col + 1_500] {
+            f.pool.medium().flip_bit(f.zone.p_at(col), 3).unwrap();
+        }
+        at_step(&f.pool, "object.scrub.step-remake", move |pool| invert(pool, hit, 40));
+        let done = scrub(&f.pool);
+        f.pool.medium().clear_on_step();
+        let what = format!("{kind} {parity:?}");
+        assert_eq!(done.lost, 0, "{what}: {:?}", done.report.findings);
+        f.nothing_is_lost(&what);
+    }
+}
+
+/// A commit meets a page that turned bad once its record was durable, and is completed; meanwhile
+/// something goes bad in another row of the columns that it changed.
+#[test]
+fn damage_while_a_commit_is_completed_is_not_in_the_parity_of_its_columns() {
+    for (kind, parity) in KINDS {
+        for step in ["object.redo_parity.step-sum", "object.redo.step-cured"] {
+            let mut f = two(kind, parity);
+            let at = f.one.0.offset() + 9_000;
+            let hit = f.beside(at);
+            let met = Arc::new(AtomicU64::new(0));
+            let (pool, times) = (f.pool.clone(), Arc::clone(&met));
+            f.pool.medium().on_step(Box::new(move |site| {
+                let first = |bit| times.fetch_or(bit, Ordering::AcqRel) & bit == 0;
+                if site.name() == "object.commit.step-durable" && first(1) {
+                    pool.medium().poison(at / PAGE * PAGE, PAGE, Clear::Able).unwrap();
+                } else if site.name() == step && first(2) {
+                    invert(&pool, hit + 5, 30);
+                }
+            }));
+            let (of, new) = (f.one.0, pattern(9, 60));
+            f.pool.run(|tx| tx.write_bytes(of, 9_000, &new)).unwrap();
+            f.pool.medium().clear_on_step();
+            f.one.1[9_000..9_060].copy_from_slice(&new);
+            assert_eq!(met.load(Ordering::Acquire), 3, "{step} was passed");
+            f.nothing_is_lost(&format!("{kind} {parity:?} {step}"));
+        }
+    }
+}
+
+/// Has a stray write hit what was written into free chunks when `step` is passed, and a scrub come
+/// upon it, to which free bytes are free bytes.
+fn hit_before_it_is_known<R>(f: &Two, step: &'static str, work: impl FnOnce() -> R) -> R {
+    let region = *f.pool.regions().iter().find(|r| r.kind == RegionKind::Zone).unwrap();
+    let (from, len) = (ZoneTable::new(0, &region).chunks_at(), region.row_len);
+    let len = u64::from(region.data_rows) * len - (from - region.start);
+    let all = move |pool: &TestPool| {
+        let mut all = vec![0; len as usize];
+        pool.medium().read(from, &mut all).unwrap();
+        all
+    };
+    let (before, hit) = (all(&f.pool), Arc::new(AtomicU64::new(0)));
+    let told = Arc::clone(&hit);
+    at_step(&f.pool, step, move |pool| {
+        let now = all(pool);
+        let first = (0..now.len()).find(|i| now[*i] != before[*i]).unwrap() as u64;
+        invert(pool, from + first + 20, 200);
+        let done = scrub(pool);
+        assert_eq!(done.repaired, 1, "{:?}", done.report.findings);
+        told.store(from + first, Ordering::Release);
+    });
+    let made = work();
+    f.pool.medium().clear_on_step();
+    assert_ne!(hit.load(Ordering::Acquire), 0, "{step} was passed");
+    made
+}
+
+#[test]
+fn slots_that_are_hit_before_their_run_is_known_are_there_in_the_end() {
+    for (kind, parity) in KINDS {
+        let f = two(kind, parity);
+        let what = format!("{kind} {parity:?}");
+        let small =
+            hit_before_it_is_known(&f, "object.chunks.step-slots", || put(&f.pool, &[7; 90]));
+        f.nothing_is_lost(&what);
+        // All places of the run can be had.
+        let more: Vec<RawPtr> = (0..40).map(|i| put(&f.pool, &[i; 90])).collect();
+        assert_eq!(get(&f.pool, small).unwrap(), [7; 90], "{what}");
+        for (i, of) in more.into_iter().enumerate() {
+            assert_eq!(get(&f.pool, of).unwrap(), [i as u8; 90], "{what}");
+        }
+        f.nothing_is_lost(&what);
+    }
+}
+
+#[test]
+fn an_object_that_is_hit_before_its_commit_is_there_in_the_end() {
+    for (kind, parity) in KINDS {
+        let f = two(kind, parity);
+        let (what, bytes) = (format!("{kind} {parity:?}"), pattern(5, LONG));
+        let made =
+            hit_before_it_is_known(&f, "object.in_place.step-stored", || put(&f.pool, &bytes));
+        assert!(get(&f.pool, made).unwrap() == bytes, "{what}");
+        f.nothing_is_lost(&what);
+    }
+}
