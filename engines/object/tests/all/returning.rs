@@ -368,7 +368,7 @@ fn place(zone: &Zone, at: u64) -> (u32, u64) {
 }
 
 /// What a power cut leaves once the record of `work` is durable.
-fn cut(pool: &TestPool, work: impl FnOnce()) -> Image {
+pub(crate) fn cut(pool: &TestPool, work: impl FnOnce()) -> Image {
     let taken: Arc<Mutex<Option<Image>>> = Arc::default();
     let (sink, hooked) = (Arc::clone(&taken), pool.clone());
     pool.medium().on_step(Box::new(move |site| {
