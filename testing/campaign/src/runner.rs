@@ -96,6 +96,9 @@ pub struct Outcome {
 /// Cases in the works: when each began, by thread.
 type Clocks = Mutex<BTreeMap<usize, (u64, Instant)>>;
 
+/// Time between two lines about a row that takes long and has no terminal to show a bar on.
+const LINE_EACH: Duration = Duration::from_secs(60);
+
 /// Runs all cases of a row.
 #[must_use]
 pub fn run(row: &Row, plan: &Plan) -> Outcome {
@@ -107,8 +110,12 @@ pub fn run(row: &Row, plan: &Plan) -> Outcome {
     let done: Mutex<BTreeMap<u64, Tally>> = Mutex::new(BTreeMap::new());
     let clocks = Clocks::default();
     let finished = AtomicBool::new(false);
+    let tell = || {
+        let all = if plan.only.is_some() { 1 } else { cases };
+        (plan.progress && bar.is_hidden()).then(|| so_far(row, &done, all, start))
+    };
     std::thread::scope(|scope| {
-        let watch = scope.spawn(|| watch(row, plan, &clocks, &finished));
+        let watch = scope.spawn(|| watch(row, plan, &clocks, &finished, &tell));
         let workers: Vec<_> = (0..plan.threads.min(row.threads).max(1))
             .map(|worker| {
                 let (next, done, clocks, bar) = (&next, &done, &clocks, &bar);
@@ -157,11 +164,24 @@ fn one(row: &Row, case: &Case) -> Tally {
     tally
 }
 
-/// Ends the program if a case takes too long: a thread that hangs cannot be stopped, and what it
-/// holds may be what the others wait for.
-fn watch(row: &Row, plan: &Plan, clocks: &Clocks, finished: &AtomicBool) {
+/// Tells from time to time how far a row is. Ends the program if a case takes too long: a thread
+/// that hangs cannot be stopped, and what it holds may be what the others wait for.
+fn watch(
+    row: &Row,
+    plan: &Plan,
+    clocks: &Clocks,
+    finished: &AtomicBool,
+    tell: &(impl Fn() -> Option<String> + Sync),
+) {
+    let mut told = Instant::now();
     while !finished.load(Ordering::Acquire) {
         std::thread::park_timeout(Duration::from_millis(500));
+        if told.elapsed() >= LINE_EACH {
+            told = Instant::now();
+            if let Some(line) = tell() {
+                eprintln!("{line}");
+            }
+        }
         let late = lock(clocks).values().find(|(_, since)| since.elapsed() > row.patience).copied();
         if let Some((case, _)) = late {
             eprintln!(
@@ -173,6 +193,14 @@ fn watch(row: &Row, plan: &Plan, clocks: &Clocks, finished: &AtomicBool) {
             std::process::exit(1);
         }
     }
+}
+
+/// How far a row is, in a line.
+fn so_far(row: &Row, done: &Mutex<BTreeMap<u64, Tally>>, all: u64, start: Instant) -> String {
+    let done = lock(done);
+    let violations: u64 = done.values().map(Tally::violated).sum();
+    let (name, cases, seconds) = (row.name, done.len(), start.elapsed().as_secs());
+    format!("row {name}: {cases} of {all} cases, {violations} violations, {seconds} s so far")
 }
 
 /// The command that repeats one case.
@@ -223,4 +251,27 @@ fn bar(row: &Row, plan: &Plan, cases: u64) -> ProgressBar {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_how_far_a_row_is_and_what_it_has_found() {
+        const ROW: Row = Row {
+            name: "some",
+            story: "",
+            cases: |_| 9,
+            run: |_| Tally::default(),
+            finish: |_| {},
+            patience: Duration::MAX,
+            threads: 1,
+        };
+        let mut bad = Tally::default();
+        bad.convict(Violation::new(Fault::Wrong, "a wrong byte"));
+        let done = Mutex::new(BTreeMap::from([(0, Tally::default()), (3, bad)]));
+        let line = so_far(&ROW, &done, 9, Instant::now());
+        assert!(line.starts_with("row some: 2 of 9 cases, 1 violations, "), "{line}");
+    }
 }
