@@ -1,8 +1,9 @@
 //! What DRAM knows of one zone: the kind of every chunk, and which places of its runs are free.
 //!
 //! The medium's directory and slots are the truth; this table is built from them and changed only
-//! after a commit changed them. A chunk or place that a running transaction reserved is taken
-//! here and free there, so a crash gives it back by itself.
+//! after a commit changed them, but for a run, which is shown before its entry says so. A chunk or
+//! place that a running transaction reserved is taken here and free there, so a crash gives it back
+//! by itself.
 
 use holdfast_sync::atomic::{AtomicU64, Ordering};
 use holdfast_sync::{Mutex, MutexGuard, PoisonError};

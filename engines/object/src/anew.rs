@@ -70,10 +70,9 @@ impl<M: Medium> Shared<M> {
     /// # Errors
     /// A parity page cannot be written; the other one was nevertheless.
     pub(crate) fn put_sums(&self, zone: &Zone, sums: &Sums) -> Result<(), Error> {
-        if !zone.has_p() {
-            return Ok(());
+        if zone.has_p() {
+            parity::store(&self.m, zone, sums.col, (&sums.p, &sums.q), PARITY)?;
         }
-        parity::store(&self.m, zone, sums.col, (&sums.p, &sums.q), PARITY)?;
         self.drain_repair();
         Ok(())
     }

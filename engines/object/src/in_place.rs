@@ -99,19 +99,21 @@ impl<M: Medium> Shared<M> {
     fn store_piece(&self, piece: &Piece, arena: &Arena, batch: &mut Batch) -> Result<()> {
         let object = pointer_error(piece);
         let new = arena.new_bytes(piece.copies).ok_or(object)?;
-        self.store_range(piece.spot.object, new, batch)?;
+        let stored = self.store_range(piece.spot.object, new, batch);
         let count = granules(piece.after.len.into());
         let mut sums = Vec::with_capacity(((count - 1) * SUM_LEN) as usize);
         for granule in 1..count {
             sums.extend_from_slice(&self.fresh_sum(piece, new, granule).to_le_bytes());
         }
-        self.store_range(piece.spot.sums, &sums, batch)
+        stored.and(self.store_range(piece.spot.sums, &sums, batch))
     }
 
-    /// After the commit, before anybody else can read them: stores objects written in place again
-    /// if parity was made anew since `remade` was asked. Where nothing was hit, nothing changes.
+    /// After the commit, before any transaction can read them: stores objects written in place
+    /// again if parity was made anew since `remade` was asked. Where nothing was hit, nothing
+    /// changes.
     pub(crate) fn store_again(&self, work: &Work, arena: &Arena, remade: u64) {
-        if self.was_remade() == remade || !self.m.enabled(AGAIN) {
+        let remade = self.was_remade() != remade && !self.is_read_only();
+        if !remade || !self.m.enabled(AGAIN) {
             return;
         }
         for piece in work.pieces.iter().filter(|p| p.fate == Fate::Fresh && self.is_in_place(p)) {
@@ -123,10 +125,12 @@ impl<M: Medium> Shared<M> {
         }
     }
 
-    /// Stores `new` at `at` with its parity, a step at a time.
+    /// Stores `new` at `at` with its parity, a step at a time; one that fails keeps no other from
+    /// being stored.
     fn store_range(&self, at: u64, new: &[u8], batch: &mut Batch) -> Result<()> {
         let mut old = vec![0; new.len().min(STEP)];
         let mut delta = vec![0; old.len()];
+        let mut done = Ok(());
         for (i, part) in new.chunks(STEP).enumerate() {
             let at = at + (i * STEP) as u64;
             let (old, delta) = (&mut old[..part.len()], &mut delta[..part.len()]);
@@ -155,9 +159,9 @@ impl<M: Medium> Shared<M> {
                 self.m.drain(FC);
             }
             self.columns.unlock_all(&batch.columns);
-            stored.map_err(damaged)?;
+            done = done.and(stored);
         }
-        Ok(())
+        done.map_err(damaged)
     }
 }
 

@@ -38,7 +38,7 @@ use crate::changes::Changes;
 use crate::error::Error;
 use crate::hold::Holding;
 use crate::mend_unit::{find_cure, find_cure_of_two, is_there, parts_of};
-use crate::redo_parity::by_pages;
+use crate::redo_parity::{ToBe, by_pages};
 use crate::repair::{Asked, Mended};
 use crate::shared::{Repairer, Shared};
 use crate::whole_page::{find_page, look_beside};
@@ -105,10 +105,10 @@ impl<M: Medium> Shared<M> {
     pub(crate) fn redo(&self, repairer: &mut Repairer, redo: &Redo<'_>) -> Result<Redone, Error> {
         let mut redone = Redone::default();
         let zones: Vec<Zone> = self.zones().copied().collect();
-        let to_be = self.cure_and_sum(repairer, redo, &zones, &mut redone)?;
+        let mut to_be = self.cure_and_sum(repairer, redo, &zones, &mut redone)?;
         self.harden_cures()?;
         self.m.step(STEP_CURED);
-        self.redo_stores(repairer, redo)?;
+        self.redo_stores(repairer, redo, &mut to_be)?;
         self.m.step(STEP_STORED);
         for zone in &zones {
             let columns = redo.changes.columns(zone);
@@ -542,7 +542,12 @@ impl<M: Medium> Shared<M> {
 
     /// Step 4, whatever turns bad under it. What belongs on a page that stays bad beyond the
     /// redundancy is lost, as was reported when that was found out; all else is stored.
-    fn redo_stores(&self, repairer: &mut Repairer, redo: &Redo<'_>) -> Result<(), Error> {
+    fn redo_stores(
+        &self,
+        repairer: &mut Repairer,
+        redo: &Redo<'_>,
+        to_be: &mut ToBe,
+    ) -> Result<(), Error> {
         let (mut tries, mut left) = (0, Vec::new());
         'anew: loop {
             for (at, bytes) in redo.changes.pieces() {
@@ -552,6 +557,9 @@ impl<M: Medium> Shared<M> {
                     {
                         let page = bad / PAGE * PAGE;
                         self.cure_page(repairer, redo, page)?;
+                        if let Some(zone) = self.zone_of(page) {
+                            to_be.forget_over(zone, page);
+                        }
                         if self.is_bad(page) {
                             if redo.finder == Finder::Commit {
                                 // Perhaps only for now: the record stays, and an open tries again.

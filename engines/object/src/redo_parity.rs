@@ -36,6 +36,15 @@ const TRIES: u32 = 8;
 #[derive(Debug, Default)]
 pub(crate) struct ToBe(BTreeMap<(u32, u64), Sums>);
 
+impl ToBe {
+    /// Forgets the columns over a page that had to be made up since: nobody knows whether it is
+    /// what it was when they were summed.
+    pub(crate) fn forget_over(&mut self, zone: &Zone, page: u64) {
+        let Some(place) = zone.place(page) else { return };
+        self.0.retain(|(index, col), _| *index != zone.index() || col / PAGE != place.col / PAGE);
+    }
+}
+
 impl<M: Medium> Shared<M> {
     /// Steps 1 to 3, until all that was not given up verifies after it was read for the parity.
     pub(crate) fn cure_and_sum(
@@ -76,12 +85,13 @@ impl<M: Medium> Shared<M> {
             if !zone.has_p() || !redo.changes.replace_over(zone, col, len) {
                 continue;
             }
-            // What cannot be read stays so, or turned bad just now: step 5 sees to it.
-            if let Ok(sums) = self.sum_columns(&future, zone, (col, len), &exempt) {
-                to_be.0.insert((zone.index(), col), sums);
-            }
+            let sums = self.sum_columns(&future, zone, (col, len), &exempt);
             if !self.still_verify(redo, zone, (col, len), redone) {
                 return false;
+            }
+            // What cannot be read stays so, or turned bad just now: step 5 sees to it.
+            if let Ok(sums) = sums {
+                to_be.0.insert((zone.index(), col), sums);
             }
         }
         true
@@ -99,8 +109,8 @@ impl<M: Medium> Shared<M> {
         !enabled || self.units_to_cure(redo, zone, columns, redone).is_empty()
     }
 
-    /// Step 5 for some columns; parity pages that are bad are rewritten whole, from rows that were
-    /// verified over the columns (and parity elsewhere on the page has no other source).
+    /// Step 5 for some columns, drained. Parity pages that are bad are rewritten whole: elsewhere
+    /// on the page parity has no other source than the rows as they are.
     pub(crate) fn redo_columns(
         &self,
         repairer: &mut Repairer,
@@ -112,10 +122,16 @@ impl<M: Medium> Shared<M> {
         if !self.m.enabled(RECOMPUTE) {
             return Ok(());
         }
+        if !zone.has_p() {
+            // Of the stores of step 4: nothing comes after them here.
+            self.drain_repair();
+            return Ok(());
+        }
         // A page column at a time: what cannot be had of one costs the next ones nothing.
         for (col, len) in by_pages(columns) {
             let page = col / PAGE * PAGE;
-            let mut done = match to_be.0.get(&(zone.index(), col)) {
+            let sums = to_be.0.get(&(zone.index(), col));
+            let mut done = match sums {
                 Some(sums) => self.put_sums(zone, sums),
                 None => self.sum_and_put(repairer, redo, zone, (col, len), redone),
             };
@@ -124,6 +140,9 @@ impl<M: Medium> Shared<M> {
             {
                 self.clear_parity(repairer, zone, page, redo.finder)?;
                 done = self.recompute_parity(&mut repairer.scratch, zone, page, PAGE);
+                if let Some(sums) = sums {
+                    done = done.and_then(|()| self.put_sums(zone, sums));
+                }
             }
             match done {
                 // A row that could not be read and could not be mended either, or parity that stays

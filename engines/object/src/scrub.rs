@@ -503,19 +503,21 @@ impl<M: Medium> Shared<M> {
         certify: Certify,
     ) -> Result<Option<usize>, Error> {
         let again = self.m.enabled(VERIFY_SUMMED);
+        let mut bad = Some(0);
         for (col, len) in columns.iter().copied() {
             self.m.step(STEP_REMAKE);
             let sums = self.sum_columns(&Direct(&self.m), zone, (col, len), &self.exempt())?;
-            match self.bad_rows(zone, col, len, certify) {
-                Some(bad) if bad == 0 || !again => self.put_sums(zone, &sums)?,
-                bad => return Ok(bad),
+            bad = self.bad_rows(zone, col, len, certify).map(|bad| if again { bad } else { 0 });
+            if bad != Some(0) {
+                break;
             }
+            self.put_sums(zone, &sums)?;
         }
         if self.is_file() {
             // Until this, a crash would bring the wrong parity back.
             self.m.sync(PARITY_SYNC)?;
         }
-        Ok(Some(0))
+        Ok(bad)
     }
 
     /// Number of units that are bad over `[col, col + len)`, in all rows. `None` if somebody was at

@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use crate::common::{TestPool, clock, create, get, pattern, quick};
+use crate::common::{TestPool, clock, create, create_with, get, pattern, put, quick};
+use crate::returning::cut;
 use holdfast_faultmem::{Budget, Config, CrashPoint, FaultMedium};
 use holdfast_layout::{RawPtr, TypeNumber};
-use holdfast_object::Pool;
+use holdfast_object::{CreateOptions, Parity, Pool};
 use holdfast_pmem::MediumKind;
 use holdfast_txn::Transaction;
 
@@ -195,4 +196,33 @@ fn every_operation_is_all_or_nothing_at_every_sync() {
     let (images, nested) = story(MediumKind::File, &operations());
     println!("{images} images, {nested} nested");
     assert!(images > 200 && nested > 0, "{images} {nested}");
+}
+
+/// Without parity nothing comes after the stores of a replay but the death of its records: they
+/// have to be durable by then.
+#[test]
+fn a_replay_in_a_pool_without_parity_is_durable_before_its_records_are_dead() {
+    for kind in [MediumKind::Dax, MediumKind::Shm, MediumKind::File] {
+        let options = CreateOptions { parity: Parity::None, ..CreateOptions::tiny(1 << 20) };
+        let pool = create_with(kind, &options);
+        let (p, new) = (put(&pool, &pattern(1, 3_000)), pattern(2, 700));
+        let image = cut(&pool, || pool.run(|tx| tx.write_bytes(p, 100, &new)).unwrap());
+        let m = FaultMedium::from_crash(image, kind, &Config::default());
+        let points: Arc<Mutex<Vec<CrashPoint>>> = Arc::default();
+        let sink = Arc::clone(&points);
+        m.on_barrier(Box::new(move |_, _, point| sink.lock().unwrap().push(point.clone())));
+        let (opened, open) = Pool::open(m, quick(), clock()).unwrap();
+        opened.medium().clear_on_barrier();
+        assert!(open.recovered.replayed > 0, "{kind}");
+        let mut images = 0;
+        for point in core::mem::take(&mut *points.lock().unwrap()) {
+            for image in point.images(&budget(1, 12)).take(60) {
+                let pool = open_image(image, kind);
+                let found = get(&pool, p).unwrap();
+                assert!(found[100..800] == new, "{kind} {:?}", point.barrier());
+                images += 1;
+            }
+        }
+        assert!(images > 20, "{kind}: {images} images");
+    }
 }
