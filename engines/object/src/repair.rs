@@ -526,7 +526,9 @@ impl<M: Medium> Shared<M> {
         page: u64,
         known: Option<&[u8]>,
     ) -> Result<(), Error> {
-        if repairer.holds_columns {
+        // To move a frame makes a superblock valid, and that of a pool that is being made must not
+        // be before its root is there.
+        if repairer.holds_columns || self.anchor().is_null() {
             let cause = MediaCause::Unclearable;
             return Err(Error::Media(MediaError { at: page, len: PAGE, cause }));
         }

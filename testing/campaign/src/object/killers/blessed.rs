@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use holdfast_faultmem::Clear;
 use holdfast_layout::{RawPtr, Region, RegionKind};
 use holdfast_pmem::{Medium, PAGE};
+use holdfast_workloads::Rng;
 
 use super::Mutant;
-use super::entries::long;
+use super::entries::{LONG, long};
 use super::jury::unable;
 use super::mended::{begin, durable};
 use crate::object::driver::Driver;
@@ -19,6 +20,7 @@ use crate::object::ops::{Job, Op};
 use crate::object::raw::Bytes;
 use crate::object::scenes::settled;
 use crate::object::targets::{Area, Target, Targets};
+use crate::object::world::World;
 use crate::tally::{Judged, Tally};
 
 /// Bytes on both sides of those that are hit that belong to the same objects.
@@ -31,7 +33,7 @@ fn zone(driver: &Driver) -> Judged<Region> {
 }
 
 /// Objects of which two lie over the same columns: a byte of each over one column.
-fn two_over_one_column(driver: &Driver, rng: &mut holdfast_workloads::Rng) -> Judged<(u64, u64)> {
+fn two_over_one_column(driver: &Driver, rng: &mut Rng) -> Judged<(u64, u64)> {
     for _ in 0..4 {
         long(driver, rng)?;
     }
@@ -135,7 +137,7 @@ fn hit_as_free(
     world: &'static str,
     step: &'static str,
     lengths: &[u64],
-) -> Judged<Tally> {
+) -> Judged<(Arc<World>, Driver, Rng)> {
     let (world, driver, mut rng) = begin(mutant, world)?;
     let zone = zone(&driver)?;
     let data = zone.start + PAGE..zone.start + u64::from(zone.data_rows) * zone.row_len;
@@ -160,17 +162,21 @@ fn hit_as_free(
         driver.must(&Job::new(&mut rng, [Op::Alloc { len: *len }]))?;
     }
     all_passed(&driver, &passed)?;
+    Ok((world, driver, rng))
+}
+
+/// Of a chunk that becomes a run, the slots.
+pub fn slots(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (step, lengths) = ("object.chunks.step-slots", [40, 90, 180, 400, 700, 1_500]);
+    let (world, driver, mut rng) = hit_as_free(mutant, world, step, &lengths)?;
     scrub(&driver.pool)?;
     driver.read_all()?;
     durable(&world, driver, &mut rng, false)
 }
 
-/// Of a chunk that becomes a run, the slots.
-pub fn slots(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
-    hit_as_free(mutant, world, "object.chunks.step-slots", &[40, 90, 180, 400, 700, 1_500])
-}
-
-/// Of an object that is written in place, its bytes.
+/// Of an object that is written in place, its bytes. No scrub comes in the end: it would sync.
 pub fn in_place(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
-    hit_as_free(mutant, world, "object.in_place.step-stored", &[super::entries::LONG])
+    let (step, lengths) = ("object.in_place.step-stored", [LONG]);
+    let (world, driver, mut rng) = hit_as_free(mutant, world, step, &lengths)?;
+    durable(&world, driver, &mut rng, false)
 }
