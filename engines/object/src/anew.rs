@@ -65,14 +65,12 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Stores parity that was summed from rows that verified afterwards, durably but for a sync on
-    /// a file. Columns are held.
+    /// a file. The zone has parity, its columns are held.
     ///
     /// # Errors
     /// A parity page cannot be written; the other one was nevertheless.
     pub(crate) fn put_sums(&self, zone: &Zone, sums: &Sums) -> Result<(), Error> {
-        if zone.has_p() {
-            parity::store(&self.m, zone, sums.col, (&sums.p, &sums.q), PARITY)?;
-        }
+        parity::store(&self.m, zone, sums.col, (&sums.p, &sums.q), PARITY)?;
         self.drain_repair();
         Ok(())
     }

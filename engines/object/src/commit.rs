@@ -33,9 +33,9 @@
 //! last one's bytes are.
 //!
 //! Objects too long for the record are written in place first, under an intent: see
-//! `in_place.rs`, which adds drain **F0**. On `File` media F1 is one synchronous append, which
-//! others may share: step 7 comes after it. Nothing is flushed there, F2 is absent, and the number
-//! is held until the log is reclaimed.
+//! `in_place.rs`, which adds drain **F0**, and may store them again in step 10. On `File` media F1
+//! is one synchronous append, which others may share: step 7 comes after it. Nothing is flushed
+//! there, F2 is absent, and the number is held until the log is reclaimed.
 
 use holdfast_heap::format::{GRANULE, SLOT_LEN, SUM_LEN};
 use holdfast_heap::sums::{Slot, granule_range, granules};
