@@ -17,6 +17,12 @@ const LAST: u32 = u32::MAX;
 const NOTES: u64 = 16;
 const LONG: u32 = 100;
 const SHORT: u32 = 1000;
+/// Keys of notes that stay, how many each transaction adds, and their shortest and longest length.
+/// All are of one size class, and a victim's fill the longest run of it there is: each victim makes
+/// another run, whatever was done before it, and can die while it does.
+const KEPT: u32 = 1 << 20;
+const KEPT_EACH: u64 = 2;
+const KEPT_LEN: (u64, u64) = (8_500, 10_000);
 
 /// The book in a pool.
 pub(crate) struct Book<M: Medium> {
@@ -40,32 +46,35 @@ enum Change {
     Drop(u32),
 }
 
-/// What transaction `number` does: a transfer always, notes at times.
+/// What transaction `number` does: a transfer and notes that stay, always; others at times.
 fn changes(seed: u64, number: u64) -> Vec<Change> {
     let mut rng = Rng::new(seed, number);
     let amount = 1 + rng.below(1000) as i64;
     let from = rng.below(ACCOUNTS) as u32;
     let to = rng.below(ACCOUNTS) as u32;
     let mut changes = vec![Change::Add(from, -amount), Change::Add(to, amount)];
+    for key in KEPT_EACH * number..KEPT_EACH * (number + 1) {
+        changes.push(note(&mut rng, KEPT + key as u32, KEPT_LEN));
+    }
     if number.is_multiple_of(2) {
         let key = rng.below(NOTES) as u32;
-        changes.push(note(&mut rng, key, 3000));
+        changes.push(note(&mut rng, key, (1, 3000)));
     }
     if number % 8 == 3 {
-        changes.push(note(&mut rng, LONG, 400_000));
+        changes.push(note(&mut rng, LONG, (1, 400_000)));
     }
     if number % 8 == 5 {
         changes.push(Change::Drop(LONG));
     }
     if number % 12 == 7 {
-        changes.extend((0..300).map(|key| note(&mut rng, SHORT + key, 8000)));
+        changes.extend((0..300).map(|key| note(&mut rng, SHORT + key, (1, 8000))));
     }
     changes
 }
 
-/// A note of some bytes.
-fn note(rng: &mut Rng, key: u32, longest: u64) -> Change {
-    let mut bytes = vec![0; 1 + rng.below(longest) as usize];
+/// A note of at least so many bytes, and at most so many.
+fn note(rng: &mut Rng, key: u32, (least, most): (u64, u64)) -> Change {
+    let mut bytes = vec![0; (least + rng.below(most - least + 1)) as usize];
     rng.fill(&mut bytes);
     Change::Note(key, bytes)
 }
