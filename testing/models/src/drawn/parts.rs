@@ -5,8 +5,9 @@ use std::sync::Arc;
 use holdfast_faultmem::{Config, FaultMedium};
 use holdfast_layout::{LogPlacement, Region, RegionKind, SumKind, Superblock};
 use holdfast_logs::{Log, Numbers, RecordBuilder, scan};
-use holdfast_pmem::MediumKind;
+use holdfast_pmem::{Medium, MediumKind};
 use holdfast_redundancy::{ColumnId, Columns, Zone};
+use shuttle::sync::Mutex;
 use shuttle::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use shuttle::thread;
 
@@ -28,9 +29,15 @@ pub(super) fn numbers(wrong: Wrong) {
         let world = Arc::clone(&world);
         thread::spawn(move || {
             for _ in 0..2 {
+                let lane = if wrong == Wrong::Own("a lane for two") { lane % 2 } else { lane };
                 let number = world.1.draw(&world.0, lane);
+                if wrong == Wrong::Own("done before it is") {
+                    world.1.done(lane);
+                }
                 world.2[number as usize - 1].store(1, SeqCst);
-                world.1.done(lane);
+                if wrong != Wrong::Own("never done") {
+                    world.1.done(lane);
+                }
             }
         })
     });
@@ -80,16 +87,22 @@ pub(super) fn columns(wrong: Wrong) {
         thread::spawn(move || {
             let ids = [me % 3, (me + 1) % 3].map(|page| ColumnId::new(0, page * PAGE));
             let ids = if ids[0] < ids[1] { ids } else { [ids[1], ids[0]] };
+            let mut held = &ids[..];
             if me == 2 {
                 while !world.1.try_lock_all(&world.0, &ids) {
+                    if wrong == Wrong::Own("not locked, and went on") {
+                        held = &[];
+                        break;
+                    }
                     thread::yield_now();
                 }
             } else {
-                world.1.lock_all(&world.0, &ids);
+                held = if wrong == Wrong::Own("one of two locked") { &ids[..1] } else { &ids };
+                world.1.lock_all(&world.0, held);
             }
             if wrong == Wrong::Own("parity after the lock") {
                 let delta = ids.map(|id| change(&world.2[id.page() as usize], me));
-                world.1.unlock_all(&ids);
+                world.1.unlock_all(held);
                 for (id, delta) in ids.iter().zip(delta) {
                     patch(&world.2[id.page() as usize], delta);
                 }
@@ -98,7 +111,7 @@ pub(super) fn columns(wrong: Wrong) {
                     let cells = &world.2[id.page() as usize];
                     patch(cells, change(cells, me));
                 }
-                world.1.unlock_all(&ids);
+                world.1.unlock_all(held);
             }
         })
     });
@@ -106,8 +119,10 @@ pub(super) fn columns(wrong: Wrong) {
     let scrub = thread::spawn(move || {
         let world = world_of_scrub;
         for page in 0..3 {
+            let other = u64::from(wrong == Wrong::Own("judged with the lock of another"));
+            let id = ColumnId::new(0, (page + other) % 3 * PAGE);
             let held = (wrong != Wrong::Own("judged without the lock"))
-                .then(|| world.1.lock_one(&world.0, ColumnId::new(0, page * PAGE)));
+                .then(|| world.1.lock_one(&world.0, id));
             judge(&world.2[page as usize]);
             drop(held);
         }
@@ -174,6 +189,17 @@ pub(super) fn rings(wrong: Wrong) {
     commits(wrong, LogPlacement::Apart, MediumKind::Dax);
 }
 
+/// The log of a pool, and who commits to it.
+struct Logged {
+    m: Stepped,
+    log: Log,
+    numbers: Numbers,
+    superblock: Superblock,
+    wrong: Wrong,
+    /// In a variant all use this one.
+    record: Mutex<RecordBuilder>,
+}
+
 fn commits(wrong: Wrong, placement: LogPlacement, kind: MediumKind) {
     let superblock = superblock(placement, 3, 4);
     let inner = FaultMedium::new(superblock.size, kind, &Config::default());
@@ -181,27 +207,52 @@ fn commits(wrong: Wrong, placement: LogPlacement, kind: MediumKind) {
     let m = Stepped::new(inner, "");
     let log = Log::open(&m, &superblock).expect("the geometry is good");
     let numbers = Numbers::new(log.lanes(), 1);
-    let world = Arc::new((m, log, numbers, superblock));
+    let record = Mutex::new(RecordBuilder::default());
+    let world = Arc::new(Logged { m, log, numbers, superblock, wrong, record });
     let threads = (0..3).map(|hint| {
         let world = Arc::clone(&world);
-        thread::spawn(move || {
-            let (m, log, numbers, superblock) = &*world;
-            let mut lane = log.acquire(m, hint).expect("there is a lane for each");
-            let mut record = RecordBuilder::default();
-            record.data(0, &[hint as u8; 64]);
-            let room = lane.reserve(m, numbers, record.len(), || true);
-            room.expect("the log has room for three records");
-            let number = numbers.draw(m, lane.id());
-            let done = lane.commit_record(m, numbers, number, &mut record);
-            assert!(done.is_ok(), "{LAW}: a commit on a good medium goes through");
-            let image = m.inner.crash_point().persisted();
-            let after = FaultMedium::from_crash(image, kind, &Config::default());
-            let found = scan(&after, superblock).expect("the log can be read");
-            let there = found.records.iter().any(|record| record.number == number);
-            assert!(there, "{LAW}: an acknowledged record is on the medium");
-            numbers.done(lane.id());
-        })
+        thread::spawn(move || commit(&world, hint))
     });
     join(threads.collect());
-    assert_eq!(world.2.watermark(&world.0), 3, "{LAW}: all are complete");
+    assert_eq!(world.numbers.watermark(&world.m), 3, "{LAW}: all are complete");
+}
+
+/// Commits a record, and looks what is on the medium then.
+fn commit(world: &Logged, hint: usize) {
+    let Logged { m, log, numbers, superblock, wrong, record } = world;
+    let payload = [hint as u8 + 1; 64];
+    let mut lane = log.acquire(m, hint).expect("there is a lane for each");
+    let mut own = RecordBuilder::default();
+    own.data(0, &payload);
+    let room = lane.reserve(m, numbers, own.len(), || true);
+    room.expect("the log has room for three records");
+    let number = numbers.draw(m, lane.id());
+    if *wrong == Wrong::Own("done before it is") {
+        numbers.done(lane.id());
+    }
+    let image = || m.inner.crash_point().persisted();
+    let early = (*wrong == Wrong::Own("acknowledged first")).then(image);
+    let done = if *wrong == Wrong::Own("one record for all") {
+        let lock = || record.lock().expect("a broken law ends the whole run");
+        *lock() = own;
+        thread::yield_now();
+        let mut all = lock();
+        lane.commit_record(m, numbers, number, &mut all)
+    } else {
+        lane.commit_record(m, numbers, number, &mut own)
+    };
+    assert!(done.is_ok(), "{LAW}: a commit on a good medium goes through");
+    let complete = numbers.watermark(m);
+    let image = early.unwrap_or_else(image);
+    let after = FaultMedium::from_crash(image, m.inner.kind(), &Config::default());
+    let found = scan(&after, superblock).expect("the log can be read");
+    let record = |wanted: u64| found.records.iter().find(|record| record.number == wanted);
+    let mine = record(number);
+    assert!(mine.is_some(), "{LAW}: an acknowledged record is on the medium");
+    let mut parts = mine.into_iter().flat_map(|record| record.bytes.windows(payload.len()));
+    assert!(parts.any(|part| part == payload), "{LAW}: a record holds what was put into it");
+    for below in found.max_l + 1..=complete {
+        assert!(record(below).is_some(), "{LAW}: what is complete is on the medium");
+    }
+    numbers.done(lane.id());
 }

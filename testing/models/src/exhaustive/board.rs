@@ -16,6 +16,8 @@ pub(super) const MODELS: &[Model] = &[Model {
         Wrong::Weak("sheet.rs", Access::Store),
         Wrong::Off("slots before bits"),
         Wrong::Off("bits before the slot is free"),
+        Wrong::Off("closed before it writes"),
+        Wrong::Off("looked at before it is taken"),
     ],
 }];
 
@@ -37,11 +39,20 @@ fn told(off: &'static str) {
         let write = move || {
             for page in 0..2 {
                 let open = writer.board.open(7, page);
-                writer.pages[page as usize].store(1, Ordering::Release);
-                if off == "bits before the slot is free" {
-                    writer.board.close_first(open);
-                } else {
-                    writer.board.close(open);
+                let write = || writer.pages[page as usize].store(1, Ordering::Release);
+                match off {
+                    "bits before the slot is free" => {
+                        write();
+                        writer.board.close_first(open);
+                    }
+                    "closed before it writes" => {
+                        writer.board.close(open);
+                        write();
+                    }
+                    _ => {
+                        write();
+                        writer.board.close(open);
+                    }
                 }
             }
         };
@@ -56,8 +67,9 @@ fn told(off: &'static str) {
             for (is, told) in before.into_iter().zip(told) {
                 assert!(is == 0 || told, "{LAW}: whoever sees a write is told of it");
             }
+            let early = (off == "looked at before it is taken").then(look);
             ask(true);
-            *last.lock().expect("nobody panics with it") = look();
+            *last.lock().expect("nobody panics with it") = early.unwrap_or_else(look);
         };
         threads([Box::new(write), Box::new(cover)]);
         assert!(!after.board.is_busy() && !after.board.reap(7), "{LAW}: no write is under way");

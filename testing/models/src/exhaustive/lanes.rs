@@ -16,6 +16,8 @@ pub(super) const MODELS: &[Model] = &[Model {
         Wrong::Weak("spin_lock.rs", Access::Change),
         Wrong::Weak("spin_lock.rs", Access::Store),
         Wrong::Off("two holders"),
+        Wrong::Off("released before it is moved"),
+        Wrong::Off("never given back"),
     ],
 }];
 
@@ -68,20 +70,26 @@ fn one_holder(off: &'static str) {
         let take = move || {
             let held = one.log.acquire(&one.m, 1);
             let lane = held.as_ref().map(holdfast_logs::Lane::id);
-            if one.m.off == "two holders" {
-                drop(held);
-                touch(&one, lane);
-            } else {
-                touch(&one, lane);
-                drop(held);
+            match one.m.off {
+                "two holders" => {
+                    drop(held);
+                    touch(&one, lane);
+                }
+                "never given back" => core::mem::forget(held),
+                _ => {
+                    touch(&one, lane);
+                    drop(held);
+                }
             }
         };
         let hold = move || {
             let still = both.log.hold_still(&both.m, 0, both.m_len());
-            if still.is_some() {
+            let all = still.is_some();
+            let kept = still.filter(|_| both.m.off != "released before it is moved");
+            if all {
                 (0..2).for_each(|lane| touch(&both, Some(lane)));
             }
-            drop(still);
+            drop(kept);
         };
         threads([Box::new(take), Box::new(hold)]);
         let free = (0..2).all(|lane| world.log.acquire_exact(&world.m, lane).is_some());

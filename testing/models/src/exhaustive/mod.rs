@@ -38,6 +38,8 @@ const RACE: &[&str] = &["Causality violation", "Concurrent", "cannot access"];
 
 /// Runs of models so far.
 static RUNS: AtomicU64 = AtomicU64::new(0);
+/// Wrong variants that the models of a core convict at the least: what judges is tried as well.
+const VARIANTS: usize = 5;
 
 /// A core and its law.
 struct Model {
@@ -107,7 +109,7 @@ fn threads<const N: usize>(bodies: [Box<dyn FnOnce() + Send>; N]) {
 
 /// Runs all models, or those asked for.
 pub(crate) fn run(cli: &Cli) -> Result<Report> {
-    let models = [
+    let cores = [
         numbers::MODELS,
         lanes::MODELS,
         columns::MODELS,
@@ -115,8 +117,12 @@ pub(crate) fn run(cli: &Cli) -> Result<Report> {
         words::MODELS,
         faults::MODELS,
         board::MODELS,
-    ]
-    .concat();
+    ];
+    for core in cores {
+        let count: usize = core.iter().map(|model| model.wrong.len()).sum();
+        ensure!(count >= VARIANTS, "{}: {count} wrong variants, and not {VARIANTS}", names(core));
+    }
+    let models = cores.concat();
     let chosen: Vec<_> = models.iter().filter(|model| cli.wants(model.name)).collect();
     ensure!(!chosen.is_empty(), "no such model; there are {}", names(&models));
     let mut report = Report::default();
