@@ -80,6 +80,24 @@ impl Row {
         self.violations == 0 && none(self.false_reports) && none(self.reverted)
     }
 
+    /// The same for programs, as one line, with what was found in words.
+    #[must_use]
+    pub fn json(&self, findings: &[String]) -> String {
+        let row = serde_json::json!({
+            "commit": self.commit,
+            "method": self.method,
+            "how": self.how,
+            "count": self.count,
+            "violations": self.violations,
+            "false_reports": self.false_reports,
+            "reverted": self.reverted,
+            "seconds": self.seconds,
+            "figures": self.figures,
+            "findings": findings,
+        });
+        row.to_string()
+    }
+
     /// Whether this is of the same method and seed as an older row, on another commit.
     fn repeats(&self, older: &Self) -> bool {
         let commit = |row: &Self| row.commit.split(' ').next().map(str::to_owned);
@@ -176,6 +194,21 @@ mod tests {
         });
         let page = Page::parse(&std::fs::read_to_string(&path).unwrap()).unwrap();
         assert_eq!(page.rows.iter().map(|row| row.count).sum::<u64>(), 16 * 17 / 2);
+    }
+
+    #[test]
+    fn a_row_for_programs_says_all_that_is_in_it() {
+        let figures = BTreeMap::from([("healed".to_owned(), 7)]);
+        let row = Row { figures, false_reports: Some(0), ..row(3) };
+        let said = row.json(&["lost \"a\"".to_owned()]);
+        assert!(!said.contains('\n'), "{said}");
+        let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+        assert_eq!((&said["method"], &said["count"]), (&"m".into(), &3.into()));
+        assert_eq!((&said["false_reports"], &said["reverted"]), (&0.into(), &().into()));
+        assert_eq!(
+            (&said["figures"]["healed"], &said["findings"][0]),
+            (&7.into(), &"lost \"a\"".into())
+        );
     }
 
     #[test]

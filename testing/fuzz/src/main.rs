@@ -67,6 +67,9 @@ struct Storming {
     /// Where the committed inputs are.
     #[arg(long, default_value = "testing/fuzz/corpus", value_name = "DIR")]
     corpus: PathBuf,
+    /// Print a JSON object for each target, with what it found, and nothing else.
+    #[arg(long)]
+    json: bool,
     /// Add what was run and found to this list (docs/evidence.md).
     #[arg(long, value_name = "FILE")]
     ledger: Option<PathBuf>,
@@ -131,8 +134,24 @@ impl Storming {
     fn run(&self) -> Result<bool, String> {
         let begun = Instant::now();
         let all = storm::run(self.plan()?).map_err(|error| error.to_string())?;
+        let rows = self.rows(&all);
+        if self.json {
+            for (row, done) in rows.iter().zip(&all) {
+                let found: Vec<_> = done.finding.iter().map(ToString::to_string).collect();
+                println!("{}", row.json(&found));
+            }
+        } else {
+            self.tell(&all, begun.elapsed());
+        }
+        if let Some(path) = &self.ledger {
+            holdfast_evidence::append(path, &rows).map_err(|error| format!("{error:#}"))?;
+        }
+        Ok(all.iter().all(|done| done.finding.is_none()))
+    }
+
+    fn tell(&self, all: &[Storm], time: Duration) {
         println!("{:10} {:>12} {:>9} {:>9}  next", "target", "runs", "runs/s", "slowest");
-        for done in &all {
+        for done in all {
             println!(
                 "{:10} {:>12} {:>9.0} {:>6} ms  --seed {} --from {}",
                 done.target.name,
@@ -145,15 +164,11 @@ impl Storming {
         }
         let runs: u64 = all.iter().map(|done| done.runs).sum();
         let found: Vec<_> = all.iter().filter_map(|done| done.finding.as_ref()).collect();
-        let (count, seconds) = (found.len(), begun.elapsed().as_secs());
+        let (count, seconds) = (found.len(), time.as_secs());
         println!("storm: {runs} runs in {seconds} s, seed {}, {count} findings", self.seed);
         for finding in &found {
             println!("{finding}");
         }
-        if let Some(path) = &self.ledger {
-            self.note(path, &all)?;
-        }
-        Ok(found.is_empty())
     }
 
     fn plan(&self) -> Result<Plan, String> {
@@ -180,7 +195,7 @@ impl Storming {
         })
     }
 
-    fn note(&self, path: &Path, all: &[Storm]) -> Result<(), String> {
+    fn rows(&self, all: &[Storm]) -> Vec<Row> {
         let commit = holdfast_evidence::commit();
         let row = |done: &Storm| Row {
             commit: commit.clone(),
@@ -191,8 +206,7 @@ impl Storming {
             seconds: done.time.as_secs(),
             ..Row::default()
         };
-        let rows: Vec<Row> = all.iter().map(row).collect();
-        holdfast_evidence::append(path, &rows).map_err(|error| format!("{error:#}"))
+        all.iter().map(row).collect()
     }
 }
 

@@ -35,6 +35,9 @@ pub(crate) struct Cli {
     /// Say what each wrong variant was convicted of.
     #[arg(long)]
     pub(crate) verdicts: bool,
+    /// Print a JSON object for each, with what was found, and nothing else.
+    #[arg(long)]
+    pub(crate) json: bool,
     /// Add what was run and found to this list (docs/evidence.md).
     #[arg(long, value_name = "FILE")]
     pub(crate) ledger: Option<PathBuf>,
@@ -67,28 +70,36 @@ pub(crate) struct Ran {
     pub(crate) seconds: f64,
 }
 
+impl Ran {
+    fn tell(&self) {
+        println!(
+            "{:16} {:>9} at {:>6.0}/s {:>3} of {:<3} wrong variants convicted {:>7.1} s{}",
+            self.name,
+            self.count,
+            self.count as f64 / self.shipped.max(0.001),
+            self.convicted,
+            self.wrong,
+            self.seconds,
+            if self.findings.is_empty() { "" } else { "  FAILED" }
+        );
+        for (what, times) in &self.figures {
+            println!("  {times} {what}");
+        }
+        for line in self.verdicts.iter().chain(&self.findings) {
+            println!("  {line}");
+        }
+    }
+}
+
 /// What all of them came to.
 #[derive(Debug, Default)]
 pub(crate) struct Report(Vec<Ran>);
 
 impl Report {
     /// Adds one, and tells it.
-    pub(crate) fn add(&mut self, ran: Ran) {
-        println!(
-            "{:16} {:>9} at {:>6.0}/s {:>3} of {:<3} wrong variants convicted {:>7.1} s{}",
-            ran.name,
-            ran.count,
-            ran.count as f64 / ran.shipped.max(0.001),
-            ran.convicted,
-            ran.wrong,
-            ran.seconds,
-            if ran.findings.is_empty() { "" } else { "  FAILED" }
-        );
-        for (what, times) in &ran.figures {
-            println!("  {times} {what}");
-        }
-        for line in ran.verdicts.iter().chain(&ran.findings) {
-            println!("  {line}");
+    pub(crate) fn add(&mut self, ran: Ran, json: bool) {
+        if !json {
+            ran.tell();
         }
         self.0.push(ran);
     }
@@ -133,17 +144,21 @@ pub(crate) fn run(cli: &Cli, checker: &str, models: fn(&Cli) -> Result<Report>) 
     let (wrong, convicted) =
         report.0.iter().fold((0, 0), |sum, ran| (sum.0 + ran.wrong, sum.1 + ran.convicted));
     let verdict = if report.is_clean() { "ok" } else { "FAILED" };
-    println!(
-        "models {checker}: {verdict}, {} models, {count} schedules, {convicted} of {wrong} wrong \
-         variants convicted",
-        report.0.len()
-    );
-    if let Some(path) = &cli.ledger {
-        let how = format!("seed {}", cli.seed);
-        if let Err(error) = append(path, &report.rows(checker, &how)) {
-            println!("models: {error:#}");
-            return ExitCode::from(FAILED);
-        }
+    let rows = report.rows(checker, &format!("seed {}", cli.seed));
+    if cli.json {
+        rows.iter().zip(&report.0).for_each(|(row, ran)| println!("{}", row.json(&ran.findings)));
+    } else {
+        println!(
+            "models {checker}: {verdict}, {} models, {count} schedules, {convicted} of {wrong} \
+             wrong variants convicted",
+            report.0.len()
+        );
+    }
+    if let Some(path) = &cli.ledger
+        && let Err(error) = append(path, &rows)
+    {
+        eprintln!("models: {error:#}");
+        return ExitCode::from(FAILED);
     }
     if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -98,6 +98,9 @@ struct Cli {
     /// Add what was done and found to this list (docs/evidence.md).
     #[arg(long, value_name = "FILE")]
     ledger: Option<std::path::PathBuf>,
+    /// Print a JSON object for each scene; what else there is to say goes to the standard error.
+    #[arg(long, conflicts_with = "list")]
+    json: bool,
     /// Print all that the guest says, also of scenes that pass.
     #[arg(long)]
     verbose: bool,
@@ -130,7 +133,14 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    match host::run(&cli) {
+    let answers = match host::Answers::new(cli.json) {
+        Ok(answers) => answers,
+        Err(error) => {
+            eprintln!("lab: the standard output cannot be used: {error}");
+            return ExitCode::from(OPERATIONAL);
+        }
+    };
+    match host::run(&cli, &answers) {
         Ok(came_to) => ExitCode::from(came_to.code(cli.smoke)),
         // Nothing has run yet: whatever comes later is a scene's.
         Err(error) if cli.smoke && error.is::<host::Impossible>() => {

@@ -75,6 +75,9 @@ struct Storm {
     /// Threads.
     #[arg(long, value_name = "N", requires = "stable")]
     jobs: Option<u64>,
+    /// Print a JSON object for each target, with what it found, and nothing else.
+    #[arg(long, requires = "stable")]
+    json: bool,
 }
 
 impl Storm {
@@ -91,6 +94,9 @@ impl Storm {
             ("--jobs", self.jobs),
         ] {
             words.extend(number.iter().flat_map(|number| [name.to_owned(), number.to_string()]));
+        }
+        if self.json {
+            words.push("--json".to_owned());
         }
         if let Some(ledger) = &args.ledger {
             words.extend(["--ledger".to_owned(), ledger.display().to_string()]);

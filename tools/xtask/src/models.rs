@@ -55,6 +55,9 @@ pub(crate) struct Args {
     /// Say what each wrong variant was convicted of.
     #[arg(long)]
     verdicts: bool,
+    /// Print a JSON object for each, with what was found, and nothing else.
+    #[arg(long)]
+    json: bool,
     /// Add what was run and found to this list (docs/evidence.md).
     #[arg(long, value_name = "FILE")]
     ledger: Option<String>,
@@ -118,8 +121,8 @@ fn words(args: &Args) -> Vec<String> {
     if let Some(ledger) = &args.ledger {
         tell("--ledger", ledger);
     }
-    if args.verdicts {
-        words.push("--verdicts".to_owned());
+    for (name, wished) in [("--verdicts", args.verdicts), ("--json", args.json)] {
+        words.extend(wished.then(|| name.to_owned()));
     }
     words
 }
@@ -137,9 +140,10 @@ mod tests {
             only: vec!["engine".to_owned()],
             replay: None,
             verdicts: true,
+            json: true,
             ledger: None,
         };
         let told = words(&args).join(" ");
-        assert_eq!(told, "--seed 3 --schedules 7 --only engine --verdicts");
+        assert_eq!(told, "--seed 3 --schedules 7 --only engine --verdicts --json");
     }
 }

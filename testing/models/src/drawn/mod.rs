@@ -233,7 +233,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Report> {
         }
     });
     if let Some(schedule) = &cli.replay {
-        report.add(replay(schedule)?);
+        report.add(replay(schedule)?, cli.json);
         return Ok(report);
     }
     let chosen: Vec<_> = HARNESSES.iter().filter(|harness| cli.wants(harness.name)).collect();
@@ -242,7 +242,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Report> {
     for harness in chosen {
         let (name, count) = (harness.name, harness.wrong.len());
         ensure!(count >= VARIANTS, "{name} has {count} wrong variants, and not {VARIANTS}");
-        report.add(one(harness, cli));
+        report.add(one(harness, cli), cli.json);
     }
     Ok(report)
 }

@@ -127,7 +127,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Report> {
     ensure!(!chosen.is_empty(), "no such model; there are {}", names(&models));
     let mut report = Report::default();
     for model in chosen {
-        report.add(one(model, cli));
+        report.add(one(model, cli), cli.json);
     }
     Ok(report)
 }

@@ -14,6 +14,8 @@ mod turns;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write as _;
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -65,6 +67,28 @@ struct Played {
     figures: BTreeMap<String, u64>,
 }
 
+/// Where the answers for programs go, if there are to be any: the standard output, which from then
+/// on is the standard error for everybody else, also for the programs that are started.
+#[derive(Debug)]
+pub(crate) struct Answers(Option<fs::File>);
+
+impl Answers {
+    /// Takes the standard output, if it is wished.
+    pub(crate) fn new(json: bool) -> std::io::Result<Self> {
+        if !json {
+            return Ok(Self(None));
+        }
+        let out = std::io::stdout().as_fd().try_clone_to_owned()?;
+        rustix::stdio::dup2_stdout(std::io::stderr())?;
+        Ok(Self(Some(out.into())))
+    }
+
+    fn print(&self, line: &str) -> Result<()> {
+        let Some(mut out) = self.0.as_ref() else { return Ok(()) };
+        writeln!(out, "{line}").context("cannot write to the standard output")
+    }
+}
+
 /// Refuses names that no scene has.
 pub(crate) fn known(only: &[String]) -> Result<()> {
     if let Some(name) = only.iter().find(|name| ALL.iter().all(|scene| scene.name != *name)) {
@@ -84,7 +108,7 @@ pub(crate) fn is_test(test: Option<&str>) -> Result<()> {
 }
 
 /// Runs the scenes that are wished. An error is one of what all of them need: no scene was played.
-pub(crate) fn run(cli: &Cli) -> Result<CameTo> {
+pub(crate) fn run(cli: &Cli, answers: &Answers) -> Result<CameTo> {
     let only = &cli.only;
     let own = std::env::current_exe().context("cannot find this program again")?;
     // Beside what cargo builds: `target/lab` for `target/release/lab`.
@@ -109,19 +133,19 @@ pub(crate) fn run(cli: &Cli) -> Result<CameTo> {
     let deadline = Deadline::new(cli.smoke.then(|| Duration::from_secs(cli.within)));
     let lab = Lab { emulator, kernel, room, verbose: cli.verbose, built, no_logs, deadline };
     let Some(test) = &cli.test else {
-        return Ok(turns::each(scenes(), &deadline, &mut |scene| lab.play(scene, cli)));
+        return Ok(turns::each(scenes(), &deadline, &mut |scene| lab.play(scene, cli, answers)));
     };
     let program = test.split_once(':').context("name a test as PACKAGE:TEST")?;
     let words: Vec<&str> = cli.words.iter().map(String::as_str).collect();
     let show = Test { program, arguments: &words, says: &[], never: &[] };
     let (what, patience) = ("a test as it is", LONGEST);
     let scene = Scene { name: test, what, on: cli.on, patience, show: Show::Test(show) };
-    Ok(turns::each(std::iter::once(&scene), &deadline, &mut |scene| lab.play(scene, cli)))
+    Ok(turns::each(std::iter::once(&scene), &deadline, &mut |scene| lab.play(scene, cli, answers)))
 }
 
 impl Lab {
     /// Runs one scene; whether it passed.
-    fn play(&self, scene: &Scene<'_>, cli: &Cli) -> Result<bool> {
+    fn play(&self, scene: &Scene<'_>, cli: &Cli, answers: &Answers) -> Result<bool> {
         println!("\n==> {}: {} (at {})", scene.name, scene.what, self.deadline);
         let started = Instant::now();
         self.forget();
@@ -143,17 +167,18 @@ impl Lab {
             Some(wrong) => println!("lab: {} FAILED in {seconds} s: {wrong}", scene.name),
         }
         let fine = played.wrong.is_none();
+        let row = Row {
+            commit: holdfast_evidence::commit(),
+            method: format!("lab {}", scene.name),
+            how: played.how,
+            count: played.count,
+            violations: u64::from(!fine),
+            seconds,
+            figures: played.figures,
+            ..Row::default()
+        };
+        answers.print(&row.json(played.wrong.as_slice()))?;
         if let Some(path) = &cli.ledger {
-            let row = Row {
-                commit: holdfast_evidence::commit(),
-                method: format!("lab {}", scene.name),
-                how: played.how,
-                count: played.count,
-                violations: u64::from(!fine),
-                seconds,
-                figures: played.figures,
-                ..Row::default()
-            };
             holdfast_evidence::append(path, &[row])?;
         }
         Ok(fine)
