@@ -88,9 +88,9 @@ impl View {
         self.word(word).store(value, Ordering::Release);
     }
 
-    /// Copies bytes out; the caller has checked the range against the capacity. What checks an image
-    /// reads all of it, thousands of times in a second: page by page, so that a page is looked up
-    /// once and not for each of its words.
+    /// Copies bytes out; the caller has checked the range against the capacity. What checks an
+    /// image reads all of it, thousands of times in a second: page by page, so that a page is
+    /// looked up once and not for each of its words.
     pub(crate) fn read(&self, at: u64, into: &mut [u8]) {
         let (mut word, skip) = (at / WORD, (at % WORD) as usize);
         let head = into.len().min((WORD as usize - skip) % WORD as usize);

@@ -27,8 +27,13 @@ const DIRECTORY_DONE: Site = Site::new("object.chunks.directory-done");
 const DIRECTORY_SYNC: Site = Site::new("object.chunks.directory-sync");
 /// The slots of a chunk are on the medium, and it is free space to everybody.
 const STEP_SLOTS: Site = Site::new("object.chunks.step-slots");
-/// Comparing the slots of a run once they are known as such.
+/// They are known as slots, and not by the medium yet.
+const STEP_SHOWN: Site = Site::new("object.chunks.step-shown");
+/// Comparing the slots of a run before they are known as such.
 const LOOK_AGAIN: Site = Site::new("object.chunks.look-again");
+
+/// How often slots are stored again that were hit before they were known.
+const LOOKS: u32 = 8;
 
 impl<M: Medium> Shared<M> {
     /// Writes the directory of a new, all-zero zone: every chunk free. Nothing refers to the zone
@@ -93,8 +98,8 @@ impl<M: Medium> Shared<M> {
 
     /// Writes the slots of a run, all free, then its directory entry. While the entry says free,
     /// so are the bytes: the slots may take as many commits as the log likes. Damage to free bytes
-    /// is no damage, and a repair takes it into parity; so the slots are compared, and what is
-    /// not there any more is written again, once they are known as slots and judged.
+    /// is no damage, and a repair takes it into parity; so the run is made known only once its
+    /// slots are seen to be what was written, and from then on they are judged.
     fn write_run(
         &self,
         zone: u8,
@@ -105,37 +110,66 @@ impl<M: Medium> Shared<M> {
         let lost = TxError::NoSpace { wanted: 0 };
         let table = self.heap.zone(zone).ok_or(lost.clone())?;
         let shape = table.shape(next.class).ok_or(lost)?;
-        let step = (self.log.max_record_len() / 2 / SLOT_LEN).clamp(1, 256) as u32;
-        let mut old = Vec::with_capacity(step as usize * SLOT_LEN);
-        let mut write = |always: bool| -> Result<()> {
-            for first in (0..shape.places).step_by(step as usize) {
-                let mut new = Vec::with_capacity(old.capacity());
-                for place in first..shape.places.min(first + step) {
-                    let spot = table.spot(chunk, next, &shape, place);
-                    let slot = self.heap.sums().first_slot(spot.object, next.generation);
-                    new.extend_from_slice(&slot.encode());
-                }
-                let at = table.chunk_at(chunk) + u64::from(first) * SLOT_LEN as u64;
-                old.resize(new.len(), 0);
-                // A page that is bad is better found now than when the record is durable.
-                self.m.read(at, &mut old).map_err(damaged)?;
-                if always || old != new {
-                    self.system_commit(|batch| {
-                        batch.free_data(at, &new);
-                        Ok(())
-                    })?;
-                }
-            }
-            Ok(())
+        let first = |place| {
+            let object = table.spot(chunk, next, &shape, place).object;
+            self.heap.sums().first_slot(object, next.generation).encode()
         };
-        write(true)?;
+        let slots: Vec<u8> = (0..shape.places).flat_map(first).collect();
+        let at = table.chunk_at(chunk);
+        self.write_slots(at, &slots, true)?;
         self.m.step(STEP_SLOTS);
-        self.heap.show_run(zone, chunk, next);
-        if self.m.enabled(LOOK_AGAIN) {
-            write(false)?;
+        let mut looks = 0;
+        while !self.show_if_there((zone, chunk, next), at, &slots) {
+            self.write_slots(at, &slots, false)?;
+            looks += 1;
+            if looks == LOOKS {
+                // Judged from here on, what hits them is found, and told.
+                self.heap.show_run(zone, chunk, next);
+                break;
+            }
         }
+        self.m.step(STEP_SHOWN);
         self.system_commit(|batch| self.change_entry(batch, zone, chunk, before, next))?;
         Ok(())
+    }
+
+    /// Stores slots, a commit for as many as a record takes: all, or those that differ.
+    fn write_slots(&self, at: u64, slots: &[u8], all: bool) -> Result<()> {
+        let step = (self.log.max_record_len() / 2 / SLOT_LEN).clamp(1, 256) * SLOT_LEN;
+        let mut old = vec![0; step.min(slots.len())];
+        for (i, new) in slots.chunks(step).enumerate() {
+            let at = at + (i * step) as u64;
+            let old = &mut old[..new.len()];
+            // A page that is bad is better found now than when the record is durable.
+            self.m.read(at, old).map_err(damaged)?;
+            if all || old != new {
+                self.system_commit(|batch| {
+                    batch.free_data(at, new);
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a run known if its slots are what was written. With their columns held: else a repair
+    /// could take what hits them for free bytes, after they were looked at and before it knows.
+    fn show_if_there(
+        &self,
+        (zone, chunk, next): (u8, u32, &ChunkEntry),
+        at: u64,
+        slots: &[u8],
+    ) -> bool {
+        let columns = self.columns_of(&[(at, slots.len() as u64)]);
+        let mut found = vec![0; slots.len()];
+        self.columns.lock_all(&self.m, &columns);
+        let there = !self.m.enabled(LOOK_AGAIN)
+            || self.m.read(at, &mut found).is_ok_and(|()| found == slots);
+        if there {
+            self.heap.show_run(zone, chunk, next);
+        }
+        self.columns.unlock_all(&columns);
+        there
     }
 
     /// Frees the chunk of a run without objects. Whether there was one.

@@ -16,7 +16,7 @@
 //!
 //! Until the commit has made the object known, its bytes are free ones to everybody else, and a
 //! repair takes damage to free bytes into parity. So if parity was made anew meanwhile, they are
-//! stored again once they are known.
+//! stored again once they are known, and a repair that finds no cure waits for that.
 
 use holdfast_codes::xor_delta;
 use holdfast_heap::format::{GRANULE, SUM_LEN};
@@ -41,6 +41,8 @@ const REUSE: Site = Site::new("object.in_place.reuse");
 const DATA: Site = Site::new("object.in_place.data");
 /// FC.
 const FC: Site = Site::new("object.in_place.FC");
+/// The object is known, and held by who made it.
+const STEP_KNOWN: Site = Site::new("object.in_place.step-known");
 /// Storing an object again once it is known.
 const AGAIN: Site = Site::new("object.in_place.again");
 /// Making that durable on a file.
@@ -112,6 +114,7 @@ impl<M: Medium> Shared<M> {
     /// again if parity was made anew since `remade` was asked. Where nothing was hit, nothing
     /// changes.
     pub(crate) fn store_again(&self, work: &Work, arena: &Arena, remade: u64) {
+        self.m.step(STEP_KNOWN);
         let remade = self.was_remade() != remade && !self.is_read_only();
         if !remade || !self.m.enabled(AGAIN) {
             return;

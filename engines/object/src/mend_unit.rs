@@ -253,6 +253,9 @@ fn mend_held<M: Medium>(
             if !how.last {
                 return Ok(Done::NoCure);
             }
+            if how.wait && is_being_made(shared, unit) {
+                return Ok(Done::Held);
+            }
             let lost = Mended::Lost(parts[0].wrong);
             shared.report_mended(event, lost);
             return Ok(Done::With(lost));
@@ -266,6 +269,13 @@ fn mend_held<M: Medium>(
     let lost = Mended::Lost(parts[0].wrong);
     shared.report_mended(Event { object: object_of(shared, unit), ..how.event }, lost);
     Ok(Done::With(lost))
+}
+
+/// Whether somebody holds the object of a unit: who has just made it known may be about to store it
+/// again (`in_place.rs`).
+fn is_being_made<M: Medium>(shared: &Shared<M>, unit: &Unit) -> bool {
+    let Unit::Granule { spot, .. } = unit else { return false };
+    shared.versions.now(shared.versions.index(spot.object)).is_none()
 }
 
 /// Stores a cure. Answers what it came to, if anything of it stayed.

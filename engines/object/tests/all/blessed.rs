@@ -1,8 +1,8 @@
 //! Damage that comes about between a judgement and what is made from it: parity that is made anew
 //! must not have it in, and what is written before anybody knows of it must be there in the end.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 
 use crate::common::{TestPool, clock, get, pattern, put};
 use crate::meanwhile::at_step;
@@ -44,6 +44,14 @@ impl Two {
         let (from, to) = (self.other.0.offset() + 2 * PAGE, self.other.0.offset() + 5 * PAGE);
         let all = (0..self.zone.data_rows()).map(|row| self.zone.at(row, col));
         all.into_iter().find(|at| (from..to).contains(at)).unwrap()
+    }
+
+    /// What lies behind `from` in the data of the zone.
+    fn free_bytes(&self, from: u64) -> Vec<u8> {
+        let end = self.zone.at(self.zone.data_rows() - 1, 0) + self.zone.row_len();
+        let mut bytes = vec![0; (end - from) as usize];
+        self.pool.medium().read(from, &mut bytes).unwrap();
+        bytes
     }
 
     fn nothing_is_lost(&self, what: &str) {
@@ -148,8 +156,12 @@ fn damage_while_a_record_is_replayed_is_not_in_the_parity_of_its_columns() {
 }
 
 /// Has a stray write hit what was written into free chunks when `step` is passed, and a scrub come
-/// upon it, to which free bytes are free bytes.
-fn hit_before_it_is_known<R>(f: &Two, step: &'static str, work: impl FnOnce() -> R) -> R {
+/// upon it, to which free bytes are free bytes. Another one comes when `then` is passed.
+fn hit_before_it_is_known<R>(
+    f: &Two,
+    [step, then]: [&'static str; 2],
+    work: impl FnOnce() -> R,
+) -> R {
     let region = *f.pool.regions().iter().find(|r| r.kind == RegionKind::Zone).unwrap();
     let (from, len) = (ZoneTable::new(0, &region).chunks_at(), region.row_len);
     let len = u64::from(region.data_rows) * len - (from - region.start);
@@ -158,19 +170,35 @@ fn hit_before_it_is_known<R>(f: &Two, step: &'static str, work: impl FnOnce() ->
         pool.medium().read(from, &mut all).unwrap();
         all
     };
-    let (before, hit) = (all(&f.pool), Arc::new(AtomicU64::new(0)));
-    let told = Arc::clone(&hit);
-    at_step(&f.pool, step, move |pool| {
+    let (before, met) = (all(&f.pool), Arc::new(AtomicU64::new(0)));
+    let (pool, times) = (f.pool.clone(), Arc::clone(&met));
+    let hit = move |pool: &TestPool| {
         let now = all(pool);
         let first = (0..now.len()).find(|i| now[*i] != before[*i]).unwrap() as u64;
         invert(pool, from + first + 20, 200);
         let done = scrub(pool);
         assert_eq!(done.repaired, 1, "{:?}", done.report.findings);
-        told.store(from + first, Ordering::Release);
-    });
+    };
+    f.pool.medium().on_step(Box::new(move |site| {
+        let first = |bit| times.fetch_or(bit, Ordering::AcqRel) & bit == 0;
+        let is_hit = site.name() == step && first(1);
+        if is_hit || site.name() == then && first(2) {
+            std::thread::scope(|scope| {
+                let done = scope.spawn(|| {
+                    if is_hit {
+                        hit(&pool);
+                    } else {
+                        let done = scrub(&pool);
+                        assert_eq!(done.lost, 0, "{:?}", done.report.findings);
+                    }
+                });
+                done.join().unwrap();
+            });
+        }
+    }));
     let made = work();
     f.pool.medium().clear_on_step();
-    assert_ne!(hit.load(Ordering::Acquire), 0, "{step} was passed");
+    assert_eq!(met.load(Ordering::Acquire), 3, "{step} and {then} were passed");
     made
 }
 
@@ -179,8 +207,8 @@ fn slots_that_are_hit_before_their_run_is_known_are_there_in_the_end() {
     for (kind, parity) in KINDS {
         let f = two(kind, parity);
         let what = format!("{kind} {parity:?}");
-        let small =
-            hit_before_it_is_known(&f, "object.chunks.step-slots", || put(&f.pool, &[7; 90]));
+        let steps = ["object.chunks.step-slots", "object.chunks.step-shown"];
+        let small = hit_before_it_is_known(&f, steps, || put(&f.pool, &[7; 90]));
         f.nothing_is_lost(&what);
         // All places of the run can be had.
         let more: Vec<RawPtr> = (0..40).map(|i| put(&f.pool, &[i; 90])).collect();
@@ -197,8 +225,58 @@ fn an_object_that_is_hit_before_its_commit_is_there_in_the_end() {
     for (kind, parity) in KINDS {
         let f = two(kind, parity);
         let (what, bytes) = (format!("{kind} {parity:?}"), pattern(5, LONG));
-        let made =
-            hit_before_it_is_known(&f, "object.in_place.step-stored", || put(&f.pool, &bytes));
+        let steps = ["object.in_place.step-stored", "object.commit.step-done"];
+        let made = hit_before_it_is_known(&f, steps, || put(&f.pool, &bytes));
+        assert!(get(&f.pool, made).unwrap() == bytes, "{what}");
+        f.nothing_is_lost(&what);
+    }
+}
+
+/// The same, and a repair comes by when the object is known and has not been stored again: it
+/// waits.
+#[test]
+fn an_object_that_was_hit_before_its_commit_is_not_called_lost_after_it() {
+    for (kind, parity) in KINDS {
+        let f = two(kind, parity);
+        let (what, bytes) = (format!("{kind} {parity:?}"), pattern(5, LONG));
+        let from = f.one.0.offset().max(f.other.0.offset()) + LONG as u64;
+        let before = f.free_bytes(from);
+        let (pool, judged) = (f.pool.clone(), (Mutex::new(false), Condvar::new()));
+        let repaired = Arc::new(Mutex::new(None));
+        let repairing = Arc::clone(&repaired);
+        let (met, place) = (AtomicU64::new(0), AtomicU64::new(0));
+        f.pool.medium().on_step(Box::new(move |site| {
+            let first = |bit| met.fetch_or(bit, Ordering::AcqRel) & bit == 0;
+            match site.name() {
+                "object.in_place.step-stored" if first(1) => {
+                    let mut now = before.clone();
+                    pool.medium().read(from, &mut now).unwrap();
+                    let hit = (0..now.len()).find(|i| now[*i] != before[*i]).unwrap() as u64;
+                    invert(&pool, from + hit + 2_000, 200);
+                    place.store(from + hit + 2_000, Ordering::Release);
+                    let pool = pool.clone();
+                    std::thread::spawn(move || scrub(&pool)).join().unwrap();
+                }
+                "object.in_place.step-known" if first(2) => {
+                    let pool = pool.clone();
+                    let at = place.load(Ordering::Acquire);
+                    let repair = std::thread::spawn(move || pool.heal_load(at, 64));
+                    *repairing.lock().unwrap() = Some(repair);
+                    let held = judged.0.lock().unwrap();
+                    drop(judged.1.wait_while(held, |judged| !*judged).unwrap());
+                }
+                // Its columns are held: who made it cannot store it now.
+                "object.mend_unit.step-held" if met.load(Ordering::Acquire) & 2 == 2 => {
+                    *judged.0.lock().unwrap() = true;
+                    judged.1.notify_all();
+                }
+                _ => {}
+            }
+        }));
+        let made = put(&f.pool, &bytes);
+        f.pool.medium().clear_on_step();
+        let repair = repaired.lock().unwrap().take().unwrap();
+        repair.join().unwrap();
         assert!(get(&f.pool, made).unwrap() == bytes, "{what}");
         f.nothing_is_lost(&what);
     }
