@@ -6,8 +6,9 @@
 //! afterwards, damage between the two would be in the parity for ever.
 //!
 //! Rows in a chunk that somebody fills for a use that is not known yet have no sums. Who fills it
-//! looks once it is known whether parity was made anew meanwhile, and if so, whether what it put
-//! there still is: see `in_place.rs`.
+//! looks whether what it put there still is: at slots before they are known, with their columns
+//! held (`chunks.rs`); at a long object once it is known, if parity was made anew meanwhile
+//! (`in_place.rs`).
 
 use holdfast_codes::{PqSums, xor_into};
 use holdfast_heap::verify::Source;

@@ -6,6 +6,7 @@ use holdfast_sync::PoisonError;
 use holdfast_heap::format::{CHUNK_LEN, SLOT_LEN};
 use holdfast_heap::{ChunkEntry, ChunkKind, ZoneTable};
 use holdfast_pmem::{Medium, Site};
+use holdfast_redundancy::events::{Cause, Finder};
 use holdfast_redundancy::{Zone, parity};
 use holdfast_txn::{Result, TxError};
 
@@ -121,9 +122,11 @@ impl<M: Medium> Shared<M> {
         let mut looks = 0;
         while !self.show_if_there((zone, chunk, next), at, &slots) {
             self.write_slots(at, &slots, false)?;
+            // What was hit and is not in parity yet went into it now, by the difference.
+            self.suspect(at, slots.len() as u64, Cause::Parity, Finder::Commit);
             looks += 1;
             if looks == LOOKS {
-                // Judged from here on, what hits them is found, and told.
+                // They do not stay. What hits them is judged from here on, and told.
                 self.heap.show_run(zone, chunk, next);
                 break;
             }
@@ -224,7 +227,7 @@ impl<M: Medium> Shared<M> {
         let mut log = self.hold_log(SYSTEM_LANE);
         let _gate = crate::commit::WriteGate::open(&self.m);
         let (number, held) = self.write_fitting(&mut log, &mut batch)?;
-        self.apply(&mut batch, held, || {}, || {});
+        self.apply(&mut batch, held, || {}, || {}, || {});
         self.complete(&log);
         Ok(number)
     }

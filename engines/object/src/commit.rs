@@ -426,15 +426,13 @@ impl<M: Medium> Shared<M> {
             // Whoever takes the space has to know before it is to be had.
             self.note_freed_in(log.id(), number);
         }
-        let release = || {
+        let again = || {
             if in_place {
                 self.store_again(work, arena, remade);
             }
-            for (word, _) in locks {
-                self.versions.release(*word, number);
-            }
         };
-        if self.apply(batch, held, || self.publish_all_large(work), release) {
+        let release = || locks.iter().for_each(|(word, _)| self.versions.release(*word, number));
+        if self.apply(batch, held, || self.publish_all_large(work), again, release) {
             self.complete(&log);
         } else {
             self.defer(&mut log, lane);
@@ -490,12 +488,14 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Steps 9 and 10 of a durable record. `publish` makes known what the columns hold now, before
-    /// anybody else can judge them. Answers whether all is drained; not so if that may be put off.
+    /// anybody else can judge them; `again` stores once more what nobody knew before, before it is
+    /// judged here. Answers whether all is drained; not so if that may be put off.
     pub(crate) fn apply(
         &self,
         batch: &mut Batch,
         held: bool,
         publish: impl FnOnce(),
+        again: impl FnOnce(),
         release: impl FnOnce(),
     ) -> bool {
         if !held {
@@ -512,6 +512,7 @@ impl<M: Medium> Shared<M> {
         }
         publish();
         self.columns.unlock_all(&batch.columns);
+        again();
         // The record is durable: its changes must be completed, whatever went bad under them.
         if !stored {
             self.complete_owed();

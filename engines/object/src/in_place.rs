@@ -23,6 +23,7 @@ use holdfast_heap::format::{GRANULE, SUM_LEN};
 use holdfast_heap::sums::granules;
 use holdfast_logs::{Lane, RecordBuilder};
 use holdfast_pmem::{Medium, PAGE, Site};
+use holdfast_redundancy::events::{Cause, Finder};
 use holdfast_txn::{Result, TxError};
 
 use crate::batch::Batch;
@@ -122,6 +123,11 @@ impl<M: Medium> Shared<M> {
         for piece in work.pieces.iter().filter(|p| p.fate == Fate::Fresh && self.is_in_place(p)) {
             // The object is committed: what cannot be stored is damage like any other, and found.
             let _ = self.store_piece(piece, arena, &mut Batch::default());
+            // What was hit and is not in parity yet went into it now, by the difference.
+            let len = piece.after.len.into();
+            self.suspect(piece.spot.object, len, Cause::Parity, Finder::Commit);
+            let sums = (granules(len) - 1) * SUM_LEN;
+            self.suspect(piece.spot.sums, sums, Cause::Parity, Finder::Commit);
         }
         if self.is_file() {
             let _ = self.m.sync(AGAIN_SYNC).map_err(|error| self.stop(error));

@@ -23,6 +23,8 @@ use crate::shared::{Repairer, Shared};
 use crate::whole_page::{find_page, look_beside};
 
 const STEP_HELD: Site = Site::new("object.mend_unit.step-held");
+/// How often a repair waits for who holds what has no cure: each time it is looked for once more.
+const MADE_TRIES: u32 = 200;
 /// Times a unit is looked at again that turned bad anew, or did not keep what was stored.
 const AGAIN_MAX: u32 = 4;
 /// Verifying a unit, to see whether anything is to be repaired.
@@ -175,6 +177,8 @@ struct How {
     last: bool,
     /// Whether to wait for somebody who holds what the cure would change.
     wait: bool,
+    /// Whether to wait for somebody who holds what has no cure.
+    wait_made: bool,
 }
 
 /// What became of a unit.
@@ -183,6 +187,8 @@ enum Done {
     NoCure,
     /// Somebody holds what the cure would change.
     Held,
+    /// Somebody holds what has no cure.
+    Made,
 }
 
 /// Repairs `unit` with the columns of all its parts held. `None` if there is no cure and that is
@@ -198,10 +204,12 @@ fn mend_holding<M: Medium>(
     let ranges: Vec<(u64, u64)> = parts.iter().map(|p| (p.at, p.len)).collect();
     let event = shared.event(asked.cause, asked.finder, ranges[0].0, ranges[0].1);
     let columns = shared.columns_of(&ranges);
-    let mut tries = 0;
+    let (mut tries, mut made) = (0, 0);
     loop {
-        // Who has a view may be who waits: at last the unit is cured by itself.
-        let how = How { event, last, wait: tries < HELD_TRIES };
+        // Who has a view may be who waits: at last the unit is cured by itself. So may be who holds
+        // what has no cure: at last it is given up.
+        let (wait, wait_made) = (tries < HELD_TRIES, made < MADE_TRIES);
+        let how = How { event, last, wait, wait_made };
         shared.columns.lock_all(&shared.m, &columns);
         shared.m.step(STEP_HELD);
         let judge = shared.may_judge();
@@ -213,6 +221,10 @@ fn mend_holding<M: Medium>(
             Done::Held => {
                 tries += 1;
                 give_way(tries);
+            }
+            Done::Made => {
+                made += 1;
+                give_way(made);
             }
         }
     }
@@ -245,6 +257,10 @@ fn mend_held<M: Medium>(
             _ => None,
         };
         let cure = whole.or_else(|| find_cure(shared, unit, parts, &none, certify, &mut may_be));
+        // Before the trials that take long.
+        if cure.is_none() && how.last && how.wait_made && is_being_made(shared, unit) {
+            return Ok(Done::Made);
+        }
         let cure = cure.or_else(|| {
             let exempt = shared.exempt();
             find_cure_of_two(shared, repairer, unit, parts, &none, &exempt, certify)
@@ -252,9 +268,6 @@ fn mend_held<M: Medium>(
         let Some(cure) = cure else {
             if !how.last {
                 return Ok(Done::NoCure);
-            }
-            if how.wait && is_being_made(shared, unit) {
-                return Ok(Done::Held);
             }
             let lost = Mended::Lost(parts[0].wrong);
             shared.report_mended(event, lost);

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use crate::common::{TestPool, clock, get, pattern, put};
 use crate::meanwhile::at_step;
@@ -17,6 +18,8 @@ use holdfast_redundancy::Zone;
 use holdfast_txn::Transaction;
 
 const LONG: usize = 28_000;
+/// Longest time until a thread comes to where it has to.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Two {
     pool: TestPool,
@@ -241,7 +244,7 @@ fn an_object_that_was_hit_before_its_commit_is_not_called_lost_after_it() {
         let (what, bytes) = (format!("{kind} {parity:?}"), pattern(5, LONG));
         let from = f.one.0.offset().max(f.other.0.offset()) + LONG as u64;
         let before = f.free_bytes(from);
-        let (pool, judged) = (f.pool.clone(), (Mutex::new(false), Condvar::new()));
+        let (pool, judged) = (f.pool.clone(), (Mutex::new(0), Condvar::new()));
         let repaired = Arc::new(Mutex::new(None));
         let repairing = Arc::clone(&repaired);
         let (met, place) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -263,11 +266,13 @@ fn an_object_that_was_hit_before_its_commit_is_not_called_lost_after_it() {
                     let repair = std::thread::spawn(move || pool.heal_load(at, 64));
                     *repairing.lock().unwrap() = Some(repair);
                     let held = judged.0.lock().unwrap();
-                    drop(judged.1.wait_while(held, |judged| !*judged).unwrap());
+                    // Twice: before the entry of its chunk was asked, and as the last word.
+                    let last = judged.1.wait_timeout_while(held, PATIENCE, |times| *times < 2);
+                    assert!(!last.unwrap().1.timed_out(), "the repair judges");
                 }
                 // Its columns are held: who made it cannot store it now.
                 "object.mend_unit.step-held" if met.load(Ordering::Acquire) & 2 == 2 => {
-                    *judged.0.lock().unwrap() = true;
+                    *judged.0.lock().unwrap() += 1;
                     judged.1.notify_all();
                 }
                 _ => {}
@@ -276,7 +281,49 @@ fn an_object_that_was_hit_before_its_commit_is_not_called_lost_after_it() {
         let made = put(&f.pool, &bytes);
         f.pool.medium().clear_on_step();
         let repair = repaired.lock().unwrap().take().unwrap();
-        repair.join().unwrap();
+        assert!(repair.join().unwrap(), "{what}: what was hit is good again");
+        assert!(get(&f.pool, made).unwrap() == bytes, "{what}");
+        f.nothing_is_lost(&what);
+    }
+}
+
+/// The same, and the commit meets a page that turned bad: what it made is stored again before it is
+/// completed, and judged.
+#[test]
+fn an_object_that_was_hit_before_its_commit_is_not_called_lost_by_it() {
+    for (kind, parity) in KINDS {
+        let f = two(kind, parity);
+        let (what, bytes) = (format!("{kind} {parity:?}"), pattern(5, LONG));
+        let from = f.one.0.offset().max(f.other.0.offset()) + LONG as u64;
+        let before = f.free_bytes(from);
+        let pool = f.pool.clone();
+        let region = *pool.regions().iter().find(|r| r.kind == RegionKind::Zone).unwrap();
+        let met = Arc::new(AtomicU64::new(0));
+        let (times, place) = (Arc::clone(&met), AtomicU64::new(0));
+        f.pool.medium().on_step(Box::new(move |site| {
+            let first = |bit| times.fetch_or(bit, Ordering::AcqRel) & bit == 0;
+            match site.name() {
+                "object.in_place.step-stored" if first(1) => {
+                    let mut now = before.clone();
+                    pool.medium().read(from, &mut now).unwrap();
+                    let hit = (0..now.len()).find(|i| now[*i] != before[*i]).unwrap() as u64;
+                    place.store(from + hit, Ordering::Release);
+                    invert(&pool, from + hit + 20, 1_200);
+                    let pool = pool.clone();
+                    std::thread::spawn(move || scrub(&pool)).join().unwrap();
+                }
+                "object.commit.step-durable" if first(2) => {
+                    let zone = Zone::new(&region, 0).unwrap();
+                    let p = zone.p_at(zone.place(place.load(Ordering::Acquire)).unwrap().col);
+                    pool.medium().poison(p / PAGE * PAGE, PAGE, Clear::Able).unwrap();
+                }
+                _ => {}
+            }
+        }));
+        let made = put(&f.pool, &bytes);
+        f.pool.medium().clear_on_step();
+        assert_eq!(met.load(Ordering::Acquire), 3, "{what}: both steps were passed");
+        assert_eq!(f.pool.stats().lost, 0, "{what}");
         assert!(get(&f.pool, made).unwrap() == bytes, "{what}");
         f.nothing_is_lost(&what);
     }
