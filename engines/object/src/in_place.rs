@@ -89,7 +89,7 @@ impl<M: Medium> Shared<M> {
             return Err(error);
         }
         self.m.step(STEP_INTENT);
-        let stored = pieces().try_for_each(|p| self.store_piece(p, arena, batch));
+        let stored = pieces().try_for_each(|p| self.store_piece(p, arena, batch, false));
         let stored = stored.and_then(|()| {
             if self.is_file() { self.m.sync(SYNC).map_err(|e| self.stop(e)) } else { Ok(()) }
         });
@@ -99,21 +99,27 @@ impl<M: Medium> Shared<M> {
         stored
     }
 
-    fn store_piece(&self, piece: &Piece, arena: &Arena, batch: &mut Batch) -> Result<()> {
+    fn store_piece(
+        &self,
+        piece: &Piece,
+        arena: &Arena,
+        batch: &mut Batch,
+        again: bool,
+    ) -> Result<()> {
         let object = pointer_error(piece);
         let new = arena.new_bytes(piece.copies).ok_or(object)?;
-        let stored = self.store_range(piece.spot.object, new, batch);
+        let stored = self.store_range(piece.spot.object, new, batch, again);
         let count = granules(piece.after.len.into());
         let mut sums = Vec::with_capacity(((count - 1) * SUM_LEN) as usize);
         for granule in 1..count {
             sums.extend_from_slice(&self.fresh_sum(piece, new, granule).to_le_bytes());
         }
-        stored.and(self.store_range(piece.spot.sums, &sums, batch))
+        stored.and(self.store_range(piece.spot.sums, &sums, batch, again))
     }
 
     /// After the commit, before any transaction can read them: stores objects written in place
-    /// again if parity was made anew since `remade` was asked. Where nothing was hit, nothing
-    /// changes.
+    /// again if parity was made anew since `remade` was asked. Where nothing was hit, nothing is
+    /// stored.
     pub(crate) fn store_again(&self, work: &Work, arena: &Arena, remade: u64) {
         self.m.step(STEP_KNOWN);
         let remade = self.was_remade() != remade && !self.is_read_only();
@@ -122,12 +128,7 @@ impl<M: Medium> Shared<M> {
         }
         for piece in work.pieces.iter().filter(|p| p.fate == Fate::Fresh && self.is_in_place(p)) {
             // The object is committed: what cannot be stored is damage like any other, and found.
-            let _ = self.store_piece(piece, arena, &mut Batch::default());
-            // What was hit and is not in parity yet went into it now, by the difference.
-            let len = piece.after.len.into();
-            self.suspect(piece.spot.object, len, Cause::Parity, Finder::Commit);
-            let sums = (granules(len) - 1) * SUM_LEN;
-            self.suspect(piece.spot.sums, sums, Cause::Parity, Finder::Commit);
+            let _ = self.store_piece(piece, arena, &mut Batch::default(), true);
         }
         if self.is_file() {
             let _ = self.m.sync(AGAIN_SYNC).map_err(|error| self.stop(error));
@@ -135,8 +136,9 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Stores `new` at `at` with its parity, a step at a time; one that fails keeps no other from
-    /// being stored.
-    fn store_range(&self, at: u64, new: &[u8], batch: &mut Batch) -> Result<()> {
+    /// being stored. If it was stored before, only what is not there `again`: what hit it and is
+    /// not in parity yet comes in by the difference, so these columns are looked at afterwards.
+    fn store_range(&self, at: u64, new: &[u8], batch: &mut Batch, again: bool) -> Result<()> {
         let mut old = vec![0; new.len().min(STEP)];
         let mut delta = vec![0; old.len()];
         let mut done = Ok(());
@@ -150,6 +152,11 @@ impl<M: Medium> Shared<M> {
             batch.columns.dedup();
             self.columns.lock_all(&self.m, &batch.columns);
             let stored = self.m.read(at, old).and_then(|()| {
+                if again && old == part {
+                    return Ok(());
+                } else if again {
+                    self.suspect(at, part.len() as u64, Cause::Parity, Finder::Commit);
+                }
                 xor_delta(delta, old, part);
                 // Page by page: only one that cannot be written may differ from what parity says.
                 let (mut done, mut refused) = (0, None);
