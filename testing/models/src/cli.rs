@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::Parser;
 use holdfast_evidence::{Row, append, commit};
 
@@ -14,6 +14,9 @@ use holdfast_evidence::{Row, append, commit};
 pub(crate) const USAGE: u8 = 16;
 /// Exit code for what could not be done.
 const FAILED: u8 = 8;
+/// Wrong variants that are convicted of each core or harness at the least: what judges is tried as
+/// well.
+const VARIANTS: usize = 5;
 
 /// Runs the models of one checker; exits with 1 if a law was broken, or a wrong variant was not
 /// convicted.
@@ -125,6 +128,12 @@ impl Report {
         };
         self.0.iter().map(row).collect()
     }
+}
+
+/// Refuses a core or harness with few wrong variants.
+pub(crate) fn enough(name: &str, count: usize) -> Result<()> {
+    ensure!(count >= VARIANTS, "{name} has {count} wrong variants, and not {VARIANTS}");
+    Ok(())
 }
 
 /// Runs `models` of `checker` and says what became of them.

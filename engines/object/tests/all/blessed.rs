@@ -49,14 +49,6 @@ impl Two {
         all.into_iter().find(|at| (from..to).contains(at)).unwrap()
     }
 
-    /// What lies behind `from` in the data of the zone.
-    fn free_bytes(&self, from: u64) -> Vec<u8> {
-        let end = self.zone.at(self.zone.data_rows() - 1, 0) + self.zone.row_len();
-        let mut bytes = vec![0; (end - from) as usize];
-        self.pool.medium().read(from, &mut bytes).unwrap();
-        bytes
-    }
-
     fn nothing_is_lost(&self, what: &str) {
         for (of, bytes) in [&self.one, &self.other] {
             assert!(get(&self.pool, *of).unwrap() == *bytes, "{what}: {of}");
@@ -158,45 +150,51 @@ fn damage_while_a_record_is_replayed_is_not_in_the_parity_of_its_columns() {
     }
 }
 
-/// Has a stray write hit what was written into free chunks when `step` is passed, and a scrub come
-/// upon it, to which free bytes are free bytes. Another one comes when `then` is passed.
+/// The chunks of a pool as they are, to find what is written into free ones.
+struct Chunks {
+    from: u64,
+    bytes: Vec<u8>,
+}
+
+impl Chunks {
+    fn of(pool: &TestPool) -> Self {
+        let region = *pool.regions().iter().find(|r| r.kind == RegionKind::Zone).unwrap();
+        let from = ZoneTable::new(0, &region).chunks_at();
+        let end = region.start + u64::from(region.data_rows) * region.row_len;
+        let mut bytes = vec![0; (end - from) as usize];
+        pool.medium().read(from, &mut bytes).unwrap();
+        Self { from, bytes }
+    }
+
+    /// Has a stray write hit what was written since, `past` its first byte, and a scrub come upon
+    /// it, to which free bytes are free bytes. Answers where it hit.
+    fn hit(&self, pool: &TestPool, past: u64, len: u64) -> u64 {
+        let now = Self::of(pool).bytes;
+        let first = (0..now.len()).find(|i| now[*i] != self.bytes[*i]).unwrap() as u64;
+        let at = self.from + first + past;
+        invert(pool, at, len);
+        let done = std::thread::scope(|scope| scope.spawn(|| scrub(pool)).join().unwrap());
+        assert_eq!((done.repaired, done.lost), (1, 0), "{:?}", done.report.findings);
+        at
+    }
+}
+
+/// Has what was written into free chunks hit when `step` is passed; another scrub comes when `then`
+/// is.
 fn hit_before_it_is_known<R>(
     f: &Two,
     [step, then]: [&'static str; 2],
     work: impl FnOnce() -> R,
 ) -> R {
-    let region = *f.pool.regions().iter().find(|r| r.kind == RegionKind::Zone).unwrap();
-    let (from, len) = (ZoneTable::new(0, &region).chunks_at(), region.row_len);
-    let len = u64::from(region.data_rows) * len - (from - region.start);
-    let all = move |pool: &TestPool| {
-        let mut all = vec![0; len as usize];
-        pool.medium().read(from, &mut all).unwrap();
-        all
-    };
-    let (before, met) = (all(&f.pool), Arc::new(AtomicU64::new(0)));
+    let (before, met) = (Chunks::of(&f.pool), Arc::new(AtomicU64::new(0)));
     let (pool, times) = (f.pool.clone(), Arc::clone(&met));
-    let hit = move |pool: &TestPool| {
-        let now = all(pool);
-        let first = (0..now.len()).find(|i| now[*i] != before[*i]).unwrap() as u64;
-        invert(pool, from + first + 20, 200);
-        let done = scrub(pool);
-        assert_eq!(done.repaired, 1, "{:?}", done.report.findings);
-    };
     f.pool.medium().on_step(Box::new(move |site| {
         let first = |bit| times.fetch_or(bit, Ordering::AcqRel) & bit == 0;
-        let is_hit = site.name() == step && first(1);
-        if is_hit || site.name() == then && first(2) {
-            std::thread::scope(|scope| {
-                let done = scope.spawn(|| {
-                    if is_hit {
-                        hit(&pool);
-                    } else {
-                        let done = scrub(&pool);
-                        assert_eq!(done.lost, 0, "{:?}", done.report.findings);
-                    }
-                });
-                done.join().unwrap();
-            });
+        if site.name() == step && first(1) {
+            before.hit(&pool, 20, 200);
+        } else if site.name() == then && first(2) {
+            let done = std::thread::scope(|scope| scope.spawn(|| scrub(&pool)).join().unwrap());
+            assert_eq!(done.lost, 0, "{:?}", done.report.findings);
         }
     }));
     let made = work();
@@ -242,8 +240,7 @@ fn an_object_that_was_hit_before_its_commit_is_not_called_lost_after_it() {
     for (kind, parity) in KINDS {
         let f = two(kind, parity);
         let (what, bytes) = (format!("{kind} {parity:?}"), pattern(5, LONG));
-        let from = f.one.0.offset().max(f.other.0.offset()) + LONG as u64;
-        let before = f.free_bytes(from);
+        let before = Chunks::of(&f.pool);
         let (pool, judged) = (f.pool.clone(), (Mutex::new(0), Condvar::new()));
         let repaired = Arc::new(Mutex::new(None));
         let repairing = Arc::clone(&repaired);
@@ -252,13 +249,7 @@ fn an_object_that_was_hit_before_its_commit_is_not_called_lost_after_it() {
             let first = |bit| met.fetch_or(bit, Ordering::AcqRel) & bit == 0;
             match site.name() {
                 "object.in_place.step-stored" if first(1) => {
-                    let mut now = before.clone();
-                    pool.medium().read(from, &mut now).unwrap();
-                    let hit = (0..now.len()).find(|i| now[*i] != before[*i]).unwrap() as u64;
-                    invert(&pool, from + hit + 2_000, 200);
-                    place.store(from + hit + 2_000, Ordering::Release);
-                    let pool = pool.clone();
-                    std::thread::spawn(move || scrub(&pool)).join().unwrap();
+                    place.store(before.hit(&pool, 2_000, 200), Ordering::Release);
                 }
                 "object.in_place.step-known" if first(2) => {
                     let pool = pool.clone();
@@ -294,26 +285,16 @@ fn an_object_that_was_hit_before_its_commit_is_not_called_lost_by_it() {
     for (kind, parity) in KINDS {
         let f = two(kind, parity);
         let (what, bytes) = (format!("{kind} {parity:?}"), pattern(5, LONG));
-        let from = f.one.0.offset().max(f.other.0.offset()) + LONG as u64;
-        let before = f.free_bytes(from);
-        let pool = f.pool.clone();
-        let region = *pool.regions().iter().find(|r| r.kind == RegionKind::Zone).unwrap();
+        let (pool, before, zone) = (f.pool.clone(), Chunks::of(&f.pool), f.zone);
         let met = Arc::new(AtomicU64::new(0));
         let (times, place) = (Arc::clone(&met), AtomicU64::new(0));
         f.pool.medium().on_step(Box::new(move |site| {
             let first = |bit| times.fetch_or(bit, Ordering::AcqRel) & bit == 0;
             match site.name() {
                 "object.in_place.step-stored" if first(1) => {
-                    let mut now = before.clone();
-                    pool.medium().read(from, &mut now).unwrap();
-                    let hit = (0..now.len()).find(|i| now[*i] != before[*i]).unwrap() as u64;
-                    place.store(from + hit, Ordering::Release);
-                    invert(&pool, from + hit + 20, 1_200);
-                    let pool = pool.clone();
-                    std::thread::spawn(move || scrub(&pool)).join().unwrap();
+                    place.store(before.hit(&pool, 20, 1_200), Ordering::Release);
                 }
                 "object.commit.step-durable" if first(2) => {
-                    let zone = Zone::new(&region, 0).unwrap();
                     let p = zone.p_at(zone.place(place.load(Ordering::Acquire)).unwrap().col);
                     pool.medium().poison(p / PAGE * PAGE, PAGE, Clear::Able).unwrap();
                 }

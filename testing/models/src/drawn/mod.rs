@@ -33,8 +33,6 @@ const CHANGES: usize = 3;
 const PATIENCE: u64 = 200;
 /// Bytes of a thread's stack: opening a pool takes most.
 const STACK: usize = 1 << 20;
-/// Wrong variants that each harness convicts at the least: what judges is tried as well.
-const VARIANTS: usize = 5;
 /// Steps of a schedule that are more than any needs: threads wait for each other for ever.
 const STEPS: usize = 2_000_000;
 
@@ -240,8 +238,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Report> {
     let names: Vec<_> = HARNESSES.iter().map(|harness| harness.name).collect();
     ensure!(!chosen.is_empty(), "no such harness; there are {}", names.join(", "));
     for harness in chosen {
-        let (name, count) = (harness.name, harness.wrong.len());
-        ensure!(count >= VARIANTS, "{name} has {count} wrong variants, and not {VARIANTS}");
+        crate::cli::enough(harness.name, harness.wrong.len())?;
         report.add(one(harness, cli), cli.json);
     }
     Ok(report)

@@ -38,8 +38,6 @@ const RACE: &[&str] = &["Causality violation", "Concurrent", "cannot access"];
 
 /// Runs of models so far.
 static RUNS: AtomicU64 = AtomicU64::new(0);
-/// Wrong variants that the models of a core convict at the least: what judges is tried as well.
-const VARIANTS: usize = 5;
 
 /// A core and its law.
 struct Model {
@@ -119,8 +117,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Report> {
         board::MODELS,
     ];
     for core in cores {
-        let count: usize = core.iter().map(|model| model.wrong.len()).sum();
-        ensure!(count >= VARIANTS, "{}: {count} wrong variants, and not {VARIANTS}", names(core));
+        crate::cli::enough(&names(core), core.iter().map(|model| model.wrong.len()).sum())?;
     }
     let models = cores.concat();
     let chosen: Vec<_> = models.iter().filter(|model| cli.wants(model.name)).collect();
