@@ -5,6 +5,7 @@
 
 mod skips;
 
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use self::skips::Kept;
 use crate::workspace::{Workspace, cargo};
 
 /// Longest run on a machine with [`CORES`] that has nothing else to do. One that takes more than
@@ -106,7 +108,7 @@ pub(crate) fn run(workspace: &Workspace, keep_going: bool, only: &[String]) -> R
     let chosen = |step: &&Step| only.is_empty() || only.iter().any(|name| name == step.name);
     let steps: Vec<&Step> = STEPS.iter().filter(chosen).collect();
     let start = Instant::now();
-    let (mut results, mut skips) = (Vec::new(), Vec::new());
+    let (mut results, mut kept, mut ends) = (Vec::new(), Kept::default(), Vec::new());
     let mut stopped = false;
     for (number, step) in (1..).zip(&steps) {
         let begin = Instant::now();
@@ -117,13 +119,17 @@ pub(crate) fn run(workspace: &Workspace, keep_going: bool, only: &[String]) -> R
                 let (program, arguments) = command(step.run, workspace, &own);
                 println!("\n==> [{number}/{}] {}: {}", steps.len(), step.name, shown(step));
                 tell_room(workspace)?;
-                run_step(step, workspace, (program, arguments), &mut skips)?
+                run_step(step, workspace, (program, arguments), &mut kept)?
             }
         };
+        if outcome == Outcome::Failed {
+            ends.push((step.name, std::mem::take(&mut kept.last)));
+        }
         stopped |= outcome == Outcome::Failed && !keep_going;
         results.push((step.name, outcome, begin.elapsed()));
     }
-    tell_skips(&skips);
+    tell_skips(&kept.skips);
+    tell_ends(&ends);
     Ok(summarise(&results, Spent { time: start.elapsed(), of_processors: processor_time()? }))
 }
 
@@ -138,13 +144,30 @@ fn gib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 30)
 }
 
-/// Says which tests and steps could not do all of their work here.
+/// Says which tests and steps could not do all of their work here, each reason once.
 fn tell_skips(skips: &[String]) {
     if !skips.is_empty() {
         println!("\nskipped, {} times", skips.len());
     }
+    let mut times = BTreeMap::<&str, usize>::new();
     for skip in skips {
-        println!("  {skip}");
+        *times.entry(skip).or_default() += 1;
+    }
+    for (skip, times) in times {
+        match times {
+            1 => println!("  {skip}"),
+            _ => println!("  {skip} ({times} times)"),
+        }
+    }
+}
+
+/// Says once more how the steps that failed have ended: the end of a log is what everybody reads.
+fn tell_ends(ends: &[(&str, VecDeque<String>)]) {
+    for (step, last) in ends.iter().filter(|(_, last)| !last.is_empty()) {
+        println!("\nthe last lines of {step}");
+        for line in last.iter().rev() {
+            println!("  {line}");
+        }
     }
 }
 
@@ -153,9 +176,10 @@ fn run_step(
     step: &Step,
     workspace: &Workspace,
     (program, arguments): (OsString, Vec<&'static str>),
-    skips: &mut Vec<String>,
+    kept: &mut Kept,
 ) -> Result<Outcome> {
-    let before = skips.len();
+    kept.last.clear();
+    let before = kept.skips.len();
     let mut run = |program: &OsString, arguments: &[&str]| {
         let mut command = Command::new(program);
         command
@@ -165,7 +189,7 @@ fn run_step(
             .env("CARGO_INCREMENTAL", "0")
             .envs(step.variables.iter().copied());
         let status = if may_skip(step) {
-            skips::run((step.name, &mut command), &mut std::io::stdout(), skips)
+            skips::run((step.name, &mut command), &mut std::io::stdout(), kept)
         } else {
             command.status().map_err(anyhow::Error::from)
         };
@@ -177,7 +201,7 @@ fn run_step(
         return Ok(Outcome::Failed);
     }
     let status = run(&program, &arguments)?;
-    Ok(if status.success() { Outcome::Passed(skips.len() - before) } else { Outcome::Failed })
+    Ok(if status.success() { Outcome::Passed(kept.skips.len() - before) } else { Outcome::Failed })
 }
 
 /// Whether what the step starts may leave something out, and says so.

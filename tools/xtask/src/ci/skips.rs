@@ -3,8 +3,10 @@
 //!
 //! `cargo test -- --show-output` prints it all. Everything is passed on but that; of it the lines
 //! with `skipped:` are kept for the summary. Other programs say it in lines of the same sort; what
-//! no test answers for is the step's own.
+//! no test answers for is the step's own. The last lines that were passed on are kept as well, to
+//! be told again if the step fails: a log may be cut everywhere but at its end.
 
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -19,12 +21,24 @@ const MARK: &str = "skipped:";
 /// may have its output open for as long as they like.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Runs the command of a step and passes on what it prints to `out`; who skipped something, and
-/// why, is added to `skips`.
+/// How many lines of a step are told again if it fails.
+const LAST: usize = 60;
+
+/// What is kept of what steps print.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    /// Who skipped something, and why.
+    pub(super) skips: Vec<String>,
+    /// The last lines that the last step has passed on, the last first.
+    pub(super) last: VecDeque<String>,
+}
+
+/// Runs the command of a step and passes on what it prints to `out`; what the summary tells of it
+/// is added to `kept`.
 pub(super) fn run(
     (step, command): (&str, &mut Command),
     out: &mut dyn Write,
-    skips: &mut Vec<String>,
+    kept: &mut Kept,
 ) -> Result<ExitStatus> {
     let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start it")?;
     let output = child.stdout.take().context("it has no output")?;
@@ -36,6 +50,8 @@ pub(super) fn run(
         match lines.recv_timeout(PATIENCE) {
             Ok(line) if filter.passes(&line) => {
                 writeln!(out, "{line}").and_then(|()| out.flush()).context("cannot print")?;
+                kept.last.truncate(LAST - 1);
+                kept.last.push_front(line);
             }
             Ok(_) => (),
             Err(RecvTimeoutError::Timeout) if ended.is_none() => {
@@ -44,8 +60,8 @@ pub(super) fn run(
             Err(_) => break,
         }
     }
-    skips.append(&mut filter.skips);
-    skips.extend(filter.said.drain(..).map(|reason| format!("{step}: {reason}")));
+    kept.skips.append(&mut filter.skips);
+    kept.skips.extend(filter.said.drain(..).map(|reason| format!("{step}: {reason}")));
     ended.map_or_else(|| child.wait().context("cannot wait for it"), Ok)
 }
 
@@ -147,23 +163,37 @@ test a story ... ok (3 ms)
 
     #[test]
     fn nobody_waits_for_what_a_test_left_behind() {
-        let mut skips = Vec::new();
+        let mut kept = Kept::default();
         let started = std::time::Instant::now();
         let script = "echo skipped: no; echo 'test it ... ok'; sleep 60 & exit 3";
         let status = {
             let mut shell = Command::new("sh");
-            run(("test", shell.args(["-c", script])), &mut Vec::new(), &mut skips).unwrap()
+            run(("test", shell.args(["-c", script])), &mut Vec::new(), &mut kept).unwrap()
         };
-        assert_eq!((status.code(), skips), (Some(3), vec!["it: no".to_owned()]));
+        assert_eq!((status.code(), kept.skips), (Some(3), vec!["it: no".to_owned()]));
         assert!(started.elapsed() < Duration::from_secs(30));
     }
+
     #[test]
     fn what_no_test_answers_for_is_the_steps_own() {
-        let (mut skips, mut out) = (Vec::new(), Vec::new());
+        let (mut kept, mut out) = (Kept::default(), Vec::new());
         let script = "echo '==> cuts: a pool'; echo 'skipped: blocklog: no loop devices'";
-        let status = run(("lab", Command::new("sh").args(["-c", script])), &mut out, &mut skips);
+        let status = run(("lab", Command::new("sh").args(["-c", script])), &mut out, &mut kept);
         assert!(status.unwrap().success());
-        assert_eq!(skips, ["lab: blocklog: no loop devices"]);
+        assert_eq!(kept.skips, ["lab: blocklog: no loop devices"]);
         assert_eq!(String::from_utf8(out).unwrap().lines().count(), 2, "all of it is passed on");
+    }
+
+    #[test]
+    fn the_last_lines_of_each_step_are_kept() {
+        let (mut kept, mut out) = (Kept::default(), Vec::new());
+        for last in ["100", "7"] {
+            let mut seq = Command::new("seq");
+            kept.last.clear();
+            run(("count", seq.arg(last)), &mut out, &mut kept).unwrap();
+            assert_eq!(kept.last.front().unwrap(), last);
+            assert_eq!(kept.last.len(), last.parse::<usize>().unwrap().min(LAST));
+        }
+        assert_eq!(kept.last.back().unwrap(), "1");
     }
 }
