@@ -32,6 +32,13 @@ pub enum TxError {
         /// The pointer.
         pointer: RawPtr,
     },
+    /// By what is there the pointer names no object, but a write there was lost beyond the
+    /// redundancy: nothing tells whether that is the older or the newer state. The rest of the
+    /// pool stays usable.
+    InDoubt {
+        /// The pointer.
+        pointer: RawPtr,
+    },
     /// The object is of another type or length than asked for.
     WrongType {
         /// The object.
@@ -117,6 +124,11 @@ impl fmt::Display for TxError {
                 write!(f, "object {object} is lost: damaged beyond the pool's redundancy")
             }
             Self::Dangling { pointer } => write!(f, "pointer {pointer} names no object"),
+            Self::InDoubt { pointer } => write!(
+                f,
+                "whether pointer {pointer} names an object is in doubt: what lies there may be \
+                 older than what was committed last, beyond the pool's redundancy"
+            ),
             Self::WrongType { object, wanted, found } => write!(
                 f,
                 "object {object} has type {:#010x}, not {:#010x} as asked for",

@@ -11,6 +11,7 @@ fn errors_say_what_and_where() {
         (TxError::Damaged { at: 0x40, len: 8 }, true, "0x40+0x8"),
         (TxError::Lost { object }, false, "0x1240@7 is lost"),
         (TxError::Dangling { pointer: RawPtr::NULL }, false, "null names no object"),
+        (TxError::InDoubt { pointer: object }, false, "0x1240@7 names an object is in doubt"),
         (
             TxError::WrongType { object, wanted: TypeNumber(1), found: TypeNumber(2) },
             false,

@@ -31,6 +31,18 @@ pub(crate) struct Sums {
     q: Vec<u8>,
 }
 
+impl Sums {
+    /// The first of the columns.
+    pub(crate) const fn col(&self) -> u64 {
+        self.col
+    }
+
+    /// P over them.
+    pub(crate) fn p(&self) -> &[u8] {
+        &self.p
+    }
+}
+
 impl<M: Medium> Shared<M> {
     /// Sums the rows over `[col, col + len)` as `from` shows them. Columns are held. The caller
     /// verifies the rows now, and stores the sums only if all do.

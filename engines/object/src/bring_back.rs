@@ -10,7 +10,8 @@
 //!   the chunk is listed anew.
 //! - *Who would call a pointer dangling.* An object in a chunk whose entry says that it is free, or
 //!   something else, has no place; one whose slot is an older one was never made. That counts if
-//!   the columns of the entry or the slot add up.
+//!   the columns of the entry or the slot add up. If they do not and nothing settles it, what the
+//!   pointer names is in doubt.
 
 use holdfast_heap::format::CHUNK_LEN;
 use holdfast_heap::{ChunkKind, Unit};
@@ -43,6 +44,15 @@ const UNSETTLED_MAX: usize = 1024;
 
 /// Pages beside some columns that are held with them at most.
 const BESIDE_MAX: usize = 256;
+
+/// Of columns that do not add up: whether anybody tried to settle that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Doubtful {
+    /// Nobody has since the last scrub.
+    Untried,
+    /// It was tried in vain.
+    Unsettled,
+}
 
 /// Where which bytes are to be stored.
 type Stored<'a> = &'a (u64, Vec<u8>);
@@ -403,11 +413,12 @@ impl<M: Medium> Shared<M> {
         Ok(entry() != before)
     }
 
-    /// The directory entry that denies `object` a place, if its columns do not add up.
+    /// The directory entry that denies `object` a place, if its columns do not add up, and whether
+    /// that can be settled.
     ///
     /// # Errors
     /// `Conflict` while columns wait to be completed.
-    pub(crate) fn doubtful_entry(&self, object: u64) -> Result<Option<u64>, TxError> {
+    pub(crate) fn doubtful_entry(&self, object: u64) -> Result<Option<(u64, Doubtful)>, TxError> {
         let Some(table) = self.heap.zone_of(object) else { return Ok(None) };
         let Some(chunk) = table.chunk_of(object) else { return Ok(None) };
         // A very long object is known by its first chunk, and begins in another.
@@ -415,14 +426,14 @@ impl<M: Medium> Shared<M> {
         let head = tail.and_then(|entry| chunk.checked_sub(entry.count));
         for chunk in [Some(chunk), head].into_iter().flatten() {
             let at = table.entry_at(chunk);
-            if self.is_doubtful(at, CHUNK_LEN as u64)? {
-                return Ok(Some(at));
+            if let Some(doubtful) = self.doubtful(at, CHUNK_LEN as u64)? {
+                return Ok(Some((at, doubtful)));
             }
         }
         Ok(None)
     }
 
-    /// Notes that the columns of a place in doubt cannot be settled: nobody doubts it again before
+    /// Notes that the columns of a place in doubt cannot be settled: nobody tries it again before
     /// a scrub has passed. False if that was known, or there are too many of them to know.
     pub(crate) fn leave_unsettled(&self, at: u64) -> bool {
         let mut unsettled = self.unsettled_now();
@@ -441,18 +452,16 @@ impl<M: Medium> Shared<M> {
         self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the columns of some bytes do not add up.
+    /// Whether the columns of some bytes do not add up, and if so, whether that was tried to be
+    /// settled.
     ///
     /// # Errors
     /// `Conflict` while columns wait to be completed.
     #[cold]
-    pub(crate) fn is_doubtful(&self, at: u64, len: u64) -> Result<bool, TxError> {
+    pub(crate) fn doubtful(&self, at: u64, len: u64) -> Result<Option<Doubtful>, TxError> {
         let Some(zone) = self.zone_of(at).filter(|_| self.m.enabled(DOUBT)) else {
-            return Ok(false);
+            return Ok(None);
         };
-        if self.is_unsettled(at) {
-            return Ok(false);
-        }
         let mut scratch = Scratch::new();
         for piece in zone.split(at, len) {
             let held = self.columns.lock_one(&self.m, self.columns.id(zone, piece.col));
@@ -462,9 +471,10 @@ impl<M: Medium> Shared<M> {
             drop(held);
             // A page that cannot be read bears nothing out.
             if found.map_or(true, |found| !found.is_empty()) {
-                return Ok(true);
+                let tried = self.is_unsettled(at);
+                return Ok(Some(if tried { Doubtful::Unsettled } else { Doubtful::Untried }));
             }
         }
-        Ok(false)
+        Ok(None)
     }
 }

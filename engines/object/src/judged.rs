@@ -9,6 +9,7 @@ use holdfast_layout::{Certify, RawPtr};
 use holdfast_pmem::{Medium, Site};
 use holdfast_txn::{Result, TxError};
 
+use crate::bring_back::Doubtful;
 use crate::tx::{Seen, Tx, damaged};
 
 /// Verifying a slot before anything is refused for what it says.
@@ -22,27 +23,29 @@ impl<M: Medium> Tx<'_, M> {
     }
 
     /// What a pointer to a place that the directory does not know is: dangling, if parity bears
-    /// the directory out. Once in a `run` it is damage else, as with slots: see `judge_slot`.
+    /// the directory out. Else it is damage, and in doubt if that cannot be settled, as with slots:
+    /// see `judge_slot`.
     #[cold]
     pub(crate) fn without_place(&self, of: RawPtr) -> TxError {
         let shared = self.shared;
-        let dangling = Self::dangling(of);
         match shared.doubtful_entry(of.offset()) {
-            Ok(Some(at)) => self.doubt(at, CHUNK_LEN as u64).unwrap_or(dangling),
+            Ok(Some((at, doubtful))) => self.doubt(of, (at, CHUNK_LEN as u64), doubtful),
             // Whoever restored the entry has made it known.
             Ok(None) if shared.heap.locate(of.offset()).is_some() => TxError::Conflict,
-            Ok(None) => dangling,
+            Ok(None) => Self::dangling(of),
             Err(conflict) => conflict,
         }
     }
 
-    /// That a place is damaged, the first time that a transaction doubts it.
-    fn doubt(&self, at: u64, len: u64) -> Option<TxError> {
+    /// That a place is damaged, the first time that a `run` doubts it, unless nothing could settle
+    /// it before; in doubt it stays what `of` names by it.
+    fn doubt(&self, of: RawPtr, (at, len): (u64, u64), doubtful: Doubtful) -> TxError {
         let mut doubted = self.lane.doubted.borrow_mut();
-        (!doubted.contains(&at)).then(|| {
-            doubted.push(at);
-            TxError::Damaged { at, len }
-        })
+        if doubtful == Doubtful::Unsettled || doubted.contains(&at) {
+            return TxError::InDoubt { pointer: of };
+        }
+        doubted.push(at);
+        TxError::Damaged { at, len }
     }
 
     /// Whether the slot is of the object the pointer names.
@@ -55,8 +58,9 @@ impl<M: Medium> Tx<'_, M> {
 
     /// A slot that does not fit the pointer: a stale pointer if the slot verifies, else damage. A
     /// slot that is of another object may be an older one, whose last write was lost: if its
-    /// columns do not add up, that is damage as well, once in a `run`. (Freed slots keep the
-    /// generation of their object, so most stale pointers are known for what they are.)
+    /// columns do not add up, that is damage as well, and in doubt if that cannot be settled.
+    /// (Freed slots keep the generation of their object, so most stale pointers are known for what
+    /// they are.)
     #[inline]
     pub(crate) fn judge_slot(&self, seen: &Seen<'_>, of: RawPtr, slot: &Slot) -> Result<()> {
         let Err(dangling) = Self::names(of, slot, &seen.spot) else { return Ok(()) };
@@ -64,10 +68,9 @@ impl<M: Medium> Tx<'_, M> {
         if slot.generation == of.generation() {
             return Err(dangling);
         }
-        if self.shared.is_doubtful(seen.spot.slot, SLOT_LEN as u64)?
-            && let Some(doubt) = self.doubt(seen.spot.slot, SLOT_LEN as u64)
-        {
-            return Err(doubt);
+        let (at, len) = (seen.spot.slot, SLOT_LEN as u64);
+        if let Some(doubtful) = self.shared.doubtful(at, len)? {
+            return Err(self.doubt(of, (at, len), doubtful));
         }
         // Its columns may add up because the older one was put right in between.
         let now = read_slot(&Direct(&self.shared.m), &seen.spot).map_err(damaged)?;

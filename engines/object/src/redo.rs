@@ -219,7 +219,7 @@ impl<M: Medium> Shared<M> {
             for row in 0..zone.data_rows() {
                 let at = zone.at(row, page);
                 if self.is_bad(at) && self.exempt().first_in(at, PAGE).is_none() {
-                    cured += u64::from(self.cure_page(repairer, redo, at)?);
+                    cured += u64::from(self.cure_page(repairer, redo, at, None)?);
                 }
             }
         }
@@ -239,16 +239,21 @@ impl<M: Medium> Shared<M> {
         matches!(found, Ok(Found::Good | Found::Nothing))
     }
 
-    /// Rewrites a page of a row that cannot be read with the likeliest of what it may have been;
-    /// whether there was any.
+    /// Rewrites a page of a row that cannot be read with the likeliest of what it may have been, or
+    /// will be by the sums of `to_be`; whether there was any.
     pub(crate) fn cure_page(
         &self,
         repairer: &mut Repairer,
         redo: &Redo<'_>,
         page: u64,
+        to_be: Option<&ToBe>,
     ) -> Result<bool, Error> {
         let event = self.event(Cause::MediaError, redo.finder, page, PAGE);
-        let candidates = self.may_have_been(repairer, redo, page, PAGE);
+        let found = self.may_have_been(repairer, redo, page, PAGE);
+        let summed = to_be.into_iter().flat_map(|to_be| {
+            found.iter().filter_map(|found| self.as_it_will_be(redo, to_be, page, found))
+        });
+        let candidates: Vec<_> = summed.chain(found.iter().cloned()).collect();
         let certify = self.redo_certify();
         let bad = |c: &[u8]| self.bad_units(page, c, redo.changes, certify);
         let judged = candidates.into_iter().map(|c| (bad(&c), c));
@@ -275,7 +280,7 @@ impl<M: Medium> Shared<M> {
         for part in &parts {
             for page in (part.at / PAGE * PAGE..part.at + part.len).step_by(PAGE as usize) {
                 if self.is_bad(page) {
-                    self.cure_page(repairer, redo, page)?;
+                    self.cure_page(repairer, redo, page, None)?;
                 }
             }
         }
@@ -529,15 +534,28 @@ impl<M: Medium> Shared<M> {
         exempt: &impl Exempt,
     ) -> Option<Vec<u8>> {
         let mut sum = vec![0; len as usize];
-        let mut row_bytes = vec![0; len as usize];
         self.m.read(zone.p_at(col), &mut sum).ok()?;
+        self.add_rows(from, zone, missing, (col, &mut sum), exempt)?;
+        Some(sum)
+    }
+
+    /// Adds all rows but `missing` to `sum`, as `from` shows them; `None` if one cannot be read.
+    pub(crate) fn add_rows(
+        &self,
+        from: &impl Source,
+        zone: &Zone,
+        missing: Option<u32>,
+        (col, sum): (u64, &mut [u8]),
+        exempt: &impl Exempt,
+    ) -> Option<()> {
+        let mut row_bytes = vec![0; sum.len()];
         for row in (0..zone.data_rows()).filter(|row| Some(*row) != missing) {
             let at = zone.at(row, col);
             from.read(at, &mut row_bytes).ok()?;
             clear_exempt(at, &mut row_bytes, exempt);
-            xor_into(&mut sum, &row_bytes);
+            xor_into(sum, &row_bytes);
         }
-        Some(sum)
+        Some(())
     }
 
     /// Step 4, whatever turns bad under it. What belongs on a page that stays bad beyond the
@@ -556,7 +574,7 @@ impl<M: Medium> Shared<M> {
                         if tries < BAD_PAGES_MAX =>
                     {
                         let page = bad / PAGE * PAGE;
-                        self.cure_page(repairer, redo, page)?;
+                        self.cure_page(repairer, redo, page, Some(&*to_be))?;
                         if let Some(zone) = self.zone_of(page) {
                             to_be.forget_over(zone, page);
                         }

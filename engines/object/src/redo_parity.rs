@@ -22,6 +22,8 @@ use crate::shared::{Repairer, Shared};
 
 /// What is damaged was cured, and parity is about to be summed.
 const STEP_SUM: Site = Site::new("object.redo_parity.step-sum");
+/// Making up a page, that turned bad under a store, from the parity that was summed before.
+const TO_BE: Site = Site::new("object.redo_parity.to-be");
 /// Verifying the rows once more, now that they were read for it.
 const VERIFY_SUMMED: Site = Site::new("object.redo_parity.verify-summed");
 /// Recomputing parity.
@@ -42,6 +44,13 @@ impl ToBe {
     pub(crate) fn forget_over(&mut self, zone: &Zone, page: u64) {
         let Some(place) = zone.place(page) else { return };
         self.0.retain(|(index, col), _| *index != zone.index() || col / PAGE != place.col / PAGE);
+    }
+
+    /// What lies over a page.
+    fn over(&self, zone: &Zone, page: u64) -> impl Iterator<Item = &Sums> {
+        let col = zone.place(page).map_or(0, |place| place.col / PAGE * PAGE);
+        let range = (zone.index(), col)..(zone.index(), col + PAGE);
+        self.0.range(range).map(|(_, sums)| sums)
     }
 }
 
@@ -107,6 +116,31 @@ impl<M: Medium> Shared<M> {
     ) -> bool {
         let enabled = self.m.enabled(VERIFY_SUMMED);
         !enabled || self.units_to_cure(redo, zone, columns, redone).is_empty()
+    }
+
+    /// A page that turned bad while the changes were stored: `found` is what parity on the medium
+    /// says, which goes with none of the columns where some are stored and some are not. Of those
+    /// it is known what they will be. `None` if there are none, or another row cannot be read.
+    pub(crate) fn as_it_will_be(
+        &self,
+        redo: &Redo<'_>,
+        to_be: &ToBe,
+        page: u64,
+        found: &[u8],
+    ) -> Option<Vec<u8>> {
+        let zone = self.zone_of(page).filter(|_| self.m.enabled(TO_BE))?;
+        let row = zone.place(page)?.row;
+        let direct = Direct(&self.m);
+        let future = redo.changes.over(&direct);
+        let mut bytes = None;
+        for sums in to_be.over(zone, page) {
+            let mut part = sums.p().to_vec();
+            self.add_rows(&future, zone, Some(row), (sums.col(), &mut part), &self.exempt())?;
+            let from = (sums.col() % PAGE) as usize;
+            bytes.get_or_insert_with(|| found.to_vec())[from..from + part.len()]
+                .copy_from_slice(&part);
+        }
+        bytes
     }
 
     /// Step 5 for some columns, drained. Parity pages that are bad are rewritten whole: elsewhere

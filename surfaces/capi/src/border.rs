@@ -128,7 +128,9 @@ fn code_of_tx(error: &TxError) -> Code {
         TxError::OutOfBounds { .. } => Code::HoldfastBounds,
         TxError::Overrun { .. } => Code::HoldfastOverrun,
         TxError::WrongType { .. } => Code::HoldfastWrongType,
-        TxError::Lost { .. } | TxError::Inconsistent(_) => Code::HoldfastDamaged,
+        TxError::Lost { .. } | TxError::InDoubt { .. } | TxError::Inconsistent(_) => {
+            Code::HoldfastDamaged
+        }
         TxError::NoSpace { .. } | TxError::TooLarge { .. } => Code::HoldfastNoSpace,
         TxError::ReadOnly => Code::HoldfastReadOnly,
         TxError::Cancelled(_) => Code::HoldfastCancelled,

@@ -376,9 +376,10 @@ fn is_out_of_addresses(error: &SyncError) -> bool {
 
 fn kind_of_tx(error: &TxError) -> ErrorKind {
     match error {
-        TxError::Lost { .. } | TxError::Damaged { .. } | TxError::Inconsistent(_) => {
-            ErrorKind::Damaged
-        }
+        TxError::Lost { .. }
+        | TxError::InDoubt { .. }
+        | TxError::Damaged { .. }
+        | TxError::Inconsistent(_) => ErrorKind::Damaged,
         TxError::WrongType { .. } => ErrorKind::WrongType,
         TxError::NoSpace { .. } | TxError::TooLarge { .. } => ErrorKind::NoSpace,
         TxError::ReadOnly => ErrorKind::ReadOnly,

@@ -9,7 +9,7 @@ use crate::common::{TestPool, clock, get, pattern, put};
 use crate::meanwhile::at_step;
 use crate::returning::cut;
 use crate::stale::{KINDS, scrub};
-use holdfast_faultmem::{Clear, Config, FaultMedium};
+use holdfast_faultmem::{Clear, Config, FaultMedium, Image};
 use holdfast_heap::ZoneTable;
 use holdfast_layout::{RawPtr, RegionKind};
 use holdfast_object::{CreateOptions, OpenOptions, Parity, Pool, VerifyReads};
@@ -47,6 +47,25 @@ impl Two {
         let (from, to) = (self.other.0.offset() + 2 * PAGE, self.other.0.offset() + 5 * PAGE);
         let all = (0..self.zone.data_rows()).map(|row| self.zone.at(row, col));
         all.into_iter().find(|at| (from..to).contains(at)).unwrap()
+    }
+
+    /// Opens what a crash left, with a record to replay, and has `harm` done once all that was
+    /// damaged is cured.
+    fn opened(&mut self, image: Image, harm: impl Fn(&FaultMedium) + Send + Sync + 'static) {
+        let m = FaultMedium::from_crash(image, self.pool.medium().kind(), &Config::default());
+        let done = Arc::new(AtomicU64::new(0));
+        let told = Arc::clone(&done);
+        m.on_barrier(Box::new(move |m, site, _| {
+            let cured = ["object.redo.cured", "object.redo.cured-sync"].contains(&site.name());
+            if cured && told.fetch_add(1, Ordering::AcqRel) == 0 {
+                harm(m);
+            }
+        }));
+        let (pool, opened) = Pool::open(m, OpenOptions::default(), clock()).unwrap();
+        pool.medium().clear_on_barrier();
+        assert!(opened.recovered.replayed > 0 && done.load(Ordering::Acquire) > 0);
+        pool.set_verify_reads(VerifyReads::Always);
+        core::mem::forget(core::mem::replace(&mut self.pool, pool));
     }
 
     fn nothing_is_lost(&self, what: &str) {
@@ -91,6 +110,31 @@ fn damage_between_the_judgement_of_rows_and_parity_made_from_them_is_not_in_it()
     }
 }
 
+/// The page of one object turns bad under the store of what a record says of it, once what it says
+/// of another object over the same columns is stored: by then parity goes with neither.
+#[test]
+fn a_page_that_turns_bad_between_the_stores_of_a_record_comes_back() {
+    for (kind, parity) in KINDS {
+        let mut f = two(kind, parity);
+        let at = f.one.0.offset() + 9_000;
+        let (hit, new) = (f.beside(at) + 30, [pattern(9, 60), pattern(10, 60)]);
+        let (one, other) = (f.one.0, f.other.0);
+        let within = hit - other.offset();
+        let image = cut(&f.pool, || {
+            let both = f.pool.run(|tx| {
+                tx.write_bytes(one, 9_000, &new[0])?;
+                tx.write_bytes(other, within, &new[1])
+            });
+            both.unwrap();
+        });
+        f.one.1[9_000..9_060].copy_from_slice(&new[0]);
+        f.other.1[within as usize..within as usize + 60].copy_from_slice(&new[1]);
+        let bad = at.max(hit) / PAGE * PAGE;
+        f.opened(image, move |m| m.poison(bad, PAGE, Clear::Able).unwrap());
+        f.nothing_is_lost(&format!("{kind} {parity:?}"));
+    }
+}
+
 /// A commit meets a page that turned bad once its record was durable, and is completed; meanwhile
 /// something goes bad in another row of the columns that it changed.
 #[test]
@@ -131,22 +175,8 @@ fn damage_while_a_record_is_replayed_is_not_in_the_parity_of_its_columns() {
         let (of, new) = (f.one.0, pattern(9, 60));
         let image = cut(&f.pool, || f.pool.run(|tx| tx.write_bytes(of, 9_000, &new)).unwrap());
         f.one.1[9_000..9_060].copy_from_slice(&new);
-        let m = FaultMedium::from_crash(image, kind, &Config::default());
-        let done = Arc::new(AtomicU64::new(0));
-        let told = Arc::clone(&done);
-        m.on_barrier(Box::new(move |m, site, _| {
-            let cured = ["object.redo.cured", "object.redo.cured-sync"].contains(&site.name());
-            if cured && told.fetch_add(1, Ordering::AcqRel) == 0 {
-                invert_on(m, hit + 5, 30);
-            }
-        }));
-        let (pool, opened) = Pool::open(m, OpenOptions::default(), clock()).unwrap();
-        pool.medium().clear_on_barrier();
-        let what = format!("{kind} {parity:?}");
-        assert!(opened.recovered.replayed > 0 && done.load(Ordering::Acquire) > 0, "{what}");
-        pool.set_verify_reads(VerifyReads::Always);
-        core::mem::forget(core::mem::replace(&mut f.pool, pool));
-        f.nothing_is_lost(&what);
+        f.opened(image, move |m| invert_on(m, hit + 5, 30));
+        f.nothing_is_lost(&format!("{kind} {parity:?}"));
     }
 }
 

@@ -5,9 +5,9 @@ use crate::common::{TestPool, get, pattern, put, reopened};
 use crate::older::{losing_entries, put_at};
 use crate::stale::{forgetting, parity_page, pool, scrub, settled, write};
 use holdfast_layout::{RawPtr, RegionKind, TypeNumber};
-use holdfast_object::Parity;
+use holdfast_object::{Error, Parity};
 use holdfast_pmem::{Medium, MediumKind};
-use holdfast_txn::Transaction;
+use holdfast_txn::{Transaction, TxError};
 
 const CASES: [(Parity, bool); 3] = [(Parity::P, false), (Parity::P, true), (Parity::PQ, false)];
 
@@ -72,6 +72,31 @@ fn a_place_used_very_often_since() {
             assert!(parity == Parity::P || get(&pool, first).is_err(), "{what}");
         }
     }
+}
+
+#[test]
+fn a_pointer_to_what_was_lost_is_in_doubt_until_the_place_is_written() {
+    let pool = pool(MediumKind::Shm, Parity::P);
+    let first = put(&pool, &pattern(0, 60));
+    let _keeps_the_run = put(&pool, &pattern(1, 60));
+    settled(&pool);
+    let (last, _) = forgetting(&pool, first.offset(), || used(&pool, first, 600, 60));
+    // Of any other object that the place has never had, nothing is certain, either.
+    for of in [last, RawPtr::new(first.offset(), first.generation() + 900)] {
+        let told = Err(TxError::InDoubt { pointer: of });
+        assert_eq!(get(&pool, of).map_err(tx_of), told, "one that nobody has looked at");
+        assert_eq!(get(&pool, of).map_err(tx_of), told, "one that cannot be settled");
+        assert_eq!(scrub(&pool).undecided, 1);
+    }
+    assert_eq!(get(&pool, first).unwrap(), pattern(0, 60), "one of its committed states");
+    pool.run(|tx| tx.free(first)).unwrap();
+    settled(&pool);
+    assert_eq!(get(&pool, last).map_err(tx_of), Err(TxError::Dangling { pointer: last }));
+}
+
+fn tx_of(error: Error) -> TxError {
+    let Error::Tx(error) = error else { panic!("{error}") };
+    error
 }
 
 #[test]

@@ -330,7 +330,9 @@ impl<'a> Life<'a> {
                     let story = format!("a wrong byte of {} was served", name(word));
                     return Err(Violation::new(Fault::Wrong, story));
                 }
-                Err(Error::Tx(TxError::Lost { .. })) if exposed.contains_key(&word) => {
+                Err(Error::Tx(TxError::Lost { .. } | TxError::InDoubt { .. }))
+                    if exposed.contains_key(&word) =>
+                {
                     lost.push(word);
                 }
                 Err(error) => return Err(refused(&format!("reading {}", name(word)), &error)),

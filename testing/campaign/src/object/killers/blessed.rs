@@ -11,8 +11,9 @@ use holdfast_workloads::Rng;
 
 use super::Mutant;
 use super::entries::{LONG, long};
-use super::jury::unable;
+use super::jury::{abandon, opened, unable};
 use super::mended::{begin, durable};
+use super::recovery::cut_short;
 use crate::object::driver::Driver;
 use crate::object::handle::Handle;
 use crate::object::judge::scrub;
@@ -112,20 +113,53 @@ pub fn completed(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     let (world, driver, mut rng) = begin(mutant, world)?;
     let (at, hit) = two_over_one_column(&driver, &mut rng)?;
     let driver = settled(&world, driver)?;
-    let objects = driver.ledger.objects();
-    let start = |word: &u64| RawPtr::from_word(*word).offset();
-    let mut words = objects.iter().map(|(word, object)| (word, object.bytes.len() as u64));
-    let of = words.find(|(word, len)| (start(word)..start(word) + len).contains(&at));
-    let (of, _) = of.ok_or_else(|| unable("nothing is there"))?;
+    let op = write_at(&driver, at)?;
     let steps = ["object.commit.step-durable", "object.redo_parity.step-sum"];
     let medium = driver.medium.clone();
     let passed = at_steps(&driver, steps, move |step| match step {
         0 => drop(medium.poison(at / PAGE * PAGE, PAGE, Clear::Able)),
         _ => invert(&medium, hit, 30),
     });
-    let from = at - start(&of);
-    driver.must(&Job::new(&mut rng, [Op::Write { of, from, len: 60 }]))?;
+    driver.must(&Job::new(&mut rng, [op]))?;
     all_passed(&driver, &passed)?;
+    scrub(&driver.pool)?;
+    driver.read_all()?;
+    durable(&world, driver, &mut rng, false)
+}
+
+/// A write of a few bytes there.
+fn write_at(driver: &Driver, at: u64) -> Judged<Op> {
+    let objects = driver.ledger.objects();
+    let start = |word: u64| RawPtr::from_word(word).offset();
+    let mut words = objects.iter().map(|(word, object)| (word, object.bytes.len() as u64));
+    let of = words.find(|(word, len)| (start(*word)..start(*word) + len).contains(&at));
+    let (of, _) = of.ok_or_else(|| unable("nothing is there"))?;
+    Ok(Op::Write { of, from: at - start(of), len: 60 })
+}
+
+/// A record says something of two rows over the same columns, and the page of the second turns bad
+/// once the first is stored: parity goes with neither by then.
+pub fn between_stores(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, driver, mut rng) = begin(mutant, world)?;
+    let (at, hit) = two_over_one_column(&driver, &mut rng)?;
+    let driver = settled(&world, driver)?;
+    let ops = [write_at(&driver, at)?, write_at(&driver, hit + 30)?];
+    let image = cut_short(&driver, &Job::new(&mut rng, ops))?;
+    let promise = driver.ledger.promise();
+    abandon(driver);
+    let medium = world.after(image);
+    let (bad, passed) = (medium.clone(), Arc::new(AtomicBool::new(false)));
+    let told = Arc::clone(&passed);
+    medium.on_step(Box::new(move |site| {
+        if site.name() == "object.redo.step-cured" && !told.swap(true, Ordering::AcqRel) {
+            let _ = bad.poison(hit / PAGE * PAGE, PAGE, Clear::Able);
+        }
+    }));
+    let driver = opened(&world, medium, &promise)?;
+    if !passed.load(Ordering::Acquire) {
+        return Err(unable("a place of the story was not passed"));
+    }
+    driver.medium.clear_on_step();
     scrub(&driver.pool)?;
     driver.read_all()?;
     durable(&world, driver, &mut rng, false)

@@ -67,7 +67,7 @@ fn crashed(mutant: &Mutant, world: &'static str) -> Judged<Crashed> {
 /// Runs a job; the image is that of its last commit, after the commit point and before its stores.
 /// On a file, that of its first commit if that is followed by a reclaim, before what was stored is
 /// synced.
-fn cut_short(driver: &Driver, job: &Job) -> Judged<Image> {
+pub(super) fn cut_short(driver: &Driver, job: &Job) -> Judged<Image> {
     let last: Arc<Mutex<Option<Image>>> = Arc::default();
     let keep = Arc::clone(&last);
     driver.medium.on_barrier(Box::new(move |_, site, point| {

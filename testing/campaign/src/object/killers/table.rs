@@ -163,6 +163,7 @@ const REPAIRS: &[Trial] = &[
     ("object.redo_parity.recompute", &[RECOVERED]),
     ("object.redo.store", &[RECOVERED]),
     ("object.redo.verify", &[made!(recovery::bad_row_patched, SHM)]),
+    ("object.redo_parity.to-be", &[made!(blessed::between_stores, SHM)]),
     ("object.redo_parity.verify-summed", &[made!(blessed::completed, SHM)]),
     ("object.repair.heal", &[made!(mended::poisoned, SHM)]),
     ("object.repair.heal-side", &[made!(mended::poisoned_sides, SHM)]),

@@ -136,7 +136,7 @@ fn columns(world: &Arc<World>, origin: &Origin, rng: &mut Rng, tally: &mut Tally
     let control = ScrubControl::default();
     let done = driver.pool.scrub(ScrubOptions::default(), &control, |_, _| {});
     let done = done.map_err(|error| refused("scrub", &error))?;
-    if !lost.is_empty() && done.lost == 0 {
+    if !lost.is_empty() && done.lost + done.undecided == 0 {
         let story = format!("{} objects are lost, the scrub names nothing", lost.len());
         return Err(Violation::new(Fault::Unnoticed, story));
     }
@@ -221,7 +221,11 @@ fn contained(
                 let story = format!("a wrong byte of {} was served", name(word));
                 return Err(Violation::new(Fault::Wrong, story));
             }
-            Err(Error::Tx(TxError::Lost { .. })) if exposed.contains_key(&word) => lost.push(word),
+            Err(Error::Tx(TxError::Lost { .. } | TxError::InDoubt { .. }))
+                if exposed.contains_key(&word) =>
+            {
+                lost.push(word);
+            }
             Err(error) => {
                 let what = if exposed.contains_key(&word) { "over" } else { "beside" };
                 tally.add(format!("errors other than lost {what} the damage"), 1);
@@ -371,7 +375,7 @@ fn logs(world: &Arc<World>, origin: &Origin, rng: &mut Rng, tally: &mut Tally) -
         let right = match served(&driver, word) {
             Ok(found) => allowed.contains(&Some(&found)),
             Err(Error::Tx(TxError::Dangling { .. })) => allowed.contains(&None),
-            Err(Error::Tx(TxError::Lost { .. })) => !same,
+            Err(Error::Tx(TxError::Lost { .. } | TxError::InDoubt { .. })) => !same,
             Err(_) => false,
         };
         if !right {

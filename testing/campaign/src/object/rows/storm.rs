@@ -276,7 +276,7 @@ fn contained(driver: &Driver, seen: Seen, rng: &mut Rng, tally: &mut Tally) -> J
     let scrubbed = driver.pool.scrub(ScrubOptions::default(), &control, |_, _| {});
     scrubbed.map_err(|error| refused("scrub", &error))?;
     let objects = driver.ledger.objects();
-    let mut lost = BTreeSet::new();
+    let (mut lost, mut doubtful) = (BTreeSet::new(), BTreeSet::new());
     for (word, object) in objects.iter() {
         match served(&driver.pool, word) {
             Ok(found) if found == *object => {}
@@ -287,15 +287,24 @@ fn contained(driver: &Driver, seen: Seen, rng: &mut Rng, tally: &mut Tally) -> J
             Err(Error::Tx(TxError::Lost { .. })) => {
                 lost.insert(word);
             }
+            Err(Error::Tx(TxError::InDoubt { .. })) => {
+                doubtful.insert(word);
+            }
             Err(error) => return Err(refused(&format!("reading {}", name(word)), &error)),
         }
     }
     tally.add("beyond tolerance: objects lost and named", lost.len() as u64);
-    tally.add("beyond tolerance: objects served", (objects.len() - lost.len()) as u64);
-    named(driver, &lost, seen)?;
+    tally.add("beyond tolerance: objects in doubt and named", doubtful.len() as u64);
+    let unserved = lost.len() + doubtful.len();
+    tally.add("beyond tolerance: objects served", (objects.len() - unserved) as u64);
+    if let Some(events) = seen.since(driver) {
+        named(driver, &lost, &events, Outcome::Lost)?;
+        named(driver, &doubtful, &events, Outcome::Undecided)?;
+    }
     let safe: Vec<(u64, u64)> = objects
         .iter()
-        .filter(|(word, _)| !lost.contains(word) && *word != driver.anchor)
+        .filter(|(word, _)| !lost.contains(word) && !doubtful.contains(word))
+        .filter(|(word, _)| *word != driver.anchor)
         .map(|(word, object)| (word, object.bytes.len() as u64))
         .collect();
     for _ in 0..3 {
@@ -311,9 +320,8 @@ fn contained(driver: &Driver, seen: Seen, rng: &mut Rng, tally: &mut Tally) -> J
 }
 
 /// Each lost object has an event that names it, or something that it needs.
-fn named(driver: &Driver, lost: &BTreeSet<u64>, seen: Seen) -> Judged<()> {
-    let Some(events) = seen.since(driver) else { return Ok(()) };
-    let gone: Vec<&Event> = events.iter().filter(|e| e.outcome == Outcome::Lost).collect();
+fn named(driver: &Driver, lost: &BTreeSet<u64>, events: &[Event], outcome: Outcome) -> Judged<()> {
+    let gone: Vec<&Event> = events.iter().filter(|event| event.outcome == outcome).collect();
     let targets = Targets::of(&crate::object::raw::Bytes::of(&driver.medium));
     let objects = driver.ledger.objects();
     for word in lost {
@@ -326,7 +334,7 @@ fn named(driver: &Driver, lost: &BTreeSet<u64>, seen: Seen) -> Judged<()> {
                 || parts.iter().any(|part| touches(event, part))
         };
         if !gone.iter().any(|event| names(&event)) {
-            let story = format!("{} is lost and no event names it", name(*word));
+            let story = format!("{} is {outcome:?} and no event names it", name(*word));
             return Err(Violation::new(Fault::Unnoticed, story));
         }
     }

@@ -76,7 +76,7 @@ impl Sky {
 impl Weather for Sky {
     fn excuses(&self, error: &Error, _object: Option<u64>) -> bool {
         // What is lost may be a part of the object, and the error names the part.
-        let lost = matches!(error, Error::Tx(TxError::Lost { .. }));
+        let lost = matches!(error, Error::Tx(TxError::Lost { .. } | TxError::InDoubt { .. }));
         self.failing.load(Ordering::Acquire) || self.is_given_up() || self.is_beyond() && lost
     }
 
