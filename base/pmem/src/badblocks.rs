@@ -339,6 +339,70 @@ mod tests {
     }
 
     #[test]
+    fn of_a_stack_the_weakest_part_counts_and_one_without_end_says_nothing() {
+        use PersistenceDomain::{CpuCache, MemoryController, Unknown};
+        let sysfs = tempfile::tempdir().unwrap();
+        let root = sysfs.path();
+        fs::create_dir_all(root.join("dev/block")).unwrap();
+        for (name, domain) in [("a", "cpu_cache"), ("b", "memory_controller"), ("c", "none")] {
+            let namespace = root.join(format!("devices/region-{name}/namespace"));
+            let disk = namespace.join("block");
+            fs::create_dir_all(&disk).unwrap();
+            fs::write(namespace.with_file_name("persistence_domain"), domain).unwrap();
+            symlink(&namespace, disk.join("device")).unwrap();
+        }
+        let stacks: [(&[&str], _); 5] = [
+            (&["a", "a"], CpuCache),
+            (&["a", "b"], MemoryController),
+            (&["b", "a"], MemoryController),
+            (&["b", "c"], Unknown),
+            (&["c", "a"], Unknown),
+        ];
+        for (minor, (parts, expected)) in (0..).zip(stacks) {
+            let stack = root.join(format!("devices/dm-{minor}"));
+            fs::create_dir_all(stack.join("slaves")).unwrap();
+            for (at, part) in parts.iter().enumerate() {
+                let disk = root.join(format!("devices/region-{part}/namespace/block"));
+                symlink(disk, stack.join(format!("slaves/{at}"))).unwrap();
+            }
+            symlink(&stack, root.join(format!("dev/block/253:{minor}"))).unwrap();
+            let device = Device::new(root, libc::makedev(253, minor));
+            assert_eq!(device.persistence_domain(), expected, "{parts:?}");
+        }
+        let round = root.join("devices/round");
+        fs::create_dir_all(round.join("slaves")).unwrap();
+        symlink(&round, round.join("slaves/itself")).unwrap();
+        symlink(&round, root.join("dev/block/253:9")).unwrap();
+        let device = Device::new(root, libc::makedev(253, 9));
+        assert_eq!(device.persistence_domain(), Unknown);
+    }
+
+    #[test]
+    fn what_is_lost_is_told_to_the_list_of_the_disk() {
+        let sysfs = fake_sysfs("none", "");
+        let list = sysfs.path().join("devices/region0/namespace0.0/block/pmem0/badblocks");
+        for (minor, words) in [(0, "8 16\n"), (1, "2056 16\n")] {
+            fs::write(&list, "").unwrap();
+            let device = Device::new(sysfs.path(), libc::makedev(259, minor));
+            device.lose(4096, 8192).unwrap();
+            assert_eq!(fs::read_to_string(&list).unwrap(), words, "259:{minor}");
+            assert_eq!(device.bad_bytes(), [(4096, 8192)], "259:{minor}");
+        }
+        let nowhere = Device::new(sysfs.path(), libc::makedev(8, 0));
+        assert_eq!(nowhere.lose(0, 512).unwrap_err().kind(), io::ErrorKind::NotFound);
+        fs::remove_file(&list).unwrap();
+        fs::create_dir(&list).unwrap();
+        let disk = Device::new(sysfs.path(), libc::makedev(259, 0));
+        assert!(disk.bad_bytes().is_empty() && disk.lose(0, 512).is_err(), "it is no list");
+    }
+
+    #[test]
+    fn ranges_that_touch_are_one() {
+        let ranges = vec![(9000, 10), (0, 1), (4000, 200), (20_480, 4096), (20_481, 1)];
+        assert_eq!(whole_pages(ranges), [(0, 12_288), (20_480, 4096)]);
+    }
+
+    #[test]
     fn a_real_file_has_extents_or_the_file_system_says_so() {
         let mut file = tempfile::tempfile().unwrap();
         io::Write::write_all(&mut file, &vec![7; 1 << 20]).unwrap();

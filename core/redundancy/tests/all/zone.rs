@@ -5,6 +5,7 @@ use holdfast_redundancy::{Error, Piece, Unit, Zone};
 use proptest::prelude::*;
 
 const PAGE: u64 = 4096;
+const MIB: u64 = 1 << 20;
 
 fn region(start: u64, data_rows: u32, parity_rows: u32, row_len: u64) -> Region {
     let len = row_len * u64::from(data_rows + parity_rows);
@@ -111,6 +112,37 @@ proptest! {
             prop_assert!(zone.place(zone.data_end()).is_none());
         }
     }
+}
+
+#[test]
+fn regions_that_are_no_zones_are_refused() {
+    let good = region(PAGE, 3, 1, 2 * PAGE);
+    let longer = (u64::from(u32::MAX) + 1) * PAGE;
+    let cases = [
+        (Region { kind: RegionKind::Spare, ..good }, "kind"),
+        (Region { start: PAGE + 8, ..good }, "on pages"),
+        (Region { row_len: PAGE + 8, ..good }, "on pages"),
+        (Region { row_len: 0, ..good }, "2^32"),
+        (Region { row_len: longer, len: 4 * longer, ..good }, "2^32"),
+        (Region { data_rows: 0, ..good }, "254"),
+        (Region { data_rows: 255, len: u64::MAX, ..good }, "254"),
+        (Region { parity_rows: 3, ..good }, "parity"),
+        (Region { len: good.len - 1, ..good }, "fit"),
+        (Region { start: u64::MAX / PAGE * PAGE, ..good }, "fit"),
+    ];
+    for (bad, word) in cases {
+        let refused = Zone::new(&bad, 0);
+        let Err(Error::Geometry { at, len, expected }) = refused else { panic!("{bad:?}") };
+        assert_eq!((at, len), (bad.start, bad.len));
+        assert!(expected.contains(word), "{expected:?} says nothing of {word:?}");
+    }
+    let sizes = [(0, MIB, 3, PAGE), (8, MIB, 1, PAGE), (0, MIB, 1, 0), (0, PAGE, 1, PAGE)];
+    for (start, len, parity, frame) in sizes {
+        let refused = Zone::for_size(start, len, 100, parity, frame, 32 << 10);
+        assert!(matches!(refused, Err(Error::Geometry { .. })), "{refused:?}");
+    }
+    let refused = Zone::for_size(0, MIB, 3, 1, PAGE, MIB);
+    assert!(matches!(refused, Err(Error::Geometry { .. })), "no room for a chunk: {refused:?}");
 }
 
 #[test]

@@ -22,6 +22,7 @@ mod no_spare;
 mod older;
 mod parts;
 mod ranges;
+mod refused;
 mod resumed;
 mod returning;
 mod stale;

@@ -344,6 +344,7 @@ fn named(driver: &Driver, lost: &BTreeSet<u64>, events: &[Event], outcome: Outco
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::wrong::{CONVICTED, Lie, Variant, lie, or_right};
 
     /// Runs storms in a world until one is convicted.
     fn convicted(world: World, storms: u64) -> bool {
@@ -357,6 +358,22 @@ mod tests {
             });
             ran.is_err()
         })
+    }
+
+    #[test]
+    fn journals_that_lie_are_convicted() {
+        let lies = [
+            lie(Lie::Accuses, "something was damaged that was not", Fault::FalseReport),
+            lie(Lie::Elsewhere, "all damage is elsewhere", Fault::FalseReport),
+            lie(Lie::Silent, "nothing was damaged", Fault::Unnoticed),
+        ];
+        let play = |_: &Variant, case: &Case| run(case);
+        for variant in lies {
+            let case = Case { seed: 5, number: 0, tier: Tier::Ci };
+            let tally = or_right(&[variant], &case, play, |_| Tally::default());
+            assert_eq!(tally.violations, [], "{}", variant.name);
+            assert_eq!(tally.figures.get(CONVICTED), Some(&1), "{}", variant.name);
+        }
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::object::model::Object;
 use crate::object::ops::{Job, Op};
 use crate::object::raw::Bytes;
 use crate::object::rows::damage::{Seen, domains, end_of, names, zone_of};
+use crate::object::rows::spared::{accused, as_told};
 use crate::object::rows::stale::settle;
 use crate::object::scenes::refused;
 use crate::object::targets::{Area, Target, Targets};
@@ -100,6 +101,8 @@ pub(super) struct Chaos<'a> {
     pub(super) log_lost: bool,
     /// Nothing is written any more.
     pub(super) ended: bool,
+    /// A call failed since the last look at the journal: that counts as damage anywhere.
+    failed: bool,
     /// Places of freed objects are in doubt, which nobody writes anew.
     pub(super) doubtful: bool,
     /// The threads are gone.
@@ -125,6 +128,7 @@ impl<'a> Chaos<'a> {
             spare: spare && driver.medium.crash_point().persisted().bad_pages().is_empty(),
             log_lost: false,
             ended: false,
+            failed: false,
             doubtful: false,
             alone: false,
             whole: Targets::of(&Bytes::of(&driver.medium)),
@@ -388,8 +392,8 @@ impl<'a> Chaos<'a> {
         Ok(back.is_some())
     }
 
-    /// One call of the medium fails, of whichever thread. That counts as damage anywhere, so there
-    /// is no other.
+    /// One call of the medium fails, of whichever thread, or all do from that one on, for a while.
+    /// That counts as damage anywhere, so there is no other.
     fn fail_one(&mut self) -> Judged<()> {
         if self.taken.iter().any(|domain| domain & LOG == 0) {
             return Ok(());
@@ -397,16 +401,25 @@ impl<'a> Chaos<'a> {
         let medium = &self.driver.medium;
         self.sky.fail(true);
         let nth = medium.calls() + 1 + self.rng.below(CALLS);
-        medium.fail_nth(nth, FailMode::Once);
+        let forever = self.rng.below(3) == 0;
+        medium.fail_nth(nth, if forever { FailMode::Forever } else { FailMode::Once });
         let begun = Instant::now();
         while medium.calls() < nth && begun.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_micros(100));
         }
+        let medium = &self.driver.medium;
+        if forever {
+            std::thread::sleep(Duration::from_micros(self.rng.below(PAUSE)));
+        }
         // Whoever was answered an error has told it by then. What ended for good stays so.
-        self.sky.calm(|| self.sky.fail(self.driver.pool.is_read_only()));
-        medium.fail_none();
+        self.sky.calm(|| {
+            medium.fail_none();
+            self.sky.fail(self.driver.pool.is_read_only());
+        });
+        self.failed = true;
         self.tally.count += 1;
         self.tally.add(format!("{}: injected", Kind::Failed), 1);
+        self.tally.add("failed calls: all from one on", forever.into());
         self.ended |= self.driver.pool.is_read_only();
         if !self.ended {
             self.scrub()?;
@@ -428,7 +441,7 @@ impl<'a> Chaos<'a> {
         self.sky.shun(BTreeSet::new());
         self.taken.retain(|domain| domain & LOG != 0);
         match self.seen.since(self.driver) {
-            Some(events) => self.events.extend(events),
+            Some(events) => self.events.extend(as_told(events, self.driver.medium.len())),
             None => self.overflowed = true,
         }
         self.seen = Seen::now(self.driver);
@@ -513,9 +526,16 @@ impl<'a> Chaos<'a> {
             self.tally.add("faults with more events than the journal holds", fresh.len() as u64);
             self.overflowed = false;
             self.events.clear();
+            self.failed = false;
             return Ok(());
         }
         let events = std::mem::take(&mut self.events);
+        if !std::mem::take(&mut self.failed) && !self.sky.is_beyond() {
+            // Also those of earlier rounds: what was overwritten was not looked at.
+            let hurt: Vec<_> = self.injuries.iter().map(|it| (it.at, it.len)).collect();
+            let medium = &self.driver.medium;
+            self.sky.calm(|| accused(&self.zone, &events, &hurt, medium))?;
+        }
         for event in &events {
             self.tally.add(format!("events found by {}", event.finder), 1);
             if event.outcome == Outcome::Lost && !self.sky.is_beyond() {
