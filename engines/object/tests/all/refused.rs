@@ -1,5 +1,5 @@
-//! Pools that cannot be made or grown are refused with what would do, and a pool that was refused to
-//! grow is as it was. Pools of all sorts that can be.
+//! Pools that cannot be made or grown are refused with what would do, and a pool that was refused
+//! to grow is as it was. Pools of all sorts that can be.
 
 use crate::common::{clock, create_with, get, pattern, put, quick, reopened};
 use holdfast_faultmem::{Config, FailMode, FaultMedium};
