@@ -101,7 +101,8 @@ pub(super) struct Chaos<'a> {
     pub(super) log_lost: bool,
     /// Nothing is written any more.
     pub(super) ended: bool,
-    /// A call failed since the last look at the journal: that counts as damage anywhere.
+    /// Calls failed since the last look at the journal: that counts as damage anywhere, and with
+    /// all of them failing nothing can be had from anywhere.
     failed: bool,
     /// Places of freed objects are in doubt, which nobody writes anew.
     pub(super) doubtful: bool,
@@ -530,7 +531,8 @@ impl<'a> Chaos<'a> {
             return Ok(());
         }
         let events = std::mem::take(&mut self.events);
-        if !std::mem::take(&mut self.failed) && !self.sky.is_beyond() {
+        let failed = std::mem::take(&mut self.failed);
+        if !failed && !self.sky.is_beyond() {
             // Also those of earlier rounds: what was overwritten was not looked at.
             let hurt: Vec<_> = self.injuries.iter().map(|it| (it.at, it.len)).collect();
             let medium = &self.driver.medium;
@@ -538,7 +540,7 @@ impl<'a> Chaos<'a> {
         }
         for event in &events {
             self.tally.add(format!("events found by {}", event.finder), 1);
-            if event.outcome == Outcome::Lost && !self.sky.is_beyond() {
+            if event.outcome == Outcome::Lost && !failed && !self.sky.is_beyond() {
                 let story = format!("within tolerance, but the journal says: {event}");
                 return Err(Violation::new(Fault::Wrong, story));
             }
