@@ -40,7 +40,6 @@ impl<M: Medium> Pool<M> {
             let text = "this thread has a transaction of the pool under way";
             return Err(TxError::cancel(text).into());
         }
-        lane.doubted.borrow_mut().clear();
         Ok(Begun {
             pool: self.clone(),
             lane: Some(lane.detach()),

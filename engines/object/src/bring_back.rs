@@ -46,7 +46,7 @@ const UNSETTLED_MAX: usize = 1024;
 const BESIDE_MAX: usize = 256;
 
 /// Of columns that do not add up: whether anybody tried to settle that.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Doubtful {
     /// Nobody has since the last scrub.
     Untried,
@@ -256,10 +256,19 @@ impl<M: Medium> Shared<M> {
         wider
     }
 
-    /// Settles the columns of a place that a transaction found in doubt.
+    /// Settles the columns of a place that a transaction found in doubt. What somebody holds may be
+    /// settled the next time.
     pub(crate) fn settle_found(&self, at: u64, len: u64, finder: Finder) -> Result<(), Error> {
-        if let Mended::Undecided(_) | Mended::Lost(_) = self.mend_columns(at, len, finder)? {
-            let _ = self.leave_unsettled(at);
+        let (mended, held) = self.settle_over(at, len, finder)?;
+        if held || !matches!(mended, Mended::Undecided(_) | Mended::Lost(_)) {
+            return Ok(());
+        }
+        if self.leave_unsettled(at) {
+            // What was reported is about the columns, and perhaps about another row of them.
+            let of_entry = self.table_of(at).is_some_and(|table| at < table.chunks_at());
+            let wrong = if of_entry { Wrong::Directory } else { Wrong::Slot };
+            let event = self.event(Cause::Parity, finder, at, len);
+            self.report_mended(event, Mended::Undecided(wrong));
         }
         Ok(())
     }
@@ -413,35 +422,38 @@ impl<M: Medium> Shared<M> {
         Ok(entry() != before)
     }
 
-    /// The directory entry that denies `object` a place, if its columns do not add up, and whether
-    /// that can be settled.
+    /// The directory entries that deny `object` a place and whose columns do not add up, those
+    /// first that nobody tried to settle.
     ///
     /// # Errors
     /// `Conflict` while columns wait to be completed.
-    pub(crate) fn doubtful_entry(&self, object: u64) -> Result<Option<(u64, Doubtful)>, TxError> {
-        let Some(table) = self.heap.zone_of(object) else { return Ok(None) };
-        let Some(chunk) = table.chunk_of(object) else { return Ok(None) };
+    pub(crate) fn doubtful_entries(&self, object: u64) -> Result<Vec<(u64, Doubtful)>, TxError> {
+        let mut all = Vec::new();
+        let Some(table) = self.heap.zone_of(object) else { return Ok(all) };
+        let Some(chunk) = table.chunk_of(object) else { return Ok(all) };
         // A very long object is known by its first chunk, and begins in another.
         let tail = table.entry(chunk).filter(|entry| entry.kind == ChunkKind::Tail);
         let head = tail.and_then(|entry| chunk.checked_sub(entry.count));
         for chunk in [Some(chunk), head].into_iter().flatten() {
             let at = table.entry_at(chunk);
-            if let Some(doubtful) = self.doubtful(at, CHUNK_LEN as u64)? {
-                return Ok(Some((at, doubtful)));
-            }
+            all.extend(self.doubtful(at, CHUNK_LEN as u64)?.map(|doubtful| (at, doubtful)));
         }
-        Ok(None)
+        all.sort_by_key(|(_, doubtful)| *doubtful);
+        Ok(all)
     }
 
     /// Notes that the columns of a place in doubt cannot be settled: nobody tries it again before
-    /// a scrub has passed. False if that was known, or there are too many of them to know.
+    /// a scrub has passed. False if that was known. Of too many the oldest is forgotten.
     pub(crate) fn leave_unsettled(&self, at: u64) -> bool {
         let mut unsettled = self.unsettled_now();
-        let new = unsettled.len() < UNSETTLED_MAX && !unsettled.contains(&at);
-        if new {
-            unsettled.push(at);
+        if unsettled.contains(&at) {
+            return false;
         }
-        new
+        if unsettled.len() == UNSETTLED_MAX {
+            unsettled.remove(0);
+        }
+        unsettled.push(at);
+        true
     }
 
     fn is_unsettled(&self, at: u64) -> bool {
@@ -469,8 +481,11 @@ impl<M: Medium> Shared<M> {
             let (exempt, (col, len)) = (self.exempt(), (piece.col, piece.len));
             let found = parity::check(&self.m, zone, col, len, &exempt, &mut scratch);
             drop(held);
-            // A page that cannot be read bears nothing out.
-            if found.map_or(true, |found| !found.is_empty()) {
+            // A page that cannot be read bears nothing out; P and Q that name another row do.
+            let concerned = |found: Vec<Mismatch>| {
+                found.iter().any(|mismatch| is_of_row(mismatch.suspect, piece.row))
+            };
+            if found.map_or(true, concerned) {
                 let tried = self.is_unsettled(at);
                 return Ok(Some(if tried { Doubtful::Unsettled } else { Doubtful::Untried }));
             }

@@ -28,24 +28,25 @@ impl<M: Medium> Tx<'_, M> {
     #[cold]
     pub(crate) fn without_place(&self, of: RawPtr) -> TxError {
         let shared = self.shared;
-        match shared.doubtful_entry(of.offset()) {
-            Ok(Some((at, doubtful))) => self.doubt(of, (at, CHUNK_LEN as u64), doubtful),
+        let entries = match shared.doubtful_entries(of.offset()) {
+            Ok(entries) => entries,
+            Err(conflict) => return conflict,
+        };
+        match entries.first() {
+            Some((at, doubtful)) => Self::doubt(of, (*at, CHUNK_LEN as u64), *doubtful),
             // Whoever restored the entry has made it known.
-            Ok(None) if shared.heap.locate(of.offset()).is_some() => TxError::Conflict,
-            Ok(None) => Self::dangling(of),
-            Err(conflict) => conflict,
+            None if shared.heap.locate(of.offset()).is_some() => TxError::Conflict,
+            None => Self::dangling(of),
         }
     }
 
-    /// That a place is damaged, the first time that a `run` doubts it, unless nothing could settle
-    /// it before; in doubt it stays what `of` names by it.
-    fn doubt(&self, of: RawPtr, (at, len): (u64, u64), doubtful: Doubtful) -> TxError {
-        let mut doubted = self.lane.doubted.borrow_mut();
-        if doubtful == Doubtful::Unsettled || doubted.contains(&at) {
-            return TxError::InDoubt { pointer: of };
+    /// That a place is damaged, until that was tried to be settled in vain: then what `of` names by
+    /// it is in doubt. What is not left so is held by somebody, and tried again.
+    fn doubt(of: RawPtr, (at, len): (u64, u64), doubtful: Doubtful) -> TxError {
+        match doubtful {
+            Doubtful::Unsettled => TxError::InDoubt { pointer: of },
+            Doubtful::Untried => TxError::Damaged { at, len },
         }
-        doubted.push(at);
-        TxError::Damaged { at, len }
     }
 
     /// Whether the slot is of the object the pointer names.
@@ -70,7 +71,7 @@ impl<M: Medium> Tx<'_, M> {
         }
         let (at, len) = (seen.spot.slot, SLOT_LEN as u64);
         if let Some(doubtful) = self.shared.doubtful(at, len)? {
-            return Err(self.doubt(of, (at, len), doubtful));
+            return Err(Self::doubt(of, (at, len), doubtful));
         }
         // Its columns may add up because the older one was put right in between.
         let now = read_slot(&Direct(&self.shared.m), &seen.spot).map_err(damaged)?;

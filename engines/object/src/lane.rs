@@ -91,9 +91,6 @@ pub(crate) struct LaneState {
     pub(crate) locks: RefCell<Vec<(u32, Version)>>,
     /// The thread's last commit here was flushed and not drained.
     pub(crate) owes: Cell<bool>,
-    /// Slots that verify but do not fit a pointer newer than they are, and whose columns were
-    /// looked at for it already in this `run`.
-    pub(crate) doubted: RefCell<Vec<u64>>,
 }
 
 impl Work {

@@ -168,7 +168,6 @@ impl<M: Medium> Pool<M> {
         if nested {
             return run_nested(shared, lane, body);
         }
-        lane.doubted.borrow_mut().clear();
         let abort = Abort(&lane);
         let mut retry = Retry::default();
         loop {
@@ -369,7 +368,10 @@ impl Retry {
                 let finder = holdfast_redundancy::events::Finder::Read;
                 shared.mend_found(first, count, finder)?;
             }
-            TxError::Damaged { .. } | TxError::Lost { .. } | TxError::ReadOnly => {
+            TxError::Damaged { .. }
+            | TxError::Lost { .. }
+            | TxError::InDoubt { .. }
+            | TxError::ReadOnly => {
                 shared.refuse_cut_off()?;
                 return Err(error.into());
             }

@@ -30,6 +30,7 @@ use holdfast_heap::verify::{Direct, Found, Overlay, Source};
 use holdfast_layout::{Certify, RawPtr};
 use holdfast_pmem::{MediaCause, MediaError, Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Finder};
+use holdfast_redundancy::exempt::read_exempt_by;
 use holdfast_redundancy::parity::{self, Mismatch, Suspect};
 use holdfast_redundancy::{Exempt, ExemptRanges, Place, Wrong, Zone, zone};
 
@@ -84,6 +85,17 @@ pub(crate) struct Redone {
     pub(crate) columns: u64,
     /// What parity goes on saying of rows beside what they are: in doubt, or held by somebody.
     kept: Vec<Doubt>,
+}
+
+/// Where the bytes of a page come from that could not be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MadeUp {
+    /// Nowhere.
+    Nothing,
+    /// From parity on the medium, or something over them does not verify.
+    AsFound,
+    /// From the parity that was summed before the stores, and all over them verifies.
+    AsItWillBe,
 }
 
 /// What became of a unit that would not have verified.
@@ -219,7 +231,8 @@ impl<M: Medium> Shared<M> {
             for row in 0..zone.data_rows() {
                 let at = zone.at(row, page);
                 if self.is_bad(at) && self.exempt().first_in(at, PAGE).is_none() {
-                    cured += u64::from(self.cure_page(repairer, redo, at, None)?);
+                    let made = self.cure_page(repairer, redo, at, None)?;
+                    cured += u64::from(made != MadeUp::Nothing);
                 }
             }
         }
@@ -240,33 +253,39 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Rewrites a page of a row that cannot be read with the likeliest of what it may have been, or
-    /// will be by the sums of `to_be`; whether there was any.
+    /// will be by the sums of `to_be`.
     pub(crate) fn cure_page(
         &self,
         repairer: &mut Repairer,
         redo: &Redo<'_>,
         page: u64,
         to_be: Option<&ToBe>,
-    ) -> Result<bool, Error> {
+    ) -> Result<MadeUp, Error> {
         let event = self.event(Cause::MediaError, redo.finder, page, PAGE);
         let found = self.may_have_been(repairer, redo, page, PAGE);
         let summed = to_be.into_iter().flat_map(|to_be| {
             found.iter().filter_map(|found| self.as_it_will_be(redo, to_be, page, found))
         });
-        let candidates: Vec<_> = summed.chain(found.iter().cloned()).collect();
+        let summed = summed.map(|bytes| (MadeUp::AsItWillBe, bytes));
+        let found = found.iter().map(|bytes| (MadeUp::AsFound, bytes.clone()));
+        let candidates: Vec<_> = summed.chain(found).collect();
         let certify = self.redo_certify();
         let bad = |c: &[u8]| self.bad_units(page, c, redo.changes, certify);
-        let judged = candidates.into_iter().map(|c| (bad(&c), c));
-        let best = judged.min_by_key(|(bad, _)| *bad);
-        let known = best.is_some();
-        let bytes = best.map_or_else(|| vec![0; PAGE as usize], |(_, bytes)| bytes);
+        let judged = candidates.into_iter().map(|(made, c)| (bad(&c), made, c));
+        let best = judged.min_by_key(|(bad, ..)| *bad);
+        let (made, bytes) = match best {
+            Some((0, made, bytes)) => (made, bytes),
+            Some((_, _, bytes)) => (MadeUp::AsFound, bytes),
+            None => (MadeUp::Nothing, vec![0; PAGE as usize]),
+        };
+        let known = made != MadeUp::Nothing;
         let mended = match self.m.heal(HEAL, page, &bytes) {
             Ok(()) if known => Mended::Repaired(Wrong::Data),
             Ok(()) => Mended::Lost(Wrong::Data),
             Err(_) => self.move_or_stand_in(repairer, page, (&bytes, known), Wrong::Data)?,
         };
         self.report_mended(event, mended);
-        Ok(known)
+        Ok(made)
     }
 
     /// Step 2 for one unit.
@@ -550,9 +569,8 @@ impl<M: Medium> Shared<M> {
     ) -> Option<()> {
         let mut row_bytes = vec![0; sum.len()];
         for row in (0..zone.data_rows()).filter(|row| Some(*row) != missing) {
-            let at = zone.at(row, col);
-            from.read(at, &mut row_bytes).ok()?;
-            clear_exempt(at, &mut row_bytes, exempt);
+            let read = |at, into: &mut [u8]| from.read(at, into);
+            read_exempt_by(zone.at(row, col), &mut row_bytes, exempt, read).ok()?;
             xor_into(sum, &row_bytes);
         }
         Some(())
@@ -574,8 +592,10 @@ impl<M: Medium> Shared<M> {
                         if tries < BAD_PAGES_MAX =>
                     {
                         let page = bad / PAGE * PAGE;
-                        self.cure_page(repairer, redo, page, Some(&*to_be))?;
-                        if let Some(zone) = self.zone_of(page) {
+                        let made = self.cure_page(repairer, redo, page, Some(&*to_be))?;
+                        if let Some(zone) = self.zone_of(page)
+                            && made != MadeUp::AsItWillBe
+                        {
                             to_be.forget_over(zone, page);
                         }
                         if self.is_bad(page) {
@@ -624,22 +644,5 @@ impl<M: Medium> Shared<M> {
             }
         }
         ranges
-    }
-}
-
-/// Zeroes the exempt parts of bytes that lie at `at`.
-fn clear_exempt(at: u64, bytes: &mut [u8], exempt: &impl Exempt) {
-    let end = at + bytes.len() as u64;
-    let mut from = at;
-    while let Some((start, len)) = exempt.first_in(from, end - from) {
-        let (first, stop) = (start.max(from), start.saturating_add(len).min(end));
-        if stop <= from {
-            return;
-        }
-        bytes[(first - at) as usize..(stop - at) as usize].fill(0);
-        from = stop;
-        if from == end {
-            return;
-        }
     }
 }

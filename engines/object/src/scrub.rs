@@ -324,15 +324,25 @@ impl<M: Medium> Shared<M> {
     /// Columns that may not add up: the bad units over them are repaired first; if all verify, a
     /// lost write is brought back, or else their parity is recomputed from them.
     pub(crate) fn mend_columns(&self, at: u64, len: u64, finder: Finder) -> Result<Mended, Error> {
+        self.settle_over(at, len, finder).map(|(mended, _)| mended)
+    }
+
+    /// The same, and whether it is left only because somebody holds what it is about.
+    pub(crate) fn settle_over(
+        &self,
+        at: u64,
+        len: u64,
+        finder: Finder,
+    ) -> Result<(Mended, bool), Error> {
         let Some((zone, _, col)) = self.zone_unit(at).filter(|(zone, ..)| zone.has_p()) else {
-            return Ok(Mended::Nothing);
+            return Ok((Mended::Nothing, false));
         };
         let len = len.min(zone.row_len() - col);
         let asked = Asked { cause: Cause::Parity, finder };
         let mut columns = self.columns_of(&[(zone.at(0, col), len)]);
         let mut beside = Vec::new();
         if self.add_up(&zone, (col, len), &columns) {
-            return Ok(Mended::Nothing);
+            return Ok((Mended::Nothing, false));
         }
         // Whole pages: an object and its slot may lie at different bytes of one that was lost.
         let end = (col + len).next_multiple_of(PAGE);
@@ -365,7 +375,8 @@ impl<M: Medium> Shared<M> {
                         held += 1;
                         give_way(held);
                     }
-                    Settled::Done(mended) | Settled::Held(mended) => return Ok(mended),
+                    Settled::Done(mended) => return Ok((mended, false)),
+                    Settled::Held(mended) => return Ok((mended, true)),
                     Settled::Anew => break,
                     Settled::Wider(pages) => {
                         let ranges = Vec::from_iter(pages.iter().map(|page| (*page, PAGE)));
@@ -384,7 +395,7 @@ impl<M: Medium> Shared<M> {
         let event = self.event(asked.cause, asked.finder, zone.p_at(col), len);
         let lost = Mended::Lost(Wrong::FreeOrParity);
         self.report_mended(event, lost);
-        Ok(lost)
+        Ok((lost, false))
     }
 
     /// What became of columns. A page that has turned bad since they were compared, over them or

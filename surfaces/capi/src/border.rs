@@ -63,7 +63,8 @@ pub enum holdfast_code {
     HoldfastThread = 19,
     /// Not now: something that is under way has to end first.
     HoldfastBusy = 20,
-    /// The pointer names no object: null, freed, or of another pool.
+    /// The pointer names no object: null, freed, or of another pool. Where a lost write leaves that
+    /// in doubt, it is `HOLDFAST_DAMAGED`.
     HoldfastDangling = 21,
     /// A range ends beyond the object.
     HoldfastBounds = 22,

@@ -80,9 +80,9 @@ impl Checker {
             Ok(value) => Ok(Some(value)),
             Err(error) if error.is_transient() => Err(error),
             Err(error) => {
-                let dangling = matches!(error, TxError::Dangling { .. });
+                let dangling = matches!(error, TxError::Dangling { .. } | TxError::InDoubt { .. });
                 if dangling && self.report.objects.last() == Some(&object) {
-                    // It names no object, so it is none of the structure's.
+                    // It names no object by what is there, so it is none of the structure's.
                     self.report.objects.pop();
                 }
                 self.find(error.to_string());

@@ -308,6 +308,10 @@ fn tx(error: &TxError) -> Option<(String, String)> {
         TxError::TooManyViews { .. } => {
             (error.to_string(), "end some and try again, or read a copy of it")
         }
+        TxError::InDoubt { .. } => (
+            error.to_string(),
+            "write or free what is there, or restore the pool from a copy; then scrub it",
+        ),
         TxError::Conflict => (
             "other transactions came in between, again and again".to_owned(),
             "nothing was committed; try again",

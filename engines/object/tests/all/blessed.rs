@@ -52,13 +52,26 @@ impl Two {
     /// Opens what a crash left, with a record to replay, and has `harm` done once all that was
     /// damaged is cured.
     fn opened(&mut self, image: Image, harm: impl Fn(&FaultMedium) + Send + Sync + 'static) {
+        self.opened_after(image, move |m, barrier| {
+            if barrier == 0 {
+                harm(m)
+            }
+        });
+    }
+
+    /// The same with `harm` at each barrier from then on, with its number.
+    fn opened_after(
+        &mut self,
+        image: Image,
+        harm: impl Fn(&FaultMedium, u64) + Send + Sync + 'static,
+    ) {
         let m = FaultMedium::from_crash(image, self.pool.medium().kind(), &Config::default());
         let done = Arc::new(AtomicU64::new(0));
         let told = Arc::clone(&done);
         m.on_barrier(Box::new(move |m, site, _| {
             let cured = ["object.redo.cured", "object.redo.cured-sync"].contains(&site.name());
-            if cured && told.fetch_add(1, Ordering::AcqRel) == 0 {
-                harm(m);
+            if cured || told.load(Ordering::Acquire) > 0 {
+                harm(m, told.fetch_add(1, Ordering::AcqRel));
             }
         }));
         let (pool, opened) = Pool::open(m, OpenOptions::default(), clock()).unwrap();
@@ -110,6 +123,27 @@ fn damage_between_the_judgement_of_rows_and_parity_made_from_them_is_not_in_it()
     }
 }
 
+/// Writes something at `at` of the one object, and something over half of the same columns of the
+/// other. What a crash leaves of it before the first store, and a byte of the other write.
+fn written_over_each_other(f: &mut Two, at: u64) -> (Image, u64) {
+    let hit = f.beside(f.one.0.offset() + at) + 30;
+    let within = hit - f.other.0.offset();
+    let (one, other, new) = (f.one.0, f.other.0, [pattern(9, 60), pattern(10, 60)]);
+    let image = cut(&f.pool, || {
+        let both = f.pool.run(|tx| {
+            tx.write_bytes(one, at, &new[0])?;
+            tx.write_bytes(one, at - PAGE, &new[0])?;
+            tx.write_bytes(other, within, &new[1])
+        });
+        both.unwrap();
+    });
+    for from in [at, at - PAGE] {
+        f.one.1[from as usize..from as usize + 60].copy_from_slice(&new[0]);
+    }
+    f.other.1[within as usize..within as usize + 60].copy_from_slice(&new[1]);
+    (image, hit)
+}
+
 /// The page of one object turns bad under the store of what a record says of it, once what it says
 /// of another object over the same columns is stored: by then parity goes with neither.
 #[test]
@@ -117,20 +151,27 @@ fn a_page_that_turns_bad_between_the_stores_of_a_record_comes_back() {
     for (kind, parity) in KINDS {
         let mut f = two(kind, parity);
         let at = f.one.0.offset() + 9_000;
-        let (hit, new) = (f.beside(at) + 30, [pattern(9, 60), pattern(10, 60)]);
-        let (one, other) = (f.one.0, f.other.0);
-        let within = hit - other.offset();
-        let image = cut(&f.pool, || {
-            let both = f.pool.run(|tx| {
-                tx.write_bytes(one, 9_000, &new[0])?;
-                tx.write_bytes(other, within, &new[1])
-            });
-            both.unwrap();
-        });
-        f.one.1[9_000..9_060].copy_from_slice(&new[0]);
-        f.other.1[within as usize..within as usize + 60].copy_from_slice(&new[1]);
+        let (image, hit) = written_over_each_other(&mut f, 9_000);
         let bad = at.max(hit) / PAGE * PAGE;
         f.opened(image, move |m| m.poison(bad, PAGE, Clear::Able).unwrap());
+        f.nothing_is_lost(&format!("{kind} {parity:?}"));
+    }
+}
+
+/// It turns bad once more while parity of another column is stored: what its columns sum up to is
+/// still known, so their parity does not wait for it.
+#[test]
+fn a_page_that_turns_bad_twice_comes_back() {
+    for (kind, parity) in KINDS {
+        let mut f = two(kind, parity);
+        let at = f.one.0.offset() + 9_000;
+        let (image, hit) = written_over_each_other(&mut f, 9_000);
+        let bad = at.max(hit) / PAGE * PAGE;
+        f.opened_after(image, move |m, barrier| {
+            if barrier < 2 {
+                m.poison(bad, PAGE, Clear::Able).unwrap();
+            }
+        });
         f.nothing_is_lost(&format!("{kind} {parity:?}"));
     }
 }

@@ -1,12 +1,13 @@
 //! How far the order of two states is known: numbers come round, places are used by many objects,
 //! chunks live several lives. What is not certain is in doubt, unless P and Q agree on a row.
 
-use crate::common::{TestPool, get, pattern, put, reopened};
+use crate::common::{TestPool, clock, get, pattern, put, reopened};
 use crate::older::{losing_entries, put_at};
 use crate::stale::{forgetting, parity_page, pool, scrub, settled, write};
+use holdfast_faultmem::{Config, FaultMedium};
 use holdfast_layout::{RawPtr, RegionKind, TypeNumber};
-use holdfast_object::{Error, Parity};
-use holdfast_pmem::{Medium, MediumKind};
+use holdfast_object::{CreateOptions, Error, OpenOptions, Parity, Pool};
+use holdfast_pmem::{Medium, MediumKind, PAGE};
 use holdfast_txn::{Transaction, TxError};
 
 const CASES: [(Parity, bool); 3] = [(Parity::P, false), (Parity::P, true), (Parity::PQ, false)];
@@ -92,6 +93,28 @@ fn a_pointer_to_what_was_lost_is_in_doubt_until_the_place_is_written() {
     pool.run(|tx| tx.free(first)).unwrap();
     settled(&pool);
     assert_eq!(get(&pool, last).map_err(tx_of), Err(TxError::Dangling { pointer: last }));
+}
+
+/// What came back older is put right once nobody holds it any more, and until then it is damaged,
+/// not in doubt. Views hold it: of others with the same version word.
+#[test]
+fn what_is_held_is_not_left_in_doubt() {
+    let options = CreateOptions::tiny(1 << 20);
+    let m = FaultMedium::new(options.size, MediumKind::Shm, &Config::default());
+    let few = OpenOptions { version_bits: 4, ..OpenOptions::default() };
+    let pool = Pool::create(m, &options, few, clock()).unwrap();
+    let first = put(&pool, &pattern(0, 60));
+    let others: Vec<_> = (0..64).map(|seed| put(&pool, &pattern(seed, 60))).collect();
+    settled(&pool);
+    let (last, bytes) = forgetting(&pool, first.offset(), || used(&pool, first, 1, 60));
+    let kept = |of: &&RawPtr| of.offset() / PAGE != last.offset() / PAGE;
+    let views: Vec<_> = others.iter().filter(kept).map(|of| pool.view_raw(*of).unwrap()).collect();
+    assert!(views.len() >= 16);
+    let told = get(&pool, last).map_err(tx_of);
+    assert!(matches!(told, Err(TxError::Damaged { .. })), "{told:?}");
+    drop(views);
+    assert_eq!(get(&pool, last).unwrap(), bytes);
+    settled(&pool);
 }
 
 fn tx_of(error: Error) -> TxError {

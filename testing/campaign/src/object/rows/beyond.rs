@@ -230,7 +230,8 @@ fn contained(
                 let what = if exposed.contains_key(&word) { "over" } else { "beside" };
                 tally.add(format!("errors other than lost {what} the damage"), 1);
                 let story = format!("{}, {what} the damage: {error}", name(word));
-                let lost = matches!(error, Error::Tx(TxError::Lost { .. }));
+                let lost =
+                    matches!(error, Error::Tx(TxError::Lost { .. } | TxError::InDoubt { .. }));
                 let fault = if lost { Fault::FalseReport } else { Fault::Refused };
                 return Err(Violation::new(fault, story));
             }
