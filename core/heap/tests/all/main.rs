@@ -4,6 +4,7 @@
 mod chunks;
 mod common;
 mod loading;
+mod outside;
 mod reservations;
 mod space;
 mod sums;
