@@ -97,7 +97,7 @@ fn invert(pool: &TestPool, at: u64, len: u64) {
     invert_on(pool.medium(), at, len);
 }
 
-fn invert_on(m: &FaultMedium, at: u64, len: u64) {
+pub(crate) fn invert_on(m: &FaultMedium, at: u64, len: u64) {
     let mut bytes = vec![0; len as usize];
     m.read(at, &mut bytes).unwrap();
     bytes.iter_mut().for_each(|byte| *byte = !*byte);

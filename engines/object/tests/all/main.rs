@@ -32,3 +32,4 @@ mod trials;
 mod views;
 mod whole;
 mod within;
+mod without_sums;
