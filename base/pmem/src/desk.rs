@@ -333,6 +333,27 @@ mod tests {
         assert_eq!(told(key(2)), None);
     }
 
+    /// Has nothing to say.
+    struct Silent;
+
+    impl Tells for Silent {
+        fn tell(&self) -> Option<String> {
+            None
+        }
+    }
+
+    #[test]
+    fn who_has_nothing_to_say_keeps_nobody() {
+        let desk = Desk::open().unwrap();
+        desk.remove(key(5));
+        desk.add(key(5), Arc::new(Silent)).unwrap();
+        let began = Instant::now();
+        assert_eq!(ask(key(5), 100, SOON), None);
+        assert!(began.elapsed() < SOON, "the end of the connection is an answer");
+        desk.remove(key(5));
+        assert_eq!(ask(key(5), 100, SOON), None);
+    }
+
     #[test]
     fn many_questions_are_one_and_nobody_is_waited_for() {
         let desk = Desk::open().unwrap();

@@ -374,6 +374,38 @@ mod tests {
         assert_eq!(seen.find_turn(1, 9), Some((7, turn + 1)));
     }
 
+    #[test]
+    fn numbers_beyond_the_last_are_nobodys_and_other_files_are_no_ledgers() {
+        let ledger = Ledger::create().unwrap();
+        assert!(ledger.enter(0, 1, 1));
+        for file in [MOST_FILES, u32::MAX] {
+            ledger.leaving(file);
+            ledger.stay(file);
+            ledger.begin(file, 1);
+            ledger.end(file, 1);
+            ledger.leave(file);
+            assert_eq!((ledger.turn(file), ledger.stays(file, 0)), (0, false));
+        }
+        assert_eq!(ledger.files().collect::<Vec<_>>(), [0]);
+        let made = |bytes: usize, seals: SealFlags| {
+            let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+            let file = memfd_create("holdfast-test", flags).unwrap();
+            ftruncate(&file, bytes as u64).unwrap();
+            fcntl_add_seals(&file, seals).unwrap();
+            file
+        };
+        let sealed = SealFlags::SHRINK | SealFlags::GROW;
+        let others = [
+            (made(BYTES, SealFlags::GROW), "it could become shorter"),
+            (made(BYTES - 1, sealed), "it is shorter"),
+            (made(BYTES, sealed), "there is nothing in it"),
+        ];
+        for (file, what) in others {
+            let refused = Ledger::attach(file.as_fd()).map(|_| ()).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidData, "{what}");
+        }
+    }
+
     /// A write whose number became that of another file meanwhile leaves that one's counts alone.
     #[test]
     fn no_write_counts_for_another_file_than_its_own() {

@@ -166,3 +166,45 @@ fn what_could_not_be_read_in_is_judged_as_it_is_by_then() {
     clock.skip(LATER);
     assert_eq!(verdict(&engine, 5), PageVerdict::Good, "what it holds is covered");
 }
+
+/// What is told, for how many times it was asked.
+fn told_of(engine: &Engine, page: u64) -> Vec<(Outcome, u64)> {
+    let events = engine.events().into_iter().filter(|event| event.at == page * PAGE);
+    events.map(|event| (event.outcome, event.object)).collect()
+}
+
+#[test]
+fn what_is_doubted_for_good_is_told_once() {
+    let (_machine, engine, _) = kept("nothing");
+    for _ in 0..3 {
+        assert_eq!(engine.doubt_load(5).unwrap(), Mended::Undecided(GONE));
+    }
+    assert!(is_gone(&engine));
+    assert_eq!(told_of(&engine, 5), [(Outcome::Undecided, GONE.code().into())]);
+    assert_eq!(engine.counts().undecided, 1);
+}
+
+#[test]
+fn a_page_that_nothing_covers_is_lost_and_nothing_else_with_it() {
+    let (_machine, engine, _) = kept("nothing");
+    let beyond = 1000 * PAGES;
+    let why = Unsure::Uncovered;
+    assert_eq!(engine.doubt_load(beyond).unwrap(), Mended::Undecided(why));
+    assert_eq!(told_of(&engine, beyond), [(Outcome::Lost, why.code().into())]);
+    for page in 0..PAGES {
+        assert_eq!(verdict(&engine, page), PageVerdict::Good);
+    }
+}
+
+#[test]
+fn what_cannot_be_read_in_and_was_stored_to_is_told_once() {
+    let (machine, engine, _) = kept("nothing");
+    machine.store(5, 1);
+    let why = Unsure::Uncovered;
+    for _ in 0..3 {
+        let met = engine.heal_load(5, LoadFault::Unread, &AtRest).unwrap();
+        assert_eq!(met, Mended::Undecided(why));
+    }
+    assert_eq!(told_of(&engine, 5), [(Outcome::Lost, why.code().into())]);
+    assert_eq!(machine.page(5), content(5, 1), "kept as it is");
+}
