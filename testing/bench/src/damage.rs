@@ -10,7 +10,9 @@
 //! Counted are bytes of objects that are read and are not what was stored (*wrong*), bytes that
 //! the store does not give, and says so (*refused*), and for theirs how often the program itself
 //! ended. One damage at a time is within what one row of parity promises, so of ours nothing may
-//! be wrong, and nothing be refused; that is the goal. Theirs promises nothing of the sort: sums of
+//! be wrong, and nothing be refused, once it was scrubbed; that is the goal. What is read wrong
+//! before is told beside it: a page that comes back as it once was, with whole objects on it and
+//! all that certifies them, is an earlier state until a scrub compares it with parity. Theirs promises nothing of the sort: sums of
 //! what a program stores are not among its features. What comes out is what it is.
 
 use std::fs::File;
@@ -22,7 +24,7 @@ use std::time::Instant;
 use anyhow::{Context, ensure};
 use holdfast_evidence::{Row, append, commit};
 use holdfast_layout::{RawPtr, TypeNumber};
-use holdfast_object::{OpenOptions, Pool};
+use holdfast_object::{OpenOptions, Pool, ScrubControl, ScrubOptions};
 use holdfast_pmem::{Access, Mapped, PAGE, SystemClock};
 use holdfast_txn::Transaction;
 use holdfast_workloads::rng::Rng;
@@ -140,6 +142,8 @@ struct Sum {
     refused: u64,
     /// Rounds in which something was wrong.
     silent: u64,
+    /// Of ours, those in which something was wrong before it was scrubbed.
+    unscrubbed: u64,
     closed: u64,
     died: u64,
     hung: u64,
@@ -194,12 +198,15 @@ pub(crate) fn damage(o: &Options, report: &mut Report) -> anyhow::Result<()> {
         if got.wrong + got.refused > 0 {
             say!("damage: round {round} of seed {}, {kind:?} at {at:#x}: {got:?}", o.seed);
         }
-        of_ours.add(sort, got);
+        let settled = if got.wrong + got.refused > 0 { ours.scrubbed()? } else { got };
+        of_ours.unscrubbed += u64::from(got.wrong > 0);
+        of_ours.add(sort, settled);
         if let Some(theirs) = &mut theirs {
             of_theirs.add(sort, theirs.round(at, kind)?);
         }
     }
     tell(report, "full", &of_ours);
+    report.count("damage: with wrong bytes read before a scrub, full", "", of_ours.unscrubbed);
     if theirs.is_some() {
         tell(report, "libpmemobj", &of_theirs);
         for (sort, wrong) in SORTS.iter().zip(of_theirs.sorts) {
@@ -216,6 +223,7 @@ pub(crate) fn damage(o: &Options, report: &mut Report) -> anyhow::Result<()> {
             sum.figures().map(name).into_iter().collect::<Vec<_>>()
         };
         let mut all = figures("ours", &of_ours);
+        all.push(("ours: with wrong bytes read before a scrub".to_owned(), of_ours.unscrubbed));
         all.extend(theirs.iter().flat_map(|_| figures("libpmemobj", &of_theirs)));
         all.extend(SORTS.iter().zip(done).map(|(sort, count)| (format!("damage: {sort}"), count)));
         let row = Row {
@@ -277,14 +285,25 @@ impl Ours {
         Ok(self.survey())
     }
 
+    /// What is got once the pool, damaged as it is, was scrubbed.
+    fn scrubbed(&self) -> anyhow::Result<Got> {
+        let pool = open(&self.specimen.path)?;
+        pool.scrub(ScrubOptions::default(), &ScrubControl::default(), |_, _| {})?;
+        Ok(self.read(&pool))
+    }
+
     fn survey(&self) -> Got {
-        let Ok(pool) = open(&self.specimen.path) else {
-            return Got { closed: true, ..Got::none() };
-        };
+        match open(&self.specimen.path) {
+            Ok(pool) => self.read(&pool),
+            Err(_) => Got { closed: true, ..Got::none() },
+        }
+    }
+
+    fn read(&self, pool: &Pool<Mapped>) -> Got {
         let mut got = Got::default();
         let mut bytes = vec![0; LEN as usize];
         for object in 0..COUNT {
-            let read = pointer(&pool, self.table, object).and_then(|at| {
+            let read = pointer(pool, self.table, object).and_then(|at| {
                 pool.run(|tx| tx.read_bytes(at, 0, &mut bytes)).map_err(anyhow::Error::from)
             });
             got.take(object, read.is_ok().then_some(&bytes));
