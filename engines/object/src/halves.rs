@@ -2,35 +2,32 @@
 //! bytes of the other, so no whole candidate verifies; but one of its halves does, with the rest
 //! as it lies there.
 //!
-//! Trying every place to cut costs thousands of comparisons with a sum of 32 bits, too many to
-//! believe the one that agrees. So a half is believed only together with its counterpart: some
-//! unit of another row that is bad as well must verify with the *other* half of what parity makes
-//! of it, cut at the same column. Two sums agreeing by chance is out of the question. The other
-//! damage may lie where nothing has a sum: so [`ALONE_MAX`] trials for each unit are believed
-//! without, first those at bytes that parity finds equal, between two damages. Where there is no Q,
-//! which would tell which rows are wrong, [`ALONE_P_MAX`] are: as many as there are ways to cut a
-//! granule. A stray write of a row's length ends in the page of the next row in which it began,
-//! and must not cost the granule over that border.
+//! Each trial is a comparison with a sum of 32 bits, and the more of them there are, the less the
+//! one that agrees is to be believed. So there are [`TRIALS_MAX`] for each unit, first those at bytes
+//! that parity finds equal, between two damages: P and Q together make good what these miss. Where
+//! there is no Q, there are [`TRIALS_P_MAX`]: as many as there are ways to cut a granule. A stray
+//! write of a row's length ends in the page of the next row in which it began, and must not cost the
+//! granule over that border.
 
 use core::ops::Range;
 
 use holdfast_heap::Unit;
 use holdfast_heap::format::GRANULE;
 use holdfast_heap::verify::{Direct, Found};
-use holdfast_layout::Certify;
 use holdfast_pmem::Medium;
-use holdfast_redundancy::{Place, Zone};
+use holdfast_redundancy::Zone;
 
 use crate::changes::Changes;
-use crate::mend_unit::{Cure, First, Part, SLOT, cures, current, judging, parts_of};
+use crate::mend_unit::{Cure, First, Part, SLOT, cures, current, judging};
 use crate::shared::Shared;
 
 /// Bytes without a difference that part two damages: shorter ones come about by chance.
 const GAP: usize = 8;
-/// Trials for each unit that are believed without a counterpart.
-const ALONE_MAX: usize = 256;
-/// The same without Q: each place to cut a granule, on both sides of it, with its sum and without.
-const ALONE_P_MAX: usize = 4 * GRANULE as usize;
+/// Trials for each unit.
+const TRIALS_MAX: usize = 256;
+/// The same without Q: each place to cut a granule, on both sides of it, with its sum and without;
+/// and of what is short.
+const TRIALS_P_MAX: usize = 4 * GRANULE as usize + TRIALS_MAX;
 
 /// What a range may have been, by parity.
 pub(crate) type MayBe<'a> = dyn FnMut(u64, u64) -> Vec<Vec<u8>> + 'a;
@@ -46,15 +43,6 @@ struct Half<'a, M: Medium> {
     same: Vec<bool>,
 }
 
-/// Where a part was cut.
-#[derive(Clone, Copy)]
-struct Cut {
-    row: u32,
-    column: u64,
-    /// Whether the bytes before it were replaced.
-    head: bool,
-}
-
 /// Looks for a part of `unit` of which a half has to be replaced. `plain` is what each may be.
 pub(crate) fn find_half<M: Medium>(
     shared: &Shared<M>,
@@ -62,11 +50,9 @@ pub(crate) fn find_half<M: Medium>(
     parts: &[Part],
     plain: &[Vec<Vec<u8>>],
     changes: &Changes,
-    certify: Certify,
-    may_be: &mut MayBe<'_>,
 ) -> Option<Cure> {
     let has_q = shared.zone_of(parts.first()?.at).is_some_and(Zone::has_q);
-    let mut alone = if has_q { ALONE_MAX } else { ALONE_P_MAX };
+    let mut trials = if has_q { TRIALS_MAX } else { TRIALS_P_MAX };
     let half = Half::new(shared, unit, parts, plain, changes);
     let mut order: Vec<usize> = (0..parts.len()).filter(|i| !half.same[*i]).collect();
     if !has_q {
@@ -74,15 +60,7 @@ pub(crate) fn find_half<M: Medium>(
         order.sort_by_key(|i| parts[*i].len);
     }
     let each = order.into_iter().flat_map(|i| plain[i].iter().map(move |bytes| (i, bytes)));
-    for (i, bytes) in each {
-        let found = half.of_candidate(i, bytes, &mut alone, &mut |cut, part| {
-            has_counterpart(shared, part, cut, changes, certify, may_be)
-        });
-        if found.is_some() {
-            return found;
-        }
-    }
-    None
+    { each }.find_map(|(i, bytes)| half.of_candidate(i, bytes, &mut trials))
 }
 
 impl<'a, M: Medium> Half<'a, M> {
@@ -116,45 +94,29 @@ impl<'a, M: Medium> Half<'a, M> {
         (0..1_u32 << count).filter(move |set| set >> i & 1 == 1 && set & idle == 0)
     }
 
-    /// What makes the unit good with half of `bytes` as part `i`, and is believed.
-    fn of_candidate(
-        &self,
-        i: usize,
-        bytes: &[u8],
-        alone: &mut usize,
-        is_confirmed: &mut dyn FnMut(Cut, &Part) -> bool,
-    ) -> Option<Cure> {
-        let part = &self.parts[i];
-        let place = self.place(part);
-        let now = current(self.shared, part)?;
+    /// What makes the unit good with half of `bytes` as part `i`, within so many trials.
+    fn of_candidate(&self, i: usize, bytes: &[u8], trials: &mut usize) -> Option<Cure> {
+        let now = current(self.shared, &self.parts[i])?;
         let gaps = gaps(&now, bytes);
         let others = (1..now.len()).filter(|at| now[*at] != bytes[*at] && !gaps.contains(at));
         for cut in gaps.iter().copied().chain(others) {
             for keep in [0..cut, cut..now.len()] {
-                let head = keep.start == 0;
                 let half = with_half(&now, bytes, keep);
                 if half == now {
                     continue;
                 }
+                if *trials == 0 {
+                    return None;
+                }
                 // One for each set of parts that the half is tried with.
-                let believed = *alone > 0;
-                *alone = alone.saturating_sub(self.sets(i).count());
-                let Some(cure) = self.cure_with(i, &half) else { continue };
-                // Over a border of rows no one column says where it was cut.
-                let column = |place: Place| place.col + cut as u64;
-                let cut = place.map(|place| Cut { row: place.row, column: column(place), head });
-                if believed || cut.is_some_and(|cut| is_confirmed(cut, part)) {
-                    return Some(cure);
+                *trials = trials.saturating_sub(self.sets(i).count());
+                let cure = self.cure_with(i, &half);
+                if cure.is_some() {
+                    return cure;
                 }
             }
         }
         None
-    }
-
-    /// Where a part is, if it lies in one row.
-    fn place(&self, part: &Part) -> Option<Place> {
-        let zone = self.shared.zone_of(part.at)?;
-        zone.place(part.at).filter(|place| place.col + part.len <= zone.row_len())
     }
 
     /// A cure of `bytes` as part `i`, alone or with other parts as parity has them.
@@ -173,62 +135,6 @@ impl<'a, M: Medium> Half<'a, M> {
         }
         None
     }
-
-    /// Whether the unit verifies with the other half of a part, cut at the same column.
-    fn fits(&self, cut: Cut) -> bool {
-        (0..self.parts.len()).any(|i| {
-            let part = &self.parts[i];
-            let Some(place) = self.place(part) else { return false };
-            let Some(now) = current(self.shared, part) else { return false };
-            let at = cut.column.saturating_sub(place.col).min(part.len) as usize;
-            let keep = if cut.head { at..now.len() } else { 0..at };
-            self.plain[i].iter().any(|bytes| {
-                let half = with_half(&now, bytes, keep.clone());
-                half != now && self.cure_with(i, &half).is_some()
-            })
-        })
-    }
-}
-
-/// Whether a bad unit of another row verifies with the other half, cut at the same column.
-fn has_counterpart<M: Medium>(
-    shared: &Shared<M>,
-    part: &Part,
-    cut: Cut,
-    changes: &Changes,
-    certify: Certify,
-    may_be: &mut MayBe<'_>,
-) -> bool {
-    let Some(zone) = shared.zone_of(part.at) else { return false };
-    let Some(place) = zone.place(part.at) else { return false };
-    let others = (0..zone.data_rows()).filter(|other| *other != cut.row);
-    let at = others.map(|row| zone.at(row, place.col));
-    at.flat_map(|at| bad_units(shared, at, part.len, changes, certify)).any(|unit| {
-        let parts = parts_of(&unit);
-        let plain: Vec<Vec<Vec<u8>>> = parts.iter().map(|p| may_be(p.at, p.len)).collect();
-        Half::new(shared, &unit, &parts, &plain, changes).fits(cut)
-    })
-}
-
-/// Units over `[at, at + len)` that do not verify.
-fn bad_units<M: Medium>(
-    shared: &Shared<M>,
-    at: u64,
-    len: u64,
-    changes: &Changes,
-    certify: Certify,
-) -> Vec<Unit> {
-    let Some(table) = shared.heap.zone_of(at) else { return Vec::new() };
-    let direct = Direct(&shared.m);
-    let seen = changes.over(&direct);
-    let mut bad = Vec::new();
-    table.units_over(at, len, &mut |unit| {
-        let found = unit.check(&seen, shared.heap.sums(), certify);
-        if found.is_ok_and(Found::is_bad) {
-            bad.push(unit);
-        }
-    });
-    bad
 }
 
 /// What is there `now`, with `bytes` in a range.

@@ -256,7 +256,7 @@ fn mend_held<M: Medium>(
             Some(_) if how.wait => return Ok(Done::Held),
             _ => None,
         };
-        let cure = whole.or_else(|| find_cure(shared, unit, parts, &none, certify, &mut may_be));
+        let cure = whole.or_else(|| find_cure(shared, unit, parts, &none, &mut may_be));
         // Before the trials that take long.
         if cure.is_none() && how.last && how.wait_made && is_being_made(shared, unit) {
             return Ok(Done::Made);
@@ -351,13 +351,12 @@ pub(crate) fn find_cure<M: Medium>(
     unit: &Unit,
     parts: &[Part],
     changes: &Changes,
-    certify: Certify,
     may_be: &mut MayBe<'_>,
 ) -> Option<Cure> {
     let plain: Vec<Vec<Vec<u8>>> = parts.iter().map(|p| may_be(p.at, p.len)).collect();
     let first = First::of(shared, unit, may_be);
     let whole = try_parts(shared, unit, parts, plain.clone(), changes, &first, TRIALS_MAX);
-    let cure = whole.or_else(|| find_half(shared, unit, parts, &plain, changes, certify, may_be));
+    let cure = whole.or_else(|| find_half(shared, unit, parts, &plain, changes));
     cure.map(|cure| cure.vouched(shared, unit, changes))
 }
 

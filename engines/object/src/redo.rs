@@ -320,8 +320,7 @@ impl<M: Medium> Shared<M> {
         // While a pool is opened, nobody holds anything.
         let open = redo.finder == Finder::Open;
         let whole = whole.filter(|cure| open || self.hold_words(&cure.holds, &mut holding));
-        let cure =
-            whole.or_else(|| find_cure(self, unit, &parts, redo.changes, certify, &mut may_be));
+        let cure = whole.or_else(|| find_cure(self, unit, &parts, redo.changes, &mut may_be));
         let cure = cure.or_else(|| {
             let was = ExemptRanges(redo.was_exempt);
             find_cure_of_two(self, repairer, unit, &parts, redo.changes, &was, certify)
