@@ -3,11 +3,11 @@
 //! as it lies there.
 //!
 //! Each trial is a comparison with a sum of 32 bits, and the more of them there are, the less the
-//! one that agrees is to be believed. So there are [`TRIALS_MAX`] for each unit, first those at bytes
-//! that parity finds equal, between two damages: P and Q together make good what these miss. Where
-//! there is no Q, there are [`TRIALS_P_MAX`]: as many as there are ways to cut a granule. A stray
-//! write of a row's length ends in the page of the next row in which it began, and must not cost the
-//! granule over that border.
+//! one that agrees is to be believed. So there are [`TRIALS_MAX`] for each unit, first those at
+//! bytes that parity finds equal, between two damages: P and Q together make good what these miss.
+//! Where there is no Q, there are [`TRIALS_P_MAX`]: as many as there are ways to cut a granule. A
+//! stray write of a row's length ends in the page of the next row in which it began, and must not
+//! cost the granule over that border.
 
 use core::ops::Range;
 

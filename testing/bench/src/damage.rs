@@ -12,8 +12,9 @@
 //! ended. One damage at a time is within what one row of parity promises, so of ours nothing may
 //! be wrong, and nothing be refused, once it was scrubbed; that is the goal. What is read wrong
 //! before is told beside it: a page that comes back as it once was, with whole objects on it and
-//! all that certifies them, is an earlier state until a scrub compares it with parity. Theirs promises nothing of the sort: sums of
-//! what a program stores are not among its features. What comes out is what it is.
+//! all that certifies them, is an earlier state until a scrub compares it with parity. Theirs
+//! promises nothing of the sort: sums of what a program stores are not among its features. What
+//! comes out is what it is.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,5 +1,5 @@
-//! Pools without sums: what lies where, nothing tells but P and Q together, and so a row whose write
-//! was lost comes back as a whole, wherever nobody holds it.
+//! Pools without sums: what lies where, nothing tells but P and Q together, and so a row whose
+//! write was lost comes back as a whole, wherever nobody holds it.
 
 use crate::blessed::invert_on;
 use crate::common::{TestPool, clock, create_with, get, pattern, put, quick, reopened};
