@@ -40,7 +40,7 @@ fn assert_bounded(s: &Superblock) {
     assert!(s.size <= 1 << 47 && s.size >= 2 * s.side_len);
     assert!(s.frame.is_power_of_two() && s.frame >= 4096 && s.chunk.is_power_of_two());
     assert!(format::EVENTS_START + s.events_len <= s.log_start);
-    assert!((1..=1024).contains(&s.lanes));
+    assert!((2..=1024).contains(&s.lanes));
     assert!(s.log_start + u64::from(s.lanes) * s.ring_len <= s.side_len);
     assert!(s.parity <= 2 && (1..=2).contains(&s.copies) && (2..=254).contains(&s.rows));
     assert!(s.label.chars().count() <= 64);
@@ -237,4 +237,15 @@ fn mirrored_pages_cut_what_does_not_fit() {
     let MirroredPage { body, .. } =
         mirrored::decode(SEED, 0, format::KIND_INTENT, &page, Certify::when(true)).expect("valid");
     assert_eq!(body.len(), PAGE_LEN - format::MIRRORED_LEN);
+}
+
+/// One lane is the engine's own: in a pool with no other every transaction would wait for ever.
+#[test]
+fn a_pool_without_lanes_for_users_is_refused() {
+    for lanes in [0, 1] {
+        let page = Superblock { lanes, ..support::superblock() }.encode();
+        let refused = Superblock::decode(&page, Certify::when(true));
+        let value = lanes.into();
+        assert_eq!(refused, Err(SuperblockError::BadField { field: "lanes", value }));
+    }
 }

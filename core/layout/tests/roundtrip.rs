@@ -13,7 +13,7 @@ prop_compose! {
         frame_bits in 12_u32..=30,
         frames in 1_u64..8,
         events in 1_u64..16,
-        lanes in 1_u32..=64,
+        lanes in 2_u32..=64,
         ring in 1_u64..16,
         extra in 0_u64..1000,
     ) -> Superblock {

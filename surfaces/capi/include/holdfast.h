@@ -106,7 +106,7 @@ typedef enum {
     HOLDFAST_BUSY = 20,
     /**
      * The pointer names no object: null, freed, or of another pool. Where a lost write leaves that
-     * in doubt, it is `HOLDFAST_DAMAGED`.
+     * in doubt, it is HOLDFAST_DAMAGED.
      */
     HOLDFAST_DANGLING = 21,
     /**

@@ -96,6 +96,8 @@ pub struct Outcome {
 /// Cases in the works: when each began, by thread.
 type Clocks = Mutex<BTreeMap<usize, (u64, Instant)>>;
 
+/// Violations that a row tells while it is under way.
+const TOLD_AT_ONCE: u64 = 20;
 /// Time between two lines about a row that takes long and has no terminal to show a bar on.
 const LINE_EACH: Duration = Duration::from_secs(60);
 
@@ -105,7 +107,7 @@ pub fn run(row: &Row, plan: &Plan) -> Outcome {
     let start = Instant::now();
     let cases = (row.cases)(plan.tier);
     let bar = bar(row, plan, cases);
-    let next = AtomicU64::new(plan.only.unwrap_or(0));
+    let (next, told) = (AtomicU64::new(plan.only.unwrap_or(0)), AtomicU64::new(0));
     let end = plan.only.map_or(cases, |only| only + 1);
     let done: Mutex<BTreeMap<u64, Tally>> = Mutex::new(BTreeMap::new());
     let clocks = Clocks::default();
@@ -118,7 +120,7 @@ pub fn run(row: &Row, plan: &Plan) -> Outcome {
         let watch = scope.spawn(|| watch(row, plan, &clocks, &finished, &tell));
         let workers: Vec<_> = (0..plan.threads.min(row.threads).max(1))
             .map(|worker| {
-                let (next, done, clocks, bar) = (&next, &done, &clocks, &bar);
+                let (next, done, clocks, bar, told) = (&next, &done, &clocks, &bar, &told);
                 scope.spawn(move || {
                     loop {
                         let number = next.fetch_add(1, Ordering::Relaxed);
@@ -129,6 +131,9 @@ pub fn run(row: &Row, plan: &Plan) -> Outcome {
                         let tally = one(row, &Case { seed: plan.seed, number, tier: plan.tier });
                         lock(clocks).remove(&worker);
                         bar.inc(1);
+                        if plan.progress && plan.only.is_none() {
+                            tell_violations(row, plan, &tally, (bar, told));
+                        }
                         lock(done).insert(number, tally);
                     }
                 })
@@ -151,6 +156,22 @@ pub fn run(row: &Row, plan: &Plan) -> Outcome {
         (row.finish)(&mut tally);
     }
     Outcome { row: row.name, tally, seconds: start.elapsed().as_secs_f64() }
+}
+
+/// Tells what is wrong as soon as it is known: a long row may end before its end.
+fn tell_violations(row: &Row, plan: &Plan, tally: &Tally, (bar, told): (&ProgressBar, &AtomicU64)) {
+    for violation in &tally.violations {
+        if told.fetch_add(1, Ordering::Relaxed) >= TOLD_AT_ONCE {
+            return;
+        }
+        let replay = replay(row.name, plan, violation.case);
+        let (fault, story) = (violation.fault, &violation.story);
+        let line = format!("row {}: {fault:?}: {story}; replay: {replay}", row.name);
+        match bar.is_hidden() {
+            true => eprintln!("{line}"),
+            false => bar.println(line),
+        }
+    }
 }
 
 /// Runs one case; a panic that gets this far is a violation of its own.

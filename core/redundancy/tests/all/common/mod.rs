@@ -10,7 +10,7 @@ use holdfast_pmem::{Medium, MediumKind};
 use holdfast_redundancy::{Mirror, Zone};
 
 pub(crate) const PAGE: u64 = 4096;
-pub(crate) const SIDE: u64 = 9 * PAGE;
+pub(crate) const SIDE: u64 = 10 * PAGE;
 pub(crate) const SPARES: u64 = 2 * SIDE;
 pub(crate) const SPARE_FRAMES: u64 = 3;
 pub(crate) const ZONE: u64 = SPARES + SPARE_FRAMES * PAGE;
@@ -33,7 +33,7 @@ pub(crate) fn superblock(parity: u32) -> Superblock {
         events_len: 2 * PAGE,
         log_start: 8 * PAGE,
         ring_len: PAGE,
-        lanes: 1,
+        lanes: 2,
         log_placement: LogPlacement::Apart,
         sum_kind: SumKind::Crc32c,
         parity,
