@@ -145,35 +145,33 @@ fn written_over_each_other(f: &mut Two, at: u64) -> (Image, u64) {
 }
 
 /// The page of one object turns bad under the store of what a record says of it, once what it says
-/// of another object over the same columns is stored: by then parity goes with neither.
-#[test]
-fn a_page_that_turns_bad_between_the_stores_of_a_record_comes_back() {
-    for (kind, parity) in KINDS {
-        let mut f = two(kind, parity);
-        let at = f.one.0.offset() + 9_000;
-        let (image, hit) = written_over_each_other(&mut f, 9_000);
-        let bad = at.max(hit) / PAGE * PAGE;
-        f.opened(image, move |m| m.poison(bad, PAGE, Clear::Able).unwrap());
-        f.nothing_is_lost(&format!("{kind} {parity:?}"));
-    }
-}
-
-/// It turns bad once more while parity of another column is stored: what its columns sum up to is
-/// still known, so their parity does not wait for it.
-#[test]
-fn a_page_that_turns_bad_twice_comes_back() {
+/// of another object over the same columns is stored: by then parity goes with neither. And so
+/// often at the barriers that follow.
+fn turned_bad_between_the_stores(times: u64) {
     for (kind, parity) in KINDS {
         let mut f = two(kind, parity);
         let at = f.one.0.offset() + 9_000;
         let (image, hit) = written_over_each_other(&mut f, 9_000);
         let bad = at.max(hit) / PAGE * PAGE;
         f.opened_after(image, move |m, barrier| {
-            if barrier < 2 {
+            if barrier < times {
                 m.poison(bad, PAGE, Clear::Able).unwrap();
             }
         });
         f.nothing_is_lost(&format!("{kind} {parity:?}"));
     }
+}
+
+#[test]
+fn a_page_that_turns_bad_between_the_stores_of_a_record_comes_back() {
+    turned_bad_between_the_stores(1);
+}
+
+/// The second time parity of another column is being stored: what its columns sum up to is still
+/// known, so their parity does not wait for it.
+#[test]
+fn a_page_that_turns_bad_twice_comes_back() {
+    turned_bad_between_the_stores(2);
 }
 
 /// A commit meets a page that turned bad once its record was durable, and is completed; meanwhile
