@@ -38,12 +38,16 @@ use crate::blame::{Doubt, Judged, Newer, Of};
 use crate::changes::Changes;
 use crate::error::Error;
 use crate::hold::Holding;
-use crate::mend_unit::{find_cure, find_cure_of_two, is_there, parts_of};
+use crate::mend_unit::{Part, find_cure, find_cure_of_two, is_there, parts_of};
 use crate::redo_parity::{ToBe, by_pages};
 use crate::repair::{Asked, Mended};
 use crate::shared::{Repairer, Shared};
 use crate::whole_page::{find_page, look_beside};
 
+/// The pages of a unit that could not be read are cured.
+const STEP_REACHED: Site = Site::new("object.redo.step-reached");
+/// It is known what cures a unit.
+const STEP_CURE: Site = Site::new("object.redo.step-cure");
 const STEP_CURED: Site = Site::new("object.redo.step-cured");
 const STEP_STORED: Site = Site::new("object.redo.step-stored");
 /// Storing what a record says.
@@ -61,7 +65,7 @@ const CURED: Site = Site::new("object.redo.cured");
 /// The same on a file.
 const CURED_SYNC: Site = Site::new("object.redo.cured-sync");
 
-/// Pages that may turn bad under one store before it is given up.
+/// Pages that may turn bad under one store, or the repair of one unit, before it is given up.
 const BAD_PAGES_MAX: u32 = 8;
 
 /// What is to be completed.
@@ -90,7 +94,7 @@ pub(crate) struct Redone {
 /// Where the bytes of a page come from that could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MadeUp {
-    /// Nowhere.
+    /// Nowhere, or there is no place for them.
     Nothing,
     /// From parity on the medium, or something over them does not verify.
     AsFound,
@@ -285,7 +289,25 @@ impl<M: Medium> Shared<M> {
             Err(_) => self.move_or_stand_in(repairer, page, (&bytes, known), Wrong::Data)?,
         };
         self.report_mended(event, mended);
-        Ok(made)
+        Ok(if matches!(mended, Mended::Lost(_)) { MadeUp::Nothing } else { made })
+    }
+
+    /// Step 1 for the pages that a unit has its parts on. False if one stays bad.
+    fn cure_pages_of(
+        &self,
+        repairer: &mut Repairer,
+        redo: &Redo<'_>,
+        parts: &[Part],
+    ) -> Result<bool, Error> {
+        let mut readable = true;
+        for part in parts {
+            for page in (part.at / PAGE * PAGE..part.at + part.len).step_by(PAGE as usize) {
+                if self.is_bad(page) {
+                    readable &= self.cure_page(repairer, redo, page, None)? != MadeUp::Nothing;
+                }
+            }
+        }
+        Ok(readable)
     }
 
     /// Step 2 for one unit.
@@ -296,43 +318,60 @@ impl<M: Medium> Shared<M> {
         unit: &Unit,
     ) -> Result<Cured, Error> {
         let parts = parts_of(unit);
-        for part in &parts {
-            for page in (part.at / PAGE * PAGE..part.at + part.len).step_by(PAGE as usize) {
-                if self.is_bad(page) {
-                    self.cure_page(repairer, redo, page, None)?;
-                }
-            }
-        }
-        if self.will_verify(unit, redo.changes) || !is_there(self, unit) {
-            return Ok(Cured::Whole);
-        }
         let (at, len) = unit.range();
         let event = self.event(Cause::Sum, redo.finder, at, len);
-        if unit.reach(&Direct(&self.m), self.heap.sums()).is_err() {
-            // On a page that stays bad beyond the redundancy: nothing can be stored there.
-            self.report_mended(event, Mended::Lost(parts[0].wrong));
-            return Ok(Cured::Lost);
+        for _ in 0..BAD_PAGES_MAX {
+            let readable = self.cure_pages_of(repairer, redo, &parts)?;
+            self.m.step(STEP_REACHED);
+            if self.will_verify(unit, redo.changes) || !is_there(self, unit) {
+                return Ok(Cured::Whole);
+            }
+            let reached = unit.reach(&Direct(&self.m), self.heap.sums()).is_ok();
+            let cured = match reached {
+                true => self.cure_reached(repairer, redo, (unit, &parts))?,
+                false => None,
+            };
+            match cured {
+                Some(Cured::Lost) => break,
+                Some(cured) => return Ok(cured),
+                // On a page that stays bad beyond the redundancy: nothing can be stored there.
+                None if !readable => break,
+                // One that could be read a moment ago can be made up as well.
+                None => {}
+            }
         }
+        self.report_mended(event, Mended::Lost(parts[0].wrong));
+        Ok(Cured::Lost)
+    }
+
+    /// Step 2 for a unit all of which could be read; `None` if the cure cannot be stored for a page
+    /// that turned bad since.
+    fn cure_reached(
+        &self,
+        repairer: &mut Repairer,
+        redo: &Redo<'_>,
+        (unit, parts): (&Unit, &[Part]),
+    ) -> Result<Option<Cured>, Error> {
         let certify = self.redo_certify();
         let mut may_be = |at, len| self.may_have_been(repairer, redo, at, len);
-        let whole = find_page(self, unit, &parts, redo.changes, &mut may_be);
+        let whole = find_page(self, unit, parts, redo.changes, &mut may_be);
         let mut holding = Holding::default();
         // While a pool is opened, nobody holds anything.
         let open = redo.finder == Finder::Open;
         let whole = whole.filter(|cure| open || self.hold_words(&cure.holds, &mut holding));
-        let cure = whole.or_else(|| find_cure(self, unit, &parts, redo.changes, &mut may_be));
+        let cure = whole.or_else(|| find_cure(self, unit, parts, redo.changes, &mut may_be));
         let cure = cure.or_else(|| {
             let was = ExemptRanges(redo.was_exempt);
-            find_cure_of_two(self, repairer, unit, &parts, redo.changes, &was, certify)
+            find_cure_of_two(self, repairer, unit, parts, redo.changes, &was, certify)
         });
         let Some(cure) = cure else {
             // Only what an open finds can be an older one: from then on the directory is known.
             if redo.finder == Finder::Open && self.restore_entries_found(repairer, redo, unit)? {
-                return Ok(Cured::Entry);
+                return Ok(Some(Cured::Entry));
             }
-            self.report_mended(event, Mended::Lost(parts[0].wrong));
-            return Ok(Cured::Lost);
+            return Ok(Some(Cured::Lost));
         };
+        self.m.step(STEP_CURE);
         let put = cure.parts.iter().try_for_each(|(part, bytes)| {
             let event = self.event(Cause::Sum, redo.finder, part.at, part.len);
             self.m.put(CURE, part.at, bytes)?;
@@ -341,7 +380,10 @@ impl<M: Medium> Shared<M> {
         });
         self.release(holding);
         look_beside(self, &cure);
-        put.map(|()| Cured::Whole)
+        match put {
+            Err(MediaError { cause: MediaCause::Poison, .. }) => Ok(None),
+            put => Ok(put.map(|()| Some(Cured::Whole))?),
+        }
     }
 
     /// Step 3. Only a write of `row` is brought back, if one is named and P and Q can tell.

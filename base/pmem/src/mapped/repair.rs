@@ -229,13 +229,14 @@ impl Mapped {
         let mut layout = self.layout();
         for page in (at..at + len).step_by(PAGE_BYTES) {
             let (physical, _) = layout.frames.locate(page, PAGE);
-            if self.access == Access::Write {
-                self.backing.overwrite(physical, &DESTROYED).map_err(refused)?;
-            }
             for (place, run) in layout.frames.places_of(physical, PAGE) {
                 self.space.place_shared(empty, place, run).map_err(refused)?;
             }
             layout.holes.insert(physical, kind);
+            // Only now: a page that goes bad shows nobody wrong bytes before.
+            if self.access == Access::Write {
+                self.backing.overwrite(physical, &DESTROYED).map_err(refused)?;
+            }
         }
         self.registration.entry().forget_turns(at, len);
         Ok(())

@@ -203,6 +203,37 @@ fn damage_while_a_commit_is_completed_is_not_in_the_parity_of_its_columns() {
     }
 }
 
+/// The same with something that is bad in that other row: its page cannot be read any more when it
+/// is about to be cured, or once it is known how.
+#[test]
+fn a_page_that_turns_bad_while_its_unit_is_cured_comes_back() {
+    for (kind, parity) in KINDS {
+        for step in ["object.redo.step-reached", "object.redo.step-cure"] {
+            let mut f = two(kind, parity);
+            let at = f.one.0.offset() + 9_000;
+            let hit = f.beside(at);
+            let met = Arc::new(AtomicU64::new(0));
+            let (pool, times) = (f.pool.clone(), Arc::clone(&met));
+            f.pool.medium().on_step(Box::new(move |site| {
+                let first = |bit| times.fetch_or(bit, Ordering::AcqRel) & bit == 0;
+                if site.name() == "object.commit.step-durable" && first(1) {
+                    pool.medium().poison(at / PAGE * PAGE, PAGE, Clear::Able).unwrap();
+                    invert(&pool, hit + 5, 30);
+                } else if site.name() == step && first(2) {
+                    pool.medium().poison(hit / PAGE * PAGE, PAGE, Clear::Able).unwrap();
+                }
+            }));
+            let (of, new) = (f.one.0, pattern(9, 60));
+            let written = f.pool.run(|tx| tx.write_bytes(of, 9_000, &new));
+            f.pool.medium().clear_on_step();
+            assert_eq!(met.load(Ordering::Acquire), 3, "{step} was passed");
+            written.unwrap();
+            f.one.1[9_000..9_060].copy_from_slice(&new);
+            f.nothing_is_lost(&format!("{kind} {parity:?} {step}"));
+        }
+    }
+}
+
 /// A crash left a record of which nothing is applied: parity is that of the bytes it replaces.
 /// Something goes bad in another row once all that was damaged is cured.
 #[test]
