@@ -32,7 +32,7 @@ use crate::tally::{Fault, Judged, Tally, Violation};
 pub const ROW: Row = Row {
     name: "beyond",
     story: "damage beyond the redundancy: no wrong byte, contained, the rest in use",
-    cases: |tier| WRONG.len() as u64 + CASES * if matches!(tier, Tier::Ci) { 1 } else { 100 },
+    cases: |tier| WRONG.len() as u64 + CASES * if matches!(tier, Tier::Ci) { 1 } else { 200 },
     run,
     finish: |_| {},
     patience: Duration::from_secs(300),
@@ -40,7 +40,7 @@ pub const ROW: Row = Row {
 };
 
 /// Cases of the CI tier.
-const CASES: u64 = 100;
+const CASES: u64 = 50;
 /// Pages of the pools.
 const PAGES: u64 = 121;
 /// Injections of each.

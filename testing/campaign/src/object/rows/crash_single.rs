@@ -64,24 +64,25 @@ fn scenes() -> impl Iterator<Item = &'static Scene> {
 /// is where they leave what they took, and that shows in fewer images.
 fn plan(tier: Tier, linked: bool) -> Plan {
     let ci = matches!(tier, Tier::Ci);
-    let many = if ci { 30 } else { 60 };
+    let many = if ci { 16 } else { 60 };
+    let dense = if ci { 200 } else { 400 };
     let thin =
         Budget { exhaustive: 1 << 12, singles: many, pairs: many / 2, samples: many, seed: 0 };
     let plan = Plan {
         thin,
-        thick: Budget { singles: 400, pairs: 200, samples: 400, ..thin },
+        thick: Budget { singles: dense, pairs: dense / 2, samples: dense, ..thin },
         thick_each: 8,
         care: Care::USUAL,
         ruins: &[],
         again_each: 8,
-        limit: if ci { 250 } else { NO_END },
+        limit: if ci { 130 } else { NO_END },
         enough: 20,
     };
     if !(linked && ci) {
         return plan;
     }
     let few = Budget { exhaustive: 128, singles: 16, pairs: 8, samples: 16, seed: 0 };
-    Plan { thin: few, thick: few, limit: 300, ..plan }
+    Plan { thin: few, thick: few, limit: 150, ..plan }
 }
 
 fn run(case: &Case) -> Tally {

@@ -30,7 +30,7 @@ use crate::tally::{Fault, Judged, Tally, Violation};
 pub const ROW: Row = Row {
     name: "damage",
     story: "stray writes and bit flips over every kind of place, found and repaired in use",
-    cases: |tier| WRONG.len() as u64 + CASES * if matches!(tier, Tier::Ci) { 1 } else { 50 },
+    cases: |tier| WRONG.len() as u64 + CASES * if matches!(tier, Tier::Ci) { 1 } else { 100 },
     run,
     finish: |_| {},
     patience: Duration::from_secs(300),
@@ -38,7 +38,7 @@ pub const ROW: Row = Row {
 };
 
 /// Cases of the CI tier.
-const CASES: u64 = 40;
+const CASES: u64 = 20;
 /// Faults of each.
 const FAULTS: u64 = 3_200;
 /// Faults of a story with something wrong.

@@ -35,7 +35,7 @@ use crate::tally::{Fault, Judged, Tally, Violation};
 pub const ROW: Row = Row {
     name: "lost",
     story: "lost, misdirected and torn writes in the middle of commits; stale lines and pages",
-    cases: |tier| WRONG.len() as u64 + CASES * if matches!(tier, Tier::Ci) { 1 } else { 80 },
+    cases: |tier| WRONG.len() as u64 + CASES * if matches!(tier, Tier::Ci) { 1 } else { 160 },
     run,
     finish: |_| {},
     patience: Duration::from_secs(300),
@@ -43,7 +43,7 @@ pub const ROW: Row = Row {
 };
 
 /// Cases of the CI tier: five for each kind of fault and world.
-const CASES: u64 = 80;
+const CASES: u64 = 40;
 /// Faults of each.
 const FAULTS: u64 = 250;
 /// A case is ended after so many times its faults, although not all of them came about.
