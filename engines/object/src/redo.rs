@@ -94,7 +94,7 @@ pub(crate) struct Redone {
 /// Where the bytes of a page come from that could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MadeUp {
-    /// Nowhere, or there is no place for them.
+    /// Nowhere.
     Nothing,
     /// From parity on the medium, or something over them does not verify.
     AsFound,
@@ -235,7 +235,7 @@ impl<M: Medium> Shared<M> {
             for row in 0..zone.data_rows() {
                 let at = zone.at(row, page);
                 if self.is_bad(at) && self.exempt().first_in(at, PAGE).is_none() {
-                    let made = self.cure_page(repairer, redo, at, None)?;
+                    let (made, _) = self.cure_page(repairer, redo, at, None)?;
                     cured += u64::from(made != MadeUp::Nothing);
                 }
             }
@@ -257,14 +257,14 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Rewrites a page of a row that cannot be read with the likeliest of what it may have been, or
-    /// will be by the sums of `to_be`.
+    /// will be by the sums of `to_be`. Answers also whether it can be used again.
     pub(crate) fn cure_page(
         &self,
         repairer: &mut Repairer,
         redo: &Redo<'_>,
         page: u64,
         to_be: Option<&ToBe>,
-    ) -> Result<MadeUp, Error> {
+    ) -> Result<(MadeUp, bool), Error> {
         let event = self.event(Cause::MediaError, redo.finder, page, PAGE);
         let found = self.may_have_been(repairer, redo, page, PAGE);
         let summed = to_be.into_iter().flat_map(|to_be| {
@@ -283,13 +283,15 @@ impl<M: Medium> Shared<M> {
             None => (MadeUp::Nothing, vec![0; PAGE as usize]),
         };
         let known = made != MadeUp::Nothing;
-        let mended = match self.m.heal(HEAL, page, &bytes) {
+        let healed = self.m.heal(HEAL, page, &bytes);
+        let mended = match healed {
             Ok(()) if known => Mended::Repaired(Wrong::Data),
             Ok(()) => Mended::Lost(Wrong::Data),
             Err(_) => self.move_or_stand_in(repairer, page, (&bytes, known), Wrong::Data)?,
         };
+        let usable = healed.is_ok() || !matches!(mended, Mended::Lost(_));
         self.report_mended(event, mended);
-        Ok(if matches!(mended, Mended::Lost(_)) { MadeUp::Nothing } else { made })
+        Ok((made, usable))
     }
 
     /// Step 1 for the pages that a unit has its parts on. False if one stays bad.
@@ -299,15 +301,15 @@ impl<M: Medium> Shared<M> {
         redo: &Redo<'_>,
         parts: &[Part],
     ) -> Result<bool, Error> {
-        let mut readable = true;
+        let mut usable = true;
         for part in parts {
             for page in (part.at / PAGE * PAGE..part.at + part.len).step_by(PAGE as usize) {
                 if self.is_bad(page) {
-                    readable &= self.cure_page(repairer, redo, page, None)? != MadeUp::Nothing;
+                    usable &= self.cure_page(repairer, redo, page, None)?.1;
                 }
             }
         }
-        Ok(readable)
+        Ok(usable)
     }
 
     /// Step 2 for one unit.
@@ -319,39 +321,50 @@ impl<M: Medium> Shared<M> {
     ) -> Result<Cured, Error> {
         let parts = parts_of(unit);
         let (at, len) = unit.range();
-        let event = self.event(Cause::Sum, redo.finder, at, len);
-        for _ in 0..BAD_PAGES_MAX {
-            let readable = self.cure_pages_of(repairer, redo, &parts)?;
+        let reached = || unit.reach(&Direct(&self.m), self.heap.sums()).is_ok();
+        let mut tries = 0;
+        loop {
+            let usable = self.cure_pages_of(repairer, redo, &parts)?;
             self.m.step(STEP_REACHED);
             if self.will_verify(unit, redo.changes) || !is_there(self, unit) {
                 return Ok(Cured::Whole);
             }
-            let reached = unit.reach(&Direct(&self.m), self.heap.sums()).is_ok();
-            let cured = match reached {
-                true => self.cure_reached(repairer, redo, (unit, &parts))?,
-                false => None,
+            let event = self.event(Cause::Sum, redo.finder, at, len);
+            let cured = match reached() {
+                true => self.cure_reached(repairer, redo, (unit, &parts)),
+                false => Ok(Cured::Lost),
             };
+            tries += 1;
+            // A page that turned bad meanwhile can be made up, and the unit cured then.
+            let again = usable && tries < BAD_PAGES_MAX;
             match cured {
-                Some(Cured::Lost) => break,
-                Some(cured) => return Ok(cured),
-                // On a page that stays bad beyond the redundancy: nothing can be stored there.
-                None if !readable => break,
-                // One that could be read a moment ago can be made up as well.
-                None => {}
+                Err(Error::Media(MediaError { at, cause: MediaCause::Poison, .. }))
+                    if again && self.is_of_row(at) =>
+                {
+                    // It may be one that can be read, and refuses stores.
+                    self.cure_page(repairer, redo, at / PAGE * PAGE, None)?;
+                }
+                Ok(Cured::Lost) if again && !reached() => {}
+                Ok(Cured::Lost) => {
+                    self.report_mended(event, Mended::Lost(parts[0].wrong));
+                    return Ok(Cured::Lost);
+                }
+                done => return done,
             }
         }
-        self.report_mended(event, Mended::Lost(parts[0].wrong));
-        Ok(Cured::Lost)
     }
 
-    /// Step 2 for a unit all of which could be read; `None` if the cure cannot be stored for a page
-    /// that turned bad since.
+    fn is_of_row(&self, at: u64) -> bool {
+        matches!(self.zone_unit(at), Some((_, zone::Unit::Row(_), _)))
+    }
+
+    /// Step 2 for a unit all of which could be read. One that is lost is not reported yet.
     fn cure_reached(
         &self,
         repairer: &mut Repairer,
         redo: &Redo<'_>,
         (unit, parts): (&Unit, &[Part]),
-    ) -> Result<Option<Cured>, Error> {
+    ) -> Result<Cured, Error> {
         let certify = self.redo_certify();
         let mut may_be = |at, len| self.may_have_been(repairer, redo, at, len);
         let whole = find_page(self, unit, parts, redo.changes, &mut may_be);
@@ -367,12 +380,12 @@ impl<M: Medium> Shared<M> {
         let Some(cure) = cure else {
             // Only what an open finds can be an older one: from then on the directory is known.
             if redo.finder == Finder::Open && self.restore_entries_found(repairer, redo, unit)? {
-                return Ok(Some(Cured::Entry));
+                return Ok(Cured::Entry);
             }
-            return Ok(Some(Cured::Lost));
+            return Ok(Cured::Lost);
         };
         self.m.step(STEP_CURE);
-        let put = cure.parts.iter().try_for_each(|(part, bytes)| {
+        let put: Result<(), MediaError> = cure.parts.iter().try_for_each(|(part, bytes)| {
             let event = self.event(Cause::Sum, redo.finder, part.at, part.len);
             self.m.put(CURE, part.at, bytes)?;
             self.report_mended(event, Mended::Repaired(part.wrong));
@@ -380,10 +393,7 @@ impl<M: Medium> Shared<M> {
         });
         self.release(holding);
         look_beside(self, &cure);
-        match put {
-            Err(MediaError { cause: MediaCause::Poison, .. }) => Ok(None),
-            put => Ok(put.map(|()| Some(Cured::Whole))?),
-        }
+        Ok(put.map(|()| Cured::Whole)?)
     }
 
     /// Step 3. Only a write of `row` is brought back, if one is named and P and Q can tell.
@@ -633,7 +643,7 @@ impl<M: Medium> Shared<M> {
                         if tries < BAD_PAGES_MAX =>
                     {
                         let page = bad / PAGE * PAGE;
-                        let made = self.cure_page(repairer, redo, page, Some(&*to_be))?;
+                        let (made, _) = self.cure_page(repairer, redo, page, Some(&*to_be))?;
                         if let Some(zone) = self.zone_of(page)
                             && made != MadeUp::AsItWillBe
                         {

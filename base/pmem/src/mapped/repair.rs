@@ -227,6 +227,7 @@ impl Mapped {
         let refused = |_| MediaError { at, len, cause: MediaCause::OutOfRange };
         let empty = empty_file().map_err(refused)?;
         let mut layout = self.layout();
+        self.registration.entry().forget_turns(at, len);
         for page in (at..at + len).step_by(PAGE_BYTES) {
             let (physical, _) = layout.frames.locate(page, PAGE);
             for (place, run) in layout.frames.places_of(physical, PAGE) {
@@ -238,7 +239,6 @@ impl Mapped {
                 self.backing.overwrite(physical, &DESTROYED).map_err(refused)?;
             }
         }
-        self.registration.entry().forget_turns(at, len);
         Ok(())
     }
 }

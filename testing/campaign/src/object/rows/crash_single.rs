@@ -64,8 +64,8 @@ fn scenes() -> impl Iterator<Item = &'static Scene> {
 /// is where they leave what they took, and that shows in fewer images.
 fn plan(tier: Tier, linked: bool) -> Plan {
     let ci = matches!(tier, Tier::Ci);
-    let many = if ci { 16 } else { 60 };
-    let dense = if ci { 200 } else { 400 };
+    let many = if ci { 10 } else { 60 };
+    let dense = if ci { 120 } else { 400 };
     let thin =
         Budget { exhaustive: 1 << 12, singles: many, pairs: many / 2, samples: many, seed: 0 };
     let plan = Plan {
@@ -75,7 +75,7 @@ fn plan(tier: Tier, linked: bool) -> Plan {
         care: Care::USUAL,
         ruins: &[],
         again_each: 8,
-        limit: if ci { 130 } else { NO_END },
+        limit: if ci { 80 } else { NO_END },
         enough: 20,
     };
     if !(linked && ci) {
