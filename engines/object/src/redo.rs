@@ -338,11 +338,13 @@ impl<M: Medium> Shared<M> {
             // A page that turned bad meanwhile can be made up, and the unit cured then.
             let again = usable && tries < BAD_PAGES_MAX;
             match cured {
-                Err(Error::Media(MediaError { at, cause: MediaCause::Poison, .. }))
-                    if again && self.is_of_row(at) =>
+                Err(Error::Media(e))
+                    if e.cause == MediaCause::Poison && again && self.is_of_row(e.at) =>
                 {
                     // It may be one that can be read, and refuses stores.
-                    self.cure_page(repairer, redo, at / PAGE * PAGE, None)?;
+                    if !self.cure_page(repairer, redo, e.at / PAGE * PAGE, None)?.1 {
+                        return Err(Error::Media(e));
+                    }
                 }
                 Ok(Cured::Lost) if again && !reached() => {}
                 Ok(Cured::Lost) => {

@@ -174,8 +174,34 @@ fn a_page_that_turns_bad_twice_comes_back() {
     turned_bad_between_the_stores(2);
 }
 
-/// A commit meets a page that turned bad once its record was durable, and is completed; meanwhile
-/// something goes bad in another row of the columns that it changed.
+/// A commit of `at` meets a page that turned bad once its record was durable, and is completed.
+/// `before` happens with that, and `meanwhile` at a step of the completion.
+fn completed(
+    f: &mut Two,
+    at: u64,
+    before: impl Fn(&TestPool) + Send + Sync + 'static,
+    (step, meanwhile): (&'static str, impl Fn(&TestPool) + Send + Sync + 'static),
+) {
+    let met = Arc::new(AtomicU64::new(0));
+    let (pool, times) = (f.pool.clone(), Arc::clone(&met));
+    f.pool.medium().on_step(Box::new(move |site| {
+        let first = |bit| times.fetch_or(bit, Ordering::AcqRel) & bit == 0;
+        if site.name() == "object.commit.step-durable" && first(1) {
+            pool.medium().poison(at / PAGE * PAGE, PAGE, Clear::Able).unwrap();
+            before(&pool);
+        } else if site.name() == step && first(2) {
+            meanwhile(&pool);
+        }
+    }));
+    let (of, new) = (f.one.0, pattern(9, 60));
+    let from = at - of.offset();
+    f.pool.run(|tx| tx.write_bytes(of, from, &new)).unwrap();
+    f.pool.medium().clear_on_step();
+    f.one.1[from as usize..from as usize + 60].copy_from_slice(&new);
+    assert_eq!(met.load(Ordering::Acquire), 3, "{step} was passed");
+}
+
+/// Something goes bad in another row of the columns that it changed.
 #[test]
 fn damage_while_a_commit_is_completed_is_not_in_the_parity_of_its_columns() {
     for (kind, parity) in KINDS {
@@ -183,28 +209,14 @@ fn damage_while_a_commit_is_completed_is_not_in_the_parity_of_its_columns() {
             let mut f = two(kind, parity);
             let at = f.one.0.offset() + 9_000;
             let hit = f.beside(at);
-            let met = Arc::new(AtomicU64::new(0));
-            let (pool, times) = (f.pool.clone(), Arc::clone(&met));
-            f.pool.medium().on_step(Box::new(move |site| {
-                let first = |bit| times.fetch_or(bit, Ordering::AcqRel) & bit == 0;
-                if site.name() == "object.commit.step-durable" && first(1) {
-                    pool.medium().poison(at / PAGE * PAGE, PAGE, Clear::Able).unwrap();
-                } else if site.name() == step && first(2) {
-                    invert(&pool, hit + 5, 30);
-                }
-            }));
-            let (of, new) = (f.one.0, pattern(9, 60));
-            f.pool.run(|tx| tx.write_bytes(of, 9_000, &new)).unwrap();
-            f.pool.medium().clear_on_step();
-            f.one.1[9_000..9_060].copy_from_slice(&new);
-            assert_eq!(met.load(Ordering::Acquire), 3, "{step} was passed");
+            completed(&mut f, at, |_| {}, (step, move |pool| invert(pool, hit + 5, 30)));
             f.nothing_is_lost(&format!("{kind} {parity:?} {step}"));
         }
     }
 }
 
-/// The same with something that is bad in that other row: its page cannot be read any more when it
-/// is about to be cured, or once it is known how.
+/// Something was bad in that other row: its page cannot be read any more when it is about to be
+/// cured, or once it is known how.
 #[test]
 fn a_page_that_turns_bad_while_its_unit_is_cured_comes_back() {
     for (kind, parity) in KINDS {
@@ -212,23 +224,10 @@ fn a_page_that_turns_bad_while_its_unit_is_cured_comes_back() {
             let mut f = two(kind, parity);
             let at = f.one.0.offset() + 9_000;
             let hit = f.beside(at);
-            let met = Arc::new(AtomicU64::new(0));
-            let (pool, times) = (f.pool.clone(), Arc::clone(&met));
-            f.pool.medium().on_step(Box::new(move |site| {
-                let first = |bit| times.fetch_or(bit, Ordering::AcqRel) & bit == 0;
-                if site.name() == "object.commit.step-durable" && first(1) {
-                    pool.medium().poison(at / PAGE * PAGE, PAGE, Clear::Able).unwrap();
-                    invert(&pool, hit + 5, 30);
-                } else if site.name() == step && first(2) {
-                    pool.medium().poison(hit / PAGE * PAGE, PAGE, Clear::Able).unwrap();
-                }
-            }));
-            let (of, new) = (f.one.0, pattern(9, 60));
-            let written = f.pool.run(|tx| tx.write_bytes(of, 9_000, &new));
-            f.pool.medium().clear_on_step();
-            assert_eq!(met.load(Ordering::Acquire), 3, "{step} was passed");
-            written.unwrap();
-            f.one.1[9_000..9_060].copy_from_slice(&new);
+            let page = hit / PAGE * PAGE;
+            let turn_bad =
+                move |pool: &TestPool| pool.medium().poison(page, PAGE, Clear::Able).unwrap();
+            completed(&mut f, at, move |pool| invert(pool, hit + 5, 30), (step, turn_bad));
             f.nothing_is_lost(&format!("{kind} {parity:?} {step}"));
         }
     }
