@@ -79,6 +79,7 @@ impl<M: Medium> Shared<M> {
                 }
             }
         };
+        self.await_owed();
         let next = before.next(ChunkKind::Run, class, 0);
         match self.write_run(zone, chunk, &before, &next) {
             Ok(()) => {

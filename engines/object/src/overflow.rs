@@ -118,6 +118,7 @@ impl<M: Medium> Shared<M> {
             self.unclaim(&a);
             return Err(no_space);
         };
+        self.await_owed();
         let taken = self.system_commit(|batch| {
             for chunks in [&a, &b] {
                 for chunk in chunks.first..chunks.first + chunks.count {

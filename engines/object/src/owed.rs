@@ -1,7 +1,7 @@
 //! Commits that met a media error after their records were durable: they must be completed,
 //! whatever went bad under them, and until they are nobody judges a column.
 
-use holdfast_pmem::{MediaCause, Medium, PAGE};
+use holdfast_pmem::{MediaCause, Medium, PAGE, Site};
 use holdfast_redundancy::Wrong;
 use holdfast_redundancy::events::{Cause, Finder};
 use holdfast_sync::PoisonError;
@@ -14,6 +14,9 @@ use crate::mend_unit::parts_of;
 use crate::redo::Redo;
 use crate::repair::Mended;
 use crate::shared::{Repairer, Shared};
+
+/// A commit is owed, and its columns are free.
+const STEP_OWED: Site = Site::new("object.owed.step-owed");
 
 /// Pages relocated for the sake of one commit before it is given up.
 const RELOCATIONS_MAX: u32 = 64;
@@ -45,6 +48,16 @@ impl<M: Medium> Shared<M> {
         self.owed.lock().unwrap_or_else(PoisonError::into_inner).push(Owed { changes, exempts });
     }
 
+    /// Waits until no commit is owed. To be called by whoever has taken a free chunk, before
+    /// anything is stored there or in its entry: the commit that freed it may be owed. Its chunk is
+    /// known as free all the same, since a redo judges by what will be; and then its record is
+    /// stored once more. (Objects with chunks of their own wait for its number: `freed_before`.)
+    pub(crate) fn await_owed(&self) {
+        while self.redoing.load(Ordering::Acquire) != 0 {
+            holdfast_sync::thread::yield_now();
+        }
+    }
+
     fn take_owed(&self) -> Vec<Owed> {
         core::mem::take(&mut *self.owed.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -54,6 +67,7 @@ impl<M: Medium> Shared<M> {
     /// which is their F2. No columns are held: relocation needs them all. The version words of
     /// these commits still are.
     pub(crate) fn complete_owed(&self) {
+        self.m.step(STEP_OWED);
         let mut repairer = self.repairer_now();
         let mut owed = self.take_owed();
         if owed.is_empty() {

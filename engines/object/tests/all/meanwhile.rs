@@ -1,11 +1,12 @@
 //! What is judged while somebody else repairs, frees or damages it: a verdict is about bytes that
 //! lay there together, and about a place that there still is.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
-use crate::common::{TestPool, crash, create_with, get, pattern, put};
+use crate::common::{TestPool, crash, create_with, get, pattern, put, reopened};
+use holdfast_faultmem::Clear;
 use holdfast_heap::ZoneTable;
 use holdfast_heap::format::GRANULE;
 use holdfast_layout::{RawPtr, Region, RegionKind};
@@ -239,4 +240,44 @@ fn a_second_page_of_a_column_that_cannot_be_read_is_found() {
         clean(&pool);
     }
     assert_eq!(get(&pool, p).unwrap(), pattern(1, 300));
+}
+
+/// A commit that freed chunks met a media error and is still to be completed: what it says of them
+/// is stored again then. Who takes them for a run, or a long object, meanwhile waits.
+#[test]
+fn chunks_that_an_owed_commit_freed_are_nobodys_until_it_is_completed() {
+    for len in [388, 9_000] {
+        let pool = tiny(Parity::P, 1 << 20);
+        let [freed, hit] = [1, 2].map(|seed| put(&pool, &pattern(seed, 9_000)));
+        let bad = head(&pool, hit) / PAGE * PAGE;
+        let (owed, taken) = (AtomicBool::new(false), AtomicBool::new(false));
+        let other = pool.clone();
+        let (send, made) = mpsc::channel();
+        pool.medium().on_step(Box::new(move |site| match site.name() {
+            "object.commit.step-durable" if !owed.swap(true, Ordering::AcqRel) => {
+                other.medium().poison(bad, PAGE, Clear::Able).unwrap();
+            }
+            "object.owed.step-owed" if !taken.swap(true, Ordering::AcqRel) => {
+                let (other, send) = (other.clone(), send.clone());
+                let taker = std::thread::spawn(move || {
+                    let bytes = pattern(2, len);
+                    send.send((put(&other, &bytes), bytes)).unwrap();
+                });
+                let soon = Instant::now() + Duration::from_millis(500);
+                while !taker.is_finished() && Instant::now() < soon {
+                    std::thread::yield_now();
+                }
+            }
+            _ => {}
+        }));
+        pool.run(|tx| tx.free(freed).and_then(|()| tx.free(hit))).unwrap();
+        let (of, bytes) = made.recv_timeout(Duration::from_secs(60)).unwrap();
+        pool.medium().clear_on_step();
+        assert_eq!(head(&pool, of), head(&pool, freed), "the same chunk");
+        clean(&pool);
+        assert_eq!(pool.stats().lost, 0);
+        let pool = reopened(pool);
+        clean(&pool);
+        assert_eq!(get(&pool, of).unwrap(), bytes);
+    }
 }

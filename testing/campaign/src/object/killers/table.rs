@@ -264,6 +264,7 @@ pub const STEPS: &[&str] = &[
     "object.mend_unit.step-held",
     "object.overflow.step-stored",
     "object.overflow.step-taken",
+    "object.owed.step-owed",
     "object.recover.step-parity",
     "object.redo.step-cure",
     "object.redo.step-cured",
