@@ -37,7 +37,9 @@ fn programs(root: &Path) -> Result<bool> {
     Ok(status.success())
 }
 
-fn header(root: &Path, write: bool) -> Result<bool> {
+/// Makes the header anew if `write`; else compares it. `true` if it is up to date and every
+/// function in it has a text.
+pub(crate) fn header(root: &Path, write: bool) -> Result<bool> {
     let room = root.join(ROOM);
     let made = make(&room)?;
     let path = room.join(HEADER);

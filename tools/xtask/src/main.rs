@@ -105,8 +105,11 @@ enum Command {
         /// Make the header anew, and run nothing.
         #[arg(long)]
         write: bool,
+        /// Only check the header: `cargo test --workspace` runs the programs as well.
+        #[arg(long, conflicts_with = "write")]
+        header: bool,
         /// Build the library and put it, the headers and the file for pkg-config there.
-        #[arg(long, value_name = "PREFIX", conflicts_with = "write")]
+        #[arg(long, value_name = "PREFIX", conflicts_with_all = ["write", "header"])]
         install: Option<PathBuf>,
     },
     /// Run a fault campaign: `cargo xtask campaign NAME [--tier ci|long] [--seed N]`.
@@ -167,6 +170,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         Command::Formats { print: false } => formats::run(&root),
         Command::Papers => papers::run(&root),
         Command::Capi { install: Some(prefix), .. } => install::run(&root, prefix),
+        Command::Capi { header: true, .. } => capi::header(&root, false),
         Command::Capi { write, .. } => capi::run(&root, *write),
         Command::Campaign(args) => return passthrough::run(&root, "holdfast-campaign", args),
         Command::Bench(args) => return passthrough::run(&root, "holdfast-bench", args),

@@ -253,6 +253,7 @@ fn chunks_that_an_owed_commit_freed_are_nobodys_until_it_is_completed() {
         let (owed, taken) = (AtomicBool::new(false), AtomicBool::new(false));
         let other = pool.clone();
         let (send, made) = mpsc::channel();
+        let (start, started) = mpsc::channel();
         pool.medium().on_step(Box::new(move |site| match site.name() {
             "object.commit.step-durable" if !owed.swap(true, Ordering::AcqRel) => {
                 other.medium().poison(bad, PAGE, Clear::Able).unwrap();
@@ -267,11 +268,14 @@ fn chunks_that_an_owed_commit_freed_are_nobodys_until_it_is_completed() {
                 while !taker.is_finished() && Instant::now() < soon {
                     std::thread::yield_now();
                 }
+                start.send(taker).unwrap();
             }
             _ => {}
         }));
         pool.run(|tx| tx.free(freed).and_then(|()| tx.free(hit))).unwrap();
         let (of, bytes) = made.recv_timeout(Duration::from_secs(60)).unwrap();
+        // It has the pool as well, until it has ended.
+        started.recv().unwrap().join().unwrap();
         pool.medium().clear_on_step();
         assert_eq!(head(&pool, of), head(&pool, freed), "the same chunk");
         clean(&pool);

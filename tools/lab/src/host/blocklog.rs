@@ -70,7 +70,7 @@ const RARE: u64 = 8;
 /// Images that are drawn, at least, if few are left to be judged.
 const MORE: u64 = 100;
 /// Images of a brief run.
-const SMOKE: u64 = 60;
+const SMOKE: u64 = 40;
 /// Images judged at once.
 const ABREAST: usize = 6;
 /// How often it is told how far it has come.

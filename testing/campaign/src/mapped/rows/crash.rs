@@ -13,7 +13,7 @@ use crate::tally::Tally;
 pub const ROW: Row = Row {
     name: "crash",
     story: "kills and power cuts in every step, with bits and page cache that live or die",
-    cases: |tier| if matches!(tier, Tier::Ci) { 40 } else { 2_000 },
+    cases: |tier| if matches!(tier, Tier::Ci) { 24 } else { 2_000 },
     run,
     finish: Ledger::finish,
     patience: Duration::from_secs(300),

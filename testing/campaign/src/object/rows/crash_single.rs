@@ -64,8 +64,8 @@ fn scenes() -> impl Iterator<Item = &'static Scene> {
 /// is where they leave what they took, and that shows in fewer images.
 fn plan(tier: Tier, linked: bool) -> Plan {
     let ci = matches!(tier, Tier::Ci);
-    let many = if ci { 10 } else { 60 };
-    let dense = if ci { 120 } else { 400 };
+    let many = if ci { 6 } else { 60 };
+    let dense = if ci { 60 } else { 400 };
     let thin =
         Budget { exhaustive: 1 << 12, singles: many, pairs: many / 2, samples: many, seed: 0 };
     let plan = Plan {
@@ -75,14 +75,14 @@ fn plan(tier: Tier, linked: bool) -> Plan {
         care: Care::USUAL,
         ruins: &[],
         again_each: 8,
-        limit: if ci { 80 } else { NO_END },
+        limit: if ci { 50 } else { NO_END },
         enough: 20,
     };
     if !(linked && ci) {
         return plan;
     }
-    let few = Budget { exhaustive: 128, singles: 16, pairs: 8, samples: 16, seed: 0 };
-    Plan { thin: few, thick: few, limit: 150, ..plan }
+    let few = Budget { exhaustive: 64, singles: 8, pairs: 4, samples: 8, seed: 0 };
+    Plan { thin: few, thick: few, limit: 80, ..plan }
 }
 
 fn run(case: &Case) -> Tally {
