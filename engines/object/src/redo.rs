@@ -48,6 +48,8 @@ use crate::whole_page::{find_page, look_beside};
 const STEP_REACHED: Site = Site::new("object.redo.step-reached");
 /// It is known what cures a unit.
 const STEP_CURE: Site = Site::new("object.redo.step-cure");
+/// It is known which write of a row was lost.
+const STEP_NEWER: Site = Site::new("object.redo.step-newer");
 const STEP_CURED: Site = Site::new("object.redo.step-cured");
 const STEP_STORED: Site = Site::new("object.redo.step-stored");
 /// Storing what a record says.
@@ -399,43 +401,51 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Step 3. Only a write of `row` is brought back, if one is named and P and Q can tell.
+    ///
+    /// The page of such a write may turn bad before that is stored. Made up from parity it has the
+    /// write, or is judged anew.
     pub(crate) fn cure_lost_write(
         &self,
         repairer: &mut Repairer,
         redo: &Redo<'_>,
         zone: &Zone,
-        (col, len): (u64, u64),
+        columns: (u64, u64),
         row: Option<u32>,
         redone: &mut Redone,
     ) -> Result<(), Error> {
-        let judged = if zone.has_q() {
-            self.located_row(repairer, redo, zone, col, len)
-        } else if zone.has_p() {
-            self.judge_rows(repairer, redo, zone, col, len)
-        } else {
-            Judged::default()
+        // While a pool is opened, nobody holds anything.
+        let open = redo.finder == Finder::Open;
+        let mut brought = Vec::new();
+        let mut tries = 0;
+        let (doubts, left) = loop {
+            let judged = self.judge_writes(repairer, redo, zone, columns);
+            let newer = judged.newer.into_iter().filter(|n| row.is_none_or(|r| n.doubt.row == r));
+            let mut holding = Holding::default();
+            let (held, left): (Vec<Newer>, Vec<Newer>) =
+                newer.partition(|newer| open || self.hold(newer, &mut holding));
+            let done = self.put_newer(&held, redo.finder);
+            self.release(holding);
+            brought.extend(held);
+            tries += 1;
+            match done {
+                Ok(cured) => {
+                    redone.cured += cured;
+                    break (judged.doubts, left);
+                }
+                Err(e) if e.cause == MediaCause::Poison && tries < BAD_PAGES_MAX => {
+                    let page = e.at / PAGE * PAGE;
+                    if !self.cure_page(repairer, redo, page, None)?.1 {
+                        return Err(e.into());
+                    }
+                }
+                Err(e) => return Err(e.into()),
+            }
         };
-        let mut holding = Holding::default();
-        let mut held: Vec<Newer> = Vec::new();
-        let mut kept = judged.doubts;
+        brought.iter().filter(|_| open).for_each(|newer| self.know_entry(&newer.of));
         // What stays in doubt is said now; parity goes on saying what it did.
         let asked = Asked { cause: Cause::Parity, finder: redo.finder };
-        kept.iter().for_each(|doubt| self.report_doubt(doubt, asked));
-        for newer in judged.newer.into_iter().filter(|n| row.is_none_or(|r| n.doubt.row == r)) {
-            // While a pool is opened, nobody holds anything.
-            if redo.finder == Finder::Open || self.hold(&newer, &mut holding) {
-                held.push(newer);
-            } else {
-                kept.push(newer.doubt);
-            }
-        }
-        let done = self.put_newer(&held, redo.finder);
-        for newer in held.iter().filter(|_| redo.finder == Finder::Open) {
-            self.know_entry(&newer.of);
-        }
-        self.release(holding);
-        redone.cured += done?;
-        for doubt in kept {
+        doubts.iter().for_each(|doubt| self.report_doubt(doubt, asked));
+        for doubt in doubts.into_iter().chain(left.into_iter().map(|newer| newer.doubt)) {
             if redone.kept.iter().all(|known| known.at != doubt.at) {
                 redone.kept.push(doubt);
             }
@@ -443,10 +453,28 @@ impl<M: Medium> Shared<M> {
         Ok(())
     }
 
+    /// Whose last writes over some columns were lost.
+    fn judge_writes(
+        &self,
+        repairer: &mut Repairer,
+        redo: &Redo<'_>,
+        zone: &Zone,
+        (col, len): (u64, u64),
+    ) -> Judged {
+        if zone.has_q() {
+            self.located_row(repairer, redo, zone, col, len)
+        } else if zone.has_p() {
+            self.judge_rows(repairer, redo, zone, col, len)
+        } else {
+            Judged::default()
+        }
+    }
+
     /// Stores what was written and lost. Answers in how many places.
-    fn put_newer(&self, newer: &[Newer], finder: Finder) -> Result<u64, Error> {
+    fn put_newer(&self, newer: &[Newer], finder: Finder) -> Result<u64, MediaError> {
         let mut done = 0;
         for (at, bytes, wrong) in self.by_page(newer) {
+            self.m.step(STEP_NEWER);
             let event = self.event(Cause::Parity, finder, at, bytes.len() as u64);
             self.m.put(CURE_ROW, at, &bytes)?;
             self.report_mended(event, Mended::Repaired(wrong));

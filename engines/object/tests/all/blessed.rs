@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::common::{TestPool, clock, get, pattern, put};
 use crate::meanwhile::at_step;
 use crate::returning::cut;
-use crate::stale::{KINDS, scrub};
+use crate::stale::{KINDS, forgetting, scrub, ten, write};
 use holdfast_faultmem::{Clear, Config, FaultMedium, Image};
 use holdfast_heap::ZoneTable;
 use holdfast_layout::{RawPtr, RegionKind};
@@ -230,6 +230,53 @@ fn a_page_that_turns_bad_while_its_unit_is_cured_comes_back() {
             completed(&mut f, at, move |pool| invert(pool, hit + 5, 30), (step, turn_bad));
             f.nothing_is_lost(&format!("{kind} {parity:?} {step}"));
         }
+    }
+}
+
+/// A write to another row of the columns was lost, as a completion finds: its page cannot be read
+/// any more when it is about to be stored again.
+#[test]
+fn a_page_that_turns_bad_while_a_lost_write_is_brought_back_has_it() {
+    for (kind, parity) in KINDS {
+        let mut f = two(kind, parity);
+        let mut ten = ten(&f.pool);
+        let (small, model) = &mut ten[3];
+        let hit = small.offset() + 40;
+        forgetting(&f.pool, hit, || write(&f.pool, *small, 40, &pattern(30, 9), model));
+        let col = f.zone.place(hit).unwrap().col;
+        let (one, end) = (f.one.0.offset(), f.one.0.offset() + LONG as u64 - PAGE);
+        let at = (0..f.zone.data_rows()).map(|row| f.zone.at(row, col));
+        let at = at.into_iter().find(|at| (one + PAGE..end).contains(at)).unwrap();
+        // The page that goes bad at first lies in other columns: P alone makes up one of each.
+        let (bad, page) = ((at - PAGE) / PAGE * PAGE, hit / PAGE * PAGE);
+        let (pool, times) = (f.pool.clone(), Arc::new(AtomicU64::new(0)));
+        let met = Arc::clone(&times);
+        f.pool.medium().on_step(Box::new(move |site| {
+            let first = |bit| times.fetch_or(bit, Ordering::AcqRel) & bit == 0;
+            let poison = |at| pool.medium().poison(at, PAGE, Clear::Able).unwrap();
+            match site.name() {
+                "object.commit.step-durable" if first(1) => poison(bad),
+                "object.redo.step-newer" if first(2) => poison(page),
+                _ => {}
+            }
+        }));
+        let (of, new) = (f.one.0, pattern(9, 60));
+        for at in [at - PAGE - one, at - one] {
+            f.one.1[at as usize..at as usize + 60].copy_from_slice(&new);
+        }
+        let both = f.pool.run(|tx| {
+            tx.write_bytes(of, at - PAGE - one, &new)?;
+            tx.write_bytes(of, at - one, &new)
+        });
+        both.unwrap();
+        f.pool.medium().clear_on_step();
+        let what = format!("{kind} {parity:?}");
+        assert_eq!(met.load(Ordering::Acquire), 3, "{what}");
+        f.pool.run(|tx| tx.write_bytes(of, 0, &f.one.1[..8])).expect(&what);
+        for (of, bytes) in &ten {
+            assert!(get(&f.pool, *of).unwrap() == *bytes, "{what}: {of}");
+        }
+        f.nothing_is_lost(&what);
     }
 }
 

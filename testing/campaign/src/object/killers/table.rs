@@ -268,6 +268,7 @@ pub const STEPS: &[&str] = &[
     "object.recover.step-parity",
     "object.redo.step-cure",
     "object.redo.step-cured",
+    "object.redo.step-newer",
     "object.redo.step-reached",
     "object.redo.step-stored",
     "object.redo_parity.step-sum",
