@@ -40,7 +40,7 @@ pub const ROW: Row = Row {
 /// Ways to keep a file.
 const SETTINGS: u64 = 8;
 /// Calls of one deed that the CI tier makes fail at most; beyond, every so many of them.
-const CALLS: u64 = 10;
+const CALLS: u64 = 6;
 /// Figures that only tell which deeds had calls that failed.
 const FAILED: &str = "failed ";
 /// The page that is damaged, where one is.

@@ -47,7 +47,7 @@ pub const ROW: Row = Row {
 };
 
 /// Calls of one operation that the CI tier makes fail at most; beyond, every so many of them.
-const CALLS: u64 = 3;
+const CALLS: u64 = 2;
 /// Figures that only tell which operations had calls that failed.
 const FAILED: &str = "failed ";
 
