@@ -87,7 +87,8 @@ const STEPS: &[Step] = &[
     // The tests run the corpora; this is what was never tried. Each target for so long, four of
     // them at a time: two cores have half the work.
     Step { needs: Needs::Crate("holdfast-fuzz"),
-           ..step("fuzz", Run::Built("holdfast-fuzz", &["storm", "--seconds", "30", "--jobs", "4"])) },
+           ..step("fuzz", Run::Built("holdfast-fuzz",
+                                     &["storm", "--seconds", "30", "--jobs", "4"])) },
 ];
 
 /// How a step ended.

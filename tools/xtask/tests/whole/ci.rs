@@ -78,7 +78,7 @@ fn steps_of_crates_that_exist_run() {
         tree.copy(&cargo, &format!("target/debug/{program}"));
     }
     tree.xtask_with(&cargo, &["ci"]).passed();
-    let mut calls = tree.calls();
+    let calls = tree.calls();
     assert_eq!(calls[..4], STEPS, "the programs in C are among the tests");
     let built = "test --workspace --no-run --quiet []";
     let last = ["demo []", "object --tier ci []", "mapped --tier ci []", "--smoke []"];
