@@ -84,8 +84,8 @@ const STEPS: &[Step] = &[
            ..step("mapped", Run::Built(CAMPAIGN, &["mapped", "--tier", "ci"])) },
     // Says that it skips, and why, where no machine can be emulated.
     Step { needs: Needs::Crate("lab"), ..step("lab", Run::Built("lab", &["--smoke"])) },
-    // The tests run the corpora; this is what was never tried. Each target for so long, four of
-    // them at a time: two cores have half the work.
+    // The tests run the corpora; this is what was never tried. Each target for so long by the
+    // clock, four at a time: of two cores, each has half of one.
     Step { needs: Needs::Crate("holdfast-fuzz"),
            ..step("fuzz", Run::Built("holdfast-fuzz",
                                      &["storm", "--seconds", "30", "--jobs", "4"])) },
