@@ -55,7 +55,7 @@
 
 mod bed;
 pub mod drive;
-mod lie;
+pub mod lie;
 pub mod memory;
 pub mod script;
 pub mod storm;

@@ -41,10 +41,10 @@
 //!
 //! `host/` is this side: `packages.rs` the kernel, `modules.rs` which of its modules in which
 //! order, `programs.rs` what is built and the libraries it names, `files.rs` and `archive.rs` what
-//! the guest starts with, `machine.rs` the emulator; `turns.rs` one scene after the other and what
-//! all of them come to; `test.rs`, `sick.rs`, `lives.rs` and
-//! `blocklog.rs` the sorts of scenes. `blocklog/` the log of a disk's writes and the images made
-//! of it. `guest.rs` is the other side. `scenes.rs` what there is to be run.
+//! the guest starts with, `machine.rs` the emulator; `turns.rs` scene after scene, on one machine
+//! or several, and what all of them come to; `say.rs` whose lines are whose; `test.rs`, `sick.rs`,
+//! `lives.rs` and `blocklog.rs` the sorts of scenes. `blocklog/` the log of a disk's writes and
+//! the images made of it. `guest.rs` is the other side. `scenes.rs` what there is to be run.
 
 mod guest;
 mod host;
@@ -86,6 +86,9 @@ struct Cli {
     /// Seconds that all scenes of a brief run may take, once the parts of a machine are there.
     #[arg(long, value_name = "SECONDS", default_value_t = 900, requires = "smoke")]
     within: u64,
+    /// Scenes played at once, each on a machine of its own [default: 2 of a brief run, else 1].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
+    jobs: Option<u8>,
     /// How many images are made of logged writes, in all.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     images: u64,

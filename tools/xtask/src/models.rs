@@ -1,8 +1,8 @@
 //! The model checkers: the program is built for each with its flag, below a target folder of its
 //! own, so that the flag does not throw away what everything else has built.
 
-use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
@@ -72,16 +72,24 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
         Some(checker) => vec![checker],
         None => vec![Checker::Loom, Checker::Shuttle],
     };
+    // One runs while the next is built: neither has work for all processors all of the time.
+    let mut under_way: Option<(Checker, Child)> = None;
     for checker in checkers {
-        let code = one(root, checker, args)?;
-        if code != 0 {
-            return Ok(ExitCode::from(code));
+        let built = build(root, checker);
+        if let Some((checker, child)) = under_way.take() {
+            let code = end(checker, child)?;
+            if code != 0 {
+                return Ok(ExitCode::from(code));
+            }
         }
+        under_way = Some((checker, start(root, &built?, args)?));
     }
-    Ok(ExitCode::SUCCESS)
+    let code = under_way.map_or(Ok(0), |(checker, child)| end(checker, child))?;
+    Ok(ExitCode::from(code))
 }
 
-fn one(root: &Path, checker: Checker, args: &Args) -> Result<u8> {
+/// Builds the program for a checker; where it is.
+fn build(root: &Path, checker: Checker) -> Result<PathBuf> {
     let place = root.join(PLACE);
     let built = Command::new(cargo())
         .current_dir(root)
@@ -96,13 +104,22 @@ fn one(root: &Path, checker: Checker, args: &Args) -> Result<u8> {
     let own = place.join(checker.name()).with_extension("bin");
     let newest = place.join(MACHINE).join(PROFILE).join(PROGRAM);
     std::fs::copy(&newest, &own).with_context(|| format!("cannot copy {}", newest.display()))?;
-    let mut program = Command::new(&own);
+    Ok(own)
+}
+
+fn start(root: &Path, built: &Path, args: &Args) -> Result<Child> {
+    let mut program = Command::new(built);
     program.current_dir(root).args(words(args));
     if args.replay.is_none() {
         // What is convicted panics; the checker tells of each, and cannot be told not to.
         program.stderr(Stdio::null());
     }
-    let status = program.status().with_context(|| format!("cannot start {PROGRAM}"))?;
+    program.spawn().with_context(|| format!("cannot start {PROGRAM}"))
+}
+
+/// Waits for a checker; what it exits with.
+fn end(checker: Checker, mut child: Child) -> Result<u8> {
+    let status = child.wait().with_context(|| format!("cannot wait for {}", checker.name()))?;
     let code = status.code().with_context(|| format!("{PROGRAM} was ended: {status}"))?;
     Ok(u8::try_from(code).unwrap_or(1))
 }

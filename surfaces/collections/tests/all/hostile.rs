@@ -10,7 +10,7 @@ use holdfast_layout::RawPtr;
 use holdfast_txn::toy::ToyStore;
 use holdfast_txn::{Isolation, Result, Store, Transaction, TxError};
 
-const ROUNDS: u64 = 1500;
+const ROUNDS: u64 = 1000;
 const ENTRIES: u64 = 400;
 
 /// Bytes of the only objects here that are no structure but entries: sums, not pointers, have to

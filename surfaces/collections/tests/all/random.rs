@@ -361,7 +361,7 @@ fn pool() -> Pool<FaultMedium> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 200,
+        cases: 128,
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

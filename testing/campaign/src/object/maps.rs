@@ -51,11 +51,13 @@ impl Told {
         Self(Arc::new(Mutex::new(Acked::new(model))))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Acked<MapModel>> {
+    /// What was told, and what of it was acknowledged.
+    pub fn lock(&self) -> MutexGuard<'_, Acked<MapModel>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn settle(&self, ticket: Ticket, done: bool) {
+    /// Says how the operation of that ticket ended.
+    pub fn settle(&self, ticket: Ticket, done: bool) {
         let mut told = self.lock();
         // Begun by this very call, and settled once.
         let _ = if done { told.ack(ticket) } else { told.refuse(ticket) };
@@ -68,7 +70,11 @@ impl Told {
         Also::new(move |driver, rng| told.look(driver, rng))
     }
 
-    fn look(&self, driver: &Driver, rng: &mut Rng) -> Judged<()> {
+    /// Compares a recovered map with what was told, and uses it.
+    ///
+    /// # Errors
+    /// It is something else, or does not work.
+    pub fn look(&self, driver: &Driver, rng: &mut Rng) -> Judged<()> {
         let (map, found) = found(driver)?;
         let told = self.lock().clone();
         if let Err(error) = told.verify(&found) {
@@ -198,7 +204,7 @@ impl Hand {
 
 /// A key by its number: one that an item has room for, and one that needs an entry. In an order of
 /// keys, among those of a crowd and behind them.
-fn key(number: usize) -> Vec<u8> {
+pub fn key(number: usize) -> Vec<u8> {
     if number == 0 { vec![b'm', 31, b'x'] } else { b"z, longer than an item".to_vec() }
 }
 
@@ -271,69 +277,4 @@ fn changed(
     let gone = before.objects.iter().filter(|of| !report.objects.contains(of));
     change.extend(gone.map(|of| (of.word(), None)));
     Ok(change)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::object::judge::{Care, Promise, judge};
-    use crate::object::world::World;
-    use crate::tally::Tally;
-
-    /// What the judge says of a map after a step, if it was told of `op` besides.
-    fn judged(kind: Kind, crowded: bool, op: Option<MapOp>) -> Judged<()> {
-        let told = Told::nothing();
-        let world = Arc::new(World::named("shm-p").also(told.also()));
-        let mut rng = Rng::new(1);
-        let medium = world.blank();
-        let pool = world.create(&medium).expect("a pool");
-        let driver = Driver::found(medium, pool)?;
-        let hand = Hand::make(&driver, kind, crowded, told.clone(), &mut rng)?;
-        hand.step(&driver, MapStep::Put { key: 1, len: 200 }, &mut rng)?;
-        if let Some(op) = op {
-            let ticket = told.lock().begin(op);
-            told.settle(ticket, true);
-        }
-        let promise = Promise::Kept(driver.ledger.promise());
-        let image = driver.medium.crash_point().newest();
-        let Driver { medium, pool, .. } = driver;
-        medium.abandon(pool);
-        judge(&world, image, &promise, &Care::USUAL, 1, &mut Tally::default())
-    }
-
-    #[test]
-    fn maps_of_all_kinds_are_let_through() {
-        for kind in Kind::ALL {
-            for crowded in [false, true] {
-                judged(kind, crowded, None).unwrap_or_else(|v| panic!("{kind}: {}", v.story));
-            }
-        }
-    }
-
-    #[test]
-    fn a_map_that_is_not_what_was_told_is_convicted() {
-        for kind in Kind::ALL {
-            let lost = MapOp::Put { key: key(0), value: vec![1] };
-            let kept = MapOp::Delete { key: key(1) };
-            for op in [lost, kept] {
-                let story = judged(kind, false, Some(op)).expect_err("a wrong map").story;
-                assert!(story.contains("the map: ") && story.contains("key "), "{story}");
-            }
-        }
-    }
-
-    #[test]
-    fn what_the_map_does_not_lead_to_is_convicted() {
-        let (told, mut rng) = (Told::nothing(), Rng::new(1));
-        let world = World::named("file-pq");
-        let medium = world.blank();
-        let pool = world.create(&medium).expect("a pool");
-        let driver = Driver::found(medium, pool).expect("an empty pool");
-        Hand::make(&driver, Kind::BTree, false, told.clone(), &mut rng).expect("a map");
-        told.look(&driver, &mut rng).expect("a sound map");
-        let orphan = super::super::ops::Job::new(&mut rng, [super::super::ops::Op::AllocNode]);
-        driver.must(&orphan).expect("an orphan");
-        let story = told.look(&driver, &mut rng).expect_err("a leak").story;
-        assert!(story.contains("objects are live"), "{story}");
-    }
 }

@@ -201,22 +201,6 @@ impl Variant {
     }
 }
 
-/// A row has enough of them, and these of its first cases are convicted.
-#[cfg(test)]
-pub fn are_convicted(
-    variants: &[Variant],
-    numbers: impl IntoIterator<Item = u64>,
-    run: impl Fn(&Case) -> Tally,
-) {
-    are_enough(variants);
-    for number in numbers {
-        let tally = run(&Case { seed: 7, number, tier: crate::runner::Tier::Ci });
-        let name = variants[number as usize].name;
-        assert_eq!(tally.violations, [], "{name}");
-        assert_eq!(tally.figures.get(CONVICTED), Some(&1), "{name}");
-    }
-}
-
 /// A row has enough of them, and none twice.
 #[cfg(test)]
 pub fn are_enough(variants: &[Variant]) {

@@ -134,20 +134,6 @@ fn collect(command: &Command, all: &mut BTreeSet<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lie::convicted;
-
-    #[test]
-    fn each_false_answer_is_convicted() {
-        let lies = [
-            ("reason", "nobody knows why"),
-            ("again", "in the same way"),
-            ("again is fine", "in the same way"),
-            ("strange", "with an option that there is not"),
-            ("names nothing", "the option is not named"),
-            ("names another", "the option is not named"),
-        ];
-        convicted("args", 400, &lies);
-    }
 
     #[test]
     fn the_seeds_are_understood() {

@@ -167,24 +167,3 @@ fn event(number: u64) -> Event {
         verified_ns: 0,
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use crate::lie::convicted;
-
-    #[test]
-    fn each_false_answer_is_convicted() {
-        let lies = [
-            ("seal", "sealed, and does not verify"),
-            ("believes all", "events that verify"),
-            ("read", "events that verify"),
-            ("later", "from its middle on"),
-            ("heal", "healed"),
-            ("healed", "healed"),
-            ("append", "the new event"),
-            ("number", "the next number"),
-            ("again", "opened again"),
-        ];
-        convicted("events", 500, &lies);
-    }
-}

@@ -179,24 +179,7 @@ fn set(record: &mut [u8], fields: &[Field], name: &str, value: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lie::convicted;
     use holdfast_campaign::object::raw::Bytes;
-
-    #[test]
-    fn each_false_answer_is_convicted() {
-        let changed = "a check changed the pool";
-        let lies = [
-            ("reopened", "a pool that was recovered is refused"),
-            ("bytes after", "is another one after a second recovery"),
-            ("type after", "is another one after a second recovery"),
-            ("check stores", changed),
-            ("check ruins", changed),
-            ("refused once", "and then opened"),
-            ("reason", "refused for another reason"),
-            ("refused stores", "an open that failed"),
-        ];
-        convicted("logs", 400, &lies);
-    }
 
     #[test]
     fn a_forged_record_certifies() {

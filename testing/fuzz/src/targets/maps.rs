@@ -221,36 +221,3 @@ fn whole(map: &Bytes, tx: &ToyTx, model: &MapModel) -> Result<()> {
     );
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use crate::lie::convicted;
-
-    #[test]
-    fn each_false_answer_is_convicted() {
-        let lies = [
-            ("put", ": put"),
-            ("put lost", ""),
-            ("replace", ": replace"),
-            ("remove", ": remove"),
-            ("remove lost", ""),
-            ("take", ": take"),
-            ("get", ": get"),
-            ("contains", ": contains"),
-            ("hash order", "a hash map has no order"),
-            ("scan", " to "),
-            ("scan count", " to "),
-            ("cursor", "what the cursor shows"),
-            ("cursor skips", "the cursor came by each once"),
-            ("first", ": first"),
-            ("last", ": last"),
-            ("len", ": len"),
-            ("empty", ": is_empty"),
-            ("sound", "unsound"),
-            ("entries", "entries of a check"),
-            ("cancelled", "was to be cancelled"),
-            ("destroyed", "something is left"),
-        ];
-        convicted("maps", 2000, &lies);
-    }
-}

@@ -239,20 +239,3 @@ fn spoil(bed: &Bed, copy: &mut [u8], step: &Step) {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use crate::lie::convicted;
-
-    #[test]
-    fn each_false_answer_is_convicted() {
-        let lies = [
-            ("seal", "sealed, and does not verify"),
-            ("told", "a good pointer"),
-            ("stray", "the data file was changed"),
-            ("pointer", "a look changed the pointer"),
-            ("pool", "a look changed the pool"),
-        ];
-        convicted("pointer", 200, &lies);
-    }
-}

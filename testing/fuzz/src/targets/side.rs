@@ -167,7 +167,6 @@ fn blamed(mut report: Report, page: u64) -> Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lie::convicted;
     use holdfast_campaign::mapped::specimen::Seal;
 
     /// All that can be seen of a side file.
@@ -213,23 +212,5 @@ mod tests {
                 assert!(spots.clone().any(|spot| believed(&spot)), "no {name} is believed");
             }
         }
-    }
-
-    #[test]
-    fn each_false_answer_is_convicted() {
-        let changed = "that was not damaged was changed";
-        let lies = [
-            ("bit", changed),
-            ("page", changed),
-            ("bad", changed),
-            ("last", changed),
-            ("shorter", "another length"),
-            ("verdict", "called corrupt"),
-            ("looked", "a look at all pages calls a sound page corrupt"),
-            ("scrubbed", "a scrub calls a sound page corrupt"),
-            ("mended", "a repair says Repaired"),
-            ("lost", "a repair says Lost"),
-        ];
-        convicted("side", 400, &lies);
     }
 }

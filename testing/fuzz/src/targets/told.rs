@@ -167,22 +167,6 @@ pub(super) fn mutate_message(input: &[u8], most: usize, rng: &mut Rng) -> Vec<u8
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lie::convicted;
-
-    #[test]
-    fn each_false_answer_is_convicted() {
-        let other = "it is another";
-        let lies = [
-            ("words", other),
-            ("another", other),
-            ("fewer", other),
-            ("no row", other),
-            ("long", "bytes"),
-        ];
-        convicted("answers", 1000, &lies);
-        let names = ["request", "magic", "version", "word", "answer", "answer's word"];
-        convicted("messages", 1000, &names.map(|name| (name, "said again")));
-    }
 
     #[test]
     fn seeds_are_rows_and_messages() {

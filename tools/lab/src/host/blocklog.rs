@@ -31,6 +31,7 @@ use holdfast_workloads::Rng;
 use serde_json::json;
 
 use super::files::Files;
+use super::say::say;
 use super::{CONTROLS, Lab, Played, TRIED, packages};
 use crate::Cli;
 use crate::guest::blocklog::{ASKED, DISK, LEN, SERIAL, SYSTEM_LEN};
@@ -194,7 +195,7 @@ fn select(tried: Vec<Result<FileSystem>>, some_will_do: bool) -> Result<Vec<File
     if !some_will_do || able.is_empty() {
         return unable.into_iter().next().map_or(Ok(able), Err);
     }
-    unable.iter().for_each(|error| println!("skipped: {error:#}"));
+    unable.iter().for_each(|error| say!("skipped: {error:#}"));
     Ok(able)
 }
 
@@ -202,9 +203,11 @@ impl Count {
     fn played(self, cli: &Cli, systems: &[FileSystem]) -> Played {
         let count = self.flushes + self.between;
         let rate = count as f64 / self.judging.as_secs_f64().max(0.001);
-        println!(
+        say!(
             "  {} images at flushes, {} between; {rate:.1} a second; {} violations",
-            self.flushes, self.between, self.violations
+            self.flushes,
+            self.between,
+            self.violations
         );
         let mut figures = self.figures;
         let missed = format!(
@@ -254,7 +257,7 @@ impl Stage<'_> {
             }
             let flushes = plan(&recorded.log, &recorded.pool, 0).flushes()?;
             let entries = recorded.log.entries.len();
-            println!(
+            say!(
                 "  {}: a log of {entries} entries, {flushes} flushes since the pool was made",
                 self.system
             );
@@ -284,7 +287,7 @@ impl Stage<'_> {
             Some((images, story)) => {
                 count.convicted.insert(what.to_owned());
                 let story: String = story.chars().take(100).collect();
-                println!("  {}, {what}: found in image {images}: {story}", self.system);
+                say!("  {}, {what}: found in image {images}: {story}", self.system);
                 None
             }
             None => Some(format!("{what}: nothing was found, so nothing would be")),
@@ -384,12 +387,12 @@ impl Stage<'_> {
             self.crew(of).judge((&plan, images), Rng::new(seed), shown, &mut |verdict| {
                 *if verdict.flushed { &mut count.flushes } else { &mut count.between } += 1;
                 if let Some(story) = verdict.story {
-                    println!("  {}: VIOLATION, {}: {story}", self.system, verdict.place);
+                    say!("  {}: VIOLATION, {}: {story}", self.system, verdict.place);
                     wrong.push((verdict.number, story));
                 }
                 if told.elapsed() > TOLD {
                     told = Instant::now();
-                    println!("  {}: {} images", self.system, verdict.number);
+                    say!("  {}: {} images", self.system, verdict.number);
                 }
                 wrong.len() < ENOUGH
             })?;
@@ -399,7 +402,7 @@ impl Stage<'_> {
         }
         for (number, story) in wrong {
             count.violations += 1;
-            println!("  {}", self.keep(of, &plan, (seed, before.clone()), number)?);
+            say!("  {}", self.keep(of, &plan, (seed, before.clone()), number)?);
             count.wrong.get_or_insert(story);
         }
         Ok(count.flushes + count.between - judged)

@@ -17,6 +17,7 @@ use serde_json::json;
 
 use super::files::Files;
 use super::machine::Ran;
+use super::say::say;
 use super::{CONTROLS, Lab, Played, TRIED};
 use crate::guest::{CONSOLE, ENDED, STARTS};
 use crate::scenes::{Lives, Place, Scene};
@@ -107,7 +108,7 @@ pub(super) fn play(
         if ran.said.iter().any(|line| line.contains(REPEATED)) {
             kept = 1 - kept;
         }
-        println!("  life {number} of {cuts}: {end}");
+        say!("  life {number} of {cuts}: {end}");
     }
     if cuts > 0 {
         let (ran, wrong) = tell_lies(lab, scene, lives, (&files, kept))?;
@@ -118,11 +119,11 @@ pub(super) fn play(
             return Ok(Played { wrong, ..count.played(&again(campaign), seed) });
         }
         for line in ran.said.iter().filter(|line| line.contains(CONVICTED)) {
-            println!("  {}", line.trim_start_matches("life: "));
+            say!("  {}", line.trim_start_matches("life: "));
         }
     }
     let Count { early, killed, crashed, acknowledged, .. } = &count;
-    println!(
+    say!(
         "  {early} killed before they worked, {killed} while they did, {crashed} crashes of the \
          kernel; {acknowledged} {}, 0 missed",
         again(campaign)

@@ -8,6 +8,7 @@ mod machine;
 mod modules;
 mod packages;
 mod programs;
+mod say;
 mod sick;
 mod test;
 mod turns;
@@ -28,6 +29,7 @@ use files::Files;
 use machine::{Ran, See, Start};
 pub(crate) use packages::Impossible;
 use packages::Kernel;
+use say::say;
 pub(crate) use turns::CameTo;
 use turns::Deadline;
 
@@ -36,6 +38,8 @@ const LONGEST: u64 = 1800;
 
 /// How many files live on a machine that fails, in a brief run.
 const SMOKE_LIVES: u64 = 6;
+/// Scenes of a brief run at once: each machine is emulated by one thread.
+const ABREAST: usize = 2;
 
 /// The figure of what was left out, done wrong or made up on purpose, and was noticed.
 const CONTROLS: &str = "wrong variants convicted";
@@ -43,11 +47,11 @@ const CONTROLS: &str = "wrong variants convicted";
 const TRIED: &str = "wrong variants";
 
 /// What all scenes need.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Lab {
     emulator: PathBuf,
     kernel: Kernel,
-    /// Where the parts of a machine are kept.
+    /// Where the parts of a machine are kept; of each machine, if there are several at once.
     room: PathBuf,
     verbose: bool,
     /// What cargo says of the workspace, if all of it was built at once.
@@ -133,20 +137,34 @@ pub(crate) fn run(cli: &Cli, answers: &Answers) -> Result<CameTo> {
     let deadline = Deadline::new(cli.smoke.then(|| Duration::from_secs(cli.within)));
     let lab = Lab { emulator, kernel, room, verbose: cli.verbose, built, no_logs, deadline };
     let Some(test) = &cli.test else {
-        return Ok(turns::each(scenes(), &deadline, &mut |scene| lab.play(scene, cli, answers)));
+        let jobs = cli.jobs.map_or(if cli.smoke { ABREAST } else { 1 }, usize::from);
+        let labs = (0..jobs).map(|number| lab.beside(number)).collect::<Result<Vec<Lab>>>()?;
+        let play = |number: usize, scene: &Scene<'_>| labs[number].play(scene, cli, answers);
+        return Ok(turns::each(scenes(), &deadline, jobs, &play));
     };
     let program = test.split_once(':').context("name a test as PACKAGE:TEST")?;
     let words: Vec<&str> = cli.words.iter().map(String::as_str).collect();
     let show = Test { program, arguments: &words, says: &[], never: &[] };
     let (what, patience) = ("a test as it is", LONGEST);
     let scene = Scene { name: test, what, on: cli.on, patience, show: Show::Test(show) };
-    Ok(turns::each(std::iter::once(&scene), &deadline, &mut |scene| lab.play(scene, cli, answers)))
+    let play = |_, scene: &Scene<'_>| lab.play(scene, cli, answers);
+    Ok(turns::each(std::iter::once(&scene), &deadline, 1, &play))
 }
 
 impl Lab {
+    /// The same for the machine of this number, which has its parts for itself.
+    fn beside(&self, number: usize) -> Result<Self> {
+        let room = match number {
+            0 => self.room.clone(),
+            _ => self.room.join(format!("beside-{number}")),
+        };
+        fs::create_dir_all(&room).with_context(|| format!("cannot make {}", room.display()))?;
+        Ok(Self { room, ..self.clone() })
+    }
+
     /// Runs one scene; whether it passed.
     fn play(&self, scene: &Scene<'_>, cli: &Cli, answers: &Answers) -> Result<bool> {
-        println!("\n==> {}: {} (at {})", scene.name, scene.what, self.deadline);
+        say!("\n==> {}: {} (at {})", scene.name, scene.what, self.deadline);
         let started = Instant::now();
         self.forget();
         let played = match &scene.show {
@@ -163,8 +181,8 @@ impl Lab {
         };
         let seconds = started.elapsed().as_secs();
         match &played.wrong {
-            None => println!("lab: {} passed in {seconds} s", scene.name),
-            Some(wrong) => println!("lab: {} FAILED in {seconds} s: {wrong}", scene.name),
+            None => say!("lab: {} passed in {seconds} s", scene.name),
+            Some(wrong) => say!("lab: {} FAILED in {seconds} s: {wrong}", scene.name),
         }
         let fine = played.wrong.is_none();
         let row = Row {
@@ -224,7 +242,7 @@ impl Lab {
         };
         machine::run(&self.emulator, &start, &mut |line| {
             if self.verbose {
-                println!("  | {line}");
+                say!("  | {line}");
             }
             see(line)
         })
@@ -234,7 +252,7 @@ impl Lab {
     fn show(&self, ran: &Ran) {
         if !self.verbose {
             for line in &ran.said {
-                println!("  | {line}");
+                say!("  | {line}");
             }
         }
     }

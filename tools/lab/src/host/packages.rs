@@ -49,7 +49,7 @@ pub(crate) fn room(folder: &Path) -> Result<()> {
 }
 
 /// The unpacked kernel.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Kernel {
     pub(crate) image: PathBuf,
     pub(crate) modules: PathBuf,

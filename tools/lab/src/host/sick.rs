@@ -9,6 +9,7 @@ use holdfast_workloads::Rng;
 use serde_json::{Value, json};
 
 use super::machine::Ran;
+use super::say::say;
 use super::{CONTROLS, Lab, Played, TRIED};
 use crate::guest::{CONSOLE, ENDED};
 use crate::scenes::{Part, Place, Scene, Sick};
@@ -33,7 +34,7 @@ pub(super) fn play(lab: &Lab, scene: &Scene<'_>, sick: &Sick<'_>, asked: Asked) 
     for part in sick.parts {
         if asked.lives < part.each {
             let Part { campaign, how, folder, .. } = part;
-            println!("  {campaign} {how} in {folder}: none of so few lives");
+            say!("  {campaign} {how} in {folder}: none of so few lives");
             continue;
         }
         for (number, lives) in (0..).zip(shares(asked.lives.div_ceil(part.each))) {
@@ -54,10 +55,10 @@ pub(super) fn play(lab: &Lab, scene: &Scene<'_>, sick: &Sick<'_>, asked: Asked) 
             let told = format!("{} {} in {}", part.campaign, part.how, part.folder);
             match judge(&ran, controls) {
                 Ok((count, figures)) => {
-                    println!("  {told}, start {number}: {count} failures met");
+                    say!("  {told}, start {number}: {count} failures met");
                     for line in ran.said.iter().filter(|line| line.contains(CONVICTED)) {
                         let line: String = line.chars().take(140).collect();
-                        println!("  {}", line.trim_start_matches("sick: "));
+                        say!("  {}", line.trim_start_matches("sick: "));
                     }
                     played.count += count;
                     for figure in [TRIED, CONTROLS] {
@@ -78,7 +79,7 @@ pub(super) fn play(lab: &Lab, scene: &Scene<'_>, sick: &Sick<'_>, asked: Asked) 
         }
     }
     for (name, value) in &played.figures {
-        println!("  {name}: {value}");
+        say!("  {name}: {value}");
     }
     Ok(played)
 }

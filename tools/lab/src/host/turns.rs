@@ -1,12 +1,14 @@
-//! One scene after the other, and what all of them come to. A scene that cannot be played here is
+//! Scene after scene, and what all of them come to. A scene that cannot be played here is
 //! left out, and those after it are played; that one failed is not forgotten for it.
 
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
 use super::Impossible;
+use super::say::{self, say};
 use crate::OPERATIONAL;
 use crate::scenes::Scene;
 
@@ -55,6 +57,16 @@ pub(crate) struct CameTo {
 }
 
 impl CameTo {
+    fn note(&mut self, name: &str, came: Came) {
+        let names = match came {
+            Came::Passed => &mut self.passed,
+            Came::Failed => &mut self.failed,
+            Came::Broken => &mut self.broken,
+            Came::Skipped => &mut self.skipped,
+        };
+        names.push(name.to_owned());
+    }
+
     /// The exit code: nothing that failed passes for anything else.
     pub(crate) fn code(&self, smoke: bool) -> u8 {
         if !self.failed.is_empty() {
@@ -79,40 +91,64 @@ impl fmt::Display for CameTo {
     }
 }
 
-/// Plays one scene after the other, whatever becomes of those before. `play` answers whether it
-/// passed.
+/// Plays all scenes, each on one of so many machines, whatever becomes of the others. `play` is
+/// told on which, and answers whether the scene passed.
 pub(super) fn each<'a>(
-    scenes: impl Iterator<Item = &'a Scene<'a>>,
+    scenes: impl Iterator<Item = &'a Scene<'a>> + Send,
     deadline: &Deadline,
-    play: &mut dyn FnMut(&Scene<'_>) -> Result<bool>,
+    machines: usize,
+    play: &(dyn Fn(usize, &Scene<'_>) -> Result<bool> + Sync),
 ) -> CameTo {
-    let mut all = CameTo::default();
-    for scene in scenes {
-        let name = scene.name.to_owned();
-        if deadline.is_over() {
-            println!("lab: {name} FAILED: there is no time left for it");
-            all.failed.push(name);
-            continue;
+    let (scenes, all) = (Mutex::new(scenes), Mutex::new(CameTo::default()));
+    let lock_next = || scenes.lock().unwrap_or_else(PoisonError::into_inner).next();
+    std::thread::scope(|scope| {
+        for machine in 0..machines.max(1) {
+            let (all, lock_next) = (&all, &lock_next);
+            scope.spawn(move || {
+                while let Some(scene) = lock_next() {
+                    say::of((machines > 1).then_some(scene.name));
+                    let came = one(scene, deadline, &|scene| play(machine, scene));
+                    all.lock().unwrap_or_else(PoisonError::into_inner).note(scene.name, came);
+                }
+            });
         }
-        match play(scene) {
-            Ok(true) => all.passed.push(name),
-            Ok(false) => all.failed.push(name),
-            Err(error) if error.is::<Impossible>() => {
-                println!("skipped: {name}: {error:#}");
-                all.skipped.push(name);
-            }
-            Err(error) => {
-                println!("lab: {name} broke off: {error:#}");
-                all.broken.push(name);
-            }
-        }
-    }
+    });
+    let mut all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
     if deadline.is_over() && all.failed.is_empty() {
         println!("lab: FAILED: it took too long");
         all.failed.push("the time".to_owned());
     }
     println!("\nlab: {all}; {deadline}");
     all
+}
+
+/// What a scene came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Came {
+    Passed,
+    Failed,
+    Broken,
+    Skipped,
+}
+
+fn one(scene: &Scene<'_>, deadline: &Deadline, play: &dyn Fn(&Scene<'_>) -> Result<bool>) -> Came {
+    let name = scene.name;
+    if deadline.is_over() {
+        say!("lab: {name} FAILED: there is no time left for it");
+        return Came::Failed;
+    }
+    match play(scene) {
+        Ok(true) => Came::Passed,
+        Ok(false) => Came::Failed,
+        Err(error) if error.is::<Impossible>() => {
+            say!("skipped: {name}: {error:#}");
+            Came::Skipped
+        }
+        Err(error) => {
+            say!("lab: {name} broke off: {error:#}");
+            Came::Broken
+        }
+    }
 }
 
 #[cfg(test)]
@@ -124,14 +160,19 @@ mod tests {
     /// What comes of as many scenes as there are letters: one passes, fails, is impossible or
     /// breaks off.
     fn played(letters: &str, within: Option<Duration>) -> CameTo {
-        let mut letters_left = letters.chars();
+        played_on(letters, within, 1)
+    }
+
+    fn played_on(letters: &str, within: Option<Duration>, machines: usize) -> CameTo {
+        let letters_left = Mutex::new(letters.chars());
         let scenes = ALL.iter().take(letters.len());
-        each(scenes, &Deadline::new(within), &mut |_| match letters_left.next() {
+        let next = |_, _: &Scene<'_>| match letters_left.lock().unwrap().next() {
             Some('p') => Ok(true),
             Some('f') => Ok(false),
             Some('i') => Err(impossible("no loop devices").context("more of it")),
             _ => anyhow::bail!("it broke"),
-        })
+        };
+        each(scenes, &Deadline::new(within), machines, &next)
     }
 
     #[test]
@@ -155,11 +196,26 @@ mod tests {
     }
 
     #[test]
+    fn several_machines_play_each_scene_once() {
+        let all = played_on("pfibpp", None, 3);
+        assert_eq!((all.passed.len(), all.failed.len()), (3, 1));
+        assert_eq!((all.broken.len(), all.skipped.len()), (1, 1));
+        assert_eq!(all.code(true), 1);
+        // Two that wait for each other: only if they are played at once does it end.
+        let meet = std::sync::Barrier::new(2);
+        let all = each(ALL.iter().take(2), &Deadline::new(None), 2, &|machine, _| {
+            meet.wait();
+            Ok(machine < 2)
+        });
+        assert_eq!(all.passed.len(), 2);
+    }
+
+    #[test]
     fn what_there_is_no_time_for_has_failed() {
         let all = played("pp", Some(Duration::ZERO));
         assert_eq!((all.code(true), all.failed.len(), all.passed.len()), (1, 2, 0));
         let late = Deadline::new(Some(Duration::from_secs(2)));
-        let all = each(ALL.iter().take(1), &late, &mut |_| {
+        let all = each(ALL.iter().take(1), &late, 1, &|_, _| {
             while !late.is_over() {
                 std::thread::sleep(Duration::from_millis(40));
             }

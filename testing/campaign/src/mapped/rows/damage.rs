@@ -12,7 +12,7 @@ use crate::tally::Tally;
 pub const ROW: Row = Row {
     name: "damage",
     story: "flips, stray, lost, misdirected, torn writes and poison in data and side file",
-    cases: |tier| if matches!(tier, Tier::Ci) { 444 } else { 9_600 },
+    cases: |tier| if matches!(tier, Tier::Ci) { 240 } else { 9_600 },
     run,
     finish: Ledger::finish,
     patience: Duration::from_secs(300),

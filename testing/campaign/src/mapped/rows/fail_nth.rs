@@ -132,7 +132,7 @@ struct Story {
 }
 
 /// What the judge must convict.
-const WRONG: &[Variant] = &[
+pub const WRONG: &[Variant] = &[
     lie(Lie::Accuses, "a sound page is called corrupt", Fault::FalseReport),
     lie(Lie::Silent, "a page that rots is called good", Fault::Wrong),
     lie(Lie::Neighbour, "a page that is covered is said not to be", Fault::Wrong),
@@ -489,12 +489,12 @@ fn finish(tally: &mut Tally) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::wrong::are_convicted;
+    use crate::object::wrong::are_enough;
 
     #[test]
-    fn what_is_wrong_is_convicted() {
+    fn there_are_enough_wrong_variants() {
+        are_enough(WRONG);
         assert_eq!(DEEDS[PASS_ROTTEN as usize], Deed::PassRotten);
-        are_convicted(WRONG, 0..WRONG.len() as u64, run);
     }
 
     #[test]

@@ -115,7 +115,7 @@ fn each_field(
 }
 
 /// Which spots are damaged: all, or of each field the one whose turn it is.
-fn chosen(spots: &[Spot], tier: Tier, turn: u64) -> Vec<usize> {
+pub fn chosen(spots: &[Spot], tier: Tier, turn: u64) -> Vec<usize> {
     let mut by_name: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (number, spot) in spots.iter().enumerate() {
         by_name.entry(&spot.name).or_default().push(number);
@@ -337,19 +337,5 @@ mod tests {
         for structure in named {
             assert!(asked.iter().any(|(name, _)| name == structure), "{structure}");
         }
-    }
-
-    #[test]
-    fn with_every_seed_another_spot_of_a_field_has_its_turn() {
-        let setting = Setting::numbered(5);
-        let specimen = Specimen::of(setting, false, &mut Rng::new(7)).expect("a specimen");
-        let spots = specimen.spots();
-        let all: BTreeSet<usize> = (0..spots.len()).collect();
-        let long: BTreeSet<usize> = chosen(&spots, Tier::Long, 3).into_iter().collect();
-        assert_eq!(long, all);
-        let turns: BTreeSet<usize> =
-            (0..spots.len() as u64).flat_map(|turn| chosen(&spots, Tier::Ci, turn)).collect();
-        assert_eq!(turns, all);
-        assert!(chosen(&spots, Tier::Ci, 1).len() < spots.len());
     }
 }

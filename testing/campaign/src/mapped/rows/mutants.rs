@@ -29,7 +29,7 @@ pub const ROW: Row = Row {
 
 /// A story in which a mutant shows.
 #[derive(Debug, Clone, Copy)]
-enum Killer {
+pub enum Killer {
     /// Faults among stores, in settings from this one on.
     Storm(u64),
     /// Crashes of lives, in settings from this one on, every eighth with the same parity.
@@ -128,7 +128,12 @@ fn is_as_predicted(site: &str, seen: &Violation) -> bool {
 const KILLED: &str = "wrong variants convicted";
 
 /// Plays one story; answers how much was looked at, and what was wrong.
-fn play(killer: Killer, number: u64, site: &'static str, case: &Case) -> (u64, Option<Violation>) {
+pub fn play(
+    killer: Killer,
+    number: u64,
+    site: &'static str,
+    case: &Case,
+) -> (u64, Option<Violation>) {
     let mut rng = case.rng(1 + number);
     match killer {
         Storm(from) => {
@@ -156,19 +161,4 @@ fn play(killer: Killer, number: u64, site: &'static str, case: &Case) -> (u64, O
 fn finish(tally: &mut Tally) {
     tally.lines.sort();
     tally.lines.push(format!("wrong variants: {}", WRONG.len()));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::runner::Tier;
-
-    #[test]
-    fn a_place_that_does_nothing_is_convicted_of_nothing() {
-        let case = Case { seed: 1, number: 0, tier: Tier::Ci };
-        for killer in [Storm(0), Life(0), Recorded(0), Recorded(1)] {
-            let (count, seen) = play(killer, 0, "mapped.no.such-place", &case);
-            assert!(count > 10 && seen.is_none(), "{killer:?}: {seen:?}");
-        }
-    }
 }

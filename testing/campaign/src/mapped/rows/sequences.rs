@@ -30,7 +30,7 @@ const EXTENT: Extent =
     Extent { subject: "file", letters: LETTERS.len() as u64, settings: 16, threes: 100, share: 6 };
 
 /// How a sequence of this setting is played.
-fn course(setting: u64, tier: Tier) -> Course {
+pub fn course(setting: u64, tier: Tier) -> Course {
     let plan = match tier {
         Tier::Ci => Plan { cuts: 3, kills: 24, nested: 24, most: 60 },
         Tier::Long => Plan { cuts: 24, kills: 128, nested: 48, most: u64::MAX },
@@ -53,7 +53,7 @@ fn run(case: &Case) -> Tally {
 
 /// Plays a sequence, with a place of the engine switched off or with none; whether it came to its
 /// end.
-fn play(
+pub fn play(
     course: &Course,
     script: &[Letter],
     off: Option<&str>,
@@ -79,39 +79,4 @@ fn play(
 fn finish(tally: &mut Tally) {
     sequences::finish(&[EXTENT], tally);
     Ledger::finish(tally);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Violations of two sequences, with one place left out.
-    fn convicted(off: &str, setting: u64) -> u64 {
-        let case = Case { seed: 1, number: 0, tier: Tier::Ci };
-        let mut tally = Tally::default();
-        let plan = Plan { cuts: 6, kills: 128, nested: 8, most: 400 };
-        let course = Course { plan, ..course(setting, Tier::Ci) };
-        for script in [[Letter::Store(1), Letter::Pass], [Letter::Pass, Letter::Repair]] {
-            play(&course, &script, Some(off), &case, &mut tally);
-        }
-        tally.violated()
-    }
-
-    #[test]
-    fn an_engine_that_leaves_a_step_out_is_convicted() {
-        // What shows only among stores of a program at work is for row `mutants` to convict.
-        for off in [
-            "mapped.engine.verify-page",
-            "mapped.commit.entry",
-            "mapped.commit.parity",
-            "mapped.commit.narrow",
-            "mapped.commit.clear",
-            "mapped.check.stale",
-        ] {
-            assert!(convicted(off, 0) > 0, "{off}");
-        }
-        for setting in [0, 1, 9] {
-            assert_eq!(convicted("mapped.no.such-place", setting), 0, "{setting}");
-        }
-    }
 }

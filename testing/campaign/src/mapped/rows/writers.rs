@@ -31,7 +31,7 @@ use crate::tally::{Fault, Judged, Tally, Violation};
 pub const ROW: Row = Row {
     name: "writers",
     story: "threads store to pages that are damaged, covered, scrubbed and repaired meanwhile",
-    cases: |tier| WRONG.len() as u64 + if matches!(tier, Tier::Ci) { 6 } else { 1050 },
+    cases: |tier| WRONG.len() as u64 + if matches!(tier, Tier::Ci) { 4 } else { 1050 },
     run,
     finish: Ledger::finish,
     patience: Duration::from_secs(300),

@@ -63,9 +63,14 @@ const WATCHED: u64 = 12;
 /// The CI tier samples each barrier, the long tier sees to all subsets of a dozen units.
 fn plan(tier: Tier) -> Plan {
     let ci = matches!(tier, Tier::Ci);
-    let many = if ci { 5 } else { 10 };
-    let thin =
-        Budget { exhaustive: 64, singles: many, pairs: many / 2 + 1, samples: many, seed: 0 };
+    let many = if ci { 4 } else { 10 };
+    let thin = Budget {
+        exhaustive: if ci { 32 } else { 64 },
+        singles: many,
+        pairs: many / 2 + 1,
+        samples: many,
+        seed: 0,
+    };
     Plan {
         thin,
         thick: Budget { exhaustive: 1 << 12, singles: 60, pairs: 30, samples: 60, seed: 0 },

@@ -64,10 +64,10 @@ fn scenes() -> impl Iterator<Item = &'static Scene> {
 /// is where they leave what they took, and that shows in fewer images.
 fn plan(tier: Tier, linked: bool) -> Plan {
     let ci = matches!(tier, Tier::Ci);
-    let many = if ci { 6 } else { 60 };
-    let dense = if ci { 60 } else { 400 };
-    let thin =
-        Budget { exhaustive: 1 << 12, singles: many, pairs: many / 2, samples: many, seed: 0 };
+    let many = if ci { 4 } else { 60 };
+    let dense = if ci { 30 } else { 400 };
+    let whole = if ci { 1 << 8 } else { 1 << 12 };
+    let thin = Budget { exhaustive: whole, singles: many, pairs: many / 2, samples: many, seed: 0 };
     let plan = Plan {
         thin,
         thick: Budget { singles: dense, pairs: dense / 2, samples: dense, ..thin },
@@ -75,14 +75,14 @@ fn plan(tier: Tier, linked: bool) -> Plan {
         care: Care::USUAL,
         ruins: &[],
         again_each: 8,
-        limit: if ci { 50 } else { NO_END },
+        limit: if ci { 25 } else { NO_END },
         enough: 20,
     };
     if !(linked && ci) {
         return plan;
     }
-    let few = Budget { exhaustive: 64, singles: 8, pairs: 4, samples: 8, seed: 0 };
-    Plan { thin: few, thick: few, limit: 80, ..plan }
+    let few = Budget { exhaustive: 32, singles: 5, pairs: 2, samples: 5, seed: 0 };
+    Plan { thin: few, thick: few, limit: 30, ..plan }
 }
 
 fn run(case: &Case) -> Tally {

@@ -59,7 +59,7 @@ const PAGES: u64 = 241;
 const SURVEY_EACH: u64 = 4;
 
 /// Worlds of the rows about damage: usual, but larger, and with room for the events of a batch.
-pub(super) fn world_of(number: u64, pages: u64) -> Arc<World> {
+pub fn world_of(number: u64, pages: u64) -> Arc<World> {
     let mut worlds = World::usual();
     let mut world = worlds.swap_remove(number as usize % worlds.len()).sized(pages);
     world.options.events = 8 * PAGE;

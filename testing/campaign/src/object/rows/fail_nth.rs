@@ -8,7 +8,7 @@
 //! operation that no case could make fail makes the row fail. The first cases play what is wrong
 //! on purpose.
 
-mod wrong;
+pub mod wrong;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

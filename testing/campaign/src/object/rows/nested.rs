@@ -5,7 +5,7 @@
 //! there are, those that make, open, close, grow and scrub a pool among them. Only images inside a
 //! recovery or a repair are counted.
 
-mod wrong;
+pub mod wrong;
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ const fn rounds(tier: Tier) -> u64 {
 }
 
 /// Scenes in which recovery has something to do.
-fn scenes() -> impl Iterator<Item = &'static Scene> {
+pub fn scenes() -> impl Iterator<Item = &'static Scene> {
     let operations = SCENES.iter().filter(|scene| {
         !matches!(scene.plot, Plot::Cancelled(_) | Plot::Full) && scene.name != "alloc-empty"
     });
@@ -54,7 +54,7 @@ fn plan(tier: Tier, scene: &Scene) -> Plan {
     };
     let budget = Budget { exhaustive: 4, singles: 1, pairs: 0, samples: 1, seed: 0 };
     let ci = matches!(tier, Tier::Ci);
-    let each = if ci { 28 } else { 4 };
+    let each = if ci { 40 } else { 4 };
     let nested = Nested { budget, each, depth: 2, deeper_each: 8 };
     // What is recovered is scrubbed as well, and the scrub cut off like the recovery.
     let scrub = !ci || matches!(scene.plot, Plot::Repair(_) | Plot::Scrub | Plot::Grow);

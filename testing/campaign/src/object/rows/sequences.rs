@@ -104,7 +104,11 @@ const fn begun(filled: bool) -> &'static str {
     if filled { "begun full" } else { "begun empty" }
 }
 
-fn objects(case: &Case, world: World, filled: bool, steps: &[ObjectStep]) -> Judged<Tally> {
+/// All sequences of these steps on objects, in a pool that is `filled` or not.
+///
+/// # Errors
+/// The pool of that world cannot be made.
+pub fn objects(case: &Case, world: World, filled: bool, steps: &[ObjectStep]) -> Judged<Tally> {
     let world = Arc::new(world);
     let driver = made(&world)?;
     let (mut names, mut rng) = (Names::default(), case.rng(1));
@@ -114,7 +118,17 @@ fn objects(case: &Case, world: World, filled: bool, steps: &[ObjectStep]) -> Jud
     watched(case, &world, driver, steps, |driver, step| names.step(driver, step, &mut rng))
 }
 
-fn maps(case: &Case, world: World, kind: Kind, filled: bool, steps: &[MapStep]) -> Judged<Tally> {
+/// All sequences of these steps on a map of that kind.
+///
+/// # Errors
+/// As for [`objects`].
+pub fn maps(
+    case: &Case,
+    world: World,
+    kind: Kind,
+    filled: bool,
+    steps: &[MapStep],
+) -> Judged<Tally> {
     let told = Told::nothing();
     let world = Arc::new(world.also(told.also()));
     let driver = made(&world)?;
@@ -156,37 +170,6 @@ fn watched<T: Copy>(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Violations of a part of the sequences, in the world of that name with one place left out.
-    fn convicted(name: &str, off: &str, maps: bool) -> u64 {
-        let case = Case { seed: 1, number: 0, tier: Tier::Ci };
-        let world = World::named(name).without(off);
-        let tally = if maps {
-            let steps = map_steps(KEYS, &LENGTHS);
-            self::maps(&case, world, Kind::BTree, true, &steps[..5])
-        } else {
-            let steps = object_steps(NAMES, &SIZES);
-            objects(&case, world, true, &steps[3..7])
-        };
-        tally.map_or(1, |tally| tally.violated())
-    }
-
-    #[test]
-    fn an_engine_that_leaves_a_step_out_is_convicted() {
-        for maps in [false, true] {
-            for (world, off) in [
-                ("shm-p", "logs.ring.F1"),
-                ("file-p", "logs.group.F1"),
-                ("shm-pq", "object.commit.sums"),
-                ("shm-p", "object.commit.patch"),
-                ("shm-p", "object.recover.replay"),
-                ("shm-p", "object.redo_parity.recompute"),
-            ] {
-                assert!(convicted(world, off, maps) > 0, "{off} in {world}, maps {maps}");
-                assert_eq!(convicted(world, "object.no.such-place", maps), 0, "{world}");
-            }
-        }
-    }
 
     #[test]
     fn the_alphabets_are_as_long_as_the_row_says() {

@@ -64,7 +64,7 @@ const THREADS: usize = 3;
 /// One case in so many is beyond tolerance.
 const BEYOND_EACH: u64 = 5;
 /// Pages of the pools.
-const PAGES: u64 = 241;
+pub const PAGES: u64 = 241;
 /// Barriers among which one is drawn for the crash.
 const BARRIERS: u64 = 40;
 /// Longest wait for that barrier.
@@ -82,7 +82,7 @@ fn run(case: &Case) -> Tally {
 }
 
 /// A pool with more in it than the usual cast, all of it shared out to the threads.
-fn begin(world: &World, rng: &mut Rng) -> Judged<Driver> {
+pub fn begin(world: &World, rng: &mut Rng) -> Judged<Driver> {
     let driver = stage(world, rng)?;
     driver.go_on(rng, 30)?;
     Ok(driver)
@@ -113,7 +113,7 @@ fn storms(world: &Arc<World>, case: &Case, tally: &mut Tally) -> Judged<()> {
 }
 
 /// One storm within tolerance. Answers the pool if it goes on.
-fn storm(
+pub fn storm(
     world: &Arc<World>,
     driver: Driver,
     seed: u64,
@@ -339,54 +339,4 @@ fn named(driver: &Driver, lost: &BTreeSet<u64>, events: &[Event], outcome: Outco
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::object::wrong::{CONVICTED, Lie, Variant, lie, or_right};
-
-    /// Runs storms in a world until one is convicted.
-    fn convicted(world: World, storms: u64) -> bool {
-        let world = Arc::new(world);
-        (0..storms).any(|number| {
-            let mut rng = Rng::part(5, number);
-            let driver = begin(&world, &mut rng);
-            let ran = driver.and_then(|driver| {
-                let mut tally = Tally::default();
-                storm(&world, driver, rng.next_u64(), &mut tally)
-            });
-            ran.is_err()
-        })
-    }
-
-    #[test]
-    fn journals_that_lie_are_convicted() {
-        let lies = [
-            lie(Lie::Accuses, "something was damaged that was not", Fault::FalseReport),
-            lie(Lie::Elsewhere, "all damage is elsewhere", Fault::FalseReport),
-            lie(Lie::Silent, "nothing was damaged", Fault::Unnoticed),
-        ];
-        let play = |_: &Variant, case: &Case| run(case);
-        for variant in lies {
-            let case = Case { seed: 5, number: 0, tier: Tier::Ci };
-            let tally = or_right(&[variant], &case, play, |_| Tally::default());
-            assert_eq!(tally.violations, [], "{}", variant.name);
-            assert_eq!(tally.figures.get(CONVICTED), Some(&1), "{}", variant.name);
-        }
-    }
-
-    #[test]
-    fn steps_left_out_are_convicted() {
-        for (number, site) in [
-            (0, "object.commit.patch"),
-            (0, "object.tx.verify-open"),
-            (1, "object.commit.sums"),
-            (2, "object.mend_unit.verify"),
-            (0, "logs.ring.F1"),
-        ] {
-            let world = World::clone(&world_of(number, PAGES)).without(site);
-            assert!(convicted(world, 60), "{site}");
-        }
-    }
 }
