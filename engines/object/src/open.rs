@@ -262,7 +262,7 @@ impl<M: Medium> Pool<M> {
             return Ok(());
         }
         let asked = Asked { cause: Cause::Sum, finder: Finder::Open };
-        shared.mend(intent.at, intent.len, asked)?;
+        shared.mend_through(intent.at, intent.len, asked)?;
         shared.mend_columns(intent.at, intent.len, Finder::Open)?;
         let mut repairer = shared.repairer();
         shared.end_install(&mut repairer)

@@ -167,7 +167,7 @@ impl<M: Medium> Shared<M> {
         for (at, len) in self.m.bad_ranges() {
             for page in (at..at + len).step_by(PAGE as usize) {
                 if self.is_bad(page) {
-                    self.mend(page, PAGE, asked)?;
+                    self.mend_through(page, PAGE, asked)?;
                     pages += 1;
                 }
             }
@@ -735,7 +735,7 @@ impl<M: Medium> Shared<M> {
     /// chunk unknown: its objects are lost, and nothing new is put there.
     pub(crate) fn mend_entry_at_open(&self, zone: u8, at: u64) -> Result<(), Error> {
         let asked = Asked { cause: Cause::Sum, finder: Finder::Open };
-        let lost = self.mend(at, CHUNK_LEN as u64, asked)?.is_some();
+        let lost = self.mend_through(at, CHUNK_LEN as u64, asked)?.is_some();
         self.load_mended_entry(zone, at, lost);
         Ok(())
     }

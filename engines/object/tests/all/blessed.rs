@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use crate::common::{TestPool, clock, get, pattern, put};
+use crate::common::{TestPool, clock, closed, get, pattern, put};
 use crate::meanwhile::at_step;
 use crate::returning::cut;
 use crate::stale::{KINDS, forgetting, scrub, ten, write};
@@ -453,5 +453,42 @@ fn an_object_that_was_hit_before_its_commit_is_not_called_lost_by_it() {
         assert_eq!(f.pool.stats().lost, 0, "{what}");
         assert!(get(&f.pool, made).unwrap() == bytes, "{what}");
         f.nothing_is_lost(&what);
+    }
+}
+
+/// An entry of the directory is damaged in a closed pool, and while an open mends it, its page
+/// turns bad.
+#[test]
+fn a_page_that_turns_bad_while_an_open_mends_an_entry_keeps_no_pool_closed() {
+    for (kind, parity) in KINDS {
+        let mut f = two(kind, parity);
+        let region = *f.pool.regions().iter().find(|r| r.kind == RegionKind::Zone).unwrap();
+        let table = ZoneTable::new(0, &region);
+        let entry = table.entry_at(table.chunk_of(f.one.0.offset()).unwrap());
+        let image = closed(core::mem::replace(&mut f.pool, two(kind, parity).pool));
+        let mut turn = 0;
+        loop {
+            let m = FaultMedium::from_crash(image.clone(), kind, &Config::default());
+            invert_on(&m, entry + 4, 6);
+            let passed = Arc::new(AtomicU64::new(0));
+            let barriers = Arc::clone(&passed);
+            m.on_barrier(Box::new(move |m, _, _| {
+                if barriers.fetch_add(1, Ordering::AcqRel) == turn {
+                    m.poison(entry / PAGE * PAGE, PAGE, Clear::Able).unwrap();
+                }
+            }));
+            let what = format!("{kind} {parity:?}, bad at barrier {turn}");
+            let opened = Pool::open(m, OpenOptions::default(), clock());
+            let (pool, opened) = opened.unwrap_or_else(|error| panic!("{what}: {error}"));
+            pool.medium().clear_on_barrier();
+            assert!(opened.mended > 0, "{what}");
+            f.pool = pool;
+            f.nothing_is_lost(&what);
+            if passed.load(Ordering::Acquire) <= turn {
+                break;
+            }
+            turn += 1;
+        }
+        assert!(turn > 2, "{kind} {parity:?}: {turn} barriers");
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use holdfast_faultmem::{Config, FaultMedium};
+use holdfast_faultmem::{Config, FaultMedium, Image};
 use holdfast_layout::{Ptr, RawPtr, TypeNumber};
 use holdfast_object::{CreateOptions, OpenOptions, Opened, Pool};
 use holdfast_pmem::{Clock, MediumKind};
@@ -49,17 +49,21 @@ pub(crate) fn crash(pool: TestPool) -> (TestPool, Opened) {
     Pool::open(m, quick(), clock()).unwrap()
 }
 
-/// Closes the pool, so that no record of anything is left, and opens it again.
-pub(crate) fn reopened(pool: TestPool) -> TestPool {
-    let kind = holdfast_pmem::Medium::kind(pool.medium());
+/// Closes the pool, so that no record of anything is left; what there is then.
+pub(crate) fn closed(pool: TestPool) -> Image {
     let last = Arc::new(Mutex::new(None));
     let keep = Arc::clone(&last);
     pool.medium().on_barrier(Box::new(move |_, _, point| {
         *keep.lock().unwrap() = Some(point.newest());
     }));
     drop(pool);
-    let image = last.lock().unwrap().take().unwrap();
-    let m = FaultMedium::from_crash(image, kind, &Config::default());
+    last.lock().unwrap().take().unwrap()
+}
+
+/// Closes the pool, so that no record of anything is left, and opens it again.
+pub(crate) fn reopened(pool: TestPool) -> TestPool {
+    let kind = holdfast_pmem::Medium::kind(pool.medium());
+    let m = FaultMedium::from_crash(closed(pool), kind, &Config::default());
     Pool::open(m, quick(), clock()).unwrap().0
 }
 
