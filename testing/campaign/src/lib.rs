@@ -10,7 +10,7 @@
 //!
 //! # What is not covered
 //!
-//! Interleavings of threads are left to chance here; `core/logs` enumerates those of its own.
+//! Interleavings of threads are left to chance here; `testing/models` tries those of cores.
 //! Media that lie about a completed flush, and malice.
 //!
 //! # Tour

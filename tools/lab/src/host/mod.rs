@@ -39,7 +39,7 @@ const LONGEST: u64 = 1800;
 /// How many files live on a machine that fails, in a brief run.
 const SMOKE_LIVES: u64 = 6;
 /// Scenes of a brief run at once: each machine is emulated by one thread.
-const ABREAST: usize = 2;
+const MACHINES: usize = 2;
 
 /// The figure of what was left out, done wrong or made up on purpose, and was noticed.
 const CONTROLS: &str = "wrong variants convicted";
@@ -137,7 +137,7 @@ pub(crate) fn run(cli: &Cli, answers: &Answers) -> Result<CameTo> {
     let deadline = Deadline::new(cli.smoke.then(|| Duration::from_secs(cli.within)));
     let lab = Lab { emulator, kernel, room, verbose: cli.verbose, built, no_logs, deadline };
     let Some(test) = &cli.test else {
-        let jobs = cli.jobs.map_or(if cli.smoke { ABREAST } else { 1 }, usize::from);
+        let jobs = cli.jobs.map_or(if cli.smoke { MACHINES } else { 1 }, usize::from);
         let labs = (0..jobs).map(|number| lab.beside(number)).collect::<Result<Vec<Lab>>>()?;
         let play = |number: usize, scene: &Scene<'_>| labs[number].play(scene, cli, answers);
         return Ok(turns::each(scenes(), &deadline, jobs, &play));
