@@ -26,7 +26,7 @@ pub type BarrierHook = Box<dyn FnMut(&FaultMedium, Site, &CrashPoint) + Send>;
 pub type StepHook = Box<dyn Fn(Site) + Send + Sync>;
 
 /// The name under which growth is listed; the call itself carries none.
-const GROW: Site = Site::new("medium.grow");
+const GROW: Site = Site::new("faultmem.medium.grow");
 /// What the system answers when a device fails.
 const EIO: i32 = 5;
 

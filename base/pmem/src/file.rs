@@ -17,7 +17,13 @@ use crate::call;
 use crate::error::OpenError;
 use crate::medium::{PAGE, SyncError};
 use crate::options::Access;
+use crate::site::Site;
 use crate::track::holders::is_child;
+
+/// The size of a file that was made, and its name; the size of one that has grown.
+const MADE: Site = Site::new("pmem.file.made");
+const NAMED: Site = Site::new("pmem.file.named");
+const GROWN: Site = Site::new("pmem.file.grown");
 
 /// Zeros written at a time where a file system cannot allocate.
 const ZEROS: usize = 1 << 20;
@@ -180,11 +186,11 @@ impl Backing {
             return Ok(());
         }
         // The name and the size are durable before anybody relies on the contents.
-        sync_file(&self.file).map_err(|error| explain(&self.path, "fsync", error))?;
+        call::sync_all(MADE, &self.file).map_err(|error| explain(&self.path, "fsync", error))?;
         let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.unwrap_or(Path::new("."));
         open_as(OpenOptions::new().read(true), parent)
-            .and_then(|folder| sync_file(&folder))
+            .and_then(|folder| call::sync_all(NAMED, &folder))
             .map_err(|error| explain(parent, "fsync", error))
     }
 
@@ -384,11 +390,8 @@ impl Backing {
     }
 
     /// Makes what was stored to the mapping durable.
-    pub(crate) fn sync(&self) -> Result<(), SyncError> {
-        self.once("fdatasync", || {
-            call::ask("fdatasync", Errno::IO)?;
-            Ok(rustix::fs::fdatasync(&self.file)?)
-        })
+    pub(crate) fn sync(&self, site: Site) -> Result<(), SyncError> {
+        self.once("fdatasync", || call::sync_data(site, &self.file))
     }
 
     /// Runs a write or sync unless one has failed before. A failure is for good: the kernel may
@@ -398,13 +401,7 @@ impl Backing {
         call: &'static str,
         run: impl FnOnce() -> io::Result<()>,
     ) -> Result<(), SyncError> {
-        if let Some(failure) = self.failure.get() {
-            let text = format!(
-                "an earlier {} failed ({}), so nothing is written any more; reopen the pool",
-                failure.call, failure.text
-            );
-            return Err(SyncError { call, source: io::Error::new(failure.kind, text) });
-        }
+        self.refuse_failed(call)?;
         let result = if self.is_to_fail() {
             Err(Errno::IO.into())
         } else {
@@ -418,6 +415,16 @@ impl Backing {
                 self.failure.set(Failure { call, kind: source.kind(), text: source.to_string() });
             SyncError { call, source }
         })
+    }
+
+    /// Refuses to go on after a failure.
+    fn refuse_failed(&self, call: &'static str) -> Result<(), SyncError> {
+        let Some(failure) = self.failure.get() else { return Ok(()) };
+        let text = format!(
+            "an earlier {} failed ({}), so nothing is written any more; reopen the pool",
+            failure.call, failure.text
+        );
+        Err(SyncError { call, source: io::Error::new(failure.kind, text) })
     }
 
     fn is_to_fail(&self) -> bool {
@@ -441,9 +448,7 @@ impl Backing {
     /// that new bytes are zero. Of somebody else's file nothing is dropped: what lies behind the
     /// last whole page is its own. How long it was then: what [`cut`](Self::cut) is to be given.
     pub(crate) fn extend(&self, from: u64, to: u64) -> Result<u64, SyncError> {
-        if self.failed() {
-            self.sync()?; // refuses, and says why
-        }
+        self.refuse_failed("fdatasync")?;
         self.refuse_cut_off().map_err(|source| SyncError { call: "grow", source })?;
         let before = if self.foreign {
             let size = self.size().map_err(|source| SyncError { call: "fstat", source })?;
@@ -459,7 +464,7 @@ impl Backing {
             from
         };
         if !self.is_memory() {
-            self.sync()?;
+            self.sync(GROWN)?;
         }
         Ok(before)
     }
@@ -533,21 +538,15 @@ pub(crate) fn open_as(options: &OpenOptions, path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Makes a file or the names in a folder durable, with all that belongs to it.
-pub(crate) fn sync_file(file: &File) -> io::Result<()> {
-    call::ask("fsync", Errno::IO)?;
-    file.sync_all()
-}
-
 /// Makes a file longer or shorter.
 pub(crate) fn set_len(file: &File, len: u64) -> io::Result<()> {
-    call::ask("ftruncate", Errno::NOSPC)?;
+    call::ask_of("ftruncate", Errno::NOSPC, file.as_fd())?;
     file.set_len(len)
 }
 
 /// Allocates, however often that is interrupted.
 fn allocate_so(file: BorrowedFd<'_>, how: FallocateFlags, at: u64, len: u64) -> Result<(), Errno> {
-    call::ask("fallocate", Errno::NOSPC)?;
+    call::ask_of("fallocate", Errno::NOSPC, file)?;
     loop {
         match rustix::fs::fallocate(file, how, at, len) {
             Err(Errno::INTR) => {}
@@ -579,7 +578,9 @@ fn write_all(
     mut bytes: &[u8],
     flags: ReadWriteFlags,
 ) -> io::Result<()> {
-    call::ask("pwritev2", Errno::IO)?;
+    let durable = flags.contains(ReadWriteFlags::DSYNC);
+    let name = if durable { "pwritev2 that waits" } else { "pwritev2" };
+    call::ask_of(name, Errno::IO, file)?;
     while !bytes.is_empty() {
         match rustix::io::pwritev2(file, &[IoSlice::new(bytes)], at, flags) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use crate::call;
-use crate::file::sync_file;
 use crate::medium::{MediaCause, MediaError, Medium, MediumKind, SyncError};
 use crate::site::Site;
 use crate::track::allocated;
@@ -105,10 +104,8 @@ impl ForeignFile {
     ///
     /// # Errors
     /// A [`SyncError`].
-    pub fn sync_all(&self) -> Result<(), SyncError> {
-        let may = call::ask("fdatasync", Errno::IO).map_err(io::Error::from);
-        let synced = may.and_then(|()| self.file.sync_data());
-        synced.map_err(|source| SyncError { call: "fdatasync", source })
+    pub fn sync_all(&self, site: Site) -> Result<(), SyncError> {
+        call::sync_data(site, &self.file).map_err(|source| SyncError { call: "fdatasync", source })
     }
 
     /// Finds out whether anybody else has it open for writing, or mapped so: by asking for a lease,
@@ -148,9 +145,15 @@ impl ForeignFile {
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
         let len = bytes.len() as u64;
         self.checked(at, len)?;
-        let written = self.change(|file| file.write_all_at(bytes, at));
+        let written = self.change(|file| write_all_at(file, bytes, at));
         written.map_err(|error| MediaError { at, len, cause: MediaCause::of_rewrite(&error) })
     }
+}
+
+/// Writes to a file, unless a test has that refused.
+fn write_all_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
+    call::ask_of("pwrite", Errno::IO, file.as_fd())?;
+    file.write_all_at(bytes, at)
 }
 
 /// Which signal says that somebody waits for a lease.
@@ -216,19 +219,19 @@ impl Medium for ForeignFile {
 
     fn drain(&self, _site: Site) {}
 
-    fn append(&self, _site: Site, at: u64, bytes: &[u8]) -> Result<(), SyncError> {
-        let written = self.change(|file| file.write_all_at(bytes, at));
+    fn append(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), SyncError> {
+        let written = self.change(|file| write_all_at(file, bytes, at));
         written.map_err(|source| SyncError { call: "pwrite", source })?;
-        self.sync_all()
+        self.sync_all(site)
     }
 
-    fn sync(&self, _site: Site) -> Result<(), SyncError> {
-        self.sync_all()
+    fn sync(&self, site: Site) -> Result<(), SyncError> {
+        self.sync_all(site)
     }
 
     /// With its date, which tells whether anybody changed it.
-    fn sync_through(&self, _site: Site) -> Result<(), SyncError> {
-        sync_file(&self.file).map_err(|source| SyncError { call: "fsync", source })
+    fn sync_through(&self, site: Site) -> Result<(), SyncError> {
+        call::sync_all(site, &self.file).map_err(|source| SyncError { call: "fsync", source })
     }
 
     fn view(&self, _at: u64, _len: u64) -> Option<*const u8> {
@@ -241,12 +244,12 @@ impl Medium for ForeignFile {
         Err(SyncError { call: "ftruncate", source })
     }
 
-    fn heal(&self, _site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
+    fn heal(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
         let left = self.size().saturating_sub(at).min(bytes.len() as u64) as usize;
         self.write(at, &bytes[..left])?;
         let unsynced = |error: SyncError| MediaCause::of_rewrite(&error.source);
         let len = bytes.len() as u64;
-        self.sync_all().map_err(|error| MediaError { at, len, cause: unsynced(error) })
+        self.sync_all(site).map_err(|error| MediaError { at, len, cause: unsynced(error) })
     }
 
     fn remap(&self, at: u64, _physical: u64, len: u64) -> Result<(), MediaError> {

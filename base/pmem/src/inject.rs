@@ -8,7 +8,10 @@
 
 pub mod device;
 
-pub use crate::call::{Asked, Fails};
+mod durable;
+
+pub use crate::call::{Asked, Fails, Told};
+pub use durable::taken_back;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -66,6 +69,18 @@ pub fn fail_call(nth: u64, fails: Fails) {
 /// Has no call refused any more, and tells what became of those since [`fail_call`].
 pub fn fail_no_call() -> Asked {
     call::fail_no_call()
+}
+
+/// Has what this process asks the system for from now on written down, and the sync of this name
+/// left out if there is one, as if the system had lied. Until [`told`].
+pub fn listen(off: Option<&str>) {
+    call::listen(off);
+}
+
+/// What was asked for since [`listen`]; not what was left out.
+#[must_use]
+pub fn told() -> Vec<Told> {
+    call::told()
 }
 
 /// Times the fault handler ran in this process: once per access that met a bad page. Healing or

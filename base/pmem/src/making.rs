@@ -32,9 +32,10 @@ use rustix::io::Errno;
 
 use crate::call;
 use crate::error::OpenError;
-use crate::file::{allocate, explain, open_as, set_len, sync_file};
+use crate::file::{allocate, explain, open_as, set_len};
 use crate::mapped::Mapped;
 use crate::options::Options;
+use crate::site::Site;
 
 /// Added to the name of a file until it is whole,
 const SUFFIX: &str = ".making";
@@ -205,7 +206,8 @@ impl Making {
     pub fn keep(&mut self, instead: bool) -> Result<(), OpenError> {
         self.refuse_other()?;
         self.name(instead, no_replace)?;
-        sync_file(&self.folder).map_err(|error| explain(&self.to, "fsync of the folder", error))
+        call::sync_all(Site::new("pmem.making.named"), &self.folder)
+            .map_err(|error| explain(&self.to, "fsync of the folder", error))
     }
 
     /// The same by `rename`, which does not replace, where the file system has such a call.
@@ -276,7 +278,7 @@ impl PutAside {
         };
         moved.map_err(|error| explain(from, "rename", error))?;
         let this = Self { _file: file, named, folder, at, from: from.to_path_buf() };
-        match sync_file(&this.folder) {
+        match call::sync_all(Site::new("pmem.making.aside"), &this.folder) {
             Ok(()) => Ok(this),
             Err(error) => {
                 let from = this.from.clone();
@@ -296,15 +298,16 @@ impl PutAside {
             back => back.map_err(|error| explain(&self.from, "rename", error.into())),
         };
         // One that is not durable is found under the other name, as after a kill.
-        let _ = sync_file(&self.folder);
+        let _ = call::sync_all(Site::new("pmem.making.back"), &self.folder);
         back
     }
 
     /// Removes it. What cannot be removed goes with the next one that is made.
     pub fn remove(self) {
         let same = name(&self.at).is_ok_and(|named| named == self.named);
-        if same && fs::remove_file(&self.at).is_ok() {
-            let _ = sync_file(&self.folder);
+        let gone = || call::ask("unlink", Errno::IO).is_ok() && fs::remove_file(&self.at).is_ok();
+        if same && gone() {
+            let _ = call::sync_all(Site::new("pmem.making.gone"), &self.folder);
         }
     }
 }

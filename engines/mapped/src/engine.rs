@@ -224,7 +224,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             return Ok(());
         }
         let failed = |source| Error::DataSync(SyncError { call: "fsync", source });
-        self.facts.sync_identity().map_err(failed)
+        self.facts.sync_identity(site).map_err(failed)
     }
 
     /// Range of a region in the data file.

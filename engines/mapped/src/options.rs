@@ -3,7 +3,7 @@
 use core::fmt;
 use std::io;
 
-use holdfast_pmem::ForeignFile;
+use holdfast_pmem::{ForeignFile, Site, call};
 pub use holdfast_redundancy::Instructions;
 
 use crate::busy::Rearm;
@@ -171,7 +171,7 @@ pub trait Facts: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     /// What the system says: after a power cut, the file may have another date.
-    fn sync_identity(&self) -> io::Result<()>;
+    fn sync_identity(&self, site: Site) -> io::Result<()>;
 
     /// Whether the time of change tells of stores through mappings, too. Where it does not, equal
     /// identities prove nothing.
@@ -198,8 +198,8 @@ impl Facts for ForeignFile {
         Ok(Identity { inode, size, mtime_ns })
     }
 
-    fn sync_identity(&self) -> io::Result<()> {
-        self.file().sync_all()
+    fn sync_identity(&self, site: Site) -> io::Result<()> {
+        call::sync_all(site, self.file())
     }
 
     fn dates_stores(&self) -> bool {

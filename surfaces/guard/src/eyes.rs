@@ -146,8 +146,8 @@ impl Facts for Eyes {
         self.data.identity()
     }
 
-    fn sync_identity(&self) -> std::io::Result<()> {
-        self.data.sync_identity()
+    fn sync_identity(&self, site: holdfast_pmem::Site) -> std::io::Result<()> {
+        self.data.sync_identity(site)
     }
 
     fn dates_stores(&self) -> bool {

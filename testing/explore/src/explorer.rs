@@ -37,6 +37,8 @@ impl<H, A> Clone for Op<H, A> {
 pub(crate) struct Plan {
     pub(crate) name: String,
     pub(crate) len: u64,
+    /// Bytes that the medium may grow to.
+    pub(crate) reserve: u64,
     pub(crate) kind: MediumKind,
     pub(crate) modes: Vec<Mode>,
     pub(crate) budget: Budget,
@@ -97,6 +99,7 @@ impl<H: 'static, A: Model> Explorer<H, A> {
         let plan = Plan {
             name: name.replace(';', ","),
             len,
+            reserve: len,
             kind,
             modes: vec![mode],
             budget: Budget::default(),
@@ -152,6 +155,14 @@ impl<H: 'static, A: Model> Explorer<H, A> {
         run: impl Fn(&mut H, &Ledger<A>) -> Verdict + Send + Sync + 'static,
     ) -> Self {
         self.ops.push(Op { name: name.to_owned(), run: Arc::new(run) });
+        self
+    }
+
+    /// How long the medium may become, in bytes. Without this it cannot grow. Growth is a barrier:
+    /// a crash before it leaves the old length, one after it the new, with zeroes in between.
+    #[must_use]
+    pub fn reserve(mut self, most: u64) -> Self {
+        self.plan.reserve = most;
         self
     }
 

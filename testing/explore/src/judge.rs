@@ -68,9 +68,10 @@ pub(crate) struct Judge<H, A> {
     pub(crate) explorer: Explorer<H, A>,
     pub(crate) mode: Mode,
     pub(crate) tally: Tally,
-    /// Crashes that were still allowed in the recovery of an image, by its fingerprint and that of
-    /// what it was compared with. Only asked, never listed.
-    known: HashMap<(Mode, u64, u64), u32>,
+    /// Crashes that were still allowed in the recovery of an image, by its fingerprint, its length
+    /// (a fingerprint does not see zeroes) and the fingerprint of what it was compared with. Only
+    /// asked, never listed.
+    known: HashMap<(Mode, u64, usize, u64), u32>,
     counting: bool,
 }
 
@@ -84,7 +85,8 @@ impl<H: 'static, A: Model> Judge<H, A> {
     pub(crate) fn ready(&self, image: Option<Image>, trace: bool) -> Shared {
         let plan = &self.explorer.plan;
         let mode = Some(self.mode);
-        let config = Config { mode, trace, seed: plan.seed, ..Config::default() };
+        let (reserve, seed) = (plan.reserve, plan.seed);
+        let config = Config { mode, reserve, trace, seed, ..Config::default() };
         let medium = match image {
             Some(image) => FaultMedium::from_crash(image, plan.kind, &config),
             None => FaultMedium::new(plan.len, plan.kind, &config),
@@ -104,7 +106,7 @@ impl<H: 'static, A: Model> Judge<H, A> {
 
     /// Whether this image is still to be judged against this state, with so many crashes left.
     pub(crate) fn is_new(&mut self, image: &Image, seen: u64, left: u32) -> bool {
-        let key = (self.mode, image.fingerprint(), seen);
+        let key = (self.mode, image.fingerprint(), image.bytes().len(), seen);
         match self.known.get_mut(&key) {
             Some(known) if *known >= left => false,
             Some(known) => {

@@ -13,9 +13,9 @@
 //!
 //! Not covered: what other threads do meanwhile (their stores are torn like all others, but which
 //! schedules are met is chance); stores through raw pointers, which nobody sees: use
-//! [`Mapping::edit`]; crashes while the structure is made; a medium that grows,
-//! which fails here; a recovery that never ends; damage
-//! other than by a crash, which is the matter of the campaigns.
+//! [`Mapping::edit`]; crashes while the structure is made; a growth torn in itself, for the new
+//! length counts as durable when the call returns; a recovery that never ends; damage other than by
+//! a crash, which is the matter of the campaigns.
 //!
 //! # Picture
 //!

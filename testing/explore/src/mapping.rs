@@ -108,6 +108,22 @@ impl Mapping {
         self.medium.sync(site_of(Location::caller()))
     }
 
+    /// Makes the mapping `len` bytes long, whole pages, and waits until that is durable. What is
+    /// new is zero. The explorer was told how far it may:
+    /// [`Explorer::reserve`](crate::Explorer::reserve).
+    ///
+    /// # Errors
+    /// A [`SyncError`] if `len` is less than the length, no whole pages or beyond the reserve.
+    pub fn grow(&self, len: u64) -> Result<(), SyncError> {
+        self.medium.grow(len)
+    }
+
+    /// Bytes of the mapping now.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.medium.len()
+    }
+
     /// Copies bytes out.
     ///
     /// # Errors

@@ -184,7 +184,7 @@ impl fmt::Display for Failure {
             None => "",
         };
         writeln!(f, "  torn by {}{x86}", mode_name(self.mode))?;
-        writeln!(f, "  again: {REPLAY}='{}' cargo test", self.replay)
+        writeln!(f, "  again: {REPLAY}='{}' before the same command", self.replay)
     }
 }
 

@@ -86,8 +86,12 @@ fn no_image_lacks_a_note_that_was_promised() {
 
 #[test]
 fn every_step_of_a_note_is_needed() {
-    let off = "pmem.track.Record";
-    for kind in [MediumKind::Dax, MediumKind::File] {
+    let places = [
+        (MediumKind::Dax, "pmem.track.Record"),
+        (MediumKind::Dax, "pmem.track.RecordF1"),
+        (MediumKind::File, "pmem.track.RecordAppend"),
+    ];
+    for (kind, off) in places {
         let (wrong, all) = run(kind, off);
         println!("{kind} without {off}: {wrong} of {all} images");
         assert!(wrong > 0, "{kind}: {off} is not needed, or the check is blind");
@@ -112,16 +116,20 @@ fn nothing_is_on_its_way_that_could_overtake_a_note() {
     assert_eq!(on_its_way("pmem.track.Reached"), (1, 0));
     assert_eq!(on_its_way("pmem.track.Forgotten"), (0, 1));
     assert_eq!(on_its_way("pmem.track.Forget"), (0, 1));
-    // Of `pmem.track.Reach` only the flush can be left out, and what is stored is what was there.
 }
 
 /// What cannot be noted is found out before it would be.
 #[test]
 fn notes_that_have_no_place_are_refused_beforehand() {
-    let notes = Notes::of(MediumKind::Dax, "nothing");
-    notes.medium.poison(PAGE, PAGE, Clear::Unable).expect("there is such a page");
-    assert!(notes.record.reach(0, 8 * PAGE));
-    assert!(!notes.record.reach(0, LEN));
+    let found_out = |off| {
+        let notes = Notes::of(MediumKind::Dax, off);
+        notes.medium.poison(PAGE, PAGE, Clear::Unable).expect("there is such a page");
+        assert!(notes.record.reach(0, 8 * PAGE));
+        (!notes.record.reach(0, LEN), notes)
+    };
+    assert!(!found_out("pmem.track.Reach").0, "told, though nobody looked");
+    let (refused, notes) = found_out("nothing");
+    assert!(refused);
     assert!(!notes.record.set(9 * PAGE) && notes.record.is_set(9 * PAGE));
     assert!(notes.record.set(7 * PAGE) && notes.record.is_set(7 * PAGE));
 }

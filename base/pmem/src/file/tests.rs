@@ -27,7 +27,7 @@ fn a_write_the_device_refuses_is_not_repeated() {
     let issued = backing.issued();
     let later = backing.write_durably(0, b"late").unwrap_err();
     assert!(later.to_string().contains("an earlier pwritev2 failed"), "{later}");
-    assert!(backing.sync().is_err());
+    assert!(backing.sync(GROWN).is_err());
     assert_eq!(backing.issued(), issued);
     assert_eq!(&std::fs::read(&path).unwrap()[..4], b"kept");
 }

@@ -46,7 +46,7 @@ pub trait Record: Send + Sync + 'static {
 pub const NOTED: u8 = 0xa5;
 
 /// Putting a note.
-const NOTE: Site = Site::new("pmem.track.Record");
+const REACH: Site = Site::new("pmem.track.Reach");
 
 /// Where the bytes of a file's pages lie on a medium: in groups of so many in a row, each group so
 /// far from the one before.
@@ -152,10 +152,8 @@ impl<M: Medium> Record for MediumRecord<M> {
             (0..count).step_by(bytes.len()).all(|from| {
                 let part = &mut bytes[..(count - from).min(PAGE) as usize];
                 let read = self.medium.read(place + from, part);
-                read.and_then(|()| {
-                    self.medium.put(Site::new("pmem.track.Reach"), place + from, part)
-                })
-                .is_ok()
+                let put = |()| self.medium.put(REACH, place + from, part);
+                !self.medium.enabled(REACH) || read.and_then(put).is_ok()
             })
         });
         self.medium.drain(Site::new("pmem.track.Reached"));
@@ -165,10 +163,11 @@ impl<M: Medium> Record for MediumRecord<M> {
     fn set(&self, at: u64) -> bool {
         let Some(place) = self.place(at) else { return false };
         if self.medium.kind() == MediumKind::File {
-            return self.medium.append(NOTE, place, &[NOTED]).is_ok();
+            let site = Site::new("pmem.track.RecordAppend");
+            return self.medium.append(site, place, &[NOTED]).is_ok();
         }
-        let put = self.medium.put(NOTE, place, &[NOTED]).is_ok();
-        self.medium.drain(NOTE);
+        let put = self.medium.put(Site::new("pmem.track.Record"), place, &[NOTED]).is_ok();
+        self.medium.drain(Site::new("pmem.track.RecordF1"));
         put
     }
 

@@ -1,10 +1,15 @@
 //! What a protected file was when it was last covered, beside it: a new file, as far as parity can
 //! tell. The file itself is not changed.
 
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use holdfast_pmem::{Making, Medium, OpenError, PAGE};
+use holdfast_pmem::{Making, Medium, OpenError, PAGE, Site, call};
 use holdfast_redundancy::PageVerdict;
+use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 use crate::protect::file;
@@ -34,17 +39,16 @@ impl ProtectedFile {
         to: &Path,
         mut progress: impl FnMut(u64, u64) -> bool,
     ) -> Result<Option<Before>> {
-        use std::os::unix::fs::FileExt;
         if to.symlink_metadata().is_ok() {
-            return Err(file::failed(to, &std::io::ErrorKind::AlreadyExists.into()));
+            return Err(file::failed(to, &io::ErrorKind::AlreadyExists.into()));
         }
         let refused = |error: OpenError| Error::from(error).at(to);
         let mut making = Making::begin(to).map_err(refused)?;
         making.like(self.data.file()).map_err(refused)?;
-        let failed = |error: std::io::Error| file::failed(to, &error);
+        let failed = |error: io::Error| file::failed(to, &error);
         let (size, gone) = self.end_of_before()?;
         let end = size.div_ceil(PAGE);
-        making.file().set_len(size).map_err(failed)?;
+        lengthen(making.file(), size).map_err(failed)?;
         let mut before = Before { gone, ..Before::default() };
         let mut bytes = vec![0; PAGE as usize];
         for (looked, page) in self.engine.to_look_at(end).into_iter().flatten().enumerate() {
@@ -55,10 +59,10 @@ impl ProtectedFile {
             let here = size.saturating_sub(at).min(PAGE) as usize;
             self.page_before(page, &mut bytes[..here], &mut before)?;
             if bytes[..here].iter().any(|byte| *byte != 0) {
-                making.file().write_all_at(&bytes[..here], at).map_err(failed)?;
+                write(making.file(), &bytes[..here], at).map_err(failed)?;
             }
         }
-        making.file().sync_all().map_err(failed)?;
+        call::sync_all(Site::new("facade.before.written"), making.file()).map_err(failed)?;
         if !progress(end, end) {
             return Ok(None);
         }
@@ -106,4 +110,16 @@ impl ProtectedFile {
     pub fn before_image(&self, page: u64) -> Result<Option<Vec<u8>>> {
         self.engine.before_image(page).map_err(|error| self.failed(&error))
     }
+}
+
+/// Makes a file longer, unless a test has that refused.
+fn lengthen(file: &File, len: u64) -> io::Result<()> {
+    call::ask_of("ftruncate", Errno::NOSPC, file.as_fd())?;
+    file.set_len(len)
+}
+
+/// Writes to a file, unless a test has that refused.
+fn write(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
+    call::ask_of("pwrite", Errno::IO, file.as_fd())?;
+    file.write_all_at(bytes, at)
 }

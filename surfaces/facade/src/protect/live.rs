@@ -37,8 +37,11 @@ use crate::protect::status::{LastPass, ProtectStatus};
 use crate::protect::told;
 use crate::protect::watch::{Before, Listening, Watch};
 
-const STORE: Site = Site::new("holdfast.protect.store");
-const SYNC: Site = Site::new("holdfast.protect.sync-side");
+/// What a program stores, by the mapping and behind it. Nothing hangs on these being flushed: what
+/// is to be durable is synced.
+const STORE: Site = Site::new("facade.live.store");
+const STORE_BEHIND: Site = Site::new("facade.live.store-behind");
+const SYNC_DATA: Site = Site::new("facade.live.sync-data");
 /// Bytes of file, at the least, that writes can be announced for: room to grow.
 const ROOM: u64 = 1 << 36;
 
@@ -228,8 +231,9 @@ impl ProtectedMap {
     /// As [`update_now`](Self::update_now), or the file cannot be synced.
     pub fn sync(&self) -> Result<()> {
         let shared = self.shared();
+        // A pass leaves nothing of the side file on its way that its owner wants to survive.
         self.update_now()?;
-        let synced = shared.data.sync_all().and_then(|()| shared.engine.side().sync(SYNC));
+        let synced = shared.data.sync_all(SYNC_DATA);
         synced.map_err(|error| Error::from(error).at(&shared.path))
     }
 
@@ -489,7 +493,7 @@ impl Shared {
         }
         if !rest.is_empty() {
             let at = at.saturating_add(split as u64);
-            let put = || self.data.put(STORE, at, rest);
+            let put = || self.data.put(STORE_BEHIND, at, rest);
             source.announce_store(at, rest.len() as u64, put).map_err(error)?;
         }
         Ok(())

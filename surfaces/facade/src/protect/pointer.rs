@@ -18,11 +18,11 @@ use crate::protect::file;
 use crate::protect::format::{KIND_POINTER, MAGIC, PATH_START, SIDE_LEN, VERSION};
 
 const SITES: MirrorSites = MirrorSites {
-    b: Site::new("holdfast.pointer.b"),
-    drain_b: Site::new("holdfast.pointer.drain-b"),
-    a: Site::new("holdfast.pointer.a"),
-    drain_a: Site::new("holdfast.pointer.drain-a"),
-    heal: Site::new("holdfast.pointer.heal"),
+    b: Site::new("facade.pointer.b"),
+    drain_b: Site::new("facade.pointer.drain-b"),
+    a: Site::new("facade.pointer.a"),
+    drain_a: Site::new("facade.pointer.drain-a"),
+    heal: Site::new("facade.pointer.heal"),
 };
 /// Most bytes of a path.
 const PATH_MAX: usize = 4000;
@@ -196,16 +196,15 @@ mod tests {
             }
         }
         for (kind, off, bad) in [
-            (MediumKind::Dax, "b", None),
-            (MediumKind::Dax, "drain-b", None),
-            (MediumKind::Dax, "a", None),
-            (MediumKind::Dax, "drain-a", None),
-            (MediumKind::Dax, "heal", Some(0)),
-            (MediumKind::File, "b", None),
-            (MediumKind::File, "a", None),
+            (MediumKind::Dax, "facade.pointer.b", None),
+            (MediumKind::Dax, "facade.pointer.drain-b", None),
+            (MediumKind::Dax, "facade.pointer.a", None),
+            (MediumKind::Dax, "facade.pointer.drain-a", None),
+            (MediumKind::Dax, "facade.pointer.heal", Some(0)),
+            (MediumKind::File, "facade.pointer.b", None),
+            (MediumKind::File, "facade.pointer.a", None),
         ] {
-            let off = format!("holdfast.pointer.{off}");
-            assert!(wrong(kind, &off, bad) > 0, "{kind}: nobody needs {off}");
+            assert!(wrong(kind, off, bad) > 0, "{kind}: nobody needs {off}");
         }
     }
 }

@@ -100,6 +100,9 @@ pub(crate) struct Found {
     pub(crate) standing: Standing,
 }
 
+/// The name of a pointer, before what a power cut could bring it back to is removed.
+const SWEPT: holdfast_pmem::Site = holdfast_pmem::Site::new("facade.region.swept");
+
 impl PoolRegion {
     /// An empty region, which `pointer` is to point to, instead of to another one.
     pub(crate) fn create(
@@ -201,7 +204,7 @@ impl PoolRegion {
     /// Removes what was being made, replaced or given up by somebody who was killed. Nobody else
     /// has the pool. What cannot be removed stays: it is no matter of whoever wants the next one.
     pub(crate) fn sweep(pool: &Pool) -> Result<()> {
-        Self::sweep_after(pool, &side::sync_folder)
+        Self::sweep_after(pool, &|path| side::sync_folder(SWEPT, path))
     }
 
     /// The same. `sync` makes the names in the folder of a pointer durable: what a power cut may

@@ -686,7 +686,7 @@ fn stopped(path: &Path) -> Error {
 
 /// How long is waited between two questions whether to go on.
 const NAP: Duration = Duration::from_millis(20);
-const SYNC: holdfast_pmem::Site = holdfast_pmem::Site::new("holdfast.protect.sync");
+const SYNC: holdfast_pmem::Site = holdfast_pmem::Site::new("facade.rest.sync");
 
 /// Begins to listen to a file, before anything of it is believed.
 fn listen(data: ForeignFile, path: &Path) -> Result<(ForeignFile, Arc<Rest>)> {

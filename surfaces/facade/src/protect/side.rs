@@ -8,7 +8,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use holdfast_pmem::call::ask;
+use holdfast_pmem::Site;
+use holdfast_pmem::call::{ask, sync_all};
 use holdfast_pmem::{
     Access, Durability as Survive, Making, Mapped as Mapping, Options, PAGE, Room,
 };
@@ -139,15 +140,14 @@ pub(crate) fn keep(making: &mut Making, to: &Path, instead: bool) -> Result<()> 
 pub(crate) fn remove(path: &Path) -> Result<()> {
     let gone = ask("unlink", Errno::IO).map_err(io::Error::from);
     gone.and_then(|()| fs::remove_file(path)).map_err(|error| failed(path, &error))?;
-    sync_folder(path)
+    sync_folder(Site::new("facade.side.removed"), path)
 }
 
 /// Makes the names in the folder of a file durable.
-pub(crate) fn sync_folder(path: &Path) -> Result<()> {
+pub(crate) fn sync_folder(site: Site, path: &Path) -> Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
-    let may = ask("fsync", Errno::IO).map_err(io::Error::from);
-    let synced = may.and_then(|()| File::open(parent)).and_then(|folder| folder.sync_all());
+    let synced = File::open(parent).and_then(|folder| sync_all(site, &folder));
     synced.map_err(|error| failed(parent, &error))
 }
 

@@ -23,7 +23,7 @@ use holdfast_mapped::{Facts, Identity, Writers};
 use holdfast_pmem::track::ear::{Ear, Hears, Who};
 use holdfast_pmem::track::holders::{self, FileId, Holds};
 use holdfast_pmem::track::maps;
-use holdfast_pmem::{Alone, ForeignFile, Lease, Ours};
+use holdfast_pmem::{Alone, ForeignFile, Lease, Ours, Site};
 
 /// How often a lease is asked for, and how long is waited in between, before it is believed that
 /// somebody hides.
@@ -325,8 +325,8 @@ impl<W: Hearing> Facts for Listening<W> {
         self.0.identity()
     }
 
-    fn sync_identity(&self) -> std::io::Result<()> {
-        self.0.sync_identity()
+    fn sync_identity(&self, site: Site) -> std::io::Result<()> {
+        self.0.sync_identity(site)
     }
 
     fn dates_stores(&self) -> bool {

@@ -183,7 +183,7 @@ impl Facts for Told {
         })
     }
 
-    fn sync_identity(&self) -> io::Result<()> {
+    fn sync_identity(&self, _: holdfast_pmem::Site) -> io::Result<()> {
         self.0.sync_all()
     }
 

@@ -36,7 +36,7 @@ impl Facts for Fixed {
         Ok(Identity { inode: 1, size: PAGES * PAGE, mtime_ns: 1 })
     }
 
-    fn sync_identity(&self) -> std::io::Result<()> {
+    fn sync_identity(&self, _: holdfast_pmem::Site) -> std::io::Result<()> {
         Ok(())
     }
 }

@@ -56,7 +56,8 @@ impl Promise {
 #[must_use]
 pub fn distinct(world: &World, promise: u64, image: &Image) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (world.name, world.linked, promise, image.fingerprint()).hash(&mut hasher);
+    // A fingerprint does not see zeroes: a medium that has grown differs by its length alone.
+    (world.name, world.linked, promise, image.fingerprint(), image.bytes().len()).hash(&mut hasher);
     hasher.finish()
 }
 

@@ -6,6 +6,7 @@ mod queue;
 
 mod deep;
 mod elisions;
+mod growth;
 mod mediums;
 mod modes;
 mod pools;

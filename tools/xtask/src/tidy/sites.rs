@@ -3,6 +3,8 @@
 //! The campaign switches sites off one at a time, by name, and a checker must notice. A name used
 //! twice would switch off two places at once, and one of them could be superfluous unseen.
 
+mod tried;
+
 use std::collections::BTreeMap;
 
 use crate::finding::Finding;
@@ -35,7 +37,7 @@ struct Call<'a> {
     argument: &'a [Token],
 }
 
-/// Every unnamed, doubly named, misnamed or unused site in core and engines.
+/// Every unnamed, doubly named, misnamed or unused site.
 pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
     let definitions = definitions(sources);
     let mut findings = Vec::new();
@@ -61,6 +63,7 @@ pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
         }
     }
     findings.extend(check_calls(&calls(sources)));
+    findings.extend(tried::check(&definitions, sources));
     findings
 }
 
@@ -107,9 +110,9 @@ fn names(call: &Call<'_>, definition: &Definition<'_>) -> bool {
     }
 }
 
-/// Where sites are written: the sources of core and engines, outside tests.
+/// Where sites are written: the sources of the product, outside tests.
 fn places(sources: &[Source]) -> impl Iterator<Item = &Source> {
-    sources.iter().filter(|source| source.is_source_of(&["core", "engines"]))
+    sources.iter().filter(|source| source.is_source_of(&["base", "core", "engines", "surfaces"]))
 }
 
 /// Every `Site::new(...)` that is not in a test.

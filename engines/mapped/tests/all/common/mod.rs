@@ -100,7 +100,7 @@ impl Facts for World {
         })
     }
 
-    fn sync_identity(&self) -> std::io::Result<()> {
+    fn sync_identity(&self, _: holdfast_pmem::Site) -> std::io::Result<()> {
         if self.silent.load(Ordering::SeqCst) {
             return Err(std::io::ErrorKind::StaleNetworkFileHandle.into());
         }

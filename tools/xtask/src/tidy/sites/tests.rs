@@ -106,7 +106,7 @@ fn a_site_nobody_uses_is_refused() {
 #[test]
 fn tests_and_other_groups_name_sites_as_they_like() {
     let text = "fn f() { m.put(Site::new(\"x\"), 0, b); }";
-    assert_eq!(texts(&[("base/faultmem/src/x.rs", text)]), [""; 0]);
+    assert_eq!(texts(&[("testing/bench/src/x.rs", text)]), [""; 0]);
     assert_eq!(texts(&[("engines/object/tests/x.rs", text)]), [""; 0]);
     let inside = format!("#[cfg(test)]\nmod tests {{ {text} }}");
     assert_eq!(texts(&[(COMMIT, &inside)]), [""; 0]);
