@@ -5,6 +5,22 @@
 //! process, several rounds, and is reported as medians with their spread. Ratios are taken between
 //! figures of the same round, since machines are noisy and differ.
 //!
+//! # Guarantee
+//!
+//! A figure that is printed was measured in this run, by this program; a ratio compares two that
+//! were taken in the same round, and one against somebody else's library takes both through the
+//! same work. What could not be measured is said, and is no figure. Not covered: other machines,
+//! longer runs, other mixes than those named; medians of rounds hide what happens once in a run.
+//!
+//! # Picture
+//!
+//! ```text
+//!  rounds x (ours | baseline, in turns) --> medians, spreads --> ratios --> goals --> exit code
+//!                                                  \--> JSON, charts, a row of the ledger
+//! ```
+//!
+//! # Commands
+//!
 //! ```text
 //! cargo xtask bench object [--quick] [--check] [--only PART] [--alone]
 //!                          [--dir DIR] [--disk DIR] [--json FILE] [--charts DIR]

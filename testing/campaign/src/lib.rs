@@ -1,6 +1,27 @@
 //! Fault campaigns: a seed makes a workload, a crash or a fault hits it, the engine recovers, and
 //! checkers that share nothing with the engine judge what is left.
 //!
+//! # Guarantee
+//!
+//! A row that ends without a violation says that no judge saw a wrong state in any of its cases: no
+//! acknowledged change missing, nothing wrong served, nothing called damaged that was not, nothing
+//! changed by a repair that was not damaged. That its judges see such states is part of the row: it
+//! begins with wrong variants, each of which it has to convict. What a row set out to reach and has
+//! not (too few images, no call that failed) is a violation as well, and what it left out is told.
+//! The same seed plays the same cases, up to what threads make of them.
+//!
+//! # Picture
+//!
+//! ```text
+//!  seed, row, number --> case: workload on a medium of ours --> crash, fault, failing call
+//!                                   |                                |
+//!                        acknowledged operations                 recovery
+//!                                   |                                |
+//!                                 model ----------- judge ------- what is left
+//!                                                     |
+//!                                  tally: counts, violations --> report, row of the ledger
+//! ```
+//!
 //! # What a row is
 //!
 //! One kind of evidence with one story: crash images of every operation, crashes within

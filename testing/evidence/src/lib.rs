@@ -8,7 +8,7 @@
 //! those of the rows. A list that is not as this crate writes it is refused, and left alone.
 //!
 //! Not covered: whether a run happened. Rows are added by programs and never by hand; that is a
-//! rule for people, and each row names the command and the commit it can be repeated with.
+//! rule for people, and each row names what was run, its seed and the commit.
 //!
 //! # Picture
 //!
@@ -24,8 +24,8 @@
 //! their own, which must stay zero everywhere: *false reports* (what was called damaged and nothing
 //! had damaged) and *reverted bytes* (legitimate bytes that a repair changed). A method that cannot
 //! see such a thing has no number there. *open*: a row with any of them, as long as no later run of
-//! the same method and seed on another commit was clean. *goal*: what all runs together should come
-//! to.
+//! the same method and seed on another commit, in which no less was done, was clean. *goal*: what
+//! all runs together should come to.
 //!
 //! # Life of one row
 //!
@@ -38,6 +38,8 @@
 
 mod goals;
 mod page;
+
+pub use goals::LOOM_MODELS;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -98,12 +100,20 @@ impl Row {
         row.to_string()
     }
 
-    /// Whether this is of the same method and seed as an older row, on another commit.
+    /// Whether this is of the same method and seed as an older row, on another commit, and no less
+    /// was done: half as often at the least, and a long run is not repeated by a short one.
     fn repeats(&self, older: &Self) -> bool {
         let commit = |row: &Self| row.commit.split(' ').next().map(str::to_owned);
         self.method == older.method
             && seed(&self.how) == seed(&older.how)
             && commit(self) != commit(older)
+            && (self.is_whole() || !older.is_whole())
+            && self.count >= older.count / 2
+    }
+
+    /// Whether nothing was drawn that could be gone through.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.how.split(", ").any(|part| part == "tier long")
     }
 }
 
@@ -234,7 +244,10 @@ mod tests {
         };
         let bad = of("abc tree 1", "seed 1, tier long", 2);
         let count = |rows: &[Row]| open(rows).len();
-        assert_eq!(count(&[bad.clone(), of("def", "seed 1, tier ci", 0)]), 0);
+        assert_eq!(count(&[bad.clone(), of("def", "seed 1, tier long", 0)]), 0);
+        assert_eq!(count(&[bad.clone(), of("def", "seed 1, tier ci", 0)]), 1, "a short run");
+        let less = Row { count: 1, ..of("def", "seed 1, tier long", 0) };
+        assert_eq!(count(&[Row { count: 4, ..bad.clone() }, less]), 1, "far less was done");
         assert_eq!(count(std::slice::from_ref(&bad)), 1);
         assert_eq!(count(&[of("def", "seed 1", 0), bad.clone()]), 1, "it was clean before");
         assert_eq!(count(&[bad.clone(), of("def", "seed 2", 0)]), 1, "another seed");

@@ -70,7 +70,7 @@ impl Sum {
         add(&mut self.false_reports, row.false_reports);
         add(&mut self.reverted, row.reverted);
         self.seconds += row.seconds;
-        let whole = row.how.split(", ").any(|part| part == "tier long");
+        let whole = row.is_whole();
         self.whole.count += if whole { row.count } else { 0 };
         for (name, value) in &row.figures {
             *self.figures.entry(name.clone()).or_default() += value;

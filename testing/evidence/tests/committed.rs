@@ -1,5 +1,5 @@
-//! The list that is committed is one, nothing in it was changed by hand, and nothing that was wrong
-//! in it has been left so.
+//! The list that is committed is one, its sums are those of its rows, and nothing that was wrong in
+//! it has been left so.
 
 use std::path::Path;
 

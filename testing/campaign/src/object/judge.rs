@@ -18,6 +18,7 @@ use super::raw::Bytes;
 use super::targets::{Area, Targets};
 use super::watch::stride;
 use super::world::World;
+use super::wrong::{self, Lie};
 use crate::runner::panic_text;
 use crate::tally::{Fault, Judged, Tally, Violation};
 
@@ -32,6 +33,9 @@ pub enum Promise {
 
 /// Figure: images of recoveries that differ, or are held against different promises.
 pub const DISTINCT_NESTED: &str = "distinct images of recoveries";
+
+/// Figure: images of recoveries of what a crash of a recovery left.
+pub const DEEPER: &str = "images of recoveries of recoveries";
 
 /// Stream of random numbers for what else is looked at.
 const ALSO: u64 = 1 << 32;
@@ -72,6 +76,8 @@ pub struct Nested {
     pub depth: u32,
     /// One in so many images goes a level deeper.
     pub deeper_each: u64,
+    /// Crashes of recoveries there have been on the way here.
+    pub above: u32,
 }
 
 /// How thoroughly images are judged.
@@ -149,6 +155,9 @@ fn open(
         Err(error) => return refused(promise, &error),
     };
     scrubbed?;
+    if wrong::told(Lie::Reverts) {
+        change_a_byte(&medium);
+    }
     let driver = match promise {
         Promise::Making => {
             let driver = Driver::found(medium, pool)?;
@@ -186,6 +195,14 @@ fn ruin(medium: &Handle, area: Area) {
     }
 }
 
+/// Changes a byte of an object, if there is one.
+fn change_a_byte(medium: &Handle) {
+    if let Some(target) = Targets::of(&Bytes::of(medium)).of_area(Area::Object).next() {
+        // The place was found on this very medium: it is in range.
+        let _ = medium.flip_bit(target.at, 0);
+    }
+}
+
 /// Judges images of an instant within a recovery.
 fn crash_within(
     world: &Arc<World>,
@@ -202,11 +219,15 @@ fn crash_within(
     for image in point.images(&budget).step_by(stride(point, NESTED)) {
         tally.saw(DISTINCT_NESTED, distinct(world, promised, &image));
         let deeper = nested.depth > 1 && rng.below(nested.deeper_each) == 0;
-        let level = Nested { depth: nested.depth - 1, ..nested };
+        let level = Nested { depth: nested.depth - 1, above: nested.above + 1, ..nested };
         let care = Care { more: 0, again: false, nested: deeper.then_some(level), ..*care };
         tally.count += 1;
+        if nested.above > 0 {
+            tally.add(DEEPER, 1);
+        }
         let place = format!("crash in recovery before {site}, image {}", image.index());
-        let judged = judge(world, image, promise, &care, rng.next_u64(), tally);
+        let seed = rng.next_u64();
+        let judged = wrong::deeper(|| judge(world, image, promise, &care, seed, tally));
         tally.judge(judged.map_err(|violation| violation.during(place)));
     }
 }

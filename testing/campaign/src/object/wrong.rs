@@ -61,18 +61,20 @@ pub struct Variant {
     pub seen_as: Option<Fault>,
     /// Where it shows, in words of its row; empty if that does not matter.
     pub bed: &'static str,
+    /// Recoveries that must have been crashed, one in the other, before a place is switched off.
+    pub from: u32,
 }
 
 /// A place that is switched off; any wrong state that a judge sees will do.
 #[must_use]
 pub const fn site(site: &'static str, name: &'static str) -> Variant {
-    Variant { wrong: Wrong::Site(site), name, seen_as: None, bed: "" }
+    Variant { wrong: Wrong::Site(site), name, seen_as: None, bed: "", from: 0 }
 }
 
 /// A lie, and what it has to be convicted of.
 #[must_use]
 pub const fn lie(lie: Lie, name: &'static str, seen_as: Fault) -> Variant {
-    Variant { wrong: Wrong::Lie(lie), name, seen_as: Some(seen_as), bed: "" }
+    Variant { wrong: Wrong::Lie(lie), name, seen_as: Some(seen_as), bed: "", from: 0 }
 }
 
 /// Figure: wrong variants.
@@ -87,18 +89,37 @@ thread_local! {
     static TOLD: Cell<Option<Lie>> = const { Cell::new(None) };
     /// The place of the engine that is switched off in all worlds of this thread.
     static OFF: Cell<Option<&'static str>> = const { Cell::new(None) };
+    /// Recoveries that must have been crashed before either is,
+    static FROM: Cell<u32> = const { Cell::new(0) };
+    /// and those that have been.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
 /// The place of the engine that is switched off here and now.
 #[must_use]
 pub fn off() -> Option<&'static str> {
-    OFF.get()
+    OFF.get().filter(|_| DEPTH.get() >= FROM.get())
+}
+
+/// Does what follows the crash of a recovery.
+pub fn deeper<T>(what: impl FnOnce() -> T) -> T {
+    /// Counts back, also if it panics.
+    struct Back(u32);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            DEPTH.set(self.0);
+        }
+    }
+    let depth = DEPTH.get();
+    let _back = Back(depth);
+    DEPTH.set(depth + 1);
+    what()
 }
 
 /// Whether this lie is to be told here and now.
 #[must_use]
 pub fn told(lie: Lie) -> bool {
-    TOLD.get() == Some(lie)
+    TOLD.get() == Some(lie) && DEPTH.get() >= FROM.get()
 }
 
 /// Makes a byte of what was served a wrong one, if that lie is told.
@@ -123,6 +144,7 @@ impl Drop for Telling {
     fn drop(&mut self) {
         TOLD.set(None);
         OFF.set(None);
+        FROM.set(0);
     }
 }
 
@@ -192,6 +214,7 @@ impl Variant {
         };
         TOLD.set(lie);
         OFF.set(off);
+        FROM.set(self.from);
         let _telling = Telling;
         catch_unwind(AssertUnwindSafe(|| play(case))).unwrap_or_else(|panic| {
             let mut tally = Tally::default();

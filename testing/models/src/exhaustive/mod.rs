@@ -120,6 +120,12 @@ pub(crate) fn run(cli: &Cli) -> Result<Report> {
         crate::cli::enough(&names(core), core.iter().map(|model| model.wrong.len()).sum())?;
     }
     let models = cores.concat();
+    let wanted = holdfast_evidence::LOOM_MODELS;
+    ensure!(
+        models.len() as u64 == wanted,
+        "there are {} models, and the list of what was run wants {wanted}: set LOOM_MODELS",
+        models.len()
+    );
     let chosen: Vec<_> = models.iter().filter(|model| cli.wants(model.name)).collect();
     ensure!(!chosen.is_empty(), "no such model; there are {}", names(&models));
     let mut report = Report::default();

@@ -54,7 +54,7 @@ fn plan(how: How, repair: bool) -> Plan {
         _ => Budget { exhaustive: 64, singles: 16, pairs: 4, samples: 12, seed: 0 },
     };
     let inner = Budget { exhaustive: 4, singles: 1, pairs: 0, samples: 1, seed: 0 };
-    let nested = Nested { budget: inner, each: 2, depth: 1, deeper_each: 1 };
+    let nested = Nested { budget: inner, each: 2, depth: 1, deeper_each: 1, above: 0 };
     let again = how == How::Again;
     Plan {
         thin,

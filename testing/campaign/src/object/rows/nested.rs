@@ -55,7 +55,7 @@ fn plan(tier: Tier, scene: &Scene) -> Plan {
     let budget = Budget { exhaustive: 4, singles: 1, pairs: 0, samples: 1, seed: 0 };
     let ci = matches!(tier, Tier::Ci);
     let each = if ci { 40 } else { 4 };
-    let nested = Nested { budget, each, depth: 2, deeper_each: 8 };
+    let nested = Nested { budget, each, depth: 2, deeper_each: 8, above: 0 };
     // What is recovered is scrubbed as well, and the scrub cut off like the recovery.
     let scrub = !ci || matches!(scene.plot, Plot::Repair(_) | Plot::Scrub | Plot::Grow);
     Plan {

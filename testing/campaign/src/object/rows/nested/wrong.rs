@@ -1,5 +1,10 @@
 //! What must be convicted by crashes within recoveries and repairs, and by nothing else: steps that
-//! only matter if the recovery, or the repair, is crashed as well.
+//! only matter if the recovery, or the repair, is crashed as well; and what is wrong only after the
+//! second such crash, or the third, one within the recovery from the other.
+//!
+//! A repair that is crashed is begun anew whatever step of it is left out, since what it works from
+//! is still there: who leaves one out is convicted where a copy is lost as well (row `mutants`).
+//! Here a byte is changed after the crash instead, which the judge has to see.
 
 use std::sync::Arc;
 
@@ -10,13 +15,23 @@ use crate::object::judge::{Care, Nested};
 use crate::object::scenes::{Plot, play};
 use crate::object::watch::{Plan, Watch};
 use crate::object::world::World;
-use crate::object::wrong::{Variant, off, or_right, site};
+use crate::object::wrong::{Lie, Variant, is_on_purpose, lie, or_right, site};
 use crate::runner::Case;
-use crate::tally::Tally;
+use crate::tally::{Fault, Tally};
 
 /// A place, what is wrong without it, the scene and the world in which it shows.
 const fn within(place: &'static str, name: &'static str, bed: &'static str) -> Variant {
     Variant { bed, ..site(place, name) }
+}
+
+/// The same, once so many recoveries were crashed, one in the other.
+const fn deeper(from: u32, variant: Variant) -> Variant {
+    Variant { from, ..variant }
+}
+
+/// What follows a crash changes a byte that nothing damaged.
+const fn reverts(name: &'static str, bed: &'static str) -> Variant {
+    Variant { bed, seen_as: None, ..lie(Lie::Reverts, name, Fault::Wrong) }
 }
 
 /// What must be convicted.
@@ -30,6 +45,23 @@ pub const WRONG: &[Variant] = &[
         "a long object counts before it is synced",
         "alloc-large in file-p",
     ),
+    deeper(
+        1,
+        within("object.recover.replay", "a second recovery replays nothing", "write-8 in shm-p"),
+    ),
+    deeper(
+        2,
+        within("object.recover.replay", "a third recovery replays nothing", "write-8 in shm-p"),
+    ),
+    deeper(
+        2,
+        within("object.redo_parity.recompute", "a third one leaves parity", "write-8 in shm-p"),
+    ),
+    reverts("what follows a crashed repair changes a byte", "flip-object in shm-p"),
+    deeper(1, reverts("what follows a crashed recovery of a repair does", "poison-p in file-p")),
+    deeper(1, reverts("what follows a crashed recovery of a growth does", "grow in file-p")),
+    deeper(1, reverts("what follows a crashed recovery of a scrub does", "scrub in shm-p")),
+    deeper(2, reverts("what follows a third recovery of a growth does", "grow in shm-p")),
 ];
 
 /// Runs a case: one of the wrong variants, or one of the others.
@@ -45,7 +77,8 @@ fn brief(variant: &Variant, case: &Case) -> Tally {
     let world = Arc::new(World::named(world));
     let full = plan(case.tier, scene);
     let inner = Budget { exhaustive: 16, singles: 4, pairs: 1, samples: 4, seed: 0 };
-    let nested = Nested { budget: inner, each: 2, depth: 1, deeper_each: 1 };
+    let (depth, each) = if variant.from > 1 { (variant.from, 6) } else { (1, 2) };
+    let nested = Nested { budget: inner, each, depth, deeper_each: 1, above: 0 };
     let plan = Plan { care: Care { nested: Some(nested), ..full.care }, enough: 12, ..full };
     let played = play(scene, &world, &mut case.rng(1), |ledger| {
         Watch::new(&world, ledger, plan, case.rng(2))
@@ -55,7 +88,7 @@ fn brief(variant: &Variant, case: &Case) -> Tally {
         Err(violation) => tally.convict(violation),
     }
     // Images of repairs are counted by this row; those of operations are others' to judge.
-    if !matches!(scene.plot, Plot::Repair(_)) && off().is_some() {
+    if !matches!(scene.plot, Plot::Repair(_)) && is_on_purpose() {
         tally.violations.retain(|violation| violation.story.contains("crash in recovery"));
     }
     tally
