@@ -86,7 +86,8 @@ pub enum TxError {
         /// Largest object.
         limit: u64,
     },
-    /// The pool is open read-only or turned read-only after a failed sync.
+    /// The pool is open read-only or turned read-only after a failed sync. Of a read: what is to be
+    /// read was changed by a commit that is in the log alone; open the pool anew.
     ReadOnly,
     /// The closure declared a smaller range than it changed (debug mode).
     Undeclared {

@@ -12,6 +12,7 @@ use holdfast_txn::{Result, TxError};
 
 use crate::batch::Batch;
 use crate::error::Error;
+use crate::owed::Applied;
 use crate::shared::{SYSTEM_LANE, Shared};
 use crate::tx::damaged;
 
@@ -228,8 +229,9 @@ impl<M: Medium> Shared<M> {
         let mut log = self.hold_log(SYSTEM_LANE);
         let _gate = crate::commit::WriteGate::open(&self.m);
         let (number, held) = self.write_fitting(&mut log, &mut batch)?;
-        self.apply(&mut batch, held, || {}, || {}, || {});
-        self.complete(&log);
+        if self.apply(&mut batch, held, || {}, || {}, || {}) != Applied::Unstored {
+            self.complete(&log);
+        }
         Ok(number)
     }
 }

@@ -51,6 +51,7 @@ use holdfast_txn::{Result, TxError};
 use crate::batch::{Batch, Part};
 use crate::diff::{LINE, each_change, is_whole};
 use crate::lane::{Fate, LaneState, Piece, Work};
+use crate::owed::Applied;
 use crate::shared::Shared;
 use crate::tx::damaged;
 use crate::versions::Version;
@@ -432,11 +433,13 @@ impl<M: Medium> Shared<M> {
             }
         };
         let release = || locks.iter().for_each(|(word, _)| self.versions.release(*word, number));
-        if self.apply(batch, held, || self.publish_all_large(work), again, release) {
-            self.complete(&log);
-        } else {
-            self.defer(&mut log, lane);
-            self.m.step(STEP_PUT_OFF);
+        match self.apply(batch, held, || self.publish_all_large(work), again, release) {
+            Applied::Stored => self.complete(&log),
+            Applied::PutOff => {
+                self.defer(&mut log, lane);
+                self.m.step(STEP_PUT_OFF);
+            }
+            Applied::Unstored => {}
         }
         Ok(number)
     }
@@ -489,7 +492,7 @@ impl<M: Medium> Shared<M> {
 
     /// Steps 9 and 10 of a durable record. `publish` makes known what the columns hold now, before
     /// anybody else can judge them; `again` stores once more what nobody knew before, before it is
-    /// judged here. Answers whether all is drained; not so if that may be put off.
+    /// judged here. Nothing is released that could not be stored.
     pub(crate) fn apply(
         &self,
         batch: &mut Batch,
@@ -497,7 +500,7 @@ impl<M: Medium> Shared<M> {
         publish: impl FnOnce(),
         again: impl FnOnce(),
         release: impl FnOnce(),
-    ) -> bool {
+    ) -> Applied {
         if !held {
             self.hold_columns(batch);
         }
@@ -514,11 +517,11 @@ impl<M: Medium> Shared<M> {
         self.columns.unlock_all(&batch.columns);
         again();
         // The record is durable: its changes must be completed, whatever went bad under them.
-        if !stored {
-            self.complete_owed();
+        if !stored && !self.complete_owed() {
+            return Applied::Unstored;
         }
         release();
-        !put_off
+        if put_off { Applied::PutOff } else { Applied::Stored }
     }
 
     fn find_columns(&self, batch: &mut Batch) {

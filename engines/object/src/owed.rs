@@ -21,6 +21,18 @@ const STEP_OWED: Site = Site::new("object.owed.step-owed");
 /// Pages relocated for the sake of one commit before it is given up.
 const RELOCATIONS_MAX: u32 = 64;
 
+/// What became of a commit whose record is durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Applied {
+    /// It is stored, and drained.
+    Stored,
+    /// It is stored, and its drain is put off.
+    PutOff,
+    /// It could not be stored: the next open does that. What it changes is held until then, and its
+    /// number is not done, so that no watermark passes its record.
+    Unstored,
+}
+
 /// What a commit changes that met a media error after its record was durable.
 #[derive(Debug)]
 pub(crate) struct Owed {
@@ -66,13 +78,17 @@ impl<M: Medium> Shared<M> {
     /// half patched, so they are completed together. Recomputing their parity ends with a drain,
     /// which is their F2. No columns are held: relocation needs them all. The version words of
     /// these commits still are.
-    pub(crate) fn complete_owed(&self) {
+    ///
+    /// False if that cannot be: then the medium holds what was before them, or a part of them. Their
+    /// version words stay held, so nobody is served that; the pool has stopped writing.
+    #[must_use]
+    pub(crate) fn complete_owed(&self) -> bool {
         self.m.step(STEP_OWED);
         let mut repairer = self.repairer_now();
         let mut owed = self.take_owed();
         if owed.is_empty() {
-            // Somebody else's completion took this one along.
-            return;
+            // Somebody else's completion took this one along, for good or ill.
+            return !self.is_unstored();
         }
         repairer.completes = true;
         let done = self.redo_owed(&mut repairer, &mut owed);
@@ -80,9 +96,17 @@ impl<M: Medium> Shared<M> {
         if done.is_err() {
             // Neither healed nor moved: what is lost is on the medium's own account, the records
             // are durable, and the next open replays them. Until then nothing more is written.
+            self.unstored.store(true, Ordering::Release);
             self.stop_writing();
         }
         self.redoing.fetch_sub(owed.len() as u64, Ordering::AcqRel);
+        !self.is_unstored()
+    }
+
+    /// Whether a commit that was answered is in the log alone: what it changes cannot be had before
+    /// the pool is opened anew.
+    pub(crate) fn is_unstored(&self) -> bool {
+        self.unstored.load(Ordering::Acquire)
     }
 
     /// What a redo of these changes may judge and store: they, and all parts of the units over

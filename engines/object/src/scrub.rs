@@ -304,12 +304,12 @@ impl<M: Medium> Shared<M> {
             Verdict::Undecided(Reason::Media(e)) => {
                 let asked = Asked { cause: Cause::MediaError, ..asked };
                 let page = e.at / PAGE * PAGE;
-                if self.mend_through(page, PAGE, asked)?.is_some() {
-                    return Ok(Mended::Lost(Wrong::Data));
-                }
-                // Its columns were not compared: more pages over them may be bad, or differ.
+                let lost = self.mend_through(page, PAGE, asked)?.is_some();
+                // Its columns were not compared: more pages over them may be bad, or differ. Whoever
+                // stores over other rows needs their parity, also if something is lost there.
                 let rest = self.mend_columns(page, PAGE, Finder::Scrub)?;
                 Ok(match rest {
+                    _ if lost => Mended::Lost(Wrong::Data),
                     Mended::Lost(_) | Mended::Undecided(_) => rest,
                     _ if self.stands_in(e.at, 1) => Mended::StoodIn(Wrong::Data),
                     _ => Mended::Repaired(Wrong::Data),

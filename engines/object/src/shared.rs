@@ -117,6 +117,8 @@ pub(crate) struct Shared<M: Medium> {
     pub(crate) counters: Counters,
     verify: AtomicU8,
     read_only: AtomicBool,
+    /// Commits are in the log alone: see `owed.rs`.
+    pub(crate) unstored: AtomicBool,
     freed: Box<[LastFreed]>,
     file: bool,
     anchor: AtomicU64,
@@ -177,6 +179,7 @@ impl<M: Medium> Shared<M> {
             counters: Counters::default(),
             verify: AtomicU8::new(policy_code(parts.options.verify)),
             read_only: AtomicBool::new(parts.read_only),
+            unstored: AtomicBool::new(false),
             // Whatever was freed before this open is complete, and no record of it is alive.
             freed: (0..lanes).map(|_| LastFreed(AtomicU64::new(parts.first_number - 1))).collect(),
             file,

@@ -4,7 +4,7 @@
 //! Commits go on meanwhile. An object is judged between two looks at its version word; a column
 //! is judged while it is held, which excludes every store to anything that lies over it.
 
-use holdfast_heap::format::GRANULE;
+use holdfast_heap::format::{GRANULE, SLOT_LEN};
 use holdfast_heap::sums::granules;
 use holdfast_heap::verify::{Direct, check_granule, read_slot};
 use holdfast_heap::{Spot, Unit, ZoneTable};
@@ -180,6 +180,13 @@ impl<M: Medium> Shared<M> {
         let certify = Certify::when(self.m.enabled(VERIFY));
         loop {
             let Some(version) = self.versions.read(word) else {
+                if self.is_unstored() {
+                    // Held for good: its last commit is in the log alone.
+                    let verdict = Verdict::Undecided(Reason::Older);
+                    let object = RawPtr::new(spot.object, 0);
+                    report.add(Finding { at: spot.slot, len: SLOT_LEN as u64, verdict, object });
+                    return;
+                }
                 holdfast_sync::thread::yield_now();
                 continue;
             };

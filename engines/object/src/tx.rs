@@ -100,6 +100,10 @@ impl<M: Medium> Tx<'_, M> {
     /// executed again it would meet the same commit. Unless that is about to change what was read.
     #[cold]
     fn await_version(&self, work: &Work, word: u32) -> Result<Version> {
+        if self.shared.is_unstored() {
+            // Held for good, or soon let go by a committer who was about to end.
+            return Err(TxError::ReadOnly);
+        }
         let tries = if self.shared.is_file() { AWAITED_MAX } else { 0 };
         for _ in 0..tries {
             if !self.reads_hold(work) {

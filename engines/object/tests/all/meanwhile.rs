@@ -6,14 +6,16 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use crate::common::{TestPool, crash, create_with, get, pattern, put, reopened};
-use holdfast_faultmem::Clear;
+use holdfast_faultmem::{Clear, FailMode};
 use holdfast_heap::ZoneTable;
 use holdfast_heap::format::GRANULE;
 use holdfast_layout::{RawPtr, Region, RegionKind};
-use holdfast_object::{CreateOptions, Parity, ScrubControl, ScrubOptions, Scrubbed, VerifyReads};
+use holdfast_object::{
+    CreateOptions, Error, Parity, ScrubControl, ScrubOptions, Scrubbed, VerifyReads,
+};
 use holdfast_pmem::{Medium, MediumKind, PAGE};
 use holdfast_redundancy::Zone;
-use holdfast_txn::Transaction;
+use holdfast_txn::{Transaction, TxError};
 
 fn tiny(parity: Parity, len: u64) -> TestPool {
     let pool = create_with(MediumKind::Shm, &CreateOptions { parity, ..CreateOptions::tiny(len) });
@@ -284,4 +286,71 @@ fn chunks_that_an_owed_commit_freed_are_nobodys_until_it_is_completed() {
         clean(&pool);
         assert_eq!(get(&pool, of).unwrap(), bytes);
     }
+}
+
+#[test]
+fn what_is_in_the_log_alone_is_served_by_nobody_until_the_next_open() {
+    for kind in [MediumKind::Shm, MediumKind::File] {
+        let options = CreateOptions { parity: Parity::P, ..CreateOptions::tiny(1 << 20) };
+        let pool = create_with(kind, &options);
+        pool.set_verify_reads(VerifyReads::Always);
+        let [hit, other] = [1, 2].map(|seed| put(&pool, &pattern(seed, 900)));
+        let (hooked, failing) = (pool.clone(), AtomicBool::new(false));
+        pool.medium().on_step(Box::new(move |site| {
+            if site.name() == "object.commit.step-durable" && !failing.swap(true, Ordering::AcqRel)
+            {
+                hooked.medium().fail_nth(hooked.medium().calls() + 1, FailMode::Forever);
+            }
+        }));
+        // Its record is durable: it is committed, though nothing of it can be stored.
+        pool.run(|tx| tx.write_bytes(hit, 0, &[7; 900])).unwrap();
+        pool.medium().clear_on_step();
+        pool.medium().fail_none();
+        assert!(pool.is_read_only());
+        let refused = get(&pool, hit).unwrap_err();
+        assert!(matches!(refused, Error::Tx(TxError::ReadOnly)), "{kind}: {refused}");
+        assert!(matches!(pool.view_raw(hit), Err(Error::Tx(TxError::ReadOnly))), "{kind}");
+        assert_eq!(get(&pool, other).unwrap(), pattern(2, 900), "{kind}");
+        // It ends, and says so.
+        let report = pool.check(|_, _| {}).unwrap();
+        assert!(!report.is_clean(), "{kind}");
+        let (pool, _) = crash(pool);
+        assert_eq!(get(&pool, hit).unwrap(), [7; 900], "{kind}");
+        assert_eq!(get(&pool, other).unwrap(), pattern(2, 900), "{kind}");
+        clean(&pool);
+    }
+}
+
+/// More is bad over a column than parity can give back: what is lost there stays lost, and whoever
+/// stores over another row of it finds parity to patch.
+#[test]
+fn one_scrub_leaves_no_page_of_a_lost_column_unreadable() {
+    let pool = tiny(Parity::P, 1 << 20);
+    let lens = [900; 200];
+    let all: Vec<RawPtr> =
+        lens.iter().zip(1..).map(|(len, seed)| put(&pool, &pattern(seed, *len))).collect();
+    let zone = Zone::new(&region(&pool), 0).unwrap();
+    let unit = |of: &RawPtr| zone.unit(of.offset()).unwrap();
+    // An object in one row, and one in another over the same page.
+    let pages = |of: &RawPtr| (unit(of).0, unit(of).1 / PAGE);
+    let (kept, lost) = all
+        .iter()
+        .flat_map(|a| all.iter().map(move |b| (a, b)))
+        .find(|(a, b)| pages(a).1 == pages(b).1 && pages(a).0 != pages(b).0)
+        .unwrap();
+    let col = unit(lost).1 / PAGE * PAGE;
+    let rows = (0..zone.data_rows()).map(|row| zone.at(row, col));
+    let mut bad: Vec<u64> = rows.filter(|page| *page != kept.offset() / PAGE * PAGE).collect();
+    bad.push(zone.p_at(col));
+    for page in bad.iter().copied() {
+        pool.medium().poison(page, PAGE, Clear::Able).unwrap();
+    }
+    assert!(scrub(&pool).lost > 0);
+    for page in bad {
+        let mut bytes = [0; PAGE as usize];
+        pool.medium().read(page, &mut bytes).unwrap();
+    }
+    pool.run(|tx| tx.write_bytes(*kept, 0, &[7; 900])).unwrap();
+    assert_eq!(get(&pool, *kept).unwrap(), [7; 900]);
+    assert!(matches!(get(&pool, *lost), Err(Error::Tx(TxError::Lost { .. }))));
 }

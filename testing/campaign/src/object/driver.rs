@@ -177,7 +177,7 @@ impl Driver {
     }
 
     /// A job of any kind that goes with what the pool is like.
-    fn any_job(&self, rng: &mut Rng) -> Job {
+    pub fn any_job(&self, rng: &mut Rng) -> Job {
         let objects = self.ledger.objects();
         if self.ledger.linked {
             return linked::any_job(rng, &objects, self.anchor, &[], true);

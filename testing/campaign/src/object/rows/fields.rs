@@ -54,6 +54,8 @@ pub const ROW: Row = Row {
 pub const ROUNDS: u64 = 20;
 /// Pages of the pools.
 pub const PAGES: u64 = 121;
+/// Keys of a map that does not fit beside a log as long as on files.
+const MANY: u16 = 2_000;
 /// Longest time one run may take: the same without damage takes milliseconds.
 const SLOW: Duration = Duration::from_secs(10);
 /// Figures that only count which fields were damaged.
@@ -156,7 +158,9 @@ fn run(case: &Case) -> Tally {
 /// All fields of a group damaged by so many verbs.
 fn story(case: &Case, (group, round): (usize, u64), verbs: usize) -> Tally {
     let (wanted, pool) = GROUPS[group];
-    let world = world_of(WORLDS[group % 2][round as usize % 4], PAGES);
+    let pages =
+        if matches!(pool, Wanted::Maps(Pairs::Wide(MANY..), _)) { 2 * PAGES } else { PAGES };
+    let world = world_of(WORLDS[group % 2][round as usize % 4], pages);
     let mut rng = case.rng(1);
     let mut tally = Tally::default();
     // Cases that share the places of a pool have the same pool.

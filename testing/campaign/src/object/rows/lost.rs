@@ -13,19 +13,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_faultmem::{Damage, FaultKind, Injected, Torn, When};
-use holdfast_layout::Region;
+use holdfast_layout::{RawPtr, Region};
+use holdfast_object::Error;
 use holdfast_pmem::{Medium, MediumKind};
 use holdfast_redundancy::events::Outcome;
+use holdfast_txn::TxError;
 use holdfast_workloads::Rng;
 
 use super::damage::{Seen, crash, domains, names, world_of, zone_of};
 use super::spared::{Range, accused, kept, revert_as_told};
-use super::stale::{Past, set_back, settle};
+use super::stale::{Past, concerned, set_back, settle};
 use crate::object::driver::Driver;
 use crate::object::judge::scrub;
 use crate::object::ops::any_job;
 use crate::object::raw::{Bytes, Flaw, Scope, survey};
-use crate::object::scenes::stage;
+use crate::object::scenes::{refused, stage};
 use crate::object::world::World;
 use crate::object::wrong::{Lie, Variant, lie, or_right, site};
 use crate::runner::{Case, Row, Tier};
@@ -357,12 +359,21 @@ fn serves_no_wrong_byte(driver: &Driver) -> Judged<()> {
 }
 
 fn meet(world: &Arc<World>, driver: Driver, injected: &Injected, rng: &mut Rng) -> Judged<Driver> {
+    let hurt = concerned(&driver, injected.at, injected.len);
+    let may = |of: RawPtr| hurt.iter().any(|word| RawPtr::from_word(*word).offset() == of.offset());
     match rng.below(4) {
         // A slot whose write was lost is an old one and verifies: only parity knows.
         0 => serves_no_wrong_byte(&driver)?,
         1 => {
-            let count = 1 + rng.below(3) as u32;
-            driver.go_on(rng, count)?;
+            for _ in 0..1 + rng.below(3) {
+                let job = driver.any_job(rng);
+                match driver.run(&job) {
+                    Ok(_) => {}
+                    // Of a slot whose write was lost: the older one may have lived long before it.
+                    Err(Error::Tx(TxError::InDoubt { pointer })) if may(pointer) => break,
+                    Err(error) => return Err(refused(&format!("{:?}", job.ops), &error)),
+                }
+            }
         }
         2 if !took_both_copies(&driver, injected) => return crash(world, driver),
         _ => {}

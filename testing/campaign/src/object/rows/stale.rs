@@ -79,7 +79,7 @@ fn content(driver: &Driver) -> Judged<Vec<u8>> {
 }
 
 /// The objects that have a part in a range.
-fn concerned(driver: &Driver, at: u64, len: u64) -> BTreeSet<u64> {
+pub(super) fn concerned(driver: &Driver, at: u64, len: u64) -> BTreeSet<u64> {
     let targets = Targets::of(&Bytes::of(&driver.medium));
     let objects = driver.ledger.objects();
     let within = |word: u64, object: &Object| {

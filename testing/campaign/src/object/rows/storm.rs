@@ -3,10 +3,13 @@
 //! The threads work on objects of their own. Beside them bits flip, stray writes land, pages go
 //! bad, writes are lost, sent elsewhere or torn, places come back as they once were, calls fail,
 //! and scrubs go on; in the end everything is whole, or the machine crashes at a barrier of
-//! whichever thread and the next storm goes on in what is left. An atlas keeps to what the
+//! whichever thread, or the program is killed wherever its threads are, and the next storm goes on
+//! in what is left. An atlas keeps to what the
 //! redundancy covers: then nothing may be lost, no call may fail, and each fault was overwritten
-//! by the program or is told by an event. One case in five has no atlas: then what is served is
-//! right, or the object is lost and says so, and the rest stays in use.
+//! by the program or is told by an event. One case in five has no atlas: rows of a column
+//! go bad together, up to 2 MiB at once are overwritten or cannot be read, pages of the metadata are
+//! bad for good, and calls fail amid all that. Then what is served is right, or the object is lost
+//! and says so, and the rest stays in use.
 //!
 //! Schedules are left to chance: a replay draws the same faults and the same jobs, which meet at
 //! other instants.
@@ -22,14 +25,14 @@ use std::time::{Duration, Instant};
 use holdfast_faultmem::{FaultMedium, Image};
 use holdfast_layout::RawPtr;
 use holdfast_object::{Error, ScrubControl, ScrubOptions};
-use holdfast_oracle::acked::Acked;
+use holdfast_oracle::acked::{Acked, Model};
 use holdfast_redundancy::events::{Event, Outcome};
 use holdfast_txn::TxError;
 use holdfast_workloads::Rng;
 
 use self::chaos::Chaos;
 use self::sky::Sky;
-use super::damage::{Seen, settled, world_of};
+use super::damage::{Seen, domains, settled, world_of, zone_of};
 use crate::object::driver::{Driver, Ledger, agree, whole};
 use crate::object::histories::shake;
 use crate::object::judge::scrub;
@@ -125,6 +128,7 @@ pub fn storm(
     let mut chaos = Chaos::over(&driver, &sky, Rng::new(rng.next_u64()))?;
     let barrier = 1 + rng.below(BARRIERS);
     let draw = rng.next_u64();
+    let kill = draw.is_multiple_of(3);
     let ran = at_work(&driver, &sky, &mut rng, tally, || {
         for _ in 0..ROUNDS {
             chaos.round()?;
@@ -133,7 +137,7 @@ pub fn storm(
             }
         }
         let may = crash && !chaos.log_lost;
-        Ok(may.then(|| catch(&driver, barrier, draw)))
+        Ok(may.then(|| if kill { killed(&driver) } else { catch(&driver, barrier, draw) }))
     });
     let (ended, log_lost) = (chaos.ended, chaos.log_lost);
     tally.merge(std::mem::take(&mut chaos.tally));
@@ -148,6 +152,7 @@ pub fn storm(
         driver.medium.abandon(driver.pool);
         return Ok(None);
     }
+    let how = if kill && caught.is_some() { "kills" } else { "crashes" };
     let left = match caught {
         // Writing ended for good: only who opens the pool again can go on.
         None if ended && !log_lost => Some(snapshot(&driver.medium, &driver.ledger, None)),
@@ -159,7 +164,7 @@ pub fn storm(
     };
     if let Some(left) = left {
         driver.medium.abandon(driver.pool);
-        tally.add("crashes", 1);
+        tally.add(how, 1);
         return recovered(world, left).map(Some).map_err(|v| v.during("after the crash"));
     }
     chaos.alone = true;
@@ -202,6 +207,12 @@ fn snapshot(medium: &FaultMedium, ledger: &Ledger, draw: Option<u64>) -> Left {
         _ => point.persisted(),
     };
     (image, ledger.clone())
+}
+
+/// What a kill of the program leaves, wherever its threads are: all that it has stored.
+fn killed(driver: &Driver) -> Left {
+    let ledger = driver.ledger.lock();
+    (driver.medium.crash_point().newest(), ledger.clone())
 }
 
 /// Crashes at a barrier to come, of whichever thread.
@@ -255,7 +266,9 @@ fn storm_beyond(driver: Driver, seed: u64, tally: &mut Tally) -> Judged<()> {
     let mut chaos = Chaos::over(&driver, &sky, Rng::new(rng.next_u64()))?;
     let ran = at_work(&driver, &sky, &mut rng, tally, || {
         for _ in 0..ROUNDS {
-            chaos.round()?;
+            if !chaos.ended {
+                chaos.round()?;
+            }
         }
         Ok(())
     });
@@ -265,21 +278,41 @@ fn storm_beyond(driver: Driver, seed: u64, tally: &mut Tally) -> Judged<()> {
     tally.count += chaos.tally.count;
     tally.add("beyond tolerance: faults", chaos.tally.count);
     ran?;
-    contained(&driver, seen, &mut rng, tally)?;
+    contained(&driver, seen, &chaos.dead(), &mut rng, tally)?;
     driver.medium.abandon(driver.pool);
     Ok(())
 }
 
 /// All that is served is right; what is lost says so, and an event names it; the rest is in use.
-fn contained(driver: &Driver, seen: Seen, rng: &mut Rng, tally: &mut Tally) -> Judged<()> {
-    let control = ScrubControl::default();
-    let scrubbed = driver.pool.scrub(ScrubOptions::default(), &control, |_, _| {});
-    scrubbed.map_err(|error| refused("scrub", &error))?;
+fn contained(
+    driver: &Driver,
+    seen: Seen,
+    dead: &BTreeSet<u64>,
+    rng: &mut Rng,
+    tally: &mut Tally,
+) -> Judged<()> {
+    // A file that could not be written is not written any more: what is served is right all the
+    // same, and who opens it again has the rest.
+    let ended = driver.pool.is_read_only();
+    if ended {
+        tally.add("beyond tolerance: pools not written any more", 1);
+    } else {
+        let control = ScrubControl::default();
+        let scrubbed = driver.pool.scrub(ScrubOptions::default(), &control, |_, _| {});
+        scrubbed.map_err(|error| refused("scrub", &error))?;
+    }
     let objects = driver.ledger.objects();
-    let (mut lost, mut doubtful) = (BTreeSet::new(), BTreeSet::new());
+    // What was under way when writing ended may have been done, or not.
+    let mut done = objects.clone();
+    driver.ledger.lock().under_way().for_each(|change| done.apply(change));
+    let (mut lost, mut doubtful, mut unstored) = (BTreeSet::new(), BTreeSet::new(), 0);
     for (word, object) in objects.iter() {
         match served(&driver.pool, word) {
             Ok(found) if found == *object => {}
+            Ok(found) if done.get(word) == Some(&found) => {}
+            Err(_) if ended && done.get(word).is_none() => {}
+            // Its last change is in the log alone.
+            Err(Error::Tx(TxError::ReadOnly)) if ended => unstored += 1,
             Ok(_) => {
                 let story = format!("a wrong byte of {} was served", name(word));
                 return Err(Violation::new(Fault::Wrong, story));
@@ -295,8 +328,12 @@ fn contained(driver: &Driver, seen: Seen, rng: &mut Rng, tally: &mut Tally) -> J
     }
     tally.add("beyond tolerance: objects lost and named", lost.len() as u64);
     tally.add("beyond tolerance: objects in doubt and named", doubtful.len() as u64);
-    let unserved = lost.len() + doubtful.len();
+    tally.add("beyond tolerance: objects served after the next open", unstored as u64);
+    let unserved = lost.len() + doubtful.len() + unstored;
     tally.add("beyond tolerance: objects served", (objects.len() - unserved) as u64);
+    if ended {
+        return Ok(());
+    }
     if let Some(events) = seen.since(driver) {
         named(driver, &lost, &events, Outcome::Lost)?;
         named(driver, &doubtful, &events, Outcome::Undecided)?;
@@ -307,9 +344,22 @@ fn contained(driver: &Driver, seen: Seen, rng: &mut Rng, tally: &mut Tally) -> J
         .filter(|(word, _)| *word != driver.anchor)
         .map(|(word, object)| (word, object.bytes.len() as u64))
         .collect();
+    let zone = zone_of(driver)?;
     for _ in 0..3 {
         let Some((of, len)) = rng.pick(&safe).copied() else { break };
-        driver.must(&Job::new(rng, [Op::Write { of, from: 0, len }]))?;
+        let job = Job::new(rng, [Op::Write { of, from: 0, len }]);
+        match driver.run(&job) {
+            Err(Error::Tx(TxError::Lost { object }))
+                if !dead.is_disjoint(&domains(driver, &zone, object.offset(), 1)) =>
+            {
+                // Nothing could make up what is stored there: parity over it cannot be had, since a
+                // page of the column is bad for good.
+                tally.add("beyond tolerance: writes refused for want of parity", 1);
+                continue;
+            }
+            Err(error) => return Err(refused(&format!("{:?}", job.ops), &error)),
+            Ok(_) => {}
+        }
         let found = served(&driver.pool, of).map_err(|error| refused("reading", &error))?;
         if Some(&found) != driver.ledger.objects().get(of) {
             let story = format!("{} was written and reads otherwise", name(of));

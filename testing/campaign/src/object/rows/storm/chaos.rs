@@ -37,6 +37,8 @@ const AIM: Duration = Duration::from_millis(3);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes that are set back at once.
 const UNITS: [usize; 3] = [64, 512, PAGE as usize];
+/// Most bytes that are damaged at once beyond tolerance.
+const LARGE: u64 = 2 << 20;
 /// Calls among which the one is drawn that fails.
 const CALLS: u64 = 80;
 /// Domains of the log, which no scrub writes anew.
@@ -72,13 +74,16 @@ impl fmt::Display for Kind {
 }
 
 /// A range that went wrong.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Injury {
     kind: Kind,
     at: u64,
     len: u64,
     /// Stores of the program before it.
     since: usize,
+    /// The bytes in it that became others, as far as that is known: whoever stores over these has
+    /// stored over all that is wrong.
+    bytes: Option<Vec<u64>>,
 }
 
 /// The one who does it.
@@ -152,6 +157,8 @@ impl<'a> Chaos<'a> {
             self.overload()?;
         }
         for _ in 0..=self.rng.below(BETWEEN) {
+            // Also because a log chunk cannot be written any more, beyond tolerance.
+            self.ended |= self.sky.is_beyond() && self.driver.pool.is_read_only();
             if self.ended {
                 return Ok(());
             }
@@ -167,12 +174,13 @@ impl<'a> Chaos<'a> {
                 _ => {}
             }
         }
+        self.pause();
+        self.ended |= self.sky.is_beyond() && self.driver.pool.is_read_only();
         if self.ended {
             return Ok(());
         }
-        self.pause();
         self.scrub()?;
-        if !self.sky.is_beyond() && self.rng.below(5) == 0 {
+        if self.rng.below(5) == 0 {
             self.fail_one()?;
         }
         Ok(())
@@ -207,7 +215,7 @@ impl<'a> Chaos<'a> {
     fn note(&mut self, kind: Kind, at: u64, len: u64, since: usize) {
         let domains = self.domains(at, len);
         self.taken.extend(domains);
-        self.injuries.push(Injury { kind, at, len, since });
+        self.injuries.push(Injury { kind, at, len, since, bytes: None });
         self.tally.count += 1;
         self.tally.add(format!("{kind}: injected"), 1);
     }
@@ -215,6 +223,9 @@ impl<'a> Chaos<'a> {
     /// Ruins a page of more rows of one column than there are parity rows.
     fn overload(&mut self) -> Judged<()> {
         let Region { start, row_len, data_rows, parity_rows, .. } = self.zone;
+        if self.rng.below(8) == 0 {
+            return self.large();
+        }
         let mut rows: Vec<u64> = (0..u64::from(data_rows + parity_rows)).collect();
         self.rng.shuffle(&mut rows);
         let col = self.rng.below(row_len / PAGE) * PAGE;
@@ -232,6 +243,28 @@ impl<'a> Chaos<'a> {
             self.pause();
         }
         self.tally.add("columns lost", 1);
+        Ok(())
+    }
+
+    /// Overwrites much of the zone, or makes it bad.
+    fn large(&mut self) -> Judged<()> {
+        let Region { start, row_len, data_rows, parity_rows, .. } = self.zone;
+        let pages = u64::from(data_rows + parity_rows) * row_len / PAGE;
+        let from = self.rng.below(pages);
+        let len = (1 + self.rng.below(LARGE / PAGE)).min(pages - from) * PAGE;
+        let (at, medium) = (start + from * PAGE, &self.driver.medium);
+        let since = medium.stored();
+        let kind = if self.rng.below(2) == 0 {
+            let mut bytes = vec![0; len as usize];
+            self.rng.fill(&mut bytes);
+            medium.stray(at, &bytes).map_err(injecting)?;
+            Kind::Stray
+        } else {
+            medium.poison(at, len, Clear::Able).map_err(injecting)?;
+            Kind::Poison(Clear::Able)
+        };
+        self.note(kind, at, len, since);
+        self.tally.add("large losses", 1);
         Ok(())
     }
 
@@ -262,18 +295,29 @@ impl<'a> Chaos<'a> {
         }
         let (since, before) = (self.driver.medium.stored(), self.driver.medium.injected().len());
         self.driver.medium.stray(at, &bytes).map_err(injecting)?;
-        let injected = self.driver.medium.injected();
-        if let Some((at, len)) = injected.get(before).and_then(changed) {
-            self.note(Kind::Stray, at, len, since);
-        }
+        self.stored_to(Kind::Stray, before, since);
         Ok(())
+    }
+
+    /// Notes what a store of ours that was injected as this number has changed, if anything.
+    fn stored_to(&mut self, kind: Kind, number: usize, since: usize) {
+        let injected = self.driver.medium.injected();
+        let Some(injected) = injected.get(number) else { return };
+        let bytes = changed(injected);
+        if let (Some(first), Some(last)) = (bytes.first().copied(), bytes.last().copied()) {
+            self.note(kind, first, last - first + 1, since);
+            if let Some(injury) = self.injuries.last_mut() {
+                injury.bytes = Some(bytes);
+            }
+        }
     }
 
     fn poison(&mut self, targets: &Targets, clear: Clear) -> Judged<()> {
         let Some(target) = self.pick(targets) else { return Ok(()) };
         let page = (target.at + self.rng.below(target.len)) / PAGE * PAGE;
         let for_good = clear == Clear::Unable;
-        if !self.may(page, PAGE) || for_good && (!self.spare || page < self.zone.start) {
+        let may_last = self.sky.is_beyond() || self.spare && page >= self.zone.start;
+        if !self.may(page, PAGE) || for_good && !may_last {
             return Ok(());
         }
         // An append to a file that fails ends writing, as row `fail-nth` has it.
@@ -286,6 +330,12 @@ impl<'a> Chaos<'a> {
         self.driver.medium.poison(page, PAGE, clear).map_err(injecting)?;
         self.note(Kind::Poison(clear), page, PAGE, since);
         Ok(())
+    }
+
+    fn is_spare(&self, at: u64) -> bool {
+        let regions = self.driver.pool.regions();
+        let mut spares = regions.iter().filter(|region| region.kind == RegionKind::Spare);
+        spares.any(|spare| at + PAGE > spare.start && at < spare.start + spare.len)
     }
 
     /// Arms a fault for a write of the threads, and takes down what became of it.
@@ -302,6 +352,12 @@ impl<'a> Chaos<'a> {
             _ => (Kind::Torn, FaultKind::Torn(Torn::Subset(self.rng.next_u64()))),
         };
         if !self.may(page, PAGE) {
+            return Ok(());
+        }
+        // A spare frame may stand for another page, which is the one that is hurt then.
+        if let FaultKind::Misdirected { to } = fault
+            && self.is_spare(to)
+        {
             return Ok(());
         }
         if let FaultKind::Misdirected { to } = fault
@@ -374,7 +430,7 @@ impl<'a> Chaos<'a> {
         self.pause();
         let unit = UNITS[self.rng.below(UNITS.len() as u64) as usize];
         let draw = self.rng.next_u64();
-        let back = sky.calm(|| -> Judged<Option<(u64, usize)>> {
+        let back = sky.calm(|| -> Judged<Option<(usize, usize)>> {
             settle(driver)?;
             let Some(new) = read() else { return Ok(None) };
             let changed = old.chunks(unit).zip(new.chunks(unit)).enumerate();
@@ -383,20 +439,21 @@ impl<'a> Chaos<'a> {
             let Some(from) = Rng::new(draw).pick(&changed).copied() else { return Ok(None) };
             let at = page + from as u64;
             sky.shun(concerned(driver, at, unit as u64));
-            let since = driver.medium.stored();
+            let (since, number) = (driver.medium.stored(), driver.medium.injected().len());
             driver.medium.stray(at, &old[from..][..unit]).map_err(injecting)?;
-            Ok(Some((at, since)))
+            Ok(Some((number, since)))
         })?;
-        if let Some((at, since)) = back {
-            self.note(Kind::Stale, at, unit as u64, since);
+        if let Some((number, since)) = back {
+            self.stored_to(Kind::Stale, number, since);
         }
         Ok(back.is_some())
     }
 
     /// One call of the medium fails, of whichever thread, or all do from that one on, for a while.
-    /// That counts as damage anywhere, so there is no other.
+    /// That counts as damage anywhere, so within tolerance there is no other.
     fn fail_one(&mut self) -> Judged<()> {
-        if self.taken.iter().any(|domain| domain & LOG == 0) {
+        let clear = !self.taken.iter().any(|domain| domain & LOG == 0);
+        if !clear && !self.sky.is_beyond() {
             return Ok(());
         }
         let medium = &self.driver.medium;
@@ -546,7 +603,7 @@ impl<'a> Chaos<'a> {
             }
         }
         for injury in fresh {
-            let Injury { kind, at, len, since } = injury;
+            let Injury { kind, at, len, .. } = injury;
             let mut of = events.iter().filter(|event| names(&self.zone, event, at, len)).peekable();
             let named = of.peek().is_some();
             let repaired = of.any(|event| {
@@ -561,7 +618,7 @@ impl<'a> Chaos<'a> {
             let done_with = at < self.zone.start;
             // Of a faulty write there may be nothing left to see, if a newer one came at once.
             let replaced = matches!(kind, Kind::Lost | Kind::Misdirected | Kind::Torn);
-            if done_with || replaced || self.covered(at, len, since) || self.sky.is_beyond() {
+            if done_with || replaced || self.covered(&injury) || self.sky.is_beyond() {
                 self.tally.add(format!("{kind}: absorbed"), 1);
                 continue;
             }
@@ -572,8 +629,9 @@ impl<'a> Chaos<'a> {
         Ok(())
     }
 
-    /// Whether the program has stored over part of a range since.
-    fn covered(&self, at: u64, len: u64, since: usize) -> bool {
+    /// Whether the program has stored over all that is wrong since.
+    fn covered(&self, injury: &Injury) -> bool {
+        let Injury { at, len, since, .. } = *injury;
         let stores = self.driver.medium.stored_since(since).into_iter();
         let own = |site: &str| !site.starts_with("object.repair.") && !site.contains("scrub");
         let mut stores: Vec<(u64, u64)> = stores
@@ -581,15 +639,21 @@ impl<'a> Chaos<'a> {
             .map(|(_, from, len)| (from, from + len))
             .filter(|(from, to)| *from < at + len && at < *to)
             .collect();
+        if let Some(bytes) = &injury.bytes {
+            let stored = |byte: &u64| stores.iter().any(|(from, to)| (from..to).contains(&byte));
+            return bytes.iter().all(stored);
+        }
         stores.sort_unstable();
-        let reached =
-            stores.iter().fold(
-                at,
-                |reached, (from, to)| {
-                    if *from <= reached { reached.max(*to) } else { reached }
-                },
-            );
-        reached >= at + len
+        let further = |reached: u64, (from, to): &(u64, u64)| {
+            if *from <= reached { reached.max(*to) } else { reached }
+        };
+        stores.iter().fold(at, further) >= at + len
+    }
+
+    /// Columns in which a page is bad for good, and whatever else counts as one with it.
+    pub(super) fn dead(&self) -> BTreeSet<u64> {
+        let dead = |it: &&Injury| it.kind == Kind::Poison(Clear::Unable);
+        self.injuries.iter().filter(dead).flat_map(|it| self.domains(it.at, it.len)).collect()
     }
 }
 
@@ -601,12 +665,10 @@ fn injecting(error: impl fmt::Display) -> Violation {
     Violation::new(Fault::Refused, format!("injecting: {error}"))
 }
 
-/// From the first byte that changed to the last.
-fn changed(injected: &Injected) -> Option<(u64, u64)> {
+/// The bytes that became others.
+fn changed(injected: &Injected) -> Vec<u64> {
     let differs = |i: &usize| injected.before.get(*i) != injected.after.get(*i);
-    let first = (0..injected.after.len()).find(differs)?;
-    let last = (0..injected.after.len()).rfind(differs)?;
-    Some((injected.at + first as u64, (last - first + 1) as u64))
+    (0..injected.after.len()).filter(differs).map(|i| injected.at + i as u64).collect()
 }
 
 /// The objects that have a part in a range.

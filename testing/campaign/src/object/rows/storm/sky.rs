@@ -75,8 +75,12 @@ impl Sky {
 
 impl Weather for Sky {
     fn excuses(&self, error: &Error, _object: Option<u64>) -> bool {
-        // What is lost may be a part of the object, and the error names the part.
-        let lost = matches!(error, Error::Tx(TxError::Lost { .. } | TxError::InDoubt { .. }));
+        // What is lost may be a part of the object, and the error names the part. A file whose log
+        // cannot be written any more says so.
+        let lost = matches!(
+            error,
+            Error::Tx(TxError::Lost { .. } | TxError::InDoubt { .. } | TxError::ReadOnly)
+        );
         self.failing.load(Ordering::Acquire) || self.is_given_up() || self.is_beyond() && lost
     }
 
