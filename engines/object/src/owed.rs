@@ -79,8 +79,8 @@ impl<M: Medium> Shared<M> {
     /// which is their F2. No columns are held: relocation needs them all. The version words of
     /// these commits still are.
     ///
-    /// False if that cannot be: then the medium holds what was before them, or a part of them. Their
-    /// version words stay held, so nobody is served that; the pool has stopped writing.
+    /// False if that cannot be: then the medium holds what was before them, or a part of them.
+    /// Their version words stay held, so nobody is served that; the pool has stopped writing.
     #[must_use]
     pub(crate) fn complete_owed(&self) -> bool {
         self.m.step(STEP_OWED);

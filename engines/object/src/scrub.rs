@@ -305,7 +305,7 @@ impl<M: Medium> Shared<M> {
                 let asked = Asked { cause: Cause::MediaError, ..asked };
                 let page = e.at / PAGE * PAGE;
                 let lost = self.mend_through(page, PAGE, asked)?.is_some();
-                // Its columns were not compared: more pages over them may be bad, or differ. Whoever
+                // Its columns were not compared: more pages over them may be bad, or differ. Who
                 // stores over other rows needs their parity, also if something is lost there.
                 let rest = self.mend_columns(page, PAGE, Finder::Scrub)?;
                 Ok(match rest {

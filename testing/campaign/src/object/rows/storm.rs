@@ -4,12 +4,11 @@
 //! bad, writes are lost, sent elsewhere or torn, places come back as they once were, calls fail,
 //! and scrubs go on; in the end everything is whole, or the machine crashes at a barrier of
 //! whichever thread, or the program is killed wherever its threads are, and the next storm goes on
-//! in what is left. An atlas keeps to what the
-//! redundancy covers: then nothing may be lost, no call may fail, and each fault was overwritten
-//! by the program or is told by an event. One case in five has no atlas: rows of a column
-//! go bad together, up to 2 MiB at once are overwritten or cannot be read, pages of the metadata are
-//! bad for good, and calls fail amid all that. Then what is served is right, or the object is lost
-//! and says so, and the rest stays in use.
+//! in what is left. An atlas keeps to what the redundancy covers: then nothing may be lost, no call
+//! may fail, and each fault was overwritten by the program or is told by an event. One case in five
+//! has no atlas: rows of a column go bad together, up to 2 MiB at once are overwritten or cannot be
+//! read, pages of the metadata are bad for good, and calls fail amid all that. Then what is served
+//! is right, or the object is lost and says so, and the rest stays in use.
 //!
 //! Schedules are left to chance: a replay draws the same faults and the same jobs, which meet at
 //! other instants.
@@ -344,9 +343,20 @@ fn contained(
         .filter(|(word, _)| *word != driver.anchor)
         .map(|(word, object)| (word, object.bytes.len() as u64))
         .collect();
+    in_use(driver, &safe, dead, rng, tally)
+}
+
+/// Some of the objects that are `safe` are written, and read as they were written.
+fn in_use(
+    driver: &Driver,
+    safe: &[(u64, u64)],
+    dead: &BTreeSet<u64>,
+    rng: &mut Rng,
+    tally: &mut Tally,
+) -> Judged<()> {
     let zone = zone_of(driver)?;
     for _ in 0..3 {
-        let Some((of, len)) = rng.pick(&safe).copied() else { break };
+        let Some((of, len)) = rng.pick(safe).copied() else { break };
         let job = Job::new(rng, [Op::Write { of, from: 0, len }]);
         match driver.run(&job) {
             Err(Error::Tx(TxError::Lost { object }))
