@@ -20,6 +20,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
@@ -125,6 +126,24 @@ pub fn ask_of(call: &'static str, as_errno: Errno, file: BorrowedFd<'_>) -> Resu
         heard(Told { call, site: None, inode: inode_of(file) }, as_errno)?;
     }
     Ok(())
+}
+
+/// Makes a file longer or shorter.
+///
+/// # Errors
+/// The system's answer, or that of a test.
+pub fn set_len(file: &File, len: u64) -> io::Result<()> {
+    ask_of("ftruncate", Errno::NOSPC, file.as_fd())?;
+    file.set_len(len)
+}
+
+/// Writes all of `bytes` to a file.
+///
+/// # Errors
+/// The system's answer, or that of a test.
+pub fn write_all_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
+    ask_of("pwrite", Errno::IO, file.as_fd())?;
+    file.write_all_at(bytes, at)
 }
 
 /// Makes the bytes of a file durable: `fdatasync`.

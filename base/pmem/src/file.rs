@@ -456,7 +456,8 @@ impl Backing {
                 .map_err(|source| SyncError { call: "fallocate", source })?;
             size
         } else {
-            set_len(&self.file, from).map_err(|source| SyncError { call: "ftruncate", source })?;
+            call::set_len(&self.file, from)
+                .map_err(|source| SyncError { call: "ftruncate", source })?;
             if let Err(source) = allocate(self.fd(), from, to - from) {
                 let _ = self.file.set_len(from);
                 return Err(SyncError { call: "fallocate", source });
@@ -520,7 +521,7 @@ fn lengthen(file: &File, from: u64, to: u64) -> io::Result<()> {
     // First the storage, then the length: a disk that is full has changed no length then.
     let ways = [FallocateFlags::KEEP_SIZE, FallocateFlags::empty()];
     match ways.into_iter().try_for_each(|how| allocate_so(file.as_fd(), how, from, to - from)) {
-        Err(Errno::OPNOTSUPP) if file.metadata()?.len() < to => set_len(file, to),
+        Err(Errno::OPNOTSUPP) if file.metadata()?.len() < to => call::set_len(file, to),
         Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
         Err(error) => {
             if file.metadata().is_ok_and(|found| found.len() == from) {
@@ -536,12 +537,6 @@ fn lengthen(file: &File, from: u64, to: u64) -> io::Result<()> {
 pub(crate) fn open_as(options: &OpenOptions, path: &Path) -> io::Result<File> {
     call::ask("open", Errno::MFILE)?;
     options.open(path)
-}
-
-/// Makes a file longer or shorter.
-pub(crate) fn set_len(file: &File, len: u64) -> io::Result<()> {
-    call::ask_of("ftruncate", Errno::NOSPC, file.as_fd())?;
-    file.set_len(len)
 }
 
 /// Allocates, however often that is interrupted.

@@ -9,8 +9,6 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 
-use rustix::io::Errno;
-
 use crate::call;
 use crate::medium::{MediaCause, MediaError, Medium, MediumKind, SyncError};
 use crate::site::Site;
@@ -145,15 +143,9 @@ impl ForeignFile {
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
         let len = bytes.len() as u64;
         self.checked(at, len)?;
-        let written = self.change(|file| write_all_at(file, bytes, at));
+        let written = self.change(|file| call::write_all_at(file, bytes, at));
         written.map_err(|error| MediaError { at, len, cause: MediaCause::of_rewrite(&error) })
     }
-}
-
-/// Writes to a file, unless a test has that refused.
-fn write_all_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
-    call::ask_of("pwrite", Errno::IO, file.as_fd())?;
-    file.write_all_at(bytes, at)
 }
 
 /// Which signal says that somebody waits for a lease.
@@ -220,7 +212,7 @@ impl Medium for ForeignFile {
     fn drain(&self, _site: Site) {}
 
     fn append(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), SyncError> {
-        let written = self.change(|file| write_all_at(file, bytes, at));
+        let written = self.change(|file| call::write_all_at(file, bytes, at));
         written.map_err(|source| SyncError { call: "pwrite", source })?;
         self.sync_all(site)
     }

@@ -32,7 +32,7 @@ use rustix::io::Errno;
 
 use crate::call;
 use crate::error::OpenError;
-use crate::file::{allocate, explain, open_as, set_len};
+use crate::file::{allocate, explain, open_as};
 use crate::mapped::Mapped;
 use crate::options::Options;
 use crate::site::Site;
@@ -190,7 +190,7 @@ impl Making {
             }
         };
         self.refuse_other()?;
-        set_len(&self.file, len).map_err(failed("ftruncate"))?;
+        call::set_len(&self.file, len).map_err(failed("ftruncate"))?;
         if room == Room::Taken {
             allocate(self.file.as_fd(), 0, len).map_err(failed("fallocate"))?;
         }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use holdfast_pmem::inject::{Told, listen, taken_back, told};
 use holdfast_pmem::{
-    ForeignFile, Making, Mapped, Medium, MediumKind, Options, PAGE, PutAside, Site,
+    ForeignFile, Making, Mapped, Medium, MediumKind, Options, PAGE, PutAside, Site, SyncError,
 };
 
 /// What a caller names its own syncs.
@@ -54,6 +54,22 @@ fn foreign(folder: &Path) -> ForeignFile {
     ForeignFile::new(Arc::new(file))
 }
 
+/// Stores to a mapping and makes that durable.
+fn store(folder: &Path, sync: fn(&Mapped, Site) -> Result<(), SyncError>) {
+    let medium = open(folder);
+    medium.put(HERE, 0, b"kept").unwrap();
+    sync(&medium, HERE).unwrap();
+}
+
+/// Makes a file that gets its name when it is whole, perhaps in the place of another.
+fn make(folder: &Path, instead: bool) {
+    let mut making = Making::begin(&a(folder)).unwrap();
+    let medium = making.map(PAGE, holdfast_pmem::Room::Taken, &Options::default()).unwrap();
+    medium.put(HERE, 0, b"kept").unwrap();
+    medium.sync(HERE).unwrap();
+    making.keep(instead).unwrap();
+}
+
 const NONE: fn(&Path) = |_| {};
 
 const DEEDS: &[Deed] = &[
@@ -76,11 +92,7 @@ const DEEDS: &[Deed] = &[
     Deed {
         name: "store to a mapping and sync it",
         before: mapped,
-        act: |folder| {
-            let medium = open(folder);
-            medium.put(HERE, 0, b"kept").unwrap();
-            medium.sync(HERE).unwrap();
-        },
+        act: |folder| store(folder, Mapped::sync),
         sites: &["test.here"],
         stores: true,
         names: false,
@@ -88,11 +100,7 @@ const DEEDS: &[Deed] = &[
     Deed {
         name: "store to a mapping and sync it through",
         before: mapped,
-        act: |folder| {
-            let medium = open(folder);
-            medium.put(HERE, 0, b"kept").unwrap();
-            medium.sync_through(HERE).unwrap();
-        },
+        act: |folder| store(folder, Mapped::sync_through),
         sites: &["test.here"],
         stores: true,
         names: false,
@@ -100,13 +108,7 @@ const DEEDS: &[Deed] = &[
     Deed {
         name: "make a file that has its name when it is whole",
         before: NONE,
-        act: |folder| {
-            let mut making = Making::begin(&a(folder)).unwrap();
-            let medium = making.map(PAGE, holdfast_pmem::Room::Taken, &Options::default()).unwrap();
-            medium.put(HERE, 0, b"kept").unwrap();
-            medium.sync(HERE).unwrap();
-            making.keep(false).unwrap();
-        },
+        act: |folder| make(folder, false),
         sites: &["pmem.making.named", "test.here"],
         stores: true,
         names: true,
@@ -114,12 +116,7 @@ const DEEDS: &[Deed] = &[
     Deed {
         name: "make one in the place of another",
         before: made,
-        act: |folder| {
-            let mut making = Making::begin(&a(folder)).unwrap();
-            let medium = making.map(PAGE, holdfast_pmem::Room::Taken, &Options::default()).unwrap();
-            medium.sync(HERE).unwrap();
-            making.keep(true).unwrap();
-        },
+        act: |folder| make(folder, true),
         sites: &["pmem.making.named", "test.here"],
         stores: true,
         names: true,

@@ -166,8 +166,8 @@ pub trait Facts: Send + Sync + fmt::Debug + 'static {
     /// It does not say: then nothing is concluded about the file.
     fn identity(&self) -> io::Result<Identity>;
 
-    /// Makes durable what [`identity`](Self::identity) says. A sync of the data need not: on many
-    /// file systems the time of change follows seconds later.
+    /// Makes durable, at `site`, what [`identity`](Self::identity) says. A sync of the data need
+    /// not: on many file systems the time of change follows seconds later.
     ///
     /// # Errors
     /// What the system says: after a power cut, the file may have another date.

@@ -5,8 +5,9 @@
 //!
 //! A row that ends without a violation says that no judge saw a wrong state in any of its cases: no
 //! acknowledged change missing, nothing wrong served, nothing called damaged that was not, nothing
-//! changed by a repair that was not damaged. That its judges see such states is part of the row: it
-//! begins with wrong variants, each of which it has to convict. What a row set out to reach and has
+//! changed by a repair that was not damaged. That judges see such states is shown too: many rows
+//! begin with wrong variants, each of which they have to convict, and of the others row `mutants`
+//! or a test asks for it. What a row set out to reach and has
 //! not (too few images, no call that failed) is a violation as well, and what it left out is told.
 //! The same seed plays the same cases, up to what threads make of them.
 //!

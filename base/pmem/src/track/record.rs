@@ -45,7 +45,7 @@ pub trait Record: Send + Sync + 'static {
 /// value only. While the process lives, anything but zero counts.
 pub const NOTED: u8 = 0xa5;
 
-/// Putting a note.
+/// Writing bytes back as they are, to find out beforehand what cannot be written.
 const REACH: Site = Site::new("pmem.track.Reach");
 
 /// Where the bytes of a file's pages lie on a medium: in groups of so many in a row, each group so

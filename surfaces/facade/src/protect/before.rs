@@ -1,15 +1,11 @@
 //! What a protected file was when it was last covered, beside it: a new file, as far as parity can
 //! tell. The file itself is not changed.
 
-use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use holdfast_pmem::{Making, Medium, OpenError, PAGE, Site, call};
 use holdfast_redundancy::PageVerdict;
-use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 use crate::protect::file;
@@ -48,7 +44,7 @@ impl ProtectedFile {
         let failed = |error: io::Error| file::failed(to, &error);
         let (size, gone) = self.end_of_before()?;
         let end = size.div_ceil(PAGE);
-        lengthen(making.file(), size).map_err(failed)?;
+        call::set_len(making.file(), size).map_err(failed)?;
         let mut before = Before { gone, ..Before::default() };
         let mut bytes = vec![0; PAGE as usize];
         for (looked, page) in self.engine.to_look_at(end).into_iter().flatten().enumerate() {
@@ -59,7 +55,7 @@ impl ProtectedFile {
             let here = size.saturating_sub(at).min(PAGE) as usize;
             self.page_before(page, &mut bytes[..here], &mut before)?;
             if bytes[..here].iter().any(|byte| *byte != 0) {
-                write(making.file(), &bytes[..here], at).map_err(failed)?;
+                call::write_all_at(making.file(), &bytes[..here], at).map_err(failed)?;
             }
         }
         call::sync_all(Site::new("facade.before.written"), making.file()).map_err(failed)?;
@@ -110,16 +106,4 @@ impl ProtectedFile {
     pub fn before_image(&self, page: u64) -> Result<Option<Vec<u8>>> {
         self.engine.before_image(page).map_err(|error| self.failed(&error))
     }
-}
-
-/// Makes a file longer, unless a test has that refused.
-fn lengthen(file: &File, len: u64) -> io::Result<()> {
-    call::ask_of("ftruncate", Errno::NOSPC, file.as_fd())?;
-    file.set_len(len)
-}
-
-/// Writes to a file, unless a test has that refused.
-fn write(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
-    call::ask_of("pwrite", Errno::IO, file.as_fd())?;
-    file.write_all_at(bytes, at)
 }
