@@ -8,7 +8,7 @@ use holdfast_layout::Certify;
 use holdfast_pmem::track::DirtySource;
 use holdfast_pmem::{Clock, MediaError, Medium, PAGE, Site, SyncError};
 use holdfast_redundancy::events::{Cause, Event, Finder, Outcome};
-use holdfast_redundancy::{Journal, PageStripes, RepairIntent, Unsure, Wrong};
+use holdfast_redundancy::{Journal, PageStripes, RepairIntent, Unsure, Wrong, verdict};
 use holdfast_sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::bits::Bits;
@@ -333,6 +333,19 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         if !self.options.read_only && self.journal.append(&self.side.s, event).is_err() {
             inner.counts.unreported += 1;
         }
+    }
+
+    /// Tells in the journal that of two copies which lead to the redundancy of the whole file one
+    /// was damaged when it was opened, and was written anew from the other: of the header, or of
+    /// what a program keeps beside it.
+    pub fn tell_copy(&self, copy: verdict::Side) {
+        self.report_copy(&mut self.lock(), copy);
+    }
+
+    pub(crate) fn report_copy(&self, inner: &mut Inner, copy: verdict::Side) {
+        let (cause, wrong, len) = (Cause::Copies, Some(Wrong::Mirror { side: copy }), inner.size);
+        let event = self.event((0, 0), Finder::Open, Outcome::Repaired);
+        self.report(inner, &Event { cause, wrong, len, ..event });
     }
 
     /// An event about one page of the data file, whose region was last verified at `verified_ns`.

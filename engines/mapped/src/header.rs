@@ -4,7 +4,7 @@ use holdfast_codes::crc32c;
 use holdfast_layout::bytes::{get_u32, get_u64, put, put_u32, put_u64};
 use holdfast_layout::format::SEQUENCE_MAX;
 use holdfast_pmem::{Medium, Site};
-use holdfast_redundancy::{Mirror, MirrorSites, PageStripes, Record};
+use holdfast_redundancy::{Mirror, MirrorSites, PageStripes, Record, Side};
 
 use crate::error::{Error, Result};
 use crate::format::{
@@ -233,6 +233,11 @@ impl HeaderPage {
     /// Whether a copy has to be written again from the other.
     pub(crate) fn needs_heal(&self) -> bool {
         self.record.needs_heal()
+    }
+
+    /// The side whose copy was damaged when it was read, if one was.
+    pub(crate) const fn damaged(&self) -> Option<Side> {
+        self.record.damaged()
     }
 
     pub(crate) fn heal<S: Medium>(&mut self, s: &S) -> Result<()> {

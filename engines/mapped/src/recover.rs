@@ -454,6 +454,19 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         Ok(())
     }
 
+    /// Writes the copies of header and events anew that are damaged, or older.
+    fn heal_copies(&self, inner: &mut Inner) -> Result<()> {
+        let damaged = inner.header.damaged();
+        if inner.header.needs_heal() {
+            inner.header.heal(&self.side.s)?;
+        }
+        self.journal.heal(&self.side.s);
+        if let Some(copy) = damaged {
+            self.report_copy(inner, copy);
+        }
+        Ok(())
+    }
+
     /// Whether it came to its end: `step` may stop it.
     fn recover(
         &self,
@@ -462,10 +475,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         identity: Identity,
         step: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<bool> {
-        if inner.header.needs_heal() {
-            inner.header.heal(&self.side.s)?;
-        }
-        self.journal.heal(&self.side.s);
+        self.heal_copies(inner)?;
         self.resize(inner, Seen::Unwatched)?;
         if let Some((last, _)) = inner.regions.last_key_value() {
             self.side.reach(last + 1)?;

@@ -28,6 +28,7 @@ pub const SEE: &[(&str, &str, bool)] = &[
     ("mapped", "damage", true),
     ("mapped", "fail-nth", true),
     ("mapped", "fields", true),
+    ("mapped", "pointers", true),
     ("mapped", "writers", true),
     ("mapped", "sigkill", true),
 ];

@@ -138,6 +138,7 @@ pub(crate) const GOALS: &[Goal] = &[
     goal("every field, 8 verbs, 5 uses", Run, &[
         ("object fields", Whole),
         ("mapped fields", Whole),
+        ("mapped pointers", Whole),
     ]),
     goal("fuzz executions", Times(100_000_000), &[("fuzz *", Count)]),
     goal("of these, of the target that has fewest", Times(FEWEST_EXECUTIONS), &[

@@ -12,6 +12,7 @@ use holdfast_pmem::{Access, Durability as Survive, ForeignFile, Making, PutAside
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::random_uuid;
 use crate::pool::Pool;
+use crate::protect::Engine;
 use crate::protect::extent::{Named, Points, Stage, real};
 use crate::protect::medium::SideMedium;
 use crate::protect::pointer::Pointer;
@@ -209,14 +210,12 @@ pub(crate) fn copied(side: &Path, original: &Path) -> Error {
     Error::new(ErrorKind::Refused, what).with_remedy(remedy).at(side)
 }
 
-/// Notes in a pointer where its pool is now.
-pub(crate) fn renew(side: &Path, there: &InPool) {
+/// Sees to the pointer of a region that was opened for change: a copy that is damaged is written
+/// anew, which the events tell, and where its pool is now is noted.
+pub(crate) fn tend(side: &Path, there: &InPool, engine: &Engine) {
     // One that cannot be changed says what it did: the next one has to say where the pool is, too.
-    if let Ok(pointer) = Pointer::load(side) {
-        let pool = real(&there.path);
-        if pointer.pool != pool {
-            let _ = Pointer { pool, ..pointer }.renew(side);
-        }
+    if let Ok(Some(copy)) = Pointer::tend(side, &real(&there.path)) {
+        engine.tell_copy(copy);
     }
 }
 

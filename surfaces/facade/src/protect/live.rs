@@ -379,7 +379,7 @@ impl Shared {
             fits_a_pool(path, options)?;
         }
         let pool = options.pool.as_deref();
-        let (medium, _) = area::open(&looked, &side, Access::Write, survive, pool)?;
+        let (medium, region) = area::open(&looked, &side, Access::Write, survive, pool)?;
         // Only with the lock of the side file: opened for writing by us, a file that somebody else
         // keeps would count as written to by a stranger, for good.
         drop(looked);
@@ -407,6 +407,9 @@ impl Shared {
             options.to_keep(),
         )
         .map_err(|error| of_engine(&error, (path, &side)))?;
+        if let Some(there) = &region {
+            area::tend(&side, there, &engine);
+        }
         let this = Self {
             engine,
             data,

@@ -11,7 +11,7 @@ use holdfast_layout::bytes::{get_u32, put, put_u32};
 use holdfast_pmem::{
     Access, Durability as Survive, Making, Mapped as Mapping, Medium, Options, Room, Site,
 };
-use holdfast_redundancy::{Mirror, MirrorSites, Record};
+use holdfast_redundancy::{Mirror, MirrorSites, Record, Side};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::protect::file;
@@ -52,6 +52,11 @@ impl Pointer {
 
     /// Reads the pointer at `path`.
     pub(crate) fn load(path: &Path) -> Result<Self> {
+        Self::read(path).map(|(pointer, _)| pointer)
+    }
+
+    /// The same, and the record that it is the body of.
+    fn read(path: &Path) -> Result<(Self, Record)> {
         let damaged = |what: &str| {
             Error::new(ErrorKind::Damaged, what)
                 .with_remedy(
@@ -81,7 +86,7 @@ impl Pointer {
         };
         let array = |at: usize| core::array::from_fn(|i| body[at + i]);
         let pool = PathBuf::from(OsString::from_vec(text.to_vec()));
-        Ok(Self { pool, uuid: array(16), region: array(32) })
+        Ok((Self { pool, uuid: array(16), region: array(32) }, record))
     }
 
     /// Writes it into a file that is being made.
@@ -92,12 +97,19 @@ impl Pointer {
         begin(&medium, &body).map_err(|error| Error::from(error).at(to))
     }
 
-    /// Writes it over the one at `path`, one copy after the other.
-    pub(crate) fn renew(&self, path: &Path) -> Result<()> {
-        let body = self.encode()?;
-        let medium = Mapping::open(path, Access::Write, &how());
-        let medium = medium.map_err(|error| Error::from(error).at(path))?;
-        replace(&medium, &body).map_err(|error| Error::from(error).at(path))
+    /// Sees to it that the one at `path` is whole in both copies and names `pool`. Nothing is
+    /// stored if it is and does. Which copy was damaged, if one was.
+    pub(crate) fn tend(path: &Path, pool: &Path) -> Result<Option<Side>> {
+        let (found, record) = Self::read(path)?;
+        let moved = found.pool != pool;
+        if moved || record.needs_heal() {
+            let body = Self { pool: pool.to_path_buf(), ..found }.encode()?;
+            let medium = Mapping::open(path, Access::Write, &how());
+            let medium = medium.map_err(|error| Error::from(error).at(path))?;
+            let done = if moved { replace(&medium, &body) } else { heal(&medium) };
+            done.map_err(|error| Error::from(error).at(path))?;
+        }
+        Ok(record.damaged())
     }
 
     fn encode(&self) -> Result<Vec<u8>> {
@@ -131,6 +143,11 @@ fn begin(medium: &impl Medium, body: &[u8]) -> Done<()> {
 /// Writes both copies over those of another pointer.
 fn replace(medium: &impl Medium, body: &[u8]) -> Done<()> {
     load(medium)?.write(medium, 1, body)
+}
+
+/// Writes the copy that is damaged, or older, anew from the other.
+fn heal(medium: &impl Medium) -> Done<()> {
+    load(medium)?.heal(medium).map(drop)
 }
 
 fn how() -> Options {
@@ -205,6 +222,39 @@ mod tests {
             (MediumKind::File, "facade.pointer.a", None),
         ] {
             assert!(wrong(kind, off, bad) > 0, "{kind}: nobody needs {off}");
+        }
+    }
+
+    /// With a place switched off, heals the pointer of which the copy at `bad` is damaged. Counts
+    /// copies that are not enough by themselves after a power cut.
+    fn left_bad(kind: MediumKind, off: &str, bad: u64, poison: bool) -> usize {
+        let medium = FaultMedium::new(2 * SIDE_LEN, kind, &Config::default());
+        let body = body("/a.pool");
+        begin(&medium, &body).expect("nothing fails");
+        if poison {
+            medium.poison(bad, 1, Clear::Able).expect("there is such a page");
+        } else {
+            medium.flip_bit(bad + 40, 2).expect("there is such a byte");
+        }
+        medium.elide_name(off);
+        heal(&medium).expect("nothing fails");
+        let enough = |at: &u64| {
+            let image = medium.crash_point().persisted();
+            let after = FaultMedium::from_crash(image, kind, &Config::default());
+            after.flip_bit(SIDE_LEN - at + 40, 2).expect("there is such a byte");
+            load(&after).is_ok_and(|record| record.page().body.starts_with(&body))
+        };
+        [0, SIDE_LEN].iter().filter(|at| !enough(at)).count()
+    }
+
+    #[test]
+    fn a_damaged_copy_is_written_anew_durably() {
+        for kind in [MediumKind::Dax, MediumKind::Shm, MediumKind::File] {
+            for (bad, poison) in [(0, false), (0, true), (SIDE_LEN, false), (SIDE_LEN, true)] {
+                assert_eq!(left_bad(kind, "nothing", bad, poison), 0, "{kind} {bad} {poison}");
+                let off = left_bad(kind, "facade.pointer.heal", bad, poison);
+                assert!(off > 0, "{kind} {bad} {poison}: nobody needs that");
+            }
         }
     }
 }

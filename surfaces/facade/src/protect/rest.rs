@@ -340,8 +340,8 @@ impl ProtectedFile {
             progress,
         )
         .map_err(|error| of_engine(&error, (path, &side)))?;
-        if let Some(there) = region.as_ref().filter(|_| write && found.is_some()) {
-            area::renew(&side, there);
+        if let Some((there, (engine, _))) = region.as_ref().zip(found.as_ref()).filter(|_| write) {
+            area::tend(&side, there, engine);
         }
         let (path, in_use) = (path.into(), None);
         Ok(found.map(|(engine, opened)| {

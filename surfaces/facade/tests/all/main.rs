@@ -8,7 +8,6 @@ mod bad_input;
 mod commands;
 mod common;
 mod examples;
-mod kept_fields;
 mod protect_pointers;
 mod schedule;
 mod told;

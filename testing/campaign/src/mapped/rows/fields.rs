@@ -17,8 +17,9 @@ use holdfast_layout::Field;
 use holdfast_layout::format::FIELDS_MIRRORED;
 use holdfast_mapped::format::{FIELDS_ENTRY, FIELDS_HEADER, FIELDS_REGION};
 use holdfast_mapped::{AtRest, Force, Mended, OpenOptions, Writing};
-use holdfast_redundancy::PageVerdict;
+use holdfast_redundancy::events::Event;
 use holdfast_redundancy::format::{FIELDS_EVENT, FIELDS_INTENT};
+use holdfast_redundancy::{PageVerdict, Wrong};
 use holdfast_workloads::Rng;
 
 use crate::mapped::judge::{gives_back, name, refused};
@@ -27,7 +28,7 @@ use crate::mapped::machine::{Engine, Machine, Setting};
 use crate::mapped::specimen::{PAGES, Specimen, Spot};
 use crate::mapped::told::{change_as_told, said_as_told};
 use crate::object::fields::verbs::Verb;
-use crate::object::wrong::Lie;
+use crate::object::wrong::{Lie, told as is_told};
 use crate::runner::{Case, Row, Tier, panic_text};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
@@ -179,6 +180,7 @@ impl Hit<'_> {
             Err(_) if self.sealed => return Ok(()),
             Err(error) => return Err(refused("open", &error)),
         };
+        self.told_of_its_copy(&engine)?;
         self.look(&engine, ledger)?;
         let failed =
             |what: &'static str| move |error: holdfast_mapped::Error| refused(what, &error);
@@ -215,6 +217,20 @@ impl Hit<'_> {
         let same = before == machine.all();
         let story = "what was damaged on purpose did not come back";
         if same { Ok(()) } else { Err(Violation::new(Fault::Exposed, story)) }
+    }
+
+    /// A copy of the header that was damaged was made anew, and an event tells it, once.
+    fn told_of_its_copy(&self, engine: &Engine) -> Judged<()> {
+        let due = self.spot.name.contains("mapped HEADER");
+        if !due || self.sealed || self.meeting == Meeting::Check {
+            return Ok(());
+        }
+        let of_copy = |event: &Event| matches!(event.wrong, Some(Wrong::Mirror { .. }));
+        let told = engine.events().into_iter().filter(of_copy).count();
+        match if is_told(Lie::Silent) { 0 } else { told } {
+            1 => Ok(()),
+            told => Err(Violation::new(Fault::Unnoticed, format!("a copy is told {told} times"))),
+        }
     }
 
     /// Nothing but the page whose repair was cut off has anything to be repaired.
@@ -278,17 +294,19 @@ fn finish(tally: &mut Tally) {
             None => tally.add(figure, by),
         }
     }
-    for (structure, fields) in structures() {
-        for field in fields {
-            let field = format!("{structure} {}", field.name);
-            if !damaged.contains(&field) {
-                let story = format!("{field} was never damaged");
-                tally.convict(Violation::new(Fault::Unnoticed, story));
-            }
-        }
+    for field in asked_for().filter(|field| !damaged.contains(field)) {
+        tally.convict(Violation::new(Fault::Unnoticed, format!("{field} was never damaged")));
     }
     Ledger::finish(tally);
     tally.lines.push(format!("fields damaged: {}", damaged.len()));
+}
+
+/// Everything that must be damaged: each field of each structure, and what has none.
+fn asked_for() -> impl Iterator<Item = String> {
+    let of = |(structure, fields): (String, &'static [Field])| {
+        fields.iter().map(move |field| format!("{structure} {}", field.name))
+    };
+    structures().into_iter().flat_map(of).chain(["parity", "records"].map(str::to_owned))
 }
 
 /// Every structure of a side file, those it has in common with pools with it.
@@ -314,10 +332,7 @@ mod tests {
     #[test]
     fn a_field_that_no_case_damaged_is_a_violation() {
         let mut tally = Tally::default();
-        let mut names: Vec<String> = Vec::new();
-        for (structure, fields) in structures() {
-            names.extend(fields.iter().map(|field| format!("{structure} {}", field.name)));
-        }
+        let names: Vec<String> = asked_for().collect();
         for name in &names[1..] {
             tally.add(format!("{DAMAGED}{name}"), 1);
         }

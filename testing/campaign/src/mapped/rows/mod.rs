@@ -5,6 +5,7 @@ pub mod damage;
 pub mod fail_nth;
 pub mod fields;
 pub mod mutants;
+pub mod pointers;
 pub mod sequences;
 pub mod sigkill;
 pub mod writers;
@@ -19,6 +20,7 @@ pub const ROWS: &[Row] = &[
     damage::ROW,
     fail_nth::ROW,
     fields::ROW,
+    pointers::ROW,
     writers::ROW,
     sigkill::ROW,
 ];

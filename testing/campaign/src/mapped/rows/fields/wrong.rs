@@ -10,6 +10,7 @@ pub(super) const WRONG: &[Variant] = &[
     lie(Lie::Neighbour, "a page is in doubt for no reason", Fault::Wrong),
     lie(Lie::StaysBad, "a page that was damaged does not come back", Fault::Exposed),
     lie(Lie::Reverts, "a page is changed", Fault::Reverted),
+    lie(Lie::Silent, "no event tells of a copy of the header", Fault::Unnoticed),
     lie(Lie::Panics, "a look panics", Fault::Panicked),
 ];
 /// Runs a case: one of the wrong variants, or one of the others.
