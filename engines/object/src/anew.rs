@@ -16,7 +16,6 @@ use holdfast_pmem::{MediaError, Medium};
 use holdfast_redundancy::exempt::read_exempt_by;
 use holdfast_redundancy::parity::{self, Scratch};
 use holdfast_redundancy::{Exempt, Zone};
-use holdfast_sync::atomic::Ordering;
 
 use crate::error::Error;
 use crate::repair::PARITY;
@@ -56,7 +55,7 @@ impl<M: Medium> Shared<M> {
         (col, len): (u64, u64),
         exempt: &impl Exempt,
     ) -> Result<Sums, MediaError> {
-        self.remake();
+        self.remade.note();
         let row_of = |row, into: &mut [u8]| {
             read_exempt_by(zone.at(row, col), into, exempt, |at, into| from.read(at, into))
         };
@@ -97,23 +96,9 @@ impl<M: Medium> Shared<M> {
         col: u64,
         len: u64,
     ) -> Result<(), Error> {
-        self.remake();
+        self.remade.note();
         parity::recompute(&self.m, zone, col, len, &self.exempt(), scratch, PARITY)?;
         self.drain_repair();
         Ok(())
-    }
-
-    /// Before rows are verified that parity is made from. Both this and
-    /// [`was_remade`](Self::was_remade) change the counter, so that of the two the second one sees
-    /// what came before the first: the verifying what is known by then, or the one who made it
-    /// known that parity was made.
-    fn remake(&self) {
-        self.remade.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// How often parity was made anew. To be asked before a chunk is filled, and once what is in it
-    /// is known.
-    pub(crate) fn was_remade(&self) -> u64 {
-        self.remade.fetch_add(0, Ordering::AcqRel)
     }
 }

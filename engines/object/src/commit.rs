@@ -416,7 +416,7 @@ impl<M: Medium> Shared<M> {
         let _gate = WriteGate::open(&self.m);
         let in_place =
             work.remade && work.pieces.iter().any(|p| p.fate == Fate::Fresh && self.is_in_place(p));
-        let remade = if in_place { self.was_remade() } else { 0 };
+        let remade = if in_place { self.remade.times() } else { 0 };
         if in_place {
             self.write_in_place(&mut log, work, arena, batch)?;
         }

@@ -122,7 +122,7 @@ impl<M: Medium> Shared<M> {
     /// stored.
     pub(crate) fn store_again(&self, work: &Work, arena: &Arena, remade: u64) {
         self.m.step(STEP_KNOWN);
-        let remade = self.was_remade() != remade && !self.is_read_only();
+        let remade = self.remade.times() != remade && !self.is_read_only();
         if !remade || !self.m.enabled(AGAIN) {
             return;
         }

@@ -1,5 +1,6 @@
 //! Cores of this crate as exhaustive models see them: nothing of this is in a build that ships.
 
+use crate::marks;
 use crate::versions::{Pinned, Version, Versions};
 use crate::view::Lanes;
 use holdfast_pmem::Medium;
@@ -80,5 +81,101 @@ impl<T> PerThread<T> {
     pub fn with<R>(&self, body: impl FnOnce(u32, &T, bool) -> R) -> Option<R> {
         let (held, _) = self.0.enter()?;
         Some(body(held.lane(), &held, held.was_passed_on()))
+    }
+}
+
+/// How often parity was made anew.
+#[derive(Debug, Default)]
+pub struct Remade(marks::Remade);
+
+impl Remade {
+    /// As [`marks::Remade::note`].
+    pub fn note(&self) {
+        self.0.note();
+    }
+
+    /// As [`marks::Remade::times`].
+    #[must_use]
+    pub fn times(&self) -> u64 {
+        self.0.times()
+    }
+}
+
+/// Commits that are owed.
+#[derive(Debug, Default)]
+pub struct Redoing(marks::Redoing);
+
+impl Redoing {
+    /// As [`marks::Redoing::begin`].
+    pub fn begin(&self) {
+        self.0.begin();
+    }
+
+    /// As [`marks::Redoing::done`].
+    pub fn done(&self, count: u64) {
+        self.0.done(count);
+    }
+
+    /// As [`marks::Redoing::any`].
+    #[must_use]
+    pub fn any(&self) -> bool {
+        self.0.any()
+    }
+}
+
+/// Numbers of the last commits that freed anything.
+#[derive(Debug)]
+pub struct Freed(marks::Freed);
+
+impl Freed {
+    /// As [`marks::Freed::new`].
+    #[must_use]
+    pub fn new(lanes: usize, before: u64) -> Self {
+        Self(marks::Freed::new(lanes, before))
+    }
+
+    /// As [`marks::Freed::last`].
+    #[must_use]
+    pub fn last(&self) -> u64 {
+        self.0.last()
+    }
+
+    /// As [`marks::Freed::note_in`].
+    pub fn note_in(&self, lane: usize, number: u64) {
+        self.0.note_in(lane, number);
+    }
+
+    /// As [`marks::Freed::note_shared`].
+    pub fn note_shared(&self, lane: usize, number: u64) {
+        self.0.note_shared(lane, number);
+    }
+}
+
+/// Places found bad.
+#[derive(Debug, Default)]
+pub struct Suspects(marks::Suspects<u64>);
+
+impl Suspects {
+    /// As [`marks::Suspects::add`].
+    pub fn add(&self, at: u64) {
+        self.0.add(at);
+    }
+
+    /// As [`marks::Suspects::any`].
+    #[must_use]
+    pub fn any(&self) -> bool {
+        self.0.any()
+    }
+
+    /// As [`marks::Suspects::lower`].
+    #[must_use]
+    pub fn lower(&self) -> bool {
+        self.0.lower()
+    }
+
+    /// As [`marks::Suspects::take`].
+    #[must_use]
+    pub fn take(&self) -> Vec<u64> {
+        self.0.take()
     }
 }

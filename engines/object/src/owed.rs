@@ -52,7 +52,7 @@ impl<M: Medium> Shared<M> {
         for (at, len) in &batch.exempts {
             changes.touch(*at, *len);
         }
-        self.redoing.fetch_add(1, Ordering::AcqRel);
+        self.redoing.begin();
         for (zone, chunk, entry) in &batch.publish {
             self.heap.publish(*zone, *chunk, entry);
         }
@@ -65,7 +65,7 @@ impl<M: Medium> Shared<M> {
     /// known as free all the same, since a redo judges by what will be; and then its record is
     /// stored once more. (Objects with chunks of their own wait for its number: `freed_before`.)
     pub(crate) fn await_owed(&self) {
-        while self.redoing.load(Ordering::Acquire) != 0 {
+        while self.redoing.any() {
             holdfast_sync::thread::yield_now();
         }
     }
@@ -99,7 +99,7 @@ impl<M: Medium> Shared<M> {
             self.unstored.store(true, Ordering::Release);
             self.stop_writing();
         }
-        self.redoing.fetch_sub(owed.len() as u64, Ordering::AcqRel);
+        self.redoing.done(owed.len() as u64);
         !self.is_unstored()
     }
 

@@ -393,7 +393,7 @@ pub(crate) fn after_commit<M: Medium>(shared: &Shared<M>) -> Result<(), Error> {
         // Freeing them is housekeeping: if it cannot be done now, it is tried again later.
         let _ = shared.retire_log_chunks();
     }
-    if shared.has_suspects.load(Ordering::Relaxed) { shared.mend_suspects() } else { Ok(()) }
+    if shared.suspects.any() { shared.mend_suspects() } else { Ok(()) }
 }
 
 fn tidy_lane(lane: &Held<'_, crate::lane::LaneState>) {

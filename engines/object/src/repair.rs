@@ -27,7 +27,6 @@ use holdfast_pmem::{MediaCause, MediaError, Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Event, Finder};
 use holdfast_redundancy::parity::{self, Parity, Scratch, rebuild};
 use holdfast_redundancy::{ColumnId, Exempt, Intent, Wrong, Zone, zone};
-use holdfast_sync::atomic::Ordering;
 
 use crate::changes::Changes;
 use crate::error::Error;
@@ -140,11 +139,8 @@ impl<M: Medium> Shared<M> {
     pub(crate) fn mend_suspects(&self) -> Result<(), Error> {
         // A page that stays bad is suspected again by the very event that says so.
         let mut seen = Vec::new();
-        while self.has_suspects.swap(false, Ordering::AcqRel) {
-            let suspects = core::mem::take(
-                &mut *self.suspects.lock().unwrap_or_else(holdfast_sync::PoisonError::into_inner),
-            );
-            for s in suspects {
+        while self.suspects.lower() {
+            for s in self.suspects.take() {
                 if seen.contains(&s.at) {
                     continue;
                 }
@@ -191,10 +187,10 @@ impl<M: Medium> Shared<M> {
     /// Refuses, by a conflict, to judge columns while a commit that met a media error has left
     /// some to be completed. To be asked with the columns held.
     pub(crate) fn may_judge(&self) -> Result<(), Error> {
-        match self.redoing.load(Ordering::Acquire) {
-            0 => Ok(()),
-            _ => Err(Error::Tx(holdfast_txn::TxError::Conflict)),
+        if self.redoing.any() {
+            return Err(Error::Tx(holdfast_txn::TxError::Conflict));
         }
+        Ok(())
     }
 
     /// Tries again until no such commit came in between; each attempt takes the repairer anew,

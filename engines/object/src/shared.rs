@@ -19,6 +19,7 @@ use crate::anchor::Anchor;
 use crate::batch::Batch;
 use crate::error::Error;
 use crate::lane::LaneState;
+use crate::marks::{Freed, Redoing, Remade, Suspects};
 use crate::options::{OpenOptions, VerifyReads};
 use crate::overflow::LogChunks;
 use crate::owed::Owed;
@@ -65,12 +66,6 @@ pub(crate) struct Counters {
     pub(crate) lost: AtomicU64,
 }
 
-/// The number of the last commit of a lane that freed anything. On a line of its own: the lane's
-/// holder writes it at each such commit.
-#[derive(Debug)]
-#[repr(align(128))]
-struct LastFreed(AtomicU64);
-
 /// The state of an open pool.
 #[derive(Debug)]
 pub(crate) struct Shared<M: Medium> {
@@ -94,8 +89,7 @@ pub(crate) struct Shared<M: Medium> {
     pub(crate) retiring: Mutex<Vec<LogChunks>>,
     pub(crate) retiring_count: AtomicUsize,
     /// Places found bad while nothing could be done about them.
-    pub(crate) suspects: Mutex<Vec<Suspicion>>,
-    pub(crate) has_suspects: AtomicBool,
+    pub(crate) suspects: Suspects<Suspicion>,
     /// Places whose columns were in doubt and could not be settled, until the next scrub.
     pub(crate) unsettled: Mutex<Vec<u64>>,
     /// Directory entries in doubt, whose chunks nobody gets.
@@ -104,11 +98,11 @@ pub(crate) struct Shared<M: Medium> {
     pub(crate) stand_ins: Mutex<Vec<u64>>,
     /// Commits whose durable changes met a media error and are being completed: until then no
     /// column of theirs can be judged.
-    pub(crate) redoing: AtomicU64,
+    pub(crate) redoing: Redoing,
     /// What they changed.
     pub(crate) owed: Mutex<Vec<Owed>>,
     /// Counts how often parity is made anew from rows: see `anew.rs`.
-    pub(crate) remade: AtomicU64,
+    pub(crate) remade: Remade,
     /// Events of an opening that is not through: they reach the journal if it succeeds.
     pub(crate) early: Mutex<Option<Vec<Event>>>,
     pub(crate) repairer: Mutex<Repairer>,
@@ -119,7 +113,7 @@ pub(crate) struct Shared<M: Medium> {
     read_only: AtomicBool,
     /// Commits are in the log alone: see `owed.rs`.
     pub(crate) unstored: AtomicBool,
-    freed: Box<[LastFreed]>,
+    freed: Freed,
     file: bool,
     anchor: AtomicU64,
     /// Set once the pool may be closed clean: recovery is behind it and no repair is pending.
@@ -164,13 +158,12 @@ impl<M: Medium> Shared<M> {
             system: Mutex::new(Batch::default()),
             retiring: Mutex::new(Vec::new()),
             retiring_count: AtomicUsize::new(0),
-            suspects: Mutex::new(Vec::new()),
-            has_suspects: AtomicBool::new(false),
+            suspects: Suspects::default(),
             unsettled: Mutex::new(Vec::new()),
             withheld: Mutex::new(Vec::new()),
             stand_ins: Mutex::new(Vec::new()),
-            redoing: AtomicU64::new(0),
-            remade: AtomicU64::new(0),
+            redoing: Redoing::default(),
+            remade: Remade::default(),
             owed: Mutex::new(Vec::new()),
             early: Mutex::new(Some(Vec::new())),
             repairer: Mutex::new(parts.repairer),
@@ -181,7 +174,7 @@ impl<M: Medium> Shared<M> {
             read_only: AtomicBool::new(parts.read_only),
             unstored: AtomicBool::new(false),
             // Whatever was freed before this open is complete, and no record of it is alive.
-            freed: (0..lanes).map(|_| LastFreed(AtomicU64::new(parts.first_number - 1))).collect(),
+            freed: Freed::new(lanes as usize, parts.first_number - 1),
             file,
             anchor: AtomicU64::new(parts.superblock.anchor),
             options: parts.options,
@@ -298,32 +291,29 @@ impl<M: Medium> Shared<M> {
 
     /// The highest number of a commit that freed anything.
     pub(crate) fn last_freed(&self) -> u64 {
-        self.freed.iter().map(|lane| lane.0.load(Ordering::Acquire)).max().unwrap_or(0)
+        self.freed.last()
     }
 
-    /// Records that commit `number` of log lane `lane`, whose holder calls, freed something. A
-    /// plain store: a locked instruction would wait for the record, which is under way by now.
+    /// Records that commit `number` of log lane `lane`, whose holder calls, freed something.
     pub(crate) fn note_freed_in(&self, lane: usize, number: u64) {
-        self.freed[lane].0.store(number, Ordering::Release);
+        self.freed.note_in(lane, number);
     }
 
     /// Records that a commit of the engine's own freed something.
     pub(crate) fn note_freed(&self, number: u64) {
-        self.freed[SYSTEM_LANE as usize].0.fetch_max(number, Ordering::AcqRel);
+        self.freed.note_shared(SYSTEM_LANE as usize, number);
     }
 
     /// Notes a place to be repaired after the current commit.
     pub(crate) fn suspect(&self, at: u64, len: u64, cause: Cause, finder: Finder) {
-        let mut suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
-        suspects.push(Suspicion { at, len, cause, finder });
-        self.has_suspects.store(true, Ordering::Release);
+        self.suspects.add(Suspicion { at, len, cause, finder });
     }
 
     /// The repairer, once no commit is being completed after a media error.
     pub(crate) fn repairer(&self) -> MutexGuard<'_, Repairer> {
         loop {
             let repairer = self.repairer_now();
-            if self.redoing.load(Ordering::Acquire) == 0 {
+            if !self.redoing.any() {
                 return repairer;
             }
             drop(repairer);

@@ -61,7 +61,7 @@ use Wanted::{All, None as Zero, Run, Times};
 use What::{Count, Distinct, FalseReports, Fewest, Figure, Methods, Reverted, Whole, WholeFigure};
 
 /// Models that are gone through whole; those who run them hold this number against their list.
-pub const LOOM_MODELS: u64 = 17;
+pub const LOOM_MODELS: u64 = 22;
 
 /// What each target is to be fed at the least, and each drawn model to be run.
 const FEWEST_EXECUTIONS: u64 = 100_000;

@@ -74,6 +74,26 @@ pub(crate) struct Hurt {
     pub(crate) all: bool,
     /// Something was made to verify.
     pub(crate) sealed: bool,
+    /// Copies of log records that were hit, the first and the second ones: of both, a commit is
+    /// gone.
+    pub(crate) log: [bool; 2],
+}
+
+impl Hurt {
+    /// A page is bad: on files, the copies of a record may lie in the same one.
+    fn poisoned(&mut self, spot: &Spot) {
+        let same = |(twin, _): &(u64, _)| twin / PAGE == spot.at / PAGE;
+        self.overwritten(spot, spot.twin.as_ref().is_some_and(same));
+    }
+
+    /// A field of a copy was overwritten, or of both.
+    fn overwritten(&mut self, spot: &Spot, both: bool) {
+        if spot.guard == Guard::Log {
+            let second = spot.twin.as_ref().is_some_and(|(twin, _)| *twin < spot.at);
+            self.log[usize::from(second)] = true;
+            self.log[usize::from(!second)] |= both;
+        }
+    }
 }
 
 /// The pool of this number, made at the first use.
@@ -111,6 +131,7 @@ impl Bed {
             // What cannot be reached because of damage before it stays as it is.
             let _ = self.one(medium, step, &spots, &mut hurt);
         }
+        hurt.all |= hurt.log == [true; 2];
         hurt
     }
 
@@ -136,15 +157,14 @@ impl Bed {
             10 => return self.anywhere(medium, step, hurt),
             _ => {
                 let clear = if step.value.is_multiple_of(2) { Clear::Able } else { Clear::Unable };
-                hurt.all |= spot.guard == Guard::Log;
+                hurt.poisoned(spot);
                 let _ = medium.poison(spot.at, 1, clear);
                 return Ok(());
             }
         };
         let sealed = step.has(SEALED);
         hurt.sealed |= sealed;
-        // With both copies of its record, a commit is gone.
-        hurt.all |= spot.guard == Guard::Log;
+        hurt.overwritten(spot, step.has(TWIN));
         match spot.owns {
             Some(owned) if sealed => hurt.owned.push(owned),
             None if sealed => hurt.all = true,

@@ -71,6 +71,9 @@ fn events() {
 fn logs() {
     let changed = "a check changed the pool";
     let lies = [
+        ("opened", "and the pool is refused"),
+        ("recovered", "recovered"),
+        ("objects", "and not all is there"),
         ("reopened", "a pool that was recovered is refused"),
         ("bytes after", "is another one after a second recovery"),
         ("type after", "is another one after a second recovery"),

@@ -6,19 +6,26 @@
 //! (`base/pmem/src/modelled.rs`): `faults`, `board`.
 //!
 //! Not modelled here: `object/touched.rs`, whose words are read and written one by one, relaxed,
-//! and decide nothing but whether a sum is looked at; the bar and the pages of first stores in
+//! and decide nothing but whether a sum is looked at again; counters that are only told, and flags
+//! that once raised stay so (a pool that stopped writing, or may be closed), which are looked at
+//! again under the lock of whatever they speak of; the bar and the pages of first stores in
 //! `base/pmem`, whose steps are changes of rights by the kernel and returns from its handlers, with
 //! a lock around each page (`tests/first_store_order.rs` tries all their orders on a model of the
-//! kernel); the list of guarded files in `guard-wire`, which lies above what models may use, and
-//! all of whose words are in one order, so that it has no weaker one to be wrong with; a zone of
-//! the heap that grows, which does not fit the stack of one of loom's threads, and is published by
-//! the same two steps as the column locks of a new zone, which are modelled.
+//! kernel); how many of its threads `base/pmem` counts as storing while the protection is off,
+//! which `tests/protection.rs` tries with real rights; the list of guarded files in `guard-wire`,
+//! which lies above what models may use, and all of whose words are in one order, so that it has no
+//! weaker one to be wrong with; what `preload` keeps in the program it is loaded into, in statics
+//! that signal handlers and forks share, where neither checker can be: `tests/processes` and the
+//! guard's programs run it for real; a zone of the heap that grows, which does not fit the stack of
+//! one of loom's threads, and is published by the same two steps as the column locks of a new zone,
+//! which are modelled.
 
 mod board;
 mod columns;
 mod faults;
 mod heap;
 mod lanes;
+mod marks;
 mod numbers;
 mod words;
 
@@ -113,6 +120,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Report> {
         columns::MODELS,
         heap::MODELS,
         words::MODELS,
+        marks::MODELS,
         faults::MODELS,
         board::MODELS,
     ];

@@ -259,6 +259,7 @@ const EXEMPT: &[(&str, &[&str])] = &[
             "engines/object/src/judged.rs",
             "engines/object/src/known.rs",
             "engines/object/src/lane.rs",
+            "engines/object/src/marks.rs",
             "engines/object/src/raw_view.rs",
             "engines/object/src/shared.rs",
             "engines/object/src/touched.rs",
