@@ -53,7 +53,8 @@
 //! - `repair.rs`, `mend_unit.rs`, `whole_page.rs`, `halves.rs`, `blame.rs`, `newer.rs`,
 //!   `bring_back.rs`, `hold.rs`, `copies.rs` putting right; `report.rs` telling of it
 //! - `sweep.rs`, `scrub.rs` looking
-//! - `grow.rs` more room; `versions.rs`, `touched.rs`, `marks.rs`, `lane.rs`, `view.rs` what DRAM keeps
+//! - `grow.rs` more room; `versions.rs`, `touched.rs`, `marks.rs`, `lane.rs`, `view.rs` what DRAM
+//!   keeps
 //! - `format.rs`, `anchor.rs`, `geometry.rs` where things are
 
 #![deny(unsafe_code)]

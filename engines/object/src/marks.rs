@@ -1,11 +1,11 @@
 //! Words by which threads that hold nothing in common tell each other what happened.
 //!
-//! | word | who sets it | who asks, and what that is worth |
+//! | word | set by | asked by, and what it is worth |
 //! |---|---|---|
-//! | [`Remade`] | who makes parity anew from rows, before it verifies them | who fills a chunk, before and once it is known what for: one of the two sees the other |
-//! | [`Redoing`] | a commit that met a media error, before it releases anything | who judges columns it holds, or has taken a chunk: none, and nothing is half done |
-//! | [`Freed`] | a commit that frees, before anybody can have what it freed | who takes a place: the number it finds is that one, or a later one |
-//! | [`Suspects`] | whoever meets something bad | each commit, once it holds nothing: what was noted is looked after |
+//! | [`Remade`] | who makes parity anew, before he verifies | who fills a chunk: one sees the other |
+//! | [`Redoing`] | a commit that is owed, holding all | who judges: if none is, all is whole |
+//! | [`Freed`] | a commit that frees, before it does | who takes: that number, or a later one |
+//! | [`Suspects`] | whoever meets something bad | each commit: all are looked after |
 //!
 //! Each law is gone through in all interleavings (`testing/models/src/exhaustive/marks.rs`).
 
