@@ -2,7 +2,7 @@
 //!
 //! | word | set by | asked by, and what it is worth |
 //! |---|---|---|
-//! | [`Remade`] | who makes parity anew, before he verifies | who fills a chunk: one sees the other |
+//! | [`Remade`] | who makes parity anew, before verifying | who fills a chunk: one sees it |
 //! | [`Redoing`] | a commit that is owed, holding all | who judges: if none is, all is whole |
 //! | [`Freed`] | a commit that frees, before it does | who takes: that number, or a later one |
 //! | [`Suspects`] | whoever meets something bad | each commit: all are looked after |
