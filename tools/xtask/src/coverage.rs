@@ -13,9 +13,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use holdfast_evidence::Row;
 use serde_json::Value;
 
@@ -330,21 +332,56 @@ impl Part {
         let named = |name: &str| {
             let mine = |it: &&Program| it.path.file_name().is_some_and(|file| file == name);
             let found = programs.iter().find(mine).with_context(|| format!("{name} was not built"));
-            found.map(|program| Command::new(&program.path))
-        };
-        let mut command = match self {
-            Self::Tests => return tests(root, args, programs),
-            Self::Fuzz => named("holdfast-fuzz")?,
-            Self::Object | Self::Mapped => named("holdfast-campaign")?,
+            found.map(|program| program.path.as_path())
         };
         match self {
-            Self::Fuzz => command.args(["storm", "--seconds", &args.seconds.to_string()]),
-            Self::Object => command.args(["object", "--tier", "ci"]),
-            _ => command.args(["mapped", "--tier", "ci"]),
-        };
-        command.current_dir(root).env("LLVM_PROFILE_FILE", counts_of(root));
-        Ok(command.status().with_context(|| format!("cannot start {command:?}"))?.success())
+            Self::Tests => tests(root, args, programs),
+            Self::Fuzz => {
+                let mut command = counting(root, named("holdfast-fuzz")?);
+                command.args(["storm", "--seconds", &args.seconds.to_string()]);
+                Ok(command.status().with_context(|| format!("cannot start {command:?}"))?.success())
+            }
+            Self::Object => campaign(root, named("holdfast-campaign")?, "object"),
+            Self::Mapped => campaign(root, named("holdfast-campaign")?, "mapped"),
+        }
     }
+}
+
+/// A program that is to count.
+fn counting(root: &Path, program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(root).env("LLVM_PROFILE_FILE", counts_of(root));
+    command
+}
+
+/// Runs a campaign row by row, two at a time, each in one thread: threads of one program wait for
+/// each other at every counter.
+fn campaign(root: &Path, program: &Path, name: &str) -> Result<bool> {
+    let listed = Command::new(program).args([name, "--list"]).output().context("cannot list")?;
+    let listed = String::from_utf8(listed.stdout).context("a list that is no text")?;
+    let rows = listed.lines().filter_map(|line| line.split_whitespace().next());
+    let rows = Mutex::new(rows);
+    let next = || rows.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = || -> Result<bool> {
+        let mut fine = true;
+        while let Some(row) = next() {
+            let mut command = counting(root, program);
+            command.args([name, "--tier", "ci", "--threads", "1", "--only", row]);
+            let done = command.output().with_context(|| format!("cannot start {command:?}"))?;
+            println!("coverage: {name} {row}: {}", done.status);
+            if !done.status.success() {
+                fine = false;
+                println!("{}", String::from_utf8_lossy(&done.stdout));
+                println!("{}", String::from_utf8_lossy(&done.stderr));
+            }
+        }
+        Ok(fine)
+    };
+    thread::scope(|scope| {
+        let other = scope.spawn(work);
+        let own = work()?;
+        Ok(other.join().map_err(|_| anyhow!("a row was not run to its end"))?? && own)
+    })
 }
 
 /// Runs test programs as cargo does: each in the folder of its crate. What one says is told if it
@@ -356,12 +393,11 @@ fn tests(root: &Path, args: &Args, programs: &[Program]) -> Result<bool> {
         if !args.packages.is_empty() && !args.packages.contains(package) {
             continue;
         }
-        let done = Command::new(&program.path)
+        let done = counting(root, &program.path)
             .current_dir(&program.folder)
             .env("CARGO", cargo())
             .env("CARGO_PKG_NAME", package)
             .env("CARGO_MANIFEST_DIR", &program.folder)
-            .env("LLVM_PROFILE_FILE", counts_of(root))
             .output()
             .with_context(|| format!("cannot start {}", program.path.display()))?;
         let file = program.path.file_name().unwrap_or_default().to_string_lossy();
