@@ -29,7 +29,12 @@ pub struct Wear {
 /// A world with rings of a page; on a file, with a log of as few pages as there can be.
 #[must_use]
 pub fn world(name: &str) -> World {
-    let mut world = World::named(name);
+    small(World::named(name))
+}
+
+/// The same of this one.
+#[must_use]
+pub fn small(mut world: World) -> World {
     if world.kind == MediumKind::File {
         world.options.log = 5 * 8_192;
     } else {

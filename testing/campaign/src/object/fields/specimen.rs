@@ -17,9 +17,10 @@ use holdfast_workloads::Rng;
 use crate::object::driver::{Driver, agree, whole};
 use crate::object::handle::Handle;
 use crate::object::judge::scrub;
+use crate::object::killers::marks::about_to_mark;
 use crate::object::model::Objects;
 use crate::object::ops::{Choice, Job, Op};
-use crate::object::raw::log::{Record, pending};
+use crate::object::raw::log::{Record, marks, pending};
 use crate::object::raw::{Bytes, number};
 use crate::object::scenes::{refused, stage};
 use crate::object::targets::{Area, Targets};
@@ -48,6 +49,8 @@ pub enum Wanted {
     Intent,
     /// A record waiting for recovery, with an entry of this kind.
     Record(u8),
+    /// A watermark record in force; in a world with small rings.
+    Mark,
 }
 
 /// What is in the maps of a specimen.
@@ -93,12 +96,12 @@ impl Specimen {
     /// # Errors
     /// The pool cannot be made so, or cannot be opened without any damage.
     pub fn of(world: &Arc<World>, wanted: Wanted, rng: &mut Rng) -> Judged<Self> {
-        let driver = stage(world, rng)?;
         let specimen = match wanted {
-            Wanted::Tables => tables(world, driver, rng)?,
-            Wanted::Maps(pairs, kinds) => maps(world, driver, pairs, kinds)?,
-            Wanted::Intent => intent(world, driver)?,
-            Wanted::Record(kind) => record(world, driver, kind, rng)?,
+            Wanted::Tables => tables(world, stage(world, rng)?, rng)?,
+            Wanted::Maps(pairs, kinds) => maps(world, stage(world, rng)?, pairs, kinds)?,
+            Wanted::Intent => intent(world, stage(world, rng)?)?,
+            Wanted::Record(kind) => record(world, stage(world, rng)?, kind, rng)?,
+            Wanted::Mark => mark(world, rng)?,
         };
         let driver = specimen.open().map_err(|v| v.during("undamaged"))?;
         agree(&driver.ledger.promise(), &whole(&driver.medium)?.objects)?;
@@ -294,6 +297,33 @@ fn record(world: &Arc<World>, driver: Driver, kind: u8, rng: &mut Rng) -> Judged
     let image = take(&driver, &caught, "record waiting for recovery")?;
     // A record that announces contents comes before the one that commits them.
     let objects = if kind == KIND_FRESH { before } else { driver.ledger.objects() };
+    Ok(Specimen::crashed(world, driver, image, objects))
+}
+
+/// Commits that come before one that reclaims room, at most.
+const LAPS: usize = 400;
+
+/// As it is when the mark is durable, and the record that it makes room for is not.
+fn mark(world: &Arc<World>, rng: &mut Rng) -> Judged<Specimen> {
+    let mut left = None;
+    let driver = about_to_mark(world, rng, |driver, commit| {
+        let caught = catch(&driver.medium, |bytes| {
+            let Some((superblock, seed)) = bytes.superblock() else { return false };
+            let found = marks(bytes, superblock, seed);
+            found.iter().any(|a| found.iter().any(|b| a.number == b.number && a.at != b.at))
+        });
+        let is_caught = || caught.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        for _ in 0..LAPS {
+            let before = driver.ledger.objects();
+            commit()?;
+            if is_caught() {
+                left = Some((take(driver, &caught, "mark")?, before));
+                return Ok(());
+            }
+        }
+        Err(missing("mark"))
+    })?;
+    let (image, objects) = left.ok_or_else(|| missing("mark"))?;
     Ok(Specimen::crashed(world, driver, image, objects))
 }
 

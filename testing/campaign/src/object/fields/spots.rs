@@ -21,8 +21,11 @@ use holdfast_redundancy::format::{EVENT_LEN, FIELDS_EVENT, FIELDS_INTENT, FIELDS
 use super::formats::{Structs, key, structure};
 use super::seal::{Seal, Sealer};
 use crate::object::ops::anchor_type;
-use crate::object::raw::log::{Record, pending};
+use crate::object::raw::log::{Record, marks, pending};
 use crate::object::raw::{Bytes, ChunkKind, Place, Slot, number};
+
+/// What a watermark record is called.
+pub const MARK: &str = "mark";
 
 /// What damage of a field is up against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,14 +178,18 @@ impl Spots<'_> {
         if number(FIELDS_SUPERBLOCK, "state", superblock) == 1 {
             return;
         }
-        let records = pending(self.pool, superblock, seed);
+        self.records("record", &pending(self.pool, superblock, seed));
+        self.records(MARK, &marks(self.pool, superblock, seed));
+    }
+
+    fn records(&mut self, of: &'static str, records: &[Record]) {
         let seal = |r: &Record| Seal::Record { at: r.at, len: r.len, seed: r.seed };
-        for record in &records {
+        for record in records {
             let twin = records.iter().find(|r| r.number == record.number && r.at != record.at);
             let Some(twin) = twin else { continue };
             let like = Spot {
                 key: String::new(),
-                of: "record",
+                of,
                 at: record.at,
                 len: 0,
                 seal: seal(record),

@@ -8,6 +8,7 @@ use std::thread::Scope;
 
 use holdfast_faultmem::{Budget, Clear, Config, FaultMedium, Mode};
 use holdfast_logs::format::{LINE_LEN, RING_MARKS};
+use holdfast_pmem::MediumKind;
 use holdfast_workloads::Rng;
 
 use super::Mutant;
@@ -119,11 +120,17 @@ const LENGTHS: [u64; 6] = [64, 128, 192, 256, 320, 384];
 /// A pool with small rings, all empty, and six objects.
 fn cast(mutant: &Mutant, world: &'static str) -> Judged<(Arc<World>, Driver, Vec<u64>, Rng)> {
     let (world, mut rng) = (Arc::new(mutant.within(wrap::world(world))), mutant.rng(1));
-    let driver = stage(&world, &mut rng)?;
+    let (driver, six) = cast_in(&world, &mut rng)?;
+    Ok((world, driver, six, rng))
+}
+
+/// The same in a world with small rings.
+fn cast_in(world: &Arc<World>, rng: &mut Rng) -> Judged<(Driver, Vec<u64>)> {
+    let driver = stage(world, rng)?;
     for len in LENGTHS {
-        driver.must(&Job::new(&mut rng, [Op::Alloc { len }]))?;
+        driver.must(&Job::new(rng, [Op::Alloc { len }]))?;
     }
-    let driver = settled(&world, driver)?;
+    let driver = settled(world, driver)?;
     let choice = Choice::of(&driver.ledger.objects());
     let of_len = |len| choice.small.iter().find(|o| o.1 == len).map(|o| o.0);
     let six: Vec<u64> = LENGTHS.into_iter().filter_map(of_len).collect();
@@ -131,7 +138,40 @@ fn cast(mutant: &Mutant, world: &'static str) -> Judged<(Arc<World>, Driver, Vec
         return Err(unable("six objects were made"));
     }
     install(&driver.medium);
-    Ok((world, driver, six, rng))
+    Ok((driver, six))
+}
+
+/// A pool with small rings in which the next commit, `last`, writes a mark for the room it needs,
+/// or on a file one of the next few. Nothing else is under way by then.
+///
+/// # Errors
+/// The story does not come to that.
+pub fn about_to_mark(
+    world: &Arc<World>,
+    rng: &mut Rng,
+    last: impl FnOnce(&Driver, &mut dyn FnMut() -> Judged<()>) -> Judged<()>,
+) -> Judged<Driver> {
+    let (driver, objects) = cast_in(world, rng)?;
+    if world.kind == MediumKind::File {
+        let mut number = 0;
+        last(&driver, &mut || {
+            number += 1;
+            driver.must(&write(rng, objects[number % objects.len()])).map(drop)
+        })?;
+        return Ok(driver);
+    }
+    std::thread::scope(|scope| {
+        let mut lanes = Lanes::start(scope, &driver, 3);
+        lanes.ready()?;
+        let park = lanes.park(2, write(rng, objects[0]), Park::at(NUMBERED))?;
+        for i in 0..lap(&driver) {
+            lanes.run(0, write(rng, objects[3 + i % 3]))?;
+        }
+        park.release();
+        lanes.join(2)?;
+        last(&driver, &mut || lanes.run(0, write(rng, objects[4])))
+    })?;
+    Ok(driver)
 }
 
 fn write(rng: &mut Rng, of: u64) -> Job {

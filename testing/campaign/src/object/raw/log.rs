@@ -94,6 +94,17 @@ fn record(pool: &Bytes, at: u64, end: u64, seed: LogSeed) -> Option<Record> {
     Some(Record { at, len, number, watermark, entries, seed })
 }
 
+/// The watermark records in force, by place: both copies of the one, or of the ones, that nothing
+/// else in the log says as much as.
+#[must_use]
+pub fn marks(pool: &Bytes, superblock: &[u8], seed: u32) -> Vec<Record> {
+    let (marks, others): (Vec<_>, Vec<_>) =
+        records(pool, superblock, seed).into_iter().partition(|record| record.entries.is_empty());
+    let told = others.iter().map(|record| record.watermark).max().unwrap_or(0);
+    let most = marks.iter().map(|mark| mark.watermark).max().unwrap_or(0);
+    marks.into_iter().filter(|mark| mark.watermark == most && most > told).collect()
+}
+
 /// The records that a recovery has to replay, both copies of each, by place.
 #[must_use]
 pub fn pending(pool: &Bytes, superblock: &[u8], seed: u32) -> Vec<Record> {

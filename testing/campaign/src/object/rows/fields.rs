@@ -8,6 +8,7 @@
 //! one of, the CI tier damages one that is drawn, the long tier each.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use holdfast_collections::Kind;
@@ -24,7 +25,7 @@ use crate::object::fields::formats;
 use crate::object::fields::meet::{apart, served, unchanged};
 use crate::object::fields::seal::{Sealer, read};
 use crate::object::fields::specimen::{Pairs, Specimen, Wanted, use_maps};
-use crate::object::fields::spots::{Guard, Spot, find};
+use crate::object::fields::spots::{Guard, MARK, Spot, find};
 use crate::object::fields::verbs::Verb;
 use crate::object::handle::Handle;
 use crate::object::judge::scrub;
@@ -32,6 +33,8 @@ use crate::object::model::Objects;
 use crate::object::ops::{Node, any_job};
 use crate::object::raw::Bytes;
 use crate::object::scenes::refused;
+use crate::object::world::World;
+use crate::object::wrap;
 use crate::object::wrong::{Lie, Variant, lie, or_right, site, told};
 use crate::runner::{Case, Row, Tier, panic_text};
 use crate::tally::{Fault, Judged, Tally, Violation};
@@ -58,6 +61,8 @@ pub const PAGES: u64 = 121;
 const MANY: u16 = 2_000;
 /// Longest time one run may take: the same without damage takes milliseconds.
 const SLOW: Duration = Duration::from_secs(10);
+/// Figure: of these, in watermark records, which have the fields of all others.
+const MARKS: &str = "in watermark records";
 /// Figures that only count which fields were damaged.
 const DAMAGED: &str = "damaged ";
 
@@ -97,6 +102,7 @@ const GROUPS: &[(&[&str], Wanted)] = &[
     (&["collections Radix48."], Wanted::Maps(Pairs::Wide(1_500), &[Kind::RTree])),
     (&["collections Radix256."], Wanted::Maps(Pairs::Wide(2_300), &[Kind::RTree])),
     (&["collections Skip"], Wanted::Maps(Pairs::Mixed, &[Kind::SkipList])),
+    (&["logs RECORD"], Wanted::Mark),
 ];
 
 /// How the damage is met.
@@ -160,7 +166,10 @@ fn story(case: &Case, (group, round): (usize, u64), verbs: usize) -> Tally {
     let (wanted, pool) = GROUPS[group];
     let pages =
         if matches!(pool, Wanted::Maps(Pairs::Wide(MANY..), _)) { 2 * PAGES } else { PAGES };
-    let world = world_of(WORLDS[group % 2][round as usize % 4], pages);
+    let mut world = world_of(WORLDS[group % 2][round as usize % 4], pages);
+    if pool == Wanted::Mark {
+        world = Arc::new(wrap::small(World::clone(&world)));
+    }
     let mut rng = case.rng(1);
     let mut tally = Tally::default();
     // Cases that share the places of a pool have the same pool.
@@ -231,6 +240,9 @@ fn each_field(
                             tally.count += 1;
                             tally.add(format!("met by {meeting:?}, {sum}"), 1);
                             tally.add(format!("{DAMAGED}{key}"), 1);
+                            if *of == MARK {
+                                tally.add(MARKS, 1);
+                            }
                         }
                     }
                 }
@@ -436,6 +448,9 @@ fn others(hit: &Hit<'_>, driver: &Driver) -> Objects {
 
 /// Every field that the sources define was damaged.
 fn finish(tally: &mut Tally) {
+    if !tally.figures.contains_key(MARKS) {
+        tally.convict(Violation::new(Fault::Unnoticed, "no watermark record was damaged"));
+    }
     let counted: Vec<String> =
         tally.figures.keys().filter(|key| key.starts_with(DAMAGED)).cloned().collect();
     counted.iter().for_each(|key| {
@@ -474,8 +489,9 @@ mod tests {
             tally.add(format!("{DAMAGED}{key}"), 1);
         }
         finish(&mut tally);
-        assert_eq!(tally.violated(), 1);
-        assert!(tally.violations[0].story.contains(&all[0]));
+        assert_eq!(tally.violated(), 2);
+        assert!(tally.violations[0].story.contains("watermark"));
+        assert!(tally.violations[1].story.contains(&all[0]));
         assert!(tally.figures.is_empty());
     }
 }
