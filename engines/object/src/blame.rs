@@ -269,7 +269,6 @@ impl<M: Medium> Shared<M> {
         torn: &mut Vec<u64>,
     ) {
         let at = columns.zone.at(row, columns.col);
-        let Some(table) = self.heap.zone_of(at) else { return };
         let Some(bytes) = self.as_parity_says(at, columns.syndrome) else { return };
         let direct = Direct(&self.m);
         let beside = sides.beside.over(&direct);
@@ -277,7 +276,7 @@ impl<M: Medium> Shared<M> {
         let (now, then) = (sides.changes.over(&direct), sides.changes.over(&overlay));
         let first = claims.len();
         let mut places: BTreeMap<u64, (Spot, Vec<u64>)> = BTreeMap::new();
-        table.units_over(at, bytes.len() as u64, &mut |unit| match unit {
+        self.units_over(at, bytes.len() as u64, &mut |unit| match unit {
             Unit::Entry { at, chunk } => {
                 if let Ok(Some(other)) = self.compare_entry(at, chunk, &now, &then) {
                     claims.push(other.claim(row));

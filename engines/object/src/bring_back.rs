@@ -14,7 +14,7 @@
 //!   pointer names is in doubt.
 
 use holdfast_heap::format::CHUNK_LEN;
-use holdfast_heap::{ChunkKind, Unit};
+use holdfast_heap::{ChunkKind, Unit, ZoneTable};
 use holdfast_layout::RawPtr;
 use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Event, Finder};
@@ -208,8 +208,8 @@ impl<M: Medium> Shared<M> {
     ) -> Changes {
         let mut all = Changes::default();
         for page in pages {
-            let Some(zone) = self.zone_of(*page) else { continue };
-            let Some(place) = zone.place(*page).filter(|_| zone.has_p()) else { continue };
+            let here = self.place_of(*page).filter(|(zone, _)| zone.has_p());
+            let Some((zone, place)) = here else { continue };
             let found = parity::check(&self.m, zone, place.col, PAGE, exempt, scratch);
             let of_page = |m: &Mismatch| match m.suspect {
                 Suspect::Unit(unit) => unit == zone::Unit::Row(place.row),
@@ -240,8 +240,7 @@ impl<M: Medium> Shared<M> {
         // These are held, and the pages of many rows lie over the same few others.
         let mut known = BTreeMap::from([(self.columns.id(zone, col), false)]);
         for page in torn.into_iter().filter(|page| !beside.contains(page)) {
-            let Some(other) = self.zone_of(page) else { continue };
-            let Some(place) = other.place(page) else { continue };
+            let Some((other, place)) = self.place_of(page) else { continue };
             let differs = known.entry(self.columns.id(other, place.col)).or_insert_with(|| {
                 // What is seen without holding them is looked at again once they are held.
                 let exempt = self.exempt();
@@ -342,12 +341,13 @@ impl<M: Medium> Shared<M> {
         Ok(())
     }
 
-    /// The directory entries that say what a granule is part of. A large object has one for each
-    /// of its chunks: their writes are lost together.
-    pub(crate) fn entries_of(&self, unit: &Unit) -> Option<(u64, u64)> {
+    /// The directory entries that say what a granule is part of, and the table they are of. A large
+    /// object has one for each of its chunks: their writes are lost together.
+    pub(crate) fn entries_of(&self, unit: &Unit) -> Option<(&ZoneTable, (u64, u64))> {
         let Unit::Granule { spot, .. } = unit else { return None };
         let table = self.heap.zone(spot.zone)?;
-        Some((table.entry_at(spot.chunk), u64::from(spot.chunks.max(1)) * CHUNK_LEN as u64))
+        let len = u64::from(spot.chunks.max(1)) * CHUNK_LEN as u64;
+        Some((table, (table.entry_at(spot.chunk), len)))
     }
 
     /// Brings back the entries of a unit that nothing cures. True if its chunk is something else
@@ -358,24 +358,22 @@ impl<M: Medium> Shared<M> {
         unit: &Unit,
         asked: Asked,
     ) -> Result<bool, Error> {
-        let Some((at, len)) = self.entries_of(unit).filter(|_| self.m.enabled(ENTRIES)) else {
-            return Ok(false);
-        };
-        let Some(zone) = self.zone_of(at).copied() else { return Ok(false) };
-        self.unless_the_same(unit, || {
+        let entries = self.entries_of(unit).filter(|_| self.m.enabled(ENTRIES));
+        let Some((table, (at, len))) = entries else { return Ok(false) };
+        self.unless_the_same((table, at), |zone| {
             // One after the other: another damage over some of them says nothing of the rest.
             for entry in (at..at + len).step_by(CHUNK_LEN) {
                 for piece in zone.split(entry, CHUNK_LEN as u64) {
                     let (exempt, scratch) = (self.exempt(), &mut repairer.scratch);
                     let (col, len) = (piece.col, piece.len);
-                    let found = parity::check(&self.m, &zone, col, len, &exempt, scratch);
+                    let found = parity::check(&self.m, zone, col, len, &exempt, scratch);
                     // A page that cannot be read is another damage, and found as one.
                     for mismatch in found.unwrap_or_default() {
                         if is_of_row(mismatch.suspect, piece.row) {
                             // What the entries in doubt are about may lie over their own columns,
                             // so not everything over them verifies.
                             let brought =
-                                self.bring_back(repairer, &zone, &mismatch, (true, None), asked)?;
+                                self.bring_back(repairer, zone, &mismatch, (true, None), asked)?;
                             let doubts = brought.doubts.iter();
                             doubts.for_each(|doubt| self.report_doubt(doubt, asked));
                         }
@@ -394,32 +392,30 @@ impl<M: Medium> Shared<M> {
         unit: &Unit,
     ) -> Result<bool, Error> {
         let entries = self.entries_of(unit).filter(|_| self.m.enabled(ENTRIES_FOUND));
-        let Some((at, len)) = entries else { return Ok(false) };
-        let Some(zone) = self.zone_of(at).copied() else { return Ok(false) };
+        let Some((table, (at, len))) = entries else { return Ok(false) };
         let mut redone = Redone::default();
-        self.unless_the_same(unit, || {
+        self.unless_the_same((table, at), |zone| {
             for entry in (at..at + len).step_by(CHUNK_LEN) {
                 for piece in zone.split(entry, CHUNK_LEN as u64) {
                     let columns = (piece.col, piece.len);
                     let row = Some(piece.row);
-                    self.cure_lost_write(repairer, redo, &zone, columns, row, &mut redone)?;
+                    self.cure_lost_write(repairer, redo, zone, columns, row, &mut redone)?;
                 }
             }
             Ok(())
         })
     }
 
-    /// Whether `change` made another entry of that of `unit`.
+    /// Whether `change`, in the zone of that, made another entry of the one at `at`.
     fn unless_the_same(
         &self,
-        unit: &Unit,
-        change: impl FnOnce() -> Result<(), Error>,
+        (table, at): (&ZoneTable, u64),
+        change: impl FnOnce(&Zone) -> Result<(), Error>,
     ) -> Result<bool, Error> {
-        let Unit::Granule { spot, .. } = unit else { return Ok(false) };
-        let entry = || self.heap.zone(spot.zone).and_then(|table| table.entry(spot.chunk));
-        let before = entry();
-        change()?;
-        Ok(entry() != before)
+        let chunk = ((at - table.entry_at(0)) / CHUNK_LEN as u64) as u32;
+        let before = table.entry(chunk);
+        self.zone_of(at).map_or(Ok(()), change)?;
+        Ok(table.entry(chunk) != before)
     }
 
     /// The directory entries that deny `object` a place and whose columns do not add up, those
@@ -429,8 +425,8 @@ impl<M: Medium> Shared<M> {
     /// `Conflict` while columns wait to be completed.
     pub(crate) fn doubtful_entries(&self, object: u64) -> Result<Vec<(u64, Doubtful)>, TxError> {
         let mut all = Vec::new();
-        let Some(table) = self.heap.zone_of(object) else { return Ok(all) };
-        let Some(chunk) = table.chunk_of(object) else { return Ok(all) };
+        let known = self.heap.zone_of(object).and_then(|t| Some((t, t.chunk_of(object)?)));
+        let Some((table, chunk)) = known else { return Ok(all) };
         // A very long object is known by its first chunk, and begins in another.
         let tail = table.entry(chunk).filter(|entry| entry.kind == ChunkKind::Tail);
         let head = tail.and_then(|entry| chunk.checked_sub(entry.count));

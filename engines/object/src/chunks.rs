@@ -91,9 +91,7 @@ impl<M: Medium> Shared<M> {
                 // Records of slots may be durable: nobody may write there unlogged before they are
                 // complete.
                 self.note_freed(self.numbers.next());
-                if let Some(table) = self.heap.zone(zone) {
-                    table.set(chunk, &before);
-                }
+                self.put_back(zone, chunk, &before);
                 Err(error)
             }
         }
@@ -110,9 +108,8 @@ impl<M: Medium> Shared<M> {
         before: &ChunkEntry,
         next: &ChunkEntry,
     ) -> Result<()> {
-        let lost = TxError::NoSpace { wanted: 0 };
-        let table = self.heap.zone(zone).ok_or(lost.clone())?;
-        let shape = table.shape(next.class).ok_or(lost)?;
+        let table = self.table(zone)?;
+        let shape = table.shape(next.class).ok_or(TxError::NoSpace { wanted: 0 })?;
         let first = |place| {
             let object = table.spot(chunk, next, &shape, place).object;
             self.heap.sums().first_slot(object, next.generation).encode()
@@ -190,12 +187,25 @@ impl<M: Medium> Shared<M> {
                 Ok(true)
             }
             Err(error) => {
-                if let Some(table) = self.heap.zone(zone) {
-                    table.set(chunk, &before);
-                }
+                self.put_back(zone, chunk, &before);
                 self.heap.forget_run(zone, chunk);
                 Err(error)
             }
+        }
+    }
+
+    /// The table of a zone that chunks were taken from.
+    ///
+    /// # Errors
+    /// There is no such zone.
+    pub(crate) fn table(&self, zone: u8) -> Result<&ZoneTable> {
+        self.heap.zone(zone).ok_or(TxError::NoSpace { wanted: 0 })
+    }
+
+    /// A chunk that was taken is what it was.
+    fn put_back(&self, zone: u8, chunk: u32, before: &ChunkEntry) {
+        if let Some(table) = self.heap.zone(zone) {
+            table.set(chunk, before);
         }
     }
 
@@ -209,8 +219,7 @@ impl<M: Medium> Shared<M> {
         before: &ChunkEntry,
         next: &ChunkEntry,
     ) -> Result<()> {
-        let Some(table) = self.heap.zone(zone) else { return Ok(()) };
-        let (at, sums) = (table.entry_at(chunk), self.heap.sums());
+        let (at, sums) = (self.table(zone)?.entry_at(chunk), self.heap.sums());
         batch.data(at, &before.encode(sums, at), &next.encode(sums, at));
         Ok(())
     }

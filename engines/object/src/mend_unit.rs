@@ -118,11 +118,9 @@ pub(crate) fn mend_units<M: Medium>(
 /// The units over a range by their places, which also names each only once.
 fn units_over<M: Medium>(shared: &Shared<M>, at: u64, end: u64) -> BTreeMap<u64, Unit> {
     let mut units = BTreeMap::new();
-    if let Some(table) = shared.heap.zone_of(at) {
-        table.units_over(at, end - at, &mut |unit| {
-            units.insert(unit.range().0, unit);
-        });
-    }
+    shared.units_over(at, end - at, &mut |unit| {
+        units.insert(unit.range().0, unit);
+    });
     units
 }
 
@@ -159,7 +157,7 @@ pub(crate) fn mend_unit<M: Medium>(
     if let Some(mended) = mend_holding(shared, repairer, unit, asked, entries.is_none())? {
         return Ok(mended);
     }
-    let columns = shared.columns_of(&Vec::from_iter(entries));
+    let columns = shared.columns_of(&Vec::from_iter(entries.map(|(_, range)| range)));
     shared.columns.lock_all(&shared.m, &columns);
     let restored = shared.may_judge().and_then(|()| shared.restore_entries(repairer, unit, asked));
     shared.columns.unlock_all(&columns);

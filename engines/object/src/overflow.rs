@@ -186,7 +186,7 @@ impl<M: Medium> Shared<M> {
     }
 
     fn exempt_chunk(&self, batch: &mut Batch, zone: u8, chunk: u32) -> Result<()> {
-        let Some(table) = self.heap.zone(zone) else { return Ok(()) };
+        let table = self.table(zone)?;
         let before = table.reserved(chunk, ChunkKind::Free).unwrap_or(ChunkEntry::VIRGIN);
         let next = before.next(ChunkKind::Log, 0, 0);
         batch.exempt(table.chunk_at(chunk), table.chunk_len());
@@ -270,7 +270,7 @@ impl<M: Medium> Shared<M> {
     }
 
     fn free_log_chunks(&self, chunks: &LogChunks) -> Result<()> {
-        let Some(table) = self.heap.zone(chunks.zone) else { return Ok(()) };
+        let table = self.table(chunks.zone)?;
         let at = self.chunks_at(chunks);
         let len = u64::from(chunks.count) * table.chunk_len();
         self.zero_chunks(at, len)?;

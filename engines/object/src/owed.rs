@@ -116,13 +116,9 @@ impl<M: Medium> Shared<M> {
         for (at, len) in changes.ranges() {
             let Some(zone) = self.zone_of(*at) else { continue };
             for piece in zone.split(*at, *len) {
-                for row in 0..zone.data_rows() {
-                    let at = zone.at(row, piece.col);
-                    let Some(table) = self.table_of(at) else { continue };
-                    table.units_over(at, piece.len, &mut |unit| {
-                        ranges.extend(parts_of(&unit).iter().map(|part| (part.at, part.len)));
-                    });
-                }
+                self.units_of_columns(zone, (piece.col, piece.len), &mut |unit| {
+                    ranges.extend(parts_of(&unit).iter().map(|part| (part.at, part.len)));
+                });
             }
         }
         ranges

@@ -19,7 +19,7 @@
 use holdfast_heap::ChunkKind;
 use holdfast_heap::format::CHUNK_LEN;
 use holdfast_heap::verify::Direct;
-use holdfast_heap::{BadEntry, Unit, ZoneTable};
+use holdfast_heap::{BadEntry, Unit};
 use holdfast_layout::Certify;
 use holdfast_logs::{Entry, FoundRecord, Scan, Seed};
 use holdfast_pmem::{Medium, PAGE, Site};
@@ -155,12 +155,10 @@ impl<M: Medium> Shared<M> {
     /// Reads the directories as they will be after the changes. Answers how many bad entries were
     /// rebuilt; the chunk of one that is lost is left alone.
     fn load_future(&self, repairer: &mut Repairer, redo: &Redo<'_>) -> Result<u64, Error> {
-        let zones: Vec<u8> = self.heap.zones().map(ZoneTable::index).collect();
         let mut cured = 0;
-        for zone in zones {
-            let direct = Direct(&self.m);
+        for table in self.heap.zones() {
+            let (zone, direct) = (table.index(), Direct(&self.m));
             for BadEntry { at, .. } in self.heap.load_zone(&redo.changes.over(&direct), zone) {
-                let Some(table) = self.heap.zone(zone) else { continue };
                 let chunk = ((at - table.entry_at(0)) / CHUNK_LEN as u64) as u32;
                 let good =
                     self.cure_unit(repairer, redo, &Unit::Entry { at, chunk })? == Cured::Whole;

@@ -210,16 +210,12 @@ impl<M: Medium> Shared<M> {
         redone: &Redone,
     ) -> Vec<Unit> {
         let mut bad = Vec::new();
-        for row in 0..zone.data_rows() {
-            let at = zone.at(row, col);
-            let Some(table) = self.table_of(at) else { continue };
-            table.units_over(at, len, &mut |unit| {
-                let known = |unit| redone.lost.contains(unit) || bad.contains(unit);
-                if !self.will_verify(&unit, redo.changes) && !known(&unit) {
-                    bad.push(unit);
-                }
-            });
-        }
+        self.units_of_columns(zone, (col, len), &mut |unit| {
+            let known = |unit| redone.lost.contains(unit) || bad.contains(unit);
+            if !self.will_verify(&unit, redo.changes) && !known(&unit) {
+                bad.push(unit);
+            }
+        });
         bad.reverse();
         bad
     }
@@ -589,9 +585,7 @@ impl<M: Medium> Shared<M> {
         if same || self.bad_units(at, &bytes, redo.changes, certify) > 0 {
             return Judged::default();
         }
-        let Some(place) = self.zone_of(at).and_then(|zone| zone.place(at)) else {
-            return Judged::default();
-        };
+        let Some((_, place)) = self.place_of(at) else { return Judged::default() };
         let (wrong, object, len) = (Wrong::Data, RawPtr::NULL, bytes.len() as u64);
         let columns = vec![(place.col, difference)];
         let doubt = Doubt { at, len, wrong, object, row: place.row, columns };
@@ -674,10 +668,10 @@ impl<M: Medium> Shared<M> {
                     {
                         let page = bad / PAGE * PAGE;
                         let (made, _) = self.cure_page(repairer, redo, page, Some(&*to_be))?;
-                        if let Some(zone) = self.zone_of(page)
-                            && made != MadeUp::AsItWillBe
+                        if made != MadeUp::AsItWillBe
+                            && let Some((zone, place)) = self.place_of(page)
                         {
-                            to_be.forget_over(zone, page);
+                            to_be.forget_over(zone, place);
                         }
                         if self.is_bad(page) {
                             if redo.finder == Finder::Commit {

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use holdfast_heap::verify::Direct;
 use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Finder};
-use holdfast_redundancy::{Wrong, Zone, zone};
+use holdfast_redundancy::{Place, Wrong, Zone, zone};
 
 use crate::anew::Sums;
 use crate::error::Error;
@@ -41,8 +41,7 @@ pub(crate) struct ToBe(BTreeMap<(u32, u64), Sums>);
 impl ToBe {
     /// Forgets the columns over a page that had to be made up since: nobody knows whether it is
     /// what it was when they were summed.
-    pub(crate) fn forget_over(&mut self, zone: &Zone, page: u64) {
-        let Some(place) = zone.place(page) else { return };
+    pub(crate) fn forget_over(&mut self, zone: &Zone, place: Place) {
         self.0.retain(|(index, col), _| *index != zone.index() || col / PAGE != place.col / PAGE);
     }
 

@@ -123,15 +123,13 @@ impl<M: Medium> Shared<M> {
     /// The object that bytes belong to, as a range; the bytes themselves if they belong to none.
     pub(crate) fn whole_object(&self, at: u64, len: u64) -> (u64, u64) {
         let mut whole = (at, len);
-        if let Some(table) = self.heap.zone_of(at) {
-            table.units_over(at, len, &mut |unit| {
-                if let Unit::Granule { spot, .. } = unit
-                    && at >= spot.object
-                {
-                    whole = (spot.object, spot.capacity);
-                }
-            });
-        }
+        self.units_over(at, len, &mut |unit| {
+            if let Unit::Granule { spot, .. } = unit
+                && at >= spot.object
+            {
+                whole = (spot.object, spot.capacity);
+            }
+        });
         whole
     }
 
@@ -285,16 +283,12 @@ impl<M: Medium> Shared<M> {
     fn bad_units_over(&self, zone: &Zone, col: u64) -> Vec<Unit> {
         let certify = Certify::when(self.m.enabled(VERIFY_ROWS));
         let mut bad = Vec::new();
-        for row in 0..zone.data_rows() {
-            let at = zone.at(row, col);
-            let Some(table) = self.heap.zone_of(at) else { continue };
-            table.units_over(at, PAGE, &mut |unit| {
-                let found = unit.check(&Direct(&self.m), self.heap.sums(), certify);
-                if found.is_ok_and(Found::is_bad) && !bad.contains(&unit) {
-                    bad.push(unit);
-                }
-            });
-        }
+        self.units_of_columns(zone, (col, PAGE), &mut |unit| {
+            let found = unit.check(&Direct(&self.m), self.heap.sums(), certify);
+            if found.is_ok_and(Found::is_bad) && !bad.contains(&unit) {
+                bad.push(unit);
+            }
+        });
         bad
     }
 
@@ -446,12 +440,11 @@ impl<M: Medium> Shared<M> {
         changes: &Changes,
         certify: Certify,
     ) -> usize {
-        let Some(table) = self.heap.zone_of(at) else { return 0 };
         let direct = Direct(&self.m);
         let overlay = Overlay { under: &direct, at, bytes };
         let seen = changes.over(&overlay);
         let mut bad = 0;
-        table.units_over(at, bytes.len() as u64, &mut |unit| {
+        self.units_over(at, bytes.len() as u64, &mut |unit| {
             // A unit that lies partly on another bad page cannot be judged yet; that is no reason
             // to think worse of this candidate.
             let found = unit.check(&seen, self.heap.sums(), certify);
@@ -468,11 +461,10 @@ impl<M: Medium> Shared<M> {
         changes: &Changes,
         certify: Certify,
     ) -> bool {
-        let Some(table) = self.heap.zone_of(at) else { return false };
         let direct = Direct(&self.m);
         let seen = changes.over(&direct);
         let mut bad = false;
-        table.units_over(at, len, &mut |unit| {
+        self.units_over(at, len, &mut |unit| {
             let found = unit.check(&seen, self.heap.sums(), certify);
             bad |= !found.is_ok_and(|f| !f.is_bad());
         });
@@ -761,6 +753,25 @@ impl<M: Medium> Shared<M> {
     /// The table of a zone that holds `at`.
     pub(crate) fn table_of(&self, at: u64) -> Option<&ZoneTable> {
         self.heap.zone_of(at)
+    }
+
+    /// Calls `each` for every unit that has bytes in `[at, at + len)`: for none where no zone is.
+    pub(crate) fn units_over(&self, at: u64, len: u64, each: &mut impl FnMut(Unit)) {
+        if let Some(table) = self.table_of(at) {
+            table.units_over(at, len, each);
+        }
+    }
+
+    /// The same for columns, `[col, col + len)` of all rows.
+    pub(crate) fn units_of_columns(
+        &self,
+        zone: &Zone,
+        (col, len): (u64, u64),
+        each: &mut impl FnMut(Unit),
+    ) {
+        for row in 0..zone.data_rows() {
+            self.units_over(zone.at(row, col), len, each);
+        }
     }
 }
 

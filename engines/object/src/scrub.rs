@@ -535,28 +535,24 @@ impl<M: Medium> Shared<M> {
     /// work on all that seem so: not everything of them lies over the columns that are held.
     fn bad_rows(&self, zone: &Zone, col: u64, len: u64, certify: Certify) -> Option<usize> {
         let (mut bad, mut disturbed) = (0, false);
-        for row in 0..zone.data_rows() {
-            let at = zone.at(row, col);
-            let Some(table) = self.heap.zone_of(at) else { continue };
-            table.units_over(at, len, &mut |unit| {
-                let word = match unit {
-                    Unit::Granule { spot, .. } => Some(self.versions.index(spot.object)),
-                    Unit::Entry { .. } => None,
-                };
-                let before = word.and_then(|word| self.versions.now(word));
-                let found = unit.check(&Direct(&self.m), self.heap.sums(), certify);
-                if found.is_ok_and(|found| !found.is_bad()) {
-                    return;
-                }
-                let there = is_there(self, &unit);
-                // A committer holds its word from before its first store until what it changed is
-                // known to all.
-                let unchanged = |word| before.is_some_and(|v| self.versions.unchanged(word, v));
-                let calm = word.is_none_or(unchanged);
-                disturbed |= !calm;
-                bad += usize::from(calm && there);
-            });
-        }
+        self.units_of_columns(zone, (col, len), &mut |unit| {
+            let word = match unit {
+                Unit::Granule { spot, .. } => Some(self.versions.index(spot.object)),
+                Unit::Entry { .. } => None,
+            };
+            let before = word.and_then(|word| self.versions.now(word));
+            let found = unit.check(&Direct(&self.m), self.heap.sums(), certify);
+            if found.is_ok_and(|found| !found.is_bad()) {
+                return;
+            }
+            let there = is_there(self, &unit);
+            // A committer holds its word from before its first store until what it changed is
+            // known to all.
+            let unchanged = |word| before.is_some_and(|v| self.versions.unchanged(word, v));
+            let calm = word.is_none_or(unchanged);
+            disturbed |= !calm;
+            bad += usize::from(calm && there);
+        });
         (bad > 0 || !disturbed).then_some(bad)
     }
 

@@ -100,12 +100,12 @@ impl<M: Medium> Shared<M> {
     /// Completes the last commit of a lane in its thread's stead.
     fn settle_for(&self, log: &mut Lane<'_>) {
         let Some(last) = log.deferred().copied() else { return };
-        for (at, len) in last.ranges() {
-            let Some((zone, _, col)) = self.zone_unit(*at) else { continue };
+        let known = |(at, len): &(u64, u32)| Some((*at, *len, self.zone_unit(*at)?));
+        for (at, len, (zone, _, col)) in last.ranges().iter().filter_map(known) {
             let column = self.columns.lock_one(&self.m, self.columns.id(&zone, col));
             // Changes nothing and flushes every line. A page that is bad by now is repaired like
             // any other: what was to be flushed is gone.
-            let _ = self.m.xor(FLUSH, *at, &vec![0; *len as usize]);
+            let _ = self.m.xor(FLUSH, at, &vec![0; len as usize]);
             drop(column);
         }
         self.m.drain(F2_FOR);

@@ -12,7 +12,7 @@ use holdfast_redundancy::events::{Cause, Event, Finder, Journal};
 use holdfast_redundancy::intent::RepairIntent;
 use holdfast_redundancy::progress::{Progress, ScrubProgress};
 use holdfast_redundancy::remap::RemapTable;
-use holdfast_redundancy::{Columns, Zone};
+use holdfast_redundancy::{Columns, Place, Zone};
 use holdfast_txn::TxError;
 
 use crate::anchor::Anchor;
@@ -204,6 +204,12 @@ impl<M: Medium> Shared<M> {
     #[inline]
     pub(crate) fn zone_of(&self, at: u64) -> Option<&Zone> {
         self.zones().find(|z| z.contains(at))
+    }
+
+    /// The same, and where in its data that is.
+    pub(crate) fn place_of(&self, at: u64) -> Option<(&Zone, Place)> {
+        let zone = self.zone_of(at)?;
+        Some((zone, zone.place(at)?))
     }
 
     /// The zone of this number.

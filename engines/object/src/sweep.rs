@@ -236,8 +236,7 @@ impl<M: Medium> Shared<M> {
         for chunk in 0..table.chunks() {
             let at = table.entry_at(chunk);
             // Column first: an entry is changed only while its column is held.
-            let Some(zone) = self.zone_of(at) else { continue };
-            let Some(place) = zone.place(at) else { continue };
+            let Some((zone, place)) = self.place_of(at) else { continue };
             let held = self.columns.lock_one(&self.m, self.columns.id(zone, place.col));
             let unit = Unit::Entry { at, chunk };
             let found = unit.check(&Direct(&self.m), self.heap.sums(), certify);
