@@ -336,15 +336,15 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     }
 
     /// Tells in the journal that of two copies which lead to the redundancy of the whole file one
-    /// was damaged when it was opened, and was written anew from the other: of the header, or of
-    /// what a program keeps beside it.
-    pub fn tell_copy(&self, copy: verdict::Side) {
-        self.report_copy(&mut self.lock(), copy);
+    /// was damaged when it was opened, or torn by a crash, and what became of it: of the header, or
+    /// of what a program keeps beside it.
+    pub fn tell_copy(&self, copy: verdict::Side, outcome: Outcome) {
+        self.report_copy(&mut self.lock(), copy, outcome);
     }
 
-    pub(crate) fn report_copy(&self, inner: &mut Inner, copy: verdict::Side) {
+    pub(crate) fn report_copy(&self, inner: &mut Inner, copy: verdict::Side, outcome: Outcome) {
         let (cause, wrong, len) = (Cause::Copies, Some(Wrong::Mirror { side: copy }), inner.size);
-        let event = self.event((0, 0), Finder::Open, Outcome::Repaired);
+        let event = self.event((0, 0), Finder::Open, outcome);
         self.report(inner, &Event { cause, wrong, len, ..event });
     }
 

@@ -72,6 +72,9 @@ pub fn left<S: Medium>(s: &S) -> Result<Left> {
 pub(crate) struct HeaderPage {
     pub(crate) value: Header,
     record: Record,
+    /// The side whose copy was damaged when it was read, until that is told: whatever is written
+    /// first makes it whole.
+    damaged: Option<Side>,
 }
 
 /// The inode of the data file that a side file says it belongs to. Nothing is changed.
@@ -204,7 +207,7 @@ impl HeaderPage {
     /// A header that is not on the medium yet: its first [`store`](Self::store) puts it there.
     pub(crate) fn pending(value: Header) -> Self {
         let record = Record::create(mirror(value.side_len), HEADER_PAGE, KIND_HEADER, SITES);
-        Self { value, record }
+        Self { value, record, damaged: None }
     }
 
     /// Finds the header; copy B is tried in each place where it can be. Writes nothing.
@@ -216,7 +219,10 @@ impl HeaderPage {
                 continue;
             };
             match Header::decode(&record.page().body, side_len) {
-                Ok(value) => return Ok(Self { value, record }),
+                Ok(value) => {
+                    let damaged = record.damaged();
+                    return Ok(Self { value, record, damaged });
+                }
                 // Found through copy A, which does not say where B is before it is read.
                 Err(Error::Header { what: "side length", found }) if found != side_len => {
                     refused.get_or_insert(Error::Header { what: "side length", found });
@@ -235,9 +241,9 @@ impl HeaderPage {
         self.record.needs_heal()
     }
 
-    /// The side whose copy was damaged when it was read, if one was.
-    pub(crate) const fn damaged(&self) -> Option<Side> {
-        self.record.damaged()
+    /// The side whose copy was damaged when it was read, if one was: once.
+    pub(crate) const fn take_damaged(&mut self) -> Option<Side> {
+        self.damaged.take()
     }
 
     pub(crate) fn heal<S: Medium>(&mut self, s: &S) -> Result<()> {

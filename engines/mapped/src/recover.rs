@@ -456,13 +456,13 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
 
     /// Writes the copies of header and events anew that are damaged, or older.
     fn heal_copies(&self, inner: &mut Inner) -> Result<()> {
-        let damaged = inner.header.damaged();
+        let damaged = inner.header.take_damaged();
         if inner.header.needs_heal() {
             inner.header.heal(&self.side.s)?;
         }
         self.journal.heal(&self.side.s);
         if let Some(copy) = damaged {
-            self.report_copy(inner, copy);
+            self.report_copy(inner, copy, Outcome::Repaired);
         }
         Ok(())
     }

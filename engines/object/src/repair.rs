@@ -31,7 +31,7 @@ use holdfast_redundancy::{ColumnId, Exempt, Intent, Wrong, Zone, zone};
 use crate::changes::Changes;
 use crate::error::Error;
 use crate::mend_unit::{mend_unit, mend_units};
-use crate::shared::{Repairer, Shared};
+use crate::shared::{Repairer, Shared, Suspicion};
 
 /// Pages that may turn bad during one repair before it is given up.
 pub(crate) const BAD_PAGES_MAX: u32 = 8;
@@ -138,20 +138,28 @@ impl<M: Medium> Shared<M> {
         // A page that stays bad is suspected again by the very event that says so.
         let mut seen = Vec::new();
         while self.suspects.lower() {
-            for s in self.suspects.take() {
+            let mut all = self.suspects.take().into_iter();
+            while let Some(s) = all.next() {
                 if seen.contains(&s.at) {
                     continue;
                 }
                 seen.push(s.at);
-                if s.cause == Cause::Parity {
-                    self.mend_columns(s.at, s.len, s.finder)?;
-                    continue;
+                if let Err(error) = self.mend_suspect(&s) {
+                    // The others are another commit's.
+                    all.for_each(|other| self.suspects.add(other));
+                    return Err(error);
                 }
-                let page = s.at / PAGE * PAGE;
-                self.mend_through(page, PAGE, Asked { cause: s.cause, finder: s.finder })?;
             }
         }
         Ok(())
+    }
+
+    fn mend_suspect(&self, s: &Suspicion) -> Result<(), Error> {
+        if s.cause == Cause::Parity {
+            return self.mend_columns(s.at, s.len, s.finder).map(drop);
+        }
+        let asked = Asked { cause: s.cause, finder: s.finder };
+        self.mend_through(s.at / PAGE * PAGE, PAGE, asked).map(drop)
     }
 
     /// Repairs every page the platform lists as bad. Returns how many there were.

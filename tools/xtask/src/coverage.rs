@@ -17,7 +17,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use holdfast_evidence::Row;
 use serde_json::Value;
 
@@ -358,6 +358,10 @@ fn counting(root: &Path, program: &Path) -> Command {
 /// each other at every counter.
 fn campaign(root: &Path, program: &Path, name: &str) -> Result<bool> {
     let listed = Command::new(program).args([name, "--list"]).output().context("cannot list")?;
+    ensure!(
+        listed.status.success() && !listed.stdout.is_empty(),
+        "the rows of {name} are not told"
+    );
     let listed = String::from_utf8(listed.stdout).context("a list that is no text")?;
     let rows = listed.lines().filter_map(|line| line.split_whitespace().next());
     let rows = Mutex::new(rows);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use holdfast_mapped::{Facts, State};
 use holdfast_object::VerifyReads;
 use holdfast_pmem::{Access, Durability as Survive, ForeignFile, Making, PutAside};
+use holdfast_redundancy::events::Outcome;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::random_uuid;
@@ -214,8 +215,8 @@ pub(crate) fn copied(side: &Path, original: &Path) -> Error {
 /// anew, which the events tell, and where its pool is now is noted.
 pub(crate) fn tend(side: &Path, there: &InPool, engine: &Engine) {
     // One that cannot be changed says what it did: the next one has to say where the pool is, too.
-    if let Ok(Some(copy)) = Pointer::tend(side, &real(&there.path)) {
-        engine.tell_copy(copy);
+    if let Some((copy, whole)) = Pointer::tend(side, &real(&there.path)) {
+        engine.tell_copy(copy, if whole { Outcome::Repaired } else { Outcome::Detected });
     }
 }
 

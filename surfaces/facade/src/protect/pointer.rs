@@ -98,18 +98,19 @@ impl Pointer {
     }
 
     /// Sees to it that the one at `path` is whole in both copies and names `pool`. Nothing is
-    /// stored if it is and does. Which copy was damaged, if one was.
-    pub(crate) fn tend(path: &Path, pool: &Path) -> Result<Option<Side>> {
-        let (found, record) = Self::read(path)?;
-        let moved = found.pool != pool;
-        if moved || record.needs_heal() {
-            let body = Self { pool: pool.to_path_buf(), ..found }.encode()?;
-            let medium = Mapping::open(path, Access::Write, &how());
-            let medium = medium.map_err(|error| Error::from(error).at(path))?;
-            let done = if moved { replace(&medium, &body) } else { heal(&medium) };
-            done.map_err(|error| Error::from(error).at(path))?;
-        }
-        Ok(record.damaged())
+    /// stored if it is and does. Which copy was damaged, if one was, and whether it is whole now.
+    pub(crate) fn tend(path: &Path, pool: &Path) -> Option<(Side, bool)> {
+        let (found, record) = Self::read(path).ok()?;
+        let tended = if found.pool != pool {
+            Self { pool: pool.to_path_buf(), ..found }
+                .encode()
+                .and_then(|body| changed(path, |medium| replace(medium, &body)))
+        } else if record.needs_heal() {
+            changed(path, heal)
+        } else {
+            Ok(())
+        };
+        Some((record.damaged()?, tended.is_ok()))
     }
 
     fn encode(&self) -> Result<Vec<u8>> {
@@ -127,6 +128,13 @@ impl Pointer {
         body.extend_from_slice(text);
         Ok(body)
     }
+}
+
+/// Changes the pointer at `path`.
+fn changed(path: &Path, change: impl FnOnce(&Mapping) -> Done<()>) -> Result<()> {
+    let medium = Mapping::open(path, Access::Write, &how());
+    let medium = medium.map_err(|error| Error::from(error).at(path))?;
+    change(&medium).map_err(|error| Error::from(error).at(path))
 }
 
 type Done<T> = core::result::Result<T, holdfast_redundancy::Error>;

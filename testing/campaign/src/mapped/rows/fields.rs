@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use holdfast_layout::Field;
 use holdfast_layout::format::FIELDS_MIRRORED;
 use holdfast_mapped::format::{FIELDS_ENTRY, FIELDS_HEADER, FIELDS_REGION};
-use holdfast_mapped::{AtRest, Force, Mended, OpenOptions, Writing};
+use holdfast_mapped::{AtRest, Durability, Force, Mended, OpenOptions, Writing};
 use holdfast_redundancy::events::Event;
 use holdfast_redundancy::format::{FIELDS_EVENT, FIELDS_INTENT};
 use holdfast_redundancy::{PageVerdict, Wrong};
@@ -173,7 +173,11 @@ impl Hit<'_> {
     }
 
     fn meet(&self, machine: &Machine, ledger: &mut Ledger) -> Judged<()> {
-        let options = self.specimen.setting.open(1);
+        let mut options = self.specimen.setting.open(1);
+        if self.meeting == Meeting::Use {
+            // As programs do: the header says so before anybody looks whether it is whole.
+            options.durability = Durability::Process;
+        }
         let looking = OpenOptions { read_only: self.meeting == Meeting::Check, ..options };
         let engine = match machine.open(looking) {
             Ok((engine, _)) => engine,

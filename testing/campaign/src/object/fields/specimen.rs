@@ -317,13 +317,20 @@ fn mark(world: &Arc<World>, rng: &mut Rng) -> Judged<Specimen> {
             let before = driver.ledger.objects();
             commit()?;
             if is_caught() {
-                left = Some((take(driver, &caught, "mark")?, before));
+                left = Some((take(driver, &caught, "mark")?, [before, driver.ledger.objects()]));
                 return Ok(());
             }
         }
         Err(missing("mark"))
     })?;
-    let (image, objects) = left.ok_or_else(|| missing("mark"))?;
+    let (image, either) = left.ok_or_else(|| missing("mark"))?;
+    // The record may be there as well, or not yet: one of the two it is.
+    let medium = world.after(image.clone());
+    let (pool, _) = world.open(&medium).map_err(|error| refused("open", &error))?;
+    let recovered = whole(&medium)?.objects;
+    medium.abandon(pool);
+    let objects = either.into_iter().find(|objects| *objects == recovered);
+    let objects = objects.ok_or_else(|| missing("state that is one of the two"))?;
     Ok(Specimen::crashed(world, driver, image, objects))
 }
 

@@ -202,7 +202,8 @@ impl Kept {
         // Its path is the pointer's, which nothing else in the pool has.
         let named = self.left[1].0.as_os_str().as_encoded_bytes();
         let missing = || Violation::new(Fault::Refused, "the region is nowhere in the pool");
-        let found = whole.windows(named.len()).position(|bytes| bytes == named);
+        // The log may have it as well, before the zone.
+        let found = whole.windows(named.len()).rposition(|bytes| bytes == named);
         let from = found.and_then(|at| at.checked_sub(48)).ok_or_else(missing)?;
         let mut bytes = whole.clone();
         let differs = damage(&mut bytes[from..from + 48 + named.len()], field, rng, verb);
@@ -280,5 +281,20 @@ mod tests {
         });
         assert!(!left.expect("it is there"));
         kept.pointer_is_whole().expect("nothing was damaged");
+    }
+
+    #[test]
+    fn what_rots_of_a_region_is_found_in_the_pool() {
+        let kept = Kept::new(&mut Rng::new(1)).expect("two files");
+        let is_clean = || {
+            let pool = Pool::open(&kept.pool).expect("it opens");
+            pool.check(|_, _| {}).expect("it can be looked at").is_clean()
+        };
+        assert!(is_clean());
+        kept.restore().expect("it can be put back");
+        let verb = |own: &[u8], _: &[u8], _: &mut Rng| own.iter().map(|byte| !byte).collect();
+        let field = Field::new("inode", 24, 8);
+        assert!(kept.rot_extent(&field, &mut Rng::new(1), verb).expect("it is there"));
+        assert!(!is_clean());
     }
 }
