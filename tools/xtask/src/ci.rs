@@ -101,8 +101,14 @@ enum Outcome {
     NotRun,
 }
 
-/// Runs the steps (those of `only`, if any); `true` if all that ran passed within the budget.
-pub(crate) fn run(workspace: &Workspace, keep_going: bool, only: &[String]) -> Result<bool> {
+/// Runs the steps (those of `only`, if any); `true` if all that ran passed within the budget. What
+/// each came to is written to `json` as well.
+pub(crate) fn run(
+    workspace: &Workspace,
+    keep_going: bool,
+    only: &[String],
+    json: Option<&Path>,
+) -> Result<bool> {
     if let Some(name) = only.iter().find(|name| STEPS.iter().all(|step| step.name != *name)) {
         let names: Vec<_> = STEPS.iter().map(|step| step.name).collect();
         bail!("no step {name}; the steps are: {}", names.join(", "));
@@ -134,7 +140,33 @@ pub(crate) fn run(workspace: &Workspace, keep_going: bool, only: &[String]) -> R
     }
     tell_skips(&kept.skips);
     tell_ends(&ends);
-    Ok(summarise(&results, Spent { time: start.elapsed(), of_processors: processor_time()? }))
+    let spent = Spent { time: start.elapsed(), of_processors: processor_time()? };
+    let fine = summarise(&results, spent);
+    if let Some(path) = json {
+        let told = object(&results, spent, fine).to_string();
+        std::fs::write(path, told).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(fine)
+}
+
+/// What `--json` writes: seconds, and how often a step that passed left something out.
+fn object(results: &[(&str, Outcome, Duration)], spent: Spent, fine: bool) -> serde_json::Value {
+    let step = |(name, outcome, time): &(&str, Outcome, Duration)| {
+        let (outcome, skips) = match outcome {
+            Outcome::Passed(skips) => ("passed", *skips),
+            Outcome::Failed => ("failed", 0),
+            Outcome::Skipped(_) => ("left out", 0),
+            Outcome::NotRun => ("not run", 0),
+        };
+        let seconds = time.as_secs_f64();
+        serde_json::json!({ "step": name, "outcome": outcome, "skips": skips, "seconds": seconds })
+    };
+    serde_json::json!({
+        "passed": fine,
+        "seconds": spent.time.as_secs_f64(),
+        "seconds_of_processors": spent.of_processors.as_secs_f64(),
+        "steps": results.iter().map(step).collect::<Vec<_>>(),
+    })
 }
 
 /// Says how much room the disk has left: what fails for want of it says so in many ways.
@@ -292,6 +324,19 @@ fn summarise(results: &[(&str, Outcome, Duration)], spent: Spent) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_each_step_came_to_is_told_to_programs() {
+        let second = Duration::from_secs(1);
+        let spent = Spent { time: 3 * second, of_processors: 4 * second };
+        let results = [("fmt", Outcome::Passed(2), second), ("test", Outcome::Failed, second)];
+        let told = object(&results, spent, false);
+        assert_eq!((&told["passed"], &told["seconds"]), (&false.into(), &3.0.into()));
+        assert_eq!(
+            (&told["steps"][0]["skips"], &told["steps"][1]["outcome"]),
+            (&2.into(), &"failed".into())
+        );
+    }
 
     #[test]
     fn a_failed_step_or_a_blown_budget_fails_the_run() {

@@ -1,9 +1,20 @@
 //! What a check has to say: one broken rule, where, and what to do about it.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Serialize;
+
+/// Whether checks say what they found as JSON.
+static JSON: AtomicBool = AtomicBool::new(false);
+
+/// From now on they do, if `yes`.
+pub(crate) fn as_json(yes: bool) {
+    JSON.store(yes, Ordering::Relaxed);
+}
 
 /// One broken rule at one place.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(crate) struct Finding {
     /// File, relative to the root of the workspace.
     pub(crate) path: String,
@@ -36,14 +47,43 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Prints the findings in order of place, then one line of summary; `true` if there were none.
+/// Prints the findings in order of place, then one line of summary, or all of it as one object;
+/// `true` if there were none.
 pub(crate) fn report(check: &str, mut findings: Vec<Finding>, summary: &str) -> bool {
     findings.sort();
     findings.dedup();
+    if JSON.load(Ordering::Relaxed) {
+        println!("{}", object(check, &findings, summary));
+        return findings.is_empty();
+    }
     for finding in &findings {
         println!("{finding}");
     }
     let verdict = if findings.is_empty() { "ok" } else { "FAILED" };
     println!("{check}: {verdict}, {} findings; {summary}", findings.len());
     findings.is_empty()
+}
+
+fn object(check: &str, findings: &[Finding], summary: &str) -> serde_json::Value {
+    serde_json::json!({
+        "check": check,
+        "ok": findings.is_empty(),
+        "findings": findings,
+        "summary": summary,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_has_what_is_printed_otherwise() {
+        let found = [Finding::new("a.rs", 7, "columns", "102 columns")];
+        let told = object("tidy", &found, "3 files");
+        assert_eq!(told["ok"], false);
+        assert_eq!(told["findings"][0]["line"], 7);
+        assert_eq!(told["findings"][0]["rule"], "columns");
+        assert_eq!(object("tidy", &[], "3 files")["ok"], true);
+    }
 }

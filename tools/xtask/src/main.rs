@@ -82,23 +82,40 @@ enum Command {
         /// Run only the steps of these names.
         #[arg(long, value_name = "STEP")]
         only: Vec<String>,
+        /// Write what each step came to, and how long it took, to this file as well.
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
     },
     /// Check the dependencies between crates against the table of allowed ones.
-    Layers,
+    Layers {
+        /// Print one JSON object and nothing else.
+        #[arg(long)]
+        json: bool,
+    },
     /// Check style: sizes, words, names of sites, safety arguments, docs, links.
     Tidy {
         /// Print every site (name, place, what it does) and check nothing else.
         #[arg(long)]
         sites: bool,
+        /// Print one JSON object and nothing else.
+        #[arg(long, conflicts_with = "sites")]
+        json: bool,
     },
     /// Compare the offset tables in `format.rs` files with those in `docs/formats`.
     Formats {
         /// Print the tables as the pages should have them.
         #[arg(long)]
         print: bool,
+        /// Print one JSON object and nothing else.
+        #[arg(long, conflicts_with = "print")]
+        json: bool,
     },
     /// Check that each mechanism in `docs/papers.md` has its module and its test.
-    Papers,
+    Papers {
+        /// Print one JSON object and nothing else.
+        #[arg(long)]
+        json: bool,
+    },
     /// Check that the header of the C interface is what its source makes, and build and run its
     /// tests and examples with cc and c++ (or what CC and CXX name).
     Capi {
@@ -108,6 +125,10 @@ enum Command {
         /// Only check the header: `cargo test --workspace` runs the programs as well.
         #[arg(long, conflicts_with = "write")]
         header: bool,
+        /// Print one JSON object and nothing else; only with `--header`, since programs that are
+        /// built and run say what they like.
+        #[arg(long, requires = "header")]
+        json: bool,
         /// Build the library and put it, the headers and the file for pkg-config there.
         #[arg(long, value_name = "PREFIX", conflicts_with_all = ["write", "header"])]
         install: Option<PathBuf>,
@@ -132,6 +153,20 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<String>,
     },
+}
+
+impl Command {
+    /// Whether a check is to say what it found as JSON.
+    const fn is_json(&self) -> bool {
+        match self {
+            Self::Layers { json }
+            | Self::Tidy { json, .. }
+            | Self::Formats { json, .. }
+            | Self::Papers { json }
+            | Self::Capi { json, .. } => *json,
+            _ => false,
+        }
+    }
 }
 
 /// The exit code for what cannot be done here.
@@ -161,14 +196,17 @@ fn main() -> ExitCode {
 /// have exit codes of their own.
 fn run(cli: &Cli) -> Result<ExitCode> {
     let root = workspace::root(cli.root.as_deref())?;
+    finding::as_json(cli.command.is_json());
     let fine = match &cli.command {
-        Command::Ci { keep_going, only } => ci::run(&Workspace::read(&root)?, *keep_going, only),
-        Command::Layers => layers::run(&Workspace::read(&root)?),
-        Command::Tidy { sites: true } => tidy::print_sites(&root),
-        Command::Tidy { sites: false } => tidy::run(&Workspace::read(&root)?),
-        Command::Formats { print: true } => formats::print(&root),
-        Command::Formats { print: false } => formats::run(&root),
-        Command::Papers => papers::run(&root),
+        Command::Ci { keep_going, only, json } => {
+            ci::run(&Workspace::read(&root)?, *keep_going, only, json.as_deref())
+        }
+        Command::Layers { .. } => layers::run(&Workspace::read(&root)?),
+        Command::Tidy { sites: true, .. } => tidy::print_sites(&root),
+        Command::Tidy { .. } => tidy::run(&Workspace::read(&root)?),
+        Command::Formats { print: true, .. } => formats::print(&root),
+        Command::Formats { .. } => formats::run(&root),
+        Command::Papers { .. } => papers::run(&root),
         Command::Capi { install: Some(prefix), .. } => install::run(&root, prefix),
         Command::Capi { header: true, .. } => capi::header(&root, false),
         Command::Capi { write, .. } => capi::run(&root, *write),
