@@ -406,7 +406,7 @@ impl<M: Medium> Shared<M> {
         })
     }
 
-    /// Whether `change`, in the zone of that, made another entry of the one at `at`.
+    /// Does `change` in the zone of the entry at `at`. Whether that is known as another one then.
     fn unless_the_same(
         &self,
         (table, at): (&ZoneTable, u64),

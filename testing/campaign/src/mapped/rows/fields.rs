@@ -9,9 +9,8 @@
 
 mod wrong;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use holdfast_layout::Field;
 use holdfast_layout::format::FIELDS_MIRRORED;
@@ -27,9 +26,10 @@ use crate::mapped::ledger::Ledger;
 use crate::mapped::machine::{Engine, Machine, Setting};
 use crate::mapped::specimen::{PAGES, Specimen, Spot};
 use crate::mapped::told::{change_as_told, said_as_told};
+use crate::object::fields::each::{Meeting, all_noted, note, within};
 use crate::object::fields::verbs::Verb;
 use crate::object::wrong::{Lie, told as is_told};
-use crate::runner::{Case, Row, Tier, panic_text};
+use crate::runner::{Case, Row, Tier};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
 /// The row.
@@ -45,26 +45,6 @@ pub const ROW: Row = Row {
 
 /// Longest time one run may take: the same without damage takes milliseconds.
 const SLOW: Duration = Duration::from_secs(10);
-/// Figures that only count which fields were damaged.
-const DAMAGED: &str = "damaged ";
-
-/// How the damage is met.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Meeting {
-    /// The file is opened and closed.
-    Open,
-    /// It is opened to be looked at only.
-    Check,
-    Scrub,
-    /// Each page is repaired by itself.
-    Repair,
-    /// Writers are let in, and a pass is made.
-    Use,
-}
-
-const MEETINGS: [Meeting; 5] =
-    [Meeting::Open, Meeting::Check, Meeting::Scrub, Meeting::Repair, Meeting::Use];
-
 /// One of so many places damaged.
 fn story(case: &Case, each: usize) -> Tally {
     let mut tally = Tally::default();
@@ -102,7 +82,7 @@ fn each_field(
         let (spot, neighbour) = (&spots[number], &spots[(number + 1) % spots.len()]);
         for verb in Verb::ALL {
             for sealed in [false, true] {
-                for meeting in MEETINGS {
+                for meeting in Meeting::ALL {
                     let hit = Hit { specimen, spot, neighbour, verb, sealed, meeting };
                     let done = hit.play(rng, ledger);
                     let what = if sealed { "sealed" } else { "unsealed" };
@@ -111,7 +91,7 @@ fn each_field(
                 }
             }
         }
-        tally.add(format!("{DAMAGED}{}", spot.name), 1);
+        note(tally, &spot.name);
     }
 }
 
@@ -154,15 +134,8 @@ impl Hit<'_> {
         let one = [self.spot.copies[rng.below(self.spot.copies.len() as u64) as usize]];
         let which = if self.sealed { &self.spot.copies[..] } else { &one[..] };
         let machine = self.specimen.with(self.spot, &new, which, self.sealed);
-        let begun = Instant::now();
         let before = machine.all();
-        let done = catch_unwind(AssertUnwindSafe(|| self.meet(&machine, ledger)));
-        let done =
-            done.unwrap_or_else(|panic| Err(Violation::new(Fault::Panicked, panic_text(&*panic))));
-        if begun.elapsed() > SLOW {
-            return Err(Violation::new(Fault::Hung, format!("it took {:?}", begun.elapsed())));
-        }
-        done?;
+        within(SLOW, || self.meet(&machine, ledger))??;
         change_as_told(Lie::Reverts, &machine);
         let changed = (0..).zip(before.iter().zip(machine.all())).find(|(_, (a, b))| **a != *b);
         if let Some((page, _)) = changed {
@@ -290,19 +263,8 @@ impl Hit<'_> {
 
 /// Every field that the formats define was damaged.
 fn finish(tally: &mut Tally) {
-    let mut damaged = BTreeSet::new();
-    let figures = std::mem::take(&mut tally.figures);
-    for (figure, by) in figures {
-        match figure.strip_prefix(DAMAGED) {
-            Some(field) => drop(damaged.insert(field.to_owned())),
-            None => tally.add(figure, by),
-        }
-    }
-    for field in asked_for().filter(|field| !damaged.contains(field)) {
-        tally.convict(Violation::new(Fault::Unnoticed, format!("{field} was never damaged")));
-    }
+    all_noted(tally, asked_for());
     Ledger::finish(tally);
-    tally.lines.push(format!("fields damaged: {}", damaged.len()));
 }
 
 /// Everything that must be damaged: each field of each structure, and what has none.
@@ -338,7 +300,7 @@ mod tests {
         let mut tally = Tally::default();
         let names: Vec<String> = asked_for().collect();
         for name in &names[1..] {
-            tally.add(format!("{DAMAGED}{name}"), 1);
+            note(&mut tally, name);
         }
         finish(&mut tally);
         assert_eq!(tally.violated(), 1);

@@ -9,9 +9,7 @@
 mod kept;
 mod wrong;
 
-use std::collections::BTreeSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use holdfast::protect::{
     Durability, ProtectOptions, ProtectedFile, ProtectedMap, Tracking, Verified,
@@ -24,9 +22,10 @@ use holdfast_workloads::Rng;
 use self::kept::{Kept, STORED, STORED_AT};
 use crate::mapped::judge::refused;
 use crate::mapped::ledger::Ledger;
+use crate::object::fields::each::{Meeting, all_noted, note, within};
 use crate::object::fields::verbs::Verb;
 use crate::object::wrong::{Lie, told};
-use crate::runner::{Case, Row, Tier, panic_text};
+use crate::runner::{Case, Row, Tier};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
 /// The row.
@@ -46,8 +45,6 @@ pub const ROW: Row = Row {
 /// Longest time one run may take: it finds what never ends. Without damage it takes milliseconds,
 /// but a disk may keep one for long.
 const SLOW: Duration = Duration::from_secs(300);
-/// Figures that only count which fields were damaged.
-const DAMAGED: &str = "damaged ";
 /// Bytes of a path that count as its field.
 const OF_PATH: u64 = 16;
 
@@ -101,24 +98,6 @@ fn name((part, field): &Spot) -> String {
     format!("{structure} {}", field.name)
 }
 
-/// How the damage is met.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Meeting {
-    /// The file is opened to be repaired, and closed.
-    Open,
-    /// It is looked at.
-    Check,
-    /// It is repaired where nothing is damaged,
-    Scrub,
-    /// and where a page of the data is.
-    Repair,
-    /// It is mapped and stored to.
-    Use,
-}
-
-const MEETINGS: [Meeting; 5] =
-    [Meeting::Open, Meeting::Check, Meeting::Scrub, Meeting::Repair, Meeting::Use];
-
 /// One field damaged in all ways, or with `brief` in one of them.
 fn story(case: &Case, brief: bool) -> Tally {
     let mut tally = Tally::default();
@@ -133,7 +112,7 @@ fn story(case: &Case, brief: bool) -> Tally {
         for (way, verb) in (0..).zip(Verb::ALL) {
             let due = if brief { way == 4 } else { case.tier == Tier::Long || way % 4 == turn };
             let seals: &[bool] = if brief { &[false] } else { &[false, true] };
-            for (sealed, meeting) in seals.iter().flat_map(|s| MEETINGS.map(|m| (*s, m))) {
+            for (sealed, meeting) in seals.iter().flat_map(|s| Meeting::ALL.map(|m| (*s, m))) {
                 if due {
                     let hit = Hit { kept: &kept, spot, verb, sealed, meeting };
                     tally.judge(hit.play(&mut rng, &mut ledger).map_err(|v| v.during(hit.told())));
@@ -141,7 +120,7 @@ fn story(case: &Case, brief: bool) -> Tally {
             }
         }
         if ledger.faults > 0 {
-            tally.add(format!("{DAMAGED}{}", name(&spot)), 1);
+            note(&mut tally, name(&spot));
         }
     }
     tally.count = ledger.faults;
@@ -177,12 +156,7 @@ impl Hit<'_> {
             ledger.covered += 1;
         }
         let before = self.kept.bytes()?;
-        let begun = Instant::now();
-        let done = catch_unwind(AssertUnwindSafe(|| self.meet()));
-        let answer = done.map_err(|panic| Violation::new(Fault::Panicked, panic_text(&*panic)))?;
-        if begun.elapsed() > SLOW {
-            return Err(Violation::new(Fault::Hung, format!("it took {:?}", begun.elapsed())));
-        }
+        let answer = within(SLOW, || self.meet())?;
         self.kept.change_as_told()?;
         self.judge_data(&answer, ledger)?;
         if !self.sealed {
@@ -314,18 +288,8 @@ fn looked_at(data: &std::path::Path) -> Judged<(Verified, Vec<Event>)> {
 
 /// Every field of the page was damaged.
 fn finish(tally: &mut Tally) {
-    let mut damaged = BTreeSet::new();
-    for (figure, by) in std::mem::take(&mut tally.figures) {
-        match figure.strip_prefix(DAMAGED) {
-            Some(field) => drop(damaged.insert(field.to_owned())),
-            None => tally.add(figure, by),
-        }
-    }
-    for field in spots().iter().map(name).filter(|field| !damaged.contains(field)) {
-        tally.convict(Violation::new(Fault::Unnoticed, format!("{field} was never damaged")));
-    }
+    all_noted(tally, spots().iter().map(name));
     Ledger::finish(tally);
-    tally.lines.push(format!("fields damaged: {}", damaged.len()));
 }
 
 #[cfg(test)]
@@ -360,7 +324,7 @@ mod tests {
     fn a_field_that_no_case_damaged_is_a_violation() {
         let mut tally = Tally::default();
         let names: Vec<String> = spots().iter().map(name).collect();
-        names[1..].iter().for_each(|name| tally.add(format!("{DAMAGED}{name}"), 1));
+        names[1..].iter().for_each(|name| note(&mut tally, name));
         finish(&mut tally);
         assert_eq!(tally.violated(), 1);
         assert!(tally.violations[0].story.contains(&names[0]));

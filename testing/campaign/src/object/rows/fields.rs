@@ -7,9 +7,8 @@
 //! sources define and that no case could damage makes the row fail. Of what a pool has more than
 //! one of, the CI tier damages one that is drawn, the long tier each.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use holdfast_collections::Kind;
 use holdfast_logs::format::{KIND_DATA, KIND_FRESH, KIND_OVERFLOW};
@@ -21,6 +20,7 @@ use holdfast_workloads::Rng;
 use super::damage::{names, settled, world_of, zone_of};
 use super::spared::{accused, as_told, kept, revert_as_told};
 use crate::object::driver::Driver;
+use crate::object::fields::each::{Meeting, all_noted, note, within};
 use crate::object::fields::formats;
 use crate::object::fields::meet::{apart, served, unchanged};
 use crate::object::fields::seal::{Sealer, read};
@@ -36,7 +36,7 @@ use crate::object::scenes::refused;
 use crate::object::world::World;
 use crate::object::wrap;
 use crate::object::wrong::{Lie, Variant, lie, or_right, site, told};
-use crate::runner::{Case, Row, Tier, panic_text};
+use crate::runner::{Case, Row, Tier};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
 /// The row.
@@ -63,8 +63,6 @@ const MANY: u16 = 2_000;
 const SLOW: Duration = Duration::from_secs(10);
 /// Figure: of these, in watermark records, which have the fields of all others.
 const MARKS: &str = "in watermark records";
-/// Figures that only count which fields were damaged.
-const DAMAGED: &str = "damaged ";
 
 /// Worlds of even and of odd groups, by round: the two rounds of the CI tier see both media and
 /// both kinds of parity.
@@ -104,24 +102,6 @@ const GROUPS: &[(&[&str], Wanted)] = &[
     (&["collections Skip"], Wanted::Maps(Pairs::Mixed, &[Kind::SkipList])),
     (&["logs RECORD"], Wanted::Mark),
 ];
-
-/// How the damage is met.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Meeting {
-    /// A closed pool is damaged and opened.
-    Open,
-    /// An open pool is checked.
-    Check,
-    /// An open pool is scrubbed.
-    Scrub,
-    /// A closed pool is damaged, and repaired as the command line does it.
-    Repair,
-    /// An open pool is read and changed.
-    Use,
-}
-
-const MEETINGS: [Meeting; 5] =
-    [Meeting::Open, Meeting::Check, Meeting::Scrub, Meeting::Repair, Meeting::Use];
 
 /// One run.
 struct Hit<'a> {
@@ -217,18 +197,9 @@ fn each_field(
         for verb in Verb::ALL.into_iter().take(verbs) {
             for sealed in [false, true] {
                 let hit = Hit { specimen, sealer: &sealer, spot, neighbour, verb, sealed };
-                for meeting in MEETINGS {
-                    let started = Instant::now();
-                    let done = catch_unwind(AssertUnwindSafe(|| one(&hit, meeting, rng, tally)));
-                    let done = done
-                        .unwrap_or_else(|p| Err(Violation::new(Fault::Panicked, panic_text(&*p))));
-                    let done = match done {
-                        Ok(true) if started.elapsed() > SLOW => {
-                            let story = format!("took {:?}", started.elapsed());
-                            Err(Violation::new(Fault::Hung, story))
-                        }
-                        done => done,
-                    };
+                for meeting in Meeting::ALL {
+                    let done = within(SLOW, || one(&hit, meeting, rng, tally));
+                    let done = done.and_then(|done| done);
                     let sum = if sealed { "sealed" } else { "sum as it was" };
                     let place = || format!("{key} of {of} at {:#x}", spot.at);
                     let done = done.map_err(|v| {
@@ -239,7 +210,7 @@ fn each_field(
                         Some(true) | None => {
                             tally.count += 1;
                             tally.add(format!("met by {meeting:?}, {sum}"), 1);
-                            tally.add(format!("{DAMAGED}{key}"), 1);
+                            note(tally, key);
                             if *of == MARK {
                                 tally.add(MARKS, 1);
                             }
@@ -255,6 +226,7 @@ fn each_field(
 fn one(hit: &Hit<'_>, meeting: Meeting, rng: &mut Rng, tally: &mut Tally) -> Judged<bool> {
     let specimen = hit.specimen;
     let medium = specimen.medium();
+    // These meet what was damaged while it was closed, the others what is damaged in use.
     let closed = matches!(meeting, Meeting::Open | Meeting::Repair);
     if closed && !hurt(hit, &medium, rng)? {
         return Ok(false);
@@ -451,24 +423,12 @@ fn finish(tally: &mut Tally) {
     if !tally.figures.contains_key(MARKS) {
         tally.convict(Violation::new(Fault::Unnoticed, "no watermark record was damaged"));
     }
-    let counted: Vec<String> =
-        tally.figures.keys().filter(|key| key.starts_with(DAMAGED)).cloned().collect();
-    counted.iter().for_each(|key| {
-        tally.figures.remove(key);
-    });
     match formats::all() {
         Err(error) => tally.convict(Violation::new(
             Fault::Unnoticed,
             format!("which fields there are cannot be told: {error}"),
         )),
-        Ok(all) => {
-            let missed = |key: &&String| !counted.iter().any(|c| c[DAMAGED.len()..] == **key);
-            for key in all.iter().filter(missed) {
-                let story = format!("no case could damage {key}");
-                tally.convict(Violation::new(Fault::Unnoticed, story));
-            }
-            tally.lines.push(format!("{} fields of {} damaged", counted.len(), all.len()));
-        }
+        Ok(all) => all_noted(tally, all),
     }
 }
 
@@ -486,7 +446,7 @@ mod tests {
         let mut tally = Tally::default();
         let all = formats::all().expect("the sources are here");
         for key in &all[1..] {
-            tally.add(format!("{DAMAGED}{key}"), 1);
+            note(&mut tally, key);
         }
         finish(&mut tally);
         assert_eq!(tally.violated(), 2);
