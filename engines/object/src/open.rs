@@ -135,6 +135,7 @@ fn tables<M: Medium>(m: &M) -> Result<(Tables, Repairer), Error> {
         completes: false,
         beside: 0,
         stuck: Vec::new(),
+        given_up: Vec::new(),
     };
     Ok((Tables { superblock, regions, found: (found, table), lost }, repairer))
 }

@@ -98,6 +98,7 @@ impl<M: Medium> Pool<M> {
             completes: false,
             beside: 0,
             stuck: Vec::new(),
+            given_up: Vec::new(),
         };
         if m.kind() == MediumKind::File {
             let log = u64::from(plan.superblock.lanes) * plan.superblock.ring_len;

@@ -218,6 +218,7 @@ impl<M: Medium> Shared<M> {
     fn mend_all(&self, at: u64, len: u64, asked: Asked) -> Result<Option<u64>, Error> {
         self.refuse_cut_off()?;
         let mut repairer = self.repairer();
+        repairer.given_up.clear();
         let end = at.saturating_add(len.max(1)).min(self.m.len());
         let mut lost = None;
         let mut page = at / PAGE * PAGE;
@@ -253,8 +254,11 @@ impl<M: Medium> Shared<M> {
             let Err(error) = unit.reach(&Direct(&self.m), self.heap.sums()) else {
                 return Ok(true);
             };
+            let page = error.at / PAGE * PAGE;
             let asked = Asked { cause: Cause::MediaError, ..asked };
-            if let Mended::Lost(_) = self.mend_page(repairer, error.at / PAGE * PAGE, asked)? {
+            if repairer.given_up.contains(&page)
+                || matches!(self.mend_page(repairer, page, asked)?, Mended::Lost(_))
+            {
                 return Ok(false);
             }
         }
@@ -303,7 +307,11 @@ impl<M: Medium> Shared<M> {
     /// Repairs one page that cannot be read.
     fn mend_page(&self, repairer: &mut Repairer, page: u64, asked: Asked) -> Result<Mended, Error> {
         if let Some((zone, unit, col)) = self.zone_unit(page) {
-            return self.mend_zone_page(repairer, &zone, unit, col, asked);
+            let mended = self.mend_zone_page(repairer, &zone, unit, col, asked)?;
+            if let Mended::Lost(_) = mended {
+                repairer.given_up.push(page);
+            }
+            return Ok(mended);
         }
         let sides = 2 * self.superblock().side_len;
         if page < sides {

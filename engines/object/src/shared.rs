@@ -46,6 +46,8 @@ pub(crate) struct Repairer {
     pub(crate) beside: u32,
     /// Frames that were to move and could not.
     pub(crate) stuck: Vec<u64>,
+    /// Pages that this repair has found lost: for the units over one it is not tried again.
+    pub(crate) given_up: Vec<u64>,
 }
 
 /// A place to be looked at once no lock is held.

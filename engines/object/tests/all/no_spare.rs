@@ -13,7 +13,7 @@ use holdfast_heap::ChunkKind;
 use holdfast_layout::{RawPtr, Region, RegionKind};
 use holdfast_object::{CreateOptions, Error, Parity, Pool, ScrubControl, ScrubOptions, Scrubbed};
 use holdfast_pmem::{MediaCause, Medium, MediumKind, PAGE};
-use holdfast_redundancy::events::Outcome;
+use holdfast_redundancy::events::{Event, Outcome};
 use holdfast_redundancy::{Verdict, verdict::Reason};
 use holdfast_txn::{Transaction, TxError};
 
@@ -238,7 +238,13 @@ fn there_are_as_many_stand_ins_in_a_column_as_parity_can_give_back() {
         // Those of the one page, and what is described there.
         assert!(lost < objects.len() / 2, "{parity:?}: {lost} of {}", objects.len());
         let named = events_from(&pool, 0);
-        assert!(named.iter().any(|e| e.at == pages[rows] && e.outcome == Outcome::Lost));
+        let of_page = |e: &&Event| e.at == pages[rows] && e.len == PAGE;
+        assert!(named.iter().filter(of_page).any(|e| e.outcome == Outcome::Lost));
+        // Once by a repair, and not again for each object there.
+        let next = named.last().map_or(0, |e| e.sequence + 1);
+        assert!(!pool.heal_load(pages[rows], PAGE), "{parity:?}");
+        let again = events_from(&pool, next);
+        assert_eq!(again.iter().filter(of_page).count(), 1, "{parity:?}: {again:?}");
         // Nothing is committed that only memory would hold.
         for (of, _) in &kept {
             let _ = pool.run(|tx| tx.write_bytes(*of, 0, &[7; 8]));
@@ -285,7 +291,7 @@ fn a_crashed_pool_with_more_bad_pages_than_parity_covers_is_opened() {
             }
         }
         assert!(served > 0 || class == Class::Directory, "{what}");
-        let named = |e: &holdfast_redundancy::events::Event| e.outcome == Outcome::Lost;
+        let named = |e: &Event| e.outcome == Outcome::Lost;
         assert!(served == f.objects.len() || events_from(&pool, 0).iter().any(named), "{what}");
         scrub(&pool);
     }

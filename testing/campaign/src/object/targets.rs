@@ -1,6 +1,6 @@
 //! Where damage can be done: every live byte of a pool, by what it belongs to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use holdfast_heap::format::{CHUNK_LEN, GRANULE, SLOT_LEN, STATE_LIVE, SUM_LEN};
@@ -244,6 +244,15 @@ impl Targets {
             }
         }
         parts
+    }
+
+    /// Where the objects lie that have a part in a range.
+    #[must_use]
+    pub fn owners(&self, at: u64, len: u64) -> BTreeSet<u64> {
+        let within = |part: &Target| part.at < at + len && at < part.at + part.len;
+        let objects = self.of_area(Area::Object);
+        let hit = objects.filter(|o| self.of_object(o.at, o.len).iter().any(within));
+        hit.map(|object| object.at).collect()
     }
 
     /// The areas there are, in order.

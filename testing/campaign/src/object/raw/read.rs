@@ -51,6 +51,14 @@ impl Bytes {
         Self { bytes, bad: Vec::new() }
     }
 
+    /// The same with these bytes at a place, as far as they lie inside.
+    #[must_use]
+    pub fn with(mut self, at: u64, bytes: &[u8]) -> Self {
+        let room = self.bytes.iter_mut().skip(at as usize);
+        room.zip(bytes).for_each(|(old, new)| *old = *new);
+        self
+    }
+
     /// A range; `None` if part of it lies outside or cannot be read.
     #[must_use]
     pub fn get(&self, at: u64, len: u64) -> Option<&[u8]> {

@@ -9,6 +9,7 @@
 //! own: of one that was lost the older state verifies, and where only P knows better, it may be
 //! named as in doubt.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,12 +23,13 @@ use holdfast_workloads::Rng;
 
 use super::damage::{Seen, crash, domains, names, world_of, zone_of};
 use super::spared::{Range, accused, kept, revert_as_told};
-use super::stale::{Past, concerned, set_back, settle};
+use super::stale::{Past, set_back, settle};
 use crate::object::driver::Driver;
 use crate::object::judge::scrub;
 use crate::object::ops::any_job;
 use crate::object::raw::{Bytes, Flaw, Scope, survey};
 use crate::object::scenes::{refused, stage};
+use crate::object::targets::Targets;
 use crate::object::world::World;
 use crate::object::wrong::{Lie, Variant, lie, or_right, site};
 use crate::runner::{Case, Row, Tier};
@@ -358,19 +360,36 @@ fn serves_no_wrong_byte(driver: &Driver) -> Judged<()> {
     }
 }
 
+/// Where the objects lie of which a write was lost, sent elsewhere or torn.
+struct Hurt([BTreeSet<u64>; 2]);
+
+impl Hurt {
+    /// As the pool says now, and as it should: by a slot of which the write was lost, nothing is
+    /// there.
+    fn by(driver: &Driver, injected: &Injected) -> Self {
+        let Injected { at, len, intended, .. } = injected;
+        let now = Bytes::of(&driver.medium);
+        let meant = now.clone().with(*at, intended);
+        Self([now, meant].map(|pool| Targets::of(&pool).owners(*at, *len)))
+    }
+
+    fn names(&self, of: RawPtr) -> bool {
+        self.0.iter().any(|owners| owners.contains(&of.offset()))
+    }
+}
+
 fn meet(world: &Arc<World>, driver: Driver, injected: &Injected, rng: &mut Rng) -> Judged<Driver> {
-    let hurt = concerned(&driver, injected.at, injected.len);
-    let may = |of: RawPtr| hurt.iter().any(|word| RawPtr::from_word(*word).offset() == of.offset());
     match rng.below(4) {
         // A slot whose write was lost is an old one and verifies: only parity knows.
         0 => serves_no_wrong_byte(&driver)?,
         1 => {
+            let hurt = Hurt::by(&driver, injected);
             for _ in 0..1 + rng.below(3) {
                 let job = driver.any_job(rng);
                 match driver.run(&job) {
                     Ok(_) => {}
                     // Of a slot whose write was lost: the older one may have lived long before it.
-                    Err(Error::Tx(TxError::InDoubt { pointer })) if may(pointer) => break,
+                    Err(Error::Tx(TxError::InDoubt { pointer })) if hurt.names(pointer) => break,
                     Err(error) => return Err(refused(&format!("{:?}", job.ops), &error)),
                 }
             }

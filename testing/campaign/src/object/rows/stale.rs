@@ -80,13 +80,10 @@ fn content(driver: &Driver) -> Judged<Vec<u8>> {
 
 /// The objects that have a part in a range.
 pub(super) fn concerned(driver: &Driver, at: u64, len: u64) -> BTreeSet<u64> {
-    let targets = Targets::of(&Bytes::of(&driver.medium));
+    let owners = Targets::of(&Bytes::of(&driver.medium)).owners(at, len);
     let objects = driver.ledger.objects();
-    let within = |word: u64, object: &Object| {
-        let parts = targets.of_object(word & ((1 << 48) - 1), object.bytes.len() as u64);
-        parts.iter().any(|part| part.at < at + len && at < part.at + part.len)
-    };
-    objects.iter().filter(|(word, object)| within(*word, object)).map(|(word, _)| word).collect()
+    let words = objects.iter().map(|(word, _)| word);
+    words.filter(|word| owners.contains(&RawPtr::from_word(*word).offset())).collect()
 }
 
 /// An object as the engine has it; nothing where it answers with an error.

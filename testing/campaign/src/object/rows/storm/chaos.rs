@@ -17,12 +17,11 @@ use holdfast_workloads::Rng;
 
 use super::sky::Sky;
 use crate::object::driver::Driver;
-use crate::object::model::Object;
 use crate::object::ops::{Job, Op};
 use crate::object::raw::Bytes;
 use crate::object::rows::damage::{Seen, domains, end_of, names, zone_of};
 use crate::object::rows::spared::{accused, as_told};
-use crate::object::rows::stale::settle;
+use crate::object::rows::stale::{concerned, settle};
 use crate::object::scenes::refused;
 use crate::object::targets::{Area, Target, Targets};
 use crate::tally::{Fault, Judged, Tally, Violation};
@@ -669,15 +668,4 @@ fn injecting(error: impl fmt::Display) -> Violation {
 fn changed(injected: &Injected) -> Vec<u64> {
     let differs = |i: &usize| injected.before.get(*i) != injected.after.get(*i);
     (0..injected.after.len()).filter(differs).map(|i| injected.at + i as u64).collect()
-}
-
-/// The objects that have a part in a range.
-fn concerned(driver: &Driver, at: u64, len: u64) -> BTreeSet<u64> {
-    let targets = Targets::of(&Bytes::of(&driver.medium));
-    let objects = driver.ledger.objects();
-    let within = |word: u64, object: &Object| {
-        let parts = targets.of_object(word & ((1 << 48) - 1), object.bytes.len() as u64);
-        parts.iter().any(|part| part.at < at + len && at < part.at + part.len)
-    };
-    objects.iter().filter(|(word, object)| within(*word, object)).map(|(word, _)| word).collect()
 }
