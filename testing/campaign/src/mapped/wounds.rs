@@ -9,12 +9,15 @@ use holdfast_workloads::Rng;
 use super::judge::refused;
 use super::ledger::Ledger;
 use super::machine::{Machine, ROOM};
+use super::model::Model;
 use super::session::{Program, Session};
 use super::side::{Area, Layout, REGION};
 use crate::tally::{Judged, Tally};
 
 /// Letting a write that went wrong come to what it comes to.
 const SETTLE: Site = Site::new("campaign.settle");
+/// Bytes that are as they once were.
+const UNITS: [usize; 3] = [64, 512, PAGE as usize];
 
 /// What was hurt since all was well.
 #[derive(Debug, Default)]
@@ -37,6 +40,8 @@ enum How {
     Flip,
     Stray,
     Poison,
+    /// It is as it once was.
+    Stale,
 }
 
 impl Wounds {
@@ -218,7 +223,8 @@ const fn kind(area: Area) -> &'static str {
     }
 }
 
-/// Hurts the data file: one bit, up to the whole file, or pages that cannot be read.
+/// Hurts the data file: one bit, up to the whole file, pages that cannot be read, or a line, sector
+/// or page as it once was.
 fn data(program: &Program, rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally) -> Judged<()> {
     let mut state = program.state();
     let size = state.model.size;
@@ -226,13 +232,19 @@ fn data(program: &Program, rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally
     let page = at / PAGE;
     let how = match rng.below(16) {
         0..8 => How::Flip,
-        8..15 => How::Stray,
+        8..13 => How::Stray,
+        13..15 => How::Stale,
         // What is lost before it was covered is lost, and a program that loads it dies.
         _ if state.model.page(page).dirty || (page + 1) * PAGE > size => How::Flip,
         _ => How::Poison,
     };
     let most = [8, 64, PAGE, 2 * PAGE, ROOM * PAGE][rng.below(5) as usize];
     let len = (1 + rng.below(most)).min(size - at);
+    let past = if how == How::Stale { older(&state.model, rng) } else { None };
+    let (at, len) = past.as_ref().map_or((at, len), |(at, past)| (*at, past.len() as u64));
+    let page = at / PAGE;
+    // Where nothing was stored yet, nothing is older.
+    let how = if how == How::Stale && past.is_none() { How::Stray } else { how };
     let unfit = |page| state.model.page(page).unreadable || state.model.page(page).vague;
     if (at / PAGE..(at + len).div_ceil(PAGE)).any(unfit) {
         ledger.faults -= 1;
@@ -247,12 +259,38 @@ fn data(program: &Program, rng: &mut Rng, ledger: &mut Ledger, tally: &mut Tally
         ledger.covered += u64::from(covered);
         return Ok(());
     }
-    let len = hurt(&program.machine, how, (at, len), rng)?;
+    let len = match past {
+        Some((at, past)) => put(&program.machine, at, &past)?,
+        None => hurt(&program.machine, how, (at, len), rng)?,
+    };
     let mut after = vec![0; len as usize];
     let read = program.machine.data.window().read(at, &mut after);
     read.map_err(|error| refused("reading what was damaged", &error))?;
     ledger.covered += state.model.damaged(at, &after);
     Ok(())
+}
+
+/// A line, sector or page of what was stored to, and what it once was.
+fn older(model: &Model, rng: &mut Rng) -> Option<(u64, Vec<u8>)> {
+    let changed =
+        |number: &u64| model.page(*number).past.iter().any(|p| *p != model.page(*number).now);
+    let pages: Vec<u64> = (0..model.count()).filter(changed).collect();
+    let number = *rng.pick(&pages)?;
+    let page = model.page(number);
+    let past = rng.pick(&page.past)?;
+    let unit = UNITS[rng.below(UNITS.len() as u64) as usize];
+    let size = (model.size - number * PAGE).min(PAGE) as usize;
+    let differs =
+        |from: &usize| past[*from..].iter().zip(&page.now[*from..]).take(unit).any(|(a, b)| a != b);
+    let units: Vec<usize> = (0..size).step_by(unit).filter(differs).collect();
+    let from = *rng.pick(&units)?;
+    Some((number * PAGE + from as u64, past[from..size.min(from + unit)].to_vec()))
+}
+
+/// Puts these bytes where they do not belong; answers how many.
+fn put(machine: &Machine, at: u64, bytes: &[u8]) -> Judged<u64> {
+    let done = machine.medium.stray(at, bytes).map(|()| bytes.len() as u64);
+    done.map_err(|error| refused("damage", &error))
 }
 
 /// Hurts a range of the medium; answers the bytes that were.
@@ -261,7 +299,7 @@ fn hurt(machine: &Machine, how: How, (at, len): (u64, u64), rng: &mut Rng) -> Ju
     let done = match how {
         How::Flip => medium.flip_bit(at, rng.below(8) as u8).map(|()| 1),
         How::Poison => medium.poison(at, 1, Clear::Able).map(|()| 1),
-        How::Stray => {
+        How::Stray | How::Stale => {
             let mut bytes = vec![0; len as usize];
             match rng.below(4) {
                 0 => {}

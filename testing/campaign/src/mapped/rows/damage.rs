@@ -11,7 +11,7 @@ use crate::tally::Tally;
 /// The row.
 pub const ROW: Row = Row {
     name: "damage",
-    story: "flips, stray, lost, misdirected, torn writes and poison in data and side file",
+    story: "flips, stray, lost, misdirected, torn writes, stale data, poison in both files",
     cases: |tier| if matches!(tier, Tier::Ci) { 240 } else { 9_600 },
     run,
     finish: Ledger::finish,

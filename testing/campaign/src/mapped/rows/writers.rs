@@ -30,7 +30,7 @@ use crate::tally::{Fault, Judged, Tally, Violation};
 /// The row.
 pub const ROW: Row = Row {
     name: "writers",
-    story: "threads store to pages that are damaged, covered, scrubbed and repaired meanwhile",
+    story: "threads store to pages that are damaged or set back, covered, scrubbed, repaired",
     cases: |tier| WRONG.len() as u64 + if matches!(tier, Tier::Ci) { 4 } else { 1050 },
     run,
     finish: Ledger::finish,
@@ -56,6 +56,8 @@ const WRONG: &[Variant] = &[
 ];
 /// Stripes that are stored to in a round.
 const BUSY: u64 = 24;
+/// Bytes that are as they once were.
+const UNITS: [usize; 3] = [64, 512, PAGE as usize];
 /// Putting right what redundancy could not.
 const CURE: Site = Site::new("campaign.put-right");
 
@@ -119,12 +121,14 @@ fn play(
         }
         let updater = scope.spawn(|| update(real, crowd, &working, &passes));
         let mut done = Ok(());
+        let mut past = Pages::new();
         for round in 0..rounds {
-            let mut round_ = Round::new(real, crowd, &mut rng, ledger, parity);
+            let mut round_ = Round::new(real, crowd, &mut rng, ledger, (parity, past));
             done = round_.play(&working, faults).map_err(|v| v.during(format!("round {round}")));
             if done.is_err() {
                 break;
             }
+            past = round_.begun;
         }
         crowd.end();
         crowd.thaw();
@@ -191,7 +195,13 @@ struct Round<'a> {
     hot: BTreeSet<u64>,
     /// Bytes put where they do not belong, by page.
     harm: BTreeMap<u64, Vec<(usize, Vec<u8>)>>,
+    /// What pages were before the last round, and those that are stored to before this one.
+    past: Pages,
+    begun: Pages,
 }
+
+/// Pages by number.
+type Pages = BTreeMap<u64, Vec<u8>>;
 
 impl<'a> Round<'a> {
     fn new(
@@ -199,16 +209,17 @@ impl<'a> Round<'a> {
         crowd: &'a Crowd,
         rng: &'a mut Rng,
         ledger: &'a mut Ledger,
-        parity: u32,
+        (parity, past): (u32, Pages),
     ) -> Self {
         let busy: BTreeSet<u64> = (0..BUSY).map(|_| rng.below(PAGES / 4)).collect();
         let hot = busy.iter().flat_map(|stripe| {
             let first = rng.below(4);
             [first, (first + 1) % 4].map(|row| stripe * 4 + row)
         });
-        let hot = hot.collect();
-        let parity = parity.into();
-        Self { real, crowd, rng, ledger, parity, busy, hot, harm: BTreeMap::new() }
+        let hot: BTreeSet<u64> = hot.collect();
+        let begun = hot.iter().map(|page| (*page, crowd.page(*page))).collect();
+        let (parity, harm) = (parity.into(), BTreeMap::new());
+        Self { real, crowd, rng, ledger, parity, busy, hot, harm, past, begun }
     }
 
     fn play(&mut self, working: &Working, faults: u64) -> Judged<()> {
@@ -235,12 +246,8 @@ impl<'a> Round<'a> {
     }
 
     fn hurt(&mut self, page: u64) -> Judged<()> {
-        let at = self.rng.below(PAGE);
-        let most = [1, 8, 64, PAGE][self.rng.below(4) as usize];
-        let len = (1 + self.rng.below(most)).min(PAGE - at);
-        let mut bytes = vec![0; len as usize];
-        self.rng.fill(&mut bytes);
         let now = self.crowd.page(page);
+        let (at, mut bytes) = self.harmful(page, &now);
         if bytes[..] == now[at as usize..][..bytes.len()] {
             bytes[0] ^= 1;
         }
@@ -249,12 +256,42 @@ impl<'a> Round<'a> {
         self.real.damage(page * PAGE + at, &bytes)
     }
 
+    /// Bytes that do not belong to a place of a page: what it held before, what another page holds
+    /// there, one bit, or any.
+    fn harmful(&mut self, page: u64, now: &[u8]) -> (u64, Vec<u8>) {
+        let at = self.rng.below(PAGE);
+        let most = [1, 8, 64, PAGE][self.rng.below(4) as usize];
+        let len = (1 + self.rng.below(most)).min(PAGE - at) as usize;
+        let from = at as usize;
+        let kind = self.rng.below(8);
+        if let Some(past) = self.past.get(&page).filter(|_| kind < 4) {
+            let unit = UNITS[self.rng.below(UNITS.len() as u64) as usize];
+            let from = from / unit * unit;
+            return (from as u64, past[from..from + unit].to_vec());
+        }
+        let mut bytes = now[from..from + len].to_vec();
+        match kind {
+            4 => bytes[0] ^= 1 << self.rng.below(8),
+            5 => {
+                let other = self.crowd.page(self.rng.below(PAGES));
+                bytes.copy_from_slice(&other[from..from + len]);
+            }
+            _ => self.rng.fill(&mut bytes),
+        }
+        (at, bytes)
+    }
+
     /// One fault, and what is done about it.
     fn fault(&mut self) -> Judged<()> {
         let busy: Vec<u64> = self.busy.iter().copied().collect();
         let page = match self.rng.below(8) {
             // Under the hands of those who store, or next to them.
-            0..5 => self.rng.pick(&busy).map_or(0, |stripe| stripe * 4) + self.rng.below(4),
+            0..4 => self.rng.pick(&busy).map_or(0, |stripe| stripe * 4) + self.rng.below(4),
+            // Where it may be as it once was.
+            4 if !self.past.is_empty() => {
+                let known: Vec<u64> = self.past.keys().copied().collect();
+                self.rng.pick(&known).copied().unwrap_or_default()
+            }
             _ => self.rng.below(PAGES),
         };
         let stripe = page / 4;
