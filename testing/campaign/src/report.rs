@@ -16,6 +16,7 @@ pub const SEE: &[(&str, &str, bool)] = &[
     ("object", "crash-pairs", false),
     ("object", "nested", false),
     ("object", "damage", true),
+    ("object", "storm", false),
     ("object", "lost", true),
     ("object", "beyond", false),
     ("object", "fields", true),

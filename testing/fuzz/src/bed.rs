@@ -9,13 +9,14 @@ use holdfast_campaign::object::fields::specimen::{Pairs, Specimen, Wanted};
 use holdfast_campaign::object::fields::spots::{Guard, Spot, find};
 use holdfast_campaign::object::fields::verbs::Verb;
 use holdfast_campaign::object::handle::Handle;
-use holdfast_campaign::object::model::{Object, Objects};
+use holdfast_campaign::object::model::{Change, Object, Objects};
 use holdfast_campaign::object::raw::Bytes;
 use holdfast_campaign::object::world::World;
 use holdfast_campaign::tally::Judged;
 use holdfast_collections::Kind;
 use holdfast_faultmem::Clear;
 use holdfast_logs::format::{KIND_DATA, KIND_FRESH, KIND_OVERFLOW};
+use holdfast_oracle::acked::Model;
 use holdfast_pmem::{Medium, PAGE};
 use holdfast_workloads::Rng;
 
@@ -189,12 +190,17 @@ impl Bed {
         self.sealer.store(medium, at, &bytes, false)
     }
 
-    /// The objects that must be as they were, or refused.
+    /// The objects that must be as they were, or refused. What was to be changed when writing ended
+    /// may be so at the next open, or not.
     pub(crate) fn expected(driver: &Driver, hurt: &Hurt) -> Objects {
         if hurt.all {
             return Objects::default();
         }
-        apart(&driver.ledger.objects(), &hurt.owned)
+        let mut all = apart(&driver.ledger.objects(), &hurt.owned);
+        let gone = |change: &Change| change.iter().map(|(word, _)| (*word, None)).collect();
+        let open: Vec<Change> = driver.ledger.lock().under_way().map(gone).collect();
+        open.iter().for_each(|change| all.apply(change));
+        all
     }
 
     /// Reads everything: what must be right is, or is refused.

@@ -21,8 +21,24 @@ impl Visited {
     }
 }
 
-/// A store of the program: the name of its place, first byte, bytes.
-pub type Stored = (&'static str, u64, u64);
+/// A store of the program.
+#[derive(Debug, Clone, Copy)]
+struct Stored {
+    /// The name of its place.
+    site: &'static str,
+    /// First byte, bytes.
+    at: u64,
+    len: u64,
+    /// An armed fault met its write while it was made.
+    struck: bool,
+}
+
+impl Stored {
+    /// Whether it is one of the program, and not of a repair or a scrub.
+    fn is_own(&self) -> bool {
+        !self.site.starts_with("object.repair.") && !self.site.contains("scrub")
+    }
+}
 
 /// A medium, and who wants to know where it was passed once it goes.
 #[derive(Debug)]
@@ -64,20 +80,57 @@ impl Handle {
         self.stores().as_ref().map_or(0, Vec::len)
     }
 
-    /// Stores taken down from number `from` on.
+    /// Stores taken down up to the one of `[at, at + len)`, from number `from` on, that an armed
+    /// fault met.
     #[must_use]
-    pub fn stored_since(&self, from: usize) -> Vec<Stored> {
-        self.stores().as_ref().and_then(|all| all.get(from..)).map_or_else(Vec::new, <[_]>::to_vec)
+    pub fn stored_until_struck(&self, from: usize, (at, len): (u64, u64)) -> usize {
+        let stores = self.stores();
+        let rest = stores.as_ref().and_then(|all| all.get(from..)).unwrap_or_default();
+        let met = |it: &Stored| it.struck && (it.at, it.len) == (at, len);
+        rest.iter().position(met).map_or(from, |number| from + number + 1)
+    }
+
+    /// Whether anybody has stored over all these bytes.
+    #[must_use]
+    pub fn any_stored(&self, bytes: impl Iterator<Item = u64>) -> bool {
+        let stores = self.stores();
+        let stores = stores.as_deref().unwrap_or_default();
+        let over = |byte: u64| stores.iter().any(|it| byte >= it.at && byte - it.at < it.len);
+        bytes.into_iter().all(over)
+    }
+
+    /// Whether the program has stored over a range since store number `from`; over these of its
+    /// `bytes`, if that is known to be enough. What repairs and scrubs store does not count.
+    #[must_use]
+    pub fn stored_over(&self, from: usize, (at, len): (u64, u64), bytes: Option<&[u64]>) -> bool {
+        let stores = self.stores();
+        let rest = stores.as_ref().and_then(|all| all.get(from..)).unwrap_or_default();
+        let own = rest.iter().filter(|it| it.is_own()).map(|it| (it.at, it.at + it.len));
+        let mut own: Vec<(u64, u64)> = own.filter(|(a, b)| *a < at + len && at < *b).collect();
+        if let Some(bytes) = bytes {
+            return bytes.iter().all(|byte| own.iter().any(|(a, b)| (a..b).contains(&byte)));
+        }
+        own.sort_unstable();
+        let further = |reached: u64, (from, to): &(u64, u64)| {
+            if *from <= reached { reached.max(*to) } else { reached }
+        };
+        own.iter().fold(at, further) >= at + len
     }
 
     fn stores(&self) -> std::sync::MutexGuard<'_, Option<Vec<Stored>>> {
         self.0.stores.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, site: Site, at: u64, len: u64) {
+    /// Stores something, and takes it down if that is asked for.
+    fn noting<T>(&self, site: Site, at: u64, len: u64, store: impl FnOnce(&FaultMedium) -> T) -> T {
+        let medium = &self.0.medium;
+        let armed = if self.stores().is_some() { medium.armed() } else { 0 };
+        let done = store(medium);
+        let struck = armed > 0 && medium.armed() < armed;
         if let Some(stores) = self.stores().as_mut() {
-            stores.push((site.name(), at, len));
+            stores.push(Stored { site: site.name(), at, len, struck });
         }
+        done
     }
 
     /// Lets a pool on this medium go without a clean close, as a killed process would: from now
@@ -112,9 +165,7 @@ impl Medium for Handle {
     }
 
     fn put(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
-        let done = self.0.medium.put(site, at, bytes);
-        self.note(site, at, bytes.len() as u64);
-        done
+        self.noting(site, at, bytes.len() as u64, |medium| medium.put(site, at, bytes))
     }
 
     fn put_is_cached(&self, len: u64) -> bool {
@@ -122,15 +173,11 @@ impl Medium for Handle {
     }
 
     fn xor(&self, site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError> {
-        let done = self.0.medium.xor(site, at, delta);
-        self.note(site, at, delta.len() as u64);
-        done
+        self.noting(site, at, delta.len() as u64, |medium| medium.xor(site, at, delta))
     }
 
     fn zero(&self, site: Site, at: u64, len: u64) -> Result<(), MediaError> {
-        let done = self.0.medium.zero(site, at, len);
-        self.note(site, at, len);
-        done
+        self.noting(site, at, len, |medium| medium.zero(site, at, len))
     }
 
     fn drain(&self, site: Site) {
@@ -150,9 +197,7 @@ impl Medium for Handle {
     }
 
     fn append(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), SyncError> {
-        let done = self.0.medium.append(site, at, bytes);
-        self.note(site, at, bytes.len() as u64);
-        done
+        self.noting(site, at, bytes.len() as u64, |medium| medium.append(site, at, bytes))
     }
 
     fn sync(&self, site: Site) -> Result<(), SyncError> {
@@ -168,9 +213,7 @@ impl Medium for Handle {
     }
 
     fn heal(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
-        let done = self.0.medium.heal(site, at, bytes);
-        self.note(site, at, bytes.len() as u64);
-        done
+        self.noting(site, at, bytes.len() as u64, |medium| medium.heal(site, at, bytes))
     }
 
     fn remap(&self, at: u64, physical: u64, len: u64) -> Result<(), MediaError> {

@@ -255,6 +255,11 @@ impl Targets {
         hit.map(|object| object.at).collect()
     }
 
+    /// Whether any of these areas has a byte in a range.
+    pub fn any_in(&self, areas: impl Fn(Area) -> bool, at: u64, len: u64) -> bool {
+        self.all.iter().any(|it| areas(it.area) && it.at < at + len && at < it.at + it.len)
+    }
+
     /// The areas there are, in order.
     #[must_use]
     pub fn areas(&self) -> Vec<Area> {

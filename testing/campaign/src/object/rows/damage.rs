@@ -128,13 +128,15 @@ impl Seen {
 }
 
 /// A range that was damaged.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Injury {
     area: Area,
     /// First byte that changed.
     at: u64,
     /// Bytes up to the last one that changed.
     len: u64,
+    /// Those that changed.
+    bytes: Vec<u64>,
 }
 
 /// How the damage of a batch is met before the scrub.
@@ -198,6 +200,7 @@ fn one_batch(
         [Meeting::Reads, Meeting::Changes, Meeting::Crash, Meeting::Scrub][rng.below(4) as usize];
     let seen = Seen::now(&driver);
     let spared = Spared::of(Bytes::of(&driver.medium));
+    driver.medium.note_stores();
     let injuries = injure(&driver, rng)?;
     let hurt: Vec<Range> = injuries.iter().map(|injury| (injury.at, injury.len)).collect();
     tally.count += injuries.len() as u64;
@@ -262,6 +265,7 @@ pub(super) fn crash(world: &Arc<World>, driver: Driver) -> Judged<Driver> {
     let image = medium.crash_point().persisted();
     medium.abandon(pool);
     let medium = world.after(image);
+    medium.note_stores();
     let (pool, _) = world.open(&medium).map_err(|error| refused("open", &error))?;
     Ok(Driver { medium, pool, ledger, anchor })
 }
@@ -344,7 +348,9 @@ fn hit(
     let last = (0..len).rfind(|i| after[*i] != before[*i]).unwrap_or(first);
     let done = if flip { driver.medium.flip_bit(at, bit) } else { driver.medium.stray(at, &after) };
     done.map_err(|error| Violation::new(Fault::Refused, format!("injecting: {error}")))?;
-    Ok(Some(Injury { area, at: at + first as u64, len: (last - first + 1) as u64 }))
+    let differs = |i: &usize| after[*i] != before[*i];
+    let bytes = (0..len).filter(differs).map(|i| at + i as u64).collect();
+    Ok(Some(Injury { area, at: at + first as u64, len: (last - first + 1) as u64, bytes }))
 }
 
 /// Whether an event names the range, or at least its columns where nothing more can be told.
@@ -387,24 +393,38 @@ fn named(
     }
     let zone = zone_of(driver)?;
     for injury in injuries {
-        let Injury { area, at, len } = *injury;
+        let Injury { area, at, len, ref bytes } = *injury;
         if events.iter().any(|event| names(&zone, event, at, len)) {
             tally.add("named in the journal", 1);
             continue;
         }
-        let rewritten = match area {
-            // Records in the log are done with; these pages are written by the scrub itself.
-            Area::Log(_) | Area::Intent(_) | Area::Progress(_) => true,
-            // Changes write pages and places anew; recovery replays records, whatever is there.
-            _ => matches!(meeting, Meeting::Changes | Meeting::Crash),
-        };
-        if !rewritten {
+        // Records in the log are done with; these pages are written by the scrub itself.
+        let done_with = matches!(area, Area::Log(_) | Area::Intent(_) | Area::Progress(_));
+        // Changes write pages and places anew.
+        let stored = matches!(meeting, Meeting::Changes | Meeting::Crash)
+            && (driver.medium.stored_over(0, (at, len), Some(bytes))
+                || meeting == Meeting::Crash && remade(driver, &zone, area, bytes));
+        if !done_with && !stored {
             let story = format!("no event names the damage of {area} at {at:#x}+{len:#x}");
             return Err(Violation::new(Fault::Unnoticed, story));
         }
         tally.add("overwritten before anybody looked", 1);
     }
     Ok(events)
+}
+
+/// Whether parity over damaged parity or free bytes was made anew, as recovery does over all
+/// columns of what it replays: whatever is in free bytes is right, and goes into it.
+fn remade(driver: &Driver, zone: &Region, area: Area, bytes: &[u64]) -> bool {
+    let p = zone.start + u64::from(zone.data_rows) * zone.row_len;
+    match area {
+        Area::ParityP | Area::ParityQ => driver.medium.any_stored(bytes.iter().copied()),
+        Area::Free => {
+            let over = bytes.iter().map(|byte| p + (byte - zone.start) % zone.row_len);
+            zone.parity_rows > 0 && driver.medium.any_stored(over)
+        }
+        _ => false,
+    }
 }
 
 #[cfg(test)]

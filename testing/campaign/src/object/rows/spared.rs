@@ -105,9 +105,14 @@ pub(super) fn accused(
     let is_of_place = |event: &Event| {
         let at = RawPtr::from_word(event.object).offset();
         let place = places.get(&at).filter(|_| event.outcome == Outcome::Undecided);
+        // Where its column does not add up, parity may be what was hurt.
+        let over = |(at, len): Range, (hurt, n): Range| {
+            touch((at, len), (hurt, n))
+                || names(zone, &Event { at, len, wrong: None, ..*event }, hurt, n)
+        };
         place.is_some_and(|place| {
             let parts = parts_at(at, *place, event.len);
-            parts.iter().any(|part| hurt.iter().any(|range| touch(*part, *range)))
+            parts.iter().any(|part| hurt.iter().any(|range| over(*part, *range)))
         })
     };
     let is_of_one = |event: &Event| {

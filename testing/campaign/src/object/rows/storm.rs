@@ -14,47 +14,55 @@
 //! other instants.
 
 mod chaos;
+mod contained;
+mod exposed;
 mod sky;
 
-use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use holdfast_faultmem::{FaultMedium, Image};
-use holdfast_layout::RawPtr;
-use holdfast_object::{Error, ScrubControl, ScrubOptions};
-use holdfast_oracle::acked::{Acked, Model};
-use holdfast_redundancy::events::{Event, Outcome};
-use holdfast_txn::TxError;
+use holdfast_oracle::acked::Acked;
 use holdfast_workloads::Rng;
 
 use self::chaos::Chaos;
+use self::contained::contained;
 use self::sky::Sky;
-use super::damage::{Seen, domains, settled, world_of, zone_of};
+use super::damage::{settled, world_of};
 use crate::object::driver::{Driver, Ledger, agree, whole};
 use crate::object::histories::shake;
 use crate::object::judge::scrub;
-use crate::object::model::{Objects, name};
-use crate::object::ops::{Job, Op};
+use crate::object::model::Objects;
 use crate::object::scenes::{refused, stage};
-use crate::object::targets::{Target, Targets};
-use crate::object::toil::{Toil, served};
+use crate::object::toil::Toil;
 use crate::object::world::World;
+use crate::object::wrong::{Lie, Variant, lie, or_right, site};
 use crate::runner::{Case, Row, Tier};
-use crate::tally::{Fault, Judged, Tally, Violation};
+use crate::tally::{Fault, Judged, Tally};
 
 /// The row.
 pub const ROW: Row = Row {
     name: "storm",
     story: "every kind of fault, mixed, at random times, while threads work; and beyond tolerance",
-    cases: |tier| CASES * if matches!(tier, Tier::Ci) { 1 } else { 100 },
+    cases: |tier| WRONG.len() as u64 + CASES * if matches!(tier, Tier::Ci) { 1 } else { 100 },
     run,
     finish: |_| {},
     patience: Duration::from_secs(300),
     threads: 2,
 };
 
+/// What must be convicted; beyond tolerance, if its bed says so.
+const WRONG: &[Variant] = &[
+    lie(Lie::Accuses, "the journal names what nothing damaged", Fault::FalseReport),
+    lie(Lie::Elsewhere, "the journal names other places", Fault::FalseReport),
+    lie(Lie::Silent, "the journal says nothing", Fault::Unnoticed),
+    site("object.mend_unit.verify", "what is damaged is taken for right"),
+    beyond(lie(Lie::WrongByte, "beyond tolerance, a wrong byte is served", Fault::Wrong)),
+    beyond(lie(Lie::Neighbour, "beyond tolerance, all else is lost, too", Fault::FalseReport)),
+    beyond(lie(Lie::Silent, "beyond tolerance, what is lost is not named", Fault::Unnoticed)),
+    beyond(lie(Lie::Elsewhere, "beyond tolerance, other objects are named", Fault::Unnoticed)),
+];
 /// Cases of the CI tier.
 const CASES: u64 = 40;
 /// Storms of each; the pool goes on from one to the next.
@@ -75,10 +83,23 @@ const FUSE: Duration = Duration::from_millis(200);
 /// What a crash leaves, and what was promised at that instant.
 type Left = (Image, Acked<Objects>);
 
+/// The variant, in storms beyond tolerance.
+const fn beyond(variant: Variant) -> Variant {
+    Variant { bed: "beyond", ..variant }
+}
+
 fn run(case: &Case) -> Tally {
+    let wrong = |variant: &Variant, case: &Case| story(case, variant.bed == "beyond", 1);
+    // Four worlds take turns.
+    let beyond = |case: &Case| case.number / 4 % BEYOND_EACH == BEYOND_EACH - 1;
+    or_right(WRONG, case, wrong, |case| story(case, beyond(case), STORMS))
+}
+
+/// So many storms.
+fn story(case: &Case, beyond: bool, count: u64) -> Tally {
     let world = world_of(case.number, PAGES);
     let mut tally = Tally::default();
-    let done = storms(&world, case, &mut tally);
+    let done = storms(&world, case, (beyond, count), &mut tally);
     tally.judge(done.map_err(|violation| violation.during(world.name)));
     tally
 }
@@ -90,12 +111,15 @@ pub fn begin(world: &World, rng: &mut Rng) -> Judged<Driver> {
     Ok(driver)
 }
 
-fn storms(world: &Arc<World>, case: &Case, tally: &mut Tally) -> Judged<()> {
+fn storms(
+    world: &Arc<World>,
+    case: &Case,
+    (beyond, count): (bool, u64),
+    tally: &mut Tally,
+) -> Judged<()> {
     let mut rng = case.rng(1);
-    // Four worlds take turns.
-    let beyond = case.number / 4 % BEYOND_EACH == BEYOND_EACH - 1;
     let mut left = None;
-    for number in 0..STORMS {
+    for number in 0..count {
         let driver = match left.take() {
             Some(driver) => driver,
             None => begin(world, &mut rng)?,
@@ -261,7 +285,6 @@ fn storm_beyond(driver: Driver, seed: u64, tally: &mut Tally) -> Judged<()> {
     let mut rng = Rng::new(seed);
     let sky = Sky::default();
     sky.exceed();
-    let seen = Seen::now(&driver);
     let mut chaos = Chaos::over(&driver, &sky, Rng::new(rng.next_u64()))?;
     let ran = at_work(&driver, &sky, &mut rng, tally, || {
         for _ in 0..ROUNDS {
@@ -277,126 +300,18 @@ fn storm_beyond(driver: Driver, seed: u64, tally: &mut Tally) -> Judged<()> {
     tally.count += chaos.tally.count;
     tally.add("beyond tolerance: faults", chaos.tally.count);
     ran?;
-    contained(&driver, seen, &chaos.dead(), &mut rng, tally)?;
+    contained(&driver, &chaos, &sky.refusals(), &mut rng, tally)?;
     driver.medium.abandon(driver.pool);
     Ok(())
 }
 
-/// All that is served is right; what is lost says so, and an event names it; the rest is in use.
-fn contained(
-    driver: &Driver,
-    seen: Seen,
-    dead: &BTreeSet<u64>,
-    rng: &mut Rng,
-    tally: &mut Tally,
-) -> Judged<()> {
-    // A file that could not be written is not written any more: what is served is right all the
-    // same, and who opens it again has the rest.
-    let ended = driver.pool.is_read_only();
-    if ended {
-        tally.add("beyond tolerance: pools not written any more", 1);
-    } else {
-        let control = ScrubControl::default();
-        let scrubbed = driver.pool.scrub(ScrubOptions::default(), &control, |_, _| {});
-        scrubbed.map_err(|error| refused("scrub", &error))?;
-    }
-    let objects = driver.ledger.objects();
-    // What was under way when writing ended may have been done, or not.
-    let mut done = objects.clone();
-    driver.ledger.lock().under_way().for_each(|change| done.apply(change));
-    let (mut lost, mut doubtful, mut unstored) = (BTreeSet::new(), BTreeSet::new(), 0);
-    for (word, object) in objects.iter() {
-        match served(&driver.pool, word) {
-            Ok(found) if found == *object => {}
-            Ok(found) if done.get(word) == Some(&found) => {}
-            Err(_) if ended && done.get(word).is_none() => {}
-            // Its last change is in the log alone.
-            Err(Error::Tx(TxError::ReadOnly)) if ended => unstored += 1,
-            Ok(_) => {
-                let story = format!("a wrong byte of {} was served", name(word));
-                return Err(Violation::new(Fault::Wrong, story));
-            }
-            Err(Error::Tx(TxError::Lost { .. })) => {
-                lost.insert(word);
-            }
-            Err(Error::Tx(TxError::InDoubt { .. })) => {
-                doubtful.insert(word);
-            }
-            Err(error) => return Err(refused(&format!("reading {}", name(word)), &error)),
-        }
-    }
-    tally.add("beyond tolerance: objects lost and named", lost.len() as u64);
-    tally.add("beyond tolerance: objects in doubt and named", doubtful.len() as u64);
-    tally.add("beyond tolerance: objects served after the next open", unstored as u64);
-    let unserved = lost.len() + doubtful.len() + unstored;
-    tally.add("beyond tolerance: objects served", (objects.len() - unserved) as u64);
-    if ended {
-        return Ok(());
-    }
-    if let Some(events) = seen.since(driver) {
-        named(driver, &lost, &events, Outcome::Lost)?;
-        named(driver, &doubtful, &events, Outcome::Undecided)?;
-    }
-    let safe: Vec<(u64, u64)> = objects
-        .iter()
-        .filter(|(word, _)| !lost.contains(word) && !doubtful.contains(word))
-        .filter(|(word, _)| *word != driver.anchor)
-        .map(|(word, object)| (word, object.bytes.len() as u64))
-        .collect();
-    in_use(driver, &safe, dead, rng, tally)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::wrong::are_enough;
 
-/// Some of the objects that are `safe` are written, and read as they were written.
-fn in_use(
-    driver: &Driver,
-    safe: &[(u64, u64)],
-    dead: &BTreeSet<u64>,
-    rng: &mut Rng,
-    tally: &mut Tally,
-) -> Judged<()> {
-    let zone = zone_of(driver)?;
-    for _ in 0..3 {
-        let Some((of, len)) = rng.pick(safe).copied() else { break };
-        let job = Job::new(rng, [Op::Write { of, from: 0, len }]);
-        match driver.run(&job) {
-            Err(Error::Tx(TxError::Lost { object }))
-                if !dead.is_disjoint(&domains(driver, &zone, object.offset(), 1)) =>
-            {
-                // Nothing could make up what is stored there: parity over it cannot be had, since a
-                // page of the column is bad for good.
-                tally.add("beyond tolerance: writes refused for want of parity", 1);
-                continue;
-            }
-            Err(error) => return Err(refused(&format!("{:?}", job.ops), &error)),
-            Ok(_) => {}
-        }
-        let found = served(&driver.pool, of).map_err(|error| refused("reading", &error))?;
-        if Some(&found) != driver.ledger.objects().get(of) {
-            let story = format!("{} was written and reads otherwise", name(of));
-            return Err(Violation::new(Fault::Wrong, story));
-        }
+    #[test]
+    fn there_are_enough_wrong_variants() {
+        are_enough(WRONG);
     }
-    Ok(())
-}
-
-/// Each lost object has an event that names it, or something that it needs.
-fn named(driver: &Driver, lost: &BTreeSet<u64>, events: &[Event], outcome: Outcome) -> Judged<()> {
-    let gone: Vec<&Event> = events.iter().filter(|event| event.outcome == outcome).collect();
-    let targets = Targets::of(&crate::object::raw::Bytes::of(&driver.medium));
-    let objects = driver.ledger.objects();
-    for word in lost {
-        let at = RawPtr::from_word(*word).offset();
-        let len = objects.get(*word).map_or(0, |object| object.bytes.len() as u64);
-        let parts = targets.of_object(at, len);
-        let touches = |e: &&&Event, t: &Target| t.at < e.at + e.len && e.at < t.at + t.len;
-        let names = |event: &&&Event| {
-            RawPtr::from_word(event.object).offset() == at
-                || parts.iter().any(|part| touches(event, part))
-        };
-        if !gone.iter().any(|event| names(&event)) {
-            let story = format!("{} is {outcome:?} and no event names it", name(*word));
-            return Err(Violation::new(Fault::Unnoticed, story));
-        }
-    }
-    Ok(())
 }

@@ -15,12 +15,13 @@ use holdfast_redundancy::events::{Event, Outcome};
 use holdfast_redundancy::{Verdict, verdict::Reason};
 use holdfast_workloads::Rng;
 
+use super::exposed::{Exposed, Places, places};
 use super::sky::Sky;
 use crate::object::driver::Driver;
 use crate::object::ops::{Job, Op};
 use crate::object::raw::Bytes;
 use crate::object::rows::damage::{Seen, domains, end_of, names, zone_of};
-use crate::object::rows::spared::{accused, as_told};
+use crate::object::rows::spared::accused;
 use crate::object::rows::stale::{concerned, settle};
 use crate::object::scenes::refused;
 use crate::object::targets::{Area, Target, Targets};
@@ -83,6 +84,8 @@ struct Injury {
     /// The bytes in it that became others, as far as that is known: whoever stores over these has
     /// stored over all that is wrong.
     bytes: Option<Vec<u64>>,
+    /// Number in the log of the medium, of a write that went wrong.
+    write: Option<usize>,
 }
 
 /// The one who does it.
@@ -99,6 +102,9 @@ pub(super) struct Chaos<'a> {
     seen: Seen,
     /// Events were lost: the journal holds only so many.
     overflowed: bool,
+    /// The same at any time, and all the others, of a storm beyond tolerance.
+    lost_events: bool,
+    told: Vec<Event>,
     /// A spare frame is left.
     spare: bool,
     /// An append was hit that carried both copies of a record: a crash may lose it.
@@ -114,6 +120,7 @@ pub(super) struct Chaos<'a> {
     pub(super) alone: bool,
     /// The places there were when all was whole.
     whole: Targets,
+    places: Places,
     pub(super) tally: Tally,
 }
 
@@ -130,6 +137,8 @@ impl<'a> Chaos<'a> {
             judged: 0,
             events: Vec::new(),
             overflowed: false,
+            lost_events: false,
+            told: Vec::new(),
             spare: spare && driver.medium.crash_point().persisted().bad_pages().is_empty(),
             log_lost: false,
             ended: false,
@@ -137,6 +146,7 @@ impl<'a> Chaos<'a> {
             doubtful: false,
             alone: false,
             whole: Targets::of(&Bytes::of(&driver.medium)),
+            places: places(driver),
             tally: Tally::default(),
             driver,
             sky,
@@ -214,7 +224,7 @@ impl<'a> Chaos<'a> {
     fn note(&mut self, kind: Kind, at: u64, len: u64, since: usize) {
         let domains = self.domains(at, len);
         self.taken.extend(domains);
-        self.injuries.push(Injury { kind, at, len, since, bytes: None });
+        self.injuries.push(Injury { kind, at, len, since, bytes: None, write: None });
         self.tally.count += 1;
         self.tally.add(format!("{kind}: injected"), 1);
     }
@@ -302,7 +312,7 @@ impl<'a> Chaos<'a> {
     fn stored_to(&mut self, kind: Kind, number: usize, since: usize) {
         let injected = self.driver.medium.injected();
         let Some(injected) = injected.get(number) else { return };
-        let bytes = changed(injected);
+        let bytes = differing(injected.at, &injected.before, &injected.after);
         if let (Some(first), Some(last)) = (bytes.first().copied(), bytes.last().copied()) {
             self.note(kind, first, last - first + 1, since);
             if let Some(injury) = self.injuries.last_mut() {
@@ -372,17 +382,20 @@ impl<'a> Chaos<'a> {
             std::thread::sleep(Duration::from_micros(100));
         }
         medium.disarm();
-        let hit = medium.injected().into_iter().skip(before);
-        for injected in hit.filter(|entry| matches!(entry.damage, Damage::Write(_))) {
-            self.struck(kind, &injected, since);
+        let hit = medium.injected().into_iter().enumerate().skip(before);
+        for (number, injected) in hit.filter(|(_, hit)| matches!(hit.damage, Damage::Write(_))) {
+            let place = (injected.at, injected.len);
+            let since = self.driver.medium.stored_until_struck(since, place);
+            self.struck(kind, (number, &injected), since);
         }
         Ok(())
     }
 
     /// A write was hit: nobody could know which.
-    fn struck(&mut self, kind: Kind, injected: &Injected, since: usize) {
+    fn struck(&mut self, kind: Kind, (write, injected): (usize, &Injected), since: usize) {
         let here = self.domains(injected.at, injected.len);
-        let mut places = vec![(injected.at, injected.len)];
+        let Injected { after, intended, target_before, .. } = injected;
+        let mut places = vec![(injected.at, injected.len, differing(injected.at, after, intended))];
         let mut all = here.clone();
         if let Damage::Write(FaultKind::Misdirected { to }) = injected.damage {
             let there = self.domains(to, injected.len);
@@ -390,15 +403,18 @@ impl<'a> Chaos<'a> {
                 self.give_up();
             }
             all.extend(there);
-            places.push((to, injected.len));
+            places.push((to, injected.len, differing(to, target_before, intended)));
         }
         if !self.taken.is_disjoint(&all) {
             self.give_up();
         }
         let log_end = 2 * self.driver.pool.superblock().side_len;
         self.log_lost |= self.driver.medium.kind() == MediumKind::File && injected.at < log_end;
-        for (number, (at, len)) in places.into_iter().enumerate() {
+        for (number, (at, len, bytes)) in places.into_iter().enumerate() {
             self.note(kind, at, len, since);
+            if let Some(injury) = self.injuries.last_mut() {
+                (injury.bytes, injury.write) = (Some(bytes), Some(write));
+            }
             if number > 0 {
                 // One fault, two places.
                 self.tally.count -= 1;
@@ -498,8 +514,8 @@ impl<'a> Chaos<'a> {
         self.sky.shun(BTreeSet::new());
         self.taken.retain(|domain| domain & LOG != 0);
         match self.seen.since(self.driver) {
-            Some(events) => self.events.extend(as_told(events, self.driver.medium.len())),
-            None => self.overflowed = true,
+            Some(events) => self.events.extend(events),
+            None => (self.overflowed, self.lost_events) = (true, true),
         }
         self.seen = Seen::now(self.driver);
         self.judge()
@@ -587,6 +603,9 @@ impl<'a> Chaos<'a> {
             return Ok(());
         }
         let events = std::mem::take(&mut self.events);
+        if self.sky.is_beyond() {
+            self.told.extend(&events);
+        }
         let failed = std::mem::take(&mut self.failed);
         if !failed && !self.sky.is_beyond() {
             // Also those of earlier rounds: what was overwritten was not looked at.
@@ -613,11 +632,8 @@ impl<'a> Chaos<'a> {
                 self.tally.add(format!("{kind}: repaired"), u64::from(repaired));
                 continue;
             }
-            // Records in the log are done with; notes are written by the scrub itself.
-            let done_with = at < self.zone.start;
-            // Of a faulty write there may be nothing left to see, if a newer one came at once.
-            let replaced = matches!(kind, Kind::Lost | Kind::Misdirected | Kind::Torn);
-            if done_with || replaced || self.covered(&injury) || self.sky.is_beyond() {
+            let gone = self.is_done_with(at, len) || self.covered(&injury);
+            if gone || self.came_to_nothing(&injury) || self.sky.is_beyond() {
                 self.tally.add(format!("{kind}: absorbed"), 1);
                 continue;
             }
@@ -631,22 +647,35 @@ impl<'a> Chaos<'a> {
     /// Whether the program has stored over all that is wrong since.
     fn covered(&self, injury: &Injury) -> bool {
         let Injury { at, len, since, .. } = *injury;
-        let stores = self.driver.medium.stored_since(since).into_iter();
-        let own = |site: &str| !site.starts_with("object.repair.") && !site.contains("scrub");
-        let mut stores: Vec<(u64, u64)> = stores
-            .filter(|(site, ..)| own(site))
-            .map(|(_, from, len)| (from, from + len))
-            .filter(|(from, to)| *from < at + len && at < *to)
-            .collect();
-        if let Some(bytes) = &injury.bytes {
-            let stored = |byte: &u64| stores.iter().any(|(from, to)| (from..to).contains(&byte));
-            return bytes.iter().all(stored);
-        }
-        stores.sort_unstable();
-        let further = |reached: u64, (from, to): &(u64, u64)| {
-            if *from <= reached { reached.max(*to) } else { reached }
-        };
-        stores.iter().fold(at, further) >= at + len
+        self.driver.medium.stored_over(since, (at, len), injury.bytes.as_deref())
+    }
+
+    /// Whether a write that went wrong never took effect: newer ones took its place before.
+    fn came_to_nothing(&self, injury: &Injury) -> bool {
+        let log = self.driver.medium.injected();
+        injury.write.and_then(|number| log.get(number)).is_some_and(|write| !write.settled)
+    }
+
+    /// Whether nobody needs what is there: records in the log are done with, notes are written by
+    /// the scrub itself, and the rest of the metadata and what lies behind the zone is nobody's.
+    fn is_done_with(&self, at: u64, len: u64) -> bool {
+        use Area::{Regions, Remap, Superblock};
+        let kept = |area| matches!(area, Superblock(_) | Regions(_) | Remap(_));
+        let Region { start, row_len, data_rows, parity_rows, .. } = self.zone;
+        let end = start + u64::from(data_rows + parity_rows) * row_len;
+        at >= end || at < start && !self.whole.any_in(kept, at, len)
+    }
+
+    /// What the journal says of a storm beyond tolerance; `None` if not all of it is known.
+    pub(super) fn events(&self) -> Option<Vec<Event>> {
+        let last = self.seen.since(self.driver).filter(|_| !self.lost_events)?;
+        Some(self.told.iter().copied().chain(last).collect())
+    }
+
+    /// Where something was hurt, and what is of the objects there.
+    pub(super) fn exposed(&self) -> Exposed {
+        let hurt = self.injuries.iter().map(|it| (it.at, it.len)).collect();
+        Exposed::by(hurt, [self.places.clone(), places(self.driver)], &self.whole)
     }
 
     /// Columns in which a page is bad for good, and whatever else counts as one with it.
@@ -664,8 +693,8 @@ fn injecting(error: impl fmt::Display) -> Violation {
     Violation::new(Fault::Refused, format!("injecting: {error}"))
 }
 
-/// The bytes that became others.
-fn changed(injected: &Injected) -> Vec<u64> {
-    let differs = |i: &usize| injected.before.get(*i) != injected.after.get(*i);
-    (0..injected.after.len()).filter(differs).map(|i| injected.at + i as u64).collect()
+/// The bytes from `at` on that differ.
+fn differing(at: u64, one: &[u8], other: &[u8]) -> Vec<u64> {
+    let differs = one.iter().zip(other).map(|(a, b)| a != b);
+    (at..).zip(differs).filter_map(|(byte, differs)| differs.then_some(byte)).collect()
 }

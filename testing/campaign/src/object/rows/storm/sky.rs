@@ -27,6 +27,8 @@ pub(super) struct Sky {
     shunned: Mutex<BTreeSet<u64>>,
     /// Objects in doubt, to be written anew as a program would.
     anew: Mutex<BTreeSet<u64>>,
+    /// Objects that were refused as lost or in doubt, while no call failed.
+    refusals: Mutex<BTreeSet<u64>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -68,6 +70,11 @@ impl Sky {
         lock(&self.anew).extend(objects);
     }
 
+    /// Objects that threads were refused as lost or in doubt.
+    pub(super) fn refusals(&self) -> BTreeSet<u64> {
+        lock(&self.refusals).clone()
+    }
+
     pub(super) fn in_doubt(&self) -> usize {
         lock(&self.anew).len()
     }
@@ -75,13 +82,21 @@ impl Sky {
 
 impl Weather for Sky {
     fn excuses(&self, error: &Error, _object: Option<u64>) -> bool {
-        // What is lost may be a part of the object, and the error names the part. A file whose log
-        // cannot be written any more says so.
-        let lost = matches!(
-            error,
-            Error::Tx(TxError::Lost { .. } | TxError::InDoubt { .. } | TxError::ReadOnly)
-        );
-        self.failing.load(Ordering::Acquire) || self.is_given_up() || self.is_beyond() && lost
+        let failing = self.failing.load(Ordering::Acquire);
+        if failing || self.is_given_up() || !self.is_beyond() {
+            return failing || self.is_given_up();
+        }
+        match error {
+            // A file whose log cannot be written any more says so.
+            Error::Tx(TxError::ReadOnly) => true,
+            // What is lost may be a part of the object, and the error names the part. Whether it
+            // may be is for later, when all that was hurt is known.
+            Error::Tx(TxError::Lost { object: named } | TxError::InDoubt { pointer: named }) => {
+                lock(&self.refusals).insert(named.word());
+                true
+            }
+            _ => false,
+        }
     }
 
     fn step(&self, step: &mut dyn FnMut() -> Judged<()>) -> Judged<()> {

@@ -1,0 +1,200 @@
+//! Judges of a storm beyond tolerance: nothing wrong is served, nothing is lost beside the damage,
+//! what is lost is named, and the rest is in use.
+
+use std::collections::BTreeSet;
+
+use holdfast_layout::RawPtr;
+use holdfast_object::{Error, ScrubControl, ScrubOptions};
+use holdfast_oracle::acked::Model;
+use holdfast_redundancy::events::{Event, Outcome};
+use holdfast_txn::TxError;
+use holdfast_workloads::Rng;
+
+use super::chaos::Chaos;
+use super::exposed::Exposed;
+use crate::object::driver::Driver;
+use crate::object::model::{Object, Objects, name};
+use crate::object::ops::{Job, Op};
+use crate::object::raw::Bytes;
+use crate::object::rows::damage::{domains, zone_of};
+use crate::object::scenes::refused;
+use crate::object::targets::{Target, Targets};
+use crate::object::toil;
+use crate::object::wrong::{Lie, serve_as_told, told};
+use crate::tally::{Fault, Judged, Tally, Violation};
+
+/// Bytes of an object, as the engine serves them, or a lie about it.
+fn served(driver: &Driver, word: u64, exposed: &Exposed) -> Result<Object, Error> {
+    let found = toil::served(&driver.pool, word)?;
+    if told(Lie::Neighbour) && !exposed.has(word, found.bytes.len() as u64) {
+        return Err(Error::Tx(TxError::Lost { object: RawPtr::from_word(word) }));
+    }
+    let mut bytes = found.bytes.to_vec();
+    serve_as_told(&mut bytes);
+    Ok(Object { bytes: bytes.into(), ..found })
+}
+
+/// Nothing may be lost that has no part in what was hurt.
+fn beside(word: u64, len: u64, exposed: &Exposed) -> Judged<()> {
+    if exposed.has(word, len) {
+        return Ok(());
+    }
+    let story = format!("{} is called lost or in doubt, and nothing of it was hurt", name(word));
+    Err(Violation::new(Fault::FalseReport, story))
+}
+
+/// Objects that are not served.
+#[derive(Debug, Default)]
+struct Refused {
+    lost: BTreeSet<u64>,
+    doubtful: BTreeSet<u64>,
+    /// The last change of so many is in the log alone.
+    unstored: u64,
+}
+
+/// Reads every object: right, or refused for a reason that may be.
+fn all_served(
+    driver: &Driver,
+    objects: &Objects,
+    exposed: &Exposed,
+    ended: bool,
+) -> Judged<Refused> {
+    // What was under way when writing ended may have been done, or not.
+    let mut done = objects.clone();
+    driver.ledger.lock().under_way().for_each(|change| done.apply(change));
+    let mut refusals = Refused::default();
+    for (word, object) in objects.iter() {
+        match served(driver, word, exposed) {
+            Ok(found) if found == *object => {}
+            Ok(found) if done.get(word) == Some(&found) => {}
+            Err(_) if ended && done.get(word).is_none() => {}
+            // Its last change is in the log alone.
+            Err(Error::Tx(TxError::ReadOnly)) if ended => refusals.unstored += 1,
+            Ok(_) => {
+                let story = format!("a wrong byte of {} was served", name(word));
+                return Err(Violation::new(Fault::Wrong, story));
+            }
+            Err(Error::Tx(TxError::Lost { .. })) => {
+                refusals.lost.insert(word);
+            }
+            Err(Error::Tx(TxError::InDoubt { .. })) => {
+                refusals.doubtful.insert(word);
+            }
+            Err(error) => return Err(refused(&format!("reading {}", name(word)), &error)),
+        }
+    }
+    Ok(refusals)
+}
+
+/// All that is served is right; what is lost says so, and an event names it; the rest is in use.
+///
+/// `refusals` are the objects that the threads were refused.
+pub(super) fn contained(
+    driver: &Driver,
+    chaos: &Chaos<'_>,
+    refusals: &BTreeSet<u64>,
+    rng: &mut Rng,
+    tally: &mut Tally,
+) -> Judged<()> {
+    // A file that could not be written is not written any more: what is served is right all the
+    // same, and who opens it again has the rest.
+    let ended = driver.pool.is_read_only();
+    if ended {
+        tally.add("beyond tolerance: pools not written any more", 1);
+    } else {
+        let control = ScrubControl::default();
+        let scrubbed = driver.pool.scrub(ScrubOptions::default(), &control, |_, _| {});
+        scrubbed.map_err(|error| refused("scrub", &error))?;
+    }
+    let (exposed, dead) = (chaos.exposed(), chaos.dead());
+    let objects = driver.ledger.objects();
+    let len = |word| objects.get(word).map_or(1, |object| object.bytes.len() as u64);
+    tally.add(
+        "beyond tolerance: storms in which anything may be lost",
+        exposed.is_everything().into(),
+    );
+    for word in refusals {
+        beside(*word, len(*word), &exposed).map_err(|v| v.during("while threads worked"))?;
+    }
+    let Refused { lost, doubtful, unstored } = all_served(driver, &objects, &exposed, ended)?;
+    for word in lost.iter().chain(&doubtful) {
+        beside(*word, len(*word), &exposed)?;
+    }
+    tally.add("beyond tolerance: objects lost and named", lost.len() as u64);
+    tally.add("beyond tolerance: objects in doubt and named", doubtful.len() as u64);
+    tally.add("beyond tolerance: objects served after the next open", unstored);
+    let unserved = lost.len() + doubtful.len() + unstored as usize;
+    tally.add("beyond tolerance: objects served", (objects.len() - unserved) as u64);
+    if ended {
+        return Ok(());
+    }
+    match chaos.events() {
+        Some(events) => {
+            named(driver, &lost, &events, Outcome::Lost)?;
+            named(driver, &doubtful, &events, Outcome::Undecided)?;
+        }
+        None => tally.add("beyond tolerance: storms with more events than the journal holds", 1),
+    }
+    let safe: Vec<(u64, u64)> = objects
+        .iter()
+        .filter(|(word, _)| !lost.contains(word) && !doubtful.contains(word))
+        .filter(|(word, _)| *word != driver.anchor)
+        .map(|(word, object)| (word, object.bytes.len() as u64))
+        .collect();
+    in_use(driver, &safe, (&exposed, &dead), rng, tally)
+}
+
+/// Some of the objects that are `safe` are written, and read as they were written.
+fn in_use(
+    driver: &Driver,
+    safe: &[(u64, u64)],
+    (exposed, dead): (&Exposed, &BTreeSet<u64>),
+    rng: &mut Rng,
+    tally: &mut Tally,
+) -> Judged<()> {
+    let zone = zone_of(driver)?;
+    for _ in 0..3 {
+        let Some((of, len)) = rng.pick(safe).copied() else { break };
+        let job = Job::new(rng, [Op::Write { of, from: 0, len }]);
+        match driver.run(&job) {
+            Err(Error::Tx(TxError::Lost { object }))
+                if !dead.is_disjoint(&domains(driver, &zone, object.offset(), 1)) =>
+            {
+                // Nothing could make up what is stored there: parity over it cannot be had, since a
+                // page of the column is bad for good.
+                tally.add("beyond tolerance: writes refused for want of parity", 1);
+                continue;
+            }
+            Err(error) => return Err(refused(&format!("{:?}", job.ops), &error)),
+            Ok(_) => {}
+        }
+        let found = served(driver, of, exposed).map_err(|error| refused("reading", &error))?;
+        if Some(&found) != driver.ledger.objects().get(of) {
+            let story = format!("{} was written and reads otherwise", name(of));
+            return Err(Violation::new(Fault::Wrong, story));
+        }
+    }
+    Ok(())
+}
+
+/// Each lost object has an event that names it, or something that it needs.
+fn named(driver: &Driver, lost: &BTreeSet<u64>, events: &[Event], outcome: Outcome) -> Judged<()> {
+    let gone: Vec<&Event> = events.iter().filter(|event| event.outcome == outcome).collect();
+    let targets = Targets::of(&Bytes::of(&driver.medium));
+    let objects = driver.ledger.objects();
+    for word in lost {
+        let at = RawPtr::from_word(*word).offset();
+        let len = objects.get(*word).map_or(0, |object| object.bytes.len() as u64);
+        let parts = targets.of_object(at, len);
+        let touches = |e: &&&Event, t: &Target| t.at < e.at + e.len && e.at < t.at + t.len;
+        let names = |event: &&&Event| {
+            RawPtr::from_word(event.object).offset() == at
+                || parts.iter().any(|part| touches(event, part))
+        };
+        if !gone.iter().any(|event| names(&event)) {
+            let story = format!("{} is {outcome:?} and no event names it", name(*word));
+            return Err(Violation::new(Fault::Unnoticed, story));
+        }
+    }
+    Ok(())
+}
