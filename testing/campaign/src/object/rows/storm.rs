@@ -89,7 +89,7 @@ const fn beyond(variant: Variant) -> Variant {
 }
 
 fn run(case: &Case) -> Tally {
-    let wrong = |variant: &Variant, case: &Case| story(case, variant.bed == "beyond", 1);
+    let wrong = |variant: &Variant, case: &Case| story(case, variant.bed == "beyond", STORMS);
     // Four worlds take turns.
     let beyond = |case: &Case| case.number / 4 % BEYOND_EACH == BEYOND_EACH - 1;
     or_right(WRONG, case, wrong, |case| story(case, beyond(case), STORMS))
