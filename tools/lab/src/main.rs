@@ -6,10 +6,11 @@
 //! A scene that is said to have passed ran in a kernel of its own, on the memory or the disk that
 //! it names, to its end, and its program found nothing wrong. A machine that does not start, a
 //! scene that stops in the middle and one that says nothing have failed. Where no machine can be
-//! emulated (no emulator, no packages, no right to install them, no room), that is printed, and the
-//! exit code is 8; with `--smoke`, which is for machines of any sort, it is 0. A scene that needs
-//! more than that, such as loop devices, is left out alone where there is no such thing. No failure
-//! is forgotten for what cannot be done.
+//! emulated (no packages of Debian's, no network, no right to install, no room), that is printed,
+//! and the exit code is 8; with `--smoke`, which is for machines of any sort, it is 0. It is 8 for
+//! either where packages can be reached, or were before, and are not what is looked for. A scene
+//! that needs more than that, such as loop devices, is left out alone where there is no such thing.
+//! No failure is forgotten for what cannot be done.
 //!
 //! Not covered: times, since the processor is emulated on one thread; races, for the same reason;
 //! and stores that never left the cache of a processor: the emulator keeps each that it executed.
@@ -39,7 +40,8 @@
 //!
 //! # Tour
 //!
-//! `host/` is this side: `packages.rs` the kernel, `modules.rs` which of its modules in which
+//! `host/` is this side: `packages.rs` the kernel, `apt.rs` what it means that there is none,
+//! `modules.rs` which of its modules in which
 //! order, `programs.rs` what is built and the libraries it names, `files.rs` and `archive.rs` what
 //! the guest starts with, `machine.rs` the emulator; `turns.rs` scene after scene, on one machine
 //! or several, and what all of them come to; `say.rs` whose lines are whose; `test.rs`, `sick.rs`,

@@ -126,8 +126,8 @@ struct Recorded {
 
 /// Runs the controls and makes so many images, on each file system.
 pub(super) fn play(lab: &Lab, scene: &Scene<'_>, load: Load, cli: &Cli) -> Result<Played> {
-    if let Some(why) = &lab.no_logs {
-        return Err(packages::impossible(why.clone()));
+    if let Some(none) = &lab.no_logs {
+        return Err(none.error());
     }
     let mut systems = mountable(lab, cli)?;
     if cli.smoke {

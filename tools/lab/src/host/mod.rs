@@ -1,5 +1,6 @@
 //! This machine's side: what the guest is made of, its starts for each scene, and the verdict.
 
+mod apt;
 mod archive;
 mod blocklog;
 mod files;
@@ -57,8 +58,30 @@ struct Lab {
     /// What cargo says of the workspace, if all of it was built at once.
     built: Option<Vec<u8>>,
     /// Why logs of writes cannot be replayed here, if so.
-    no_logs: Option<String>,
+    no_logs: Option<NoLogs>,
     deadline: Deadline,
+}
+
+/// Why logs of writes cannot be replayed.
+#[derive(Debug, Clone)]
+struct NoLogs {
+    why: String,
+    /// Nothing could be done about it here.
+    impossible: bool,
+}
+
+impl NoLogs {
+    fn of(error: &anyhow::Error) -> Self {
+        Self { why: format!("{error:#}"), impossible: error.is::<Impossible>() }
+    }
+
+    /// What the scenes break off with, or are left out for.
+    fn error(&self) -> anyhow::Error {
+        match self.impossible {
+            true => packages::impossible(self.why.clone()),
+            false => anyhow::anyhow!("{}", self.why),
+        }
+    }
 }
 
 /// What came of a scene.
@@ -129,7 +152,7 @@ pub(crate) fn run(cli: &Cli, answers: &Answers) -> Result<CameTo> {
     // Before the first scene, so that none is played in vain.
     let logs = scenes().any(|scene| matches!(scene.show, Show::BlockLog(_)));
     let no_logs = if logs { packages::need(blocklog::TOOLS).err() } else { None };
-    let no_logs = no_logs.map(|error| format!("{error:#}"));
+    let no_logs = no_logs.as_ref().map(NoLogs::of);
     let kernel = packages::kernel(&room)?;
     let emulator = packages::find("qemu-system-x86_64").context("no emulator")?;
     let all = cli.smoke && only.is_empty();

@@ -10,8 +10,12 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use std::fmt;
 
+use super::apt::{self, Refused, Said};
+
 /// The kernels that do: those from 6.7 on can get and clear dirty bits in one call.
 const KERNELS: &str = "^linux-image-6\\.1[2-9][0-9.]*\\+deb[0-9]*-cloud-amd64$";
+/// Any at all: who has one of them in the list has a list.
+const ANY_KERNEL: &str = "^linux-image-";
 
 /// What has to be installed, and in which package it is.
 const TOOLS: &[(&str, &str)] =
@@ -29,7 +33,7 @@ impl fmt::Display for Impossible {
 
 impl std::error::Error for Impossible {}
 
-/// Says that something cannot be had here.
+/// Says that something cannot be had here, whatever is done.
 pub(crate) fn impossible(why: impl Into<String>) -> anyhow::Error {
     Impossible(why.into()).into()
 }
@@ -69,23 +73,17 @@ pub(crate) fn need(tools: &[(&str, &str)]) -> Result<()> {
     let packages: Vec<_> = missing.iter().map(|(_, package)| *package).collect();
     println!("lab: installing {}", packages.join(" "));
     let arguments = ["install", "--yes", "--quiet", "--no-install-recommends"];
-    let install = || Command::new("apt-get").args(arguments).args(&packages).output();
-    let none = |_| impossible("no apt-get here: the lab is made of Debian's packages");
-    let mut installed = install().map_err(none)?;
-    if !installed.status.success() {
-        update();
-        installed = install().map_err(none)?;
+    let install = || apt::ask(Command::new("apt-get").args(arguments).args(&packages));
+    if install()?.fine {
+        return Ok(());
     }
-    if !installed.status.success() {
-        let error = String::from_utf8_lossy(&installed.stderr).trim().to_owned();
-        return Err(impossible(format!("{} cannot be installed: {error}", packages.join(" "))));
+    let update = apt::update()?.all();
+    let Said { fine, error, .. } = install()?;
+    if fine {
+        return Ok(());
     }
-    Ok(())
-}
-
-/// Has the list of packages brought up to date, if that is permitted; if not, what is known does.
-fn update() {
-    let _ = Command::new("apt-get").args(["update", "--quiet"]).output();
+    let what = format!("{} cannot be installed", packages.join(" "));
+    Err(Refused { what: &what, error: &error, update: &update, before: false }.means())
 }
 
 /// Where a command is; also where those for administrators are, which not everybody's path names.
@@ -101,18 +99,9 @@ pub(crate) fn kernel(cache: &Path) -> Result<Kernel> {
     if let Ok(kernel) = unpacked(&tree) {
         return Ok(kernel);
     }
-    let name = newest().or_else(|_| {
-        update();
-        newest()
-    })?;
-    println!("lab: fetching {name}");
     let fetched = cache.join("fetched");
-    let _ = fs::remove_dir_all(&fetched);
-    fs::create_dir_all(&fetched).with_context(|| format!("cannot make {}", fetched.display()))?;
-    let mut download = Command::new("apt-get");
-    download.args(["download", "--quiet", &name]).current_dir(&fetched);
-    run(&mut download)
-        .map_err(|error| impossible(format!("no kernel can be fetched: {error:#}")))?;
+    // What is left of one that is no good any more: it could be fetched then.
+    fetch(&fetched, tree.exists())?;
     let package = fs::read_dir(&fetched)?.next().context("apt-get fetched nothing")??.path();
     // Under its name only once it is whole.
     let part = cache.join("kernel.part");
@@ -125,16 +114,55 @@ pub(crate) fn kernel(cache: &Path) -> Result<Kernel> {
     unpacked(&tree)
 }
 
-/// The last of the kernels that do, by its version.
-fn newest() -> Result<String> {
-    let list = Command::new("apt-cache").args(["search", "--names-only", KERNELS]).output();
-    let none = |_| impossible("no apt-cache here: the lab is made of Debian's packages");
-    let list = list.map_err(none)?;
-    let text = String::from_utf8_lossy(&list.stdout).into_owned();
-    let names = text.lines().filter_map(|line| line.split_whitespace().next());
-    let newest = names.max_by_key(|name| numbers(name));
-    let none = || impossible("no kernel from 6.12 on among the packages");
-    Ok(newest.ok_or_else(none)?.to_owned())
+/// Fetches the newest kernel that does into a folder.
+fn fetch(folder: &Path, before: bool) -> Result<()> {
+    if let Some(name) = newest()?
+        && download(&name, folder)?.fine
+    {
+        return Ok(());
+    }
+    // The list of packages may be older than what it names.
+    let update = apt::update()?.all();
+    let Some(name) = newest()? else {
+        let system = fs::read_to_string("/etc/os-release").unwrap_or_default();
+        return Err(none_listed(&system, &update, before || !listed(ANY_KERNEL)?.is_empty()));
+    };
+    let said = download(&name, folder)?;
+    if said.fine {
+        return Ok(());
+    }
+    let (what, error) = ("no kernel can be fetched", &said.error);
+    Err(Refused { what, error, update: &update, before }.means())
+}
+
+/// What it means that there is no kernel that does in a list of packages.
+fn none_listed(system: &str, update: &str, before: bool) -> anyhow::Error {
+    if system.lines().all(|line| line.trim() != "ID=debian") {
+        return impossible("no kernel of Debian's among the packages of another system");
+    }
+    let what = "no kernel from 6.12 on among the packages";
+    let error = format!("none is called {KERNELS}; {update}");
+    Refused { what, error: &error, update, before }.means()
+}
+
+fn download(name: &str, folder: &Path) -> Result<Said> {
+    println!("lab: fetching {name}");
+    let _ = fs::remove_dir_all(folder);
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let mut download = Command::new("apt-get");
+    apt::ask(download.args(["download", "--quiet", name]).current_dir(folder))
+}
+
+/// The last of the kernels that do, by its version, if there is one.
+fn newest() -> Result<Option<String>> {
+    Ok(listed(KERNELS)?.into_iter().max_by_key(|name| numbers(name)))
+}
+
+/// Names in the list of packages.
+fn listed(names: &str) -> Result<Vec<String>> {
+    let said = apt::ask(Command::new("apt-cache").args(["search", "--names-only", names]))?;
+    let names = said.text.lines().filter_map(|line| line.split_whitespace().next());
+    Ok(names.map(str::to_owned).collect())
 }
 
 /// The numbers in a name, for comparison.
@@ -172,6 +200,21 @@ mod tests {
         let old = "linux-image-6.12.9+deb12-cloud-amd64";
         let new = "linux-image-6.12.117+deb12-cloud-amd64";
         assert!(numbers(new) > numbers(old));
+    }
+
+    #[test]
+    fn a_kernel_that_was_given_another_name_is_missed_where_there_are_packages() {
+        let (debian, other) = ("NAME=\"x\"\nID=debian\n", "ID=ubuntu\nID_LIKE=debian\n");
+        let silence = "Err:1 http://d x\n  Temporary failure resolving 'd'";
+        let rootless = "E: Could not open lock file /var/lib/apt/lists/lock - open (13)";
+        let is_skip =
+            |system, update, listed| none_listed(system, update, listed).is::<Impossible>();
+        assert!(!is_skip(debian, "Hit:1 http://d x", false));
+        assert!(!is_skip(debian, silence, true), "others are in the list");
+        assert!(!is_skip(debian, rootless, true));
+        assert!(is_skip(debian, silence, false));
+        assert!(is_skip(debian, rootless, false));
+        assert!(is_skip(other, "Hit:1 http://d x", true));
     }
 
     #[test]
