@@ -185,44 +185,42 @@ impl Lab {
         Ok(Self { room, ..self.clone() })
     }
 
-    /// Runs one scene; whether it passed.
+    /// Runs one scene, and keeps what came of it; whether it passed.
     fn play(&self, scene: &Scene<'_>, cli: &Cli, answers: &Answers) -> Result<bool> {
         say!("\n==> {}: {} (at {})", scene.name, scene.what, self.deadline);
         let started = Instant::now();
+        let played = self.run(scene, cli);
+        let seconds = started.elapsed().as_secs();
+        if let Ok(played) = &played {
+            match &played.wrong {
+                None => say!("lab: {} passed in {seconds} s", scene.name),
+                Some(wrong) => say!("lab: {} FAILED in {seconds} s: {wrong}", scene.name),
+            }
+        }
+        if let Some((row, findings)) = row(scene, cli.seed, &played, seconds) {
+            answers.print(&row.json(&findings))?;
+            if let Some(path) = &cli.ledger {
+                holdfast_evidence::append(path, &[row])?;
+            }
+        }
+        Ok(played?.wrong.is_none())
+    }
+
+    /// Runs one scene.
+    fn run(&self, scene: &Scene<'_>, cli: &Cli) -> Result<Played> {
         self.forget();
-        let played = match &scene.show {
-            Show::Test(test) => test::play(self, scene, test)?,
+        match &scene.show {
+            Show::Test(test) => test::play(self, scene, test),
             Show::Lives(lives) => {
                 let cuts = if cli.smoke { lives.brief } else { cli.cuts };
-                lives::play(self, (scene, lives), (cuts, cli.seed))?
+                lives::play(self, (scene, lives), (cuts, cli.seed))
             }
             Show::Sick(sick) => {
                 let lives = if cli.smoke { SMOKE_LIVES } else { cli.lives };
-                sick::play(self, scene, sick, sick::Asked { lives, seed: cli.seed })?
+                sick::play(self, scene, sick, sick::Asked { lives, seed: cli.seed })
             }
-            Show::BlockLog(load) => blocklog::play(self, scene, *load, cli)?,
-        };
-        let seconds = started.elapsed().as_secs();
-        match &played.wrong {
-            None => say!("lab: {} passed in {seconds} s", scene.name),
-            Some(wrong) => say!("lab: {} FAILED in {seconds} s: {wrong}", scene.name),
+            Show::BlockLog(load) => blocklog::play(self, scene, *load, cli),
         }
-        let fine = played.wrong.is_none();
-        let row = Row {
-            commit: holdfast_evidence::commit(),
-            method: format!("lab {}", scene.name),
-            how: played.how,
-            count: played.count,
-            violations: u64::from(!fine),
-            seconds,
-            figures: played.figures,
-            ..Row::default()
-        };
-        answers.print(&row.json(played.wrong.as_slice()))?;
-        if let Some(path) = &cli.ledger {
-            holdfast_evidence::append(path, &[row])?;
-        }
-        Ok(fine)
     }
 
     fn memory(&self) -> PathBuf {
@@ -293,5 +291,69 @@ impl Lab {
     /// The files of a guest that starts this program.
     fn files(&self, program: &Path) -> Result<Files> {
         Files::new(program, &self.kernel.modules, &[], &[])
+    }
+}
+
+/// What the list of evidence keeps of a scene, and what is wrong with it. One that broke off has a
+/// violation: its row would otherwise be missing, as if it had not been played. Nothing is kept
+/// only of what cannot be played here.
+fn row(
+    scene: &Scene<'_>,
+    seed: u64,
+    played: &Result<Played>,
+    seconds: u64,
+) -> Option<(Row, Vec<String>)> {
+    let broke_off = |error: &anyhow::Error| Played {
+        wrong: Some(format!("it broke off: {error:#}")),
+        // As it is told of one that comes to its end, which so can make up for it.
+        how: match scene.show {
+            Show::Test(_) => String::new(),
+            _ => format!("seed {seed}"),
+        },
+        ..Played::default()
+    };
+    let told;
+    let played = match played {
+        Ok(played) => played,
+        Err(error) if error.is::<Impossible>() => return None,
+        Err(error) => {
+            told = broke_off(error);
+            &told
+        }
+    };
+    let row = Row {
+        commit: holdfast_evidence::commit(),
+        method: format!("lab {}", scene.name),
+        how: played.how.clone(),
+        count: played.count,
+        violations: u64::from(played.wrong.is_some()),
+        seconds,
+        figures: played.figures.clone(),
+        ..Row::default()
+    };
+    Some((row, played.wrong.iter().cloned().collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scene_that_broke_off_leaves_a_row_with_a_violation() {
+        let scene = |name: &str| ALL.iter().find(|scene| scene.name == name).unwrap();
+        for (name, how) in [("cuts", "seed 7"), ("keys", "")] {
+            let broken = Err(anyhow::anyhow!("cannot start the emulator"));
+            let (row, findings) = row(scene(name), 7, &broken, 3).unwrap();
+            assert_eq!((row.violations, row.count, row.seconds), (1, 0, 3));
+            assert_eq!((row.method, row.how), (format!("lab {name}"), how.to_owned()));
+            assert!(findings[0].contains("broke off: cannot start"), "{findings:?}");
+        }
+        let wrong = Ok(Played { wrong: Some("a word is missing".to_owned()), ..Played::default() });
+        assert_eq!(row(scene("keys"), 7, &wrong, 3).unwrap().0.violations, 1);
+        let fine = Ok(Played { count: 4, ..Played::default() });
+        let (passed, findings) = row(scene("keys"), 7, &fine, 3).unwrap();
+        assert!(passed.is_clean() && passed.count == 4 && findings.is_empty());
+        let none = Err(packages::impossible("no loop devices").context("of images"));
+        assert!(row(scene("blocklog"), 7, &none, 3).is_none(), "nothing was played");
     }
 }
