@@ -85,8 +85,10 @@ struct Cli {
     /// exits with 0 and says why.
     #[arg(long, conflicts_with_all = ["test", "cuts", "lives", "images"])]
     smoke: bool,
-    /// Seconds that all scenes of a brief run may take, once the parts of a machine are there.
-    #[arg(long, value_name = "SECONDS", default_value_t = 900, requires = "smoke")]
+    /// Seconds of a processor that the emulators of a brief run may take, those of each of the
+    /// machines at once for themselves; by the clock all of it may take four times as long.
+    #[arg(long, value_name = "SECONDS", default_value_t = 240, requires = "smoke",
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
     within: u64,
     /// Scenes played at once, each on a machine of its own [default: 2 of a brief run, else 1].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 /// Bytes of the persistent memory, a multiple of 16 MiB, and of its labels behind it.
 const MEMORY: u64 = 256 << 20;
@@ -44,6 +44,26 @@ pub(crate) struct Ran {
 /// A machine that is running; off when it is dropped.
 struct Machine(Child);
 
+impl Machine {
+    /// Processor time that it has taken. What has ended still says it, until it is waited for.
+    fn busy(&self) -> Result<Duration> {
+        let file = format!("/proc/{}/stat", self.0.id());
+        let stat = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
+        let ticks = ticks(&stat).with_context(|| format!("{file}: {stat}"))?;
+        let hertz = rustix::param::clock_ticks_per_second().max(1);
+        Ok(Duration::from_millis(ticks.saturating_mul(1000) / hertz))
+    }
+}
+
+/// Ticks of a processor in what the system says of a process: the words 11 and 12 behind its name,
+/// which may have blanks in it.
+fn ticks(stat: &str) -> Result<u64> {
+    let words = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    let ticks: Vec<u64> = words.skip(11).take(2).map(str::parse).collect::<Result<_, _>>()?;
+    ensure!(ticks.len() == 2, "too few words");
+    Ok(ticks.iter().sum())
+}
+
 impl Drop for Machine {
     fn drop(&mut self) {
         let _ = self.0.kill();
@@ -54,8 +74,8 @@ impl Drop for Machine {
 /// Is shown each line as it comes; says in how long the machine is to be switched off, if so.
 pub(crate) type See<'a> = &'a mut dyn FnMut(&str) -> Option<Duration>;
 
-/// Runs the machine until it is off.
-pub(crate) fn run(emulator: &Path, start: &Start<'_>, see: See<'_>) -> Result<Ran> {
+/// Runs the machine until it is off; what came of it, and the processor time of the emulator.
+pub(crate) fn run(emulator: &Path, start: &Start<'_>, see: See<'_>) -> Result<(Ran, Duration)> {
     let size = MEMORY + LABELS;
     room(start.memory, size)?;
     room(start.disk, DISK)?;
@@ -83,7 +103,9 @@ pub(crate) fn run(emulator: &Path, start: &Start<'_>, see: See<'_>) -> Result<Ra
         .stderr(Stdio::piped())
         .spawn()
         .context("cannot start the emulator")?;
-    read_along(Machine(child), start.patience, see)
+    let mut machine = Machine(child);
+    let ran = read_along(&mut machine, start.patience, see)?;
+    Ok((ran, machine.busy()?))
 }
 
 /// A file of this length, if there is none yet.
@@ -95,7 +117,7 @@ fn room(path: &Path, len: u64) -> Result<()> {
 }
 
 /// Reads what the machine says until it is off.
-fn read_along(mut machine: Machine, patience: Duration, see: See<'_>) -> Result<Ran> {
+fn read_along(machine: &mut Machine, patience: Duration, see: See<'_>) -> Result<Ran> {
     let (send, lines) = channel();
     let output = machine.0.stdout.take().context("the emulator has no output")?;
     let errors = machine.0.stderr.take().context("the emulator has no output")?;
@@ -147,7 +169,7 @@ mod tests {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        read_along(Machine(child), patience, &mut |_| None).unwrap()
+        read_along(&mut Machine(child), patience, &mut |_| None).unwrap()
     }
 
     #[test]
@@ -172,8 +194,24 @@ mod tests {
             .unwrap();
         let mut see = |line: &str| (line == "go").then_some(Duration::from_millis(50));
         let started = Instant::now();
-        let ran = read_along(Machine(child), Duration::from_secs(600), &mut see).unwrap();
+        let ran = read_along(&mut Machine(child), Duration::from_secs(600), &mut see).unwrap();
         assert!(ran.late && started.elapsed() < Duration::from_secs(60));
         assert_eq!(ran.said, ["go"]);
+    }
+
+    #[test]
+    fn its_processor_time_is_told_also_of_one_that_is_off() {
+        let count = "i=0; while [ $i -lt 300000 ]; do i=$((i + 1)); done";
+        let child = Command::new("sh")
+            .args(["-c", count])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut machine = Machine(child);
+        let ran = read_along(&mut machine, Duration::from_secs(600), &mut |_| None).unwrap();
+        assert!(!ran.late && machine.busy().unwrap() > Duration::ZERO);
+        assert_eq!(ticks("7 (a ) b) S 1 2 3 4 5 6 7 8 9 10 30 12 1 1 20").unwrap(), 42);
+        assert!(ticks("7 (cut").is_err());
     }
 }

@@ -60,6 +60,8 @@ struct Lab {
     /// Why logs of writes cannot be replayed here, if so.
     no_logs: Option<NoLogs>,
     deadline: Deadline,
+    /// Which of several machines at once this is.
+    lane: usize,
 }
 
 /// Why logs of writes cannot be replayed.
@@ -157,13 +159,15 @@ pub(crate) fn run(cli: &Cli, answers: &Answers) -> Result<CameTo> {
     let emulator = packages::find("qemu-system-x86_64").context("no emulator")?;
     let all = cli.smoke && only.is_empty();
     let built = if all { Some(programs::workspace()?) } else { None };
-    let deadline = Deadline::new(cli.smoke.then(|| Duration::from_secs(cli.within)));
-    let lab = Lab { emulator, kernel, room, verbose: cli.verbose, built, no_logs, deadline };
+    // From here on: nothing of it is for what was fetched or built, once, on a machine that is new.
+    let limit = Deadline::new(cli.smoke.then(|| Duration::from_secs(cli.within)));
+    let (verbose, deadline) = (cli.verbose, limit.clone());
+    let lab = Lab { emulator, kernel, room, verbose, built, no_logs, deadline, lane: 0 };
     let Some(test) = &cli.test else {
         let jobs = cli.jobs.map_or(if cli.smoke { MACHINES } else { 1 }, usize::from);
         let labs = (0..jobs).map(|number| lab.beside(number)).collect::<Result<Vec<Lab>>>()?;
         let play = |number: usize, scene: &Scene<'_>| labs[number].play(scene, cli, answers);
-        return Ok(turns::each(scenes(), &deadline, jobs, &play));
+        return Ok(turns::each(scenes(), &limit, jobs, &play));
     };
     let program = test.split_once(':').context("name a test as PACKAGE:TEST")?;
     let words: Vec<&str> = cli.words.iter().map(String::as_str).collect();
@@ -171,7 +175,7 @@ pub(crate) fn run(cli: &Cli, answers: &Answers) -> Result<CameTo> {
     let (what, patience) = ("a test as it is", LONGEST);
     let scene = Scene { name: test, what, on: cli.on, patience, show: Show::Test(show) };
     let play = |_, scene: &Scene<'_>| lab.play(scene, cli, answers);
-    Ok(turns::each(std::iter::once(&scene), &deadline, 1, &play))
+    Ok(turns::each(std::iter::once(&scene), &limit, 1, &play))
 }
 
 impl Lab {
@@ -182,7 +186,7 @@ impl Lab {
             _ => self.room.join(format!("beside-{number}")),
         };
         fs::create_dir_all(&room).with_context(|| format!("cannot make {}", room.display()))?;
-        Ok(Self { room, ..self.clone() })
+        Ok(Self { room, lane: number, ..self.clone() })
     }
 
     /// Runs one scene, and keeps what came of it; whether it passed.
@@ -261,12 +265,14 @@ impl Lab {
             patience: self.deadline.left(Duration::from_secs(patience)),
             more,
         };
-        machine::run(&self.emulator, &start, &mut |line| {
+        let (ran, busy) = machine::run(&self.emulator, &start, &mut |line| {
             if self.verbose {
                 say!("  | {line}");
             }
             see(line)
-        })
+        })?;
+        self.deadline.took(self.lane, busy);
+        Ok(ran)
     }
 
     /// Shows what the guest said, if that has not been done.
