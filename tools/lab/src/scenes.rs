@@ -59,6 +59,8 @@ pub(crate) struct Part<'a> {
     pub(crate) each: u64,
     /// What is left out, one at a time, to see it convicted.
     pub(crate) controls: &'a [&'a str],
+    /// A figure that must not be zero, or the machine has not done what the part is about.
+    pub(crate) shows: Option<&'a str>,
 }
 
 /// What is done to that file.
@@ -145,6 +147,12 @@ const OBJECT_STEPS: &[&str] = &[
     "redundancy.remap.a+redundancy.remap.b",
 ];
 
+/// Those without which it is so where the system lists what is bad.
+const LISTED_STEPS: &[&str] = OBJECT_STEPS.split_at(OBJECT_STEPS.len() - 1).0;
+
+/// Steps of mapped files, likewise, where memory fails under who loads.
+const MAPPED_STEPS: &[&str] = &["heal-loads", "stores", "loads", "cover", "alarm"];
+
 /// Scenes that a brief run has no time for: the stray store of `stray` dies in `strays` too, among
 /// transactions, and `track` without persistent memory is what the tests of `base/pmem` do.
 pub(crate) const LEFT_OUT: &[&str] = &["stray", "track"];
@@ -197,7 +205,8 @@ pub(crate) const ALL: &[Scene<'static>] = &[
                     how: "sectors",
                     folder: "/dax",
                     each: 1,
-                    controls: OBJECT_STEPS.split_at(OBJECT_STEPS.len() - 1).0,
+                    controls: LISTED_STEPS,
+                    shows: None,
                 },
                 Part {
                     campaign: "mapped",
@@ -205,6 +214,7 @@ pub(crate) const ALL: &[Scene<'static>] = &[
                     folder: "/dax",
                     each: 4,
                     controls: &["stores", "loads", "verdicts", "alarm", "repair"],
+                    shows: None,
                 },
             ],
         }),
@@ -212,7 +222,7 @@ pub(crate) const ALL: &[Scene<'static>] = &[
     Scene {
         name: "hwpoison",
         what: "the same in shared memory and in the page cache, while the kernel gives up the \
-               memory of pages",
+               memory of pages; and on fs-dax, while it reports failures to who comes along",
         on: Place::Dax,
         patience: 900,
         show: Show::Sick(Sick {
@@ -223,17 +233,32 @@ pub(crate) const ALL: &[Scene<'static>] = &[
                     folder: "/dev/shm",
                     each: 1,
                     controls: OBJECT_STEPS,
+                    shows: None,
                 },
                 Part {
                     campaign: "mapped",
                     how: "memory",
                     folder: "/disk",
                     each: 4,
-                    controls: &["heal-loads", "stores", "loads", "cover", "alarm"],
+                    controls: MAPPED_STEPS,
+                    shows: None,
                 },
-                // What this kernel does of persistent memory is judged there, too.
-                Part { campaign: "object", how: "memory", folder: "/dax", each: 4, controls: &[] },
-                Part { campaign: "mapped", how: "memory", folder: "/dax", each: 8, controls: &[] },
+                Part {
+                    campaign: "object",
+                    how: "struck",
+                    folder: "/dax",
+                    each: 4,
+                    controls: LISTED_STEPS,
+                    shows: Some("struck under load, refused, and relocated"),
+                },
+                Part {
+                    campaign: "mapped",
+                    how: "struck",
+                    folder: "/dax",
+                    each: 8,
+                    controls: MAPPED_STEPS,
+                    shows: Some("struck under load, and given back"),
+                },
             ],
         }),
     },
@@ -250,6 +275,7 @@ pub(crate) const ALL: &[Scene<'static>] = &[
                 folder: "/dax",
                 each: 2,
                 controls: &["keys"],
+                shows: Some("stray stores that died"),
             }],
         }),
     },

@@ -13,8 +13,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::badblocks::{Device, extents};
-use crate::mapped::SYSFS;
-use crate::medium::PAGE;
+use crate::mapped::{Mapped, SYSFS};
+use crate::medium::{Medium, PAGE};
 use crate::track::maps;
 
 /// Bytes of a page, for calls.
@@ -32,16 +32,11 @@ const GONE: [u8; LEN] = [0xdb; LEN];
 /// # Errors
 /// The file is on no such device, the page has no storage, or this is not for us to do.
 pub fn lose_sectors(file: &File, at: u64) -> io::Result<()> {
-    let device = Device::new(Path::new(SYSFS), file.metadata()?.dev());
-    let pieces = extents(file.as_fd())?;
-    let piece = pieces.iter().find(|piece| piece.logical <= at && at - piece.logical < piece.len);
-    let Some(piece) = piece else {
-        return Err(io::Error::new(io::ErrorKind::NotFound, "the page has no storage"));
-    };
+    let (device, place) = storage(file, at)?;
     // Mapped and touched while it can be: nobody else gets at the bytes afterwards.
     let held = Page::of(file, at)?;
     held.touch();
-    device.lose(piece.physical + (at - piece.logical), PAGE)?;
+    device.lose(place, PAGE)?;
     forget(file, at, held.0 as usize)?;
     held.destroy();
     Ok(())
@@ -57,6 +52,39 @@ pub fn fail_memory(file: &File, at: u64) -> io::Result<()> {
     let held = Page::of(file, at)?;
     held.touch();
     advise(held.0, libc::MADV_HWPOISON)
+}
+
+/// Has the machine report that the page at `at` of a mapping on persistent memory has failed, as it
+/// does when a load of this thread meets that: its sectors are listed as bad, and the kernel takes
+/// it from every mapping and raises `SIGBUS` (`BUS_MCEERR_AR`) in the middle of this call, which
+/// comes back when that is dealt with. From then on each access is refused, as behind
+/// [`lose_sectors`]. `file` is the one that is mapped.
+///
+/// `MADV_HWPOISON` alone does half of it: the signal comes, but who asks for the page again is
+/// given it, since nothing of the list is known to the driver.
+///
+/// # Errors
+/// The file is on no such device, the page has no storage, or this is not for us to do.
+pub fn strike(medium: &Mapped, file: &File, at: u64) -> io::Result<()> {
+    let nothing = || io::Error::new(io::ErrorKind::NotFound, "no such page");
+    let page = medium.view(at, PAGE).ok_or_else(nothing)?;
+    let (device, place) = storage(file, medium.place_in_file(at))?;
+    // The kernel must have it at hand: once the sectors are listed, it is given to nobody.
+    // SAFETY: one byte of a page of the mapping, which lives as long as the medium.
+    unsafe { page.read_volatile() };
+    device.lose(place, PAGE)?;
+    advise(page.cast_mut().cast(), libc::MADV_HWPOISON)
+}
+
+/// The device that a file is on, and where on it a byte of the file is.
+fn storage(file: &File, at: u64) -> io::Result<(Device, u64)> {
+    let device = Device::new(Path::new(SYSFS), file.metadata()?.dev());
+    let pieces = extents(file.as_fd())?;
+    let piece = pieces.iter().find(|piece| piece.logical <= at && at - piece.logical < piece.len);
+    let Some(piece) = piece else {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the page has no storage"));
+    };
+    Ok((device, piece.physical + (at - piece.logical)))
 }
 
 /// A page of a file, mapped.
@@ -129,6 +157,7 @@ fn advise(page: *mut libc::c_void, what: libc::c_int) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::{Durability, Options};
     use rustix::fs::{MemfdFlags, memfd_create};
     use std::os::unix::fs::FileExt;
 
@@ -141,5 +170,23 @@ mod tests {
         let mut found = [0; LEN];
         file.read_exact_at(&mut found, 0).unwrap();
         assert_eq!(found, [7; LEN]);
+    }
+
+    #[test]
+    fn what_is_on_no_device_is_struck_by_nothing() {
+        let shared = Path::new("/dev/shm");
+        if !shared.is_dir() {
+            println!("skipped: no shared memory");
+            return;
+        }
+        let folder = tempfile::tempdir_in(shared).unwrap();
+        let path = folder.path().join("pool");
+        let options = Options { durability: Durability::Process, ..Options::default() };
+        let medium = Mapped::create(&path, PAGE, &options).unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        strike(&medium, &file, 0).unwrap_err();
+        let beyond = strike(&medium, &file, 7 * PAGE).unwrap_err();
+        assert_eq!(beyond.kind(), io::ErrorKind::NotFound);
+        medium.read(0, &mut [1; LEN]).unwrap();
     }
 }

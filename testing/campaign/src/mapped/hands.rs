@@ -107,6 +107,40 @@ impl Hands {
         }
     }
 
+    /// Has the kernel report to this thread that the memory of a page has failed, in the middle of
+    /// the call. If that is refused, because nobody gives the page back, it is noted.
+    ///
+    /// # Errors
+    /// The kernel does not do that, or not for us.
+    #[allow(unsafe_code, reason = "a signal in the middle of a call is what is tested")]
+    pub fn strike(self, page: u64) -> io::Result<()> {
+        let at = self.address(page * PAGE / WORD);
+        let mut done = libc::SYS_madvise;
+        let after = AFTER.with(Cell::as_ptr);
+        // SAFETY: as above, of a call that changes no byte; the signal comes before it returns.
+        unsafe {
+            asm!(
+                "lea {label}, [rip + 2f]",
+                "mov [{after}], {label}",
+                "syscall",
+                "2:",
+                "mov qword ptr [{after}], 0",
+                label = out(reg) _,
+                after = in(reg) after,
+                inout("rax") done,
+                in("rdi") at,
+                in("rsi") PAGE,
+                in("rdx") i64::from(libc::MADV_HWPOISON),
+                out("rcx") _,
+                out("r11") _,
+            );
+        }
+        i32::try_from(-done).map_or(Ok(()), |code| match code {
+            1.. => Err(io::Error::from_raw_os_error(code)),
+            _ => Ok(()),
+        })
+    }
+
     fn address(self, word: u64) -> usize {
         assert!(word < self.words, "inside the mapping");
         self.base + (word * WORD) as usize

@@ -34,6 +34,8 @@ const WORDS: u64 = PAGE / WORD;
 const WORKERS: u64 = 2;
 /// Pages that fail while nobody stores to them, in a life.
 const CALM: u64 = 5;
+/// How long a pass must have ended before a failure for the engine to be sure that it has.
+const SETTLED: Duration = Duration::from_millis(100);
 /// Steps that can be left out, or done wrong, to see that it is noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Off {
@@ -76,6 +78,9 @@ impl Off {
 /// A thread does wrong what it does wrong once in so many times.
 const WRONG_EACH: u64 = 64;
 
+/// What the scene of the lab has to have seen.
+const SHOWN: &str = "struck under load, and given back";
+
 /// Lives of files, each with another way to track stores.
 #[must_use]
 pub fn run(orders: &Orders) -> Tally {
@@ -87,7 +92,7 @@ pub fn run(orders: &Orders) -> Tally {
     }
     // On direct-access mappings, the kernel protects nothing for others.
     let ways = [Tracking::FirstStore, Tracking::Recorded, Tracking::AsyncProtect];
-    let direct = orders.how == How::Sectors || orders.direct;
+    let direct = matches!(orders.how, How::Sectors | How::Struck);
     let ways = &ways[..if direct { 2 } else { 3 }];
     for number in 0..orders.lives {
         let mut rng = Rng::part(orders.seed, number);
@@ -95,8 +100,7 @@ pub fn run(orders: &Orders) -> Tally {
         let path = orders.folder.join(format!("file-{number}"));
         let off = Off::of(&orders.off);
         let begun = off.and_then(|off| Life::begin(path, orders.how, (tracking, off), &mut rng));
-        let done =
-            begun.and_then(|life| Life { direct: orders.direct, ..life }.run(&mut rng, &mut tally));
+        let done = begun.and_then(|mut life| life.run(&mut rng, &mut tally));
         tally.judge(done.map_err(|v| v.during(format!("life {number}, {tracking:?}"))));
         if !orders.off.is_empty() && tally.violated() > 0 {
             break;
@@ -111,8 +115,6 @@ struct Life {
     how: How,
     tracking: Tracking,
     off: Option<Off>,
-    /// The file is on persistent memory that is mapped directly.
-    direct: bool,
     options: ProtectOptions,
     words: Vec<u64>,
     /// Pages that failed.
@@ -140,8 +142,7 @@ impl Life {
             .heal_loads(off != Some(Off::HealLoads));
         let made = ProtectedFile::protect(&path, &options).and_then(ProtectedFile::close);
         made.map_err(|error| refused("protect", &error))?;
-        let direct = false;
-        Ok(Self { path, how, tracking, off, direct, options, words, failed: BTreeSet::new() })
+        Ok(Self { path, how, tracking, off, options, words, failed: BTreeSet::new() })
     }
 
     fn lose(&mut self, page: u64) -> Judged<()> {
@@ -151,10 +152,23 @@ impl Life {
             How::Sectors => {
                 File::open(&self.path).and_then(|file| lose_sectors(&file, page * PAGE))
             }
-            How::Memory => fail_elsewhere(&self.path, page * PAGE),
+            // Of one that nobody has mapped, nobody is told: it is as it was.
+            How::Memory | How::Struck => fail_elsewhere(&self.path, page * PAGE),
             How::Strays => Err(std::io::ErrorKind::Unsupported.into()),
         };
         lost.map_err(|error| refused(&format!("page {page} cannot be made to fail"), &error))
+    }
+
+    /// The same under the program's hands.
+    fn lose_in_use(&mut self, hands: Hands, page: u64) -> Judged<()> {
+        if self.how != How::Struck {
+            return self.lose(page);
+        }
+        self.failed.insert(page);
+        // What was covered only just then might have been covered after the failure.
+        std::thread::sleep(SETTLED);
+        let struck = hands.strike(page);
+        struck.map_err(|error| refused(&format!("page {page} cannot be struck"), &error))
     }
 
     /// A page of a stripe in which none has failed, of those that are calm or those that are not.
@@ -221,11 +235,11 @@ impl Life {
             if round == busy {
                 // Stored to by a thread that learns of it as it comes along.
                 let page = self.choose(false, rng);
-                self.lose(page)?;
+                self.lose_in_use(hands, page)?;
                 tally.count += 1;
                 tally.add("failed while they were stored to", 1);
             }
-            self.lose(page)?;
+            self.lose_in_use(hands, page)?;
             tally.count += 1;
             tally.add("failed and loaded", 1);
             for word in page * WORDS..(page + 1) * WORDS {
@@ -238,13 +252,11 @@ impl Life {
                 }
             }
             let right = !hands.was_refused(page);
-            if self.direct && self.how == How::Memory {
-                // What the kernel does there today, and what is promised if it does otherwise.
-                let what = if right { "stayed readable" } else { "refused" };
-                tally.add(format!("failed on fs-dax and {what}"), 1);
+            if right && self.how == How::Struck {
+                tally.add(SHOWN, 1);
             }
             tally.add(if right { "given back to who loads" } else { "told who loads" }, 1);
-            if !right && self.how == How::Memory && !self.direct {
+            if !right && self.how != How::Sectors {
                 // What the kernel tracks, a page whose memory is gone may count as stored to.
                 let verdict = map.verify(page).map_err(|error| refused("verify", &error))?.verdict;
                 let doubt = PageVerdict::Undecided(Unsure::MemoryFailed);

@@ -111,6 +111,10 @@ impl Live {
     /// # Errors
     /// It is no page of the mapping.
     pub fn poison(&self, page: u64, kind: Poison) -> Result<(), MediaError> {
+        // Its bytes stay as they are until nobody gets at them.
+        if let Some(sick) = self.0.sick.as_ref().filter(|sick| sick.waits()) {
+            return sick.lose(&self.0.mapped, page);
+        }
         let _alone = self.0.access.write().unwrap_or_else(PoisonError::into_inner);
         match &self.0.sick {
             Some(sick) => sick.lose(&self.0.mapped, page),

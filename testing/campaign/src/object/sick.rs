@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use holdfast_pmem::inject::device::{fail_memory, lose_sectors};
+use holdfast_pmem::inject::device::{fail_memory, lose_sectors, strike};
 use holdfast_pmem::inject::place_in_file;
 use holdfast_pmem::{Mapped, MediaCause, MediaError, PAGE, Site};
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,9 @@ pub enum How {
     Sectors,
     /// Memory, as the kernel gives it up.
     Memory,
+    /// Persistent memory, as the machine reports it: to the thread that comes along, in the middle
+    /// of what it does.
+    Struck,
     /// The program itself: it stores astray.
     Strays,
 }
@@ -43,6 +46,12 @@ impl Sick {
         Ok(Self { how, path: path.to_path_buf(), file, off })
     }
 
+    /// Whether who has a page fail waits until it is put right, for which others need the medium.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        self.how == How::Struck
+    }
+
     /// Whether a step is left out.
     #[must_use]
     pub fn is_off(&self, site: Site) -> bool {
@@ -58,6 +67,7 @@ impl Sick {
         let lost = match self.how {
             How::Sectors => lose_sectors(&self.file, at),
             How::Memory => fail_elsewhere(&self.path, at),
+            How::Struck => strike(mapped, &self.file, page),
             How::Strays => Err(io::ErrorKind::Unsupported.into()),
         };
         lost.map_err(|error| {

@@ -8,11 +8,12 @@ use anyhow::{Context, Result};
 use holdfast_workloads::Rng;
 use serde_json::{Value, json};
 
+use super::files::Files;
 use super::machine::Ran;
 use super::say::say;
 use super::{CONTROLS, Lab, Played, TRIED};
 use crate::guest::{CONSOLE, ENDED};
-use crate::scenes::{Part, Place, Scene, Sick};
+use crate::scenes::{Part, Scene, Sick};
 
 /// Package of the program that is run, and its name.
 const PROGRAM: (&str, &str) = ("holdfast-campaign", "holdfast-campaign");
@@ -33,55 +34,82 @@ pub(super) fn play(lab: &Lab, scene: &Scene<'_>, sick: &Sick<'_>, asked: Asked) 
     let mut played = Played { how: format!("seed {}", asked.seed), ..Played::default() };
     for part in sick.parts {
         if asked.lives < part.each {
-            let Part { campaign, how, folder, .. } = part;
-            say!("  {campaign} {how} in {folder}: none of so few lives");
+            say!("  {}: none of so few lives", told(part));
             continue;
         }
-        for (number, lives) in (0..).zip(shares(asked.lives.div_ceil(part.each))) {
-            // Once is enough: a control costs as much as what it is a control of.
-            let controls = if number == 0 { part.controls } else { &[] };
-            // Of its own in each start: runs from neighbouring seeds have none in common.
-            let seed = Rng::part(asked.seed, number).next_u64() >> 1;
-            let orders = json!({
-                "folder": part.folder, "how": part.how, "lives": lives,
-                "seed": seed, "controls": controls,
-                "direct": part.folder == Place::Dax.folder(),
-            });
-            let mut files = files.clone();
-            let words = [part.campaign, "--sick", &orders.to_string()];
-            files.scene(scene.on.folder(), CONSOLE, &words);
-            lab.forget();
-            let ran = lab.start(&files, scene.patience, &mut |_| None)?;
-            let told = format!("{} {} in {}", part.campaign, part.how, part.folder);
-            match judge(&ran, controls) {
-                Ok((count, figures)) => {
-                    say!("  {told}, start {number}: {count} failures met");
-                    for line in ran.said.iter().filter(|line| line.contains(CONVICTED)) {
-                        let line: String = line.chars().take(140).collect();
-                        say!("  {}", line.trim_start_matches("sick: "));
-                    }
-                    played.count += count;
-                    for figure in [TRIED, CONTROLS] {
-                        *played.figures.entry(figure.to_owned()).or_default() +=
-                            controls.len() as u64;
-                    }
-                    for (name, value) in figures {
-                        let name = format!("{}: {name}", part.campaign);
-                        *played.figures.entry(name).or_default() += value;
-                    }
-                }
-                Err(wrong) => {
-                    lab.show(&ran);
-                    played.wrong = Some(format!("{told}, start {number}: {wrong}"));
-                    return Ok(played);
-                }
-            }
+        let came = in_one_place(lab, scene, part, (&files, asked), &mut played)?;
+        if let Err(wrong) = came {
+            played.wrong = Some(format!("{}{wrong}", told(part)));
+            return Ok(played);
         }
     }
     for (name, value) in &played.figures {
         say!("  {name}: {value}");
     }
     Ok(played)
+}
+
+/// What a part is called.
+fn told(part: &Part<'_>) -> String {
+    format!("{} {} in {}", part.campaign, part.how, part.folder)
+}
+
+/// The starts of one part; what is wrong, if anything.
+fn in_one_place(
+    lab: &Lab,
+    scene: &Scene<'_>,
+    part: &Part<'_>,
+    (files, asked): (&Files, Asked),
+    played: &mut Played,
+) -> Result<Result<(), String>> {
+    let mut all = BTreeMap::<String, u64>::new();
+    for (number, lives) in (0..).zip(shares(asked.lives.div_ceil(part.each))) {
+        // Once is enough: a control costs as much as what it is a control of.
+        let controls = if number == 0 { part.controls } else { &[] };
+        // Of its own in each start: runs from neighbouring seeds have none in common.
+        let seed = Rng::part(asked.seed, number).next_u64() >> 1;
+        let orders = json!({
+            "folder": part.folder, "how": part.how, "lives": lives,
+            "seed": seed, "controls": controls,
+        });
+        let mut files = files.clone();
+        let words = [part.campaign, "--sick", &orders.to_string()];
+        files.scene(scene.on.folder(), CONSOLE, &words);
+        lab.forget();
+        let ran = lab.start(&files, scene.patience, &mut |_| None)?;
+        let (count, figures) = match judge(&ran, controls) {
+            Ok(came) => came,
+            Err(wrong) => {
+                lab.show(&ran);
+                return Ok(Err(format!(", start {number}: {wrong}")));
+            }
+        };
+        say!("  {}, start {number}: {count} failures met", told(part));
+        for line in ran.said.iter().filter(|line| line.contains(CONVICTED)) {
+            let line: String = line.chars().take(140).collect();
+            say!("  {}", line.trim_start_matches("sick: "));
+        }
+        played.count += count;
+        for figure in [TRIED, CONTROLS] {
+            *played.figures.entry(figure.to_owned()).or_default() += controls.len() as u64;
+        }
+        for (name, value) in figures {
+            *all.entry(name).or_default() += value;
+        }
+    }
+    let came = shown(part.shows, &all);
+    for (name, value) in all {
+        *played.figures.entry(format!("{}: {name}", part.campaign)).or_default() += value;
+    }
+    Ok(came)
+}
+
+/// Whether the machine did what a part is about. If not, nothing was wrong, and nothing shown.
+fn shown(figure: Option<&str>, all: &BTreeMap<String, u64>) -> Result<(), String> {
+    match figure.filter(|figure| all.get(*figure).copied().unwrap_or(0) == 0) {
+        Some(figure) => Err(format!(": not shown: none was `{figure}`")),
+        None => Ok(()),
+    }
 }
 
 /// How much of it, from which seed.
@@ -151,6 +179,16 @@ mod tests {
         assert!(judged(&[fine[0], fine[2]], &["heal"]).is_err(), "the control was not run");
         assert!(judged(&[SAID, "sick: Violation { .. }", "lab: ended 0"], &[]).is_err());
         assert!(judged(&[SAID, "lab: ended 1"], &[]).is_err());
+    }
+
+    #[test]
+    fn a_part_in_which_the_machine_did_nothing_has_shown_nothing() {
+        let figures = BTreeMap::from([("refused".to_owned(), 2), ("closed".to_owned(), 0)]);
+        assert_eq!(shown(Some("refused"), &figures), Ok(()));
+        assert_eq!(shown(None, &BTreeMap::new()), Ok(()));
+        for missing in ["closed", "healed"] {
+            assert!(shown(Some(missing), &figures).unwrap_err().contains("not shown"), "{missing}");
+        }
     }
 
     #[test]

@@ -423,15 +423,31 @@ impl Life<'_> {
         let at = RawPtr::from_word(word).offset();
         // Only pages in the zone can be moved, cured and loaded alike.
         let wound = Wound { area: Area::Object, page: at / PAGE * PAGE, ..wound };
-        let mailbox = self.live.mapped().faults();
         let view = self.pool.view::<Node>(RawPtr::from_word(word).typed());
         let view = view.map_err(|error| refused("view", &error))?;
         let mut before = vec![0; PAGE as usize];
         let read = self.live.read(wound.page, &mut before);
         read.map_err(|error| Violation::new(Fault::Refused, error.to_string()))?;
         self.poison(&wound)?;
+        let (loaded, answered): (Node, _) = self.attended(&before, || *view);
+        drop(view);
+        self.waited += answered.len() as u64;
+        if answered != [true] {
+            let story = format!("a load was answered {answered:?}");
+            return Err(Violation::new(Fault::Unnoticed, story));
+        }
+        if expected.as_deref() != Some(holdfast_layout::bytemuck::bytes_of(&loaded)) {
+            return Err(Violation::new(Fault::Wrong, "a load gave something else"));
+        }
+        Ok(wound)
+    }
+
+    /// Loads that wait for a repair while `work` goes on have it; what came of each. A page that the
+    /// engine cannot put right is cured by force, by what was there before.
+    fn attended<T>(&self, before: &[u8], work: impl FnOnce() -> T) -> (T, Vec<bool>) {
+        let mailbox = self.live.mapped().faults();
         let over = AtomicBool::new(false);
-        let (loaded, answered) = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let healer = scope.spawn(|| {
                 let mut answered = Vec::new();
                 while !over.load(Ordering::Acquire) {
@@ -444,26 +460,16 @@ impl Life<'_> {
                     }
                     if !healed {
                         // Told the truth, the load would end this process.
-                        self.force(fault.at, &before);
+                        self.force(fault.at, before);
                     }
                     mailbox.answer(fault, Verdict::Healed);
                 }
                 answered
             });
-            let loaded: Node = *view;
+            let done = work();
             over.store(true, Ordering::Release);
-            (loaded, healer.join().unwrap_or_default())
-        });
-        drop(view);
-        self.waited += answered.len() as u64;
-        if answered != [true] {
-            let story = format!("a load was answered {answered:?}");
-            return Err(Violation::new(Fault::Unnoticed, story));
-        }
-        if expected.as_deref() != Some(holdfast_layout::bytemuck::bytes_of(&loaded)) {
-            return Err(Violation::new(Fault::Wrong, "a load gave something else"));
-        }
-        Ok(wound)
+            (done, healer.join().unwrap_or_default())
+        })
     }
 
     /// Scrubs, and looks whether everything is whole and every error has its event. Answers the

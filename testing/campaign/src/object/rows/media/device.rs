@@ -2,7 +2,7 @@
 //! persistent memory, or its memory as the kernel gives it up. What fails stays failed, so each
 //! life has a file of its own, which is kept, and in it one page that has to be relocated.
 
-mod still;
+mod struck;
 
 use std::path::PathBuf;
 
@@ -30,9 +30,6 @@ pub struct Orders {
     pub lives: u64,
     /// Seed of everything random.
     pub seed: u64,
-    /// The folder is on persistent memory that is mapped directly.
-    #[serde(default)]
-    pub direct: bool,
     /// Steps of the engine that are left out.
     #[serde(default)]
     pub off: Vec<String>,
@@ -50,7 +47,7 @@ pub fn run(orders: &Orders) -> Tally {
         world.options.events = 8 * PAGE;
         world.sick = Some(orders.how);
         world.off.clone_from(&orders.off);
-        if orders.how == How::Sectors || orders.direct {
+        if matches!(orders.how, How::Sectors | How::Struck) {
             world.kind = MediumKind::Dax;
         }
         let mut rng = Rng::part(orders.seed, half);
@@ -60,8 +57,8 @@ pub fn run(orders: &Orders) -> Tally {
             Ok(origin) => {
                 for number in 0..orders.lives / 2 {
                     let path = orders.folder.join(format!("pool-{parity}-{number}"));
-                    let done = if orders.how == How::Memory && orders.direct {
-                        still::one(&world, &path, &origin, (&mut rng, &mut tally))
+                    let done = if orders.how == How::Struck {
+                        struck::one(&world, &path, &origin, (&mut rng, &mut tally))
                     } else {
                         one(&world, (&path, number), &origin, &mut rng, &mut tally)
                     };
