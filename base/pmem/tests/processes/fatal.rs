@@ -1,5 +1,6 @@
 //! Faults that nobody heals end the process by the signal they are, and the pool is unharmed.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use holdfast_pmem::inject::{Poison, poison};
 use holdfast_pmem::{Access, FaultMailbox, Mapped, Medium, PAGE, Protect, Verdict};
 
 use crate::common::{folders, protected};
-use crate::{DONE, Role, Story, closed_file, dies_of, ends_with};
+use crate::{DONE, Role, Story, closed_file, dies_of, ends_with, run};
 
 pub(crate) const STORIES: &[Story] = &[
     ("a_stray_store_dies_before_it_damages", a_stray_store_dies_before_it_damages),
@@ -21,6 +22,19 @@ pub(crate) const ROLES: &[Role] = &[
     ("stray-alias", |file| stray(file, Protect::Alias)),
     ("stray-mprotect", |file| stray(file, Protect::Mprotect)),
     ("stray-none", |file| stray(file, Protect::None)),
+    ("stray-late", |file| {
+        stray(file, Protect::None);
+        // SAFETY: ends this process, as its store should have; nobody else handles the signal then.
+        unsafe {
+            libc::signal(libc::SIGSEGV, libc::SIG_DFL);
+            libc::raise(libc::SIGSEGV)
+        }
+    }),
+    ("stray-code", |_| 128 + libc::SIGSEGV),
+    ("stray-forgotten", |file| {
+        open(file, Protect::Auto);
+        DONE
+    }),
     ("load-unattended", load_unattended),
     ("load-detached", load_detached),
     ("load-lost", |file| load_answered(file, Verdict::Lost)),
@@ -34,13 +48,37 @@ fn a_stray_store_dies_before_it_damages() {
         let path = closed_file(&folder);
         let before = std::fs::read(&path).unwrap();
         for role in ["stray-auto", "stray-alias", "stray-mprotect"] {
-            dies_of(role, &path, libc::SIGSEGV);
-            assert_eq!(std::fs::read(&path).unwrap(), before, "{role}");
+            assert_eq!(strayed(role, &path, &before), None, "{role}");
         }
         // Without protection the same store goes through: the test can tell the difference.
         ends_with("stray-none", &path, DONE);
         assert_ne!(std::fs::read(&path).unwrap(), before);
+        for (name, role) in WRONG {
+            std::fs::write(&path, &before).unwrap();
+            let found = strayed(role, &path, &before);
+            let why = found.unwrap_or_else(|| panic!("nothing is wrong with {name}"));
+            println!("convicted {name}: {why}");
+        }
     }
+    println!("{} wrong variants convicted", WRONG.len());
+}
+
+/// What is not the death of a stray store, and the role that does it.
+const WRONG: [(&str, &str); 5] = [
+    ("no protection", "stray-none"),
+    ("a death after the damage", "stray-late"),
+    ("a death of something else", "load-unattended"),
+    ("an exit code that looks like it", "stray-code"),
+    ("no store at all", "stray-forgotten"),
+];
+
+/// What is wrong with a role that was to die of its store before it did any damage.
+fn strayed(role: &str, path: &Path, before: &[u8]) -> Option<String> {
+    let status = run(role, path);
+    if status.signal() != Some(libc::SIGSEGV) {
+        return Some(format!("it ended: {status}"));
+    }
+    (std::fs::read(path).unwrap() != before).then(|| "the file has changed".to_owned())
 }
 
 fn a_media_error_nobody_repairs_is_fatal() {

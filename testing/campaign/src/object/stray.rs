@@ -2,7 +2,8 @@
 //! (`cargo xtask lab`): the processor's protection keys end the program before anything is
 //! damaged, and the pool it leaves holds what was acknowledged.
 //!
-//! With the protection left out, the same store goes through, and has to be found.
+//! With the protection left out, the same store goes through, and has to be found; so have lies
+//! that are told of a pool that a program left which died of it.
 
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
@@ -17,7 +18,7 @@ use holdfast_pmem::{Access, Mapped, Medium, Options, PAGE, Protect, Protection, 
 use holdfast_workloads::Rng;
 use serde::{Deserialize, Serialize};
 
-use super::lives::{all_said, make, promised, repeat};
+use super::lives::{all_said, lies, make, promised, repeat};
 use super::promise::judge;
 use super::raw::{Bytes, Scope, survey};
 use super::rows::media::device::Orders;
@@ -48,6 +49,7 @@ pub fn play(orders: &Orders) -> Tally {
     let mut tally = Tally::default();
     let pool = orders.folder.join("stray-pool");
     let guarded = orders.off.iter().all(|off| off != KEYS);
+    let lie = orders.off.iter().find(|off| *off != KEYS).map(String::as_str);
     let mut rng = Rng::part(orders.seed, 0);
     tally.judge(make(&pool));
     for number in 0..orders.lives {
@@ -55,14 +57,15 @@ pub fn play(orders: &Orders) -> Tally {
             break;
         }
         let stray = Stray { pool: pool.clone(), seed: rng.next_u64() >> 1, guarded };
-        let done = once(&stray, &mut tally);
+        let done = once(&stray, (number, lie), &mut tally);
         tally.judge(done.map_err(|v| v.during(format!("stray store {number}"))));
     }
     tally
 }
 
-fn once(stray: &Stray, tally: &mut Tally) -> Judged<()> {
-    let said = stray.pool.with_file_name("stray-said");
+fn once(stray: &Stray, (number, lie): (u64, Option<&str>), tally: &mut Tally) -> Judged<()> {
+    let said = |number: u64| stray.pool.with_file_name(format!("stray-said-{}", number % 2));
+    let (said, older) = (said(number), said(number + 1));
     let status = started(stray, &said).map_err(|error| refused(error.to_string()))?;
     let (died, code) = (status.signal() == Some(libc::SIGSEGV), status.code());
     if died != stray.guarded || !died && code != Some(i32::from(SURVIVED)) {
@@ -73,6 +76,14 @@ fn once(stray: &Stray, tally: &mut Tally) -> Judged<()> {
     let all = all_said(&said);
     if all.is_empty() {
         return Err(wrong("the program said nothing before it strayed"));
+    }
+    // Some are told of two programs, the one after the other.
+    if let Some(lie) = lie.filter(|_| number > 0) {
+        match lies::judged(lie, &stray.pool, (&said, &older)) {
+            Ok(Err(violation)) if violation.fault.is_wrong_state() => return Err(violation),
+            // It was not told, or nothing was found: whoever asked for it misses a violation.
+            other => eprintln!("stray: {lie}: {other:?}"),
+        }
     }
     judge(&stray.pool, Some(&promised(all)?), tally).map(drop)
 }

@@ -171,7 +171,7 @@ pub(crate) fn run(cli: &Cli, answers: &Answers) -> Result<CameTo> {
     };
     let program = test.split_once(':').context("name a test as PACKAGE:TEST")?;
     let words: Vec<&str> = cli.words.iter().map(String::as_str).collect();
-    let show = Test { program, arguments: &words, says: &[], never: &[] };
+    let show = Test { program, arguments: &words, says: &[], never: &[], lesser: &[] };
     let (what, patience) = ("a test as it is", LONGEST);
     let scene = Scene { name: test, what, on: cli.on, patience, show: Show::Test(show) };
     let play = |_, scene: &Scene<'_>| lab.play(scene, cli, answers);

@@ -42,6 +42,16 @@ pub fn tell(lies: &[String], pool: &Path, (said, older): (&Path, &Path)) -> Exit
     }
 }
 
+/// Judges the truth, then tells one lie: what the judge answers to that.
+///
+/// # Errors
+/// The truth was convicted, or the lie cannot be told here.
+pub fn judged(lie: &str, pool: &Path, (said, older): (&Path, &Path)) -> Judged<Judged<()>> {
+    let scene = Scene::begin(pool, said, older)?;
+    scene.judge(scene.said.clone())?;
+    scene.tell(lie)
+}
+
 /// Says what became of a lie; whether it was convicted.
 pub fn report(name: &str, found: &Judged<()>) -> bool {
     match found {

@@ -442,8 +442,8 @@ impl Life<'_> {
         Ok(wound)
     }
 
-    /// Loads that wait for a repair while `work` goes on have it; what came of each. A page that the
-    /// engine cannot put right is cured by force, by what was there before.
+    /// Loads that wait for a repair while `work` goes on have it; what came of each. A page that
+    /// the engine cannot put right is cured by force, by what was there before.
     fn attended<T>(&self, before: &[u8], work: impl FnOnce() -> T) -> (T, Vec<bool>) {
         let mailbox = self.live.mapped().faults();
         let over = AtomicBool::new(false);
