@@ -393,3 +393,26 @@ pub(crate) const ALL: &[Scene<'static>] = &[
         }),
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_scene_tries_enough_of_what_is_wrong() {
+        const ENOUGH: usize = 5;
+        for scene in ALL {
+            let fewest = match scene.show {
+                // The log's own faults are planted as well: see there.
+                Show::BlockLog(load) => load.controls.len() + 4,
+                Show::Lives(lives) => lives.lies.len(),
+                Show::Sick(sick) => {
+                    sick.parts.iter().map(|part| part.controls.len()).min().unwrap_or(0)
+                }
+                // Besides lies about its end.
+                Show::Test(test) => test.says.len() + test.never.len() + test.lesser.len() + 4,
+            };
+            assert!(fewest >= ENOUGH, "{}: {fewest}", scene.name);
+        }
+    }
+}

@@ -77,18 +77,20 @@ impl Refused<'_> {
     /// What it means: that no machine can be emulated here, or that something failed.
     pub(super) fn means(&self) -> anyhow::Error {
         let Self { what, error, update, before } = self;
+        // One line, as what collects reasons takes lines.
+        let error = error.split_whitespace().collect::<Vec<_>>().join(" ");
         let says = |text: &str, words: &[&str]| words.iter().any(|word| text.contains(word));
         let begins = |line: &str| ANSWERS.iter().any(|word| line.starts_with(word));
         if *before {
             return anyhow!("{what}, which could be had before: {error}");
         }
-        if says(error, RIGHTS) {
+        if says(&error, RIGHTS) {
             return impossible(format!("{what}, there is no right to: {error}"));
         }
         if update.lines().any(begins) {
             return anyhow!("{what}, though the packages can be reached: {error}");
         }
-        if says(error, SILENT) || says(update, SILENT) {
+        if says(&error, SILENT) || says(update, SILENT) {
             return impossible(format!("{what}, there is no network: {error}"));
         }
         anyhow!("{what}: {error}")
@@ -131,6 +133,12 @@ mod tests {
         // Somebody else is installing: that passes.
         let held = "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 7";
         assert!(!is_skip(held, UPDATED, false) && !is_skip(held, "", false));
+    }
+
+    #[test]
+    fn what_it_means_is_told_in_one_line() {
+        let refused = Refused { what: "no", error: "W: one\n  E: two", update: "", before: false };
+        assert_eq!(refused.means().to_string(), "no: W: one E: two");
     }
 
     #[test]
