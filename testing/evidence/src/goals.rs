@@ -4,6 +4,7 @@
 //! A source is a method and what is counted of it, under the names that the method itself writes
 //! (`a: b` becomes `a b` in the list).
 
+use crate::is_meant;
 use crate::page::{Sum, Sums};
 
 /// Something that is counted of a method.
@@ -186,11 +187,7 @@ impl What {
 
 fn reckon(sources: &[Source], sums: &Sums<'_>) -> u64 {
     let of = |(pattern, what): &Source| {
-        let is_meant = |method: &str| match pattern.strip_suffix('*') {
-            Some(begin) => method.starts_with(begin),
-            None => method == *pattern,
-        };
-        let methods = sums.iter().filter(|(method, _)| is_meant(method));
+        let methods = sums.iter().filter(|(method, _)| is_meant(pattern, method));
         let each = methods.map(|(_, sum)| what.of(sum));
         if matches!(what, Fewest) { each.min().unwrap_or(0) } else { each.sum::<u64>() }
     };
