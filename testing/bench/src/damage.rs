@@ -229,7 +229,8 @@ pub(crate) fn damage(o: &Options, report: &mut Report) -> anyhow::Result<()> {
         all.extend(SORTS.iter().zip(done).map(|(sort, count)| (format!("damage: {sort}"), count)));
         let row = Row {
             commit: commit(),
-            method: "bench damage".to_owned(),
+            // Without the other side it is another thing, and no goal counts it.
+            method: if theirs.is_some() { "bench damage" } else { "bench damage alone" }.to_owned(),
             how: format!("seed {}", o.seed),
             count: rounds,
             violations: of_ours.silent + of_ours.closed,

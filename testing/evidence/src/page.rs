@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::goals::GOALS;
+use crate::goals::{Done, GOALS};
 use crate::{Row, open};
 
 const OPENING: &str = "\
@@ -37,30 +37,19 @@ pub(crate) struct Page {
 
 /// What all runs of a method come to.
 #[derive(Debug, Default)]
-pub(crate) struct Sum {
-    pub(crate) runs: u64,
-    pub(crate) count: u64,
-    pub(crate) violations: u64,
-    pub(crate) false_reports: Option<u64>,
-    pub(crate) reverted: Option<u64>,
-    pub(crate) seconds: u64,
-    pub(crate) figures: BTreeMap<String, u64>,
-    /// The same of runs that leave nothing to chance which could be gone through.
-    pub(crate) whole: Whole,
-    /// The largest value of each figure, by how it was run.
-    pub(crate) largest: BTreeMap<(String, String), u64>,
-}
-
-/// What runs of the long tier come to.
-#[derive(Debug, Default)]
-pub(crate) struct Whole {
-    pub(crate) count: u64,
-    pub(crate) figures: BTreeMap<String, u64>,
+struct Sum {
+    runs: u64,
+    count: u64,
+    violations: u64,
+    false_reports: Option<u64>,
+    reverted: Option<u64>,
+    seconds: u64,
+    figures: BTreeMap<String, u64>,
 }
 
 impl Sum {
     /// Adds a run.
-    pub(crate) fn add(&mut self, row: &Row) {
+    fn add(&mut self, row: &Row) {
         let add = |sum: &mut Option<u64>, of: Option<u64>| {
             *sum = of.map_or(*sum, |of| Some(sum.unwrap_or(0) + of));
         };
@@ -70,28 +59,11 @@ impl Sum {
         add(&mut self.false_reports, row.false_reports);
         add(&mut self.reverted, row.reverted);
         self.seconds += row.seconds;
-        let whole = row.is_whole();
-        self.whole.count += if whole { row.count } else { 0 };
         for (name, value) in &row.figures {
             *self.figures.entry(name.clone()).or_default() += value;
-            if whole {
-                *self.whole.figures.entry(name.clone()).or_default() += value;
-            }
-            let largest = self.largest.entry((name.clone(), row.how.clone())).or_default();
-            *largest = (*largest).max(*value);
         }
     }
-
-    /// What a figure comes to that counts different things: two runs with the same seed see the
-    /// same ones.
-    pub(crate) fn distinct(&self, figure: &str) -> u64 {
-        let all = self.largest.iter().filter(|((name, _), _)| name == figure);
-        all.map(|(_, value)| value).sum()
-    }
 }
-
-/// Sums by method.
-pub(crate) type Sums<'a> = BTreeMap<&'a str, Sum>;
 
 impl Page {
     pub(crate) fn parse(text: &str) -> Result<Self> {
@@ -120,15 +92,11 @@ impl Page {
 
     /// What the runs should come to.
     fn goals(&self) -> String {
-        // A run in which something was wrong counts for nothing: it was, or is to be, done again.
-        let sums = sums_of(self.rows.iter().filter(|row| row.is_clean()));
-        // What was wrong once is in the sums; what has to be zero in the end is what is open.
-        let left = sums_of(open(&self.rows));
+        let done = Done::new(&self.rows);
         let mut text = format!("{GOALS_HEAD}\n\n{GOALS_WORDS}\n{GOALS_TABLE}\n");
         text.push_str("|---|---|---|---|---|\n");
         for goal in GOALS {
-            let sums = if goal.is_of_none() { &left } else { &sums };
-            let _ = writeln!(text, "{}", goal.line(sums));
+            let _ = writeln!(text, "{}", goal.line(&done));
         }
         let _ = writeln!(text, "\n{OPEN}{}.", open(&self.rows).len());
         text
@@ -173,9 +141,9 @@ impl Page {
     }
 }
 
-/// Sums of some runs.
-fn sums_of<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Sums<'a> {
-    let mut sums = Sums::new();
+/// Sums by method.
+fn sums_of(rows: &[Row]) -> BTreeMap<&str, Sum> {
+    let mut sums = BTreeMap::<&str, Sum>::new();
     for row in rows {
         sums.entry(&row.method).or_default().add(row);
     }
