@@ -12,6 +12,15 @@ const OPENING: &str = "\
 # What was run
 
 Each row was added by the program that ran it (`--ledger`), none by hand. Two columns must be zero
+in all that is open: pages that were called corrupt and were not damaged, and legitimate bytes that
+a repair changed. The sums keep what was found and has been mended since. What a method does is told
+in [testing.md](testing.md).
+";
+/// What was said there before: a page of then is read, and says the words above once it is written.
+const EARLIER: &str = "\
+# What was run
+
+Each row was added by the program that ran it (`--ledger`), none by hand. Two columns must be zero
 everywhere: pages that were called corrupt and were not damaged, and legitimate bytes that a repair
 changed. What a method does is told in [testing.md](testing.md).
 ";
@@ -74,7 +83,8 @@ impl Page {
         let rows = lines.map(|line| row(line).with_context(|| format!("not a run: {line}")));
         let page = Self { rows: rows.collect::<Result<_>>()? };
         // Whatever somebody changed or added by hand would be lost, so it is not touched.
-        let goals = sums.strip_prefix(OPENING).and_then(|rest| rest.split_once(SUMS));
+        let opened = sums.strip_prefix(OPENING).or_else(|| sums.strip_prefix(EARLIER));
+        let goals = opened.and_then(|rest| rest.split_once(SUMS));
         let (goals, _) = goals.context("it does not begin like the list")?;
         let ours = |line: &str| {
             let words = GOALS_WORDS.lines().any(|words| words == line);
@@ -276,6 +286,25 @@ mod tests {
         assert_eq!(Page::parse(&other).unwrap().text(), text);
         let words = format!("{head}{GOALS_HEAD}{goals}My own notes.\n{SUMS}{rest}");
         assert!(Page::parse(&words).is_err());
+    }
+
+    #[test]
+    fn a_page_with_the_words_of_before_is_read_and_gets_those_of_now() {
+        let text = page().text();
+        let old = text.replace(OPENING, EARLIER);
+        assert!(old != text && old.contains("zero\neverywhere"), "{old}");
+        assert_eq!(Page::parse(&old).unwrap().text(), text);
+    }
+
+    #[test]
+    fn what_must_be_zero_is_not_said_of_sums_that_keep_what_was_mended() {
+        let mut page = page();
+        page.rows[0].false_reports = Some(3);
+        page.rows[1].reverted = Some(0);
+        page.rows[1].commit = "def".to_owned();
+        let text = page.text();
+        assert!(text.contains("| 17 | 2 | 3 | 4096 |"), "it is in the sums: {text}");
+        assert!(text.contains("must be zero\nin all that is open:"), "{text}");
     }
 
     #[test]
