@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
-use holdfast_evidence::{Row, append, commit};
+use holdfast_evidence::{Row, append};
 use holdfast_layout::{RawPtr, TypeNumber};
 use holdfast_object::{OpenOptions, Pool, ScrubControl, ScrubOptions};
 use holdfast_pmem::{Access, Mapped, PAGE, SystemClock};
@@ -228,7 +228,7 @@ pub(crate) fn damage(o: &Options, report: &mut Report) -> anyhow::Result<()> {
         all.extend(theirs.iter().flat_map(|_| figures("libpmemobj", &of_theirs)));
         all.extend(SORTS.iter().zip(done).map(|(sort, count)| (format!("damage: {sort}"), count)));
         let row = Row {
-            commit: commit(),
+            commit: o.begun.commit(),
             // Without the other side it is another thing, and no goal counts it.
             method: if theirs.is_some() { "bench damage" } else { "bench damage alone" }.to_owned(),
             how: format!("seed {}", o.seed),

@@ -89,6 +89,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use holdfast_evidence::Begun;
 
 #[derive(Debug, Parser)]
 #[command(about = "Own benchmarks: every figure with its goal")]
@@ -152,6 +153,9 @@ pub(crate) struct Options {
     /// libpmemobj, if it could be loaded.
     #[arg(skip)]
     shim: Option<foreign::pmemobj::Shim>,
+    /// What the source was before anything was run.
+    #[arg(skip = Begun::now())]
+    begun: Begun,
 }
 
 /// A goal was missed, or could not be judged.

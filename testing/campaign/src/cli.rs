@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
+use holdfast_evidence::Begun;
 
 use crate::mapped::goals::Asked;
 use crate::runner::{self, Outcome, Plan, Row, Tier};
@@ -144,16 +145,17 @@ pub fn run(cli: &Cli) -> ExitCode {
         eprintln!("campaign: there is no row `{unknown}`; --list shows all");
         return ExitCode::from(USAGE);
     }
+    let begun = Begun::now();
     runner::keep_panics_quiet();
     let mut passed = true;
     for campaign in chosen {
-        passed &= play(cli, campaign);
+        passed &= play(cli, campaign, &begun);
     }
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Runs the rows of one campaign and prints what came of it.
-fn play(cli: &Cli, campaign: &Campaign) -> bool {
+fn play(cli: &Cli, campaign: &Campaign, begun: &Begun) -> bool {
     let plan = Plan {
         campaign: campaign.name,
         seed: cli.seed,
@@ -180,13 +182,13 @@ fn play(cli: &Cli, campaign: &Campaign) -> bool {
         goals.iter().for_each(|goal| println!("{goal}"));
         print!("{}", report::closing(&outcomes, &plan));
     }
-    let noted = cli.ledger.as_deref().is_none_or(|path| note(path, &outcomes, &plan));
+    let noted = cli.ledger.as_deref().is_none_or(|path| note(path, &outcomes, &plan, begun));
     noted && reached && outcomes.iter().all(|outcome| outcome.tally.violated() == 0)
 }
 
 /// Adds the rows to the list of what was run; whether that could be done.
-fn note(path: &Path, outcomes: &[Outcome], plan: &Plan) -> bool {
-    let commit = holdfast_evidence::commit();
+fn note(path: &Path, outcomes: &[Outcome], plan: &Plan, begun: &Begun) -> bool {
+    let commit = begun.commit();
     let rows: Vec<_> = outcomes.iter().map(|it| report::evidence(it, plan, &commit)).collect();
     let done = holdfast_evidence::append(path, &rows);
     if let Err(error) = &done {

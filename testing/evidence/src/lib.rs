@@ -30,18 +30,21 @@
 //!
 //! # Life of one row
 //!
+//! Whoever runs something makes a [`Begun`] first, since rows carry the commit of the beginning.
 //! [`append`] reads the list, checks that it is one, adds the rows, reckons goals and sums again,
 //! writes everything to a file beside it, and renames that over it.
 //!
 //! # Tour
 //!
 //! `page.rs` is the format: reading, writing, sums. `goals.rs` is the table of goals. `mended.rs`
-//! tells which rows are open.
+//! tells which rows are open, `begun.rs` of which commit a run is.
 
+mod begun;
 mod goals;
 mod mended;
 mod page;
 
+pub use begun::Begun;
 pub use goals::LOOM_MODELS;
 pub use mended::open;
 
@@ -49,7 +52,6 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, Result};
 
@@ -58,7 +60,8 @@ use page::Page;
 /// One thing that was run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Row {
-    /// Commit of the source, short, with a `+` if the source was changed since; then its tree.
+    /// Commit of the source when the run began, short, with a `+` if the source was changed since;
+    /// then its tree.
     pub commit: String,
     /// What was done, such as `mapped writers`.
     pub method: String,
@@ -158,25 +161,6 @@ pub fn append(path: &Path, rows: &[Row]) -> Result<()> {
     std::fs::write(&part, page.text())
         .and_then(|()| std::fs::rename(&part, path))
         .with_context(|| format!("cannot write {}", path.display()))
-}
-
-/// The commit and the tree of the source in the folder this program was started in; `unknown`
-/// without git. The tree is the same for all commits with the same content.
-#[must_use]
-pub fn commit() -> String {
-    let git = |words: &[&str]| {
-        let output = Command::new("git").args(words).output().ok()?;
-        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-    };
-    let Some(commit) = git(&["rev-parse", "--short", "HEAD"]) else {
-        return "unknown".to_owned();
-    };
-    // The list itself is changed by being added to.
-    let changed = git(&["status", "--porcelain", "--", ".", ":!docs/evidence.md"]);
-    let changed = if changed.is_some_and(|changed| changed.is_empty()) { "" } else { "+" };
-    let tree = git(&["rev-parse", "--short", "HEAD^{tree}"]);
-    let tree = tree.map_or_else(String::new, |tree| format!(" tree {tree}"));
-    format!("{commit}{changed}{tree}")
 }
 
 #[cfg(test)]

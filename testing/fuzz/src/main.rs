@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
-use holdfast_evidence::Row;
+use holdfast_evidence::{Begun, Row};
 use holdfast_fuzz::storm::{self, Plan, Storm, Until};
 use holdfast_fuzz::{Target, drive, find, memory, targets};
 
@@ -132,9 +132,9 @@ fn run(command: Command) -> Result<bool, String> {
 impl Storming {
     /// Runs targets, tells, and notes; `false` if the law was broken.
     fn run(&self) -> Result<bool, String> {
-        let begun = Instant::now();
+        let (source, begun) = (Begun::now(), Instant::now());
         let all = storm::run(self.plan()?).map_err(|error| error.to_string())?;
-        let rows = self.rows(&all);
+        let rows = self.rows(&all, &source);
         if self.json {
             for (row, done) in rows.iter().zip(&all) {
                 let found: Vec<_> = done.finding.iter().map(ToString::to_string).collect();
@@ -195,10 +195,9 @@ impl Storming {
         })
     }
 
-    fn rows(&self, all: &[Storm]) -> Vec<Row> {
-        let commit = holdfast_evidence::commit();
+    fn rows(&self, all: &[Storm], source: &Begun) -> Vec<Row> {
         let row = |done: &Storm| Row {
-            commit: commit.clone(),
+            commit: source.commit(),
             method: format!("fuzz {}", done.target.name),
             how: format!("seed {}, inputs {} to {}", self.seed, self.from, done.next),
             count: done.runs,

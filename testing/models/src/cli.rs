@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 use clap::Parser;
-use holdfast_evidence::{Row, append, commit};
+use holdfast_evidence::{Begun, Row, append};
 
 /// Exit code for what is not understood.
 pub(crate) const USAGE: u8 = 16;
@@ -44,6 +44,9 @@ pub(crate) struct Cli {
     /// Add what was run and found to this list (docs/evidence.md).
     #[arg(long, value_name = "FILE")]
     pub(crate) ledger: Option<PathBuf>,
+    /// Of which source this program was built, as who has built it says.
+    #[arg(long, hide = true, value_name = "COMMIT")]
+    built_of: Option<String>,
 }
 
 impl Cli {
@@ -111,9 +114,9 @@ impl Report {
         self.0.iter().all(|ran| ran.findings.is_empty())
     }
 
-    fn rows(&self, checker: &str, how: &str) -> Vec<Row> {
+    fn rows(&self, begun: &Begun, checker: &str, how: &str) -> Vec<Row> {
         let row = |ran: &Ran| Row {
-            commit: commit(),
+            commit: begun.commit(),
             method: format!("models {checker} {}", ran.name),
             how: how.to_owned(),
             count: ran.count,
@@ -138,6 +141,7 @@ pub(crate) fn enough(name: &str, count: usize) -> Result<()> {
 
 /// Runs `models` of `checker` and says what became of them.
 pub(crate) fn run(cli: &Cli, checker: &str, models: fn(&Cli) -> Result<Report>) -> ExitCode {
+    let begun = cli.built_of.clone().map_or_else(Begun::now, Begun::built_of);
     // What is convicted panics, on purpose and often. Who runs one schedule again wants to see it.
     if cli.replay.is_none() {
         std::panic::set_hook(Box::new(|info| remember(message(info.payload()))));
@@ -153,7 +157,7 @@ pub(crate) fn run(cli: &Cli, checker: &str, models: fn(&Cli) -> Result<Report>) 
     let (wrong, convicted) =
         report.0.iter().fold((0, 0), |sum, ran| (sum.0 + ran.wrong, sum.1 + ran.convicted));
     let verdict = if report.is_clean() { "ok" } else { "FAILED" };
-    let rows = report.rows(checker, &format!("seed {}", cli.seed));
+    let rows = report.rows(&begun, checker, &format!("seed {}", cli.seed));
     if cli.json {
         rows.iter().zip(&report.0).for_each(|(row, ran)| println!("{}", row.json(&ran.findings)));
     } else {

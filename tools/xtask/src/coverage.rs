@@ -18,7 +18,7 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use holdfast_evidence::Row;
+use holdfast_evidence::{Begun, Row};
 use serde_json::Value;
 
 use crate::workspace::cargo;
@@ -108,7 +108,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
             return Ok(ExitCode::from(CANNOT));
         }
     };
-    let begun = Instant::now();
+    let (source, begun) = (Begun::now(), Instant::now());
     let programs = programs(root)?;
     let mut fine = true;
     if !args.again {
@@ -139,7 +139,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     let short: Vec<&Sum> = modules.iter().filter(|sum| !sum.is_enough(WANTED)).collect();
     short.iter().for_each(|sum| println!("coverage: too little of {}", sum.module));
     if let Some(path) = &args.ledger {
-        let rows = rows(&modules, &blind, WANTED, begun.elapsed().as_secs());
+        let rows = rows(&modules, &blind, WANTED, (&source, begun.elapsed().as_secs()));
         holdfast_evidence::append(path, &rows)?;
     }
     let enough = blind.is_empty() && (short.is_empty() || !args.check);
@@ -217,15 +217,19 @@ fn percent((reached, all): (u64, u64)) -> f64 {
 }
 
 /// A row of the list for each module. Shares do not add up, so they stand in words.
-fn rows(modules: &[Sum], blind: &[&str], wanted: Share, seconds: u64) -> Vec<Row> {
-    let commit = holdfast_evidence::commit();
+fn rows(
+    modules: &[Sum],
+    blind: &[&str],
+    wanted: Share,
+    (source, seconds): (&Begun, u64),
+) -> Vec<Row> {
     let seen = |(at, sum): (usize, &Sum)| {
         let Share { branches, regions } = sum.share();
         let files = MODULES.iter().find(|(module, _)| *module == sum.module);
         let blind = blind.iter().filter(|file| files.is_some_and(|it| it.1.contains(file)));
         let blind = blind.count() as u64;
         Row {
-            commit: commit.clone(),
+            commit: source.commit(),
             method: format!("coverage {}", sum.module),
             how: format!("{branches:.1} % of branches, {regions:.1} % of regions"),
             count: sum.branches.1,
@@ -481,6 +485,10 @@ mod tests {
         );
     }
 
+    fn source() -> Begun {
+        Begun::built_of("abc".to_owned())
+    }
+
     #[test]
     fn a_file_that_nobody_counted_in_is_told() {
         let mut counts = all(&file(1));
@@ -489,7 +497,8 @@ mod tests {
         counts.insert(empty.to_owned(), File::default());
         let (modules, blind) = told(&counts);
         assert_eq!(blind, [gone, empty]);
-        let rows = rows(&modules, &blind, Share { branches: 50.0, regions: 50.0 }, 3);
+        let half = Share { branches: 50.0, regions: 50.0 };
+        let rows = rows(&modules, &blind, half, (&source(), 3));
         let violations: Vec<u64> = rows.iter().map(|row| row.violations).collect();
         assert_eq!(violations, [1, 1, 0, 0]);
     }
@@ -526,7 +535,8 @@ mod tests {
     #[test]
     fn a_row_says_the_share_of_its_module() {
         let (modules, blind) = told(&all(&file(1)));
-        let rows = rows(&modules, &blind, WANTED, 7);
+        let rows = rows(&modules, &blind, WANTED, (&source(), 7));
+        assert!(rows.iter().all(|row| row.commit == "abc"), "what the run began with");
         assert_eq!(rows[0].method, "coverage recovery");
         assert_eq!(rows[0].how, "50.0 % of branches, 100.0 % of regions");
         assert_eq!((rows[0].violations, rows[0].seconds, rows[1].seconds), (1, 7, 0));

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
-use holdfast_evidence::Row;
+use holdfast_evidence::{Begun, Row};
 
 use crate::passthrough;
 use crate::workspace::cargo;
@@ -133,6 +133,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     if args.stable {
         return passthrough::start_checked(root, "holdfast-fuzz", &args.storm.words(args));
     }
+    let begun = Begun::now();
     let program = match built(root) {
         Ok(program) => program,
         Err(why) => {
@@ -153,16 +154,15 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
         all.push(one(root, &program, target, args)?);
     }
     if let Some(path) = &args.ledger {
-        holdfast_evidence::append(path, &rows(&all))?;
+        holdfast_evidence::append(path, &rows(&all, &begun))?;
     }
     Ok(if told(&all) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// A row of the list for each target.
-fn rows(all: &[Ran]) -> Vec<Row> {
-    let commit = holdfast_evidence::commit();
+fn rows(all: &[Ran], begun: &Begun) -> Vec<Row> {
     let row = |ran: &Ran| Row {
-        commit: commit.clone(),
+        commit: begun.commit(),
         method: format!("fuzz {}", ran.target),
         how: "libFuzzer, AddressSanitizer".to_owned(),
         count: ran.runs,
@@ -361,7 +361,9 @@ mod tests {
         assert!(told(std::slice::from_ref(&clean)));
         let both = [clean.clone(), Ran { finding: Some(PathBuf::from("input")), ..clean }];
         assert!(!told(&both));
-        let violations: Vec<u64> = rows(&both).iter().map(|row| row.violations).collect();
+        let rows = rows(&both, &Begun::built_of("abc".to_owned()));
+        let violations: Vec<u64> = rows.iter().map(|row| row.violations).collect();
         assert_eq!(violations, [0, 1]);
+        assert!(rows.iter().all(|row| row.commit == "abc"), "what the run began with");
     }
 }

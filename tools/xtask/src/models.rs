@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use holdfast_evidence::Begun;
 
 use crate::workspace::cargo;
 
@@ -75,6 +76,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     // One runs while the next is built: neither has work for all processors all of the time.
     let mut under_way: Option<(Checker, Child)> = None;
     for checker in checkers {
+        let begun = Begun::now();
         let built = build(root, checker);
         if let Some((checker, child)) = under_way.take() {
             let code = end(checker, child)?;
@@ -82,7 +84,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
                 return Ok(ExitCode::from(code));
             }
         }
-        under_way = Some((checker, start(root, &built?, args)?));
+        under_way = Some((checker, start(root, &built?, &begun, args)?));
     }
     let code = under_way.map_or(Ok(0), |(checker, child)| end(checker, child))?;
     Ok(ExitCode::from(code))
@@ -107,9 +109,10 @@ fn build(root: &Path, checker: Checker) -> Result<PathBuf> {
     Ok(own)
 }
 
-fn start(root: &Path, built: &Path, args: &Args) -> Result<Child> {
+/// Starts a program, and says of which source it is: it may have waited for another.
+fn start(root: &Path, built: &Path, begun: &Begun, args: &Args) -> Result<Child> {
     let mut program = Command::new(built);
-    program.current_dir(root).args(words(args));
+    program.current_dir(root).args(words(args)).args(["--built-of", &begun.commit()]);
     if args.replay.is_none() {
         // What is convicted panics; the checker tells of each, and cannot be told not to.
         program.stderr(Stdio::null());

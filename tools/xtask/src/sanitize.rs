@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use holdfast_evidence::Row;
+use holdfast_evidence::{Begun, Row};
 
 use crate::workspace::cargo;
 
@@ -101,7 +101,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
 
 /// Runs them under one; whether all passed.
 fn under(sanitizer: Sanitizer, root: &Path, args: &Args) -> Result<bool> {
-    let begun = Instant::now();
+    let (source, begun) = (Begun::now(), Instant::now());
     let name = sanitizer.name();
     if args.packages.is_empty() {
         OTHERS.iter().for_each(|(other, why)| println!("sanitize: without {other}: {why}"));
@@ -126,7 +126,7 @@ fn under(sanitizer: Sanitizer, root: &Path, args: &Args) -> Result<bool> {
     );
     if let Some(path) = &args.ledger {
         let row = Row {
-            commit: holdfast_evidence::commit(),
+            commit: source.commit(),
             method: format!("sanitize {name}"),
             how: chosen(args).join(" "),
             count: tests,

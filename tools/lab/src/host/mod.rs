@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use holdfast_evidence::Row;
+use holdfast_evidence::{Begun, Row};
 
 use crate::Cli;
 use crate::scenes::{ALL, LEFT_OUT, Scene, Show, Test};
@@ -55,6 +55,8 @@ struct Lab {
     /// Where the parts of a machine are kept; of each machine, if there are several at once.
     room: PathBuf,
     verbose: bool,
+    /// What the source was before anything was built.
+    begun: Begun,
     /// What cargo says of the workspace, if all of it was built at once.
     built: Option<Vec<u8>>,
     /// Why logs of writes cannot be replayed here, if so.
@@ -138,6 +140,7 @@ pub(crate) fn is_test(test: Option<&str>) -> Result<()> {
 
 /// Runs the scenes that are wished. An error is one of what all of them need: no scene was played.
 pub(crate) fn run(cli: &Cli, answers: &Answers) -> Result<CameTo> {
+    let begun = Begun::now();
     let only = &cli.only;
     let own = std::env::current_exe().context("cannot find this program again")?;
     // Beside what cargo builds: `target/lab` for `target/release/lab`.
@@ -162,7 +165,7 @@ pub(crate) fn run(cli: &Cli, answers: &Answers) -> Result<CameTo> {
     // From here on: nothing of it is for what was fetched or built, once, on a machine that is new.
     let limit = Deadline::new(cli.smoke.then(|| Duration::from_secs(cli.within)));
     let (verbose, deadline) = (cli.verbose, limit.clone());
-    let lab = Lab { emulator, kernel, room, verbose, built, no_logs, deadline, lane: 0 };
+    let lab = Lab { emulator, kernel, room, verbose, begun, built, no_logs, deadline, lane: 0 };
     let Some(test) = &cli.test else {
         let jobs = cli.jobs.map_or(if cli.smoke { MACHINES } else { 1 }, usize::from);
         let labs = (0..jobs).map(|number| lab.beside(number)).collect::<Result<Vec<Lab>>>()?;
@@ -192,7 +195,7 @@ impl Lab {
     /// Runs one scene, and keeps what came of it; whether it passed.
     fn play(&self, scene: &Scene<'_>, cli: &Cli, answers: &Answers) -> Result<bool> {
         say!("\n==> {}: {} (at {})", scene.name, scene.what, self.deadline);
-        let started = Instant::now();
+        let (commit, started) = (self.commit(), Instant::now());
         let played = self.run(scene, cli);
         let seconds = started.elapsed().as_secs();
         if let Ok(played) = &played {
@@ -201,7 +204,7 @@ impl Lab {
                 Some(wrong) => say!("lab: {} FAILED in {seconds} s: {wrong}", scene.name),
             }
         }
-        if let Some((row, findings)) = row(scene, cli.seed, &played, seconds) {
+        if let Some((row, findings)) = row(scene, cli.seed, &played, (commit, seconds)) {
             answers.print(&row.json(&findings))?;
             if let Some(path) = &cli.ledger {
                 holdfast_evidence::append(path, &[row])?;
@@ -225,6 +228,12 @@ impl Lab {
             }
             Show::BlockLog(load) => blocklog::play(self, scene, *load, cli),
         }
+    }
+
+    /// The source that a scene is of which begins now: its program is built by it, if not all was
+    /// at once.
+    fn commit(&self) -> String {
+        if self.built.is_some() { self.begun.commit() } else { self.begun.commit_now() }
     }
 
     fn memory(&self) -> PathBuf {
@@ -307,7 +316,7 @@ fn row(
     scene: &Scene<'_>,
     seed: u64,
     played: &Result<Played>,
-    seconds: u64,
+    (commit, seconds): (String, u64),
 ) -> Option<(Row, Vec<String>)> {
     let broke_off = |error: &anyhow::Error| Played {
         wrong: Some(format!("it broke off: {error:#}")),
@@ -328,7 +337,7 @@ fn row(
         }
     };
     let row = Row {
-        commit: holdfast_evidence::commit(),
+        commit,
         method: format!("lab {}", scene.name),
         how: played.how.clone(),
         count: played.count,
@@ -349,17 +358,20 @@ mod tests {
         let scene = |name: &str| ALL.iter().find(|scene| scene.name == name).unwrap();
         for (name, how) in [("cuts", "seed 7"), ("keys", "")] {
             let broken = Err(anyhow::anyhow!("cannot start the emulator"));
-            let (row, findings) = row(scene(name), 7, &broken, 3).unwrap();
+            let (row, findings) = row(scene(name), 7, &broken, (String::new(), 3)).unwrap();
             assert_eq!((row.violations, row.count, row.seconds), (1, 0, 3));
             assert_eq!((row.method, row.how), (format!("lab {name}"), how.to_owned()));
             assert!(findings[0].contains("broke off: cannot start"), "{findings:?}");
         }
         let wrong = Ok(Played { wrong: Some("a word is missing".to_owned()), ..Played::default() });
-        assert_eq!(row(scene("keys"), 7, &wrong, 3).unwrap().0.violations, 1);
+        assert_eq!(row(scene("keys"), 7, &wrong, (String::new(), 3)).unwrap().0.violations, 1);
         let fine = Ok(Played { count: 4, ..Played::default() });
-        let (passed, findings) = row(scene("keys"), 7, &fine, 3).unwrap();
+        let (passed, findings) = row(scene("keys"), 7, &fine, (String::new(), 3)).unwrap();
         assert!(passed.is_clean() && passed.count == 4 && findings.is_empty());
         let none = Err(packages::impossible("no loop devices").context("of images"));
-        assert!(row(scene("blocklog"), 7, &none, 3).is_none(), "nothing was played");
+        assert!(
+            row(scene("blocklog"), 7, &none, (String::new(), 3)).is_none(),
+            "nothing was played"
+        );
     }
 }

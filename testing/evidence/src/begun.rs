@@ -1,0 +1,139 @@
+//! What the source was when a run began.
+
+use std::path::Path;
+use std::process::Command;
+
+/// A run that has begun, and the source it is of. Whoever runs something makes this first, before
+/// anything is built or run, and passes it on to whoever notes what came of it: what is committed
+/// in the meantime is not what ran.
+#[derive(Debug, Clone)]
+pub struct Begun(String);
+
+impl Begun {
+    /// Begins with the source in the folder this program was started in.
+    #[must_use]
+    pub fn now() -> Self {
+        Self(source(Path::new(".")))
+    }
+
+    /// Begins with a program that somebody else has built, who says of what.
+    #[must_use]
+    pub const fn built_of(commit: String) -> Self {
+        Self(commit)
+    }
+
+    /// The commit and the tree of the source: `unknown` without git. The tree is the same for all
+    /// commits with the same content.
+    #[must_use]
+    pub fn commit(&self) -> String {
+        self.0.clone()
+    }
+
+    /// The same for what is built only now, long after the beginning: marked as changed if the
+    /// source is another one by now.
+    #[must_use]
+    pub fn commit_now(&self) -> String {
+        self.against(&source(Path::new(".")))
+    }
+
+    fn against(&self, now: &str) -> String {
+        let (commit, rest) = self.0.split_at(self.0.find(' ').unwrap_or(self.0.len()));
+        let is_marked = now == self.0 || commit.ends_with('+');
+        if is_marked { self.commit() } else { format!("{commit}+{rest}") }
+    }
+}
+
+/// The source in a folder, as it is now.
+fn source(folder: &Path) -> String {
+    let git = |words: &[&str]| {
+        let output = Command::new("git").arg("-C").arg(folder).args(words).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let Some(commit) = git(&["rev-parse", "--short", "HEAD"]) else {
+        return "unknown".to_owned();
+    };
+    // All of it, wherever in it this is; but the list itself is changed by being added to.
+    let but = ":(top,exclude)docs/evidence.md";
+    let changed = git(&["status", "--porcelain", "--", ":/", but]);
+    let changed = if changed.is_some_and(|changed| changed.is_empty()) { "" } else { "+" };
+    let tree = git(&["rev-parse", "--short", "HEAD^{tree}"]);
+    let tree = tree.map_or_else(String::new, |tree| format!(" tree {tree}"));
+    format!("{commit}{changed}{tree}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn git(folder: &Path, words: &[&str]) {
+        let mut command = Command::new("git");
+        for told in ["user.name=nobody", "user.email=nobody@example.org", "commit.gpgsign=false"] {
+            command.args(["-c", told]);
+        }
+        let done = command.arg("-C").arg(folder).args(words).output();
+        let done = done.expect("git is there");
+        assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
+    }
+
+    fn commit(folder: &Path, content: &str) {
+        std::fs::write(folder.join("source"), content).unwrap();
+        git(folder, &["add", "--all"]);
+        git(folder, &["commit", "--quiet", "--message", content]);
+    }
+
+    fn begun(folder: &Path) -> Begun {
+        Begun(source(folder))
+    }
+
+    #[test]
+    fn what_is_committed_during_a_run_is_not_what_ran() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        git(folder, &["init", "--quiet"]);
+        commit(folder, "one");
+        let run = begun(folder);
+        let first = run.commit();
+        assert!(first.contains(" tree ") && !first.contains('+'), "{first}");
+        commit(folder, "two");
+        assert_eq!(run.commit(), first);
+        assert_ne!(begun(folder).commit(), first);
+    }
+
+    #[test]
+    fn what_is_built_during_a_run_is_marked_if_the_source_has_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        git(folder, &["init", "--quiet"]);
+        commit(folder, "one");
+        let run = begun(folder);
+        assert_eq!(run.against(&source(folder)), run.commit());
+        commit(folder, "two");
+        let marked = run.against(&source(folder));
+        assert_eq!(marked, run.commit().replacen(' ', "+ ", 1));
+        let changed = Begun::built_of(marked.clone());
+        assert_eq!(changed.against(&source(folder)), marked, "once is enough");
+    }
+
+    #[test]
+    fn a_source_that_differs_from_its_commit_is_marked_and_the_list_is_no_source() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        git(folder, &["init", "--quiet"]);
+        let docs = folder.join("docs");
+        std::fs::create_dir(&docs).unwrap();
+        std::fs::write(docs.join("evidence.md"), "rows").unwrap();
+        commit(folder, "one");
+        std::fs::write(docs.join("evidence.md"), "more rows").unwrap();
+        assert!(!source(folder).contains('+'));
+        assert!(!source(&docs).contains('+'), "from below as well");
+        std::fs::write(folder.join("source"), "another").unwrap();
+        assert!(source(folder).contains("+ tree "));
+        assert!(source(&docs).contains("+ tree "), "from below as well");
+    }
+
+    #[test]
+    fn without_git_nothing_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(source(&folder.path().join("nowhere")), "unknown");
+    }
+}
