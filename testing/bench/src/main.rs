@@ -154,8 +154,8 @@ pub(crate) struct Options {
     #[arg(skip)]
     shim: Option<foreign::pmemobj::Shim>,
     /// What the source was before anything was run.
-    #[arg(skip = Begun::now())]
-    begun: Begun,
+    #[arg(skip = Box::new(Begun::now()))]
+    begun: Box<Begun>,
 }
 
 /// A goal was missed, or could not be judged.

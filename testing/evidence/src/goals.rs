@@ -19,8 +19,8 @@ enum What {
     Fewest,
     /// A figure of its rows.
     Figure(&'static str),
-    /// A figure that says how many different ones there were: that of the largest run. Two runs may
-    /// have met the same ones, whatever their seeds and tiers; nothing in the list tells them apart.
+    /// A figure that says how many different ones there were: that of the largest run. Two runs
+    /// may have met the same ones, whatever their seeds and tiers: nothing tells them apart.
     Distinct(&'static str),
     /// What the rows of whole runs count, in which nothing is drawn that could be gone through.
     Whole,
