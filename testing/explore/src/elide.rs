@@ -37,12 +37,13 @@ impl Elisions {
         survived.map(|elision| elision.site).collect()
     }
 
-    /// For tests: everything is needed, and its loss is noticed.
+    /// For tests: there is something to switch off, everything is needed, and its loss is noticed.
     ///
     /// # Panics
-    /// With the whole list, if something is not.
+    /// With the whole list, if that is not so.
     pub fn assert_all_needed(&self) {
         self.whole.assert_clean();
+        assert!(!self.tried.is_empty(), "{self}");
         assert!(self.survivors().is_empty(), "{self}");
     }
 }
@@ -50,6 +51,10 @@ impl Elisions {
 impl fmt::Display for Elisions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.whole)?;
+        if self.tried.is_empty() && self.whole.is_clean() {
+            let what = "the operations pass no place that can be switched off";
+            writeln!(f, "  NOTHING was tried: {what}: flush and fence through the medium")?;
+        }
         for Elision { site, kind, failure } in &self.tried {
             match failure {
                 Some(failure) => writeln!(f, "  needed: {site} ({kind:?}): {}", failure.why)?,

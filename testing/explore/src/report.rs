@@ -56,6 +56,8 @@ pub struct Report {
     pub sites: Vec<(&'static str, SiteKind)>,
     /// The shortest failure, if there is one.
     pub failure: Option<Failure>,
+    /// Why nothing was looked at, and what to do about it; `None` if something was.
+    pub nothing: Option<String>,
 }
 
 /// A failure, reduced to what it needs.
@@ -110,19 +112,20 @@ impl Report {
             redundant,
             sites: sites.copied().collect(),
             failure: None,
+            nothing: None,
         }
     }
 
-    /// Whether nothing was found.
+    /// Whether something was looked at and nothing was found.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.failure.is_none()
+        self.failure.is_none() && self.nothing.is_none()
     }
 
-    /// For tests: nothing was found.
+    /// For tests: something was looked at and nothing was found.
     ///
     /// # Panics
-    /// With the whole report, if something was.
+    /// With the whole report, if that is not so.
     pub fn assert_clean(&self) {
         assert!(self.is_clean(), "{self}");
     }
@@ -149,6 +152,9 @@ impl fmt::Display for Report {
             let other = one.site != one.place;
             let name = if other { format!(" ({})", one.site) } else { String::new() };
             writeln!(f, "  redundant {what}: {}{name}, {} times", one.place, one.passed)?;
+        }
+        if let Some(nothing) = &self.nothing {
+            writeln!(f, "  NOTHING was explored: {nothing}")?;
         }
         self.failure.as_ref().map_or(Ok(()), |failure| write!(f, "{failure}"))
     }

@@ -94,7 +94,8 @@ impl<H: 'static, A: Model> Watch<H, A> {
 impl<H: 'static, A: Model> Explorer<H, A> {
     /// Explores, until everything was looked at or the first failure, which then is one of the
     /// shortest there are. If the environment variable `HOLDFAST_REPLAY` holds a line of this
-    /// explorer's name, only what it names is run; of another explorer's, nothing is.
+    /// explorer's name, only what it names is run; of another explorer's, nothing is, and the
+    /// report is not clean.
     #[must_use]
     pub fn run(&self) -> Report {
         match std::env::var(REPLAY).ok().map(|line| line.parse::<Replay>()) {
@@ -102,16 +103,23 @@ impl<H: 'static, A: Model> Explorer<H, A> {
             Some(Ok(replay)) if replay.name == self.plan.name => self.replay(&replay),
             Some(Ok(replay)) => {
                 let (own, other) = (&self.plan.name, &replay.name);
-                println!("{own}: nothing is run, since {REPLAY} is about `{other}`");
-                Report::new(own)
+                let why = format!(
+                    "{REPLAY} is about `{other}`, and this is `{own}`: run the test of that one \
+                     alone, or unset the variable"
+                );
+                Report { nothing: Some(why), ..Report::new(own) }
             }
             Some(Err(error)) => self.ended_early(&error.to_string()),
         }
     }
 
-    /// Runs what a replay line names and nothing else.
+    /// Runs what a replay line names and nothing else. A line that names nothing here is a failure.
     #[must_use]
     pub fn replay(&self, replay: &Replay) -> Report {
+        if replay.name != self.plan.name {
+            let (own, other) = (&self.plan.name, &replay.name);
+            return self.ended_early(&format!("the replay line names `{other}`, and not `{own}`"));
+        }
         let mut judge = Judge::new(self.clone());
         judge.mode = replay.mode;
         let base = match base(&judge) {
@@ -123,6 +131,12 @@ impl<H: 'static, A: Model> Explorer<H, A> {
         }
         let (judge, found) = run_one(judge, &base, &replay.sequence, Some(replay));
         let mut report = Report::of(&self.plan.name, &judge.tally, 1);
+        // What fails without a crash has no image to judge.
+        if found.is_none() && !replay.crashes.is_empty() && report.images == 0 {
+            let why = "the replay line names an instant that the operation does not come to: if \
+                       it was changed since, run without the line";
+            report.nothing = Some(why.to_owned());
+        }
         report.failure = found.map(|found| self.told(judge, found, false));
         report
     }
@@ -151,7 +165,24 @@ impl<H: 'static, A: Model> Explorer<H, A> {
                 }
             }
         }
-        Report::of(&self.plan.name, &judge.tally, sequences)
+        let report = Report::of(&self.plan.name, &judge.tally, sequences);
+        Report { nothing: self.nothing(&report), ..report }
+    }
+
+    /// Why a run to the end has looked at nothing, if that is so.
+    fn nothing(&self, report: &Report) -> Option<String> {
+        let why = if self.ops.is_empty() {
+            "there is no operation: give it some with `op` or `step`"
+        } else if self.plan.modes.is_empty() {
+            "there is no mode: name one in `modes`, or leave that call out"
+        } else if report.sequences == 0 {
+            "there is no sequence: `longest` has to be 1 or more"
+        } else if report.instants == 0 || report.images == 0 {
+            "no image of a crash was built: see what the operations do and the budget allows"
+        } else {
+            return None;
+        };
+        Some(why.to_owned())
     }
 
     /// Every sequence, the short ones first.

@@ -9,6 +9,7 @@ mod elisions;
 mod growth;
 mod mediums;
 mod modes;
+mod nothing;
 mod pools;
 mod replays;
 mod steps;

@@ -30,11 +30,42 @@ fn a_replay_line_shows_the_failure_again_at_any_depth() {
 
 #[test]
 fn a_line_that_does_not_fit_says_so() {
-    for line in ["transfer;seq=9", "transfer;seq=", "transfer;seq=0;crash=0:8888.1"] {
+    let lines = ["transfer;seq=9", "transfer;seq=", "transfer;seq=0;crash=0:8888.1", "other;seq=0"];
+    for line in lines {
         let report = explorer(Wrong::Nothing).replay(&line.parse().expect("well formed"));
         let why = report.failure.expect("refused").why;
         assert!(why.contains("the replay line names"), "{line}: {why}");
     }
+}
+
+#[test]
+fn a_crash_that_the_operation_does_not_come_to_is_not_clean() {
+    let line = "transfer;seq=0;crash=99:".parse().expect("well formed");
+    let report = explorer(Wrong::Nothing).replay(&line);
+    assert!(report.failure.is_none() && !report.is_clean(), "{report}");
+    assert!(report.to_string().contains("does not come to"), "{report}");
+    // One that fails without a crash, and does no more, is clean without an image.
+    let line = "transfer;seq=0".parse().expect("well formed");
+    explorer(Wrong::Nothing).replay(&line).assert_clean();
+}
+
+/// What the next test runs in a process of its own.
+#[test]
+fn child_is_clean() {
+    explorer(Wrong::Nothing).run().assert_clean();
+}
+
+#[test]
+fn a_line_of_another_explorer_does_not_pass_for_a_run() {
+    let child = Command::new(std::env::current_exe().expect("this program has a file"))
+        .args(["--exact", "replays::child_is_clean"])
+        .env(REPLAY, "other;mode=words;seq=0;crash=0:")
+        .output()
+        .expect("the same program runs");
+    let said = [child.stdout, child.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(!child.status.success(), "{said}");
+    assert!(said.contains("is about `other`, and this is `transfer`"), "{said}");
 }
 
 /// What the next test runs in a process of its own.
