@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::Parser;
 use holdfast_evidence::{Begun, Row, append};
 
@@ -24,7 +24,7 @@ const VARIANTS: usize = 5;
 #[command(name = "cargo xtask models", version)]
 pub(crate) struct Cli {
     /// Schedules to draw for each harness; without it, as many as CI has time for.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) schedules: Option<u64>,
     /// Seed of everything that is drawn.
     #[arg(long, default_value_t = 1, value_name = "S")]
@@ -53,6 +53,14 @@ impl Cli {
     /// Whether what has this name is to be run.
     pub(crate) fn wants(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| only == name)
+    }
+
+    /// Refuses a name that is none of these: what was asked for and is left out nobody would miss.
+    pub(crate) fn knows(&self, what: &str, names: &[&str]) -> Result<()> {
+        let unknown = self.only.iter().find(|only| !names.contains(&only.as_str()));
+        unknown.map_or(Ok(()), |unknown| {
+            bail!("no {what} `{unknown}`; there are {}", names.join(", "))
+        })
     }
 }
 
@@ -200,4 +208,31 @@ pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
     text.unwrap_or("something without words").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cli(words: &[&str]) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from([&["models"], words].concat())
+    }
+
+    #[test]
+    fn a_name_that_there_is_not_is_refused_beside_one_that_there_is() {
+        let known = ["numbers", "columns"];
+        let asked = |words: &[&str]| cli(words).unwrap().knows("harness", &known);
+        asked(&[]).unwrap();
+        asked(&["--only", "numbers", "--only", "columns"]).unwrap();
+        for other in ["nope", ""] {
+            let refused = asked(&["--only", "numbers", "--only", other]).unwrap_err().to_string();
+            assert_eq!(refused, format!("no harness `{other}`; there are numbers, columns"));
+        }
+    }
+
+    #[test]
+    fn no_schedules_are_no_run() {
+        assert_eq!(cli(&["--schedules", "1"]).unwrap().schedules, Some(1));
+        assert!(cli(&["--schedules", "0"]).is_err());
+    }
 }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use self::skips::Kept;
+use crate::Misuse;
 use crate::workspace::{Workspace, cargo};
 
 /// Longest run on a machine with [`CORES`] that has nothing else to do. One that takes more than
@@ -111,7 +112,7 @@ pub(crate) fn run(
 ) -> Result<bool> {
     if let Some(name) = only.iter().find(|name| STEPS.iter().all(|step| step.name != *name)) {
         let names: Vec<_> = STEPS.iter().map(|step| step.name).collect();
-        bail!("no step {name}; the steps are: {}", names.join(", "));
+        bail!(Misuse(format!("no step {name}; the steps are: {}", names.join(", "))));
     }
     // Asked now: the tests build this program anew, and then the system has no name for this one.
     let own = std::env::current_exe().context("cannot find this program again")?;

@@ -15,8 +15,8 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context, Result, bail};
 use holdfast_evidence::{Begun, Row};
 
-use crate::passthrough;
 use crate::workspace::cargo;
+use crate::{Misuse, passthrough};
 
 /// The tool that builds for libFuzzer, and the version that is installed where there is none.
 const TOOL: &str = "cargo-fuzz";
@@ -120,11 +120,12 @@ struct Ran {
     finding: Option<PathBuf>,
 }
 
-/// Fuzzes. Exits with 1 on a finding, with 8 if it cannot be done here.
+/// Fuzzes. Exits with 1 on a finding, with 8 if it cannot be done here, with 16 if there is no such
+/// target.
 pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     let known = targets(root)?;
     if let Some(wrong) = args.target.iter().find(|name| !known.contains(name)) {
-        bail!("no target {wrong}; there are {}", known.join(", "));
+        bail!(Misuse(format!("no target {wrong}; there are {}", known.join(", "))));
     }
     if let (Some(input), [target, ..]) = (&args.input, &args.target[..]) {
         let words = ["replay", target, input].map(str::to_owned);

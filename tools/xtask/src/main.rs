@@ -174,6 +174,18 @@ const OPERATIONAL: u8 = 8;
 /// The exit code for what is not understood.
 const USAGE: u8 = 16;
 
+/// Something was asked for that there is not, as against something that cannot be done here.
+#[derive(Debug)]
+struct Misuse(String);
+
+impl std::fmt::Display for Misuse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Misuse {}
+
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -187,7 +199,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("xtask: {error:#}");
-            ExitCode::from(OPERATIONAL)
+            ExitCode::from(if error.is::<Misuse>() { USAGE } else { OPERATIONAL })
         }
     }
 }

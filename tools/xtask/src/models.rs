@@ -42,7 +42,7 @@ pub(crate) struct Args {
     /// Which checker [default: both].
     checker: Option<Checker>,
     /// Schedules to draw for each harness; without it, as many as CI has time for.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     schedules: Option<u64>,
     /// Seed of everything that is drawn.
     #[arg(long, default_value_t = 1, value_name = "S")]

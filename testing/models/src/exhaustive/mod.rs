@@ -134,10 +134,9 @@ pub(crate) fn run(cli: &Cli) -> Result<Report> {
         "there are {} models, and the list of what was run wants {wanted}: set LOOM_MODELS",
         models.len()
     );
-    let chosen: Vec<_> = models.iter().filter(|model| cli.wants(model.name)).collect();
-    ensure!(!chosen.is_empty(), "no such model; there are {}", names(&models));
+    cli.knows("model", &models.iter().map(|model| model.name).collect::<Vec<_>>())?;
     let mut report = Report::default();
-    for model in chosen {
+    for model in models.iter().filter(|model| cli.wants(model.name)) {
         report.add(one(model, cli), cli.json);
     }
     Ok(report)

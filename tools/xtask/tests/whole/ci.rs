@@ -139,8 +139,24 @@ fn single_steps_can_be_chosen() {
     tree.xtask_with(&cargo, &["ci", "--only", "test", "--only", "layers"]).passed();
     assert_eq!(tree.calls(), STEPS[3..]);
     let said = tree.xtask_with(&cargo, &["ci", "--only", "none"]);
-    assert_eq!(said.code, Some(8));
+    assert_eq!(said.code, Some(16));
     assert!(said.text.contains("no step none; the steps are: fmt, "), "{}", said.text);
+}
+
+#[test]
+fn what_there_is_not_is_misuse_and_nothing_is_started() {
+    let tree = Tree::new();
+    let cargo = tree.fake_cargo("nothing");
+    tree.write("testing/fuzz/corpus/pool/one", "");
+    for (arguments, says) in [
+        (&["fuzz", "--target", "nope"][..], "no target nope; there are pool"),
+        (&["models", "shuttle", "--schedules", "0"], "--schedules"),
+    ] {
+        let said = tree.xtask_with(&cargo, arguments);
+        assert_eq!(said.code, Some(16), "{}", said.text);
+        assert!(said.text.contains(says), "{}", said.text);
+    }
+    assert_eq!(tree.calls(), [] as [&str; 0]);
 }
 
 #[test]
