@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use holdfast_evidence::Begun;
 
-use crate::mapped::goals::Asked;
+use crate::goals::Asked;
 use crate::runner::{self, Outcome, Plan, Row, Tier};
 use crate::{lab, mapped, object, report};
 

@@ -38,6 +38,7 @@
 //! # Tour
 //!
 //! - `cli.rs` arguments, `runner.rs` rows, cases, threads and budgets
+//! - `goals.rs` what whole runs have to do, and what rows may leave out
 //! - `sequences.rs` all short sequences of steps, by number
 //! - `tally.rs`, `report.rs` counts, violations, the ledger line
 //! - `object/` the campaign against the object engine: worlds, scenes, operations, judges, rows
@@ -47,6 +48,7 @@
 #![deny(unsafe_code)]
 
 pub mod cli;
+pub mod goals;
 pub mod lab;
 pub mod mapped;
 pub mod object;

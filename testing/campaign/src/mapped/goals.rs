@@ -10,6 +10,7 @@
 //!
 //! Rows that were asked for one by one, or single cases, are judged by what they found only.
 
+use crate::goals::{Asked, Told};
 use crate::mapped::images::DISTINCT;
 use crate::runner::{Outcome, Tier};
 use crate::sequences::{ONES, TWOS};
@@ -27,41 +28,13 @@ const SINGLES: [u64; 2] = [12, 12 * 16];
 /// Sequences of two.
 const PAIRS: [u64; 2] = [144 / 6, 144 * 16];
 
-/// What was asked for.
-#[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
-    /// How much.
-    pub tier: Tier,
-    /// Whether it was all rows and all cases.
-    pub whole: bool,
-    /// Reasons, or parts of them, for which rows may leave something out.
-    pub allowed: &'a [String],
-}
-
 /// Goals as lines, and whether all were reached.
 #[must_use]
 pub fn judge(outcomes: &[Outcome], asked: Asked<'_>) -> (Vec<String>, bool) {
-    let mut lines = Vec::new();
-    let mut reached = true;
-    let mut say = |what: String, done: bool| {
-        lines.push(format!("goal {what}: {}", if done { "as asked" } else { "MISSED" }));
-        reached &= done;
-    };
-    for outcome in outcomes {
-        let mut told: Vec<&str> = Vec::new();
-        for line in outcome.tally.lines.iter().filter(|line| line.contains("skipped: ")) {
-            let reason = line.split_once("skipped: ").map_or(line.as_str(), |(_, reason)| reason);
-            if !told.contains(&reason) {
-                told.push(reason);
-                let allowed = asked.allowed.iter().any(|part| reason.contains(part.as_str()));
-                let how = if allowed { "" } else { "; --allow-skip REASON allows it" };
-                say(format!("row {} leaves nothing out ({reason}{how})", outcome.row), allowed);
-            }
-        }
-    }
+    let mut told = Told::of_skips(outcomes, asked);
     if asked.whole {
         let faults: u64 = outcomes.iter().map(|outcome| figure(outcome, "faults ")).sum();
-        say(format!("faults {faults} of {FAULTS}"), faults >= FAULTS);
+        told.say(&format!("faults {faults} of {FAULTS}"), faults >= FAULTS);
         let tier = usize::from(asked.tier == Tier::Long);
         for (what, figure, least) in [
             ("distinct crash images", DISTINCT, IMAGES[tier]),
@@ -70,17 +43,17 @@ pub fn judge(outcomes: &[Outcome], asked: Asked<'_>) -> (Vec<String>, bool) {
         ] {
             let figures = outcomes.iter().filter_map(|it| it.tally.figures.get(figure));
             let done: u64 = figures.sum();
-            say(format!("{what} {done} of {least}"), done >= least);
+            told.say(&format!("{what} {done} of {least}"), done >= least);
         }
         if asked.tier == Tier::Long {
             let writers = outcomes.iter().filter(|outcome| outcome.row == "writers");
             let repairs: u64 = writers.map(|outcome| figure(outcome, "repaired ")).sum();
-            say(format!("repairs among writers {repairs} of {REPAIRS}"), repairs >= REPAIRS);
+            told.say(&format!("repairs among writers {repairs} of {REPAIRS}"), repairs >= REPAIRS);
         }
     } else {
-        lines.push("goals of numbers are for whole runs: not judged".to_owned());
+        told.lines.push("goals of numbers are for whole runs: not judged".to_owned());
     }
-    (lines, reached)
+    told.end()
 }
 
 /// A figure of the line that each row ends with (`ledger.rs`); 0 if it has none.

@@ -4,7 +4,7 @@
 //! in either tier. Rows that were asked for one by one, or single cases, are judged by what they
 //! found only.
 
-use crate::mapped::goals::Asked;
+use crate::goals::{Asked, Told};
 use crate::object::judge::DISTINCT_NESTED;
 use crate::object::watch::DISTINCT;
 use crate::runner::{Outcome, Tier};
@@ -44,21 +44,19 @@ pub const GOALS: &[Goal] = &[
 /// Goals as lines, and whether all were reached.
 #[must_use]
 pub fn judge(outcomes: &[Outcome], asked: Asked<'_>) -> (Vec<String>, bool) {
+    let mut told = Told::of_skips(outcomes, asked);
     if !asked.whole {
-        return (vec!["goals of numbers are for whole runs: not judged".to_owned()], true);
+        told.lines.push("goals of numbers are for whole runs: not judged".to_owned());
+        return told.end();
     }
-    let mut reached = true;
-    let line = |goal: &Goal| {
+    for goal in GOALS {
         let least = if matches!(asked.tier, Tier::Ci) { goal.ci } else { goal.long };
         let rows = outcomes.iter().filter(|outcome| goal.rows.contains(&outcome.row));
         let figures = rows.map(|outcome| outcome.tally.figures.get(goal.figure).copied());
         let done: u64 = figures.map(|figure| figure.unwrap_or(0)).sum();
-        reached &= done >= least;
-        let verdict = if done >= least { "as asked" } else { "MISSED" };
-        format!("goal {} {done} of {least}: {verdict}", goal.what)
-    };
-    let lines = GOALS.iter().map(line).collect();
-    (lines, reached)
+        told.say(&format!("{} {done} of {least}", goal.what), done >= least);
+    }
+    told.end()
 }
 
 #[cfg(test)]
@@ -91,6 +89,23 @@ mod tests {
                 let missed = lines.iter().filter(|line| line.contains("MISSED")).count();
                 assert_eq!(missed, 1, "{lines:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_row_that_left_something_out_fails_unless_that_was_allowed() {
+        for whole in [true, false] {
+            let mut rows = run(Tier::Ci, None);
+            let told = |rows: &[Outcome], allowed: &[&str]| {
+                let allowed: Vec<String> = allowed.iter().copied().map(str::to_owned).collect();
+                judge(rows, Asked { tier: Tier::Ci, whole, allowed: &allowed })
+            };
+            assert!(told(&rows, &[]).1);
+            rows[0].tally.lines.push("case 3 skipped: there is no /dev/shm".to_owned());
+            let (lines, reached) = told(&rows, &[]);
+            assert!(!reached && lines[0].contains("crash-single leaves nothing out"), "{lines:?}");
+            assert!(!told(&rows, &["no permission"]).1);
+            assert!(told(&rows, &["no permission", "no /dev/shm"]).1);
         }
     }
 
