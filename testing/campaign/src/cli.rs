@@ -10,6 +10,8 @@ use crate::goals::Asked;
 use crate::runner::{self, Outcome, Plan, Row, Tier};
 use crate::{lab, mapped, object, report};
 
+/// Exit code for what cannot be done here.
+const CANNOT: u8 = 8;
 /// Exit code for what is not understood.
 pub const USAGE: u8 = 16;
 
@@ -145,17 +147,45 @@ pub fn run(cli: &Cli) -> ExitCode {
         eprintln!("campaign: there is no row `{unknown}`; --list shows all");
         return ExitCode::from(USAGE);
     }
-    let begun = Begun::now();
+    if let Err(beyond) = has_case(cli, rows().filter(|row| cli.wants(row))) {
+        eprintln!("campaign: {beyond}");
+        return ExitCode::from(USAGE);
+    }
+    let notes = match cli.ledger.as_deref().map(Notes::begin).transpose() {
+        Ok(notes) => notes,
+        Err(error) => {
+            eprintln!("campaign: what is run could not be noted: {error}");
+            return ExitCode::from(CANNOT);
+        }
+    };
     runner::keep_panics_quiet();
     let mut passed = true;
     for campaign in chosen {
-        passed &= play(cli, campaign, &begun);
+        passed &= play(cli, campaign, notes.as_ref(), &|| std::process::exit(1));
     }
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs the rows of one campaign and prints what came of it.
-fn play(cli: &Cli, campaign: &Campaign, begun: &Begun) -> bool {
+/// Whether all these rows have the one case that is asked for.
+fn has_case<'a>(cli: &Cli, mut rows: impl Iterator<Item = &'a Row>) -> Result<(), String> {
+    let Some(case) = cli.case else { return Ok(()) };
+    let short = rows.find(|row| case >= (row.cases)(cli.tier));
+    short.map_or(Ok(()), |row| {
+        let (name, cases) = (row.name, (row.cases)(cli.tier));
+        let tier = if cli.tier == Tier::Ci { "ci" } else { "long" };
+        Err(format!("there is no case {case}: row {name} has {cases} in tier {tier}, from 0 on"))
+    })
+}
+
+impl Cli {
+    fn wants(&self, row: &Row) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == row.name)
+    }
+}
+
+/// Runs the rows of one campaign and prints what came of it. If a case hangs, what there is is
+/// told and noted, and `end` ends the program.
+fn play(cli: &Cli, campaign: &Campaign, notes: Option<&Notes>, end: &(dyn Fn() + Sync)) -> bool {
     let plan = Plan {
         campaign: campaign.name,
         seed: cli.seed,
@@ -164,35 +194,132 @@ fn play(cli: &Cli, campaign: &Campaign, begun: &Begun) -> bool {
         only: cli.case,
         progress: !cli.json,
     };
-    let chosen = |row: &&Row| cli.only.is_empty() || cli.only.iter().any(|o| o == row.name);
-    let mut outcomes = Vec::new();
-    for row in campaign.rows.iter().filter(chosen) {
-        let outcome = runner::run(row, &plan);
+    let note = |outcome: &Outcome| {
         if !cli.json {
-            print!("{}", report::row(&outcome, &plan));
+            print!("{}", report::row(outcome, &plan));
         }
+        notes.is_none_or(|notes| notes.add(outcome, &plan))
+    };
+    let (mut outcomes, mut noted) = (Vec::new(), true);
+    for row in campaign.rows.iter().filter(|row| cli.wants(row)) {
+        let before = &outcomes;
+        let outcome = runner::run(row, &plan, &|hung| {
+            note(&hung);
+            let all = [&before[..], &[hung]].concat();
+            let goals = ["a case hung: goals are not judged".to_owned()];
+            tell(cli, &plan, &all, &goals);
+            end();
+        });
+        noted &= note(&outcome);
         outcomes.push(outcome);
     }
     let whole = cli.only.is_empty() && cli.case.is_none();
     let asked = Asked { tier: cli.tier, whole, allowed: &cli.allow_skip };
     let (goals, reached) = (campaign.goals)(&outcomes, asked);
-    if cli.json {
-        println!("{}", report::json(&outcomes, &plan, &goals));
-    } else {
-        goals.iter().for_each(|goal| println!("{goal}"));
-        print!("{}", report::closing(&outcomes, &plan));
-    }
-    let noted = cli.ledger.as_deref().is_none_or(|path| note(path, &outcomes, &plan, begun));
+    tell(cli, &plan, &outcomes, &goals);
     noted && reached && outcomes.iter().all(|outcome| outcome.tally.violated() == 0)
 }
 
-/// Adds the rows to the list of what was run; whether that could be done.
-fn note(path: &Path, outcomes: &[Outcome], plan: &Plan, begun: &Begun) -> bool {
-    let commit = begun.commit();
-    let rows: Vec<_> = outcomes.iter().map(|it| report::evidence(it, plan, &commit)).collect();
-    let done = holdfast_evidence::append(path, &rows);
-    if let Err(error) = &done {
-        eprintln!("campaign: what was run is not noted: {error:#}");
+/// Prints what comes after the rows, or all of it as JSON.
+fn tell(cli: &Cli, plan: &Plan, outcomes: &[Outcome], goals: &[String]) {
+    if cli.json {
+        println!("{}", report::json(outcomes, plan, goals));
+    } else {
+        goals.iter().for_each(|goal| println!("{goal}"));
+        print!("{}", report::closing(outcomes, plan));
     }
-    done.is_ok()
+}
+
+/// The list of what was run: each row is added as it ends, for those after it may take hours.
+struct Notes<'a> {
+    path: &'a Path,
+    /// As it is when the run begins: later the source may be another, and the list itself be new.
+    commit: String,
+}
+
+impl<'a> Notes<'a> {
+    /// Makes sure, now and not after hours, that rows can be added: to add none needs the same.
+    fn begin(path: &'a Path) -> Result<Self, String> {
+        let commit = Begun::now().commit();
+        let done = holdfast_evidence::append(path, &[]);
+        done.map(|()| Self { path, commit }).map_err(|error| format!("{error:#}"))
+    }
+
+    /// Adds a row; whether that could be done.
+    fn add(&self, outcome: &Outcome, plan: &Plan) -> bool {
+        let row = report::evidence(outcome, plan, &self.commit);
+        let done = holdfast_evidence::append(self.path, &[row]);
+        if let Err(error) = &done {
+            eprintln!("campaign: row {} is not noted: {error:#}", outcome.row);
+        }
+        done.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::tally::{Fault, Tally, Violation};
+
+    static RELEASED: AtomicBool = AtomicBool::new(false);
+
+    const FINE: Row = Row {
+        name: "fine",
+        story: "ends",
+        cases: |_| 3,
+        run: |_| Tally { count: 5, ..Tally::default() },
+        finish: |_| {},
+        patience: Duration::from_secs(60),
+        threads: 1,
+    };
+    /// Its last case hangs until the program would have ended.
+    const HANGS: Row = Row {
+        name: "hangs",
+        run: |case| {
+            while case.number == 2 && !RELEASED.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Tally { count: 7, ..Tally::default() }
+        },
+        finish: |tally| tally.convict(Violation::new(Fault::Unnoticed, "too few")),
+        patience: Duration::from_millis(50),
+        ..FINE
+    };
+    const ROWS: &[Row] = &[FINE, HANGS];
+
+    fn campaign() -> Campaign {
+        let no: fn(&str) -> ExitCode = |_| ExitCode::FAILURE;
+        let goals: Goals = |_, _| (Vec::new(), true);
+        Campaign {
+            name: "tried",
+            rows: ROWS,
+            victim: no,
+            goals,
+            logged: no,
+            images: |_| ExitCode::FAILURE,
+        }
+    }
+
+    #[test]
+    fn what_was_done_before_a_case_hung_is_noted_and_that_it_hung() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("evidence.md");
+        let cli = Cli::try_parse_from(["campaign", "tried"]).expect("words");
+        let noted = std::sync::Mutex::new(None);
+        // What is there when the program ends.
+        let end = || {
+            *noted.lock().expect("nobody panicked") = std::fs::read_to_string(&path).ok();
+            RELEASED.store(true, Ordering::SeqCst);
+        };
+        let notes = Notes::begin(&path).expect("it can be written");
+        play(&cli, &campaign(), Some(&notes), &end);
+        let noted = noted.into_inner().expect("nobody panicked").expect("a list");
+        let rows = holdfast_evidence::rows(&noted).expect("rows");
+        let rows: Vec<_> =
+            rows.iter().map(|it| (&it.method[..], it.count, it.violations)).collect();
+        assert_eq!(rows, [("tried fine", 15, 0), ("tried hangs", 14, 2)]);
+    }
 }

@@ -101,9 +101,13 @@ const TOLD_AT_ONCE: u64 = 20;
 /// Time between two lines about a row that takes long and has no terminal to show a bar on.
 const LINE_EACH: Duration = Duration::from_secs(60);
 
+/// Told what a row came to if a case of it hangs. Such a case cannot be stopped, and what it holds
+/// may be what the others wait for: whoever is told notes what there is and ends the program.
+pub type Hung<'a> = &'a (dyn Fn(Outcome) + Sync);
+
 /// Runs all cases of a row.
 #[must_use]
-pub fn run(row: &Row, plan: &Plan) -> Outcome {
+pub fn run(row: &Row, plan: &Plan, hung: Hung<'_>) -> Outcome {
     let start = Instant::now();
     let cases = (row.cases)(plan.tier);
     let bar = bar(row, plan, cases);
@@ -112,15 +116,17 @@ pub fn run(row: &Row, plan: &Plan) -> Outcome {
     let done: Mutex<BTreeMap<u64, Tally>> = Mutex::new(BTreeMap::new());
     let clocks = Clocks::default();
     let finished = AtomicBool::new(false);
-    let tell = || {
+    let (clocks, finished) = (&clocks, &finished);
+    let tell = &|| {
         let all = if plan.only.is_some() { 1 } else { cases };
         (plan.progress && bar.is_hidden()).then(|| so_far(row, &done, all, start))
     };
     std::thread::scope(|scope| {
-        let watch = scope.spawn(|| watch(row, plan, &clocks, &finished, &tell));
+        let late = |case| hung(sum_up(row, plan, lock(&done).clone(), start, Some(case)));
+        let watch = scope.spawn(move || watch(row, (clocks, finished), tell, late));
         let workers: Vec<_> = (0..plan.threads.min(row.threads).max(1))
             .map(|worker| {
-                let (next, done, clocks, bar, told) = (&next, &done, &clocks, &bar, &told);
+                let (next, done, bar, told) = (&next, &done, &bar, &told);
                 scope.spawn(move || {
                     loop {
                         let number = next.fetch_add(1, Ordering::Relaxed);
@@ -147,8 +153,23 @@ pub fn run(row: &Row, plan: &Plan) -> Outcome {
         watch.thread().unpark();
     });
     bar.finish_and_clear();
+    sum_up(row, plan, lock(&done).split_off(&0), start, None)
+}
+
+/// What a row came to: its cases that were done, and the one that hung, if any.
+fn sum_up(
+    row: &Row,
+    plan: &Plan,
+    done: BTreeMap<u64, Tally>,
+    start: Instant,
+    hung: Option<u64>,
+) -> Outcome {
     let mut tally = Tally::default();
-    for (_, part) in lock(&done).split_off(&0) {
+    if let Some(case) = hung {
+        let story = format!("it took more than {:?}", row.patience);
+        tally.convict(Violation { case, ..Violation::new(Fault::Hung, story) });
+    }
+    for (_, part) in done {
         tally.merge(part);
     }
     tally.count_distinct();
@@ -185,14 +206,12 @@ fn one(row: &Row, case: &Case) -> Tally {
     tally
 }
 
-/// Tells from time to time how far a row is. Ends the program if a case takes too long: a thread
-/// that hangs cannot be stopped, and what it holds may be what the others wait for.
+/// Tells from time to time how far a row is, and, once, if a case takes too long.
 fn watch(
     row: &Row,
-    plan: &Plan,
-    clocks: &Clocks,
-    finished: &AtomicBool,
+    (clocks, finished): (&Clocks, &AtomicBool),
     tell: &(impl Fn() -> Option<String> + Sync),
+    hung: impl Fn(u64),
 ) {
     let mut told = Instant::now();
     while !finished.load(Ordering::Acquire) {
@@ -205,13 +224,7 @@ fn watch(
         }
         let late = lock(clocks).values().find(|(_, since)| since.elapsed() > row.patience).copied();
         if let Some((case, _)) = late {
-            eprintln!(
-                "row {} case {case} hung for more than {:?}; replay: {}",
-                row.name,
-                row.patience,
-                replay(row.name, plan, case)
-            );
-            std::process::exit(1);
+            return hung(case);
         }
     }
 }

@@ -19,12 +19,29 @@ fn what_it_does_not_understand_is_said_at_once() {
         (&["mapped", "--only", "nonsense"], "--list shows all"),
         (&["object", "--tier", "short"], "possible values: ci, long"),
         (&["object", "--case", "x"], "--case"),
+        (&["mapped", "--only", "sigkill", "--case", "99999"], "row sigkill has "),
+        (&["object", "--only", "fail-nth", "--case", "99999"], "there is no case 99999"),
+        (&["mapped", "--only", "crash", "--case", "24"], "crash has 24 in tier ci, from 0 on"),
         (&[], "required"),
     ] {
         let (code, text) = campaign(args);
         assert_eq!(code, Some(16), "{args:?}: {text}");
         assert!(text.contains(says), "{args:?}: {text}");
     }
+}
+
+#[test]
+fn a_list_that_cannot_be_added_to_is_told_before_anything_is_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let nowhere = folder.path().join("no/such/folder/evidence.md");
+    let no_list = folder.path().join("notes.md");
+    std::fs::write(&no_list, "what I thought\n").unwrap();
+    for path in [&nowhere, &no_list] {
+        let (code, text) = campaign(&["mapped", "--ledger", path.to_str().unwrap()]);
+        assert_eq!(code, Some(8), "{text}");
+        assert!(text.contains("could not be noted") && !text.contains("row "), "{text}");
+    }
+    assert_eq!(std::fs::read_to_string(&no_list).unwrap(), "what I thought\n");
 }
 
 #[test]
