@@ -16,7 +16,7 @@ use super::ops::anchor_type;
 use super::owned::{counted, tree};
 use super::raw::Bytes;
 use super::targets::{Area, Targets};
-use super::watch::stride;
+use super::watch::images;
 use super::world::World;
 use super::wrong::{self, Lie};
 use crate::runner::panic_text;
@@ -216,7 +216,7 @@ fn crash_within(
     let budget = Budget { seed: rng.next_u64(), ..nested.budget };
     let site = point.barrier().map_or("the end", |(site, _)| site.name());
     let promised = promise.fingerprint();
-    for image in point.images(&budget).step_by(stride(point, NESTED)) {
+    for image in images(point, &budget, NESTED, rng) {
         tally.saw(DISTINCT_NESTED, distinct(world, promised, &image));
         let deeper = nested.depth > 1 && rng.below(nested.deeper_each) == 0;
         let level = Nested { depth: nested.depth - 1, above: nested.above + 1, ..nested };

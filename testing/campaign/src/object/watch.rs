@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use holdfast_faultmem::{Budget, CrashPoint};
+use holdfast_faultmem::{Budget, CrashPoint, Image};
 use holdfast_workloads::Rng;
 
 use super::driver::Ledger;
@@ -49,12 +49,22 @@ pub const LONGEST: Duration = Duration::from_secs(3_600);
 /// Images taken of a barrier that is only sampled.
 const SAMPLED: usize = 8;
 
-/// Steps in which to go through the images of an instant to see about so many of them where every
-/// subset of its units is listed, which is up to a dozen units.
-#[must_use]
-pub fn stride(point: &CrashPoint, about: usize) -> usize {
+/// The images of an instant that `budget` lists; where every subset of its units is listed, which
+/// is up to a dozen units, about so many of them: that in which nothing arrived, that in which
+/// everything did, and others in equal steps. They begin with one that is drawn: the same units
+/// would be missing in all that are so many steps from the first.
+pub fn images(
+    point: &CrashPoint,
+    budget: &Budget,
+    about: usize,
+    rng: &mut Rng,
+) -> impl Iterator<Item = Image> + use<> {
     let units = point.units();
-    if units > 12 { 1 } else { ((1 << units) / about).max(1) }
+    let others = about.saturating_sub(2).max(1);
+    let step = if units > 12 { 1 } else { ((1 << units) / others).max(1) };
+    let from = if step > 1 { rng.below(step as u64) } else { 0 };
+    let ends = (step > 1).then(|| [point.persisted(), point.newest()]);
+    ends.into_iter().flatten().chain(point.images(budget).skip(from as usize).step_by(step))
 }
 
 /// What a watch is about and has seen.
@@ -126,14 +136,14 @@ impl Watch {
         let thick = rng.below(plan.thick_each.max(1)) == 0;
         let mut budget = if thick { plan.thick } else { plan.thin };
         budget.seed = rng.next_u64();
-        let mut step = 1;
+        let mut about = usize::MAX;
         if tally.count >= plan.limit {
             budget = Budget { singles: 2, pairs: 1, samples: 3, ..budget };
-            step = stride(point, SAMPLED);
+            about = SAMPLED;
             tally.add("barriers only sampled", 1);
         }
         tally.add("barriers", 1);
-        for image in point.images(&budget).step_by(step) {
+        for image in images(point, &budget, about, rng) {
             let fingerprint = distinct(&self.world, promised, &image);
             if !seen.insert(fingerprint) {
                 continue;
@@ -166,5 +176,39 @@ impl Watch {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use holdfast_faultmem::{Config, FaultMedium};
+    use holdfast_pmem::{Medium, MediumKind, Site};
+
+    use super::*;
+
+    #[test]
+    fn no_unit_is_there_or_missing_in_all_samples_but_the_ends() {
+        const WORDS: u64 = 12;
+        let medium = FaultMedium::new(4096, MediumKind::Dax, &Config::default());
+        for word in 0..WORDS {
+            medium.put(Site::new("test.put"), 8 * word, &[7; 8]).expect("a store");
+        }
+        let (point, budget) = (medium.crash_point(), Budget::default());
+        let mut rng = Rng::new(1);
+        let (mut there, mut missing) = (BTreeSet::new(), BTreeSet::new());
+        for _ in 0..20 {
+            let all: Vec<Image> = images(&point, &budget, SAMPLED, &mut rng).collect();
+            assert!((SAMPLED - 1..=SAMPLED + 1).contains(&all.len()), "{}", all.len());
+            assert_eq!((&all[0], &all[1]), (&point.persisted(), &point.newest()));
+            for image in &all[2..] {
+                let arrived: BTreeSet<u64> = image.picks().iter().map(|pick| pick.at / 8).collect();
+                missing.extend((0..WORDS).filter(|word| !arrived.contains(word)));
+                there.extend(arrived);
+            }
+        }
+        assert_eq!((there.len(), missing.len()), (12, 12), "{there:?} {missing:?}");
+        assert_eq!(images(&point, &budget, usize::MAX, &mut rng).count(), 1 << WORDS);
     }
 }
