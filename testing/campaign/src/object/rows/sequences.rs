@@ -32,8 +32,18 @@ pub const ROW: Row = Row {
     threads: 2,
 };
 
-/// Four worlds, each with something there at first, or nothing.
-const SETTINGS: u64 = 8;
+/// Six worlds, each with something there at first, or nothing.
+const SETTINGS: u64 = 12;
+
+/// The world of a setting: the usual four, and those in memory once more where crashes tear by
+/// lines, as x86 does.
+fn world(setting: u64) -> World {
+    let mut usual = World::usual();
+    match setting % SETTINGS / 2 {
+        number @ 0..4 => usual.swap_remove(number as usize),
+        lines => usual.swap_remove((lines as usize - 4) * 2).by_lines(),
+    }
+}
 
 const fn of_maps(subject: &'static str) -> Extent {
     Extent { subject, letters: 8, settings: SETTINGS, threes: 32, share: 4 }
@@ -55,6 +65,13 @@ const EXTENTS: [Extent; 7] = [
 /// the rest, as of the CI tier, each barrier is sampled.
 const ALL_IMAGES_EACH: u64 = 8;
 
+/// Whether a case of the long tier is one of these. Settings take turns with every case: so that
+/// each has its part, the turn moves on once they are through.
+const fn is_whole(case: &Case) -> bool {
+    let turn = case.number.wrapping_add(case.number / SETTINGS).wrapping_add(case.seed);
+    turn.is_multiple_of(ALL_IMAGES_EACH)
+}
+
 fn plan(case: &Case) -> Plan {
     let ci = matches!(case.tier, Tier::Ci);
     let thin = if ci {
@@ -62,7 +79,7 @@ fn plan(case: &Case) -> Plan {
     } else {
         Budget { exhaustive: 1 << 12, singles: 60, pairs: 30, samples: 60, seed: 0 }
     };
-    let all = !ci && case.number.wrapping_add(case.seed).is_multiple_of(ALL_IMAGES_EACH);
+    let all = !ci && is_whole(case);
     Plan {
         thin,
         thick: Budget { singles: 400, pairs: 200, samples: 400, ..thin },
@@ -79,8 +96,7 @@ fn run(case: &Case) -> Tally {
     let (index, at) = sequences::locate(&EXTENTS, case.tier, case.number);
     let extent = &EXTENTS[index];
     let pick = extent.pick(case.tier, case.seed, at);
-    let world = World::usual().swap_remove(pick.setting as usize % 4);
-    let filled = pick.setting / 4 % 2 == 1;
+    let (world, filled) = (world(pick.setting), pick.setting % 2 == 1);
     let place = format!("{} in {}, {}", extent.subject, world.name, begun(filled));
     let (played, told) = match index.checked_sub(1) {
         None => {
@@ -177,6 +193,32 @@ fn watched<T: Copy>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn settings_are_the_usual_worlds_and_those_in_memory_by_lines() {
+        let names: Vec<&str> =
+            (0..SETTINGS).step_by(2).map(|setting| world(setting).name).collect();
+        let lines = ["shm-p by lines", "shm-pq by lines"];
+        assert_eq!(names, [&["shm-p", "file-p", "shm-pq", "file-pq"], &lines[..]].concat());
+        for (setting, own) in (0..SETTINGS).step_by(2).zip(names) {
+            assert_eq!(world(setting + 1).name, own);
+        }
+    }
+
+    #[test]
+    fn of_each_subject_all_images_are_looked_at_in_each_setting() {
+        let (seed, tier) = (1, Tier::Long);
+        let mut whole = [[0; SETTINGS as usize]; EXTENTS.len()];
+        for number in 0..(ROW.cases)(tier) {
+            let (index, at) = sequences::locate(&EXTENTS, tier, number);
+            let setting = EXTENTS[index].pick(tier, seed, at).setting;
+            whole[index][setting as usize] += u64::from(is_whole(&Case { seed, number, tier }));
+        }
+        for (extent, whole) in EXTENTS.iter().zip(whole) {
+            let each = (extent.short() + extent.threes) / ALL_IMAGES_EACH;
+            assert!(whole.iter().all(|some| (each..=each + 1).contains(some)), "{whole:?}");
+        }
+    }
 
     #[test]
     fn the_alphabets_are_as_long_as_the_row_says() {
