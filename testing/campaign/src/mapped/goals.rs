@@ -24,9 +24,9 @@ const REPAIRS: u64 = 1_000_000;
 /// Distinct crash images of a whole run, by tier.
 const IMAGES: [u64; 2] = [5_000, 500_000];
 /// Sequences of one step, by tier: the alphabet, and that in each setting.
-const SINGLES: [u64; 2] = [12, 12 * 16];
+const SINGLES: [u64; 2] = [12, 12 * 20];
 /// Sequences of two.
-const PAIRS: [u64; 2] = [144 / 6, 144 * 16];
+const PAIRS: [u64; 2] = [144 / 6, 144 * 20];
 
 /// Goals as lines, and whether all were reached.
 #[must_use]

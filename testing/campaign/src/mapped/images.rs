@@ -7,11 +7,11 @@
 //! only of what was damaged, whatever happens later. I2: where a stripe is good, it gives back a
 //! page. Nothing that was not damaged is changed by opening, scrubbing, covering and closing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use holdfast_faultmem::{CrashPoint, Marks};
+use holdfast_faultmem::{Budget, CrashPoint, Image, Marks};
 use holdfast_mapped::{AtRest, OpenOptions, Opened, Writing};
 use holdfast_pmem::MediumKind;
 use holdfast_redundancy::{PageVerdict, Unsure};
@@ -23,6 +23,7 @@ use super::machine::{Engine, Machine, Setting};
 use super::model::Model;
 use super::session::Program;
 use super::tap::Doing;
+use crate::object::watch::images;
 use crate::tally::{Fault, Judged, Violation};
 
 /// Where the engine notes what it has taken from the source.
@@ -30,11 +31,58 @@ const NARROW: &str = "mapped.commit.narrow";
 /// It may be anywhere, having met calls that failed.
 const UNKNOWN: &str = "no call in particular";
 
+/// Which images of a power cut are looked at, at one barrier.
+#[derive(Debug, Clone, Copy)]
+pub struct Look {
+    /// What is listed.
+    pub budget: Budget,
+    /// Where every subset of a dozen units is listed: about so many of these.
+    pub about: usize,
+}
+
+/// Which images of a power cut are looked at, at all barriers.
+#[derive(Debug, Clone, Copy)]
+pub struct Cuts {
+    /// At most barriers.
+    pub thin: Look,
+    /// At one in `thick_each`.
+    pub thick: Look,
+    /// How often a barrier is looked at thoroughly.
+    pub thick_each: u64,
+}
+
+impl Cuts {
+    /// A few at most barriers, all subsets of some units at others.
+    pub const FEW: Self = Self { thin: Look::of(2, 6), thick: Look::of(8, 64), thick_each: 24 };
+    /// More of both.
+    pub const MORE: Self = Self { thin: Look::of(8, 16), thick: Look::of(30, 256), thick_each: 16 };
+    /// All there are of a dozen units, else those that differ from what lies there, or from what
+    /// was stored, by one unit or two, and samples.
+    pub const ALL: Self =
+        Self { thin: Look::of(120, usize::MAX), thick: Look::of(400, usize::MAX), thick_each: 16 };
+}
+
+impl Look {
+    /// So many of each sort, and about so many where there are few units.
+    const fn of(many: usize, about: usize) -> Self {
+        let exhaustive = if about < 1 << 12 { about as u64 } else { 1 << 12 };
+        let pairs = many / 2;
+        let budget = Budget { exhaustive, singles: many / 2, pairs, samples: many, seed: 0 };
+        Self { budget, about }
+    }
+
+    /// The images of an instant.
+    fn images(self, point: &CrashPoint, rng: &mut Rng) -> impl Iterator<Item = Image> + use<> {
+        let budget = Budget { seed: rng.next_u64(), ..self.budget };
+        images(point, &budget, self.about, rng)
+    }
+}
+
 /// How many images are looked at, and how deep.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// Images of a power cut at each barrier.
-    pub cuts: usize,
+    /// Images of power cuts.
+    pub cuts: Cuts,
     /// Out of 256, how often a store of the engine is the instant of a kill.
     pub kills: u64,
     /// Out of 256, how often the recovery of an image is cut off as well.
@@ -84,6 +132,8 @@ pub struct Watch {
     pub deepest: u64,
     /// Fingerprints of all images: bytes, bits, setting, and what is known of each page.
     pub seen: Vec<u64>,
+    /// Images of power cuts that were judged, with what was known of them: barriers share many.
+    judged: HashSet<u64>,
     /// Pages damaged on purpose that came back.
     pub given_back: u64,
     /// The first thing that was wrong.
@@ -132,6 +182,7 @@ impl Watch {
         let mut watch = lock(watch);
         Self {
             seen: std::mem::take(&mut watch.seen),
+            judged: HashSet::new(),
             deepest: watch.deepest,
             setting: watch.setting,
             program: program.clone(),
@@ -153,7 +204,7 @@ impl Watch {
             setting,
             program: program.clone(),
             off: None,
-            plan: Plan { cuts: 4, kills: 256, nested: 0, most: u64::MAX },
+            plan: Plan { cuts: Cuts::FEW, kills: 256, nested: 0, most: u64::MAX },
             rng,
             protected: false,
             doubtful: false,
@@ -162,6 +213,7 @@ impl Watch {
             nested: 0,
             deepest: 0,
             seen: Vec::new(),
+            judged: HashSet::new(),
             given_back: 0,
             wrong: None,
         }
@@ -190,7 +242,7 @@ impl Watch {
         for bits in [true, false] {
             let kept = bits.then(|| marks.clone());
             let size = machine.size();
-            let after = Machine::holding(left.clone(), self.setting.kind, size, kept, off);
+            let after = Machine::holding(left.clone(), &self.setting, size, kept, off);
             let crash =
                 Crash { power: false, bits, at: site, believed: true, run: 1, depth: 0, off };
             self.look(&after, &model, crash);
@@ -206,8 +258,16 @@ impl Watch {
         let model = program.state().model.clone();
         let marks = program.machine.data.marks();
         let off = self.off.clone();
-        for image in chosen(point, self.plan.cuts, self.rng.next_u64()) {
+        let Cuts { thin, thick, thick_each } = self.plan.cuts;
+        let look = if self.rng.below(thick_each.max(1)) == 0 { thick } else { thin };
+        let promised = promised(&model, &marks, self.protected);
+        for image in look.images(point, &mut self.rng) {
             let bits = self.rng.below(2) == 0;
+            let mut hasher = DefaultHasher::new();
+            (image.fingerprint(), bits, promised).hash(&mut hasher);
+            if self.is_over() || !self.judged.insert(hasher.finish()) {
+                continue;
+            }
             let after = power(image, &self.setting, &program.machine, bits, &marks, off.as_deref());
             let believed = self.setting.believed_after_power();
             let crash = Crash {
@@ -375,11 +435,10 @@ impl Watch {
         let marks = machine.data.marks();
         let point = machine.medium.crash_point();
         let size = machine.size();
-        let again = Machine::after(point.newest(), self.setting.kind, size, Some(marks), crash.off);
+        let again = Machine::after(point.newest(), &self.setting, size, Some(marks), crash.off);
         let found: Arc<Mutex<Vec<(Machine, String, bool)>>> = Arc::default();
         let (told, who, off) = (Arc::clone(&found), again.clone(), crash.off.map(str::to_owned));
-        let (kind, mut rng) = (self.setting.kind, Rng::new(self.rng.next_u64()));
-        let setting = self.setting;
+        let (setting, mut rng) = (self.setting, Rng::new(self.rng.next_u64()));
         let mut dice = Rng::new(self.rng.next_u64());
         let kills = self.plan.kills;
         let (noted, other, elided) = (Arc::clone(&found), again.clone(), off.clone());
@@ -395,7 +454,7 @@ impl Watch {
             }
             let bits = rng.below(2) == 0;
             let kept = bits.then(|| who.data.marks());
-            let after = Machine::holding(left, kind, size, kept, off.as_deref());
+            let after = Machine::holding(left, &setting, size, kept, off.as_deref());
             keep(&told, (after, site.name().to_owned(), false));
         }));
         again.medium.on_barrier(Box::new(move |_, site, point| {
@@ -471,10 +530,24 @@ fn distinct(machine: &Machine, setting: Setting, model: &Model, crash: Crash<'_>
     let marks = machine.data.marks();
     (marks.armed, marks.dirty, marks.lost, marks.unseen).hash(&mut hasher);
     (setting.kind as u8, setting.durability as u8, setting.parity).hash(&mut hasher);
-    (setting.recorded, crash.power, model.size).hash(&mut hasher);
+    (setting.recorded, setting.mode(), crash.power, model.size).hash(&mut hasher);
+    known(model, &mut hasher);
+    hasher.finish()
+}
+
+/// What is known of each page.
+fn known(model: &Model, hasher: &mut DefaultHasher) {
     for page in &model.pages {
-        (page.dirty, page.vague, page.is_damaged(), page.stores).hash(&mut hasher);
+        (page.dirty, page.vague, page.is_damaged(), page.stores).hash(hasher);
     }
+}
+
+/// What an image of a power cut is held against, beside its bytes.
+fn promised(model: &Model, marks: &Marks, protected: bool) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&marks.armed, &marks.dirty, &marks.lost, &marks.unseen).hash(&mut hasher);
+    (protected, model.size).hash(&mut hasher);
+    known(model, &mut hasher);
     hasher.finish()
 }
 
@@ -494,19 +567,8 @@ fn partly(bytes: &[u8], rng: &mut Rng) -> usize {
     if words == 0 { 0 } else { (rng.below(words + 1) * 8) as usize }
 }
 
-/// Some images of a power cut.
-fn chosen(point: &CrashPoint, count: usize, seed: u64) -> Vec<holdfast_faultmem::Image> {
-    let few = (0..count as u64).map(|number| match number {
-        0 => point.persisted(),
-        1 => point.newest(),
-        _ => point.sample(seed, seed % 6 + number),
-    });
-    let mut seen = BTreeSet::new();
-    few.filter(|image| seen.insert(image.fingerprint())).collect()
-}
-
 fn power(
-    image: holdfast_faultmem::Image,
+    image: Image,
     setting: &Setting,
     machine: &Machine,
     bits: bool,
@@ -514,5 +576,53 @@ fn power(
     off: Option<&str>,
 ) -> Machine {
     let kept = bits.then(|| marks.clone());
-    Machine::after(image, setting.kind, machine.size(), kept, off)
+    Machine::after(image, setting, machine.size(), kept, off)
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_faultmem::{Config, FaultMedium};
+    use holdfast_pmem::{Medium, Site};
+
+    use super::*;
+
+    /// An instant with so many words on their way.
+    fn instant(words: u64) -> CrashPoint {
+        let medium = FaultMedium::new(4096, MediumKind::Dax, &Config::default());
+        for word in 0..words {
+            medium.put(Site::new("test.put"), 8 * word, &[7; 8]).expect("a store");
+        }
+        medium.crash_point()
+    }
+
+    /// Of the images that are looked at, how many units each has of those that had not arrived.
+    fn arrived(look: Look, words: u64) -> Vec<usize> {
+        let images = look.images(&instant(words), &mut Rng::new(1));
+        images.map(|image| image.picks().len()).collect()
+    }
+
+    #[test]
+    fn a_barrier_that_is_looked_at_whole_has_every_subset_looked_at() {
+        for look in [Cuts::ALL.thin, Cuts::ALL.thick] {
+            assert_eq!(arrived(look, 12).len(), 1 << 12);
+            let many = arrived(look, 40);
+            let of = |units| many.iter().filter(|arrived| **arrived == units).count();
+            assert!(of(0) == 1 && of(40) == 1, "{many:?}");
+            assert!(of(1) >= 30 && of(39) >= 30, "one alone, or one alone missing: {many:?}");
+            assert!(of(2) >= 25 && of(38) >= 25, "two: {many:?}");
+        }
+    }
+
+    #[test]
+    fn a_barrier_that_is_sampled_has_its_ends_and_some_others_looked_at() {
+        for (look, most) in [(Cuts::FEW.thin, 10), (Cuts::MORE.thin, 40)] {
+            for words in [3, 12, 40] {
+                let some = arrived(look, words);
+                let all = words as usize;
+                assert!((4..=most).contains(&some.len()), "{words}: {some:?}");
+                assert!(some.contains(&0) && some.contains(&all), "{words}: {some:?}");
+                assert!(some.iter().any(|arrived| (1..all).contains(arrived)), "{some:?}");
+            }
+        }
+    }
 }

@@ -113,7 +113,7 @@ fn lead(
     rng: &mut Rng,
 ) -> (Watch, Judged<()>) {
     let setting = course.setting;
-    let machine = Machine::new(setting.kind, size, rng, off);
+    let machine = Machine::new(&setting, size, rng, off);
     let program = Program::new(&machine, &setting, Rng::new(rng.next_u64()));
     let watch = Watch::begin(&program, setting, off, course.plan, Rng::new(rng.next_u64()));
     let mut ledger = Ledger::default();

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use holdfast_faultmem::{Config, FaultMedium, Image, Marks, Watched, Window};
+use holdfast_faultmem::{Config, FaultMedium, Image, Marks, Mode, Watched, Window};
 use holdfast_mapped::{
     Durability, Error, Facts, Identity, Mapped, OpenOptions, Opened, ProtectOptions, record_places,
 };
@@ -61,6 +61,8 @@ pub struct Setting {
     pub parity: u32,
     /// Whether first stores are recorded in the side file before they are made.
     pub recorded: bool,
+    /// Whether a power cut tears by lines, as x86 does, where there are any: files have none.
+    pub lines: bool,
 }
 
 impl Setting {
@@ -73,7 +75,18 @@ impl Setting {
             2 => (MediumKind::Dax, Durability::Power),
             _ => (MediumKind::File, Durability::Process),
         };
-        Self { kind, durability, parity: 1 + (number / 4 % 2) as u32, recorded: false }
+        let parity = 1 + (number / 4 % 2) as u32;
+        Self { kind, durability, parity, recorded: false, lines: false }
+    }
+
+    /// How finely a power cut tears, where that is not as usual for what lies behind.
+    #[must_use]
+    pub fn mode(&self) -> Option<Mode> {
+        (self.lines && self.kind == MediumKind::Dax).then_some(Mode::Lines)
+    }
+
+    fn config(&self) -> Config {
+        Config { mode: self.mode(), ..Config::default() }
     }
 
     /// Whether what the side file says is believed after the machine itself has stopped.
@@ -147,10 +160,10 @@ impl Machine {
     /// A data file of `size` random bytes, nothing protected yet; a place of the engine may be
     /// switched off.
     #[must_use]
-    pub fn new(kind: MediumKind, size: u64, rng: &mut Rng, off: Option<&str>) -> Self {
+    pub fn new(setting: &Setting, size: u64, rng: &mut Rng, off: Option<&str>) -> Self {
         let mut bytes = vec![0; (ROOM * PAGE + SIDE_ROOM) as usize];
         rng.fill(&mut bytes[..size as usize]);
-        let medium = FaultMedium::from_image(bytes, kind, &Config::default());
+        let medium = FaultMedium::from_image(bytes, setting.kind, &setting.config());
         Self::on(medium, size, Marks::default(), off)
     }
 
@@ -158,12 +171,12 @@ impl Machine {
     #[must_use]
     pub fn after(
         image: Image,
-        kind: MediumKind,
+        setting: &Setting,
         size: u64,
         marks: Option<Marks>,
         off: Option<&str>,
     ) -> Self {
-        let medium = FaultMedium::from_crash(image, kind, &Config::default());
+        let medium = FaultMedium::from_crash(image, setting.kind, &setting.config());
         Self::on(medium, size, marks.unwrap_or_default(), off)
     }
 
@@ -171,12 +184,12 @@ impl Machine {
     #[must_use]
     pub fn holding(
         bytes: Vec<u8>,
-        kind: MediumKind,
+        setting: &Setting,
         size: u64,
         marks: Option<Marks>,
         off: Option<&str>,
     ) -> Self {
-        let medium = FaultMedium::from_image(bytes, kind, &Config::default());
+        let medium = FaultMedium::from_image(bytes, setting.kind, &setting.config());
         Self::on(medium, size, marks.unwrap_or_default(), off)
     }
 
@@ -261,5 +274,27 @@ impl Machine {
     #[must_use]
     pub fn all(&self) -> Vec<Option<Vec<u8>>> {
         (0..self.pages()).map(|page| self.page(page)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_tears_by_lines_does_so_after_a_crash_as_well() {
+        for (number, lines, mode) in [
+            (2, true, Mode::Lines),
+            (2, false, Mode::Words),
+            // Files have no lines.
+            (1, true, Mode::Sectors),
+        ] {
+            let setting = Setting { lines, ..Setting::numbered(number) };
+            let machine = Machine::new(&setting, 3 * PAGE, &mut Rng::new(1), None);
+            let point = machine.medium.crash_point();
+            assert_eq!(point.mode(), mode, "{setting:?}");
+            let after = Machine::after(point.newest(), &setting, 3 * PAGE, None, None);
+            assert_eq!(after.medium.crash_point().mode(), mode, "{setting:?}");
+        }
     }
 }

@@ -364,7 +364,7 @@ impl Session {
         let machine = &program.machine;
         let left = machine.medium.crash_point().newest();
         let marks = bits.then(|| machine.data.marks());
-        let next = Machine::after(left, setting.kind, machine.size(), marks, program.off());
+        let next = Machine::after(left, &setting, machine.size(), marks, program.off());
         drop(engine);
         if setting.recorded {
             next.record().map_err(|error| refused("records", &error))?;

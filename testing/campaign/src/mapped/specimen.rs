@@ -67,7 +67,7 @@ impl Specimen {
     /// # Errors
     /// The engine's.
     pub fn of(setting: Setting, cut_off: bool, rng: &mut Rng) -> Judged<Self> {
-        let machine = Machine::new(setting.kind, PAGES * PAGE, rng, None);
+        let machine = Machine::new(&setting, PAGES * PAGE, rng, None);
         let engine = machine.protect(&setting).map_err(|e| refused("protect", &e))?;
         engine.admit(0, u64::MAX, Writing::NotYet).map_err(|e| refused("admit", &e))?;
         for page in [1, 9, 10, 17] {
@@ -174,7 +174,7 @@ impl Specimen {
     /// A machine like this one that holds other bytes.
     #[must_use]
     pub fn holding(&self, bytes: Vec<u8>) -> Machine {
-        Machine::holding(bytes, self.setting.kind, PAGES * PAGE, None, None)
+        Machine::holding(bytes, &self.setting, PAGES * PAGE, None, None)
     }
 }
 

@@ -54,7 +54,7 @@ pub fn storm(
     tally: &mut Tally,
 ) -> Judged<()> {
     let size = (24 + rng.below(8)) * PAGE - [0, 3000][rng.below(2) as usize];
-    let machine = Machine::new(setting.kind, size, rng, off);
+    let machine = Machine::new(&setting, size, rng, off);
     let program = Program::new(&machine, &setting, Rng::new(rng.next_u64())).without(off);
     hear(&program);
     let session = Session::begin(&program, setting)?;

@@ -9,7 +9,7 @@ use holdfast_workloads::Rng;
 fn the_parts_are_where_the_engine_puts_them() {
     for parity in 1..=2 {
         let setting = Setting { parity, ..Setting::numbered(0) };
-        let machine = Machine::new(setting.kind, 24 * PAGE, &mut Rng::new(1), None);
+        let machine = Machine::new(&setting, 24 * PAGE, &mut Rng::new(1), None);
         machine.protect(&setting).expect("it protects");
         let layout = Layout { parity: parity.into(), pages: 24 };
         let read = |at: u64, len: u64| {

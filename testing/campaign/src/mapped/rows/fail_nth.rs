@@ -218,7 +218,7 @@ impl Story {
     fn once(&self, fail: Failing, ledger: &mut Ledger) -> Judged<(u64, bool)> {
         let mut rng = Rng::new(self.seed);
         let size = 20 * PAGE + [0, 1000][rng.below(2) as usize];
-        let machine = Machine::new(self.setting.kind, size, &mut rng, None);
+        let machine = Machine::new(&self.setting, size, &mut rng, None);
         let program = Program::new(&machine, &self.setting, Rng::new(rng.next_u64()));
         let mut run = Run { story: self, program, fail, before: 0, ledger };
         let (answer, engine) = run.play(&mut rng)?;
@@ -347,7 +347,7 @@ impl Run<'_> {
         let machine = &self.program.machine;
         let left = machine.medium.crash_point().newest();
         let marks = killed.then(|| machine.data.marks());
-        let next = Machine::after(left, setting.kind, machine.size(), marks, None);
+        let next = Machine::after(left, &setting, machine.size(), marks, None);
         self.program = self.program.on(&next);
         self.arm();
         Ok(match self.program.machine.open(setting.open(1)) {

@@ -8,7 +8,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use crate::mapped::images::Plan;
+use crate::mapped::images::{Cuts, Plan};
 use crate::mapped::ledger::Ledger;
 use crate::mapped::life::{Course, live};
 use crate::mapped::machine::Setting;
@@ -147,7 +147,7 @@ pub fn play(
             let setting = Setting::numbered(from + 4 * (number % 2));
             let course = Course {
                 setting: Setting { recorded, ..setting },
-                plan: Plan { cuts: 6, kills: 48, nested: 16, most: 1_500 },
+                plan: Plan { cuts: Cuts::FEW, kills: 48, nested: 16, most: 1_500 },
                 steps: 18,
                 rot: number % 4 == 3,
                 restless: [3, 12][(number % 2) as usize],
