@@ -15,6 +15,7 @@ use super::machine::{Machine, ROOM, SIDE, Setting};
 use super::side::{Area, Layout, REGION};
 use super::tap::Doing;
 use crate::object::raw::sums::crc;
+use crate::object::wrong::off;
 use crate::tally::{Fault, Judged, Violation};
 
 /// Pages of the data file.
@@ -105,6 +106,12 @@ impl Specimen {
         (ROOM * PAGE + at) as usize
     }
 
+    /// The page of a region whose entry is among the spots.
+    #[must_use]
+    pub const fn page_of_entry(region: u64) -> u64 {
+        region * REGION + region + 1
+    }
+
     /// Every field of every structure.
     #[must_use]
     pub fn spots(&self) -> Vec<Spot> {
@@ -134,7 +141,7 @@ impl Specimen {
             });
             add("mapped REGION", FIELDS_REGION, &at, Seal::Record(region), true);
             let (entries, _) = layout.place(Area::Entries(region / 2));
-            let entry = entries + region % 2 * 64 + (region + 1) * 8;
+            let entry = entries + region % 2 * 64 + Self::page_of_entry(region) % REGION * 8;
             add("mapped ENTRY", FIELDS_ENTRY, &[entry], Seal::Meta(region), true);
         }
         // The repair's event has the first number, and numbers start at one.
@@ -174,7 +181,7 @@ impl Specimen {
     /// A machine like this one that holds other bytes.
     #[must_use]
     pub fn holding(&self, bytes: Vec<u8>) -> Machine {
-        Machine::holding(bytes, &self.setting, PAGES * PAGE, None, None)
+        Machine::holding(bytes, &self.setting, PAGES * PAGE, None, off())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Lies of what the engine says of pages, and of what it does to them: what judges must convict
 //! (`wrong.rs` of the rows on pools).
 
+use holdfast_mapped::Report;
 use holdfast_pmem::PAGE;
 use holdfast_redundancy::{PageVerdict, Unsure};
 
@@ -24,6 +25,13 @@ pub fn said_as_told(page: u64, said: PageVerdict) -> PageVerdict {
         }
         PageVerdict::Corrupt if told(Lie::Silent) => PageVerdict::Good,
         said => said,
+    }
+}
+
+/// Puts a page in doubt of which a scrub or a repair has left none, if that lie is told.
+pub fn leave_as_told(report: &mut Report) {
+    if told(Lie::Forgets) {
+        report.undecided.push((OF, Unsure::TrackingLost));
     }
 }
 

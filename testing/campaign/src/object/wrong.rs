@@ -37,7 +37,7 @@ pub enum Lie {
     Claims,
     /// Who must not write any more does.
     WritesOn,
-    /// What was acknowledged is gone.
+    /// What was acknowledged, or certain, is gone.
     Forgets,
 }
 
