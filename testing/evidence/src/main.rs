@@ -20,8 +20,9 @@ fn main() -> ExitCode {
     };
     if list == "--help" || list == "-h" {
         println!(
-            "Usage: holdfast-evidence <LIST> [OTHER]...\n\nReckons goals and sums of the list anew, \
-             after it was given the rows of others that it lacks."
+            "Usage: holdfast-evidence <LIST> [OTHER]...\n\n\
+             Reckons goals and sums of the list anew, after it was given the rows of others that \
+             it lacks."
         );
         return ExitCode::SUCCESS;
     }
