@@ -50,10 +50,10 @@ struct Storming {
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
     /// Seconds of each target on one thread.
-    #[arg(long, default_value_t = 30, value_name = "N")]
+    #[arg(long, default_value_t = 30, value_name = "N", value_parser = some())]
     seconds: u64,
     /// So many runs of each target instead, however long they take.
-    #[arg(long, value_name = "N", conflicts_with = "seconds")]
+    #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = some())]
     runs: Option<u64>,
     /// Where chance begins.
     #[arg(long, default_value_t = 1, value_name = "N")]
@@ -73,6 +73,11 @@ struct Storming {
     /// Add what was run and found to this list (docs/evidence.md).
     #[arg(long, value_name = "FILE")]
     ledger: Option<PathBuf>,
+}
+
+/// A number that is not zero: a storm of nothing would find nothing, and pass.
+fn some() -> clap::builder::RangedU64ValueParser {
+    clap::value_parser!(u64).range(1..)
 }
 
 fn main() -> ExitCode {
@@ -220,4 +225,18 @@ fn named(name: &str) -> Result<&'static Target, String> {
 fn digits(text: &str) -> Option<Vec<u8>> {
     let pair = |two: &[u8]| u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok();
     text.len().is_multiple_of(2).then(|| text.as_bytes().chunks(2).map(pair).collect())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_storm_of_nothing_is_refused() {
+        let storm = |words: &str| Cli::try_parse_from(format!("fuzz storm {words}").split(' '));
+        for words in ["open --runs 0", "--seconds 0", "--runs 3 --seconds 3"] {
+            assert!(storm(words).is_err(), "{words}");
+        }
+        assert!(storm("open --runs 1").is_ok());
+    }
 }

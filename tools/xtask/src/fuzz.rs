@@ -64,7 +64,13 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 struct Storm {
     /// So many runs of each target, however long they take.
-    #[arg(long, value_name = "N", requires = "stable", conflicts_with = "seconds")]
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "stable",
+        conflicts_with = "seconds",
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
     runs: Option<u64>,
     /// Where chance begins.
     #[arg(long, value_name = "N", requires = "stable")]
@@ -353,6 +359,7 @@ mod tests {
         let said = words("fuzz --stable --runs 7 --seed 3 --from 5 --jobs 1");
         assert_eq!(said.unwrap(), "storm --runs 7 --seed 3 --from 5 --jobs 1");
         assert!(words("fuzz --seed 3").is_err(), "libFuzzer has its own");
+        assert!(words("fuzz --stable --runs 0").is_err(), "nothing would find nothing");
     }
 
     #[test]
