@@ -81,15 +81,20 @@ mod tests {
         git(folder, &["commit", "--quiet", "--message", content]);
     }
 
+    fn repository() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        git(folder.path(), &["init", "--quiet"]);
+        folder
+    }
+
     fn begun(folder: &Path) -> Begun {
         Begun(source(folder))
     }
 
     #[test]
     fn what_is_committed_during_a_run_is_not_what_ran() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = repository();
         let folder = folder.path();
-        git(folder, &["init", "--quiet"]);
         commit(folder, "one");
         let run = begun(folder);
         let first = run.commit();
@@ -101,9 +106,8 @@ mod tests {
 
     #[test]
     fn what_is_built_during_a_run_is_marked_if_the_source_has_changed() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = repository();
         let folder = folder.path();
-        git(folder, &["init", "--quiet"]);
         commit(folder, "one");
         let run = begun(folder);
         assert_eq!(run.against(&source(folder)), run.commit());
@@ -116,9 +120,8 @@ mod tests {
 
     #[test]
     fn a_source_that_differs_from_its_commit_is_marked_and_the_list_is_no_source() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = repository();
         let folder = folder.path();
-        git(folder, &["init", "--quiet"]);
         let docs = folder.join("docs");
         std::fs::create_dir(&docs).unwrap();
         std::fs::write(docs.join("evidence.md"), "rows").unwrap();

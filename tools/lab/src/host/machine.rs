@@ -162,14 +162,14 @@ fn read_along(machine: &mut Machine, patience: Duration, see: See<'_>) -> Result
 mod tests {
     use super::*;
 
+    fn child(script: &str) -> Child {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    }
+
     fn shell(script: &str, patience: Duration) -> Ran {
-        let child = Command::new("sh")
-            .args(["-c", script])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        read_along(&mut Machine(child), patience, &mut |_| None).unwrap()
+        read_along(&mut Machine(child(script)), patience, &mut |_| None).unwrap()
     }
 
     #[test]
@@ -186,12 +186,7 @@ mod tests {
 
     #[test]
     fn it_is_switched_off_when_that_is_wished_and_heard_to_the_end() {
-        let child = Command::new("sh")
-            .args(["-c", "echo go; exec sleep 600"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let child = child("echo go; exec sleep 600");
         let mut see = |line: &str| (line == "go").then_some(Duration::from_millis(50));
         let started = Instant::now();
         let ran = read_along(&mut Machine(child), Duration::from_secs(600), &mut see).unwrap();
@@ -202,12 +197,7 @@ mod tests {
     #[test]
     fn its_processor_time_is_told_also_of_one_that_is_off() {
         let count = "i=0; while [ $i -lt 300000 ]; do i=$((i + 1)); done";
-        let child = Command::new("sh")
-            .args(["-c", count])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let child = child(count);
         let mut machine = Machine(child);
         let ran = read_along(&mut machine, Duration::from_secs(600), &mut |_| None).unwrap();
         assert!(!ran.late && machine.busy().unwrap() > Duration::ZERO);
