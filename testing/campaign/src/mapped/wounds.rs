@@ -12,12 +12,11 @@ use super::machine::{Machine, ROOM};
 use super::model::Model;
 use super::session::{Program, Session};
 use super::side::{Area, Layout, REGION};
+use crate::object::targets::unit_set_back;
 use crate::tally::{Judged, Tally};
 
 /// Letting a write that went wrong come to what it comes to.
 const SETTLE: Site = Site::new("campaign.settle");
-/// Bytes that are as they once were.
-const UNITS: [usize; 3] = [64, 512, PAGE as usize];
 
 /// What was hurt since all was well.
 #[derive(Debug, Default)]
@@ -278,7 +277,7 @@ fn older(model: &Model, rng: &mut Rng) -> Option<(u64, Vec<u8>)> {
     let number = *rng.pick(&pages)?;
     let page = model.page(number);
     let past = rng.pick(&page.past)?;
-    let unit = UNITS[rng.below(UNITS.len() as u64) as usize];
+    let unit = unit_set_back(rng);
     let size = (model.size - number * PAGE).min(PAGE) as usize;
     let differs =
         |from: &usize| past[*from..].iter().zip(&page.now[*from..]).take(unit).any(|(a, b)| a != b);

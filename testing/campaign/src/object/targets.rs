@@ -122,6 +122,12 @@ pub fn parts_at(object: u64, (slot, sums): (u64, u64), len: u64) -> [(u64, u64);
     [(object, len), (slot, SLOT_LEN as u64), (sums, sums_len(len))]
 }
 
+/// Bytes that come back together as they once were: a line, a sector or a page.
+pub fn unit_set_back(rng: &mut Rng) -> usize {
+    const UNITS: [usize; 3] = [64, 512, PAGE as usize];
+    UNITS[rng.below(UNITS.len() as u64) as usize]
+}
+
 /// Everything in a pool that damage can hit.
 #[derive(Debug, Clone, Default)]
 pub struct Targets {

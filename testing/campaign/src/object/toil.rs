@@ -62,8 +62,8 @@ impl Done {
 
 /// What is known of the medium that threads work on.
 pub trait Weather: Sync + std::fmt::Debug {
-    /// Whether an error may be answered now; an object, if it is about one.
-    fn excuses(&self, error: &Error, object: Option<u64>) -> bool;
+    /// Whether an error may be answered now.
+    fn excuses(&self, error: &Error) -> bool;
 
     /// Runs one step; steps of several threads may run at once. Whoever changes the weather may
     /// hold them off.
@@ -87,7 +87,7 @@ pub trait Weather: Sync + std::fmt::Debug {
 pub struct Fair;
 
 impl Weather for Fair {
-    fn excuses(&self, _error: &Error, _object: Option<u64>) -> bool {
+    fn excuses(&self, _error: &Error) -> bool {
         false
     }
 }
@@ -222,10 +222,6 @@ impl<M: Medium> Toil<'_, M> {
             ticket = Some(self.ledger.lock().begin(change.clone()));
             Ok(())
         });
-        let object = job.ops.iter().find_map(|op| match op {
-            Op::Write { of, .. } | Op::Update { of } | Op::Free { of } => Some(*of),
-            _ => None,
-        });
         match ran {
             Ok(()) => {
                 if let Some(ticket) = ticket {
@@ -236,7 +232,7 @@ impl<M: Medium> Toil<'_, M> {
                 Ok(true)
             }
             Err(error) => {
-                let due = self.weather.excuses(&error, object);
+                let due = self.weather.excuses(&error);
                 done.excused += u64::from(due);
                 // After a failed sync nobody knows: the change stays in flight.
                 if due && self.pool.is_read_only() {
@@ -266,7 +262,7 @@ impl<M: Medium> Toil<'_, M> {
                 let story = format!("a wrong byte of {} was served", name(word));
                 return Err(Violation::new(Fault::Wrong, story));
             }
-            Err(error) if self.weather.excuses(&error, Some(word)) => done.excused += 1,
+            Err(error) if self.weather.excuses(&error) => done.excused += 1,
             Err(error) => return Err(refused(&format!("reading {}", name(word)), &error)),
         }
         Ok(())

@@ -23,6 +23,7 @@ use crate::mapped::crowd::{Crowd, THREADS};
 use crate::mapped::judge::refused;
 use crate::mapped::ledger::Ledger;
 use crate::mapped::real::{PAGES, Real, begin};
+use crate::object::targets::unit_set_back;
 use crate::object::wrong::{Lie, Variant, lie, or_right, told};
 use crate::runner::{Case, Row, Tier};
 use crate::tally::{Fault, Judged, Tally, Violation};
@@ -56,8 +57,6 @@ const WRONG: &[Variant] = &[
 ];
 /// Stripes that are stored to in a round.
 const BUSY: u64 = 24;
-/// Bytes that are as they once were.
-const UNITS: [usize; 3] = [64, 512, PAGE as usize];
 /// Putting right what redundancy could not.
 const CURE: Site = Site::new("campaign.put-right");
 
@@ -265,7 +264,7 @@ impl<'a> Round<'a> {
         let from = at as usize;
         let kind = self.rng.below(8);
         if let Some(past) = self.past.get(&page).filter(|_| kind < 4) {
-            let unit = UNITS[self.rng.below(UNITS.len() as u64) as usize];
+            let unit = unit_set_back(self.rng);
             let from = from / unit * unit;
             return (from as u64, past[from..from + unit].to_vec());
         }

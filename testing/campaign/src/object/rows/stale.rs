@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use holdfast_faultmem::Injected;
 use holdfast_layout::RawPtr;
 use holdfast_object::Finding;
-use holdfast_pmem::{Medium, MediumKind, PAGE, Site};
+use holdfast_pmem::{Medium, MediumKind, Site};
 use holdfast_redundancy::{Verdict, verdict::Reason};
 use holdfast_txn::Transaction;
 use holdfast_workloads::Rng;
@@ -21,13 +21,11 @@ use crate::object::judge::scrub;
 use crate::object::model::{Object, Objects, name};
 use crate::object::ops::{Job, Op, any_job};
 use crate::object::raw::Bytes;
-use crate::object::targets::Targets;
+use crate::object::targets::{Targets, unit_set_back};
 use crate::tally::{Fault, Judged, Violation};
 
 /// Writing back what a file's medium still owes.
 const SETTLE: Site = Site::new("campaign.lost.settle");
-/// Bytes that are set back at once.
-const UNITS: [u64; 3] = [64, 512, PAGE];
 
 /// What objects may be as long as nobody has looked at the columns.
 pub(super) struct Past {
@@ -59,7 +57,7 @@ pub(super) fn set_back(driver: &Driver, rng: &mut Rng) -> Judged<Option<(Injecte
     }
     settle(driver)?;
     let new = content(driver)?;
-    let unit = UNITS[rng.below(UNITS.len() as u64) as usize] as usize;
+    let unit = unit_set_back(rng);
     let changed = old.chunks(unit).zip(new.chunks(unit)).enumerate();
     let changed: Vec<usize> = changed.filter(|(_, (a, b))| a != b).map(|(i, _)| i * unit).collect();
     let Some(&at) = rng.pick(&changed) else { return Ok(None) };

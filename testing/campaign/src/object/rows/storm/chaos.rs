@@ -24,7 +24,7 @@ use crate::object::rows::damage::{Seen, domains, end_of, names, zone_of};
 use crate::object::rows::spared::accused;
 use crate::object::rows::stale::{concerned, settle};
 use crate::object::scenes::refused;
-use crate::object::targets::{Area, Target, Targets};
+use crate::object::targets::{Area, Target, Targets, unit_set_back};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
 /// Faults between two scrubs at most.
@@ -35,8 +35,6 @@ const PAUSE: u64 = 1_500;
 const AIM: Duration = Duration::from_millis(3);
 /// Longest wait for threads to do what they were asked for.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Bytes that are set back at once.
-const UNITS: [usize; 3] = [64, 512, PAGE as usize];
 /// Most bytes that are damaged at once beyond tolerance.
 const LARGE: u64 = 2 << 20;
 /// Calls among which the one is drawn that fails.
@@ -443,7 +441,7 @@ impl<'a> Chaos<'a> {
         };
         let Some(old) = sky.calm(read) else { return Ok(false) };
         self.pause();
-        let unit = UNITS[self.rng.below(UNITS.len() as u64) as usize];
+        let unit = unit_set_back(&mut self.rng);
         let draw = self.rng.next_u64();
         let back = sky.calm(|| -> Judged<Option<(usize, usize)>> {
             settle(driver)?;

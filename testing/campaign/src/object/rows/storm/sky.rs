@@ -81,7 +81,7 @@ impl Sky {
 }
 
 impl Weather for Sky {
-    fn excuses(&self, error: &Error, _object: Option<u64>) -> bool {
+    fn excuses(&self, error: &Error) -> bool {
         let failing = self.failing.load(Ordering::Acquire);
         if failing || self.is_given_up() || !self.is_beyond() {
             return failing || self.is_given_up();
