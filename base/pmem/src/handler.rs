@@ -57,10 +57,8 @@ impl Previous {
     }
 
     fn remember(&self, old: &libc::sigaction) {
-        if old.sa_sigaction != on_fault as *const () as usize {
-            self.flags.store(old.sa_flags, Ordering::Relaxed);
-            self.action.store(old.sa_sigaction, Ordering::Release);
-        }
+        self.flags.store(old.sa_flags, Ordering::Relaxed);
+        self.action.store(old.sa_sigaction, Ordering::Release);
     }
 }
 
@@ -216,7 +214,7 @@ pub(crate) fn monotonic() -> u64 {
 /// # Safety
 /// The arguments are those of a signal handler.
 unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    let Some(previous) = PREVIOUS.iter().find(|previous| previous.signal == signal) else { return };
+    let previous = &PREVIOUS[usize::from(signal == libc::SIGSEGV)];
     let action = previous.action.load(Ordering::Acquire);
     // SAFETY: reads the kernel's structure.
     let sent = unsafe { (*info).si_code } <= 0;

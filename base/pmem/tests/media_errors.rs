@@ -186,7 +186,9 @@ fn memory_stands_in_for_a_page_that_stays_bad_and_the_file_sees_nothing_of_it() 
             medium.remap(2 * PAGE, 6 * PAGE, PAGE).unwrap();
             assert_eq!(page_of(&medium, 2), filled(6));
             medium.heal(HERE, 2 * PAGE, &filled(9)).unwrap();
-            for (at, bytes) in [(PAGE + 1, filled(1)), (8 * PAGE, filled(1)), (PAGE, vec![1; 8])] {
+            let two = vec![1; 2 * PAGE as usize];
+            let odd = [(PAGE + 1, filled(1)), (8 * PAGE, filled(1)), (PAGE, vec![1; 8]), (0, two)];
+            for (at, bytes) in odd {
                 assert!(medium.stand_in(at, &bytes).is_err(), "{at:#x}+{}", bytes.len());
             }
         }
@@ -204,6 +206,8 @@ fn a_file_cut_off_below_its_mapping_is_not_taken_for_a_bad_page() {
         assert_eq!(medium.read(5 * PAGE + 8, &mut [0; 16]), Err(cut));
         assert_eq!(medium.put(HERE, 5 * PAGE + 8, &[0; 16]), Err(cut));
         let refused = medium.heal(HERE, 5 * PAGE, &filled(5)).unwrap_err();
+        assert_eq!(refused.cause, MediaCause::Truncated);
+        let refused = medium.stand_in(5 * PAGE, &filled(5)).unwrap_err();
         assert_eq!(refused.cause, MediaCause::Truncated);
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 4 * PAGE, "healing lengthened it");
         assert!(medium.bad_ranges().is_empty());

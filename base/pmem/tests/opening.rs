@@ -54,7 +54,7 @@ fn creation_refuses_what_exists_and_leaves_nothing_behind() {
         assert!(matches!(refused, OpenError::Exists { .. }), "{refused}");
         assert_eq!(std::fs::read(&path).unwrap(), b"mine");
         let new = folder.path().join("new");
-        for len in [0, 1, PAGE - 1, PAGE + 1, u64::MAX, u64::MAX - PAGE + 1, 1 << 60] {
+        for len in [0, 1, PAGE - 1, PAGE + 1, u64::MAX, u64::MAX - PAGE + 1, 1 << 63, 1 << 60] {
             let refused = Mapped::create(&new, len, &Options::default()).unwrap_err();
             assert!(matches!(refused, OpenError::BadLength { .. }), "{refused}");
         }

@@ -6,7 +6,7 @@ mod common;
 
 use common::{HERE, filled, folders, numbered, protected};
 use holdfast_pmem::inject::{Poison, poison};
-use holdfast_pmem::{Access, Mapped, Medium, Options, PAGE, Protect};
+use holdfast_pmem::{Access, Mapped, MediaCause, MediaError, Medium, Options, PAGE, Protect};
 
 #[test]
 fn no_call_changes_the_file() {
@@ -53,6 +53,29 @@ fn no_call_changes_the_file() {
         let mut found = filled(0);
         writer.read(PAGE, &mut found).unwrap();
         assert_eq!(found, filled(1));
+    }
+}
+
+#[test]
+fn pages_that_only_the_copy_has_go_bad_and_move_like_the_files() {
+    for folder in folders() {
+        let (path, writer) = numbered(&folder, 8, &protected(Protect::Alias));
+        let copy = Mapped::open(&path, Access::PrivateCopy, &Options::default()).unwrap();
+        copy.fill_holes().unwrap();
+        copy.grow(10 * PAGE).unwrap();
+        let bad = |at| Err(MediaError { at, len: PAGE, cause: MediaCause::Poison });
+        poison(&copy, 9 * PAGE, PAGE, Poison::Clearable).unwrap();
+        assert_eq!(copy.read(9 * PAGE, &mut [0]), bad(9 * PAGE), "the file has no such page");
+        // There is nothing to be taken over from it.
+        copy.remap(3 * PAGE, 9 * PAGE, PAGE).unwrap();
+        assert_eq!(copy.read(3 * PAGE, &mut [0]), bad(3 * PAGE));
+        copy.remap(3 * PAGE, 3 * PAGE, PAGE).unwrap();
+        let mut found = filled(0);
+        copy.read(3 * PAGE, &mut found).unwrap();
+        assert_eq!(found, filled(3));
+        drop(copy);
+        writer.fill_holes().unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 8 * PAGE);
     }
 }
 

@@ -182,7 +182,8 @@ impl RecordBuilder {
     /// As [`seal`](Self::seal), but without the sum.
     #[inline]
     pub(crate) fn frame(&mut self, number: u64, last: u64, watermark: u64) -> &mut [u8] {
-        debug_assert!(watermark < number && number < NUMBER_END);
+        debug_assert!(watermark < number);
+        debug_assert!(number < NUMBER_END);
         let len = self.len();
         // `add` left room for whole lines.
         let (bytes, padding) = (&mut self.bytes[..len], self.end);

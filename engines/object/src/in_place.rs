@@ -19,7 +19,7 @@
 //! stored again once they are known, and a repair that finds no cure waits for that.
 
 use holdfast_codes::xor_delta;
-use holdfast_heap::format::{GRANULE, SUM_LEN};
+use holdfast_heap::format::SUM_LEN;
 use holdfast_heap::sums::granules;
 use holdfast_logs::{Lane, RecordBuilder};
 use holdfast_pmem::{Medium, PAGE, Site};
@@ -183,6 +183,6 @@ impl<M: Medium> Shared<M> {
 
 fn pointer_error(piece: &Piece) -> TxError {
     let object = holdfast_layout::RawPtr::new(piece.spot.object, piece.after.generation);
-    debug_assert!(u64::from(piece.after.len) > 0 && GRANULE > 0);
+    debug_assert!(piece.after.len > 0);
     TxError::AlreadyOpen { object }
 }

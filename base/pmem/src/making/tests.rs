@@ -236,6 +236,12 @@ fn what_is_put_aside_comes_back_or_goes() {
     let making = here.begin().unwrap();
     assert!(matches!(PutAside::begin(&here.to), Err(OpenError::Locked { .. })));
     drop(making);
+    // Nor is one put aside that somebody has just made.
+    let held = File::open(&here.to).unwrap();
+    rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive).unwrap();
+    assert!(matches!(PutAside::begin(&here.to), Err(OpenError::Locked { .. })));
+    assert_eq!(fs::read(&here.to).unwrap(), b"whole");
+    drop(held);
     // Another one that has got either name meanwhile keeps it.
     let aside = PutAside::begin(&here.to).unwrap();
     fs::write(&here.to, b"other").unwrap();

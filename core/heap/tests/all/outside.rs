@@ -50,6 +50,22 @@ fn what_is_not_there_is_nobodys() {
 }
 
 #[test]
+fn objects_are_found_where_they_begin_and_nowhere_else() {
+    let zone = Zone::new(40, 8192);
+    let spot = zone.reserve(&mut Cache::default(), 60).unwrap();
+    let (table, run) = (zone.table(), zone.table().entry(spot.chunk).unwrap());
+    let shape = table.shape(run.class).unwrap();
+    assert_eq!(table.locate(spot.object), Some(spot));
+    assert_eq!(spot.sum_at(0), spot.slot, "the first granule's sum is in the slot");
+    assert_eq!(table.locate(spot.object + 8), None, "in the middle of one");
+    let first = table.chunk_at(spot.chunk) + u64::from(shape.objects);
+    let end = first + u64::from(shape.places * shape.size);
+    assert_eq!(table.locate(first - 8), None, "before all of them");
+    assert!(table.locate(end - u64::from(shape.size)).is_some());
+    assert_eq!(table.locate(end), None, "behind all of them");
+}
+
+#[test]
 fn a_run_of_no_class_is_passed_over() {
     let zone = Zone::new(40, 8192);
     let table = zone.table();

@@ -244,14 +244,15 @@ fn stores_beside_a_page_that_is_given_back_are_kept() {
     }
 }
 
-/// Says to this thread what the kernel says to one whose load met memory that failed.
-fn tell_of_failed_memory(base: *mut u8, page: usize) {
+/// Says to this thread what the kernel says to one whose load met memory that failed: an extent of
+/// so many bytes, as a power of two.
+fn tell_of_failed_memory(base: *mut u8, page: usize, shift: u64) {
     // As the kernel lays it out on x86-64: signal, error, code, a gap, address, extent.
     let mut words = [0_u64; 16];
     words[0] = libc::SIGBUS as u64;
     words[1] = FAILED_MEMORY as u64;
     words[2] = base.wrapping_add(page * PAGE).expose_provenance() as u64;
-    words[3] = 12;
+    words[3] = shift;
     // SAFETY: a signal to this thread, for which it has a handler; as many words as are read.
     unsafe {
         let (process, thread) = (libc::getpid(), libc::gettid());
@@ -277,11 +278,16 @@ fn what_was_stored_to_memory_that_failed_is_undecided_though_it_can_be_read() {
         let (base, _) = map.address().unwrap();
         // What was covered is older than any failure.
         thread::sleep(Duration::from_millis(100));
-        tell_of_failed_memory(base, 50);
+        tell_of_failed_memory(base, 50, 12);
         assert_eq!(FAULTS.load(Ordering::SeqCst), 0, "{tracking:?}: nothing was stored there");
         store(base, 40, 99);
-        tell_of_failed_memory(base, 40);
+        // One page of the four is lost, the first: the others are looked at none the less.
+        tell_of_failed_memory(base, 42, 14);
         assert_eq!(FAULTS.swap(0, Ordering::SeqCst), 1, "{tracking:?}");
+        for page in 41..44 {
+            let found = map.verify(page).unwrap().verdict;
+            assert_eq!(found, PageVerdict::Good, "{tracking:?}, page {page}");
+        }
         let gone = PageVerdict::Undecided(Unsure::MemoryFailed);
         for _ in 0..2 {
             assert_eq!(map.verify(40).unwrap().verdict, gone, "{tracking:?}");

@@ -46,12 +46,12 @@ fn world(setting: u64) -> World {
 }
 
 const fn of_maps(subject: &'static str) -> Extent {
-    Extent { subject, letters: 8, settings: SETTINGS, threes: 32, share: 4 }
+    Extent { subject, letters: 8, settings: SETTINGS, threes: 16, share: 4 }
 }
 
 /// Objects, then maps in the order of [`Kind::ALL`].
 const EXTENTS: [Extent; 7] = [
-    Extent { subject: "objects", letters: 16, settings: SETTINGS, threes: 128, share: 4 },
+    Extent { subject: "objects", letters: 16, settings: SETTINGS, threes: 64, share: 4 },
     of_maps("hashmap"),
     of_maps("btree"),
     of_maps("rbtree"),
@@ -63,7 +63,7 @@ const EXTENTS: [Extent; 7] = [
 /// Of the long tier, one sequence in so many has all images looked at that there are of a dozen
 /// units, others with another seed: there are thousands of them, whose barriers are much alike. Of
 /// the rest, as of the CI tier, each barrier is sampled.
-const ALL_IMAGES_EACH: u64 = 8;
+const ALL_IMAGES_EACH: u64 = 16;
 
 /// Whether a case of the long tier is one of these. Settings take turns with every case: so that
 /// each has its part, the turn moves on once they are through.
