@@ -368,7 +368,8 @@ fn counting(root: &Path, program: &Path) -> Command {
 /// Runs a campaign row by row, two at a time, each in one thread: threads of one program wait for
 /// each other at every counter.
 fn campaign(root: &Path, program: &Path, name: &str) -> Result<bool> {
-    let listed = Command::new(program).args([name, "--list"]).output().context("cannot list")?;
+    // It counts, too: left alone, it would put its counts beside the sources.
+    let listed = counting(root, program).args([name, "--list"]).output().context("cannot list")?;
     ensure!(
         listed.status.success() && !listed.stdout.is_empty(),
         "the rows of {name} are not told"
