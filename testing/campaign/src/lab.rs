@@ -1,6 +1,7 @@
 //! What `cargo xtask lab` has run in its machine: files on memory and devices that fail, and the
 //! same with a step left out, which has to be convicted.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
@@ -74,8 +75,10 @@ fn convicted(campaign: &str, asked: &Value, control: &Value) -> bool {
     };
     let said = String::from_utf8_lossy(&output.stdout);
     let why = said.lines().find(|line| line.contains("Violation"));
-    // A program that was ended by the signal has noticed as well.
-    let ended = output.status.code().is_none();
+    // A program that the system ended for what it read has noticed as well; one that was killed for
+    // want of memory, or gave up, has not.
+    let fatal = [Some(libc::SIGBUS), Some(libc::SIGSEGV)];
+    let ended = fatal.contains(&output.status.signal());
     if ended || output.status.code() == Some(1) && why.is_some() {
         // Not as it is said of what counts.
         let why = why.map(|line| line.trim_start_matches("sick: ").to_owned());

@@ -45,7 +45,7 @@ mod mended;
 mod page;
 
 pub use begun::Begun;
-pub use goals::LOOM_MODELS;
+pub use goals::{LOOM_MODELS, METHODS, unlisted};
 pub use mended::open;
 
 use std::collections::BTreeMap;
@@ -138,7 +138,14 @@ pub fn rows(text: &str) -> Result<Vec<Row>> {
     Ok(Page::parse(text)?.rows)
 }
 
-/// Adds rows to the list in a file, which is made if it is not there.
+/// The list of these rows, as the programs write it.
+#[must_use]
+pub fn text(rows: &[Row]) -> String {
+    Page { rows: rows.to_vec() }.text()
+}
+
+/// Adds rows to the list in a file, which is made if it is not there. Without any it finds out
+/// whether there can be some, before hours are spent on them.
 ///
 /// # Errors
 /// The file cannot be read or written, or is no such list: it is left as it was.

@@ -242,14 +242,15 @@ mod tests {
     #[test]
     fn a_run_in_which_something_was_wrong_counts_towards_no_goal() {
         let mut page = page();
-        let healed = |page: &Page| {
+        page.rows.iter_mut().for_each(|row| "object sigkill".clone_into(&mut row.method));
+        let killed = |page: &Page| {
             let goals = page.goals();
-            let line = goals.lines().find(|line| line.contains("stray writes and bit flips"));
+            let line = goals.lines().find(|line| line.contains("SIGKILL and reopen"));
             line.and_then(|line| line.split('|').nth(3)).map(|cell| cell.trim().to_owned())
         };
-        assert_eq!(healed(&page).as_deref(), Some("0"), "bytes were reverted in both");
+        assert_eq!(killed(&page).as_deref(), Some("0"), "bytes were reverted in both");
         page.rows[1].reverted = Some(0);
-        assert_eq!(healed(&page).as_deref(), Some("6"));
+        assert_eq!(killed(&page).as_deref(), Some("7"));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Every input of the corpora is run, and mutated ones for some seconds: what broke the law once
-//! does not break it again, and what was never tried is tried a little in each run of the tests.
+//! does not break it again; and some inputs that chance draws from a seed are tried as well.
 //! `HOLDFAST_FUZZ_SECONDS` says for how long, `HOLDFAST_FUZZ_SEED` where chance begins.
 
 use std::path::Path;

@@ -399,6 +399,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn each_scene_is_in_the_list_of_what_is_run() {
+        let names = ALL.iter().map(|scene| scene.name);
+        assert_eq!(holdfast_evidence::unlisted("lab", names), Vec::<String>::new());
+    }
+
+    #[test]
     fn each_scene_tries_enough_of_what_is_wrong() {
         const ENOUGH: usize = 5;
         for scene in ALL {

@@ -235,6 +235,11 @@ pub(crate) fn run(cli: &Cli) -> Result<Report> {
         return Ok(report);
     }
     let names: Vec<_> = HARNESSES.iter().map(|harness| harness.name).collect();
+    let unlisted = holdfast_evidence::unlisted("models shuttle", names.iter().copied());
+    ensure!(
+        unlisted.is_empty(),
+        "the list of what is run does not know {unlisted:?}: add to METHODS"
+    );
     cli.knows("harness", &names)?;
     for harness in HARNESSES.iter().filter(|harness| cli.wants(harness.name)) {
         crate::cli::enough(harness.name, harness.wrong.len())?;
