@@ -134,8 +134,10 @@ enum Command {
         install: Option<PathBuf>,
     },
     /// Run a fault campaign: `cargo xtask campaign NAME [--tier ci|long] [--seed N]`.
+    #[command(disable_help_flag = true)]
     Campaign(passthrough::Args),
     /// Run a benchmark: `cargo xtask bench NAME [...]`.
+    #[command(disable_help_flag = true)]
     Bench(passthrough::Args),
     /// Run the fuzz targets under libFuzzer, each for some seconds.
     Fuzz(fuzz::Args),

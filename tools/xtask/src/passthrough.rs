@@ -10,11 +10,14 @@ use crate::workspace::cargo;
 /// The name of what to run, and what it is to be told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Which one; `all` where the program knows it.
-    name: String,
-    /// Passed on untouched.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    rest: Vec<String>,
+    /// Which one, `all` where the program knows it, and what it is to be told: passed on untouched.
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        required = true,
+        value_name = "NAME"
+    )]
+    words: Vec<String>,
 }
 
 /// Runs the part of this name, built for release, in `root`; answers what it exits with.
@@ -30,8 +33,7 @@ pub(crate) fn run(root: &Path, krate: &str, args: &Args) -> Result<ExitCode> {
             .context("cannot start cargo to build the command")?;
         anyhow::ensure!(built.success(), "the command and its library could not be built");
     }
-    let words = std::iter::once(&args.name).chain(&args.rest).cloned().collect::<Vec<_>>();
-    start(root, krate, &words)
+    start(root, krate, &args.words)
 }
 
 /// Runs `cargo run --release -p KRATE -- WORDS...` in `root`; answers what it exits with.
@@ -64,9 +66,10 @@ fn started(root: &Path, profile: &str, krate: &str, words: &[String]) -> Result<
 /// Whether somebody else's program is to be measured under guard, which needs the command beside
 /// the benchmark. Without that program nothing of it is run.
 fn needs_guard(krate: &str, args: &Args) -> bool {
-    let only = args.rest.iter().position(|word| word == "--only").map(|at| at + 1);
-    let part = only.and_then(|at| args.rest.get(at)).map(String::as_str);
-    let asked = part.is_none_or(|part| part == "fio");
+    let only = args.words.iter().position(|word| word == "--only").map(|at| at + 1);
+    let part = only.and_then(|at| args.words.get(at)).map(String::as_str);
+    let is_asked = part.is_none_or(|part| part == "fio");
     let here = || Command::new("fio").arg("--version").output().is_ok();
-    krate == "holdfast-bench" && args.name == "mapped" && asked && here()
+    let is_mapped = args.words.first().is_some_and(|name| name == "mapped");
+    krate == "holdfast-bench" && is_mapped && is_asked && here()
 }
