@@ -71,8 +71,8 @@ use What::{
 /// Models that are gone through whole; those who run them hold this number against their list.
 pub const LOOM_MODELS: u64 = 22;
 
-/// Every method whose runs this list is about, but for models, of which there is a number. Those who
-/// run one hold its name against this.
+/// Every method whose runs this list is about, but for models, of which there is a number. Those
+/// who run one hold its name against this.
 pub const METHODS: &[&str] = &[
     "bench damage",
     "coverage open",

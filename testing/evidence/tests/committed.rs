@@ -1,5 +1,5 @@
-//! The list that is committed is one, its goals and sums are those of its rows, and nothing that was
-//! wrong in it has been left so.
+//! The list that is committed is one, its goals and sums are those of its rows, and nothing that
+//! was wrong in it has been left so.
 
 use std::path::Path;
 

@@ -76,10 +76,12 @@ struct Cli {
     #[arg(long)]
     list: bool,
     /// How often the emulator is killed, or the kernel crashes.
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 20,
+          value_parser = clap::value_parser!(u64).range(1..))]
     cuts: u64,
     /// How many files live on a machine that fails, in each scene of that sort.
-    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 40,
+          value_parser = clap::value_parser!(u64).range(1..))]
     lives: u64,
     /// Each scene once and briefly, but for two that others stand for. Where no machine can be had,
     /// exits with 0 and says why.
@@ -94,7 +96,8 @@ struct Cli {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
     jobs: Option<u8>,
     /// How many images are made of logged writes, in all.
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1000,
+          value_parser = clap::value_parser!(u64).range(1..))]
     images: u64,
     /// On which file systems; all of them if none is named.
     #[arg(long, value_name = "NAME", value_enum)]

@@ -93,8 +93,8 @@ const STEPS: &[Step] = &[
     // The tests run the corpora; this is what chance makes of them, other inputs for each commit.
     // Each target for so long by the clock, four at a time: of two cores, each has half of one.
     Step { needs: Needs::Crate("holdfast-fuzz"),
-           ..step("fuzz", Run::Built("holdfast-fuzz",
-                                     &["storm", "--seconds", "30", "--jobs", "4", "--seed", SEED])) },
+           ..step("fuzz", Run::Built("holdfast-fuzz", &[
+               "storm", "--seconds", "30", "--jobs", "4", "--seed", SEED])) },
 ];
 
 /// How a step ended.
