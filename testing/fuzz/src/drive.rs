@@ -58,11 +58,26 @@ impl fmt::Display for Finding {
     }
 }
 
+/// How often an input that takes too long is tried: on a busy machine any may, and the shortest
+/// time is the one that is its own.
+const TRIES: u32 = 3;
+
 /// Runs one input, and judges it: how long it took, and the most bytes it had allocated.
 ///
 /// # Errors
 /// How it broke the law.
 pub fn play(target: &'static Target, input: &[u8]) -> Result<(Duration, usize), Finding> {
+    let mut shortest = Duration::MAX;
+    for _ in 0..TRIES {
+        match once(target, input) {
+            Err(Finding { broken: Broken::Slow(time), .. }) => shortest = shortest.min(time),
+            played => return played,
+        }
+    }
+    Err(Finding { target: target.name, input: input.to_vec(), broken: Broken::Slow(shortest) })
+}
+
+fn once(target: &'static Target, input: &[u8]) -> Result<(Duration, usize), Finding> {
     let begun = Instant::now();
     memory::begin();
     let done = catch_unwind(AssertUnwindSafe(|| (target.run)(input)));

@@ -309,6 +309,9 @@ impl Lab {
     }
 }
 
+/// What the campaigns say of a report of damage where there is none.
+const ACCUSED: [&str; 2] = ["FalseReport", "nothing is damaged, and "];
+
 /// What the list of evidence keeps of a scene, and what is wrong with it. One that broke off has a
 /// violation: its row would otherwise be missing, as if it had not been played. Nothing is kept
 /// only of what cannot be played here.
@@ -336,12 +339,16 @@ fn row(
             &told
         }
     };
+    // Those who judge files convict what is called damaged and is not; a test says what it says.
+    let wrong = played.wrong.as_deref().unwrap_or_default();
+    let is_accused = ACCUSED.iter().any(|accused| wrong.contains(accused));
     let row = Row {
         commit,
         method: format!("lab {}", scene.name),
         how: played.how.clone(),
         count: played.count,
         violations: u64::from(played.wrong.is_some()),
+        false_reports: (!matches!(scene.show, Show::Test(_))).then_some(is_accused.into()),
         seconds,
         figures: played.figures.clone(),
         ..Row::default()
@@ -365,6 +372,15 @@ mod tests {
         }
         let wrong = Ok(Played { wrong: Some("a word is missing".to_owned()), ..Played::default() });
         assert_eq!(row(scene("keys"), 7, &wrong, (String::new(), 3)).unwrap().0.violations, 1);
+        let accused = |wrong: &str| {
+            let played = Ok(Played { wrong: Some(wrong.to_owned()), ..Played::default() });
+            ["keys", "cuts"].map(|name| {
+                row(scene(name), 7, &played, (String::new(), 3)).unwrap().0.false_reports
+            })
+        };
+        assert_eq!(accused("the judge says: FalseReport: page 3"), [None, Some(1)]);
+        assert_eq!(accused("nothing is damaged, and page 3 is named"), [None, Some(1)]);
+        assert_eq!(accused("a word is lost"), [None, Some(0)]);
         let fine = Ok(Played { count: 4, ..Played::default() });
         let (passed, findings) = row(scene("keys"), 7, &fine, (String::new(), 3)).unwrap();
         assert!(passed.is_clean() && passed.count == 4 && findings.is_empty());
