@@ -115,8 +115,8 @@ impl CrashPoint {
     /// The fingerprint of [`persisted`](Self::persisted), without building it.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
-        let bad = self.durable.bad().iter().map(|(&page, &clear)| (page, clear));
-        with_bad(self.durable.known_fingerprint(), bad)
+        let bad = self.durable.bad_after(core::iter::empty());
+        with_bad(self.durable.known_fingerprint(), bad.into_iter())
     }
 
     /// The image in which everything stored has arrived: what a killed process leaves.
@@ -189,7 +189,7 @@ impl Image {
             content ^= units.change(unit, state);
             picks.push(Pick { at: units.at(unit), state, of: units.states(unit) });
         }
-        let bad = durable.bad().iter().map(|(&page, &clear)| (page, clear)).collect();
+        let bad = durable.bad_after(picks.iter().map(|pick| pick.at)).into_iter().collect();
         Self { bytes, bad, content, index, picks }
     }
 

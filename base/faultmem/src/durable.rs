@@ -57,6 +57,16 @@ pub(crate) struct Dropped {
     pub(crate) stored_again: bool,
 }
 
+/// How far a bad page has come that is rewritten: the program sees it whole already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rewrite {
+    /// Under way: bad as long as nothing of it has arrived.
+    Begun,
+    /// Switched off: the device was never asked to clear the page, and nothing else asks it. So it
+    /// stays bad, and whatever is stored there stays on its way.
+    InVain,
+}
+
 /// What is on the medium and what is on its way.
 #[derive(Debug, Clone)]
 pub(crate) struct Durable {
@@ -68,6 +78,8 @@ pub(crate) struct Durable {
     pending: BTreeMap<u64, Vec<Event>>,
     /// Bad pages.
     bad: BTreeMap<u64, Clear>,
+    /// Pages that were bad and that only a crash shows so.
+    rewrites: BTreeMap<u64, Rewrite>,
     /// Fingerprint of `bytes`, kept up to date once somebody asked for it.
     fingerprint: Option<u64>,
 }
@@ -76,7 +88,14 @@ impl Durable {
     pub(crate) fn new(mut bytes: Vec<u8>) -> Self {
         let len = bytes.len() as u64;
         bytes.resize(len.next_multiple_of(PAGE) as usize, 0);
-        Self { bytes, len, pending: BTreeMap::new(), bad: BTreeMap::new(), fingerprint: None }
+        Self {
+            bytes,
+            len,
+            pending: BTreeMap::new(),
+            bad: BTreeMap::new(),
+            rewrites: BTreeMap::new(),
+            fingerprint: None,
+        }
     }
 
     /// The persisted image in whole pages.
@@ -104,6 +123,40 @@ impl Durable {
 
     pub(crate) fn bad_mut(&mut self) -> &mut BTreeMap<u64, Clear> {
         &mut self.bad
+    }
+
+    /// Begins the rewrite of a page, which clears it if it is bad and the rewrite is in force.
+    pub(crate) fn begin_rewrite(&mut self, page: u64, on: bool) {
+        if self.bad.remove(&page).is_some() || self.rewrites.contains_key(&page) {
+            self.rewrites.insert(page, if on { Rewrite::Begun } else { Rewrite::InVain });
+        }
+    }
+
+    /// The rewrite of a page is on the medium.
+    pub(crate) fn end_rewrite(&mut self, page: u64) {
+        if self.rewrites.get(&page) == Some(&Rewrite::Begun) {
+            self.rewrites.remove(&page);
+        }
+    }
+
+    /// Whether the page of a line stays bad although the program sees it whole.
+    pub(crate) fn is_in_vain(&self, line: u64) -> bool {
+        self.rewrites.get(&(line / LINES_PER_PAGE)) == Some(&Rewrite::InVain)
+    }
+
+    /// The pages that are bad after a crash which leaves the given bytes of the file other than
+    /// they are persisted.
+    pub(crate) fn bad_after(
+        &self,
+        arrived: impl Iterator<Item = u64> + Clone,
+    ) -> BTreeMap<u64, Clear> {
+        let mut bad = self.bad.clone();
+        for (&page, &rewrite) in &self.rewrites {
+            if rewrite == Rewrite::InVain || !arrived.clone().any(|at| at / PAGE == page) {
+                bad.insert(page, Clear::Able);
+            }
+        }
+        bad
     }
 
     /// The fingerprint of the persisted image: all words if nobody has asked before.
@@ -180,6 +233,9 @@ impl Durable {
     /// the newest. Never moves a word back: what a newer barrier persisted is no longer in the
     /// log. Returns the words whose store the device drops instead.
     pub(crate) fn persist(&mut self, line: u64, upto: u64, words: u8) -> Vec<Dropped> {
+        if self.is_in_vain(line) {
+            return Vec::new();
+        }
         let Some(log) = self.pending.get_mut(&line) else { return Vec::new() };
         let mut newest: [Option<Event>; WORDS_PER_LINE as usize] = Default::default();
         log.retain(|event| {
@@ -200,6 +256,8 @@ impl Durable {
         }
         let mut dropped = Vec::new();
         for event in newest.into_iter().flatten() {
+            // Another thread may persist something there before the rewrite has: poison goes first.
+            self.end_rewrite(line / LINES_PER_PAGE);
             let word = line * WORDS_PER_LINE + u64::from(event.word);
             if let Fate::Lost(_) = event.fate {
                 let stored_again = later >> event.word & 1 == 1;
@@ -263,6 +321,7 @@ impl Durable {
         for word in lines.start * WORDS_PER_LINE..lines.end * WORDS_PER_LINE {
             self.set(word, rng.next());
         }
+        self.rewrites.remove(&page);
         self.bad.insert(page, clear);
     }
 }

@@ -48,6 +48,10 @@
 //! nothing else; until it returns, any subset of its sectors may be there. `sync` makes every
 //! sector durable that was stored into. After a failed one the covered stores are in doubt.
 //!
+//! `heal` is durable on return, whatever the kind. Loads see a bad page whole at once; until the
+//! call returns a crash leaves it bad, or good with a part of the rewrite. Where its site is
+//! switched off, every crash from then on leaves it bad: nothing else clears poison.
+//!
 //! # Faults
 //!
 //! | fault | how | what the program sees |

@@ -626,14 +626,16 @@ impl Medium for FaultMedium {
         if fails || unable || state.frames.stands_in(at / PAGE) {
             return Err(MediaError { at, len: PAGE, cause: MediaCause::Unclearable });
         }
-        // Poison goes first; until the barrier, a crash shows the rewrite in part.
-        Arc::make_mut(&mut state.durable).bad_mut().remove(&page);
+        // Loads see the rewrite at once. Until the barrier a crash shows a part of it without the
+        // poison, or the poison and nothing of it.
+        Arc::make_mut(&mut state.durable).begin_rewrite(page, on);
         state.write(&self.view, &Write { site, at, bytes, whole: true, flush_for: None })?;
         self.note_barrier(&mut state, (site, SiteKind::Heal, place), (before, false), (at, PAGE));
         if on {
             let upto = state.number();
             let mut passing = self.barrier(state, site, SiteKind::Heal);
             passing.state.persist_range(&self.view, at, PAGE, upto);
+            Arc::make_mut(&mut passing.state.durable).end_rewrite(page);
         }
         Ok(())
     }

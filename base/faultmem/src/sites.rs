@@ -27,7 +27,8 @@ pub enum SiteKind {
     Enabled,
     /// A step of a protocol that only tests see. Nothing to switch off.
     Step,
-    /// The rewrite of a page. Switched off: written, not made durable.
+    /// The rewrite of a page. Switched off: written, not made durable; a page that was bad is good
+    /// as long as the program runs, and every crash finds it bad, whatever is drained or synced.
     Heal,
     /// Growth of the medium, which carries no name of its own.
     Grow,

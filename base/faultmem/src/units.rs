@@ -105,7 +105,7 @@ impl Units {
 
     /// One unit per word; its states are the distinct values it had.
     fn add_words(&mut self, durable: &Durable) {
-        for (&line, log) in durable.pending() {
+        for (&line, log) in ways(durable) {
             for slot in 0..WORDS_PER_LINE {
                 let word = line * WORDS_PER_LINE + slot;
                 let log = log.iter().filter(|event| u64::from(event.word) == slot);
@@ -141,7 +141,7 @@ impl Units {
     /// One unit per line or sector; its states are the prefixes of its stores.
     fn add_blocks(&mut self, durable: &Durable, size: u64) {
         let lines_per_block = size / LINE;
-        let mut lines = durable.pending().iter().peekable();
+        let mut lines = ways(durable).peekable();
         while let Some((&line, log)) = lines.next() {
             let block = line / lines_per_block;
             let tagged = |line, log: &[Event]| {
@@ -188,6 +188,11 @@ impl Units {
             self.units.push(Unit { at, first: first as u32, count, newest });
         }
     }
+}
+
+/// The lines with stores that may arrive: of a page that stays bad nothing is found.
+fn ways(durable: &Durable) -> impl Iterator<Item = (&u64, &Vec<Event>)> {
+    durable.pending().iter().filter(|(line, _)| !durable.is_in_vain(**line))
 }
 
 /// Whether a store may be found on the medium after a crash. What the device drops is never.

@@ -9,8 +9,12 @@ const H: Site = Site::new("test.heal");
 const PAGE: u64 = 4096;
 
 fn pool() -> FaultMedium {
+    pool_of(MediumKind::Dax)
+}
+
+fn pool_of(kind: MediumKind) -> FaultMedium {
     let bytes = (0..4 * PAGE).map(|at| (at / PAGE) as u8 + 1).collect();
-    FaultMedium::from_image(bytes, MediumKind::Dax, &Config::default())
+    FaultMedium::from_image(bytes, kind, &Config::default())
 }
 
 fn read(m: &FaultMedium, at: u64, len: usize) -> Result<Vec<u8>, MediaError> {
@@ -58,12 +62,53 @@ fn a_rewrite_clears_what_can_be_cleared() {
 
 #[test]
 fn a_switched_off_heal_is_not_durable() {
+    for kind in [MediumKind::Dax, MediumKind::File] {
+        let m = pool_of(kind);
+        m.poison(PAGE, PAGE, Clear::Able).unwrap();
+        m.elide(H);
+        m.heal(H, PAGE, &[9; PAGE as usize]).unwrap();
+        assert_eq!(read(&m, PAGE, 4096), Ok(vec![9; 4096]));
+        assert!(m.bad_ranges().is_empty(), "the program sees it whole");
+        // Nothing else asks the device to clear the page, however durable it is itself.
+        m.append(S, PAGE + 8, &[5; 8]).unwrap();
+        m.put(S, PAGE + 16, &[6; 8]).unwrap();
+        m.sync(D).unwrap();
+        let point = m.crash_point();
+        assert_eq!(point.units(), 0, "nothing of a bad page arrives");
+        assert_eq!(point.fingerprint(), point.persisted().fingerprint());
+        for image in [point.persisted(), point.newest()] {
+            assert_eq!(image.bad_pages(), [(1, Clear::Able)], "{kind}");
+            assert_ne!(&image.bytes()[4096..4104], &[9; 8], "its content is lost");
+        }
+        let crashed = FaultMedium::from_crash(point.newest(), kind, &Config::default());
+        assert_eq!(read(&crashed, PAGE, 1).unwrap_err().cause, MediaCause::Poison);
+        m.restore_sites();
+        m.heal(H, PAGE, &[7; PAGE as usize]).unwrap();
+        let image = m.crash_point().persisted();
+        assert!(image.bad_pages().is_empty() && image.bytes()[4096..8192] == [7; 4096]);
+    }
+}
+
+#[test]
+fn a_switched_off_heal_of_a_page_that_is_not_bad_is_a_store_like_any_other() {
+    let m = pool();
+    m.elide(H);
+    m.heal(H, PAGE, &[9; PAGE as usize]).unwrap();
+    let point = m.crash_point();
+    assert_eq!(point.units(), 512);
+    assert!(point.persisted().bad_pages().is_empty());
+    assert_eq!(&point.persisted().bytes()[4096..4104], &[2; 8]);
+}
+
+#[test]
+fn a_page_that_turns_bad_again_is_as_bad_as_any() {
     let m = pool();
     m.poison(PAGE, PAGE, Clear::Able).unwrap();
     m.elide(H);
     m.heal(H, PAGE, &[9; PAGE as usize]).unwrap();
-    assert_eq!(read(&m, PAGE, 8), Ok(vec![9; 8]));
-    assert_eq!(m.crash_point().units(), 512);
+    m.poison(PAGE, PAGE, Clear::Unable).unwrap();
+    assert_eq!(m.crash_point().newest().bad_pages(), [(1, Clear::Unable)]);
+    assert_eq!(m.bad_ranges(), [(PAGE, PAGE)]);
 }
 
 #[test]
@@ -77,7 +122,10 @@ fn a_crash_in_the_middle_of_a_heal_leaves_the_page_in_part() {
         let budget = Budget { singles: 8, pairs: 0, samples: 8, ..Budget::default() };
         for image in point.images(&budget) {
             let healed = image.bytes()[4096..8192].chunks(8).filter(|word| word == &[9; 8]);
-            sink.lock().unwrap().push(healed.count());
+            let healed = healed.count();
+            let bad: &[_] = if healed == 0 { &[(1, Clear::Able)] } else { &[] };
+            assert_eq!(image.bad_pages(), bad, "poison goes first, with {healed} words");
+            sink.lock().unwrap().push(healed);
         }
     }));
     m.heal(H, PAGE, &[9; PAGE as usize]).unwrap();
@@ -86,6 +134,23 @@ fn a_crash_in_the_middle_of_a_heal_leaves_the_page_in_part() {
         assert!(parts.contains(&expected), "{expected} of 512 words: {parts:?}");
     }
     assert!(parts.iter().any(|part| (10..500).contains(part)));
+}
+
+#[test]
+fn what_is_durable_before_the_rewrite_is_found_without_poison() {
+    let m = Arc::new(pool());
+    m.poison(PAGE, PAGE, Clear::Able).unwrap();
+    let twin = Arc::clone(&m);
+    m.on_barrier(Box::new(move |_, _, point| {
+        assert_eq!(point.persisted().bad_pages(), [(1, Clear::Able)]);
+        twin.put(S, PAGE + 64, &[5; 8]).unwrap();
+        twin.drain(D);
+        let image = twin.crash_point().persisted();
+        assert!(image.bad_pages().is_empty() && image.bytes()[4096 + 64..][..8] == [5; 8]);
+    }));
+    m.heal(H, PAGE, &[9; PAGE as usize]).unwrap();
+    m.clear_on_barrier();
+    assert!(m.crash_point().persisted().bad_pages().is_empty());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use crate::common::{
     Numbers, PAGE, SIDE, SPARE_FRAMES, SPARES, ZONE, budget, bytes, medium, mirror, regions,
-    superblock,
+    superblock, try_bytes,
 };
 use holdfast_faultmem::{Clear, Config, FailMode, FaultKind, FaultMedium, When};
 use holdfast_layout::format::{INCOMPATIBLE_REMAP, INTENT_PAGE, KIND_REMAP, REMAP_PAGE};
@@ -86,7 +86,7 @@ fn wrong(kind: MediumKind, off: &str, damage: impl Fn(&FaultMedium)) -> u64 {
         for image in point.images(&budget()).filter(|_| site != STORE) {
             let m = FaultMedium::from_crash(image, kind, &Config::default());
             let right = Numbers(r.load(SeqCst)).bytes(PAGE as usize);
-            let good = open(&m).is_ok_and(|_| bytes(&m, FRAME, PAGE) == right);
+            let good = open(&m).is_ok_and(|_| try_bytes(&m, FRAME, PAGE) == right);
             w.fetch_add(u64::from(!good), SeqCst);
         }
     }));
@@ -115,7 +115,7 @@ fn wrong(kind: MediumKind, off: &str, damage: impl Fn(&FaultMedium)) -> u64 {
 fn a_crash_leaves_the_old_mapping_or_the_new_one() {
     let spares_bad = |m: &FaultMedium| {
         for n in 0..SPARE_FRAMES {
-            if bytes(m, FRAME, PAGE) != crate::common::try_bytes(m, SPARES + n * PAGE, PAGE) {
+            if bytes(m, FRAME, PAGE) != try_bytes(m, SPARES + n * PAGE, PAGE) {
                 m.poison(SPARES + n * PAGE, 1, Clear::Able).unwrap();
             }
         }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use holdfast_campaign::object::killers::Killer;
 use holdfast_campaign::object::killers::table::trials;
-use holdfast_campaign::object::rows::mutants::{controls, sources, tried};
+use holdfast_campaign::object::killers::{Killer, Made, healed, jury};
+use holdfast_campaign::object::rows::mutants::{control, controls, sources, tried};
 use holdfast_campaign::tally::Tally;
 
 #[test]
@@ -29,4 +29,29 @@ fn a_place_that_does_nothing_survives() {
     let (_, killers) = trials().next().expect("there are trials");
     let tally = tried(&("object.no.such-place", killers), 1);
     assert_eq!(tally.violated(), 1);
+}
+
+/// A story that ends wrong whatever is switched off.
+const ALWAYS: Killer = Killer::Made(Made {
+    name: "always",
+    world: "shm-p",
+    story: |_, _| Err(jury::wrong("this is wrong by itself")),
+});
+
+#[test]
+fn what_is_wrong_without_the_place_kills_nobody() {
+    let tally = tried(&("object.no.such-place", &[ALWAYS]), 1);
+    assert!(!tally.figures.contains_key("mutants killed"), "{:?}", tally.lines);
+    assert_eq!(tally.violated(), 1);
+    assert!(tally.violations[0].story.contains("did not pass it"), "{:?}", tally.violations);
+}
+
+#[test]
+fn a_control_comes_by_the_places_it_is_for() {
+    let ring = Killer::Made(Made { name: "ring", world: "shm-p", story: healed::ring });
+    assert_eq!(control(&ring, &BTreeSet::from(["logs.ring.heal"]), 1).violated(), 0);
+    let elsewhere = BTreeSet::from(["logs.ring.heal", "logs.group.heal"]);
+    let tally = control(&ring, &elsewhere, 1);
+    assert_eq!(tally.violated(), 1, "{:?}", tally.violations);
+    assert!(tally.violations[0].story.contains("logs.group.heal was not passed"));
 }

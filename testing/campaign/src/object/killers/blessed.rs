@@ -155,11 +155,13 @@ pub fn between_stores(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
             let _ = bad.poison(hit / PAGE * PAGE, PAGE, Clear::Able);
         }
     }));
-    let driver = opened(&world, medium, &promise)?;
+    let driver = opened(&world, medium.clone(), &promise);
+    // Its hook holds the medium, which tells where it was passed once it goes.
+    medium.clear_on_step();
+    let driver = driver?;
     if !passed.load(Ordering::Acquire) {
         return Err(unable("a place of the story was not passed"));
     }
-    driver.medium.clear_on_step();
     scrub(&driver.pool)?;
     driver.read_all()?;
     durable(&world, driver, &mut rng, false)

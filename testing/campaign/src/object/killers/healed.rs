@@ -2,9 +2,9 @@
 //! safe.
 //!
 //! What such a page held is worthless by then, and what comes to it later is made durable by
-//! itself. So a rewrite that is not made durable shows in one way only: it did not clear the page.
-//! The faulty medium clears a page at once, whatever becomes of the rewrite; so where the rewrite
-//! is switched off, the images here have the page bad again.
+//! itself. So a rewrite that is switched off shows in one way only: it did not clear the page,
+//! which is whole as long as the program runs and bad after every crash. Whoever loses the other
+//! copy then has none.
 
 use std::sync::Arc;
 
@@ -29,14 +29,8 @@ fn lose(medium: &Handle, ranges: &[Target]) {
 }
 
 /// Logs in `lost` turn bad and are rewritten; then something is committed, and with the crash the
-/// logs in `gone` are lost. Where the rewrite was switched off, those in `again` are bad again.
-fn rewritten(
-    mutant: &Mutant,
-    world: &'static str,
-    lost: &[Side],
-    gone: &[Side],
-    again: &[Side],
-) -> Judged<Tally> {
+/// logs in `gone` are lost.
+fn rewritten(mutant: &Mutant, world: &'static str, lost: &[Side], gone: &[Side]) -> Judged<Tally> {
     let (world, mut rng) = (Arc::new(mutant.world(world)), mutant.rng(1));
     let driver = settled(&world, stage(&world, &mut rng)?)?;
     let targets = Targets::of(&Bytes::of(&driver.medium));
@@ -45,7 +39,7 @@ fn rewritten(
     };
     lose(&driver.medium, &logs(lost));
     scrub(&driver.pool)?;
-    let gone = [logs(gone), logs(again)].concat();
+    let gone = logs(gone);
     let (shared, ledger) = (Arc::clone(&world), driver.ledger.clone());
     let jury = Jury::new(FEW, &mut rng, move |image, site| {
         if !matches!(site, "object.settle.F2-now" | "") {
@@ -66,19 +60,15 @@ fn rewritten(
 
 /// Copy A of all rings turned bad; later copy B is lost.
 pub fn ring(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
-    let again: &[Side] = if mutant.lacks("logs.ring.heal") { &[Side::A] } else { &[] };
-    rewritten(mutant, world, &[Side::A], &[Side::B], again)
+    rewritten(mutant, world, &[Side::A], &[Side::B])
 }
 
 /// Both copies of all rings turned bad while nothing was in them; later copy A is lost.
 pub fn both_rings(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
-    let again: &[Side] = if mutant.lacks("logs.ring.heal_twin") { &[Side::B] } else { &[] };
-    rewritten(mutant, world, &[Side::A, Side::B], &[Side::A], again)
+    rewritten(mutant, world, &[Side::A, Side::B], &[Side::A])
 }
 
 /// The whole log of a file turned bad while nothing was in it.
 pub fn group(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
-    let both = &[Side::A, Side::B];
-    let again: &[Side] = if mutant.lacks("logs.group.heal") { both } else { &[] };
-    rewritten(mutant, world, both, &[], again)
+    rewritten(mutant, world, &[Side::A, Side::B], &[])
 }

@@ -183,15 +183,29 @@ pub fn moving(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     Ok(jury.end())
 }
 
-/// The spare frame is bad as well, until it is written.
+/// The spare frame is bad as well, until it is written. With the crash P over it is lost: what was
+/// moved has to be there.
 pub fn moving_to_bad(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     let (world, driver, mut rng) = begin(mutant, world)?;
     let (at, len) = spare_of(&driver)?;
-    // The frame was found on this very medium.
+    let page = pick(&driver, Area::Object, &mut rng)?.at / PAGE * PAGE;
+    let p = parity_of(&driver, page, false)?;
+    // Both were found on this very medium.
     let _ = driver.medium.poison(at, len, Clear::Able);
-    hurt(&driver, &Wound { area: Area::Object, poison: Some(Clear::Unable) }, &mut rng);
+    let _ = driver.medium.poison(page, PAGE, Clear::Unable);
     scrub(&driver.pool)?;
-    durable(&world, driver, &mut rng, true)
+    driver.check().map_err(|v| v.during("the pool in use"))?;
+    driver.read_all()?;
+    let promise = driver.ledger.promise();
+    let jury = Jury::new(FEW, &mut rng, move |image, _| {
+        let medium = world.after(image);
+        // As above.
+        let _ = medium.poison(p, PAGE, Clear::Able);
+        opened(&world, medium, &promise).map(abandon)
+    });
+    jury.look(&driver.medium.crash_point());
+    abandon(driver);
+    Ok(jury.end())
 }
 
 /// The device loses the write to the spare frame. A load that is told that it was moved must be

@@ -14,7 +14,7 @@ use crate::object::lanes::{Park, install, midway};
 use crate::object::model::Objects;
 use crate::object::ops::{Choice, Job, Op};
 use crate::object::raw::{Bytes, ChunkKind, Survey, ZoneMap};
-use crate::object::scenes::{settled, stage};
+use crate::object::scenes::stage;
 use crate::object::world::World;
 use crate::tally::{Judged, Tally};
 use holdfast_oracle::acked::Acked;
@@ -136,11 +136,9 @@ pub fn wrong_at_open(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
 /// A page of the entries turns bad once they are stored: it is good for anything afterwards. See
 /// `healed.rs` for what a rewrite that is switched off leaves.
 pub fn bad_in_use(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
-    const HEAL: &str = "object.overflow.heal-zero";
     let (world, mut rng) = (Arc::new(mutant.world(world)), mutant.rng(1));
     let driver = stage(&world, &mut rng)?;
-    let bad: Arc<Mutex<Option<u64>>> = Arc::default();
-    let (chosen, medium) = (Arc::clone(&bad), driver.medium.clone());
+    let (chosen, medium) = (Mutex::new(None), driver.medium.clone());
     driver.medium.on_step(Box::new(move |site| {
         let mut chosen = chosen.lock().unwrap_or_else(PoisonError::into_inner);
         if chosen.is_none() && site.name() == "object.overflow.step-stored" {
@@ -153,23 +151,14 @@ pub fn bad_in_use(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     let done = driver.must(&Job::new(&mut rng, [Op::Write { of, from: 100, len: 8_500 }]));
     driver.medium.clear_on_step();
     done?;
-    if !driver.medium.sites_seen().iter().any(|(site, ..)| site.name() == HEAL) {
-        return Err(unable("the bad page was not met"));
-    }
-    let page = bad.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let again = page.filter(|_| mutant.lacks(HEAL));
-    let driver = settled(&world, driver)?;
-    let promise = driver.ledger.promise();
+    let Driver { medium, pool, ledger, .. } = driver;
+    drop(pool);
+    // Not opened again: that rewrites what is bad.
+    let promise = ledger.promise();
     let jury = Jury::new(FEW, &mut rng, move |image, _| {
-        let medium = world.after(image);
-        if let Some(page) = again {
-            // As above.
-            let _ = medium.poison(page, 1, Clear::Able);
-        }
-        agree(&promise, &whole(&medium)?.objects)
+        agree(&promise, &whole(&world.after(image))?.objects)
     });
-    jury.look(&driver.medium.crash_point());
-    abandon(driver);
+    jury.look(&medium.crash_point());
     Ok(jury.end())
 }
 

@@ -34,8 +34,6 @@ struct Crashed {
     changed: (u64, u64),
     zone: Region,
     rng: Rng,
-    /// A page whose rewrite by the recovery will have been in vain.
-    undone: Option<u64>,
 }
 
 fn zone_of(driver: &Driver) -> Judged<Region> {
@@ -61,7 +59,7 @@ fn crashed(mutant: &Mutant, world: &'static str) -> Judged<Crashed> {
     let (promise, zone) = (driver.ledger.promise(), zone_of(&driver)?);
     let changed = (of & ((1 << 48) - 1), len);
     abandon(driver);
-    Ok(Crashed { world, image, after, promise, changed, zone, rng, undone: None })
+    Ok(Crashed { world, image, after, promise, changed, zone, rng })
 }
 
 /// Runs a job; the image is that of its last commit, after the commit point and before its stores.
@@ -118,13 +116,8 @@ impl Crashed {
         let driver = opened(&self.world, medium, &self.promise)?;
         driver.read_all()?;
         let (world, promise) = (Arc::clone(&self.world), self.promise.clone());
-        let undone = self.undone;
         let jury = Jury::new(FEW, &mut self.rng, move |image, _| {
-            let medium = world.after(image);
-            if let Some(at) = undone {
-                poison(&medium, at);
-            }
-            agree(&promise, &whole(&medium)?.objects)
+            agree(&promise, &whole(&world.after(image))?.objects)
         });
         jury.look(&driver.medium.crash_point());
         abandon(driver);
@@ -189,14 +182,11 @@ pub fn cured_again(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     })
 }
 
-/// The page of P over the change cannot be read. See `healed.rs` for what a rewrite that is not
-/// made durable leaves.
+/// The page of P over the change cannot be read. See `healed.rs` for what a rewrite that is
+/// switched off leaves.
 pub fn bad_parity(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
-    let mut crashed = crashed(mutant, world)?;
-    let at = crashed.p_over_the_change();
-    crashed.undone = mutant.lacks("object.redo_parity.heal-parity").then_some(at);
-    crashed.open(|_, medium| {
-        poison(medium, at);
+    crashed(mutant, world)?.open(|crashed, medium| {
+        poison(medium, crashed.p_over_the_change());
         Ok(())
     })
 }
@@ -288,8 +278,7 @@ fn change_over(world: Arc<World>, driver: Driver, found: &Under, mut rng: Rng) -
     let (promise, zone) = (driver.ledger.promise(), zone_of(&driver)?);
     let changed = ((large & ((1 << 48) - 1)) + from, slot.len);
     abandon(driver);
-    Crashed { world, after: image.clone(), image, promise, changed, zone, rng, undone: None }
-        .open(|_, _| Ok(()))
+    Crashed { world, after: image.clone(), image, promise, changed, zone, rng }.open(|_, _| Ok(()))
 }
 
 /// A slot, and a place in another row over all its columns.
