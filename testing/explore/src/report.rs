@@ -3,6 +3,7 @@
 use core::fmt;
 
 use holdfast_faultmem::{Mode, SiteKind};
+use holdfast_pmem::MediumKind;
 
 use crate::explorer::Plan;
 use crate::hinge::{Hinge, Spot, StoreAt, barrier_of, hinge, stores_at};
@@ -52,7 +53,7 @@ pub struct Report {
     /// Flushes and fences that had nothing to do, those that never had first. That some had nothing
     /// to do after this crash or that is no fault: recoveries do again what may be done.
     pub redundant: Vec<Redundant>,
-    /// Names of all sites passed that can be switched off.
+    /// Names of all sites passed that can be switched off, and do something on this kind of medium.
     pub sites: Vec<(&'static str, SiteKind)>,
     /// The shortest failure, if there is one.
     pub failure: Option<Failure>,
@@ -89,11 +90,11 @@ pub struct Failure {
 }
 
 impl Report {
-    pub(crate) fn new(name: &str) -> Self {
-        Self::of(name, &Tally::default(), 0)
+    pub(crate) fn new(plan: &Plan) -> Self {
+        Self::of(plan, &Tally::default(), 0)
     }
 
-    pub(crate) fn of(name: &str, tally: &Tally, sequences: u64) -> Self {
+    pub(crate) fn of(plan: &Plan, tally: &Tally, sequences: u64) -> Self {
         let paid = tally.paid.iter().filter(|(_, (_, idle))| *idle > 0);
         let redundant = paid.map(|(&(site, kind, (file, line, column)), &(passed, idle))| {
             let place = format!("{file}:{line}:{column}");
@@ -101,10 +102,9 @@ impl Report {
         });
         let mut redundant: Vec<Redundant> = redundant.collect();
         redundant.sort_by_key(|one| !one.always());
-        let passive = [SiteKind::Step, SiteKind::Grow, SiteKind::Store];
-        let sites = tally.sites.iter().filter(|(_, kind)| !passive.contains(kind));
+        let sites = tally.sites.iter().filter(|(_, kind)| !is_passive(*kind, plan.kind));
         Self {
-            name: name.to_owned(),
+            name: plan.name.clone(),
             sequences,
             instants: tally.instants,
             images: tally.images[0],
@@ -191,6 +191,19 @@ impl fmt::Display for Failure {
         };
         writeln!(f, "  torn by {}{x86}", mode_name(self.mode))?;
         writeln!(f, "  again: {REPLAY}='{}' before the same command", self.replay)
+    }
+}
+
+/// Whether switching a place off changes nothing.
+fn is_passive(site: SiteKind, medium: MediumKind) -> bool {
+    use SiteKind as Kind;
+    match site {
+        Kind::Step | Kind::Grow | Kind::Store => true,
+        // A page cache writes back by itself: nothing needs a flush, and a fence orders nothing.
+        Kind::Put | Kind::Flush | Kind::Xor | Kind::Zero | Kind::Drain => {
+            medium == MediumKind::File
+        }
+        Kind::Append | Kind::Sync | Kind::Enabled | Kind::Heal => false,
     }
 }
 

@@ -107,7 +107,7 @@ impl<H: 'static, A: Model> Explorer<H, A> {
                     "{REPLAY} is about `{other}`, and this is `{own}`: run the test of that one \
                      alone, or unset the variable"
                 );
-                Report { nothing: Some(why), ..Report::new(own) }
+                Report { nothing: Some(why), ..Report::new(&self.plan) }
             }
             Some(Err(error)) => self.ended_early(&error.to_string()),
         }
@@ -130,7 +130,7 @@ impl<H: 'static, A: Model> Explorer<H, A> {
             return self.ended_early("the replay line names an operation that there is not");
         }
         let (judge, found) = run_one(judge, &base, &replay.sequence, Some(replay));
-        let mut report = Report::of(&self.plan.name, &judge.tally, 1);
+        let mut report = Report::of(&self.plan, &judge.tally, 1);
         // What fails without a crash has no image to judge.
         if found.is_none() && !replay.crashes.is_empty() && report.images == 0 {
             let why = "the replay line names an instant that the operation does not come to: if \
@@ -159,13 +159,13 @@ impl<H: 'static, A: Model> Explorer<H, A> {
                 let found;
                 (judge, found) = run_one(judge, base, &sequence, None);
                 if let Some(found) = found {
-                    let mut report = Report::of(&self.plan.name, &judge.tally, sequences);
+                    let mut report = Report::of(&self.plan, &judge.tally, sequences);
                     report.failure = Some(self.told(judge, found, true));
                     return report;
                 }
             }
         }
-        let report = Report::of(&self.plan.name, &judge.tally, sequences);
+        let report = Report::of(&self.plan, &judge.tally, sequences);
         Report { nothing: self.nothing(&report), ..report }
     }
 
@@ -223,7 +223,7 @@ impl<H: 'static, A: Model> Explorer<H, A> {
 
     /// A failure before the first operation.
     fn ended_early(&self, why: &str) -> Report {
-        let mut report = Report::new(&self.plan.name);
+        let mut report = Report::new(&self.plan);
         let bad = Bad { why: why.to_owned(), levels: Vec::new() };
         let mode = self.plan.modes.first().copied().unwrap_or(Mode::Words);
         let reduced = Reduced::as_it_is(bad);

@@ -54,3 +54,38 @@ fn each_named_place_is_needed() {
     let without = explorer(true).without("cell.set.F1").run().failure.expect("needed");
     assert!(matches!(without.hinge, Hinge::NoFence { .. }), "{without}");
 }
+
+/// A value in one of two sectors, and in a third one which of the two holds, changed on a medium of
+/// any kind: what the kind has no use for is done all the same.
+fn set_on<M: Medium>(m: &M, value: u64) -> Verdict {
+    let other = 1 - word(m, 1024)?;
+    let file = m.kind() == MediumKind::File;
+    m.zero(Site::new("cell.set_on.zero"), other * 512, 8)?;
+    m.xor(Site::new("cell.set_on.copy"), other * 512, &value.to_le_bytes())?;
+    m.drain(Site::new("cell.set_on.F1"));
+    if file {
+        m.sync(Site::new("cell.set_on.S1"))?;
+    }
+    m.put(Site::new("cell.set_on.switch"), 1024, &other.to_le_bytes())?;
+    m.drain(Site::new("cell.set_on.F2"));
+    if file {
+        m.sync(Site::new("cell.set_on.S2"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn what_does_nothing_on_a_file_is_not_accused_there() {
+    let explorer = Explorer::new("file", 4096, MediumKind::File, Ok, |m: &mut Shared, seen| {
+        seen.agree(&word(m, word(m, 1024)? * 512)?)
+    });
+    let explorer = explorer.op("set 3", |m| set_on(m, 3), |model| *model = 3).op(
+        "set 4",
+        |m| set_on(m, 4),
+        |model| *model = 4,
+    );
+    let elisions = explorer.elisions();
+    elisions.assert_all_needed();
+    let names: Vec<&str> = elisions.tried.iter().map(|elision| elision.site).collect();
+    assert_eq!(names, ["cell.set_on.S1", "cell.set_on.S2"]);
+}
