@@ -96,8 +96,13 @@ pub enum Hinge {
         /// The store that it should have covered.
         store: Spot,
     },
-    /// Wrong whatever has arrived: recovery itself, or the operations without any crash.
-    Recovery,
+    /// Wrong whatever has arrived: what was durable by then, recovery itself, or the operations
+    /// without any crash.
+    Recovery {
+        /// The last fence that took effect before the crash; `None` if none did, or if it fails
+        /// without a crash.
+        fence: Option<Spot>,
+    },
 }
 
 impl Hinge {
@@ -123,7 +128,7 @@ impl Hinge {
             Self::NotAtomic { one, other } => of(&[Some(one), Some(other)]),
             Self::WrongOrder { early, late } => of(&[Some(early), Some(late)]),
             Self::FencedTooEarly { fence, store } => of(&[Some(fence), Some(store)]),
-            Self::Recovery => Vec::new(),
+            Self::Recovery { fence } => of(&[fence]),
         }
     }
 }
@@ -166,7 +171,10 @@ impl fmt::Display for Hinge {
                 "the fence at {fence} makes durable what needs the store at {store}, which comes \
                  after it"
             ),
-            Self::Recovery => f.write_str("none: it is wrong whatever has arrived"),
+            Self::Recovery { fence: Some(fence) } => {
+                write!(f, "none: it is wrong whatever has arrived since the fence at {fence}")
+            }
+            Self::Recovery { fence: None } => f.write_str("none: it is wrong whatever has arrived"),
         }
     }
 }
@@ -205,7 +213,10 @@ pub(crate) fn hinge(
     }
     // What came last is what makes the rest count.
     match (arrived.last(), missing.first()) {
-        (None, None) => Hinge::Recovery,
+        (None, None) => {
+            let fence = in_effect(level).iter().rfind(|call| is_fence(call));
+            Hinge::Recovery { fence: fence.map(spot_of) }
+        }
         (Some(early), None) => {
             let fence = last.filter(|_| passing).map(|fence| spot_of(&calls[fence]));
             Hinge::TooEarly { store: early.spot, fence }
@@ -220,9 +231,7 @@ pub(crate) fn hinge(
             Hinge::NoFence { first: first.spot, then: then.spot, fence: fence_after(then.call) }
         }
         (None, Some(store)) => {
-            // The barrier about to take effect is the last call.
-            let before = if passing { calls.len().saturating_sub(1) } else { calls.len() };
-            let fence = calls[..before].iter().rposition(is_fence);
+            let fence = in_effect(level).iter().rposition(is_fence);
             match fence {
                 Some(fence) if passing && fence < store.call => {
                     Hinge::FencedTooEarly { fence: spot_of(&calls[fence]), store: store.spot }
@@ -240,6 +249,16 @@ pub(crate) fn hinge(
 pub(crate) fn barrier_of(level: &Level) -> Option<Spot> {
     level.point.barrier()?;
     calls_of(level).last().filter(|call| is_fence(call)).map(spot_of)
+}
+
+/// The calls without the barrier about to take effect, which is the last one: growth is on no
+/// record.
+fn in_effect(level: &Level) -> &[Call] {
+    let calls = calls_of(level);
+    match (level.point.barrier(), calls.split_last()) {
+        (Some((site, kind)), Some((last, rest))) if (last.site, last.kind) == (site, kind) => rest,
+        _ => calls,
+    }
 }
 
 fn calls_of(level: &Level) -> &[Call] {

@@ -222,7 +222,7 @@ pub(crate) fn explain(
         crashes: reduced.levels.iter().map(barrier_of).collect(),
         arrived: Vec::new(),
         missing: Vec::new(),
-        hinge: Hinge::Recovery,
+        hinge: Hinge::Recovery { fence: None },
         on_x86: None,
         mended: None,
         replay: Replay { name: plan.name.clone(), mode, sequence, crashes: Vec::new() },

@@ -61,6 +61,31 @@ fn what_comes_after_the_last_acknowledgement_is_looked_at() {
 }
 
 #[test]
+fn what_is_wrong_whatever_has_arrived_hangs_on_the_last_fence() {
+    let work = |fenced: bool| {
+        explorer().step("forgets", move |m, ledger| {
+            if fenced {
+                ledger.begin(|model| model.0 = 1);
+                set(m, 0, 1)?;
+                m.fence();
+                ledger.ack();
+            }
+            // Nothing is stored for it.
+            ledger.begin(|model| model.1 = 2);
+            ledger.ack();
+            Ok(())
+        })
+    };
+    let failure = work(true).run().failure.expect("nobody stored it");
+    let Hinge::Recovery { fence: Some(fence) } = failure.hinge else { panic!("{failure}") };
+    assert_eq!(failure.hinge.spots(), [fence]);
+    assert!(fence.place.file().ends_with("steps.rs"), "{failure}");
+    assert!(failure.to_string().contains(&format!("has arrived since the fence at {fence}")));
+    let failure = work(false).run().failure.expect("nobody stored it");
+    assert_eq!(failure.hinge, Hinge::Recovery { fence: None }, "{failure}");
+}
+
+#[test]
 fn errors_and_panics_of_the_closures_are_failures() {
     let work = explorer().step("panics", |_, _| panic!("no way"));
     let why = work.run().failure.expect("it panicked").why;
