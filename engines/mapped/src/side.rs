@@ -445,10 +445,7 @@ impl<S: Medium> Side<S> {
             return Ok(());
         }
         let at = self.places.state(region, copy);
-        if let Err(error) = self.s.put(site, at + from, bytes) {
-            if !self.s.enabled(STATE_HEAL) {
-                return Err(error.into());
-            }
+        if self.s.put(site, at + from, bytes).is_err() {
             let twin = self.places.state(region, copy.other());
             let mut page = vec![0; PAGE as usize];
             self.s.read(twin - twin % PAGE, &mut page)?;
@@ -495,10 +492,7 @@ impl<S: Medium> Side<S> {
             return Ok(());
         }
         let at = self.places.entries(region) + u64::from(inside) * ENTRY_LEN as u64;
-        if let Err(error) = self.s.put(site, at, &entry.to_le_bytes()) {
-            if !self.s.enabled(ENTRY_HEAL) {
-                return Err(error.into());
-            }
+        if self.s.put(site, at, &entry.to_le_bytes()).is_err() {
             // The sums of every region in that page are lost: those regions come to be in doubt.
             self.s.heal(ENTRY_HEAL, at - at % PAGE, &[0xff; PAGE as usize])?;
             self.s.put(site, at, &entry.to_le_bytes())?;
@@ -533,10 +527,7 @@ impl<S: Medium> Side<S> {
         let start = self.places.parity(region, stripe);
         for (i, page) in parity.chunks(PAGE as usize).enumerate() {
             let at = start + i as u64 * PAGE;
-            if let Err(error) = self.s.put(sites.0, at, page) {
-                if !self.s.enabled(sites.1) {
-                    return Err(error.into());
-                }
+            if self.s.put(sites.0, at, page).is_err() {
                 self.s.heal(sites.1, at, page)?;
             }
         }
