@@ -261,6 +261,24 @@ impl Targets {
         hit.map(|object| object.at).collect()
     }
 
+    /// Where the objects lie of which a chunk has its entry in a range: without that nothing says
+    /// where slot and sums of such an object are.
+    #[must_use]
+    pub fn of_entries(pool: &Bytes, at: u64, len: u64) -> BTreeSet<u64> {
+        let mut objects = BTreeSet::new();
+        for map in Self::zones(pool) {
+            let Some(first) = map.chunks.first().map(|chunk| chunk.at) else { continue };
+            let entry = |byte: u64| map.start + (byte - first) / map.chunk_len * CHUNK_LEN as u64;
+            map.each_place(|place| {
+                let last = entry(place.object + place.capacity - 1);
+                if entry(place.slot) < at + len && at < last + CHUNK_LEN as u64 {
+                    objects.insert(place.object);
+                }
+            });
+        }
+        objects
+    }
+
     /// Whether any of these areas has a byte in a range.
     pub fn any_in(&self, areas: impl Fn(Area) -> bool, at: u64, len: u64) -> bool {
         self.all.iter().any(|it| areas(it.area) && it.at < at + len && at < it.at + it.len)

@@ -23,15 +23,17 @@ use holdfast_workloads::Rng;
 
 use super::damage::{Seen, crash, domains, names, world_of, zone_of};
 use super::spared::{Range, accused, kept, revert_as_told};
-use super::stale::{Past, set_back, settle};
+use super::stale::{Past, beside, is_loss, set_back, settle};
 use crate::object::driver::Driver;
 use crate::object::judge::scrub;
+use crate::object::model::{Object, name};
 use crate::object::ops::any_job;
 use crate::object::raw::{Bytes, Flaw, Scope, survey};
 use crate::object::scenes::{refused, stage};
 use crate::object::targets::Targets;
+use crate::object::toil::served;
 use crate::object::world::World;
-use crate::object::wrong::{Lie, Variant, lie, or_right, site};
+use crate::object::wrong::{Lie, Variant, lie, or_right, serve_as_told, site, told};
 use crate::runner::{Case, Row, Tier};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
@@ -63,6 +65,12 @@ pub const WRONG: &[Variant] = &[
     lie(Lie::Elsewhere, "the journal names other places", Fault::Unnoticed),
     lie(Lie::Accuses, "the journal names what nothing damaged", Fault::FalseReport),
     lie(Lie::Reverts, "a repair changes what nothing damaged", Fault::Reverted),
+    lie(Lie::Neighbour, "of a stale place, all else is lost, too", Fault::FalseReport),
+    of_kind(
+        "lost",
+        lie(Lie::Neighbour, "of a lost write, all else is lost, too", Fault::FalseReport),
+    ),
+    of_kind("moved", lie(Lie::WrongByte, "a wrong byte is served behind a refusal", Fault::Wrong)),
 ];
 /// The fault that is not of a write: see `stale.rs`.
 const STALE: u64 = 3;
@@ -71,9 +79,21 @@ const WORD: u64 = 8;
 /// Pages of the pools.
 const PAGES: u64 = 121;
 
+/// The variant, in stories of this kind of write.
+const fn of_kind(kind: &'static str, variant: Variant) -> Variant {
+    Variant { bed: kind, ..variant }
+}
+
 fn run(case: &Case) -> Tally {
-    // Stories are few: each is of another kind, in another world.
-    let wrong = |_: &Variant, case: &Case| story(case, case.number + 3, FEW);
+    let wrong = |variant: &Variant, case: &Case| {
+        let kind = match variant.bed {
+            "lost" => 0,
+            "moved" => 1,
+            // Stories are few: each is of another kind, in another world.
+            _ => case.number + 3,
+        };
+        story(case, kind, FEW)
+    };
     or_right(WRONG, case, wrong, |case| story(case, case.number / 4, FAULTS))
 }
 
@@ -118,10 +138,7 @@ fn rounds(
         let stale = kind == STALE;
         let blow = Blow { zone, injected, stale, past, seen, left: left.clone() };
         let judged = match outside {
-            true => serves_no_wrong_byte(&driver).map(|()| {
-                driver.medium.abandon(driver.pool);
-                None
-            }),
+            true => blow.exceeds(driver).map(|()| None),
             false => blow.judge(world, driver, rng, tally),
         };
         let story = || format!("round {round}, {}", words(&blow.injected));
@@ -177,16 +194,22 @@ impl Blow {
         }
     }
 
-    /// What does not hold what the program believes. A device keeps words, and earlier bytes of
-    /// one may have been on their way in it.
     fn hurt(&self) -> Vec<Range> {
-        let Injected { damage, at, len, .. } = self.injected;
-        let from = at / WORD * WORD;
-        let mut all = vec![(from, (at + len).next_multiple_of(WORD) - from)];
-        if let Damage::Write(FaultKind::Misdirected { to }) = damage {
-            all.push((to, len));
-        }
-        all
+        places(&self.injected)
+    }
+
+    /// Beyond tolerance something may be lost, and nothing else; the pool is given up.
+    fn exceeds(&self, driver: Driver) -> Judged<()> {
+        let hurt = Hurt::by(&driver, &self.injected);
+        serves_no_wrong_byte(&driver, |of, error| match error {
+            // By the slot whose write was lost there is no such object. If its columns are hurt
+            // in another row as well, they make nothing that verifies: P is taken for wrong and
+            // made anew, and then nobody can tell any more.
+            Error::Tx(TxError::Dangling { .. }) => hurt.names(of),
+            error => is_loss(error) && hurt.may_cost(of),
+        })?;
+        driver.medium.abandon(driver.pool);
+        Ok(())
     }
 
     /// Has the fault met and scrubbed away. Answers the pool if it can go on.
@@ -332,6 +355,18 @@ fn strike(driver: &Driver, kind: u64, rng: &mut Rng) -> Judged<Option<(Injected,
     Ok(injected.map(|injected| (injected, Past::of_write(states))))
 }
 
+/// What does not hold what the program believes, once a fault came about. A device keeps words, and
+/// earlier bytes of one may have been on their way in it.
+fn places(injected: &Injected) -> Vec<Range> {
+    let Injected { damage, at, len, .. } = *injected;
+    let from = at / WORD * WORD;
+    let mut all = vec![(from, (at + len).next_multiple_of(WORD) - from)];
+    if let Damage::Write(FaultKind::Misdirected { to }) = damage {
+        all.push((to, len));
+    }
+    all
+}
+
 /// A fault in words.
 fn words(injected: &Injected) -> String {
     let site = injected.site.map_or("?", |site| site.name());
@@ -355,36 +390,91 @@ fn took_both_copies(driver: &Driver, injected: &Injected) -> bool {
     append && injected.at < 2 * driver.pool.superblock().side_len
 }
 
-/// Reads everything: right, or an error.
-fn serves_no_wrong_byte(driver: &Driver) -> Judged<()> {
-    match driver.read_all() {
-        Err(violation) if violation.fault != Fault::Refused => Err(violation),
-        _ => Ok(()),
+/// Reads every object, also behind one that is refused: right, or an error that is excused.
+fn serves_no_wrong_byte(driver: &Driver, excused: impl Fn(RawPtr, &Error) -> bool) -> Judged<()> {
+    let mut behind = false;
+    for (word, object) in driver.ledger.objects().iter() {
+        let of = RawPtr::from_word(word);
+        let may_be_lost = excused(of, &Error::Tx(TxError::Lost { object: of }));
+        match served_as_told(driver, of, may_be_lost, behind) {
+            Ok(found) if found == *object => {}
+            Ok(_) => {
+                let story = format!("a wrong byte of {} was served", name(word));
+                return Err(Violation::new(Fault::Wrong, story));
+            }
+            Err(error) if excused(of, &error) => behind = true,
+            Err(error) => return Err(beside(word, &error)),
+        }
     }
+    Ok(())
 }
 
-/// Where the objects lie of which a write was lost, sent elsewhere or torn.
-struct Hurt([BTreeSet<u64>; 2]);
+/// An object as the engine serves it, or a lie about it: all that is not hurt is lost, or what is
+/// hurt is, and behind that a wrong byte is served.
+fn served_as_told(
+    driver: &Driver,
+    of: RawPtr,
+    is_hurt: bool,
+    behind: bool,
+) -> Result<Object, Error> {
+    if told(Lie::Neighbour) && !is_hurt || told(Lie::WrongByte) && is_hurt {
+        return Err(Error::Tx(TxError::Lost { object: of }));
+    }
+    let found = served(&driver.pool, of.word())?;
+    let mut bytes = found.bytes.to_vec();
+    if behind {
+        serve_as_told(&mut bytes);
+    }
+    Ok(Object { bytes: bytes.into(), ..found })
+}
+
+/// Where the objects lie that were hurt by a write that was lost, sent elsewhere or torn.
+struct Hurt {
+    /// Those with a part in the place that was meant.
+    meant: BTreeSet<u64>,
+    /// Those with a part in either place, or the entry of a chunk.
+    all: BTreeSet<u64>,
+}
 
 impl Hurt {
     /// As the pool says now, and as it should: by a slot of which the write was lost, nothing is
     /// there.
     fn by(driver: &Driver, injected: &Injected) -> Self {
-        let Injected { at, len, intended, .. } = injected;
         let now = Bytes::of(&driver.medium);
-        let meant = now.clone().with(*at, intended);
-        Self([now, meant].map(|pool| Targets::of(&pool).owners(*at, *len)))
+        let mut meant = now.clone().with(injected.at, &injected.intended);
+        if let Damage::Write(FaultKind::Misdirected { to }) = injected.damage {
+            meant = meant.with(to, &injected.target_before);
+        }
+        let mut hurt = Self { meant: BTreeSet::new(), all: BTreeSet::new() };
+        for pool in [now, meant] {
+            let targets = Targets::of(&pool);
+            hurt.meant.extend(targets.owners(injected.at, injected.len));
+            for (at, len) in places(injected) {
+                hurt.all.extend(targets.owners(at, len));
+                hurt.all.extend(Targets::of_entries(&pool, at, len));
+            }
+        }
+        hurt
     }
 
+    /// Whether the object may be in doubt.
     fn names(&self, of: RawPtr) -> bool {
-        self.0.iter().any(|owners| owners.contains(&of.offset()))
+        self.meant.contains(&of.offset())
+    }
+
+    /// Whether the object may be lost for it, where the redundancy does not cover that.
+    fn may_cost(&self, of: RawPtr) -> bool {
+        self.all.contains(&of.offset())
     }
 }
 
 fn meet(world: &Arc<World>, driver: Driver, injected: &Injected, rng: &mut Rng) -> Judged<Driver> {
     match rng.below(4) {
         // A slot whose write was lost is an old one and verifies: only parity knows.
-        0 => serves_no_wrong_byte(&driver)?,
+        0 => {
+            let hurt = Hurt::by(&driver, injected);
+            serves_no_wrong_byte(&driver, |of, error| is_loss(error) && hurt.names(of))?;
+        }
         1 => {
             let hurt = Hurt::by(&driver, injected);
             for _ in 0..1 + rng.below(3) {

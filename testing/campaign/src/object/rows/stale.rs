@@ -9,10 +9,10 @@ use std::collections::BTreeSet;
 
 use holdfast_faultmem::Injected;
 use holdfast_layout::RawPtr;
-use holdfast_object::Finding;
+use holdfast_object::{Error, Finding};
 use holdfast_pmem::{Medium, MediumKind, Site};
 use holdfast_redundancy::{Verdict, verdict::Reason};
-use holdfast_txn::Transaction;
+use holdfast_txn::{Transaction, TxError};
 use holdfast_workloads::Rng;
 
 use super::damage::settled;
@@ -22,6 +22,7 @@ use crate::object::model::{Object, Objects, name};
 use crate::object::ops::{Job, Op, any_job};
 use crate::object::raw::Bytes;
 use crate::object::targets::{Targets, unit_set_back};
+use crate::object::wrong::{Lie, told};
 use crate::tally::{Fault, Judged, Violation};
 
 /// Writing back what a file's medium still owes.
@@ -32,6 +33,8 @@ pub(super) struct Past {
     states: Vec<Objects>,
     /// Objects with bytes, slot or sums in a place that was set back.
     concerned: BTreeSet<u64>,
+    /// Where the objects lie of which a chunk had its entry there.
+    in_chunks: BTreeSet<u64>,
 }
 
 /// Has the medium written what a file still owes. A file's writes come to it whenever the kernel
@@ -62,10 +65,11 @@ pub(super) fn set_back(driver: &Driver, rng: &mut Rng) -> Judged<Option<(Injecte
     let changed: Vec<usize> = changed.filter(|(_, (a, b))| a != b).map(|(i, _)| i * unit).collect();
     let Some(&at) = rng.pick(&changed) else { return Ok(None) };
     let concerned = concerned(driver, at as u64, unit as u64);
+    let in_chunks = Targets::of_entries(&Bytes::of(&driver.medium), at as u64, unit as u64);
     let done = driver.medium.stray(at as u64, &old[at..][..unit]);
     done.map_err(|error| Violation::new(Fault::Refused, format!("injecting: {error}")))?;
     let injected = driver.medium.injected().get(before).cloned();
-    Ok(injected.map(|injected| (injected, Past { states, concerned })))
+    Ok(injected.map(|injected| (injected, Past { states, concerned, in_chunks })))
 }
 
 /// Every byte of the medium.
@@ -84,8 +88,19 @@ pub(super) fn concerned(driver: &Driver, at: u64, len: u64) -> BTreeSet<u64> {
     words.filter(|word| owners.contains(&RawPtr::from_word(*word).offset())).collect()
 }
 
-/// An object as the engine has it; nothing where it answers with an error.
-fn read(driver: &Driver, word: u64, len: usize) -> Option<Object> {
+/// Whether an error says that an object is lost, or in doubt.
+pub(super) const fn is_loss(error: &Error) -> bool {
+    matches!(error, Error::Tx(TxError::Lost { .. } | TxError::InDoubt { .. }))
+}
+
+/// An object is refused, and nothing that was hurt excuses that.
+pub(super) fn beside(word: u64, error: &Error) -> Violation {
+    let fault = if is_loss(error) { Fault::FalseReport } else { Fault::Refused };
+    Violation::new(fault, format!("reading {}, which nothing excuses: {error}", name(word)))
+}
+
+/// An object as the engine has it.
+fn read(driver: &Driver, word: u64, len: usize) -> Result<Object, Error> {
     let of = RawPtr::from_word(word);
     let mut bytes = vec![0; len];
     let read = driver.pool.run(|tx| {
@@ -93,19 +108,19 @@ fn read(driver: &Driver, word: u64, len: usize) -> Option<Object> {
         tx.read_bytes(of, 0, &mut bytes[..len])?;
         Ok((len, tx.type_of(of)?))
     });
-    let (len, kind) = read.ok()?;
+    let (len, kind) = read?;
     bytes.truncate(len);
-    Some(Object { kind: kind.0, bytes: bytes.into() })
+    Ok(Object { kind: kind.0, bytes: bytes.into() })
 }
 
 impl Past {
     /// Of a write that came to grief in the middle of transactions with these states around them.
     pub(super) fn of_write(states: Vec<Objects>) -> Self {
-        Self { states, concerned: BTreeSet::new() }
+        Self { states, concerned: BTreeSet::new(), in_chunks: BTreeSet::new() }
     }
 
-    /// Reads everything: as it is, or an error where that is `excused`; what is `allowed` to be
-    /// may also be as it was.
+    /// Reads everything: as it is, or lost or in doubt where that is `excused`; what is `allowed`
+    /// to be may also be as it was.
     fn reads(
         &self,
         driver: &Driver,
@@ -113,12 +128,14 @@ impl Past {
         excused: impl Fn(u64) -> bool,
     ) -> Judged<()> {
         for (word, object) in driver.ledger.objects().iter() {
-            let Some(found) = read(driver, word, object.bytes.len()) else {
-                if excused(word) {
-                    continue;
-                }
-                let story = format!("{} cannot be read, and is not in doubt", name(word));
-                return Err(Violation::new(Fault::Refused, story));
+            let mut found = read(driver, word, object.bytes.len());
+            if told(Lie::Neighbour) && !excused(word) {
+                found = Err(Error::Tx(TxError::Lost { object: RawPtr::from_word(word) }));
+            }
+            let found = match found {
+                Ok(found) => found,
+                Err(error) if is_loss(&error) && excused(word) => continue,
+                Err(error) => return Err(beside(word, &error)),
             };
             let was = || self.states.iter().any(|state| state.get(word) == Some(&found));
             if found != *object && !(allowed.contains(&word) && was()) {
@@ -133,7 +150,10 @@ impl Past {
     /// an older state, it commits: so those here leave what is concerned alone.
     pub(super) fn meet(&self, driver: &Driver, rng: &mut Rng, work: bool) -> Judged<()> {
         if !work || self.concerned.contains(&driver.anchor) {
-            return self.reads(driver, &self.concerned, |_| true);
+            // Of all else nothing was touched: who cannot read that has lost it without cause.
+            let in_chunks = |word| self.in_chunks.contains(&RawPtr::from_word(word).offset());
+            let excused = |word| self.concerned.contains(&word) || in_chunks(word);
+            return self.reads(driver, &self.concerned, excused);
         }
         for _ in 0..1 + rng.below(3) {
             let mut others = Objects::default();
@@ -175,8 +195,7 @@ impl Past {
         let mut all = true;
         for word in named {
             let object = driver.ledger.objects().get(*word).cloned();
-            let Some(object) = object.filter(|o| read(driver, *word, o.bytes.len()).is_some())
-            else {
+            let Some(object) = object.filter(|o| read(driver, *word, o.bytes.len()).is_ok()) else {
                 all = false;
                 continue;
             };
