@@ -19,6 +19,8 @@ pub enum Lie {
     Accuses,
     /// The journal speaks of other bytes.
     Elsewhere,
+    /// The journal also says something of bytes that were damaged once, and mended since.
+    Again,
     /// A repair changed a byte that nothing damaged.
     Reverts,
     /// A wrong byte is served.

@@ -22,7 +22,7 @@ use holdfast_txn::TxError;
 use holdfast_workloads::Rng;
 
 use super::damage::{Seen, crash, domains, names, world_of, zone_of};
-use super::spared::{Range, accused, kept, revert_as_told};
+use super::spared::{Range, accused, again_as_told, kept, revert_as_told};
 use super::stale::{Past, beside, is_loss, set_back, settle};
 use crate::object::driver::Driver;
 use crate::object::judge::scrub;
@@ -30,7 +30,7 @@ use crate::object::model::{Object, name};
 use crate::object::ops::any_job;
 use crate::object::raw::{Bytes, Flaw, Scope, survey};
 use crate::object::scenes::{refused, stage};
-use crate::object::targets::Targets;
+use crate::object::targets::{Area, Targets};
 use crate::object::toil::served;
 use crate::object::world::World;
 use crate::object::wrong::{Lie, Variant, lie, or_right, serve_as_told, site, told};
@@ -71,6 +71,7 @@ pub const WRONG: &[Variant] = &[
         lie(Lie::Neighbour, "of a lost write, all else is lost, too", Fault::FalseReport),
     ),
     of_kind("moved", lie(Lie::WrongByte, "a wrong byte is served behind a refusal", Fault::Wrong)),
+    of_kind("moved", lie(Lie::Again, "the journal names what was mended", Fault::FalseReport)),
 ];
 /// The fault that is not of a write: see `stale.rs`.
 const STALE: u64 = 3;
@@ -121,7 +122,7 @@ fn rounds(
     tally: &mut Tally,
 ) -> Judged<()> {
     let mut driver = begin(world, rng)?;
-    let mut left = Vec::new();
+    let mut trail = Trail::default();
     for round in 0..ATTEMPTS * faults {
         if tally.count >= faults {
             break;
@@ -136,7 +137,8 @@ fn rounds(
         let outside = beyond(&driver, &zone, &injected);
         let log_lost = took_both_copies(&driver, &injected);
         let stale = kind == STALE;
-        let blow = Blow { zone, injected, stale, past, seen, left: left.clone() };
+        let blow = Blow { zone, injected, stale, past, seen, trail: trail.clone() };
+        trail.add(&driver, blow.hurt(), zone);
         let judged = match outside {
             true => blow.exceeds(driver).map(|()| None),
             false => blow.judge(world, driver, rng, tally),
@@ -149,8 +151,6 @@ fn rounds(
             tally.count += 1;
             tally.add(blow.kind(), 1);
         }
-        // Who comes to a place in the log later may still find what is wrong there.
-        left.extend(blow.hurt().into_iter().filter(|(at, _)| *at < blow.zone.start));
         driver = match next {
             // Until its log is reclaimed, a crash would lose the transaction.
             Some(driver) if !log_lost => driver,
@@ -159,7 +159,7 @@ fn rounds(
                 if let Some(Driver { medium, pool, .. }) = other {
                     medium.abandon(pool);
                 }
-                left.clear();
+                trail = Trail::default();
                 begin(world, rng)?
             }
         };
@@ -168,6 +168,27 @@ fn rounds(
     let Driver { medium, pool, .. } = driver;
     medium.abandon(pool);
     Ok(())
+}
+
+/// What was hurt in earlier rounds, before the zone.
+#[derive(Debug, Clone, Default)]
+struct Trail {
+    /// In the log: who comes there later may still find what is wrong.
+    in_log: Vec<Range>,
+    /// Elsewhere: the scrub of that round has mended it.
+    mended: Vec<Range>,
+}
+
+impl Trail {
+    fn add(&mut self, driver: &Driver, hurt: Vec<Range>, zone: Region) {
+        let targets = Targets::of(&Bytes::of(&driver.medium));
+        let log = |area| matches!(area, Area::Log(_));
+        let before = hurt.into_iter().filter(|(at, _)| *at < zone.start);
+        let (in_log, mended): (Vec<_>, Vec<_>) =
+            before.partition(|(at, len)| targets.any_in(log, *at, *len));
+        self.in_log.extend(in_log);
+        self.mended.extend(mended);
+    }
 }
 
 /// A fault that came about, and what is known of it.
@@ -180,8 +201,8 @@ struct Blow {
     past: Past,
     /// Events from before.
     seen: Seen,
-    /// What was hurt earlier in places that nobody may have come to since.
-    left: Vec<Range>,
+    /// What was hurt earlier.
+    trail: Trail,
 }
 
 impl Blow {
@@ -301,10 +322,11 @@ impl Blow {
         };
         revert_as_told(&driver.ledger.objects(), &hurt, change, &driver.medium);
         kept(&driver.medium, &driver.ledger.objects(), &hurt)?;
-        let Some(events) = self.seen.since(driver) else {
+        let Some(mut events) = self.seen.since(driver) else {
             tally.add("rounds with more events than the journal holds", 1);
             return Ok(());
         };
+        again_as_told(&mut events, &self.trail.mended);
         let is_named = |(at, len): &Range| events.iter().any(|e| names(&self.zone, e, *at, *len));
         let located = hurt.iter().any(is_named);
         let said = || events.iter().any(|event| event.outcome == Outcome::Undecided);
@@ -325,7 +347,7 @@ impl Blow {
             (false, false) => "in metadata or log, replaced or done with",
         };
         tally.add(figure, 1);
-        let known: Vec<Range> = hurt.into_iter().chain(self.left.iter().copied()).collect();
+        let known: Vec<Range> = hurt.into_iter().chain(self.trail.in_log.iter().copied()).collect();
         accused(&self.zone, &events, &known, &driver.medium)
     }
 }

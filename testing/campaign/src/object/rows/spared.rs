@@ -135,21 +135,7 @@ pub(super) fn accused(
 /// Events as they were read, or as a lie has them: of a pool of so many bytes.
 pub(super) fn as_told(mut events: Vec<Event>, pool_len: u64) -> Vec<Event> {
     // The last byte of a pool belongs to a spare frame: nobody damages it.
-    let last = Event {
-        sequence: 0,
-        time_ns: 0,
-        cause: Cause::Sum,
-        finder: Finder::Scrub,
-        at: pool_len - 1,
-        len: 1,
-        wrong: Some(Wrong::Data),
-        before_sum: 0,
-        after_sum: 0,
-        outcome: Outcome::Repaired,
-        duration_ns: 0,
-        object: 0,
-        verified_ns: 0,
-    };
+    let last = made_up((pool_len - 1, 1));
     if told(Lie::Silent) {
         events.clear();
     }
@@ -161,6 +147,32 @@ pub(super) fn as_told(mut events: Vec<Event>, pool_len: u64) -> Vec<Event> {
         events.iter_mut().for_each(moved);
     }
     events
+}
+
+/// Has events also speak of what was damaged once, and mended since, if that lie is told.
+pub(super) fn again_as_told(events: &mut Vec<Event>, mended: &[Range]) {
+    if told(Lie::Again) {
+        events.extend(mended.last().copied().map(made_up));
+    }
+}
+
+/// An event about a place of which there was none.
+const fn made_up((at, len): Range) -> Event {
+    Event {
+        sequence: 0,
+        time_ns: 0,
+        cause: Cause::Sum,
+        finder: Finder::Scrub,
+        at,
+        len,
+        wrong: Some(Wrong::Data),
+        before_sum: 0,
+        after_sum: 0,
+        outcome: Outcome::Repaired,
+        duration_ns: 0,
+        object: 0,
+        verified_ns: 0,
+    }
 }
 
 /// After a repair: changes a byte of an object that nothing damaged, if that lie is told.

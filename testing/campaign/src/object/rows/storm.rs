@@ -56,6 +56,7 @@ pub const ROW: Row = Row {
 const WRONG: &[Variant] = &[
     lie(Lie::Accuses, "the journal names what nothing damaged", Fault::FalseReport),
     lie(Lie::Elsewhere, "the journal names other places", Fault::FalseReport),
+    lie(Lie::Again, "the journal names what was mended", Fault::FalseReport),
     lie(Lie::Silent, "the journal says nothing", Fault::Unnoticed),
     site("object.mend_unit.verify", "what is damaged is taken for right"),
     beyond(lie(Lie::WrongByte, "beyond tolerance, a wrong byte is served", Fault::Wrong)),

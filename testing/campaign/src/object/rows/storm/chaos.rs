@@ -21,7 +21,7 @@ use crate::object::driver::Driver;
 use crate::object::ops::{Job, Op};
 use crate::object::raw::Bytes;
 use crate::object::rows::damage::{Seen, domains, end_of, names, zone_of};
-use crate::object::rows::spared::accused;
+use crate::object::rows::spared::{Range, accused, again_as_told};
 use crate::object::rows::stale::{concerned, settle};
 use crate::object::scenes::refused;
 use crate::object::targets::{Area, Target, Targets, unit_set_back};
@@ -96,6 +96,8 @@ pub(super) struct Chaos<'a> {
     injuries: Vec<Injury>,
     /// Of these, how many were judged.
     judged: usize,
+    /// Of these, writes that had not gone wrong yet when the last scrub began.
+    late: Vec<Range>,
     events: Vec<Event>,
     seen: Seen,
     /// Events were lost: the journal holds only so many.
@@ -133,6 +135,7 @@ impl<'a> Chaos<'a> {
             taken: BTreeSet::new(),
             injuries: Vec::new(),
             judged: 0,
+            late: Vec::new(),
             events: Vec::new(),
             overflowed: false,
             lost_events: false,
@@ -501,6 +504,7 @@ impl<'a> Chaos<'a> {
     /// Scrubs. Within tolerance nothing may be lost, and what is in doubt has been older.
     pub(super) fn scrub(&mut self) -> Judged<()> {
         settle(self.driver)?;
+        let late = self.unsettled();
         let done = self.pass()?;
         let in_doubt = self.in_doubt(&done)?;
         if !in_doubt.is_empty() {
@@ -511,12 +515,24 @@ impl<'a> Chaos<'a> {
         }
         self.sky.shun(BTreeSet::new());
         self.taken.retain(|domain| domain & LOG != 0);
-        match self.seen.since(self.driver) {
+        // A thread in the middle of a repair tells of it late.
+        let (since, now) = self.sky.calm(|| (self.seen.since(self.driver), Seen::now(self.driver)));
+        match since {
             Some(events) => self.events.extend(events),
             None => (self.overflowed, self.lost_events) = (true, true),
         }
-        self.seen = Seen::now(self.driver);
-        self.judge()
+        self.seen = now;
+        self.judge()?;
+        self.late = late;
+        Ok(())
+    }
+
+    /// Places of writes that are still to go wrong, at a barrier to come.
+    fn unsettled(&self) -> Vec<Range> {
+        let log = self.driver.medium.injected();
+        let waits = |write: usize| log.get(write).is_some_and(|write| !write.settled);
+        let late = self.injuries.iter().filter(|it| it.write.is_some_and(waits));
+        late.map(|it| (it.at, it.len)).collect()
     }
 
     /// Has what is in doubt written anew, by the thread whose it is.
@@ -606,10 +622,7 @@ impl<'a> Chaos<'a> {
         }
         let failed = std::mem::take(&mut self.failed);
         if !failed && !self.sky.is_beyond() {
-            // Also those of earlier rounds: what was overwritten was not looked at.
-            let hurt: Vec<_> = self.injuries.iter().map(|it| (it.at, it.len)).collect();
-            let medium = &self.driver.medium;
-            self.sky.calm(|| accused(&self.zone, &events, &hurt, medium))?;
+            self.accused(&events, self.judged - fresh.len())?;
         }
         for event in &events {
             self.tally.add(format!("events found by {}", event.finder), 1);
@@ -640,6 +653,22 @@ impl<'a> Chaos<'a> {
             return Err(Violation::new(Fault::Unnoticed, story));
         }
         Ok(())
+    }
+
+    /// Nothing is accused that may not be wrong: what was hurt from injury number `from` on. Of
+    /// what was hurt before that a scrub has left nothing but what is in the log, where nobody has
+    /// come to it, and writes that went wrong later; and what is in doubt, once anything stays so.
+    fn accused(&self, events: &[Event], from: usize) -> Judged<()> {
+        let (before, fresh) = self.injuries.split_at(from);
+        let is_in_log = |it: &&Injury| self.domains(it.at, it.len).iter().any(|d| d & LOG != 0);
+        let (left, mended): (Vec<&Injury>, Vec<&Injury>) =
+            before.iter().partition(|it| self.doubtful || is_in_log(it));
+        let range = |it: &Injury| (it.at, it.len);
+        let mut hurt: Vec<Range> = left.into_iter().chain(fresh).map(range).collect();
+        hurt.extend(&self.late);
+        let mut events = events.to_vec();
+        again_as_told(&mut events, &mended.into_iter().map(range).collect::<Vec<_>>());
+        self.sky.calm(|| accused(&self.zone, &events, &hurt, &self.driver.medium))
     }
 
     /// Whether the program has stored over all that is wrong since.
