@@ -21,6 +21,8 @@ pub enum Lie {
     Elsewhere,
     /// The journal also says something of bytes that were damaged once, and mended since.
     Again,
+    /// Of two places the journal names one.
+    OneOfTwo,
     /// A repair changed a byte that nothing damaged.
     Reverts,
     /// A wrong byte is served.

@@ -17,7 +17,7 @@ use holdfast_faultmem::{Damage, FaultKind, Injected, Torn, When};
 use holdfast_layout::{RawPtr, Region};
 use holdfast_object::Error;
 use holdfast_pmem::{Medium, MediumKind};
-use holdfast_redundancy::events::Outcome;
+use holdfast_redundancy::events::{Event, Outcome};
 use holdfast_txn::TxError;
 use holdfast_workloads::Rng;
 
@@ -71,6 +71,7 @@ pub const WRONG: &[Variant] = &[
         lie(Lie::Neighbour, "of a lost write, all else is lost, too", Fault::FalseReport),
     ),
     of_kind("moved", lie(Lie::WrongByte, "a wrong byte is served behind a refusal", Fault::Wrong)),
+    of_kind("moved", lie(Lie::OneOfTwo, "of two places the journal names one", Fault::Unnoticed)),
     of_kind("moved", lie(Lie::Again, "the journal names what was mended", Fault::FalseReport)),
 ];
 /// The fault that is not of a write: see `stale.rs`.
@@ -246,18 +247,18 @@ impl Blow {
             true => self.meet_stale(world, driver, rng)?,
             false => meet(world, driver, &self.injected, rng)?,
         };
-        let wrong = self.is_still_wrong(&driver)?;
+        let wrong = self.still_wrong(&driver)?;
         let mut place = self.injected.at..self.injected.at + self.injected.len;
         let worked_on = place.any(|byte| driver.medium.stored_over(0, (byte, 1), None));
         let undecided = scrub(&driver.pool)?.undecided;
-        self.found(&driver, wrong, undecided > 0, tally)?;
+        self.found(&driver, &wrong, undecided > 0, tally)?;
         self.past.scrubbed(&driver, rng, undecided)?;
         if self.stale {
             self.count_stale(undecided, tally);
         } else if undecided > 0 {
             tally.add(format!("{}, named as in doubt", self.kind()), 1);
             // What is worked on from an older state may look newer than what P and Q say.
-            if wrong && self.zone.parity_rows > 1 && !worked_on {
+            if !wrong.is_empty() && self.zone.parity_rows > 1 && !worked_on {
                 let story = "P and Q tell which write was lost, and it is said to be in doubt";
                 return Err(Violation::new(Fault::FalseReport, story));
             }
@@ -294,28 +295,48 @@ impl Blow {
         tally.add(figure, 1);
     }
 
-    /// Whether something that the engine must find is wrong with the pool right now: by the log of
+    /// Where something that the engine must find is wrong with the pool right now: by the log of
     /// the injector the place is not what was meant to be there, and the second reader complains.
-    /// There is nothing else that it could complain of. Records in the log are done with, and some
-    /// pages are written by the scrub itself before it could read them.
-    fn is_still_wrong(&self, driver: &Driver) -> Judged<bool> {
+    /// There is nothing else that it could complain of. Of several places together it is not known
+    /// which of them it is.
+    fn still_wrong(&self, driver: &Driver) -> Judged<Vec<Vec<Range>>> {
         let pool = Bytes::of(&driver.medium);
-        let Injected { at, len, intended, .. } = &self.injected;
-        let moved = matches!(self.injected.damage, Damage::Write(FaultKind::Misdirected { .. }));
-        if !moved && pool.get(*at, *len).is_some_and(|now| *now == intended[..]) {
-            return Ok(false);
-        }
-        let found = survey(&pool, Scope::ALL);
-        let found = found.ok_or_else(|| Violation::new(Fault::Wrong, "no superblock verifies"))?;
-        let spared = |flaw: &Flaw| {
-            ["intent:", "progress:"].iter().any(|record| flaw.what.starts_with(record))
+        let Injected { damage, at, len, intended, .. } = &self.injected;
+        let to = match damage {
+            Damage::Write(FaultKind::Misdirected { to }) => Some(*to),
+            _ => None,
         };
-        Ok(!found.flaws.iter().all(spared))
+        let as_meant = || pool.get(*at, *len).is_some_and(|now| *now == intended[..]);
+        let sound = is_sound(&pool);
+        let sound = sound.ok_or_else(|| Violation::new(Fault::Wrong, "no superblock verifies"))?;
+        if to.is_none() && as_meant() || sound {
+            return Ok(Vec::new());
+        }
+        let hurt = self.hurt();
+        let Some(to) = to else { return Ok(vec![hurt]) };
+        let Injected { after, target_before, .. } = &self.injected;
+        let here = |pool: &Bytes| undone(pool, *at, after, intended);
+        let there = |pool: &Bytes| undone(pool, to, intended, target_before);
+        let any_sound = |pools: &[Bytes]| pools.iter().any(|pool| is_sound(pool) == Some(true));
+        let both = || here(&pool).iter().flat_map(there).collect::<Vec<_>>();
+        // Who makes one place right and hears no complaint has found the only one that was wrong.
+        Ok(match (any_sound(&here(&pool)), any_sound(&there(&pool))) {
+            (true, false) => vec![vec![hurt[0]]],
+            (false, true) => vec![vec![hurt[1]]],
+            (false, false) if any_sound(&both()) => vec![vec![hurt[0]], vec![hurt[1]]],
+            _ => vec![hurt],
+        })
     }
 
-    /// Compares the events with the injector's log: what was `wrong` right before the scrub has
-    /// one, or something is said to be in `doubt`, and there is none of anything else.
-    fn found(&self, driver: &Driver, wrong: bool, doubt: bool, tally: &mut Tally) -> Judged<()> {
+    /// Compares the events with the injector's log: each place that was `wrong` right before the
+    /// scrub has one, or something is said to be in `doubt`, and there is none of anything else.
+    fn found(
+        &self,
+        driver: &Driver,
+        wrong: &[Vec<Range>],
+        doubt: bool,
+        tally: &mut Tally,
+    ) -> Judged<()> {
         let hurt = self.hurt();
         let change = |at, byte| {
             let _ = driver.medium.stray(at, &[byte]);
@@ -327,6 +348,10 @@ impl Blow {
             return Ok(());
         };
         again_as_told(&mut events, &self.trail.mended);
+        if let (true, [_, second]) = (told(Lie::OneOfTwo), wrong) {
+            let names = |e: &Event| second.iter().any(|(at, len)| names(&self.zone, e, *at, *len));
+            events.retain(|event| !names(event));
+        }
         let is_named = |(at, len): &Range| events.iter().any(|e| names(&self.zone, e, *at, *len));
         let located = hurt.iter().any(is_named);
         let said = || events.iter().any(|event| event.outcome == Outcome::Undecided);
@@ -334,11 +359,17 @@ impl Blow {
             let story = "something is in doubt, and no event of this pass says so";
             return Err(Violation::new(Fault::Unnoticed, story));
         }
-        if wrong && !doubt && !located {
-            let story = "it was wrong right before the scrub, and no event names it";
+        if let Some(missed) = wrong.iter().find(|any| !doubt && !any.iter().any(is_named)) {
+            let story =
+                format!("{missed:x?} was wrong right before the scrub, and no event names it");
             return Err(Violation::new(Fault::Unnoticed, story));
         }
-        tally.add("wrong right before the scrub, all found", (wrong && !doubt).into());
+        let all_found = !wrong.is_empty() && !doubt;
+        tally.add("wrong right before the scrub, all found", all_found.into());
+        let both = all_found && wrong.len() > 1;
+        tally.add("misdirected, wrong in both places, both found", both.into());
+        let either = all_found && wrong.iter().any(|any| any.len() > 1);
+        tally.add("misdirected, not known in which place it is wrong", either.into());
         tally.add(format!("{}, located", self.kind()), located.into());
         let figure = match (self.injected.at >= self.zone.start, located) {
             (true, true) => "in the zone, located",
@@ -387,6 +418,25 @@ fn places(injected: &Injected) -> Vec<Range> {
         all.push((to, len));
     }
     all
+}
+
+/// Whether the second reader has nothing to complain of; `None` if no superblock verifies. Records
+/// in the log are done with, and some pages are written by the scrub itself before it could read
+/// them.
+fn is_sound(pool: &Bytes) -> Option<bool> {
+    let found = survey(pool, Scope::ALL)?;
+    let spared =
+        |flaw: &Flaw| ["intent:", "progress:"].iter().any(|record| flaw.what.starts_with(record));
+    Some(found.flaws.iter().all(spared))
+}
+
+/// A pool without what a fault made of a place: as if nobody had been there since, and as if
+/// deltas had been added to it.
+fn undone(pool: &Bytes, at: u64, wrong: &[u8], right: &[u8]) -> [Bytes; 2] {
+    let now = pool.get(at, right.len() as u64).unwrap_or_default();
+    let deltas = wrong.iter().zip(right).map(|(wrong, right)| wrong ^ right);
+    let added: Vec<u8> = now.iter().zip(deltas).map(|(now, delta)| now ^ delta).collect();
+    [pool.clone().with(at, right), pool.clone().with(at, &added)]
 }
 
 /// A fault in words.
