@@ -23,6 +23,8 @@ pub enum Lie {
     Again,
     /// Of two places the journal names one.
     OneOfTwo,
+    /// The journal calls repaired whatever it speaks of.
+    Mended,
     /// A repair changed a byte that nothing damaged.
     Reverts,
     /// A wrong byte is served.

@@ -12,6 +12,7 @@ use holdfast_faultmem::{Clear, Image};
 use holdfast_layout::{RawPtr, Region};
 use holdfast_object::{Error, ScrubControl, ScrubOptions};
 use holdfast_pmem::PAGE;
+use holdfast_redundancy::events::{Event, Outcome};
 use holdfast_txn::{Transaction, TxError};
 use holdfast_workloads::Rng;
 
@@ -53,6 +54,7 @@ const WRONG: &[Variant] = &[
     lie(Lie::Neighbour, "an object beside the damage is refused", Fault::FalseReport),
     lie(Lie::Silent, "the journal says nothing", Fault::Unnoticed),
     lie(Lie::Elsewhere, "the journal names other objects", Fault::Unnoticed),
+    lie(Lie::Mended, "the journal calls repaired what is lost", Fault::Unnoticed),
     lie(Lie::Scribbles, "an open that fails changes the pool", Fault::Wrong),
 ];
 
@@ -140,22 +142,31 @@ fn columns(world: &Arc<World>, origin: &Origin, rng: &mut Rng, tally: &mut Tally
     }
     let after = contained(&driver, &exposed, tally)?;
     tally.add("objects lost", after.len() as u64);
-    if let Some(events) = seen.since(&driver) {
-        for word in &after {
-            let offset = RawPtr::from_word(*word).offset();
-            let ranges = &exposed[word];
-            let named = events.iter().any(|event| {
-                RawPtr::from_word(event.object).offset() == offset
-                    || ranges.iter().any(|t| t.at < event.at + event.len && event.at < t.at + t.len)
-            });
-            if !named {
-                let story = format!("{} is lost and no event names it", name(*word));
-                return Err(Violation::new(Fault::Unnoticed, story));
-            }
-        }
+    match seen.since(&driver) {
+        Some(events) => named(&after, &exposed, &events)?,
+        None => tally.add("rounds with more events than the journal holds", 1),
     }
     still_writable(&driver, &exposed, rng)?;
     driver.medium.abandon(driver.pool);
+    Ok(())
+}
+
+/// Of each lost object an event says that it, or something that it needs, is lost or in doubt.
+fn named(lost: &[u64], exposed: &BTreeMap<u64, Vec<Target>>, events: &[Event]) -> Judged<()> {
+    let gone = |event: &&Event| matches!(event.outcome, Outcome::Lost | Outcome::Undecided);
+    let gone: Vec<&Event> = events.iter().filter(gone).collect();
+    for word in lost {
+        let offset = RawPtr::from_word(*word).offset();
+        let ranges = &exposed[word];
+        let names = |event: &&&Event| {
+            RawPtr::from_word(event.object).offset() == offset
+                || ranges.iter().any(|t| t.at < event.at + event.len && event.at < t.at + t.len)
+        };
+        if !gone.iter().any(|event| names(&event)) {
+            let story = format!("{} is lost and no event names it", name(*word));
+            return Err(Violation::new(Fault::Unnoticed, story));
+        }
+    }
     Ok(())
 }
 

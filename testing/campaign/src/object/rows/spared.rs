@@ -146,6 +146,9 @@ pub(super) fn as_told(mut events: Vec<Event>, pool_len: u64) -> Vec<Event> {
         let moved = |event: &mut Event| *event = Event { outcome: event.outcome, ..last };
         events.iter_mut().for_each(moved);
     }
+    if told(Lie::Mended) {
+        events.iter_mut().for_each(|event| event.outcome = Outcome::Repaired);
+    }
     events
 }
 
