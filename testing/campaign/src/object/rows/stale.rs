@@ -21,7 +21,7 @@ use crate::object::judge::scrub;
 use crate::object::model::{Object, Objects, name};
 use crate::object::ops::{Job, Op, any_job};
 use crate::object::raw::Bytes;
-use crate::object::targets::{Targets, unit_set_back};
+use crate::object::targets::{Targets, parts_at, unit_set_back};
 use crate::object::wrong::{Lie, told};
 use crate::tally::{Fault, Judged, Violation};
 
@@ -80,12 +80,20 @@ fn content(driver: &Driver) -> Judged<Vec<u8>> {
     Ok(all)
 }
 
-/// The objects that have a part in a range.
+/// The objects that have a part in a range. Slots are not asked, since one may be damaged just now:
+/// lengths are those of the model. Where nothing says where an object's parts are, it may have one.
 pub(super) fn concerned(driver: &Driver, at: u64, len: u64) -> BTreeSet<u64> {
-    let owners = Targets::of(&Bytes::of(&driver.medium)).owners(at, len);
+    let places = Targets::places(&Bytes::of(&driver.medium));
     let objects = driver.ledger.objects();
-    let words = objects.iter().map(|(word, _)| word);
-    words.filter(|word| owners.contains(&RawPtr::from_word(*word).offset())).collect()
+    let has_part = |word: u64, bytes: u64| {
+        let offset = RawPtr::from_word(word).offset();
+        places.get(&offset).is_none_or(|place| {
+            let parts = parts_at(offset, *place, bytes);
+            parts.iter().any(|(from, n)| *from < at + len && at < from + n)
+        })
+    };
+    let all = objects.iter().filter(|(word, object)| has_part(*word, object.bytes.len() as u64));
+    all.map(|(word, _)| word).collect()
 }
 
 /// Whether an error says that an object is lost, or in doubt.
