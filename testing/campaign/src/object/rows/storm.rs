@@ -6,9 +6,12 @@
 //! whichever thread, or the program is killed wherever its threads are, and the next storm goes on
 //! in what is left. An atlas keeps to what the redundancy covers: then nothing may be lost, no call
 //! may fail, and each fault was overwritten by the program or is told by an event. One case in five
-//! has no atlas: rows of a column go bad together, up to 2 MiB at once are overwritten or cannot be
-//! read, pages of the metadata are bad for good, and calls fail amid all that. Then what is served
-//! is right, or the object is lost and says so, and the rest stays in use.
+//! has no atlas: rows of a column go bad together, up to the whole zone at once is overwritten or
+//! cannot be read, pages of the metadata are bad for good, and calls fail amid all that. Then what
+//! is served is right, or the object is lost and says so, and the rest stays in use. Zones are
+//! shorter than 1 MiB: 2 MiB in one piece are for row `large`. Without an atlas no write is lost,
+//! sent elsewhere or torn, and no place comes back as it was: what is older verifies, and where
+//! parity is gone nobody could tell.
 //!
 //! Schedules are left to chance: a replay draws the same faults and the same jobs, which meet at
 //! other instants.

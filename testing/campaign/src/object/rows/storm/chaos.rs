@@ -35,7 +35,7 @@ const PAUSE: u64 = 1_500;
 const AIM: Duration = Duration::from_millis(3);
 /// Longest wait for threads to do what they were asked for.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Most bytes that are damaged at once beyond tolerance.
+/// Most bytes that are damaged at once beyond tolerance, if the zone has as many.
 const LARGE: u64 = 2 << 20;
 /// Calls among which the one is drawn that fails.
 const CALLS: u64 = 80;
@@ -173,6 +173,7 @@ impl<'a> Chaos<'a> {
                 return Ok(());
             }
             self.pause();
+            // Beyond tolerance nothing that leaves an older state: it verifies, and is served.
             match self.rng.below(if self.sky.is_beyond() { 9 } else { 14 }) {
                 0..3 => self.flip(&targets)?,
                 3..6 => self.stray(&targets)?,
