@@ -13,6 +13,7 @@ use holdfast_workloads::Rng;
 
 use super::shake;
 use super::subject::{Caller, Subject};
+use super::wrong::Wrong;
 use crate::object::handle::Handle;
 use crate::object::scenes::refused;
 use crate::tally::{Fault, Judged, Violation};
@@ -123,8 +124,21 @@ impl Subject for Shared {
         }
     }
 
-    fn call(&self, pool: &Pool<Handle>, op: &MapOp, _: &mut Caller) -> Result<MapAnswer, Error> {
+    fn call(
+        &self,
+        pool: &Pool<Handle>,
+        op: &MapOp,
+        caller: &mut Caller,
+    ) -> Result<MapAnswer, Error> {
         let map = self.map;
+        if let (true, MapOp::Rename(from, to)) = (caller.is(Wrong::Halves), *op) {
+            let taken = pool.run(|tx| map.take(tx, &from))?;
+            shake::here();
+            if let Some(bytes) = &taken {
+                pool.run(|tx| map.put(tx, &to, &bytes[..]))?;
+            }
+            return Ok(answer(taken));
+        }
         pool.run(|tx| {
             let done = match *op {
                 MapOp::Get(key) => answer(map.get(tx, &key)?),

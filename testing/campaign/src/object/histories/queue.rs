@@ -10,6 +10,7 @@ use holdfast_txn::Transaction;
 
 use super::shake;
 use super::subject::{Caller, Subject};
+use super::wrong::Wrong;
 use crate::object::handle::Handle;
 use crate::tally::{Fault, Judged, Violation};
 
@@ -112,8 +113,13 @@ impl Subject for Line {
         &self,
         pool: &Pool<Handle>,
         op: &QueueOp,
-        _: &mut Caller,
+        caller: &mut Caller,
     ) -> Result<QueueAnswer, Error> {
+        if caller.is(Wrong::Unlocked) && *op == QueueOp::Pop {
+            let front = pool.run(|tx| self.pop(tx, true))?;
+            shake::here();
+            return pool.run(|tx| self.pop(tx, false)).map(|_| front);
+        }
         pool.run(|tx| match *op {
             QueueOp::Push(item) => self.push(tx, item),
             QueueOp::Pop => self.pop(tx, false),

@@ -19,7 +19,7 @@ use crate::object::histories::maps::Shared;
 use crate::object::histories::play::{Plan, Wronged, history};
 use crate::object::histories::queue::Line;
 use crate::object::histories::subject::Subject;
-use crate::object::histories::wrong::{Bed, WRONG, Wrong};
+use crate::object::histories::wrong::{Bed, On, WRONG, Wrong};
 use crate::object::scenes::refused;
 use crate::object::world::World;
 use crate::runner::{Case, Row, Tier};
@@ -124,8 +124,23 @@ fn play<S: Subject>(
     Ok(())
 }
 
-/// Plays something wrong until the checker convicts it.
+/// Plays something wrong until the checker convicts it: on registers, a map or the queue.
 fn convict(case: &Case, bed: &Bed, tally: &mut Tally) {
+    match bed.on {
+        On::Registers => convict_on(case, bed, |pool| Registers::make(pool, false), tally),
+        On::Map(kind) => {
+            convict_on(case, bed, |pool| Shared::make(pool, kind, COLD[1], false), tally);
+        }
+        On::Queue => convict_on(case, bed, Line::make, tally),
+    }
+}
+
+fn convict_on<S: Subject>(
+    case: &Case,
+    bed: &Bed,
+    make: impl Fn(&Pool<Handle>) -> Result<S, Error>,
+    tally: &mut Tally,
+) {
     let world = world(bed.world);
     let world = match bed.wrong {
         Wrong::Site(site) => world.without(site),
@@ -133,10 +148,7 @@ fn convict(case: &Case, bed: &Bed, tally: &mut Tally) {
     };
     let mut rng = case.rng(1);
     tally.add("wrong ones", 1);
-    let Some((subject, image)) = tally.judge(template(&world, |pool| Registers::make(pool, false)))
-    else {
-        return;
-    };
+    let Some((subject, image)) = tally.judge(template(&world, make)) else { return };
     let mut other = None;
     for number in 1..=PATIENCE {
         let plan = Plan {
@@ -152,7 +164,7 @@ fn convict(case: &Case, bed: &Bed, tally: &mut Tally) {
             Err(Wronged::Unordered(why)) => {
                 let calls = why.calls.len();
                 let what = format!("history {number:>3}, {calls:>2} calls that nothing explains");
-                tally.lines.push(format!("{:<28} {what}", bed.name));
+                tally.lines.push(format!("{:<34} {what}", bed.name));
                 tally.add("wrong ones convicted", 1);
                 return;
             }
