@@ -256,8 +256,13 @@ impl<M: Medium> Shared<M> {
                         Err(_) => {
                             let zeros = ([0; PAGE as usize].as_slice(), true);
                             let repairer = &mut self.repairer_now();
-                            self.move_or_stand_in(repairer, page, zeros, Wrong::Log)
-                                .map_err(|_| damaged(error))?
+                            self.move_or_stand_in(
+                                repairer,
+                                page,
+                                zeros,
+                                (Wrong::Log, Finder::Commit),
+                            )
+                            .map_err(|_| damaged(error))?
                         }
                     };
                     self.report_mended(event, mended);

@@ -160,7 +160,7 @@ impl<M: Medium> Shared<M> {
                     relocations += 1;
                     let event = self.event(Cause::MediaError, Finder::Commit, e.at, PAGE);
                     // If it cannot move after all, the next round serves it from memory.
-                    if self.moved(repairer, e.at, None)? {
+                    if self.moved(repairer, e.at, None, Finder::Commit)? {
                         self.report_mended(event, Mended::Relocated(Wrong::Data));
                     }
                 }

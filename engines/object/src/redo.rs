@@ -285,7 +285,10 @@ impl<M: Medium> Shared<M> {
         let mended = match healed {
             Ok(()) if known => Mended::Repaired(Wrong::Data),
             Ok(()) => Mended::Lost(Wrong::Data),
-            Err(_) => self.move_or_stand_in(repairer, page, (&bytes, known), Wrong::Data)?,
+            Err(_) => {
+                let what = (Wrong::Data, event.finder);
+                self.move_or_stand_in(repairer, page, (&bytes, known), what)?
+            }
         };
         let usable = healed.is_ok() || !matches!(mended, Mended::Lost(_));
         self.report_mended(event, mended);

@@ -227,7 +227,9 @@ impl<M: Medium> Shared<M> {
             let mended = match self.m.heal(HEAL_PARITY, at, &contents) {
                 Ok(()) => Mended::Repaired(wrong),
                 // It is recomputed from the rows, whatever it holds.
-                Err(_) => self.move_or_stand_in(repairer, at, (&contents, true), wrong)?,
+                Err(_) => {
+                    self.move_or_stand_in(repairer, at, (&contents, true), (wrong, finder))?
+                }
             };
             self.report_mended(event, mended);
         }

@@ -352,7 +352,7 @@ impl<M: Medium> Shared<M> {
             if !self.is_bad(page) {
                 return Ok(Mended::Nothing);
             }
-            let (bytes, known) = self.rebuild_page(repairer, zone, unit, col);
+            let (bytes, known) = self.rebuild_page(&mut repairer.scratch, zone, unit, col);
             let installed = self.install_page(repairer, page, &bytes);
             match installed {
                 _ if !known => break Mended::Lost(wrong),
@@ -368,7 +368,7 @@ impl<M: Medium> Shared<M> {
             }
             // Moving takes all columns of the frame.
             drop(held);
-            if self.moved(repairer, page, None)? {
+            if self.moved(repairer, page, None, asked.finder)? {
                 break Mended::Relocated(wrong);
             }
         };
@@ -379,9 +379,9 @@ impl<M: Medium> Shared<M> {
     /// The likeliest bytes of a zone page: those under which the fewest units over it are bad.
     /// Units that are bad even so have damage elsewhere as well: they are repaired, or named lost,
     /// one by one afterwards. False if there is no source at all.
-    fn rebuild_page(
+    pub(crate) fn rebuild_page(
         &self,
-        repairer: &mut Repairer,
+        scratch: &mut Scratch,
         zone: &Zone,
         unit: zone::Unit,
         col: u64,
@@ -389,7 +389,7 @@ impl<M: Medium> Shared<M> {
         let mut best: Option<(usize, Vec<u8>)> = None;
         let exempt = self.exempt();
         let certify = Certify::when(self.m.enabled(JUDGE));
-        for candidate in self.candidates(&mut repairer.scratch, zone, unit, col, PAGE, &exempt) {
+        for candidate in self.candidates(scratch, zone, unit, col, PAGE, &exempt) {
             let bad = match unit {
                 zone::Unit::Row(_) => {
                     let at = zone.unit_at(unit, col);
@@ -520,104 +520,6 @@ impl<M: Medium> Shared<M> {
         Ok(healed?)
     }
 
-    /// Moves the frame of a page that stays bad, with these bytes in the page if they are given,
-    /// else with what its columns say. All columns are held meanwhile; a caller that holds some
-    /// gets `Unclearable` and has to come back without, as others have to while columns wait to
-    /// be completed.
-    pub(crate) fn relocate(
-        &self,
-        repairer: &mut Repairer,
-        page: u64,
-        known: Option<&[u8]>,
-    ) -> Result<(), Error> {
-        // To move a frame makes a superblock valid, and that of a pool that is being made must not
-        // be before its root is there.
-        if repairer.holds_columns || self.anchor().is_null() {
-            let cause = MediaCause::Unclearable;
-            return Err(Error::Media(MediaError { at: page, len: PAGE, cause }));
-        }
-        let frame_len = self.superblock().frame;
-        let frame = repairer.remap.frame_of(page);
-        let mut columns: Vec<ColumnId> = Vec::new();
-        for at in (frame..frame + frame_len).step_by(PAGE as usize) {
-            if let Some((zone, _, col)) = self.zone_unit(at) {
-                columns.push(self.columns.id(&zone, col));
-            }
-        }
-        columns.sort_unstable();
-        columns.dedup();
-        self.columns.lock_all(&self.m, &columns);
-        if !repairer.completes
-            && let Err(disturbed) = self.may_judge()
-        {
-            self.columns.unlock_all(&columns);
-            return Err(disturbed);
-        }
-        // Records, the journal and the log have no columns.
-        let (side_len, copies) = {
-            let superblock = self.superblock();
-            (superblock.side_len, superblock.copies)
-        };
-        let sides = frame < 2 * side_len;
-        let log = sides.then(|| self.log.hold_still(&self.m, frame, frame_len));
-        let Some(log) = log.map_or(Some(None), |held| held.map(Some)) else {
-            // A commit that holds a lane may be waiting for the repairer.
-            self.columns.unlock_all(&columns);
-            return Err(Error::Tx(holdfast_txn::TxError::Conflict));
-        };
-        let regions = sides
-            .then(|| self.regions.lock().unwrap_or_else(holdfast_sync::PoisonError::into_inner));
-        let journal = sides.then(|| self.journal.hold_still());
-        let mut superblock = self.superblock();
-        let mut scratch = Scratch::new();
-        let moved = repairer.remap.relocate(&self.m, &mut superblock, frame, |at, bytes| {
-            if self.m.read(at, bytes).is_err() {
-                match known.filter(|_| at == page) {
-                    Some(known) => bytes.copy_from_slice(known),
-                    None => self.rebuild_for_move(&mut scratch, at, (side_len, copies), bytes),
-                }
-            }
-            Ok::<(), Error>(())
-        });
-        drop((superblock, journal, regions, log));
-        self.columns.unlock_all(&columns);
-        self.report_cleared(repairer);
-        moved.map(|_| ())
-    }
-
-    /// The likeliest contents of a page of a frame that is moved: from its twin, or from its
-    /// columns, which are held. Zeros where nothing is known; what is over it is lost with or
-    /// without the frame, and no longer verifies.
-    fn rebuild_for_move(
-        &self,
-        scratch: &mut Scratch,
-        at: u64,
-        (side_len, copies): (u64, u32),
-        bytes: &mut [u8],
-    ) {
-        if let Some((zone, unit, col)) = self.zone_unit(at) {
-            let candidates = self.candidates(scratch, &zone, unit, col, PAGE, &self.exempt());
-            match candidates.into_iter().next() {
-                Some(candidate) => bytes.copy_from_slice(&candidate),
-                None => bytes.fill(0),
-            }
-            return;
-        }
-        let twin = self.twin_of(at, side_len, copies);
-        if twin.is_none_or(|twin| self.m.read(twin, bytes).is_err()) {
-            bytes.fill(0);
-        }
-    }
-
-    /// Where the other copy of a page of the sides is, if there is one.
-    fn twin_of(&self, page: u64, side_len: u64, copies: u32) -> Option<u64> {
-        if self.log.owns(page) {
-            return self.log.twin(page);
-        }
-        let twin = if page < side_len { page + side_len } else { page - side_len };
-        (copies == 2 && twin < 2 * side_len).then_some(twin)
-    }
-
     fn mend_side_page(
         &self,
         repairer: &mut Repairer,
@@ -644,7 +546,7 @@ impl<M: Medium> Shared<M> {
         let mended = match healed {
             Ok(()) if copied => Mended::Repaired(wrong),
             Ok(()) => Mended::Lost(wrong),
-            Err(_) => match self.relocate(repairer, page, None) {
+            Err(_) => match self.relocate(repairer, page, None, event.finder) {
                 Ok(()) => Mended::Relocated(wrong),
                 Err(disturbed @ Error::Tx(_)) => return Err(disturbed),
                 Err(_) => Mended::Lost(wrong),
@@ -666,7 +568,7 @@ impl<M: Medium> Shared<M> {
         };
         let mended = match healed {
             Ok(()) => Mended::Repaired(Wrong::Log),
-            Err(_) => match self.relocate(repairer, page, None) {
+            Err(_) => match self.relocate(repairer, page, None, event.finder) {
                 Ok(()) => {
                     // What is not in its twin is made up for by a reclaim, and a new watermark
                     // record. A lane that is held now writes its own before long.

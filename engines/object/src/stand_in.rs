@@ -17,12 +17,14 @@
 //!
 //! Stand-ins end with the process: the next open tries the page, then its frame, then again this.
 
-use holdfast_sync::{MutexGuard, PoisonError};
-
-use holdfast_pmem::{MediaCause, MediaError, Medium, PAGE};
-use holdfast_redundancy::{Verdict, Wrong, verdict::Reason};
+use std::collections::BTreeMap;
 
 use holdfast_layout::RawPtr;
+use holdfast_pmem::{MediaCause, MediaError, Medium, PAGE};
+use holdfast_redundancy::events::{Cause, Finder};
+use holdfast_redundancy::parity::Scratch;
+use holdfast_redundancy::{ColumnId, Side, Verdict, Wrong, verdict::Reason, zone};
+use holdfast_sync::{MutexGuard, PoisonError};
 
 use crate::error::Error;
 use crate::pool::Pool;
@@ -65,6 +67,126 @@ impl<M: Medium> Shared<M> {
             && repairer.remap.can_move(frame, &self.m.bad_ranges()).is_ok()
     }
 
+    /// Moves the frame of a page that stays bad, with these bytes in the page if they are given,
+    /// else with what its columns say. All columns are held meanwhile; a caller that holds some
+    /// gets `Unclearable` and has to come back without, as others have to while columns wait to
+    /// be completed. Other pages of it that cannot be read are good then as well, and told of.
+    pub(crate) fn relocate(
+        &self,
+        repairer: &mut Repairer,
+        page: u64,
+        known: Option<&[u8]>,
+        finder: Finder,
+    ) -> Result<(), Error> {
+        // To move a frame makes a superblock valid, and that of a pool that is being made must not
+        // be before its root is there.
+        if repairer.holds_columns || self.anchor().is_null() {
+            let cause = MediaCause::Unclearable;
+            return Err(Error::Media(MediaError { at: page, len: PAGE, cause }));
+        }
+        let frame_len = self.superblock().frame;
+        let frame = repairer.remap.frame_of(page);
+        let mut columns: Vec<ColumnId> = Vec::new();
+        for at in (frame..frame + frame_len).step_by(PAGE as usize) {
+            if let Some((zone, _, col)) = self.zone_unit(at) {
+                columns.push(self.columns.id(&zone, col));
+            }
+        }
+        columns.sort_unstable();
+        columns.dedup();
+        self.columns.lock_all(&self.m, &columns);
+        if !repairer.completes
+            && let Err(disturbed) = self.may_judge()
+        {
+            self.columns.unlock_all(&columns);
+            return Err(disturbed);
+        }
+        // Records, the journal and the log have no columns.
+        let (side_len, copies) = {
+            let superblock = self.superblock();
+            (superblock.side_len, superblock.copies)
+        };
+        let sides = frame < 2 * side_len;
+        let log = sides.then(|| self.log.hold_still(&self.m, frame, frame_len));
+        let Some(log) = log.map_or(Some(None), |held| held.map(Some)) else {
+            // A commit that holds a lane may be waiting for the repairer.
+            self.columns.unlock_all(&columns);
+            return Err(Error::Tx(holdfast_txn::TxError::Conflict));
+        };
+        let regions = sides
+            .then(|| self.regions.lock().unwrap_or_else(holdfast_sync::PoisonError::into_inner));
+        let journal = sides.then(|| self.journal.hold_still());
+        let mut superblock = self.superblock();
+        let (mut scratch, mut beside) = (Scratch::new(), BTreeMap::new());
+        let moved = repairer.remap.relocate(&self.m, &mut superblock, frame, |at, bytes| {
+            if self.m.read(at, bytes).is_err() {
+                match known.filter(|_| at == page) {
+                    Some(known) => bytes.copy_from_slice(known),
+                    None => {
+                        let sides = (side_len, copies);
+                        beside.insert(at, self.rebuild_for_move(&mut scratch, at, sides, bytes));
+                    }
+                }
+            }
+            Ok::<(), Error>(())
+        });
+        drop((superblock, journal, regions, log));
+        self.columns.unlock_all(&columns);
+        if moved.is_ok() {
+            // Who asked tells of the page itself.
+            for (at, mended) in beside.into_iter().filter(|(at, _)| *at != page) {
+                self.report_mended(self.event(Cause::MediaError, finder, at, PAGE), mended);
+            }
+        }
+        self.report_cleared(repairer);
+        moved.map(|_| ())
+    }
+
+    /// The likeliest contents of a page of a frame that is moved: from its twin, or from its
+    /// columns, which are held; and what that makes of the page. Zeros where nothing is known: what
+    /// is over it is lost with or without the frame, and no longer verifies.
+    fn rebuild_for_move(
+        &self,
+        scratch: &mut Scratch,
+        at: u64,
+        (side_len, copies): (u64, u32),
+        bytes: &mut [u8],
+    ) -> Mended {
+        let (wrong, is_known) = match self.zone_unit(at) {
+            Some((zone, unit, col)) => {
+                let (rebuilt, is_known) = self.rebuild_page(scratch, &zone, unit, col);
+                bytes.copy_from_slice(&rebuilt);
+                let wrong = match unit {
+                    zone::Unit::Row(_) => Wrong::Data,
+                    zone::Unit::P => Wrong::ParityP,
+                    zone::Unit::Q => Wrong::ParityQ,
+                };
+                (wrong, is_known)
+            }
+            None => {
+                let twin = self.twin_of(at, side_len, copies);
+                let is_known = twin.is_some_and(|twin| self.m.read(twin, bytes).is_ok());
+                if !is_known {
+                    bytes.fill(0);
+                }
+                let side = if at < side_len { Side::A } else { Side::B };
+                // Its own lock is held: nobody writes to it meanwhile.
+                let is_log = self.log.owns(at);
+                (if is_log { Wrong::Log } else { Wrong::Mirror { side } }, is_known)
+            }
+        };
+        if is_known { Mended::Relocated(wrong) } else { Mended::Lost(wrong) }
+    }
+
+    /// Where the other copy of a page of the sides is, if there is one.
+    fn twin_of(&self, page: u64, side_len: u64, copies: u32) -> Option<u64> {
+        if self.log.owns(page) {
+            return self.log.twin(page);
+        }
+        let twin = if page < side_len { page + side_len } else { page - side_len };
+        (copies == 2 && twin < 2 * side_len).then_some(twin)
+    }
+
     /// Moves the frame of a page that stays bad, see [`relocate`](Self::relocate). False if that
     /// cannot be; then it is not tried again.
     pub(crate) fn moved(
@@ -72,9 +194,10 @@ impl<M: Medium> Shared<M> {
         repairer: &mut Repairer,
         page: u64,
         known: Option<&[u8]>,
+        finder: Finder,
     ) -> Result<bool, Error> {
         use holdfast_redundancy::Error as Why;
-        match self.relocate(repairer, page, known) {
+        match self.relocate(repairer, page, known, finder) {
             Ok(()) => {
                 let frame_len = self.superblock().frame;
                 let frame = repairer.remap.frame_of(page);
@@ -100,9 +223,9 @@ impl<M: Medium> Shared<M> {
         repairer: &mut Repairer,
         page: u64,
         (bytes, known): (&[u8], bool),
-        wrong: Wrong,
+        (wrong, finder): (Wrong, Finder),
     ) -> Result<Mended, Error> {
-        if self.can_move(repairer, page) && self.moved(repairer, page, Some(bytes))? {
+        if self.can_move(repairer, page) && self.moved(repairer, page, Some(bytes), finder)? {
             return Ok(Mended::Relocated(wrong));
         }
         Ok(if known { self.stand_in(page, bytes, wrong) } else { Mended::Lost(wrong) })

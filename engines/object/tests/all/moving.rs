@@ -221,6 +221,28 @@ fn a_commit_in_the_column_waits_for_a_relocation_and_others_do_not() {
 }
 
 #[test]
+fn a_frame_that_moves_takes_along_what_else_is_bad_in_it_and_tells_of_it() {
+    const FRAME: u64 = 4 * PAGE;
+    for parity in [Parity::P, Parity::PQ] {
+        for clear in [Clear::Able, Clear::Unable] {
+            let what = format!("{parity:?}, beside it {clear:?}");
+            let options = CreateOptions { parity, frame: FRAME, ..CreateOptions::tiny(32 << 20) };
+            let f = filled_with(MediumKind::Shm, options);
+            let page = f.page_of(100);
+            let frame = page / FRAME * FRAME;
+            let beside = if page == frame { page + PAGE } else { frame };
+            f.pool.medium().poison(page, PAGE, Clear::Unable).unwrap();
+            f.pool.medium().poison(beside, PAGE, clear).unwrap();
+            assert!(f.pool.heal_load(page, PAGE), "{what}");
+            for page in [page, beside] {
+                assert_eq!(f.outcomes(page), [Outcome::Relocated], "{what}, {page:#x}");
+            }
+            f.all_right(&what);
+        }
+    }
+}
+
+#[test]
 fn a_relocation_waits_for_a_commit_in_the_column() {
     for parity in [Parity::P, Parity::PQ] {
         for (step, same) in [(COLUMNS, true), (COLUMNS, false), (APPLIED, true), (APPLIED, false)] {
