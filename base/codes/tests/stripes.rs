@@ -273,3 +273,15 @@ fn rows_of_unequal_length() {
 fn xor_of_unequal_length() {
     xor_into(&mut [0; 100], &[0; 99]);
 }
+
+#[test]
+#[should_panic(expected = "row 3 cannot help to rebuild row 3")]
+fn a_row_cannot_help_to_rebuild_itself() {
+    rebuild_from_q(&mut [0; 4], 3, &[(3, &[1; 4])], &[0; 4]);
+}
+
+#[test]
+#[should_panic(expected = "row 255 cannot help")]
+fn a_row_that_no_stripe_has_cannot_help() {
+    rebuild_from_q(&mut [0; 4], 3, &[(MAX_ROWS, &[1; 4])], &[0; 4]);
+}

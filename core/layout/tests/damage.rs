@@ -163,6 +163,21 @@ fn a_damaged_region_entry_is_refused_or_bounded() {
 }
 
 #[test]
+fn chunks_are_at_least_a_page_and_at_most_all_rows() {
+    let decoded = |chunk: u64| {
+        let zones = support::regions().into_iter();
+        let regions: Vec<Region> = zones.map(|region| Region { chunk, ..region }).collect();
+        region::decode(&region::encode(&regions), regions.len() as u32, SIZE)
+    };
+    let rows = 102 * FRAME;
+    assert!(decoded(PAGE_LEN as u64).is_ok() && decoded(FRAME).is_ok());
+    for chunk in [0, PAGE_LEN as u64 / 2, 3 * PAGE_LEN as u64, rows.next_power_of_two()] {
+        let error = decoded(chunk).expect_err("impossible");
+        assert_eq!(error.what, "impossible chunk length", "{chunk}");
+    }
+}
+
+#[test]
 fn a_damaged_remap_entry_is_refused_or_bounded() {
     let remaps = support::remaps();
     let body = remap::encode(&remaps);

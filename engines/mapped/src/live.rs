@@ -477,6 +477,7 @@ mod tests {
             assert_eq!(Live::parse(&words[..cut].join(" ")), None, "{cut}");
         }
         assert_eq!(Live::parse(&format!("{text} 1")), None);
+        assert_eq!(Live::parse(&format!("{text}{}", " ".repeat(TEXT_MAX))), None, "too long");
         assert_eq!(Live::parse(&format!("{text}x")), None);
         let wild = Live { data: 0, ..some() };
         assert_eq!(Live::parse(&wild.words()), None);

@@ -194,6 +194,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_record_of_parts_of_pages_or_beyond_all_media_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("record");
+        let medium = crate::Mapped::create(&place, PAGE, &crate::Options::default()).unwrap();
+        let medium = Arc::new(medium);
+        let made = |places, at, len| MediumRecord::new(Arc::clone(&medium), places, at, len);
+        let row = RecordPlaces::in_a_row(0);
+        for (at, len) in [(1, PAGE), (PAGE, 9), (0_u64.wrapping_sub(PAGE), PAGE)] {
+            assert!(made(row, at, len).is_err(), "{at:#x}+{len:#x}");
+        }
+        assert!(made(RecordPlaces::in_a_row(u64::MAX - 1), 0, 3 * PAGE).is_err());
+        let none = made(row, 0, 0).unwrap();
+        assert!(!none.set(0) && none.is_set(0), "what has no place counts as noted");
+        let one = made(row, 0, PAGE).unwrap();
+        assert!(one.set(0) && one.is_set(0));
+        one.clear(0, PAGE);
+        assert!(!one.is_set(0));
+    }
+
+    #[test]
     fn groups_lie_where_they_are_said_to() {
         let places = RecordPlaces::in_groups(1000, 16, 100).unwrap();
         let found: Vec<Option<u64>> = [0, 15, 16, 33].map(|page| places.of(page)).to_vec();
