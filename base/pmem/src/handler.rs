@@ -62,6 +62,7 @@ impl Previous {
     }
 }
 
+/// In this order: see [`pass_on`].
 static PREVIOUS: [Previous; 2] = [Previous::of(libc::SIGBUS), Previous::of(libc::SIGSEGV)];
 
 /// Times the handler ran in this process.

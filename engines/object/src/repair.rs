@@ -340,11 +340,7 @@ impl<M: Medium> Shared<M> {
             // Parity has no sum of its own: it will be as good as the rows it is made from.
             self.mend_rows(repairer, zone, col, asked)?;
         }
-        let wrong = match unit {
-            zone::Unit::Row(_) => Wrong::Data,
-            zone::Unit::P => Wrong::ParityP,
-            zone::Unit::Q => Wrong::ParityQ,
-        };
+        let wrong = wrong_in(unit);
         let mended = loop {
             let held = self.columns.lock_one(&self.m, self.columns.id(zone, col));
             self.m.step(STEP_HELD);
@@ -695,3 +691,12 @@ impl<M: Medium> Shared<M> {
 
 /// Rewriting a metadata page.
 const HEAL_SIDE: Site = Site::new("object.repair.heal-side");
+
+/// What is wrong where a page of a zone cannot be read.
+pub(crate) const fn wrong_in(unit: zone::Unit) -> Wrong {
+    match unit {
+        zone::Unit::Row(_) => Wrong::Data,
+        zone::Unit::P => Wrong::ParityP,
+        zone::Unit::Q => Wrong::ParityQ,
+    }
+}

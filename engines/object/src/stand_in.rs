@@ -23,12 +23,12 @@ use holdfast_layout::RawPtr;
 use holdfast_pmem::{MediaCause, MediaError, Medium, PAGE};
 use holdfast_redundancy::events::{Cause, Finder};
 use holdfast_redundancy::parity::Scratch;
-use holdfast_redundancy::{ColumnId, Side, Verdict, Wrong, verdict::Reason, zone};
+use holdfast_redundancy::{ColumnId, Side, Verdict, Wrong, verdict::Reason};
 use holdfast_sync::{MutexGuard, PoisonError};
 
 use crate::error::Error;
 use crate::pool::Pool;
-use crate::repair::Mended;
+use crate::repair::{Mended, wrong_in};
 use crate::shared::{Repairer, Shared};
 use crate::sweep::{CheckReport, Finding};
 
@@ -156,12 +156,7 @@ impl<M: Medium> Shared<M> {
             Some((zone, unit, col)) => {
                 let (rebuilt, is_known) = self.rebuild_page(scratch, &zone, unit, col);
                 bytes.copy_from_slice(&rebuilt);
-                let wrong = match unit {
-                    zone::Unit::Row(_) => Wrong::Data,
-                    zone::Unit::P => Wrong::ParityP,
-                    zone::Unit::Q => Wrong::ParityQ,
-                };
-                (wrong, is_known)
+                (wrong_in(unit), is_known)
             }
             None => {
                 let twin = self.twin_of(at, side_len, copies);
@@ -170,7 +165,7 @@ impl<M: Medium> Shared<M> {
                     bytes.fill(0);
                 }
                 let side = if at < side_len { Side::A } else { Side::B };
-                // Its own lock is held: nobody writes to it meanwhile.
+                // Asked without the lock of the log, which is held.
                 let is_log = self.log.owns(at);
                 (if is_log { Wrong::Log } else { Wrong::Mirror { side } }, is_known)
             }

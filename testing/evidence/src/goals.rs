@@ -73,7 +73,7 @@ pub const LOOM_MODELS: u64 = 22;
 
 /// Every method whose runs this list is about, but for models, of which there is a number. Those
 /// who run one hold its name against this.
-pub const METHODS: &[&str] = &[
+const METHODS: &[&str] = &[
     "bench damage",
     "coverage open",
     "coverage parse",

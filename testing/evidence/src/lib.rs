@@ -45,7 +45,7 @@ mod mended;
 mod page;
 
 pub use begun::Begun;
-pub use goals::{LOOM_MODELS, METHODS, unlisted};
+pub use goals::{LOOM_MODELS, unlisted};
 pub use mended::open;
 
 use std::collections::BTreeMap;
