@@ -45,6 +45,24 @@ pub fn poison(medium: &Mapped, at: u64, len: u64, kind: Poison) -> Result<(), Me
     medium.poison(at, len, kind)
 }
 
+/// Says to this thread what the kernel says of an address with `SIGBUS` and this code, as a load or
+/// store there would make it: an extent of `1 << shift` bytes, where the code tells of one.
+///
+/// # Panics
+/// The system refuses the signal.
+pub fn signal_bus(code: i32, address: usize, shift: u64) {
+    // As the kernel lays it out on x86-64: signal, error, code, a gap, address, extent.
+    let mut words = [0_u64; 16];
+    words[..4].copy_from_slice(&[libc::SIGBUS as u64, code as u64, address as u64, shift]);
+    // SAFETY: sends a signal to this thread; the kernel reads as many words as there are.
+    let sent = unsafe {
+        let (process, thread) = (libc::getpid(), libc::gettid());
+        let call = libc::SYS_rt_tgsigqueueinfo;
+        libc::syscall(call, process, thread, libc::SIGBUS, words.as_ptr())
+    };
+    assert_eq!(sent, 0, "the system refuses the signal");
+}
+
 /// The byte of the file that serves the byte at `at` of the medium: another one once its frame was
 /// relocated.
 #[must_use]

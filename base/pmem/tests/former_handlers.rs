@@ -10,6 +10,7 @@ use core::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{numbered, protected};
+use holdfast_pmem::inject::signal_bus;
 use holdfast_pmem::{Medium, PAGE, Protect};
 
 /// A page without rights, and how often somebody gave it some.
@@ -68,32 +69,16 @@ fn they_are_called_for_what_is_not_ours() {
     assert_eq!(OPENED.load(Ordering::SeqCst), 3);
     // A page that the system found bad without anybody's touching it.
     assert!(medium.bad_ranges().is_empty());
-    say(FOUND_BAD, view.expose_provenance());
+    signal_bus(FOUND_BAD, view.expose_provenance(), 12);
     assert_eq!(medium.bad_ranges(), [(PAGE, PAGE)]);
     // An address that is none is no failure of the medium. It is not to be ignored either, as it
     // could not be: what comes next would end the program.
-    say(NOT_ALIGNED, view.expose_provenance());
+    signal_bus(NOT_ALIGNED, view.expose_provenance(), 12);
     // SAFETY: asks what there is, by putting the same.
     assert_eq!(unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) }, libc::SIG_DFL);
     assert_eq!(medium.bad_ranges(), [(PAGE, PAGE)]);
 }
 
 /// Codes of `SIGBUS`: an address that is not aligned, and memory that the system found bad.
-const NOT_ALIGNED: u64 = 1;
-const FOUND_BAD: u64 = 5;
-
-/// Says to this thread what the kernel says with this code of an address.
-fn say(code: u64, address: usize) {
-    // As the kernel lays it out on x86-64: signal, error, code, a gap, address, extent.
-    let mut words = [0_u64; 16];
-    words[0] = libc::SIGBUS as u64;
-    words[1] = code;
-    words[2] = address as u64;
-    words[3] = 12;
-    // SAFETY: a signal to this thread, for which it has a handler; as many words as are read.
-    unsafe {
-        let (process, thread) = (libc::getpid(), libc::gettid());
-        let call = libc::SYS_rt_tgsigqueueinfo;
-        assert_eq!(libc::syscall(call, process, thread, libc::SIGBUS, words.as_ptr()), 0);
-    }
-}
+const NOT_ALIGNED: i32 = 1;
+const FOUND_BAD: i32 = 5;

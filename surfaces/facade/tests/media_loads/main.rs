@@ -15,6 +15,7 @@ use holdfast::Outcome;
 use holdfast::protect::{
     PageVerdict, ProtectOptions, ProtectedFile, ProtectedMap, Tracking, Unsure,
 };
+use holdfast_pmem::inject::signal_bus;
 use sick::Sick;
 
 const PAGE: usize = 4096;
@@ -247,18 +248,8 @@ fn stores_beside_a_page_that_is_given_back_are_kept() {
 /// Says to this thread what the kernel says to one whose load met memory that failed: an extent of
 /// so many bytes, as a power of two.
 fn tell_of_failed_memory(base: *mut u8, page: usize, shift: u64) {
-    // As the kernel lays it out on x86-64: signal, error, code, a gap, address, extent.
-    let mut words = [0_u64; 16];
-    words[0] = libc::SIGBUS as u64;
-    words[1] = FAILED_MEMORY as u64;
-    words[2] = base.wrapping_add(page * PAGE).expose_provenance() as u64;
-    words[3] = shift;
-    // SAFETY: a signal to this thread, for which it has a handler; as many words as are read.
-    unsafe {
-        let (process, thread) = (libc::getpid(), libc::gettid());
-        let call = libc::SYS_rt_tgsigqueueinfo;
-        assert_eq!(libc::syscall(call, process, thread, libc::SIGBUS, words.as_ptr()), 0);
-    }
+    let address = base.wrapping_add(page * PAGE).expose_provenance();
+    signal_bus(FAILED_MEMORY, address, shift);
 }
 
 #[test]
