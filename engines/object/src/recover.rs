@@ -129,11 +129,33 @@ impl<M: Medium> Shared<M> {
                 replay.damaged.extend(bad);
                 for entry in holdfast_logs::entries(&payload, size) {
                     let entry = entry.map_err(|_| unreadable(a))?;
-                    collect_entry(&entry, &mut replay.changes)?;
+                    self.collect_entry(&entry, &mut replay.changes)?;
                 }
             } else {
-                collect_entry(&entry, &mut replay.changes)?;
+                self.collect_entry(&entry, &mut replay.changes)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Adds what an entry says. A transaction changes what parity covers and nothing else: a
+    /// record that names the superblock, a table, the log or parity itself was forged, and what it
+    /// would overwrite may be what leads to everything.
+    fn collect_entry(&self, entry: &Entry<'_>, changes: &mut Changes) -> Result<(), Error> {
+        let (at, len) = match *entry {
+            Entry::Data { at, bytes } => (at, bytes.len() as u64),
+            Entry::Slot { at, slot } => (at, slot.len() as u64),
+            Entry::Fresh { at, len } => (at, len),
+            // An overflow inside an overflow is never written.
+            Entry::Overflow { a, .. } => return Err(unreadable(a)),
+        };
+        if !self.zone_of(at).is_some_and(|zone| zone.contains_range(at, len)) {
+            return Err(unreadable(at));
+        }
+        match *entry {
+            Entry::Data { at, bytes } => changes.put(at, bytes),
+            Entry::Slot { at, slot } => changes.put(at, slot),
+            Entry::Fresh { .. } | Entry::Overflow { .. } => changes.touch(at, len),
         }
         Ok(())
     }
@@ -223,17 +245,6 @@ impl<M: Medium> Shared<M> {
         }
         Ok(())
     }
-}
-
-fn collect_entry(entry: &Entry<'_>, changes: &mut Changes) -> Result<(), Error> {
-    match *entry {
-        Entry::Data { at, bytes } => changes.put(at, bytes),
-        Entry::Slot { at, slot } => changes.put(at, slot),
-        Entry::Fresh { at, len } => changes.touch(at, len),
-        // An overflow inside an overflow is never written.
-        Entry::Overflow { a, .. } => return Err(unreadable(a)),
-    }
-    Ok(())
 }
 
 fn unreadable(at: u64) -> Error {
