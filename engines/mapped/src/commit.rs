@@ -36,8 +36,9 @@
 //! | differs, nothing was reported, and still nothing is | corrupt: parity is not made over it |
 //!
 //! Where a stripe has a row that is corrupt or undecided, its parity would be made of bytes nobody
-//! vouches for. It stays as it is and is marked as unusable; unless parity could still give the
-//! corrupt rows back without the changed ones: then those are put off.
+//! vouches for. It stays as it is and is marked as unusable, until a pass over its rows or a scrub
+//! finds all of them good; unless parity could still give the corrupt rows back without the changed
+//! ones: then those are put off.
 
 use core::ops::Range;
 

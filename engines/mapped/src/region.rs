@@ -45,7 +45,7 @@ pub(crate) struct Region {
     pub(crate) renew: bool,
     /// Damaged pages that were reported already.
     pub(crate) reported: Rare,
-    /// When it was verified is not on record yet.
+    /// When it was verified, or that parity was made anew, is not on record yet.
     pub(crate) verified: bool,
     /// When its writes were last taken.
     pub(crate) taken_ns: u64,

@@ -205,13 +205,14 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         Ok(judged.verdict)
     }
 
-    /// Makes parity of a stripe anew if all its rows are good and it does not add up. Answers the
-    /// pages made anew.
+    /// Makes parity of a stripe anew if all its rows are good and it does not add up, or is of
+    /// bytes that are gone: a pass leaves that behind where a row could not be read for a moment.
+    /// Answers the pages made anew.
     fn scrub_parity(&self, inner: &mut Inner, number: u64, stripe: u32) -> Result<u64> {
         let Some(region) = inner.regions.get(&number) else { return Ok(0) };
         let data = self.stripes.data();
         let kept = self.stripes.parity() > 0 && inner.header.value.sums();
-        if !kept || stripe * data >= region.record.pages || !region.parity_usable(stripe) {
+        if !kept || stripe * data >= region.record.pages {
             return Ok(0);
         }
         let mut rows = core::mem::take(&mut inner.rows);
@@ -241,25 +242,39 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
                 bytes.fill(0);
             }
         }
-        let mut parity = vec![0; self.stripes.parity_len()];
-        let readable = self.side.parity(number, stripe, &mut parity).is_ok();
-        let mut differ = self.stripes.differing(rows, &parity);
-        if !readable {
-            differ = [true, self.stripes.parity() > 1];
+        if !good {
+            return Ok(0);
         }
-        let wrong = good && differ.contains(&true) && s.enabled(VERIFY_PARITY);
-        if wrong {
-            self.stripes.encode(rows, &mut parity);
-            self.side.put_parity((PARITY, PARITY_HEAL), number, stripe, &parity)?;
-            self.side.persist(PARITY_DRAIN)?;
+        let mut parity = vec![0; self.stripes.parity_len()];
+        let both = [true, self.stripes.parity() > 1];
+        let gone = inner.regions.get(&number).is_some_and(|r| !r.parity_usable(stripe));
+        let found = self.side.parity(number, stripe, &mut parity);
+        let differ = match &found {
+            Ok(()) if !gone => self.stripes.differing(rows, &parity),
+            _ => both,
+        };
+        let wrong = differ.contains(&true) && (gone || s.enabled(VERIFY_PARITY));
+        if !wrong {
+            return Ok(0);
+        }
+        self.stripes.encode(rows, &mut parity);
+        self.side.put_parity((PARITY, PARITY_HEAL), number, stripe, &parity)?;
+        self.side.persist(PARITY_DRAIN)?;
+        if gone {
+            // Nothing was damaged, and that it was missing is no news: coverage tells.
+            if let Some(region) = inner.regions.get_mut(&number) {
+                region.record.unusable &= !(1 << stripe);
+                region.verified = true;
+            }
+        } else {
             let unit = if differ[0] { Wrong::ParityP } else { Wrong::ParityQ };
             let since = self.since(inner, self.number(number, stripe * data));
             let event = self.event(since, Finder::Scrub, Outcome::Repaired);
-            let cause = if readable { Cause::Parity } else { Cause::MediaError };
+            let cause = if found.is_ok() { Cause::Parity } else { Cause::MediaError };
             let len = u64::from(data) * PAGE;
             self.report(inner, &Event { cause, len, wrong: Some(unit), ..event });
         }
-        Ok(if wrong { differ.iter().filter(|differs| **differs).count() as u64 } else { 0 })
+        Ok(differ.iter().filter(|differs| **differs).count() as u64)
     }
 
     /// Makes durable when regions were verified, as far as nothing else has. One copy is whole at

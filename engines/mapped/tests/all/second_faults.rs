@@ -318,3 +318,39 @@ fn a_repair_that_was_cut_off_in_a_part_just_grown_by_is_not_taken_for_content() 
         assert_eq!(next.page(17), content(17, 1));
     }
 }
+
+#[test]
+fn a_scrub_makes_parity_anew_that_is_of_bytes_that_are_gone() {
+    for parity in 1..=2 {
+        let machine = Machine::new(MediumKind::Shm, 16 * PAGE);
+        let options = ProtectOptions { open: boot(1, Durability::Process), ..tiny(parity) };
+        let engine = machine.protect(&options);
+        engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+        // More is missing of a stripe than parity makes up for: two rows that changed and one that
+        // rots, and does so no more afterwards.
+        machine.store(4, 1);
+        machine.store(5, 1);
+        machine.rot(6, 100);
+        engine.pass().unwrap();
+        assert_eq!(verdict(&engine, 6), PageVerdict::Corrupt);
+        assert_eq!(engine.coverage().unwrap().without_parity, 4, "{parity}");
+        // As long as the page is damaged, nothing vouches for what would be made.
+        let scrubbed = engine.scrub(Some(&AtRest)).unwrap();
+        assert_eq!((scrubbed.parity, scrubbed.lost), (0, 1), "{parity}");
+        machine.rot(6, 100);
+        assert_eq!(engine.coverage().unwrap().without_parity, 4, "{parity}");
+        assert_eq!(engine.scrub(Some(&AtRest)).unwrap().parity, u64::from(parity));
+        assert_eq!(engine.coverage().unwrap().without_parity, 0, "{parity}");
+        assert_eq!(engine.scrub(Some(&AtRest)).unwrap().parity, 0, "{parity}");
+        // It is on record for those who come after, and it is the right one.
+        engine.close().unwrap();
+        let machine = killed(&machine, false);
+        let (engine, _) = machine.open(boot(1, Durability::Process));
+        assert_eq!(engine.coverage().unwrap().without_parity, 0, "{parity}");
+        for page in 6..6 + u64::from(parity) {
+            machine.rot(page, 9);
+        }
+        assert_eq!(engine.scrub(Some(&AtRest)).unwrap().repaired, u64::from(parity));
+        assert_eq!(machine.page(6), content(6, 0));
+    }
+}

@@ -185,6 +185,8 @@ struct Run<'a> {
     fail: Failing,
     /// Calls before the deed.
     before: u64,
+    /// Pages that the deed said it put off.
+    deferred: u64,
     ledger: &'a mut Ledger,
 }
 
@@ -220,7 +222,7 @@ impl Story {
         let size = 20 * PAGE + [0, 1000][rng.below(2) as usize];
         let machine = Machine::new(&self.setting, size, &mut rng, None);
         let program = Program::new(&machine, &self.setting, Rng::new(rng.next_u64()));
-        let mut run = Run { story: self, program, fail, before: 0, ledger };
+        let mut run = Run { story: self, program, fail, before: 0, deferred: 0, ledger };
         let (answer, engine) = run.play(&mut rng)?;
         let medium = &run.program.machine.medium;
         let calls = medium.calls() - run.before;
@@ -281,7 +283,17 @@ impl Run<'_> {
         let answer = self.act(session.engine)?;
         if answer.0.is_ok() && self.story.deed.covers() {
             let bits = self.program.machine.data.marks().dirty;
-            self.program.state().model.end_pass(&bits);
+            let mut state = self.program.state();
+            let may_wait: Vec<bool> = state.model.pages.iter().map(|page| page.dirty).collect();
+            state.model.end_pass(&bits);
+            // Beside a page that cannot be read for a moment, what was stored to waits for the
+            // next pass: so it was told.
+            let told = self.fail.is_some() && self.deferred > 0;
+            for (page, _) in
+                state.model.pages.iter_mut().zip(may_wait).filter(|(_, may)| told && *may)
+            {
+                page.vague = true;
+            }
         }
         if answer.0.is_err() && self.story.deed == Deed::Accept {
             // It takes all pages for stored to, and covers them one after the other.
@@ -298,13 +310,15 @@ impl Run<'_> {
         }
     }
 
-    fn act(&self, engine: Engine) -> Judged<Outcome> {
+    fn act(&mut self, engine: Engine) -> Judged<Outcome> {
         let (from, to) = (0, u64::MAX);
         let answer = match self.story.deed {
             Deed::Protect | Deed::Open | Deed::OpenKilled | Deed::OpenRotten => Ok(()),
             Deed::Admit => engine.admit(from, to, Writing::NotYet),
-            Deed::Pass | Deed::PassRotten | Deed::Resize => engine.update_now().map(|_| ()),
-            Deed::Cover => engine.cover(from, to).map(|_| ()),
+            Deed::Pass | Deed::PassRotten | Deed::Resize => {
+                engine.update_now().map(|done| self.deferred = done.deferred)
+            }
+            Deed::Cover => engine.cover(from, to).map(|done| self.deferred = done.deferred),
             Deed::Scrub | Deed::ScrubRotten => engine.scrub(Some(&AtRest)).map(|_| ()),
             Deed::Repair => match engine.repair(ROTTEN, &AtRest, Force::No) {
                 Ok(Mended::Repaired | Mended::Good) if self.is_rotten() => {
