@@ -6,7 +6,7 @@ use holdfast_heap::sums::{Sums, granule_range};
 use holdfast_heap::verify::{Direct, Found, Overlay, Source, read_slot};
 use holdfast_heap::{ChunkKind, Spot, Unit};
 use holdfast_layout::{Certify, RawPtr};
-use holdfast_pmem::{Medium, PAGE, Site};
+use holdfast_pmem::{MediaCause, MediaError, Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Event, Finder};
 use holdfast_redundancy::parity::{Parity, Scratch, rebuild};
 use holdfast_redundancy::{Exempt, Wrong, zone};
@@ -136,12 +136,38 @@ fn mend_reached<M: Medium>(
     loop {
         tries += 1;
         let readable = shared.mend_pages_of(repairer, unit, asked)?;
-        let mended = mend_unit(shared, repairer, unit, asked)?;
+        let mended = mend_stored(shared, repairer, unit, asked)?;
         let again = || readable && unit.reach(&Direct(&shared.m), shared.heap.sums()).is_err();
         if !matches!(mended, Mended::Lost(_)) || tries == BAD_PAGES_MAX || !again() {
             return Ok(mended);
         }
     }
+}
+
+/// As [`mend_unit`], where what cures a unit may have to be stored to a page that cannot be: by its
+/// slot alone a unit is seen to be bad, whether its bytes can be read or not. Such a page is
+/// mended first; if it stays bad, the unit is lost, as was told of the page.
+pub(crate) fn mend_stored<M: Medium>(
+    shared: &Shared<M>,
+    repairer: &mut Repairer,
+    unit: &Unit,
+    asked: Asked,
+) -> Result<Mended, Error> {
+    for _ in 0..BAD_PAGES_MAX {
+        match mend_unit(shared, repairer, unit, asked) {
+            Err(Error::Media(MediaError { at, cause: MediaCause::Poison, .. })) => {
+                let page = at / PAGE * PAGE;
+                let asked = Asked { cause: Cause::MediaError, ..asked };
+                let stays_bad = repairer.given_up.contains(&page)
+                    || matches!(shared.mend_page(repairer, page, asked)?, Mended::Lost(_));
+                if stays_bad {
+                    return Ok(Mended::Lost(parts_of(unit)[0].wrong));
+                }
+            }
+            done => return done,
+        }
+    }
+    mend_unit(shared, repairer, unit, asked)
 }
 
 /// Repairs `unit` if it does not verify. Before it is given up, the directory entries that it is
@@ -297,6 +323,10 @@ fn install<M: Medium>(
     event: Event,
 ) -> Result<Option<Mended>, Error> {
     let mut mended = None;
+    // All of it or nothing: what cannot be read takes no part of a page either.
+    for (part, bytes) in &cure.parts {
+        shared.m.read(part.at, &mut vec![0; bytes.len()])?;
+    }
     for (part, bytes) in &cure.parts {
         let before_sum = shared.sum_there(part.at, part.len);
         shared.install_range(repairer, part.at, bytes)?;

@@ -30,7 +30,7 @@ use holdfast_redundancy::{ColumnId, Exempt, Intent, Wrong, Zone, zone};
 
 use crate::changes::Changes;
 use crate::error::Error;
-use crate::mend_unit::{mend_unit, mend_units};
+use crate::mend_unit::{mend_stored, mend_units};
 use crate::shared::{Repairer, Shared, Suspicion};
 
 /// Pages that may turn bad during one repair before it is given up.
@@ -276,7 +276,7 @@ impl<M: Medium> Shared<M> {
         for _ in 0..BAD_PAGES_MAX {
             let mut anew = false;
             for unit in self.bad_units_over(zone, col) {
-                let mended = mend_unit(self, repairer, &unit, asked)?;
+                let mended = mend_stored(self, repairer, &unit, asked)?;
                 anew = mended == Mended::Repaired(Wrong::Directory)
                     && matches!(unit, Unit::Granule { .. });
                 if anew {
@@ -305,7 +305,12 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Repairs one page that cannot be read.
-    fn mend_page(&self, repairer: &mut Repairer, page: u64, asked: Asked) -> Result<Mended, Error> {
+    pub(crate) fn mend_page(
+        &self,
+        repairer: &mut Repairer,
+        page: u64,
+        asked: Asked,
+    ) -> Result<Mended, Error> {
         if let Some((zone, unit, col)) = self.zone_unit(page) {
             let mended = self.mend_zone_page(repairer, &zone, unit, col, asked)?;
             if let Mended::Lost(_) = mended {

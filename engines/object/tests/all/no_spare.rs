@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 use crate::beyond::reopen;
 use crate::common::{TestPool, clock, crash, create_with, get, pattern, put, quick};
 use crate::erased::{Class, Filled, Map, crashed_at, events_from, filled, map, overflow};
+use crate::returning::spot;
 use holdfast_faultmem::{Clear, Config, FaultMedium, Image};
-use holdfast_heap::ChunkKind;
+use holdfast_heap::{ChunkKind, Spot};
 use holdfast_layout::{RawPtr, Region, RegionKind};
 use holdfast_object::{CreateOptions, Error, Parity, Pool, ScrubControl, ScrubOptions, Scrubbed};
 use holdfast_pmem::{MediaCause, Medium, MediumKind, PAGE};
@@ -263,6 +264,54 @@ fn there_are_as_many_stand_ins_in_a_column_as_parity_can_give_back() {
             }
         }
         assert!(served > 0, "{parity:?}");
+    }
+}
+
+#[test]
+fn an_object_whose_slot_is_damaged_is_lost_with_its_page_and_not_refused_with_an_error_of_it() {
+    for (parity, rows) in PARITIES.into_iter().zip([1, 2]) {
+        let Filled { pool, objects } = filled(MediumKind::Dax, parity);
+        spoil_spares(pool.medium(), &pool.regions());
+        let zone = map(&pool).zone;
+        let mut tried = 0;
+        for (of, _) in &objects {
+            let Spot { object, slot, .. } = spot(&pool, *of);
+            let place = zone.place(object).unwrap();
+            let col = place.col / PAGE * PAGE;
+            let page = zone.at(place.row, col);
+            if slot / PAGE == object / PAGE || zone.place(slot).unwrap().col / PAGE * PAGE == col {
+                continue;
+            }
+            let all: Vec<u64> = (0..zone.data_rows()).map(|row| zone.at(row, col)).collect();
+            if pool.stand_ins().iter().any(|page| all.contains(page)) {
+                continue;
+            }
+            // Memory stands in for as many others of the column as may be.
+            for other in all.into_iter().filter(|other| *other != page).take(rows).chain([page]) {
+                pool.medium().poison(other, PAGE, Clear::Unable).unwrap();
+                pool.heal_load(other, PAGE);
+            }
+            assert!(!pool.stand_ins().contains(&page));
+            // What parity says of the bytes there goes with what it says of the slot; but there is
+            // nowhere to put them.
+            pool.medium().stray(slot, &[0xff; 16]).unwrap();
+            let found = get(&pool, *of);
+            assert!(
+                matches!(found, Err(Error::Tx(TxError::Lost { .. }))),
+                "{parity:?}: {of}: {found:?}"
+            );
+            tried += 1;
+        }
+        assert!(tried > 0, "{parity:?}");
+        let done = scrub(&pool);
+        assert!(done.lost > 0, "{parity:?}");
+        for (of, bytes) in &objects {
+            match get(&pool, *of) {
+                Ok(found) => assert_eq!(found, *bytes, "{parity:?}: {of}"),
+                Err(Error::Tx(TxError::Lost { .. })) => {}
+                Err(error) => panic!("{parity:?}: {of}: {error}"),
+            }
+        }
     }
 }
 

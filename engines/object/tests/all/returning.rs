@@ -117,7 +117,7 @@ fn a_place_handed_out_is_not_changed_behind_its_new_owner() {
     }
 }
 
-fn spot(pool: &TestPool, of: RawPtr) -> Spot {
+pub(crate) fn spot(pool: &TestPool, of: RawPtr) -> Spot {
     map(pool).heap.zone(0).unwrap().locate(of.offset()).unwrap()
 }
 

@@ -133,7 +133,7 @@ fn story(case: &Case, kind_of_pool: u64, losses: u64) -> Tally {
 }
 
 /// A world of pools as programs make them.
-fn world(name: &str, size: u64) -> World {
+pub(super) fn world(name: &str, size: u64) -> World {
     let mut world = World::named(name);
     let uuid = world.options.uuid;
     world.options =

@@ -8,10 +8,10 @@
 //! may fail, and each fault was overwritten by the program or is told by an event. One case in five
 //! has no atlas: rows of a column go bad together, up to the whole zone at once is overwritten or
 //! cannot be read, pages of the metadata are bad for good, and calls fail amid all that. Then what
-//! is served is right, or the object is lost and says so, and the rest stays in use. Zones are
-//! shorter than 1 MiB: 2 MiB in one piece are for row `large`. Without an atlas no write is lost,
-//! sent elsewhere or torn, and no place comes back as it was: what is older verifies, and where
-//! parity is gone nobody could tell.
+//! is served is right, or the object is lost and says so, and the rest stays in use. One turn in
+//! five has pools of the usual geometry, of rows and frames of 2 MiB; the others' zones are shorter
+//! than 1 MiB. Without an atlas no write is lost, sent elsewhere or torn, and no place comes back
+//! as it was: what is older verifies, and where parity is gone nobody could tell.
 //!
 //! Schedules are left to chance: a replay draws the same faults and the same jobs, which meet at
 //! other instants.
@@ -33,6 +33,7 @@ use self::chaos::Chaos;
 use self::contained::contained;
 use self::sky::Sky;
 use super::damage::{settled, world_of};
+use super::large;
 use crate::object::driver::{Driver, Ledger, agree, whole};
 use crate::object::histories::shake;
 use crate::object::judge::scrub;
@@ -79,6 +80,10 @@ const THREADS: usize = 3;
 const BEYOND_EACH: u64 = 5;
 /// Pages of the pools.
 pub const PAGES: u64 = 241;
+/// Of ten turns of the worlds, those of pools of the usual geometry: the last is beyond tolerance.
+const LARGE_TURNS: [u64; 2] = [2, 9];
+/// Bytes of these.
+const LARGE: u64 = 24 << 20;
 /// Barriers among which one is drawn for the crash.
 const BARRIERS: u64 = 40;
 /// Longest wait for that barrier.
@@ -93,17 +98,23 @@ const fn beyond(variant: Variant) -> Variant {
 }
 
 fn run(case: &Case) -> Tally {
-    let wrong = |variant: &Variant, case: &Case| story(case, variant.bed == "beyond", STORMS);
-    // Four worlds take turns.
-    let beyond = |case: &Case| case.number / 4 % BEYOND_EACH == BEYOND_EACH - 1;
-    or_right(WRONG, case, wrong, |case| story(case, beyond(case), STORMS))
+    let small = |case: &Case| world_of(case.number, PAGES);
+    let wrong =
+        |variant: &Variant, case: &Case| story(case, &small(case), variant.bed == "beyond", STORMS);
+    or_right(WRONG, case, wrong, |case| {
+        // Four worlds take turns.
+        let (turn, mut world) = (case.number / 4, small(case));
+        if LARGE_TURNS.contains(&(turn % 10)) {
+            world = Arc::new(large::world(world.name, LARGE));
+        }
+        story(case, &world, turn % BEYOND_EACH == BEYOND_EACH - 1, STORMS)
+    })
 }
 
 /// So many storms.
-fn story(case: &Case, beyond: bool, count: u64) -> Tally {
-    let world = world_of(case.number, PAGES);
+fn story(case: &Case, world: &Arc<World>, beyond: bool, count: u64) -> Tally {
     let mut tally = Tally::default();
-    let done = storms(&world, case, (beyond, count), &mut tally);
+    let done = storms(world, case, (beyond, count), &mut tally);
     tally.judge(done.map_err(|violation| violation.during(world.name)));
     tally
 }

@@ -327,8 +327,13 @@ impl<'a> Chaos<'a> {
         let Some(target) = self.pick(targets) else { return Ok(()) };
         let page = (target.at + self.rng.below(target.len)) / PAGE * PAGE;
         let for_good = clear == Clear::Unable;
+        // Now and then many, as a large page has: up to a row's length.
+        let most = end_of(self.driver, &self.zone, page).saturating_sub(page) / PAGE;
+        let most = most.min(self.zone.row_len / PAGE).max(1);
+        let many = !for_good && page >= self.zone.start && self.rng.below(4) == 0;
+        let len = if many { (1 + self.rng.below(most)) * PAGE } else { PAGE };
         let may_last = self.sky.is_beyond() || self.spare && page >= self.zone.start;
-        if !self.may(page, PAGE) || for_good && !may_last {
+        if !self.may(page, len) || for_good && !may_last {
             return Ok(());
         }
         // An append to a file that fails ends writing, as row `fail-nth` has it.
@@ -338,8 +343,8 @@ impl<'a> Chaos<'a> {
         }
         self.spare &= !for_good;
         let since = self.driver.medium.stored();
-        self.driver.medium.poison(page, PAGE, clear).map_err(injecting)?;
-        self.note(Kind::Poison(clear), page, PAGE, since);
+        self.driver.medium.poison(page, len, clear).map_err(injecting)?;
+        self.note(Kind::Poison(clear), page, len, since);
         Ok(())
     }
 
