@@ -18,13 +18,13 @@ const KINDS: [(MediumKind, Parity); 4] = [
 ];
 
 /// A length that takes chunks of its own.
-const LONG: usize = 20_000;
+pub(crate) const LONG: usize = 20_000;
 
 fn pool(kind: MediumKind, parity: Parity) -> TestPool {
     create_with(kind, &CreateOptions { parity, ..CreateOptions::tiny(1 << 20) })
 }
 
-fn table(pool: &TestPool) -> ZoneTable {
+pub(crate) fn table(pool: &TestPool) -> ZoneTable {
     let regions = pool.regions();
     ZoneTable::new(0, regions.iter().find(|r| r.kind == RegionKind::Zone).unwrap())
 }

@@ -2,9 +2,9 @@
 //! chunks live several lives. What is not certain is in doubt, unless P and Q agree on a row.
 
 use crate::common::{TestPool, clock, get, pattern, put, reopened};
-use crate::older::{losing_entries, put_at};
+use crate::older::{LONG, losing_entries, put_at, table};
 use crate::stale::{forgetting, parity_page, pool, scrub, settled, write};
-use holdfast_faultmem::{Config, FaultMedium};
+use holdfast_faultmem::{Clear, Config, FaultMedium};
 use holdfast_layout::{RawPtr, RegionKind, TypeNumber};
 use holdfast_object::{CreateOptions, Error, OpenOptions, Parity, Pool};
 use holdfast_pmem::{Medium, MediumKind, PAGE};
@@ -170,4 +170,68 @@ fn a_run_whose_entry_was_lost_is_not_given_away() {
             assert_eq!(get(&pool, *of).unwrap(), *bytes, "{parity:?}");
         }
     }
+}
+
+/// Puts objects wherever there is room, until there is none; whether any came to lie in a chunk.
+fn fill(pool: &TestPool, (chunk, len): (u64, u64)) -> (Vec<(RawPtr, Vec<u8>)>, bool) {
+    let mut all = Vec::new();
+    for long in [7000, 900, 60] {
+        for seed in 0.. {
+            let bytes = pattern(seed, long);
+            let Ok(of) = pool.run(|tx| tx.alloc_from(TypeNumber::BYTES, &bytes)) else { break };
+            all.push((of, bytes));
+        }
+    }
+    let there = all.iter().any(|(of, _)| (chunk..chunk + len).contains(&of.offset()));
+    (all, there)
+}
+
+#[test]
+fn a_chunk_whose_entry_is_in_doubt_is_given_to_nobody_until_it_is_not() {
+    let first = pool(MediumKind::Shm, Parity::P);
+    let kept = put(&first, &pattern(9, 60));
+    let long = || put(&first, &pattern(1, LONG));
+    let gone = long();
+    first.run(|tx| tx.free(gone)).unwrap();
+    let directory = table(&first);
+    let chunk = directory.chunk_of(gone.offset()).unwrap();
+    let chunks = (LONG as u64).div_ceil(directory.chunk_len());
+    let (place, len) = (directory.chunk_at(chunk), chunks * directory.chunk_len());
+    settled(&first);
+    // What was there is an older state than anything whose order could be told.
+    let last = forgetting(&first, directory.entry_at(chunk), || {
+        for _ in 0..100 {
+            let of = long();
+            assert_eq!(directory.chunk_of(of.offset()), Some(chunk));
+            first.run(|tx| tx.free(of)).unwrap();
+        }
+        long()
+    });
+    let pool = reopened(first);
+    assert_eq!(scrub(&pool).undecided, chunks);
+    assert!(get(&pool, last).is_err());
+    let bytes = |pool: &TestPool| {
+        let mut bytes = vec![0; len as usize];
+        pool.medium().read(place, &mut bytes).unwrap();
+        bytes
+    };
+    let before = bytes(&pool);
+    for _ in 0..2 {
+        let (all, there) = fill(&pool, (place, len));
+        assert!(!there && before == bytes(&pool));
+        assert_eq!(scrub(&pool).undecided, chunks);
+        all.iter().for_each(|(of, _)| pool.run(|tx| tx.free(*of)).unwrap());
+    }
+    // Parity that is made anew from the rows knows of no other state.
+    let page = parity_page(&pool, directory.entry_at(chunk));
+    pool.medium().poison(page, PAGE, Clear::Able).unwrap();
+    assert!(pool.heal_load(page, PAGE));
+    settled(&pool);
+    let (all, there) = fill(&pool, (place, len));
+    assert!(there);
+    settled(&pool);
+    for (of, bytes) in &all {
+        assert_eq!(get(&pool, *of).unwrap(), *bytes);
+    }
+    assert_eq!(get(&pool, kept).unwrap(), pattern(9, 60));
 }
