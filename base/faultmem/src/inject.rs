@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use holdfast_pmem::{MediaError, PAGE};
 
+use crate::durable::Fate;
 use crate::faults::{Clear, Damage, FaultKind, Injected, When};
 use crate::gate::FailMode;
 use crate::medium::FaultMedium;
@@ -81,6 +82,16 @@ impl FaultMedium {
     #[must_use]
     pub fn injected(&self) -> Vec<Injected> {
         self.state().injected.clone()
+    }
+
+    /// Writes that an armed fault has hit and whose barrier is still to come: until then the program
+    /// sees what it stored, and then what is there.
+    #[must_use]
+    pub fn on_their_way(&self) -> usize {
+        let state = self.state();
+        let waits = |number: &usize| state.durable.is_on_its_way(Fate::Lost(*number));
+        let unsettled = state.injected.iter().enumerate().filter(|(_, it)| !it.settled);
+        unsettled.map(|(number, _)| number).filter(waits).count()
     }
 
     /// Makes the call that [`calls`](Self::calls) will count as `nth` fail, or it and all after

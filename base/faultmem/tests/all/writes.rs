@@ -206,7 +206,9 @@ fn a_lost_write_that_is_covered_piece_by_piece_settles_with_its_last_piece() {
     m.append(S, 0, &[7; 8]).unwrap();
     assert_eq!((get(&m, 0), get(&m, 8)), (0, u64::from_le_bytes([7; 8])));
     assert!(!m.injected()[0].settled, "the second word is still on its way");
+    assert_eq!(m.on_their_way(), 1);
     m.sync(D).unwrap();
     assert_eq!(get(&m, 8), 0);
     assert!(m.injected()[0].settled);
+    assert_eq!(m.on_their_way(), 0);
 }
