@@ -84,8 +84,8 @@ impl FaultMedium {
         self.state().injected.clone()
     }
 
-    /// Writes that an armed fault has hit and whose barrier is still to come: until then the program
-    /// sees what it stored, and then what is there.
+    /// Writes that an armed fault has hit and whose barrier is still to come: until then the
+    /// program sees what it stored, and then what is there.
     #[must_use]
     pub fn on_their_way(&self) -> usize {
         let state = self.state();

@@ -71,6 +71,40 @@ impl Record {
         self.found.needs_heal()
     }
 
+    /// Sides whose copy is not, or no more, what was last read or written. Reads only.
+    pub fn changed<M: Medium>(&self, m: &M) -> Vec<Side> {
+        let MirroredPage { sequence, count, body } = &self.found.page;
+        let good = CopyState::Good(*sequence);
+        // What was written was as short as it is; what is read is a whole page of it.
+        let same = |page: &MirroredPage| page.count == *count && page.body.starts_with(body);
+        let found = self.mirror.read(m, self.place, self.kind);
+        let found = found.ok().filter(|found| same(&found.page));
+        let is_good = |side| found.as_ref().is_some_and(|found| found.state(side) == good);
+        let kept = [Side::A, Side::B].into_iter();
+        let kept = kept.filter(|side| self.mirror.at(*side, self.place).is_some());
+        kept.filter(|side| !is_good(*side)).collect()
+    }
+
+    /// Makes the copies in these sides what was last read or written, whatever is there. Answers
+    /// those that are; the page of another stays bad.
+    ///
+    /// # Errors
+    /// Anything but a page that stays bad.
+    pub fn restore<M: Medium>(&self, m: &M, sides: &[Side]) -> Result<Vec<Side>> {
+        let mut restored = Vec::new();
+        for side in sides {
+            let wrong = |of| if of == *side { CopyState::Invalid } else { CopyState::None };
+            let (a, b) = (wrong(Side::A), wrong(Side::B));
+            let found = Mirrored { page: self.found.page.clone(), a, b };
+            match self.mirror.heal(m, self.place, self.kind, &found, self.sites) {
+                Ok(healed) => restored.extend(healed),
+                Err(crate::Error::Media(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(restored)
+    }
+
     /// Writes the good copy over the damaged or stale one, if [`needs_heal`](Self::needs_heal).
     /// Answers which sides were written.
     ///

@@ -339,12 +339,18 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     /// was damaged when it was opened, or torn by a crash, and what became of it: of the header, or
     /// of what a program keeps beside it.
     pub fn tell_copy(&self, copy: verdict::Side, outcome: Outcome) {
-        self.report_copy(&mut self.lock(), copy, outcome);
+        self.report_copy(&mut self.lock(), copy, Finder::Open, outcome);
     }
 
-    pub(crate) fn report_copy(&self, inner: &mut Inner, copy: verdict::Side, outcome: Outcome) {
+    pub(crate) fn report_copy(
+        &self,
+        inner: &mut Inner,
+        copy: verdict::Side,
+        finder: Finder,
+        outcome: Outcome,
+    ) {
         let (cause, wrong, len) = (Cause::Copies, Some(Wrong::Mirror { side: copy }), inner.size);
-        let event = self.event((0, 0), Finder::Open, outcome);
+        let event = self.event((0, 0), finder, outcome);
         self.report(inner, &Event { cause, wrong, len, ..event });
     }
 

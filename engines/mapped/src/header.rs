@@ -251,6 +251,16 @@ impl HeaderPage {
         Ok(())
     }
 
+    /// Sides whose copy is not what was last read or stored.
+    pub(crate) fn changed<S: Medium>(&self, s: &S) -> Vec<Side> {
+        self.record.changed(s)
+    }
+
+    /// Makes these copies what was last read or stored; answers those that are.
+    pub(crate) fn restore<S: Medium>(&self, s: &S, sides: &[Side]) -> Result<Vec<Side>> {
+        Ok(self.record.restore(s, sides)?)
+    }
+
     /// Makes the header durable as it is now.
     pub(crate) fn store<S: Medium>(&mut self, s: &S) -> Result<()> {
         self.record.write(s, 1, &self.value.encode())?;

@@ -462,7 +462,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         }
         self.journal.heal(&self.side.s);
         if let Some(copy) = damaged {
-            self.report_copy(inner, copy, Outcome::Repaired);
+            self.report_copy(inner, copy, Finder::Open, Outcome::Repaired);
         }
         Ok(())
     }

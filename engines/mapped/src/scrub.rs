@@ -37,7 +37,7 @@ pub struct Scrubbed {
     pub lost: u64,
     /// Parity pages that did not add up and were made anew.
     pub parity: u64,
-    /// Copies of region records that were made anew.
+    /// Copies of region records, and of the header, that were made anew.
     pub records: u64,
     /// When what is not good was verified last, the earliest if there is more, by the clock given
     /// at open; 0 if never. `None` if all is good.
@@ -89,6 +89,11 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
 
     fn scrub_region(&self, turn: &Turn, writers: Option<&dyn Writers>) -> Result<Scrubbed> {
         let mut done = Scrubbed { finished: turn.next.is_none(), ..Scrubbed::default() };
+        if done.finished {
+            let mut inner = self.lock_to_write()?;
+            let step = self.scrub_header(&mut inner);
+            done.records += self.settle(&mut inner, step)?;
+        }
         let Some((number, pages)) = turn.region else { return Ok(done) };
         // A page that rots behind the look at it was right at this time, not at its end.
         let started = self.clock.now();
@@ -102,7 +107,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             done.parity += self.settle(inner, step)?;
         }
         let step = self.scrub_state(inner, number);
-        done.records = self.settle(inner, step)?;
+        done.records += self.settle(inner, step)?;
         // One in which something is left keeps the time since when that may have been so.
         let right = done.report.undecided.is_empty()
             && done.repaired == done.report.corrupt.len() as u64
@@ -301,6 +306,20 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             self.side.persist(RECORD_DRAIN)?;
         }
         Ok(())
+    }
+
+    /// Makes a copy of the header anew that is not what it was when it was last read or stored:
+    /// found at the next open only, the other one may be gone by then, and with it all sums and
+    /// parity of the file. One that stays bad is told each time.
+    fn scrub_header(&self, inner: &mut Inner) -> Result<u64> {
+        let changed = inner.header.changed(&self.side.s);
+        let restored = inner.header.restore(&self.side.s, &changed)?;
+        for copy in changed {
+            let done = restored.contains(&copy);
+            let outcome = if done { Outcome::Repaired } else { Outcome::Detected };
+            self.report_copy(inner, copy, Finder::Scrub, outcome);
+        }
+        Ok(restored.len() as u64)
     }
 
     /// Makes a damaged copy of a region's state anew from what is known of it.

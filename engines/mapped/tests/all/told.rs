@@ -1,12 +1,12 @@
 //! What is told of damage: each damage once, also where there was one before, and since when it may
 //! have been there.
 
-use crate::common::{Engine, Machine, boot, content, tiny, verdict};
+use crate::common::{Engine, Machine, boot, content, killed, tiny, verdict};
 use holdfast_faultmem::Clear;
 use holdfast_mapped::{AtRest, Durability, Force, Mended, OpenOptions, Writing};
 use holdfast_pmem::{Medium, MediumKind, PAGE};
-use holdfast_redundancy::events::{Event, Finder, Outcome};
-use holdfast_redundancy::{PageVerdict, Unsure};
+use holdfast_redundancy::events::{Cause, Event, Finder, Outcome};
+use holdfast_redundancy::{PageVerdict, Side, Unsure, Wrong};
 
 const SIZE: u64 = 19 * PAGE;
 
@@ -182,4 +182,49 @@ fn holes_are_not_looked_at() {
     assert_eq!(engine.to_look_at(32), [0..8, 18..19, 24..32]);
     let report = engine.verify_all().unwrap();
     assert_eq!((report.pages, report.good, report.uncovered), (32, 31, 1));
+}
+
+/// Copies of the header of which events say something, as found by a scrub.
+fn of_header(engine: &Engine, outcome: Outcome) -> Vec<Side> {
+    let events = engine.events().into_iter();
+    let events = events.filter(|e| e.finder == Finder::Scrub && e.outcome == outcome);
+    let side = |e: Event| match e.wrong {
+        Some(Wrong::Mirror { side }) if e.cause == Cause::Copies => Some(side),
+        _ => None,
+    };
+    events.filter_map(side).collect()
+}
+
+#[test]
+fn a_header_that_rots_while_its_file_is_in_use_is_made_anew_by_a_scrub() {
+    let machine = Machine::new(MediumKind::Shm, SIZE);
+    let engine = admitted(&machine);
+    assert_eq!(engine.scrub(Some(&AtRest)).unwrap().records, 0);
+    let places = [0, 64 << 10].map(|side| machine.side.place(side));
+    let mut told = Vec::new();
+    for hurt in [vec![Side::A], vec![Side::B], vec![Side::A, Side::B]] {
+        for side in &hurt {
+            let at = places[usize::from(*side == Side::B)];
+            match told.len() % 2 {
+                0 => machine.medium.flip_bit(at + 100, 3).unwrap(),
+                _ => machine.medium.poison(at, PAGE, Clear::Able).unwrap(),
+            }
+            told.push(*side);
+        }
+        assert_eq!(engine.scrub(None).unwrap().records, hurt.len() as u64, "{hurt:?}");
+        assert_eq!(of_header(&engine, Outcome::Repaired), told);
+        assert_eq!(engine.scrub(None).unwrap().records, 0, "{hurt:?}");
+    }
+    // One that stays bad is told, and the rest goes on.
+    machine.medium.poison(places[1], PAGE, Clear::Unable).unwrap();
+    for _ in 0..2 {
+        assert_eq!(engine.scrub(None).unwrap().records, 0);
+    }
+    assert_eq!(of_header(&engine, Outcome::Detected), [Side::B; 2]);
+    machine.store(4, 1);
+    assert_eq!(engine.pass().unwrap().pages, 1);
+    drop(engine);
+    let machine = killed(&machine, true);
+    let (engine, _) = machine.open(OpenOptions { read_only: true, ..quick() });
+    assert_eq!(verdict(&engine, 4), PageVerdict::Good);
 }
