@@ -12,10 +12,21 @@ use crate::medium::PAGE;
 use crate::registry::{Fault, Verdict};
 use crate::track::bits::{PageBits, words as parts};
 
+#[path = "registry/life.rs"]
+pub mod life;
 #[path = "track/board/sheet.rs"]
 mod sheet;
 #[path = "registry/slot.rs"]
 pub mod slot;
+
+/// An entry that nobody has.
+#[must_use]
+pub fn free_life() -> life::Life {
+    use words::{AtomicU32, AtomicU64};
+    let word = || AtomicU64::new(0);
+    let (turn, view, alias, span, mapped) = (word(), word(), word(), word(), word());
+    life::Life { state: AtomicU32::new(0), turn, view, alias, span, mapped }
+}
 
 /// A free place.
 #[must_use]

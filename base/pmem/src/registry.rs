@@ -9,7 +9,8 @@
 //!           \_______ faulting thread ___/  \___ repair thread ___/  faulting thread
 //! ```
 //!
-//! What may become of a slot is in `slot.rs`, which a model checker runs as well.
+//! What may become of a slot is in `slot.rs`, of an entry in `life.rs`, both of which a model
+//! checker runs as well.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -20,14 +21,17 @@ use rustix::thread::futex;
 
 use crate::medium::PAGE;
 
+use self::life::{Life, Spans};
 use self::slot::{Slot, State};
 
+#[expect(unreachable_pub, reason = "public where a model checker runs it: `modelled.rs`")]
+mod life;
 #[expect(unreachable_pub, reason = "public where a model checker runs it: `modelled.rs`")]
 mod slot;
 
 /// The words that ship.
 mod words {
-    pub(super) use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+    pub(super) use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 }
 
 /// Mappings a process can have at a time.
@@ -44,11 +48,6 @@ const MOST_TURNS: u32 = 8;
 const TURN_WINDOW: u64 = 1_000_000_000;
 /// How often a waiting thread looks whether there still is a repair thread.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-
-const UNUSED: u32 = 0;
-const CLAIMED_ENTRY: u32 = 1;
-const LIVE: u32 = 2;
-const RETIRED: u32 = 3;
 
 /// How a fault ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,11 +92,7 @@ struct Turn {
 
 /// One mapping.
 pub(crate) struct Entry {
-    state: AtomicU32,
-    view: AtomicUsize,
-    alias: AtomicUsize,
-    span: AtomicUsize,
-    mapped: AtomicUsize,
+    life: Life,
     generation: AtomicU64,
     /// Mailboxes handed out. With none, a fault is passed on at once.
     attached: AtomicU32,
@@ -127,30 +122,30 @@ pub(crate) fn find(address: usize) -> Option<(&'static Entry, u64)> {
 
 /// Calls `each` with address and length of every mapped view. Async-signal-safe if `each` is.
 pub(crate) fn for_each_mapped(each: impl Fn(usize, usize)) {
-    for entry in used().iter().filter(|entry| entry.state.load(Ordering::Acquire) == LIVE) {
-        let mapped = entry.mapped.load(Ordering::Relaxed);
-        for base in [&entry.view, &entry.alias].map(|base| base.load(Ordering::Relaxed)) {
-            if base != 0 {
-                each(base, mapped);
-            }
+    for Spans { view, alias, mapped, .. } in used().iter().filter_map(|entry| entry.life.look()) {
+        for base in [view, alias].into_iter().filter(|base| *base != 0) {
+            each(base as usize, mapped as usize);
         }
     }
 }
 
 impl fmt::Debug for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entry").field("state", &self.state).finish_non_exhaustive()
+        f.debug_struct("Entry").field("life", &self.life).finish_non_exhaustive()
     }
 }
 
 impl Entry {
     const fn new() -> Self {
         Self {
-            state: AtomicU32::new(UNUSED),
-            view: AtomicUsize::new(0),
-            alias: AtomicUsize::new(0),
-            span: AtomicUsize::new(0),
-            mapped: AtomicUsize::new(0),
+            life: Life {
+                state: AtomicU32::new(0),
+                turn: AtomicU64::new(0),
+                view: AtomicU64::new(0),
+                alias: AtomicU64::new(0),
+                span: AtomicU64::new(0),
+                mapped: AtomicU64::new(0),
+            },
             generation: AtomicU64::new(0),
             attached: AtomicU32::new(0),
             repairer: AtomicU32::new(0),
@@ -173,14 +168,10 @@ impl Entry {
 
     /// The offset of `address` in this mapping, through either view. Async-signal-safe.
     pub(crate) fn offset_of(&self, address: usize) -> Option<u64> {
-        if self.state.load(Ordering::Acquire) != LIVE {
-            return None;
-        }
-        let span = self.span.load(Ordering::Relaxed);
-        [&self.view, &self.alias].iter().find_map(|base| {
-            let base = base.load(Ordering::Relaxed);
-            (base != 0 && address.wrapping_sub(base) < span).then(|| (address - base) as u64)
-        })
+        let Spans { view, alias, span, .. } = self.life.look()?;
+        let address = address as u64;
+        let inside = |base: &u64| *base != 0 && address.wrapping_sub(*base) < span;
+        [view, alias].into_iter().find(inside).map(|base| address - base)
     }
 
     /// Whether the mapping was made by this process and not by one that forked it.
@@ -191,7 +182,7 @@ impl Entry {
 
     /// Tells fork hooks how much of the views is mapped.
     pub(crate) fn set_mapped(&self, len: usize) {
-        self.mapped.store(len, Ordering::Relaxed);
+        self.life.mapped.store(len as u64, Ordering::Relaxed);
     }
 
     /// Remembers the page at `at` as bad. Async-signal-safe.
@@ -391,17 +382,8 @@ impl Registration {
         mapped: usize,
         generation: u64,
     ) -> Option<Self> {
-        let (index, entry) = TABLE.iter().enumerate().find(|(_, entry)| {
-            entry
-                .state
-                .compare_exchange(UNUSED, CLAIMED_ENTRY, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
-        })?;
+        let (index, entry) = TABLE.iter().enumerate().find(|(_, entry)| entry.life.take())?;
         USED.fetch_max(index + 1, Ordering::AcqRel);
-        entry.view.store(view, Ordering::Relaxed);
-        entry.alias.store(alias, Ordering::Relaxed);
-        entry.span.store(span, Ordering::Relaxed);
-        entry.mapped.store(mapped, Ordering::Relaxed);
         entry.generation.store(generation, Ordering::Relaxed);
         entry.attached.store(0, Ordering::Relaxed);
         entry.repairer.store(0, Ordering::Relaxed);
@@ -411,7 +393,8 @@ impl Registration {
         for turn in &entry.turns {
             turn.count.store(0, Ordering::Relaxed);
         }
-        entry.state.store(LIVE, Ordering::Release);
+        let [view, alias, span, mapped] = [view, alias, span, mapped].map(|it| it as u64);
+        entry.life.show(Spans { view, alias, span, mapped });
         Some(Self { entry })
     }
 
@@ -423,14 +406,14 @@ impl Registration {
 
     /// Hides the mapping from the handler, before its addresses are given back.
     pub(crate) fn retire(&self) {
-        self.entry.state.store(RETIRED, Ordering::Release);
+        self.entry.life.retire();
         self.entry.answer(0, u64::MAX, Verdict::Lost);
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.entry.state.store(UNUSED, Ordering::Release);
+        self.entry.life.give_back();
     }
 }
 

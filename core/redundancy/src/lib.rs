@@ -96,6 +96,7 @@ pub use pace::{Pace, Schedule, Scheduler, Trigger};
 pub use pages::{Instructions, PagePlace, PageStripes, PageVerdict, Unsure};
 pub use parity::{Mismatch, Parity, ParitySites, Scratch, Suspect};
 pub use progress::{Progress, ScrubProgress, ScrubState};
+pub use record::Again;
 pub use record::Record;
 pub use remap::RemapTable;
 pub use superblock::{FoundSuperblock, heal_superblock, read_superblock, write_superblock};

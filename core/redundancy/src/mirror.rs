@@ -42,15 +42,6 @@ pub struct Mirrored {
 }
 
 impl Mirrored {
-    /// State of the copy in one side.
-    #[must_use]
-    pub const fn state(&self, side: Side) -> CopyState {
-        match side {
-            Side::A => self.a,
-            Side::B => self.b,
-        }
-    }
-
     /// The side whose copy is damaged, if one is: an event is due.
     #[must_use]
     pub const fn damaged(&self) -> Option<Side> {

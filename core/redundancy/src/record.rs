@@ -20,7 +20,20 @@ pub struct Record {
     sites: MirrorSites,
     /// What the record was when it was last read or written.
     found: Mirrored,
+    /// The last write failed: of either copy nobody knows whether it is the new one.
+    unfinished: bool,
     cleared: Vec<Side>,
+}
+
+/// What a second look at a record found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Again {
+    /// Sides whose copy was damaged.
+    pub damaged: Vec<Side>,
+    /// Sides that were written from the other one: of those that were damaged, and older ones.
+    pub healed: Vec<Side>,
+    /// What is there is what was last read or written.
+    pub known: bool,
 }
 
 impl Record {
@@ -29,7 +42,7 @@ impl Record {
     pub fn create(mirror: Mirror, place: u64, kind: u32, sites: MirrorSites) -> Self {
         let page = MirroredPage { sequence: 0, count: 0, body: Vec::new() };
         let found = Mirrored { page, a: CopyState::None, b: CopyState::None };
-        Self { mirror, place, kind, sites, found, cleared: Vec::new() }
+        Self { mirror, place, kind, sites, found, unfinished: false, cleared: Vec::new() }
     }
 
     /// Reads the record of `kind` at `place` of the sides. Writes nothing.
@@ -44,7 +57,7 @@ impl Record {
         sites: MirrorSites,
     ) -> Result<Self> {
         let found = mirror.read(m, place, kind)?;
-        Ok(Self { mirror, place, kind, sites, found, cleared: Vec::new() })
+        Ok(Self { mirror, place, kind, sites, found, unfinished: false, cleared: Vec::new() })
     }
 
     /// The newest valid page, as it was last read or written.
@@ -71,38 +84,26 @@ impl Record {
         self.found.needs_heal()
     }
 
-    /// Sides whose copy is not, or no more, what was last read or written. Reads only.
-    pub fn changed<M: Medium>(&self, m: &M) -> Vec<Side> {
-        let MirroredPage { sequence, count, body } = &self.found.page;
-        let good = CopyState::Good(*sequence);
-        // What was written was as short as it is; what is read is a whole page of it.
-        let same = |page: &MirroredPage| page.count == *count && page.body.starts_with(body);
-        let found = self.mirror.read(m, self.place, self.kind);
-        let found = found.ok().filter(|found| same(&found.page));
-        let is_good = |side| found.as_ref().is_some_and(|found| found.state(side) == good);
-        let kept = [Side::A, Side::B].into_iter();
-        let kept = kept.filter(|side| self.mirror.at(*side, self.place).is_some());
-        kept.filter(|side| !is_good(*side)).collect()
-    }
-
-    /// Makes the copies in these sides what was last read or written, whatever is there. Answers
-    /// those that are; the page of another stays bad.
+    /// Reads both copies again, and writes the newest over one that does not verify or is older. A
+    /// copy that verifies is left alone: it may be the only one.
     ///
     /// # Errors
-    /// Anything but a page that stays bad.
-    pub fn restore<M: Medium>(&self, m: &M, sides: &[Side]) -> Result<Vec<Side>> {
-        let mut restored = Vec::new();
-        for side in sides {
-            let wrong = |of| if of == *side { CopyState::Invalid } else { CopyState::None };
-            let (a, b) = (wrong(Side::A), wrong(Side::B));
-            let found = Mirrored { page: self.found.page.clone(), a, b };
-            match self.mirror.heal(m, self.place, self.kind, &found, self.sites) {
-                Ok(healed) => restored.extend(healed),
-                Err(crate::Error::Media(_)) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(restored)
+    /// Anything but a page that stays bad: that is told by what was not healed.
+    pub fn look_again<M: Medium>(&self, m: &M) -> Result<Again> {
+        let Ok(found) = self.mirror.read(m, self.place, self.kind) else {
+            let kept = [Side::A, Side::B].into_iter();
+            let kept = kept.filter(|side| self.mirror.at(*side, self.place).is_some());
+            return Ok(Again { damaged: kept.collect(), healed: Vec::new(), known: false });
+        };
+        let healed = match self.mirror.heal(m, self.place, self.kind, &found, self.sites) {
+            Err(crate::Error::Media(_)) => Vec::new(),
+            healed => healed?,
+        };
+        // What was written was as short as it is; what is read is a whole page of it.
+        let MirroredPage { sequence, count, body } = &self.found.page;
+        let same = (found.page.sequence, found.page.count) == (*sequence, *count);
+        let known = !self.unfinished && same && found.page.body.starts_with(body);
+        Ok(Again { damaged: found.damaged().into_iter().collect(), healed, known })
     }
 
     /// Writes the good copy over the damaged or stale one, if [`needs_heal`](Self::needs_heal).
@@ -144,12 +145,14 @@ impl Record {
         let sequence = self.found.page.sequence + 1;
         // Counted up even if the write fails: the failed one may be on the medium.
         self.found.page.sequence = sequence;
+        self.unfinished = true;
         let Self { place, kind, sites, .. } = *self;
         let (which, what) = ((place, kind), (sequence, count));
         let cleared = self.mirror.write_against(m, which, what, body, sites, against)?;
         self.cleared.extend(cleared);
         self.found.page.count = count;
         self.found.page.body = body.to_vec();
+        self.unfinished = false;
         self.settle();
         Ok(())
     }

@@ -76,7 +76,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     }
 
     fn admit_locked(&self, inner: &mut Inner, at: u64, len: u64, how: Writing) -> Result<()> {
-        if inner.header.value.state != State::Open {
+        // Also where that is known here and could not be stored.
+        if inner.header.stored().state != State::Open {
             inner.header.value.state = State::Open;
             inner.header.store(&self.side.s)?;
         }

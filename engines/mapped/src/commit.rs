@@ -243,7 +243,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     /// crash would otherwise take all of it for new, and damage there for content. What is not
     /// covered yet has to stay new for it: else it would be held against sums that it never had.
     fn remember_size(&self, inner: &mut Inner, size: u64) -> Result<()> {
-        if size > inner.header.value.identity.size {
+        if size > inner.header.stored().identity.size {
             self.wipe_cut_off(inner)?;
             inner.header.value.identity.size = size;
             inner.header.store(&self.side.s)?;

@@ -4,7 +4,7 @@ use holdfast_codes::crc32c;
 use holdfast_layout::bytes::{get_u32, get_u64, put, put_u32, put_u64};
 use holdfast_layout::format::SEQUENCE_MAX;
 use holdfast_pmem::{Medium, Site};
-use holdfast_redundancy::{Mirror, MirrorSites, PageStripes, Record, Side};
+use holdfast_redundancy::{Again, Mirror, MirrorSites, PageStripes, Record, Side};
 
 use crate::error::{Error, Result};
 use crate::format::{
@@ -71,6 +71,7 @@ pub fn left<S: Medium>(s: &S) -> Result<Left> {
 #[derive(Debug)]
 pub(crate) struct HeaderPage {
     pub(crate) value: Header,
+    stored: Header,
     record: Record,
     /// The side whose copy was damaged when it was read, until that is told: whatever is written
     /// first makes it whole.
@@ -207,7 +208,7 @@ impl HeaderPage {
     /// A header that is not on the medium yet: its first [`store`](Self::store) puts it there.
     pub(crate) fn pending(value: Header) -> Self {
         let record = Record::create(mirror(value.side_len), HEADER_PAGE, KIND_HEADER, SITES);
-        Self { value, record, damaged: None }
+        Self { value, stored: value, record, damaged: None }
     }
 
     /// Finds the header; copy B is tried in each place where it can be. Writes nothing.
@@ -221,7 +222,7 @@ impl HeaderPage {
             match Header::decode(&record.page().body, side_len) {
                 Ok(value) => {
                     let damaged = record.damaged();
-                    return Ok(Self { value, record, damaged });
+                    return Ok(Self { value, stored: value, record, damaged });
                 }
                 // Found through copy A, which does not say where B is before it is read.
                 Err(Error::Header { what: "side length", found }) if found != side_len => {
@@ -251,25 +252,27 @@ impl HeaderPage {
         Ok(())
     }
 
-    /// Sides whose copy is not what was last read or stored.
-    pub(crate) fn changed<S: Medium>(&self, s: &S) -> Vec<Side> {
-        self.record.changed(s)
+    /// What it was when it was last read or stored.
+    pub(crate) const fn stored(&self) -> &Header {
+        &self.stored
     }
 
-    /// Makes these copies what was last read or stored; answers those that are.
-    pub(crate) fn restore<S: Medium>(&self, s: &S, sides: &[Side]) -> Result<Vec<Side>> {
-        Ok(self.record.restore(s, sides)?)
+    /// Reads both copies again, and makes one good by the other.
+    pub(crate) fn look_again<S: Medium>(&self, s: &S) -> Result<Again> {
+        Ok(self.record.look_again(s)?)
     }
 
     /// Makes the header durable as it is now.
     pub(crate) fn store<S: Medium>(&mut self, s: &S) -> Result<()> {
         self.record.write(s, 1, &self.value.encode())?;
+        self.stored = self.value;
         Ok(())
     }
 
     /// The same against the loss of power, in whatever cache the side file is.
     pub(crate) fn store_through<S: Medium>(&mut self, s: &S) -> Result<()> {
         self.record.write_through(s, 1, &self.value.encode())?;
+        self.stored = self.value;
         Ok(())
     }
 }

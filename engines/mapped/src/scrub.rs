@@ -7,12 +7,12 @@
 use holdfast_pmem::track::DirtySource;
 use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Event, Finder, Outcome};
-use holdfast_redundancy::{PageVerdict, Wrong, verdict};
+use holdfast_redundancy::{Again, PageVerdict, Wrong, verdict};
 
 use crate::bits::Bits;
 use crate::check::Report;
 use crate::engine::{Inner, Mapped, cause};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::options::Writers;
 use crate::repair::{Force, Mended};
 use crate::side::COPIES;
@@ -308,18 +308,27 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         Ok(())
     }
 
-    /// Makes a copy of the header anew that is not what it was when it was last read or stored:
-    /// found at the next open only, the other one may be gone by then, and with it all sums and
-    /// parity of the file. One that stays bad is told each time.
+    /// Makes a copy of the header anew that rotted: found at the next open only, the other one may
+    /// be gone by then, and with it all sums and parity of the file. One that stays bad is told
+    /// each time; the other is left alone then, since a crash while it is stored would cost both.
     fn scrub_header(&self, inner: &mut Inner) -> Result<u64> {
-        let changed = inner.header.changed(&self.side.s);
-        let restored = inner.header.restore(&self.side.s, &changed)?;
-        for copy in changed {
-            let done = restored.contains(&copy);
+        let Again { damaged, mut healed, known } = inner.header.look_again(&self.side.s)?;
+        let whole = damaged.iter().all(|side| healed.contains(side));
+        // What is only in memory: a store that failed, writes that were lost, both copies.
+        if !known && (whole || damaged.len() > 1) {
+            match inner.header.store(&self.side.s) {
+                Ok(()) if whole => {}
+                Ok(()) => healed.clone_from(&damaged),
+                Err(Error::Media(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        for copy in damaged {
+            let done = healed.contains(&copy);
             let outcome = if done { Outcome::Repaired } else { Outcome::Detected };
             self.report_copy(inner, copy, Finder::Scrub, outcome);
         }
-        Ok(restored.len() as u64)
+        Ok(healed.len() as u64)
     }
 
     /// Makes a damaged copy of a region's state anew from what is known of it.

@@ -240,9 +240,11 @@ struct Notes<'a> {
 impl<'a> Notes<'a> {
     /// Makes sure, now and not after hours, that rows can be added: to add none needs the same.
     fn begin(path: &'a Path) -> Result<Self, String> {
-        let commit = Begun::now().commit();
-        let done = holdfast_evidence::append(path, &[]);
-        done.map(|()| Self { path, commit }).map_err(|error| format!("{error:#}"))
+        let begun = Begun::with_this_program();
+        let begun = begun.and_then(|begun| holdfast_evidence::append(path, &[]).map(|()| begun));
+        begun
+            .map(|begun| Self { path, commit: begun.commit() })
+            .map_err(|error| format!("{error:#}"))
     }
 
     /// Adds a row; whether that could be done.

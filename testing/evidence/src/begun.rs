@@ -1,7 +1,10 @@
 //! What the source was when a run began.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::SystemTime;
+
+use anyhow::{Context, Result, ensure};
 
 /// A run that has begun, and the source it is of. Whoever runs something makes this first, before
 /// anything is built or run, and passes it on to whoever notes what came of it: what is committed
@@ -14,6 +17,23 @@ impl Begun {
     #[must_use]
     pub fn now() -> Self {
         Self(source(Path::new(".")))
+    }
+
+    /// Begins with the program that asks: it may have been built long ago, and the source be
+    /// another by now. Cargo keeps a list of what a program is made of beside it.
+    ///
+    /// # Errors
+    /// Something that the program is made of was changed since it was built.
+    pub fn with_this_program() -> Result<Self> {
+        let program = std::env::current_exe().context("cannot find this program again")?;
+        let newer = changed_since(&program, &program.with_extension("d"))?;
+        let newer = newer.map(|file| file.display().to_string());
+        ensure!(
+            newer.is_none(),
+            "{} was changed after this program was built: build it again",
+            newer.unwrap_or_default()
+        );
+        Ok(Self::now())
     }
 
     /// Begins with a program that somebody else has built, who says of what.
@@ -41,6 +61,21 @@ impl Begun {
         let is_marked = now == self.0 || commit.ends_with('+');
         if is_marked { self.commit() } else { format!("{commit}+{rest}") }
     }
+}
+
+/// The first of the files in a list of Cargo's that is newer than the program they make, if any is.
+fn changed_since(program: &Path, list: &Path) -> Result<Option<PathBuf>> {
+    // Who copies a program elsewhere leaves the list behind.
+    let Ok(list) = std::fs::read_to_string(list) else { return Ok(None) };
+    let time = |path: &Path| std::fs::metadata(path).and_then(|about| about.modified());
+    let built: SystemTime =
+        time(program).with_context(|| format!("cannot ask for {}", program.display()))?;
+    let files = list.lines().next().and_then(|line| line.split_once(": "));
+    // Blanks in names are written behind a backslash.
+    let names = files.map_or("", |(_, names)| names).replace("\\ ", "\0");
+    let mut paths = names.split(' ').map(|name| PathBuf::from(name.replace('\0', " ")));
+    // What is gone was made for one build only, or has no part in it any more.
+    Ok(paths.find(|path| !path.as_os_str().is_empty() && time(path).is_ok_and(|t| t > built)))
 }
 
 /// The source in a folder, as it is now.
@@ -73,6 +108,30 @@ mod tests {
         let done = command.arg("-C").arg(folder).args(words).output();
         let done = done.expect("git is there");
         assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
+    }
+
+    #[test]
+    fn a_program_is_older_than_what_was_changed_since_it_was_built() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let at = |name: &str, seconds| {
+            let time = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+            let file = std::fs::File::create(path(name)).unwrap();
+            file.set_modified(time).unwrap();
+        };
+        for (name, seconds) in [("one two.rs", 5), ("b.rs", 9), ("p", 7)] {
+            at(name, seconds);
+        }
+        let newer = || changed_since(&path("p"), &path("p.d")).unwrap();
+        assert_eq!(newer(), None, "there is no list");
+        let name = |name: &str| path(name).display().to_string().replace(' ', "\\ ");
+        let list = format!("{}: {} {}\n", name("p"), name("one two.rs"), name("b.rs"));
+        std::fs::write(path("p.d"), list).unwrap();
+        assert_eq!(newer(), Some(path("b.rs")));
+        at("b.rs", 7);
+        assert_eq!(newer(), None);
+        at("one two.rs", 8);
+        assert_eq!(newer(), Some(path("one two.rs")));
     }
 
     fn commit(folder: &Path, content: &str) {

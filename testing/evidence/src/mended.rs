@@ -56,10 +56,13 @@ fn is_chance(row: &Row) -> bool {
 /// Whether a row is of the same method as an older one, on another commit: a long run is not
 /// repeated by a short one, and a single case by none but itself or a run of all.
 fn stands_for(row: &Row, older: &Row) -> bool {
-    // What was changed and not committed is nothing that could be looked at again.
     let commit = |row: &Row| row.commit.split([' ', '+']).next().map(str::to_owned);
+    // What was changed and not committed is nothing that could be looked at again.
+    let known = !row.commit.contains('+') && row.commit != "unknown";
     row.method == older.method
+        && known
         && commit(row) != commit(older)
+        && covers(&what(&row.how), &what(&older.how))
         && (row.is_long() || !older.is_long())
         && row.case().is_none_or(|case| older.case() == Some(case))
 }
@@ -75,6 +78,19 @@ fn repeats(row: &Row, older: &Row) -> bool {
         && seed(&row.how) == seed(&older.how)
         && covers
         && row.count >= older.count / 2
+}
+
+/// Of how a row was run, what it was run on or of: a file system, crates; nothing if of all.
+fn what(how: &str) -> String {
+    let plain = |part: &&str| {
+        ["seed ", "tier ", "case ", "inputs "].iter().all(|word| !part.starts_with(word))
+    };
+    how.split(", ").filter(plain).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether what was run later is all that was run before: all there is, or what has its name in it.
+fn covers(later: &str, before: &str) -> bool {
+    later.is_empty() || !before.is_empty() && later.contains(before)
 }
 
 /// The seed that a row was run with; all that is said of how, where none is named.
@@ -128,7 +144,13 @@ mod tests {
         assert_eq!(count(&[bad.clone(), long("abc+ tree 1", 1, 0)]), 1, "it was not committed");
         assert_eq!(count(&[bad.clone(), long("def", 1, 1)]), 2, "it is not clean");
         let other = Row { method: "n".to_owned(), ..long("def", 1, 0) };
-        assert_eq!(count(&[bad, other]), 1, "another method");
+        assert_eq!(count(&[bad.clone(), other]), 1, "another method");
+        assert_eq!(count(&[bad.clone(), long("def+ tree 1", 1, 0)]), 1, "nor was this");
+        let on = |commit, how: &str, found| of(commit, &format!("seed 1, {how}"), found);
+        let bad = on("abc", "xfs", 1);
+        assert_eq!(count(&[bad.clone(), on("def", "ext4", 0)]), 1, "on another thing");
+        assert_eq!(count(&[bad.clone(), on("def", "ext4 and xfs", 0)]), 0);
+        assert_eq!(count(&[of("abc", "seed 1", 1), on("def", "xfs", 0)]), 1, "on a part of it");
         let one = |false_reports, reverted| Row { false_reports, reverted, ..of("abc", "", 0) };
         assert_eq!(count(&[one(Some(0), None), one(Some(1), None), one(None, Some(1))]), 2);
     }

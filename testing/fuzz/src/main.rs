@@ -29,6 +29,7 @@ enum Command {
     /// Writes the inputs that a target begins with into a folder.
     Seeds {
         /// The target.
+        #[arg(value_parser = names())]
         target: String,
         /// Where to.
         folder: PathBuf,
@@ -36,6 +37,7 @@ enum Command {
     /// Runs one input: the bytes of a file, or hexadecimal digits.
     Replay {
         /// The target.
+        #[arg(value_parser = names())]
         target: String,
         /// A file, or digits.
         input: String,
@@ -47,7 +49,7 @@ enum Command {
 #[derive(Debug, clap::Args)]
 struct Storming {
     /// Only these targets.
-    #[arg(value_name = "TARGET")]
+    #[arg(value_name = "TARGET", value_parser = names())]
     targets: Vec<String>,
     /// Seconds of each target on one thread.
     #[arg(long, default_value_t = 30, value_name = "N", value_parser = some())]
@@ -59,11 +61,11 @@ struct Storming {
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
     /// Go on with the input of this number: the last line of each target tells the next.
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = far())]
     from: u64,
     /// Threads.
-    #[arg(long, default_value_t = 2, value_name = "N")]
-    jobs: usize,
+    #[arg(long, default_value_t = 2, value_name = "N", value_parser = several())]
+    jobs: u64,
     /// Where the committed inputs are.
     #[arg(long, default_value = "testing/fuzz/corpus", value_name = "DIR")]
     corpus: PathBuf,
@@ -78,6 +80,21 @@ struct Storming {
 /// A number that is not zero: a storm of nothing would find nothing, and pass.
 fn some() -> clap::builder::RangedU64ValueParser {
     clap::value_parser!(u64).range(1..)
+}
+
+/// A number that others come after.
+fn far() -> clap::builder::RangedU64ValueParser {
+    clap::value_parser!(u64).range(..=u64::MAX / 2)
+}
+
+/// As many threads as may be of use anywhere.
+fn several() -> clap::builder::RangedU64ValueParser {
+    clap::value_parser!(u64).range(1..=1024)
+}
+
+/// Names of targets.
+fn names() -> clap::builder::PossibleValuesParser {
+    targets::ALL.iter().map(|target| target.name).collect::<Vec<_>>().into()
 }
 
 fn main() -> ExitCode {
@@ -137,7 +154,16 @@ fn run(command: Command) -> Result<bool, String> {
 impl Storming {
     /// Runs targets, tells, and notes; `false` if the law was broken.
     fn run(&self) -> Result<bool, String> {
-        let (source, begun) = (Begun::now(), Instant::now());
+        let append = |rows: &[Row]| match &self.ledger {
+            Some(path) => holdfast_evidence::append(path, rows).map_err(|e| format!("{e:#}")),
+            None => Ok(()),
+        };
+        append(&[])?;
+        let source = match self.ledger {
+            Some(_) => Begun::with_this_program().map_err(|error| format!("{error:#}"))?,
+            None => Begun::now(),
+        };
+        let begun = Instant::now();
         let all = storm::run(self.plan()?).map_err(|error| error.to_string())?;
         let rows = self.rows(&all, &source);
         if self.json {
@@ -148,10 +174,14 @@ impl Storming {
         } else {
             self.tell(&all, begun.elapsed());
         }
-        if let Some(path) = &self.ledger {
-            holdfast_evidence::append(path, &rows).map_err(|error| format!("{error:#}"))?;
+        match (all.iter().all(|done| done.finding.is_none()), append(&rows)) {
+            // What was found counts for more than that it could not be noted.
+            (false, Err(why)) => {
+                eprintln!("holdfast-fuzz: {why}");
+                Ok(false)
+            }
+            (clean, noted) => noted.map(|()| clean),
         }
-        Ok(all.iter().all(|done| done.finding.is_none()))
     }
 
     fn tell(&self, all: &[Storm], time: Duration) {
@@ -195,7 +225,7 @@ impl Storming {
             until: self.runs.map_or(Until::Time(Duration::from_secs(self.seconds)), Until::Runs),
             seed: self.seed,
             from: self.from,
-            jobs: self.jobs,
+            jobs: self.jobs as usize,
             hang: drive::HANG,
         })
     }
@@ -234,9 +264,10 @@ mod tests {
     #[test]
     fn a_storm_of_nothing_is_refused() {
         let storm = |words: &str| Cli::try_parse_from(format!("fuzz storm {words}").split(' '));
-        for words in ["open --runs 0", "--seconds 0", "--runs 3 --seconds 3"] {
+        let far = format!("open --runs 1 --from {}", u64::MAX);
+        for words in ["open --runs 0", "--seconds 0", "--runs 3 --seconds 3", "nope", &far] {
             assert!(storm(words).is_err(), "{words}");
         }
-        assert!(storm("open --runs 1").is_ok());
+        assert!(storm("open --runs 1").is_ok() && storm("open --jobs 0").is_err());
     }
 }

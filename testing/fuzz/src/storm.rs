@@ -92,7 +92,7 @@ struct Shared {
 /// Runs it. A target with a finding has no further turns; the others have theirs.
 ///
 /// # Errors
-/// A thread cannot be started.
+/// A thread cannot be started, or panicked outside its target; a target was not run at all.
 pub fn run(plan: Plan) -> io::Result<Vec<Storm>> {
     let Plan { targets, until, seed, from, jobs, hang } = plan;
     let line = |(target, inputs)| {
@@ -103,7 +103,7 @@ pub fn run(plan: Plan) -> io::Result<Vec<Storm>> {
     };
     let lines: Vec<Line> = targets.into_iter().map(line).collect();
     let turns = (0..TURNS).flat_map(|_| 0..lines.len()).collect();
-    let now = (0..jobs.max(1)).map(|_| Now::default()).collect();
+    let now = (0..jobs).map(|_| Now::default()).collect();
     let plan = (until, seed, from);
     let shared = Arc::new(Shared { plan, lines, turns: Mutex::new(turns), now });
     let mut threads = Vec::new();
@@ -113,7 +113,15 @@ pub fn run(plan: Plan) -> io::Result<Vec<Storm>> {
         threads.push(thread::Builder::new().name(format!("storm {job}")).spawn(work)?);
     }
     wait(&shared, &threads, hang);
-    Ok(shared.lines.iter().map(|line| lock(&line.done).clone()).collect())
+    // What hangs cannot be waited for, and is a finding.
+    for thread in threads.into_iter().filter(thread::JoinHandle::is_finished) {
+        thread.join().map_err(|_| io::Error::other("a thread panicked that makes inputs"))?;
+    }
+    let all: Vec<Storm> = shared.lines.iter().map(|line| lock(&line.done).clone()).collect();
+    match all.iter().find(|done| done.runs == 0 && done.finding.is_none()) {
+        Some(done) => Err(io::Error::other(format!("nothing of {} was run", done.target.name))),
+        None => Ok(all),
+    }
 }
 
 /// Waits until each thread has ended, or runs what does not end.
@@ -162,7 +170,7 @@ impl Shared {
         loop {
             let number = line.next.load(Ordering::Relaxed);
             let over = match until {
-                Until::Runs(runs) => number - from >= runs,
+                Until::Runs(runs) => number.saturating_sub(from) >= runs,
                 Until::Time(time) => {
                     begun.elapsed() >= time / TURNS && number >= line.inputs.len() as u64
                 }
@@ -170,7 +178,7 @@ impl Shared {
             if over || lock(&line.done).finding.is_some() {
                 break;
             }
-            let next = number + 1;
+            let next = number.saturating_add(1);
             let order = Ordering::Relaxed;
             if line.next.compare_exchange(number, next, order, order).is_err() {
                 continue;

@@ -150,6 +150,14 @@ pub(crate) fn enough(name: &str, count: usize) -> Result<()> {
 /// Runs `models` of `checker` and says what became of them.
 pub(crate) fn run(cli: &Cli, checker: &str, models: fn(&Cli) -> Result<Report>) -> ExitCode {
     let begun = cli.built_of.clone().map_or_else(Begun::now, Begun::built_of);
+    // Whoever starts this program has nobody read what it says of what is convicted: on the other
+    // stream. And hours are not spent on what cannot be noted.
+    if let Some(path) = &cli.ledger
+        && let Err(error) = append(path, &[])
+    {
+        println!("models: {error:#}");
+        return ExitCode::from(FAILED);
+    }
     // What is convicted panics, on purpose and often. Who runs one schedule again wants to see it.
     if cli.replay.is_none() {
         std::panic::set_hook(Box::new(|info| remember(message(info.payload()))));
@@ -178,8 +186,10 @@ pub(crate) fn run(cli: &Cli, checker: &str, models: fn(&Cli) -> Result<Report>) 
     if let Some(path) = &cli.ledger
         && let Err(error) = append(path, &rows)
     {
-        eprintln!("models: {error:#}");
-        return ExitCode::from(FAILED);
+        println!("models: {error:#}");
+        if report.is_clean() {
+            return ExitCode::from(FAILED);
+        }
     }
     if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

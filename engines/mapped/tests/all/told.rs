@@ -1,9 +1,9 @@
 //! What is told of damage: each damage once, also where there was one before, and since when it may
 //! have been there.
 
-use crate::common::{Engine, Machine, boot, content, killed, tiny, verdict};
-use holdfast_faultmem::Clear;
-use holdfast_mapped::{AtRest, Durability, Force, Mended, OpenOptions, Writing};
+use crate::common::{Engine, Machine, ROOM, boot, content, killed, tiny, verdict};
+use holdfast_faultmem::{Clear, FailMode};
+use holdfast_mapped::{AtRest, Durability, Force, Mended, OpenOptions, State, Writing};
 use holdfast_pmem::{Medium, MediumKind, PAGE};
 use holdfast_redundancy::events::{Cause, Event, Finder, Outcome};
 use holdfast_redundancy::{PageVerdict, Side, Unsure, Wrong};
@@ -215,16 +215,57 @@ fn a_header_that_rots_while_its_file_is_in_use_is_made_anew_by_a_scrub() {
         assert_eq!(of_header(&engine, Outcome::Repaired), told);
         assert_eq!(engine.scrub(None).unwrap().records, 0, "{hurt:?}");
     }
-    // One that stays bad is told, and the rest goes on.
+    // One that stays bad is told, and the other one is left alone: it is the only one.
     machine.medium.poison(places[1], PAGE, Clear::Unable).unwrap();
-    for _ in 0..2 {
-        assert_eq!(engine.scrub(None).unwrap().records, 0);
+    let other = |machine: &Machine| {
+        let mut page = vec![0; PAGE as usize];
+        machine.side.read(0, &mut page).unwrap();
+        page
+    };
+    // Also after a store of it failed.
+    for failed in [false, true] {
+        if failed {
+            engine.contest(true).unwrap_err();
+        }
+        let before = other(&machine);
+        machine.medium.on_barrier(Box::new(move |medium, _, _| {
+            let mut page = vec![0; PAGE as usize];
+            medium.read(ROOM, &mut page).unwrap();
+            assert!(page == before, "the only header is stored to");
+        }));
+        for _ in 0..2 {
+            assert_eq!(engine.scrub(None).unwrap().records, 0);
+        }
+        machine.medium.clear_on_barrier();
     }
-    assert_eq!(of_header(&engine, Outcome::Detected), [Side::B; 2]);
+    assert_eq!(of_header(&engine, Outcome::Detected), [Side::B; 4]);
+    assert_eq!(of_header(&engine, Outcome::Repaired), told);
     machine.store(4, 1);
     assert_eq!(engine.pass().unwrap().pages, 1);
     drop(engine);
     let machine = killed(&machine, true);
     let (engine, _) = machine.open(OpenOptions { read_only: true, ..quick() });
     assert_eq!(verdict(&engine, 4), PageVerdict::Good);
+}
+
+#[test]
+fn a_header_that_could_not_be_stored_is_stored_by_the_next_who_needs_it() {
+    for scrub in [false, true] {
+        let machine = Machine::new(MediumKind::Shm, SIZE);
+        let engine = machine.protect(&tiny(1));
+        engine.close().unwrap();
+        let (engine, _) = machine.open(quick());
+        let before = holdfast_mapped::left(&machine.side).unwrap();
+        machine.medium.poison(machine.side.place(0), PAGE, Clear::Able).unwrap();
+        machine.medium.fail_nth(machine.medium.calls() + 1, FailMode::Forever);
+        engine.admit(0, u64::MAX, Writing::NotYet).unwrap_err();
+        machine.medium.fail_none();
+        if scrub {
+            engine.scrub(None).unwrap();
+        } else {
+            engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+        }
+        assert_eq!(before.state, State::Clean);
+        assert_eq!(holdfast_mapped::left(&machine.side).unwrap().state, State::Open, "{scrub}");
+    }
 }

@@ -1,8 +1,10 @@
 //! Places where threads wait for answers about bad pages (`base/pmem`): what is taken is what was
-//! posted, and each answer is about the fault it was given to.
+//! posted, and each answer is about the fault it was given to. And entries of mappings in which
+//! they wait: what a handler sees of one is all of the same mapping.
 
-use holdfast_pmem::modelled::free_slot;
+use holdfast_pmem::modelled::life::{Life, Spans};
 use holdfast_pmem::modelled::slot::{Slot, State};
+use holdfast_pmem::modelled::{free_life, free_slot};
 use holdfast_pmem::{Fault, Verdict};
 use holdfast_sync::Access;
 use loom::sync::Arc;
@@ -26,7 +28,56 @@ pub(super) const MODELS: &[Model] = &[
         run: answered,
         wrong: &[Wrong::Off("any turn"), Wrong::Off("posted first")],
     },
+    Model {
+        name: "registry",
+        run: seen,
+        wrong: &[
+            Wrong::Weak("life.rs", Access::Store),
+            Wrong::Weak("life.rs", Access::Load),
+            Wrong::Weak("life.rs", Access::Change),
+            Wrong::Weak("life.rs", Access::Fence),
+            Wrong::Off("number"),
+            Wrong::Off("shown late"),
+        ],
+    },
 ];
+
+/// A mapping of which each word is the same number.
+const fn mapping(number: u64) -> Spans {
+    Spans { view: number, alias: number, span: number, mapped: number }
+}
+
+/// One mapping after the other has the entry.
+fn lives(life: &Life, off: &'static str) {
+    for number in 1..=2 {
+        assert!(life.take(), "nobody else takes it");
+        if off == "number" {
+            life.turn.store(1, loom::sync::atomic::Ordering::Relaxed);
+        }
+        let shown = mapping(number);
+        if off == "shown late" {
+            // Seen before all of it is there.
+            life.show(Spans { span: number - 1, ..shown });
+        }
+        life.show(shown);
+        life.retire();
+        life.give_back();
+    }
+}
+
+/// A handler looks at the entry meanwhile.
+fn seen(off: &'static str) {
+    explore(3, move || {
+        let life = Arc::new(free_life());
+        let (lived, looked) = (Arc::clone(&life), life);
+        let look = move || {
+            if let Some(seen) = looked.look() {
+                assert_eq!(seen, mapping(seen.view), "{LAW}: all of it is of one mapping");
+            }
+        };
+        threads([Box::new(move || lives(&lived, off)), Box::new(look)]);
+    });
+}
 
 /// The page whose number is that of the turn.
 fn fault(page: u64) -> Fault {

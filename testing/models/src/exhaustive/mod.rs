@@ -12,15 +12,14 @@
 //! `base/pmem`, whose steps are changes of rights by the kernel and returns from its handlers, with
 //! a lock around each page (`tests/first_store_order.rs` tries all their orders on a model of the
 //! kernel); how many of its threads `base/pmem` counts as storing while the protection is off,
-//! which `tests/protection.rs` tries with real rights; the life of an entry in its registry of
-//! mappings, one word that one thread at a time claims by an exchange and gives back, while the
-//! handler passes over all entries that are not live; the list of guarded files in `guard-wire`,
-//! which lies above what models may use, and all of whose words are in one order, so that it has no
-//! weaker one to be wrong with; what `preload` keeps in the program it is loaded into, in statics
-//! that signal handlers and forks share, where neither checker can be: `tests/processes` and the
-//! guard's programs run it for real; a zone of the heap that grows, which does not fit the stack of
-//! one of loom's threads, and is published by the same two steps as the column locks of a new zone,
-//! which are modelled.
+//! which `tests/protection.rs` tries with real rights; the seats in which the handler finds sources
+//! of first stores, a pointer and a count of who is inside, all in one order; the list of guarded
+//! files in `guard-wire`, which lies above what models may use, and all of whose words are in one
+//! order, so that it has no weaker one to be wrong with; what `preload` keeps in the program it is
+//! loaded into, in statics that signal handlers and forks share, where neither checker can be:
+//! `tests/processes` and the guard's programs run it for real; a zone of the heap that grows, which
+//! does not fit the stack of one of loom's threads, and is published by the same two steps as the
+//! column locks of a new zone, which are modelled.
 
 mod board;
 mod columns;

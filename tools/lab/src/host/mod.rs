@@ -141,6 +141,9 @@ pub(crate) fn is_test(test: Option<&str>) -> Result<()> {
 /// Runs the scenes that are wished. An error is one of what all of them need: no scene was played.
 pub(crate) fn run(cli: &Cli, answers: &Answers) -> Result<CameTo> {
     let begun = Begun::now();
+    if let Some(path) = &cli.ledger {
+        holdfast_evidence::append(path, &[])?;
+    }
     let only = &cli.only;
     let own = std::env::current_exe().context("cannot find this program again")?;
     // Beside what cargo builds: `target/lab` for `target/release/lab`.
@@ -206,8 +209,14 @@ impl Lab {
         }
         if let Some((row, findings)) = row(scene, cli.seed, &played, (commit, seconds)) {
             answers.print(&row.json(&findings))?;
-            if let Some(path) = &cli.ledger {
-                holdfast_evidence::append(path, &[row])?;
+            let noted =
+                cli.ledger.as_ref().map_or(Ok(()), |p| holdfast_evidence::append(p, &[row]));
+            match (noted, &played) {
+                // What was wrong counts for more than that it could not be noted.
+                (Err(error), Ok(Played { wrong: Some(_), .. }) | Err(_)) => {
+                    say!("lab: not noted: {error:#}");
+                }
+                (noted, _) => noted?,
             }
         }
         Ok(played?.wrong.is_none())

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use std::fmt;
 
 use super::apt::{self, Refused, Said};
@@ -46,8 +46,7 @@ pub(crate) fn room(folder: &Path) -> Result<()> {
     let found = rustix::fs::statvfs(folder).context("cannot ask for free space")?;
     let free = found.f_bavail.saturating_mul(found.f_frsize);
     if free < ROOM {
-        let why = format!("{free} bytes of disk are left, and a machine takes {ROOM}");
-        return Err(impossible(why));
+        bail!("{free} bytes of disk are left, and a machine takes {ROOM}: make room");
     }
     Ok(())
 }

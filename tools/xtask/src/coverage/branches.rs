@@ -104,7 +104,8 @@ pub(super) fn counts(root: &Path, report: &Value) -> Result<BTreeMap<String, Fil
 fn tests_from(text: &str) -> u64 {
     let lines: Vec<&str> = text.lines().collect();
     let tests = lines.windows(2).position(|two| {
-        two[0] == "#[cfg(test)]" && two[1].starts_with("mod ") && two[1].ends_with('{')
+        let test = two[0] == "#[cfg(test)]" || two[0].starts_with("#[cfg(all(test,");
+        test && two[1].starts_with("mod ") && two[1].ends_with('{')
     });
     tests.map_or(u64::MAX, |line| line as u64 + 1)
 }

@@ -36,6 +36,7 @@ const REPAIR: &[&str] = &[
     "base/pmem/src/handler.rs",
     "base/pmem/src/mapped/repair.rs",
     "base/pmem/src/registry.rs",
+    "base/pmem/src/registry/life.rs",
     "base/pmem/src/registry/slot.rs",
     "core/heap/src/sums.rs",
     "core/heap/src/units.rs",

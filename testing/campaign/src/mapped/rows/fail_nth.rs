@@ -14,7 +14,7 @@ use std::time::Duration;
 use holdfast_faultmem::FailMode;
 use holdfast_mapped::{AtRest, Error, Force, Mended, Writing};
 use holdfast_pmem::PAGE;
-use holdfast_redundancy::Unsure;
+use holdfast_redundancy::{PageVerdict, Unsure};
 use holdfast_workloads::Rng;
 
 use crate::mapped::images::left;
@@ -185,8 +185,9 @@ struct Run<'a> {
     fail: Failing,
     /// Calls before the deed.
     before: u64,
-    /// Pages that the deed said it put off.
+    /// Pages that the deed said it put off, and those of which it should have covered all others.
     deferred: u64,
+    covered: Vec<u64>,
     ledger: &'a mut Ledger,
 }
 
@@ -222,7 +223,8 @@ impl Story {
         let size = 20 * PAGE + [0, 1000][rng.below(2) as usize];
         let machine = Machine::new(&self.setting, size, &mut rng, None);
         let program = Program::new(&machine, &self.setting, Rng::new(rng.next_u64()));
-        let mut run = Run { story: self, program, fail, before: 0, deferred: 0, ledger };
+        let mut run =
+            Run { story: self, program, fail, before: 0, deferred: 0, covered: Vec::new(), ledger };
         let (answer, engine) = run.play(&mut rng)?;
         let medium = &run.program.machine.medium;
         let calls = medium.calls() - run.before;
@@ -284,16 +286,11 @@ impl Run<'_> {
         if answer.0.is_ok() && self.story.deed.covers() {
             let bits = self.program.machine.data.marks().dirty;
             let mut state = self.program.state();
-            let may_wait: Vec<bool> = state.model.pages.iter().map(|page| page.dirty).collect();
+            let was: Vec<bool> = state.model.pages.iter().map(|page| page.dirty).collect();
             state.model.end_pass(&bits);
-            // Beside a page that cannot be read for a moment, what was stored to waits for the
-            // next pass: so it was told.
-            let told = self.fail.is_some() && self.deferred > 0;
-            for (page, _) in
-                state.model.pages.iter_mut().zip(may_wait).filter(|(_, may)| told && *may)
-            {
-                page.vague = true;
-            }
+            let is = state.model.pages.iter().map(|page| page.dirty || page.vague);
+            let covered = was.into_iter().zip(is).map(|(was, is)| was && !is);
+            self.covered = (0..).zip(covered).filter(|it| it.1).map(|it| it.0).collect();
         }
         if answer.0.is_err() && self.story.deed == Deed::Accept {
             // It takes all pages for stored to, and covers them one after the other.
@@ -387,6 +384,9 @@ impl Run<'_> {
     fn judge(mut self, succeeded: bool, engine: Option<Engine>) -> Judged<()> {
         let setting = self.story.setting;
         let protected = succeeded || self.story.deed != Deed::Protect;
+        if let Some(engine) = &engine {
+            self.put_off(engine)?;
+        }
         bytes(&self.program.machine, &mut self.program.state().model, self.ledger)?;
         left(&self.program, setting, protected, self.story.seed, self.ledger)?;
         if let Some(engine) = &engine {
@@ -401,6 +401,27 @@ impl Run<'_> {
             None => self.begin_anew(protected)?,
         };
         self.all_is_well(engine).map_err(|v| v.during("in the end"))
+    }
+
+    /// Beside a page that could not be read for a moment, what was stored to waits for the next
+    /// pass: so many pages as was told.
+    fn put_off(&mut self, engine: &Engine) -> Judged<()> {
+        if self.fail.is_none() || self.deferred == 0 {
+            return Ok(());
+        }
+        let mut waiting = 0;
+        for page in std::mem::take(&mut self.covered) {
+            let said = engine.verify(page).map_err(|error| refused("verify", &error))?;
+            if said.verdict == PageVerdict::Undecided(Unsure::Uncovered) {
+                waiting += 1;
+                self.program.state().model.pages[page as usize].vague = true;
+            }
+        }
+        if waiting > self.deferred {
+            let story = format!("{waiting} pages wait, and {} were told", self.deferred);
+            return Err(Violation::new(Fault::Wrong, story));
+        }
+        Ok(())
     }
 
     /// A call that failed is a reason for doubt.

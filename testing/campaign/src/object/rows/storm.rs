@@ -43,7 +43,7 @@ use crate::object::toil::Toil;
 use crate::object::world::World;
 use crate::object::wrong::{Lie, Variant, lie, or_right, site};
 use crate::runner::{Case, Row, Tier};
-use crate::tally::{Fault, Judged, Tally};
+use crate::tally::{Fault, Judged, Tally, Violation};
 
 /// The row.
 pub const ROW: Row = Row {
@@ -51,7 +51,7 @@ pub const ROW: Row = Row {
     story: "every kind of fault, mixed, at random times, while threads work; and beyond tolerance",
     cases: |tier| WRONG.len() as u64 + CASES * if matches!(tier, Tier::Ci) { 1 } else { 100 },
     run,
-    finish: |_| {},
+    finish,
     patience: Duration::from_secs(300),
     threads: 2,
 };
@@ -89,8 +89,26 @@ const BARRIERS: u64 = 40;
 /// Longest wait for that barrier.
 const FUSE: Duration = Duration::from_millis(200);
 
+/// How figures begin that count storms which say nothing.
+const GIVEN_UP: &str = "storms given up";
+
 /// What a crash leaves, and what was promised at that instant.
 type Left = (Image, Acked<Objects>);
+
+/// Of so many storms one may be given up.
+const GIVEN_UP_EACH: u64 = 50;
+
+/// Storms that say nothing are the exception.
+fn finish(tally: &mut Tally) {
+    let figure = |it: &str| tally.figures.get(it).copied().unwrap_or(0);
+    let given_up = tally.figures.iter().filter(|(name, _)| name.starts_with(GIVEN_UP));
+    let given_up: u64 = given_up.map(|(_, storms)| *storms).sum();
+    let all = figure("storms within tolerance");
+    if given_up > 2 + all / GIVEN_UP_EACH {
+        let story = format!("{given_up} of {all} storms were given up");
+        tally.convict(Violation::new(Fault::Unnoticed, story));
+    }
+}
 
 /// The variant, in storms beyond tolerance.
 const fn beyond(variant: Variant) -> Variant {
@@ -179,7 +197,8 @@ pub fn storm(
     });
     let (ended, log_lost) = (chaos.ended, chaos.log_lost);
     tally.merge(std::mem::take(&mut chaos.tally));
-    if sky.is_given_up() {
+    tally.add("storms within tolerance", 1);
+    if sky.says_nothing() {
         driver.medium.abandon(driver.pool);
         return Ok(None);
     }
@@ -328,5 +347,16 @@ mod tests {
     #[test]
     fn there_are_enough_wrong_variants() {
         are_enough(WRONG);
+    }
+
+    #[test]
+    fn storms_that_are_given_up_are_the_exception() {
+        for (given_up, violations) in [(3, 0), (4, 1)] {
+            let mut tally = Tally::default();
+            tally.add("storms within tolerance", GIVEN_UP_EACH);
+            tally.add(format!("{GIVEN_UP}: two faults may meet in one column"), given_up);
+            finish(&mut tally);
+            assert_eq!(tally.violated(), violations, "{given_up}");
+        }
     }
 }

@@ -23,6 +23,8 @@ pub(super) struct Sky {
     beyond: AtomicBool,
     /// Two faults met where nobody wanted it: this storm says nothing.
     given_up: AtomicBool,
+    /// A thread had something to tell before two faults met.
+    told: AtomicBool,
     /// Objects that may be read as they once were.
     shunned: Mutex<BTreeSet<u64>>,
     /// Objects in doubt, to be written anew as a program would.
@@ -52,6 +54,11 @@ impl Sky {
 
     pub(super) fn give_up(&self) {
         self.given_up.store(true, Ordering::Release);
+    }
+
+    /// Whether the storm says nothing: what a thread told before counts.
+    pub(super) fn says_nothing(&self) -> bool {
+        self.is_given_up() && !self.told.load(Ordering::Acquire)
     }
 
     pub(super) fn is_given_up(&self) -> bool {
@@ -101,7 +108,11 @@ impl Weather for Sky {
 
     fn step(&self, step: &mut dyn FnMut() -> Judged<()>) -> Judged<()> {
         let _going = self.gate.read().unwrap_or_else(PoisonError::into_inner);
-        step()
+        let done = step();
+        if done.is_err() && !self.is_given_up() {
+            self.told.store(true, Ordering::Release);
+        }
+        done
     }
 
     fn shunned(&self, object: u64) -> bool {
