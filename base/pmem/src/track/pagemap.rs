@@ -7,7 +7,8 @@
 //!   fail at a mapping that is not tracked: such mappings are passed over, and whoever needs to
 //!   know asks [`all_tracked`](Pagemap::all_tracked) *after* the scan.
 //! - Addresses where nothing is mapped are passed over as well: they look as if nothing had been
-//!   stored to. [`maps`](super::maps) knows better. (A process that has ended is an error.)
+//!   stored to. [`maps`](super::maps) knows better. So does all of a process that has ended, on some
+//!   kernels: whether it has is asked after each scan, and is an error.
 //! - Pages that were never protected count as stored to on some kernels and not on others. Only
 //!   what was protected since it was registered has an answer worth having.
 
@@ -103,6 +104,8 @@ pub enum Scan {
 #[derive(Debug)]
 pub struct Pagemap {
     file: File,
+    /// It is of this process, which lives.
+    own: bool,
 }
 
 impl Pagemap {
@@ -111,7 +114,7 @@ impl Pagemap {
     /// # Errors
     /// `/proc` is missing.
     pub fn own() -> Result<Self, TrackError> {
-        Self::open("/proc/self/pagemap")
+        Self::open("/proc/self/pagemap", true)
     }
 
     /// That of a process, by its number. It stays with the address space the process has now, as
@@ -120,13 +123,13 @@ impl Pagemap {
     /// # Errors
     /// [`TrackError::NoPermission`] if the process is not ours to look at, or there is none.
     pub fn of(process: u32) -> Result<Self, TrackError> {
-        Self::open(&format!("/proc/{process}/pagemap"))
+        Self::open(&format!("/proc/{process}/pagemap"), false)
     }
 
-    fn open(path: &str) -> Result<Self, TrackError> {
+    fn open(path: &str, own: bool) -> Result<Self, TrackError> {
         let may = ask("open", Errno::MFILE).map_err(io::Error::from);
         match may.and_then(|()| File::open(path)) {
-            Ok(file) => Ok(Self { file }),
+            Ok(file) => Ok(Self { file, own }),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 Err(TrackError::NoPermission {
                     what: "reading the page map of another process",
@@ -238,7 +241,20 @@ impl Pagemap {
         // everything else), so it stops no access of anybody.
         let told =
             unsafe { libc::ioctl(self.file.as_raw_fd(), SCAN, core::ptr::from_mut(request)) };
-        if told >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        if told < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        self.lives(request.start)
+    }
+
+    /// An error if nobody has the address space any more. Some kernels (6.18 is one) scan what is
+    /// left of it, and find that nothing was stored to; of its entries none of them tells one.
+    fn lives(&self, address: u64) -> io::Result<()> {
+        let from = address / PAGE * size_of::<u64>() as u64;
+        if self.own || self.file.read_at(&mut [0; size_of::<u64>()], from)? > 0 {
+            return Ok(());
+        }
+        Err(Errno::SRCH.into())
     }
 
     /// Reads what the map says of the pages from `address` on, one by one. Allocates nothing.
