@@ -7,8 +7,8 @@
 //!   fail at a mapping that is not tracked: such mappings are passed over, and whoever needs to
 //!   know asks [`all_tracked`](Pagemap::all_tracked) *after* the scan.
 //! - Addresses where nothing is mapped are passed over as well: they look as if nothing had been
-//!   stored to. [`maps`](super::maps) knows better. So does all of a process that has ended, on some
-//!   kernels: whether it has is asked after each scan, and is an error.
+//!   stored to. [`maps`](super::maps) knows better. So does all of a process that has ended, on
+//!   some kernels: whether it has is asked after each scan, and is an error.
 //! - Pages that were never protected count as stored to on some kernels and not on others. Only
 //!   what was protected since it was registered has an answer worth having.
 

@@ -664,7 +664,11 @@ impl<'a> Chaos<'a> {
                 continue;
             }
             let gone = self.is_done_with(at, len) || self.covered(&injury);
-            if gone || self.came_to_nothing(&injury) || self.sky.is_beyond() {
+            if gone
+                || self.was_moved(&injury, &events)
+                || self.came_to_nothing(&injury)
+                || self.sky.is_beyond()
+            {
                 self.tally.add(format!("{kind}: absorbed"), 1);
                 continue;
             }
@@ -695,6 +699,22 @@ impl<'a> Chaos<'a> {
     fn covered(&self, injury: &Injury) -> bool {
         let Injury { at, len, since, .. } = *injury;
         self.driver.medium.stored_over(since, (at, len), injury.bytes.as_deref())
+    }
+
+    /// Whether a frame was moved while a write that went wrong was still on its way to it: what the
+    /// program sees was taken along, as it was meant.
+    fn was_moved(&self, injury: &Injury, events: &[Event]) -> bool {
+        let frame = self.driver.pool.superblock().frame;
+        let of_frame = |event: &Event| event.at / frame == injury.at / frame;
+        if !events.iter().any(|event| event.outcome == Outcome::Relocated && of_frame(event)) {
+            return false;
+        }
+        let log = self.driver.medium.injected();
+        let write = injury.write.and_then(|number| log.get(number));
+        write.filter(|write| write.at == injury.at).is_some_and(|write| {
+            let mut now = vec![0; write.intended.len()];
+            self.driver.medium.read(write.at, &mut now).is_ok() && now == write.intended
+        })
     }
 
     /// Whether a write that went wrong never took effect: newer ones took its place before.
