@@ -70,8 +70,8 @@ pub struct Cli {
     #[arg(long, value_name = "REASON")]
     allow_skip: Vec<String>,
     /// Threads.
-    #[arg(long, default_value_t = 2)]
-    threads: usize,
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
+    threads: u16,
     /// Print the report as JSON.
     #[arg(long)]
     json: bool,
@@ -190,7 +190,7 @@ fn play(cli: &Cli, campaign: &Campaign, notes: Option<&Notes>, end: &(dyn Fn() +
         campaign: campaign.name,
         seed: cli.seed,
         tier: cli.tier,
-        threads: cli.threads.max(1),
+        threads: cli.threads.into(),
         only: cli.case,
         progress: !cli.json,
     };
