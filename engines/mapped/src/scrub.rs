@@ -2,7 +2,7 @@
 //!
 //! A step judges the pages of one region, repairs those that are damaged, and, where all rows of a
 //! stripe are good, holds its parity against them. Redundancy that rotted is as bad as none: it is
-//! made anew from rows that verify.
+//! made anew from rows that verify. The last step looks at both copies of the header as well.
 
 use holdfast_pmem::track::DirtySource;
 use holdfast_pmem::{Medium, PAGE, Site};

@@ -62,7 +62,7 @@ fn stands_for(row: &Row, older: &Row) -> bool {
     row.method == older.method
         && known
         && commit(row) != commit(older)
-        && covers(&what(&row.how), &what(&older.how))
+        && is_all_of(&what(&row.how), &what(&older.how))
         && (row.is_long() || !older.is_long())
         && row.case().is_none_or(|case| older.case() == Some(case))
 }
@@ -89,7 +89,7 @@ fn what(how: &str) -> String {
 }
 
 /// Whether what was run later is all that was run before: all there is, or what has its name in it.
-fn covers(later: &str, before: &str) -> bool {
+fn is_all_of(later: &str, before: &str) -> bool {
     later.is_empty() || !before.is_empty() && later.contains(before)
 }
 

@@ -113,12 +113,15 @@ pub fn run(plan: Plan) -> io::Result<Vec<Storm>> {
         threads.push(thread::Builder::new().name(format!("storm {job}")).spawn(work)?);
     }
     wait(&shared, &threads, hang);
-    // What hangs cannot be waited for, and is a finding.
-    for thread in threads.into_iter().filter(thread::JoinHandle::is_finished) {
+    let all: Vec<Storm> = shared.lines.iter().map(|line| lock(&line.done).clone()).collect();
+    if all.iter().any(|done| done.finding.is_some()) {
+        // What hangs cannot be waited for, and keeps others from their turns.
+        return Ok(all);
+    }
+    for thread in threads {
         thread.join().map_err(|_| io::Error::other("a thread panicked that makes inputs"))?;
     }
-    let all: Vec<Storm> = shared.lines.iter().map(|line| lock(&line.done).clone()).collect();
-    match all.iter().find(|done| done.runs == 0 && done.finding.is_none()) {
+    match all.iter().find(|done| done.runs == 0) {
         Some(done) => Err(io::Error::other(format!("nothing of {} was run", done.target.name))),
         None => Ok(all),
     }

@@ -106,6 +106,10 @@ fn a_run_that_does_not_end_is_found_and_the_others_go_on() {
     let edge = |step: &script::Step| step.value == 0x1000;
     assert!(script::Script::read(&finding.input).steps.iter().any(edge), "the input that hangs");
     assert_eq!((done[1].runs, &done[1].finding), (20_000, &None));
+    // Nor is it forgotten where it keeps the others from their turns.
+    let hang = Duration::from_secs(1);
+    let alone = stormed(Plan { hang, ..plan(&[&HANGS, &ALRIGHT], Until::Runs(20_000)) });
+    assert!(alone[0].finding.is_some());
 }
 
 #[test]

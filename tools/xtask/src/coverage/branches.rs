@@ -115,6 +115,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn tests_begin_where_their_module_does() {
+        for (given, line) in [("test", 2), ("all(test, not(loom))", 2), ("loom", u64::MAX)] {
+            let text = format!("fn f() {{}}\n#[cfg({given})]\nmod tests {{\n}}\n");
+            assert_eq!(tests_from(&text), line, "{given}");
+        }
+    }
+
+    #[test]
     fn instances_are_put_together_and_tests_left_out() {
         let folder = std::env::temp_dir().join(format!("holdfast-coverage-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
