@@ -50,6 +50,20 @@ pub struct Piece {
     pub col: u64,
 }
 
+impl Piece {
+    /// The parts of it that lie in one page column each, ascending.
+    pub fn pages(self) -> impl Iterator<Item = Self> {
+        let end = self.col + self.len;
+        let mut next = self.col;
+        core::iter::from_fn(move || {
+            let col = next;
+            next = end.min(col / PAGE * PAGE + PAGE);
+            let at = self.at + (col - self.col);
+            (col < end).then_some(Self { at, len: next - col, row: self.row, col })
+        })
+    }
+}
+
 impl Zone {
     /// The geometry of `region`, the `index`-th zone of the pool.
     ///

@@ -50,8 +50,8 @@
 //! - `commit.rs`, `settle.rs`, `in_place.rs`, `overflow.rs`, `chunks.rs`, `batch.rs`, `diff.rs` the
 //!   way to the medium
 //! - `open.rs`, `recover.rs`, `redo.rs`, `redo_parity.rs`, `owed.rs` after a crash
-//! - `repair.rs`, `mend_unit.rs`, `whole_page.rs`, `halves.rs`, `blame.rs`, `newer.rs`,
-//!   `bring_back.rs`, `hold.rs`, `copies.rs` putting right; `report.rs` telling of it
+//! - `repair.rs`, `candidates.rs`, `mend_unit.rs`, `whole_page.rs`, `halves.rs`, `blame.rs`,
+//!   `newer.rs`, `bring_back.rs`, `hold.rs`, `copies.rs` putting right; `report.rs` telling of it
 //! - `sweep.rs`, `scrub.rs` looking
 //! - `grow.rs` more room; `versions.rs`, `touched.rs`, `marks.rs`, `lane.rs`, `view.rs` what DRAM
 //!   keeps
@@ -66,6 +66,7 @@ mod begun;
 mod beside;
 mod blame;
 mod bring_back;
+mod candidates;
 mod changes;
 mod chunks;
 mod commit;

@@ -9,10 +9,12 @@ use holdfast_layout::{Certify, RawPtr};
 use holdfast_pmem::{MediaCause, MediaError, Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Event, Finder};
 use holdfast_redundancy::parity::{Parity, Scratch, rebuild};
-use holdfast_redundancy::{Exempt, Wrong, zone};
+use holdfast_redundancy::zone::{self, Piece};
+use holdfast_redundancy::{Exempt, Wrong};
 use std::collections::BTreeMap;
 
 use crate::beside::beside_each;
+use crate::candidates::joined;
 use crate::changes::Changes;
 use crate::error::Error;
 use crate::halves::{MayBe, find_half};
@@ -479,16 +481,15 @@ fn beside_another<M: Medium>(
         }
         let mut options = Vec::new();
         for row in others {
-            let missing = [zone::Unit::Row(piece.row), zone::Unit::Row(row)];
-            let (col, len, both) = (piece.col, piece.len, Parity::Both);
-            let found = rebuild(&shared.m, zone, &missing, col, len, exempt, both, scratch);
-            options.extend(found.ok().map(|mut units| units.swap_remove(0)));
+            let mut of = |piece: Piece| {
+                let missing = [zone::Unit::Row(piece.row), zone::Unit::Row(row)];
+                let (col, len, both) = (piece.col, piece.len, Parity::Both);
+                let found = rebuild(&shared.m, zone, &missing, col, len, exempt, both, scratch);
+                found.ok().map(|mut units| units.swap_remove(0))
+            };
+            options.extend(of(piece).or_else(|| shared.by_pages(piece, of)));
         }
-        let joined = |head: &Vec<u8>| {
-            let head = head.clone();
-            options.iter().map(move |tail| [head.as_slice(), tail].concat())
-        };
-        all = all.iter().flat_map(joined).collect();
+        all = joined(&all, &options);
     }
     Some(all)
 }
@@ -610,8 +611,7 @@ fn over<'a, S: Source>(under: &'a S, (at, bytes): (u64, &'a [u8])) -> Overlay<'a
 }
 
 pub(crate) fn current<M: Medium>(shared: &Shared<M>, part: &Part) -> Option<Vec<u8>> {
-    let mut bytes = vec![0; part.len as usize];
-    shared.m.read(part.at, &mut bytes).ok().map(|()| bytes)
+    shared.read_now(part.at, part.len)
 }
 
 /// Pointer word of the object concerned, for the event; 0 if its slot cannot tell.

@@ -32,7 +32,8 @@ use holdfast_pmem::{MediaCause, MediaError, Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Finder};
 use holdfast_redundancy::exempt::read_exempt_by;
 use holdfast_redundancy::parity::{self, Mismatch, Suspect};
-use holdfast_redundancy::{Exempt, ExemptRanges, Place, Wrong, Zone, zone};
+use holdfast_redundancy::zone::{self, Piece};
+use holdfast_redundancy::{Exempt, ExemptRanges, Place, Wrong, Zone};
 
 use crate::blame::{Doubt, Judged, Newer, Of};
 use crate::changes::Changes;
@@ -611,8 +612,10 @@ impl<M: Medium> Shared<M> {
         let Some(zone) = self.zone_of(at).filter(|z| z.has_p()) else { return all };
         let mut patched = Some(Vec::with_capacity(len as usize));
         for piece in zone.split(at, len) {
-            let part =
-                self.sum_of_rows(&future, zone, Some(piece.row), piece.col, piece.len, &exempt);
+            let of = |Piece { row, col, len, .. }: Piece| {
+                self.sum_of_rows(&future, zone, Some(row), col, len, &exempt)
+            };
+            let part = of(piece).or_else(|| self.by_pages(piece, of));
             patched = patched.zip(part).map(|(head, part)| [head, part].concat());
         }
         all.extend(patched.filter(|p| !all.contains(p)));

@@ -25,8 +25,8 @@ use holdfast_heap::{ChunkKind, Unit, ZoneTable};
 use holdfast_layout::Certify;
 use holdfast_pmem::{MediaCause, MediaError, Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Event, Finder};
-use holdfast_redundancy::parity::{self, Parity, Scratch, rebuild};
-use holdfast_redundancy::{ColumnId, Exempt, Intent, Wrong, Zone, zone};
+use holdfast_redundancy::parity::{self, Scratch};
+use holdfast_redundancy::{ColumnId, Intent, Wrong, Zone, zone};
 
 use crate::changes::Changes;
 use crate::error::Error;
@@ -390,7 +390,7 @@ impl<M: Medium> Shared<M> {
         let mut best: Option<(usize, Vec<u8>)> = None;
         let exempt = self.exempt();
         let certify = Certify::when(self.m.enabled(JUDGE));
-        for candidate in self.candidates(scratch, zone, unit, col, PAGE, &exempt) {
+        for candidate in self.candidates(scratch, zone, unit, (col, PAGE), &exempt).0 {
             let bad = match unit {
                 zone::Unit::Row(_) => {
                     let at = zone.unit_at(unit, col);
@@ -406,47 +406,6 @@ impl<M: Medium> Shared<M> {
             Some((_, bytes)) => (bytes, true),
             None => (vec![0; PAGE as usize], false),
         }
-    }
-
-    /// Everything the bytes of `unit` over `[col, col + len)` may be, likeliest first. Bytes that
-    /// are `exempt` count as zeros.
-    pub(crate) fn candidates(
-        &self,
-        scratch: &mut Scratch,
-        zone: &Zone,
-        unit: zone::Unit,
-        col: u64,
-        len: u64,
-        exempt: &impl Exempt,
-    ) -> Vec<Vec<u8>> {
-        let mut found: Vec<Vec<u8>> = Vec::new();
-        let mut missing = vec![unit];
-        for with in [Parity::P, Parity::Q, Parity::Both] {
-            loop {
-                let rebuilt = rebuild(&self.m, zone, &missing, col, len, exempt, with, scratch);
-                match rebuilt {
-                    Ok(mut units) => {
-                        let bytes = units.swap_remove(0);
-                        if !found.contains(&bytes) {
-                            found.push(bytes);
-                        }
-                    }
-                    Err(holdfast_redundancy::Error::Media(e)) => {
-                        // Another unit of the columns is bad too: it is missing as well.
-                        let other = zone.unit(e.at).map(|(u, _)| u);
-                        if let Some(other) = other.filter(|o| !missing.contains(o))
-                            && missing.len() < 2
-                        {
-                            missing.push(other);
-                            continue;
-                        }
-                    }
-                    Err(_) => {}
-                }
-                break;
-            }
-        }
-        found
     }
 
     /// Number of units that would be bad if the bytes at `at` were `bytes`, after `changes`.
@@ -603,32 +562,6 @@ impl<M: Medium> Shared<M> {
         // Elsewhere, clearing the intent drains: what was stored is durable with it.
         self.end_install(repairer)?;
         Ok(())
-    }
-
-    /// Candidates for `[at, at + len)` of one row; see [`candidates`](Self::candidates). A range
-    /// that continues in the next row is rebuilt in parts.
-    pub(crate) fn range_candidates(
-        &self,
-        repairer: &mut Repairer,
-        at: u64,
-        len: u64,
-        exempt: &impl Exempt,
-    ) -> Vec<Vec<u8>> {
-        let Some(zone) = self.zone_of(at).copied() else { return Vec::new() };
-        let mut all: Vec<Vec<u8>> = vec![Vec::new()];
-        for piece in zone.split(at, len) {
-            let unit = zone::Unit::Row(piece.row);
-            let scratch = &mut repairer.scratch;
-            let parts = self.candidates(scratch, &zone, unit, piece.col, piece.len, exempt);
-            if parts.is_empty() {
-                return Vec::new();
-            }
-            all = all
-                .iter()
-                .flat_map(|head| parts.iter().map(|tail| [head.as_slice(), tail].concat()))
-                .collect();
-        }
-        all
     }
 
     /// What a repair stored is durable; on a file a sync of its own sees to that.

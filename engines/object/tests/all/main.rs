@@ -4,6 +4,7 @@
 mod begun;
 mod beyond;
 mod blessed;
+mod borders;
 mod common;
 mod counts;
 mod crashes;

@@ -56,6 +56,7 @@ const REPAIR: &[&str] = &[
     "engines/object/src/anew.rs",
     "engines/object/src/beside.rs",
     "engines/object/src/bring_back.rs",
+    "engines/object/src/candidates.rs",
     "engines/object/src/copies.rs",
     "engines/object/src/halves.rs",
     "engines/object/src/hold.rs",

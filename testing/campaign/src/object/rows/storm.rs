@@ -133,7 +133,7 @@ fn run(case: &Case) -> Tally {
 fn story(case: &Case, world: &Arc<World>, beyond: bool, count: u64) -> Tally {
     let mut tally = Tally::default();
     let done = storms(world, case, (beyond, count), &mut tally);
-    tally.judge(done.map_err(|violation| violation.during(world.name)));
+    tally.judge(done);
     tally
 }
 
@@ -163,7 +163,8 @@ fn storms(
             false => storm(world, driver, seed, tally),
         };
         // What is wrong with this pool says nothing about the next storm.
-        left = tally.judge(done.map_err(|v| v.during(format!("storm {number}")))).flatten();
+        let during = format!("{}, storm {number}", world.name);
+        left = tally.judge(done.map_err(|v| v.during(during))).flatten();
     }
     if let Some(Driver { medium, pool, .. }) = left {
         medium.abandon(pool);

@@ -647,7 +647,9 @@ impl<'a> Chaos<'a> {
         for event in &events {
             self.tally.add(format!("events found by {}", event.finder), 1);
             if event.outcome == Outcome::Lost && !failed && !self.sky.is_beyond() {
-                let story = format!("within tolerance, but the journal says: {event}");
+                let hurt = self.hurt_beside(&fresh, event);
+                let story =
+                    format!("within tolerance, but the journal says: {event}; hurt there: {hurt}");
                 return Err(Violation::new(Fault::Wrong, story));
             }
         }
@@ -677,6 +679,15 @@ impl<'a> Chaos<'a> {
             return Err(Violation::new(Fault::Unnoticed, story));
         }
         Ok(())
+    }
+
+    /// What was hurt in the columns of an event, for who looks into it.
+    fn hurt_beside(&self, injuries: &[Injury], event: &Event) -> String {
+        let of_event = self.domains(event.at, event.len.max(1));
+        let there = |it: &&Injury| !self.domains(it.at, it.len).is_disjoint(&of_event);
+        let told = |it: &Injury| format!("{} at {:#x}+{:#x}", it.kind, it.at, it.len);
+        let all: Vec<String> = injuries.iter().filter(there).map(told).collect();
+        if all.is_empty() { "nothing".to_owned() } else { all.join(", ") }
     }
 
     /// Nothing is accused that may not be wrong: what was hurt from injury number `from` on. Of
