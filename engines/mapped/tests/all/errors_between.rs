@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::common::bent::{Asked, Bend, Bent};
 use crate::common::{Counter, Engine, Machine, boot, content, killed, tiny, verdict};
-use holdfast_faultmem::{Clear, FaultKind, Watched, When, Window};
+use holdfast_faultmem::{Clear, FailMode, FaultKind, Watched, When, Window};
 use holdfast_mapped::{
     AtRest, Durability, Force, Mapped, Mended, OpenOptions, ProtectOptions, Writing,
 };
@@ -447,4 +447,35 @@ fn a_page_that_verified_again_and_is_doubted_anew_is_told_anew() {
     assert_eq!(engine.pass().unwrap().undecided, 1);
     assert_eq!(verdict(&engine, 5), PageVerdict::Undecided(Unsure::Unobserved));
     assert_eq!((told(&engine), engine.counts().undecided), (before + 1, counted + 1));
+}
+
+#[test]
+fn a_sum_that_cannot_be_stored_once_costs_no_other_sum() {
+    let mut done = 0;
+    for kind in [MediumKind::Shm, MediumKind::File] {
+        for nth in 1.. {
+            let machine = Machine::new(kind, 20 * PAGE);
+            let engine = machine.protect(&tiny(1));
+            engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+            machine.store(3, 1);
+            let before = machine.medium.calls();
+            machine.medium.fail_nth(before + nth, FailMode::Once);
+            let covered = engine.commit(3 * PAGE, PAGE);
+            machine.medium.fail_none();
+            if machine.medium.calls() < before + nth {
+                break;
+            }
+            let Ok(covered) = covered else { continue };
+            if (covered.corrupt, covered.undecided, covered.deferred) != (0, 0, 0) {
+                continue;
+            }
+            for page in (0..20).filter(|page| *page != 3) {
+                assert_eq!(verdict(&engine, page), PageVerdict::Good, "{kind}, call {nth}: {page}");
+            }
+            let stored = Some(content(3, 1));
+            assert_eq!(engine.before_image(3).unwrap(), stored, "{kind}, call {nth}");
+            done += 1;
+        }
+    }
+    assert!(done > 10, "{done}");
 }

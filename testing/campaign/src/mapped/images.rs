@@ -330,6 +330,10 @@ impl Watch {
         machine.ear.forget();
         machine.medium.clear_on_barrier();
         self.verdicts(machine, &engine, &none, model, crash, &mut left)?;
+        if engine.is_contested() {
+            // Whoever said that a stranger writes has to say that it is over.
+            engine.contest(false).map_err(|error| refused("the end of a contest", &error))?;
+        }
         self.given_back += gives_back(machine, &engine, self.images)?;
         engine.close().map_err(|error| refused("close", &error))?;
         let (engine, opened) = machine.open(options).map_err(|error| refused("open", &error))?;

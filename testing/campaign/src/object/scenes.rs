@@ -58,6 +58,12 @@ pub enum Plot {
     Grow,
     /// A place is damaged, and the damage is repaired by a scrub.
     Repair(Wound),
+    /// The same, repaired for a load that met it.
+    Load(Wound),
+    /// The pool is looked at, and not changed.
+    Check,
+    /// Each object is borrowed in place.
+    View,
     /// The pool is filled, then a place of another size is made out of a run that became empty.
     Full,
 }
@@ -137,6 +143,20 @@ const fn flip(name: &'static str, area: Area) -> Scene {
 const fn poison(name: &'static str, area: Area, clear: Clear) -> Scene {
     Scene { name, plot: Plot::Repair(Wound { area, poison: Some(clear) }) }
 }
+
+const fn load(name: &'static str, area: Area, clear: Clear) -> Scene {
+    Scene { name, plot: Plot::Load(Wound { area, poison: Some(clear) }) }
+}
+
+/// What changes nothing in a pool, or only what a load met.
+pub const LOOKS: &[Scene] = &[
+    Scene { name: "check", plot: Plot::Check },
+    Scene { name: "view", plot: Plot::View },
+    load("load-object", Area::Object, Clear::Able),
+    load("load-object-for-good", Area::Object, Clear::Unable),
+    load("load-slot", Area::Slot, Clear::Able),
+    load("load-p", Area::ParityP, Clear::Able),
+];
 
 /// A repair of every kind of place.
 pub const REPAIRS: &[Scene] = &[
@@ -343,17 +363,18 @@ pub fn settled(world: &World, driver: Driver) -> Judged<Driver> {
     Ok(Driver { medium, pool, ledger, anchor })
 }
 
-/// Does the damage of a repair scene. Worlds without such a place are left as they are: `false`.
-pub fn hurt(driver: &Driver, wound: &Wound, rng: &mut Rng) -> bool {
+/// Does the damage of a repair scene, and answers where. Worlds without such a place are left as
+/// they are: `None`.
+pub fn hurt(driver: &Driver, wound: &Wound, rng: &mut Rng) -> Option<u64> {
     let targets = Targets::of(&Bytes::of(&driver.medium));
-    let Some(target) = targets.pick(wound.area, rng) else { return false };
+    let target = targets.pick(wound.area, rng)?;
     let at = target.at + rng.below(target.len);
     // The place was found on this very medium: it is in range.
     let done = match wound.poison {
         None => driver.medium.flip_bit(at, rng.below(8) as u8),
         Some(clear) => driver.medium.poison(at, 1, clear),
     };
-    done.is_ok()
+    done.is_ok().then_some(at)
 }
 
 /// The instant after the last operation, and the end of the pool.

@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use holdfast_faultmem::FailMode;
-use holdfast_mapped::{AtRest, Error, Force, Mended, Writing};
+use holdfast_mapped::{AtRest, Error, Force, LoadFault, Mended, Writing};
 use holdfast_pmem::PAGE;
 use holdfast_redundancy::{PageVerdict, Unsure};
 use holdfast_workloads::Rng;
@@ -67,15 +67,24 @@ enum Deed {
     ScrubRotten,
     /// A page rots, and is repaired by itself.
     Repair,
+    /// The same, for a load that could not have it.
+    Load,
+    /// The memory of a page failed, and what was stored to it is not known.
+    Doubt,
     /// The file is longer, or shorter: a pass follows it.
     Resize,
     Dismiss,
+    /// What was stored to one page is covered before it returns.
+    Commit,
+    /// Somebody untracked writes, and has done so.
+    Contest,
     Accept,
     Close,
     CloseAtRest,
+    Unprotect,
 }
 
-const DEEDS: [Deed; 16] = [
+const DEEDS: [Deed; 21] = [
     Deed::Protect,
     Deed::Open,
     Deed::OpenKilled,
@@ -87,11 +96,16 @@ const DEEDS: [Deed; 16] = [
     Deed::Scrub,
     Deed::ScrubRotten,
     Deed::Repair,
+    Deed::Load,
+    Deed::Doubt,
     Deed::Resize,
     Deed::Dismiss,
+    Deed::Commit,
+    Deed::Contest,
     Deed::Accept,
     Deed::Close,
     Deed::CloseAtRest,
+    Deed::Unprotect,
 ];
 
 impl Deed {
@@ -100,7 +114,15 @@ impl Deed {
     }
 
     const fn rots(self) -> bool {
-        matches!(self, Self::OpenRotten | Self::PassRotten | Self::ScrubRotten | Self::Repair)
+        matches!(
+            self,
+            Self::OpenRotten | Self::PassRotten | Self::ScrubRotten | Self::Repair | Self::Load
+        )
+    }
+
+    /// Whether nothing is stored before it.
+    const fn follows_a_pass(self) -> bool {
+        matches!(self, Self::Scrub | Self::Repair | Self::Load | Self::Doubt)
     }
 
     /// Whether it covers what was stored to.
@@ -271,7 +293,7 @@ impl Run<'_> {
         }
         if self.story.deed == Deed::Admit {
             session = session.reopen()?;
-        } else if self.story.deed != Deed::Scrub && self.story.deed != Deed::Repair {
+        } else if !self.story.deed.follows_a_pass() {
             self.more();
         }
         if self.story.deed.rots() {
@@ -317,19 +339,47 @@ impl Run<'_> {
             }
             Deed::Cover => engine.cover(from, to).map(|done| self.deferred = done.deferred),
             Deed::Scrub | Deed::ScrubRotten => engine.scrub(Some(&AtRest)).map(|_| ()),
-            Deed::Repair => match engine.repair(ROTTEN, &AtRest, Force::No) {
-                Ok(Mended::Repaired | Mended::Good) if self.is_rotten() => {
-                    let story = format!("{} is said to be repaired, and is not", name(ROTTEN));
-                    return Err(Violation::new(Fault::Wrong, story));
-                }
-                done => done.map(|_| ()),
-            },
+            Deed::Repair => self.mended(engine.repair(ROTTEN, &AtRest, Force::No))?,
+            Deed::Load => self.mended(engine.heal_load(ROTTEN, LoadFault::Unread, &AtRest))?,
+            Deed::Doubt => engine.doubt_load(ROTTEN).map(|_| ()),
+            Deed::Commit => self.commit(&engine)?,
+            Deed::Contest => engine.contest(true).and_then(|()| engine.contest(false)),
             Deed::Dismiss => engine.dismiss(from, to).map(|_| ()),
             Deed::Accept => engine.accept(from, to).map(|_| ()),
             Deed::Close => return Ok((engine.close(), None)),
             Deed::CloseAtRest => return Ok((engine.close_at_rest(), None)),
+            Deed::Unprotect => return Ok((engine.unprotect(), None)),
         };
         Ok((answer, Some(engine)))
+    }
+
+    /// A page that is said to be repaired is whole.
+    fn mended(&self, done: Result<Mended, Error>) -> Judged<Result<(), Error>> {
+        if matches!(done, Ok(Mended::Repaired | Mended::Good)) && self.is_rotten() {
+            let story = format!("{} is said to be repaired, and is not", name(ROTTEN));
+            return Err(Violation::new(Fault::Wrong, story));
+        }
+        Ok(done.map(|_| ()))
+    }
+
+    /// Covers a page that was stored to: parity gives back what was stored, if it says so.
+    fn commit(&self, engine: &Engine) -> Judged<Result<(), Error>> {
+        let page = ROTTEN + 1;
+        let done = engine.commit(page * PAGE, PAGE);
+        self.program.machine.medium.fail_none();
+        let kept = engine.before_image(page).map_err(|error| refused("parity", &error))?;
+        let stored = self.program.state().model.page(page).now.clone();
+        match done {
+            Ok(done)
+                if done.deferred + done.undecided == 0 && kept.as_deref() != Some(&stored[..]) =>
+            {
+                let what = kept.map_or("nothing", |_| "something else");
+                let story =
+                    format!("{} is covered, and parity has {what} of it: {done:?}", name(page));
+                Err(Violation::new(Fault::Wrong, story))
+            }
+            done => Ok(done.map(|_| ())),
+        }
     }
 
     /// Whether the page that rots still does: asked of what lies behind, which does not fail.
@@ -383,7 +433,16 @@ impl Run<'_> {
     /// how it goes on.
     fn judge(mut self, succeeded: bool, engine: Option<Engine>) -> Judged<()> {
         let setting = self.story.setting;
-        let protected = succeeded || self.story.deed != Deed::Protect;
+        let protected = match self.story.deed {
+            Deed::Protect => succeeded,
+            Deed::Unprotect => false,
+            _ => true,
+        };
+        let ended = succeeded && self.story.deed == Deed::Unprotect;
+        if ended && self.program.machine.open(setting.open(1)).is_ok() {
+            let story = "the protection is said to have ended, and the file is opened";
+            return Err(Violation::new(Fault::Wrong, story));
+        }
         if let Some(engine) = &engine {
             self.put_off(engine)?;
         }
@@ -427,7 +486,8 @@ impl Run<'_> {
     /// A call that failed is a reason for doubt.
     fn verdicts(&mut self, engine: &Engine) -> Judged<()> {
         let model = self.program.state().model.clone();
-        verdicts(engine, &model, |_| self.fail.is_some(), self.ledger)
+        let doubted = |page| self.story.deed == Deed::Doubt && page == ROTTEN;
+        verdicts(engine, &model, |page| self.fail.is_some() || doubted(page), self.ledger)
     }
 
     /// The engine goes on, unless it says that the file has to be opened anew.
@@ -474,6 +534,9 @@ impl Run<'_> {
     /// What rots comes back, nothing is in doubt for good, and redundancy is whole.
     fn all_is_well(&mut self, engine: Engine) -> Judged<()> {
         let machine = self.program.machine.clone();
+        if engine.is_contested() {
+            engine.contest(false).map_err(|error| refused("the end of a contest", &error))?;
+        }
         engine.scrub(Some(&AtRest)).map_err(|error| refused("scrub", &error))?;
         bytes(&machine, &mut self.program.state().model, self.ledger)?;
         let doubtful = engine.undecided().iter().any(|(why, _)| *why != Unsure::Uncovered);

@@ -8,6 +8,7 @@
 //! operation that no case could make fail makes the row fail. The first cases play what is wrong
 //! on purpose.
 
+mod looks;
 pub mod wrong;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,7 +28,7 @@ use crate::object::linked::cells;
 use crate::object::model::Objects;
 use crate::object::ops::{Choice, Job, Op};
 use crate::object::scenes::{
-    LINKED, Plot, REPAIRS, SCENES, Scene, Wound, fill, hurt, refused, stage,
+    LINKED, LOOKS, Plot, REPAIRS, SCENES, Scene, Wound, fill, hurt, refused, stage,
 };
 use crate::object::targets::Area;
 use crate::object::world::World;
@@ -57,7 +58,7 @@ type Subject = (&'static Scene, World);
 /// Every operation and repair in every world that has what it is about.
 fn subjects() -> Vec<Subject> {
     let mut all = Vec::new();
-    for scene in SCENES.iter().chain(LINKED).chain(REPAIRS) {
+    for scene in SCENES.iter().chain(LINKED).chain(REPAIRS).chain(LOOKS) {
         let has = |world: &World| {
             let of_q = matches!(scene.plot, Plot::Repair(Wound { area: Area::ParityQ, .. }));
             !of_q || world.options.parity == Parity::PQ
@@ -77,6 +78,8 @@ fn name_of((scene, world): &Subject) -> String {
 enum Answer {
     /// It was done.
     Done,
+    /// It was not, and there is no error that says why.
+    No,
     /// It was refused, or failed.
     Error(Error),
 }
@@ -203,13 +206,13 @@ fn once(origin: &Origin, fail: Failing, tally: &mut Tally) -> Judged<(u64, bool)
     };
     let driver = Driver::new(medium, pool, origin.objects.clone());
     let driver = Driver { ledger: driver.ledger.linked(world.linked), ..driver };
-    ready(origin, &driver)?;
+    let hurt = ready(origin, &driver)?;
     let before = if opening { before } else { arm(&driver.medium, fail) };
     if matches!(origin.scene.plot, Plot::Close) {
         return close(origin, driver, before, fail, tally);
     }
     assert!(fail.is_none() || !told(Lie::Panics), "a call that failed, as somebody wanted");
-    let answer = act(origin, &driver)?;
+    let answer = act(origin, &driver, fail, hurt)?;
     settle(origin, driver, answer, before, fail, tally)
 }
 
@@ -221,19 +224,25 @@ fn arm(medium: &Handle, fail: Failing) -> u64 {
     medium.calls()
 }
 
-/// What is done before calls fail.
-fn ready(origin: &Origin, driver: &Driver) -> Judged<()> {
+/// What is done before calls fail. Answers where something was hurt, if anything was.
+fn ready(origin: &Origin, driver: &Driver) -> Judged<Option<u64>> {
     match origin.scene.plot {
-        Plot::Repair(wound) if !hurt(driver, &wound, &mut Rng::new(origin.seed)) => {
-            Err(Violation::new(Fault::Unnoticed, format!("nothing to hurt: {}", wound.area)))
+        Plot::Repair(wound) | Plot::Load(wound) => {
+            let hurt = hurt(driver, &wound, &mut Rng::new(origin.seed));
+            let nothing =
+                || Violation::new(Fault::Unnoticed, format!("nothing to hurt: {}", wound.area));
+            hurt.ok_or_else(nothing).map(Some)
         }
-        Plot::Close => origin.jobs.iter().try_for_each(|job| driver.must(job).map(|_| ())),
-        _ => Ok(()),
+        Plot::Close => {
+            origin.jobs.iter().try_for_each(|job| driver.must(job).map(|_| ()))?;
+            Ok(None)
+        }
+        _ => Ok(None),
     }
 }
 
-/// The operation itself.
-fn act(origin: &Origin, driver: &Driver) -> Judged<Answer> {
+/// The operation itself, over what was `hurt` if it is about that.
+fn act(origin: &Origin, driver: &Driver, fail: Failing, hurt: Option<u64>) -> Judged<Answer> {
     let jobs = || origin.jobs.iter().try_for_each(|job| driver.run(job).map(|_| ()));
     let answer = match origin.scene.plot {
         Plot::OpenClean | Plot::OpenDirty | Plot::Create | Plot::Close => Ok(()),
@@ -253,6 +262,9 @@ fn act(origin: &Origin, driver: &Driver) -> Judged<Answer> {
             driver.pool.scrub(ScrubOptions::default(), &control, |_, _| {}).map(|_| ())
         }
         Plot::Grow => driver.pool.grow(origin.world.options.size * 2).and_then(|_| jobs()),
+        Plot::Check => looks::check(driver, fail)?,
+        Plot::View => looks::view(driver)?,
+        Plot::Load(_) => return looks::load(driver, hurt.unwrap_or(0)),
     };
     Ok(answer.map_or_else(Answer::Error, |()| Answer::Done))
 }
@@ -271,6 +283,11 @@ fn settle(
     let done = matches!(answer, Answer::Done);
     match (&answer, fail) {
         (Answer::Error(error), None) => return Err(refused(origin.scene.name, error)),
+        (Answer::No, None) => {
+            let story = format!("{}: not done, and nothing failed", origin.scene.name);
+            return Err(Violation::new(Fault::Refused, story));
+        }
+        (Answer::No, _) => tally.add("answered no", 1),
         (Answer::Error(error), _) => {
             tally.add("answered an error", 1);
             ends_writing(&origin.world, &driver, error)?;

@@ -24,6 +24,11 @@ pub const WRONG: &[Variant] = &[
         lie(Lie::WritesOn, "a file is written after a failed sync", Fault::Wrong),
         "write-whole in file-p",
     ),
+    within(
+        lie(Lie::Accuses, "a check calls sound bytes corrupt", Fault::FalseReport),
+        "check in shm-p",
+    ),
+    within(lie(Lie::WrongByte, "a wrong byte is lent", Fault::Wrong), "view in file-p"),
     within(lie(Lie::Panics, "a failed call panics", Fault::Panicked), "write-8 in file-pq"),
 ];
 
