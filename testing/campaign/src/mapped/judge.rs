@@ -6,14 +6,16 @@
 //! | corrupt | it is damaged, and was covered when it was |
 //! | undecided: uncovered | it was stored to since a pass covered it |
 //! | undecided, in doubt | there is a reason for doubt |
+//! | wrong, by the journal | it was damaged once |
 
 use holdfast_pmem::PAGE;
-use holdfast_redundancy::{PageVerdict, Unsure};
+use holdfast_redundancy::events::{Cause, Event, Outcome};
+use holdfast_redundancy::{PageVerdict, Unsure, Wrong};
 
 use super::ledger::Ledger;
 use super::machine::{Engine, Machine};
 use super::model::{Change, Model};
-use super::told::{change_as_told, said_as_told};
+use super::told::{change_as_told, events_as_told, said_as_told};
 use crate::object::wrong::Lie;
 use crate::tally::{Fault, Judged, Violation};
 
@@ -87,6 +89,25 @@ pub fn verdicts(
     for page in 0..model.count() {
         let said = engine.verify(page).map_err(|error| refused("verify", &error))?;
         verdict(model, page, said_as_told(page, said.verdict), doubt(page), ledger)?;
+    }
+    accused(engine, model, ledger)
+}
+
+/// Nothing in the journal calls the bytes of a page wrong that nothing ever damaged.
+fn accused(engine: &Engine, model: &Model, ledger: &mut Ledger) -> Judged<()> {
+    let of_bytes = |event: &Event| {
+        let of_sum = event.cause == Cause::Sum && event.wrong == Some(Wrong::Data);
+        of_sum && event.outcome != Outcome::Undecided
+    };
+    for event in events_as_told(engine.events()).into_iter().filter(of_bytes) {
+        let page = event.at / PAGE;
+        let known = (page < model.count()).then(|| model.page(page));
+        if known.is_some_and(|known| !known.unknown && !known.ever) {
+            ledger.false_reports += 1;
+            let story =
+                format!("{}, which nothing damaged, is in the journal: {event}", name(page));
+            return Err(Violation::new(Fault::FalseReport, story));
+        }
     }
     Ok(())
 }

@@ -24,6 +24,8 @@ pub struct Page {
     pub hit: Vec<(usize, usize)>,
     /// All ranges that were ever damaged: what a crash may show again.
     pub scars: Vec<(usize, usize)>,
+    /// It was damaged at any time: the journal may tell so.
+    pub ever: bool,
     /// It cannot be read.
     pub unreadable: bool,
     /// It was stored to since a pass last covered it.
@@ -44,6 +46,7 @@ impl Page {
             past: Vec::new(),
             hit: Vec::new(),
             scars: Vec::new(),
+            ever: false,
             unreadable: false,
             dirty: false,
             vague: false,
@@ -213,6 +216,7 @@ impl Model {
             }
             page.seen[inside.clone()].copy_from_slice(part);
             page.scars.push((inside.start, inside.end));
+            page.ever = true;
             page.unknown |= page.vague;
             if page.dirty || page.vague {
                 self.absorbed += u64::from(page.absorb());

@@ -275,6 +275,7 @@ impl Storm<'_> {
         if self.rng.below(8) == 0 {
             let turn = self.rng.below(64);
             gives_back(&program.machine, &self.session.engine, turn)?;
+            program.state().model.pages.iter_mut().for_each(|page| page.ever = true);
         }
         self.wounds = Wounds::none(self.rng);
         Ok(self)

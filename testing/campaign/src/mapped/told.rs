@@ -3,7 +3,8 @@
 
 use holdfast_mapped::Report;
 use holdfast_pmem::PAGE;
-use holdfast_redundancy::{PageVerdict, Unsure};
+use holdfast_redundancy::events::{Cause, Event, Finder, Outcome};
+use holdfast_redundancy::{PageVerdict, Unsure, Wrong};
 
 use super::machine::Machine;
 use crate::object::wrong::{Lie, told};
@@ -26,6 +27,28 @@ pub fn said_as_told(page: u64, said: PageVerdict) -> PageVerdict {
         PageVerdict::Corrupt if told(Lie::Silent) => PageVerdict::Good,
         said => said,
     }
+}
+
+/// What the journal says, or as if it spoke of sound bytes too, if that lie is told.
+pub fn events_as_told(mut events: Vec<Event>) -> Vec<Event> {
+    if told(Lie::Elsewhere) {
+        events.push(Event {
+            sequence: 0,
+            time_ns: 0,
+            cause: Cause::Sum,
+            finder: Finder::Scrub,
+            at: OF * PAGE,
+            len: PAGE,
+            wrong: Some(Wrong::Data),
+            before_sum: 0,
+            after_sum: 0,
+            outcome: Outcome::Repaired,
+            duration_ns: 0,
+            object: 0,
+            verified_ns: 0,
+        });
+    }
+    events
 }
 
 /// Puts a page in doubt of which a scrub or a repair has left none, if that lie is told.

@@ -156,6 +156,7 @@ struct Story {
 /// What the judge must convict.
 pub const WRONG: &[Variant] = &[
     lie(Lie::Accuses, "a sound page is called corrupt", Fault::FalseReport),
+    lie(Lie::Elsewhere, "the journal names a sound page", Fault::FalseReport),
     lie(Lie::Silent, "a page that rots is called good", Fault::Wrong),
     lie(Lie::Neighbour, "a page that is covered is said not to be", Fault::Wrong),
     lie(Lie::Reverts, "a page is changed", Fault::Reverted),
