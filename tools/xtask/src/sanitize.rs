@@ -198,7 +198,8 @@ fn command(sanitizer: Sanitizer, root: &Path) -> Command {
         // A page that cannot be loaded is this product's to handle: its handlers stay in force.
         .env("ASAN_OPTIONS", "allow_user_segv_handler=1:handle_segv=0:handle_sigbus=0");
     if sanitizer == Sanitizer::Thread {
-        let signals = "handle_segv=0:handle_sigbus=0";
+        // A test's own device is a process with threads, forked from one that has some.
+        let signals = "handle_segv=0:handle_sigbus=0:die_after_fork=0";
         command
             .arg("-Zbuild-std")
             .env("TSAN_OPTIONS", format!("halt_on_error=0:second_deadlock_stack=1:{signals}"));

@@ -19,7 +19,7 @@ fn play(world: &Arc<World>, without: Option<&'static str>, number: u64) -> Judge
         }
         None => Arc::clone(world),
     };
-    storm(&world, driver, rng.next_u64(), &mut Tally::default()).map(drop)
+    storm(&world, driver, (rng.next_u64(), false), &mut Tally::default()).map(drop)
 }
 
 /// The first storm in which a judge sees that something is wrong, or an object is refused that the

@@ -4,7 +4,8 @@
 //! bad, writes are lost, sent elsewhere or torn, places come back as they once were, calls fail,
 //! and scrubs go on; in the end everything is whole, or the machine crashes at a barrier of
 //! whichever thread, or the program is killed wherever its threads are, and the next storm goes on
-//! in what is left. An atlas keeps to what the redundancy covers: then nothing may be lost, no call
+//! in what is left. One crash in three comes amid damage that no scrub has met: then an object of
+//! which a part was hurt may be lost, named, and nothing else. An atlas keeps to what the redundancy covers: then nothing may be lost, no call
 //! may fail, and each fault was overwritten by the program or is told by an event. One case in five
 //! has no atlas: rows of a column go bad together, up to the whole zone at once is overwritten or
 //! cannot be read, pages of the metadata are bad for good, and calls fail amid all that. Then what
@@ -19,6 +20,7 @@
 mod chaos;
 mod contained;
 mod exposed;
+mod kind;
 mod sky;
 
 use std::sync::atomic::AtomicBool;
@@ -26,11 +28,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use holdfast_faultmem::{FaultMedium, Image};
+use holdfast_object::{ScrubControl, ScrubOptions};
 use holdfast_oracle::acked::Acked;
 use holdfast_workloads::Rng;
 
 use self::chaos::Chaos;
-use self::contained::contained;
+use self::contained::{contained, served_as_promised};
+use self::exposed::Exposed;
 use self::sky::Sky;
 use super::damage::{settled, world_of};
 use super::large;
@@ -63,6 +67,8 @@ const WRONG: &[Variant] = &[
     lie(Lie::Again, "the journal names what was mended", Fault::FalseReport),
     lie(Lie::Silent, "the journal says nothing", Fault::Unnoticed),
     site("object.mend_unit.verify", "what is damaged is taken for right"),
+    amid(lie(Lie::WrongByte, "after a crash amid damage, a wrong byte is served", Fault::Wrong)),
+    amid(lie(Lie::Neighbour, "after a crash amid damage, all else is lost", Fault::FalseReport)),
     beyond(lie(Lie::WrongByte, "beyond tolerance, a wrong byte is served", Fault::Wrong)),
     beyond(lie(Lie::Neighbour, "beyond tolerance, all else is lost, too", Fault::FalseReport)),
     beyond(lie(Lie::Silent, "beyond tolerance, what is lost is not named", Fault::Unnoticed)),
@@ -115,24 +121,46 @@ const fn beyond(variant: Variant) -> Variant {
     Variant { bed: "beyond", ..variant }
 }
 
+/// The variant, in storms that end by a crash amid damage.
+const fn amid(variant: Variant) -> Variant {
+    Variant { bed: "amid", ..variant }
+}
+
+/// What kind of storm it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bed {
+    /// Within tolerance.
+    Usual,
+    /// The same, and each ends by a crash amid damage.
+    Amid,
+    Beyond,
+}
+
 fn run(case: &Case) -> Tally {
     let small = |case: &Case| world_of(case.number, PAGES);
-    let wrong =
-        |variant: &Variant, case: &Case| story(case, &small(case), variant.bed == "beyond", STORMS);
+    let wrong = |variant: &Variant, case: &Case| {
+        let bed = match variant.bed {
+            "beyond" => Bed::Beyond,
+            "amid" => Bed::Amid,
+            _ => Bed::Usual,
+        };
+        story(case, &small(case), bed)
+    };
     or_right(WRONG, case, wrong, |case| {
         // Four worlds take turns.
         let (turn, mut world) = (case.number / 4, small(case));
         if LARGE_TURNS.contains(&(turn % 10)) {
             world = Arc::new(large::world(world.name, LARGE));
         }
-        story(case, &world, turn % BEYOND_EACH == BEYOND_EACH - 1, STORMS)
+        let beyond = turn % BEYOND_EACH == BEYOND_EACH - 1;
+        story(case, &world, if beyond { Bed::Beyond } else { Bed::Usual })
     })
 }
 
-/// So many storms.
-fn story(case: &Case, world: &Arc<World>, beyond: bool, count: u64) -> Tally {
+/// The storms of a case.
+fn story(case: &Case, world: &Arc<World>, bed: Bed) -> Tally {
     let mut tally = Tally::default();
-    let done = storms(world, case, (beyond, count), &mut tally);
+    let done = storms(world, case, bed, &mut tally);
     tally.judge(done);
     tally
 }
@@ -144,23 +172,18 @@ pub fn begin(world: &World, rng: &mut Rng) -> Judged<Driver> {
     Ok(driver)
 }
 
-fn storms(
-    world: &Arc<World>,
-    case: &Case,
-    (beyond, count): (bool, u64),
-    tally: &mut Tally,
-) -> Judged<()> {
+fn storms(world: &Arc<World>, case: &Case, bed: Bed, tally: &mut Tally) -> Judged<()> {
     let mut rng = case.rng(1);
     let mut left = None;
-    for number in 0..count {
+    for number in 0..STORMS {
         let driver = match left.take() {
             Some(driver) => driver,
             None => begin(world, &mut rng)?,
         };
         let seed = rng.next_u64();
-        let done = match beyond {
-            true => storm_beyond(driver, seed, tally).map(|()| None),
-            false => storm(world, driver, seed, tally),
+        let done = match bed {
+            Bed::Beyond => storm_beyond(driver, seed, tally).map(|()| None),
+            Bed::Usual | Bed::Amid => storm(world, driver, (seed, bed == Bed::Amid), tally),
         };
         // What is wrong with this pool says nothing about the next storm.
         let during = format!("{}, storm {number}", world.name);
@@ -172,16 +195,18 @@ fn storms(
     Ok(())
 }
 
-/// One storm within tolerance. Answers the pool if it goes on.
+/// One storm within tolerance, which ends by a crash amid damage if that is asked for. Answers the
+/// pool if it goes on.
 pub fn storm(
     world: &Arc<World>,
     driver: Driver,
-    seed: u64,
+    (seed, amid): (u64, bool),
     tally: &mut Tally,
 ) -> Judged<Option<Driver>> {
     let mut rng = Rng::new(seed);
     let sky = Sky::default();
-    let crash = rng.below(2) == 0;
+    let crash = rng.below(2) == 0 || amid;
+    let amid = crash && rng.below(3) == 0 || amid;
     let mut chaos = Chaos::over(&driver, &sky, Rng::new(rng.next_u64()))?;
     let barrier = 1 + rng.below(BARRIERS);
     let draw = rng.next_u64();
@@ -194,6 +219,9 @@ pub fn storm(
             }
         }
         let may = crash && !chaos.log_lost;
+        if may && amid {
+            chaos.leave()?;
+        }
         Ok(may.then(|| if kill { killed(&driver) } else { catch(&driver, barrier, draw) }))
     });
     let (ended, log_lost) = (chaos.ended, chaos.log_lost);
@@ -221,8 +249,14 @@ pub fn storm(
         caught => caught,
     };
     if let Some(left) = left {
+        let exposed = chaos.exposed_now();
         driver.medium.abandon(driver.pool);
         tally.add(how, 1);
+        if let Some(exposed) = exposed {
+            tally.add("crashes amid damage", 1);
+            let done = amid_damage(world, left, &exposed, tally);
+            return done.map_err(|v| v.during("after the crash amid damage"));
+        }
         return recovered(world, left).map(Some).map_err(|v| v.during("after the crash"));
     }
     chaos.alone = true;
@@ -305,6 +339,35 @@ fn recovered(world: &Arc<World>, (image, promise): Left) -> Judged<Driver> {
     let driver = Driver::new(medium, pool, found.objects);
     calm(&driver)?;
     Ok(driver)
+}
+
+/// The same, where damage was met by nobody before the crash: what could not be told apart from
+/// what was under way in the same bytes is lost, and says so; it lies where something was hurt.
+/// Answers the pool if nothing is.
+fn amid_damage(
+    world: &Arc<World>,
+    (image, promise): Left,
+    exposed: &Exposed,
+    tally: &mut Tally,
+) -> Judged<Option<Driver>> {
+    let medium = world.after(image);
+    let (pool, _) = world.open(&medium).map_err(|error| refused("open", &error))?;
+    let control = ScrubControl::default();
+    let done = pool.scrub(ScrubOptions::default(), &control, |_, _| {});
+    done.map_err(|error| refused("scrub", &error))?;
+    let driver = Driver::new(medium, pool, promise.model().clone());
+    let lost = served_as_promised(&driver, &promise, exposed)?;
+    tally.add("crashes amid damage: objects lost and named", lost);
+    if lost > 0 {
+        driver.medium.abandon(driver.pool);
+        return Ok(None);
+    }
+    scrub(&driver.pool)?;
+    let found = whole(&driver.medium)?;
+    agree(&promise, &found.objects)?;
+    let driver = Driver::new(driver.medium, driver.pool, found.objects);
+    calm(&driver)?;
+    Ok(Some(driver))
 }
 
 /// Everything is whole, and can be worked on.

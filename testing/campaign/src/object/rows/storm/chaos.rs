@@ -16,6 +16,7 @@ use holdfast_redundancy::{Verdict, verdict::Reason};
 use holdfast_workloads::Rng;
 
 use super::exposed::{Exposed, Places, places};
+use super::kind::Kind;
 use super::sky::Sky;
 use crate::object::driver::Driver;
 use crate::object::ops::{Job, Op};
@@ -41,35 +42,6 @@ const LARGE: u64 = 2 << 20;
 const CALLS: u64 = 80;
 /// Domains of the log, which no scrub writes anew.
 const LOG: u64 = 1 << 42;
-
-/// What can go wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Flip,
-    Stray,
-    Poison(Clear),
-    Lost,
-    Misdirected,
-    Torn,
-    Stale,
-    Failed,
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Flip => "bit flips",
-            Self::Stray => "stray writes",
-            Self::Poison(Clear::Able) => "poison that a rewrite clears",
-            Self::Poison(Clear::Unable) => "poison for good",
-            Self::Lost => "lost writes",
-            Self::Misdirected => "misdirected writes",
-            Self::Torn => "torn writes",
-            Self::Stale => "stale places",
-            Self::Failed => "failed calls",
-        })
-    }
-}
 
 /// A range that went wrong.
 #[derive(Debug, Clone)]
@@ -194,6 +166,21 @@ impl<'a> Chaos<'a> {
         if self.rng.below(5) == 0 {
             self.fail_one()?;
         }
+        Ok(())
+    }
+
+    /// Some faults that no scrub follows before the end.
+    pub(super) fn leave(&mut self) -> Judged<()> {
+        let targets = self.targets();
+        for _ in 0..=self.rng.below(BETWEEN) {
+            self.pause();
+            match self.rng.below(8) {
+                0..3 => self.flip(&targets)?,
+                3..6 => self.stray(&targets)?,
+                _ => self.poison(&targets, Clear::Able)?,
+            }
+        }
+        self.pause();
         Ok(())
     }
 
@@ -754,6 +741,14 @@ impl<'a> Chaos<'a> {
     pub(super) fn exposed(&self) -> Exposed {
         let hurt = self.injuries.iter().map(|it| (it.at, it.len)).collect();
         Exposed::by(hurt, [self.places.clone(), places(self.driver)], &self.whole)
+    }
+
+    /// The same of what no scrub has met; nothing, if it has met all.
+    pub(super) fn exposed_now(&self) -> Option<Exposed> {
+        let hurt: Vec<Range> =
+            { self.injuries[self.judged..].iter() }.map(|it| (it.at, it.len)).collect();
+        let places = || [self.places.clone(), places(self.driver)];
+        (!hurt.is_empty()).then(|| Exposed::by(hurt, places(), &self.whole))
     }
 
     /// Columns in which a page is bad for good, and whatever else counts as one with it.

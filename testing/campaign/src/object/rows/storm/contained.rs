@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use holdfast_layout::RawPtr;
 use holdfast_object::{Error, ScrubControl, ScrubOptions};
-use holdfast_oracle::acked::Model;
+use holdfast_oracle::acked::{Acked, Model};
 use holdfast_redundancy::events::{Event, Outcome};
 use holdfast_txn::TxError;
 use holdfast_workloads::Rng;
@@ -55,13 +55,13 @@ struct Refused {
 /// Reads every object: right, or refused for a reason that may be.
 fn all_served(
     driver: &Driver,
-    objects: &Objects,
+    promise: &Acked<Objects>,
     exposed: &Exposed,
     ended: bool,
 ) -> Judged<Refused> {
     // What was under way when writing ended may have been done, or not.
-    let mut done = objects.clone();
-    driver.ledger.lock().under_way().for_each(|change| done.apply(change));
+    let (objects, mut done) = (promise.model(), promise.model().clone());
+    promise.under_way().for_each(|change| done.apply(change));
     let mut refusals = Refused::default();
     for (word, object) in objects.iter() {
         match served(driver, word, exposed) {
@@ -84,6 +84,21 @@ fn all_served(
         }
     }
     Ok(refusals)
+}
+
+/// What a crash left is served as it was promised. Answers how many objects are lost or in doubt;
+/// each of them has a part where something was hurt.
+pub(super) fn served_as_promised(
+    driver: &Driver,
+    promise: &Acked<Objects>,
+    exposed: &Exposed,
+) -> Judged<u64> {
+    let Refused { lost, doubtful, .. } = all_served(driver, promise, exposed, true)?;
+    for word in lost.iter().chain(&doubtful) {
+        let len = promise.model().get(*word).map_or(1, |object| object.bytes.len() as u64);
+        beside(*word, len, exposed)?;
+    }
+    Ok((lost.len() + doubtful.len()) as u64)
 }
 
 /// All that is served is right; what is lost says so, and an event names it; the rest is in use.
@@ -116,7 +131,8 @@ pub(super) fn contained(
     for word in refusals {
         beside(*word, len(*word), &exposed).map_err(|v| v.during("while threads worked"))?;
     }
-    let Refused { lost, doubtful, unstored } = all_served(driver, &objects, &exposed, ended)?;
+    let Refused { lost, doubtful, unstored } =
+        all_served(driver, &driver.ledger.promise(), &exposed, ended)?;
     for word in lost.iter().chain(&doubtful) {
         beside(*word, len(*word), &exposed)?;
     }

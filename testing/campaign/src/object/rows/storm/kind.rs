@@ -1,0 +1,34 @@
+//! Kinds of faults of a storm, and their names in figures.
+
+use std::fmt;
+
+use holdfast_faultmem::Clear;
+
+/// What can go wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Flip,
+    Stray,
+    Poison(Clear),
+    Lost,
+    Misdirected,
+    Torn,
+    Stale,
+    Failed,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Flip => "bit flips",
+            Self::Stray => "stray writes",
+            Self::Poison(Clear::Able) => "poison that a rewrite clears",
+            Self::Poison(Clear::Unable) => "poison for good",
+            Self::Lost => "lost writes",
+            Self::Misdirected => "misdirected writes",
+            Self::Torn => "torn writes",
+            Self::Stale => "stale places",
+            Self::Failed => "failed calls",
+        })
+    }
+}
