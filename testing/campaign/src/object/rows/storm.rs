@@ -5,14 +5,15 @@
 //! and scrubs go on; in the end everything is whole, or the machine crashes at a barrier of
 //! whichever thread, or the program is killed wherever its threads are, and the next storm goes on
 //! in what is left. One crash in three comes amid damage that no scrub has met: then an object of
-//! which a part was hurt may be lost, named, and nothing else. An atlas keeps to what the redundancy covers: then nothing may be lost, no call
-//! may fail, and each fault was overwritten by the program or is told by an event. One case in five
-//! has no atlas: rows of a column go bad together, up to the whole zone at once is overwritten or
-//! cannot be read, pages of the metadata are bad for good, and calls fail amid all that. Then what
-//! is served is right, or the object is lost and says so, and the rest stays in use. One turn in
-//! five has pools of the usual geometry, of rows and frames of 2 MiB; the others' zones are shorter
-//! than 1 MiB. Without an atlas no write is lost, sent elsewhere or torn, and no place comes back
-//! as it was: what is older verifies, and where parity is gone nobody could tell.
+//! which a part was hurt may be lost, named, and nothing else. An atlas keeps to what the
+//! redundancy covers: then nothing may be lost, no call may fail, and each fault was overwritten by
+//! the program or is told by an event. One case in five has no atlas: rows of a column go bad
+//! together, up to the whole zone at once is overwritten or cannot be read, pages of the metadata
+//! are bad for good, and calls fail amid all that. Then what is served is right, or the object is
+//! lost and says so, and the rest stays in use. One turn in five has pools of the usual geometry,
+//! of rows and frames of 2 MiB; the others' zones are shorter than 1 MiB. Without an atlas no write
+//! is lost, sent elsewhere or torn, and no place comes back as it was: what is older verifies, and
+//! where parity is gone nobody could tell.
 //!
 //! Schedules are left to chance: a replay draws the same faults and the same jobs, which meet at
 //! other instants.
