@@ -4,7 +4,7 @@
 //! A source is a method and what is counted of it, under the names that the method itself writes
 //! (`a: b` becomes `a b` in the list).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Row, is_meant, open};
 
@@ -297,9 +297,16 @@ impl<'a> Done<'a> {
     pub(crate) fn new(rows: &'a [Row]) -> Self {
         let mut newest = by_method(rows.iter().filter(|row| row.case().is_none()));
         newest.values_mut().for_each(|rows| drop(rows.drain(..rows.len() - 1)));
-        let clean = by_method(rows.iter().filter(|row| row.is_clean()));
+        let clean = by_method(once(rows.iter().filter(|row| row.is_clean())));
         Self { clean, open: by_method(open(rows)), newest }
     }
+}
+
+/// Of runs that were done again, the same source with the same seeds, the first: the others did no
+/// more.
+fn once<'a>(rows: impl Iterator<Item = &'a Row>) -> impl Iterator<Item = &'a Row> {
+    let mut seen = BTreeSet::new();
+    rows.filter(move |row| seen.insert((&row.commit, &row.method, &row.how)))
 }
 
 impl What {
@@ -460,7 +467,7 @@ mod tests {
 
     #[test]
     fn short_runs_and_single_cases_are_not_whole() {
-        let runs = [("seed 1, tier ci", 7), ("seed 2, tier long", 3), ("seed 2, tier long", 4)];
+        let runs = [("seed 1, tier ci", 7), ("seed 2, tier long", 3), ("seed 3, tier long", 4)];
         let mut rows = runs.map(|(how, n)| row("a", how, n, &[("x", n)])).to_vec();
         rows.push(row("a", "seed 3, tier long, case 4", 9, &[("x", 9)]));
         let reached = |what| reached(("a", what), &rows);
@@ -475,6 +482,13 @@ mod tests {
         assert_eq!(line(&goal, &rows), "| f | 10 | 7 | no | `a b`, `a c`: x, `d *` |");
         rows.extend([row("d e", "", 2, &[]), row("d f", "", 1, &[])]);
         assert_eq!(line(&goal, &rows), "| f | 10 | 10 | yes | `a b`, `a c`: x, `d *` |");
+    }
+
+    #[test]
+    fn the_same_run_twice_counts_once() {
+        let of = |commit: &str, how| Row { commit: commit.to_owned(), ..row("a", how, 3, &[]) };
+        let rows = [of("1", "seed 1"), of("1", "seed 1"), of("1", "seed 2"), of("2", "seed 1")];
+        assert_eq!(reached(("a", Count), &rows), 9);
     }
 
     #[test]

@@ -26,14 +26,19 @@ changed. What a method does is told in [testing.md](testing.md).
 ";
 const GOALS_HEAD: &str = "## Goals";
 const GOALS_WORDS: &str = "\
-What all runs together should come to, and what they have. Runs count in which nothing was wrong;
-where all of something is wanted, the newest run of each method, whatever it found. Different images
-or sequences are those of the largest run of each method: another may have met the same ones. A `-`
-in the columns that must be zero stands for a method that cannot see such a thing.
+What all runs together should come to, and what they have. Runs count in which nothing was wrong,
+one that was done again of the same source with the same seeds once; where all of something is
+wanted, the newest run of each method, whatever it found. Different images or sequences are those of
+the largest run of each method: another may have met the same ones. A `-` in the columns that must
+be zero stands for a method that cannot see such a thing.
 ";
 const GOALS_EARLIER: &str = "\
 What all runs together should come to, and what they have. A `-` in the columns that must be zero
 stands for a method that cannot see such a thing.
+What all runs together should come to, and what they have. Runs count in which nothing was wrong;
+where all of something is wanted, the newest run of each method, whatever it found. Different images
+or sequences are those of the largest run of each method: another may have met the same ones. A `-`
+in the columns that must be zero stands for a method that cannot see such a thing.
 ";
 const GOALS_TABLE: &str = "| figure | wanted | reached | done | counted of |";
 const OPEN: &str =
