@@ -15,10 +15,9 @@ use super::exposed::Exposed;
 use crate::object::driver::Driver;
 use crate::object::model::{Object, Objects, name};
 use crate::object::ops::{Job, Op};
-use crate::object::raw::Bytes;
 use crate::object::rows::damage::{domains, zone_of};
+use crate::object::rows::spared::Range;
 use crate::object::scenes::refused;
-use crate::object::targets::{Target, Targets};
 use crate::object::toil;
 use crate::object::wrong::{Lie, serve_as_told, told};
 use crate::tally::{Fault, Judged, Tally, Violation};
@@ -146,8 +145,9 @@ pub(super) fn contained(
     }
     match chaos.events() {
         Some(events) => {
-            named(driver, &lost, &events, Outcome::Lost)?;
-            named(driver, &doubtful, &events, Outcome::Undecided)?;
+            let objects = (&objects, &exposed);
+            named(objects, &lost, &events, Outcome::Lost)?;
+            named(objects, &doubtful, &events, Outcome::Undecided)?;
         }
         None => tally.add("beyond tolerance: storms with more events than the journal holds", 1),
     }
@@ -194,23 +194,70 @@ fn in_use(
 }
 
 /// Each lost object has an event that names it, or something that it needs.
-fn named(driver: &Driver, lost: &BTreeSet<u64>, events: &[Event], outcome: Outcome) -> Judged<()> {
+fn named(
+    (objects, exposed): (&Objects, &Exposed),
+    lost: &BTreeSet<u64>,
+    events: &[Event],
+    outcome: Outcome,
+) -> Judged<()> {
     let gone: Vec<&Event> = events.iter().filter(|event| event.outcome == outcome).collect();
-    let targets = Targets::of(&Bytes::of(&driver.medium));
-    let objects = driver.ledger.objects();
     for word in lost {
         let at = RawPtr::from_word(*word).offset();
         let len = objects.get(*word).map_or(0, |object| object.bytes.len() as u64);
-        let parts = targets.of_object(at, len);
-        let touches = |e: &&&Event, t: &Target| t.at < e.at + e.len && e.at < t.at + t.len;
+        let parts = exposed.parts(*word, len);
+        let touches = |e: &&&Event, (at, len): &Range| *at < e.at + e.len && e.at < at + len;
         let names = |event: &&&Event| {
             RawPtr::from_word(event.object).offset() == at
                 || parts.iter().any(|part| touches(event, part))
         };
         if !gone.iter().any(|event| names(&event)) {
-            let story = format!("{} is {outcome:?} and no event names it", name(*word));
+            let told: Vec<String> = gone.iter().map(|event| event.to_string()).collect();
+            let story = format!(
+                "{} is {outcome:?} and no event names it, with its parts at {parts:x?}: {told:?}",
+                name(*word)
+            );
             return Err(Violation::new(Fault::Unnoticed, story));
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::targets::Targets;
+    use holdfast_pmem::PAGE;
+    use holdfast_redundancy::events::{Cause, Finder};
+
+    fn lost(at: u64) -> Event {
+        Event {
+            sequence: 0,
+            time_ns: 0,
+            cause: Cause::MediaError,
+            finder: Finder::Read,
+            at,
+            len: PAGE,
+            wrong: None,
+            before_sum: 0,
+            after_sum: 0,
+            outcome: Outcome::Lost,
+            duration_ns: 0,
+            object: 0,
+            verified_ns: 0,
+        }
+    }
+
+    #[test]
+    fn the_page_of_a_slot_names_the_object_though_the_slot_is_gone() {
+        let word = RawPtr::new(9 * PAGE, 1).word();
+        let mut objects = Objects::default();
+        objects.insert(word, Object { kind: 1, bytes: vec![7; 64].into() });
+        let places = [(9 * PAGE, (5 * PAGE + 64, 6 * PAGE))].into_iter().collect();
+        let hurt = vec![(5 * PAGE, PAGE)];
+        let exposed = Exposed::by(hurt, [places, Default::default()], &Targets::default());
+        let gone = BTreeSet::from([word]);
+        let is_named = |at| named((&objects, &exposed), &gone, &[lost(at)], Outcome::Lost).is_ok();
+        assert!(is_named(5 * PAGE) && is_named(9 * PAGE));
+        assert!(!is_named(7 * PAGE));
+    }
 }

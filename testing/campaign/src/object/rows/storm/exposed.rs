@@ -55,4 +55,13 @@ impl Exposed {
             || places.peek().is_none()
             || places.any(|place| parts_at(at, *place, len).into_iter().any(hurt))
     }
+
+    /// Where an object of so many bytes has its parts, as far as that was known before or is now:
+    /// of one whose slot is gone the pool itself says nothing any more.
+    pub(super) fn parts(&self, word: u64, len: u64) -> Vec<Range> {
+        let at = RawPtr::from_word(word).offset();
+        let places = self.places.iter().filter_map(|places| places.get(&at));
+        let parts = places.flat_map(|place| parts_at(at, *place, len));
+        std::iter::once((at, len)).chain(parts).collect()
+    }
 }
