@@ -4,7 +4,7 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -31,16 +31,16 @@ fn stays_and_goes_on(medium: &Mapped, source: &dyn DirtySource, bar: &dyn Fn() -
     source.arm(0, 16 * PAGE).unwrap();
     let address = medium.view(3 * PAGE, 8).unwrap().expose_provenance();
     let stop = AtomicBool::new(false);
-    let word = || std::ptr::with_exposed_provenance_mut::<u64>(address);
-    // SAFETY: a word of the mapping, which outlives the threads.
-    let read = || unsafe { word().read_volatile() };
+    // SAFETY: an aligned word of the mapping, which outlives the threads; here it is reached as an
+    // atomic one only.
+    let word = || unsafe { AtomicU64::from_ptr(std::ptr::with_exposed_provenance_mut(address)) };
+    let read = || word().load(Ordering::Relaxed);
     thread::scope(|scope| {
         let stored = scope.spawn(|| {
             let mut stored = 0_u64;
             while !stop.load(Ordering::Acquire) {
                 stored += 1;
-                // SAFETY: as above.
-                unsafe { word().write_volatile(stored) };
+                word().store(stored, Ordering::Relaxed);
             }
             stored
         });
