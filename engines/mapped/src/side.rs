@@ -493,13 +493,14 @@ impl<S: Medium> Side<S> {
         }
         let at = self.places.entries(region) + u64::from(inside) * ENTRY_LEN as u64;
         if self.s.put(site, at, &entry.to_le_bytes()).is_err() {
+            let (start, inside) = (at - at % PAGE, (at % PAGE) as usize);
             let mut page = [0; PAGE as usize];
-            if self.s.read(at - at % PAGE, &mut page).is_err() {
+            if self.s.read(start, &mut page).is_err() {
                 // The sums of every region in it are lost: those regions come to be in doubt.
                 page = [0xff; PAGE as usize];
             }
-            self.s.heal(ENTRY_HEAL, at - at % PAGE, &page)?;
-            self.s.put(site, at, &entry.to_le_bytes())?;
+            page[inside..inside + ENTRY_LEN].copy_from_slice(&entry.to_le_bytes());
+            self.s.heal(ENTRY_HEAL, start, &page)?;
         }
         Ok(())
     }

@@ -71,25 +71,23 @@ impl<M: Medium, E: Exempt> By<'_, M, E> {
     fn told(&self, part: &Part, scratch: &mut Scratch) -> Option<Told> {
         let Self { shared, zone, exempt, .. } = self;
         let mut of = |piece: Piece| {
-            parity::syndromes(&shared.m, zone, piece.col, piece.len, *exempt, scratch).ok()
-        };
-        // Over a border of pages: a column that says nothing takes nothing from the other.
-        let mut of = |piece: Piece| {
-            let found = of(piece).or_else(|| {
-                piece.pages().nth(1)?;
-                let nothing = |page: Piece| {
-                    let zeros = vec![0; page.len as usize];
-                    Syndromes { p: zeros.clone(), q: zeros }
+            let mut all = Syndromes { p: Vec::new(), q: Vec::new() };
+            for page in piece.pages() {
+                let found =
+                    parity::syndromes(&shared.m, zone, page.col, page.len, *exempt, scratch);
+                let found = match found {
+                    Ok(found) => found,
+                    Err(_) if page == piece => return None,
+                    // Over a border: a column that says nothing takes nothing from the other.
+                    Err(_) => {
+                        let zeros = vec![0; page.len as usize];
+                        Syndromes { p: zeros.clone(), q: zeros }
+                    }
                 };
-                let mut all = Syndromes { p: Vec::new(), q: Vec::new() };
-                for page in piece.pages() {
-                    let found = of(page).unwrap_or_else(|| nothing(page));
-                    all.p.extend(found.p);
-                    all.q.extend(found.q);
-                }
-                Some(all)
-            })?;
-            Some((piece, found))
+                all.p.extend(found.p);
+                all.q.extend(found.q);
+            }
+            Some((piece, all))
         };
         let pieces = zone.split(part.at, part.len).map(&mut of).collect::<Option<Vec<_>>>()?;
         Some(Told { now: current(shared, part)?, pieces })

@@ -52,8 +52,8 @@ impl<M: Medium> Shared<M> {
         (found, missed)
     }
 
-    /// Candidates for `[at, at + len)` of one row; see `candidates`. A range
-    /// that continues in the next row is rebuilt in parts.
+    /// Candidates for `[at, at + len)` of one row; see `candidates`. A range that continues in the
+    /// next row is rebuilt in parts.
     pub(crate) fn range_candidates(
         &self,
         repairer: &mut Repairer,
