@@ -3,11 +3,11 @@
 
 use holdfast_mapped::Report;
 use holdfast_pmem::PAGE;
-use holdfast_redundancy::events::{Cause, Event, Finder, Outcome};
-use holdfast_redundancy::{PageVerdict, Unsure, Wrong};
+use holdfast_redundancy::events::Event;
+use holdfast_redundancy::{PageVerdict, Unsure};
 
 use super::machine::Machine;
-use crate::object::wrong::{Lie, told};
+use crate::object::wrong::{Lie, made_up, told};
 
 /// A page of which lies are told.
 const OF: u64 = 2;
@@ -32,21 +32,7 @@ pub fn said_as_told(page: u64, said: PageVerdict) -> PageVerdict {
 /// What the journal says, or as if it spoke of sound bytes too, if that lie is told.
 pub fn events_as_told(mut events: Vec<Event>) -> Vec<Event> {
     if told(Lie::Elsewhere) {
-        events.push(Event {
-            sequence: 0,
-            time_ns: 0,
-            cause: Cause::Sum,
-            finder: Finder::Scrub,
-            at: OF * PAGE,
-            len: PAGE,
-            wrong: Some(Wrong::Data),
-            before_sum: 0,
-            after_sum: 0,
-            outcome: Outcome::Repaired,
-            duration_ns: 0,
-            object: 0,
-            verified_ns: 0,
-        });
+        events.push(made_up((OF * PAGE, PAGE)));
     }
     events
 }

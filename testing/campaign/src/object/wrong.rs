@@ -7,6 +7,9 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use holdfast_redundancy::Wrong as Found;
+use holdfast_redundancy::events::{Cause, Event, Finder, Outcome};
+
 use crate::runner::{Case, panic_text};
 use crate::tally::{Fault, Tally, Violation};
 
@@ -235,6 +238,25 @@ impl Variant {
 pub fn are_enough(variants: &[Variant]) {
     let names: std::collections::BTreeSet<&str> = variants.iter().map(|it| it.name).collect();
     assert!(variants.len() >= 5 && names.len() == variants.len());
+}
+
+/// An event about a place of which there was none.
+pub const fn made_up((at, len): (u64, u64)) -> Event {
+    Event {
+        sequence: 0,
+        time_ns: 0,
+        cause: Cause::Sum,
+        finder: Finder::Scrub,
+        at,
+        len,
+        wrong: Some(Found::Data),
+        before_sum: 0,
+        after_sum: 0,
+        outcome: Outcome::Repaired,
+        duration_ns: 0,
+        object: 0,
+        verified_ns: 0,
+    }
 }
 
 #[cfg(test)]

@@ -211,6 +211,8 @@ struct Run<'a> {
     /// Pages that the deed said it put off, and those of which it should have covered all others.
     deferred: u64,
     covered: Vec<u64>,
+    /// A commit said that it covered what it was asked to.
+    committed: bool,
     ledger: &'a mut Ledger,
 }
 
@@ -246,8 +248,9 @@ impl Story {
         let size = 20 * PAGE + [0, 1000][rng.below(2) as usize];
         let machine = Machine::new(&self.setting, size, &mut rng, None);
         let program = Program::new(&machine, &self.setting, Rng::new(rng.next_u64()));
-        let mut run =
-            Run { story: self, program, fail, before: 0, deferred: 0, covered: Vec::new(), ledger };
+        let (story, covered) = (self, Vec::new());
+        let (before, deferred, committed) = (0, 0, false);
+        let mut run = Run { story, program, fail, before, deferred, covered, committed, ledger };
         let (answer, engine) = run.play(&mut rng)?;
         let medium = &run.program.machine.medium;
         let calls = medium.calls() - run.before;
@@ -343,7 +346,9 @@ impl Run<'_> {
             Deed::Repair => self.mended(engine.repair(ROTTEN, &AtRest, Force::No))?,
             Deed::Load => self.mended(engine.heal_load(ROTTEN, LoadFault::Unread, &AtRest))?,
             Deed::Doubt => engine.doubt_load(ROTTEN).map(|_| ()),
-            Deed::Commit => self.commit(&engine)?,
+            Deed::Commit => engine.commit((ROTTEN + 1) * PAGE, PAGE).map(|done| {
+                self.committed = done.deferred + done.undecided == 0;
+            }),
             Deed::Contest => engine.contest(true).and_then(|()| engine.contest(false)),
             Deed::Dismiss => engine.dismiss(from, to).map(|_| ()),
             Deed::Accept => engine.accept(from, to).map(|_| ()),
@@ -363,24 +368,16 @@ impl Run<'_> {
         Ok(done.map(|_| ()))
     }
 
-    /// Covers a page that was stored to: parity gives back what was stored, if it says so.
-    fn commit(&self, engine: &Engine) -> Judged<Result<(), Error>> {
+    /// Parity gives back what a commit stored, if it said so.
+    fn committed(&self, engine: &Engine) -> Judged<()> {
         let page = ROTTEN + 1;
-        let done = engine.commit(page * PAGE, PAGE);
-        self.program.machine.medium.fail_none();
         let kept = engine.before_image(page).map_err(|error| refused("parity", &error))?;
-        let stored = self.program.state().model.page(page).now.clone();
-        match done {
-            Ok(done)
-                if done.deferred + done.undecided == 0 && kept.as_deref() != Some(&stored[..]) =>
-            {
-                let what = kept.map_or("nothing", |_| "something else");
-                let story =
-                    format!("{} is covered, and parity has {what} of it: {done:?}", name(page));
-                Err(Violation::new(Fault::Wrong, story))
-            }
-            done => Ok(done.map(|_| ())),
+        if kept.as_deref() == Some(&self.program.state().model.page(page).now[..]) {
+            return Ok(());
         }
+        let what = kept.map_or("nothing", |_| "something else");
+        let story = format!("{} is said to be covered, and parity has {what} of it", name(page));
+        Err(Violation::new(Fault::Wrong, story))
     }
 
     /// Whether the page that rots still does: asked of what lies behind, which does not fail.
@@ -446,6 +443,9 @@ impl Run<'_> {
         }
         if let Some(engine) = &engine {
             self.put_off(engine)?;
+        }
+        if let Some(engine) = engine.as_ref().filter(|_| self.committed) {
+            self.committed(engine)?;
         }
         bytes(&self.program.machine, &mut self.program.state().model, self.ledger)?;
         left(&self.program, setting, protected, self.story.seed, self.ledger)?;

@@ -1,12 +1,12 @@
 //! Row `fail-nth`: every call of the medium that can fail does fail, once or from then on.
 //!
-//! Each case is one public operation, or one repair, in one world. Its calls are counted, then it
-//! is run again from the same image for every n, with the nth call failing; the CI tier runs a
-//! share of them, another with every seed. It must answer, not panic; once calls succeed again the
-//! pool, after a scrub, is whole and holds the state before or after. What was acknowledged is
-//! there after a crash and after a kill; a failed append or sync of a file ends all writing. An
-//! operation that no case could make fail makes the row fail. The first cases play what is wrong
-//! on purpose.
+//! Each case is one public operation, a repair, a look or a load, in one world. Its calls are
+//! counted, then it is run again from the same image for every n, with the nth call failing; the CI
+//! tier runs a share of them, another with every seed. It must answer, not panic; once calls
+//! succeed again the pool, after a scrub, is whole and holds the state before or after. What was
+//! acknowledged is there after a crash and after a kill; a failed append or sync of a file ends all
+//! writing. An operation that no case could make fail makes the row fail. The first cases play what
+//! is wrong on purpose.
 
 mod looks;
 pub mod wrong;
@@ -78,6 +78,8 @@ fn name_of((scene, world): &Subject) -> String {
 enum Answer {
     /// It was done.
     Done,
+    /// What a load met there was put right.
+    Healed(u64),
     /// It was not, and there is no error that says why.
     No,
     /// It was refused, or failed.
@@ -264,7 +266,10 @@ fn act(origin: &Origin, driver: &Driver, fail: Failing, hurt: Option<u64>) -> Ju
         Plot::Grow => driver.pool.grow(origin.world.options.size * 2).and_then(|_| jobs()),
         Plot::Check => looks::check(driver, fail)?,
         Plot::View => looks::view(driver)?,
-        Plot::Load(_) => return looks::load(driver, hurt.unwrap_or(0)),
+        Plot::Load(_) => {
+            let at = hurt.unwrap_or(0);
+            return Ok(if driver.pool.heal_load(at, 1) { Answer::Healed(at) } else { Answer::No });
+        }
     };
     Ok(answer.map_or_else(Answer::Error, |()| Answer::Done))
 }
@@ -280,7 +285,10 @@ fn settle(
 ) -> Judged<(u64, bool)> {
     let calls = driver.medium.calls() - before;
     driver.medium.fail_none();
-    let done = matches!(answer, Answer::Done);
+    let done = matches!(answer, Answer::Done | Answer::Healed(_));
+    if let Answer::Healed(at) = answer {
+        looks::healed(&driver, at)?;
+    }
     match (&answer, fail) {
         (Answer::Error(error), None) => return Err(refused(origin.scene.name, error)),
         (Answer::No, None) => {
@@ -292,7 +300,7 @@ fn settle(
             tally.add("answered an error", 1);
             ends_writing(&origin.world, &driver, error)?;
         }
-        (Answer::Done, _) => tally.add("answered success", 1),
+        (Answer::Done | Answer::Healed(_), _) => tally.add("answered success", 1),
     }
     left(origin, &driver.medium, &Promise::Kept(driver.ledger.promise()), fail, tally)?;
     if !driver.pool.is_read_only() {

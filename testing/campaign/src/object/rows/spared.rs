@@ -3,14 +3,13 @@
 
 use holdfast_layout::{RawPtr, Region};
 use holdfast_pmem::Medium;
-use holdfast_redundancy::Wrong;
-use holdfast_redundancy::events::{Cause, Event, Finder, Outcome};
+use holdfast_redundancy::events::{Event, Outcome};
 
 use super::damage::names;
 use crate::object::model::{Objects, name};
 use crate::object::raw::Bytes;
 use crate::object::targets::{Area, Target, Targets, parts_at};
-use crate::object::wrong::{Lie, told};
+use crate::object::wrong::{Lie, made_up, told};
 use crate::tally::{Fault, Judged, Violation};
 
 /// A range of bytes: the first, and how many.
@@ -156,25 +155,6 @@ pub(super) fn as_told(mut events: Vec<Event>, pool_len: u64) -> Vec<Event> {
 pub(super) fn again_as_told(events: &mut Vec<Event>, mended: &[Range]) {
     if told(Lie::Again) {
         events.extend(mended.last().copied().map(made_up));
-    }
-}
-
-/// An event about a place of which there was none.
-const fn made_up((at, len): Range) -> Event {
-    Event {
-        sequence: 0,
-        time_ns: 0,
-        cause: Cause::Sum,
-        finder: Finder::Scrub,
-        at,
-        len,
-        wrong: Some(Wrong::Data),
-        before_sum: 0,
-        after_sum: 0,
-        outcome: Outcome::Repaired,
-        duration_ns: 0,
-        object: 0,
-        verified_ns: 0,
     }
 }
 

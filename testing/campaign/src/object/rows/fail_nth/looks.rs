@@ -7,7 +7,7 @@ use holdfast_object::Error;
 use holdfast_pmem::Medium;
 use holdfast_redundancy::{Verdict, Wrong};
 
-use super::{Answer, Failing};
+use super::Failing;
 use crate::object::driver::Driver;
 use crate::object::model::name;
 use crate::object::wrong::{Lie, told};
@@ -73,17 +73,10 @@ pub(super) fn view(driver: &Driver) -> Judged<Result<(), Error>> {
     Ok(answer)
 }
 
-/// Has what a load met put right. What is said to be healed can be read.
-pub(super) fn load(driver: &Driver, at: u64) -> Judged<Answer> {
-    if !driver.pool.heal_load(at, 1) {
-        return Ok(Answer::No);
-    }
-    driver.medium.fail_none();
-    match driver.medium.read(at, &mut [0]) {
-        Ok(()) => Ok(Answer::Done),
-        Err(error) => {
-            let story = format!("{at:#x} is said to be healed, and is not: {error}");
-            Err(Violation::new(Fault::Wrong, story))
-        }
-    }
+/// What is said to be healed can be read.
+pub(super) fn healed(driver: &Driver, at: u64) -> Judged<()> {
+    driver.medium.read(at, &mut [0]).map_err(|error| {
+        let story = format!("{at:#x} is said to be healed, and is not: {error}");
+        Violation::new(Fault::Wrong, story)
+    })
 }

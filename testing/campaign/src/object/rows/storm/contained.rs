@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use holdfast_layout::RawPtr;
 use holdfast_object::{Error, ScrubControl, ScrubOptions};
 use holdfast_oracle::acked::{Acked, Model};
-use holdfast_redundancy::events::{Event, Outcome};
+use holdfast_redundancy::events::{Event, Journal, Outcome};
 use holdfast_txn::TxError;
 use holdfast_workloads::Rng;
 
@@ -86,17 +86,26 @@ fn all_served(
 }
 
 /// What a crash left is served as it was promised. Answers how many objects are lost or in doubt;
-/// each of them has a part where something was hurt.
+/// each of them has a part where something was hurt, and the journal names it.
 pub(super) fn served_as_promised(
     driver: &Driver,
     promise: &Acked<Objects>,
     exposed: &Exposed,
 ) -> Judged<u64> {
+    if driver.pool.is_read_only() {
+        return Err(Violation::new(Fault::Refused, "it cannot be written"));
+    }
     let Refused { lost, doubtful, .. } = all_served(driver, promise, exposed, true)?;
+    let objects = promise.model();
     for word in lost.iter().chain(&doubtful) {
-        let len = promise.model().get(*word).map_or(1, |object| object.bytes.len() as u64);
+        let len = objects.get(*word).map_or(1, |object| object.bytes.len() as u64);
         beside(*word, len, exposed)?;
     }
+    // Who has just read it has told it anew.
+    let journal = Journal::open(&driver.medium, &driver.pool.superblock());
+    let events = journal.read_all(&driver.medium);
+    named((objects, exposed), &lost, &events, Outcome::Lost)?;
+    named((objects, exposed), &doubtful, &events, Outcome::Undecided)?;
     Ok((lost.len() + doubtful.len()) as u64)
 }
 
@@ -226,25 +235,11 @@ fn named(
 mod tests {
     use super::*;
     use crate::object::targets::Targets;
+    use crate::object::wrong::made_up;
     use holdfast_pmem::PAGE;
-    use holdfast_redundancy::events::{Cause, Finder};
 
     fn lost(at: u64) -> Event {
-        Event {
-            sequence: 0,
-            time_ns: 0,
-            cause: Cause::MediaError,
-            finder: Finder::Read,
-            at,
-            len: PAGE,
-            wrong: None,
-            before_sum: 0,
-            after_sum: 0,
-            outcome: Outcome::Lost,
-            duration_ns: 0,
-            object: 0,
-            verified_ns: 0,
-        }
+        Event { outcome: Outcome::Lost, ..made_up((at, PAGE)) }
     }
 
     #[test]
