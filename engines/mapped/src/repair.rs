@@ -10,7 +10,8 @@
 //! | 6 it is read again and held against its entry | the page |
 //! | 6b if nobody is let in: the date that the file has by our store, **sync** | the page |
 //! | 6c the same: the header has it | the page |
-//! | 7 intent cleared; writers go on; an event | the page |
+//! | 7 an event, **drain** | the page, and who opens it tells of it again |
+//! | 8 intent cleared; writers go on | the page |
 //!
 //! A crash in 5 leaves a page that may differ, and may be told as stored to, by us. The intent says
 //! so at the next opening: the page is good if it verifies, else undecided, and never covered on
@@ -154,24 +155,48 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         if self.side.s.enabled(FREEZE) && !writers.freeze() {
             return Ok(Mended::Busy);
         }
-        let done = self.replace(inner, page, &with);
+        let done = self.replace(inner, page, &with, (&event, started));
         writers.thaw();
-        let mended = self.settle(inner, done)?;
-        let outcome = match mended {
-            Mended::Repaired => Outcome::Repaired,
-            Mended::Undecided(_) => Outcome::Undecided,
-            _ => Outcome::Lost,
-        };
-        inner.counts.repaired += u64::from(mended == Mended::Repaired);
-        let after_sum = if mended == Mended::Repaired { self.sum(page, &with.bytes) } else { 0 };
-        let object = if let Mended::Undecided(why) = mended { why.code().into() } else { 0 };
-        let duration_ns = self.clock.now().saturating_sub(started);
-        self.report(inner, &Event { outcome, after_sum, object, duration_ns, ..event });
-        Ok(mended)
+        match self.settle(inner, done) {
+            Ok(mended) => {
+                inner.counts.repaired += u64::from(mended == Mended::Repaired);
+                Ok(mended)
+            }
+            Err(error) => {
+                // What became of the page the next look finds; that it was found is told even so.
+                let outcome = if newest { Outcome::Detected } else { Outcome::Undecided };
+                self.report(inner, &Event { outcome, ..event });
+                Err(error)
+            }
+        }
     }
 
-    /// Steps 3 to 7, with all writers stopped.
-    fn replace(&self, inner: &mut Inner, page: u64, with: &Replacement) -> Result<Mended> {
+    /// Tells what became of a page that was to be replaced, and answers it.
+    fn told(
+        &self,
+        inner: &mut Inner,
+        (event, started): (&Event, u64),
+        after_sum: u32,
+        mended: Mended,
+    ) -> Mended {
+        let (outcome, object) = match mended {
+            Mended::Repaired => (Outcome::Repaired, 0),
+            Mended::Undecided(why) => (Outcome::Undecided, why.code().into()),
+            _ => (Outcome::Lost, 0),
+        };
+        let duration_ns = self.clock.now().saturating_sub(started);
+        self.report(inner, &Event { outcome, after_sum, object, duration_ns, ..*event });
+        mended
+    }
+
+    /// Steps 3 to 8, with all writers stopped.
+    fn replace(
+        &self,
+        inner: &mut Inner,
+        page: u64,
+        with: &Replacement,
+        told: (&Event, u64),
+    ) -> Result<Mended> {
         let s = &self.side.s;
         s.step(STEP_FROZEN);
         let place = self.stripes.place(page);
@@ -182,7 +207,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             let same = readable == with.readable && (!readable || now == with.kept);
             let stored = admitted && self.peek_page(page)?;
             if stored || !same {
-                return Ok(Mended::Undecided(Unsure::StoredTo));
+                return Ok(self.told(inner, told, 0, Mended::Undecided(Unsure::StoredTo)));
             }
         }
         let at = page * PAGE;
@@ -193,7 +218,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         if s.enabled(LAST) && !self.facts.vouches() {
             // Somebody who is not tracked came meanwhile: nothing was stored yet.
             inner.intent.clear(s)?;
-            return Ok(Mended::Undecided(Unsure::Contested));
+            return Ok(self.told(inner, told, 0, Mended::Undecided(Unsure::Contested)));
         }
         inner.touched = true;
         let stored = self.install(at, bytes, with);
@@ -212,13 +237,15 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         if !refused {
             stored?;
         }
-        if right && !refused {
-            self.note_date(inner)?;
-        }
-        inner.intent.clear(s)?;
         if !right || refused {
-            return Ok(Mended::Lost);
+            let lost = self.told(inner, told, 0, Mended::Lost);
+            inner.intent.clear(s)?;
+            return Ok(lost);
         }
+        self.note_date(inner)?;
+        // As long as the intent is there, who opens the file tells of the page in any case.
+        let mended = self.told(inner, told, self.sum(page, &with.bytes), Mended::Repaired);
+        inner.intent.clear(s)?;
         if let Some(region) = inner.regions.get_mut(&place.region) {
             let one = crate::bits::Bits::one(place.inside);
             region.reported.remove(one);
@@ -229,7 +256,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
                 region.marks.insert(place.inside);
             }
         }
-        Ok(Mended::Repaired)
+        Ok(mended)
     }
 
     /// Steps 6b and 6c: the file counts as what it is after our own store, unless somebody

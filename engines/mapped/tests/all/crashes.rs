@@ -11,6 +11,7 @@ use holdfast_faultmem::Budget;
 use holdfast_mapped::{AtRest, Durability, Force, Mended, OpenOptions, ProtectOptions, Writing};
 use holdfast_pmem::{MediumKind, PAGE};
 use holdfast_redundancy::PageVerdict;
+use holdfast_redundancy::events::{Event, Finder};
 
 /// Every combination that means something.
 fn scenes() -> Vec<Scene> {
@@ -81,6 +82,9 @@ fn a_crash_in_a_repair_leaves_nothing_worse() {
                 let (engine, opened) = next.open(boot(2, Durability::Power));
                 let right = next.page(5) == content(5, 0);
                 assert!(opened.interrupted.is_none_or(|page| page == 5));
+                let of_repair = |e: &Event| e.at == 5 * PAGE && e.finder == Finder::Repair;
+                let told = engine.events().iter().any(of_repair);
+                assert!(told || !right, "it came back, and nobody tells");
                 for _ in 0..2 {
                     let verdict = engine.verify(5).unwrap().verdict;
                     assert_eq!(verdict == PageVerdict::Good, right, "{verdict:?}");

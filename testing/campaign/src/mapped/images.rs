@@ -17,12 +17,13 @@ use holdfast_pmem::MediumKind;
 use holdfast_redundancy::{PageVerdict, Unsure};
 use holdfast_workloads::Rng;
 
-use super::judge::{gives_back, name, refused};
+use super::judge::{accused, gives_back, is_innocent, name, named, refused};
 use super::ledger::Ledger;
 use super::machine::{Engine, Machine, Setting};
-use super::model::Model;
+use super::model::{Model, repaired};
 use super::session::Program;
 use super::tap::Doing;
+use super::told::events_as_told;
 use crate::object::watch::images;
 use crate::tally::{Fault, Judged, Violation};
 
@@ -312,6 +313,7 @@ impl Watch {
             Err(error) => return Err(refused("open for looking", &error)),
         };
         self.verdicts(machine, &engine, &opened, model, crash, &mut left)?;
+        let known = engine.events().last().map_or(0, |event| event.sequence);
         drop(engine);
         // Of recoveries that were cut off, one in eight as often: depth two is enough.
         let often = if crash.depth == 0 { self.plan.nested } else { self.plan.nested.div_ceil(8) };
@@ -326,7 +328,8 @@ impl Watch {
         let done = engine.admit(0, u64::MAX, Writing::NotYet);
         done.map_err(|error| refused("admit", &error))?;
         engine.pass().map_err(|error| refused("pass", &error))?;
-        self.compare(machine, &before, model)?;
+        let came_back = self.compare(machine, &before, model)?;
+        self.journal(&engine, model, known, &came_back)?;
         machine.ear.forget();
         machine.medium.clear_on_barrier();
         self.verdicts(machine, &engine, &none, model, crash, &mut left)?;
@@ -338,7 +341,7 @@ impl Watch {
         engine.close().map_err(|error| refused("close", &error))?;
         let (engine, opened) = machine.open(options).map_err(|error| refused("open", &error))?;
         self.verdicts(machine, &engine, &opened, model, crash, &mut left)?;
-        self.compare(machine, &before, model)
+        self.compare(machine, &before, model).map(drop)
     }
 
     /// A side file that was not finished is made anew.
@@ -412,26 +415,46 @@ impl Watch {
         Ok(())
     }
 
-    /// Nothing but what was damaged may have changed.
+    /// Nothing but what was damaged may have changed. Answers the pages that came back.
     fn compare(
         &mut self,
         machine: &Machine,
         before: &[Option<Vec<u8>>],
         model: &Model,
-    ) -> Judged<()> {
+    ) -> Judged<BTreeSet<u64>> {
+        let mut came_back = BTreeSet::new();
         for (page, before) in (0..).zip(before) {
             let (Some(before), Some(now)) = (before, machine.page(page)) else { continue };
             let known = model.page(page);
             let changed = before.iter().zip(&now).enumerate().filter(|(_, (a, b))| a != b);
             let wrong = changed.filter(|(at, (_, now))| !known.may_become(*at, **now)).count();
-            self.ledger.repaired += u64::from(*before != now && wrong == 0);
             if wrong > 0 {
                 self.ledger.reverted += wrong as u64;
                 let story = format!("{wrong} bytes of {} were taken back", name(page));
                 return Err(Violation::new(Fault::Reverted, story));
             }
+            if *before != now {
+                came_back.insert(page);
+            }
         }
-        Ok(())
+        Ok(came_back)
+    }
+
+    /// The journal names what came back since event number `known`, and calls nothing wrong that
+    /// was not.
+    fn journal(
+        &mut self,
+        engine: &Engine,
+        model: &Model,
+        known: u64,
+        came_back: &BTreeSet<u64>,
+    ) -> Judged<()> {
+        self.ledger.repaired += came_back.len() as u64;
+        let events = events_as_told(engine.events());
+        accused(&events, |page| is_innocent(model, page), &mut self.ledger)?;
+        let of_now = events.iter().filter(|event| event.sequence > known);
+        let told: BTreeSet<u64> = of_now.filter_map(repaired).collect();
+        named(came_back.difference(&told).next().copied())
     }
 
     /// The recovery of an image is cut off as well, now and then.

@@ -7,6 +7,8 @@
 //! | undecided: uncovered | it was stored to since a pass covered it |
 //! | undecided, in doubt | there is a reason for doubt |
 //! | wrong, by the journal | it was damaged once |
+//!
+//! A page that came back has to be in the journal.
 
 use holdfast_pmem::PAGE;
 use holdfast_redundancy::events::{Cause, Event, Outcome};
@@ -15,6 +17,7 @@ use holdfast_redundancy::{PageVerdict, Unsure, Wrong};
 use super::ledger::Ledger;
 use super::machine::{Engine, Machine};
 use super::model::{Change, Model};
+use super::session::Program;
 use super::told::{change_as_told, events_as_told, said_as_told};
 use crate::object::wrong::Lie;
 use crate::tally::{Fault, Judged, Violation};
@@ -76,40 +79,64 @@ pub fn verdict(
     }
 }
 
-/// All verdicts of a running engine.
+/// All verdicts of a running engine, and what its journal says.
 ///
 /// # Errors
 /// The first that is not so.
 pub fn verdicts(
     engine: &Engine,
-    model: &Model,
+    program: &Program,
     doubt: impl Fn(u64) -> bool,
     ledger: &mut Ledger,
 ) -> Judged<()> {
+    let model = program.state().model.clone();
     for page in 0..model.count() {
         let said = engine.verify(page).map_err(|error| refused("verify", &error))?;
-        verdict(model, page, said_as_told(page, said.verdict), doubt(page), ledger)?;
+        verdict(&model, page, said_as_told(page, said.verdict), doubt(page), ledger)?;
     }
-    accused(engine, model, ledger)
+    let events = events_as_told(engine.events());
+    accused(&events, |page| is_innocent(&model, page), ledger)?;
+    let silent = program.state().model.unnamed(&events);
+    // Events that could not be written are counted instead.
+    if engine.counts().unreported > 0 { Ok(()) } else { named(silent) }
+}
+
+/// Nothing ever damaged a page.
+#[must_use]
+pub fn is_innocent(model: &Model, page: u64) -> bool {
+    let known = (page < model.count()).then(|| model.page(page));
+    known.is_some_and(|known| !known.unknown && !known.ever)
 }
 
 /// Nothing in the journal calls the bytes of a page wrong that nothing ever damaged.
-fn accused(engine: &Engine, model: &Model, ledger: &mut Ledger) -> Judged<()> {
-    let of_bytes = |event: &Event| {
+///
+/// # Errors
+/// An event that does.
+pub fn accused(
+    events: &[Event],
+    innocent: impl Fn(u64) -> bool,
+    ledger: &mut Ledger,
+) -> Judged<()> {
+    let of_bytes = |event: &&Event| {
         let of_sum = event.cause == Cause::Sum && event.wrong == Some(Wrong::Data);
         of_sum && event.outcome != Outcome::Undecided
     };
-    for event in events_as_told(engine.events()).into_iter().filter(of_bytes) {
-        let page = event.at / PAGE;
-        let known = (page < model.count()).then(|| model.page(page));
-        if known.is_some_and(|known| !known.unknown && !known.ever) {
-            ledger.false_reports += 1;
-            let story =
-                format!("{}, which nothing damaged, is in the journal: {event}", name(page));
-            return Err(Violation::new(Fault::FalseReport, story));
-        }
-    }
-    Ok(())
+    let mut of_bytes = events.iter().filter(of_bytes);
+    let Some(event) = of_bytes.find(|event| innocent(event.at / PAGE)) else { return Ok(()) };
+    ledger.false_reports += 1;
+    let page = name(event.at / PAGE);
+    let story = format!("{page}, which nothing damaged, is in the journal: {event}");
+    Err(Violation::new(Fault::FalseReport, story))
+}
+
+/// Whatever came back is in the journal.
+///
+/// # Errors
+/// A page that is not.
+pub fn named(silent: Option<u64>) -> Judged<()> {
+    let Some(page) = silent else { return Ok(()) };
+    let story = format!("{} came back, and the journal does not tell", name(page));
+    Err(Violation::new(Fault::Unnoticed, story))
 }
 
 /// Holds the bytes of the data file against the model, after the engine has worked.

@@ -167,14 +167,12 @@ fn story(
         let mut state = program.state();
         state.restless = 0;
         bytes(&program.machine, &mut state.model, ledger)?;
-        let model = state.model.clone();
         drop(state);
-        verdicts(&session.engine, &model, |_| false, ledger)?;
+        verdicts(&session.engine, program, |_| false, ledger)?;
         program.state().restless = course.restless;
     }
     session = session.reopen()?;
-    let model = program.state().model.clone();
-    verdicts(&session.engine, &model, |_| false, ledger)
+    verdicts(&session.engine, program, |_| false, ledger)
 }
 
 fn step(session: Session, course: &Course, rng: &mut Rng, ledger: &mut Ledger) -> Judged<Session> {

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 
 use holdfast_faultmem::Injected;
 use holdfast_pmem::PAGE;
+use holdfast_redundancy::Wrong;
+use holdfast_redundancy::events::{Event, Finder, Outcome};
 
 use super::machine::ROOM;
 
@@ -108,6 +110,24 @@ pub enum Change {
     Reverted(u64),
 }
 
+/// The page of whose bytes an event tells.
+fn of_page(event: &Event) -> Option<u64> {
+    (event.wrong == Some(Wrong::Data)).then_some(event.at / PAGE)
+}
+
+/// The page that was to be repaired, whatever came of it: who repairs tells, or who opens the file
+/// after one that was killed in the middle.
+#[must_use]
+pub fn begun(event: &Event) -> Option<u64> {
+    of_page(event).filter(|_| event.finder == Finder::Repair)
+}
+
+/// The page of whose repair an event tells.
+#[must_use]
+pub fn repaired(event: &Event) -> Option<u64> {
+    of_page(event).filter(|_| event.outcome == Outcome::Repaired)
+}
+
 /// The data file as it should be.
 #[derive(Debug, Clone)]
 pub struct Model {
@@ -127,6 +147,13 @@ pub struct Model {
     pub stripe: (u64, u64),
     /// Stripes whose parity may be of bytes that are gone.
     pub unusable: Vec<bool>,
+    /// Pages that came back, which the journal has to tell.
+    came_back: BTreeSet<u64>,
+    /// The newest event of the journal when it was last held against this.
+    heard: u64,
+    /// Calls fail: of what came back the journal tells only that it was wrong, or nobody could see
+    /// that it is right again.
+    pub calls_fail: bool,
 }
 
 impl Model {
@@ -147,6 +174,9 @@ impl Model {
             repaired: 0,
             stripe,
             unusable,
+            came_back: BTreeSet::new(),
+            heard: 0,
+            calls_fail: false,
         }
     }
 
@@ -319,8 +349,8 @@ impl Model {
     }
 
     /// What became of a page, of which the medium now holds `bytes`.
-    pub fn changed(&mut self, page: u64, bytes: Option<&[u8]>) -> Change {
-        let page = &mut self.pages[page as usize];
+    pub fn changed(&mut self, number: u64, bytes: Option<&[u8]>) -> Change {
+        let page = &mut self.pages[number as usize];
         if let (true, Some(bytes)) = (page.unknown, bytes) {
             page.now.copy_from_slice(bytes);
             page.seen.copy_from_slice(bytes);
@@ -352,7 +382,21 @@ impl Model {
             return Change::None;
         }
         page.hit.clear();
+        self.came_back.insert(number);
         Change::Repaired
+    }
+
+    /// Holds the journal against what came back since this was asked last: a page of whose repair
+    /// it does not tell.
+    pub fn unnamed(&mut self, events: &[Event]) -> Option<u64> {
+        let newest = events.last().map_or(0, |event| event.sequence);
+        // A side file that was made anew begins to count anew.
+        let heard = if newest < self.heard { 0 } else { self.heard };
+        self.heard = newest;
+        let of_now = events.iter().filter(|event| event.sequence > heard);
+        let about = |event| if self.calls_fail { begun(event) } else { repaired(event) };
+        let named: BTreeSet<u64> = of_now.filter_map(about).collect();
+        std::mem::take(&mut self.came_back).difference(&named).next().copied()
     }
 
     /// The medium was put right by the test: no page is damaged.

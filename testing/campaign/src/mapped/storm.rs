@@ -116,10 +116,9 @@ impl Storm<'_> {
         // Nobody stores while it is looked who has stored.
         let restless = std::mem::take(&mut state.restless);
         bytes(&self.session.program.machine, &mut state.model, self.ledger)?;
-        let model = state.model.clone();
         drop(state);
         let doubt = |page| in_doubt(&self.wounds.doubt, page);
-        verdicts(&self.session.engine, &model, doubt, self.ledger)?;
+        verdicts(&self.session.engine, &self.session.program, doubt, self.ledger)?;
         self.session.program.state().restless = restless;
         Ok(())
     }
@@ -264,9 +263,8 @@ impl Storm<'_> {
         state.model.all_covered();
         bytes(&program.machine, &mut state.model, self.ledger)?;
         state.model.forget_past();
-        let model = state.model.clone();
         drop(state);
-        verdicts(&self.session.engine, &model, |_| false, self.ledger)?;
+        verdicts(&self.session.engine, &program, |_| false, self.ledger)?;
         let coverage = self.session.engine.coverage().map_err(|e| refused("coverage", &e))?;
         if coverage.without_sum + coverage.without_parity > 0 {
             let story = format!("all was put right, and {coverage:?}");

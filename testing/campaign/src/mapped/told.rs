@@ -7,6 +7,7 @@ use holdfast_redundancy::events::Event;
 use holdfast_redundancy::{PageVerdict, Unsure};
 
 use super::machine::Machine;
+use super::model::repaired;
 use crate::object::wrong::{Lie, made_up, told};
 
 /// A page of which lies are told.
@@ -29,8 +30,11 @@ pub fn said_as_told(page: u64, said: PageVerdict) -> PageVerdict {
     }
 }
 
-/// What the journal says, or as if it spoke of sound bytes too, if that lie is told.
+/// What the journal says, or as if it spoke of sound bytes too, or of half of what came back.
 pub fn events_as_told(mut events: Vec<Event>) -> Vec<Event> {
+    if told(Lie::OneOfTwo) {
+        events.retain(|event| repaired(event).is_none_or(|page| page % 2 == 0));
+    }
     if told(Lie::Elsewhere) {
         events.push(made_up((OF * PAGE, PAGE)));
     }

@@ -157,6 +157,7 @@ struct Story {
 pub const WRONG: &[Variant] = &[
     lie(Lie::Accuses, "a sound page is called corrupt", Fault::FalseReport),
     lie(Lie::Elsewhere, "the journal names a sound page", Fault::FalseReport),
+    lie(Lie::OneOfTwo, "the journal does not tell of a repair", Fault::Unnoticed),
     lie(Lie::Silent, "a page that rots is called good", Fault::Wrong),
     lie(Lie::Neighbour, "a page that is covered is said not to be", Fault::Wrong),
     lie(Lie::Reverts, "a page is changed", Fault::Reverted),
@@ -447,7 +448,11 @@ impl Run<'_> {
         if let Some(engine) = engine.as_ref().filter(|_| self.committed) {
             self.committed(engine)?;
         }
-        bytes(&self.program.machine, &mut self.program.state().model, self.ledger)?;
+        {
+            let mut state = self.program.state();
+            state.model.calls_fail = self.fail.is_some();
+            bytes(&self.program.machine, &mut state.model, self.ledger)?;
+        }
         left(&self.program, setting, protected, self.story.seed, self.ledger)?;
         if let Some(engine) = &engine {
             self.verdicts(engine)?;
@@ -486,9 +491,9 @@ impl Run<'_> {
 
     /// A call that failed is a reason for doubt.
     fn verdicts(&mut self, engine: &Engine) -> Judged<()> {
-        let model = self.program.state().model.clone();
         let doubted = |page| self.story.deed == Deed::Doubt && page == ROTTEN;
-        verdicts(engine, &model, |page| self.fail.is_some() || doubted(page), self.ledger)
+        let doubt = |page| self.fail.is_some() || doubted(page);
+        verdicts(engine, &self.program, doubt, self.ledger)
     }
 
     /// The engine goes on, unless it says that the file has to be opened anew.
@@ -497,7 +502,11 @@ impl Run<'_> {
             self.fail.is_some()
                 && matches!(error, Error::Sync(_) | Error::DataSync(_) | Error::ReadOnly)
         };
-        self.program.state().model.begin_pass();
+        {
+            let mut state = self.program.state();
+            state.model.calls_fail = false;
+            state.model.begin_pass();
+        }
         let done = engine.admit(0, u64::MAX, Writing::NotYet).and_then(|()| engine.update_now());
         match done {
             Ok(_) => {
@@ -524,6 +533,7 @@ impl Run<'_> {
             Err(error) => return Err(refused("open anew", &error)),
         };
         self.verdicts(&engine)?;
+        self.program.state().model.calls_fail = false;
         engine
             .admit(0, u64::MAX, Writing::NotYet)
             .and_then(|()| engine.update_now())
@@ -561,9 +571,8 @@ impl Run<'_> {
         let mut state = self.program.state();
         state.model.all_covered();
         bytes(&machine, &mut state.model, self.ledger)?;
-        let model = state.model.clone();
         drop(state);
-        verdicts(&engine, &model, |_| false, self.ledger)?;
+        verdicts(&engine, &self.program, |_| false, self.ledger)?;
         gives_back(&machine, &engine, self.story.seed % 64)?;
         engine.close().map_err(|error| refused("close", &error))
     }

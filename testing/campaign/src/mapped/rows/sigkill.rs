@@ -4,24 +4,27 @@
 //! The log of the program tells what every word of the file must be; the last entry may not have
 //! been done. After a kill of the program the supervisor covers what it left: nothing may be in
 //! doubt. After a kill of the supervisor what differs is undecided. Never is anything that the
-//! program stored called corrupt, or taken back; and damage is never called good.
+//! program stored called corrupt, or taken back; and damage is never called good. The journal
+//! names what came back, and nothing that was not damaged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{FileTimes, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use holdfast::protect::{ProtectOptions, ProtectedFile};
 use holdfast_guard::side_of;
 use holdfast_pmem::{ForeignFile, PAGE};
 use holdfast_workloads::Rng;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::mapped::judge::refused;
+use crate::mapped::judge::{accused, named, refused};
 use crate::mapped::ledger::Ledger;
+use crate::mapped::model::begun;
 use crate::mapped::ward::{ENTRY, Orders, Report, WORD, beside, is_left_alone, preload};
-use crate::object::wrong::{Lie, Variant, is_on_purpose, lie, or_right, told};
+use crate::object::wrong::{Lie, Variant, is_on_purpose, lie, made_up, or_right, told};
 use crate::runner::{Case, Row, Tier};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
@@ -58,6 +61,7 @@ enum Whom {
 /// What the judge must convict.
 const WRONG: &[Variant] = &[
     lie(Lie::Accuses, "sound pages are called corrupt", Fault::FalseReport),
+    lie(Lie::Elsewhere, "the journal names a sound page", Fault::FalseReport),
     lie(Lie::Neighbour, "a page is in doubt for no reason", Fault::Wrong),
     lie(Lie::Claims, "more pages are good than there are", Fault::Wrong),
     lie(Lie::Reverts, "what the program stored is taken back", Fault::Reverted),
@@ -103,6 +107,10 @@ struct Ward {
     words: Vec<u64>,
     /// Pages that were damaged, and what they hold.
     rotten: BTreeMap<u64, Vec<u8>>,
+    /// Pages that were ever damaged since the file was last protected anew.
+    ever: BTreeSet<u64>,
+    /// The newest event of the journal when it was last looked at.
+    known: u64,
     ledger: Ledger,
     /// A file that was closed clean and has its date still was not stored to.
     dated: bool,
@@ -113,7 +121,8 @@ impl Ward {
         preload().map_err(|error| Violation::new(Fault::Refused, error))?;
         let words: Vec<u64> = (0..PAGES * PAGE / WORD).map(|_| rng.next_u64()).collect();
         let ledger = Ledger::default();
-        let mut this = Self { path, rng, words, rotten: BTreeMap::new(), ledger, dated: false };
+        let (rotten, ever) = (BTreeMap::new(), BTreeSet::new());
+        let mut this = Self { path, rng, words, rotten, ever, known: 0, ledger, dated: false };
         this.write()?;
         let file = std::fs::File::open(&this.path).map_err(|error| refused("the file", &error))?;
         this.dated = ForeignFile::new(file.into()).dates_stores();
@@ -162,6 +171,7 @@ impl Ward {
             let done = file.write_all_at(&rotten[ROT], at);
             done.map_err(|error| refused("damage", &error))?;
             self.rotten.insert(page, rotten);
+            self.ever.insert(page);
             self.ledger.faults += 1;
             self.ledger.covered += 1;
         }
@@ -253,6 +263,8 @@ impl Ward {
         let gone = std::fs::remove_file(side_of(&self.path));
         gone.map_err(|error| refused("the side file", &error))?;
         self.rotten.clear();
+        self.ever.clear();
+        self.known = 0;
         self.write()?;
         self.quiet(tally).map(drop)
     }
@@ -375,12 +387,32 @@ impl Ward {
         if report.pages != PAGES || report.good > good {
             return wrong(format!("of {PAGES} pages at most {good} are good"));
         }
+        self.journal(&left)?;
         // What became part of a page is what it holds from now on.
         for (word, bytes) in self.words.iter_mut().zip(seen.as_chunks::<8>().0) {
             *word = u64::from_le_bytes(*bytes);
         }
         self.rotten.clear();
         Ok(())
+    }
+}
+
+impl Ward {
+    /// The journal calls nothing wrong that nothing ever damaged, and tells of what came back to
+    /// pages that nobody stores to; `left` did not.
+    fn journal(&mut self, left: &[u64]) -> Judged<()> {
+        let file = ProtectedFile::look_beside(&self.path, &ProtectOptions::new());
+        let mut events = file.map_err(|error| refused("a look at the file", &error))?.events();
+        let known = std::mem::replace(&mut self.known, events.last().map_or(0, |e| e.sequence));
+        if told(Lie::Elsewhere) {
+            let sound = (0..PAGES).find(|page| !self.ever.contains(page));
+            events.extend(sound.map(|page| made_up((page * PAGE, PAGE))));
+        }
+        accused(&events, |page| !self.ever.contains(&page), &mut self.ledger)?;
+        let of_now = events.iter().filter(|event| event.sequence > known);
+        let told: BTreeSet<u64> = of_now.filter_map(begun).collect();
+        let still = |page: &&u64| is_left_alone(**page) && !left.contains(*page);
+        named(self.rotten.keys().filter(still).find(|page| !told.contains(*page)).copied())
     }
 }
 

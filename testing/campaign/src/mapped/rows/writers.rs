@@ -16,15 +16,18 @@ use std::time::Duration;
 use holdfast_mapped::{AtRest, Force, Mended, Writers, Writing};
 use holdfast_pmem::track::SourceKind;
 use holdfast_pmem::{Medium, PAGE, Site};
+use holdfast_redundancy::events::Event;
 use holdfast_redundancy::{PageVerdict, Unsure};
 use holdfast_workloads::Rng;
 
 use crate::mapped::crowd::{Crowd, THREADS};
-use crate::mapped::judge::refused;
+use crate::mapped::judge::{accused, named, refused};
 use crate::mapped::ledger::Ledger;
+use crate::mapped::model::repaired;
 use crate::mapped::real::{PAGES, Real, begin};
+use crate::mapped::told::events_as_told;
 use crate::object::targets::unit_set_back;
-use crate::object::wrong::{Lie, Variant, lie, or_right, told};
+use crate::object::wrong::{Lie, Variant, lie, made_up, or_right, told};
 use crate::runner::{Case, Row, Tier};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
@@ -53,6 +56,8 @@ const WRONG: &[Variant] = &[
     lie(Lie::Elsewhere, "a covered page is called uncovered", Fault::Wrong),
     lie(Lie::Silent, "a scrub reports nothing", Fault::Wrong),
     lie(Lie::Accuses, "a scrub reports what nothing damaged", Fault::FalseReport),
+    lie(Lie::OneOfTwo, "the journal does not tell of a repair", Fault::Unnoticed),
+    lie(Lie::Again, "the journal names what nothing damaged in this round", Fault::FalseReport),
     lie(Lie::Reverts, "a repair takes stores back", Fault::Reverted),
 ];
 /// Stripes that are stored to in a round.
@@ -194,9 +199,18 @@ struct Round<'a> {
     hot: BTreeSet<u64>,
     /// Bytes put where they do not belong, by page.
     harm: BTreeMap<u64, Vec<(usize, Vec<u8>)>>,
+    /// Pages that were damaged, mended since or not.
+    ever: BTreeSet<u64>,
     /// What pages were before the last round, and those that are stored to before this one.
     past: Pages,
     begun: Pages,
+    /// The newest event of the journal before this round.
+    known: u64,
+}
+
+/// The number of the newest event.
+fn newest(events: &[Event]) -> u64 {
+    events.last().map_or(0, |event| event.sequence)
 }
 
 /// Pages by number.
@@ -218,7 +232,21 @@ impl<'a> Round<'a> {
         let hot: BTreeSet<u64> = hot.collect();
         let begun = hot.iter().map(|page| (*page, crowd.page(*page))).collect();
         let (parity, harm) = (parity.into(), BTreeMap::new());
-        Self { real, crowd, rng, ledger, parity, busy, hot, harm, past, begun }
+        let known = newest(&real.engine.events());
+        Self {
+            real,
+            crowd,
+            rng,
+            ledger,
+            parity,
+            busy,
+            hot,
+            harm,
+            ever: BTreeSet::new(),
+            past,
+            begun,
+            known,
+        }
     }
 
     fn play(&mut self, working: &Working, faults: u64) -> Judged<()> {
@@ -251,6 +279,7 @@ impl<'a> Round<'a> {
             bytes[0] ^= 1;
         }
         self.harm.entry(page).or_default().push((at as usize, bytes.clone()));
+        self.ever.insert(page);
         self.ledger.faults += 1;
         self.real.damage(page * PAGE + at, &bytes)
     }
@@ -298,8 +327,12 @@ impl<'a> Round<'a> {
         self.hurt(page)?;
         let quiet = !self.hot.contains(&page);
         self.ledger.covered += u64::from(quiet);
+        let known = newest(&self.real.engine.events());
         let mended = self.real.engine.repair(page, self.crowd, Force::No);
         let mended = self.as_told(page, mended.map_err(|error| refused("repair", &error))?)?;
+        if mended == Mended::Repaired {
+            self.is_told(page, known)?;
+        }
         self.ledger.repaired += u64::from(mended == Mended::Repaired);
         let wrong = |what: String| {
             let place = format!("page {page}, quiet {quiet}, busy {}", self.busy.contains(&stripe));
@@ -334,6 +367,14 @@ impl<'a> Round<'a> {
             return self.look();
         }
         Ok(())
+    }
+
+    /// The journal tells of the repair of a page, after event number `known`.
+    fn is_told(&self, page: u64, known: u64) -> Judged<()> {
+        let events = events_as_told(self.real.engine.events());
+        let of_now = events.iter().filter(|event| event.sequence > known);
+        let told = of_now.filter_map(repaired).any(|told| told == page);
+        named((!told).then_some(page))
     }
 
     /// What a repair came to, or a lie about it.
@@ -392,6 +433,7 @@ impl<'a> Round<'a> {
             self.real.damage(page * PAGE, &bytes)?;
             self.ledger.covered += u64::from(!self.hot.contains(&page));
             self.harm.entry(page).or_default().push((0, bytes));
+            self.ever.insert(page);
         }
         Ok(())
     }
@@ -409,6 +451,14 @@ impl<'a> Round<'a> {
             let story = format!("page {page} is called corrupt, and nobody damaged it");
             return Err(Violation::new(Fault::FalseReport, story));
         }
+        let events = events_as_told(engine.events());
+        let mut of_now: Vec<Event> =
+            events.into_iter().filter(|event| event.sequence > self.known).collect();
+        if told(Lie::Again) {
+            let sound = (0..PAGES).find(|page| !self.ever.contains(page));
+            of_now.extend(sound.map(|page| made_up((page * PAGE, PAGE))));
+        }
+        accused(&of_now, |page| !self.ever.contains(&page), self.ledger)?;
         if let Some((page, why)) = done.report.undecided.first() {
             self.ledger.undecided += done.report.undecided.len() as u64;
             return wrong(format!("page {page} is in doubt for no reason: {why}"));
