@@ -452,7 +452,7 @@ impl<M: Medium> Shared<M> {
         true
     }
 
-    fn is_unsettled(&self, at: u64) -> bool {
+    pub(crate) fn is_unsettled(&self, at: u64) -> bool {
         self.unsettled_now().contains(&at)
     }
 

@@ -338,17 +338,37 @@ impl<M: Medium> Shared<M> {
             return Ok((Mended::Nothing, false));
         };
         let len = len.min(zone.row_len() - col);
-        let asked = Asked { cause: Cause::Parity, finder };
-        let mut columns = self.columns_of(&[(zone.at(0, col), len)]);
-        let mut beside = Vec::new();
+        let columns = self.columns_of(&[(zone.at(0, col), len)]);
         if self.add_up(&zone, (col, len), &columns) {
             return Ok((Mended::Nothing, false));
         }
         // Whole pages: an object and its slot may lie at different bytes of one that was lost.
         let end = (col + len).next_multiple_of(PAGE);
         let col = col / PAGE * PAGE;
-        let len = end - col;
-        let mut held = 0;
+        // To try costs as much as all that lies over them, and who asks for what is lost there may
+        // ask again and again: until the next scrub it is lost.
+        let parity = (col..end).step_by(PAGE as usize).map(|page| zone.p_at(page));
+        if finder != Finder::Scrub && parity.clone().any(|at| self.is_unsettled(at)) {
+            return Ok((Mended::Lost(Wrong::FreeOrParity), false));
+        }
+        let settled = self.settle_pages(&zone, (col, end - col), columns, finder)?;
+        if matches!(settled, (Mended::Lost(_), _)) {
+            for at in parity {
+                self.leave_unsettled(at);
+            }
+        }
+        Ok(settled)
+    }
+
+    fn settle_pages(
+        &self,
+        zone: &Zone,
+        (col, len): (u64, u64),
+        mut columns: Vec<ColumnId>,
+        finder: Finder,
+    ) -> Result<(Mended, bool), Error> {
+        let asked = Asked { cause: Cause::Parity, finder };
+        let (mut beside, mut held) = (Vec::new(), 0);
         for _ in 0..BAD_PAGES_MAX {
             let mut lost = false;
             for row in 0..zone.data_rows() {
@@ -364,7 +384,7 @@ impl<M: Medium> Shared<M> {
                     self.columns.lock_all(&self.m, &columns);
                     self.m.step(STEP_SETTLE);
                     let settled = self.may_judge().and_then(|()| {
-                        self.settle_columns(&mut repairer, &zone, (col, len), &beside, asked)
+                        self.settle_columns(&mut repairer, zone, (col, len), &beside, asked)
                     });
                     self.columns.unlock_all(&columns);
                     settled

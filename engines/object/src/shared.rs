@@ -92,7 +92,8 @@ pub(crate) struct Shared<M: Medium> {
     pub(crate) retiring_count: AtomicUsize,
     /// Places found bad while nothing could be done about them.
     pub(crate) suspects: Suspects<Suspicion>,
-    /// Places whose columns were in doubt and could not be settled, until the next scrub.
+    /// Places whose columns were in doubt and could not be settled, until the next scrub, and the
+    /// parity of columns over which something is lost.
     pub(crate) unsettled: Mutex<Vec<u64>>,
     /// Directory entries in doubt, whose chunks nobody gets.
     pub(crate) withheld: Mutex<Vec<(u64, bool)>>,

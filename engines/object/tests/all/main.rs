@@ -15,6 +15,7 @@ mod first_steps;
 mod gone;
 mod hot_path;
 mod leaks;
+mod lost;
 mod meanwhile;
 mod modes;
 mod moving;

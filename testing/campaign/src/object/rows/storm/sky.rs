@@ -94,8 +94,8 @@ impl Weather for Sky {
             return failing || self.is_given_up();
         }
         match error {
-            // A file whose log cannot be written any more says so.
-            Error::Tx(TxError::ReadOnly) => true,
+            // A file whose log cannot be written any more says so; who repairs meets it first.
+            Error::Sync(_) | Error::Tx(TxError::ReadOnly) => true,
             // What is lost may be a part of the object, and the error names the part. Whether it
             // may be is for later, when all that was hurt is known.
             Error::Tx(TxError::Lost { object: named } | TxError::InDoubt { pointer: named }) => {
