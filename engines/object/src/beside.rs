@@ -6,6 +6,9 @@
 //! rows do; where only the unit's own row is wrong, that comes out with any other one, so the same
 //! row serves all parts of a unit. Of a stray write or a lost frame that goes on in the next row,
 //! the second damage does so too: it is looked for as many rows further on.
+//!
+//! Last, rows whose units all verify as they are: who stores over damage that nobody had met, in
+//! what was free, passes it on to P and Q, which say then of a sound row what it is not.
 
 use holdfast_codes::{PqSums, xor_into};
 use holdfast_heap::Unit;
@@ -55,8 +58,10 @@ pub(crate) fn beside_each<M: Medium>(
     // The next unit mostly lies beside the same damage.
     let rows = zone.data_rows();
     let last = repairer.beside.min(rows);
-    for row in (last..rows).chain(0..last) {
-        let beside = |told: &Option<Told>| told.as_ref().and_then(|told| by.beside(told, row));
+    let each = |sound| (last..rows).chain(0..last).map(move |row| (row, sound));
+    for (row, sound) in each(false).chain(each(true)) {
+        let beside =
+            |told: &Option<Told>| told.as_ref().and_then(|told| by.beside(told, row, sound));
         let rebuilt = told.iter().map(|told| Vec::from_iter(beside(told))).collect();
         let cure = try_parts(shared, unit, parts, rebuilt, changes, &first, TRIALS_MAX);
         if cure.is_some() {
@@ -93,8 +98,9 @@ impl<M: Medium, E: Exempt> By<'_, M, E> {
         Some(Told { now: current(shared, part)?, pieces })
     }
 
-    /// What a part is if row `row` is wrong as well, unless units of that row speak against it.
-    fn beside(&self, told: &Told, row: u32) -> Option<Vec<u8>> {
+    /// What a part is if row `row` is wrong as well, unless units of that row speak against it; or,
+    /// if it is `sound`, parity of it is.
+    fn beside(&self, told: &Told, row: u32, sound: bool) -> Option<Vec<u8>> {
         let Self { shared, zone, changes, exempt, certify } = *self;
         let mut bytes = told.now.clone();
         let mut done = 0;
@@ -117,7 +123,8 @@ impl<M: Medium, E: Exempt> By<'_, M, E> {
             sums.add_q(&found.q);
             let (mine, its) = sums.solve_rows(piece.row as usize, other as usize);
             let then = shared.as_parity_says(at, its)?;
-            if shared.bad_units(at, &then, changes, certify) > 0
+            if !sound
+                && shared.bad_units(at, &then, changes, certify) > 0
                 && !shared.has_bad_units(at, piece.len, changes, certify)
             {
                 return None;

@@ -14,6 +14,7 @@
 //!   pointer names is in doubt.
 
 use holdfast_heap::format::CHUNK_LEN;
+use holdfast_heap::verify::Direct;
 use holdfast_heap::{ChunkKind, Unit, ZoneTable};
 use holdfast_layout::RawPtr;
 use holdfast_pmem::{Medium, PAGE, Site};
@@ -31,6 +32,7 @@ use crate::hold::Holding;
 use crate::redo::{Redo, Redone};
 use crate::repair::{Asked, Mended, PARITY};
 use crate::shared::{Repairer, Shared};
+use crate::tx::damaged;
 
 /// Looking at the entries of a unit that is to be given up.
 const ENTRIES: Site = Site::new("object.bring_back.entries");
@@ -418,11 +420,11 @@ impl<M: Medium> Shared<M> {
         Ok(table.entry(chunk) != before)
     }
 
-    /// The directory entries that deny `object` a place and whose columns do not add up, those
-    /// first that nobody tried to settle.
+    /// The directory entries that deny `object` a place and are damaged, or whose columns do not
+    /// add up, those first that nobody tried to settle.
     ///
     /// # Errors
-    /// `Conflict` while columns wait to be completed.
+    /// `Conflict` while columns wait to be completed. `Damaged` if an entry cannot be read.
     pub(crate) fn doubtful_entries(&self, object: u64) -> Result<Vec<(u64, Doubtful)>, TxError> {
         let mut all = Vec::new();
         let known = self.heap.zone_of(object).and_then(|t| Some((t, t.chunk_of(object)?)));
@@ -432,6 +434,11 @@ impl<M: Medium> Shared<M> {
         let head = tail.and_then(|entry| chunk.checked_sub(entry.count));
         for chunk in [Some(chunk), head].into_iter().flatten() {
             let at = table.entry_at(chunk);
+            if self.heap.entry_found(&Direct(&self.m), at).map_err(damaged)?.is_none() {
+                // Nothing says what is there, whether its columns add up or not.
+                all.push((at, Doubtful::Untried));
+                continue;
+            }
             all.extend(self.doubtful(at, CHUNK_LEN as u64)?.map(|doubtful| (at, doubtful)));
         }
         all.sort_by_key(|(_, doubtful)| *doubtful);

@@ -8,7 +8,7 @@ use holdfast_heap::ZoneTable;
 use holdfast_layout::format::{EVENTS_START, INTENT_PAGE, PROGRESS_PAGE, REGIONS_PAGE};
 use holdfast_layout::{Ptr, RawPtr, Region, RegionKind, TypeNumber};
 use holdfast_logs::format::ADJACENT_MARK_PAGES;
-use holdfast_object::{CreateOptions, Parity, Pool, ScrubControl, ScrubOptions, Scrubbed};
+use holdfast_object::{CreateOptions, Error, Parity, Pool, ScrubControl, ScrubOptions, Scrubbed};
 use holdfast_pmem::{MediumKind, PAGE};
 use holdfast_redundancy::events::{Journal, Outcome};
 use holdfast_txn::{Transaction, TxError};
@@ -79,7 +79,9 @@ fn a_lost_directory_entry_costs_its_chunk() {
         assert!(outcomes(&pool).contains(&Outcome::Lost));
         for (i, object) in objects.iter().enumerate() {
             let there = table.chunk_of(object.offset()) != Some(lost);
-            assert_eq!(get(&pool, *object).is_ok(), there, "object {i}");
+            let found = get(&pool, *object);
+            let gone = matches!(found, Err(Error::Tx(TxError::Lost { .. })));
+            assert_eq!((found.is_ok(), gone), (there, !there), "object {i}: {found:?}");
         }
         // Nothing new is put where nobody knows what is there.
         for i in 0..100 {

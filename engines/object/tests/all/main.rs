@@ -23,6 +23,7 @@ mod named;
 mod no_spare;
 mod older;
 mod parts;
+mod passed_on;
 mod ranges;
 mod refused;
 mod resumed;

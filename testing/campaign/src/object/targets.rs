@@ -128,6 +128,39 @@ pub fn unit_set_back(rng: &mut Rng) -> usize {
     UNITS[rng.below(UNITS.len() as u64) as usize]
 }
 
+/// Where the chunks of a zone are, and their entries in the directory.
+#[derive(Debug, Clone, Copy)]
+pub struct Chunks {
+    entries: u64,
+    first: u64,
+    len: u64,
+    count: u64,
+}
+
+impl Chunks {
+    fn of(map: &ZoneMap) -> Option<Self> {
+        let first = map.chunks.first()?.at;
+        let count = map.chunks.len() as u64;
+        Some(Self { entries: map.start, first, len: map.chunk_len, count })
+    }
+
+    /// The entries, first byte and length, of the chunks from one byte up to another.
+    fn between(&self, from: u64, end: u64) -> (u64, u64) {
+        let entry = |byte: u64| {
+            self.entries + byte.saturating_sub(self.first) / self.len * CHUNK_LEN as u64
+        };
+        let (from, last) = (entry(from), entry(end.saturating_sub(1)));
+        (from, last + CHUNK_LEN as u64 - from)
+    }
+
+    /// Those of the chunks in which `len` bytes lie, if they lie in this zone.
+    #[must_use]
+    pub fn entries(&self, at: u64, len: u64) -> Option<(u64, u64)> {
+        let here = self.first..self.first + self.count * self.len;
+        here.contains(&at).then(|| self.between(at, at + len.max(1)))
+    }
+}
+
 /// Everything in a pool that damage can hit.
 #[derive(Debug, Clone, Default)]
 pub struct Targets {
@@ -267,16 +300,21 @@ impl Targets {
     pub fn of_entries(pool: &Bytes, at: u64, len: u64) -> BTreeSet<u64> {
         let mut objects = BTreeSet::new();
         for map in Self::zones(pool) {
-            let Some(first) = map.chunks.first().map(|chunk| chunk.at) else { continue };
-            let entry = |byte: u64| map.start + (byte - first) / map.chunk_len * CHUNK_LEN as u64;
+            let Some(chunks) = Chunks::of(&map) else { continue };
             map.each_place(|place| {
-                let last = entry(place.object + place.capacity - 1);
-                if entry(place.slot) < at + len && at < last + CHUNK_LEN as u64 {
+                let (from, n) = chunks.between(place.slot, place.object + place.capacity);
+                if from < at + len && at < from + n {
                     objects.insert(place.object);
                 }
             });
         }
         objects
+    }
+
+    /// Where the chunks of all zones are.
+    #[must_use]
+    pub fn chunks(pool: &Bytes) -> Vec<Chunks> {
+        Self::zones(pool).iter().filter_map(Chunks::of).collect()
     }
 
     /// Whether any of these areas has a byte in a range.

@@ -29,8 +29,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use holdfast_faultmem::{FaultMedium, Image};
-use holdfast_object::{ScrubControl, ScrubOptions};
+use holdfast_object::{Finding, ScrubControl, ScrubOptions};
 use holdfast_oracle::acked::Acked;
+use holdfast_pmem::PAGE;
 use holdfast_workloads::Rng;
 
 use self::chaos::Chaos;
@@ -117,6 +118,11 @@ fn finish(tally: &mut Tally) {
     }
 }
 
+/// Bytes of the journal, so that it seldom holds less than a round of a storm. Of what cannot be
+/// made good is told again and again.
+const EVENTS: u64 = 64 * PAGE;
+const EVENTS_BEYOND: u64 = 256 * PAGE;
+
 /// The variant, in storms beyond tolerance.
 const fn beyond(variant: Variant) -> Variant {
     Variant { bed: "beyond", ..variant }
@@ -138,22 +144,29 @@ enum Bed {
 }
 
 fn run(case: &Case) -> Tally {
-    let small = |case: &Case| world_of(case.number, PAGES);
+    let sized = |case: &Case, beyond: bool| {
+        let events = if beyond { EVENTS_BEYOND } else { EVENTS };
+        let mut world = world_of(case.number, PAGES + 2 * (events - 8 * PAGE) / PAGE);
+        Arc::make_mut(&mut world).options.events = events;
+        world
+    };
     let wrong = |variant: &Variant, case: &Case| {
         let bed = match variant.bed {
             "beyond" => Bed::Beyond,
             "amid" => Bed::Amid,
             _ => Bed::Usual,
         };
-        story(case, &small(case), bed)
+        story(case, &sized(case, bed == Bed::Beyond), bed)
     };
     or_right(WRONG, case, wrong, |case| {
         // Four worlds take turns.
-        let (turn, mut world) = (case.number / 4, small(case));
+        let turn = case.number / 4;
+        let beyond = turn % BEYOND_EACH == BEYOND_EACH - 1;
+        let mut world = sized(case, beyond);
         if LARGE_TURNS.contains(&(turn % 10)) {
             world = Arc::new(large::world(world.name, LARGE));
+            Arc::make_mut(&mut world).options.events = EVENTS;
         }
-        let beyond = turn % BEYOND_EACH == BEYOND_EACH - 1;
         story(case, &world, if beyond { Bed::Beyond } else { Bed::Usual })
     })
 }
@@ -183,7 +196,7 @@ fn storms(world: &Arc<World>, case: &Case, bed: Bed, tally: &mut Tally) -> Judge
         };
         let seed = rng.next_u64();
         let done = match bed {
-            Bed::Beyond => storm_beyond(driver, seed, tally).map(|()| None),
+            Bed::Beyond => storm_beyond(world, driver, seed, tally).map(|()| None),
             Bed::Usual | Bed::Amid => storm(world, driver, (seed, bed == Bed::Amid), tally),
         };
         // What is wrong with this pool says nothing about the next storm.
@@ -348,19 +361,27 @@ fn recovered(world: &Arc<World>, (image, promise): Left) -> Judged<Driver> {
 /// Answers the pool if nothing is.
 fn amid_damage(
     world: &Arc<World>,
-    (image, promise): Left,
+    left: Left,
     exposed: &Exposed,
     tally: &mut Tally,
 ) -> Judged<Option<Driver>> {
-    let medium = world.after(image);
-    let (pool, _) = world.open(&medium).map_err(|error| refused("open", &error))?;
-    let control = ScrubControl::default();
-    let done = pool.scrub(ScrubOptions::default(), &control, |_, _| {});
-    done.map_err(|error| refused("scrub", &error))?;
-    let driver = Driver::new(medium, pool, promise.model().clone());
-    let lost = served_as_promised(&driver, &promise, exposed)?;
+    let (driver, promise, lost) = served_after(world, left, exposed)?;
     tally.add("crashes amid damage: objects lost and named", lost);
-    if lost > 0 {
+    if driver.pool.is_read_only() {
+        return Err(Violation::new(Fault::Refused, "it cannot be written"));
+    }
+    let control = ScrubControl::default();
+    let again = driver.pool.scrub(ScrubOptions::default(), &control, |_, _| {});
+    let again = again.map_err(|error| refused("scrub", &error))?;
+    let hurt =
+        |f: &&Finding| exposed.touches((f.at, f.len)) || exposed.has(f.object.word(), f.len.max(1));
+    if let Some(strange) = again.report.findings.iter().find(|f| !hurt(f)) {
+        let story = format!("scrubbed, and wrong where nothing was hurt: {strange:?}");
+        return Err(Violation::new(Fault::Wrong, story));
+    }
+    // What nobody was promised may be lost as well: it was under way.
+    tally.add("crashes amid damage: findings left, of nothing acknowledged", again.lost);
+    if lost + again.lost > 0 {
         driver.medium.abandon(driver.pool);
         return Ok(None);
     }
@@ -372,6 +393,23 @@ fn amid_damage(
     Ok(Some(driver))
 }
 
+/// Opens and scrubs what was left; all is served as it was promised, but what is lost and was
+/// exposed. Answers how much that is.
+fn served_after(
+    world: &Arc<World>,
+    (image, promise): Left,
+    exposed: &Exposed,
+) -> Judged<(Driver, Acked<Objects>, u64)> {
+    let medium = world.after(image);
+    let (pool, _) = world.open(&medium).map_err(|error| refused("open", &error))?;
+    let control = ScrubControl::default();
+    let done = pool.scrub(ScrubOptions::default(), &control, |_, _| {});
+    done.map_err(|error| refused("scrub", &error))?;
+    let driver = Driver::new(medium, pool, promise.model().clone());
+    let lost = served_as_promised(&driver, &promise, exposed)?;
+    Ok((driver, promise, lost))
+}
+
 /// Everything is whole, and can be worked on.
 fn calm(driver: &Driver) -> Judged<()> {
     settled(driver, true)?;
@@ -381,7 +419,7 @@ fn calm(driver: &Driver) -> Judged<()> {
 }
 
 /// One storm beyond tolerance.
-fn storm_beyond(driver: Driver, seed: u64, tally: &mut Tally) -> Judged<()> {
+fn storm_beyond(world: &Arc<World>, driver: Driver, seed: u64, tally: &mut Tally) -> Judged<()> {
     let mut rng = Rng::new(seed);
     let sky = Sky::default();
     sky.exceed();
@@ -400,8 +438,17 @@ fn storm_beyond(driver: Driver, seed: u64, tally: &mut Tally) -> Judged<()> {
     tally.count += chaos.tally.count;
     tally.add("beyond tolerance: faults", chaos.tally.count);
     ran?;
-    contained(&driver, &chaos, &sky.refusals(), &mut rng, tally)?;
+    let unstored = contained(&driver, &chaos, &sky.refusals(), &mut rng, tally)?;
+    let ended = driver.pool.is_read_only();
+    let left = ended.then(|| snapshot(&driver.medium, &driver.ledger, None));
+    let exposed = chaos.exposed();
     driver.medium.abandon(driver.pool);
+    let Some(left) = left else { return Ok(()) };
+    let (driver, _, lost) = served_after(world, left, &exposed)
+        .map_err(|v| v.during("opened again, since it was not written any more"))?;
+    driver.medium.abandon(driver.pool);
+    tally.add("beyond tolerance: objects lost at the next open, and named", lost);
+    tally.add("beyond tolerance: objects served after the next open", unstored);
     Ok(())
 }
 

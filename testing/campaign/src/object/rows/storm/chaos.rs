@@ -3,6 +3,8 @@
 //! The atlas is the set of places that count as one (`damage::domains`). Within tolerance at most
 //! one fault has its place in each until a scrub has been there.
 
+mod hurt;
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -15,7 +17,7 @@ use holdfast_redundancy::events::{Event, Outcome};
 use holdfast_redundancy::{Verdict, verdict::Reason};
 use holdfast_workloads::Rng;
 
-use super::exposed::{Exposed, Places, places};
+use super::exposed::Places;
 use super::kind::Kind;
 use super::sky::Sky;
 use crate::object::driver::Driver;
@@ -93,6 +95,8 @@ pub(super) struct Chaos<'a> {
     /// The places there were when all was whole.
     whole: Targets,
     places: Places,
+    /// How many injuries there were at each scrub.
+    scrubbed: Vec<usize>,
     pub(super) tally: Tally,
 }
 
@@ -119,7 +123,8 @@ impl<'a> Chaos<'a> {
             doubtful: false,
             alone: false,
             whole: Targets::of(&Bytes::of(&driver.medium)),
-            places: places(driver),
+            places: Places::of(driver),
+            scrubbed: Vec::new(),
             tally: Tally::default(),
             driver,
             sky,
@@ -505,10 +510,16 @@ impl<'a> Chaos<'a> {
             self.tally.add("objects in doubt, written anew", in_doubt.len() as u64);
             self.anew(in_doubt)?;
             settle(self.driver)?;
-            self.pass()?;
+            let again = self.pass()?;
+            if again.undecided > 0 && !self.doubtful && !self.sky.is_given_up() {
+                let story = format!("written anew, and in doubt: {:?}", again.report.findings);
+                return Err(Violation::new(Fault::Wrong, story));
+            }
         }
         self.sky.shun(BTreeSet::new());
-        self.taken.retain(|domain| domain & LOG != 0);
+        // Of what is written twice one copy is bad for good, and the other is all there is.
+        let dead = if self.sky.is_beyond() { self.dead() } else { BTreeSet::new() };
+        self.taken.retain(|domain| domain & LOG != 0 || dead.contains(domain));
         // A thread in the middle of a repair tells of it late.
         let (since, now) = self.sky.calm(|| (self.seen.since(self.driver), Seen::now(self.driver)));
         match since {
@@ -605,6 +616,10 @@ impl<'a> Chaos<'a> {
             let story = format!("undecided within tolerance: {other:?}");
             return Err(Violation::new(Fault::Unnoticed, story));
         }
+        if let Some(strange) = findings.iter().find(|finding| !self.may_be_older(finding)) {
+            let story = format!("in doubt, and nothing there was left as it was: {strange:?}");
+            return Err(Violation::new(Fault::Unnoticed, story));
+        }
         let objects = self.driver.ledger.objects();
         let all: Vec<u64> = findings.iter().map(|finding| finding.object.word()).collect();
         let known = |word: &u64| objects.get(*word).is_some();
@@ -616,6 +631,7 @@ impl<'a> Chaos<'a> {
     fn judge(&mut self) -> Judged<()> {
         let fresh = self.injuries[self.judged..].to_vec();
         self.judged = self.injuries.len();
+        self.scrubbed.push(self.judged);
         if self.overflowed {
             self.tally.add("faults with more events than the journal holds", fresh.len() as u64);
             self.overflowed = false;
@@ -647,6 +663,11 @@ impl<'a> Chaos<'a> {
             let repaired = of.any(|event| {
                 matches!(event.outcome, Outcome::Repaired | Outcome::Relocated | Outcome::StoodIn)
             });
+            let settled = repaired || kind.leaves_older() || failed || self.sky.is_beyond();
+            if named && !settled {
+                let story = format!("{kind} at {at:#x}+{len:#x}: named, and not repaired");
+                return Err(Violation::new(Fault::Unnoticed, story));
+            }
             if named {
                 self.tally.add(format!("{kind}: detected"), 1);
                 self.tally.add(format!("{kind}: repaired"), u64::from(repaired));
@@ -666,15 +687,6 @@ impl<'a> Chaos<'a> {
             return Err(Violation::new(Fault::Unnoticed, story));
         }
         Ok(())
-    }
-
-    /// What was hurt in the columns of an event, for who looks into it.
-    fn hurt_beside(&self, injuries: &[Injury], event: &Event) -> String {
-        let of_event = self.domains(event.at, event.len.max(1));
-        let there = |it: &&Injury| !self.domains(it.at, it.len).is_disjoint(&of_event);
-        let told = |it: &Injury| format!("{} at {:#x}+{:#x}", it.kind, it.at, it.len);
-        let all: Vec<String> = injuries.iter().filter(there).map(told).collect();
-        if all.is_empty() { "nothing".to_owned() } else { all.join(", ") }
     }
 
     /// Nothing is accused that may not be wrong: what was hurt from injury number `from` on. Of
@@ -735,26 +747,6 @@ impl<'a> Chaos<'a> {
     pub(super) fn events(&self) -> Option<Vec<Event>> {
         let last = self.seen.since(self.driver).filter(|_| !self.lost_events)?;
         Some(self.told.iter().copied().chain(last).collect())
-    }
-
-    /// Where something was hurt, and what is of the objects there.
-    pub(super) fn exposed(&self) -> Exposed {
-        let hurt = self.injuries.iter().map(|it| (it.at, it.len)).collect();
-        Exposed::by(hurt, [self.places.clone(), places(self.driver)], &self.whole)
-    }
-
-    /// The same of what no scrub has met; nothing, if it has met all.
-    pub(super) fn exposed_now(&self) -> Option<Exposed> {
-        let hurt: Vec<Range> =
-            { self.injuries[self.judged..].iter() }.map(|it| (it.at, it.len)).collect();
-        let places = || [self.places.clone(), places(self.driver)];
-        (!hurt.is_empty()).then(|| Exposed::by(hurt, places(), &self.whole))
-    }
-
-    /// Columns in which a page is bad for good, and whatever else counts as one with it.
-    pub(super) fn dead(&self) -> BTreeSet<u64> {
-        let dead = |it: &&Injury| it.kind == Kind::Poison(Clear::Unable);
-        self.injuries.iter().filter(dead).flat_map(|it| self.domains(it.at, it.len)).collect()
     }
 }
 

@@ -92,9 +92,6 @@ pub(super) fn served_as_promised(
     promise: &Acked<Objects>,
     exposed: &Exposed,
 ) -> Judged<u64> {
-    if driver.pool.is_read_only() {
-        return Err(Violation::new(Fault::Refused, "it cannot be written"));
-    }
     let Refused { lost, doubtful, .. } = all_served(driver, promise, exposed, true)?;
     let objects = promise.model();
     for word in lost.iter().chain(&doubtful) {
@@ -111,14 +108,15 @@ pub(super) fn served_as_promised(
 
 /// All that is served is right; what is lost says so, and an event names it; the rest is in use.
 ///
-/// `refusals` are the objects that the threads were refused.
+/// `refusals` are the objects that the threads were refused. Answers of how many the last change is
+/// in the log alone, where writing has ended.
 pub(super) fn contained(
     driver: &Driver,
     chaos: &Chaos<'_>,
     refusals: &BTreeSet<u64>,
     rng: &mut Rng,
     tally: &mut Tally,
-) -> Judged<()> {
+) -> Judged<u64> {
     // A file that could not be written is not written any more: what is served is right all the
     // same, and who opens it again has the rest.
     let ended = driver.pool.is_read_only();
@@ -132,25 +130,26 @@ pub(super) fn contained(
     let (exposed, dead) = (chaos.exposed(), chaos.dead());
     let objects = driver.ledger.objects();
     let len = |word| objects.get(word).map_or(1, |object| object.bytes.len() as u64);
-    tally.add(
-        "beyond tolerance: storms in which anything may be lost",
-        exposed.is_everything().into(),
-    );
     for word in refusals {
-        beside(*word, len(*word), &exposed).map_err(|v| v.during("while threads worked"))?;
+        let hurt = |v: Violation| v.during(chaos.hurt_over(*word, len(*word)));
+        beside(*word, len(*word), &exposed)
+            .map_err(hurt)
+            .map_err(|v| v.during("while threads worked"))?;
     }
     let Refused { lost, doubtful, unstored } =
         all_served(driver, &driver.ledger.promise(), &exposed, ended)?;
     for word in lost.iter().chain(&doubtful) {
-        beside(*word, len(*word), &exposed)?;
+        let hurt = |v: Violation| v.during(chaos.hurt_over(*word, len(*word)));
+        beside(*word, len(*word), &exposed).map_err(hurt)?;
     }
+    let unknown = lost.iter().chain(&doubtful).filter(|word| exposed.is_unknown(**word)).count();
+    tally.add("beyond tolerance: objects lost of whose parts nothing is known", unknown as u64);
     tally.add("beyond tolerance: objects lost and named", lost.len() as u64);
     tally.add("beyond tolerance: objects in doubt and named", doubtful.len() as u64);
-    tally.add("beyond tolerance: objects served after the next open", unstored);
     let unserved = lost.len() + doubtful.len() + unstored as usize;
     tally.add("beyond tolerance: objects served", (objects.len() - unserved) as u64);
     if ended {
-        return Ok(());
+        return Ok(unstored);
     }
     match chaos.events() {
         Some(events) => {
@@ -166,7 +165,8 @@ pub(super) fn contained(
         .filter(|(word, _)| *word != driver.anchor)
         .map(|(word, object)| (word, object.bytes.len() as u64))
         .collect();
-    in_use(driver, &safe, (&exposed, &dead), rng, tally)
+    in_use(driver, &safe, (&exposed, &dead), rng, tally)?;
+    Ok(0)
 }
 
 /// Some of the objects that are `safe` are written, and read as they were written.
@@ -233,8 +233,8 @@ fn named(
 
 #[cfg(test)]
 mod tests {
+    use super::super::exposed::Places;
     use super::*;
-    use crate::object::targets::Targets;
     use crate::object::wrong::made_up;
     use holdfast_pmem::PAGE;
 
@@ -247,9 +247,9 @@ mod tests {
         let word = RawPtr::new(9 * PAGE, 1).word();
         let mut objects = Objects::default();
         objects.insert(word, Object { kind: 1, bytes: vec![7; 64].into() });
-        let places = [(9 * PAGE, (5 * PAGE + 64, 6 * PAGE))].into_iter().collect();
-        let hurt = vec![(5 * PAGE, PAGE)];
-        let exposed = Exposed::by(hurt, [places, Default::default()], &Targets::default());
+        let parts = [(9 * PAGE, (5 * PAGE + 64, 6 * PAGE))].into_iter().collect();
+        let places = Places { parts, ..Places::default() };
+        let exposed = Exposed::by(vec![(5 * PAGE, PAGE)], [places, Places::default()]);
         let gone = BTreeSet::from([word]);
         let is_named = |at| named((&objects, &exposed), &gone, &[lost(at)], Outcome::Lost).is_ok();
         assert!(is_named(5 * PAGE) && is_named(9 * PAGE));

@@ -1,67 +1,161 @@
-//! What may be lost in a storm beyond tolerance: objects with a part in a page that was hurt.
+//! What may be lost in a storm beyond tolerance: objects with a part in a page that was hurt, over
+//! a column in which more was hurt at once than parity makes good.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use holdfast_layout::RawPtr;
+use holdfast_layout::{RawPtr, Region};
 use holdfast_pmem::PAGE;
 
 use crate::object::driver::Driver;
 use crate::object::raw::Bytes;
 use crate::object::rows::spared::Range;
-use crate::object::targets::{Area, Targets, parts_at};
+use crate::object::targets::{Chunks, Targets, parts_at};
 
-/// Where slot and sums are of what may lie at a place, by its first byte.
-pub(super) type Places = BTreeMap<u64, (u64, u64)>;
+/// Where the parts of what may lie at a place are.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Places {
+    /// Slot and sums, by the first byte of the place.
+    pub(super) parts: BTreeMap<u64, (u64, u64)>,
+    /// Where the chunks are and their entries, whatever these say.
+    pub(super) chunks: Vec<Chunks>,
+}
 
-/// The places of a pool as it is now.
-pub(super) fn places(driver: &Driver) -> Places {
-    Targets::places(&Bytes::of(&driver.medium))
+impl Places {
+    /// Those of a pool as it is now.
+    pub(super) fn of(driver: &Driver) -> Self {
+        let pool = Bytes::of(&driver.medium);
+        Self { parts: Targets::places(&pool), chunks: Targets::chunks(&pool) }
+    }
+
+    /// The entries of the chunks in which something lies.
+    fn entries(&self, at: u64, len: u64) -> Option<Range> {
+        self.chunks.iter().find_map(|chunks| chunks.entries(at, len))
+    }
+
+    fn all(&self, object: u64, len: u64) -> Option<Vec<Range>> {
+        let parts = parts_at(object, *self.parts.get(&object)?, len);
+        Some(parts.into_iter().chain(self.entries(object, len)).collect())
+    }
 }
 
 /// Pages that were hurt, and what lies there.
 #[derive(Debug)]
 pub(super) struct Exposed {
     pages: Vec<Range>,
-    /// An entry of the directory was hurt: of its chunk nothing need be known any more.
-    directory: bool,
     places: [Places; 2],
 }
 
+/// Something that was hurt, and whether a page of it stays bad.
+pub(super) type Hurt = (Range, bool);
+
+/// The pages that these are of.
+fn pages((at, len): Range) -> impl Iterator<Item = u64> {
+    at / PAGE..(at + len.max(1)).div_ceil(PAGE)
+}
+
+/// The pages of a zone that parity need not give back, if this was hurt between two scrubs each: of
+/// a column that was hurt more than once, those, or at all if there is no parity. With Q as well:
+/// who stores over what is damaged and not in use passes the damage on to both, so that one row may
+/// be all that a column survives under load (at rest, see row `damage`). They stay so, as do pages
+/// that are bad for good.
+pub(super) fn beyond_parity<'a>(
+    zone: &Region,
+    rounds: impl Iterator<Item = &'a [Hurt]>,
+) -> Vec<Range> {
+    let row_pages = zone.row_len / PAGE;
+    let first = zone.start / PAGE;
+    let all = u64::from(zone.data_rows + zone.parity_rows) * row_pages;
+    let (mut exposed, mut for_good) = (BTreeSet::new(), BTreeSet::new());
+    for round in rounds {
+        let of_zone = |page: &u64| (first..first + all).contains(page);
+        let hurt = round.iter().flat_map(|(range, stays)| pages(*range).map(move |p| (p, *stays)));
+        let hurt: Vec<(u64, bool)> = hurt.filter(|(page, _)| of_zone(page)).collect();
+        let mut columns: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        let now = hurt.iter().map(|(page, _)| page);
+        for page in now.chain(&for_good).chain(&exposed) {
+            columns.entry((page - first) % row_pages).or_default().push(*page);
+        }
+        let over = |pages: &Vec<u64>| pages.len() > zone.parity_rows.min(1) as usize;
+        exposed.extend(columns.into_values().filter(over).flatten());
+        for_good.extend(hurt.into_iter().filter_map(|(page, stays)| stays.then_some(page)));
+    }
+    exposed.into_iter().map(|page| (page * PAGE, PAGE)).collect()
+}
+
 impl Exposed {
-    /// Of a pool in which these ranges were hurt, with its places before and after that.
-    pub(super) fn by(hurt: Vec<Range>, places: [Places; 2], whole: &Targets) -> Self {
-        let page = |(at, len): Range| {
-            let from = at / PAGE * PAGE;
-            (from, (at + len).next_multiple_of(PAGE) - from)
-        };
-        let pages: Vec<Range> = hurt.into_iter().map(page).collect();
-        let entry = |area| area == Area::Directory;
-        let directory = pages.iter().any(|(at, len)| whole.any_in(entry, *at, *len));
-        Self { pages, directory, places }
+    /// Of a pool in which the pages of these ranges were hurt, with its places before and after.
+    pub(super) fn by(hurt: Vec<Range>, places: [Places; 2]) -> Self {
+        let pages: BTreeSet<u64> = hurt.into_iter().flat_map(pages).collect();
+        Self { pages: pages.into_iter().map(|page| (page * PAGE, PAGE)).collect(), places }
     }
 
-    /// Whether entries of the directory were hurt: then anything may be lost.
-    pub(super) fn is_everything(&self) -> bool {
-        self.directory
-    }
-
-    /// Whether an object of so many bytes has a part in a page that was hurt: its bytes, its slot
-    /// or its sums. Where nothing says where these are, it may have.
+    /// Whether an object of so many bytes has a part in a page that was hurt: its bytes, its slot,
+    /// its sums, or the entry of a chunk of it. Where nothing says where these are, it may have.
     pub(super) fn has(&self, word: u64, len: u64) -> bool {
         let at = RawPtr::from_word(word).offset();
-        let hurt = |(at, len): Range| self.pages.iter().any(|(p, n)| *p < at + len && at < p + n);
-        let mut places = self.places.iter().filter_map(|places| places.get(&at)).peekable();
-        self.directory
-            || places.peek().is_none()
-            || places.any(|place| parts_at(at, *place, len).into_iter().any(hurt))
+        let mut all = self.places.iter().filter_map(|places| places.all(at, len)).peekable();
+        all.peek().is_none() || all.flatten().any(|part| self.touches(part))
+    }
+
+    /// Whether a page of a range was hurt.
+    pub(super) fn touches(&self, (at, len): Range) -> bool {
+        self.pages.iter().any(|(page, n)| *page < at + len && at < page + n)
+    }
+
+    /// Whether nothing says where the parts of an object are.
+    pub(super) fn is_unknown(&self, word: u64) -> bool {
+        let at = RawPtr::from_word(word).offset();
+        !self.places.iter().any(|places| places.parts.contains_key(&at))
     }
 
     /// Where an object of so many bytes has its parts, as far as that was known before or is now:
     /// of one whose slot is gone the pool itself says nothing any more.
     pub(super) fn parts(&self, word: u64, len: u64) -> Vec<Range> {
         let at = RawPtr::from_word(word).offset();
-        let places = self.places.iter().filter_map(|places| places.get(&at));
-        let parts = places.flat_map(|place| parts_at(at, *place, len));
-        std::iter::once((at, len)).chain(parts).collect()
+        let all = self.places.iter().filter_map(|places| places.all(at, len)).flatten();
+        let entries = self.places.iter().filter_map(|places| places.entries(at, len));
+        std::iter::once((at, len)).chain(all).chain(entries).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_layout::RegionKind;
+
+    use super::*;
+
+    fn zone(parity_rows: u32) -> Region {
+        let (data_rows, row_len) = (5, 4 * PAGE);
+        let len = u64::from(data_rows + parity_rows) * row_len;
+        let (start, kind, chunk) = (8 * PAGE, RegionKind::Zone, PAGE);
+        Region { start, len, kind, data_rows, parity_rows, row_len, chunk }
+    }
+
+    fn page(row: u64, col: u64) -> u64 {
+        8 + row * 4 + col
+    }
+
+    fn exposed(parity_rows: u32, rounds: &[&[(u64, bool)]]) -> Vec<u64> {
+        let hurt = |round: &&[(u64, bool)]| {
+            round.iter().map(|(page, stays)| ((page * PAGE + 7, 1), *stays)).collect::<Vec<Hurt>>()
+        };
+        let rounds: Vec<Vec<Hurt>> = rounds.iter().map(hurt).collect();
+        let pages = beyond_parity(&zone(parity_rows), rounds.iter().map(Vec::as_slice));
+        pages.into_iter().map(|(at, _)| at / PAGE).collect()
+    }
+
+    #[test]
+    fn what_parity_makes_good_exposes_nothing() {
+        let (one, two) = ((page(0, 1), false), (page(3, 1), false));
+        assert_eq!(exposed(1, &[&[one], &[two]]), [0; 0], "a scrub was in between");
+        assert_eq!(exposed(1, &[&[one, (page(3, 2), false)]]), [0; 0], "two columns");
+        assert_eq!(exposed(1, &[&[one, two]]), [one.0, two.0]);
+        assert_eq!(exposed(2, &[&[one, two]]), [one.0, two.0]);
+        assert_eq!(exposed(2, &[&[one], &[two]]), [0; 0]);
+        assert_eq!(exposed(1, &[&[one, one]]), [one.0], "stored over in between");
+        assert_eq!(exposed(0, &[&[one]]), [one.0]);
+        assert_eq!(exposed(1, &[&[(one.0, true)], &[two]]), [one.0, two.0], "bad for good");
+        let third = (page(4, 1), false);
+        assert_eq!(exposed(1, &[&[one, two], &[third]]), [one.0, two.0, third.0], "lost for good");
     }
 }

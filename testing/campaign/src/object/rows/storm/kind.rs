@@ -17,6 +17,13 @@ pub(super) enum Kind {
     Failed,
 }
 
+impl Kind {
+    /// Whether it may leave what a place has been before, which verifies.
+    pub(super) const fn leaves_older(self) -> bool {
+        matches!(self, Self::Lost | Self::Misdirected | Self::Torn | Self::Stale)
+    }
+}
+
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -102,6 +102,11 @@ impl Weather for Sky {
                 lock(&self.refusals).insert(named.word());
                 true
             }
+            // The page that its slot was in is gone, and holds nothing now.
+            Error::Tx(TxError::Dangling { pointer }) => {
+                lock(&self.refusals).insert(pointer.word());
+                true
+            }
             _ => false,
         }
     }

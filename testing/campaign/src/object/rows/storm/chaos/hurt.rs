@@ -1,0 +1,82 @@
+//! What was hurt so far, and what that may have cost.
+
+use std::collections::BTreeSet;
+
+use holdfast_faultmem::Clear;
+use holdfast_object::Finding;
+use holdfast_redundancy::events::Event;
+
+use super::super::exposed::{Exposed, Hurt, Places, beyond_parity};
+use super::{Chaos, Injury, Kind, Range};
+
+impl Chaos<'_> {
+    /// Whether a fault since the last scrub left something older where a finding is, or where its
+    /// object has a part.
+    pub(super) fn may_be_older(&self, finding: &Finding) -> bool {
+        let known = self.sky.calm(|| Places::of(self.driver));
+        let places = [self.places.clone(), known];
+        let objects = self.driver.ledger.objects();
+        let word = finding.object.word();
+        let len = objects.get(word).map_or(1, |object| object.bytes.len() as u64);
+        let mut parts = Exposed::by(Vec::new(), places).parts(word, len);
+        parts.push((finding.at, finding.len));
+        let there = |(at, len): Range| self.domains(at, len.max(1));
+        let concerned: BTreeSet<u64> = parts.into_iter().flat_map(there).collect();
+        let fresh = self.injuries[self.judged..].iter().filter(|it| it.kind.leaves_older());
+        let mut hurt = fresh.map(|it| (it.at, it.len)).chain(self.late.iter().copied());
+        self.failed || hurt.any(|range| !there(range).is_disjoint(&concerned))
+    }
+
+    /// What was hurt in the columns of an event, for who looks into it.
+    pub(super) fn hurt_beside(&self, injuries: &[Injury], event: &Event) -> String {
+        let of_event = self.domains(event.at, event.len.max(1));
+        let there = |it: &&Injury| !self.domains(it.at, it.len).is_disjoint(&of_event);
+        let told = |it: &Injury| format!("{} at {:#x}+{:#x}", it.kind, it.at, it.len);
+        let all: Vec<String> = injuries.iter().filter(there).map(told).collect();
+        if all.is_empty() { "nothing".to_owned() } else { all.join(", ") }
+    }
+
+    /// The same of an object, or a place, at any time; with the scrubs in between.
+    pub(in super::super) fn hurt_over(&self, word: u64, len: u64) -> String {
+        let known = self.sky.calm(|| Places::of(self.driver));
+        let parts = Exposed::by(Vec::new(), [self.places.clone(), known]).parts(word, len);
+        let there = |(at, len): &Range| self.domains(*at, (*len).max(1));
+        let concerned: BTreeSet<u64> = parts.iter().flat_map(there).collect();
+        let mut told = vec![format!("parts {parts:x?}, zone {:x?}", self.zone)];
+        for (number, it) in self.injuries.iter().enumerate() {
+            let scrubs = self.scrubbed.iter().filter(|end| **end <= number).count();
+            if !there(&(it.at, it.len)).is_disjoint(&concerned) {
+                told.push(format!(
+                    "{} at {:#x}+{:#x} after {scrubs} scrubs",
+                    it.kind, it.at, it.len
+                ));
+            }
+        }
+        told.join(", ")
+    }
+
+    /// Where more was hurt than parity makes good, and what is of the objects there.
+    pub(in super::super) fn exposed(&self) -> Exposed {
+        let is_bad = |it: &Injury| it.kind == Kind::Poison(Clear::Unable);
+        let hurt = self.injuries.iter().map(|it| ((it.at, it.len), is_bad(it)));
+        let hurt: Vec<Hurt> = hurt.collect();
+        let ends = self.scrubbed.iter().copied().chain([hurt.len()]);
+        let rounds = ends.scan(0, |from, end| Some(&hurt[std::mem::replace(from, end)..end]));
+        let pages = beyond_parity(&self.zone, rounds);
+        Exposed::by(pages, [self.places.clone(), Places::of(self.driver)])
+    }
+
+    /// Where anything was hurt that no scrub has met; nothing, if it has met all.
+    pub(in super::super) fn exposed_now(&self) -> Option<Exposed> {
+        let hurt: Vec<Range> =
+            { self.injuries[self.judged..].iter() }.map(|it| (it.at, it.len)).collect();
+        let places = || [self.places.clone(), Places::of(self.driver)];
+        (!hurt.is_empty()).then(|| Exposed::by(hurt, places()))
+    }
+
+    /// Columns in which a page is bad for good, and whatever else counts as one with it.
+    pub(in super::super) fn dead(&self) -> BTreeSet<u64> {
+        let dead = |it: &&Injury| it.kind == Kind::Poison(Clear::Unable);
+        self.injuries.iter().filter(dead).flat_map(|it| self.domains(it.at, it.len)).collect()
+    }
+}
