@@ -36,6 +36,8 @@ use crate::object::{MODES, Mode, options};
 use crate::report::{Limit, Report};
 use crate::say::say;
 
+/// What the list of what was run calls it, of all benchmarks.
+const NAME: &str = "damage";
 /// Bytes of a pool.
 const SIZE: u64 = 64 << 20;
 /// Bytes of an object, and how many there are.
@@ -230,7 +232,7 @@ pub(crate) fn damage(o: &Options, report: &mut Report) -> anyhow::Result<()> {
         let row = Row {
             commit: o.begun.commit(),
             // Without the other side it is another thing, and no goal counts it.
-            method: if theirs.is_some() { "bench damage" } else { "bench damage alone" }.to_owned(),
+            method: format!("bench {NAME}{}", if theirs.is_some() { "" } else { " alone" }),
             how: format!("seed {}", o.seed),
             count: rounds,
             violations: of_ours.silent + of_ours.closed,
@@ -395,6 +397,11 @@ mod tests {
             sum.add(sort, ours.round(at, damage).unwrap());
         }
         (sum.wrong, sum.refused)
+    }
+
+    #[test]
+    fn it_is_in_the_list_of_what_is_run() {
+        assert_eq!(holdfast_evidence::unlisted("bench", [NAME]), Vec::<String>::new());
     }
 
     #[test]

@@ -4,8 +4,9 @@
 //! A source is a method and what is counted of it, under the names that the method itself writes
 //! (`a: b` becomes `a b` in the list).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+use crate::mended::inputs;
 use crate::{Row, is_meant, open};
 
 /// Something that is counted of a method.
@@ -270,50 +271,76 @@ pub(crate) const GOALS: &[Goal] = &[
     goal("reverted bytes that are open", Zero, &[("*", Reverted)]),
 ];
 
-/// Runs by method, the oldest first.
-type Runs<'a> = BTreeMap<&'a str, Vec<&'a Row>>;
+/// Runs by method.
+type Runs = BTreeMap<String, Vec<Row>>;
 
-fn by_method<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Runs<'a> {
+fn by_method(rows: impl IntoIterator<Item = Row>) -> Runs {
     let mut runs = Runs::new();
     for row in rows {
-        runs.entry(&row.method).or_default().push(row);
+        runs.entry(row.method.clone()).or_default().push(row);
     }
     runs
 }
 
-/// The runs that goals are reckoned from.
+/// The runs that goals are reckoned from: of a source that can be looked at again, but for what is
+/// open, which is so whatever its source.
 #[derive(Debug)]
-pub(crate) struct Done<'a> {
+pub(crate) struct Done {
     /// Those in which nothing was wrong: what found something is, or was, to be done again.
-    clean: Runs<'a>,
+    clean: Runs,
     /// Those in which something was, and is not shown to be mended.
-    open: Runs<'a>,
+    open: Runs,
     /// The newest of each method, whatever it found: one that missed some of all must not be left
     /// out for that. A single case is no such run.
-    newest: Runs<'a>,
+    newest: Runs,
 }
 
-impl<'a> Done<'a> {
-    pub(crate) fn new(rows: &'a [Row]) -> Self {
-        let mut newest = by_method(rows.iter().filter(|row| row.case().is_none()));
+impl Done {
+    pub(crate) fn new(rows: &[Row]) -> Self {
+        let known = || rows.iter().filter(|row| row.is_known());
+        let mut newest = by_method(known().filter(|row| row.case().is_none()).cloned());
         newest.values_mut().for_each(|rows| drop(rows.drain(..rows.len() - 1)));
-        let clean = by_method(once(rows.iter().filter(|row| row.is_clean())));
-        Self { clean, open: by_method(open(rows)), newest }
+        let clean = by_method(once(known().filter(|row| row.is_clean())));
+        Self { clean, open: by_method(open(rows).into_iter().cloned()), newest }
     }
 }
 
-/// Of runs that were done again, the same source with the same seeds, the first: the others did no
-/// more.
-fn once<'a>(rows: impl Iterator<Item = &'a Row>) -> impl Iterator<Item = &'a Row> {
-    let mut seen = BTreeSet::new();
-    rows.filter(move |row| seen.insert((&row.commit, &row.method, &row.how)))
+/// Of runs that were done again, the same source with the same seeds, the largest, as if no other
+/// had been: how large one was is not always said of how it was run. Where inputs have numbers,
+/// each of them counts, once.
+fn once<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<Row> {
+    let mut same = BTreeMap::<_, Vec<&Row>>::new();
+    for row in rows {
+        let has_numbers = inputs(&row.how).is_some();
+        let other = |part: &&str| !has_numbers || !part.starts_with("inputs ");
+        let how: Vec<&str> = row.how.split(", ").filter(other).collect();
+        same.entry((&row.commit, &row.method, how, has_numbers)).or_default().push(row);
+    }
+    let largest = |rows: Vec<&Row>| {
+        let numbered = rows.iter().filter_map(|row| inputs(&row.how)).collect::<Vec<_>>();
+        let row = rows.into_iter().rev().max_by_key(|row| row.count).cloned()?;
+        let count = if numbered.is_empty() { row.count } else { in_any(numbered) };
+        Some(Row { count, ..row })
+    };
+    same.into_values().filter_map(largest).collect()
+}
+
+/// How many numbers are in any of these ranges.
+fn in_any(mut ranges: Vec<(u64, u64)>) -> u64 {
+    ranges.sort_unstable();
+    let (mut count, mut end) = (0, 0);
+    for (from, to) in ranges {
+        count += to.saturating_sub(from.max(end));
+        end = end.max(to);
+    }
+    count
 }
 
 impl What {
     /// What comes of runs of one method.
-    fn of(self, runs: &[&Row]) -> u64 {
+    fn of(self, runs: &[Row]) -> u64 {
         let whole = || runs.iter().filter(|row| row.is_whole());
-        let figure = |row: &&Row, name| row.figures.get(name).copied().unwrap_or(0);
+        let figure = |row: &Row, name| row.figures.get(name).copied().unwrap_or(0);
         match self {
             Count | Fewest => runs.iter().map(|row| row.count).sum(),
             Methods => u64::from(runs.iter().any(|row| row.count > 0)),
@@ -327,19 +354,19 @@ impl What {
     }
 }
 
-fn meant<'a>(runs: &'a Runs<'_>, pattern: &str) -> impl Iterator<Item = &'a [&'a Row]> {
+fn meant<'a>(runs: &'a Runs, pattern: &str) -> impl Iterator<Item = &'a [Row]> {
     let methods = runs.iter().filter(move |(method, _)| is_meant(pattern, method));
     methods.map(|(_, rows)| &rows[..])
 }
 
-fn reckon((pattern, what): &Source, runs: &Runs<'_>) -> u64 {
+fn reckon((pattern, what): &Source, runs: &Runs) -> u64 {
     let each = meant(runs, pattern).map(|rows| what.of(rows));
     if matches!(what, Fewest) { each.min().unwrap_or(0) } else { each.sum() }
 }
 
 /// How much there was of all, and how much was reached of that: what one method has too much of
 /// makes up for nothing that another missed.
-fn reckon_all(all: &[Source], reached: &[Source], runs: &Runs<'_>) -> (u64, u64) {
+fn reckon_all(all: &[Source], reached: &[Source], runs: &Runs) -> (u64, u64) {
     let pairs = all.iter().zip(reached).flat_map(|((pattern, all), (_, reached))| {
         meant(runs, pattern).map(|rows| (all.of(rows), reached.of(rows)))
     });
@@ -360,7 +387,7 @@ fn named((method, what): &Source) -> String {
 
 impl Goal {
     /// The goal as a line of a table.
-    pub(crate) fn line(&self, done: &Done<'_>) -> String {
+    pub(crate) fn line(&self, done: &Done) -> String {
         let of = |runs| self.of.iter().map(move |source| reckon(source, runs));
         let sum = of(&done.clean).sum::<u64>();
         let (wanted, reached, is_done) = match self.wanted {
@@ -383,7 +410,7 @@ impl Goal {
     }
 
     /// The same, with the names of those that were not run.
-    fn line_of_each(&self, methods: &[&str], done: &Done<'_>) -> String {
+    fn line_of_each(&self, methods: &[&str], done: &Done) -> String {
         let was_run = |method: &&&str| {
             let mut runs = done.clean.get(**method).into_iter().flatten();
             runs.any(|row| row.count > 0 && row.case().is_none())
@@ -489,6 +516,53 @@ mod tests {
         let of = |commit: &str, how| Row { commit: commit.to_owned(), ..row("a", how, 3, &[]) };
         let rows = [of("1", "seed 1"), of("1", "seed 1"), of("1", "seed 2"), of("2", "seed 1")];
         assert_eq!(reached(("a", Count), &rows), 9);
+    }
+
+    #[test]
+    fn of_runs_that_were_done_again_the_largest_counts_with_its_figures() {
+        let of = |count| row("models shuttle a", "seed 1", count, &[("x", 2 * count)]);
+        for sizes in [[20, 500, 30], [500, 20, 30]] {
+            let rows = sizes.map(of);
+            assert_eq!(reached(("models shuttle *", Count), &rows), 500);
+            assert_eq!(reached(("models shuttle *", Figure("x")), &rows), 1000);
+        }
+        let bad = Row { violations: 1, ..of(900) };
+        assert_eq!(reached(("*", Count), &[of(20), bad]), 20, "it found something");
+    }
+
+    #[test]
+    fn inputs_that_have_numbers_count_once_each() {
+        let fuzz = |commit: &str, seed: u64, from: u64, to: u64| Row {
+            commit: commit.to_owned(),
+            ..row("fuzz a", &format!("seed {seed}, inputs {from} to {to}"), to - from, &[])
+        };
+        let reached = |rows: &[Row]| reached(("fuzz *", Count), rows);
+        let one = fuzz("1", 2, 0, 100);
+        assert_eq!(reached(&[one.clone(), fuzz("1", 2, 0, 130)]), 130, "the end differs");
+        assert_eq!(reached(&[fuzz("1", 2, 0, 130), one.clone()]), 130);
+        assert_eq!(reached(&[one.clone(), fuzz("1", 2, 100, 130)]), 130, "it went on");
+        assert_eq!(reached(&[fuzz("1", 2, 90, 130), one.clone()]), 130, "from before the end");
+        assert_eq!(reached(&[fuzz("1", 2, 200, 230), one.clone()]), 130, "some were left out");
+        assert_eq!(reached(&[one.clone(), fuzz("1", 2, 20, 30), fuzz("1", 2, 40, 110)]), 110);
+        assert_eq!(reached(&[one.clone(), fuzz("1", 3, 0, 130)]), 230, "another seed");
+        assert_eq!(reached(&[one.clone(), fuzz("2", 2, 0, 130)]), 230, "another source");
+        let unnumbered = row("fuzz a", "libFuzzer, AddressSanitizer", 7, &[]);
+        let unnumbered = Row { commit: "1".to_owned(), ..unnumbered };
+        assert_eq!(reached(&[one, unnumbered.clone(), unnumbered]), 107);
+    }
+
+    #[test]
+    fn what_nobody_can_look_at_again_reaches_nothing() {
+        let of = |commit: &str, count| Row { commit: commit.to_owned(), ..seen("a", 5, count) };
+        for commit in ["unknown", "abc+ tree 1", "6d66ca4"] {
+            let lost = of(commit, 5);
+            assert_eq!(reached(("a", Count), std::slice::from_ref(&lost)), 0, "{commit}");
+            let rows = [of("abc tree 1", 4), lost];
+            assert!(line(&SEEN, &rows).contains("| all of 5 | 4 | no |"), "{commit}");
+            let bad = Row { false_reports: Some(1), ..of(commit, 5) };
+            let goal = goal("f", Zero, &[("*", FalseReports)]);
+            assert!(line(&goal, &[bad]).contains("| 0 | 1 | no |"), "{commit}: it is open");
+        }
     }
 
     #[test]

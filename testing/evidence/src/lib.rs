@@ -26,7 +26,8 @@
 //! that cannot see such a thing has no number there. *open*: a row with any of them, as long as no
 //! later run of the same method and seed on another commit, in which no less was done, was clean;
 //! where chance decides what a method meets, as long as what was clean since is less than thrice as
-//! much. *goal*: what all runs together should come to.
+//! much. *known*: of a source that can be looked at again. *goal*: what all known runs together
+//! should come to.
 //!
 //! # Life of one row
 //!
@@ -37,10 +38,12 @@
 //! # Tour
 //!
 //! `page.rs` is the format: reading, writing, sums. `goals.rs` is the table of goals. `mended.rs`
-//! tells which rows are open, `begun.rs` of which commit a run is.
+//! tells which rows are open, `begun.rs` of which commit a run is, `known.rs` whether that can be
+//! looked at again.
 
 mod begun;
 mod goals;
+mod known;
 mod mended;
 mod page;
 
@@ -77,9 +80,13 @@ pub struct Row {
     pub reverted: Option<u64>,
     /// Seconds it took.
     pub seconds: u64,
-    /// What else was counted.
+    /// What else was counted; by a name that ends with [`SHARE`], a share.
     pub figures: BTreeMap<String, u64>,
 }
+
+/// Ends the name of a figure that is a share. Those of several runs do not add up, so sums are
+/// without them.
+pub const SHARE: &str = " in 1000";
 
 impl Row {
     /// Whether nothing was wrong.

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::goals::{Done, GOALS};
-use crate::{Row, open};
+use crate::{Row, SHARE, open};
 
 const OPENING: &str = "\
 # What was run
@@ -26,11 +26,12 @@ changed. What a method does is told in [testing.md](testing.md).
 ";
 const GOALS_HEAD: &str = "## Goals";
 const GOALS_WORDS: &str = "\
-What all runs together should come to, and what they have. Runs count in which nothing was wrong,
-one that was done again of the same source with the same seeds once; where all of something is
-wanted, the newest run of each method, whatever it found. Different images or sequences are those of
-the largest run of each method: another may have met the same ones. A `-` in the columns that must
-be zero stands for a method that cannot see such a thing.
+What all runs together should come to, and what they have. Runs count in which nothing was wrong, of
+a source that is in the history; of those that were done again of the same source with the same
+seeds the largest, and no numbered input twice. Where all of something is wanted, the newest run of
+each method counts, whatever it found. Different images or sequences are those of the largest run of
+each method: another may have met the same ones. A `-` in the columns that must be zero stands for a
+method that cannot see such a thing.
 ";
 const GOALS_EARLIER: &str = "\
 What all runs together should come to, and what they have. A `-` in the columns that must be zero
@@ -39,6 +40,11 @@ What all runs together should come to, and what they have. Runs count in which n
 where all of something is wanted, the newest run of each method, whatever it found. Different images
 or sequences are those of the largest run of each method: another may have met the same ones. A `-`
 in the columns that must be zero stands for a method that cannot see such a thing.
+What all runs together should come to, and what they have. Runs count in which nothing was wrong,
+one that was done again of the same source with the same seeds once; where all of something is
+wanted, the newest run of each method, whatever it found. Different images or sequences are those of
+the largest run of each method: another may have met the same ones. A `-` in the columns that must
+be zero stands for a method that cannot see such a thing.
 ";
 const GOALS_TABLE: &str = "| figure | wanted | reached | done | counted of |";
 const OPEN: &str =
@@ -78,7 +84,7 @@ impl Sum {
         add(&mut self.false_reports, row.false_reports);
         add(&mut self.reverted, row.reverted);
         self.seconds += row.seconds;
-        for (name, value) in &row.figures {
+        for (name, value) in row.figures.iter().filter(|(name, _)| !name.ends_with(SHARE)) {
             *self.figures.entry(name.clone()).or_default() += value;
         }
     }
@@ -248,6 +254,7 @@ mod tests {
     fn a_run_in_which_something_was_wrong_counts_towards_no_goal() {
         let mut page = page();
         page.rows.iter_mut().for_each(|row| "object sigkill".clone_into(&mut row.method));
+        page.rows.iter_mut().for_each(|row| "1234567".clone_into(&mut row.commit));
         let killed = |page: &Page| {
             let goals = page.goals();
             let line = goals.lines().find(|line| line.contains("SIGKILL and reopen"));
@@ -274,6 +281,17 @@ mod tests {
         let text = page().text();
         let sum = "| mapped writers | 2 | 17 | 2 | - | 8192 | 1.0 | in a   b: 2; repaired: 11 |";
         assert!(text.contains(sum), "{text}");
+    }
+
+    #[test]
+    fn shares_stand_in_their_rows_and_in_no_sum() {
+        let mut page = page();
+        let share = (format!("taken{SHARE}"), 897);
+        page.rows.iter_mut().for_each(|row| row.figures.extend([share.clone()]));
+        let text = page.text();
+        assert_eq!(text.matches("; taken in 1000: 897 |").count(), 2, "{text}");
+        assert_eq!(text.matches("taken").count(), 2, "{text}");
+        assert_eq!(Page::parse(&text).unwrap().text(), text);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use holdfast_evidence::{Begun, Row};
+use holdfast_evidence::{Begun, Row, SHARE};
 use serde_json::Value;
 
 use crate::workspace::cargo;
@@ -33,6 +33,10 @@ const PLACE: &str = "target/coverage";
 const WANTED: Share = Share { branches: 90.0, regions: 90.0 };
 /// It cannot be run here.
 const CANNOT: u8 = 8;
+
+/// How a whole run is done, as its rows say. What it came to is in figures: a row is made up for by
+/// a later one that was run the same way, and no two runs come to the same.
+const HOW: &str = "tests, storms, campaigns";
 
 /// Crates whose tests are run, and programs beside them.
 const PACKAGES: [&str; 14] = [
@@ -229,7 +233,12 @@ fn percent((reached, all): (u64, u64)) -> f64 {
     if all == 0 { 0.0 } else { 100.0 * reached as f64 / all as f64 }
 }
 
-/// A row of the list for each module. Shares do not add up, so they stand in words.
+/// How many of a thousand, rounded down: what is too little is never told as enough.
+fn in_1000((reached, all): (u64, u64)) -> u64 {
+    reached.saturating_mul(1000).checked_div(all).unwrap_or(0)
+}
+
+/// A row of the list for each module.
 fn rows(
     modules: &[Sum],
     blind: &[&str],
@@ -237,22 +246,23 @@ fn rows(
     (source, seconds): (&Begun, u64),
 ) -> Vec<Row> {
     let seen = |(at, sum): (usize, &Sum)| {
-        let Share { branches, regions } = sum.share();
         let files = MODULES.iter().find(|(module, _)| *module == sum.module);
         let blind = blind.iter().filter(|file| files.is_some_and(|it| it.1.contains(file)));
         let blind = blind.count() as u64;
         Row {
             commit: source.commit(),
             method: format!("coverage {}", sum.module),
-            how: format!("{branches:.1} % of branches, {regions:.1} % of regions"),
+            how: HOW.to_owned(),
             count: sum.branches.1,
             violations: blind + u64::from(!sum.is_enough(wanted)),
             // Of one run, told once.
             seconds: if at == 0 { seconds } else { 0 },
             figures: BTreeMap::from([
                 ("branches taken".to_owned(), sum.branches.0),
+                (format!("branches taken{SHARE}"), in_1000(sum.branches)),
                 ("regions".to_owned(), sum.regions.1),
                 ("regions entered".to_owned(), sum.regions.0),
+                (format!("regions entered{SHARE}"), in_1000(sum.regions)),
             ]),
             ..Row::default()
         }
@@ -587,8 +597,27 @@ mod tests {
         let rows = rows(&modules, &blind, WANTED, (&source(), 7));
         assert!(rows.iter().all(|row| row.commit == "abc"), "what the run began with");
         assert_eq!(rows[0].method, "coverage recovery");
-        assert_eq!(rows[0].how, "50.0 % of branches, 100.0 % of regions");
+        let share = |name: &str| rows[0].figures[&format!("{name}{SHARE}")];
+        assert_eq!((share("branches taken"), share("regions entered")), (500, 1000));
         assert_eq!((rows[0].violations, rows[0].seconds, rows[1].seconds), (1, 7, 0));
         assert_eq!(rows[0].figures["branches taken"] * 2, rows[0].count);
+    }
+
+    #[test]
+    fn a_share_that_is_too_small_is_not_told_as_enough() {
+        assert_eq!([(8999, 10_000), (9000, 10_000), (0, 0)].map(in_1000), [899, 900, 0]);
+    }
+
+    #[test]
+    fn a_run_that_came_to_too_little_is_made_up_for_by_a_later_one_that_came_to_enough() {
+        let of = |commit: &str, second| {
+            let (modules, blind) = told(&all(&file(second)));
+            let wanted = Share { branches: 50.0, regions: 75.0 };
+            rows(&modules, &blind, wanted, (&Begun::built_of(commit.to_owned()), 7))
+        };
+        let mut list = of("abc", 0);
+        assert_eq!(holdfast_evidence::open(&list).len(), MODULES.len());
+        list.extend(of("def", 1));
+        assert_eq!(holdfast_evidence::open(&list), Vec::<&Row>::new());
     }
 }

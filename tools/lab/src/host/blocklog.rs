@@ -169,12 +169,27 @@ fn room(lab: &Lab, system: FileSystem, number: usize) -> Result<Room> {
     Room::new(system, SYSTEM_LEN, &lab.room, number)
 }
 
+/// The file systems asked for.
+fn chosen(cli: &Cli) -> impl Iterator<Item = FileSystem> {
+    let all = [FileSystem::Ext4, FileSystem::Xfs];
+    all.into_iter().filter(|it| cli.fs.is_empty() || cli.fs.contains(it))
+}
+
+/// Those a run is of where images of all can be mounted: a brief one does with fewer.
+pub(super) fn asked(load: Load, cli: &Cli) -> Vec<FileSystem> {
+    chosen(cli).take(if cli.smoke { load.brief.systems } else { usize::MAX }).collect()
+}
+
+/// How it was run.
+pub(super) fn how(seed: u64, systems: &[FileSystem]) -> String {
+    let names: Vec<&str> = systems.iter().map(|system| system.name()).collect();
+    format!("seed {seed}, {}", names.join(" and "))
+}
+
 /// The file systems asked for, of which images can be mounted here. A brief run does with one of
 /// them, and says so; a run whose images are counted does not.
 fn mountable(lab: &Lab, cli: &Cli) -> Result<Vec<FileSystem>> {
-    let all = [FileSystem::Ext4, FileSystem::Xfs];
-    let asked = all.into_iter().filter(|it| cli.fs.is_empty() || cli.fs.contains(it));
-    let tried = asked.map(|system| {
+    let tried = chosen(cli).map(|system| {
         room(lab, system, 0)?.probe()?;
         Ok(system)
     });
@@ -221,8 +236,7 @@ impl Count {
         figures.insert(TRIED.to_owned(), self.planted.len() as u64);
         figures.insert(CONTROLS.to_owned(), self.convicted.len() as u64);
         figures.insert("images between flushes".to_owned(), self.between);
-        let names: Vec<&str> = systems.iter().map(|system| system.name()).collect();
-        let how = format!("seed {}, {}", cli.seed, names.join(" and "));
+        let how = how(cli.seed, systems);
         Played { wrong: self.wrong.or(missed), how, count, figures }
     }
 }
@@ -485,6 +499,7 @@ mod tests {
         let count = Count { every, due, flushes, between: 5, ..Count::default() };
         let played = count.played(&Cli::parse_from(["lab"]), &[FileSystem::Ext4]);
         assert_eq!((played.figures["flushes"], played.figures["flushes replayed"]), (due, flushes));
+        assert_eq!(played.how, "seed 1, ext4");
         played.wrong
     }
 

@@ -207,7 +207,7 @@ impl Lab {
                 Some(wrong) => say!("lab: {} FAILED in {seconds} s: {wrong}", scene.name),
             }
         }
-        if let Some((row, findings)) = row(scene, cli.seed, &played, (commit, seconds)) {
+        if let Some((row, findings)) = row(scene, how(scene, cli), &played, (commit, seconds)) {
             answers.print(&row.json(&findings))?;
             let noted =
                 cli.ledger.as_ref().map_or(Ok(()), |p| holdfast_evidence::append(p, &[row]));
@@ -321,30 +321,32 @@ impl Lab {
 /// What the campaigns say of a report of damage where there is none.
 const ACCUSED: [&str; 2] = ["FalseReport", "nothing is damaged, and "];
 
+/// How a scene is run, as it is told of one that comes to its end, which so can make up for one
+/// that does not.
+fn how(scene: &Scene<'_>, cli: &Cli) -> String {
+    match scene.show {
+        Show::Test(_) => String::new(),
+        Show::Lives(_) | Show::Sick(_) => format!("seed {}", cli.seed),
+        Show::BlockLog(load) => blocklog::how(cli.seed, &blocklog::asked(load, cli)),
+    }
+}
+
 /// What the list of evidence keeps of a scene, and what is wrong with it. One that broke off has a
 /// violation: its row would otherwise be missing, as if it had not been played. Nothing is kept
 /// only of what cannot be played here.
 fn row(
     scene: &Scene<'_>,
-    seed: u64,
+    how: String,
     played: &Result<Played>,
     (commit, seconds): (String, u64),
 ) -> Option<(Row, Vec<String>)> {
-    let broke_off = |error: &anyhow::Error| Played {
-        wrong: Some(format!("it broke off: {error:#}")),
-        // As it is told of one that comes to its end, which so can make up for it.
-        how: match scene.show {
-            Show::Test(_) => String::new(),
-            _ => format!("seed {seed}"),
-        },
-        ..Played::default()
-    };
     let told;
     let played = match played {
         Ok(played) => played,
         Err(error) if error.is::<Impossible>() => return None,
         Err(error) => {
-            told = broke_off(error);
+            let wrong = Some(format!("it broke off: {error:#}"));
+            told = Played { wrong, how, ..Played::default() };
             &told
         }
     };
@@ -369,34 +371,67 @@ fn row(
 mod tests {
     use super::*;
 
+    fn scene(name: &str) -> &'static Scene<'static> {
+        ALL.iter().find(|scene| scene.name == name).unwrap()
+    }
+
+    fn cli(words: &[&str]) -> Cli {
+        use clap::Parser;
+        Cli::parse_from(["lab", "--seed", "7"].iter().chain(words))
+    }
+
     #[test]
     fn a_scene_that_broke_off_leaves_a_row_with_a_violation() {
-        let scene = |name: &str| ALL.iter().find(|scene| scene.name == name).unwrap();
+        let row = |scene, played: &Result<Played>| {
+            row(scene, how(scene, &cli(&[])), played, (String::new(), 3))
+        };
         for (name, how) in [("cuts", "seed 7"), ("keys", "")] {
             let broken = Err(anyhow::anyhow!("cannot start the emulator"));
-            let (row, findings) = row(scene(name), 7, &broken, (String::new(), 3)).unwrap();
+            let (row, findings) = row(scene(name), &broken).unwrap();
             assert_eq!((row.violations, row.count, row.seconds), (1, 0, 3));
             assert_eq!((row.method, row.how), (format!("lab {name}"), how.to_owned()));
             assert!(findings[0].contains("broke off: cannot start"), "{findings:?}");
         }
         let wrong = Ok(Played { wrong: Some("a word is missing".to_owned()), ..Played::default() });
-        assert_eq!(row(scene("keys"), 7, &wrong, (String::new(), 3)).unwrap().0.violations, 1);
+        assert_eq!(row(scene("keys"), &wrong).unwrap().0.violations, 1);
         let accused = |wrong: &str| {
             let played = Ok(Played { wrong: Some(wrong.to_owned()), ..Played::default() });
-            ["keys", "cuts"].map(|name| {
-                row(scene(name), 7, &played, (String::new(), 3)).unwrap().0.false_reports
-            })
+            ["keys", "cuts"].map(|name| row(scene(name), &played).unwrap().0.false_reports)
         };
         assert_eq!(accused("the judge says: FalseReport: page 3"), [None, Some(1)]);
         assert_eq!(accused("nothing is damaged, and page 3 is named"), [None, Some(1)]);
         assert_eq!(accused("a word is lost"), [None, Some(0)]);
         let fine = Ok(Played { count: 4, ..Played::default() });
-        let (passed, findings) = row(scene("keys"), 7, &fine, (String::new(), 3)).unwrap();
+        let (passed, findings) = row(scene("keys"), &fine).unwrap();
         assert!(passed.is_clean() && passed.count == 4 && findings.is_empty());
         let none = Err(packages::impossible("no loop devices").context("of images"));
-        assert!(
-            row(scene("blocklog"), 7, &none, (String::new(), 3)).is_none(),
-            "nothing was played"
-        );
+        assert!(row(scene("blocklog"), &none).is_none(), "nothing was played");
+    }
+
+    /// What the list says of a scene that broke off, and what it says then of one that did not.
+    #[test]
+    fn a_scene_that_broke_off_is_made_up_for_by_one_that_came_to_its_end() {
+        let open = |scene: &Scene<'_>, words: &[&str], passed: &str| {
+            let commit = |commit: &str| (commit.to_owned(), 3);
+            let broken = Err(anyhow::anyhow!("the disk is full"));
+            let (bad, _) = row(scene, how(scene, &cli(words)), &broken, commit("abc")).unwrap();
+            let fine = Ok(Played { how: passed.to_owned(), count: 1, ..Played::default() });
+            let (good, _) = row(scene, String::new(), &fine, commit("def")).unwrap();
+            holdfast_evidence::open(&[bad, good]).len()
+        };
+        for scene in ALL {
+            let passed = match scene.show {
+                Show::Test(_) => "",
+                Show::Lives(_) | Show::Sick(_) => "seed 8",
+                Show::BlockLog(_) => "seed 8, ext4 and xfs",
+            };
+            assert_eq!(open(scene, &[], passed), 0, "{}", scene.name);
+        }
+        for name in ["blocklog", "blocklog-mapped"] {
+            assert_eq!(open(scene(name), &["--fs", "xfs"], "seed 8, xfs"), 0);
+            assert_eq!(open(scene(name), &["--fs", "xfs"], "seed 8, ext4"), 1, "another one");
+            assert_eq!(open(scene(name), &[], "seed 8, ext4"), 1, "one of two");
+        }
+        assert_eq!(open(scene("blocklog-mapped"), &["--smoke"], "seed 8, ext4"), 0, "it has one");
     }
 }
