@@ -88,7 +88,7 @@ pub struct Plan {
     pub kills: u64,
     /// Out of 256, how often the recovery of an image is cut off as well.
     pub nested: u64,
-    /// Images after which a life is no longer looked at.
+    /// Images after which a life is looked at in one image of each barrier only.
     pub most: u64,
 }
 
@@ -221,12 +221,17 @@ impl Watch {
     }
 
     fn is_over(&self) -> bool {
-        self.wrong.is_some() || self.images >= self.plan.most
+        self.wrong.is_some()
+    }
+
+    /// Enough was seen: of each barrier to come, one image more.
+    fn is_sated(&self) -> bool {
+        self.images >= self.plan.most
     }
 
     /// The process is killed while it stores.
     fn killed(&mut self, site: &str, at: u64, bytes: &[u8]) {
-        if self.is_over() || self.rng.below(256) >= self.plan.kills {
+        if self.is_over() || self.is_sated() || self.rng.below(256) >= self.plan.kills {
             return;
         }
         let program = self.program.clone();
@@ -262,7 +267,8 @@ impl Watch {
         let Cuts { thin, thick, thick_each } = self.plan.cuts;
         let look = if self.rng.below(thick_each.max(1)) == 0 { thick } else { thin };
         let promised = promised(&model, &marks, self.protected);
-        for image in look.images(point, &mut self.rng) {
+        let most = if self.is_sated() { 1 } else { usize::MAX };
+        for image in look.images(point, &mut self.rng).take(most) {
             let bits = self.rng.below(2) == 0;
             let mut hasher = DefaultHasher::new();
             (image.fingerprint(), bits, promised).hash(&mut hasher);
@@ -463,7 +469,7 @@ impl Watch {
         let point = machine.medium.crash_point();
         let size = machine.size();
         let again = Machine::after(point.newest(), &self.setting, size, Some(marks), crash.off);
-        let found: Arc<Mutex<Vec<(Machine, String, bool)>>> = Arc::default();
+        let found: Arc<Mutex<Kept>> = Arc::default();
         let (told, who, off) = (Arc::clone(&found), again.clone(), crash.off.map(str::to_owned));
         let (setting, mut rng) = (self.setting, Rng::new(self.rng.next_u64()));
         let mut dice = Rng::new(self.rng.next_u64());
@@ -474,6 +480,7 @@ impl Watch {
             if rng.below(256) >= kills {
                 return;
             }
+            let Some(place) = lock_kept(&told).draw(&mut rng) else { return };
             let mut left = who.medium.crash_point().newest().into_bytes();
             let part = partly(bytes, &mut rng);
             if let Some(place) = left.get_mut(at as usize..at as usize + part) {
@@ -482,17 +489,18 @@ impl Watch {
             let bits = rng.below(2) == 0;
             let kept = bits.then(|| who.data.marks());
             let after = Machine::holding(left, &setting, size, kept, off.as_deref());
-            keep(&told, (after, site.name().to_owned(), false));
+            lock_kept(&told).put(place, (after, site.name().to_owned(), false));
         }));
         again.medium.on_barrier(Box::new(move |_, site, point| {
             if setting.kind == MediumKind::Shm {
                 return;
             }
+            let Some(place) = lock_kept(&noted).draw(&mut dice) else { return };
             let image = point.sample(dice.next_u64(), dice.below(6));
             let bits = dice.below(2) == 0;
             let marks = other.data.marks();
             let after = power(image, &setting, &other, bits, &marks, elided.as_deref());
-            keep(&noted, (after, site.name().to_owned(), true));
+            lock_kept(&noted).put(place, (after, site.name().to_owned(), true));
         }));
         let run = || -> Option<()> {
             let (engine, _) = again.open(self.setting.open(crash.run)).ok()?;
@@ -505,7 +513,7 @@ impl Watch {
         let _ = run();
         again.ear.forget();
         again.medium.clear_on_barrier();
-        let found = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
+        let found = std::mem::take(&mut lock_kept(&found).all);
         for (machine, site, power) in found {
             self.nested += 1;
             self.deepest += u64::from(crash.depth > 0);
@@ -581,11 +589,31 @@ fn promised(model: &Model, marks: &Marks, protected: bool) -> u64 {
 /// Most images kept of one recovery.
 const KEPT: usize = 6;
 
-fn keep<T>(found: &Mutex<Vec<T>>, one: T) {
-    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-    if found.len() < KEPT {
-        found.push(one);
+/// Images of one recovery: any of its instants with the same chance.
+#[derive(Default)]
+struct Kept {
+    seen: u64,
+    all: Vec<(Machine, String, bool)>,
+}
+
+impl Kept {
+    /// Where the image of one more instant is to be kept, if it is.
+    fn draw(&mut self, rng: &mut Rng) -> Option<usize> {
+        self.seen += 1;
+        let place = rng.below(self.seen) as usize;
+        if self.all.len() < KEPT { Some(self.all.len()) } else { Some(place).filter(|p| *p < KEPT) }
     }
+
+    fn put(&mut self, place: usize, one: (Machine, String, bool)) {
+        match self.all.get_mut(place) {
+            Some(kept) => *kept = one,
+            None => self.all.push(one),
+        }
+    }
+}
+
+fn lock_kept(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How much of a store a kill may leave: whole words.
@@ -638,6 +666,26 @@ mod tests {
             assert!(of(1) >= 30 && of(39) >= 30, "one alone, or one alone missing: {many:?}");
             assert!(of(2) >= 25 && of(38) >= 25, "two: {many:?}");
         }
+    }
+
+    #[test]
+    fn any_instant_of_a_recovery_is_kept_now_and_then() {
+        let machine = || {
+            let mut rng = Rng::new(1);
+            Machine::new(&Setting::numbered(0), 20 * holdfast_pmem::PAGE, &mut rng, None)
+        };
+        let (mut rng, mut last) = (Rng::new(7), 0);
+        for _ in 0..60 {
+            let mut kept = Kept::default();
+            for instant in 0..30 {
+                let Some(place) = kept.draw(&mut rng) else { continue };
+                kept.put(place, (machine(), instant.to_string(), true));
+            }
+            assert_eq!(kept.all.len(), KEPT);
+            last += kept.all.iter().filter(|(_, site, _)| site == "29").count();
+        }
+        // One in five of sixty.
+        assert!((4..=24).contains(&last), "{last}");
     }
 
     #[test]
