@@ -3,6 +3,8 @@
 
 #![forbid(unsafe_code)]
 
+use std::fmt::Display;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -106,23 +108,44 @@ fn main() -> ExitCode {
             return if error.use_stderr() { ExitCode::from(16) } else { ExitCode::SUCCESS };
         }
     };
-    match run(cli.command) {
+    match run(cli.command, &mut Out(io::stdout())) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(why) => {
-            eprintln!("holdfast-fuzz: {why}");
+            complain(&why);
             ExitCode::from(8)
         }
     }
 }
 
+/// Where the lines go that are asked for.
+struct Out<W>(W);
+
+impl<W: Write> Out<W> {
+    /// One more line. That nobody reads on is no error: whoever closed a pipe has read enough, and
+    /// what is run counts all the same.
+    fn say(&mut self, line: impl Display) -> Result<(), String> {
+        match writeln!(self.0, "{line}").and_then(|()| self.0.flush()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(format!("the standard output cannot be written to: {error}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Says what went wrong, if anybody listens.
+fn complain(why: &str) {
+    let _ = writeln!(io::stderr(), "holdfast-fuzz: {why}");
+}
+
 /// Does it; `false` if the law was broken.
-fn run(command: Command) -> Result<bool, String> {
-    let told = |error: std::io::Error| error.to_string();
+fn run(command: Command, out: &mut Out<impl Write>) -> Result<bool, String> {
+    let told = |error: io::Error| error.to_string();
     match command {
         Command::List => {
             for Target { name, longest, story, .. } in targets::ALL {
-                println!("{name} {longest} {story}");
+                out.say(format_args!("{name} {longest} {story}"))?;
             }
             Ok(true)
         }
@@ -138,22 +161,33 @@ fn run(command: Command) -> Result<bool, String> {
                 Ok(bytes) => bytes,
                 Err(error) => digits(&input).ok_or_else(|| format!("{input}: {error}"))?,
             };
-            match drive::play(named(&target)?, &bytes) {
-                Ok((time, most)) => println!("{target}: fine, {time:?}, {most} bytes at once"),
-                Err(finding) => {
-                    println!("{finding}");
-                    return Ok(false);
+            let played = drive::play(named(&target)?, &bytes);
+            let said = match &played {
+                Ok((time, most)) => {
+                    out.say(format_args!("{target}: fine, {time:?}, {most} bytes at once"))
                 }
-            }
-            Ok(true)
+                Err(finding) => out.say(finding),
+            };
+            verdict(played.is_ok(), said)
         }
-        Command::Storm(storming) => storming.run(),
+        Command::Storm(storming) => storming.run(out),
+    }
+}
+
+/// What a run comes to: what was found counts for more than that it could not be told or noted.
+fn verdict(clean: bool, told: Result<(), String>) -> Result<bool, String> {
+    match (clean, told) {
+        (false, Err(why)) => {
+            complain(&why);
+            Ok(false)
+        }
+        (clean, told) => told.map(|()| clean),
     }
 }
 
 impl Storming {
     /// Runs targets, tells, and notes; `false` if the law was broken.
-    fn run(&self) -> Result<bool, String> {
+    fn run(&self, out: &mut Out<impl Write>) -> Result<bool, String> {
         let append = |rows: &[Row]| match &self.ledger {
             Some(path) => holdfast_evidence::append(path, rows).map_err(|e| format!("{e:#}")),
             None => Ok(()),
@@ -166,28 +200,24 @@ impl Storming {
         let begun = Instant::now();
         let all = storm::run(self.plan()?).map_err(|error| error.to_string())?;
         let rows = self.rows(&all, &source);
-        if self.json {
-            for (row, done) in rows.iter().zip(&all) {
+        let said = if self.json {
+            rows.iter().zip(&all).try_for_each(|(row, done)| {
                 let found: Vec<_> = done.finding.iter().map(ToString::to_string).collect();
-                println!("{}", row.json(&found));
-            }
+                out.say(row.json(&found))
+            })
         } else {
-            self.tell(&all, begun.elapsed());
-        }
-        match (all.iter().all(|done| done.finding.is_none()), append(&rows)) {
-            // What was found counts for more than that it could not be noted.
-            (false, Err(why)) => {
-                eprintln!("holdfast-fuzz: {why}");
-                Ok(false)
-            }
-            (clean, noted) => noted.map(|()| clean),
-        }
+            self.tell(&all, begun.elapsed(), out)
+        };
+        // Noted, whether or not it could be told.
+        let noted = append(&rows);
+        verdict(all.iter().all(|done| done.finding.is_none()), said.and(noted))
     }
 
-    fn tell(&self, all: &[Storm], time: Duration) {
-        println!("{:10} {:>12} {:>9} {:>9}  next", "target", "runs", "runs/s", "slowest");
+    fn tell(&self, all: &[Storm], time: Duration, out: &mut Out<impl Write>) -> Result<(), String> {
+        let (runs, speed, slowest) = ("runs", "runs/s", "slowest");
+        out.say(format_args!("{:10} {runs:>12} {speed:>9} {slowest:>9}  next", "target"))?;
         for done in all {
-            println!(
+            out.say(format_args!(
                 "{:10} {:>12} {:>9.0} {:>6} ms  --seed {} --from {}",
                 done.target.name,
                 done.runs,
@@ -195,15 +225,14 @@ impl Storming {
                 done.longest.as_millis(),
                 self.seed,
                 done.next,
-            );
+            ))?;
         }
         let runs: u64 = all.iter().map(|done| done.runs).sum();
         let found: Vec<_> = all.iter().filter_map(|done| done.finding.as_ref()).collect();
         let (count, seconds) = (found.len(), time.as_secs());
-        println!("storm: {runs} runs in {seconds} s, seed {}, {count} findings", self.seed);
-        for finding in &found {
-            println!("{finding}");
-        }
+        let seed = self.seed;
+        out.say(format_args!("storm: {runs} runs in {seconds} s, seed {seed}, {count} findings"))?;
+        found.iter().try_for_each(|finding| out.say(finding))
     }
 
     fn plan(&self) -> Result<Plan, String> {

@@ -4,7 +4,7 @@
 use holdfast_workloads::Rng;
 
 /// Numbers at which readers of text go wrong.
-const NUMBERS: [&str; 14] = [
+pub(crate) const NUMBERS: [&str; 14] = [
     "0",
     "1",
     "-1",

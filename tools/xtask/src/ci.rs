@@ -74,6 +74,13 @@ const STEPS: &[Step] = &[
     step("formats", Run::Xtask(&["formats"])),
     Step { needs: Needs::File("docs/papers.md"), ..step("papers", Run::Xtask(&["papers"])) },
     step("clippy", Run::Cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
+    // A workspace of its own, which nothing else here compiles. Nothing is linked, so libFuzzer
+    // itself, which is C++, need not be built; what `clippy` has built of others is used again.
+    Step { needs: Needs::Crate("holdfast-fuzz"),
+           variables: &[("CUSTOM_LIBFUZZER_PATH", "/dev/null")],
+           ..step("libfuzzer", Run::Cargo(&["clippy", "--locked", "--target-dir", "target",
+                                            "--manifest-path", "testing/fuzz/fuzz/Cargo.toml",
+                                            "--", "-D", "warnings"])) },
     Step { variables: &[("RUSTDOCFLAGS", "-D warnings")],
            ..step("doc", Run::Cargo(&["doc", "--workspace", "--no-deps"])) },
     // The programs in C are among the tests; built for them alone, much would be built twice.
@@ -375,6 +382,7 @@ fn summarise(results: &[(&str, Outcome, Duration)], spent: Spent) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workspace::files;
 
     #[test]
     fn what_each_step_came_to_is_told_to_programs() {
@@ -418,6 +426,22 @@ mod tests {
             let step = STEPS.iter().find(|step| step.name == name).unwrap();
             assert!(may_skip(step), "{name}");
         }
+    }
+
+    #[test]
+    fn each_manifest_is_compiled_by_a_step() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let workspace = Workspace::read(&root).unwrap();
+        let members: Vec<_> =
+            workspace.members.iter().map(|it| format!("{}/Cargo.toml", it.room)).collect();
+        let named = |manifest: &str| {
+            let names = |run| matches!(run, Run::Cargo(words) if words.contains(&manifest));
+            STEPS.iter().any(|step| names(step.run))
+        };
+        let is_compiled = |manifest: &String| members.contains(manifest) || named(manifest);
+        let mut manifests = files(&workspace.root).unwrap();
+        manifests.retain(|it| it.ends_with("/Cargo.toml") && !is_compiled(it));
+        assert_eq!(manifests, Vec::<String>::new(), "compiled by nothing");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The fuzz targets under libFuzzer with AddressSanitizer: the tool is installed if it is missing,
-//! the program built, each target run for some seconds from the corpora, and the findings told with
-//! one line each that repeats them. `--merge` chooses, of all inputs that are kept, those that
-//! reach most, and puts them into the committed corpora: see `merge.rs`.
+//! the program built, each target run for some seconds from the corpora and what it begins with,
+//! and the findings told with one line each that repeats them. `--merge` chooses, of all inputs
+//! that are kept, those that reach most, and puts them into the committed corpora: see `merge.rs`.
 //!
 //! The compiler is the one that builds everything else: what libFuzzer needs of it is switched on
 //! by `RUSTC_BOOTSTRAP`, so no other toolchain has to be there.
@@ -203,6 +203,44 @@ fn targets(root: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// Writes the inputs that a target begins with into their folder, and into an empty one: those of
+/// another version are none of them.
+fn seeded(root: &Path, target: &str) -> Result<()> {
+    let folder = seeds(root, target);
+    if folder.exists() {
+        fs::remove_dir_all(&folder)
+            .with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
+    let words = ["seeds", target, &folder.display().to_string()].map(str::to_owned);
+    let written = passthrough::start_checked(root, "holdfast-fuzz", &words)?;
+    if written != ExitCode::SUCCESS {
+        bail!("{target}: what it begins with cannot be written into {}", folder.display());
+    }
+    Ok(())
+}
+
+/// Where they are.
+fn seeds(root: &Path, target: &str) -> PathBuf {
+    root.join(PLACE).join("seeds").join(target)
+}
+
+/// Where inputs of a target are, that of those kept first: there libFuzzer puts new ones.
+fn inputs(root: &Path, target: &str, kept: &Path) -> [PathBuf; 3] {
+    [kept.to_owned(), root.join(CORPUS).join(target), seeds(root, target)]
+}
+
+/// The program, told that it is this target, and what no run of any may do.
+fn told_target(root: &Path, program: &Path, target: &str) -> Command {
+    let mut command = Command::new(program);
+    command
+        .current_dir(root)
+        .env("HOLDFAST_FUZZ_TARGET", target)
+        .args(["-timeout=20", "-rss_limit_mb=4096", "-malloc_limit_mb=1024"])
+        // What lives as long as the program is no leak that a run makes.
+        .arg("-detect_leaks=0");
+    command
+}
+
 /// Builds the program; answers where it is. None if it does not compile, which is a finding.
 fn built(root: &Path, tool: &Path) -> Result<Option<PathBuf>> {
     let done = Command::new(tool)
@@ -244,26 +282,34 @@ fn tool(root: &Path) -> Result<PathBuf> {
     Ok(places[1].clone())
 }
 
+/// What runs one target for so long.
+fn fuzzing(root: &Path, program: &Path, target: &str, args: &Args) -> Command {
+    let findings = findings(root, target);
+    let mut command = told_target(root, program, target);
+    command
+        .args(inputs(root, target, &kept(root, target, args)))
+        .arg(format!("-max_total_time={}", args.seconds))
+        .arg(format!("-artifact_prefix={}/", findings.display()))
+        .args(["-max_len=2048", "-print_final_stats=1"]);
+    command
+}
+
+/// Where inputs of a target are put that broke the law.
+fn findings(root: &Path, target: &str) -> PathBuf {
+    root.join(PLACE).join("findings").join(target)
+}
+
 /// Runs one target.
 fn one(root: &Path, program: &Path, target: &str, args: &Args) -> Result<Ran> {
-    let kept = kept(root, target, args);
-    let findings = root.join(PLACE).join("findings").join(target);
-    for folder in [&kept, &findings] {
+    let findings = findings(root, target);
+    for folder in [&kept(root, target, args), &findings] {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     }
+    seeded(root, target)?;
     let log = root.join(PLACE).join(format!("{target}.log"));
     let into = fs::File::create(&log).with_context(|| format!("cannot make {}", log.display()))?;
     let begun = std::time::SystemTime::now();
-    let status = Command::new(program)
-        .current_dir(root)
-        .env("HOLDFAST_FUZZ_TARGET", target)
-        .arg(&kept)
-        .arg(root.join(CORPUS).join(target))
-        .arg(format!("-max_total_time={}", args.seconds))
-        .arg(format!("-artifact_prefix={}/", findings.display()))
-        .args(["-max_len=2048", "-timeout=20", "-rss_limit_mb=4096", "-malloc_limit_mb=1024"])
-        // What lives as long as the program is no leak that a run makes.
-        .args(["-detect_leaks=0", "-print_final_stats=1"])
+    let status = fuzzing(root, program, target, args)
         .stdout(Stdio::null())
         .stderr(into)
         .status()
@@ -348,13 +394,37 @@ mod tests {
         assert_eq!(figures(""), (0, 0, 0));
     }
 
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn words(command: &Command) -> Vec<String> {
+        command.get_args().map(|word| word.to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn a_target_has_what_is_kept_what_is_committed_and_what_it_begins_with() {
+        let line = ["fuzz", "--seconds", "9", "--keep", "/kept"];
+        let line = <Line as clap::Parser>::try_parse_from(line).unwrap();
+        let command = fuzzing(Path::new("/root"), Path::new("/program"), "open", &line.args);
+        let words = words(&command);
+        let folders: Vec<&String> = words.iter().filter(|word| !word.starts_with('-')).collect();
+        let three =
+            ["/kept/open", "/root/testing/fuzz/corpus/open", "/root/target/fuzz/seeds/open"];
+        assert_eq!(folders, three, "libFuzzer writes into the first");
+        for word in ["-max_total_time=9", "-timeout=20", "-max_len=2048", "-detect_leaks=0"] {
+            assert!(words.iter().any(|other| other == word), "{word}: {words:?}");
+        }
+        let named = command
+            .get_envs()
+            .any(|it| it == ("HOLDFAST_FUZZ_TARGET".as_ref(), Some("open".as_ref())));
+        assert!(named);
+    }
+
     #[test]
     fn a_storm_is_told_what_was_asked_for() {
-        #[derive(clap::Parser)]
-        struct Line {
-            #[command(flatten)]
-            args: Args,
-        }
         let words = |line: &str| {
             let line = <Line as clap::Parser>::try_parse_from(line.split(' '))?;
             Ok::<_, clap::Error>(line.args.storm.words(&line.args).join(" "))

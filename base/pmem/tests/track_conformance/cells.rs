@@ -242,11 +242,14 @@ pub(crate) fn absent(subject: Subject, folder: &Path) -> Option<String> {
     let child = fork(|| {
         use std::io::Write;
         match make(subject, files, &board) {
-            Err(error @ (TrackError::KernelLacks { .. } | TrackError::NoPermission { .. })) => {
-                write!(&writer, "{error}").unwrap();
-                0
-            }
-            made => i32::from(made.is_err()),
+            Err(error) => match crate::absence(&error) {
+                Some(why) => {
+                    write!(&writer, "{why}").unwrap();
+                    0
+                }
+                None => 1,
+            },
+            Ok(_) => 0,
         }
     });
     drop(writer);

@@ -8,14 +8,14 @@ use std::time::Instant;
 
 use holdfast_pmem::track::folios::{self, Folios};
 use holdfast_pmem::track::{
-    AsyncProtect, DirtySource, FirstStore, Forks, MediumRecord, RecordPlaces, Span, TrackError,
-    allocated,
+    DirtySource, FirstStore, Forks, MediumRecord, RecordPlaces, Span, allocated,
 };
 use holdfast_pmem::{Durability, Mapped, Options, PAGE};
 
 use crate::Story;
 use crate::cells::{map, store};
 use crate::common::folders;
+use crate::stories::async_protect;
 
 pub(crate) const STORIES: &[Story] = &[("costs", costs)];
 
@@ -49,11 +49,8 @@ fn costs() {
             if *asked == Folios::Small {
                 folios::advise(span).unwrap();
             }
-            match AsyncProtect::new(span, file.as_fd(), Forks::Excluded) {
-                Err(error @ (TrackError::KernelLacks { .. } | TrackError::NoPermission { .. })) => {
-                    println!("skipped: {error}");
-                }
-                source => row(&format!("async protect, {name}, {asked:?}"), &source.unwrap(), base),
+            if let Some(source) = async_protect(&file, base, LEN) {
+                row(&format!("async protect, {name}, {asked:?}"), &source, base);
             }
             println!("    {report}");
         }
@@ -84,11 +81,10 @@ fn sparse() {
     let file = tempfile::tempfile_in("/dev/shm").unwrap();
     file.set_len(HUGE).unwrap();
     let base = map(&file, HUGE);
-    let span = Span::new(base as usize, HUGE, 0).unwrap();
     for part in 0..PARTS {
         store(base, part * (HUGE / PARTS), 1);
     }
-    let Ok(source) = AsyncProtect::new(span, file.as_fd(), Forks::Excluded) else { return };
+    let Some(source) = async_protect(&file, base, HUGE) else { return };
     let mut armed = 0;
     allocated(file.as_fd(), 0, HUGE, &mut |at, len| {
         source.arm(at, len).unwrap();

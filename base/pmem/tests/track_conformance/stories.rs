@@ -54,15 +54,10 @@ fn span(base: *mut u8, len: u64) -> Span {
     Span::new(base as usize, len, 0).unwrap()
 }
 
-/// A source of this kind, or nothing, said aloud, where the kernel has none.
-fn async_protect(file: &File, base: *mut u8, len: u64) -> Option<AsyncProtect> {
-    match AsyncProtect::new(span(base, len), file.as_fd(), Forks::Excluded) {
-        Err(error @ (TrackError::KernelLacks { .. } | TrackError::NoPermission { .. })) => {
-            println!("skipped: {error}");
-            None
-        }
-        source => Some(source.unwrap()),
-    }
+/// A source of this kind, if there is one here.
+pub(crate) fn async_protect(file: &File, base: *mut u8, len: u64) -> Option<AsyncProtect> {
+    let source = AsyncProtect::new(span(base, len), file.as_fd(), Forks::Excluded);
+    crate::made("async protect", source)
 }
 
 /// Notes pages in memory of this process.

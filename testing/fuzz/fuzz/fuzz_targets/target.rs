@@ -27,7 +27,7 @@ fuzz_target!(|input: &[u8]| {
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max: usize, seed: u32| {
     // libFuzzer's own now and then: it knows what the program compares.
-    if seed % 4 == 0 {
+    if seed.is_multiple_of(4) {
         return fuzzer_mutate(data, size, max);
     }
     let mut rng = Rng::new(seed.into());

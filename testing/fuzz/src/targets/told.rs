@@ -1,14 +1,21 @@
 //! What processes say to each other: the answer of a desk, messages of guard and program.
 
 use holdfast_guard_wire::{Answer, MESSAGE, Place, Refusal, Request};
-use holdfast_mapped::live::{Live, TEXT_MAX};
+use holdfast_mapped::live::{Keeping, Live, TEXT_MAX, Verdicts};
+use holdfast_mapped::trace::{SHARES_KEPT, Share};
+use holdfast_mapped::{Counts, Coverage, Folios};
+use holdfast_pmem::PAGE;
+use holdfast_pmem::track::SourceKind;
+use holdfast_redundancy::Unsure;
 use holdfast_workloads::Rng;
 
 use crate::lie::lie;
 use crate::words;
 
-/// Numbers of the longest row to begin with.
-const NUMBERS: usize = 120;
+/// How many numbers are tried, if a row would be none with the first.
+const TRIES: usize = 4;
+/// Pages of the file that rows to begin with tell of.
+const PAGES: u64 = 5000;
 /// Where a message has its version, its kind, and the first of its words.
 const VERSION: usize = 4;
 const KIND: usize = 6;
@@ -41,40 +48,107 @@ fn fewer(words: String) -> String {
     words.rsplit_once(' ').map_or_else(String::new, |(front, _)| front.to_owned())
 }
 
-/// Rows of all lengths that may be one.
+/// Rows as they are told: of a file that nothing is known of, and of one in use, with lists of one,
+/// of some, and of as many as there may be.
 pub(super) fn answer_seeds() -> Vec<Vec<u8>> {
-    // Data pages of a stripe are the sixth number, and not 0.
-    let row = |count: usize, number: &str| {
-        let number = |at: usize| if at == 5 { " 1".to_owned() } else { format!(" {number}") };
-        format!("{FIRST}{}", (0..count).map(number).collect::<String>()).into_bytes()
-    };
-    (0..NUMBERS).flat_map(|count| [row(count, "0"), row(count, "1")]).collect()
+    let lists = [(0, 0), (1, 0), (0, 1), (2, 3), (11, SHARES_KEPT)];
+    let mut rows: Vec<Live> = lists.into_iter().map(in_use).collect();
+    let (coverage, counts, verdicts) = Default::default();
+    rows.push(Live { coverage, counts, verdicts, at_ns: 0, found: [0; 4], ..in_use((0, 0)) });
+    rows.iter().map(|row| row.words().into_bytes()).collect()
 }
 
-/// Changes numbers of a row.
+/// A file in use, with so many reasons why pages are undecided, and so many windows.
+fn in_use((reasons, windows): (u8, usize)) -> Live {
+    let now = 1_700_000_000_000_000_000;
+    let share = |n: u64| Share { time_ns: n, took_ns: 9, pages: 90, stored: n, in_stripes: n + 9 };
+    let why = |code: u8| Some((Unsure::of_code(code, 0)?, code.into()));
+    Live {
+        at_ns: now,
+        keeping: Keeping {
+            guards: windows > 0,
+            period_ns: 1_000_000_000,
+            longest_ns: 30_000_000,
+            tracking: SourceKind::AsyncProtect,
+        },
+        data: 32,
+        parity: 1,
+        size: PAGES * PAGE,
+        file_size: PAGES * PAGE + 7,
+        folios: Folios::Any,
+        contested: false,
+        coverage: Coverage {
+            pages: PAGES,
+            without_sum: 40,
+            without_parity: 800,
+            undecided: reasons.into(),
+            oldest_ns: 900_000_000,
+            histogram: [0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89],
+            verified_ns: now,
+            covered_ns: now,
+        },
+        counts: Counts { passes: 70, covered: 900, unchanged: 30, corrupt: 1, ..Counts::default() },
+        verdicts: Verdicts { pages: PAGES, good: 4900, uncovered: 100, ..Verdicts::default() },
+        found: [2, 1, 1, 0],
+        damaged: 1,
+        unclear: 0,
+        undecided: (1..=reasons).filter_map(why).collect(),
+        windows: (1..=windows as u64).map(share).collect(),
+    }
+}
+
+/// Changes numbers of a row. Nearly all that comes of one is one: numbers have to fit each other,
+/// and there have to be as many as the row says, which chance would hardly ever come to.
 pub(super) fn mutate_answer(input: &[u8], most: usize, rng: &mut Rng) -> Vec<u8> {
-    let mut new = if rng.below(3) == 0 {
-        words::mutate(input, b' ', &[FIRST.into()], rng)
-    } else {
-        one_number(input, rng)
+    let mut new = match rng.below(16) {
+        0 => words::mutate(input, b' ', &[FIRST.into()], rng),
+        1 => other_lists(input, rng).unwrap_or_else(|| one_number(input, rng)),
+        2 => one_number(input, rng),
+        _ => {
+            let mut new = one_number(input, rng);
+            let is_row = row_of(input).is_some();
+            for _ in 1..TRIES {
+                if is_row && (new.len() > most || row_of(&new).is_none()) {
+                    new = one_number(input, rng);
+                }
+            }
+            new
+        }
     };
     new.truncate(most);
     new
 }
 
+/// The row that an input is, if it is one.
+fn row_of(input: &[u8]) -> Option<Live> {
+    Live::parse(std::str::from_utf8(input).ok()?)
+}
+
+/// The row with an entry more, or less, in one of its lists.
+fn other_lists(input: &[u8], rng: &mut Rng) -> Option<Vec<u8>> {
+    let mut row = row_of(input)?;
+    match rng.below(4) {
+        0 => drop(row.undecided.pop()),
+        1 => row.undecided.push((Unsure::of_code(1 + rng.below(11) as u8, 0)?, rng.below(9))),
+        2 => drop(row.windows.pop()),
+        _ => row.windows.push(Share { time_ns: rng.next_u64(), ..Share::default() }),
+    }
+    Some(row.words().into_bytes())
+}
+
 /// The same row with another number in one place: there are as many as before.
 fn one_number(input: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut words: Vec<Vec<u8>> = input.split(|byte| *byte == b' ').map(<[u8]>::to_vec).collect();
-    let at = 1 + rng.below(words.len() as u64) as usize;
-    let number = match rng.below(4) {
-        0 => rng.below(70),
-        1 => rng.below(3),
-        2 => 1 << rng.below(64),
-        _ => rng.next_u64(),
+    let at = 1 + rng.below(words.len().max(2) as u64 - 1) as usize;
+    let number = match rng.below(5) {
+        0 => rng.below(70).to_string(),
+        1 => rng.below(3).to_string(),
+        2 => (1_u64 << rng.below(64)).to_string(),
+        3 => rng.pick(&words::NUMBERS).map_or_else(String::new, |number| (*number).to_owned()),
+        _ => rng.next_u64().to_string(),
     };
-    match words.get_mut(at) {
-        Some(word) => *word = number.to_string().into_bytes(),
-        None => words.push(number.to_string().into_bytes()),
+    if let Some(word) = words.get_mut(at) {
+        *word = number.into_bytes();
     }
     words.join(&b' ')
 }
@@ -170,14 +244,40 @@ mod tests {
 
     #[test]
     fn seeds_are_rows_and_messages() {
-        let row = |input: &&Vec<u8>| {
-            std::str::from_utf8(input).is_ok_and(|text| Live::parse(text).is_some())
+        let rows = answer_seeds();
+        let lists = |row: &Vec<u8>| {
+            let row = row_of(row).expect("a row");
+            (row.undecided.len(), row.windows.len())
         };
-        assert!(answer_seeds().iter().filter(row).count() >= 1);
+        let lists: Vec<_> = rows.iter().map(lists).collect();
+        assert_eq!(lists, [(0, 0), (1, 0), (0, 1), (2, 3), (11, SHARES_KEPT), (0, 0)]);
         for input in message_seeds() {
             let bytes = &input[1..];
             let read = Request::decode(bytes).is_ok() || Answer::decode(bytes).is_ok();
             assert!(read, "{input:?}");
         }
+    }
+
+    /// What is no row ends before the oracle: most of what is made of the seeds and of what is
+    /// committed has to come to it, with lists of many lengths, and some has to be refused.
+    #[test]
+    fn most_of_what_is_made_of_rows_is_a_row() {
+        const INPUTS: u64 = 1000;
+        let target = crate::find("answers").expect("a target");
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/answers");
+        let mut corpus = crate::drive::corpus(&folder).expect("it can be read");
+        corpus.extend(answer_seeds());
+        let first = corpus.len() as u64;
+        let made = (first..first + INPUTS).map(|n| crate::drive::input(target, &corpus, 1, n));
+        let made: Vec<Vec<u8>> = made.collect();
+        let rows: Vec<Live> = made.iter().filter_map(|input| row_of(input)).collect();
+        let lens: std::collections::BTreeSet<_> =
+            rows.iter().map(|row| (row.undecided.len(), row.windows.len())).collect();
+        let changed = made.iter().filter(|input| !corpus.contains(input)).count() as u64;
+        println!("{} rows, {changed} changed, lists of {} lengths", rows.len(), lens.len());
+        assert!(2 * rows.len() as u64 >= INPUTS, "{} rows", rows.len());
+        assert!((rows.len() as u64) < INPUTS - INPUTS / 50, "what is no row is tried as well");
+        assert!(changed > INPUTS - INPUTS / 20, "{changed} changed");
+        assert!(lens.len() >= 10, "lists of other lengths: {lens:?}");
     }
 }

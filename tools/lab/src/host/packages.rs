@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use std::fmt;
 
 use super::apt::{self, Refused, Said};
@@ -44,9 +44,14 @@ const ROOM: u64 = 2 << 30;
 /// Sees to it that there is room for the parts of a machine.
 pub(crate) fn room(folder: &Path) -> Result<()> {
     let found = rustix::fs::statvfs(folder).context("cannot ask for free space")?;
-    let free = found.f_bavail.saturating_mul(found.f_frsize);
+    is_enough(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+/// Whether a machine has room in so many bytes.
+fn is_enough(free: u64) -> Result<()> {
     if free < ROOM {
-        bail!("{free} bytes of disk are left, and a machine takes {ROOM}: make room");
+        let why = format!("{free} bytes of disk are left, and a machine takes {ROOM}: make room");
+        return Err(impossible(why));
     }
     Ok(())
 }
@@ -214,6 +219,15 @@ mod tests {
         assert!(is_skip(debian, silence, false));
         assert!(is_skip(debian, rootless, false));
         assert!(is_skip(other, "Hit:1 http://d x", true));
+    }
+
+    #[test]
+    fn a_disk_without_room_has_no_machine() {
+        let error = is_enough(ROOM - 1).unwrap_err();
+        assert!(error.is::<Impossible>(), "{error:#}");
+        assert!(is_enough(ROOM).is_ok());
+        let nowhere = room(Path::new("/nowhere/at/all")).unwrap_err();
+        assert!(!nowhere.is::<Impossible>(), "{nowhere:#}");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Which inputs are committed: of all that are kept and all that are committed, few that reach, put
-//! together, nearly as much as all of them.
+//! Which inputs are committed: of all that are kept, that are committed, and that targets begin
+//! with, few that reach, put together, nearly as much as all of them.
 //!
 //! libFuzzer runs each input alone and notes what it reached (`-set_cover_merge=1`); what is chosen
 //! from its notes is the one that adds most, again and again. Inputs that broke the law have names
@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use super::{CORPUS, PLACE};
+use super::{CORPUS, PLACE, inputs, seeded, told_target};
 
 /// Most inputs of a target that are committed for what they reach, and the longest of them.
 const MOST: usize = 100;
@@ -20,6 +20,10 @@ const LONGEST: usize = 512;
 /// How files begin that are chosen here, and those that targets begin with.
 const CHOSEN: &str = "new-";
 const FIRST: &str = "seed-";
+
+/// Where libFuzzer notes what each reaches, and where it copies those that it would choose.
+const NOTES: &str = "notes";
+const OUT: &str = "out";
 
 /// What an input reached: its file, how long that is, and features by number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,20 +39,14 @@ pub(super) fn merge(root: &Path, program: &Path, target: &str, kept: &Path) -> R
     if place.exists() {
         fs::remove_dir_all(&place).with_context(|| format!("cannot remove {}", place.display()))?;
     }
-    let (out, notes, log) = (place.join("out"), place.join("notes"), place.join("log"));
-    for folder in [&out, kept] {
+    let (notes, log) = (place.join(NOTES), place.join("log"));
+    for folder in [&place.join(OUT), kept] {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     }
     let corpus = root.join(CORPUS).join(target);
     let into = fs::File::create(&log).with_context(|| format!("cannot make {}", log.display()))?;
-    let status = Command::new(program)
-        .current_dir(root)
-        .env("HOLDFAST_FUZZ_TARGET", target)
-        .arg("-set_cover_merge=1")
-        .arg(format!("-merge_control_file={}", notes.display()))
-        .arg(format!("-max_len={LONGEST}"))
-        .args(["-timeout=20", "-rss_limit_mb=4096", "-malloc_limit_mb=1024", "-detect_leaks=0"])
-        .args([&out, kept, &corpus])
+    seeded(root, target)?;
+    let status = comparing(told_target(root, program, target), &place, &inputs(root, target, kept))
         .stdout(Stdio::null())
         .stderr(into)
         .status()
@@ -77,6 +75,17 @@ pub(super) fn merge(root: &Path, program: &Path, target: &str, kept: &Path) -> R
         features.len()
     );
     Ok(())
+}
+
+/// The program, told to look at each input of these folders alone.
+fn comparing(mut program: Command, place: &Path, inputs: &[PathBuf]) -> Command {
+    program
+        .arg("-set_cover_merge=1")
+        .arg(format!("-merge_control_file={}", place.join(NOTES).display()))
+        .arg(format!("-max_len={LONGEST}"))
+        .arg(place.join(OUT))
+        .args(inputs);
+    program
 }
 
 /// Reads libFuzzer's notes: the number of files, how many of them were there before, their names;
@@ -165,6 +174,19 @@ mod tests {
         assert_eq!(chosen, [PathBuf::from("c"), PathBuf::from("b")]);
         assert!(read("4\n0\na\n").is_err());
         assert!(read("").is_err());
+    }
+
+    #[test]
+    fn all_inputs_of_a_target_are_compared_and_what_is_copied_goes_elsewhere() {
+        let root = Path::new("/root");
+        let program = told_target(root, Path::new("/program"), "open");
+        let command = comparing(program, Path::new("/p"), &inputs(root, "open", Path::new("/k")));
+        let words: Vec<_> = command.get_args().filter_map(|word| word.to_str()).collect();
+        let folders: Vec<_> = words.iter().filter(|word| !word.starts_with('-')).collect();
+        let corpus = "/root/testing/fuzz/corpus/open";
+        assert_eq!(folders, [&"/p/out", &"/k", &corpus, &"/root/target/fuzz/seeds/open"]);
+        assert!(words.contains(&"-merge_control_file=/p/notes"), "{words:?}");
+        assert!(words.contains(&"-timeout=20"), "{words:?}");
     }
 
     #[test]

@@ -2,4 +2,5 @@
 
 mod checks;
 mod ci;
+mod fuzz;
 mod support;

@@ -165,6 +165,15 @@ impl Tree {
         said(command.env("CARGO", cargo).env("REAL_CARGO", real).output())
     }
 
+    /// The same with the programs of a folder of this workspace before all others.
+    pub(crate) fn xtask_among(&self, programs: &str, cargo: &Path, arguments: &[&str]) -> Said {
+        let others = std::env::var_os("PATH").unwrap_or_default();
+        let places = std::iter::once(self.root().join(programs));
+        let path = std::env::join_paths(places.chain(std::env::split_paths(&others)));
+        let mut command = self.command(arguments);
+        said(command.env("CARGO", cargo).env("PATH", path.expect("no colon in it")).output())
+    }
+
     fn command(&self, arguments: &[&str]) -> Command {
         self.command_of(Path::new(env!("CARGO_BIN_EXE_xtask")), arguments)
     }
