@@ -13,7 +13,8 @@ pub struct Counters {
     pub stored_bytes: u64,
     /// Lines flushed.
     pub lines_flushed: u64,
-    /// Lines flushed though nothing in them differed from the medium.
+    /// Lines flushed though nothing in them differed from the medium, or though this thread had
+    /// flushed them since their newest store.
     pub redundant_flushes: u64,
     /// Calls of `drain` (on Dax and Shm also of `append` and `sync`) that were in force.
     pub drains: u64,

@@ -163,7 +163,7 @@ pub use crash::{CrashPoint, Image, Pick};
 pub use faults::{Clear, Damage, FaultKind, Injected, Torn, When};
 pub use gate::FailMode;
 pub use images::{Budget, Images};
-pub use medium::{BarrierHook, FaultMedium, StepHook};
+pub use medium::{BarrierHook, FaultMedium, GROW, StepHook};
 pub use sites::SiteKind;
 pub use trace::{Call, UnitStates};
 pub use watched::{Marks, Watched};

@@ -25,8 +25,8 @@ pub type BarrierHook = Box<dyn FnMut(&FaultMedium, Site, &CrashPoint) + Send>;
 /// Called at every named step of a protocol.
 pub type StepHook = Box<dyn Fn(Site) + Send + Sync>;
 
-/// The name under which growth is listed; the call itself carries none.
-const GROW: Site = Site::new("faultmem.medium.grow");
+/// The name under which growth is listed and recorded; the call itself carries none.
+pub const GROW: Site = Site::new("faultmem.medium.grow");
 /// What the system answers when a device fails.
 const EIO: i32 = 5;
 
@@ -178,8 +178,9 @@ impl FaultMedium {
         self.state().sites.seen()
     }
 
-    /// From here on everything stored is made durable just before each store or drain at `place`,
-    /// as if flushes and a fence stood there: to try whether that is what is missing.
+    /// From here on everything stored is made durable just before each store, drain, append, sync
+    /// or heal at `place`, as if flushes and a fence stood there: to try whether that is what is
+    /// missing.
     pub fn persist_before(&self, place: &'static Location<'static>) {
         self.state().cures.push(place);
     }
@@ -376,6 +377,7 @@ impl FaultMedium {
         let fails = state.gate.fails();
         let len = bytes.len() as u64;
         state.in_range(at, len).map_err(|error| sync_error("append", invalid(error)))?;
+        state.cure(&self.view, place);
         let stored = {
             let bytes = if fails { &bytes[..bytes.len() / 2] } else { bytes };
             let write = Write { site, at, bytes, whole: true, flush_for: None };
@@ -406,10 +408,12 @@ impl FaultMedium {
         if self.kind != MediumKind::File {
             return self.sync(site);
         }
-        let this = (site, SiteKind::Sync, Location::caller());
+        let place = Location::caller();
+        let this = (site, SiteKind::Sync, place);
         let mut state = self.state();
         let on = state.sites.visit(site, SiteKind::Sync);
         state.in_range(at, len).map_err(|error| sync_error("fdatasync", invalid(error)))?;
+        state.cure(&self.view, place);
         if state.gate.fails() {
             state.leave_in_doubt(Some((at, len)));
             return Err(sync_error("fdatasync", io::Error::from_raw_os_error(EIO)));
@@ -554,6 +558,7 @@ impl Medium for FaultMedium {
     fn sync(&self, site: Site) -> Result<(), SyncError> {
         let place = Location::caller();
         let mut state = self.state();
+        state.cure(&self.view, place);
         let on = state.sites.visit(site, SiteKind::Sync);
         let file = self.kind == MediumKind::File;
         if state.gate.fails() {
@@ -583,7 +588,9 @@ impl Medium for FaultMedium {
         (at.checked_add(len)? <= self.len()).then(|| self.view.address(at))
     }
 
+    #[track_caller]
     fn grow(&self, len: u64) -> Result<(), SyncError> {
+        let place = Location::caller();
         let mut state = self.state();
         state.sites.visit(GROW, SiteKind::Grow);
         if state.gate.fails() {
@@ -600,6 +607,9 @@ impl Medium for FaultMedium {
             let why = "no address range left: construct the medium with a greater reserve";
             return Err(sync_error("grow", io::Error::new(io::ErrorKind::OutOfMemory, why)));
         }
+        let (now, old) = (state.number(), state.len());
+        let this = (GROW, SiteKind::Grow, place);
+        self.note_barrier(&mut state, this, (now, false), (old, len - old));
         let mut passing = self.barrier(state, GROW, SiteKind::Grow);
         // Another thread may have grown the medium further meanwhile.
         if len > passing.state.len() {
@@ -620,6 +630,7 @@ impl Medium for FaultMedium {
             return Err(MediaError { at, len, cause: MediaCause::OutOfRange });
         }
         let place = Location::caller();
+        state.cure(&self.view, place);
         let before = state.number();
         let page = state.frames.physical_page(at / PAGE);
         let unable = state.durable.bad().get(&page) == Some(&crate::Clear::Unable);

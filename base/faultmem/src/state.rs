@@ -199,14 +199,18 @@ impl State {
             (at, rest) = (at + piece.len() as u64, tail);
         }
         if let Some(slot) = write.flush_for {
-            let redundant = !self.durable.is_dirty(line);
-            self.flush_line(slot, line, redundant);
+            self.flush_line(slot, line);
         }
     }
 
-    fn flush_line(&mut self, slot: u32, line: u64, redundant: bool) {
+    fn flush_line(&mut self, slot: u32, line: u64) {
         let number = self.number;
+        let newest = self.durable.pending().get(&line).and_then(|log| log.last());
+        let newest = newest.map(|event| event.number);
         let thread = self.thread(slot);
+        // In order of flushing: those that saw the newest store of the line come last.
+        let since = thread.flushed.iter().rev().take_while(|(_, upto)| Some(*upto) >= newest);
+        let redundant = newest.is_none() || { since }.any(|&(flushed, _)| flushed == line);
         thread.flushed.push((line, number));
         thread.outstanding = true;
         thread.counters.lines_flushed += 1;
@@ -216,11 +220,7 @@ impl State {
     /// Flushes the lines of a range of the pool for a thread.
     pub(crate) fn flush(&mut self, slot: u32, at: u64, len: u64) {
         for (line, _) in self.lines_of(at, len) {
-            let newest = self.durable.pending().get(&line).and_then(|log| log.last());
-            let newest = newest.map(|event| event.number);
-            let seen = |&(flushed, upto): &(u64, u64)| flushed == line && Some(upto) >= newest;
-            let redundant = newest.is_none() || self.thread(slot).flushed.iter().any(seen);
-            self.flush_line(slot, line, redundant);
+            self.flush_line(slot, line);
         }
     }
 

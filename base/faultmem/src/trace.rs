@@ -19,9 +19,10 @@ pub struct Call {
     pub kind: SiteKind,
     /// Where in the source the call stands; of calls through `dyn Medium`, where the trait does.
     pub place: &'static Location<'static>,
-    /// First byte stored or flushed, as an offset into the pool; 0 for barriers of everything.
+    /// First byte stored, flushed or added, as an offset into the pool; 0 for barriers of
+    /// everything.
     pub at: u64,
-    /// Bytes stored or flushed.
+    /// Bytes stored, flushed or added.
     pub len: u64,
     /// Number of the newest store before the call.
     pub before: u64,

@@ -4,8 +4,7 @@
 
 use std::collections::VecDeque;
 
-use holdfast_explore::{Explorer, Mapping, Shared, Verdict};
-use holdfast_pmem::MediumKind;
+use holdfast_explore::{Explorer, Mapping, MediumKind, Shared, Verdict};
 
 /// Counts of items ever pushed and ever popped, each in a line of its own; then the ring.
 const PUSHED: u64 = 0;
@@ -73,10 +72,11 @@ impl Queue {
     }
 }
 
-/// The queue under exploration, with the fence after the item or without.
+/// The queue under exploration, with the fence after the item or without. Each of the two has a
+/// name of its own, for a replay line is obeyed by who has its name.
 pub(crate) fn explorer(fenced: bool) -> Explorer<Queue, VecDeque<u64>> {
     Explorer::new(
-        "queue",
+        if fenced { "queue" } else { "hasty-queue" },
         4096,
         MediumKind::Dax,
         move |medium| Ok(Queue::open(medium, fenced)),

@@ -83,7 +83,9 @@ impl<H: 'static, A: Model> Explorer<H, A> {
     /// clean end, has left; `check` says whether that is what it may be. The check may go on using
     /// the structure: the image is its own.
     ///
-    /// `name` is what reports and replay lines call it: one word.
+    /// `name` is what reports and replay lines call it: one word, that no other explorer of the
+    /// program has, also not a variant of the same structure. A line is obeyed by whoever has its
+    /// name, and one that happens to fit shows a crash that nobody reported.
     #[must_use]
     pub fn new(
         name: &str,

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::panic::Location;
 
-use holdfast_faultmem::{Call, SiteKind};
+use holdfast_faultmem::{Call, GROW, SiteKind};
 use holdfast_pmem::{LINE, MediumKind, Site};
 
 use crate::judge::Level;
@@ -75,11 +75,11 @@ pub enum Hinge {
         /// The other.
         other: Spot,
     },
-    /// A store may arrive before this fence, and what it needs is not even stored by then.
+    /// A store may arrive before this fence, and what it needs is not even done by then.
     TooEarly {
         /// The store.
         store: Spot,
-        /// The fence about to take effect; `None` if the operation had returned.
+        /// The fence, or growth, about to take effect; `None` if the operation had returned.
         fence: Option<Spot>,
     },
     /// The operation has returned, and no fence has covered its store.
@@ -136,6 +136,7 @@ impl Hinge {
 impl fmt::Display for Hinge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at = |spot: &Option<Spot>| match spot {
+            Some(spot) if spot.site == GROW => format!("the growth at {spot}"),
             Some(spot) => format!("the fence at {spot}"),
             None => "the crash".to_owned(),
         };
@@ -206,7 +207,6 @@ pub(crate) fn hinge(
     let calls = calls_of(level);
     let fence_after =
         |call: usize| calls[call + 1..].iter().find(|call| is_fence(call)).map(spot_of);
-    let last = calls.iter().rposition(is_fence);
     let passing = level.point.barrier().is_some();
     if let Some(store) = missing.iter().find(|store| !store.flushed) {
         return Hinge::NoFlush { store: store.spot, fence: fence_after(store.call) };
@@ -217,10 +217,7 @@ pub(crate) fn hinge(
             let fence = in_effect(level).iter().rfind(|call| is_fence(call));
             Hinge::Recovery { fence: fence.map(spot_of) }
         }
-        (Some(early), None) => {
-            let fence = last.filter(|_| passing).map(|fence| spot_of(&calls[fence]));
-            Hinge::TooEarly { store: early.spot, fence }
-        }
+        (Some(early), None) => Hinge::TooEarly { store: early.spot, fence: barrier_of(level) },
         (Some(one), Some(other)) if both_ways => {
             Hinge::NotAtomic { one: one.spot, other: other.spot }
         }
@@ -247,12 +244,12 @@ pub(crate) fn hinge(
 
 /// The barrier that the crash came before.
 pub(crate) fn barrier_of(level: &Level) -> Option<Spot> {
-    level.point.barrier()?;
-    calls_of(level).last().filter(|call| is_fence(call)).map(spot_of)
+    let barrier = level.point.barrier()?;
+    // Another thread may have stored since it was put on record.
+    calls_of(level).iter().rfind(|call| (call.site, call.kind) == barrier).map(spot_of)
 }
 
-/// The calls without the barrier about to take effect, which is the last one: growth is on no
-/// record.
+/// The calls without the barrier about to take effect, which is the last one.
 fn in_effect(level: &Level) -> &[Call] {
     let calls = calls_of(level);
     match (level.point.barrier(), calls.split_last()) {
@@ -265,6 +262,7 @@ fn calls_of(level: &Level) -> &[Call] {
     &level.trace[..level.point.calls().min(level.trace.len())]
 }
 
+/// Whether a call waits for stores, which growth does not.
 fn is_fence(call: &Call) -> bool {
     call.is_barrier() && call.kind != SiteKind::Grow
 }

@@ -73,12 +73,14 @@ pub(crate) struct Judge<H, A> {
     /// asked, never listed.
     known: HashMap<(Mode, u64, usize, u64), u32>,
     counting: bool,
+    /// What the replay line names that there is not.
+    pub(crate) misfit: Option<&'static str>,
 }
 
 impl<H: 'static, A: Model> Judge<H, A> {
     pub(crate) fn new(explorer: Explorer<H, A>) -> Self {
         let (tally, known) = (Tally::default(), HashMap::new());
-        Self { explorer, mode: Mode::Words, tally, known, counting: true }
+        Self { explorer, mode: Mode::Words, tally, known, counting: true, misfit: None }
     }
 
     /// A medium of the user's, with what is switched off.
@@ -188,7 +190,8 @@ impl<H: 'static, A: Model> Judge<H, A> {
         bad
     }
 
-    /// The crashes that a replay line names, one in the recovery of the other.
+    /// The crashes that a replay line names, one in the recovery of the other. What does not fit is
+    /// no failure, but noted.
     pub(crate) fn judge_path(
         &mut self,
         image: Image,
@@ -205,16 +208,17 @@ impl<H: 'static, A: Model> Judge<H, A> {
         medium.on_barrier(Box::new(move |_, _, point| lock(&taken).push(point.clone())));
         let checked = self.recover_and_check(&medium, seen, true, &points);
         let point = lock(&points).get(crash.instant).cloned();
-        let gone = |why: &str| Some(Bad { why: why.to_owned(), levels: Vec::new() });
         let Some(point) = point else {
-            return match checked {
-                Err(why) => gone(why.text()),
-                Ok(()) => gone("the replay line names an instant that this recovery has not"),
-            };
+            if let Err(why) = checked {
+                return Some(Bad { why: why.text().to_owned(), levels: Vec::new() });
+            }
+            self.misfit = Some("an instant that the recovery does not come to");
+            return None;
         };
         let picks = crash.picks();
-        let Some(image) = point.image_of(&picks) else {
-            return gone("the replay line names a unit that this recovery has not stored to");
+        let Some(image) = crash.image_at(&point) else {
+            self.misfit = Some("a unit that the recovery has not stored to by then");
+            return None;
         };
         let trace = medium.trace();
         let mut bad = self.judge_path(image, seen, deeper)?;

@@ -50,8 +50,7 @@
 //! # Example: a queue with a missing fence
 //!
 //! ```
-//! use holdfast_explore::{Explorer, Hinge, Mapping, Shared, Verdict};
-//! use holdfast_pmem::MediumKind;
+//! use holdfast_explore::{Explorer, Hinge, Mapping, MediumKind, Shared, Verdict};
 //!
 //! // A number of items at 0, the items from 64 on.
 //! struct Stack(Mapping);
@@ -75,9 +74,9 @@
 //!     }
 //! }
 //!
-//! let stack = |fenced| {
+//! let stack = |name, fenced| {
 //!     Explorer::new(
-//!         "stack",
+//!         name, // of this explorer alone: replay lines are obeyed by name
 //!         4096,
 //!         MediumKind::Dax,
 //!         |medium: Shared| Ok(Stack(Mapping::new(medium))),
@@ -86,13 +85,71 @@
 //!     .op("push 7", move |stack| stack.push(7, fenced), |items: &mut Vec<u64>| items.push(7))
 //! };
 //!
-//! stack(true).elisions().assert_all_needed();
-//! let failure = stack(false).run().failure.expect("the fence is missing");
+//! stack("stack", true).elisions().assert_all_needed();
+//! let failure = stack("hasty-stack", false).run().failure.expect("the fence is missing");
 //! assert!(matches!(failure.hinge, Hinge::NoFence { .. }), "{failure}");
 //! println!("{failure}"); // the two stores by file and line, and how to see it again
 //! ```
 //!
 //! A larger one, with its report: `cargo run -p holdfast-explore --example queue`.
+//!
+//! # In your `Cargo.toml`
+//!
+//! Nothing is published: name the folder of the sources, or with `git` where they are fetched from.
+//!
+//! ```toml
+//! [dev-dependencies]
+//! holdfast-explore = { path = "../holdfast/testing/explore" }
+//! holdfast = { path = "../holdfast/surfaces/facade" } # only for structures in a `holdfast::Pool`
+//! ```
+//!
+//! What the signatures name is here as well:
+//!
+//! ```
+//! # #![allow(unused_imports)]
+//! use holdfast_explore::{Budget, Explorer, Mapping, MediumKind, Shared, Verdict}; // bytes
+//! use holdfast_explore::{FaultMedium, MediaError, Medium, Site, SyncError}; // code over media
+//! use holdfast_explore::{CreateOptions, Pool, Ptr, Transaction, pool}; // transactions
+//! ```
+//!
+//! # A structure in a `holdfast::Pool`
+//!
+//! The pool that programs use goes on any medium, by `create_on` and `open_on`:
+//!
+//! ```
+//! use holdfast::{NamedMap, Pool, VerifyReads};
+//! use holdfast_explore::{Budget, Explorer, MediumKind, Seen, Shared, Verdict};
+//!
+//! // Small is quick, and with an identity of its own each run makes the same pool.
+//! fn options() -> holdfast::Options {
+//!     let small = Pool::options().size(128 * 4096).rows(8).frame(4096).chunk(8192).lanes(4);
+//!     let small = small.log(5 * 8192).events(4096).uuid(Some([7; 16]));
+//!     small.verify_reads(VerifyReads::Always)
+//! }
+//! fn words(pool: &Pool<Shared>) -> Verdict<NamedMap<str, u64, Shared>> {
+//!     Ok(pool.map("words")?)
+//! }
+//!
+//! Explorer::new(
+//!     "words",
+//!     128 * 4096,
+//!     MediumKind::Dax,
+//!     |medium: Shared| words(&options().open_on(medium)?),
+//!     |words, seen: &Seen<Option<u64>>| seen.agree(&words.get("tree")?),
+//! )
+//! .setup(|medium| words(&options().create_on(medium)?).map(drop))
+//! .op("put", |words| Ok(words.put("tree", &7).map(drop)?), |tree| *tree = Some(7))
+//! .longest(1)
+//! .budget(Budget { exhaustive: 4, singles: 2, pairs: 0, samples: 1, seed: 5 })
+//! .nested(0, Budget::default())
+//! .run()
+//! .assert_clean();
+//! ```
+//!
+//! Such a pool closes on the medium when it is dropped, which is not explored: [`elisions`] lists
+//! what only a close passes as not needed. Its clock is the machine's. Neither is so of [`pool()`].
+//!
+//! [`elisions`]: Explorer::elisions
 //!
 //! # Tour
 //!
@@ -127,7 +184,11 @@ mod verdict;
 pub use elide::{Elision, Elisions};
 pub use explorer::{DEEPEST, Explorer};
 pub use hinge::{Hinge, Spot, StoreAt};
-pub use holdfast_faultmem::{Budget, Mode, SiteKind};
+pub use holdfast_faultmem::{Budget, FaultMedium, Mode, SiteKind};
+pub use holdfast_layout::Ptr;
+pub use holdfast_object::{CreateOptions, Pool};
+pub use holdfast_pmem::{MediaError, Medium, MediumKind, Site, SyncError};
+pub use holdfast_txn::Transaction;
 pub use ledger::{Ledger, Model, Seen};
 pub use mapping::{Mapping, Shared};
 pub use pool::{PoolInUse, pool};

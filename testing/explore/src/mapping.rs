@@ -114,6 +114,7 @@ impl Mapping {
     ///
     /// # Errors
     /// A [`SyncError`] if `len` is less than the length, no whole pages or beyond the reserve.
+    #[track_caller]
     pub fn grow(&self, len: u64) -> Result<(), SyncError> {
         self.medium.grow(len)
     }

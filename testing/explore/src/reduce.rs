@@ -9,6 +9,7 @@ use holdfast_faultmem::{Mode, Pick, UnitStates};
 
 use crate::judge::{Bad, Judge, Level};
 use crate::ledger::{Model, Seen};
+use crate::replay::Crash;
 
 /// Images tried for one crash at most. A failure of more units than this can part is reported as
 /// far as it got.
@@ -16,10 +17,12 @@ const TRIES: usize = 2_000;
 /// States of one unit tried one by one.
 const STATES: u32 = 32;
 
-/// A store that matters: the unit it went to, and its number.
+/// A store that matters: the unit it went to, the state of the unit that it completes, and its
+/// number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Store {
     pub(crate) at: u64,
+    pub(crate) state: u32,
     pub(crate) number: u64,
 }
 
@@ -35,7 +38,7 @@ pub(crate) struct Reduced {
 }
 
 impl Reduced {
-    /// A failure as a replay line names it.
+    /// A failure that nobody has reduced: all that had not arrived is missing.
     pub(crate) fn as_it_is(bad: Bad) -> Self {
         let mut whole = Self {
             why: bad.why,
@@ -77,6 +80,45 @@ impl<H: 'static, A: Model> Judge<H, A> {
         Reduced { levels: done, ..whole }
     }
 
+    /// A failure as a replay line names it, which was reduced when the line was made.
+    pub(crate) fn as_named(&mut self, bad: Bad, seen: &Seen<A>, crashes: &[Crash]) -> Reduced {
+        let mut whole = Reduced::as_it_is(bad);
+        // The line may be about a deeper crash than the one that fails now.
+        let named = crashes.last().filter(|_| crashes.len() == whole.levels.len());
+        let missing = named.and_then(|crash| crash.missing.as_ref());
+        if let (Some(last), Some(missing)) = (whole.levels.last(), missing) {
+            let units = last.point.unit_states();
+            let stores = missing.iter().filter_map(|&(at, state)| {
+                let unit = units.iter().find(|unit| unit.at == at)?;
+                store_of(unit, state)
+            });
+            whole.missing = in_order(stores.collect());
+            whole.both_ways =
+                self.both_ways(last, &units, (&whole.arrived, &whole.missing), seen, 0);
+        }
+        whole
+    }
+
+    /// Of one store on each side: whether it fails as well with the other one there instead. With
+    /// more on one side something else orders them: a record, say, may be missing too.
+    fn both_ways(
+        &mut self,
+        level: &Level,
+        units: &[UnitStates],
+        (arrived, missing): (&[Store], &[Store]),
+        seen: &Seen<A>,
+        left: u32,
+    ) -> bool {
+        if arrived.len() != 1 || missing.len() != 1 {
+            return false;
+        }
+        let swapped =
+            units.iter().map(|unit| if unit.at == missing[0].at { unit.newest } else { 0 });
+        let picks = picks_of(units, &swapped.collect::<Vec<u32>>());
+        let image = level.point.image_of(&picks);
+        image.is_some_and(|image| self.judge_afresh(image, seen, left).is_some())
+    }
+
     fn reduce_level(&mut self, level: Level, seen: &Seen<A>, left: u32) -> Part {
         let units = level.point.unit_states();
         let mode = level.point.mode();
@@ -105,12 +147,7 @@ impl<H: 'static, A: Model> Judge<H, A> {
             step_to(&mut states, false, |_| 0, &mut fails, &mut below);
         }
         let arrived = arrived(&units, &states);
-        let swapped: Vec<u32> = units
-            .iter()
-            .map(|unit| if missing.iter().any(|m| m.at == unit.at) { unit.newest } else { 0 })
-            .collect();
-        // With more on one side something else orders them: a record, say, may be missing too.
-        let both_ways = arrived.len() == 1 && missing.len() == 1 && fails(&swapped).is_some();
+        let both_ways = self.both_ways(&level, &units, (&arrived, &missing), seen, left);
         let level = Level { picks: picks_of(&units, &states), ..level };
         Part { level, arrived, missing, both_ways, below }
     }
@@ -185,11 +222,13 @@ fn picks_of(units: &[UnitStates], states: &[u32]) -> Vec<Pick> {
 /// The last store of each unit that had arrived in part or whole.
 fn arrived(units: &[UnitStates], states: &[u32]) -> Vec<Store> {
     let both = units.iter().zip(states);
-    let store = |(unit, &state): (&UnitStates, &u32)| {
-        let number = *unit.stores.get(state.checked_sub(1)? as usize)?;
-        Some(Store { at: unit.at, number })
-    };
-    in_order(both.filter_map(store).collect())
+    in_order(both.filter_map(|(unit, &state)| store_of(unit, state)).collect())
+}
+
+/// The store that completes a state of a unit; there is none for what is persisted.
+fn store_of(unit: &UnitStates, state: u32) -> Option<Store> {
+    let number = *unit.stores.get(state.checked_sub(1)? as usize)?;
+    Some(Store { at: unit.at, state, number })
 }
 
 /// The store of each unit that was first missing: of a word its newest, for words hold any of
@@ -197,8 +236,7 @@ fn arrived(units: &[UnitStates], states: &[u32]) -> Vec<Store> {
 fn missing(units: &[UnitStates], states: &[u32], mode: Mode) -> Vec<Store> {
     let both = units.iter().zip(states).filter(|(unit, state)| unit.newest != **state);
     let store = |(unit, &state): (&UnitStates, &u32)| {
-        let next = if mode == Mode::Words { unit.newest.checked_sub(1)? } else { state };
-        Some(Store { at: unit.at, number: *unit.stores.get(next as usize)? })
+        store_of(unit, if mode == Mode::Words { unit.newest } else { state + 1 })
     };
     in_order(both.filter_map(store).collect())
 }

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use holdfast_faultmem::{Mode, Pick};
+use holdfast_faultmem::{CrashPoint, Image, Mode, Pick};
 
 /// The environment variable that [`run`](crate::Explorer::run) obeys.
 pub const REPLAY: &str = "HOLDFAST_REPLAY";
@@ -16,12 +16,16 @@ pub struct Crash {
     pub instant: usize,
     /// The units that had arrived, each with its state.
     pub arrived: Vec<(u64, u32)>,
+    /// Of the innermost crash: the units that had to be missing for the failure, each with the
+    /// state it should have come to. `None` if nobody says: then all that had not arrived.
+    pub missing: Option<Vec<(u64, u32)>>,
 }
 
 /// Names one run and the crashes in it, each in the recovery of the one before.
 ///
-/// Shown as `NAME;mode=words;seq=0,2;crash=3:64.1,72.1;crash=0:`, where 64.1 says that the unit at
-/// byte 64 was in its state 1.
+/// Shown as `NAME;mode=words;seq=0,2;crash=3:64.1,72.1;crash=0:/8.1`, where 64.1 says that the unit
+/// at byte 64 was in its state 1, and 8.1, behind the stroke, that the state 1 of the one at byte 8
+/// was missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replay {
     /// Name of the explorer.
@@ -37,8 +41,23 @@ pub struct Replay {
 impl Crash {
     /// The picks that build its image.
     pub(crate) fn picks(&self) -> Vec<Pick> {
-        self.arrived.iter().map(|&(at, state)| Pick { at, state, of: 0 }).collect()
+        picks_of(&self.arrived)
     }
+
+    /// Its image at this instant; `None` if it names a unit, or a state of one, that there is not.
+    pub(crate) fn image_at(&self, point: &CrashPoint) -> Option<Image> {
+        point.image_of(&picks_of(self.missing.as_deref().unwrap_or_default()))?;
+        point.image_of(&self.picks())
+    }
+}
+
+fn picks_of(units: &[(u64, u32)]) -> Vec<Pick> {
+    units.iter().map(|&(at, state)| Pick { at, state, of: 0 }).collect()
+}
+
+fn write_units(f: &mut fmt::Formatter<'_>, units: &[(u64, u32)]) -> fmt::Result {
+    let units: Vec<String> = units.iter().map(|(at, state)| format!("{at}.{state}")).collect();
+    f.write_str(&units.join(","))
 }
 
 impl fmt::Display for Replay {
@@ -46,8 +65,12 @@ impl fmt::Display for Replay {
         let sequence: Vec<String> = self.sequence.iter().map(ToString::to_string).collect();
         write!(f, "{};mode={};seq={}", self.name, mode_name(self.mode), sequence.join(","))?;
         for crash in &self.crashes {
-            let arrived = crash.arrived.iter().map(|(at, state)| format!("{at}.{state}"));
-            write!(f, ";crash={}:{}", crash.instant, arrived.collect::<Vec<_>>().join(","))?;
+            write!(f, ";crash={}:", crash.instant)?;
+            write_units(f, &crash.arrived)?;
+            if let Some(missing) = &crash.missing {
+                f.write_str("/")?;
+                write_units(f, missing)?;
+            }
         }
         Ok(())
     }
@@ -88,12 +111,17 @@ impl FromStr for Replay {
 }
 
 fn crash_of(value: &str) -> Result<Crash, NoReplay> {
-    let (instant, arrived) = value.split_once(':').ok_or_else(|| NoReplay(value.to_owned()))?;
+    let (instant, units) = value.split_once(':').ok_or_else(|| NoReplay(value.to_owned()))?;
+    let (arrived, missing) = match units.split_once('/') {
+        Some((arrived, missing)) => (arrived, Some(missing)),
+        None => (units, None),
+    };
     let pick = |item: &str| {
         let (at, state) = item.split_once('.').ok_or_else(|| NoReplay(item.to_owned()))?;
         Ok((number(at)?, number(state)?))
     };
-    Ok(Crash { instant: number(instant)?, arrived: list(arrived, pick)? })
+    let missing = missing.map(|missing| list(missing, pick)).transpose()?;
+    Ok(Crash { instant: number(instant)?, arrived: list(arrived, pick)?, missing })
 }
 
 fn list<T>(text: &str, item: impl Fn(&str) -> Result<T, NoReplay>) -> Result<Vec<T>, NoReplay> {
@@ -125,21 +153,26 @@ mod tests {
 
     #[test]
     fn a_line_comes_back() {
-        let crash = |instant, arrived: &[(u64, u32)]| Crash { instant, arrived: arrived.to_vec() };
-        let replay = Replay {
-            name: "queue".to_owned(),
-            mode: Mode::Lines,
-            sequence: vec![0, 2],
-            crashes: vec![crash(3, &[(64, 1), (72, 2)]), crash(0, &[])],
-        };
-        let line = replay.to_string();
-        assert_eq!(line, "queue;mode=lines;seq=0,2;crash=3:64.1,72.2;crash=0:");
-        assert_eq!(line.parse(), Ok(replay));
+        let ends = [(None, ""), (Some(vec![]), "/"), (Some(vec![(8, 1), (16, 3)]), "/8.1,16.3")];
+        for (missing, end) in ends {
+            let outer = Crash { instant: 3, arrived: vec![(64, 1), (72, 2)], missing: None };
+            let inner = Crash { instant: 0, arrived: Vec::new(), missing };
+            let replay = Replay {
+                name: "queue".to_owned(),
+                mode: Mode::Lines,
+                sequence: vec![0, 2],
+                crashes: vec![outer, inner],
+            };
+            let line = replay.to_string();
+            assert_eq!(line, format!("queue;mode=lines;seq=0,2;crash=3:64.1,72.2;crash=0:{end}"));
+            assert_eq!(line.parse(), Ok(replay));
+        }
     }
 
     #[test]
     fn what_is_no_line_is_refused() {
-        for bad in ["", "q;mode=bits", "q;seq=a", "q;crash=1", "q;crash=1:2", "q;what=1", "q;x"] {
+        let crashes = ["q;crash=1", "q;crash=1:2", "q;crash=1:/2"];
+        for bad in ["", "q;mode=bits", "q;seq=a", "q;what=1", "q;x"].iter().chain(&crashes) {
             assert!(bad.parse::<Replay>().is_err(), "{bad}");
         }
     }

@@ -57,7 +57,8 @@ pub struct Report {
     pub sites: Vec<(&'static str, SiteKind)>,
     /// The shortest failure, if there is one.
     pub failure: Option<Failure>,
-    /// Why nothing was looked at, and what to do about it; `None` if something was.
+    /// Why nothing was looked at, a replay line that does not fit among the reasons, and what to do
+    /// about it; `None` if something was.
     pub nothing: Option<String>,
 }
 
@@ -233,8 +234,13 @@ pub(crate) fn explain(
         .map(|level| Crash {
             instant: level.instant,
             arrived: level.picks.iter().map(|pick| (pick.at, pick.state)).collect(),
+            missing: None,
         })
         .collect();
+    if let Some(innermost) = failure.replay.crashes.last_mut() {
+        let missing = reduced.missing.iter().map(|store| (store.at, store.state));
+        innermost.missing = Some(missing.collect());
+    }
     if let Some(last) = reduced.levels.last() {
         failure.arrived = stores_at(last, &reduced.arrived, plan.kind);
         failure.missing = stores_at(last, &reduced.missing, plan.kind);

@@ -78,9 +78,8 @@ impl<H: 'static, A: Model> Watch<H, A> {
             return;
         }
         let picks = crash.picks();
-        let Some(image) = point.image_of(&picks) else {
-            let why = "the replay line names a unit that the operation has not stored to";
-            self.found = Some((seen, Bad { why: why.to_owned(), levels: Vec::new() }));
+        let Some(image) = crash.image_at(point) else {
+            self.judge.misfit = Some("a unit that the operation has not stored to by then");
             return;
         };
         if let Some(mut bad) = self.judge.judge_path(image, &seen, deeper) {
@@ -103,22 +102,28 @@ impl<H: 'static, A: Model> Explorer<H, A> {
             Some(Ok(replay)) if replay.name == self.plan.name => self.replay(&replay),
             Some(Ok(replay)) => {
                 let (own, other) = (&self.plan.name, &replay.name);
-                let why = format!(
+                self.refused(format!(
                     "{REPLAY} is about `{other}`, and this is `{own}`: run the test of that one \
                      alone, or unset the variable"
-                );
-                Report { nothing: Some(why), ..Report::new(&self.plan) }
+                ))
             }
-            Some(Err(error)) => self.ended_early(&error.to_string()),
+            Some(Err(error)) => self.refused(format!("{REPLAY}: {error}, or unset the variable")),
         }
     }
 
-    /// Runs what a replay line names and nothing else. A line that names nothing here is a failure.
+    /// Runs what a replay line names and nothing else. If the line does not fit, for it is of
+    /// another explorer or the operations were changed since, the report is not clean, and says so:
+    /// it accuses nobody.
     #[must_use]
     pub fn replay(&self, replay: &Replay) -> Report {
         if replay.name != self.plan.name {
             let (own, other) = (&self.plan.name, &replay.name);
-            return self.ended_early(&format!("the replay line names `{other}`, and not `{own}`"));
+            return self.refused(format!(
+                "the replay line names `{other}`, and this is `{own}`: replay it with that one"
+            ));
+        }
+        if replay.sequence.iter().any(|&op| op >= self.ops.len()) || replay.sequence.is_empty() {
+            return self.does_not_fit("an operation that there is not");
         }
         let mut judge = Judge::new(self.clone());
         judge.mode = replay.mode;
@@ -126,19 +131,31 @@ impl<H: 'static, A: Model> Explorer<H, A> {
             Ok(base) => base,
             Err(why) => return self.ended_early(why.text()),
         };
-        if replay.sequence.iter().any(|&op| op >= self.ops.len()) || replay.sequence.is_empty() {
-            return self.ended_early("the replay line names an operation that there is not");
-        }
         let (judge, found) = run_one(judge, &base, &replay.sequence, Some(replay));
+        if let Some(what) = judge.misfit {
+            return self.does_not_fit(what);
+        }
         let mut report = Report::of(&self.plan, &judge.tally, 1);
         // What fails without a crash has no image to judge.
         if found.is_none() && !replay.crashes.is_empty() && report.images == 0 {
-            let why = "the replay line names an instant that the operation does not come to: if \
-                       it was changed since, run without the line";
-            report.nothing = Some(why.to_owned());
+            return self.does_not_fit("an instant that the operation does not come to");
         }
-        report.failure = found.map(|found| self.told(judge, found, false));
+        report.failure = found.map(|found| self.told(judge, found, Some(replay)));
         report
+    }
+
+    /// The report on a replay line that names something that there is not.
+    fn does_not_fit(&self, what: &str) -> Report {
+        self.refused(format!(
+            "the replay line names {what}: it is of another explorer called `{}`, or something was \
+             changed since; run without the line",
+            self.plan.name
+        ))
+    }
+
+    /// The report on a replay line that is not run.
+    fn refused(&self, why: String) -> Report {
+        Report { nothing: Some(why), ..Report::new(&self.plan) }
     }
 
     fn explore(&self) -> Report {
@@ -160,7 +177,7 @@ impl<H: 'static, A: Model> Explorer<H, A> {
                 (judge, found) = run_one(judge, base, &sequence, None);
                 if let Some(found) = found {
                     let mut report = Report::of(&self.plan, &judge.tally, sequences);
-                    report.failure = Some(self.told(judge, found, true));
+                    report.failure = Some(self.told(judge, found, None));
                     return report;
                 }
             }
@@ -197,11 +214,15 @@ impl<H: 'static, A: Model> Explorer<H, A> {
         list
     }
 
-    /// What was found, reduced and explained.
-    fn told(&self, mut judge: Judge<H, A>, found: Found<A>, reduce: bool) -> Failure {
+    /// What was found, reduced and explained; of a replay as its line names it.
+    fn told(&self, mut judge: Judge<H, A>, found: Found<A>, replay: Option<&Replay>) -> Failure {
         let Found { sequence, mode, seen, bad } = found;
         judge.mode = mode;
-        let reduced = if reduce { judge.reduce(bad, &seen) } else { Reduced::as_it_is(bad) };
+        let reduced = match replay {
+            Some(replay) => judge.as_named(bad, &seen, &replay.crashes),
+            None => judge.reduce(bad, &seen),
+        };
+        let reduce = replay.is_none();
         let names = sequence.iter().map(|&op| self.ops[op].name.clone()).collect();
         let on_x86 = (reduce && mode == Mode::Words).then(|| self.fails(&sequence, Mode::Lines));
         let mut failure = explain(&self.plan, names, sequence, mode, &reduced);

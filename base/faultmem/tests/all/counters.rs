@@ -15,6 +15,7 @@ fn stores_flushes_and_drains_are_counted() {
         stores: 3,
         stored_bytes: 20,
         lines_flushed: 4,
+        redundant_flushes: 1, // the zeroes change nothing in a line flushed already
         drains: 1,
         ..Counters::default()
     };
@@ -27,13 +28,37 @@ fn stores_flushes_and_drains_are_counted() {
 fn a_flush_of_a_line_that_is_on_the_medium_is_redundant() {
     let m = dax();
     put(&m, 0, 1);
-    put(&m, 0, 1);
     assert_eq!(m.counters().redundant_flushes, 0, "nothing was drained yet");
     m.drain(D);
     put(&m, 0, 1);
     assert_eq!(m.counters().redundant_flushes, 1);
     put(&m, 8, 1);
     assert_eq!(m.counters().redundant_flushes, 1);
+}
+
+#[test]
+fn a_flush_that_comes_with_a_store_is_redundant_if_the_store_changes_nothing() {
+    let m = dax();
+    let wasted = || {
+        let counted = m.counters().redundant_flushes;
+        m.reset_counters();
+        counted
+    };
+    put(&m, 0, 1);
+    put(&m, 64, 1);
+    assert_eq!(wasted(), 0);
+    // Flushed since, though not drained yet, and though other lines were flushed meanwhile.
+    put(&m, 0, 1);
+    m.xor(S, 0, &[0; 8]).unwrap();
+    m.zero(S, 8, 8).unwrap();
+    assert_eq!(wasted(), 3);
+    put(&m, 0, 2);
+    assert_eq!(wasted(), 0, "this one is new");
+    elsewhere(|| put(&m, 0, 2));
+    assert_eq!(wasted(), 0, "the flush of a thread does nothing for another one's drain");
+    m.store(S, 0, &3_u64.to_le_bytes()).unwrap();
+    put(&m, 0, 3);
+    assert_eq!(wasted(), 0, "the store before was not flushed");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod common;
 mod counters;
+mod cures;
 mod durable_bits;
 mod elision;
 mod failing;

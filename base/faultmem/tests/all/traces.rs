@@ -1,8 +1,8 @@
 //! The record of calls: which call made which store, where it stands, what it was for.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use holdfast_faultmem::{Config, FaultMedium, Pick, SiteKind};
+use holdfast_faultmem::{Config, FaultMedium, GROW, Pick, SiteKind};
 use holdfast_pmem::{Medium, MediumKind, Site};
 
 use crate::common::{D, S, images, persisted, word};
@@ -77,6 +77,39 @@ fn what_had_nothing_to_do_is_told() {
     m.flush(S, 0, 8).unwrap();
     let redundant: Vec<_> = m.trace().iter().map(|call| call.is_redundant()).collect();
     assert_eq!(redundant, [true, false, false, true, false, true]);
+}
+
+#[test]
+fn a_flush_that_comes_with_a_store_and_had_nothing_to_do_is_told() {
+    let m = traced(MediumKind::Dax);
+    m.put(S, 0, &[1; 128]).unwrap();
+    m.put(S, 0, &[1; 128]).unwrap();
+    m.put(S, 0, &[[1; 64], [2; 64]].concat()).unwrap();
+    let told: Vec<_> = m.trace().iter().map(|c| (c.flushed, c.wasted, c.is_redundant())).collect();
+    assert_eq!(told, [(2, 0, false), (2, 2, true), (2, 1, false)]);
+}
+
+#[test]
+fn growth_is_recorded_where_it_is_asked_for() {
+    fn longer<M: Medium>(m: &M, len: u64) {
+        m.grow(len).unwrap();
+    }
+    let config = Config { trace: true, reserve: 4 * 4096, ..Config::default() };
+    let m = Arc::new(FaultMedium::new(4096, MediumKind::Dax, &config));
+    m.put(S, 0, &[1; 8]).unwrap();
+    let at_barrier = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&at_barrier);
+    m.on_barrier(Box::new(move |_, _, point| seen.lock().unwrap().push(point.calls())));
+    longer(&m, 3 * 4096);
+    longer(&m, 3 * 4096); // as long as it is
+    assert!(m.grow(4096).is_err());
+    let calls = m.trace();
+    assert_eq!(calls.len(), 2, "{calls:?}");
+    let call = calls[1];
+    assert_eq!((call.site, call.kind, call.at, call.len), (GROW, SiteKind::Grow, 4096, 2 * 4096));
+    assert_eq!(call.place.line(), calls[0].place.line() - 4, "{calls:?}");
+    assert!(call.is_barrier() && !call.is_redundant() && !call.made(1), "{call:?}");
+    assert_eq!(*at_barrier.lock().unwrap(), [2], "the record has it before it takes effect");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Media that grow: a structure that publishes what lies beyond the end is convicted, and a pool
 //! that grows is whole whenever the power goes.
 
-use holdfast_explore::{Budget, Explorer, Mapping, Shared, Verdict, pool};
+use holdfast_explore::{Budget, Explorer, Hinge, Mapping, Shared, Verdict, pool};
 use holdfast_layout::Ptr;
 use holdfast_object::{CreateOptions, Pool};
 use holdfast_pmem::MediumKind;
@@ -14,16 +14,28 @@ const ITEMS: u64 = PAGE;
 /// A number of items at 0, each in a page of its own behind it.
 struct Pages {
     m: Mapping,
-    /// Whether the count is stored before there is room for what it counts.
-    hasty: bool,
+    order: Order,
+}
+
+/// When the count is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// Once what it counts is there.
+    Last,
+    /// Before there is room for it.
+    BeforeRoom,
+    /// The same, and nothing waits for the count before the growth.
+    JustBeforeRoom,
 }
 
 impl Pages {
     fn push(&self, item: u64) -> Verdict {
         let m = &self.m;
         let count = m.load_u64(0)?;
-        if self.hasty {
-            self.count(count + 1)?;
+        match self.order {
+            Order::Last => {}
+            Order::BeforeRoom => self.count(count + 1)?,
+            Order::JustBeforeRoom => m.store_u64(0, count + 1)?,
         }
         // A crash may have left room already.
         m.grow(m.size().max(ITEMS + (count + 1) * PAGE))?;
@@ -45,12 +57,12 @@ impl Pages {
     }
 }
 
-fn pages(hasty: bool) -> Explorer<Pages, Vec<u64>> {
+fn pages(order: Order) -> Explorer<Pages, Vec<u64>> {
     Explorer::new(
         "pages",
         PAGE,
         MediumKind::Dax,
-        move |medium: Shared| Ok(Pages { m: Mapping::new(medium), hasty }),
+        move |medium: Shared| Ok(Pages { m: Mapping::new(medium), order }),
         |pages, seen| seen.agree(&pages.items()?),
     )
     .reserve(4 * PAGE)
@@ -61,16 +73,34 @@ fn pages(hasty: bool) -> Explorer<Pages, Vec<u64>> {
 
 #[test]
 fn what_counts_pages_that_are_not_there_is_convicted() {
-    let report = pages(false).run();
+    let report = pages(Order::Last).run();
     report.assert_clean();
     assert_eq!(report.sequences, 2 + 4 + 4, "{report}");
-    let failure = pages(true).run().failure.expect("there is no room for what is counted");
+    let failure = pages(Order::BeforeRoom).run().failure.expect("no room for what is counted");
     assert_eq!(failure.sequence.len(), 1, "{failure}");
 }
 
 #[test]
+fn a_crash_before_growth_is_told_by_the_place_of_the_growth() {
+    let failure = pages(Order::JustBeforeRoom).run().failure.expect("no room for what is counted");
+    let line = |text: &str| {
+        let found = include_str!("growth.rs").lines().position(|line| line.contains(text));
+        found.expect("it is above") as u32 + 1
+    };
+    let [Some(barrier)] = failure.crashes[..] else { panic!("{failure}") };
+    assert!(barrier.place.file().ends_with("growth.rs"), "{failure}");
+    assert_eq!(barrier.place.line(), line("m.grow(m.size()"), "{failure}");
+    let Hinge::TooEarly { store, fence } = failure.hinge else { panic!("{failure}") };
+    assert_eq!(store.place.line(), line("Order::JustBeforeRoom => m.store_u64"), "{failure}");
+    assert_eq!(fence, Some(barrier), "{failure}");
+    let text = failure.to_string();
+    assert!(text.contains(&format!("may arrive before the growth at {barrier}")), "{text}");
+    assert!(text.contains(&format!("just before {barrier}")), "{text}");
+}
+
+#[test]
 fn a_medium_grows_as_far_as_was_said() {
-    let failure = pages(false).reserve(2 * PAGE).run().failure.expect("two items do not fit");
+    let failure = pages(Order::Last).reserve(2 * PAGE).run().failure.expect("two items do not fit");
     assert_eq!(failure.sequence.len(), 2, "{failure}");
     assert!(failure.why.contains("greater reserve"), "{failure}");
 }

@@ -4,8 +4,10 @@
 #[path = "../../examples/queue.rs"]
 mod queue;
 
+mod cures;
 mod deep;
 mod elisions;
+mod facade;
 mod growth;
 mod mediums;
 mod modes;

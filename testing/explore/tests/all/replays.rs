@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use holdfast_explore::{Budget, REPLAY};
+use holdfast_explore::{Budget, Explorer, Failure, Mode, Model, REPLAY, Replay};
 
 use crate::transfer::{Wrong, explorer};
 
@@ -16,35 +16,81 @@ fn the_same_seed_gives_the_same_report() {
 
 #[test]
 fn a_replay_line_shows_the_failure_again_at_any_depth() {
-    for wrong in [Wrong::NoFence, Wrong::NoFlush, Wrong::NotIdempotent, Wrong::SecondRecovery] {
-        let explorer = explorer(wrong).nested(2, Budget::default());
-        let failure = explorer.run().failure.expect("convicted elsewhere");
-        let line = failure.replay.to_string().parse().expect("its own line");
-        let again = explorer.replay(&line);
-        let same = again.failure.as_ref().expect("the same crash");
-        assert_eq!(same.why, failure.why, "{wrong:?}");
-        assert_eq!(same.replay, failure.replay, "{wrong:?}");
-        assert_eq!(again.sequences, 1);
+    for wrong in [
+        Wrong::NoFence,
+        Wrong::NoFlush,
+        Wrong::DataFirst,
+        Wrong::PublishBeforePersist,
+        Wrong::CheckAfterDamage,
+        Wrong::NotIdempotent,
+        Wrong::SecondRecovery,
+    ] {
+        for mode in [Mode::Words, Mode::Lines] {
+            let explorer = explorer(wrong).nested(2, Budget::default()).modes(&[mode]);
+            let Some(failure) = explorer.run().failure else {
+                assert_eq!((wrong, mode), (Wrong::PublishBeforePersist, Mode::Lines));
+                continue;
+            };
+            shows_again(&explorer, &failure);
+        }
     }
 }
 
-#[test]
-fn a_line_that_does_not_fit_says_so() {
-    let lines = ["transfer;seq=9", "transfer;seq=", "transfer;seq=0;crash=0:8888.1", "other;seq=0"];
-    for line in lines {
-        let report = explorer(Wrong::Nothing).replay(&line.parse().expect("well formed"));
-        let why = report.failure.expect("refused").why;
-        assert!(why.contains("the replay line names"), "{line}: {why}");
-    }
+/// Whether its line says of a failure all that the report did, but what was tried.
+fn shows_again<H: 'static, A: Model>(explorer: &Explorer<H, A>, failure: &Failure) {
+    let line = failure.replay.to_string().parse().expect("its own line");
+    let again = explorer.replay(&line);
+    let same = again.failure.as_ref().expect("the same crash");
+    assert_eq!(same.why, failure.why, "{failure}");
+    assert_eq!(same.hinge, failure.hinge, "{failure}");
+    assert_eq!((&same.arrived, &same.missing), (&failure.arrived, &failure.missing), "{failure}");
+    assert_eq!(same.crashes, failure.crashes, "{failure}");
+    assert_eq!(same.replay, failure.replay, "{failure}");
+    assert_eq!((again.sequences, again.images), (1, 1), "{again}");
 }
 
 #[test]
-fn a_crash_that_the_operation_does_not_come_to_is_not_clean() {
-    let line = "transfer;seq=0;crash=99:".parse().expect("well formed");
-    let report = explorer(Wrong::Nothing).replay(&line);
-    assert!(report.failure.is_none() && !report.is_clean(), "{report}");
-    assert!(report.to_string().contains("does not come to"), "{report}");
-    // One that fails without a crash, and does no more, is clean without an image.
+fn a_line_that_does_not_fit_says_so_and_accuses_nobody() {
+    let lines = [
+        ("seq=9", "an operation that there is not"),
+        ("seq=", "an operation that there is not"),
+        ("seq=0;crash=99:", "an instant that the operation does not come to"),
+        ("seq=0;crash=0:8888.1", "a unit that the operation has not stored to"),
+        ("seq=0;crash=0:128.9", "a unit that the operation has not stored to"),
+        ("seq=0;crash=0:/8888.1", "a unit that the operation has not stored to"),
+        // A recovery after the first fence has three barriers at most, and stores the two values.
+        ("seq=0;crash=1:;crash=9:", "an instant that the recovery does not come to"),
+        ("seq=0;crash=1:;crash=0:8888.1", "a unit that the recovery has not stored to"),
+        ("seq=0;crash=1:;crash=0:/8888.1", "a unit that the recovery has not stored to"),
+    ];
+    for (line, what) in lines {
+        let line = format!("transfer;{line}").parse().expect("well formed");
+        refuses(&line, &format!("the replay line names {what}"));
+    }
+    refuses(&"other;seq=0".parse().expect("well formed"), "the replay line names `other`");
+}
+
+/// Whether a structure that is right is not accused by a line, and told what is wrong with that.
+fn refuses(line: &Replay, what: &str) {
+    let report = explorer(Wrong::Nothing).replay(line);
+    assert!(report.failure.is_none() && !report.is_clean(), "{line}: {report}");
+    let text = report.to_string();
+    assert!(text.contains(what), "{line}: {text}");
+    assert!(!text.contains("FAILED") && !text.contains("hinge"), "{line}: {text}");
+}
+
+#[test]
+fn a_line_that_does_not_say_what_was_missing_shows_the_crash_all_the_same() {
+    let failure = explorer(Wrong::NoFence).run().failure.expect("a fence is missing");
+    let mut line = failure.replay.clone();
+    assert!(line.crashes[0].missing.take().is_some_and(|missing| !missing.is_empty()));
+    let again = explorer(Wrong::NoFence).replay(&line).failure.expect("the same crash");
+    assert_eq!((again.why, &again.arrived), (failure.why, &failure.arrived));
+    assert!(again.missing.len() > failure.missing.len(), "all that had not arrived");
+}
+
+#[test]
+fn a_run_that_failed_without_a_crash_and_does_no_more_is_clean_without_an_image() {
     let line = "transfer;seq=0".parse().expect("well formed");
     explorer(Wrong::Nothing).replay(&line).assert_clean();
 }
@@ -66,6 +112,20 @@ fn a_line_of_another_explorer_does_not_pass_for_a_run() {
     let said = String::from_utf8_lossy(&said);
     assert!(!child.status.success(), "{said}");
     assert!(said.contains("is about `other`, and this is `transfer`"), "{said}");
+}
+
+#[test]
+fn what_is_no_line_is_refused_and_accuses_nobody() {
+    let child = Command::new(std::env::current_exe().expect("this program has a file"))
+        .args(["--exact", "replays::child_is_clean"])
+        .env(REPLAY, "transfer;what=1")
+        .output()
+        .expect("the same program runs");
+    let said = [child.stdout, child.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(!child.status.success(), "{said}");
+    assert!(said.contains("NOTHING was explored") && said.contains("no replay line"), "{said}");
+    assert!(!said.contains("hinge"), "{said}");
 }
 
 /// What the next test runs in a process of its own.

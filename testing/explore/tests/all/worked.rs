@@ -1,6 +1,6 @@
 //! The worked example: the planted fault is found, named and explained; the mended queue passes.
 
-use holdfast_explore::{Hinge, Mode};
+use holdfast_explore::{Hinge, Mode, Replay};
 
 use crate::queue::explorer;
 
@@ -29,10 +29,24 @@ fn the_report_names_the_missing_fence_and_the_stores_around_it() {
     assert_eq!(failure.mode, Mode::Words);
     assert_eq!(failure.on_x86, Some(true), "the words lie in different lines");
     let text = report.to_string();
-    for part in ["no fence between the store at", "queue.rs:", "HOLDFAST_REPLAY='queue;mode=words"]
+    for part in
+        ["no fence between the store at", "queue.rs:", "HOLDFAST_REPLAY='hasty-queue;mode=words"]
     {
         assert!(text.contains(part), "{part}: {text}");
     }
+}
+
+#[test]
+fn the_line_of_the_wrong_queue_does_not_accuse_the_right_one() {
+    let line = explorer(false).run().failure.expect("a fence is missing").replay;
+    let again = explorer(false).replay(&line).failure.expect("the same crash");
+    assert!(matches!(again.hinge, Hinge::NoFence { .. }), "{again}");
+    let right = explorer(true).replay(&line);
+    assert!(right.failure.is_none() && !right.is_clean(), "{right}");
+    // Nor if somebody gives both the same name: before the fence the count is not stored yet.
+    let right = explorer(true).replay(&Replay { name: "queue".to_owned(), ..line });
+    assert!(right.failure.is_none() && !right.is_clean(), "{right}");
+    assert!(right.to_string().contains("the replay line names a unit"), "{right}");
 }
 
 #[test]
