@@ -360,6 +360,7 @@ impl<M: Medium> Shared<M> {
         Ok(settled)
     }
 
+    /// The same of whole pages that do not add up.
     fn settle_pages(
         &self,
         zone: &Zone,

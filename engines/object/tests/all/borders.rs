@@ -1,12 +1,12 @@
 //! A unit on both sides of a border of pages lies in two page columns. Each of them survives what
 //! it would survive alone: parity that cannot be had over the one says nothing against the other.
 
-use crate::common::{TestPool, clock, create_with, get, pattern, put};
+use crate::common::{self, Filled, TestPool, clock, get, pattern};
 use holdfast_faultmem::{Clear, Config, FaultMedium};
-use holdfast_layout::{RawPtr, Region, RegionKind};
-use holdfast_object::{CreateOptions, Parity, Pool, ScrubControl, ScrubOptions, VerifyReads};
+use holdfast_layout::RawPtr;
+use holdfast_object::{CreateOptions, Parity, Pool, ScrubControl, ScrubOptions};
 use holdfast_pmem::{MediumKind, PAGE};
-use holdfast_redundancy::Zone;
+use holdfast_redundancy::Place;
 use holdfast_redundancy::events::{Journal, Outcome};
 use holdfast_txn::Transaction;
 use std::sync::{Arc, Mutex};
@@ -14,43 +14,21 @@ use std::sync::{Arc, Mutex};
 /// Bytes of each object: one unit, of which every few lie on a border.
 const LEN: u64 = 700;
 
-struct Filled {
-    pool: TestPool,
-    objects: Vec<(RawPtr, Vec<u8>)>,
-    zone: Zone,
-}
-
 fn filled(parity: Parity) -> Filled {
     let options = CreateOptions { parity, rows: 40, ..CreateOptions::tiny(1 << 20) };
-    let pool = create_with(MediumKind::Shm, &options);
-    pool.set_verify_reads(VerifyReads::Always);
-    let bytes = (1..=200).map(|seed| pattern(seed, LEN as usize));
-    let objects = bytes.map(|bytes| (put(&pool, &bytes), bytes)).collect();
-    let region: Region = *pool.regions().iter().find(|r| r.kind == RegionKind::Zone).unwrap();
-    Filled { pool, objects, zone: Zone::new(&region, 0).unwrap() }
+    common::filled(&options, LEN)
 }
 
-impl Filled {
-    /// Objects over a border of two pages of one row.
-    fn on_borders(&self) -> Vec<usize> {
-        let row = self.zone.row_len();
-        let over = |at: u64, unit: u64| at / unit != (at + LEN - 1) / unit;
-        let start = self.zone.at(0, 0);
-        let is_there = |i: &usize| {
-            let at = self.objects[*i].0.offset();
-            over(at, PAGE) && !over(at - start, row)
-        };
-        (0..self.objects.len()).filter(is_there).collect()
-    }
-
-    /// Another object's byte over a column.
-    fn beside(&self, row: u32, col: u64) -> Option<u64> {
-        let is_object = |at: &u64| {
-            self.objects.iter().any(|(p, _)| (p.offset()..p.offset() + LEN).contains(at))
-        };
-        let rows = (0..self.zone.data_rows()).filter(|other| *other != row);
-        rows.map(|row| self.zone.at(row, col)).find(is_object)
-    }
+/// Objects over a border of two pages of one row.
+fn on_borders(f: &Filled) -> Vec<usize> {
+    let row = f.zone.row_len();
+    let over = |at: u64, unit: u64| at / unit != (at + LEN - 1) / unit;
+    let start = f.zone.at(0, 0);
+    let is_there = |i: &usize| {
+        let at = f.objects[*i].0.offset();
+        over(at, PAGE) && !over(at - start, row)
+    };
+    (0..f.objects.len()).filter(is_there).collect()
 }
 
 fn check(pool: &TestPool, objects: &[(RawPtr, Vec<u8>)], what: &str) {
@@ -88,10 +66,8 @@ fn hurt(
     let border = f.objects[object].0.offset().next_multiple_of(PAGE);
     let (near, far) = if first { (border - 3, border + 3) } else { (border + 3, border - 3) };
     let (near, far) = (f.zone.place(near).unwrap(), f.zone.place(far).unwrap());
-    let (Some(other), Some(row)) = (f.beside(near.row, near.col), f.beside(far.row, far.col))
-    else {
-        return false;
-    };
+    let over = |place: Place| f.beside(place.row, place.col, 1).map(|(_, at)| at);
+    let (Some(other), Some(row)) = (over(near), over(far)) else { return false };
     m.flip_bit(f.zone.at(near.row, near.col), 6).unwrap();
     if twice {
         m.flip_bit(other, 6).unwrap();
@@ -129,7 +105,7 @@ fn each_column_survives_what_it_would_alone() {
             let f = filled(parity);
             let what = format!("{parity:?} first {first} twice {twice} {beyond:?} read {read}");
             let hurt = |object: &usize| hurt(&f, f.pool.medium(), (*object, first, twice), beyond);
-            let object = f.on_borders().into_iter().find(hurt).unwrap();
+            let object = on_borders(&f).into_iter().find(hurt).unwrap();
             if read {
                 let (p, bytes) = &f.objects[object];
                 assert_eq!(get(&f.pool, *p).as_ref().ok(), Some(bytes), "{what}");
@@ -179,7 +155,7 @@ fn so_does_what_a_commit_stored_that_a_crash_cut_short() {
                 (at.next_multiple_of(PAGE) - at) as usize
             };
             let is_long = |i: &usize| (60..=LEN as usize - 40).contains(&border(*i));
-            let object = f.on_borders().into_iter().find(is_long).unwrap();
+            let object = on_borders(&f).into_iter().find(is_long).unwrap();
             // The bytes of the record are on the far side, the damage on this one.
             let from = if first { border(object) + 10 } else { border(object) - 60 };
             let new = pattern(4_711, 30);
@@ -199,10 +175,10 @@ fn so_does_what_lies_beside_bytes_of_which_parity_alone_was_stored() {
             let mut f = filled(Parity::P);
             let what = format!("first {first} {beyond:?}");
             // Another object over the bytes that will be damaged is the one that is changed.
-            let found = f.on_borders().into_iter().find_map(|object| {
+            let found = on_borders(&f).into_iter().find_map(|object| {
                 let border = f.objects[object].0.offset().next_multiple_of(PAGE);
                 let near = f.zone.place(if first { border - 3 } else { border + 3 }).unwrap();
-                let other = f.beside(near.row, near.col)?;
+                let (_, other) = f.beside(near.row, near.col, 1)?;
                 let is_other = |(p, _): &(RawPtr, Vec<u8>)| {
                     (p.offset() + 2..p.offset() + LEN - 2).contains(&other)
                 };

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use holdfast_faultmem::{Config, FaultMedium, Image};
-use holdfast_layout::{Ptr, RawPtr, TypeNumber};
-use holdfast_object::{CreateOptions, OpenOptions, Opened, Pool};
+use holdfast_layout::{Ptr, RawPtr, RegionKind, TypeNumber};
+use holdfast_object::{CreateOptions, OpenOptions, Opened, Pool, VerifyReads};
 use holdfast_pmem::{Clock, MediumKind};
+use holdfast_redundancy::Zone;
 use holdfast_txn::Transaction;
 
 /// A clock that advances a microsecond whenever it is asked.
@@ -92,6 +93,49 @@ pub(crate) fn get(pool: &TestPool, of: RawPtr) -> Result<Vec<u8>, holdfast_objec
         tx.read_bytes(of, 0, &mut bytes)?;
         Ok(bytes)
     })
+}
+
+/// A pool with many objects of one length, whose reads are verified.
+pub(crate) struct Filled {
+    pub(crate) pool: TestPool,
+    pub(crate) objects: Vec<(RawPtr, Vec<u8>)>,
+    pub(crate) zone: Zone,
+    len: u64,
+}
+
+/// Two hundred objects of `len` bytes.
+pub(crate) fn filled(options: &CreateOptions, len: u64) -> Filled {
+    let pool = create_with(MediumKind::Shm, options);
+    pool.set_verify_reads(VerifyReads::Always);
+    let bytes = (1..=200).map(|seed| pattern(seed, len as usize));
+    let objects = bytes.map(|bytes| (put(&pool, &bytes), bytes)).collect();
+    let region = *pool.regions().iter().find(|r| r.kind == RegionKind::Zone).unwrap();
+    Filled { pool, objects, zone: Zone::new(&region, 0).unwrap(), len }
+}
+
+impl Filled {
+    /// An object with `len` bytes from a place on.
+    fn holds(&self, at: u64, len: u64) -> Option<usize> {
+        let is_there = |p: &RawPtr| p.offset() <= at && at + len <= p.offset() + self.len;
+        self.objects.iter().position(|(p, _)| is_there(p))
+    }
+
+    /// Another object with `len` bytes over a column, and where they are.
+    pub(crate) fn beside(&self, row: u32, col: u64, len: u64) -> Option<(usize, u64)> {
+        let rows = (0..self.zone.data_rows()).filter(|other| *other != row);
+        let mut places = rows.map(|row| self.zone.at(row, col));
+        places.find_map(|at| Some((self.holds(at, len)?, at)))
+    }
+
+    /// An object, and another one with 16 bytes over the column of the byte `inside` of the first.
+    pub(crate) fn pair(&self, inside: u64) -> (usize, usize, u64) {
+        let found = (0..self.objects.len()).find_map(|one| {
+            let place = self.zone.place(self.objects[one].0.offset() + inside)?;
+            let (other, at) = self.beside(place.row, place.col, 16)?;
+            Some((one, other, at))
+        });
+        found.expect("two objects over one column")
+    }
 }
 
 pub(crate) fn raw<T>(p: Ptr<T>) -> RawPtr {

@@ -1,5 +1,5 @@
 //! What may be lost in a storm beyond tolerance: objects with a part in a page that was hurt, over
-//! a column in which more was hurt at once than parity makes good.
+//! a column that was hurt more than once between two scrubs.
 
 use std::collections::{BTreeMap, BTreeSet};
 

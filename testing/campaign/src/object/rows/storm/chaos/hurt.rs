@@ -13,18 +13,26 @@ impl Chaos<'_> {
     /// Whether a fault since the last scrub left something older where a finding is, or where its
     /// object has a part.
     pub(super) fn may_be_older(&self, finding: &Finding) -> bool {
-        let known = self.sky.calm(|| Places::of(self.driver));
-        let places = [self.places.clone(), known];
         let objects = self.driver.ledger.objects();
         let word = finding.object.word();
         let len = objects.get(word).map_or(1, |object| object.bytes.len() as u64);
-        let mut parts = Exposed::by(Vec::new(), places).parts(word, len);
+        let mut parts = self.parts(word, len);
         parts.push((finding.at, finding.len));
-        let there = |(at, len): Range| self.domains(at, len.max(1));
-        let concerned: BTreeSet<u64> = parts.into_iter().flat_map(there).collect();
+        let concerned = self.domains_of(&parts);
         let fresh = self.injuries[self.judged..].iter().filter(|it| it.kind.leaves_older());
         let mut hurt = fresh.map(|it| (it.at, it.len)).chain(self.late.iter().copied());
-        self.failed || hurt.any(|range| !there(range).is_disjoint(&concerned))
+        self.failed || hurt.any(|range| !self.domains_of(&[range]).is_disjoint(&concerned))
+    }
+
+    /// Where an object has its parts, as it was known at first or is now.
+    fn parts(&self, word: u64, len: u64) -> Vec<Range> {
+        let known = self.sky.calm(|| Places::of(self.driver));
+        Exposed::by(Vec::new(), [self.places.clone(), known]).parts(word, len)
+    }
+
+    /// What counts as one with any of these ranges.
+    fn domains_of(&self, ranges: &[Range]) -> BTreeSet<u64> {
+        ranges.iter().flat_map(|(at, len)| self.domains(*at, (*len).max(1))).collect()
     }
 
     /// What was hurt in the columns of an event, for who looks into it.
@@ -38,14 +46,12 @@ impl Chaos<'_> {
 
     /// The same of an object, or a place, at any time; with the scrubs in between.
     pub(in super::super) fn hurt_over(&self, word: u64, len: u64) -> String {
-        let known = self.sky.calm(|| Places::of(self.driver));
-        let parts = Exposed::by(Vec::new(), [self.places.clone(), known]).parts(word, len);
-        let there = |(at, len): &Range| self.domains(*at, (*len).max(1));
-        let concerned: BTreeSet<u64> = parts.iter().flat_map(there).collect();
+        let parts = self.parts(word, len);
+        let concerned = self.domains_of(&parts);
         let mut told = vec![format!("parts {parts:x?}, zone {:x?}", self.zone)];
         for (number, it) in self.injuries.iter().enumerate() {
             let scrubs = self.scrubbed.iter().filter(|end| **end <= number).count();
-            if !there(&(it.at, it.len)).is_disjoint(&concerned) {
+            if !self.domains_of(&[(it.at, it.len)]).is_disjoint(&concerned) {
                 told.push(format!(
                     "{} at {:#x}+{:#x} after {scrubs} scrubs",
                     it.kind, it.at, it.len
