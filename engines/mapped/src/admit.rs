@@ -360,6 +360,21 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         if wiped { self.side.persist(GONE_DRAIN) } else { Ok(()) }
     }
 
+    /// The stripes, one or none, of whose parity pages are gone that were covered and not zeros, of
+    /// a region that had `had` pages and has `pages`: it gives nothing back, and what is stored to
+    /// beside damage must not wait for that.
+    pub(crate) fn cut_stripes(&self, number: u64, pages: u32, had: u32) -> u64 {
+        let (zeros, certify) = ([0; PAGE as usize], self.certify_pages());
+        let stripe = pages.saturating_sub(1) / self.stripes.data();
+        let end = ((stripe + 1) * self.stripes.data()).min(had);
+        let gone = (pages..end).any(|inside| {
+            let sum = self.sum(self.number(number, inside), &zeros);
+            let entry = self.side.entry(number, inside);
+            entry.is_ok_and(|entry| entry.is_covered() && !certify.agrees(entry.current, sum))
+        });
+        u64::from(gone) << stripe
+    }
+
     /// Forgets what lies behind the new end of the file.
     fn shrink(&self, inner: &mut Inner, size: u64, seen: Seen) -> Result<()> {
         let len = self.stripes.region_len();
@@ -387,6 +402,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             if here {
                 cut.insert(pages.saturating_sub(1));
             }
+            region.record.unusable |= self.cut_stripes(number, pages, region.record.pages);
             region.record.pages = pages;
             region.stale = region.stale.and(left).or(cut);
             region.observed = region.observed.and(left);

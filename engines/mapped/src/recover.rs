@@ -309,7 +309,10 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let record = found.record.unwrap_or_else(|| unknown(pages));
         let kind = if found.suspect { Kind::Suspect } else { record.kind };
         let known = record.pages.min(pages);
-        let mut region = Region::found(RegionRecord { kind, pages, ..record }, self.clock.now());
+        // Cut off, and no pass had come by since.
+        let unusable = record.unusable | self.cut_stripes(number, pages, record.pages);
+        let record = RegionRecord { kind, pages, unusable, ..record };
+        let mut region = Region::found(record, self.clock.now());
         // The header knew that the file had grown, and no pass had come by since.
         region.marks = Bits::first(pages).without(Bits::first(known));
         // Where nothing was synced, an old note that a page was stored to may have outlived

@@ -11,9 +11,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use holdfast::protect::{ProtectOptions, ProtectedFile, ProtectedMap, side_path};
+use holdfast::Pool;
+use holdfast::protect::{KeptRegion, ProtectOptions, ProtectedFile, ProtectedMap, side_path};
 use holdfast_pmem::inject::{Told, listen, taken_back, told};
-use holdfast_pmem::{Access, Mapped, Medium, MediumKind, Options, Site};
+use holdfast_pmem::{Access, Making, Mapped, Medium, MediumKind, Options, Site};
 
 const PAGE: u64 = 4096;
 const PAGES: u64 = 24;
@@ -25,6 +26,8 @@ struct Deed {
     act: fn(&Path),
     /// A sync behind which the side file is stored to: earlier ones count for nothing.
     after: Option<&'static str>,
+    /// Where what is asked for would be too late: later syncs count for nothing.
+    too_late: Option<fn(&[Told], &Path) -> usize>,
     /// Names of syncs that it needs.
     sites: &'static [&'static str],
     /// Files that are stored to, and whether names change.
@@ -55,12 +58,39 @@ fn with_a_protected_file(folder: &Path) {
     ProtectedFile::protect(data(folder), &keep()).unwrap().close().unwrap();
 }
 
+fn pool(folder: &Path) -> PathBuf {
+    folder.join("keep.pool")
+}
+
+/// Its pointer was put aside by somebody who was killed then: the region in the pool is left.
+fn with_a_region_that_is_left(folder: &Path) {
+    with_a_file(folder);
+    Pool::options().size(16 << 20).create(pool(folder)).unwrap().close();
+    let within = keep().pool(pool(folder));
+    ProtectedFile::protect(data(folder), &within).unwrap().close().unwrap();
+    let pointer = side_path(&data(folder));
+    fs::rename(&pointer, Making::name_of(&pointer)).unwrap();
+}
+
+/// What is written to the pool first, once it was looked where the pointers of its regions are.
+fn removal(told: &[Told], folder: &Path) -> usize {
+    let pool = number(&pool(folder));
+    let looked = told.iter().rposition(|call| call.call == "open").map_or(0, |at| at + 1);
+    let written = told[looked..].iter().position(|call| call.inode == Some(pool));
+    looked + written.expect("a region is removed by commits")
+}
+
+fn number(path: &Path) -> u64 {
+    fs::metadata(path).unwrap().ino()
+}
+
 const DEEDS: &[Deed] = &[
     Deed {
         name: "protect a file",
         before: with_a_file,
         act: |folder| ProtectedFile::protect(data(folder), &keep()).unwrap().close().unwrap(),
         after: Some("mapped.protect.date"),
+        too_late: None,
         sites: &["facade.rest.sync", "pmem.making.named"],
         stores: |folder| vec![side_path(&data(folder))],
         names: true,
@@ -72,6 +102,7 @@ const DEEDS: &[Deed] = &[
             ProtectedFile::open(data(folder), &keep()).unwrap().unprotect().unwrap();
         },
         after: None,
+        too_late: None,
         sites: &["pmem.making.gone"],
         stores: |_| Vec::new(),
         names: true,
@@ -81,6 +112,7 @@ const DEEDS: &[Deed] = &[
         before: with_a_protected_file,
         act: |folder| drop(ProtectedFile::remove_side(data(folder), &keep()).unwrap()),
         after: None,
+        too_late: None,
         sites: &["facade.side.removed"],
         stores: |_| Vec::new(),
         names: true,
@@ -97,6 +129,7 @@ const DEEDS: &[Deed] = &[
             drop(file);
         },
         after: None,
+        too_late: None,
         sites: &["facade.live.sync-data"],
         stores: |folder| vec![data(folder)],
         names: false,
@@ -109,8 +142,22 @@ const DEEDS: &[Deed] = &[
             file.before(&earlier(folder), |_, _| true).unwrap().unwrap();
         },
         after: None,
+        too_late: None,
         sites: &["facade.before.written", "pmem.making.named"],
         stores: |folder| vec![earlier(folder)],
+        names: true,
+    },
+    Deed {
+        name: "remove a region that was left in a pool",
+        before: with_a_region_that_is_left,
+        act: |folder| {
+            let (removed, kept) = KeptRegion::sweep(&pool(folder), &[]).unwrap();
+            assert_eq!((removed.len(), kept.len()), (1, 0));
+        },
+        after: None,
+        too_late: Some(removal),
+        sites: &["facade.region.swept"],
+        stores: |_| Vec::new(),
         names: true,
     },
 ];
@@ -131,7 +178,6 @@ static HEARD: std::sync::Mutex<Option<Vec<Told>>> = std::sync::Mutex::new(None);
 fn play(deed: &Deed, off: Option<&str>) -> (Option<String>, Vec<&'static str>) {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let folder = folder.path();
-    let number = |path: &Path| fs::metadata(path).unwrap().ino();
     (deed.before)(folder);
     *HEARD.lock().unwrap() = None;
     listen(off);
@@ -141,7 +187,8 @@ fn play(deed: &Deed, off: Option<&str>) -> (Option<String>, Vec<&'static str>) {
     let files: Vec<u64> = (deed.stores)(folder).iter().map(|path| number(path)).collect();
     let is_it = |call: &Told| deed.after.is_some() && call.site.map(Site::name) == deed.after;
     let from = told.iter().rposition(is_it).map_or(0, |at| at + 1);
-    let lost = taken_back(&told[from..], number(folder), deed.names, &files);
+    let to = deed.too_late.map_or(told.len(), |too_late| too_late(&told, folder));
+    let lost = taken_back(&told[from..to], number(folder), deed.names, &files);
     (lost, told.iter().filter_map(|call| Some(call.site?.name())).collect())
 }
 

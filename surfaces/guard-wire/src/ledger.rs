@@ -18,7 +18,15 @@ use rustix::fs::{
 };
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
+use self::entries::Entry;
 use crate::message::{MOST_FILES, VERSION};
+
+mod entries;
+
+/// The words that ship.
+mod words {
+    pub(super) use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+}
 
 const MAGIC: u64 = u64::from_le_bytes(*b"hfledger");
 
@@ -36,25 +44,6 @@ struct Head {
     unasked: AtomicU64,
 }
 
-/// What an entry is: of nobody, of a guarded file, of one that is about to be let go of.
-const NONE: u32 = 0;
-const LIVE: u32 = 1;
-const LEAVING: u32 = 2;
-
-#[repr(C, align(64))]
-struct Entry {
-    /// Whether the rest is valid.
-    live: AtomicU32,
-    /// How many files had this number, the present one or the next included.
-    turn: AtomicU64,
-    device: AtomicU64,
-    inode: AtomicU64,
-    /// Writes announced, and those that are over: counts that bear the turn, so that the end of a
-    /// write never counts for another file than its beginning.
-    began: AtomicU64,
-    ended: AtomicU64,
-}
-
 /// Most processes that are noted to stand; others are not made to go on.
 const MOST_STANDING: usize = 1023;
 
@@ -63,22 +52,6 @@ const MOST_STANDING: usize = 1023;
 struct Standing {
     count: AtomicU32,
     processes: [AtomicU32; MOST_STANDING],
-}
-
-/// Bits of a count; those above are the low ones of its turn.
-const COUNT: u32 = 48;
-
-/// A count of zero, of a turn.
-const fn none_of(turn: u64) -> u64 {
-    turn << COUNT
-}
-
-/// One more, if the count is of that turn.
-fn count(counter: &AtomicU64, turn: u64) {
-    let _ = counter.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |found| {
-        let same = found >> COUNT == none_of(turn) >> COUNT;
-        same.then(|| none_of(turn) | found.wrapping_add(1) & !none_of(u64::MAX))
-    });
 }
 
 #[repr(C)]
@@ -175,9 +148,7 @@ impl Ledger {
     /// Enters a file; false if there is no such number.
     pub fn enter(&self, file: u32, device: u64, inode: u64) -> bool {
         let Some(entry) = self.entry(file) else { return false };
-        entry.device.store(device, Ordering::SeqCst);
-        entry.inode.store(inode, Ordering::SeqCst);
-        entry.live.store(LIVE, Ordering::SeqCst);
+        entry.enter(device, inode);
         self.sheet().head.used.fetch_max(file + 1, Ordering::SeqCst);
         true
     }
@@ -186,31 +157,28 @@ impl Ledger {
     /// finds that it has to ask.
     pub fn leaving(&self, file: u32) {
         if let Some(entry) = self.entry(file) {
-            entry.live.store(LEAVING, Ordering::SeqCst);
+            entry.leaving();
         }
     }
 
     /// It stays, as if nothing had been.
     pub fn stay(&self, file: u32) {
         if let Some(entry) = self.entry(file) {
-            entry.live.store(LIVE, Ordering::SeqCst);
+            entry.show();
         }
     }
 
     /// Takes a file out: from now on nobody finds it, and its number is that of the next.
     pub fn leave(&self, file: u32) {
-        let Some(entry) = self.entry(file) else { return };
-        // Who reads it meanwhile finds another turn at the end than at the beginning.
-        entry.live.store(NONE, Ordering::SeqCst);
-        let turn = entry.turn.fetch_add(1, Ordering::SeqCst) + 1;
-        entry.ended.store(none_of(turn), Ordering::SeqCst);
-        entry.began.store(none_of(turn), Ordering::SeqCst);
+        if let Some(entry) = self.entry(file) {
+            entry.leave();
+        }
     }
 
     /// How many files had a number until now: another value is another file.
     #[must_use]
     pub fn turn(&self, file: u32) -> u64 {
-        self.entry(file).map_or(0, |entry| entry.turn.load(Ordering::SeqCst))
+        self.entry(file).map_or(0, Entry::turn)
     }
 
     /// The number under which a file is guarded.
@@ -223,55 +191,42 @@ impl Ledger {
     #[must_use]
     pub fn find_turn(&self, device: u64, inode: u64) -> Option<(u32, u64)> {
         let used = self.sheet().head.used.load(Ordering::Acquire);
-        (0..used.min(MOST_FILES)).find_map(|file| {
-            let entry = self.entry(file)?;
-            let turn = entry.turn.load(Ordering::SeqCst);
-            let same = entry.live.load(Ordering::SeqCst) != NONE
-                && entry.inode.load(Ordering::SeqCst) == inode
-                && entry.device.load(Ordering::SeqCst) == device;
-            (same && entry.turn.load(Ordering::SeqCst) == turn).then_some((file, turn))
-        })
+        (0..used.min(MOST_FILES))
+            .find_map(|file| self.entry(file)?.find(device, inode).map(|turn| (file, turn)))
     }
 
     /// Whether the file that has a number in a turn stays: one that does not is about to be let go
     /// of, and whoever opened it asks about it.
     #[must_use]
     pub fn stays(&self, file: u32, turn: u64) -> bool {
-        let lives = |entry: &Entry| entry.live.load(Ordering::SeqCst) == LIVE;
-        self.entry(file).is_some_and(lives) && self.turn(file) == turn
+        self.entry(file).is_some_and(|entry| entry.stays(turn))
     }
 
     /// The numbers of all files that are guarded now, those included that are about to be let go
     /// of.
     pub fn files(&self) -> impl Iterator<Item = u32> {
         let used = self.sheet().head.used.load(Ordering::Acquire);
-        let live = |entry: &Entry| entry.live.load(Ordering::SeqCst) != NONE;
-        (0..used.min(MOST_FILES)).filter(move |file| self.entry(*file).is_some_and(live))
+        (0..used.min(MOST_FILES)).filter(|file| self.entry(*file).is_some_and(Entry::is_there))
     }
 
     /// Says that a write was announced, before it begins, to the file that has a number in a turn.
     pub fn begin(&self, file: u32, turn: u64) {
         if let Some(entry) = self.entry(file) {
-            count(&entry.began, turn);
+            entry.begin(turn);
         }
     }
 
     /// Says that it is over.
     pub fn end(&self, file: u32, turn: u64) {
         if let Some(entry) = self.entry(file) {
-            count(&entry.ended, turn);
+            entry.end(turn);
         }
     }
 
     /// Writes announced so far, and those that are over.
     #[must_use]
     pub fn announced(&self, file: u32) -> (u64, u64) {
-        let told = |counter: &AtomicU64| counter.load(Ordering::SeqCst) & !none_of(u64::MAX);
-        // The second first: what is over has begun.
-        self.entry(file).map_or((0, 0), |entry| {
-            let ended = told(&entry.ended);
-            (told(&entry.began), ended)
-        })
+        self.entry(file).map_or((0, 0), Entry::announced)
     }
 
     /// Says that a process is about to be stopped, so that it is made to go on if the supervisor
@@ -342,6 +297,7 @@ impl Drop for Ledger {
 
 #[cfg(test)]
 mod tests {
+    use super::entries::{count, none_of};
     use super::*;
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::common::{Engine, Machine, boot, content, killed, tiny};
+use crate::common::{Engine, Machine, boot, content, killed, tiny, verdict};
 use holdfast_mapped::{
     AtRest, Durability, Error, Force, Mended, OpenOptions, ProtectOptions, Rearm, Report, Writing,
 };
@@ -474,4 +474,52 @@ fn zeros_that_come_and_go_are_never_damage() {
         let bad = found.iter().any(|(_, corrupt)| !corrupt.is_empty());
         assert!(!bad, "{seed}: {found:?}");
     }
+}
+
+/// Beside damage, what is stored to waits for as long as parity may give the damage back. Parity of
+/// pages that were cut off gives nothing back, and nothing waits for it.
+#[test]
+fn nothing_waits_for_parity_of_what_was_cut_off() {
+    for reopened in [false, true] {
+        let machine = Machine::new(MediumKind::Shm, 16 * PAGE);
+        let engine = machine.protect(&tiny(2));
+        engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+        // A stripe has four pages; of the last one the last is cut off.
+        machine.rot(12, 5);
+        machine.world.set_size(15 * PAGE);
+        let (machine, engine) = if reopened {
+            // It is known to be shorter from here on, and the other region is not covered.
+            engine.commit(0, PAGE).unwrap();
+            let next = killed(&machine, true);
+            next.world.set_size(15 * PAGE);
+            let (engine, _) = next.open(quick());
+            engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+            (next, engine)
+        } else {
+            (machine, engine)
+        };
+        machine.store(13, 2);
+        let covered = engine.pass().unwrap();
+        assert_eq!((covered.deferred, verdict(&engine, 13)), (0, PageVerdict::Good), "{covered:?}");
+        assert_eq!(verdict(&engine, 12), PageVerdict::Corrupt, "what is damaged stays found");
+    }
+}
+
+/// Zeros that are gone are no part of parity: what it gives back it still gives back.
+#[test]
+fn zeros_that_are_cut_off_cost_no_parity() {
+    let machine = Machine::new(MediumKind::Shm, 6 * PAGE);
+    let engine = machine.protect(&tiny(2));
+    engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+    machine.world.set_size(8 * PAGE);
+    engine.pass().unwrap();
+    let before = machine.page(4);
+    machine.rot(4, 5);
+    machine.world.set_size(6 * PAGE);
+    machine.store(5, 2);
+    engine.pass().unwrap();
+    assert_eq!(engine.repair(4, &AtRest, Force::No).unwrap(), Mended::Repaired);
+    assert_eq!(machine.page(4), before);
+    engine.pass().unwrap();
+    assert!(engine.verify_all().unwrap().is_clean());
 }

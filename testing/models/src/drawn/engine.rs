@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use holdfast_faultmem::{Config, CrashPoint, FaultMedium};
 use holdfast_layout::{RawPtr, TypeNumber};
-use holdfast_object::{CreateOptions, OpenOptions, Pool, ScrubControl, ScrubOptions, VerifyReads};
+use holdfast_object::{
+    CreateOptions, OpenOptions, Pool, ScrubControl, ScrubOptions, Scrubbed, VerifyReads,
+};
 use holdfast_pmem::{Clock, Medium as _, MediumKind};
 use holdfast_txn::Transaction;
 use shuttle::rand::{Rng, thread_rng};
@@ -183,7 +185,11 @@ impl World {
 
     fn play(&self, role: Role) {
         match role {
-            Role::Scrub => self.scrub(),
+            Role::Scrub => {
+                let Scrubbed { report, repaired, .. } = self.scrub();
+                let untouched = report.found == 0 && repaired == 0;
+                assert!(untouched, "{LAW}: nothing damaged is called so: {report:?}, {repaired}");
+            }
             Role::Repair => {
                 let at = self.objects.accounts[thread_rng().gen_range(0..ACCOUNTS)].offset();
                 // With damage and a crash at once, both in one column, the promise is another one.
@@ -203,15 +209,13 @@ impl World {
         }
     }
 
-    fn scrub(&self) {
+    /// A scrub to its end. What it found is for who knows whether anything is damaged.
+    fn scrub(&self) -> Scrubbed {
         let done = self.pool.scrub(ScrubOptions::default(), &ScrubControl::default(), |_, _| {});
-        match done {
-            Ok(done) => {
-                let none = done.lost == 0 && done.undecided == 0;
-                assert!(none, "{LAW}: a scrub loses nothing: {done:?}");
-            }
-            Err(error) => panic!("{LAW}: a scrub comes to its end: {error}"),
-        }
+        let done = done.unwrap_or_else(|error| panic!("{LAW}: a scrub comes to its end: {error}"));
+        let none = done.lost == 0 && done.undecided == 0;
+        assert!(none, "{LAW}: a scrub loses nothing: {done:?}");
+        done
     }
 
     /// Places that are taken, given back and taken again.

@@ -212,9 +212,18 @@ const HARNESSES: &[Harness] = &[
             Wrong::Off("mapped.commit.batch"),
             Wrong::Off("mapped.commit.entry"),
             Wrong::Off("mapped.commit.parity"),
+            Wrong::Off("mapped.commit.D"),
+            Wrong::Off("mapped.commit.E"),
             Wrong::Off("mapped.engine.verify-page"),
+            Wrong::Own("resized unannounced"),
         ],
-        reached: &[&mapped::REPAIRS, &mapped::GAVE_WAY, &mapped::STOPS],
+        reached: &[
+            &mapped::REPAIRS,
+            &mapped::GAVE_WAY,
+            &mapped::STOPS,
+            &mapped::CUT,
+            &mapped::RESIZED,
+        ],
     },
 ];
 

@@ -1,9 +1,10 @@
 //! All interleavings, with so many switches away from a thread that could go on, of cores that
 //! take no lock of the system: loom runs the code that ships.
 //!
-//! Cores of `base/pmem` whose words are static or shared with other processes, where no modelled
-//! word can lie, are compiled a second time, from the same source, on words of the checker
-//! (`base/pmem/src/modelled.rs`): `faults`, `board`.
+//! Cores whose words are static or shared with other processes, where no modelled word can lie, are
+//! compiled a second time, from the same source, on words of the checker: `faults` and `board` in
+//! `base/pmem/src/modelled.rs`, and `ledger` here, since what it is of is loaded into programs and
+//! needs `base/sync` for nothing else.
 //!
 //! Not modelled here: `object/touched.rs`, whose words are read and written one by one, relaxed,
 //! and decide nothing but whether a sum is looked at again; counters that are only told, and flags
@@ -13,19 +14,19 @@
 //! a lock around each page (`tests/first_store_order.rs` tries all their orders on a model of the
 //! kernel); how many of its threads `base/pmem` counts as storing while the protection is off,
 //! which `tests/protection.rs` tries with real rights; the seats in which the handler finds sources
-//! of first stores, a pointer and a count of who is inside, all in one order; the list of guarded
-//! files in `guard-wire`, which lies above what models may use, and all of whose words are in one
-//! order, so that it has no weaker one to be wrong with; what `preload` keeps in the program it is
-//! loaded into, in statics that signal handlers and forks share, where neither checker can be:
-//! `tests/processes` and the guard's programs run it for real; a zone of the heap that grows, which
-//! does not fit the stack of one of loom's threads, and is published by the same two steps as the
-//! column locks of a new zone, which are modelled.
+//! of first stores, a pointer and a count of who is inside, all in one order; who stands while a
+//! page is replaced, which the supervisor alone writes down, and nobody acts upon before it is
+//! dead; what `preload` keeps in the program it is loaded into, in statics that signal handlers and
+//! forks share, where neither checker can be: `tests/processes` and the guard's programs run it for
+//! real; a zone of the heap that grows, which does not fit the stack of one of loom's threads, and
+//! is published by the same two steps as the column locks of a new zone, which are modelled.
 
 mod board;
 mod columns;
 mod faults;
 mod heap;
 mod lanes;
+mod ledger;
 mod marks;
 mod numbers;
 mod words;
@@ -124,6 +125,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Report> {
         marks::MODELS,
         faults::MODELS,
         board::MODELS,
+        ledger::MODELS,
     ];
     for core in cores {
         crate::cli::enough(&names(core), core.iter().map(|model| model.wrong.len()).sum())?;

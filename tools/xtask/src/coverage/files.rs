@@ -153,6 +153,7 @@ const PARSE: &[&str] = &[
     "surfaces/facade/src/serve.rs",
     "surfaces/guard/src/proc.rs",
     "surfaces/guard-wire/src/ledger.rs",
+    "surfaces/guard-wire/src/ledger/entries.rs",
     "surfaces/guard-wire/src/link.rs",
     "surfaces/guard-wire/src/message.rs",
 ];

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use holdfast::protect::{ProtectOptions, ProtectedFile};
 use holdfast_guard::side_of;
-use holdfast_pmem::{ForeignFile, PAGE};
+use holdfast_pmem::{Alone, ForeignFile, PAGE};
 use holdfast_workloads::Rng;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -257,6 +257,7 @@ impl Ward {
             return self.judge(&report, true);
         }
         self.replay(victim)?;
+        self.left_alone()?;
         let report = self.quiet(tally)?;
         self.judge(&report, false)?;
         // What is in doubt stays so: protected anew.
@@ -287,6 +288,22 @@ impl Ward {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Waits until nobody has the file any more: what a dying process lets go of while the next
+    /// supervisor listens already is, to it, a stranger's write.
+    fn left_alone(&self) -> Judged<()> {
+        let file = std::fs::File::open(&self.path).map_err(|error| refused("the file", &error))?;
+        let file = ForeignFile::new(file.into());
+        let begun = Instant::now();
+        while matches!(file.alone(), Alone::No) {
+            if begun.elapsed() > PATIENCE {
+                let story = format!("somebody had the file for {PATIENCE:?} after the kill");
+                return Err(Violation::new(Fault::Hung, story));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
     }
 
     /// Takes down what the program has stored.

@@ -9,12 +9,11 @@ use crate::finding::Finding;
 use crate::source::{Kind, Source};
 
 /// Sites that no test can miss, and why they are there all the same.
-const MISSED_BY_NOBODY: [(&str, &str); 5] = [
+const MISSED_BY_NOBODY: [(&str, &str); 4] = [
     ("faultmem.medium.grow", "a name for lists: the sync of a growth is pmem.file.grown"),
     ("pmem.serve.prepared", "for speed: what it leaves is synced by the next sync"),
     ("facade.live.store", "a program's store: what is to be durable is synced"),
     ("facade.live.store-behind", "the same, behind the mapping"),
-    ("facade.region.swept", "its test is given a sync of its own, which fails or tells"),
 ];
 
 /// Files that may sync without a name, and why.
