@@ -38,8 +38,10 @@ pub(crate) fn damaged_copies<M: Medium>(m: &M, superblock: &Superblock) -> Vec<(
             damaged.push((place, Side::B));
         }
     };
-    if let Ok(found) = read_superblock(m) {
-        note(SUPERBLOCK_PAGE, found.a, found.b);
+    match read_superblock(m) {
+        Ok(found) => note(SUPERBLOCK_PAGE, found.a, found.b),
+        // Neither verifies: memory is all that knows it, until it is written again.
+        Err(_) => note(SUPERBLOCK_PAGE, CopyState::Invalid, CopyState::Invalid),
     }
     let mirror = Mirror::of(superblock);
     for (place, kind) in RECORDS {

@@ -1,5 +1,6 @@
 //! The command line: which campaign, how much of it, from which seed.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -139,7 +140,7 @@ pub fn run(cli: &Cli) -> ExitCode {
     }
     let rows = || chosen.iter().flat_map(|campaign| campaign.rows);
     if cli.list {
-        rows().for_each(|row| println!("{:<16} {}", row.name, row.story));
+        rows().for_each(|row| say(format_args!("{:<16} {}\n", row.name, row.story)));
         return ExitCode::SUCCESS;
     }
     let unknown = cli.only.iter().find(|only| !rows().any(|row| row.name == *only));
@@ -223,10 +224,19 @@ fn play(cli: &Cli, campaign: &Campaign, notes: Option<&Notes>, end: &(dyn Fn() +
 /// Prints what comes after the rows, or all of it as JSON.
 fn tell(cli: &Cli, plan: &Plan, outcomes: &[Outcome], goals: &[String]) {
     if cli.json {
-        println!("{}", report::json(outcomes, plan, goals));
+        say(format_args!("{}\n", report::json(outcomes, plan, goals)));
     } else {
-        goals.iter().for_each(|goal| println!("{goal}"));
-        print!("{}", report::closing(outcomes, plan));
+        goals.iter().for_each(|goal| say(format_args!("{goal}\n")));
+        say(format_args!("{}", report::closing(outcomes, plan)));
+    }
+}
+
+/// Prints for who listens: that nobody does any more changes nothing in what was found.
+fn say(text: std::fmt::Arguments<'_>) {
+    if let Err(error) = std::io::stdout().write_fmt(text)
+        && error.kind() != std::io::ErrorKind::BrokenPipe
+    {
+        eprintln!("campaign: it could not be printed: {error}");
     }
 }
 

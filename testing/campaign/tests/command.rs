@@ -54,6 +54,18 @@ fn rows_are_listed() {
 }
 
 #[test]
+fn whoever_reads_no_further_hears_no_complaint() {
+    for words in [&["all", "--list"][..], &["mapped", "--only", "damage", "--case", "3"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast-campaign"));
+        let ended = command.args(words).stdout(writer).output().unwrap();
+        let complaint = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success() && !complaint.contains("panic"), "{words:?}: {complaint}");
+    }
+}
+
+#[test]
 fn a_case_is_the_same_each_time() {
     let report = || -> Value {
         let args = ["mapped", "--only", "damage", "--case", "3", "--seed", "7", "--json"];

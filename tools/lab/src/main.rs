@@ -52,6 +52,7 @@ mod guest;
 mod host;
 mod scenes;
 
+use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -139,7 +140,14 @@ fn main() -> ExitCode {
     }
     if cli.list {
         for scene in scenes::ALL {
-            println!("{:10} {}", scene.name, scene.what);
+            match writeln!(std::io::stdout(), "{:10} {}", scene.name, scene.what) {
+                Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                    eprintln!("lab: the standard output cannot be used: {error}");
+                    return ExitCode::from(OPERATIONAL);
+                }
+                // Whoever closed it has read enough.
+                _ => {}
+            }
         }
         return ExitCode::SUCCESS;
     }

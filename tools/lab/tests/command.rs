@@ -20,6 +20,15 @@ fn scenes_are_listed_by_name() {
 }
 
 #[test]
+fn whoever_reads_no_further_hears_no_complaint() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lab"));
+    let output = command.arg("--list").stdout(writer).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
 fn what_is_not_understood_ends_with_sixteen_and_starts_nothing() {
     for words in [&["--only", "no-such-scene"][..], &["--cuts", "many"], &["--no-such-word"]] {
         let output = lab(words);

@@ -21,6 +21,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use holdfast_evidence::{Begun, Row, SHARE};
 use serde_json::Value;
 
+use crate::Misuse;
 use crate::workspace::cargo;
 use branches::File;
 use files::MODULES;
@@ -124,13 +125,21 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     if let Some(path) = &args.ledger {
         holdfast_evidence::append(path, &[])?;
     }
+    if let Some(wrong) = args.packages.iter().find(|name| !PACKAGES.contains(&name.as_str())) {
+        let known = PACKAGES.join(", ");
+        bail!(Misuse(format!("nothing of {wrong} is counted; of these is: {known}")));
+    }
     let programs = programs(root)?;
     let mut fine = true;
     if !args.again {
         if args.only.is_empty() && args.packages.is_empty() {
             forget(root)?;
         }
-        let parts = if args.only.is_empty() { &PARTS[..] } else { &args.only };
+        let parts = match &args.only[..] {
+            [] if args.packages.is_empty() => &PARTS[..],
+            [] => &[Part::Tests],
+            some => some,
+        };
         for part in parts {
             let done = part.run(root, args, &programs)?;
             println!("coverage: {part:?} {}", if done { "passed" } else { "FAILED" });

@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use holdfast_evidence::{Begun, Row};
 
 use crate::workspace::cargo;
@@ -138,6 +138,8 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
         let [target] = &args.target[..] else {
             bail!(Misuse("an input is of one target: name that one alone".to_owned()));
         };
+        // A file, or digits.
+        let input = if Path::new(input).exists() { &here(input) } else { input };
         let words = ["replay", target, input].map(str::to_owned);
         return passthrough::start_checked(root, "holdfast-fuzz", &words);
     }
@@ -190,7 +192,14 @@ fn rows(all: &[Ran], begun: &Begun) -> Vec<Row> {
 
 /// Where inputs of a target are kept that reach something new.
 fn kept(root: &Path, target: &str, args: &Args) -> PathBuf {
-    args.keep.clone().unwrap_or_else(|| root.join(PLACE).join("corpus")).join(target)
+    let keep = args.keep.as_ref().map(|keep| PathBuf::from(here(keep)));
+    keep.unwrap_or_else(|| root.join(PLACE).join("corpus")).join(target)
+}
+
+/// A path as those see it who run in the root, whoever asks from elsewhere.
+fn here(path: impl AsRef<Path>) -> String {
+    let path = path.as_ref();
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
 }
 
 /// The targets: each has a folder of inputs.
@@ -315,11 +324,13 @@ fn one(root: &Path, program: &Path, target: &str, args: &Args) -> Result<Ran> {
         .status()
         .with_context(|| format!("cannot start {}", program.display()))?;
     let text = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
-    let finding = if status.success() { None } else { newest(&findings, begun)?.or(Some(log)) };
-    if finding.is_some() {
-        tail(&text);
-    }
     let (runs, speed, peak) = figures(&text);
+    let found = newest(&findings, begun)?;
+    if !status.success() {
+        tail(&text);
+        ensure!(runs > 0 || found.is_some(), "{target} did not begin: {}", log.display());
+    }
+    let finding = if status.success() { None } else { found.or(Some(log)) };
     let seconds = begun.elapsed().map_or(args.seconds, |time| time.as_secs());
     Ok(Ran { target: target.to_owned(), runs, speed, peak, seconds, finding })
 }

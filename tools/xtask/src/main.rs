@@ -146,7 +146,7 @@ enum Command {
     /// Count the branches of recovery, repair, opening and parsing that tests, fuzzer and campaigns
     /// take.
     Coverage(coverage::Args),
-    /// Run the tests of the crates below the surfaces under a sanitizer.
+    /// Run the tests of crates that hold unsafe code or share memory under a sanitizer.
     Sanitize(sanitize::Args),
     /// Run scenes in a virtual machine with persistent memory: `cargo xtask lab [--only SCENE]`.
     #[command(disable_help_flag = true)]

@@ -14,7 +14,8 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use holdfast_evidence::{Begun, Row};
 
-use crate::workspace::cargo;
+use crate::Misuse;
+use crate::workspace::{Workspace, cargo};
 
 /// For which machine: a sanitizer needs it said, so that build scripts stay without.
 const MACHINE: &str = "x86_64-unknown-linux-gnu";
@@ -74,7 +75,7 @@ const OTHERS: [(&str, &str); 5] = [
         "holdfast-guard",
         "its tests are such programs under a supervisor, which calls the crates above",
     ),
-    ("holdfast-cli", "forbids unsafe code, and shares nothing between threads"),
+    ("holdfast-cli", "forbids unsafe code: what its threads share, the standard library guards"),
 ];
 
 /// The C interface, of whose tests only these programs are run: in the others, programs in C link
@@ -90,6 +91,10 @@ const SKIPPED: [(&str, &str); 1] = [(
 
 /// Runs the tests. Exits with 1 if one failed, with 8 if it cannot be done here.
 pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
+    let workspace = Workspace::read(root)?;
+    if let Some(wrong) = args.packages.iter().find(|name| !workspace.has(name)) {
+        bail!(Misuse(format!("no crate here is called {wrong}")));
+    }
     let both = [Sanitizer::Address, Sanitizer::Thread];
     let wished = args.sanitizer.as_ref().map_or(&both[..], std::slice::from_ref);
     if wished.contains(&Sanitizer::Thread)
@@ -136,7 +141,8 @@ fn under(sanitizer: Sanitizer, root: &Path, args: &Args) -> Result<bool> {
         "sanitize {name}: {tests} tests passed, {failed} failed, {ignored} ignored: {}",
         if passed { "nothing found" } else { "FAILED" }
     );
-    if let Some(path) = &args.ledger {
+    // What was not built, or found no test, says nothing of the crates.
+    if let Some(path) = args.ledger.as_ref().filter(|_| tests + failed > 0) {
         let row = Row {
             commit: source.commit(),
             method: format!("sanitize {name}"),

@@ -5,7 +5,9 @@
 use crate::common::{TestPool, clock, crash, create, create_with, get, pattern, put, quick};
 use holdfast_faultmem::{Clear, Config, FaultKind, FaultMedium, When};
 use holdfast_heap::ZoneTable;
-use holdfast_layout::format::{EVENTS_START, INTENT_PAGE, PROGRESS_PAGE, REGIONS_PAGE};
+use holdfast_layout::format::{
+    EVENTS_START, INTENT_PAGE, PROGRESS_PAGE, REGIONS_PAGE, REMAP_PAGE, SUPERBLOCK_PAGE,
+};
 use holdfast_layout::{Ptr, RawPtr, Region, RegionKind, TypeNumber};
 use holdfast_logs::format::ADJACENT_MARK_PAGES;
 use holdfast_object::{CreateOptions, Error, Parity, Pool, ScrubControl, ScrubOptions, Scrubbed};
@@ -62,6 +64,32 @@ fn lost_notes_about_repairs_and_scrubs_do_not_keep_a_pool_closed() {
     let (pool, opened) = crash(pool);
     assert_eq!(opened.mended, 0, "both are whole again");
     assert_eq!(get(&pool, object).unwrap(), pattern(1, 300));
+}
+
+/// What a pool in use knows of itself it writes again where both copies are gone: a crash after a
+/// scrub costs nothing.
+#[test]
+fn records_whose_copies_are_both_gone_are_written_again_from_memory() {
+    let places = [SUPERBLOCK_PAGE, REGIONS_PAGE, REMAP_PAGE, INTENT_PAGE, PROGRESS_PAGE];
+    for (place, poison) in places.into_iter().flat_map(|place| [(place, false), (place, true)]) {
+        let pool = create(MediumKind::Dax);
+        let object = put(&pool, &pattern(1, 300));
+        let side_len = pool.superblock().side_len;
+        for at in [place, side_len + place] {
+            match poison {
+                true => pool.medium().poison(at, PAGE, Clear::Able).unwrap(),
+                false => pool.medium().stray(at, &[0x5a; PAGE as usize]).unwrap(),
+            }
+        }
+        scrub(&pool);
+        assert!(scrub(&pool).report.is_clean(), "page {place}");
+        // Its own progress a scrub writes by the way, over whatever lies there.
+        let told = place == PROGRESS_PAGE || !outcomes(&pool).is_empty();
+        assert!(told, "page {place}");
+        let (pool, opened) = crash(pool);
+        assert_eq!(opened.mended, 0, "page {place}: both are whole again");
+        assert_eq!(get(&pool, object).unwrap(), pattern(1, 300));
+    }
 }
 
 #[test]

@@ -126,7 +126,10 @@ fn begin(life: &Life, voice: &Voice) -> Judged<Orders> {
 /// # Errors
 /// What the system or the engine answered.
 pub(super) fn make(path: &Path) -> Judged<()> {
-    let medium = Mapped::create(path, SIZE, &Options::default());
+    // Under its name only once it is a pool: the machine may end before.
+    let part = path.with_extension("part");
+    let _ = std::fs::remove_file(&part);
+    let medium = Mapped::create(&part, SIZE, &Options::default());
     let failed = |error| Violation::new(Fault::Refused, format!("create: {error}"));
     let medium = medium.map_err(failed)?;
     let options = CreateOptions {
@@ -136,7 +139,9 @@ pub(super) fn make(path: &Path) -> Judged<()> {
         ..CreateOptions::tiny(SIZE)
     };
     let pool = Pool::create(medium, &options, open_options(), Arc::new(SystemClock::new()));
-    pool.map(drop).map_err(|error| refused("create", &error))
+    pool.map(drop).map_err(|error| refused("create", &error))?;
+    let renamed = std::fs::rename(&part, path);
+    renamed.map_err(|error| Violation::new(Fault::Refused, format!("its name: {error}")))
 }
 
 /// Says each object as a transaction of its owner that was acknowledged.

@@ -9,7 +9,11 @@
 //! Not modelled here: `object/touched.rs`, whose words are read and written one by one, relaxed,
 //! and decide nothing but whether a sum is looked at again; counters that are only told, and flags
 //! that once raised stay so (a pool that stopped writing, or may be closed), which are looked at
-//! again under the lock of whatever they speak of; the bar and the pages of first stores in
+//! again under the lock of whatever they speak of; copies of what a lock guards, which only say
+//! whether it is worth taking (pages of a group's log in use, chunks of the log that wait to be
+//! freed); how much of a protected file is mapped, which only grows, and is stored after what it
+//! speaks of; whether somebody asked where a protected file is mapped, which is raised in the gate
+//! that a repair closes before it looks; the bar and the pages of first stores in
 //! `base/pmem`, whose steps are changes of rights by the kernel and returns from its handlers, with
 //! a lock around each page (`tests/first_store_order.rs` tries all their orders on a model of the
 //! kernel); how many of its threads `base/pmem` counts as storing while the protection is off,
@@ -137,6 +141,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Report> {
         "there are {} models, and the list of what was run wants {wanted}: set LOOM_MODELS",
         models.len()
     );
+    ensure!(cli.replay.is_none(), "a schedule is shuttle's: loom plays all there are each time");
     cli.knows("model", &models.iter().map(|model| model.name).collect::<Vec<_>>())?;
     let mut report = Report::default();
     for model in models.iter().filter(|model| cli.wants(model.name)) {

@@ -166,7 +166,8 @@ fn planted(load: Load, brief: Option<(usize, usize)>) -> Planted {
 }
 
 fn room(lab: &Lab, system: FileSystem, number: usize) -> Result<Room> {
-    Room::new(system, SYSTEM_LEN, &lab.room, number)
+    // Scenes of other lanes are played beside this one, by the same process.
+    Room::new(system, SYSTEM_LEN, &lab.room, (lab.lane, number))
 }
 
 /// The file systems asked for.

@@ -93,10 +93,13 @@ pub(super) fn play(
     let mut kept: usize = 0;
     let mut rng = Rng::part(seed, 0);
     let mut count = Count::default();
+    let mut worked = false;
     for number in 0..=cuts {
         // The last one is there to judge.
         let last = number == cuts;
-        let end = if last { End::Killed(LAST) } else { End::any(&mut rng) };
+        let any = End::any(&mut rng);
+        // Lies are told of what two lives said, at the least.
+        let end = if last || number + 1 == cuts && !worked { End::Killed(LAST) } else { any };
         let life = Life { campaign, end, said: kept, seed: rng.next_u64() >> 1 };
         let ran = life.run(lab, scene, &files)?;
         if let Some(wrong) = judge(end, last, &ran, &mut count) {
@@ -107,6 +110,7 @@ pub(super) fn play(
         }
         if ran.said.iter().any(|line| line.contains(REPEATED)) {
             kept = 1 - kept;
+            worked = true;
         }
         say!("  life {number} of {cuts}: {end}");
     }

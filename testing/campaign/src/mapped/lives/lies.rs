@@ -78,7 +78,12 @@ impl<'a> Scene<'a> {
         let word = (calm * WORDS) as usize;
         let at = (calm * PAGE) as usize;
         Ok(match name {
-            "an older promise" => self.judge_by(self.older, &|_, _| Ok(())),
+            "an older promise" => {
+                // Else it is said below that nothing was said, and nothing is judged.
+                let told = self::heard(self.older)?.is_some();
+                told.then_some(()).ok_or_else(|| wrong("the life before the last said nothing"))?;
+                self.judge_by(self.older, &|_, _| Ok(()))
+            }
             "a store too many" => self.judge(|heard, _| {
                 heard.words[word] ^= 1;
                 Ok(())

@@ -77,16 +77,17 @@ struct Origin {
     image: Image,
     objects: Objects,
     anchor: u64,
+    /// What its journal holds.
+    seen: Seen,
 }
 
 fn rounds(world: &Arc<World>, injections: u64, rng: &mut Rng, tally: &mut Tally) -> Judged<()> {
     let driver = stage(world, rng)?;
     driver.go_on(rng, 25)?;
-    let origin = Origin {
-        image: driver.medium.crash_point().persisted(),
-        objects: driver.ledger.objects(),
-        anchor: driver.anchor,
-    };
+    let image = driver.medium.crash_point().persisted();
+    let seen = Seen::of(&world.after(image.clone()), &driver.pool.superblock());
+    let (objects, anchor) = (driver.ledger.objects(), driver.anchor);
+    let origin = Origin { image, objects, anchor, seen };
     driver.medium.abandon(driver.pool);
     for round in 0..injections {
         let (what, judged) = match rng.below(4) {
@@ -290,27 +291,61 @@ fn still_writable(
 fn copies(world: &Arc<World>, origin: &Origin, rng: &mut Rng, tally: &mut Tally) -> Judged<()> {
     let pairs: [fn(Side) -> Area; 5] =
         [Area::Superblock, Area::Regions, Area::Remap, Area::Intent, Area::Progress];
-    let pair = pairs[rng.below(5) as usize];
-    let ruin_both = |medium: &Handle, rng: &mut Rng| -> Judged<()> {
+    let pair = rng.below(5) as usize;
+    let ruin_both = |medium: &Handle, rng: &mut Rng| -> Judged<Vec<Target>> {
         let targets = Targets::of(&Bytes::of(medium));
-        let both: Vec<Target> =
-            [Side::A, Side::B].into_iter().flat_map(|side| targets.of_area(pair(side))).collect();
-        both.iter().try_for_each(|target| ruin(medium, target.at, rng))
+        let sides = [Side::A, Side::B].into_iter();
+        let both: Vec<Target> = sides.flat_map(|side| targets.of_area(pairs[pair](side))).collect();
+        both.iter().try_for_each(|target| ruin(medium, target.at, rng))?;
+        Ok(both)
     };
     if rng.below(2) == 0 {
         let driver = reopen(world, origin)?;
-        ruin_both(&driver.medium, rng)?;
+        let seen = Seen::now(&driver);
+        let both = ruin_both(&driver.medium, rng)?;
         driver.read_all()?;
         driver.go_on(rng, 2)?;
+        // It may be called lost, and is written anew from what memory holds: the next opening
+        // reads it.
+        let done = driver.pool.scrub(ScrubOptions::default(), &ScrubControl::default(), |_, _| {});
+        done.map_err(|error| refused("scrub", &error))?;
+        // Records of repairs and scrubs are written by the way, over whatever lies there.
+        if pair < 3 {
+            met(&both, seen.since(&driver), tally)?;
+        }
+        let (image, objects) = (driver.medium.crash_point().persisted(), driver.ledger.objects());
+        driver.medium.abandon(driver.pool);
+        let medium = world.after(image);
+        let (pool, _) = world.open(&medium).map_err(|error| refused("open", &error))?;
+        let driver = Driver::new(medium, pool, objects);
+        driver.read_all()?;
         driver.medium.abandon(driver.pool);
         return Ok(());
     }
     let medium = world.after(origin.image.clone());
-    ruin_both(&medium, rng)?;
+    let both = ruin_both(&medium, rng)?;
     let Some(driver) = open_or_unchanged(world, medium, origin, tally)? else { return Ok(()) };
+    met(&both, origin.seen.since(&driver), tally)?;
     driver.read_all()?;
     driver.medium.abandon(driver.pool);
     Ok(())
+}
+
+/// That both copies of a page are gone is told, whatever came of it.
+fn met(both: &[Target], events: Option<Vec<Event>>, tally: &mut Tally) -> Judged<()> {
+    let Some(events) = events else {
+        tally.add("rounds with more events than the journal holds", 1);
+        return Ok(());
+    };
+    let touches = |event: &Event| {
+        both.iter().any(|page| page.at < event.at + event.len && event.at < page.at + page.len)
+    };
+    if events.iter().any(touches) {
+        return Ok(());
+    }
+    let area = both.first().map(|page| page.area);
+    let story = format!("both copies of {area:?} were ruined, and no event says so: {events:?}");
+    Err(Violation::new(Fault::Unnoticed, story))
 }
 
 /// Opens a damaged pool. An open that fails must not have changed a byte.

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_layout::{LogPlacement, Region, RegionKind};
+use holdfast_layout::{LogPlacement, Region, RegionKind, Superblock};
 use holdfast_pmem::{Medium, PAGE};
 use holdfast_redundancy::Wrong;
 use holdfast_redundancy::events::{Event, Journal, Outcome};
@@ -17,6 +17,7 @@ use holdfast_workloads::Rng;
 
 use super::spared::{Range, Spared, accused, as_told, revert_as_told};
 use crate::object::driver::Driver;
+use crate::object::handle::Handle;
 use crate::object::judge::scrub;
 use crate::object::raw::Bytes;
 use crate::object::scenes::{refused, stage};
@@ -113,8 +114,13 @@ pub(super) struct Seen(u64);
 impl Seen {
     /// Everything so far has been seen.
     pub(super) fn now(driver: &Driver) -> Self {
-        let journal = Journal::open(&driver.medium, &driver.pool.superblock());
-        let last = journal.read_all(&driver.medium).last().map_or(0, |event| event.sequence);
+        Self::of(&driver.medium, &driver.pool.superblock())
+    }
+
+    /// Everything that the journal on a medium holds.
+    pub(super) fn of(medium: &Handle, superblock: &Superblock) -> Self {
+        let journal = Journal::open(medium, superblock);
+        let last = journal.read_all(medium).last().map_or(0, |event| event.sequence);
         Self(last + 1)
     }
 

@@ -30,13 +30,18 @@ pub(super) struct Room {
 pub(super) struct Mounted(PathBuf);
 
 impl Room {
-    /// Room for images of file systems of `len` bytes; one of several, by its number.
-    pub(super) fn new(system: FileSystem, len: u64, or: &Path, number: usize) -> Result<Self> {
+    /// Room for images of file systems of `len` bytes; one of several, by lane and number.
+    pub(super) fn new(
+        system: FileSystem,
+        len: u64,
+        or: &Path,
+        (lane, number): (usize, usize),
+    ) -> Result<Self> {
         let above = if Path::new(FAST).is_dir() { Path::new(FAST) } else { or };
         if number == 0 {
             sweep(above);
         }
-        let folder = above.join(format!("{NAME}{}-{number}", std::process::id()));
+        let folder = above.join(format!("{NAME}{}-{lane}-{number}", std::process::id()));
         let room = Self { folder, system, len };
         let mount = room.folder.join("mounted");
         fs::create_dir_all(&mount).with_context(|| format!("cannot make {}", mount.display()))?;

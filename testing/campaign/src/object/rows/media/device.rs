@@ -55,7 +55,7 @@ pub fn run(orders: &Orders) -> Tally {
         let told = |v: Violation| v.during(format!("with {parity}"));
         match origin(&world, &first, &mut rng) {
             Ok(origin) => {
-                for number in 0..orders.lives / 2 {
+                for number in 0..orders.lives.div_ceil(2) {
                     let path = orders.folder.join(format!("pool-{parity}-{number}"));
                     let done = if orders.how == How::Struck {
                         struck::one(&world, &path, &origin, (&mut rng, &mut tally))
