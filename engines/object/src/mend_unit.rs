@@ -128,7 +128,7 @@ fn units_over<M: Medium>(shared: &Shared<M>, at: u64, end: u64) -> BTreeMap<u64,
 
 /// Repairs a unit and the pages it lies on. A page that could be read before may turn bad in
 /// between: that can be mended, too.
-fn mend_reached<M: Medium>(
+pub(crate) fn mend_reached<M: Medium>(
     shared: &Shared<M>,
     repairer: &mut Repairer,
     unit: &Unit,
@@ -139,11 +139,23 @@ fn mend_reached<M: Medium>(
         tries += 1;
         let readable = shared.mend_pages_of(repairer, unit, asked)?;
         let mended = mend_stored(shared, repairer, unit, asked)?;
-        let again = || readable && unit.reach(&Direct(&shared.m), shared.heap.sums()).is_err();
+        let again = || readable && reach(shared, unit).is_err();
         if !matches!(mended, Mended::Lost(_)) || tries == BAD_PAGES_MAX || !again() {
             return Ok(mended);
         }
     }
+}
+
+/// Reads all that is needed to judge a unit, and, of a bad one, to cure it: by its slot alone it
+/// may be seen to be bad, and its bytes lie elsewhere.
+pub(crate) fn reach<M: Medium>(shared: &Shared<M>, unit: &Unit) -> Result<(), MediaError> {
+    let found = unit.check(&Direct(&shared.m), shared.heap.sums(), Certify::when(true))?;
+    if found.is_bad() {
+        for part in parts_of(unit) {
+            shared.m.read(part.at, &mut vec![0; part.len as usize])?;
+        }
+    }
+    Ok(())
 }
 
 /// As [`mend_unit`], where what cures a unit may have to be stored to a page that cannot be: by its

@@ -30,7 +30,7 @@ use holdfast_redundancy::{ColumnId, Intent, Wrong, Zone, zone};
 
 use crate::changes::Changes;
 use crate::error::Error;
-use crate::mend_unit::{mend_stored, mend_units};
+use crate::mend_unit::{mend_reached, mend_units, reach};
 use crate::shared::{Repairer, Shared, Suspicion};
 
 /// Pages that may turn bad during one repair before it is given up.
@@ -251,7 +251,7 @@ impl<M: Medium> Shared<M> {
     ) -> Result<bool, Error> {
         // A unit has bytes on two pages, and a slot and a sum on one each.
         for _ in 0..4 {
-            let Err(error) = unit.reach(&Direct(&self.m), self.heap.sums()) else {
+            let Err(error) = reach(self, unit) else {
                 return Ok(true);
             };
             let page = error.at / PAGE * PAGE;
@@ -276,7 +276,7 @@ impl<M: Medium> Shared<M> {
         for _ in 0..BAD_PAGES_MAX {
             let mut anew = false;
             for unit in self.bad_units_over(zone, col) {
-                let mended = mend_stored(self, repairer, &unit, asked)?;
+                let mended = mend_reached(self, repairer, &unit, asked)?;
                 anew = mended == Mended::Repaired(Wrong::Directory)
                     && matches!(unit, Unit::Granule { .. });
                 if anew {

@@ -150,17 +150,30 @@ impl<M: Model> Acked<M> {
         if in_flight > MOST_IN_FLIGHT {
             return Err(AckedError::TooMany { in_flight });
         }
-        for subset in 0..1_u32 << in_flight {
+        match self.subset(|state| state == recovered) {
+            Some(happened) => Ok(Agreement { acked: self.acked, happened }),
+            None => Err(AckedError::Disagrees { acked: self.acked, in_flight }),
+        }
+    }
+
+    /// Whether a state that a crash may leave is as `is_so` says: where only parts of what was
+    /// recovered are known. False if more than `MOST_IN_FLIGHT` operations are under way.
+    #[must_use]
+    pub fn explains(&self, is_so: impl Fn(&M) -> bool) -> bool {
+        self.in_flight.len() <= MOST_IN_FLIGHT && self.subset(is_so).is_some()
+    }
+
+    /// The operations in flight that happened, if with some of them the state is so: the fewest of
+    /// the earliest.
+    fn subset(&self, is_so: impl Fn(&M) -> bool) -> Option<Vec<Ticket>> {
+        let in_flight = self.in_flight.len();
+        (0..1_u32 << in_flight).find_map(|subset| {
             let chosen = (0..in_flight).filter(|&i| subset >> i & 1 == 1);
             let chosen = chosen.map(|i| &self.in_flight[i]);
             let mut state = self.model.clone();
             chosen.clone().for_each(|(_, op)| state.apply(op));
-            if state == *recovered {
-                let happened = chosen.map(|&(ticket, _)| ticket).collect();
-                return Ok(Agreement { acked: self.acked, happened });
-            }
-        }
-        Err(AckedError::Disagrees { acked: self.acked, in_flight })
+            is_so(&state).then(|| chosen.map(|&(ticket, _)| ticket).collect())
+        })
     }
 
     /// Goes on after a crash: what was verified is now the acknowledged state, and nothing is in

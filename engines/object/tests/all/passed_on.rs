@@ -2,7 +2,9 @@
 //! With P and Q that is one of two damages that a column survives.
 
 use crate::common::{Filled, TestPool, filled, get, pattern, put};
+use holdfast_faultmem::Clear;
 use holdfast_object::{CreateOptions, Parity, ScrubControl, ScrubOptions};
+use holdfast_pmem::PAGE;
 use holdfast_txn::Transaction;
 
 const LEN: u64 = 700;
@@ -35,4 +37,37 @@ fn scrub(pool: &TestPool) {
     let control = ScrubControl::default();
     let done = pool.scrub(ScrubOptions::default(), &control, |_, _| {}).unwrap();
     assert_eq!((done.lost, done.undecided), (0, 0), "{:?}", done.report.findings);
+}
+
+/// Of two losses in each of their columns objects survive whose slots and bytes lie on pages that
+/// cannot be read: a bad slot alone says that they are bad, and their bytes are wanted for the cure.
+#[test]
+fn pages_that_cannot_be_read_are_made_good_beside_a_row_that_was_overwritten() {
+    let options = CreateOptions { parity: Parity::PQ, rows: 10, ..CreateOptions::tiny(1 << 20) };
+    for pages in [1, 2, 4] {
+        for meanwhile in [false, true] {
+            let Filled { pool, mut objects, zone, .. } = filled(&options, LEN);
+            let place = zone.place(objects[10].0.offset()).unwrap();
+            let col = place.col / PAGE * PAGE;
+            // A row that nothing lies in, so that no sum says which it is.
+            let free = zone.data_rows() - 1;
+            let trash = pattern(7, (pages * PAGE) as usize);
+            pool.medium().stray(zone.at(free, col), &trash).unwrap();
+            pool.medium().poison(zone.at(place.row, col), pages * PAGE, Clear::Able).unwrap();
+            if meanwhile {
+                for seed in 400..420 {
+                    objects.push((put(&pool, &pattern(seed, 64)), pattern(seed, 64)));
+                }
+                for (of, bytes) in objects.iter_mut().step_by(3) {
+                    bytes[..32].fill(0x77);
+                    pool.run(|tx| tx.write_bytes(*of, 0, &bytes[..32])).unwrap();
+                }
+            }
+            for (of, bytes) in &objects {
+                assert_eq!(get(&pool, *of).ok().as_ref(), Some(bytes), "{pages} pages, {of}");
+            }
+            scrub(&pool);
+            assert!(pool.check(|_, _| {}).unwrap().is_clean());
+        }
+    }
 }

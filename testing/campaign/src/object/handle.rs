@@ -34,9 +34,12 @@ struct Stored {
 }
 
 impl Stored {
-    /// Whether it is one of the program, and not of a repair or a scrub.
+    /// Whether it is one of the program, and not of a repair, a cure of who recovers, or a scrub.
     fn is_own(&self) -> bool {
-        !self.site.starts_with("object.repair.") && !self.site.contains("scrub")
+        let mends = ["object.repair.", "object.redo.cure"];
+        let in_name = ["scrub", "heal"];
+        !mends.iter().any(|mends| self.site.starts_with(mends))
+            && !in_name.iter().any(|word| self.site.contains(word))
     }
 }
 

@@ -5,7 +5,7 @@
 //! changes, by a crash and the open after it, or by nobody but the scrub. After the scrub the pool
 //! must hold what the model holds, and the journal must name each place.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::object::handle::Handle;
 use crate::object::judge::scrub;
 use crate::object::raw::Bytes;
 use crate::object::scenes::{refused, stage};
-use crate::object::targets::{Area, Targets};
+use crate::object::targets::{Area, Target, Targets};
 use crate::object::world::World;
 use crate::object::wrong::{Lie, Variant, lie, or_right, site};
 use crate::runner::{Case, Row, Tier};
@@ -276,13 +276,55 @@ pub(super) fn crash(world: &Arc<World>, driver: Driver) -> Judged<Driver> {
     Ok(Driver { medium, pool, ledger, anchor })
 }
 
-/// Damages a range in as many domains as chance finds free.
+/// What is damaged already, by domain: in columns of the zone the pages, and whether what was
+/// damaged there has a sum.
+#[derive(Debug, Default)]
+struct Taken(BTreeMap<u64, Vec<(u64, bool)>>);
+
+impl Taken {
+    /// Takes these domains for a range, if each bears it: columns of the zone as much as they have
+    /// rows of parity, all else one. Of two damages in a column one needs a sum: of two that have
+    /// none, nothing tells where they are. One as long as a row may lie on two rows of a column.
+    fn take(
+        &mut self,
+        zone: &Region,
+        domains: &BTreeSet<u64>,
+        target: &Target,
+        (at, len): Range,
+    ) -> bool {
+        let one = zone.parity_rows < 2 || len > zone.row_len - PAGE;
+        let summed = !matches!(target.area, Area::ParityP | Area::ParityQ | Area::Free);
+        let has_sum = summed && at + len <= target.at + target.len;
+        let (first, last) = (at / PAGE, (at + len.max(1) - 1) / PAGE);
+        let fits = |domain: &u64| match self.0.get(domain).map(Vec::as_slice) {
+            None => true,
+            Some([(page, other)]) => {
+                let apart = !(first..=last).contains(page);
+                domain >> 40 == 1 && !one && apart && (has_sum || *other)
+            }
+            Some(_) => false,
+        };
+        let fit = domains.iter().all(fits);
+        for domain in domains.iter().filter(|_| fit) {
+            let all = self.0.entry(*domain).or_default();
+            let column = |page: u64| (page * PAGE).saturating_sub(zone.start) % zone.row_len / PAGE;
+            let here = (first..=last).find(|page| *domain == 1 << 40 | column(*page));
+            all.push((here.unwrap_or(first), has_sum));
+            if one {
+                all.push((first, false));
+            }
+        }
+        fit
+    }
+}
+
+/// Damages a range in as many domains as chance finds free; with P and Q, columns twice.
 fn injure(driver: &Driver, rng: &mut Rng) -> Judged<Vec<Injury>> {
     let bytes = Bytes::of(&driver.medium);
     let targets = Targets::of(&bytes);
     let areas = targets.areas();
     let zone = zone_of(driver)?;
-    let mut taken = BTreeSet::new();
+    let mut taken = Taken::default();
     let mut injuries = Vec::new();
     for attempt in 0..60 {
         let Some(target) = rng.pick(&areas).and_then(|area| targets.pick(*area, rng)) else {
@@ -299,14 +341,11 @@ fn injure(driver: &Driver, rng: &mut Rng) -> Judged<Vec<Injury>> {
         };
         let len = (1 + rng.below(most)).min(end_of(driver, &zone, at) - at);
         let domains = domains(driver, &zone, at, len);
-        if !taken.is_disjoint(&domains) {
+        if !taken.take(&zone, &domains, &target, (at, len)) {
             continue;
         }
         let before = bytes.get(at, len).unwrap_or_default();
-        if let Some(injury) = hit(driver, rng, target.area, at, before)? {
-            taken.extend(domains);
-            injuries.push(injury);
-        }
+        injuries.extend(hit(driver, rng, target.area, at, before)?);
     }
     Ok(injuries)
 }

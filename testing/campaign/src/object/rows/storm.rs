@@ -32,14 +32,17 @@ use holdfast_faultmem::{FaultMedium, Image};
 use holdfast_object::{Finding, ScrubControl, ScrubOptions};
 use holdfast_oracle::acked::Acked;
 use holdfast_pmem::PAGE;
+use holdfast_redundancy::Wrong;
+use holdfast_redundancy::events::{Cause, Event};
 use holdfast_workloads::Rng;
 
 use self::chaos::Chaos;
 use self::contained::{contained, served_as_promised};
 use self::exposed::Exposed;
 use self::sky::Sky;
-use super::damage::{settled, world_of};
+use super::damage::{Seen, settled, world_of, zone_of};
 use super::large;
+use super::spared::{Range, accused};
 use crate::object::driver::{Driver, Ledger, agree, whole};
 use crate::object::histories::shake;
 use crate::object::judge::scrub;
@@ -264,7 +267,7 @@ pub fn storm(
         caught => caught,
     };
     if let Some(left) = left {
-        let exposed = chaos.exposed_now();
+        let (exposed, hurt) = (chaos.exposed_now(), chaos.left());
         driver.medium.abandon(driver.pool);
         tally.add(how, 1);
         if let Some(exposed) = exposed {
@@ -272,7 +275,8 @@ pub fn storm(
             let done = amid_damage(world, left, &exposed, tally);
             return done.map_err(|v| v.during("after the crash amid damage"));
         }
-        return recovered(world, left).map(Some).map_err(|v| v.during("after the crash"));
+        let done = recovered(world, left, &hurt);
+        return done.map(Some).map_err(|v| v.during("after the crash"));
     }
     chaos.alone = true;
     let rest = chaos.scrub();
@@ -345,13 +349,23 @@ fn catch(driver: &Driver, mut barrier: u64, draw: u64) -> Left {
 }
 
 /// Opens what a crash left: all that was acknowledged, and of the rest each change or none of it.
-fn recovered(world: &Arc<World>, (image, promise): Left) -> Judged<Driver> {
+/// Nothing is called wrong but what was hurt where no scrub comes.
+fn recovered(world: &Arc<World>, (image, promise): Left, hurt: &[Range]) -> Judged<Driver> {
+    let before = world.after(image.clone());
     let medium = world.after(image);
     let (pool, _) = world.open(&medium).map_err(|error| refused("open", &error))?;
     scrub(&pool)?;
+    let seen = Seen::of(&before, &pool.superblock());
     let found = whole(&medium)?;
     agree(&promise, &found.objects)?;
     let driver = Driver::new(medium, pool, found.objects);
+    let events = seen.since(&driver).unwrap_or_default();
+    // Of a record that it tore, the other copy is taken, and the journal says so.
+    let torn = |event: &Event| {
+        event.cause == Cause::Copies && matches!(event.wrong, Some(Wrong::Mirror { .. }))
+    };
+    let events: Vec<Event> = events.into_iter().filter(|event| !torn(event)).collect();
+    accused(&zone_of(&driver)?, &events, hurt, &driver.medium)?;
     calm(&driver)?;
     Ok(driver)
 }
@@ -433,10 +447,12 @@ fn storm_beyond(world: &Arc<World>, driver: Driver, seed: u64, tally: &mut Tally
         Ok(())
     });
     for (figure, count) in std::mem::take(&mut chaos.tally.figures) {
+        if ["columns lost", "large losses"].contains(&figure.as_str()) {
+            tally.add("beyond tolerance: faults", count);
+        }
         tally.add(format!("beyond tolerance, {figure}"), count);
     }
     tally.count += chaos.tally.count;
-    tally.add("beyond tolerance: faults", chaos.tally.count);
     ran?;
     let unstored = contained(&driver, &chaos, &sky.refusals(), &mut rng, tally)?;
     let ended = driver.pool.is_read_only();
@@ -446,9 +462,11 @@ fn storm_beyond(world: &Arc<World>, driver: Driver, seed: u64, tally: &mut Tally
     let Some(left) = left else { return Ok(()) };
     let (driver, _, lost) = served_after(world, left, &exposed)
         .map_err(|v| v.during("opened again, since it was not written any more"))?;
+    // Those whose last change was in the log alone are served, unless it cannot be written again.
+    let served = if driver.pool.is_read_only() { 0 } else { unstored };
     driver.medium.abandon(driver.pool);
     tally.add("beyond tolerance: objects lost at the next open, and named", lost);
-    tally.add("beyond tolerance: objects served after the next open", unstored);
+    tally.add("beyond tolerance: objects served after the next open", served);
     Ok(())
 }
 

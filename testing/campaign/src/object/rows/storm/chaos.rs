@@ -58,6 +58,8 @@ struct Injury {
     bytes: Option<Vec<u64>>,
     /// Number in the log of the medium, of a write that went wrong.
     write: Option<usize>,
+    /// The other place of a fault that has two.
+    besides: bool,
 }
 
 /// The one who does it.
@@ -216,11 +218,20 @@ impl<'a> Chaos<'a> {
     }
 
     fn note(&mut self, kind: Kind, at: u64, len: u64, since: usize) {
-        let domains = self.domains(at, len);
+        let injury = Injury { kind, at, len, since, bytes: None, write: None, besides: false };
+        self.hurt_by(injury);
+    }
+
+    fn hurt_by(&mut self, injury: Injury) {
+        let domains = self.domains(injury.at, injury.len);
         self.taken.extend(domains);
-        self.injuries.push(Injury { kind, at, len, since, bytes: None, write: None });
-        self.tally.count += 1;
-        self.tally.add(format!("{kind}: injected"), 1);
+        if injury.besides {
+            self.tally.add(format!("{}: places hit besides", injury.kind), 1);
+        } else {
+            self.tally.count += 1;
+            self.tally.add(format!("{}: injected", injury.kind), 1);
+        }
+        self.injuries.push(injury);
     }
 
     /// Ruins a page of more rows of one column than there are parity rows.
@@ -410,15 +421,9 @@ impl<'a> Chaos<'a> {
         let log_end = 2 * self.driver.pool.superblock().side_len;
         self.log_lost |= self.driver.medium.kind() == MediumKind::File && injected.at < log_end;
         for (number, (at, len, bytes)) in places.into_iter().enumerate() {
-            self.note(kind, at, len, since);
-            if let Some(injury) = self.injuries.last_mut() {
-                (injury.bytes, injury.write) = (Some(bytes), Some(write));
-            }
-            if number > 0 {
-                // One fault, two places.
-                self.tally.count -= 1;
-                self.tally.add(format!("{kind}: places hit besides"), 1);
-            }
+            let (bytes, write) = (Some(bytes), Some(write));
+            // One fault, two places.
+            self.hurt_by(Injury { kind, at, len, since, bytes, write, besides: number > 0 });
         }
     }
 
@@ -669,8 +674,9 @@ impl<'a> Chaos<'a> {
                 return Err(Violation::new(Fault::Unnoticed, story));
             }
             if named {
-                self.tally.add(format!("{kind}: detected"), 1);
-                self.tally.add(format!("{kind}: repaired"), u64::from(repaired));
+                let once = u64::from(!injury.besides);
+                self.tally.add(format!("{kind}: detected"), once);
+                self.tally.add(format!("{kind}: repaired"), once * u64::from(repaired));
                 continue;
             }
             let gone = self.is_done_with(at, len) || self.covered(&injury);
@@ -703,6 +709,14 @@ impl<'a> Chaos<'a> {
         let mut events = events.to_vec();
         again_as_told(&mut events, &mended.into_iter().map(range).collect::<Vec<_>>());
         self.sky.calm(|| accused(&self.zone, &events, &hurt, &self.driver.medium))
+    }
+
+    /// What a scrub has left: what is in the log, where nobody has come to it, writes that go
+    /// wrong later, and all that was hurt if anything stays in doubt.
+    pub(super) fn left(&self) -> Vec<Range> {
+        let is_in_log = |it: &&Injury| self.domains(it.at, it.len).iter().any(|d| d & LOG != 0);
+        let left = self.injuries.iter().filter(|it| self.doubtful || is_in_log(it));
+        left.map(|it| (it.at, it.len)).chain(self.late.iter().copied()).collect()
     }
 
     /// Whether the program has stored over all that is wrong since.

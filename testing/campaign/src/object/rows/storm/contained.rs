@@ -1,7 +1,7 @@
 //! Judges of a storm beyond tolerance: nothing wrong is served, nothing is lost beside the damage,
 //! what is lost is named, and the rest is in use.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_layout::RawPtr;
 use holdfast_object::{Error, ScrubControl, ScrubOptions};
@@ -56,9 +56,9 @@ fn all_served(
     driver: &Driver,
     promise: &Acked<Objects>,
     exposed: &Exposed,
-    ended: bool,
+    (stopped, ended): (bool, bool),
 ) -> Judged<Refused> {
-    // What was under way when writing ended may have been done, or not.
+    // What was under way when it stopped may have been done, or not.
     let (objects, mut done) = (promise.model(), promise.model().clone());
     promise.under_way().for_each(|change| done.apply(change));
     let mut refusals = Refused::default();
@@ -66,7 +66,7 @@ fn all_served(
         match served(driver, word, exposed) {
             Ok(found) if found == *object => {}
             Ok(found) if done.get(word) == Some(&found) => {}
-            Err(_) if ended && done.get(word).is_none() => {}
+            Err(_) if stopped && done.get(word).is_none() => {}
             // Its last change is in the log alone.
             Err(Error::Tx(TxError::ReadOnly)) if ended => refusals.unstored += 1,
             Ok(_) => {
@@ -85,6 +85,29 @@ fn all_served(
     Ok(refusals)
 }
 
+/// Each change that was under way was made, or was not, in all that is served.
+fn together(driver: &Driver, promise: &Acked<Objects>) -> Judged<()> {
+    let mut done = promise.model().clone();
+    promise.under_way().for_each(|change| done.apply(change));
+    let words: BTreeSet<u64> =
+        promise.model().iter().chain(done.iter()).map(|(word, _)| word).collect();
+    let mut found = BTreeMap::new();
+    for word in words {
+        match toil::served(&driver.pool, word) {
+            Ok(object) => found.insert(word, Some(object)),
+            Err(Error::Tx(TxError::Dangling { .. })) => found.insert(word, None),
+            // For others to judge.
+            Err(_) => None,
+        };
+    }
+    let is_so = |state: &Objects| found.iter().all(|(word, it)| state.get(*word) == it.as_ref());
+    if promise.explains(is_so) {
+        return Ok(());
+    }
+    let story = "what is served is that of no changes made whole".to_owned();
+    Err(Violation::new(Fault::Wrong, story))
+}
+
 /// What a crash left is served as it was promised. Answers how many objects are lost or in doubt;
 /// each of them has a part where something was hurt, and the journal names it.
 pub(super) fn served_as_promised(
@@ -92,7 +115,9 @@ pub(super) fn served_as_promised(
     promise: &Acked<Objects>,
     exposed: &Exposed,
 ) -> Judged<u64> {
-    let Refused { lost, doubtful, .. } = all_served(driver, promise, exposed, true)?;
+    let ended = driver.pool.is_read_only();
+    let Refused { lost, doubtful, .. } = all_served(driver, promise, exposed, (true, ended))?;
+    together(driver, promise)?;
     let objects = promise.model();
     for word in lost.iter().chain(&doubtful) {
         let len = objects.get(*word).map_or(1, |object| object.bytes.len() as u64);
@@ -137,7 +162,7 @@ pub(super) fn contained(
             .map_err(|v| v.during("while threads worked"))?;
     }
     let Refused { lost, doubtful, unstored } =
-        all_served(driver, &driver.ledger.promise(), &exposed, ended)?;
+        all_served(driver, &driver.ledger.promise(), &exposed, (ended, ended))?;
     for word in lost.iter().chain(&doubtful) {
         let hurt = |v: Violation| v.during(chaos.hurt_over(*word, len(*word)));
         beside(*word, len(*word), &exposed).map_err(hurt)?;

@@ -1,5 +1,5 @@
 //! What may be lost in a storm beyond tolerance: objects with a part in a page that was hurt, over
-//! a column that was hurt more than once between two scrubs.
+//! a column that was hurt more often between two scrubs than it has rows of parity.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,10 +54,10 @@ fn pages((at, len): Range) -> impl Iterator<Item = u64> {
 }
 
 /// The pages of a zone that parity need not give back, if this was hurt between two scrubs each: of
-/// a column that was hurt more than once, those, or at all if there is no parity. With Q as well:
-/// who stores over what is damaged and not in use passes the damage on to both, so that one row may
-/// be all that a column survives under load (at rest, see row `damage`). They stay so, as do pages
-/// that are bad for good.
+/// a column that was hurt more often than it has rows of parity, those; and those that were hurt
+/// twice, with Q as well: who takes a free place that is damaged passes the damage on to all
+/// parity, and of the place, damaged again, nothing else is left. They stay so, as do pages that
+/// are bad for good.
 pub(super) fn beyond_parity<'a>(
     zone: &Region,
     rounds: impl Iterator<Item = &'a [Hurt]>,
@@ -75,8 +75,13 @@ pub(super) fn beyond_parity<'a>(
         for page in now.chain(&for_good).chain(&exposed) {
             columns.entry((page - first) % row_pages).or_default().push(*page);
         }
-        let over = |pages: &Vec<u64>| pages.len() > zone.parity_rows.min(1) as usize;
-        exposed.extend(columns.into_values().filter(over).flatten());
+        for pages in columns.into_values() {
+            let distinct: BTreeSet<u64> = pages.iter().copied().collect();
+            let over = pages.len() > zone.parity_rows as usize;
+            if over || distinct.len() < pages.len() {
+                exposed.extend(distinct);
+            }
+        }
         for_good.extend(hurt.into_iter().filter_map(|(page, stays)| stays.then_some(page)));
     }
     exposed.into_iter().map(|page| (page * PAGE, PAGE)).collect()
@@ -150,7 +155,9 @@ mod tests {
         assert_eq!(exposed(1, &[&[one], &[two]]), [0; 0], "a scrub was in between");
         assert_eq!(exposed(1, &[&[one, (page(3, 2), false)]]), [0; 0], "two columns");
         assert_eq!(exposed(1, &[&[one, two]]), [one.0, two.0]);
-        assert_eq!(exposed(2, &[&[one, two]]), [one.0, two.0]);
+        assert_eq!(exposed(2, &[&[one, two]]), [0; 0]);
+        assert_eq!(exposed(2, &[&[one, one]]), [one.0], "stored over in between");
+        assert_eq!(exposed(2, &[&[one, two, (page(4, 1), false)]]).len(), 3);
         assert_eq!(exposed(2, &[&[one], &[two]]), [0; 0]);
         assert_eq!(exposed(1, &[&[one, one]]), [one.0], "stored over in between");
         assert_eq!(exposed(0, &[&[one]]), [one.0]);
