@@ -94,9 +94,10 @@ pub fn verdicts(
         let said = engine.verify(page).map_err(|error| refused("verify", &error))?;
         verdict(&model, page, said_as_told(page, said.verdict), doubt(page), ledger)?;
     }
-    let events = events_as_told(engine.events());
-    accused(&events, |page| is_innocent(&model, page), ledger)?;
-    let silent = program.state().model.unnamed(&events);
+    let events = engine.events();
+    let fresh = events.iter().filter(|event| model.is_new(event)).copied().collect();
+    accused(&events_as_told(fresh), |page| is_innocent(&model, page), ledger)?;
+    let silent = program.state().model.unnamed(&events_as_told(events));
     // Events that could not be written are counted instead.
     if engine.counts().unreported > 0 { Ok(()) } else { named(silent) }
 }

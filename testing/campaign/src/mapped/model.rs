@@ -151,6 +151,8 @@ pub struct Model {
     came_back: BTreeSet<u64>,
     /// The newest event of the journal when it was last held against this.
     heard: u64,
+    /// The same when all pages were as they must be.
+    calm: u64,
     /// Calls fail: of what came back the journal tells only that it was wrong, or nobody could see
     /// that it is right again.
     pub calls_fail: bool,
@@ -176,6 +178,7 @@ impl Model {
             unusable,
             came_back: BTreeSet::new(),
             heard: 0,
+            calm: 0,
             calls_fail: false,
         }
     }
@@ -192,6 +195,19 @@ impl Model {
             page.past.clear();
             page.scars.clear();
         }
+    }
+
+    /// All is as it must be, and what the journal has said so far is judged: what it says of pages
+    /// from here on is of damage that comes yet.
+    pub fn all_calm(&mut self, last: Option<&Event>) {
+        self.calm = last.map_or(self.calm, |event| event.sequence + 1);
+        self.pages.iter_mut().for_each(|page| page.ever = false);
+    }
+
+    /// Whether an event was told since then.
+    #[must_use]
+    pub const fn is_new(&self, event: &Event) -> bool {
+        event.sequence >= self.calm
     }
 
     /// Pages the file has.

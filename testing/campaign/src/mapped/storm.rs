@@ -273,8 +273,10 @@ impl Storm<'_> {
         if self.rng.below(8) == 0 {
             let turn = self.rng.below(64);
             gives_back(&program.machine, &self.session.engine, turn)?;
-            program.state().model.pages.iter_mut().for_each(|page| page.ever = true);
         }
+        // All is as it was, and what was said of it so far has been judged.
+        let events = self.session.engine.events();
+        program.state().model.all_calm(events.last());
         self.wounds = Wounds::none(self.rng);
         Ok(self)
     }

@@ -18,6 +18,7 @@ use std::time::Duration;
 use holdfast_faultmem::{FailMode, Image};
 use holdfast_object::{Error, Parity, ScrubControl, ScrubOptions};
 use holdfast_pmem::MediumKind;
+use holdfast_redundancy::events::{Journal, Outcome};
 use holdfast_txn::TxError;
 use holdfast_workloads::Rng;
 
@@ -308,9 +309,27 @@ fn settle(
         scrub(&driver.pool).map_err(|v| v.during("calls succeed again"))?;
         let found = whole(&driver.medium)?;
         agree(&driver.ledger.promise(), &found.objects)?;
+        let hurt = matches!(origin.scene.plot, Plot::Repair(_) | Plot::Load(_));
+        if !hurt && !matches!(fail, Some((_, FailMode::Forever))) {
+            gave_up_nothing(&driver)?;
+        }
     }
     driver.medium.abandon(driver.pool);
     Ok((calls, done))
+}
+
+/// One call failed at the most, and nothing else was wrong: nothing may be called lost. (While all
+/// calls fail, what they are about is.)
+fn gave_up_nothing(driver: &Driver) -> Judged<()> {
+    let journal = Journal::open(&driver.medium, &driver.pool.superblock());
+    let events = journal.read_all(&driver.medium);
+    match events.iter().find(|event| event.outcome == Outcome::Lost) {
+        None => Ok(()),
+        Some(event) => {
+            let story = format!("all is there, and the journal says: {event}");
+            Err(Violation::new(Fault::FalseReport, story))
+        }
+    }
 }
 
 /// What a crash right now would leave, and what a kill would.
