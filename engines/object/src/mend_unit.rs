@@ -146,16 +146,12 @@ pub(crate) fn mend_reached<M: Medium>(
     }
 }
 
-/// Reads all that is needed to judge a unit, and, of a bad one, to cure it: by its slot alone it
-/// may be seen to be bad, and its bytes lie elsewhere.
+/// Reads all that is needed to judge a unit, and to cure it: by its slot alone it may be seen to be
+/// bad, and its bytes lie elsewhere.
 pub(crate) fn reach<M: Medium>(shared: &Shared<M>, unit: &Unit) -> Result<(), MediaError> {
-    let found = unit.check(&Direct(&shared.m), shared.heap.sums(), Certify::when(true))?;
-    if found.is_bad() {
-        for part in parts_of(unit) {
-            shared.m.read(part.at, &mut vec![0; part.len as usize])?;
-        }
-    }
-    Ok(())
+    unit.reach(&Direct(&shared.m), shared.heap.sums())?;
+    let mut parts = parts_of(unit).into_iter();
+    parts.try_for_each(|part| shared.m.read(part.at, &mut vec![0; part.len as usize]))
 }
 
 /// As [`mend_unit`], where what cures a unit may have to be stored to a page that cannot be: by its

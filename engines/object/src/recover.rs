@@ -98,6 +98,12 @@ impl<M: Medium> Shared<M> {
             self.report_mended(event, Mended::Lost(Wrong::Log));
             recovered.lost += 1;
         }
+        for at in self.log_pages_gone() {
+            // What was committed there, if anything was, nobody knows any more.
+            let event = self.event(Cause::Listed, Finder::Open, at, PAGE);
+            self.report_mended(event, Mended::Lost(Wrong::Log));
+            recovered.lost += 1;
+        }
         for event in damaged {
             self.report_mended(event, Mended::Repaired(Wrong::Log));
         }
@@ -116,6 +122,17 @@ impl<M: Medium> Shared<M> {
             self.m.sync(DONE_SYNC)?;
         }
         Ok(recovered)
+    }
+
+    /// Pages of the log, as the system lists them, of which neither copy can be read.
+    fn log_pages_gone(&self) -> Vec<u64> {
+        let ranges = self.m.bad_ranges();
+        let pages = ranges.iter().flat_map(|(at, len)| (*at..at + len).step_by(PAGE as usize));
+        let gone = |page: &u64| {
+            let twin = self.log.twin(*page).filter(|twin| page < twin);
+            twin.is_some_and(|twin| self.is_bad(*page) && self.is_bad(twin))
+        };
+        pages.filter(gone).collect()
     }
 
     /// Adds what a record says.

@@ -10,9 +10,10 @@
 //! Counted are bytes of objects that are read and are not what was stored (*wrong*), bytes that
 //! the store does not give, and says so (*refused*), and for theirs how often the program itself
 //! ended. One damage at a time is within what one row of parity promises, so of ours nothing may
-//! be wrong, and nothing be refused, once it was scrubbed; that is the goal. What is read wrong
-//! before is told beside it: a page that comes back as it once was, with whole objects on it and
-//! all that certifies them, is an earlier state until a scrub compares it with parity. Theirs
+//! be wrong, and nothing be refused; that is the goal. Of a page that comes back as it once was
+//! that counts once it was scrubbed, and what was read wrong before is told beside it: with whole
+//! objects on it, and all that certifies them, it is an earlier state until a scrub compares it
+//! with parity. Theirs
 //! promises nothing of the sort: sums of what a program stores are not among its features. What
 //! comes out is what it is.
 
@@ -202,6 +203,11 @@ pub(crate) fn damage(o: &Options, report: &mut Report) -> anyhow::Result<()> {
             say!("damage: round {round} of seed {}, {kind:?} at {at:#x}: {got:?}", o.seed);
         }
         let settled = if got.wrong + got.refused > 0 { ours.scrubbed()? } else { got };
+        // Of what has been so, nothing but a scrub can tell.
+        let settled = match kind {
+            Damage::Stale => settled,
+            _ => Got { wrong: got.wrong, refused: settled.refused.max(got.refused), ..settled },
+        };
         of_ours.unscrubbed += u64::from(got.wrong > 0);
         of_ours.add(sort, settled);
         if let Some(theirs) = &mut theirs {

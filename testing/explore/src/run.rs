@@ -122,15 +122,16 @@ impl<H: 'static, A: Model> Explorer<H, A> {
                 "the replay line names `{other}`, and this is `{own}`: replay it with that one"
             ));
         }
-        if replay.sequence.iter().any(|&op| op >= self.ops.len()) || replay.sequence.is_empty() {
-            return self.does_not_fit("an operation that there is not");
-        }
         let mut judge = Judge::new(self.clone());
         judge.mode = replay.mode;
+        // What fails before the first operation names none.
         let base = match base(&judge) {
             Ok(base) => base,
             Err(why) => return self.ended_early(why.text()),
         };
+        if replay.sequence.iter().any(|&op| op >= self.ops.len()) || replay.sequence.is_empty() {
+            return self.does_not_fit("an operation that there is not");
+        }
         let (judge, found) = run_one(judge, &base, &replay.sequence, Some(replay));
         if let Some(what) = judge.misfit {
             return self.does_not_fit(what);
@@ -158,7 +159,7 @@ impl<H: 'static, A: Model> Explorer<H, A> {
         Report { nothing: Some(why), ..Report::new(&self.plan) }
     }
 
-    fn explore(&self) -> Report {
+    pub(crate) fn explore(&self) -> Report {
         let mut judge = Judge::new(self.clone());
         let mut sequences = 0;
         let mut bases = Vec::new();

@@ -92,6 +92,30 @@ fn records_whose_copies_are_both_gone_are_written_again_from_memory() {
     }
 }
 
+/// What a log held of which neither copy can be read nobody knows: that is told.
+#[test]
+fn a_log_that_cannot_be_read_in_both_copies_is_called_lost() {
+    for both in [false, true] {
+        let pool = create(MediumKind::Dax);
+        put(&pool, &pattern(1, 300));
+        let superblock = pool.superblock();
+        let m = reopen(pool, false);
+        for page in (superblock.log_start..superblock.side_len).step_by(PAGE as usize) {
+            m.poison(page, PAGE, Clear::Able).unwrap();
+            if both {
+                m.poison(superblock.side_len + page, PAGE, Clear::Able).unwrap();
+            }
+        }
+        let (pool, opened) = Pool::open(m, quick(), clock()).unwrap();
+        assert_eq!(opened.recovered.lost > 0, both, "{opened:?}");
+        assert_eq!(outcomes(&pool).contains(&Outcome::Lost), both);
+        let (pool, opened) = crash(pool);
+        assert_eq!(opened.recovered.lost, 0, "{opened:?}");
+        let object = put(&pool, &pattern(2, 300));
+        assert_eq!(get(&pool, object).unwrap(), pattern(2, 300));
+    }
+}
+
 #[test]
 fn a_lost_directory_entry_costs_its_chunk() {
     let options = CreateOptions { parity: Parity::None, ..CreateOptions::tiny(1 << 20) };

@@ -40,7 +40,7 @@ fn scrub(pool: &TestPool) {
 }
 
 /// Of two losses in each of their columns objects survive whose slots and bytes lie on pages that
-/// cannot be read: a bad slot alone says that they are bad, and their bytes are wanted for the cure.
+/// cannot be read: a bad slot alone says that they are bad, and their bytes are needed to cure it.
 #[test]
 fn pages_that_cannot_be_read_are_made_good_beside_a_row_that_was_overwritten() {
     let options = CreateOptions { parity: Parity::PQ, rows: 10, ..CreateOptions::tiny(1 << 20) };

@@ -4,14 +4,15 @@
 //! both copies of the log before recovery. No wrong byte may be served, what lies over the damage
 //! is named, the rest stays readable and writable, and an open that fails changes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use holdfast_faultmem::{Clear, Image};
 use holdfast_layout::{RawPtr, Region};
 use holdfast_object::{Error, ScrubControl, ScrubOptions};
-use holdfast_pmem::PAGE;
+use holdfast_pmem::{MediumKind, PAGE};
 use holdfast_redundancy::events::{Event, Outcome};
 use holdfast_txn::{Transaction, TxError};
 use holdfast_workloads::Rng;
@@ -110,14 +111,17 @@ fn reopen(world: &Arc<World>, origin: &Origin) -> Judged<Driver> {
 
 /// Makes a page unreadable, or something else.
 fn ruin(medium: &Handle, at: u64, rng: &mut Rng) -> Judged<()> {
-    let done = match rng.below(2) {
-        0 => medium.poison(at, PAGE, Clear::Able),
-        _ => {
-            let mut trash = vec![0; PAGE as usize];
-            rng.fill(&mut trash);
-            medium.stray(at, &trash)
-        }
-    };
+    if rng.below(2) == 0 {
+        return poison(medium, at);
+    }
+    let mut trash = vec![0; PAGE as usize];
+    rng.fill(&mut trash);
+    let done = medium.stray(at, &trash);
+    done.map_err(|error| Violation::new(Fault::Refused, format!("injecting: {error}")))
+}
+
+fn poison(medium: &Handle, at: u64) -> Judged<()> {
+    let done = medium.poison(at, PAGE, Clear::Able);
     done.map_err(|error| Violation::new(Fault::Refused, format!("injecting: {error}")))
 }
 
@@ -377,47 +381,88 @@ fn open_or_unchanged(
     }
 }
 
-/// What a barrier saw: the image a crash there leaves.
-type Caught = Arc<Mutex<(u64, Option<Image>)>>;
+/// What a barrier saw: how many came before, the image a crash there leaves, and how many jobs were
+/// acknowledged by then.
+type Caught = Arc<Mutex<(u64, Option<(Image, usize)>)>>;
 
 /// Crashes in the middle of a commit and ruins both copies of the log before recovery: each object
-/// is as before or as after, or lost.
+/// is as before or as after, or lost. Where something acknowledged is not there, and the log cannot
+/// be read, that is told.
 fn logs(world: &Arc<World>, origin: &Origin, rng: &mut Rng, tally: &mut Tally) -> Judged<()> {
     let driver = reopen(world, origin)?;
     let caught = Caught::default();
     let (nth, hook) = (rng.below(8), Arc::clone(&caught));
+    let acked = Arc::new(AtomicUsize::new(0));
+    let now = Arc::clone(&acked);
     driver.medium.on_barrier(Box::new(move |_, _, point| {
         let mut caught = hook.lock().unwrap_or_else(PoisonError::into_inner);
         if caught.0 <= nth {
             caught.0 += 1;
-            caught.1 = Some(point.persisted());
+            caught.1 = Some((point.persisted(), now.load(Ordering::Acquire)));
         }
     }));
     let mut states = vec![driver.ledger.objects()];
     for _ in 0..3 {
         driver.must(&any_job(rng, &driver.ledger.objects()))?;
         states.push(driver.ledger.objects());
+        acked.fetch_add(1, Ordering::AcqRel);
+    }
+    let last = (driver.medium.crash_point().persisted(), states.len() - 1);
+    let left = caught.lock().unwrap_or_else(PoisonError::into_inner).1.take();
+    driver.medium.abandon(driver.pool);
+    let (image, acked) = left.unwrap_or(last);
+    let medium = world.after(image);
+    // What was overwritten in both copies may have been no record. On a file copies have no places
+    // of their own.
+    let tells = rng.below(2) == 0 && world.kind != MediumKind::File;
+    ruin_log(&medium, tells, rng)?;
+    let Some(driver) = open_or_unchanged(world, medium, origin, tally)? else { return Ok(()) };
+    let behind = between(&driver, &states, acked)?;
+    let events = origin.seen.since(&driver).unwrap_or_default();
+    let told = events.iter().any(|event| event.outcome == Outcome::Lost);
+    if let Some(word) = behind.filter(|_| tells && !told) {
+        let story = format!(
+            "{} is not as it was acknowledged, and nothing is called lost: {:?}",
+            name(word),
+            events.iter().map(Event::to_string).collect::<Vec<_>>()
+        );
+        return Err(Violation::new(Fault::Unnoticed, story));
     }
     driver.medium.abandon(driver.pool);
-    let image = caught.lock().unwrap_or_else(PoisonError::into_inner).1.take();
-    let Some(image) = image else { return Ok(()) };
-    let medium = world.after(image);
-    let targets = Targets::of(&Bytes::of(&medium));
-    for side in [Side::A, Side::B] {
-        for target in targets.of_area(Area::Log(side)) {
-            for page in (target.at..target.at + target.len).step_by(PAGE as usize) {
-                ruin(&medium, page, rng)?;
-            }
+    Ok(())
+}
+
+/// Ruins both copies of the log; or makes all of it unreadable.
+fn ruin_log(medium: &Handle, unreadable: bool, rng: &mut Rng) -> Judged<()> {
+    let targets = Targets::of(&Bytes::of(medium));
+    let both = [Side::A, Side::B].into_iter().flat_map(|side| targets.of_area(Area::Log(side)));
+    let pages = both.flat_map(|it| (it.at..it.at + it.len).step_by(PAGE as usize));
+    for page in pages {
+        match unreadable {
+            true => poison(medium, page)?,
+            false => ruin(medium, page, rng)?,
         }
     }
-    let Some(driver) = open_or_unchanged(world, medium, origin, tally)? else { return Ok(()) };
-    let mut words: Vec<u64> = states.iter().flat_map(|s| s.iter().map(|(word, _)| word)).collect();
-    words.sort_unstable();
-    words.dedup();
+    Ok(())
+}
+
+/// Each object is as it was in one of these states, or lost if that is not always the same. Answers
+/// one that is not as it was after so many of them, or after the next.
+fn between(driver: &Driver, states: &[Objects], acked: usize) -> Judged<Option<u64>> {
+    let words: BTreeSet<u64> =
+        states.iter().flat_map(|state| state.iter().map(|(word, _)| word)).collect();
+    let mut behind = None;
     for word in words {
         let allowed: Vec<Option<&Object>> = states.iter().map(|state| state.get(word)).collect();
         let same = allowed.iter().all(|object| *object == allowed[0]);
-        let right = match served(&driver, word) {
+        let answer = served(driver, word);
+        let promised = &allowed[acked..(acked + 2).min(allowed.len())];
+        let is_there = match &answer {
+            Ok(found) => promised.contains(&Some(found)),
+            Err(_) => promised.contains(&None),
+        };
+        behind = behind.or((!is_there).then_some(word));
+        let right = match answer {
             Ok(found) => allowed.contains(&Some(&found)),
             Err(Error::Tx(TxError::Dangling { .. })) => allowed.contains(&None),
             Err(Error::Tx(TxError::Lost { .. } | TxError::InDoubt { .. })) => !same,
@@ -428,8 +473,7 @@ fn logs(world: &Arc<World>, origin: &Origin, rng: &mut Rng, tally: &mut Tally) -
             return Err(Violation::new(Fault::Wrong, story));
         }
     }
-    driver.medium.abandon(driver.pool);
-    Ok(())
+    Ok(behind)
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use holdfast_txn::{Transaction, TxError};
 use holdfast_workloads::Rng;
 
 use super::damage::settled;
+use super::spared::Range;
 use crate::object::driver::Driver;
 use crate::object::judge::scrub;
 use crate::object::model::{Object, Objects, name};
@@ -191,8 +192,16 @@ impl Past {
         // What is free by the older state is no object; what lies in chunks in doubt may be none.
         let places: BTreeSet<u64> =
             named.iter().map(|word| RawPtr::from_word(*word).offset()).collect();
-        let excused =
-            |word: u64| places.contains(&0) || places.contains(&RawPtr::from_word(word).offset());
+        let chunks = Targets::chunks(&Bytes::of(&driver.medium));
+        let objects = driver.ledger.objects();
+        let excused = |word: u64| {
+            let at = RawPtr::from_word(word).offset();
+            let len = objects.get(word).map_or(1, |object| object.bytes.len() as u64);
+            let entries = chunks.iter().find_map(|chunks| chunks.entries(at, len));
+            let touches = |f: &Finding, (at, len): Range| f.at < at + len && at < f.at + f.len;
+            let of_chunk = |f: &Finding| entries.is_some_and(|entries| touches(f, entries));
+            places.contains(&at) || report.findings.iter().any(of_chunk)
+        };
         self.reads(driver, &named, excused)?;
         self.overwrite(driver, rng, &named)
     }

@@ -275,8 +275,7 @@ pub fn storm(
             let done = amid_damage(world, left, &exposed, tally);
             return done.map_err(|v| v.during("after the crash amid damage"));
         }
-        let done = recovered(world, left, &hurt);
-        return done.map(Some).map_err(|v| v.during("after the crash"));
+        return recovered(world, left, &hurt).map(Some).map_err(|v| v.during("after the crash"));
     }
     chaos.alone = true;
     let rest = chaos.scrub();
