@@ -197,7 +197,7 @@ fn play(cli: &Cli, campaign: &Campaign, notes: Option<&Notes>, end: &(dyn Fn() +
     };
     let note = |outcome: &Outcome| {
         if !cli.json {
-            print!("{}", report::row(outcome, &plan));
+            say(format_args!("{}", report::row(outcome, &plan)));
         }
         notes.is_none_or(|notes| notes.add(outcome, &plan))
     };

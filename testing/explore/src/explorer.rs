@@ -99,7 +99,8 @@ impl<H: 'static, A: Model> Explorer<H, A> {
     {
         let mode = if kind == MediumKind::File { Mode::Sectors } else { Mode::Words };
         let plan = Plan {
-            name: name.replace(';', ","),
+            // What separates in a replay line, and what it is quoted by.
+            name: name.replace([';', '\''], ","),
             len,
             reserve: len,
             kind,

@@ -191,7 +191,17 @@ impl fmt::Display for Failure {
             None => "",
         };
         writeln!(f, "  torn by {}{x86}", mode_name(self.mode))?;
-        writeln!(f, "  again: {REPLAY}='{}' before the same command", self.replay)
+        writeln!(f, "  again: {REPLAY}='{}' {}", self.replay, command())
+    }
+}
+
+/// What runs the test again that runs now: its thread has its name.
+fn command() -> String {
+    match (std::thread::current().name(), std::env::var("CARGO_PKG_NAME")) {
+        (Some(test), Ok(package)) if test != "main" => {
+            format!("cargo test -p {package} -- --exact {test}")
+        }
+        _ => "before the same command".to_owned(),
     }
 }
 

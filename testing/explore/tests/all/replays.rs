@@ -36,6 +36,24 @@ fn a_replay_line_shows_the_failure_again_at_any_depth() {
     }
 }
 
+#[test]
+fn the_last_line_is_a_whole_command() {
+    let report = explorer(Wrong::NoFence).run().to_string();
+    let name = std::thread::current().name().map(str::to_owned).expect("a test's thread");
+    let command = format!("' cargo test -p holdfast-explore -- --exact {name}\n");
+    assert!(report.contains(&command) || name == "main", "{report}");
+}
+
+#[test]
+fn a_setup_that_fails_is_replayed() {
+    let explorer = explorer(Wrong::NoFence).setup(|_| Err("there is no room".into()));
+    let report = explorer.run();
+    let failure = report.failure.expect("it cannot begin");
+    let line = failure.replay.to_string().parse().expect("its own line");
+    let again = explorer.replay(&line).failure.expect("it cannot begin");
+    assert_eq!(again.why, failure.why);
+}
+
 /// Whether its line says of a failure all that the report did, but what was tried.
 fn shows_again<H: 'static, A: Model>(explorer: &Explorer<H, A>, failure: &Failure) {
     let line = failure.replay.to_string().parse().expect("its own line");
