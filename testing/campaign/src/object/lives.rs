@@ -140,7 +140,9 @@ pub(super) fn make(path: &Path) -> Judged<()> {
     };
     let pool = Pool::create(medium, &options, open_options(), Arc::new(SystemClock::new()));
     pool.map(drop).map_err(|error| refused("create", &error))?;
-    let renamed = std::fs::rename(&part, path);
+    // Before anything in it is acknowledged its name is durable.
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let renamed = std::fs::rename(&part, path).and_then(|()| File::open(folder)?.sync_all());
     renamed.map_err(|error| Violation::new(Fault::Refused, format!("its name: {error}")))
 }
 
