@@ -157,7 +157,7 @@ pub(crate) fn reach<M: Medium>(shared: &Shared<M>, unit: &Unit) -> Result<(), Me
 /// As [`mend_unit`], where what cures a unit may have to be stored to a page that cannot be: by its
 /// slot alone a unit is seen to be bad, whether its bytes can be read or not. Such a page is
 /// mended first; if it stays bad, the unit is lost, as was told of the page.
-pub(crate) fn mend_stored<M: Medium>(
+fn mend_stored<M: Medium>(
     shared: &Shared<M>,
     repairer: &mut Repairer,
     unit: &Unit,
