@@ -155,11 +155,10 @@ pub(super) fn contained(
     let (exposed, dead) = (chaos.exposed(), chaos.dead());
     let objects = driver.ledger.objects();
     let len = |word| objects.get(word).map_or(1, |object| object.bytes.len() as u64);
-    for word in refusals {
-        let hurt = |v: Violation| v.during(chaos.hurt_over(*word, len(*word)));
-        beside(*word, len(*word), &exposed)
-            .map_err(hurt)
-            .map_err(|v| v.during("while threads worked"))?;
+    for named in refusals {
+        let (word, len) = meant(&objects, &exposed, *named);
+        let hurt = |v: Violation| v.during(chaos.hurt_over(word, len));
+        beside(word, len, &exposed).map_err(hurt).map_err(|v| v.during("while threads worked"))?;
     }
     let Refused { lost, doubtful, unstored } =
         all_served(driver, &driver.ledger.promise(), &exposed, (ended, ended))?;
@@ -192,6 +191,18 @@ pub(super) fn contained(
         .collect();
     in_use(driver, &safe, (&exposed, &dead), rng, tally)?;
     Ok(0)
+}
+
+/// Which object a refusal is about, and how long it is. It may name the first of the bytes that are
+/// lost, of an object that is freed by now: then it is as long as its place.
+fn meant(objects: &Objects, exposed: &Exposed, named: u64) -> (u64, u64) {
+    if let Some(object) = objects.get(named) {
+        return (named, object.bytes.len() as u64);
+    }
+    let at = RawPtr::from_word(named).offset();
+    let mut all = objects.iter().map(|(word, object)| (word, object.bytes.len() as u64));
+    let of = |(word, len): &(u64, u64)| at.wrapping_sub(RawPtr::from_word(*word).offset()) < *len;
+    all.find(of).unwrap_or_else(|| (named, exposed.room(at).unwrap_or(1)))
 }
 
 /// Some of the objects that are `safe` are written, and read as they were written.
@@ -265,6 +276,22 @@ mod tests {
 
     fn lost(at: u64) -> Event {
         Event { outcome: Outcome::Lost, ..made_up((at, PAGE)) }
+    }
+
+    #[test]
+    fn a_refusal_is_about_the_whole_object_in_which_something_is_lost() {
+        let (word, other) = (RawPtr::new(9 * PAGE - 64, 7).word(), RawPtr::new(9 * PAGE, 0).word());
+        let mut objects = Objects::default();
+        let places = [9 * PAGE - 64, 9 * PAGE + 64, 10 * PAGE].map(|at| (at, (PAGE, PAGE)));
+        let places = Places { parts: places.into_iter().collect(), ..Places::default() };
+        let exposed = Exposed::by(Vec::new(), [places, Places::default()]);
+        let nameless = RawPtr::new(9 * PAGE - 64, 0).word();
+        assert_eq!(meant(&objects, &exposed, nameless), (nameless, 128), "freed since");
+        assert_eq!(meant(&objects, &exposed, other), (other, 1), "no place begins there");
+        objects.insert(word, Object { kind: 1, bytes: vec![7; 100].into() });
+        for named in [word, nameless, other] {
+            assert_eq!(meant(&objects, &exposed, named), (word, 100));
+        }
     }
 
     #[test]

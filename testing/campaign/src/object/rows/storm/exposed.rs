@@ -107,6 +107,15 @@ impl Exposed {
         self.pages.iter().any(|(page, n)| *page < at + len && at < page + n)
     }
 
+    /// How many bytes a place has, up to the next one.
+    pub(super) fn room(&self, at: u64) -> Option<u64> {
+        let next = |places: &Places| {
+            places.parts.get(&at)?;
+            Some(places.parts.range(at + 1..).next()?.0 - at)
+        };
+        self.places.iter().find_map(next)
+    }
+
     /// Whether nothing says where the parts of an object are.
     pub(super) fn is_unknown(&self, word: u64) -> bool {
         let at = RawPtr::from_word(word).offset();
