@@ -365,9 +365,16 @@ impl Retry {
                 // instead of one granule for each time the closure runs.
                 let (first, count) =
                     if self.repairs.is_empty() { (at, len) } else { shared.whole_object(at, len) };
-                self.repairs.push(at);
                 let finder = holdfast_redundancy::events::Finder::Read;
-                shared.mend_found(first, count, finder)?;
+                let mended = shared.mend_found(first, count, finder);
+                let again = self.repairs.contains(&at);
+                self.repairs.push(at);
+                match mended {
+                    // Something beside it. What was asked for may be back: it is read again.
+                    Err(Error::Tx(TxError::Lost { object }))
+                        if !again && object.offset().wrapping_sub(first) >= count => {}
+                    other => other?,
+                }
             }
             TxError::Damaged { .. }
             | TxError::Lost { .. }

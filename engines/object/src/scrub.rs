@@ -385,7 +385,8 @@ impl<M: Medium> Shared<M> {
                     self.columns.lock_all(&self.m, &columns);
                     self.m.step(STEP_SETTLE);
                     let settled = self.may_judge().and_then(|()| {
-                        self.settle_columns(&mut repairer, zone, (col, len), &beside, asked)
+                        let known = (&beside[..], lost);
+                        self.settle_columns(&mut repairer, zone, (col, len), known, asked)
                     });
                     self.columns.unlock_all(&columns);
                     settled
@@ -443,13 +444,14 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Settles what differs over columns that are held, a page column at a time: damage in one must
-    /// not blur what is found in the next.
+    /// not blur what is found in the next. `known` are pages to be looked at beside them, and
+    /// whether anything over them is lost.
     fn settle_columns(
         &self,
         repairer: &mut Repairer,
         zone: &Zone,
         (col, len): (u64, u64),
-        beside: &[u64],
+        known: (&[u64], bool),
         asked: Asked,
     ) -> Result<Settled, Error> {
         let (mut mended, mut held) = (Mended::Nothing, None);
@@ -460,7 +462,7 @@ impl<M: Medium> Shared<M> {
                 Err(_) => return Ok(Settled::Anew),
             };
             for mismatch in left {
-                match self.settle_mismatch(repairer, zone, &mismatch, beside, asked)? {
+                match self.settle_mismatch(repairer, zone, &mismatch, known, asked)? {
                     Settled::Done(settled @ Mended::Lost(_)) => return Ok(Settled::Done(settled)),
                     Settled::Done(_) if matches!(mended, Mended::Undecided(_)) => {}
                     Settled::Done(settled) => mended = settled,
@@ -479,7 +481,7 @@ impl<M: Medium> Shared<M> {
         repairer: &mut Repairer,
         zone: &Zone,
         mismatch: &Mismatch,
-        beside: &[u64],
+        (beside, lost): (&[u64], bool),
         asked: Asked,
     ) -> Result<Settled, Error> {
         let (col, len) = (mismatch.col, mismatch.len);
@@ -488,6 +490,10 @@ impl<M: Medium> Shared<M> {
             return Ok(Settled::Held(Mended::Undecided(Wrong::FreeOrParity)));
         };
         let all_verify = bad == 0;
+        if !all_verify && !lost {
+            // It turned bad after the rows were mended, and can be mended as they were.
+            return Ok(Settled::Anew);
+        }
         let brought =
             self.bring_back(repairer, zone, mismatch, (all_verify, Some(beside)), asked)?;
         if !brought.wider.is_empty() {

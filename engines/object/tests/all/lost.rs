@@ -2,8 +2,11 @@
 //! its columns is tried once.
 
 use crate::common::{Filled, TestPool, filled, get};
+use holdfast_faultmem::Clear;
 use holdfast_layout::RawPtr;
-use holdfast_object::{CreateOptions, Parity, ScrubControl, ScrubOptions};
+use holdfast_object::{CreateOptions, Error, Parity, ScrubControl, ScrubOptions};
+use holdfast_pmem::PAGE;
+use holdfast_txn::TxError;
 
 const LEN: u64 = 3_000;
 /// Where one is damaged: behind its first granule, whose sum lies elsewhere.
@@ -38,4 +41,25 @@ fn asking_again_for_what_is_lost_costs_next_to_nothing() {
     let control = ScrubControl::default();
     let done = pool.scrub(ScrubOptions::default(), &control, |_, _| {}).unwrap();
     assert_eq!((done.lost, done.undecided), (0, 0), "{:?}", done.report.findings);
+}
+
+/// A page cannot be read. An object that goes on in the next one is lost, since too much of that is
+/// gone; whoever asks for another one on the first page is served at once.
+#[test]
+fn what_lies_beside_something_lost_is_served_at_once() {
+    let options = CreateOptions { rows: 10, ..CreateOptions::tiny(1 << 20) };
+    let f = filled(&options, 700);
+    let crosses = |of: &RawPtr| of.offset() / PAGE != (of.offset() + 699) / PAGE;
+    let (lost, _) = f.objects.iter().skip(30).find(|(of, _)| crosses(of)).unwrap();
+    let next = f.zone.place((lost.offset() / PAGE + 1) * PAGE).unwrap();
+    let medium = f.pool.medium();
+    for row in [next.row, next.row + 1] {
+        medium.poison(f.zone.at(row, next.col), PAGE, Clear::Able).unwrap();
+    }
+    medium.poison(lost.offset() / PAGE * PAGE, PAGE, Clear::Able).unwrap();
+    let beside = |of: &RawPtr| of.offset() / PAGE == lost.offset() / PAGE && of != lost;
+    let (of, bytes) = f.objects.iter().find(|(of, _)| beside(of)).unwrap();
+    assert_eq!(get(&f.pool, *of).unwrap(), *bytes);
+    let refused = get(&f.pool, *lost);
+    assert!(matches!(refused, Err(Error::Tx(TxError::Lost { .. }))), "{refused:?}");
 }

@@ -147,6 +147,28 @@ fn undecided_beside_a_free() -> u64 {
     done.undecided
 }
 
+/// Columns do not add up, and their rows were mended; before the columns are settled, a row turns
+/// bad. It is mended as it would have been a moment earlier, and nothing over them is given up.
+#[test]
+fn what_turns_bad_before_columns_are_settled_is_mended() {
+    for parity in [Parity::P, Parity::PQ] {
+        let pool = tiny(parity, 1 << 20);
+        let p = put(&pool, &pattern(1, 900));
+        let zone = Zone::new(&region(&pool), 0).unwrap();
+        let place = zone.place(p.offset()).unwrap();
+        pool.medium().flip_bit(zone.p_at(place.col) + 7, 3).unwrap();
+        at_step(&pool, "object.scrub.step-settle", move |pool| {
+            pool.medium().flip_bit(p.offset() + 400, 3).unwrap();
+        });
+        let done = scrub(&pool);
+        pool.medium().clear_on_step();
+        assert_eq!((done.lost, done.undecided), (0, 0), "{:?}", done.report.findings);
+        assert_eq!(pool.stats().lost, 0);
+        assert_eq!(get(&pool, p).unwrap(), pattern(1, 900));
+        clean(&pool);
+    }
+}
+
 /// Free bytes are damaged, and parity made to agree with that, between the look at them and the
 /// commit of the object that is put there.
 #[test]

@@ -3,6 +3,8 @@
 
 use crate::common::{Filled, TestPool, filled, get, pattern, put};
 use holdfast_faultmem::Clear;
+use holdfast_heap::ZoneTable;
+use holdfast_layout::{RawPtr, RegionKind};
 use holdfast_object::{CreateOptions, Parity, ScrubControl, ScrubOptions};
 use holdfast_pmem::PAGE;
 use holdfast_txn::Transaction;
@@ -69,5 +71,36 @@ fn pages_that_cannot_be_read_are_made_good_beside_a_row_that_was_overwritten() {
             scrub(&pool);
             assert!(pool.check(|_, _| {}).unwrap().is_clean());
         }
+    }
+}
+
+/// A page of objects and the page of their slots cannot be read. Over the one, Q was overwritten as
+/// well; over the other, a row that nothing lies in: two losses in each column.
+#[test]
+fn columns_of_slots_and_of_bytes_may_have_lost_different_things() {
+    let options = CreateOptions { parity: Parity::PQ, rows: 10, ..CreateOptions::tiny(1 << 20) };
+    for both in [false, true] {
+        let Filled { pool, objects, zone, .. } = filled(&options, LEN);
+        let region = *pool.regions().iter().find(|r| r.kind == RegionKind::Zone).unwrap();
+        let table = ZoneTable::new(0, &region);
+        let head = |of: RawPtr| table.chunk_at(table.chunk_of(of.offset()).unwrap());
+        let is_apart = |(of, _): &&(RawPtr, Vec<u8>)| of.offset() / PAGE != head(*of) / PAGE;
+        let (of, _) = objects.iter().skip(10).find(is_apart).unwrap();
+        let slots = zone.place(head(*of)).unwrap();
+        let whole = zone.place(of.offset() / PAGE * PAGE).unwrap();
+        let (trash, free) = (pattern(7, PAGE as usize), zone.data_rows() - 1);
+        pool.medium().stray(zone.at(free, slots.col), &trash).unwrap();
+        pool.medium().stray(zone.q_at(whole.col), &trash).unwrap();
+        pool.medium().poison(zone.at(slots.row, slots.col), PAGE, Clear::Able).unwrap();
+        if both {
+            pool.medium().poison(zone.at(whole.row, whole.col), PAGE, Clear::Able).unwrap();
+        } else {
+            pool.medium().stray(zone.at(whole.row, whole.col), &trash).unwrap();
+        }
+        for (of, bytes) in &objects {
+            assert!(get(&pool, *of).is_ok_and(|found| found == *bytes), "{both} {of}");
+        }
+        scrub(&pool);
+        assert!(pool.check(|_, _| {}).unwrap().is_clean());
     }
 }
