@@ -32,6 +32,20 @@ impl Places {
         self.chunks.iter().find_map(|chunks| chunks.entries(at, len))
     }
 
+    /// The pages of all parts of what has a part in one of these.
+    fn with_parts(&self, exposed: &BTreeSet<u64>) -> BTreeSet<u64> {
+        let next = self.parts.keys().skip(1).map(|next| Some(*next)).chain([None]);
+        let rooms = self.parts.keys().zip(next).map(|(at, next)| (*at, next.map_or(1, |n| n - at)));
+        let parts = rooms.filter_map(|(at, len)| {
+            let parts = self.all(at, len)?;
+            parts
+                .iter()
+                .any(|part| pages(*part).any(|page| exposed.contains(&page)))
+                .then_some(parts)
+        });
+        parts.flatten().flat_map(pages).collect()
+    }
+
     fn all(&self, object: u64, len: u64) -> Option<Vec<Range>> {
         let parts = parts_at(object, *self.parts.get(&object)?, len);
         Some(parts.into_iter().chain(self.entries(object, len)).collect())
@@ -57,15 +71,18 @@ fn pages((at, len): Range) -> impl Iterator<Item = u64> {
 /// a column that was hurt more often than it has rows of parity, those; and those that were hurt
 /// twice, with Q as well: who takes a free place that is damaged passes the damage on to all
 /// parity, and of the place, damaged again, nothing else is left. They stay so, as do pages that
-/// are bad for good.
+/// are bad for good. Parity over the other parts of what is lost is left as it is, since it may be
+/// what is right: whatever is hurt there later is exposed as well.
 pub(super) fn beyond_parity<'a>(
     zone: &Region,
     rounds: impl Iterator<Item = &'a [Hurt]>,
+    places: &[Places],
 ) -> Vec<Range> {
     let row_pages = zone.row_len / PAGE;
     let first = zone.start / PAGE;
     let all = u64::from(zone.data_rows + zone.parity_rows) * row_pages;
     let (mut exposed, mut for_good) = (BTreeSet::new(), BTreeSet::new());
+    let mut unsettled: BTreeSet<u64> = BTreeSet::new();
     for round in rounds {
         let of_zone = |page: &u64| (first..first + all).contains(page);
         let hurt = round.iter().flat_map(|(range, stays)| pages(*range).map(move |p| (p, *stays)));
@@ -75,14 +92,20 @@ pub(super) fn beyond_parity<'a>(
         for page in now.chain(&for_good).chain(&exposed) {
             columns.entry((page - first) % row_pages).or_default().push(*page);
         }
-        for pages in columns.into_values() {
+        let fresh: BTreeSet<u64> =
+            hurt.iter().map(|(page, _)| (page - first) % row_pages).collect();
+        for (column, pages) in columns {
             let distinct: BTreeSet<u64> = pages.iter().copied().collect();
-            let over = pages.len() > zone.parity_rows as usize;
+            let over = pages.len() > zone.parity_rows as usize
+                || (unsettled.contains(&column) && fresh.contains(&column));
             if over || distinct.len() < pages.len() {
                 exposed.extend(distinct);
             }
         }
         for_good.extend(hurt.into_iter().filter_map(|(page, stays)| stays.then_some(page)));
+        let parts = places.iter().flat_map(|places| places.with_parts(&exposed));
+        let of_zone = parts.filter(|page| (first..first + all).contains(page));
+        unsettled = of_zone.map(|page| (page - first) % row_pages).collect();
     }
     exposed.into_iter().map(|page| (page * PAGE, PAGE)).collect()
 }
@@ -154,7 +177,10 @@ mod tests {
             round.iter().map(|(page, stays)| ((page * PAGE + 7, 1), *stays)).collect::<Vec<Hurt>>()
         };
         let rounds: Vec<Vec<Hurt>> = rounds.iter().map(hurt).collect();
-        let pages = beyond_parity(&zone(parity_rows), rounds.iter().map(Vec::as_slice));
+        let rounds = rounds.iter().map(Vec::as_slice);
+        let parts = [(page(0, 1) * PAGE, (page(0, 2) * PAGE, page(0, 2) * PAGE))];
+        let places = Places { parts: parts.into_iter().collect(), ..Places::default() };
+        let pages = beyond_parity(&zone(parity_rows), rounds, &[places]);
         pages.into_iter().map(|(at, _)| at / PAGE).collect()
     }
 
@@ -173,5 +199,9 @@ mod tests {
         assert_eq!(exposed(1, &[&[(one.0, true)], &[two]]), [one.0, two.0], "bad for good");
         let third = (page(4, 1), false);
         assert_eq!(exposed(1, &[&[one, two], &[third]]), [one.0, two.0, third.0], "lost for good");
+        let slot = (page(0, 2), false);
+        let all = [one.0, slot.0, two.0];
+        assert_eq!(exposed(1, &[&[one, two], &[slot]]), all, "the slot of what is lost");
+        assert_eq!(exposed(1, &[&[one, two, slot]]), [one.0, two.0], "at once");
     }
 }

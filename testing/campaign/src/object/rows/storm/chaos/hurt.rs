@@ -68,8 +68,9 @@ impl Chaos<'_> {
         let hurt: Vec<Hurt> = hurt.collect();
         let ends = self.scrubbed.iter().copied().chain([hurt.len()]);
         let rounds = ends.scan(0, |from, end| Some(&hurt[std::mem::replace(from, end)..end]));
-        let pages = beyond_parity(&self.zone, rounds);
-        Exposed::by(pages, [self.places.clone(), Places::of(self.driver)])
+        let places = [self.places.clone(), Places::of(self.driver)];
+        let pages = beyond_parity(&self.zone, rounds, &places);
+        Exposed::by(pages, places)
     }
 
     /// Where anything was hurt that no scrub has met; nothing, if it has met all.
