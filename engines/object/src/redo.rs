@@ -183,6 +183,22 @@ impl<M: Medium> Shared<M> {
         len: u64,
         redone: &mut Redone,
     ) -> Result<(), Error> {
+        self.cure_rows(repairer, redo, zone, (col, len), redone)?;
+        for columns in by_pages((col, len)) {
+            self.cure_lost_write(repairer, redo, zone, columns, None, redone)?;
+        }
+        Ok(())
+    }
+
+    /// Steps 1 and 2 of some columns.
+    pub(crate) fn cure_rows(
+        &self,
+        repairer: &mut Repairer,
+        redo: &Redo<'_>,
+        zone: &Zone,
+        (col, len): (u64, u64),
+        redone: &mut Redone,
+    ) -> Result<(), Error> {
         redone.cured += self.cure_pages(repairer, redo, zone, (col, len))?;
         let mut bad = self.units_to_cure(redo, zone, (col, len), redone);
         while let Some(unit) = bad.pop() {
@@ -194,9 +210,6 @@ impl<M: Medium> Shared<M> {
                     bad = self.units_to_cure(redo, zone, (col, len), redone);
                 }
             }
-        }
-        for columns in by_pages((col, len)) {
-            self.cure_lost_write(repairer, redo, zone, columns, None, redone)?;
         }
         Ok(())
     }

@@ -172,7 +172,7 @@ impl<M: Medium> Shared<M> {
                 && zone.unit(e.at).is_some_and(|(unit, _)| !matches!(unit, zone::Unit::Row(_)))
             {
                 self.clear_parity(repairer, zone, page, redo.finder)?;
-                done = self.recompute_parity(&mut repairer.scratch, zone, page, PAGE);
+                done = self.remake_page(repairer, redo, zone, page, redone);
                 if let Some(sums) = sums {
                     done = done.and_then(|()| self.put_sums(zone, sums));
                 }
@@ -205,6 +205,27 @@ impl<M: Medium> Shared<M> {
             self.harden_cures()?;
         }
         self.recompute_parity(&mut repairer.scratch, zone, col, len)
+    }
+
+    /// Parity of a page column of which a parity page was cleared. With the other one damage in the
+    /// rows beside the change can be cured, and neither would tell of it any more afterwards.
+    fn remake_page(
+        &self,
+        repairer: &mut Repairer,
+        redo: &Redo<'_>,
+        zone: &Zone,
+        page: u64,
+        redone: &mut Redone,
+    ) -> Result<(), Error> {
+        for _ in 0..if zone.has_q() { TRIES } else { 0 } {
+            self.cure_rows(repairer, redo, zone, (page, PAGE), redone)?;
+            self.harden_cures()?;
+            let sums = self.sum_columns(&Direct(&self.m), zone, (page, PAGE), &self.exempt())?;
+            if self.still_verify(redo, zone, (page, PAGE), redone) {
+                return self.put_sums(zone, &sums);
+            }
+        }
+        self.recompute_parity(&mut repairer.scratch, zone, page, PAGE)
     }
 
     /// Makes the parity pages of a page column usable; what they hold is to be recomputed.

@@ -1,6 +1,8 @@
 //! Damage that nobody met, since nothing lay there, is passed on to parity by who stores over it.
 //! With P and Q that is one of two damages that a column survives.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use crate::common::{Filled, TestPool, filled, get, pattern, put};
 use holdfast_faultmem::Clear;
 use holdfast_heap::ZoneTable;
@@ -100,6 +102,50 @@ fn columns_of_slots_and_of_bytes_may_have_lost_different_things() {
         for (of, bytes) in &objects {
             assert!(get(&pool, *of).is_ok_and(|found| found == *bytes), "{both} {of}");
         }
+        scrub(&pool);
+        assert!(pool.check(|_, _| {}).unwrap().is_clean());
+    }
+}
+
+/// A commit met a page that could not be read, and is completed; then a page of P or Q turns bad.
+/// An object beside what it changes is damaged, over other bytes of the page: the other one makes
+/// it good before parity of the page is made anew.
+#[test]
+fn parity_made_anew_under_a_commit_takes_nothing_damaged_for_right() {
+    let options = CreateOptions { parity: Parity::PQ, rows: 10, ..CreateOptions::tiny(1 << 20) };
+    for q in [false, true] {
+        let Filled { pool, mut objects, zone, .. } = filled(&options, LEN);
+        let page = |of: RawPtr| (of.offset() / PAGE, (of.offset() + LEN - 1) / PAGE);
+        let beside = |pair: &&[(RawPtr, Vec<u8>)]| {
+            let (one, two) = (page(pair[0].0), page(pair[1].0));
+            one == two && one.0 == one.1
+        };
+        let (changed, other) = match objects.windows(2).skip(10).find(beside).unwrap() {
+            [one, two] => (one.0, two.0),
+            _ => unreachable!(),
+        };
+        let place = zone.place(changed.offset()).unwrap();
+        let col = place.col / PAGE * PAGE;
+        let parity = if q { zone.q_at(col) } else { zone.p_at(col) };
+        let (medium, stages) = (pool.clone(), AtomicU32::new(0));
+        pool.medium().on_step(Box::new(move |site| match site.name() {
+            "object.commit.step-durable" if stages.fetch_max(1, Ordering::AcqRel) == 0 => {
+                medium.medium().poison(changed.offset(), 1, Clear::Able).unwrap();
+            }
+            "object.redo_parity.step-sum" if stages.fetch_max(2, Ordering::AcqRel) == 1 => {
+                medium.medium().stray(other.offset() + 300, &[0x5a; 16]).unwrap();
+                medium.medium().poison(parity, PAGE, Clear::Able).unwrap();
+            }
+            _ => {}
+        }));
+        pool.run(|tx| tx.write_bytes(changed, 0, &[0x77; 32])).unwrap();
+        pool.medium().clear_on_step();
+        let at = objects.iter().position(|(of, _)| *of == changed).unwrap();
+        objects[at].1[..32].fill(0x77);
+        for (of, bytes) in &objects {
+            assert!(get(&pool, *of).is_ok_and(|found| found == *bytes), "{q} {of}");
+        }
+        assert_eq!(pool.stats().lost, 0);
         scrub(&pool);
         assert!(pool.check(|_, _| {}).unwrap().is_clean());
     }

@@ -688,8 +688,10 @@ impl<'a> Chaos<'a> {
                 self.tally.add(format!("{kind}: absorbed"), 1);
                 continue;
             }
-            let story =
-                format!("{kind} at {at:#x}+{len:#x}: no event names it, nobody stored there");
+            let story = format!(
+                "{kind} at {at:#x}+{len:#x}: no event names it, nobody stored there; {}",
+                self.seen_there(&injury)
+            );
             return Err(Violation::new(Fault::Unnoticed, story));
         }
         Ok(())
@@ -726,19 +728,21 @@ impl<'a> Chaos<'a> {
     }
 
     /// Whether a frame was moved while a write that went wrong was still on its way to it: what the
-    /// program sees was taken along, as it was meant.
+    /// program sees was taken along, as it was meant, and nothing landed anywhere else, or where the
+    /// frame had been.
     fn was_moved(&self, injury: &Injury, events: &[Event]) -> bool {
-        let frame = self.driver.pool.superblock().frame;
-        let of_frame = |event: &Event| event.at / frame == injury.at / frame;
-        if !events.iter().any(|event| event.outcome == Outcome::Relocated && of_frame(event)) {
-            return false;
-        }
         let log = self.driver.medium.injected();
-        let write = injury.write.and_then(|number| log.get(number));
-        write.filter(|write| write.at == injury.at).is_some_and(|write| {
-            let mut now = vec![0; write.intended.len()];
-            self.driver.medium.read(write.at, &mut now).is_ok() && now == write.intended
-        })
+        let Some(write) = injury.write.and_then(|number| log.get(number)) else { return false };
+        let frame = self.driver.pool.superblock().frame;
+        let moved = |event: &Event| {
+            let of = [write.at, injury.at].map(|at| at / frame).contains(&(event.at / frame));
+            event.outcome == Outcome::Relocated && of
+        };
+        let right = if injury.besides { &write.target_before } else { &write.intended };
+        let mut now = vec![0; right.len()];
+        events.iter().any(moved)
+            && self.driver.medium.read(injury.at, &mut now).is_ok()
+            && now == *right
     }
 
     /// Whether a write that went wrong never took effect: newer ones took its place before.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use holdfast_faultmem::Clear;
 use holdfast_object::Finding;
+use holdfast_pmem::Medium;
 use holdfast_redundancy::events::Event;
 
 use super::super::exposed::{Exposed, Hurt, Places, beyond_parity};
@@ -42,6 +43,21 @@ impl Chaos<'_> {
         let told = |it: &Injury| format!("{} at {:#x}+{:#x}", it.kind, it.at, it.len);
         let all: Vec<String> = injuries.iter().filter(there).map(told).collect();
         if all.is_empty() { "nothing".to_owned() } else { all.join(", ") }
+    }
+
+    /// What lies where something was hurt, and what a write that went wrong was to be, for who looks
+    /// into it.
+    pub(super) fn seen_there(&self, injury: &Injury) -> String {
+        let mut now = vec![0; injury.len.min(64) as usize];
+        let read = self.driver.medium.read(injury.at, &mut now);
+        let log = self.driver.medium.injected();
+        let write = injury.write.and_then(|number| log.get(number));
+        let write =
+            write.map(|w| format!("{:#x} is {:02x?}, meant {:02x?}", w.at, w.after, w.intended));
+        format!(
+            "there is {now:02x?} ({read:?}), besides {}, bytes {:x?}; {write:?}",
+            injury.besides, injury.bytes
+        )
     }
 
     /// The same of an object, or a place, at any time; with the scrubs in between.
