@@ -15,7 +15,7 @@ use crate::counters::{Counters, slot};
 use crate::crash::{CrashPoint, Image};
 use crate::durable::Durable;
 use crate::images::{Budget, Images};
-use crate::sites::SiteKind;
+use crate::sites::{Passed, SiteKind};
 use crate::state::{State, Write};
 use crate::trace::Call;
 use crate::view::View;
@@ -162,7 +162,8 @@ impl FaultMedium {
         self.elide_name(site.name());
     }
 
-    /// Switches a place off by its name, as the list of places seen gives it.
+    /// Switches a place off by its name, as the list of places seen gives it. `name:kind` switches
+    /// off what of that kind happens there and nothing else: see [`SiteKind::at`].
     pub fn elide_name(&self, name: &str) {
         self.state().sites.switch_off(name);
     }
@@ -176,6 +177,13 @@ impl FaultMedium {
     #[must_use]
     pub fn sites_seen(&self) -> Vec<(Site, SiteKind, u64)> {
         self.state().sites.seen()
+    }
+
+    /// Every name passed so far with what happened there and where in the source that is; ordered
+    /// by name. A name that stands for several places or deeds is there several times.
+    #[must_use]
+    pub fn passed(&self) -> Vec<Passed> {
+        self.state().sites.passed().collect()
     }
 
     /// From here on everything stored is made durable just before each store, drain, append, sync
@@ -210,7 +218,7 @@ impl FaultMedium {
     pub fn flush(&self, site: Site, at: u64, len: u64) -> Result<(), MediaError> {
         let place = Location::caller();
         let mut state = self.state();
-        let on = state.sites.visit(site, SiteKind::Flush);
+        let on = state.sites.visit(site, SiteKind::Flush, place);
         state.in_range(at, len)?;
         if on && self.kind != MediumKind::File {
             let before = state.thread(slot()).counters;
@@ -321,7 +329,7 @@ impl FaultMedium {
         bytes: &[u8],
     ) -> Result<(), MediaError> {
         let mut state = self.state();
-        let on = state.sites.visit(site, kind);
+        let on = state.sites.visit(site, kind, place);
         let fails = state.gate.fails();
         state.in_range(at, bytes.len() as u64)?;
         state.cure(&self.view, place);
@@ -373,7 +381,7 @@ impl FaultMedium {
     ) -> Result<(), SyncError> {
         let mut state = self.state();
         let before = state.number();
-        let on = state.sites.visit(site, SiteKind::Append);
+        let on = state.sites.visit(site, SiteKind::Append, place);
         let fails = state.gate.fails();
         let len = bytes.len() as u64;
         state.in_range(at, len).map_err(|error| sync_error("append", invalid(error)))?;
@@ -411,7 +419,7 @@ impl FaultMedium {
         let place = Location::caller();
         let this = (site, SiteKind::Sync, place);
         let mut state = self.state();
-        let on = state.sites.visit(site, SiteKind::Sync);
+        let on = state.sites.visit(site, SiteKind::Sync, place);
         state.in_range(at, len).map_err(|error| sync_error("fdatasync", invalid(error)))?;
         state.cure(&self.view, place);
         if state.gate.fails() {
@@ -506,13 +514,14 @@ impl Medium for FaultMedium {
         let place = Location::caller();
         let mut state = self.state();
         state.cure(&self.view, place);
-        if state.sites.visit(site, SiteKind::Drain) {
+        if state.sites.visit(site, SiteKind::Drain, place) {
             self.drain_as(state, site, SiteKind::Drain, place);
         }
     }
 
+    #[track_caller]
     fn enabled(&self, site: Site) -> bool {
-        self.state().sites.visit(site, SiteKind::Enabled)
+        self.state().sites.visit(site, SiteKind::Enabled, Location::caller())
     }
 
     fn locked(&self) {
@@ -522,9 +531,10 @@ impl Medium for FaultMedium {
         thread.outstanding = false;
     }
 
+    #[track_caller]
     fn step(&self, site: Site) {
         let mut state = self.state();
-        state.sites.visit(site, SiteKind::Step);
+        state.sites.visit(site, SiteKind::Step, Location::caller());
         if self.crash_at_steps {
             drop(self.barrier(state, site, SiteKind::Step));
         } else {
@@ -548,7 +558,7 @@ impl Medium for FaultMedium {
             _ => sync_error("store", io::Error::other(error)),
         })?;
         let state = self.state();
-        if !state.sites.is_off(site) {
+        if !state.sites.is_off(site, SiteKind::Append) {
             self.drain_as(state, site, SiteKind::Append, place);
         }
         Ok(())
@@ -559,7 +569,7 @@ impl Medium for FaultMedium {
         let place = Location::caller();
         let mut state = self.state();
         state.cure(&self.view, place);
-        let on = state.sites.visit(site, SiteKind::Sync);
+        let on = state.sites.visit(site, SiteKind::Sync, place);
         let file = self.kind == MediumKind::File;
         if state.gate.fails() {
             if file {
@@ -592,7 +602,7 @@ impl Medium for FaultMedium {
     fn grow(&self, len: u64) -> Result<(), SyncError> {
         let place = Location::caller();
         let mut state = self.state();
-        state.sites.visit(GROW, SiteKind::Grow);
+        state.sites.visit(GROW, SiteKind::Grow, place);
         if state.gate.fails() {
             return Err(sync_error("fallocate", io::ErrorKind::StorageFull.into()));
         }
@@ -621,15 +631,15 @@ impl Medium for FaultMedium {
 
     #[track_caller]
     fn heal(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
+        let place = Location::caller();
         let mut state = self.state();
-        let on = state.sites.visit(site, SiteKind::Heal);
+        let on = state.sites.visit(site, SiteKind::Heal, place);
         let fails = state.gate.fails();
         state.in_range(at, PAGE)?;
         if !at.is_multiple_of(PAGE) || bytes.len() as u64 != PAGE {
             let len = bytes.len() as u64;
             return Err(MediaError { at, len, cause: MediaCause::OutOfRange });
         }
-        let place = Location::caller();
         state.cure(&self.view, place);
         let before = state.number();
         let page = state.frames.physical_page(at / PAGE);

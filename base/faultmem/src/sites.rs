@@ -1,5 +1,6 @@
 //! Every named place that was passed, and those that are switched off.
 
+use core::panic::Location;
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_pmem::Site;
@@ -34,22 +35,61 @@ pub enum SiteKind {
     Grow,
 }
 
+impl SiteKind {
+    /// The word for it behind the name of a place, as in `object.commit.data:put`.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Put => "put",
+            Self::Store => "store",
+            Self::Flush => "flush",
+            Self::Xor => "xor",
+            Self::Zero => "zero",
+            Self::Drain => "drain",
+            Self::Append => "append",
+            Self::Sync => "sync",
+            Self::Enabled => "enabled",
+            Self::Step => "step",
+            Self::Heal => "heal",
+            Self::Grow => "grow",
+        }
+    }
+
+    /// The name of what happens at a place, as [`FaultMedium::elide_name`] understands it.
+    ///
+    /// [`FaultMedium::elide_name`]: crate::FaultMedium::elide_name
+    #[must_use]
+    pub fn at(self, site: Site) -> String {
+        format!("{site}:{}", self.word())
+    }
+}
+
+/// A name that was passed: what happened there, and where in the source that is.
+pub type Passed = (Site, SiteKind, &'static Location<'static>);
+
 /// Names passed and names switched off.
 #[derive(Debug, Default)]
 pub(crate) struct Sites {
-    seen: BTreeMap<(Site, SiteKind), u64>,
+    seen: BTreeMap<Passed, u64>,
+    /// Names of places, with or without a kind behind them.
     off: BTreeSet<String>,
 }
 
 impl Sites {
     /// Records a visit; whether the place is in force.
-    pub(crate) fn visit(&mut self, site: Site, kind: SiteKind) -> bool {
-        *self.seen.entry((site, kind)).or_default() += 1;
-        !self.is_off(site)
+    pub(crate) fn visit(
+        &mut self,
+        site: Site,
+        kind: SiteKind,
+        place: &'static Location<'static>,
+    ) -> bool {
+        *self.seen.entry((site, kind, place)).or_default() += 1;
+        !self.is_off(site, kind)
     }
 
-    pub(crate) fn is_off(&self, site: Site) -> bool {
-        !self.off.is_empty() && self.off.contains(site.name())
+    pub(crate) fn is_off(&self, site: Site, kind: SiteKind) -> bool {
+        !self.off.is_empty()
+            && (self.off.contains(site.name()) || self.off.contains(&kind.at(site)))
     }
 
     pub(crate) fn switch_off(&mut self, name: &str) {
@@ -60,8 +100,17 @@ impl Sites {
         self.off.clear();
     }
 
-    /// Visits by place, ordered by name.
+    /// Visits by name and kind, ordered by name.
     pub(crate) fn seen(&self) -> Vec<(Site, SiteKind, u64)> {
-        self.seen.iter().map(|(&(site, kind), &count)| (site, kind, count)).collect()
+        let mut all: BTreeMap<(Site, SiteKind), u64> = BTreeMap::new();
+        for (&(site, kind, _), count) in &self.seen {
+            *all.entry((site, kind)).or_default() += count;
+        }
+        all.into_iter().map(|((site, kind), count)| (site, kind, count)).collect()
+    }
+
+    /// Everything that was passed, once, ordered by name.
+    pub(crate) fn passed(&self) -> impl Iterator<Item = Passed> {
+        self.seen.keys().copied()
     }
 }

@@ -108,16 +108,17 @@ impl Watched {
 
     /// Tells of a write to the range that went round the file, as a `write` that is announced.
     pub fn announce(&self, at: u64, len: u64) {
-        self.stored(at, len, || ());
+        Self::set(self.storing(at, len), at, len);
     }
 
     fn lock(&self) -> MutexGuard<'_, Marks> {
         self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a store and sets its bits, in one step as others see it: a processor whose page is
-    /// protected again before the store went through meets the protection once more.
-    fn stored<T>(&self, at: u64, len: u64, store: impl FnOnce() -> T) -> T {
+    /// What is held while a store is made and until [`Self::set`] has set its bits: both are one
+    /// step as others see it. A processor whose page is protected again before the store went
+    /// through meets the protection once more.
+    fn storing(&self, at: u64, len: u64) -> MutexGuard<'_, Marks> {
         if let Some(record) = self.recorder() {
             // Without the lock: whoever watches the record's drains may ask for the marks. One that
             // fails leaves the page without record.
@@ -129,14 +130,16 @@ impl Watched {
                 record.set(page * PAGE);
             }
         }
-        let mut marks = self.lock();
-        let done = store();
+        self.lock()
+    }
+
+    /// Sets the bits of a store.
+    fn set(mut marks: MutexGuard<'_, Marks>, at: u64, len: u64) {
         for page in pages(at, len) {
             if !marks.unseen.remove(&page) && marks.armed.contains(&page) {
                 marks.dirty.insert(page);
             }
         }
-        done
     }
 
     fn tell(some: impl Iterator<Item = u64>, each: &mut dyn FnMut(u64, u64)) {
@@ -243,39 +246,59 @@ impl Medium for Watched {
         self.window.read(at, into)
     }
 
+    #[track_caller]
     fn put(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
-        self.stored(at, bytes.len() as u64, || self.window.put(site, at, bytes))
+        let len = bytes.len() as u64;
+        let marks = self.storing(at, len);
+        let done = self.window.put(site, at, bytes);
+        Self::set(marks, at, len);
+        done
     }
 
     fn put_is_cached(&self, len: u64) -> bool {
         self.window.put_is_cached(len)
     }
 
+    #[track_caller]
     fn xor(&self, site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError> {
-        self.stored(at, delta.len() as u64, || self.window.xor(site, at, delta))
+        let len = delta.len() as u64;
+        let marks = self.storing(at, len);
+        let done = self.window.xor(site, at, delta);
+        Self::set(marks, at, len);
+        done
     }
 
+    #[track_caller]
     fn zero(&self, site: Site, at: u64, len: u64) -> Result<(), MediaError> {
-        self.stored(at, len.min(self.len()), || self.window.zero(site, at, len))
+        let seen = len.min(self.len());
+        let marks = self.storing(at, seen);
+        let done = self.window.zero(site, at, len);
+        Self::set(marks, at, seen);
+        done
     }
 
+    #[track_caller]
     fn drain(&self, site: Site) {
         self.window.drain(site);
     }
 
+    #[track_caller]
     fn enabled(&self, site: Site) -> bool {
         self.window.enabled(site)
     }
 
+    #[track_caller]
     fn step(&self, site: Site) {
         self.window.step(site);
     }
 
     /// Goes through the file and not through the mapping: no bit is set.
+    #[track_caller]
     fn append(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), SyncError> {
         self.window.append(site, at, bytes)
     }
 
+    #[track_caller]
     fn sync(&self, site: Site) -> Result<(), SyncError> {
         self.window.sync(site)
     }
@@ -288,6 +311,7 @@ impl Medium for Watched {
         self.window.grow(len)
     }
 
+    #[track_caller]
     fn heal(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
         self.window.heal(site, at, bytes)
     }

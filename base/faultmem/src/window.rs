@@ -85,6 +85,7 @@ impl Medium for Window {
         self.shared.read(place, into).map_err(|error| self.here(error))
     }
 
+    #[track_caller]
     fn put(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
         let place = self.inside(at, bytes.len() as u64)?;
         self.shared.put(site, place, bytes).map_err(|error| self.here(error))
@@ -94,20 +95,24 @@ impl Medium for Window {
         self.shared.put_is_cached(len)
     }
 
+    #[track_caller]
     fn xor(&self, site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError> {
         let place = self.inside(at, delta.len() as u64)?;
         self.shared.xor(site, place, delta).map_err(|error| self.here(error))
     }
 
+    #[track_caller]
     fn zero(&self, site: Site, at: u64, len: u64) -> Result<(), MediaError> {
         let place = self.inside(at, len)?;
         self.shared.zero(site, place, len).map_err(|error| self.here(error))
     }
 
+    #[track_caller]
     fn drain(&self, site: Site) {
         self.shared.drain(site);
     }
 
+    #[track_caller]
     fn enabled(&self, site: Site) -> bool {
         self.shared.enabled(site)
     }
@@ -116,15 +121,18 @@ impl Medium for Window {
         self.shared.locked();
     }
 
+    #[track_caller]
     fn step(&self, site: Site) {
         self.shared.step(site);
     }
 
+    #[track_caller]
     fn append(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), SyncError> {
         let place = self.inside(at, bytes.len() as u64).map_err(|error| self.refused(error))?;
         self.shared.append(site, place, bytes)
     }
 
+    #[track_caller]
     fn sync(&self, site: Site) -> Result<(), SyncError> {
         self.shared.sync_range(site, self.start, self.room)
     }
@@ -141,6 +149,7 @@ impl Medium for Window {
         Ok(())
     }
 
+    #[track_caller]
     fn heal(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
         // The last page of a file need not be whole.
         let place = self.inside(at, 1)?;

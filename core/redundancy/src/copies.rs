@@ -33,7 +33,9 @@ pub struct MirrorSites {
     pub a: Site,
     /// Drain after it.
     pub drain_a: Site,
-    /// Rewriting a copy that is bad.
+    /// Rewriting a copy that cannot be stored to.
+    pub clear: Site,
+    /// Rewriting a copy that was found to be bad.
     pub heal: Site,
 }
 
@@ -153,12 +155,14 @@ pub(crate) fn write<M: Medium>(
 ) -> Result<Vec<Side>> {
     let mut cleared = Vec::new();
     if let Some(b) = places.b {
-        if store(m, b, page, (sites.b, sites.drain_b), sites.heal)? {
+        let sites_b = StoreSites { put: sites.b, drain: sites.drain_b, clear: sites.clear };
+        if store(m, b, page, sites_b)? {
             cleared.push(Side::B);
         }
         against.settle(m, sites.drain_b)?;
     }
-    if store(m, places.a, page, (sites.a, sites.drain_a), sites.heal)? {
+    let sites_a = StoreSites { put: sites.a, drain: sites.drain_a, clear: sites.clear };
+    if store(m, places.a, page, sites_a)? {
         cleared.push(Side::A);
     }
     against.settle(m, sites.drain_a)?;
@@ -173,40 +177,47 @@ pub(crate) fn heal<M: Medium>(
     page: &[u8],
     site: Site,
 ) -> Result<Vec<Side>> {
+    let b = places.b.map(|b| (Side::B, b, states.1));
     let mut healed = Vec::new();
-    if let (Some(b), true) = (places.b, states.1.needs_heal()) {
-        m.heal(site, b, page)?;
-        healed.push(Side::B);
-    }
-    if states.0.needs_heal() {
-        m.heal(site, places.a, page)?;
-        healed.push(Side::A);
+    for (side, at, state) in b.into_iter().chain([(Side::A, places.a, states.0)]) {
+        if state.needs_heal() {
+            m.heal(site, at, page)?;
+            healed.push(side);
+        }
     }
     Ok(healed)
 }
 
+/// Names of what is done to one copy.
+#[derive(Debug, Clone, Copy)]
+struct StoreSites {
+    put: Site,
+    drain: Site,
+    clear: Site,
+}
+
 /// Stores a page and makes it durable; true if it had been bad.
-fn store<M: Medium>(m: &M, at: u64, page: &[u8], sites: (Site, Site), heal: Site) -> Result<bool> {
+fn store<M: Medium>(m: &M, at: u64, page: &[u8], sites: StoreSites) -> Result<bool> {
     let stored = if m.kind() == MediumKind::File {
         // A bad page must not look like a failed sync, after which nothing may be written.
         match m.read(at, &mut vec![0; page.len()]) {
             Ok(()) => {
-                m.append(sites.0, at, page)?;
+                m.append(sites.put, at, page)?;
                 return Ok(false);
             }
             Err(error) => Err(error),
         }
     } else {
-        m.put(sites.0, at, page)
+        m.put(sites.put, at, page)
     };
     match stored {
         Ok(()) => {
-            m.drain(sites.1);
+            m.drain(sites.drain);
             Ok(false)
         }
         // The whole page is being replaced, so its old bytes are not missed.
         Err(_) => {
-            m.heal(heal, at, page)?;
+            m.heal(sites.clear, at, page)?;
             Ok(true)
         }
     }

@@ -25,6 +25,7 @@ const SITES: MirrorSites = MirrorSites {
     drain_b: Site::new("redundancy.intent.drain-b"),
     a: Site::new("redundancy.intent.a"),
     drain_a: Site::new("redundancy.intent.drain-a"),
+    clear: Site::new("redundancy.intent.clear"),
     heal: Site::new("redundancy.intent.heal"),
 };
 

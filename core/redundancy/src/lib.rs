@@ -55,7 +55,7 @@
 //! |---|---|
 //! | `verdict.rs` | good, corrupt, undecided; the units that can be wrong |
 //! | `zone.rs`, `columns.rs`, `exempt.rs` | rows and columns; their locks; what counts as zeros |
-//! | `parity.rs` | patch, recompute, check, rebuild |
+//! | `parity.rs` | patch, store, check, rebuild |
 //! | `copies.rs`, `mirror.rs`, `record.rs` | two copies of a page: order, reading, owner |
 //! | `superblock.rs` | the first page, and how its copy is found without it |
 //! | `remap.rs` | relocation of frames |

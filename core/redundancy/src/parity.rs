@@ -1,4 +1,4 @@
-//! Parity of a zone: patch it, recompute it, check it against the rows, rebuild what is lost.
+//! Parity of a zone: patch it, store it, check it against the rows, rebuild what is lost.
 //!
 //! ```text
 //!            col .. col + len
@@ -138,33 +138,6 @@ fn page_parts(mut col: u64, mut bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8
         (col, bytes) = (col + part.len() as u64, rest);
         (!part.is_empty()).then_some((at, part))
     })
-}
-
-/// Computes P and Q over columns `[col, col + len)` from all rows and stores them. Flushes, does
-/// not drain. The caller holds the columns and knows that every row verifies: recomputing from a
-/// damaged row makes the damage permanent.
-///
-/// # Errors
-/// [`Error::Media`] if a row cannot be read or a parity page not be written;
-/// [`Error::OutsideZone`].
-pub fn recompute<M: Medium>(
-    m: &M,
-    zone: &Zone,
-    col: u64,
-    len: u64,
-    exempt: &impl Exempt,
-    scratch: &mut Scratch,
-    sites: ParitySites,
-) -> Result<()> {
-    check_columns(zone, col, len)?;
-    if !zone.has_p() {
-        return Ok(());
-    }
-    for (col, n) in blocks(col, len) {
-        sum_rows(m, zone, col, n, exempt, scratch)?;
-        store(m, zone, col, (&scratch.p[..n], &scratch.q[..n]), sites)?;
-    }
-    Ok(())
 }
 
 /// Stores P and, with Q, Q over columns from `col` on, which are held. Flushes, does not drain.

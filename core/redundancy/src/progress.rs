@@ -17,6 +17,7 @@ const SITES: MirrorSites = MirrorSites {
     drain_b: Site::new("redundancy.progress.drain-b"),
     a: Site::new("redundancy.progress.a"),
     drain_a: Site::new("redundancy.progress.drain-a"),
+    clear: Site::new("redundancy.progress.clear"),
     heal: Site::new("redundancy.progress.heal"),
 };
 

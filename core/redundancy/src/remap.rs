@@ -38,6 +38,7 @@ const SITES: MirrorSites = MirrorSites {
     drain_b: Site::new("redundancy.remap.drain-b"),
     a: Site::new("redundancy.remap.a"),
     drain_a: Site::new("redundancy.remap.drain-a"),
+    clear: Site::new("redundancy.remap.clear"),
     heal: Site::new("redundancy.remap.heal"),
 };
 const COPY: Site = Site::new("redundancy.remap.copy");

@@ -25,6 +25,7 @@ pub const SUPERBLOCK_SITES: MirrorSites = MirrorSites {
     drain_b: Site::new("redundancy.superblock.drain-b"),
     a: Site::new("redundancy.superblock.a"),
     drain_a: Site::new("redundancy.superblock.drain-a"),
+    clear: Site::new("redundancy.superblock.clear"),
     heal: Site::new("redundancy.superblock.heal"),
 };
 

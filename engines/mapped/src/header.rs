@@ -18,6 +18,7 @@ const SITES: MirrorSites = MirrorSites {
     drain_b: Site::new("mapped.header.drain-b"),
     a: Site::new("mapped.header.a"),
     drain_a: Site::new("mapped.header.drain-a"),
+    clear: Site::new("mapped.header.clear"),
     heal: Site::new("mapped.header.heal"),
 };
 

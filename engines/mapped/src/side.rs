@@ -449,8 +449,10 @@ impl<S: Medium> Side<S> {
             let twin = self.places.state(region, copy.other());
             let mut page = vec![0; PAGE as usize];
             self.s.read(twin - twin % PAGE, &mut page)?;
+            // A state lies in one page.
+            let start = (at % PAGE + from) as usize;
+            page[start..start + bytes.len()].copy_from_slice(bytes);
             self.s.heal(STATE_HEAL, at - at % PAGE, &page)?;
-            self.s.put(site, at + from, bytes)?;
         }
         Ok(())
     }

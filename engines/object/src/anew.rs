@@ -14,11 +14,10 @@ use holdfast_codes::{PqSums, xor_into};
 use holdfast_heap::verify::Source;
 use holdfast_pmem::{MediaError, Medium};
 use holdfast_redundancy::exempt::read_exempt_by;
-use holdfast_redundancy::parity::{self, Scratch};
+use holdfast_redundancy::parity::{self, ParitySites};
 use holdfast_redundancy::{Exempt, Zone};
 
 use crate::error::Error;
-use crate::repair::PARITY;
 use crate::shared::Shared;
 
 /// Parity of some columns, as their rows give it.
@@ -76,29 +75,17 @@ impl<M: Medium> Shared<M> {
         Ok(Sums { col, p, q })
     }
 
-    /// Stores parity that was summed from rows that verified afterwards, durably but for a sync on
-    /// a file. The zone has parity, its columns are held.
+    /// Stores parity that was summed from rows that verified afterwards, or of which nobody knows
+    /// better. Flushes, does not drain. The zone has parity, its columns are held.
     ///
     /// # Errors
     /// A parity page cannot be written; the other one was nevertheless.
-    pub(crate) fn put_sums(&self, zone: &Zone, sums: &Sums) -> Result<(), Error> {
-        parity::store(&self.m, zone, sums.col, (&sums.p, &sums.q), PARITY)?;
-        self.drain_repair();
-        Ok(())
-    }
-
-    /// Makes parity over `[col, col + len)` anew from rows that nobody can verify any more, or
-    /// whose parity is lost anyway. Columns are held.
-    pub(crate) fn recompute_parity(
+    pub(crate) fn put_sums(
         &self,
-        scratch: &mut Scratch,
         zone: &Zone,
-        col: u64,
-        len: u64,
+        sums: &Sums,
+        sites: ParitySites,
     ) -> Result<(), Error> {
-        self.remade.note();
-        parity::recompute(&self.m, zone, col, len, &self.exempt(), scratch, PARITY)?;
-        self.drain_repair();
-        Ok(())
+        Ok(parity::store(&self.m, zone, sums.col, (&sums.p, &sums.q), sites)?)
     }
 }

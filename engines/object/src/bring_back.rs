@@ -19,7 +19,7 @@ use holdfast_heap::{ChunkKind, Unit, ZoneTable};
 use holdfast_layout::RawPtr;
 use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Event, Finder};
-use holdfast_redundancy::parity::{self, Mismatch, Scratch, Suspect};
+use holdfast_redundancy::parity::{self, Mismatch, ParitySites, Scratch, Suspect};
 use holdfast_redundancy::{Exempt, Place, Wrong, Zone, zone};
 use holdfast_sync::{MutexGuard, PoisonError};
 use holdfast_txn::TxError;
@@ -30,7 +30,7 @@ use crate::changes::Changes;
 use crate::error::Error;
 use crate::hold::Holding;
 use crate::redo::{Redo, Redone};
-use crate::repair::{Asked, Mended, PARITY};
+use crate::repair::{Asked, Mended};
 use crate::shared::{Repairer, Shared};
 use crate::tx::damaged;
 
@@ -38,6 +38,11 @@ use crate::tx::damaged;
 const ENTRIES: Site = Site::new("object.bring_back.entries");
 /// The same while records are replayed.
 const ENTRIES_FOUND: Site = Site::new("object.bring_back.entries-found");
+/// Having parity say that a row differs from what it is.
+const APART: ParitySites = ParitySites {
+    p: Site::new("object.bring_back.apart-p"),
+    q: Site::new("object.bring_back.apart-q"),
+};
 /// Looking at the entry or the slot that a pointer does not agree with.
 const DOUBT: Site = Site::new("object.bring_back.doubt");
 
@@ -179,7 +184,8 @@ impl<M: Medium> Shared<M> {
         pages.into_values().filter_map(whole).collect()
     }
 
-    /// Has parity say that a row differs from what it is. The column is held.
+    /// Has parity say that a row differs from what it is. Flushes, does not drain. The column is
+    /// held.
     pub(crate) fn set_apart(
         &self,
         zone: &Zone,
@@ -193,10 +199,9 @@ impl<M: Medium> Shared<M> {
             let to = end.min((col / PAGE + 1) * PAGE);
             let part = &difference[(col - place.col) as usize..(to - place.col) as usize];
             let here = Place { col, ..place };
-            parity::patch_page(&self.m, zone, here, part, scratch, PARITY)?;
+            parity::patch_page(&self.m, zone, here, part, scratch, APART)?;
             col = to;
         }
-        self.drain_repair();
         Ok(())
     }
 

@@ -44,7 +44,7 @@ use holdfast_heap::{ChunkEntry, ChunkKind, Spot};
 use holdfast_layout::RawPtr;
 use holdfast_logs::Lane;
 use holdfast_pmem::{MediaError, Medium, PAGE, Site};
-use holdfast_redundancy::parity::{ParitySites, patch, patch_page};
+use holdfast_redundancy::parity::{ParitySites, patch_page};
 use holdfast_redundancy::{ColumnId, Place};
 use holdfast_txn::{Result, TxError};
 
@@ -52,6 +52,7 @@ use crate::batch::{Batch, Part};
 use crate::diff::{LINE, each_change, is_whole};
 use crate::lane::{Fate, LaneState, Piece, Work};
 use crate::owed::Applied;
+use crate::patched::Patching;
 use crate::shared::Shared;
 use crate::tx::damaged;
 use crate::versions::Version;
@@ -73,9 +74,21 @@ const SUMS: Site = Site::new("object.commit.sums");
 /// Bytes of objects, sums and slots.
 const DATA: Site = Site::new("object.commit.data");
 /// Patching parity.
-const PATCH: Site = Site::new("object.commit.patch");
-const PARITY: ParitySites =
-    ParitySites { p: Site::new("object.commit.parity-p"), q: Site::new("object.commit.parity-q") };
+const PATCH: Patching = Patching {
+    on: Site::new("object.commit.patch"),
+    parity: ParitySites {
+        p: Site::new("object.commit.parity-p"),
+        q: Site::new("object.commit.parity-q"),
+    },
+};
+/// Taking what becomes a log chunk out of parity.
+const LEAVE: Patching = Patching {
+    on: Site::new("object.commit.leave"),
+    parity: ParitySites {
+        p: Site::new("object.commit.leave-p"),
+        q: Site::new("object.commit.leave-q"),
+    },
+};
 
 impl<M: Medium> Shared<M> {
     /// Commits what the lane's transaction did. On an error nothing happened.
@@ -564,13 +577,13 @@ impl<M: Medium> Shared<M> {
             }
             stored &= self.m.put(DATA, write.at, bytes).is_ok();
         }
-        if self.patches_parity() {
+        if self.m.enabled(PATCH.on) {
             for part in &batch.parts {
                 let Some(zone) = self.zone(part.zone).filter(|z| z.has_p()) else { continue };
                 let delta = &batch.delta[part.delta..part.delta + part.len];
                 let place = Place { row: part.row, col: part.col };
                 let scratch = &mut batch.scratch;
-                stored &= patch_page(&self.m, zone, place, delta, scratch, PARITY).is_ok();
+                stored &= patch_page(&self.m, zone, place, delta, scratch, PATCH.parity).is_ok();
             }
         }
         for (zone, chunk, entry) in &batch.publish {
@@ -614,27 +627,10 @@ impl<M: Medium> Shared<M> {
         while done < len {
             let n = (len - done).min(old.len() as u64) as usize;
             self.m.read(at + done, &mut old[..n])?;
-            self.patch_parity(at + done, &old[..n], &mut batch.scratch)?;
+            self.patch_parity(LEAVE, at + done, &old[..n], &mut batch.scratch)?;
             done += n as u64;
         }
         Ok(())
-    }
-
-    fn patches_parity(&self) -> bool {
-        self.m.enabled(PATCH)
-    }
-
-    pub(crate) fn patch_parity(
-        &self,
-        at: u64,
-        delta: &[u8],
-        scratch: &mut holdfast_redundancy::parity::Scratch,
-    ) -> core::result::Result<(), MediaError> {
-        let Some(zone) = self.zone_of(at) else { return Ok(()) };
-        if !zone.has_p() || !self.patches_parity() {
-            return Ok(());
-        }
-        patch(&self.m, zone, at, delta, scratch, PARITY).map_err(|e| crate::error::media_of(e, at))
     }
 
     /// Step 11.

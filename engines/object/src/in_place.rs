@@ -24,10 +24,12 @@ use holdfast_heap::sums::granules;
 use holdfast_logs::{Lane, RecordBuilder};
 use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Finder};
+use holdfast_redundancy::parity::ParitySites;
 use holdfast_txn::{Result, TxError};
 
 use crate::batch::Batch;
 use crate::lane::{Fate, Piece, Work};
+use crate::patched::Patching;
 use crate::shared::Shared;
 use crate::tx::damaged;
 use crate::view::Arena;
@@ -40,6 +42,14 @@ const INTENT: Site = Site::new("object.in_place.intent");
 const REUSE: Site = Site::new("object.in_place.reuse");
 /// Bytes of the object.
 const DATA: Site = Site::new("object.in_place.data");
+/// Patching parity with them.
+const PATCH: Patching = Patching {
+    on: Site::new("object.in_place.patch"),
+    parity: ParitySites {
+        p: Site::new("object.in_place.parity-p"),
+        q: Site::new("object.in_place.parity-q"),
+    },
+};
 /// FC.
 const FC: Site = Site::new("object.in_place.FC");
 /// The object is known, and held by who made it.
@@ -165,7 +175,7 @@ impl<M: Medium> Shared<M> {
                     let end = part.len().min(done + (PAGE - here % PAGE) as usize);
                     let put = self.m.put(DATA, here, &part[done..end]);
                     let delta = &delta[done..end];
-                    let patched = self.patch_parity(here, delta, &mut batch.scratch);
+                    let patched = self.patch_parity(PATCH, here, delta, &mut batch.scratch);
                     refused = refused.or(put.and(patched).err());
                     done = end;
                 }

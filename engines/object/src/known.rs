@@ -15,13 +15,16 @@ use core::ops::Range;
 use holdfast_heap::format::{GRANULE, SLOT_LEN, STATE_LIVE};
 use holdfast_heap::{ChunkKind, Slot, Spot, ZoneTable};
 use holdfast_layout::{Certify, RawPtr, TypeNumber};
-use holdfast_pmem::Medium;
+use holdfast_pmem::{Medium, Site};
 
 use crate::lane::Work;
 use crate::options::VerifyReads;
 use crate::shared::Shared;
-use crate::tx::{Tx, VERIFY_OPEN, VERIFY_READ};
+use crate::tx::Tx;
 use crate::versions::Version;
+
+/// Verifying an object that nobody has read yet.
+const VERIFY: Site = Site::new("object.known.verify");
 
 /// Bytes of an object of unknown length that are asked for ahead.
 const FETCHED: u64 = 128;
@@ -153,8 +156,7 @@ impl<M: Medium> Tx<'_, M> {
         }
         let whole = bytes.len() as u64 == u64::from(slot.len) && bytes.len() as u64 <= GRANULE;
         let good = whole
-            && shared.m.enabled(VERIFY_READ)
-            && Certify::when(shared.m.enabled(VERIFY_OPEN))
+            && Certify::when(shared.m.enabled(VERIFY))
                 .agrees(slot.sum, sums.granule(object, slot, 0, bytes));
         if good {
             self.lane.count_verified(1);

@@ -93,6 +93,7 @@ mod open;
 mod options;
 mod overflow;
 mod owed;
+mod patched;
 mod pool;
 mod raw_view;
 mod recover;

@@ -32,6 +32,7 @@ const REGIONS: MirrorSites = MirrorSites {
     drain_b: Site::new("object.open.regions-b-drain"),
     a: Site::new("object.open.regions-a"),
     drain_a: Site::new("object.open.regions-a-drain"),
+    clear: Site::new("object.open.regions-clear"),
     heal: Site::new("object.open.regions-heal"),
 };
 

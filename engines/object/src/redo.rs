@@ -67,6 +67,8 @@ const CURE_ROW: Site = Site::new("object.redo.cure-row");
 const CURED: Site = Site::new("object.redo.cured");
 /// The same on a file.
 const CURED_SYNC: Site = Site::new("object.redo.cured-sync");
+/// Making all of it durable; on a file who asked for it syncs.
+const REDONE: Site = Site::new("object.redo.redone");
 
 /// Pages that may turn bad under one store, or the repair of one unit, before it is given up.
 const BAD_PAGES_MAX: u32 = 8;
@@ -136,6 +138,9 @@ impl<M: Medium> Shared<M> {
                 redone.columns += len;
             }
             self.keep_apart(repairer, zone, &columns, &redone.kept);
+        }
+        if !self.is_file() {
+            self.m.drain(REDONE);
         }
         Ok(redone)
     }

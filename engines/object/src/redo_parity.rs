@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use holdfast_heap::verify::Direct;
 use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Finder};
+use holdfast_redundancy::parity::ParitySites;
 use holdfast_redundancy::{Place, Wrong, Zone, zone};
 
 use crate::anew::Sums;
@@ -28,6 +29,11 @@ const TO_BE: Site = Site::new("object.redo_parity.to-be");
 const VERIFY_SUMMED: Site = Site::new("object.redo_parity.verify-summed");
 /// Recomputing parity.
 const RECOMPUTE: Site = Site::new("object.redo_parity.recompute");
+/// Storing parity.
+const PARITY: ParitySites = ParitySites {
+    p: Site::new("object.redo_parity.parity-p"),
+    q: Site::new("object.redo_parity.parity-q"),
+};
 /// Rewriting a bad parity page.
 const HEAL_PARITY: Site = Site::new("object.redo_parity.heal-parity");
 
@@ -142,8 +148,8 @@ impl<M: Medium> Shared<M> {
         bytes
     }
 
-    /// Step 5 for some columns, drained. Parity pages that are bad are rewritten whole: elsewhere
-    /// on the page parity has no other source than the rows as they are.
+    /// Step 5 for some columns, not drained. Parity pages that are bad are rewritten whole:
+    /// elsewhere on the page parity has no other source than the rows as they are.
     pub(crate) fn redo_columns(
         &self,
         repairer: &mut Repairer,
@@ -152,12 +158,7 @@ impl<M: Medium> Shared<M> {
         to_be: &ToBe,
         redone: &mut Redone,
     ) -> Result<(), Error> {
-        if !self.m.enabled(RECOMPUTE) {
-            return Ok(());
-        }
-        if !zone.has_p() {
-            // Of the stores of step 4: nothing comes after them here.
-            self.drain_repair();
+        if !zone.has_p() || !self.m.enabled(RECOMPUTE) {
             return Ok(());
         }
         // A page column at a time: what cannot be had of one costs the next ones nothing.
@@ -165,7 +166,7 @@ impl<M: Medium> Shared<M> {
             let page = col / PAGE * PAGE;
             let sums = to_be.0.get(&(zone.index(), col));
             let mut done = match sums {
-                Some(sums) => self.put_sums(zone, sums),
+                Some(sums) => self.put_redone(zone, sums),
                 None => self.sum_and_put(repairer, redo, zone, (col, len), redone),
             };
             if let Err(Error::Media(e)) = &done
@@ -174,13 +175,13 @@ impl<M: Medium> Shared<M> {
                 self.clear_parity(repairer, zone, page, redo.finder)?;
                 done = self.remake_page(repairer, redo, zone, page, redone);
                 if let Some(sums) = sums {
-                    done = done.and_then(|()| self.put_sums(zone, sums));
+                    done = done.and_then(|()| self.put_redone(zone, sums));
                 }
             }
             match done {
                 // A row that could not be read and could not be mended either, or parity that stays
-                // bad, as was reported. What was stored over the others is durable nevertheless.
-                Err(Error::Media(e)) if self.is_bad(e.at / PAGE * PAGE) => self.drain_repair(),
+                // bad, as was reported.
+                Err(Error::Media(e)) if self.is_bad(e.at / PAGE * PAGE) => {}
                 other => other?,
             }
         }
@@ -199,12 +200,17 @@ impl<M: Medium> Shared<M> {
         for _ in 0..TRIES {
             let sums = self.sum_columns(&Direct(&self.m), zone, (col, len), &self.exempt())?;
             if self.still_verify(redo, zone, (col, len), redone) {
-                return self.put_sums(zone, &sums);
+                return self.put_redone(zone, &sums);
             }
             self.cure_columns(repairer, redo, zone, col, len, redone)?;
             self.harden_cures()?;
         }
-        self.recompute_parity(&mut repairer.scratch, zone, col, len)
+        let sums = self.sum_columns(&Direct(&self.m), zone, (col, len), &self.exempt())?;
+        self.put_redone(zone, &sums)
+    }
+
+    fn put_redone(&self, zone: &Zone, sums: &Sums) -> Result<(), Error> {
+        self.put_sums(zone, sums, PARITY)
     }
 
     /// Parity of a page column of which a parity page was cleared. With the other one damage in the
@@ -222,10 +228,11 @@ impl<M: Medium> Shared<M> {
             self.harden_cures()?;
             let sums = self.sum_columns(&Direct(&self.m), zone, (page, PAGE), &self.exempt())?;
             if self.still_verify(redo, zone, (page, PAGE), redone) {
-                return self.put_sums(zone, &sums);
+                return self.put_redone(zone, &sums);
             }
         }
-        self.recompute_parity(&mut repairer.scratch, zone, page, PAGE)
+        let sums = self.sum_columns(&Direct(&self.m), zone, (page, PAGE), &self.exempt())?;
+        self.put_redone(zone, &sums)
     }
 
     /// Makes the parity pages of a page column usable; what they hold is to be recomputed.

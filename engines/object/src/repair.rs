@@ -25,7 +25,7 @@ use holdfast_heap::{ChunkKind, Unit, ZoneTable};
 use holdfast_layout::Certify;
 use holdfast_pmem::{MediaCause, MediaError, Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Event, Finder};
-use holdfast_redundancy::parity::{self, Scratch};
+use holdfast_redundancy::parity::Scratch;
 use holdfast_redundancy::{ColumnId, Intent, Wrong, Zone, zone};
 
 use crate::changes::Changes;
@@ -49,13 +49,8 @@ const HEAL: Site = Site::new("object.repair.heal");
 const STORE: Site = Site::new("object.repair.store");
 /// Making it durable on a file.
 const STORED_SYNC: Site = Site::new("object.repair.stored-sync");
-/// Recomputing parity of verified rows.
-pub(crate) const PARITY: parity::ParitySites = parity::ParitySites {
-    p: Site::new("object.repair.parity-p"),
-    q: Site::new("object.repair.parity-q"),
-};
-/// Making parity durable.
-const PARITY_DONE: Site = Site::new("object.repair.parity-done");
+/// Making it durable elsewhere, if the clearing of the intent did not.
+const STORED_DRAIN: Site = Site::new("object.repair.stored-drain");
 
 /// What became of a damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -463,7 +458,9 @@ impl<M: Medium> Shared<M> {
         match cleared {
             Err(holdfast_redundancy::Error::Media(_)) => {
                 // It may not have come to its own drain, on which `install_range` relies.
-                self.drain_repair();
+                if !self.is_file() {
+                    self.m.drain(STORED_DRAIN);
+                }
                 Ok(())
             }
             other => Ok(other?),
@@ -562,13 +559,6 @@ impl<M: Medium> Shared<M> {
         // Elsewhere, clearing the intent drains: what was stored is durable with it.
         self.end_install(repairer)?;
         Ok(())
-    }
-
-    /// What a repair stored is durable; on a file a sync of its own sees to that.
-    pub(crate) fn drain_repair(&self) {
-        if !self.is_file() {
-            self.m.drain(PARITY_DONE);
-        }
     }
 
     /// Repairs a directory entry that was bad when its zone was loaded. One that is lost leaves its

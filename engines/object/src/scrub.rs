@@ -8,7 +8,7 @@ use holdfast_heap::verify::Direct;
 use holdfast_layout::Certify;
 use holdfast_pmem::{MediaCause, Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Finder};
-use holdfast_redundancy::parity::{self, Mismatch, Scratch, Suspect};
+use holdfast_redundancy::parity::{self, Mismatch, ParitySites, Scratch, Suspect};
 use holdfast_redundancy::progress::ScrubState;
 use holdfast_redundancy::{ColumnId, Pace, Progress, Verdict, Wrong, Zone, verdict::Reason, zone};
 
@@ -20,7 +20,12 @@ use crate::repair::{Asked, BAD_PAGES_MAX, Mended};
 use crate::shared::{Repairer, Shared};
 use crate::sweep::{CheckReport, Finding, Position};
 
-/// Making recomputed parity durable on a file.
+/// Storing recomputed parity.
+const PARITY: ParitySites =
+    ParitySites { p: Site::new("object.scrub.parity-p"), q: Site::new("object.scrub.parity-q") };
+/// Making it durable.
+const PARITY_DRAIN: Site = Site::new("object.scrub.parity-drain");
+/// The same on a file.
 const PARITY_SYNC: Site = Site::new("object.scrub.parity-sync");
 /// Verifying all rows of a column before parity is made from them.
 const VERIFY_ROWS: Site = Site::new("object.scrub.verify-rows");
@@ -549,11 +554,13 @@ impl<M: Medium> Shared<M> {
             if bad != Some(0) {
                 break;
             }
-            self.put_sums(zone, &sums)?;
+            self.put_sums(zone, &sums, PARITY)?;
         }
+        // Until this, a crash would bring the wrong parity back.
         if self.is_file() {
-            // Until this, a crash would bring the wrong parity back.
             self.m.sync(PARITY_SYNC)?;
+        } else {
+            self.m.drain(PARITY_DRAIN);
         }
         Ok(bad)
     }

@@ -18,9 +18,9 @@ use crate::versions::Version;
 use crate::view::{CopyId, Held, Mut};
 
 /// Verifying what is opened for change: without it, damage would be patched into sum and parity.
-pub(crate) const VERIFY_OPEN: Site = Site::new("object.tx.verify-open");
+const VERIFY_OPEN: Site = Site::new("object.tx.verify-open");
 /// Verifying what is read.
-pub(crate) const VERIFY_READ: Site = Site::new("object.tx.verify-read");
+const VERIFY_READ: Site = Site::new("object.tx.verify-read");
 /// Times a transaction waits for a disk at one object before it gives up and is run again.
 const AWAITED_MAX: u32 = 1_000;
 

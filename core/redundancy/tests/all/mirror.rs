@@ -20,6 +20,7 @@ const SITES: MirrorSites = MirrorSites {
     drain_b: Site::new("test.drain-b"),
     a: Site::new("test.a"),
     drain_a: Site::new("test.drain-a"),
+    clear: Site::new("test.clear"),
     heal: Site::new("test.heal"),
 };
 const KINDS: [MediumKind; 3] = [MediumKind::Dax, MediumKind::Shm, MediumKind::File];

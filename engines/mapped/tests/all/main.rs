@@ -17,6 +17,7 @@ mod promises;
 mod reasons;
 mod records;
 mod second_faults;
+mod stories;
 mod switches;
 mod told;
 mod writers;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::common::bent::{Asked, Bend, Bent};
 use crate::common::{Counter, Machine, ROOM, boot, content, killed, tiny, verdict};
-use crate::mutants::parity_page;
+use crate::stories::parity_page;
 use holdfast_faultmem::{Budget, CrashPoint, FaultKind, Watched, When, Window};
 use holdfast_mapped::{
     AtRest, Durability, Force, Mapped, Mended, OpenOptions, Opened, ProtectOptions, Writing,
@@ -36,6 +36,7 @@ impl Medium for Cached {
         self.0.read(at, into)
     }
 
+    #[track_caller]
     fn put(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
         self.0.put(site, at, bytes)
     }
@@ -44,24 +45,29 @@ impl Medium for Cached {
         self.0.put_is_cached(len)
     }
 
+    #[track_caller]
     fn xor(&self, site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError> {
         self.0.xor(site, at, delta)
     }
 
+    #[track_caller]
     fn zero(&self, site: Site, at: u64, len: u64) -> Result<(), MediaError> {
         self.0.zero(site, at, len)
     }
 
     fn drain(&self, _site: Site) {}
 
+    #[track_caller]
     fn enabled(&self, site: Site) -> bool {
         self.0.enabled(site)
     }
 
+    #[track_caller]
     fn step(&self, site: Site) {
         self.0.step(site);
     }
 
+    #[track_caller]
     fn append(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), SyncError> {
         self.0.put(site, at, bytes).map_err(|error| SyncError {
             call: "store",
@@ -73,6 +79,7 @@ impl Medium for Cached {
         Ok(())
     }
 
+    #[track_caller]
     fn sync_through(&self, site: Site) -> Result<(), SyncError> {
         self.0.sync(site)
     }
@@ -85,6 +92,7 @@ impl Medium for Cached {
         self.0.grow(len)
     }
 
+    #[track_caller]
     fn heal(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
         self.0.heal(site, at, bytes)
     }

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use crate::common::{Engine, Machine, boot, content, killed, tiny, verdict};
-use crate::mutants::parity_page;
+use crate::stories::parity_page;
 use holdfast_faultmem::{FaultKind, When};
 use holdfast_mapped::{AtRest, Durability, Force, Mended, OpenOptions, ProtectOptions, Writing};
 use holdfast_pmem::{Medium, MediumKind, PAGE, Site};

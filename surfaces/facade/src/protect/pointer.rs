@@ -22,6 +22,7 @@ const SITES: MirrorSites = MirrorSites {
     drain_b: Site::new("facade.pointer.drain-b"),
     a: Site::new("facade.pointer.a"),
     drain_a: Site::new("facade.pointer.drain-a"),
+    clear: Site::new("facade.pointer.clear"),
     heal: Site::new("facade.pointer.heal"),
 };
 /// Most bytes of a path.
@@ -226,6 +227,7 @@ mod tests {
             (MediumKind::Dax, "facade.pointer.a", None),
             (MediumKind::Dax, "facade.pointer.drain-a", None),
             (MediumKind::Dax, "facade.pointer.heal", Some(0)),
+            (MediumKind::Dax, "facade.pointer.clear", Some(SIDE_LEN)),
             (MediumKind::File, "facade.pointer.b", None),
             (MediumKind::File, "facade.pointer.a", None),
         ] {

@@ -5,19 +5,32 @@ use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use holdfast_faultmem::{FailMode, FaultMedium};
+use holdfast_faultmem::{FailMode, FaultMedium, Passed};
 use holdfast_object::Pool;
 use holdfast_pmem::{MediaError, Medium, MediumKind, Site, SyncError};
 
-/// Names of the sites passed on any of several media.
+/// The sites passed on any of several media, and what happened there.
 #[derive(Debug, Clone, Default)]
-pub struct Visited(Arc<Mutex<BTreeSet<&'static str>>>);
+pub struct Visited(Arc<Mutex<BTreeSet<Passed>>>);
 
 impl Visited {
-    /// The names, in order.
+    /// Their names, in order.
     #[must_use]
     pub fn names(&self) -> BTreeSet<&'static str> {
+        self.passed().into_iter().map(|(site, ..)| site.name()).collect()
+    }
+
+    /// Everything that was passed.
+    #[must_use]
+    pub fn passed(&self) -> BTreeSet<Passed> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether a place was passed, given by its name or by its name and a kind.
+    #[must_use]
+    pub fn has(&self, place: &str) -> bool {
+        let passed = self.passed();
+        passed.iter().any(|(site, kind, _)| site.name() == place || kind.at(*site) == place)
     }
 }
 
@@ -36,7 +49,7 @@ struct Stored {
 impl Stored {
     /// Whether it is one of the program, and not of a repair, a cure of who recovers, or a scrub.
     fn is_own(&self) -> bool {
-        let mends = ["object.repair.", "object.redo.cure"];
+        let mends = ["object.repair.", "object.redo.cure", "object.bring_back."];
         let in_name = ["scrub", "heal"];
         !mends.iter().any(|mends| self.site.starts_with(mends))
             && !in_name.iter().any(|word| self.site.contains(word))
@@ -55,8 +68,8 @@ struct Noted {
 impl Drop for Noted {
     fn drop(&mut self) {
         if let Some(visited) = &self.visited {
-            let seen = self.medium.sites_seen().into_iter().map(|(site, ..)| site.name());
-            visited.0.lock().unwrap_or_else(PoisonError::into_inner).extend(seen);
+            let passed = self.medium.passed();
+            visited.0.lock().unwrap_or_else(PoisonError::into_inner).extend(passed);
         }
     }
 }
@@ -124,16 +137,17 @@ impl Handle {
         self.0.stores.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores something, and takes it down if that is asked for.
-    fn noting<T>(&self, site: Site, at: u64, len: u64, store: impl FnOnce(&FaultMedium) -> T) -> T {
-        let medium = &self.0.medium;
-        let armed = if self.stores().is_some() { medium.armed() } else { 0 };
-        let done = store(medium);
-        let struck = armed > 0 && medium.armed() < armed;
+    /// Faults that wait for a store, if stores are taken down.
+    fn waiting(&self) -> usize {
+        if self.stores().is_some() { self.0.medium.armed() } else { 0 }
+    }
+
+    /// Takes down a store that was made, before which so many faults were waiting.
+    fn note(&self, site: Site, at: u64, len: usize, waiting: usize) {
+        let struck = waiting > 0 && self.0.medium.armed() < waiting;
         if let Some(stores) = self.stores().as_mut() {
-            stores.push(Stored { site: site.name(), at, len, struck });
+            stores.push(Stored { site: site.name(), at, len: len as u64, struck });
         }
-        done
     }
 
     /// Lets a pool on this medium go without a clean close, as a killed process would: from now
@@ -167,26 +181,40 @@ impl Medium for Handle {
         self.0.medium.read(at, into)
     }
 
+    #[track_caller]
     fn put(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
-        self.noting(site, at, bytes.len() as u64, |medium| medium.put(site, at, bytes))
+        let waiting = self.waiting();
+        let done = self.0.medium.put(site, at, bytes);
+        self.note(site, at, bytes.len(), waiting);
+        done
     }
 
     fn put_is_cached(&self, len: u64) -> bool {
         self.0.medium.put_is_cached(len)
     }
 
+    #[track_caller]
     fn xor(&self, site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError> {
-        self.noting(site, at, delta.len() as u64, |medium| medium.xor(site, at, delta))
+        let waiting = self.waiting();
+        let done = self.0.medium.xor(site, at, delta);
+        self.note(site, at, delta.len(), waiting);
+        done
     }
 
+    #[track_caller]
     fn zero(&self, site: Site, at: u64, len: u64) -> Result<(), MediaError> {
-        self.noting(site, at, len, |medium| medium.zero(site, at, len))
+        let waiting = self.waiting();
+        let done = self.0.medium.zero(site, at, len);
+        self.note(site, at, len as usize, waiting);
+        done
     }
 
+    #[track_caller]
     fn drain(&self, site: Site) {
         self.0.medium.drain(site);
     }
 
+    #[track_caller]
     fn enabled(&self, site: Site) -> bool {
         self.0.medium.enabled(site)
     }
@@ -195,14 +223,20 @@ impl Medium for Handle {
         self.0.medium.locked();
     }
 
+    #[track_caller]
     fn step(&self, site: Site) {
         self.0.medium.step(site);
     }
 
+    #[track_caller]
     fn append(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), SyncError> {
-        self.noting(site, at, bytes.len() as u64, |medium| medium.append(site, at, bytes))
+        let waiting = self.waiting();
+        let done = self.0.medium.append(site, at, bytes);
+        self.note(site, at, bytes.len(), waiting);
+        done
     }
 
+    #[track_caller]
     fn sync(&self, site: Site) -> Result<(), SyncError> {
         self.0.medium.sync(site)
     }
@@ -215,8 +249,12 @@ impl Medium for Handle {
         self.0.medium.grow(len)
     }
 
+    #[track_caller]
     fn heal(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
-        self.noting(site, at, bytes.len() as u64, |medium| medium.heal(site, at, bytes))
+        let waiting = self.waiting();
+        let done = self.0.medium.heal(site, at, bytes);
+        self.note(site, at, bytes.len(), waiting);
+        done
     }
 
     fn remap(&self, at: u64, physical: u64, len: u64) -> Result<(), MediaError> {

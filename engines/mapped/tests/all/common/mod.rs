@@ -5,10 +5,12 @@
 pub(crate) mod bent;
 pub(crate) mod explore;
 
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use holdfast_faultmem::{Config, FaultMedium, Image, Marks, Watched, Window};
+use holdfast_faultmem::{Config, FaultMedium, Image, Marks, Passed, Watched, Window};
 use holdfast_mapped::{
     Durability, Facts, Identity, Mapped, OpenOptions, Opened, ProtectOptions, Writers,
 };
@@ -125,10 +127,49 @@ impl Facts for World {
 
 pub(crate) type Engine = Mapped<Watched, Window, Watched>;
 
+thread_local! {
+    /// What was passed on the machines that this thread let go last.
+    pub(crate) static PASSED: RefCell<BTreeSet<Passed>> = const { RefCell::new(BTreeSet::new()) };
+}
+
+thread_local! {
+    static DIRECT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Plays a story of files with direct access instead.
+pub(crate) fn on_direct_access(story: fn(&str) -> bool, off: &str) -> bool {
+    struct Back;
+    impl Drop for Back {
+        fn drop(&mut self) {
+            DIRECT.set(false);
+        }
+    }
+    let _back = Back;
+    DIRECT.set(true);
+    story(off)
+}
+
+/// The kind of medium that is meant by this one just now.
+fn on_this(kind: MediumKind) -> MediumKind {
+    if DIRECT.get() && kind == MediumKind::File { MediumKind::Dax } else { kind }
+}
+
+/// Notes what was passed on a machine once that goes.
+#[derive(Debug)]
+struct Noted(Arc<FaultMedium>);
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        // A thread that ends has nobody to tell.
+        let _ = PASSED.try_with(|all| all.borrow_mut().extend(self.0.passed()));
+    }
+}
+
 /// A machine: one medium, two files.
 #[derive(Debug, Clone)]
 pub(crate) struct Machine {
     pub(crate) medium: Arc<FaultMedium>,
+    _noted: Arc<Noted>,
     pub(crate) data: Watched,
     pub(crate) side: Window,
     pub(crate) world: Arc<World>,
@@ -137,14 +178,17 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) fn on(medium: FaultMedium, size: u64, kind: SourceKind, marks: Marks) -> Self {
         let medium = Arc::new(medium);
+        let noted = Arc::new(Noted(Arc::clone(&medium)));
         let window = Window::new(Arc::clone(&medium), 0, size, ROOM);
         let side = Window::new(Arc::clone(&medium), ROOM, SIDE_ROOM, SIDE_ROOM);
         let world = World::new(window.clone(), size);
-        Self { medium, data: Watched::surviving(window, kind, marks), side, world }
+        let data = Watched::surviving(window, kind, marks);
+        Self { medium, _noted: noted, data, side, world }
     }
 
     /// Pages of different content, nothing protected yet.
     pub(crate) fn new(kind: MediumKind, size: u64) -> Self {
+        let kind = on_this(kind);
         let mut bytes = vec![0; (ROOM + SIDE_ROOM) as usize];
         for page in 0..size.div_ceil(PAGE) {
             let len = (size - page * PAGE).min(PAGE);
@@ -157,7 +201,7 @@ impl Machine {
 
     /// The machine after a crash that left `image`.
     pub(crate) fn after(image: Image, kind: MediumKind, size: u64, marks: Option<Marks>) -> Self {
-        let medium = FaultMedium::from_crash(image, kind, &Config::default());
+        let medium = FaultMedium::from_crash(image, on_this(kind), &Config::default());
         Self::on(medium, size, SourceKind::AsyncProtect, marks.unwrap_or_default())
     }
 

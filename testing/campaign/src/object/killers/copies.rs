@@ -2,6 +2,7 @@
 //! the same.
 
 use holdfast_faultmem::Clear;
+use holdfast_pmem::PAGE;
 use holdfast_workloads::Rng;
 
 use super::Mutant;
@@ -124,4 +125,73 @@ pub fn heal_intent(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
 /// Copy A of the scrub's progress.
 pub fn heal_progress(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     healed(mutant, world, Area::Progress(Side::A))
+}
+
+/// Copy B turns bad a moment before it is written. The write rewrites its page, and that lasts.
+fn cleared(
+    mutant: &Mutant,
+    world: &'static str,
+    area: Area,
+    deed: impl FnOnce(&World, &Driver, u64) -> Judged<()>,
+) -> Judged<Tally> {
+    let (world, mut rng) = (mutant.world(world), mutant.rng(1));
+    let driver = settled(&world, stage(&world, &mut rng)?)?;
+    let targets = Targets::of(&Bytes::of(&driver.medium));
+    let none = |area| Violation::new(Fault::Refused, format!("the pool has no {area}"));
+    let copy = targets.of_area(area).next().ok_or_else(|| none(area))?.at;
+    let object = targets.of_area(Area::Object).next().ok_or_else(|| none(Area::Object))?.at;
+    // Both were found on this very medium.
+    let _ = driver.medium.poison(copy, 1, Clear::Able);
+    let done = deed(&world, &driver, object / PAGE * PAGE);
+    let left = driver.medium.crash_point().persisted();
+    abandon(driver);
+    done?;
+    let mut tally = Tally { count: 1, ..Tally::default() };
+    if left.bad_pages().iter().any(|(page, _)| *page == copy / PAGE) {
+        tally.convict(wrong(format!("{area} was written, and is bad after a crash")));
+    }
+    Ok(tally)
+}
+
+/// An object that cannot be read is repaired for the sake of a load.
+fn loaded(driver: &Driver, page: u64, clear: Clear) -> Judged<()> {
+    // In range, as above.
+    let _ = driver.medium.poison(page, 1, clear);
+    match driver.pool.heal_load(page, 1) {
+        true => Ok(()),
+        false => Err(wrong("a page within tolerance was not repaired")),
+    }
+}
+
+/// Copy B of the intent.
+pub fn clear_intent(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    cleared(mutant, world, Area::Intent(Side::B), |_, driver, page| {
+        loaded(driver, page, Clear::Able)
+    })
+}
+
+/// Copy B of the table of relocations.
+pub fn clear_remap(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    cleared(mutant, world, Area::Remap(Side::B), |_, driver, page| {
+        loaded(driver, page, Clear::Unable)
+    })
+}
+
+/// Copy B of the superblock.
+pub fn clear_superblock(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    cleared(mutant, world, Area::Superblock(Side::B), |world, driver, _| {
+        driver.pool.grow(world.options.size * 2).map_err(|error| refused("grow", &error))
+    })
+}
+
+/// Copy B of the region table.
+pub fn clear_regions(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    cleared(mutant, world, Area::Regions(Side::B), |world, driver, _| {
+        driver.pool.grow(world.options.size * 2).map_err(|error| refused("grow", &error))
+    })
+}
+
+/// Copy B of the scrub's progress.
+pub fn clear_progress(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    cleared(mutant, world, Area::Progress(Side::B), |_, driver, _| scrub(&driver.pool).map(|_| ()))
 }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use holdfast_faultmem::{Clear, FaultKind, When};
-use holdfast_layout::{RegionKind, Superblock};
-use holdfast_object::{ScrubControl, ScrubOptions};
+use holdfast_layout::{RawPtr, RegionKind, Superblock};
+use holdfast_object::{ScrubControl, ScrubOptions, VerifyReads};
 use holdfast_pmem::{Medium, MediumKind, PAGE};
 use holdfast_redundancy::events::Journal;
+use holdfast_txn::Transaction;
 use holdfast_workloads::Rng;
 
 use super::Mutant;
@@ -15,7 +16,7 @@ use crate::object::driver::{Driver, agree, whole};
 use crate::object::handle::Handle;
 use crate::object::judge::scrub;
 use crate::object::ops::{Choice, Job, Op};
-use crate::object::raw::{Bytes, Scope, survey};
+use crate::object::raw::{Bytes, Scope, Survey, survey};
 use crate::object::scenes::{Wound, hurt, refused, settled, stage};
 use crate::object::targets::{Area, Side, Target, Targets};
 use crate::object::world::World;
@@ -362,6 +363,31 @@ pub fn loaded(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
 
 /// No event is there before its repair is: who finds it on the medium finds the right bytes too.
 pub fn told_after(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    told_once_durable(mutant, world, |driver, rng| {
+        hurt(driver, &Wound { area: Area::ParityP, poison: None }, rng);
+        scrub(&driver.pool).map(|_| ())
+    })
+}
+
+/// The same of an object, while no intent can be noted: a page for it stays bad.
+pub fn without_intent(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    told_once_durable(mutant, world, |driver, rng| {
+        let targets = Targets::of(&Bytes::of(&driver.medium));
+        for copy in targets.of_area(Area::Intent(Side::B)) {
+            // Found on this very medium.
+            let _ = driver.medium.poison(copy.at, 1, Clear::Unable);
+        }
+        hurt(driver, &Wound { area: Area::Object, poison: None }, rng);
+        driver.read_all()
+    })
+}
+
+/// Damages something and has it repaired. Whenever an event says so, a crash leaves it so.
+fn told_once_durable(
+    mutant: &Mutant,
+    world: &'static str,
+    deed: impl FnOnce(&Driver, &mut Rng) -> Judged<()>,
+) -> Judged<Tally> {
     let (world, driver, mut rng) = begin(mutant, world)?;
     let superblock = driver.pool.superblock();
     let newest = |medium: &Handle, superblock: &Superblock| {
@@ -374,11 +400,15 @@ pub fn told_after(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
         if !site.starts_with("redundancy.events") || newest(&medium, &superblock) == before {
             return Ok(());
         }
-        whole(&medium).map(|_| ()).map_err(|v| v.during("an event says it is repaired"))
+        // Records have stories of their own (`copies.rs`).
+        let found = survey(&Bytes::of(&medium), Scope { mirrors: false, ..Scope::ALL });
+        match found.as_ref().map(Survey::complaint) {
+            Some(None) => Ok(()),
+            what => Err(wrong(format!("an event says it is repaired: {what:?}"))),
+        }
     });
-    hurt(&driver, &Wound { area: Area::ParityP, poison: None }, &mut rng);
     jury.sit(&driver.medium);
-    let done = scrub(&driver.pool);
+    let done = deed(&driver, &mut rng);
     driver.medium.clear_on_barrier();
     abandon(driver);
     done?;
@@ -398,6 +428,24 @@ pub fn changed(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     scrub(&driver.pool)?;
     let clean = settled(&world, driver)?;
     durable(&world, clean, &mut rng, false)
+}
+
+/// Each small object is damaged, and read for the first time since the pool was opened, the short
+/// way that takes it for sound if its sum says so.
+pub fn read_quickly(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, driver, mut rng) = begin(mutant, world)?;
+    driver.pool.set_verify_reads(VerifyReads::FirstTouch);
+    for (of, len) in Choice::of(&driver.ledger.objects()).small {
+        // Objects lie where their pointers say.
+        let _ = driver.medium.flip_bit((of & ((1 << 48) - 1)) + rng.below(len), 4);
+        let mut found = vec![0; len as usize];
+        let read = driver.pool.run(|tx| tx.read_bytes(RawPtr::from_word(of), 0, &mut found));
+        read.map_err(|error| refused("read", &error))?;
+        if driver.ledger.objects().get(of).is_none_or(|object| *object.bytes != *found) {
+            return Err(Violation::new(Fault::Wrong, "a damaged byte was served"));
+        }
+    }
+    durable(&world, driver, &mut rng, false)
 }
 
 /// A damaged object is read.

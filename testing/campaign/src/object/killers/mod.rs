@@ -4,6 +4,7 @@
 //! answers what the checkers saw. The same story with nothing switched off must show nothing
 //! wrong: that is the control without which a kill means little.
 
+pub mod apart;
 pub mod blessed;
 pub mod copies;
 pub mod entries;

@@ -46,7 +46,7 @@ const FEW: u64 = 240;
 const WRONG: &[Variant] = &[
     site("object.tx.verify-read", "reads serve what is damaged"),
     site("object.repair.store", "a repair stores nothing"),
-    site("object.repair.parity-p", "parity is not made anew"),
+    site("object.scrub.parity-p", "parity is not made anew"),
     site("redundancy.parity.check-p", "parity is never compared"),
     site("object.mend_unit.verify", "what is damaged is taken for right"),
     lie(Lie::Silent, "the journal says nothing", Fault::Unnoticed),

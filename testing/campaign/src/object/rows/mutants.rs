@@ -114,9 +114,12 @@ pub fn control(killer: &Killer, meant: &BTreeSet<&'static str>, seed: u64) -> Ta
         let story = format!("{}: passed {site}, which has no killer", killer.name());
         tally.convict(Violation::new(Fault::Unnoticed, story));
     }
-    for site in meant.difference(&visited.names()) {
+    for site in meant.iter().filter(|site| !visited.has(site)) {
         let story = format!("control, {}: {site} was not passed", killer.name());
         tally.convict(Violation::new(Fault::Unnoticed, story));
+    }
+    for (site, kind, at) in visited.passed().into_iter().filter(|(site, ..)| is_ours(site.name())) {
+        tally.add(format!("{PASSED}{} {at}", kind.at(site)), 1);
     }
     tally.add("controls", 1);
     tally.add("images of controls", tally.count);
@@ -126,13 +129,20 @@ pub fn control(killer: &Killer, meant: &BTreeSet<&'static str>, seed: u64) -> Ta
 /// Those of the names that are neither tried nor mere steps. Others than the engine's are left
 /// out: the medium's growth, and what killers do themselves.
 fn unknown(names: impl IntoIterator<Item = &'static str>) -> Vec<&'static str> {
-    let known: BTreeSet<&str> = trials().map(|(site, _)| site).collect();
-    let ours = |name: &&str| {
-        let room = name.split('.').next().unwrap_or("");
-        ["heap", "logs", "redundancy", "object"].contains(&room)
-    };
+    let known = known();
     let new = |name: &&str| !known.contains(name) && !STEPS.contains(name);
-    names.into_iter().filter(|name| ours(name) && new(name)).collect()
+    names.into_iter().filter(|name| is_ours(name) && new(name)).collect()
+}
+
+/// Whether it is a place of the engine path.
+fn is_ours(name: &str) -> bool {
+    let room = name.split('.').next().unwrap_or("");
+    ["heap", "logs", "redundancy", "object"].contains(&room)
+}
+
+/// Names of the places that are tried, without what of them is switched off.
+fn known() -> BTreeSet<&'static str> {
+    trials().map(|(place, _)| place.split(':').next().unwrap_or(place)).collect()
 }
 
 /// Switches a place off and tries its killers in turn.
@@ -146,7 +156,7 @@ pub fn tried((site, killers): &Trial, seed: u64) -> Tally {
         let off = Some((*site).to_owned());
         let seen = played(killer, &Mutant { off, seed, visited: visited.clone() });
         images += seen.count;
-        if !visited.names().contains(site) {
+        if !visited.has(site) {
             let why = format!("{} did not pass it", killer.name());
             gave_up = gave_up.or(Some(Violation::new(Fault::Refused, why)));
             continue;
@@ -178,8 +188,44 @@ pub fn tried((site, killers): &Trial, seed: u64) -> Tally {
 /// Before the name of a place in the figures of a trial; taken out again at the end.
 const KILLED: &str = "killed: ";
 
+/// Before what a control passed, in its figures; taken out again at the end.
+const PASSED: &str = "passed: ";
+
+/// What is done under one name, and where in the source.
+type Deeds = BTreeMap<String, BTreeSet<String>>;
+
+/// Convicts names that stand for several lines of the source, and those under which several things
+/// are done of which one is not tried by itself.
+fn told_apart(tally: &mut Tally) {
+    let mut names: BTreeMap<String, Deeds> = BTreeMap::new();
+    let passed: Vec<String> =
+        tally.figures.keys().filter(|key| key.starts_with(PASSED)).cloned().collect();
+    for key in passed {
+        tally.figures.remove(&key);
+        let told = key.trim_start_matches(PASSED).split_once(' ');
+        let Some((deed, at)) = told else { continue };
+        let name = deed.split(':').next().unwrap_or(deed).to_owned();
+        names.entry(name).or_default().entry(deed.to_owned()).or_default().insert(at.to_owned());
+    }
+    let tried: BTreeSet<&str> = trials().map(|(place, _)| place).collect();
+    for (name, deeds) in names.iter().filter(|(name, _)| !STEPS.contains(&name.as_str())) {
+        for (deed, at) in deeds {
+            if at.len() > 1 {
+                let at: Vec<&str> = at.iter().map(String::as_str).collect();
+                let story = format!("{deed} is one name for {}", at.join(" and "));
+                tally.convict(Violation::new(Fault::Unnoticed, story));
+            }
+            if deeds.len() > 1 && !tried.contains(deed.as_str()) {
+                let story = format!("{deed} is not tried apart from what else {name} does");
+                tally.convict(Violation::new(Fault::Unnoticed, story));
+            }
+        }
+    }
+}
+
 /// A place is killed if it was in each of its trials.
 fn finish(tally: &mut Tally) {
+    told_apart(tally);
     let mut expected: BTreeMap<&str, u64> = BTreeMap::new();
     for (site, _) in trials() {
         *expected.entry(site).or_default() += 1;
@@ -203,7 +249,7 @@ pub fn sources(tally: &mut Tally) {
         return;
     }
     let mut convict = |story| tally.convict(Violation::new(Fault::Unnoticed, story));
-    let known: BTreeSet<&str> = trials().map(|(site, _)| site).collect();
+    let known = known();
     for (name, step) in &names {
         if *step != STEPS.contains(&name.as_str()) {
             convict(format!("{name} is listed as a step only tests see, or should be"));

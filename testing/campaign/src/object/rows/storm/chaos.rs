@@ -728,8 +728,8 @@ impl<'a> Chaos<'a> {
     }
 
     /// Whether a frame was moved while a write that went wrong was still on its way to it: what the
-    /// program sees was taken along, as it was meant, and nothing landed anywhere else, or where the
-    /// frame had been.
+    /// program sees was taken along, as it was meant, and nothing landed anywhere else, or where
+    /// the frame had been.
     fn was_moved(&self, injury: &Injury, events: &[Event]) -> bool {
         let log = self.driver.medium.injected();
         let Some(write) = injury.write.and_then(|number| log.get(number)) else { return false };

@@ -45,8 +45,8 @@ impl Chaos<'_> {
         if all.is_empty() { "nothing".to_owned() } else { all.join(", ") }
     }
 
-    /// What lies where something was hurt, and what a write that went wrong was to be, for who looks
-    /// into it.
+    /// What lies where something was hurt, and what a write that went wrong was to be, for who
+    /// looks into it.
     pub(super) fn seen_there(&self, injury: &Injury) -> String {
         let mut now = vec![0; injury.len.min(64) as usize];
         let read = self.driver.medium.read(injury.at, &mut now);
