@@ -128,3 +128,22 @@ fn sites_are_listed_while_switched_off_too() {
     assert_eq!(m.sites_seen(), [(F1, SiteKind::Drain, 1)]);
     assert_eq!(m.counters().drains, 0);
 }
+
+#[test]
+fn one_deed_of_a_place_is_switched_off_by_itself() {
+    let m = dax();
+    m.elide_name(&SiteKind::Put.at(PUT_DATA));
+    assert!(m.enabled(PUT_DATA), "only the flush is switched off");
+    m.put(PUT_DATA, 0, &[7; 8]).unwrap();
+    m.drain(F1);
+    assert_eq!(m.crash_point().persisted().bytes()[..8], [0; 8]);
+    m.restore_sites();
+    m.put(PUT_DATA, 64, &[7; 8]).unwrap();
+    m.drain(F1);
+    assert_eq!(m.crash_point().persisted().bytes()[64..72], [7; 8]);
+    // Each line of the source by itself, here of this test.
+    let kinds: Vec<SiteKind> = m.passed().iter().map(|(_, kind, _)| *kind).collect();
+    let lines = |kind| kinds.iter().filter(|k| **k == kind).count();
+    assert_eq!((lines(SiteKind::Put), lines(SiteKind::Enabled), lines(SiteKind::Drain)), (2, 1, 2));
+    assert!(m.passed().iter().all(|(.., at)| at.file().ends_with("elision.rs")));
+}

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use holdfast_campaign::object::killers::table::trials;
 use holdfast_campaign::object::killers::{Killer, Made, healed, jury};
-use holdfast_campaign::object::rows::mutants::{control, controls, sources, tried};
+use holdfast_campaign::object::rows::mutants::{
+    PASSED, control, controls, sources, told_apart, tried,
+};
 use holdfast_campaign::tally::Tally;
 
 #[test]
@@ -54,4 +56,21 @@ fn a_control_comes_by_the_places_it_is_for() {
     let tally = control(&ring, &elsewhere, 1);
     assert_eq!(tally.violated(), 1, "{:?}", tally.violations);
     assert!(tally.violations[0].story.contains("logs.group.heal was not passed"));
+}
+
+#[test]
+fn a_name_stands_for_one_line_and_each_deed_of_it_is_tried() {
+    let wrong = |passed: &[&str]| {
+        let mut tally = Tally::default();
+        passed.iter().for_each(|passed| tally.add(format!("{PASSED}{passed}"), 1));
+        told_apart(&mut tally);
+        assert!(tally.figures.is_empty(), "taken out again");
+        tally.violations.into_iter().map(|violation| violation.story).collect::<Vec<_>>()
+    };
+    let a = "redundancy.events.a:put a.rs:1:1";
+    assert_eq!(wrong(&[a, "redundancy.events.a:append a.rs:2:1"]), [""; 0]);
+    let twice = wrong(&[a, "redundancy.events.a:put b.rs:9:1"]);
+    assert!(twice.len() == 1 && twice[0].contains("one name for a.rs:1:1 and b.rs:9:1"));
+    let more = wrong(&["object.commit.data:put c.rs:1:1", "object.commit.data:drain c.rs:2:1"]);
+    assert!(more.len() == 2 && more[0].contains("not tried apart"), "{more:?}");
 }

@@ -189,14 +189,14 @@ pub fn tried((site, killers): &Trial, seed: u64) -> Tally {
 const KILLED: &str = "killed: ";
 
 /// Before what a control passed, in its figures; taken out again at the end.
-const PASSED: &str = "passed: ";
+pub const PASSED: &str = "passed: ";
 
 /// What is done under one name, and where in the source.
 type Deeds = BTreeMap<String, BTreeSet<String>>;
 
 /// Convicts names that stand for several lines of the source, and those under which several things
 /// are done of which one is not tried by itself.
-fn told_apart(tally: &mut Tally) {
+pub fn told_apart(tally: &mut Tally) {
     let mut names: BTreeMap<String, Deeds> = BTreeMap::new();
     let passed: Vec<String> =
         tally.figures.keys().filter(|key| key.starts_with(PASSED)).cloned().collect();
