@@ -270,6 +270,7 @@ const EXEMPT: &[(&str, &[&str])] = &[
             "engines/object/src/batch.rs",
             "engines/object/src/commit.rs",
             "engines/object/src/diff.rs",
+            "engines/object/src/patched.rs",
         ],
     ),
     (
