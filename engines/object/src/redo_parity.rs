@@ -198,15 +198,30 @@ impl<M: Medium> Shared<M> {
         redone: &mut Redone,
     ) -> Result<(), Error> {
         for _ in 0..TRIES {
-            let sums = self.sum_columns(&Direct(&self.m), zone, (col, len), &self.exempt())?;
-            if self.still_verify(redo, zone, (col, len), redone) {
-                return self.put_redone(zone, &sums);
+            let verify = || self.still_verify(redo, zone, (col, len), redone);
+            if self.put_verified(zone, (col, len), verify)? {
+                return Ok(());
             }
             self.cure_columns(repairer, redo, zone, col, len, redone)?;
             self.harden_cures()?;
         }
-        let sums = self.sum_columns(&Direct(&self.m), zone, (col, len), &self.exempt())?;
-        self.put_redone(zone, &sums)
+        self.put_verified(zone, (col, len), || true).map(drop)
+    }
+
+    /// Sums the rows over some columns, and stores that if they verify then. Answers whether they
+    /// did.
+    fn put_verified(
+        &self,
+        zone: &Zone,
+        columns: (u64, u64),
+        verify: impl FnOnce() -> bool,
+    ) -> Result<bool, Error> {
+        let sums = self.sum_columns(&Direct(&self.m), zone, columns, &self.exempt())?;
+        let good = verify();
+        if good {
+            self.put_redone(zone, &sums)?;
+        }
+        Ok(good)
     }
 
     fn put_redone(&self, zone: &Zone, sums: &Sums) -> Result<(), Error> {
@@ -226,13 +241,12 @@ impl<M: Medium> Shared<M> {
         for _ in 0..if zone.has_q() { TRIES } else { 0 } {
             self.cure_rows(repairer, redo, zone, (page, PAGE), redone)?;
             self.harden_cures()?;
-            let sums = self.sum_columns(&Direct(&self.m), zone, (page, PAGE), &self.exempt())?;
-            if self.still_verify(redo, zone, (page, PAGE), redone) {
-                return self.put_redone(zone, &sums);
+            let verify = || self.still_verify(redo, zone, (page, PAGE), redone);
+            if self.put_verified(zone, (page, PAGE), verify)? {
+                return Ok(());
             }
         }
-        let sums = self.sum_columns(&Direct(&self.m), zone, (page, PAGE), &self.exempt())?;
-        self.put_redone(zone, &sums)
+        self.put_verified(zone, (page, PAGE), || true).map(drop)
     }
 
     /// Makes the parity pages of a page column usable; what they hold is to be recomputed.
