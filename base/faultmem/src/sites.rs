@@ -37,8 +37,7 @@ pub enum SiteKind {
 
 impl SiteKind {
     /// The word for it behind the name of a place, as in `object.commit.data:put`.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
+    const fn word(self) -> &'static str {
         match self {
             Self::Put => "put",
             Self::Store => "store",
@@ -66,6 +65,35 @@ impl SiteKind {
 
 /// A name that was passed: what happened there, and where in the source that is.
 pub type Passed = (Site, SiteKind, &'static Location<'static>);
+
+/// What is wrong with names as they were passed: of deeds as [`SiteKind::at`] names them, each with
+/// its line in the source, those done at several lines under one name, and those done beside
+/// another one under the same name and not among the `tried`.
+#[must_use]
+pub fn told_apart<'a>(
+    passed: impl IntoIterator<Item = (&'a str, &'a str)>,
+    tried: impl Fn(&str) -> bool,
+) -> Vec<String> {
+    type Deeds<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
+    let mut names: BTreeMap<&str, Deeds<'_>> = BTreeMap::new();
+    for (deed, line) in passed {
+        let name = deed.split(':').next().unwrap_or(deed);
+        names.entry(name).or_default().entry(deed).or_default().insert(line);
+    }
+    let mut wrong = Vec::new();
+    for (name, deeds) in names {
+        for (deed, lines) in &deeds {
+            if lines.len() > 1 {
+                let lines: Vec<&str> = lines.iter().copied().collect();
+                wrong.push(format!("{deed} is one name for {}", lines.join(" and ")));
+            }
+            if deeds.len() > 1 && !tried(deed) {
+                wrong.push(format!("{deed} is not tried apart from what else {name} does"));
+            }
+        }
+    }
+    wrong
+}
 
 /// Names passed and names switched off.
 #[derive(Debug, Default)]

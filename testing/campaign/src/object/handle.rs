@@ -143,10 +143,10 @@ impl Handle {
     }
 
     /// Takes down a store that was made, before which so many faults were waiting.
-    fn note(&self, site: Site, at: u64, len: usize, waiting: usize) {
+    fn note(&self, site: Site, at: u64, len: u64, waiting: usize) {
         let struck = waiting > 0 && self.0.medium.armed() < waiting;
         if let Some(stores) = self.stores().as_mut() {
-            stores.push(Stored { site: site.name(), at, len: len as u64, struck });
+            stores.push(Stored { site: site.name(), at, len, struck });
         }
     }
 
@@ -168,6 +168,16 @@ impl Deref for Handle {
     }
 }
 
+/// Makes a store and takes it down. No closure: the medium asks for the line of who called.
+macro_rules! noted {
+    ($self:ident, $site:ident, $at:ident, $len:expr, $name:ident($($arg:expr),*)) => {{
+        let waiting = $self.waiting();
+        let done = $self.0.medium.$name($($arg),*);
+        $self.note($site, $at, $len, waiting);
+        done
+    }};
+}
+
 impl Medium for Handle {
     fn len(&self) -> u64 {
         self.0.medium.len()
@@ -183,10 +193,7 @@ impl Medium for Handle {
 
     #[track_caller]
     fn put(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
-        let waiting = self.waiting();
-        let done = self.0.medium.put(site, at, bytes);
-        self.note(site, at, bytes.len(), waiting);
-        done
+        noted!(self, site, at, bytes.len() as u64, put(site, at, bytes))
     }
 
     fn put_is_cached(&self, len: u64) -> bool {
@@ -195,18 +202,12 @@ impl Medium for Handle {
 
     #[track_caller]
     fn xor(&self, site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError> {
-        let waiting = self.waiting();
-        let done = self.0.medium.xor(site, at, delta);
-        self.note(site, at, delta.len(), waiting);
-        done
+        noted!(self, site, at, delta.len() as u64, xor(site, at, delta))
     }
 
     #[track_caller]
     fn zero(&self, site: Site, at: u64, len: u64) -> Result<(), MediaError> {
-        let waiting = self.waiting();
-        let done = self.0.medium.zero(site, at, len);
-        self.note(site, at, len as usize, waiting);
-        done
+        noted!(self, site, at, len, zero(site, at, len))
     }
 
     #[track_caller]
@@ -230,10 +231,7 @@ impl Medium for Handle {
 
     #[track_caller]
     fn append(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), SyncError> {
-        let waiting = self.waiting();
-        let done = self.0.medium.append(site, at, bytes);
-        self.note(site, at, bytes.len(), waiting);
-        done
+        noted!(self, site, at, bytes.len() as u64, append(site, at, bytes))
     }
 
     #[track_caller]
@@ -251,10 +249,7 @@ impl Medium for Handle {
 
     #[track_caller]
     fn heal(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
-        let waiting = self.waiting();
-        let done = self.0.medium.heal(site, at, bytes);
-        self.note(site, at, bytes.len(), waiting);
-        done
+        noted!(self, site, at, bytes.len() as u64, heal(site, at, bytes))
     }
 
     fn remap(&self, at: u64, physical: u64, len: u64) -> Result<(), MediaError> {

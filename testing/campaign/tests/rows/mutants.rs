@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use holdfast_campaign::object::killers::table::trials;
 use holdfast_campaign::object::killers::{Killer, Made, healed, jury};
 use holdfast_campaign::object::rows::mutants::{
-    PASSED, control, controls, sources, told_apart, tried,
+    PASSED, control, controls, convict_names, sources, tried,
 };
 use holdfast_campaign::tally::Tally;
 
@@ -63,7 +63,7 @@ fn a_name_stands_for_one_line_and_each_deed_of_it_is_tried() {
     let wrong = |passed: &[&str]| {
         let mut tally = Tally::default();
         passed.iter().for_each(|passed| tally.add(format!("{PASSED}{passed}"), 1));
-        told_apart(&mut tally);
+        convict_names(&mut tally);
         assert!(tally.figures.is_empty(), "taken out again");
         tally.violations.into_iter().map(|violation| violation.story).collect::<Vec<_>>()
     };

@@ -3,20 +3,21 @@
 
 use std::sync::Arc;
 
-use holdfast_faultmem::{Clear, Image};
+use holdfast_faultmem::Clear;
 use holdfast_layout::RegionKind;
+use holdfast_object::Scrubbed;
 use holdfast_pmem::PAGE;
 
 use super::Mutant;
 use super::jury::{FEW, Jury, abandon, unable};
 use crate::object::driver::{Driver, agree, whole};
+use crate::object::handle::Handle;
 use crate::object::judge::scrub;
 use crate::object::lanes::{Park, install};
 use crate::object::model::Objects;
 use crate::object::ops::{Choice, Job, Op};
 use crate::object::raw::Bytes;
 use crate::object::scenes::{refused, settled, stage};
-use crate::object::world::World;
 use crate::tally::{Fault, Judged, Tally, Violation};
 use holdfast_oracle::acked::Acked;
 
@@ -28,27 +29,15 @@ const CHANGED: (u64, u64) = (1_100, 300);
 /// Nothing tells which state of a page came last, that in its row or that in P. So it is in doubt,
 /// and stays so after the crash.
 pub fn in_doubt(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
-    beside_a_commit(mutant, world, |world, image, _| {
-        let medium = world.after(image);
-        let (pool, _) = world.open(&medium).map_err(|error| refused("open", &error))?;
-        let done = scrub(&pool);
-        medium.abandon(pool);
-        match done?.undecided {
-            0 => Err(Violation::new(Fault::Wrong, "an older state is taken for right")),
-            _ => Ok(()),
-        }
+    beside_a_commit(mutant, world, |_, done, _| match done.undecided {
+        0 => Err(Violation::new(Fault::Wrong, "an older state is taken for right")),
+        _ => Ok(()),
     })
 }
 
 /// P and Q know the newer state, and somebody holds the object: it comes back after the crash.
 pub fn held(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
-    beside_a_commit(mutant, world, |world, image, promise| {
-        let medium = world.after(image);
-        let (pool, _) = world.open(&medium).map_err(|error| refused("open", &error))?;
-        let done = scrub(&pool).and_then(|_| agree(promise, &whole(&medium)?.objects));
-        medium.abandon(pool);
-        done
-    })
+    beside_a_commit(mutant, world, |medium, _, promise| agree(promise, &whole(medium)?.objects))
 }
 
 /// The objects of the story.
@@ -93,11 +82,12 @@ fn cast(driver: &Driver, rng: &mut holdfast_workloads::Rng) -> Judged<Cast> {
 }
 
 /// A page of an object is set back; somebody holds the object; a commit over its columns meets a
-/// page elsewhere that cannot be read, and is completed. `check` is asked of what a crash leaves.
+/// page elsewhere that cannot be read, and is completed. `check` is asked of what a crash leaves,
+/// opened and scrubbed.
 fn beside_a_commit(
     mutant: &Mutant,
     world: &'static str,
-    check: fn(&World, Image, &Acked<Objects>) -> Judged<()>,
+    check: fn(&Handle, &Scrubbed, &Acked<Objects>) -> Judged<()>,
 ) -> Judged<Tally> {
     let (world, mut rng) = (Arc::new(mutant.world(world)), mutant.rng(1));
     let driver = stage(&world, &mut rng)?;
@@ -127,7 +117,13 @@ fn beside_a_commit(
         stored.release();
         let written = writer.join().unwrap_or_else(|_| Err(panicked()));
         let (shared, promise) = (Arc::clone(&world), driver.ledger.promise());
-        let jury = Jury::new(FEW, &mut rng, move |image, _| check(&shared, image, &promise));
+        let jury = Jury::new(FEW, &mut rng, move |image, _| {
+            let medium = shared.after(image);
+            let (pool, _) = shared.open(&medium).map_err(|error| refused("open", &error))?;
+            let done = scrub(&pool).and_then(|done| check(&medium, &done, &promise));
+            medium.abandon(pool);
+            done
+        });
         jury.look(&driver.medium.crash_point());
         holds.release();
         holder.join().unwrap_or_else(|_| Err(panicked()))?;

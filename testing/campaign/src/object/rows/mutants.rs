@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use holdfast_faultmem::told_apart;
+
 use crate::object::handle::Visited;
 use crate::object::killers::table::{STEPS, Trial, trials};
 use crate::object::killers::{Killer, Mutant};
@@ -142,7 +144,7 @@ fn is_ours(name: &str) -> bool {
 
 /// Names of the places that are tried, without what of them is switched off.
 fn known() -> BTreeSet<&'static str> {
-    trials().map(|(place, _)| place.split(':').next().unwrap_or(place)).collect()
+    trials().map(|(place, _)| name_of(place)).collect()
 }
 
 /// Switches a place off and tries its killers in turn.
@@ -191,41 +193,27 @@ const KILLED: &str = "killed: ";
 /// Before what a control passed, in its figures; taken out again at the end.
 pub const PASSED: &str = "passed: ";
 
-/// What is done under one name, and where in the source.
-type Deeds = BTreeMap<String, BTreeSet<String>>;
-
 /// Convicts names that stand for several lines of the source, and those under which several things
 /// are done of which one is not tried by itself.
-pub fn told_apart(tally: &mut Tally) {
-    let mut names: BTreeMap<String, Deeds> = BTreeMap::new();
-    let passed: Vec<String> =
-        tally.figures.keys().filter(|key| key.starts_with(PASSED)).cloned().collect();
-    for key in passed {
-        tally.figures.remove(&key);
-        let told = key.trim_start_matches(PASSED).split_once(' ');
-        let Some((deed, at)) = told else { continue };
-        let name = deed.split(':').next().unwrap_or(deed).to_owned();
-        names.entry(name).or_default().entry(deed.to_owned()).or_default().insert(at.to_owned());
+pub fn convict_names(tally: &mut Tally) {
+    let keys = tally.figures.keys().filter_map(|key| key.strip_prefix(PASSED));
+    let passed: Vec<String> = keys.map(str::to_owned).collect();
+    tally.figures.retain(|key, _| !key.starts_with(PASSED));
+    let deeds = passed.iter().filter_map(|told| told.split_once(' '));
+    let deeds = deeds.filter(|(deed, _)| !STEPS.contains(&name_of(deed)));
+    for story in told_apart(deeds, |deed| trials().any(|(place, _)| place == deed)) {
+        tally.convict(Violation::new(Fault::Unnoticed, story));
     }
-    let tried: BTreeSet<&str> = trials().map(|(place, _)| place).collect();
-    for (name, deeds) in names.iter().filter(|(name, _)| !STEPS.contains(&name.as_str())) {
-        for (deed, at) in deeds {
-            if at.len() > 1 {
-                let at: Vec<&str> = at.iter().map(String::as_str).collect();
-                let story = format!("{deed} is one name for {}", at.join(" and "));
-                tally.convict(Violation::new(Fault::Unnoticed, story));
-            }
-            if deeds.len() > 1 && !tried.contains(deed.as_str()) {
-                let story = format!("{deed} is not tried apart from what else {name} does");
-                tally.convict(Violation::new(Fault::Unnoticed, story));
-            }
-        }
-    }
+}
+
+/// The name of a place, without what of it is switched off.
+fn name_of(place: &str) -> &str {
+    place.split(':').next().unwrap_or(place)
 }
 
 /// A place is killed if it was in each of its trials.
 fn finish(tally: &mut Tally) {
-    told_apart(tally);
+    convict_names(tally);
     let mut expected: BTreeMap<&str, u64> = BTreeMap::new();
     for (site, _) in trials() {
         *expected.entry(site).or_default() += 1;

@@ -32,16 +32,18 @@ impl Places {
         self.chunks.iter().find_map(|chunks| chunks.entries(at, len))
     }
 
+    /// How many bytes a place has, up to the next one.
+    fn room(&self, at: u64) -> Option<u64> {
+        self.parts.get(&at)?;
+        Some(self.parts.range(at + 1..).next()?.0 - at)
+    }
+
     /// The pages of all parts of what has a part in one of these.
     fn with_parts(&self, exposed: &BTreeSet<u64>) -> BTreeSet<u64> {
-        let next = self.parts.keys().skip(1).map(|next| Some(*next)).chain([None]);
-        let rooms = self.parts.keys().zip(next).map(|(at, next)| (*at, next.map_or(1, |n| n - at)));
-        let parts = rooms.filter_map(|(at, len)| {
-            let parts = self.all(at, len)?;
-            parts
-                .iter()
-                .any(|part| pages(*part).any(|page| exposed.contains(&page)))
-                .then_some(parts)
+        let parts = self.parts.keys().filter_map(|at| {
+            let parts = self.all(*at, self.room(*at).unwrap_or(1))?;
+            let mut of = parts.iter().copied().flat_map(pages);
+            of.any(|page| exposed.contains(&page)).then_some(parts)
         });
         parts.flatten().flat_map(pages).collect()
     }
@@ -130,13 +132,9 @@ impl Exposed {
         self.pages.iter().any(|(page, n)| *page < at + len && at < page + n)
     }
 
-    /// How many bytes a place has, up to the next one.
+    /// How many bytes a place has, as far as that is known before or now.
     pub(super) fn room(&self, at: u64) -> Option<u64> {
-        let next = |places: &Places| {
-            places.parts.get(&at)?;
-            Some(places.parts.range(at + 1..).next()?.0 - at)
-        };
-        self.places.iter().find_map(next)
+        self.places.iter().find_map(|places| places.room(at))
     }
 
     /// Whether nothing says where the parts of an object are.
