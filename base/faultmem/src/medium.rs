@@ -406,16 +406,14 @@ impl FaultMedium {
         Ok(())
     }
 
-    /// As [`Medium::sync`], for `[at, at + len)` alone: what a sync of one of several files that
-    /// share this medium does.
+    /// A sync of one of several files that share this medium: everything stored to
+    /// `[at, at + len)` is made durable, whoever stored it, and on persistent memory whether it was
+    /// flushed or not.
     ///
     /// # Errors
     /// As [`Medium::sync`].
     #[track_caller]
     pub fn sync_range(&self, site: Site, at: u64, len: u64) -> Result<(), SyncError> {
-        if self.kind != MediumKind::File {
-            return self.sync(site);
-        }
         let place = Location::caller();
         let this = (site, SiteKind::Sync, place);
         let mut state = self.state();

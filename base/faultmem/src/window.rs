@@ -18,6 +18,7 @@ pub struct Window {
     start: u64,
     room: u64,
     len: Arc<AtomicU64>,
+    as_file: bool,
 }
 
 impl Window {
@@ -30,7 +31,14 @@ impl Window {
         let end = start.checked_add(room);
         assert!(start.is_multiple_of(PAGE) && len <= room, "a window of whole pages");
         assert!(end.is_some_and(|end| end <= shared.len()), "a window lies on its medium");
-        Self { shared, start, room, len: Arc::new(AtomicU64::new(len)) }
+        Self { shared, start, room, len: Arc::new(AtomicU64::new(len)), as_file: false }
+    }
+
+    /// The same file as whoever calls the system sees it, whatever lies behind: nothing that is
+    /// stored is durable before a sync, which waits for stores of others, too.
+    #[must_use]
+    pub fn as_file(self) -> Self {
+        Self { as_file: true, ..self }
     }
 
     /// The medium behind, to damage it and to crash.
@@ -77,7 +85,7 @@ impl Medium for Window {
     }
 
     fn kind(&self) -> MediumKind {
-        self.shared.kind()
+        if self.as_file { MediumKind::File } else { self.shared.kind() }
     }
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError> {
@@ -134,6 +142,14 @@ impl Medium for Window {
 
     #[track_caller]
     fn sync(&self, site: Site) -> Result<(), SyncError> {
+        match self.kind() {
+            MediumKind::File => self.sync_through(site),
+            MediumKind::Dax | MediumKind::Shm => self.shared.sync(site),
+        }
+    }
+
+    #[track_caller]
+    fn sync_through(&self, site: Site) -> Result<(), SyncError> {
         self.shared.sync_range(site, self.start, self.room)
     }
 

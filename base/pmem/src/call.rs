@@ -8,9 +8,9 @@
 //! | what tracks stores: `userfaultfd`, page maps | other users of it, filters of calls |
 //! | threads | limits of users and groups |
 //!
-//! What makes something durable has a name besides ([`sync_data`], [`sync_all`]), by which a test
-//! can have it left out. It is told with its file, as is what changes a file: so a test knows what
-//! a power cut could have taken back.
+//! What makes something durable has a name besides ([`sync_data`], [`sync_all`], writes that wait),
+//! by which a test can have it left out. It is told with its file, as is what changes a file: so a
+//! test knows what a power cut could have taken back.
 //!
 //! What is asked in a signal handler is not among them: there is nobody to be told. Nor are calls
 //! that only look, and calls whose refusal changes nothing but speed. As long as no test has said
@@ -166,6 +166,14 @@ pub fn sync_all(site: Site, file: &File) -> io::Result<()> {
         file.sync_all()?;
     }
     Ok(())
+}
+
+/// Whether a write to `file` is to wait until it is durable.
+///
+/// # Errors
+/// That of a test.
+pub(crate) fn waits(site: Site, file: BorrowedFd<'_>) -> io::Result<bool> {
+    Ok(is_on("pwritev2 that waits", site, file)?)
 }
 
 /// Whether a test has not switched this place off.

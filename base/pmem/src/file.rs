@@ -382,11 +382,11 @@ impl Backing {
     }
 
     /// Writes `bytes` at `at` of the file; they are on stable storage on return.
-    pub(crate) fn write_durably(&self, at: u64, bytes: &[u8]) -> Result<(), SyncError> {
+    pub(crate) fn write_durably(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), SyncError> {
         if bytes.is_empty() {
             return Ok(());
         }
-        self.once("pwritev2", || write_all(self.fd(), at, bytes, ReadWriteFlags::DSYNC))
+        self.once("pwritev2", || write_all(self.fd(), at, bytes, Some(site)))
     }
 
     /// Makes what was stored to the mapping durable.
@@ -433,15 +433,15 @@ impl Backing {
     }
 
     /// Rewrites one page of the file, durably. Its failure concerns this page alone.
-    pub(crate) fn rewrite_page(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn rewrite_page(&self, site: Site, at: u64, bytes: &[u8]) -> io::Result<()> {
         self.refuse_cut_off()?;
-        write_all(self.fd(), at, bytes, ReadWriteFlags::DSYNC)
+        write_all(self.fd(), at, bytes, Some(site))
     }
 
     /// Changes bytes of the file, in no hurry.
     pub(crate) fn overwrite(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         self.refuse_cut_off()?;
-        write_all(self.fd(), at, bytes, ReadWriteFlags::empty())
+        write_all(self.fd(), at, bytes, None)
     }
 
     /// Extends the file from `from` to `to` bytes; what it has beyond `from` is dropped first, so
@@ -560,22 +560,27 @@ pub(crate) fn allocate(file: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<()
     let mut done = 0;
     while done < len {
         let part = zeros.len().min((len - done) as usize);
-        write_all(file, at + done, &zeros[..part], ReadWriteFlags::empty())?;
+        write_all(file, at + done, &zeros[..part], None)?;
         done += part as u64;
     }
     Ok(())
 }
 
-/// Writes all of `bytes`. A short write is continued; a failed one is not.
+/// Writes all of `bytes`, durably if the place that wants it so is named. A short write is
+/// continued; a failed one is not.
 fn write_all(
     file: BorrowedFd<'_>,
     mut at: u64,
     mut bytes: &[u8],
-    flags: ReadWriteFlags,
+    durable: Option<Site>,
 ) -> io::Result<()> {
-    let durable = flags.contains(ReadWriteFlags::DSYNC);
-    let name = if durable { "pwritev2 that waits" } else { "pwritev2" };
-    call::ask_of(name, Errno::IO, file)?;
+    let flags = match durable {
+        Some(site) if call::waits(site, file)? => ReadWriteFlags::DSYNC,
+        _ => {
+            call::ask_of("pwritev2", Errno::IO, file)?;
+            ReadWriteFlags::empty()
+        }
+    };
     while !bytes.is_empty() {
         match rustix::io::pwritev2(file, &[IoSlice::new(bytes)], at, flags) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),

@@ -106,6 +106,34 @@ const DEEDS: &[Deed] = &[
         names: false,
     },
     Deed {
+        name: "append to a mapping",
+        before: mapped,
+        act: |folder| open(folder).append(HERE, 100, b"kept").unwrap(),
+        sites: &["test.here"],
+        stores: false,
+        names: false,
+    },
+    Deed {
+        name: "append to a mapping of which a page was moved",
+        before: mapped,
+        act: |folder| {
+            let medium = open(folder);
+            medium.remap(0, 3 * PAGE, PAGE).unwrap();
+            medium.append(HERE, PAGE - 2, b"kept").unwrap();
+        },
+        sites: &["test.here"],
+        stores: false,
+        names: false,
+    },
+    Deed {
+        name: "rewrite a page of a mapping",
+        before: mapped,
+        act: |folder| open(folder).heal(HERE, PAGE, &[2; PAGE as usize]).unwrap(),
+        sites: &["test.here"],
+        stores: false,
+        names: false,
+    },
+    Deed {
         name: "make a file that has its name when it is whole",
         before: NONE,
         act: |folder| make(folder, false),

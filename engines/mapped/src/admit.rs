@@ -20,7 +20,6 @@ use crate::busy::Busy;
 use crate::commit::Covered;
 use crate::engine::{Inner, Mapped};
 use crate::error::Result;
-use crate::format::{OBSERVED_START, STALE_START};
 use crate::header::State;
 use crate::region::Region;
 use crate::side::{COPIES, Kind};
@@ -410,10 +409,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
                 region.observed = region.observed.or(cut);
             }
             region.marks = region.marks.and(left);
-            for start in [STALE_START, OBSERVED_START] {
-                let bits = if start == STALE_START { region.stale } else { region.observed };
-                self.side.put_bits(CUT, number, start, bits)?;
-            }
+            self.side.put_bits(CUT, number, region.stale, Some(region.observed))?;
         }
         self.side.persist(CUT_DRAIN)?;
         // From here on an opening that finds the file longer knows that it was shorter once. Who

@@ -52,10 +52,9 @@ use crate::bits::Bits;
 use crate::busy::Rearm;
 use crate::engine::{Inner, Mapped, cause};
 use crate::error::{Error, Result};
-use crate::format::{OBSERVED_START, STALE_START};
-use crate::options::{Durability, When};
+use crate::options::When;
 use crate::region::Region;
-use crate::side::{Entry, LOST_ENTRY, persist};
+use crate::side::{Entry, LOST_ENTRY, sync_file};
 
 /// Marking the batch as stale.
 const BATCH: Site = Site::new("mapped.commit.batch");
@@ -435,7 +434,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             self.renew_record(work);
             self.side.put_record(RECORD_B, work.number, verdict::Side::B, &work.region.record)?;
         }
-        sync_data(&self.f, self.side.durability)?;
+        sync_file(&self.f, self.side.durability, DATA).map_err(Error::DataSync)?;
         self.side.persist(COVER_DRAIN)?;
         if ask.source() && !first {
             for work in works.iter().filter(|work| !work.open) {
@@ -461,7 +460,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             (work.observed, work.blanket) = (work.region.known_dirty(), work.left);
             if ask.source() {
                 work.region.stale = all;
-                self.side.put_bits(BATCH, work.number, STALE_START, all)?;
+                self.side.put_bits(BATCH, work.number, all, None)?;
             }
         }
         if ask.source() { self.side.persist(BATCH_DRAIN) } else { Ok(()) }
@@ -476,8 +475,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             work.region.marks = Bits::NONE;
         }
         for work in &*works {
-            self.side.put_bits(NARROW, work.number, STALE_START, work.region.stale)?;
-            self.side.put_bits(NARROW, work.number, OBSERVED_START, work.observed)?;
+            self.side.put_bits(NARROW, work.number, work.region.stale, Some(work.observed))?;
         }
         for work in &mut *works {
             let record = &mut work.region.record;
@@ -516,8 +514,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             let undecided = work.undecided;
             work.region.reasons.retain(|inside, _| undecided.has(*inside));
             work.region.presumed.set(Bits::NONE);
-            self.side.put_bits(CLEAR, work.number, STALE_START, rest)?;
-            self.side.put_bits(CLEAR, work.number, OBSERVED_START, work.deferred)?;
+            self.side.put_bits(CLEAR, work.number, rest, Some(work.deferred))?;
             self.side.put_record(RECORD_A, work.number, verdict::Side::A, &work.region.record)?;
         }
         self.side.persist(CLEAR_DRAIN)
@@ -653,14 +650,6 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         record.covered_ns = self.clock.now();
         record.meta = self.side.places.meta(work.number, &work.entries, Bits::NONE);
     }
-}
-
-/// Sync D: makes the data durable, where power cuts count.
-pub(crate) fn sync_data<F: Medium>(f: &F, durability: Durability) -> Result<()> {
-    persist(f, durability, DATA).map_err(|error| match error {
-        Error::Sync(error) => Error::DataSync(error),
-        other => other,
-    })
 }
 
 impl Work {

@@ -36,7 +36,6 @@ use holdfast_redundancy::{PageVerdict, Unsure};
 use crate::bits::Bits;
 use crate::engine::{Inner, Mapped};
 use crate::error::Result;
-use crate::format::{OBSERVED_START, STALE_START};
 use crate::options::Writers;
 use crate::repair::{Force, Mended};
 use crate::side::COPIES;
@@ -169,8 +168,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     /// Step 1, and its drain.
     fn keep_doubt(&self, inner: &Inner, number: u64) -> Result<()> {
         let Some(region) = inner.regions.get(&number) else { return Ok(()) };
-        self.side.put_bits(BITS, number, STALE_START, region.stale)?;
-        self.side.put_bits(BITS, number, OBSERVED_START, region.observed)?;
+        self.side.put_bits(BITS, number, region.stale, Some(region.observed))?;
         for copy in COPIES {
             self.side.put_record(RECORD, number, copy, &region.record)?;
         }

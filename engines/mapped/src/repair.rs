@@ -53,8 +53,8 @@ use holdfast_redundancy::{Intent, PageVerdict, Unsure};
 
 use crate::engine::{Inner, Mapped, cause};
 use crate::error::{Error, Result};
-use crate::options::{Durability, Identity, Writers};
-use crate::side::Entry;
+use crate::options::{Identity, Writers};
+use crate::side::{Entry, sync_file};
 
 /// Holding the other rows against their entries before they count.
 const ROWS: Site = Site::new("mapped.repair.rows");
@@ -73,7 +73,7 @@ const HEAL: Site = Site::new("mapped.repair.heal");
 /// The date that the file has by it.
 const DATE: Site = Site::new("mapped.repair.date");
 /// Our own store is off the record before the intent is.
-const FORGET_DRAIN: Site = Site::new("mapped.repair.forget-drain");
+const FORGET_SYNC: Site = Site::new("mapped.repair.forget-sync");
 /// Reading the page again.
 const CONFIRM: Site = Site::new("mapped.repair.confirm");
 const STEP_FROZEN: Site = Site::new("mapped.repair.step-frozen");
@@ -231,7 +231,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             self.d.take(at, PAGE, &mut |_, _| {})?;
             self.d.forget(at, PAGE);
             // Else a power cut leaves our own store on record, and no intent that says so.
-            self.side.persist(FORGET_DRAIN)?;
+            sync_file(s, self.side.durability, FORGET_SYNC)?;
         }
         let refused = matches!(stored, Err(Error::Data(_)));
         if !refused {
@@ -284,12 +284,12 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             return self.f.heal(HEAL, at, &with.bytes).map_err(Error::Data);
         }
         self.f.put(STORE, at, bytes).map_err(Error::Data)?;
-        match (self.f.kind(), self.side.durability) {
-            (MediumKind::File, Durability::Power) => {
-                self.f.sync(STORE_SYNC).map_err(Error::DataSync)?;
+        match self.f.kind() {
+            MediumKind::Dax | MediumKind::Shm => self.f.drain(STORE_DRAIN),
+            MediumKind::File => {
+                let durability = self.side.durability;
+                sync_file(&self.f, durability, STORE_SYNC).map_err(Error::DataSync)?;
             }
-            (MediumKind::File, Durability::Process) => {}
-            (MediumKind::Dax | MediumKind::Shm, _) => self.f.drain(STORE_DRAIN),
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use holdfast_codes::crc32c;
 use holdfast_layout::Certify;
 use holdfast_layout::bytes::{get_u32, get_u64, put_u32, put_u64};
 use holdfast_pmem::track::{NOTED, RecordPlaces};
-use holdfast_pmem::{MediaError, Medium, MediumKind, PAGE, Site};
+use holdfast_pmem::{MediaError, Medium, MediumKind, PAGE, Site, SyncError};
 use holdfast_redundancy::{PageStripes, Unsure, verdict};
 
 use crate::bits::Bits;
@@ -278,9 +278,14 @@ pub(crate) struct Side<S> {
 }
 
 impl<S: Medium> Side<S> {
-    /// Orders what this thread stored to the side file before what it does next.
+    /// Orders what this thread stored to the side file before what it does next, as far as its
+    /// durability asks: what survives the death of a process in a file needs no order at all.
     pub(crate) fn persist(&self, site: Site) -> Result<()> {
-        persist(&self.s, self.durability, site)
+        match self.s.kind() {
+            MediumKind::File => sync_file(&self.s, self.durability, site)?,
+            MediumKind::Dax | MediumKind::Shm => self.s.drain(site),
+        }
+        Ok(())
     }
 
     /// Makes room for `regions` regions.
@@ -465,10 +470,19 @@ impl<S: Medium> Side<S> {
         Ok(())
     }
 
-    /// Stores a bitmap of a region, both copies.
-    pub(crate) fn put_bits(&self, site: Site, region: u64, start: u64, bits: Bits) -> Result<()> {
+    /// Stores the stale pages of a region, and the observed ones unless they stay, both copies.
+    pub(crate) fn put_bits(
+        &self,
+        site: Site,
+        region: u64,
+        stale: Bits,
+        observed: Option<Bits>,
+    ) -> Result<()> {
+        // Side by side in one line, which is flushed once.
+        let mut bytes = stale.encode().to_vec();
+        bytes.extend(observed.iter().flat_map(|observed| observed.encode()));
         for copy in COPIES {
-            self.put_state(site, region, copy, start, &bits.encode())?;
+            self.put_state(site, region, copy, STALE_START, &bytes)?;
         }
         Ok(())
     }
@@ -542,15 +556,18 @@ impl<S: Medium> Side<S> {
     }
 }
 
-/// Makes a medium's stores durable as far as `durability` asks: what survives the death of a
-/// process in a file needs no order at all.
-pub(crate) fn persist<M: Medium>(m: &M, durability: Durability, site: Site) -> Result<()> {
+/// Makes what is stored to a file durable, where power cuts count. In memory there is nothing to
+/// wait for here: who stored has drained it, or nobody has.
+pub(crate) fn sync_file<M: Medium>(
+    m: &M,
+    durability: Durability,
+    site: Site,
+) -> Result<(), SyncError> {
     match (m.kind(), durability) {
-        (MediumKind::File, Durability::Power) => m.sync(site)?,
-        (MediumKind::File, Durability::Process) => {}
-        (MediumKind::Dax | MediumKind::Shm, _) => m.drain(site),
+        (MediumKind::File, Durability::Power) => m.sync(site),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
+const _: () = assert!(OBSERVED_START as usize == STALE_START as usize + BITS_LEN);
 const _: () = assert!(OBSERVED_START as usize + BITS_LEN <= REGION_LEN as usize);

@@ -16,16 +16,16 @@ fn a_write_the_device_refuses_is_not_repeated() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pool");
     let mut backing = Backing::create(&path, 2 * PAGE).unwrap();
-    backing.write_durably(0, b"kept").unwrap();
+    backing.write_durably(GROWN, 0, b"kept").unwrap();
     // A descriptor that cannot write takes the place of the file's: the system refuses for real.
     let whole = std::mem::replace(&mut backing.file, File::open(&path).unwrap());
-    let first = backing.write_durably(0, b"lost").unwrap_err();
+    let first = backing.write_durably(GROWN, 0, b"lost").unwrap_err();
     assert_eq!(first.source.raw_os_error(), Some(libc::EBADF));
     assert!(backing.failed());
     // With the true one back it would succeed, so it must not be asked.
     backing.file = whole;
     let issued = backing.issued();
-    let later = backing.write_durably(0, b"late").unwrap_err();
+    let later = backing.write_durably(GROWN, 0, b"late").unwrap_err();
     assert!(later.to_string().contains("an earlier pwritev2 failed"), "{later}");
     assert!(backing.sync(GROWN).is_err());
     assert_eq!(backing.issued(), issued);

@@ -10,6 +10,7 @@ use crate::badblocks::{Device, bad_file_ranges, extents, whole_pages};
 use crate::inject::{Poison, empty_file, memory_file};
 use crate::medium::{MediaCause, MediaError, MediumKind, PAGE};
 use crate::options::Access;
+use crate::site::Site;
 use crate::space::Miss;
 
 /// Bytes of a page, as an array length.
@@ -61,7 +62,7 @@ impl Mapped {
     }
 
     /// See [`Medium::heal`](crate::Medium::heal).
-    pub(super) fn rewrite(&self, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
+    pub(super) fn rewrite(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
         self.whole_pages(at, bytes.len() as u64)?;
         let bad = |cause| MediaError { at, len: PAGE, cause };
         if bytes.len() != PAGE_BYTES {
@@ -83,7 +84,7 @@ impl Mapped {
             if poison == Some(Poison::Unclearable) {
                 return Err(bad(MediaCause::Unclearable));
             }
-            let rewritten = self.backing.rewrite_page(physical, bytes);
+            let rewritten = self.backing.rewrite_page(site, physical, bytes);
             rewritten.map_err(|error| bad(MediaCause::of_rewrite(&error)))?;
         }
         if poison == Some(Poison::Clearable) {

@@ -130,12 +130,13 @@ impl Medium for Mapped {
             return Err(invalid("append", "the range lies beyond the end of the medium"));
         }
         if !self.is_moved() {
-            return self.backing.write_durably(at, bytes);
+            return self.backing.write_durably(site, at, bytes);
         }
         let mut done = 0;
         while done < len {
             let (physical, run) = self.layout().frames.locate(at + done, len - done);
-            self.backing.write_durably(physical, &bytes[done as usize..(done + run) as usize])?;
+            let part = &bytes[done as usize..(done + run) as usize];
+            self.backing.write_durably(site, physical, part)?;
             done += run;
         }
         Ok(())
@@ -219,8 +220,8 @@ impl Medium for Mapped {
         Ok(())
     }
 
-    fn heal(&self, _site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
-        self.rewrite(at, bytes)
+    fn heal(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
+        self.rewrite(site, at, bytes)
     }
 
     fn remap(&self, at: u64, physical: u64, len: u64) -> Result<(), MediaError> {

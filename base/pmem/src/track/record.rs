@@ -32,8 +32,9 @@ pub trait Record: Send + Sync + 'static {
     /// wants it is refused.
     fn set(&self, at: u64) -> bool;
 
-    /// Forgets the pages of `[at, at + len)`. Need not be durable on return, and may fail: a note
-    /// too many only makes a page unknown after a crash.
+    /// Forgets the pages of `[at, at + len)`. In a file it need not be durable before the next
+    /// sync; in memory it is on return. It may fail: a note too many only makes a page unknown
+    /// after a crash.
     fn clear(&self, at: u64, len: u64);
 
     /// Whether the page is noted, or that cannot be read.

@@ -6,22 +6,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::common::explore::{Scene, play};
-use crate::common::{Machine, boot, content, tiny};
+use crate::common::{Machine, boot, content, on_direct_access, tiny};
 use holdfast_faultmem::Budget;
 use holdfast_mapped::{AtRest, Durability, Force, Mended, OpenOptions, ProtectOptions, Writing};
 use holdfast_pmem::{MediumKind, PAGE};
 use holdfast_redundancy::PageVerdict;
 use holdfast_redundancy::events::{Event, Finder};
 
-/// Every combination that means something.
-fn scenes() -> Vec<Scene> {
+/// Every combination that means something, and whether files have direct access.
+fn scenes() -> Vec<(Scene, bool)> {
     let mut scenes = Vec::new();
-    for (kind, durability, power) in [
-        (MediumKind::Shm, Durability::Process, false),
-        (MediumKind::File, Durability::Process, false),
-        (MediumKind::File, Durability::Process, true),
-        (MediumKind::File, Durability::Power, true),
-        (MediumKind::Dax, Durability::Power, true),
+    for (kind, durability, power, direct) in [
+        (MediumKind::Shm, Durability::Process, false, false),
+        (MediumKind::File, Durability::Process, false, false),
+        (MediumKind::File, Durability::Process, true, false),
+        (MediumKind::File, Durability::Power, true, false),
+        (MediumKind::File, Durability::Power, true, true),
+        (MediumKind::Dax, Durability::Power, true, false),
     ] {
         for (bits, recorded) in [(true, false), (false, false), (false, true)] {
             // Where nothing is believed after a power cut, records are not either.
@@ -30,7 +31,8 @@ fn scenes() -> Vec<Scene> {
             }
             for rot in [false, true] {
                 let parity = if rot { 2 } else { 1 };
-                scenes.push(Scene { kind, durability, bits, power, rot, parity, recorded });
+                let scene = Scene { kind, durability, bits, power, rot, parity, recorded };
+                scenes.push((scene, direct));
             }
         }
     }
@@ -46,9 +48,9 @@ fn no_crash_makes_the_engine_lie() {
         for _ in 0..2 {
             scope.spawn(|| {
                 loop {
-                    let Some(scene) = scenes.lock().unwrap().pop() else { return };
-                    let wrong = play(scene, None, 12);
-                    assert!(wrong.is_none(), "{scene:?}: {wrong:?}");
+                    let Some((scene, direct)) = scenes.lock().unwrap().pop() else { return };
+                    let wrong = on_direct_access(direct, || play(scene, None, 12));
+                    assert!(wrong.is_none(), "{scene:?}, direct {direct}: {wrong:?}");
                     images.fetch_add(wrong.images, Ordering::Relaxed);
                 }
             });

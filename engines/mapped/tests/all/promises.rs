@@ -233,6 +233,22 @@ pub(crate) fn rest_is_there_before_it_is_promised(off: &str) -> bool {
     is_closed_badly(off, true)
 }
 
+/// Either copy of the header is enough to know that the file was brought to rest.
+pub(crate) fn one_copy_knows_of_the_rest(off: &str) -> bool {
+    [0, 64 << 10].into_iter().any(|copy| {
+        let machine = at_rest(off);
+        let (engine, _) = open_cached(&machine);
+        engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+        machine.store(5, 1);
+        engine.close_at_rest().unwrap();
+        let next = cut(&machine, off);
+        next.medium.stray(next.side.place(copy + 9), &[0xee]).unwrap();
+        next.rot(5, 100);
+        let (engine, _) = next.open(boot(2, Durability::Power));
+        engine.repair(5, &AtRest, Force::No).unwrap() != Mended::Repaired
+    })
+}
+
 /// Who is closed for less has promised nothing.
 #[test]
 fn a_close_for_less_leaves_nothing_that_is_taken_for_damage() {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::common::{Engine, Machine, ROOM, boot, content, killed, tiny, verdict};
 use holdfast_faultmem::{Budget, Clear};
+use holdfast_mapped::format::{EVENTS_FROM, SIDE_LENS};
 use holdfast_mapped::{
     AtRest, Durability, Error, Force, Mended, OpenOptions, ProtectOptions, Writing,
 };
@@ -31,11 +32,26 @@ fn recorded(off: &str, kind: MediumKind, durability: Durability) -> (Machine, En
 
 /// The machine after a kill that no bits of the source outlived, opened again.
 fn reopened(machine: &Machine, off: &str) -> (Machine, Engine) {
-    let next = killed(machine, false);
+    reopened_after(machine, off, PROCESS)
+}
+
+/// The same after that or, where power cuts are survived, after one.
+fn reopened_after(machine: &Machine, off: &str, durability: Durability) -> (Machine, Engine) {
+    let next = match durability {
+        Durability::Process => killed(machine, false),
+        Durability::Power => {
+            let image = machine.medium.crash_point().persisted();
+            Machine::after(image, MediumKind::File, 19 * PAGE, None)
+        }
+    };
     next.medium.elide_name(off);
-    let (engine, _) = next.open(boot(1, PROCESS));
+    let (engine, _) = next.open(boot(1, durability));
     (next, engine)
 }
+
+/// The death of a process in memory, and the loss of power of a file.
+const DEATHS: [(MediumKind, Durability); 2] =
+    [(MediumKind::Shm, PROCESS), (MediumKind::File, Durability::Power)];
 
 fn doubted(engine: &Engine, page: u64) -> bool {
     matches!(verdict(engine, page), PageVerdict::Undecided(why) if why.is_doubt())
@@ -66,13 +82,15 @@ pub(crate) fn what_is_covered_is_off_the_record(off: &str) -> bool {
 
 /// What was on record at one crash is not at the next.
 pub(crate) fn recovery_uses_records_up(off: &str) -> bool {
-    let (machine, engine) = recorded(off, MediumKind::Shm, PROCESS);
-    machine.store(5, 1);
-    drop(engine);
-    let (machine, engine) = reopened(&machine, off);
-    drop(engine);
-    machine.rot(5, 100);
-    !doubted(&reopened(&machine, off).1, 5)
+    DEATHS.into_iter().any(|(kind, durability)| {
+        let (machine, engine) = recorded(off, kind, durability);
+        machine.store(5, 1);
+        drop(engine);
+        let (machine, engine) = reopened_after(&machine, off, durability);
+        drop(engine);
+        machine.rot(5, 100);
+        !doubted(&reopened_after(&machine, off, durability).1, 5)
+    })
 }
 
 /// What lies there from before writers are let in is of no store of theirs.
@@ -128,6 +146,34 @@ pub(crate) fn a_repair_is_off_the_record(off: &str) -> bool {
     verdict(&next.open(looking).0, 5) != PageVerdict::Good
 }
 
+/// The same at every step of it: our own store is in the intent, or it is not on record. Events
+/// cannot be written, which would wait for more than themselves.
+pub(crate) fn a_repair_is_on_no_record_without_its_intent(off: &str) -> bool {
+    let (machine, engine) = recorded(off, MediumKind::File, Durability::Power);
+    for side in [0, SIDE_LENS[0]] {
+        let events = machine.side.place(side + EVENTS_FROM);
+        machine.medium.poison(events, SIDE_LENS[0] - EVENTS_FROM, Clear::Unable).unwrap();
+    }
+    machine.rot(5, 100);
+    let wrong = Arc::new(AtomicBool::new(false));
+    let (seen, name) = (Arc::clone(&wrong), off.to_owned());
+    machine.medium.on_barrier(Box::new(move |_, _, point| {
+        let budget = Budget { exhaustive: 64, singles: 32, pairs: 16, samples: 16, seed: 7 };
+        for image in point.images(&budget) {
+            let next = Machine::after(image, MediumKind::File, 19 * PAGE, None);
+            next.medium.elide_name(&name);
+            let looking = OpenOptions { read_only: true, ..boot(2, Durability::Power) };
+            let (engine, opened) = next.open(looking);
+            let ours = opened.interrupted.is_none() && next.page(5) == content(5, 0);
+            let doubted = ours && verdict(&engine, 5) != PageVerdict::Good;
+            seen.fetch_or(doubted, Ordering::SeqCst);
+        }
+    }));
+    assert_eq!(engine.repair(5, &AtRest, Force::No).unwrap(), Mended::Repaired);
+    machine.medium.clear_on_barrier();
+    wrong.load(Ordering::SeqCst)
+}
+
 /// A page of records that cannot be read is made anew before anybody depends on it.
 pub(crate) fn a_bad_page_is_made_anew(off: &str) -> bool {
     let machine = Machine::new(MediumKind::Shm, 19 * PAGE);
@@ -135,7 +181,13 @@ pub(crate) fn a_bad_page_is_made_anew(off: &str) -> bool {
     let engine = machine.protect(&tiny(1));
     machine.medium.poison(machine.side.place(RECORDS), 1, Clear::Able).unwrap();
     engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
-    !machine.records().reach(0, 19 * PAGE) || !machine.records().set(5 * PAGE)
+    if !machine.records().reach(0, 19 * PAGE) || !machine.records().set(5 * PAGE) {
+        return true;
+    }
+    // Nor does it come to be bad again.
+    drop(engine);
+    machine.rot(5, 100);
+    verdict(&reopened(&machine, off).1, 5) != PageVerdict::Good
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::explore::{Scene, play};
 use crate::common::{Engine, Machine, Stopped, boot, content, tiny};
-use holdfast_faultmem::{Budget, Clear, FaultKind, When};
+use holdfast_faultmem::{Budget, Clear, FaultKind, Image, When};
 use holdfast_mapped::{
     AtRest, Durability, Force, Mended, OpenOptions, Opened, ProtectOptions, Writing,
 };
@@ -260,23 +260,37 @@ pub(crate) fn an_entry_rots(off: &str) -> bool {
 
 /// The end comes among the entries of a pass, and a page beside them has rotted: it is damage.
 pub(crate) fn rot_beside_a_pass_that_was_cut_off(off: &str) -> bool {
-    let (machine, engine) = admitted(off, 1);
-    machine.store(5, 1);
-    machine.medium.elide_name("mapped.commit.record-b");
-    let wrong = Arc::new(AtomicBool::new(false));
-    let (seen, twin, name) = (Arc::clone(&wrong), machine.clone(), off.to_owned());
-    machine.medium.on_barrier(Box::new(move |_, site, _| {
-        if site.name() == "mapped.commit.C" {
-            twin.rot(2, 100);
-            let (_, engine, _) = again(&twin, &name, false, true, false).unwrap();
-            let found = engine.verify(2).unwrap().verdict == PageVerdict::Corrupt;
-            let back = engine.repair(2, &AtRest, Force::No).unwrap() == Mended::Repaired;
-            seen.fetch_or(!found || !back, Ordering::SeqCst);
-        }
-    }));
-    engine.pass().unwrap();
-    machine.medium.clear_on_barrier();
-    wrong.load(Ordering::SeqCst)
+    let cases = [(MediumKind::Shm, Durability::Process), (MediumKind::File, Durability::Power)];
+    cases.into_iter().any(|(kind, durability)| {
+        let (machine, engine) = machine(off, kind, durability, 1);
+        engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+        machine.store(5, 1);
+        machine.medium.elide_name("mapped.commit.record-b");
+        let wrong = Arc::new(AtomicBool::new(false));
+        let (seen, twin, name) = (Arc::clone(&wrong), machine.clone(), off.to_owned());
+        machine.medium.on_barrier(Box::new(move |_, site, point| {
+            if site.name() != "mapped.commit.C" {
+                return;
+            }
+            let budget = Budget { exhaustive: 64, singles: 32, pairs: 16, samples: 16, seed: 3 };
+            let images: Vec<Image> = match durability {
+                Durability::Process => vec![point.newest()],
+                Durability::Power => point.images(&budget).collect(),
+            };
+            for image in images {
+                let next = Machine::after(image, kind, SIZE, Some(twin.data.marks()));
+                next.medium.elide_name(&name);
+                next.rot(2, 100);
+                let (engine, _) = next.try_open(boot(1, durability)).unwrap();
+                let found = engine.verify(2).unwrap().verdict == PageVerdict::Corrupt;
+                let back = engine.repair(2, &AtRest, Force::No).unwrap() == Mended::Repaired;
+                seen.fetch_or(!found || !back, Ordering::SeqCst);
+            }
+        }));
+        engine.pass().unwrap();
+        machine.medium.clear_on_barrier();
+        wrong.load(Ordering::SeqCst)
+    })
 }
 
 /// A record whose kind rots in both copies is no reason to call anything corrupt.
@@ -502,6 +516,17 @@ pub(crate) fn closed_is_believed(off: &str) -> bool {
     })
 }
 
+/// Writers were seen off, and the file is still open: what rots from then on is damage.
+pub(crate) fn seen_off_is_believed(off: &str) -> bool {
+    let (machine, engine) = machine(off, MediumKind::File, Durability::Power, 1);
+    engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+    machine.store(5, 1);
+    engine.dismiss(0, u64::MAX).unwrap();
+    let (next, engine, _) = again(&machine, off, true, false, true).unwrap();
+    next.rot(5, 5);
+    engine.verify(5).unwrap().verdict != PageVerdict::Corrupt
+}
+
 /// Either copy of a record is enough to know that writers were there.
 pub(crate) fn one_copy_knows_of_writers(off: &str) -> bool {
     let cases = [(MediumKind::Shm, Durability::Process), (MediumKind::File, Durability::Power)];
@@ -522,20 +547,26 @@ pub(crate) fn one_copy_knows_of_writers(off: &str) -> bool {
 
 /// Either copy of a record is enough to know what was covered.
 pub(crate) fn one_copy_knows_what_is_covered(off: &str) -> bool {
-    [128 << 10, (128 << 10) + 7 * PAGE].into_iter().any(|copy| {
-        let (machine, engine) = admitted(off, 1);
-        machine.store(5, 1);
-        engine.pass().unwrap();
-        machine.medium.stray(machine.side.place(copy + 9), &[0xee]).unwrap();
-        let (_, _, opened) = again(&machine, off, false, true, true).unwrap();
-        opened.doubtful > 0
+    let cases = [(MediumKind::Shm, Durability::Process), (MediumKind::File, Durability::Power)];
+    cases.into_iter().any(|(kind, durability)| {
+        [128 << 10, (128 << 10) + 7 * PAGE].into_iter().any(|copy| {
+            let (machine, engine) = machine(off, kind, durability, 1);
+            engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+            machine.store(5, 1);
+            engine.pass().unwrap();
+            machine.medium.stray(machine.side.place(copy + 9), &[0xee]).unwrap();
+            let power = durability == Durability::Power;
+            let (_, _, opened) = again(&machine, off, power, true, true).unwrap();
+            opened.doubtful > 0
+        })
     })
 }
 
 /// Either copy of the header is enough to know that the file was closed.
 pub(crate) fn one_copy_knows_of_the_close(off: &str) -> bool {
-    [0, 64 << 10].into_iter().any(|copy| {
-        let (machine, engine) = machine(off, MediumKind::Dax, Durability::Power, 1);
+    let all = [MediumKind::Dax, MediumKind::File].map(|kind| [0, 64 << 10].map(|at| (kind, at)));
+    all.into_iter().flatten().any(|(kind, copy)| {
+        let (machine, engine) = machine(off, kind, Durability::Power, 1);
         engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
         engine.close().unwrap();
         machine.medium.stray(machine.side.place(copy + 9), &[0xee]).unwrap();

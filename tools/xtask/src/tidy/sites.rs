@@ -61,6 +61,14 @@ pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
         {
             refuse(format!("{constant} ({name}) is used nowhere: nothing hangs on it"));
         }
+        let handed = mentions(definition, sources);
+        if let [(first, at), (other, line), ..] = &*handed
+            && !tried::is_excused(name)
+        {
+            let text = "one site, one place";
+            let text = format!("{name} is handed on at {first}:{at} and {other}:{line}: {text}");
+            findings.push(Finding::new(path, definition.line, "sites", text));
+        }
     }
     findings.extend(check_calls(&calls(sources)));
     findings.extend(tried::check(&definitions, sources));
@@ -173,6 +181,39 @@ fn misnamed(name: &str, source: &Source) -> Option<String> {
     None
 }
 
+/// Where a site's constant is handed to anything that may do something there: more than one place
+/// would be switched off with it, though a helper has one line for all of them.
+fn mentions<'a>(definition: &Definition<'_>, sources: &'a [Source]) -> Vec<(&'a str, usize)> {
+    let Some(constant) = definition.constant else { return Vec::new() };
+    let mut found = Vec::new();
+    let home = |source: &&Source| source.room() == definition.source.room();
+    for source in places(sources).filter(home) {
+        if source.path != definition.source.path && defines(source, constant) {
+            continue;
+        }
+        let mut imports = false;
+        for (at, token) in source.tokens.iter().enumerate() {
+            imports = token.text == "use" || imports && token.text != ";";
+            let here = token.kind == Kind::Word && token.text == constant;
+            let defined = at > 0 && source.tokens[at - 1].text == "const";
+            if here && !imports && !defined && !source.is_test_line(token.line) {
+                let path = |token: &Token| token.kind == Kind::Word || token.text == ":";
+                let call = source.tokens[..at].iter().rposition(|token| !path(token));
+                let asks = ["enabled", "step"];
+                let asks = call.is_some_and(|open| {
+                    source.tokens[open].text == "("
+                        && open > 0
+                        && asks.contains(&source.tokens[open - 1].text.as_str())
+                });
+                if !asks {
+                    found.push((source.path.as_str(), token.line));
+                }
+            }
+        }
+    }
+    found
+}
+
 /// Whether the constant occurs anywhere in its crate besides its definition.
 fn is_used(definition: &Definition<'_>, constant: &str, sources: &[Source]) -> bool {
     let home = |source: &&Source| source.room() == definition.source.room();
@@ -209,39 +250,18 @@ fn calls(sources: &[Source]) -> Vec<Call<'_>> {
     found
 }
 
-/// Calls without a site, and constants that stand for two places.
+/// Calls without a site.
 fn check_calls(calls: &[Call<'_>]) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let mut first: BTreeMap<(String, &str), (&str, usize)> = BTreeMap::new();
-    for call in calls {
-        let path = call.source.path.as_str();
-        if !is_site(call.source, call.argument) {
-            let text = format!(
-                ".{}(...) carries no site: name the place with Site::new, or pass on an argument \
-                 declared as a Site",
-                call.method
-            );
-            findings.push(Finding::new(path, call.line, "sites", text));
-        }
-        let Some(constant) = constant_of(call.argument) else { continue };
-        let key = (identity(call.source, call.argument, constant), call.method);
-        if let Some((other, line)) = first.insert(key, (path, call.line)) {
-            let text = format!(
-                "{constant} names the .{}(...) of {other}:{line} too: one site, one place",
-                call.method
-            );
-            findings.push(Finding::new(path, call.line, "sites", text));
-        }
-    }
-    findings
-}
-
-/// Which constant an argument means: the file's own if it defines one, else the crate's.
-fn identity(source: &Source, argument: &[Token], constant: &str) -> String {
-    let own = argument.len() == 1 && defines(source, constant);
-    let path: String = argument.iter().map(|token| token.text.as_str()).collect();
-    let home = source.room().map_or("", |(_, room)| room);
-    if own { format!("{}!{path}", source.path) } else { format!("{home}!{path}") }
+    let unnamed = calls.iter().filter(|call| !is_site(call.source, call.argument));
+    let refuse = |call: &Call<'_>| {
+        let text = format!(
+            ".{}(...) carries no site: name the place with Site::new, or pass on an argument \
+             declared as a Site",
+            call.method
+        );
+        Finding::new(&call.source.path, call.line, "sites", text)
+    };
+    unnamed.map(refuse).collect()
 }
 
 /// The tokens of the first argument, given the index after the opening bracket.

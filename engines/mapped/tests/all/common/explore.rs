@@ -12,7 +12,7 @@ use holdfast_mapped::{AtRest, Durability, Force, Mended, OpenOptions, ProtectOpt
 use holdfast_pmem::{MediumKind, PAGE};
 use holdfast_redundancy::PageVerdict;
 
-use crate::common::{Engine, Machine, boot, content, tiny};
+use crate::common::{Engine, Machine, boot, content, is_direct, on_direct_access, tiny};
 
 /// Pages of the data file: three regions, the last of which is not whole.
 pub(crate) const PAGES: u64 = 19;
@@ -128,8 +128,9 @@ fn live(machine: &Machine, engine: Engine, known: &Mutex<Known>, scene: Scene) {
             bytes
         });
         // By a thread of its own: what it flushed is not drained by the engine's drains.
-        std::thread::scope(|threads| threads.spawn(|| machine.store(page, version)).join())
-            .unwrap();
+        let direct = is_direct();
+        let store = || on_direct_access(direct, || machine.store(page, version));
+        std::thread::scope(|threads| threads.spawn(store).join()).unwrap();
     };
     engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
     for page in [1, ROTTEN, 5, 9, PAGES - 1] {

@@ -136,17 +136,22 @@ thread_local! {
     static DIRECT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Plays a story of files with direct access instead.
-pub(crate) fn on_direct_access(story: fn(&str) -> bool, off: &str) -> bool {
-    struct Back;
+/// Whether files have direct access just now.
+pub(crate) fn is_direct() -> bool {
+    DIRECT.get()
+}
+
+/// Plays a story of files with direct access instead, if so: the side file is mapped so that what
+/// is flushed and drained is durable; the program's file is asked of the system as ever.
+pub(crate) fn on_direct_access<T>(direct: bool, story: impl FnOnce() -> T) -> T {
+    struct Back(bool);
     impl Drop for Back {
         fn drop(&mut self) {
-            DIRECT.set(false);
+            DIRECT.set(self.0);
         }
     }
-    let _back = Back;
-    DIRECT.set(true);
-    story(off)
+    let _back = Back(DIRECT.replace(direct));
+    story()
 }
 
 /// The kind of medium that is meant by this one just now.
@@ -180,6 +185,8 @@ impl Machine {
         let medium = Arc::new(medium);
         let noted = Arc::new(Noted(Arc::clone(&medium)));
         let window = Window::new(Arc::clone(&medium), 0, size, ROOM);
+        let direct = DIRECT.get() && Medium::kind(&*medium) == MediumKind::Dax;
+        let window = if direct { window.as_file() } else { window };
         let side = Window::new(Arc::clone(&medium), ROOM, SIDE_ROOM, SIDE_ROOM);
         let world = World::new(window.clone(), size);
         let data = Watched::surviving(window, kind, marks);

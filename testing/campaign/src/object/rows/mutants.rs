@@ -35,9 +35,9 @@ pub const ROW: Row = Row {
 /// Longest time a killer may take before it counts as hung.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Folders with sources of the engine path.
-const PATHS: [&str; 4] =
-    ["core/heap/src", "core/logs/src", "core/redundancy/src", "engines/object/src"];
+/// Where the crates lie of which a pool is made, and who brings them together.
+const CRATES: &str = "core";
+const ENGINE: &str = "engines/object/src";
 
 const fn rounds(tier: Tier) -> u64 {
     match tier {
@@ -254,8 +254,9 @@ pub fn sources(tally: &mut Tally) {
 fn named() -> BTreeMap<String, bool> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut names = BTreeMap::new();
-    for path in PATHS {
-        collect(&root.join(path), &mut names);
+    let crates = std::fs::read_dir(root.join(CRATES)).into_iter().flatten().flatten();
+    for sources in crates.map(|found| found.path().join("src")).chain([root.join(ENGINE)]) {
+        collect(&sources, &mut names);
     }
     names
 }

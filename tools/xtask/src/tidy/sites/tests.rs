@@ -111,3 +111,17 @@ fn tests_and_other_groups_name_sites_as_they_like() {
     let inside = format!("#[cfg(test)]\nmod tests {{ {text} }}");
     assert_eq!(texts(&[(COMMIT, &inside)]), [""; 0]);
 }
+
+#[test]
+fn a_constant_is_handed_to_one_helper_once() {
+    let head = "use crate::F2;\nconst F1: Site = Site::new(\"object.commit.F1\");\n";
+    let once = format!("{head}fn f() {{ if m.enabled(F1) {{ self.side.put_bits(F1, a); }} }}");
+    assert_eq!(texts(&[(COMMIT, &once)]), [""; 0]);
+    let twice = format!("{head}fn f() {{ put_bits(F1, a); put_bits(F1, b); }}");
+    refused(&twice, "is handed on at");
+    // Also from another file, unless that has one of its own.
+    let sites = "pub(crate) const F1: Site = Site::new(\"object.sites.F1\");\nfn f() { g(F1); }";
+    let user = "use crate::sites::{self, F1};\nfn f() { g(sites::F1, a); }";
+    let found = texts(&[("engines/object/src/sites.rs", sites), (COMMIT, user)]);
+    assert!(found.len() == 1 && found[0].contains("is handed on at"), "{found:?}");
+}

@@ -34,14 +34,18 @@ pub(super) fn check(definitions: &[Definition<'_>], sources: &[Source]) -> Vec<F
         if !definition.source.is_source_of(&["base", "surfaces"]) {
             continue;
         }
-        let excused = MISSED_BY_NOBODY.iter().any(|(excused, _)| *excused == name);
-        if !excused && !tried.contains(name) {
+        if !is_excused(name) && !tried.contains(name) {
             let text = format!("{name} is switched off by no test");
             findings.push(Finding::new(&definition.source.path, definition.line, "sites", text));
         }
     }
     findings.extend(sources.iter().flat_map(unnamed));
     findings
+}
+
+/// Whether it is on the list of what no test can miss.
+pub(super) fn is_excused(name: &str) -> bool {
+    MISSED_BY_NOBODY.iter().any(|(excused, _)| *excused == name)
 }
 
 /// Every text that stands in a test.
