@@ -406,14 +406,26 @@ impl FaultMedium {
         Ok(())
     }
 
-    /// A sync of one of several files that share this medium: everything stored to
-    /// `[at, at + len)` is made durable, whoever stored it, and on persistent memory whether it was
-    /// flushed or not.
+    /// As [`Medium::sync`], for `[at, at + len)` alone: what a sync of one of several files that
+    /// share this medium does.
     ///
     /// # Errors
     /// As [`Medium::sync`].
     #[track_caller]
     pub fn sync_range(&self, site: Site, at: u64, len: u64) -> Result<(), SyncError> {
+        match self.kind {
+            MediumKind::File => self.write_back(site, at, len),
+            MediumKind::Dax | MediumKind::Shm => self.sync(site),
+        }
+    }
+
+    /// What the system does when a file is synced: everything stored to `[at, at + len)` is made
+    /// durable, whoever stored it, and on persistent memory whether it was flushed or not.
+    ///
+    /// # Errors
+    /// As [`Medium::sync`].
+    #[track_caller]
+    pub fn write_back(&self, site: Site, at: u64, len: u64) -> Result<(), SyncError> {
         let place = Location::caller();
         let this = (site, SiteKind::Sync, place);
         let mut state = self.state();

@@ -150,7 +150,7 @@ impl Medium for Window {
 
     #[track_caller]
     fn sync_through(&self, site: Site) -> Result<(), SyncError> {
-        self.shared.sync_range(site, self.start, self.room)
+        self.shared.write_back(site, self.start, self.room)
     }
 
     fn view(&self, at: u64, len: u64) -> Option<*const u8> {

@@ -536,7 +536,7 @@ pub(crate) fn one_copy_knows_of_writers(off: &str) -> bool {
             engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
             machine.store(5, 1);
             // What the kernel wrote back by itself.
-            machine.medium.sync_range(FOREIGN, 0, 20 * PAGE).unwrap();
+            machine.medium.write_back(FOREIGN, 0, 20 * PAGE).unwrap();
             machine.medium.stray(machine.side.place(copy + 9), &[0xee]).unwrap();
             let power = durability == Durability::Power;
             let (_, engine, _) = again(&machine, off, power, false, true).unwrap();
