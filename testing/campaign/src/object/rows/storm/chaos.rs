@@ -403,9 +403,11 @@ impl<'a> Chaos<'a> {
 
     /// A write was hit: nobody could know which.
     fn struck(&mut self, kind: Kind, (write, injected): (usize, &Injected), since: usize) {
-        let here = self.domains(injected.at, injected.len);
+        // Words are dropped whole, with what others stored to the rest of them and not drained yet.
+        let (first, end) = (injected.at & !7, (injected.at + injected.len).next_multiple_of(8));
+        let here = self.domains(first, end - first);
         let Injected { after, intended, target_before, .. } = injected;
-        let mut places = vec![(injected.at, injected.len, differing(injected.at, after, intended))];
+        let mut places = vec![(first, end - first, differing(injected.at, after, intended))];
         let mut all = here.clone();
         if let Damage::Write(FaultKind::Misdirected { to }) = injected.damage {
             let there = self.domains(to, injected.len);
