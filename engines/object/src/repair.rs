@@ -337,7 +337,14 @@ impl<M: Medium> Shared<M> {
         let page = zone.unit_at(unit, col);
         let event = self.event(asked.cause, asked.finder, page, PAGE);
         if !matches!(unit, zone::Unit::Row(_)) {
-            // Parity has no sum of its own: it will be as good as the rows it is made from.
+            // Parity has no sum of its own: it will be as good as the rows it is made from. Those
+            // that are lost with it are lost first: made up from parity that is made up, they
+            // would count as repaired.
+            for row in 0..zone.data_rows() {
+                if self.is_bad(zone.at(row, col)) {
+                    self.mend_zone_page(repairer, zone, zone::Unit::Row(row), col, asked)?;
+                }
+            }
             self.mend_rows(repairer, zone, col, asked)?;
         }
         let wrong = wrong_in(unit);

@@ -2,7 +2,9 @@
 //! and scrubs nothing, a copy that stays bad the other one's twin; and a transaction that failed
 //! half way is no part of another.
 
-use crate::common::{TestPool, clock, crash, create, create_with, get, pattern, put, quick};
+use crate::common::{
+    Filled, TestPool, clock, crash, create, create_with, filled, get, pattern, put, quick,
+};
 use holdfast_faultmem::{Clear, Config, FaultKind, FaultMedium, When};
 use holdfast_heap::ZoneTable;
 use holdfast_layout::format::{
@@ -260,4 +262,34 @@ fn a_type_is_compared_also_where_bytes_were_verified_before() {
     assert_eq!(pool.read(narrow).unwrap(), [7]);
     let wide = pool.read::<[u64; 8]>(narrow.raw().typed());
     assert!(matches!(wide, Err(holdfast_object::Error::Tx(TxError::WrongType { .. }))));
+}
+
+/// Parity and a page over it are gone, and a commit meets the parity first: what that is made of
+/// must not count as what the page was.
+#[test]
+fn a_page_that_goes_with_its_parity_is_called_lost_whichever_is_met_first() {
+    let options = CreateOptions { rows: 10, ..CreateOptions::tiny(1 << 20) };
+    let Filled { pool, objects, zone, .. } = filled(&options, 700);
+    let over = |row: u32, page: u64| {
+        let inside = move |at| zone.place(at).is_some_and(|p| (p.row, p.col / PAGE) == (row, page));
+        objects.iter().filter(move |(of, _)| inside(of.offset()) && inside(of.offset() + 699))
+    };
+    let both = |page: &u64| over(0, *page).count() > 3 && over(1, *page).count() > 0;
+    let page = (0..zone.row_len() / PAGE).find(both).unwrap();
+    let (gone, parity) = (zone.at(0, page * PAGE), zone.p_at(page * PAGE));
+    pool.medium().poison(gone, PAGE, Clear::Able).unwrap();
+    pool.medium().poison(parity, PAGE, Clear::Able).unwrap();
+    let (other, _) = over(1, page).next().unwrap();
+    pool.run(|tx| tx.write_bytes(*other, 8, &[7; 8])).unwrap();
+    let journal = Journal::open(pool.medium(), &pool.superblock());
+    let events = journal.read_all(pool.medium());
+    let of = |at: u64| events.iter().find(|event| event.at == at).map(|event| event.outcome);
+    assert_eq!((of(gone), of(parity)), (Some(Outcome::Lost), Some(Outcome::Repaired)));
+    for (of, _) in over(0, page) {
+        assert!(matches!(get(&pool, *of), Err(Error::Tx(TxError::Lost { .. }))), "{of:?}");
+    }
+    // Parity goes with what is there now, and gives that back.
+    let bytes = get(&pool, *other).unwrap();
+    pool.medium().flip_bit(other.offset() + 20, 3).unwrap();
+    assert_eq!(get(&pool, *other).unwrap(), bytes);
 }

@@ -303,7 +303,9 @@ impl<'a> Chaos<'a> {
         }
         let mut bytes = vec![0; len as usize];
         match self.rng.below(3) {
-            0 => {}
+            // Zeros are what free places, and parity over them, were before anything was stored.
+            // Beyond tolerance, nothing is set back to what it was.
+            0 if !self.sky.is_beyond() => {}
             1 => bytes.fill(0xff),
             _ => self.rng.fill(&mut bytes),
         }
