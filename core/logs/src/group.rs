@@ -49,6 +49,9 @@ const SLACK: u64 = 12;
 const WRITING: Site = Site::new("logs.group.writing");
 /// The commit point of everything in the batch.
 const F1: Site = Site::new("logs.group.F1");
+/// Sums of records, and of watermark records.
+const SUM: Site = Site::new("logs.group.sum");
+const MARK_SUM: Site = Site::new("logs.group.mark-sum");
 /// Overwrite a batch only if a durable watermark covers it.
 const REUSE: Site = Site::new("logs.group.reuse");
 /// The heap reaches the medium before the log stops protecting it.
@@ -304,7 +307,7 @@ impl Group {
         self.used.store(inner.pages.used(), Ordering::Relaxed);
         drop(inner);
         let written = at.map(|at| {
-            self.seal(&mut batch, at, copies, numbers.durable());
+            self.seal(&mut batch, at, copies, numbers.durable(), m.enabled(SUM));
             m.step(WRITING);
             m.append(F1, at, &batch)
         });
@@ -324,7 +327,7 @@ impl Group {
 
     /// Pads the batch to whole pages, appends its replicas, and seals each copy of each record
     /// for its own place.
-    fn seal(&self, batch: &mut Vec<u8>, at: u64, copies: u64, watermark: u64) {
+    fn seal(&self, batch: &mut Vec<u8>, at: u64, copies: u64, watermark: u64, summed: bool) {
         let records = batch.len();
         let half = records.next_multiple_of(PAGE_LEN as usize);
         batch.resize(half, 0);
@@ -346,7 +349,7 @@ impl Group {
             for copy in 0..copies as usize {
                 let place = copy * half + next;
                 let seed = self.seed.place(at + place as u64);
-                let crc = crc32c_combine(seed, sum, covered);
+                let crc = if summed { crc32c_combine(seed, sum, covered) } else { 0 };
                 put_u32(batch, place + RECORD_CRC_AT, crc);
             }
             next += len;
@@ -368,7 +371,7 @@ impl Group {
         let mut pages = vec![0; (copies * PAGE_LEN) as usize];
         for page in 0..copies {
             let place = page * PAGE_LEN;
-            let line = mark(self.seed.place(at + place), watermark);
+            let line = mark(self.seed.place(at + place), watermark, m.enabled(MARK_SUM));
             pages[place as usize..][..LINE_LEN].copy_from_slice(&line);
         }
         m.append(MARKED, at, &pages).map_err(|e| self.stop(e))

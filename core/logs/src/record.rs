@@ -172,9 +172,16 @@ impl RecordBuilder {
     /// whose seed is `seed`. `last` is the number of the lane's record before. May be called again
     /// with other arguments. The record has passed [`check`](Self::check).
     #[inline]
-    pub(crate) fn seal(&mut self, seed: u32, number: u64, last: u64, watermark: u64) -> &[u8] {
+    pub(crate) fn seal(
+        &mut self,
+        seed: u32,
+        number: u64,
+        last: u64,
+        watermark: u64,
+        summed: bool,
+    ) -> &[u8] {
         let bytes = self.frame(number, last, watermark);
-        let crc = crc32c(seed, &bytes[RECORD_COVERED_AT..]);
+        let crc = if summed { crc32c(seed, &bytes[RECORD_COVERED_AT..]) } else { 0 };
         bytes[RECORD_CRC_AT..][..4].copy_from_slice(&crc.to_le_bytes());
         bytes
     }
@@ -240,12 +247,12 @@ fn word(at: u64, kind: u8) -> [u8; 8] {
 }
 
 /// A sealed watermark record: one line without entries, whose number is its watermark.
-pub(crate) fn mark(seed: u32, watermark: u64) -> [u8; LINE_LEN] {
+pub(crate) fn mark(seed: u32, watermark: u64, summed: bool) -> [u8; LINE_LEN] {
     let mut line = [0; LINE_LEN];
     put_u16(&mut line, RECORD_LINES_AT, 1);
     put_u64(&mut line, RECORD_NUMBER_AT, watermark);
     put_u64(&mut line, RECORD_WATERMARK_AT, watermark);
-    let crc = crc32c(seed, &line[RECORD_COVERED_AT..]);
+    let crc = if summed { crc32c(seed, &line[RECORD_COVERED_AT..]) } else { 0 };
     put_u32(&mut line, RECORD_CRC_AT, crc);
     line
 }

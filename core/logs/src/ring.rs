@@ -30,6 +30,9 @@ const RECORD_B: Site = Site::new("logs.ring.record_b");
 const RECORDED: Site = Site::new("logs.ring.recorded");
 /// The commit point.
 const F1: Site = Site::new("logs.ring.F1");
+/// Sums of records, and of watermark records.
+const SUM: Site = Site::new("logs.ring.sum");
+const MARK_SUM: Site = Site::new("logs.ring.mark-sum");
 /// Copy A of a watermark record.
 const MARK_A: Site = Site::new("logs.ring.mark_a");
 /// Copy B of a watermark record.
@@ -166,7 +169,8 @@ impl Ring {
         }
         let watermark = self.watermark.min(number.saturating_sub(1));
         let offset = u64::from(place.line) * LINE_LEN as u64;
-        let bytes = record.seal(self.seed.place(offset), number, self.last, watermark);
+        let seed = self.seed.place(offset);
+        let bytes = record.seal(seed, number, self.last, watermark, m.enabled(SUM));
         let a = m.put_aside(RECORD_A, self.a + offset, bytes);
         let b = self.b.map(|b| m.put_aside(RECORD_B, b + offset, bytes));
         m.step(RECORDED);
@@ -237,7 +241,7 @@ impl Ring {
         }
         let offset = if self.turn { LINE_LEN as u64 } else { 0 };
         self.turn = !self.turn && m.enabled(TURN);
-        let line = mark(self.seed.place(offset), self.watermark);
+        let line = mark(self.seed.place(offset), self.watermark, m.enabled(MARK_SUM));
         let a = m.put(MARK_A, self.a + offset, &line);
         let b = self.b.map(|b| m.put(MARK_B, b + offset, &line));
         self.either(a, b).map_err(LogError::Media)?;

@@ -45,6 +45,8 @@ const HEAL: Site = Site::new("redundancy.events.heal");
 const HEAL_PAGE: Site = Site::new("redundancy.events.heal-page");
 /// Believing only entries whose sum is right.
 const VERIFY: Site = Site::new("redundancy.events.verify");
+/// The sum of an entry.
+const SUM: Site = Site::new("redundancy.events.sum");
 
 /// The events journal of a pool that is open.
 #[derive(Debug)]
@@ -151,7 +153,10 @@ impl Journal {
             return Err(Error::Table { what, place: EVENTS_START, expected, found: 0 });
         };
         let place = entry * EVENT_LEN as u64;
-        let bytes = event.encode(self.mirror.seed, place);
+        let mut bytes = event.encode(self.mirror.seed, place);
+        if !m.enabled(SUM) {
+            bytes[..4].fill(0);
+        }
         let in_b = self.store(m, Side::B, place, &bytes, (ENTRY_B, DRAIN_B))?;
         let in_a = self.store(m, Side::A, place, &bytes, (ENTRY_A, DRAIN_A))?;
         let failed = match (in_a.failed, in_b.failed) {

@@ -15,6 +15,8 @@ use crate::verdict::Side;
 
 /// Believing only copies whose sum is right.
 const VERIFY: Site = Site::new("redundancy.mirror.verify");
+/// The sum of a page.
+const SUM: Site = Site::new("redundancy.mirror.sum");
 
 /// Bytes a mirrored page has for its entries.
 pub const BODY_LEN: usize = PAGE_LEN - MIRRORED_LEN;
@@ -120,7 +122,7 @@ impl Mirror {
         sites: MirrorSites,
     ) -> Result<Vec<Side>> {
         let page = &found.page;
-        let bytes = mirrored::encode(self.seed, place, kind, page.sequence, page.count, &page.body);
+        let bytes = self.encode(m, (place, kind), (page.sequence, page.count), &page.body);
         copies::heal(m, self.places(place), (found.a, found.b), &bytes, sites.heal)
     }
 
@@ -168,8 +170,23 @@ impl Mirror {
             // Side B is about to be overwritten and is the only copy of what is valid now.
             cleared = self.heal(m, place, kind, &Mirrored { page, a, b }, sites)?;
         }
-        let page = mirrored::encode(self.seed, place, kind, sequence, count, body);
+        let page = self.encode(m, (place, kind), (sequence, count), body);
         cleared.extend(copies::write(m, self.places(place), &page, sites, against)?);
         Ok(cleared)
+    }
+
+    /// A page as it is stored.
+    fn encode<M: Medium>(
+        &self,
+        m: &M,
+        (place, kind): (u64, u32),
+        (sequence, count): (u64, u32),
+        body: &[u8],
+    ) -> Vec<u8> {
+        let mut page = mirrored::encode(self.seed, place, kind, sequence, count, body);
+        if !m.enabled(SUM) {
+            page[..4].fill(0);
+        }
+        page
     }
 }

@@ -15,6 +15,8 @@ use crate::verdict::Side;
 
 /// Believing only pages whose sum is right.
 const VERIFY: Site = Site::new("redundancy.superblock.verify");
+/// Its sum.
+const SUM: Site = Site::new("redundancy.superblock.sum");
 
 /// How far from the start copy B is searched when copy A is lost.
 pub const SEARCH: u64 = 128 << 20;
@@ -131,7 +133,7 @@ fn places(superblock: &Superblock) -> Places {
 /// # Errors
 /// [`Error::Media`] if a page stays bad: the superblock must not be written any more.
 pub fn heal_superblock<M: Medium>(m: &M, found: &FoundSuperblock) -> Result<Vec<Side>> {
-    let page = found.superblock.encode();
+    let page = encode(m, &found.superblock);
     let states = (found.a, found.b);
     copies::heal(m, places(&found.superblock), states, &page, SUPERBLOCK_SITES.heal)
 }
@@ -148,12 +150,21 @@ pub fn write_superblock<M: Medium>(m: &M, superblock: &mut Superblock) -> Result
     let mut cleared = Vec::new();
     if let (Some(good), true, CopyState::Good(_)) = (value, a.needs_heal(), b) {
         // Side B is about to be overwritten and is the only copy of what is valid now.
-        cleared = copies::heal(m, places, (a, b), &good.encode(), SUPERBLOCK_SITES.heal)?;
+        cleared = copies::heal(m, places, (a, b), &encode(m, &good), SUPERBLOCK_SITES.heal)?;
     }
     superblock.sequence += 1;
-    let page = superblock.encode();
+    let page = encode(m, superblock);
     cleared.extend(copies::write(m, places, &page, SUPERBLOCK_SITES, Against::Kind)?);
     Ok(cleared)
+}
+
+/// The page as it is stored.
+fn encode<M: Medium>(m: &M, superblock: &Superblock) -> Vec<u8> {
+    let mut page = superblock.encode();
+    if !m.enabled(SUM) {
+        page[8..12].fill(0);
+    }
+    page
 }
 
 fn current<M: Medium>(m: &M, like: &Superblock) -> copies::Newest<Superblock> {

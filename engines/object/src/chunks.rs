@@ -27,6 +27,10 @@ const DIRECTORY_PARITY: parity::ParitySites = parity::ParitySites {
 const DIRECTORY_DONE: Site = Site::new("object.chunks.directory-done");
 /// The same on a file.
 const DIRECTORY_SYNC: Site = Site::new("object.chunks.directory-sync");
+/// Sums of the entries of a new zone, of an entry that changes, of the slots of a run.
+const VIRGIN_SUMS: Site = Site::new("object.chunks.virgin-sums");
+const ENTRY_SUM: Site = Site::new("object.chunks.entry-sum");
+const SLOT_SUMS: Site = Site::new("object.chunks.slot-sums");
 /// The slots of a chunk are on the medium, and it is free space to everybody.
 const STEP_SLOTS: Site = Site::new("object.chunks.step-slots");
 /// They are known as slots, and not by the medium yet.
@@ -51,7 +55,11 @@ impl<M: Medium> Shared<M> {
             let mut block = Vec::with_capacity(4096);
             for chunk in first..table.chunks().min(first + each) {
                 let at = table.entry_at(chunk);
-                block.extend_from_slice(&ChunkEntry::VIRGIN.encode(self.heap.sums(), at));
+                let mut entry = ChunkEntry::VIRGIN.encode(self.heap.sums(), at);
+                if !self.m.enabled(VIRGIN_SUMS) {
+                    entry[..4].fill(0);
+                }
+                block.extend_from_slice(&entry);
             }
             let at = table.entry_at(first);
             self.m.put(DIRECTORY, at, &block)?;
@@ -112,7 +120,11 @@ impl<M: Medium> Shared<M> {
         let shape = table.shape(next.class).ok_or(TxError::NoSpace { wanted: 0 })?;
         let first = |place| {
             let object = table.spot(chunk, next, &shape, place).object;
-            self.heap.sums().first_slot(object, next.generation).encode()
+            let mut slot = self.heap.sums().first_slot(object, next.generation);
+            if !self.m.enabled(SLOT_SUMS) {
+                slot.sum = 0;
+            }
+            slot.encode()
         };
         let slots: Vec<u8> = (0..shape.places).flat_map(first).collect();
         let at = table.chunk_at(chunk);
@@ -220,7 +232,11 @@ impl<M: Medium> Shared<M> {
         next: &ChunkEntry,
     ) -> Result<()> {
         let (at, sums) = (self.table(zone)?.entry_at(chunk), self.heap.sums());
-        batch.data(at, &before.encode(sums, at), &next.encode(sums, at));
+        let mut next = next.encode(sums, at);
+        if !self.m.enabled(ENTRY_SUM) {
+            next[..4].fill(0);
+        }
+        batch.data(at, &before.encode(sums, at), &next);
         Ok(())
     }
 

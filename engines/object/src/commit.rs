@@ -71,6 +71,10 @@ const GUARDS: Site = Site::new("object.commit.guards");
 const VALIDATE: Site = Site::new("object.commit.validate");
 /// New sums of changed granules.
 const SUMS: Site = Site::new("object.commit.sums");
+/// Those of fresh objects, of free slots, of entries.
+const FRESH_SUMS: Site = Site::new("object.commit.fresh-sums");
+const FREED_SUM: Site = Site::new("object.commit.freed-sum");
+const ENTRY_SUM: Site = Site::new("object.commit.entry-sum");
 /// Bytes of objects, sums and slots.
 const DATA: Site = Site::new("object.commit.data");
 /// Patching parity.
@@ -279,12 +283,15 @@ impl<M: Medium> Shared<M> {
     pub(crate) fn fresh_sum(&self, piece: &Piece, new: &[u8], granule: u64) -> u32 {
         let (start, len) = granule_range(granule, piece.after.len.into());
         let bytes = &new[start as usize..(start + len) as usize];
+        if !self.m.enabled(FRESH_SUMS) {
+            return 0;
+        }
         self.heap.sums().granule(piece.spot.object, &piece.after, granule, bytes)
     }
 
     fn prepare_freed(&self, piece: &Piece, batch: &mut Batch) -> Result<()> {
         let mut slot = piece.before.freed();
-        if self.heap.sums().active() {
+        if self.heap.sums().active() && self.m.enabled(FREED_SUM) {
             slot.sum = self.heap.sums().free_slot(piece.spot.object, &slot);
         }
         batch.slot(piece.spot.slot, &piece.before.encode(), &slot.encode());
@@ -315,7 +322,11 @@ impl<M: Medium> Shared<M> {
             // What is known of the entry is from memory: whether its page is good is not.
             self.m.read(at, &mut [0; 8]).map_err(damaged)?;
             let sums = self.heap.sums();
-            batch.data(at, &now.encode(sums, at), &next.encode(sums, at));
+            let mut next = next.encode(sums, at);
+            if !self.m.enabled(ENTRY_SUM) {
+                next[..4].fill(0);
+            }
+            batch.data(at, &now.encode(sums, at), &next);
         }
         Ok(())
     }

@@ -135,6 +135,7 @@ const TABLE: &[(&str, &[Story])] = &[
     ("mapped.side.records-heal:enabled", &[records::a_bad_page_is_made_anew]),
     ("mapped.side.records-heal:heal", &[records::a_bad_page_is_made_anew]),
     ("mapped.side.state-heal", &[bad_pages_are_rewritten]),
+    ("mapped.side.sum", &[closed_is_believed]),
     ("mapped.side.verify-record", &[a_record_rots]),
     ("mapped.side.verify-why", &[reasons_are_of_their_pages]),
 ];

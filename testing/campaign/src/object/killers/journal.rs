@@ -73,6 +73,10 @@ fn full(mutant: &Mutant, world: &'static str) -> Judged<(Arc<World>, Driver, Rng
         }
         one_event(&driver, &mut rng)?;
     }
+    let held = journal.read_all(&driver.medium).len() as u64;
+    if held < journal.capacity() {
+        return Err(wrong(format!("so many events were reported, and the journal has {held}")));
+    }
     Ok((world, driver, rng))
 }
 

@@ -39,6 +39,8 @@ const fn without_log(scene: &'static str, side: Side) -> Killer {
 
 const WORN: Killer = Killer::Worn(Worn { world: SHM, wear: Wear { jobs: 200, watched: 4 } });
 
+/// A large object is made.
+const CREATED: Killer = scene("alloc-large", SHM);
 const REPAIR: Killer = made!(copies::repair, SHM);
 const REPAIR_FILE: Killer = made!(copies::repair, FILE);
 const RELOCATE: Killer = made!(copies::relocate, SHM);
@@ -71,8 +73,10 @@ const LOG: &[Trial] = &[
     ("heap.heap.verify-free", &[made!(verified::free_slot, SHM)]),
     ("logs.group.F1", &[RECOVERED_FILE]),
     ("logs.group.heal", &[made!(healed::group, FILE)]),
+    ("logs.group.mark-sum", &[made!(marks::two_marks_in_words, FILE)]),
     ("logs.group.marked", &[made!(overflow::second_lost, FILE)]),
     ("logs.group.reuse", &[made!(marks::full_log, FILE)]),
+    ("logs.group.sum", &[scene("open-dirty", FILE)]),
     ("logs.group.synced", &[made!(recovery::bad_under_commit, FILE), scene("full", FILE)]),
     ("logs.group.turn", &[made!(marks::two_marks_in_words, FILE)]),
     ("logs.numbers.bound", &[made!(marks::drawn, SHM)]),
@@ -80,12 +84,14 @@ const LOG: &[Trial] = &[
     ("logs.ring.F1", &[RECOVERED]),
     ("logs.ring.heal", &[made!(healed::ring, SHM)]),
     ("logs.ring.heal_twin", &[made!(healed::both_rings, SHM)]),
+    ("logs.ring.mark-sum", &[made!(marks::reused, SHM)]),
     ("logs.ring.mark_a", &[made!(marks::reused_without_b, SHM)]),
     ("logs.ring.mark_b", &[made!(marks::reused_without_a, SHM)]),
     ("logs.ring.marked", &[made!(marks::reused, SHM)]),
     ("logs.ring.record_a", &[without_log("write-8", Side::B)]),
     ("logs.ring.record_b", &[without_log("write-8", Side::A)]),
     ("logs.ring.reuse", &[made!(marks::reused, SHM)]),
+    ("logs.ring.sum", &[CREATED]),
     ("logs.ring.turn", &[made!(marks::two_marks, SHM)]),
     ("logs.scan.certify", &[scene("open-clean", SHM)]),
     ("logs.scan.complete", &[WORN]),
@@ -96,6 +102,12 @@ const LOG: &[Trial] = &[
 
 /// Commits, growth, opening and closing.
 const ENGINE: &[Trial] = &[
+    ("object.chunks.entry-sum", &[CREATED]),
+    ("object.chunks.slot-sums", &[CREATED]),
+    ("object.chunks.virgin-sums", &[CREATED]),
+    ("object.commit.entry-sum", &[CREATED]),
+    ("object.commit.freed-sum", &[CREATED]),
+    ("object.commit.fresh-sums", &[CREATED]),
     ("object.bring_back.apart-p", &[made!(apart::in_doubt, SHM)]),
     ("object.bring_back.apart-q", &[made!(apart::held, PQ)]),
     ("object.bring_back.entries", &[made!(entries::freed, SHM)]),
@@ -216,6 +228,7 @@ const RECORDS: &[Trial] = &[
     ("redundancy.events.drain-b", &[EVENTS]),
     ("redundancy.events.heal", &[made!(journal::poisoned, SHM)]),
     ("redundancy.events.heal-page", &[made!(journal::scrubbed, SHM)]),
+    ("redundancy.events.sum", &[EVENTS]),
     ("redundancy.events.verify", &[made!(journal::told, SHM)]),
     ("redundancy.intent.a:put", &[REPAIR]),
     ("redundancy.intent.a:append", &[REPAIR_FILE]),
@@ -225,6 +238,7 @@ const RECORDS: &[Trial] = &[
     ("redundancy.intent.drain-b", &[REPAIR]),
     ("redundancy.intent.clear", &[made!(copies::clear_intent, SHM)]),
     ("redundancy.intent.heal", &[made!(copies::heal_intent, SHM)]),
+    ("redundancy.mirror.sum", &[CREATED]),
     ("redundancy.mirror.verify", &[made!(verified::regions, SHM)]),
     ("redundancy.progress.a:put", &[REPAIR]),
     ("redundancy.progress.a:append", &[REPAIR_FILE]),
@@ -253,6 +267,7 @@ const RECORDS: &[Trial] = &[
     ("redundancy.superblock.b:append", &[GROW_FILE]),
     ("redundancy.superblock.drain-a", &[GROW]),
     ("redundancy.superblock.drain-b", &[RELOCATE]),
+    ("redundancy.superblock.sum", &[CREATED]),
     ("redundancy.superblock.verify", &[made!(recovery::wrong_superblock, SHM)]),
     ("redundancy.superblock.clear", &[made!(copies::clear_superblock, SHM)]),
     ("redundancy.superblock.heal", &[made!(copies::heal_superblock, SHM)]),
