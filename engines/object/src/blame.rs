@@ -392,6 +392,31 @@ impl<M: Medium> Shared<M> {
         Ok(Some(Other { of: Of::Place(*spot, version), order, changed, doubt }))
     }
 
+    /// How the page at `at` with the bytes `after` stands to the one with `before`, by the slots
+    /// and entries in which they differ; `Idle` if nothing but free bytes tells them apart.
+    pub(crate) fn order_of_pages(&self, at: u64, before: &[u8], after: &[u8]) -> Order {
+        let direct = Direct(&self.m);
+        let now = Overlay { under: &direct, at, bytes: before };
+        let then = Overlay { under: &direct, at, bytes: after };
+        let mut orders = Vec::new();
+        self.units_over(at, before.len() as u64, &mut |unit| {
+            let other = match unit {
+                Unit::Entry { at, chunk } => self.compare_entry(at, chunk, &now, &then),
+                Unit::Granule { spot, granule } => {
+                    self.compare_object(&spot, &[granule], &now, &then)
+                }
+            };
+            // What is torn in either counts as bad there.
+            orders.extend(other.ok().flatten().map(|other| other.order));
+        });
+        match (orders.contains(&Order::Newer), orders.contains(&Order::Older)) {
+            (true, false) => Order::Newer,
+            (false, true) => Order::Older,
+            (false, false) if !orders.contains(&Order::Unknown) => Order::Idle,
+            _ => Order::Unknown,
+        }
+    }
+
     /// Whether sums decide about what is believed.
     pub(crate) fn blame_certify(&self) -> Certify {
         Certify::when(self.m.enabled(VERIFY))

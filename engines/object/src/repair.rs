@@ -26,11 +26,12 @@ use holdfast_layout::Certify;
 use holdfast_pmem::{MediaCause, MediaError, Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Event, Finder};
 use holdfast_redundancy::parity::Scratch;
-use holdfast_redundancy::{ColumnId, Intent, Wrong, Zone, zone};
+use holdfast_redundancy::{ColumnId, Exempt, Intent, Wrong, Zone, zone};
 
 use crate::changes::Changes;
 use crate::error::Error;
 use crate::mend_unit::{mend_reached, mend_units, reach};
+use crate::newer::Order;
 use crate::shared::{Repairer, Shared, Suspicion};
 
 /// Pages that may turn bad during one repair before it is given up.
@@ -38,6 +39,8 @@ pub(crate) const BAD_PAGES_MAX: u32 = 8;
 
 /// Verifying the units of all rows before parity is made from them.
 const VERIFY_ROWS: Site = Site::new("object.repair.verify-rows");
+/// Taking the newest of what verifies.
+const NEWEST: Site = Site::new("object.repair.newest");
 /// Judging a candidate before it is installed.
 const JUDGE: Site = Site::new("object.repair.judge");
 const STEP_HELD: Site = Site::new("object.repair.step-held");
@@ -340,9 +343,12 @@ impl<M: Medium> Shared<M> {
             // Parity has no sum of its own: it will be as good as the rows it is made from. Those
             // that are lost with it are lost first: made up from parity that is made up, they
             // would count as repaired.
-            for row in 0..zone.data_rows() {
-                if self.is_bad(zone.at(row, col)) {
-                    self.mend_zone_page(repairer, zone, zone::Unit::Row(row), col, asked)?;
+            let media = Asked { cause: Cause::MediaError, ..asked };
+            for at in (0..zone.data_rows()).map(|row| zone.at(row, col)) {
+                // A page of a log chunk counts as nothing in parity.
+                let counts = self.exempt().first_in(at, PAGE).is_none();
+                if counts && !repairer.given_up.contains(&at) && self.is_bad(at) {
+                    self.mend_page(repairer, at, media)?;
                 }
             }
             self.mend_rows(repairer, zone, col, asked)?;
@@ -355,10 +361,12 @@ impl<M: Medium> Shared<M> {
             if !self.is_bad(page) {
                 return Ok(Mended::Nothing);
             }
-            let (bytes, known) = self.rebuild_page(&mut repairer.scratch, zone, unit, col);
+            let Rebuilt { bytes, is_known, in_doubt } =
+                self.rebuild_page(&mut repairer.scratch, zone, unit, col);
             let installed = self.install_page(repairer, page, &bytes);
             match installed {
-                _ if !known => break Mended::Lost(wrong),
+                _ if !is_known => break Mended::Lost(wrong),
+                Ok(()) if in_doubt => break Mended::Undecided(wrong),
                 Ok(()) => break Mended::Repaired(wrong),
                 Err(Error::Media(MediaError {
                     cause: MediaCause::Unclearable | MediaCause::NoSpace,
@@ -379,35 +387,51 @@ impl<M: Medium> Shared<M> {
         Ok(mended)
     }
 
-    /// The likeliest bytes of a zone page: those under which the fewest units over it are bad.
-    /// Units that are bad even so have damage elsewhere as well: they are repaired, or named lost,
-    /// one by one afterwards. False if there is no source at all.
+    /// The likeliest bytes of a zone page: those under which the fewest units over it are bad, and
+    /// of several such the newest, since the last write of a parity may have been lost. Units that
+    /// are bad even so have damage elsewhere as well: they are repaired, or named lost, one by one
+    /// afterwards.
     pub(crate) fn rebuild_page(
         &self,
         scratch: &mut Scratch,
         zone: &Zone,
         unit: zone::Unit,
         col: u64,
-    ) -> (Vec<u8>, bool) {
+    ) -> Rebuilt {
         let mut best: Option<(usize, Vec<u8>)> = None;
-        let exempt = self.exempt();
+        let (exempt, mut in_doubt) = (self.exempt(), false);
         let certify = Certify::when(self.m.enabled(JUDGE));
+        let at = zone.unit_at(unit, col);
+        let is_row = matches!(unit, zone::Unit::Row(_));
         for candidate in self.candidates(scratch, zone, unit, (col, PAGE), &exempt).0 {
-            let bad = match unit {
-                zone::Unit::Row(_) => {
-                    let at = zone.unit_at(unit, col);
-                    self.bad_units(at, &candidate, &Changes::default(), certify)
-                }
-                _ => 0,
+            let bad = match is_row {
+                true => self.bad_units(at, &candidate, &Changes::default(), certify),
+                false => 0,
             };
-            if best.as_ref().is_none_or(|(least, _)| bad < *least) {
+            let order = match &best {
+                None => Order::Newer,
+                Some((least, _)) if bad != *least => {
+                    if bad < *least {
+                        Order::Newer
+                    } else {
+                        Order::Older
+                    }
+                }
+                Some((_, kept)) if is_row && self.m.enabled(NEWEST) => {
+                    let order = self.order_of_pages(at, kept, &candidate);
+                    in_doubt |= order == Order::Unknown;
+                    order
+                }
+                Some(_) => Order::Idle,
+            };
+            if order == Order::Newer {
                 best = Some((bad, candidate));
+                in_doubt = false;
             }
         }
-        match best {
-            Some((_, bytes)) => (bytes, true),
-            None => (vec![0; PAGE as usize], false),
-        }
+        let is_known = best.is_some();
+        let bytes = best.map_or_else(|| vec![0; PAGE as usize], |(_, bytes)| bytes);
+        Rebuilt { bytes, is_known, in_doubt }
     }
 
     /// Number of units that would be bad if the bytes at `at` were `bytes`, after `changes`.
@@ -626,6 +650,15 @@ impl<M: Medium> Shared<M> {
 
 /// Rewriting a metadata page.
 const HEAL_SIDE: Site = Site::new("object.repair.heal-side");
+
+/// What a page that cannot be read may be.
+pub(crate) struct Rebuilt {
+    pub(crate) bytes: Vec<u8>,
+    /// There is a source of it.
+    pub(crate) is_known: bool,
+    /// There are two, which verify and are not the same, and nothing tells which is the newer one.
+    pub(crate) in_doubt: bool,
+}
 
 /// What is wrong where a page of a zone cannot be read.
 pub(crate) const fn wrong_in(unit: zone::Unit) -> Wrong {

@@ -154,9 +154,12 @@ impl<M: Medium> Shared<M> {
     ) -> Mended {
         let (wrong, is_known) = match self.zone_unit(at) {
             Some((zone, unit, col)) => {
-                let (rebuilt, is_known) = self.rebuild_page(scratch, &zone, unit, col);
-                bytes.copy_from_slice(&rebuilt);
-                (wrong_in(unit), is_known)
+                let rebuilt = self.rebuild_page(scratch, &zone, unit, col);
+                bytes.copy_from_slice(&rebuilt.bytes);
+                if rebuilt.in_doubt {
+                    return Mended::Undecided(wrong_in(unit));
+                }
+                (wrong_in(unit), rebuilt.is_known)
             }
             None => {
                 let twin = self.twin_of(at, side_len, copies);

@@ -5,8 +5,8 @@ use crate::common::{Filled, TestPool, filled, get};
 use holdfast_faultmem::Clear;
 use holdfast_layout::RawPtr;
 use holdfast_object::{CreateOptions, Error, Parity, ScrubControl, ScrubOptions};
-use holdfast_pmem::PAGE;
-use holdfast_txn::TxError;
+use holdfast_pmem::{Medium, PAGE};
+use holdfast_txn::{Transaction, TxError};
 
 const LEN: u64 = 3_000;
 /// Where one is damaged: behind its first granule, whose sum lies elsewhere.
@@ -62,4 +62,31 @@ fn what_lies_beside_something_lost_is_served_at_once() {
     assert_eq!(get(&f.pool, *of).unwrap(), *bytes);
     let refused = get(&f.pool, *lost);
     assert!(matches!(refused, Err(Error::Tx(TxError::Lost { .. }))), "{refused:?}");
+}
+
+/// With P and Q: the last write of either was lost, and then the page that it was for.
+#[test]
+fn a_page_is_not_made_up_from_parity_that_is_older_where_the_other_knows_better() {
+    let options = CreateOptions { rows: 10, parity: Parity::PQ, ..CreateOptions::tiny(1 << 20) };
+    for (q, number) in [(false, 3), (true, 3), (false, 57), (true, 57)] {
+        let f = filled(&options, 100);
+        let (of, bytes) = &f.objects[number];
+        let page = f.zone.place(of.offset()).unwrap().col / PAGE * PAGE;
+        let parity = if q { f.zone.q_at(page) } else { f.zone.p_at(page) };
+        let (medium, mut before) = (f.pool.medium(), vec![0; PAGE as usize]);
+        medium.read(parity, &mut before).unwrap();
+        f.pool.run(|tx| tx.write_bytes(*of, 8, &[7; 8])).unwrap();
+        medium.stray(parity, &before).unwrap();
+        medium.poison(of.offset() / PAGE * PAGE, PAGE, Clear::Able).unwrap();
+        let mut right = bytes.clone();
+        right[8..16].fill(7);
+        assert_eq!(get(&f.pool, *of).unwrap(), right, "Q is older: {q}");
+        // The parity that was older is made anew.
+        let control = ScrubControl::default();
+        let scrub = || f.pool.scrub(ScrubOptions::default(), &control, |_, _| {}).unwrap();
+        let done = scrub();
+        assert_eq!((done.lost, done.undecided), (0, 0), "Q is older: {q}");
+        assert!(scrub().report.is_clean(), "Q is older: {q}");
+        assert_eq!(get(&f.pool, *of).unwrap(), right);
+    }
 }

@@ -61,14 +61,7 @@ pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
         {
             refuse(format!("{constant} ({name}) is used nowhere: nothing hangs on it"));
         }
-        let handed = mentions(definition, sources);
-        if let [(first, at), (other, line), ..] = &*handed
-            && !tried::is_excused(name)
-        {
-            let text = "one site, one place";
-            let text = format!("{name} is handed on at {first}:{at} and {other}:{line}: {text}");
-            findings.push(Finding::new(path, definition.line, "sites", text));
-        }
+        findings.extend(twice(definition, name, sources));
     }
     findings.extend(check_calls(&calls(sources)));
     findings.extend(tried::check(&definitions, sources));
@@ -181,35 +174,49 @@ fn misnamed(name: &str, source: &Source) -> Option<String> {
     None
 }
 
-/// Where a site's constant is handed to anything that may do something there: more than one place
-/// would be switched off with it, though a helper has one line for all of them.
-fn mentions<'a>(definition: &Definition<'_>, sources: &'a [Source]) -> Vec<(&'a str, usize)> {
-    let Some(constant) = definition.constant else { return Vec::new() };
-    let mut found = Vec::new();
+/// A site's constant that is asked about, stepped on, or handed to anything that may do something
+/// there, at more than one place: all would be switched off with it, though a helper has one line
+/// for all of them.
+fn twice(definition: &Definition<'_>, name: &str, sources: &[Source]) -> Vec<Finding> {
+    let Some(constant) = definition.constant.filter(|_| !tried::is_excused(name)) else {
+        return Vec::new();
+    };
+    let mut first: BTreeMap<&str, (&str, usize)> = BTreeMap::new();
+    let mut findings = Vec::new();
     let home = |source: &&Source| source.room() == definition.source.room();
-    for source in places(sources).filter(home) {
-        if source.path != definition.source.path && defines(source, constant) {
+    let seen =
+        |source: &&Source| source.path == definition.source.path || !defines(source, constant);
+    for source in places(sources).filter(home).filter(seen) {
+        for (how, line) in mentions(source, constant) {
+            let Some((path, at)) = first.insert(how, (&source.path, line)) else { continue };
+            let here = &source.path;
+            let text =
+                format!("{name}: {how} at {path}:{at} and {here}:{line}: one site, one place");
+            findings.push(Finding::new(here, line, "sites", text));
+        }
+    }
+    findings
+}
+
+/// Where a constant is used in a file, and how.
+fn mentions(source: &Source, constant: &str) -> Vec<(&'static str, usize)> {
+    let (mut found, mut imports) = (Vec::new(), false);
+    for (at, token) in source.tokens.iter().enumerate() {
+        imports = token.text == "use" || imports && token.text != ";";
+        let here = token.kind == Kind::Word && token.text == constant;
+        let defined = at > 0 && source.tokens[at - 1].text == "const";
+        if !here || imports || defined || source.is_test_line(token.line) {
             continue;
         }
-        let mut imports = false;
-        for (at, token) in source.tokens.iter().enumerate() {
-            imports = token.text == "use" || imports && token.text != ";";
-            let here = token.kind == Kind::Word && token.text == constant;
-            let defined = at > 0 && source.tokens[at - 1].text == "const";
-            if here && !imports && !defined && !source.is_test_line(token.line) {
-                let path = |token: &Token| token.kind == Kind::Word || token.text == ":";
-                let call = source.tokens[..at].iter().rposition(|token| !path(token));
-                let asks = ["enabled", "step"];
-                let asks = call.is_some_and(|open| {
-                    source.tokens[open].text == "("
-                        && open > 0
-                        && asks.contains(&source.tokens[open - 1].text.as_str())
-                });
-                if !asks {
-                    found.push((source.path.as_str(), token.line));
-                }
-            }
-        }
+        let path = |token: &Token| token.kind == Kind::Word || token.text == ":";
+        let open = source.tokens[..at].iter().rposition(|token| !path(token));
+        let open = open.filter(|open| *open > 0 && source.tokens[*open].text == "(");
+        let how = match open.map(|open| source.tokens[open - 1].text.as_str()) {
+            Some("enabled") => "asked about",
+            Some("step") => "stepped on",
+            _ => "handed on",
+        };
+        found.push((how, token.line));
     }
     found
 }

@@ -327,27 +327,19 @@ pub fn page_and_parity(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     durable(&world, driver, &mut rng, false)
 }
 
-/// A load meets a page that cannot be read, and a byte of P over another object on it is wrong.
-/// The whole page is repaired for the sake of the load, so all of it must be right.
+/// A load meets a page of the directory that cannot be read, and a byte of P over another entry on
+/// it is wrong. The whole page is repaired for the sake of the load, so all of it must be right.
+/// (Of objects, the slots tell which page is the newer one, and so which is damaged.)
 pub fn loaded(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
-    let (world, mut rng) = (Arc::new(mutant.world(world)), mutant.rng(1));
-    let driver = stage(&world, &mut rng)?;
-    for _ in 0..6 {
-        driver.must(&Job::new(&mut rng, [Op::Alloc { len: 64 }]))?;
-    }
-    let driver = settled(&world, driver)?;
-    let choice = Choice::of(&driver.ledger.objects());
-    let places: Vec<u64> =
-        choice.small.iter().filter(|o| o.1 == 64).map(|o| o.0 & ((1 << 48) - 1)).collect();
-    let near = |pair: &&[u64]| pair[0] / PAGE == pair[1] / PAGE;
-    let Some(&[first, second]) = places.windows(2).find(near) else {
-        return Err(unable("no two small objects share a page"));
-    };
+    let (_, driver, _) = begin(mutant, world)?;
+    let targets = Targets::of(&Bytes::of(&driver.medium));
+    let entries: Vec<u64> = targets.of_area(Area::Directory).map(|entry| entry.at).collect();
+    let [first, second, ..] = *entries else { return Err(unable("no two entries are in use")) };
     let p = parity_of(&driver, second, false)?;
     // Both were found on this very medium.
     let _ = driver.medium.flip_bit(p, 5);
     let _ = driver.medium.poison(first, 1, Clear::Able);
-    let healed = driver.pool.heal_load(first, 64);
+    let healed = driver.pool.heal_load(first, 8);
     let found = survey(&Bytes::of(&driver.medium), Scope::ALL);
     abandon(driver);
     if !healed {
@@ -428,6 +420,25 @@ pub fn changed(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     scrub(&driver.pool)?;
     let clean = settled(&world, driver)?;
     durable(&world, clean, &mut rng, false)
+}
+
+/// The last write of P over a small object was lost, and its page after it: Q knows better.
+pub fn older_parity(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, driver, mut rng) = begin(mutant, world)?;
+    for (of, _) in Choice::of(&driver.ledger.objects()).small {
+        // Objects lie where their pointers say.
+        let at = of & ((1 << 48) - 1);
+        let (p, mut before) =
+            (parity_of(&driver, at, false)? / PAGE * PAGE, vec![0; PAGE as usize]);
+        // Both are pages of this very medium.
+        let _ = driver.medium.read(p, &mut before);
+        driver.must(&Job::new(&mut rng, [Op::Write { of, from: 0, len: 8 }]))?;
+        let _ = driver.medium.stray(p, &before);
+        let _ = driver.medium.poison(at / PAGE * PAGE, PAGE, Clear::Able);
+        driver.read_all()?;
+        scrub(&driver.pool)?;
+    }
+    durable(&world, driver, &mut rng, false)
 }
 
 /// Each small object is damaged, and read for the first time since the pool was opened, the short

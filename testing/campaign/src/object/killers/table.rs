@@ -193,6 +193,7 @@ const REPAIRS: &[Trial] = &[
     ("object.repair.heal", &[made!(mended::poisoned, SHM)]),
     ("object.repair.heal-side", &[made!(mended::poisoned_sides, SHM)]),
     ("object.repair.judge", &[made!(mended::loaded, PQ)]),
+    ("object.repair.newest", &[made!(mended::older_parity, PQ)]),
     ("object.repair.store", &[FLIPPED]),
     ("object.repair.stored-drain", &[made!(mended::without_intent, SHM)]),
     ("object.repair.stored-sync", &[FLIPPED_FILE]),

@@ -118,10 +118,12 @@ fn a_constant_is_handed_to_one_helper_once() {
     let once = format!("{head}fn f() {{ if m.enabled(F1) {{ self.side.put_bits(F1, a); }} }}");
     assert_eq!(texts(&[(COMMIT, &once)]), [""; 0]);
     let twice = format!("{head}fn f() {{ put_bits(F1, a); put_bits(F1, b); }}");
-    refused(&twice, "is handed on at");
+    refused(&twice, "handed on at");
+    let asked = format!("{head}fn f() {{ m.enabled(F1); g(F1); }}\nfn g() {{ m.enabled(F1); }}");
+    refused(&asked, "asked about at");
     // Also from another file, unless that has one of its own.
     let sites = "pub(crate) const F1: Site = Site::new(\"object.sites.F1\");\nfn f() { g(F1); }";
     let user = "use crate::sites::{self, F1};\nfn f() { g(sites::F1, a); }";
     let found = texts(&[("engines/object/src/sites.rs", sites), (COMMIT, user)]);
-    assert!(found.len() == 1 && found[0].contains("is handed on at"), "{found:?}");
+    assert!(found.len() == 1 && found[0].contains("handed on at"), "{found:?}");
 }

@@ -301,11 +301,12 @@ impl<'a> Chaos<'a> {
         if !self.may(at, len) {
             return Ok(());
         }
+        let parity = self.zone.start + u64::from(self.zone.data_rows) * self.zone.row_len;
+        let spills = at + len > parity;
         let mut bytes = vec![0; len as usize];
         match self.rng.below(3) {
-            // Zeros are what free places, and parity over them, were before anything was stored.
-            // Beyond tolerance, nothing is set back to what it was.
-            0 if !self.sky.is_beyond() => {}
+            // Zeros are what parity once was, and beyond tolerance nothing is set back to that.
+            0 if !self.sky.is_beyond() || !spills => {}
             1 => bytes.fill(0xff),
             _ => self.rng.fill(&mut bytes),
         }
