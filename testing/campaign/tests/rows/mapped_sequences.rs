@@ -10,7 +10,7 @@ use holdfast_campaign::tally::Tally;
 fn convicted(off: &str, setting: u64) -> u64 {
     let case = Case { seed: 1, number: 0, tier: Tier::Ci };
     let mut tally = Tally::default();
-    let plan = Plan { cuts: Cuts::FEW, kills: 128, nested: 8, most: 400 };
+    let plan = Plan { cuts: Cuts::FEW, kills: 512, nested: 8, most: 400 };
     let course = Course { plan, ..course(setting, Tier::Ci, 0) };
     for script in [[Letter::Store(1), Letter::Pass], [Letter::Pass, Letter::Repair]] {
         play(&course, &script, Some(off), &case, &mut tally);
