@@ -166,7 +166,9 @@ impl Wounds {
         };
         // In another stripe: that of the page is then hit only where it is meant to be.
         let to = (page + 8 + rng.below(pages - 16)) % pages * PAGE + rng.below(PAGE / 8) * 8;
-        if [page, to / PAGE].iter().any(|page| session.program.state().model.page(*page).vague) {
+        let vague = |page: &u64| session.program.state().model.page(*page).vague;
+        // What lands behind the end of the file is read by nobody.
+        if [page, to / PAGE].iter().any(vague) || to + PAGE > machine.size() {
             ledger.faults -= 1;
             return Ok(());
         }

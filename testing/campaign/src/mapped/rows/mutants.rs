@@ -61,7 +61,7 @@ const WRONG: &[Wrong] = &[
     ("mapped.commit.entry", "sums are not kept up", &[Storm(0)]),
     ("mapped.commit.parity", "parity is not kept up", &[Storm(0)]),
     ("mapped.admit.suspect-a", "writers are let in before one copy knows", &[Storm(3), Storm(0)]),
-    ("mapped.admit.suspect-b", "writers are let in before the other knows", &[Storm(4), Storm(0)]),
+    ("mapped.admit.suspect-b", "writers are let in before the other knows", &[Storm(3), Storm(0)]),
     ("mapped.check.doubt", "doubt about a region is not heeded", &[Storm(0), Life(0)]),
     ("mapped.check.stale", "undecided pages are forgotten by a look", &[Life(0), Storm(0)]),
     ("mapped.engine.verify-page", "pages are not held against their sums", &[Storm(0)]),
