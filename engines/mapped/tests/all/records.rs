@@ -2,11 +2,13 @@
 //! pages of which it is known that they were stored to. Rot makes no store, and nothing is on
 //! record longer than it has to be.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use crate::common::{Engine, Machine, ROOM, boot, content, killed, tiny, verdict};
-use holdfast_faultmem::{Budget, Clear};
+use crate::common::{
+    DEATHS, Engine, Machine, ROOM, any_image, boot, content, killed, tiny, verdict,
+};
+use holdfast_faultmem::{Budget, Clear, CrashPoint, Image};
 use holdfast_mapped::format::{EVENTS_FROM, SIDE_LENS};
 use holdfast_mapped::{
     AtRest, Durability, Error, Force, Mended, OpenOptions, ProtectOptions, Writing,
@@ -48,10 +50,6 @@ fn reopened_after(machine: &Machine, off: &str, durability: Durability) -> (Mach
     let (engine, _) = next.open(boot(1, durability));
     (next, engine)
 }
-
-/// The death of a process in memory, and the loss of power of a file.
-const DEATHS: [(MediumKind, Durability); 2] =
-    [(MediumKind::Shm, PROCESS), (MediumKind::File, Durability::Power)];
 
 fn doubted(engine: &Engine, page: u64) -> bool {
     matches!(verdict(engine, page), PageVerdict::Undecided(why) if why.is_doubt())
@@ -114,24 +112,19 @@ pub(crate) fn cleared_before_suspect(off: &str) -> bool {
     machine.medium.stray(machine.side.place(RECORDS + 5), &[NOTED]).unwrap();
     machine.rot(5, 100);
     let (engine, _) = machine.open(power);
-    let wrong = Arc::new(AtomicBool::new(false));
-    let (seen, name) = (Arc::clone(&wrong), off.to_owned());
-    machine.medium.on_barrier(Box::new(move |_, site, point| {
-        if site.name() != "mapped.admit.suspect-drain" {
-            return;
-        }
-        let budget = Budget { exhaustive: 64, singles: 32, pairs: 16, samples: 16, seed: 7 };
-        for image in point.images(&budget) {
-            let next = Machine::after(image, MediumKind::File, 19 * PAGE, None);
-            next.medium.elide_name(&name);
-            let (engine, _) = next.open(boot(2, Durability::Power));
-            let laundered = verdict(&engine, 5) == PageVerdict::Good;
-            seen.fetch_or(laundered, Ordering::SeqCst);
-        }
-    }));
-    engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
-    machine.medium.clear_on_barrier();
-    wrong.load(Ordering::SeqCst)
+    let wrong = |next: &Machine| {
+        let (engine, _) = next.open(boot(2, Durability::Power));
+        verdict(&engine, 5) == PageVerdict::Good
+    };
+    any_image(&machine, (off, "mapped.admit.suspect-drain", false), some, wrong, || {
+        engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+    })
+}
+
+/// Some of the images that a power cut may leave.
+fn some(point: &CrashPoint) -> Vec<Image> {
+    let budget = Budget { exhaustive: 64, singles: 32, pairs: 16, samples: 16, seed: 7 };
+    point.images(&budget).collect()
 }
 
 /// The power is cut right behind a repair, whose own store went on record.
@@ -155,23 +148,15 @@ pub(crate) fn a_repair_is_on_no_record_without_its_intent(off: &str) -> bool {
         machine.medium.poison(events, SIDE_LENS[0] - EVENTS_FROM, Clear::Unable).unwrap();
     }
     machine.rot(5, 100);
-    let wrong = Arc::new(AtomicBool::new(false));
-    let (seen, name) = (Arc::clone(&wrong), off.to_owned());
-    machine.medium.on_barrier(Box::new(move |_, _, point| {
-        let budget = Budget { exhaustive: 64, singles: 32, pairs: 16, samples: 16, seed: 7 };
-        for image in point.images(&budget) {
-            let next = Machine::after(image, MediumKind::File, 19 * PAGE, None);
-            next.medium.elide_name(&name);
-            let looking = OpenOptions { read_only: true, ..boot(2, Durability::Power) };
-            let (engine, opened) = next.open(looking);
-            let ours = opened.interrupted.is_none() && next.page(5) == content(5, 0);
-            let doubted = ours && verdict(&engine, 5) != PageVerdict::Good;
-            seen.fetch_or(doubted, Ordering::SeqCst);
-        }
-    }));
-    assert_eq!(engine.repair(5, &AtRest, Force::No).unwrap(), Mended::Repaired);
-    machine.medium.clear_on_barrier();
-    wrong.load(Ordering::SeqCst)
+    let wrong = |next: &Machine| {
+        let looking = OpenOptions { read_only: true, ..boot(2, Durability::Power) };
+        let (engine, opened) = next.open(looking);
+        let ours = opened.interrupted.is_none() && next.page(5) == content(5, 0);
+        ours && verdict(&engine, 5) != PageVerdict::Good
+    };
+    any_image(&machine, (off, "", false), some, wrong, || {
+        assert_eq!(engine.repair(5, &AtRest, Force::No).unwrap(), Mended::Repaired);
+    })
 }
 
 /// A page of records that cannot be read is made anew before anybody depends on it.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::explore::{Scene, play};
-use crate::common::{Engine, Machine, Stopped, boot, content, tiny};
-use holdfast_faultmem::{Budget, Clear, FaultKind, Image, When};
+use crate::common::{DEATHS, Engine, Machine, Stopped, any_image, boot, content, tiny};
+use holdfast_faultmem::{Budget, Clear, CrashPoint, FaultKind, When};
 use holdfast_mapped::{
     AtRest, Durability, Force, Mended, OpenOptions, Opened, ProtectOptions, Writing,
 };
@@ -260,36 +260,25 @@ pub(crate) fn an_entry_rots(off: &str) -> bool {
 
 /// The end comes among the entries of a pass, and a page beside them has rotted: it is damage.
 pub(crate) fn rot_beside_a_pass_that_was_cut_off(off: &str) -> bool {
-    let cases = [(MediumKind::Shm, Durability::Process), (MediumKind::File, Durability::Power)];
-    cases.into_iter().any(|(kind, durability)| {
+    DEATHS.into_iter().any(|(kind, durability)| {
         let (machine, engine) = machine(off, kind, durability, 1);
         engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
         machine.store(5, 1);
         machine.medium.elide_name("mapped.commit.record-b");
-        let wrong = Arc::new(AtomicBool::new(false));
-        let (seen, twin, name) = (Arc::clone(&wrong), machine.clone(), off.to_owned());
-        machine.medium.on_barrier(Box::new(move |_, site, point| {
-            if site.name() != "mapped.commit.C" {
-                return;
-            }
-            let budget = Budget { exhaustive: 64, singles: 32, pairs: 16, samples: 16, seed: 3 };
-            let images: Vec<Image> = match durability {
-                Durability::Process => vec![point.newest()],
-                Durability::Power => point.images(&budget).collect(),
-            };
-            for image in images {
-                let next = Machine::after(image, kind, SIZE, Some(twin.data.marks()));
-                next.medium.elide_name(&name);
-                next.rot(2, 100);
-                let (engine, _) = next.try_open(boot(1, durability)).unwrap();
-                let found = engine.verify(2).unwrap().verdict == PageVerdict::Corrupt;
-                let back = engine.repair(2, &AtRest, Force::No).unwrap() == Mended::Repaired;
-                seen.fetch_or(!found || !back, Ordering::SeqCst);
-            }
-        }));
-        engine.pass().unwrap();
-        machine.medium.clear_on_barrier();
-        wrong.load(Ordering::SeqCst)
+        let budget = Budget { exhaustive: 64, singles: 32, pairs: 16, samples: 16, seed: 3 };
+        let images = move |point: &CrashPoint| match durability {
+            Durability::Process => vec![point.newest()],
+            Durability::Power => point.images(&budget).collect(),
+        };
+        let wrong = move |next: &Machine| {
+            next.rot(2, 100);
+            let (engine, _) = next.try_open(boot(1, durability)).unwrap();
+            let found = engine.verify(2).unwrap().verdict == PageVerdict::Corrupt;
+            !found || engine.repair(2, &AtRest, Force::No).unwrap() != Mended::Repaired
+        };
+        any_image(&machine, (off, "mapped.commit.C", true), images, wrong, || {
+            engine.pass().unwrap();
+        })
     })
 }
 
@@ -354,8 +343,7 @@ pub(crate) fn parity_page(stripe: u64) -> u64 {
 
 /// A repair that the device drops is not called one.
 pub(crate) fn repair_is_dropped(off: &str) -> bool {
-    let cases = [(MediumKind::Shm, Durability::Process), (MediumKind::File, Durability::Power)];
-    cases.into_iter().any(|(kind, durability)| {
+    DEATHS.into_iter().any(|(kind, durability)| {
         let (machine, engine) = machine(off, kind, durability, 1);
         machine.rot(5, 100);
         machine.medium.arm(FaultKind::Lost, When::touching(5 * PAGE, PAGE));
@@ -365,8 +353,7 @@ pub(crate) fn repair_is_dropped(off: &str) -> bool {
 
 /// A repair is whole, also after a crash right behind it.
 pub(crate) fn repair_lasts(off: &str) -> bool {
-    let cases = [(MediumKind::Shm, Durability::Process), (MediumKind::File, Durability::Power)];
-    cases.into_iter().any(|(kind, durability)| {
+    DEATHS.into_iter().any(|(kind, durability)| {
         [false, true].into_iter().any(|unreadable| {
             let (machine, engine) = machine(off, kind, durability, 1);
             machine.rot(5, 100);
@@ -503,8 +490,7 @@ pub(crate) fn cut_off_and_crashed(off: &str) -> bool {
 
 /// A file that was closed is believed again: what differs is damage.
 pub(crate) fn closed_is_believed(off: &str) -> bool {
-    let cases = [(MediumKind::Shm, Durability::Process), (MediumKind::File, Durability::Power)];
-    cases.into_iter().any(|(kind, durability)| {
+    DEATHS.into_iter().any(|(kind, durability)| {
         let (machine, engine) = machine(off, kind, durability, 1);
         engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
         machine.store(5, 1);
@@ -529,8 +515,7 @@ pub(crate) fn seen_off_is_believed(off: &str) -> bool {
 
 /// Either copy of a record is enough to know that writers were there.
 pub(crate) fn one_copy_knows_of_writers(off: &str) -> bool {
-    let cases = [(MediumKind::Shm, Durability::Process), (MediumKind::File, Durability::Power)];
-    cases.into_iter().any(|(kind, durability)| {
+    DEATHS.into_iter().any(|(kind, durability)| {
         [128 << 10, (128 << 10) + 7 * PAGE].into_iter().any(|copy| {
             let (machine, engine) = machine(off, kind, durability, 1);
             engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
@@ -547,8 +532,7 @@ pub(crate) fn one_copy_knows_of_writers(off: &str) -> bool {
 
 /// Either copy of a record is enough to know what was covered.
 pub(crate) fn one_copy_knows_what_is_covered(off: &str) -> bool {
-    let cases = [(MediumKind::Shm, Durability::Process), (MediumKind::File, Durability::Power)];
-    cases.into_iter().any(|(kind, durability)| {
+    DEATHS.into_iter().any(|(kind, durability)| {
         [128 << 10, (128 << 10) + 7 * PAGE].into_iter().any(|copy| {
             let (machine, engine) = machine(off, kind, durability, 1);
             engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
@@ -580,26 +564,16 @@ pub(crate) fn covered_before_cleared(off: &str) -> bool {
     let (machine, engine) = machine(off, MediumKind::File, Durability::Power, 1);
     engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
     machine.store(5, 1);
-    let wrong = Arc::new(AtomicBool::new(false));
-    let (seen, twin, name) = (Arc::clone(&wrong), machine.clone(), off.to_owned());
-    machine.medium.on_barrier(Box::new(move |_, site, point| {
-        if site.name() != "mapped.commit.E" {
-            return;
-        }
-        let budget = Budget { exhaustive: 256, singles: 256, pairs: 64, samples: 16, seed: 1 };
-        for image in point.images(&budget) {
-            let marks = Some(twin.data.marks());
-            let next = Machine::after(image, MediumKind::File, SIZE, marks);
-            next.medium.elide_name(&name);
-            let options = OpenOptions { read_only: true, ..boot(1, Durability::Power) };
-            let (engine, _) = next.try_open(options).unwrap();
-            let report = engine.verify_all().unwrap();
-            seen.fetch_or(!report.is_clean(), Ordering::SeqCst);
-        }
-    }));
-    engine.pass().unwrap();
-    machine.medium.clear_on_barrier();
-    wrong.load(Ordering::SeqCst)
+    let budget = Budget { exhaustive: 256, singles: 256, pairs: 64, samples: 16, seed: 1 };
+    let images = move |point: &CrashPoint| point.images(&budget).collect();
+    let wrong = |next: &Machine| {
+        let options = OpenOptions { read_only: true, ..boot(1, Durability::Power) };
+        let (engine, _) = next.try_open(options).unwrap();
+        !engine.verify_all().unwrap().is_clean()
+    };
+    any_image(&machine, (off, "mapped.commit.E", true), images, wrong, || {
+        engine.pass().unwrap();
+    })
 }
 
 /// A repair is cut off, and the source tells of our own store: it covers nothing.

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use holdfast_faultmem::{Config, FaultMedium, Image, Marks, Passed, Watched, Window};
+use holdfast_faultmem::{Config, CrashPoint, FaultMedium, Image, Marks, Passed, Watched, Window};
 use holdfast_mapped::{
     Durability, Facts, Identity, Mapped, OpenOptions, Opened, ProtectOptions, Writers,
 };
@@ -277,6 +277,38 @@ impl Machine {
         self.data.read(page * PAGE, &mut bytes[..len]).unwrap();
         bytes
     }
+}
+
+/// The death of a process in memory, and the loss of power of a file.
+pub(crate) const DEATHS: [(MediumKind, Durability); 2] =
+    [(MediumKind::Shm, Durability::Process), (MediumKind::File, Durability::Power)];
+
+/// Whether any image is `wrong` that the end may leave at a barrier of this name, or at any if it
+/// is empty, while `work` is done: all that `images` chooses, each on a machine with the same place
+/// switched off and, if wanted, with the bits of the source.
+pub(crate) fn any_image(
+    machine: &Machine,
+    (off, barrier, bits): (&str, &'static str, bool),
+    images: impl Fn(&CrashPoint) -> Vec<Image> + Send + 'static,
+    wrong: impl Fn(&Machine) -> bool + Send + 'static,
+    work: impl FnOnce(),
+) -> bool {
+    let found = Arc::new(AtomicBool::new(false));
+    let (seen, twin, off) = (Arc::clone(&found), machine.clone(), off.to_owned());
+    let (kind, size) = (machine.medium.kind(), machine.data.window().len());
+    machine.medium.on_barrier(Box::new(move |_, site, point| {
+        if !barrier.is_empty() && site.name() != barrier {
+            return;
+        }
+        for image in images(point) {
+            let next = Machine::after(image, kind, size, bits.then(|| twin.data.marks()));
+            next.medium.elide_name(&off);
+            seen.fetch_or(wrong(&next), Ordering::SeqCst);
+        }
+    }));
+    work();
+    machine.medium.clear_on_barrier();
+    found.load(Ordering::SeqCst)
 }
 
 /// The machine after a kill, with the source's bits or without.
