@@ -109,6 +109,12 @@ pub struct Injected {
     /// Whether the fault has taken effect, wholly. A faulty write does so at the barriers that
     /// would have made it durable, and never if newer stores replaced all of it first.
     pub settled: bool,
+    /// Bytes of the place meant that a faulty write has left other than the program saw them, so
+    /// far: what is stored into a word before its barrier takes the rest of it along, and what
+    /// others stored to a word that is dropped goes with it.
+    pub fell: Vec<u64>,
+    /// Bytes that a misdirected write has changed where it landed, so far.
+    pub landed: Vec<u64>,
 }
 
 /// A fault waiting for its write.

@@ -132,5 +132,7 @@ fn direct(damage: Damage, at: u64, before: Vec<u8>, after: Vec<u8>) -> Injected 
         after,
         target_before: Vec::new(),
         settled: true,
+        fell: Vec::new(),
+        landed: Vec::new(),
     }
 }

@@ -142,6 +142,8 @@ impl State {
             after,
             target_before,
             settled: false,
+            fell: Vec::new(),
+            landed: Vec::new(),
         });
         Some((kind, self.injected.len() - 1))
     }
@@ -322,15 +324,15 @@ impl State {
     /// what the medium holds, and a misdirected store lands where it lands.
     fn settle(&mut self, view: &View, dropped: Dropped) {
         let Dropped { word, event, stored_again } = dropped;
+        let kept = self.durable.persisted(word);
         if !stored_again {
-            show(&self.frames, view, word, self.durable.persisted(word));
+            show(&self.frames, view, word, kept);
         }
         let Fate::Lost(index) = event.fate else { return };
         let waits = self.durable.is_on_its_way(Fate::Lost(index));
         let entry = &mut self.injected[index];
         // Barriers may cover a write piece by piece: an append takes its own words only.
         entry.settled = !waits;
-        let Damage::Write(FaultKind::Misdirected { to }) = entry.damage else { return };
         let range = entry.at..entry.at + entry.len;
         let mut lands_at = None;
         self.frames.for_each_alias(word * WORD / PAGE, |page| {
@@ -339,10 +341,21 @@ impl State {
                 lands_at = Some(at);
             }
         });
+        // Of a frame that was moved in between nobody sees what becomes of it.
         let Some(at) = lands_at else { return };
         let value = event.value.to_le_bytes();
+        if !stored_again {
+            let differs = |byte: &u64| kept.to_le_bytes()[*byte as usize] != value[*byte as usize];
+            entry.fell.extend((0..WORD).filter(differs).map(|byte| at + byte));
+        }
+        let Damage::Write(FaultKind::Misdirected { to }) = entry.damage else { return };
         for byte in (0..WORD).filter(|byte| event.bytes >> byte & 1 == 1) {
             let target = to + (at + byte - range.start);
+            let mut before = [0];
+            view.read(target, &mut before);
+            if before[0] != value[byte as usize] {
+                self.injected[index].landed.push(target);
+            }
             self.overwrite(view, target, &value[byte as usize..=byte as usize]);
         }
     }

@@ -18,6 +18,7 @@ fn a_lost_write_is_acknowledged_and_the_old_bytes_stay() {
     assert_eq!((get(&m, 0), persisted(&m, 0)), (1, 1));
     let entry = &m.injected()[0];
     assert!(entry.settled);
+    assert_eq!((&entry.fell, &entry.landed), (&vec![0], &vec![]), "2 became 1 in one byte");
     assert_eq!((entry.at, entry.len, entry.site), (0, 8, Some(S)));
     assert_eq!(entry.before, 1_u64.to_le_bytes());
     assert_eq!(entry.intended, 2_u64.to_le_bytes());
@@ -36,6 +37,46 @@ fn a_newer_store_saves_a_lost_one() {
     // Two flushes, two write-backs: the first is dropped, the second arrives.
     m.drain(D);
     assert_eq!((get(&m, 0), persisted(&m, 0)), (3, 3));
+    assert!(m.injected()[0].fell.is_empty(), "nobody sees that it was dropped");
+}
+
+#[test]
+fn a_store_beside_a_torn_one_takes_the_rest_of_its_word_along() {
+    let m = FaultMedium::new(4096, MediumKind::File, &Config::default());
+    m.arm(FaultKind::Torn(Torn::Prefix(0)), When::next());
+    m.put(S, 0, &[2; 16]).unwrap();
+    m.put(S, 4, &[3; 4]).unwrap();
+    m.sync(D).unwrap();
+    assert_eq!((get(&m, 0), get(&m, 8)), (0x0303_0303_0202_0202, 0));
+    let entry = &m.injected()[0];
+    assert!(entry.settled);
+    assert_eq!(entry.fell, (8..16).collect::<Vec<u64>>());
+}
+
+#[test]
+fn what_others_stored_to_a_word_falls_with_the_write_that_is_dropped() {
+    let m = FaultMedium::new(4096, MediumKind::File, &Config::default());
+    m.put(S, 2, &[3]).unwrap();
+    m.arm(FaultKind::Lost, When::next());
+    m.put(S, 4, &[2, 2]).unwrap();
+    m.sync(D).unwrap();
+    assert_eq!(get(&m, 0), 0);
+    assert_eq!(m.injected()[0].fell, [2, 4, 5]);
+}
+
+#[test]
+fn what_is_dropped_under_a_frame_that_was_moved_falls_nowhere() {
+    let m = FaultMedium::new(3 * 4096, MediumKind::File, &Config::default());
+    for fault in [FaultKind::Lost, FaultKind::Misdirected { to: 8 }] {
+        m.arm(fault, When::next());
+        m.put(S, 4096, &[7; 8]).unwrap();
+        m.remap(4096, 8192, 4096).unwrap();
+        m.sync(D).unwrap();
+        m.remap(4096, 4096, 4096).unwrap();
+        let entry = m.injected().pop().unwrap();
+        assert!(entry.settled && entry.fell.is_empty() && entry.landed.is_empty(), "{entry:?}");
+    }
+    assert_eq!(get(&m, 8), 0);
 }
 
 #[test]

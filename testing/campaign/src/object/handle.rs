@@ -171,6 +171,21 @@ impl Deref for Handle {
 /// Makes a store and takes it down. No closure: the medium asks for the line of who called.
 macro_rules! noted {
     ($self:ident, $site:ident, $at:ident, $len:expr, $name:ident($($arg:expr),*)) => {{
+        // Whoever stores meanwhile waits, so that what is taken down later was stored later.
+        let mut stores = $self.stores();
+        let waiting = if stores.is_some() { $self.0.medium.armed() } else { 0 };
+        let done = $self.0.medium.$name($($arg),*);
+        if let Some(stores) = stores.as_mut() {
+            let struck = waiting > 0 && $self.0.medium.armed() < waiting;
+            stores.push(Stored { site: $site.name(), at: $at, len: $len, struck });
+        }
+        done
+    }};
+}
+
+/// The same of one that ends in a barrier, at which somebody may look on.
+macro_rules! noted_behind {
+    ($self:ident, $site:ident, $at:ident, $len:expr, $name:ident($($arg:expr),*)) => {{
         let waiting = $self.waiting();
         let done = $self.0.medium.$name($($arg),*);
         $self.note($site, $at, $len, waiting);
@@ -231,7 +246,7 @@ impl Medium for Handle {
 
     #[track_caller]
     fn append(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), SyncError> {
-        noted!(self, site, at, bytes.len() as u64, append(site, at, bytes))
+        noted_behind!(self, site, at, bytes.len() as u64, append(site, at, bytes))
     }
 
     #[track_caller]
@@ -249,7 +264,7 @@ impl Medium for Handle {
 
     #[track_caller]
     fn heal(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
-        noted!(self, site, at, bytes.len() as u64, heal(site, at, bytes))
+        noted_behind!(self, site, at, bytes.len() as u64, heal(site, at, bytes))
     }
 
     fn remap(&self, at: u64, physical: u64, len: u64) -> Result<(), MediaError> {

@@ -409,8 +409,7 @@ impl<'a> Chaos<'a> {
         // Words are dropped whole, with what others stored to the rest of them and not drained yet.
         let (first, end) = (injected.at & !7, (injected.at + injected.len).next_multiple_of(8));
         let here = self.domains(first, end - first);
-        let Injected { after, intended, target_before, .. } = injected;
-        let mut places = vec![(first, end - first, differing(injected.at, after, intended))];
+        let mut places = vec![(first, end - first)];
         let mut all = here.clone();
         if let Damage::Write(FaultKind::Misdirected { to }) = injected.damage {
             let there = self.domains(to, injected.len);
@@ -418,15 +417,15 @@ impl<'a> Chaos<'a> {
                 self.give_up();
             }
             all.extend(there);
-            places.push((to, injected.len, differing(to, target_before, intended)));
+            places.push((to, injected.len));
         }
         if !self.taken.is_disjoint(&all) {
             self.give_up();
         }
         let log_end = 2 * self.driver.pool.superblock().side_len;
         self.log_lost |= self.driver.medium.kind() == MediumKind::File && injected.at < log_end;
-        for (number, (at, len, bytes)) in places.into_iter().enumerate() {
-            let (bytes, write) = (Some(bytes), Some(write));
+        for (number, (at, len)) in places.into_iter().enumerate() {
+            let (bytes, write) = (None, Some(write));
             // One fault, two places.
             self.hurt_by(Injury { kind, at, len, since, bytes, write, besides: number > 0 });
         }
@@ -684,12 +683,7 @@ impl<'a> Chaos<'a> {
                 self.tally.add(format!("{kind}: repaired"), once * u64::from(repaired));
                 continue;
             }
-            let gone = self.is_done_with(at, len) || self.covered(&injury);
-            if gone
-                || self.was_moved(&injury, &events)
-                || self.came_to_nothing(&injury)
-                || self.sky.is_beyond()
-            {
+            if self.is_done_with(at, len) || self.covered(&injury) || self.sky.is_beyond() {
                 self.tally.add(format!("{kind}: absorbed"), 1);
                 continue;
             }
@@ -726,34 +720,15 @@ impl<'a> Chaos<'a> {
         left.map(|it| (it.at, it.len)).chain(self.late.iter().copied()).collect()
     }
 
-    /// Whether the program has stored over all that is wrong since.
+    /// Whether the program has stored over all that is wrong since. Of a write that went wrong the
+    /// medium knows what that is: nothing, where newer ones or a move of the frame came before.
     fn covered(&self, injury: &Injury) -> bool {
         let Injury { at, len, since, .. } = *injury;
-        self.driver.medium.stored_over(since, (at, len), injury.bytes.as_deref())
-    }
-
-    /// Whether a frame was moved while a write that went wrong was still on its way to it: what the
-    /// program sees was taken along, as it was meant, and nothing landed anywhere else, or where
-    /// the frame had been.
-    fn was_moved(&self, injury: &Injury, events: &[Event]) -> bool {
         let log = self.driver.medium.injected();
-        let Some(write) = injury.write.and_then(|number| log.get(number)) else { return false };
-        let frame = self.driver.pool.superblock().frame;
-        let moved = |event: &Event| {
-            let of = [write.at, injury.at].map(|at| at / frame).contains(&(event.at / frame));
-            event.outcome == Outcome::Relocated && of
-        };
-        let right = if injury.besides { &write.target_before } else { &write.intended };
-        let mut now = vec![0; right.len()];
-        events.iter().any(moved)
-            && self.driver.medium.read(injury.at, &mut now).is_ok()
-            && now == *right
-    }
-
-    /// Whether a write that went wrong never took effect: newer ones took its place before.
-    fn came_to_nothing(&self, injury: &Injury) -> bool {
-        let log = self.driver.medium.injected();
-        injury.write.and_then(|number| log.get(number)).is_some_and(|write| !write.settled)
+        let write = injury.write.and_then(|number| log.get(number));
+        let bytes = write.map(|write| if injury.besides { &write.landed } else { &write.fell });
+        let bytes = bytes.or(injury.bytes.as_ref()).map(Vec::as_slice);
+        self.driver.medium.stored_over(since, (at, len), bytes)
     }
 
     /// Whether nobody needs what is there: records in the log are done with, notes are written by

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use holdfast_faultmem::Clear;
+use holdfast_layout::RawPtr;
 use holdfast_object::Finding;
 use holdfast_pmem::Medium;
 use holdfast_redundancy::events::Event;
@@ -16,7 +17,7 @@ impl Chaos<'_> {
     pub(super) fn may_be_older(&self, finding: &Finding) -> bool {
         let objects = self.driver.ledger.objects();
         let word = finding.object.word();
-        let len = objects.get(word).map_or(1, |object| object.bytes.len() as u64);
+        let len = objects.get(word).map(|object| object.bytes.len() as u64);
         let mut parts = self.parts(word, len);
         parts.push((finding.at, finding.len));
         let concerned = self.domains_of(&parts);
@@ -25,10 +26,14 @@ impl Chaos<'_> {
         self.failed || hurt.any(|range| !self.domains_of(&[range]).is_disjoint(&concerned))
     }
 
-    /// Where an object has its parts, as it was known at first or is now.
-    fn parts(&self, word: u64, len: u64) -> Vec<Range> {
+    /// Where an object has its parts, as it was known at first or is now; of one of which it is
+    /// not known how long it was, all that there is room for.
+    fn parts(&self, word: u64, len: Option<u64>) -> Vec<Range> {
         let known = self.sky.calm(|| Places::of(self.driver));
-        Exposed::by(Vec::new(), [self.places.clone(), known]).parts(word, len)
+        let exposed = Exposed::by(Vec::new(), [self.places.clone(), known]);
+        let room = || exposed.room(RawPtr::from_word(word).offset());
+        let len = len.or_else(room).unwrap_or(1);
+        exposed.parts(word, len)
     }
 
     /// What counts as one with any of these ranges.
@@ -52,8 +57,12 @@ impl Chaos<'_> {
         let read = self.driver.medium.read(injury.at, &mut now);
         let log = self.driver.medium.injected();
         let write = injury.write.and_then(|number| log.get(number));
-        let write =
-            write.map(|w| format!("{:#x} is {:02x?}, meant {:02x?}", w.at, w.after, w.intended));
+        let write = write.map(|w| {
+            format!(
+                "{:#x} is {:02x?}, meant {:02x?}; fell {:x?}, landed {:x?}",
+                w.at, w.after, w.intended, w.fell, w.landed
+            )
+        });
         format!(
             "there is {now:02x?} ({read:?}), besides {}, bytes {:x?}; {write:?}",
             injury.besides, injury.bytes
@@ -62,7 +71,7 @@ impl Chaos<'_> {
 
     /// The same of an object, or a place, at any time; with the scrubs in between.
     pub(in super::super) fn hurt_over(&self, word: u64, len: u64) -> String {
-        let parts = self.parts(word, len);
+        let parts = self.parts(word, Some(len));
         let concerned = self.domains_of(&parts);
         let mut told = vec![format!("parts {parts:x?}, zone {:x?}", self.zone)];
         for (number, it) in self.injuries.iter().enumerate() {
