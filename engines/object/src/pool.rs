@@ -97,6 +97,7 @@ impl<M: Medium> Pool<M> {
             holds_columns: false,
             completes: false,
             beside: 0,
+            moving: Vec::new(),
             stuck: Vec::new(),
             given_up: Vec::new(),
         };

@@ -340,17 +340,7 @@ impl<M: Medium> Shared<M> {
         let page = zone.unit_at(unit, col);
         let event = self.event(asked.cause, asked.finder, page, PAGE);
         if !matches!(unit, zone::Unit::Row(_)) {
-            // Parity has no sum of its own: it will be as good as the rows it is made from. Those
-            // that are lost with it are lost first: made up from parity that is made up, they
-            // would count as repaired.
-            let media = Asked { cause: Cause::MediaError, ..asked };
-            for at in (0..zone.data_rows()).map(|row| zone.at(row, col)) {
-                // A page of a log chunk counts as nothing in parity.
-                let counts = self.exempt().first_in(at, PAGE).is_none();
-                if counts && !repairer.given_up.contains(&at) && self.is_bad(at) {
-                    self.mend_page(repairer, at, media)?;
-                }
-            }
+            self.lose_rows(repairer, zone, col, asked)?;
             self.mend_rows(repairer, zone, col, asked)?;
         }
         let wrong = wrong_in(unit);
@@ -364,27 +354,84 @@ impl<M: Medium> Shared<M> {
             let Rebuilt { bytes, is_known, in_doubt } =
                 self.rebuild_page(&mut repairer.scratch, zone, unit, col);
             let installed = self.install_page(repairer, page, &bytes);
+            let back = |mended| match (is_known, in_doubt) {
+                (false, _) => Mended::Lost(wrong),
+                (true, true) => Mended::Undecided(wrong),
+                (true, false) => mended,
+            };
             match installed {
-                _ if !is_known => break Mended::Lost(wrong),
-                Ok(()) if in_doubt => break Mended::Undecided(wrong),
-                Ok(()) => break Mended::Repaired(wrong),
+                Ok(()) => break back(Mended::Repaired(wrong)),
                 Err(Error::Media(MediaError {
                     cause: MediaCause::Unclearable | MediaCause::NoSpace,
                     ..
                 })) => {}
+                Err(_) if !is_known => break Mended::Lost(wrong),
                 Err(error) => return Err(error),
             }
             if !self.can_move(repairer, page) {
-                break self.stand_in(page, &bytes, wrong);
+                break match is_known {
+                    true if in_doubt => Mended::Undecided(wrong),
+                    true => self.stand_in(page, &bytes, wrong),
+                    false => Mended::Lost(wrong),
+                };
             }
-            // Moving takes all columns of the frame.
+            // Moving takes all columns of the frame. What is lost moves as well, as zeros: parity
+            // that is made after it has to go with something.
             drop(held);
+            self.lose_rows_of_frame(repairer, page, asked)?;
             if self.moved(repairer, page, None, asked.finder)? {
-                break Mended::Relocated(wrong);
+                break back(Mended::Relocated(wrong));
             }
         };
         self.report_mended(event, mended);
         Ok(mended)
+    }
+
+    /// Has the pages of all rows over a page of parity that cannot be read mended while nothing is
+    /// made up there: those that are lost with it would count as repaired from what is made of it
+    /// without them.
+    fn lose_rows(
+        &self,
+        repairer: &mut Repairer,
+        zone: &Zone,
+        col: u64,
+        asked: Asked,
+    ) -> Result<(), Error> {
+        let media = Asked { cause: Cause::MediaError, ..asked };
+        for at in (0..zone.data_rows()).map(|row| zone.at(row, col)) {
+            // A page of a log chunk counts as nothing in parity.
+            let counts = self.exempt().first_in(at, PAGE).is_none();
+            if counts && !repairer.given_up.contains(&at) && self.is_bad(at) {
+                self.mend_page(repairer, at, media)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for what else of parity is bad in the frame of a page that is to move: it moves
+    /// along, made of what is there.
+    fn lose_rows_of_frame(
+        &self,
+        repairer: &mut Repairer,
+        page: u64,
+        asked: Asked,
+    ) -> Result<(), Error> {
+        let frame = repairer.remap.frame_of(page);
+        // A row over it may lie in the same frame, where rows and parity meet.
+        if repairer.moving.contains(&frame) {
+            return Ok(());
+        }
+        repairer.moving.push(frame);
+        let end = frame + self.superblock().frame;
+        let beside = (frame..end).step_by(PAGE as usize).filter(|at| *at != page);
+        let done = beside.into_iter().try_for_each(|at| match self.zone_unit(at) {
+            Some((zone, zone::Unit::P | zone::Unit::Q, col)) if self.is_bad(at) => {
+                self.lose_rows(repairer, &zone, col, asked)
+            }
+            _ => Ok(()),
+        });
+        repairer.moving.retain(|moving| *moving != frame);
+        done
     }
 
     /// The likeliest bytes of a zone page: those under which the fewest units over it are bad, and

@@ -44,6 +44,8 @@ pub(crate) struct Repairer {
     pub(crate) completes: bool,
     /// The row beside which the last unit was made good.
     pub(crate) beside: u32,
+    /// Frames that are about to move, once what goes with them is known.
+    pub(crate) moving: Vec<u64>,
     /// Frames that were to move and could not.
     pub(crate) stuck: Vec<u64>,
     /// Pages that this repair has found lost: for the units over one it is not tried again.

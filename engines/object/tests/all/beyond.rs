@@ -13,7 +13,7 @@ use holdfast_layout::format::{
 use holdfast_layout::{Ptr, RawPtr, Region, RegionKind, TypeNumber};
 use holdfast_logs::format::ADJACENT_MARK_PAGES;
 use holdfast_object::{CreateOptions, Error, Parity, Pool, ScrubControl, ScrubOptions, Scrubbed};
-use holdfast_pmem::{MediumKind, PAGE};
+use holdfast_pmem::{Medium, MediumKind, PAGE};
 use holdfast_redundancy::events::{Journal, Outcome};
 use holdfast_txn::{Transaction, TxError};
 
@@ -265,31 +265,67 @@ fn a_type_is_compared_also_where_bytes_were_verified_before() {
 }
 
 /// Parity and a page over it are gone, and a commit meets the parity first: what that is made of
-/// must not count as what the page was.
+/// must not count as what the page was, also where the page stays bad and its frame moves.
 #[test]
 fn a_page_that_goes_with_its_parity_is_called_lost_whichever_is_met_first() {
-    let options = CreateOptions { rows: 10, ..CreateOptions::tiny(1 << 20) };
-    let Filled { pool, objects, zone, .. } = filled(&options, 700);
-    let over = |row: u32, page: u64| {
-        let inside = move |at| zone.place(at).is_some_and(|p| (p.row, p.col / PAGE) == (row, page));
-        objects.iter().filter(move |(of, _)| inside(of.offset()) && inside(of.offset() + 699))
+    for stays in [Clear::Able, Clear::Unable] {
+        let options = CreateOptions { rows: 10, ..CreateOptions::tiny(1 << 20) };
+        let f = filled(&options, 700);
+        let both = |page: &u64| over(&f, 0, *page).len() > 3 && !over(&f, 1, *page).is_empty();
+        let page = (0..f.zone.row_len() / PAGE).find(both).unwrap();
+        let (gone, parity) = (f.zone.at(0, page * PAGE), f.zone.p_at(page * PAGE));
+        f.pool.medium().poison(gone, PAGE, stays).unwrap();
+        f.pool.medium().poison(parity, PAGE, Clear::Able).unwrap();
+        let other = over(&f, 1, page)[0];
+        f.pool.run(|tx| tx.write_bytes(other, 8, &[7; 8])).unwrap();
+        assert_eq!(outcomes_of(&f.pool, gone), [Outcome::Lost], "{stays:?}");
+        assert_eq!(outcomes_of(&f.pool, parity), [Outcome::Repaired], "{stays:?}");
+        for of in over(&f, 0, page) {
+            assert!(matches!(get(&f.pool, of), Err(Error::Tx(TxError::Lost { .. }))), "{of:?}");
+        }
+        assert_eq!(outcomes_of(&f.pool, gone), [Outcome::Lost], "{stays:?}");
+        assert_eq!(f.pool.medium().bad_ranges(), [], "what is lost is zeros");
+        // Parity goes with what is there now, and gives that back.
+        let bytes = get(&f.pool, other).unwrap();
+        f.pool.medium().flip_bit(other.offset() + 20, 3).unwrap();
+        assert_eq!(get(&f.pool, other).unwrap(), bytes);
+    }
+}
+
+/// The same where the parity goes along with a frame that moves for another page.
+#[test]
+fn a_page_whose_parity_moves_along_with_a_frame_is_called_lost() {
+    const FRAME: u64 = 4 * PAGE;
+    let options = CreateOptions { rows: 10, frame: FRAME, ..CreateOptions::tiny(32 << 20) };
+    let f = filled(&options, 700);
+    let beside = |page: &u64| {
+        let at = f.zone.p_at(page * PAGE);
+        !at.is_multiple_of(FRAME) && over(&f, 0, *page).len() > 3
     };
-    let both = |page: &u64| over(0, *page).count() > 3 && over(1, *page).count() > 0;
-    let page = (0..zone.row_len() / PAGE).find(both).unwrap();
-    let (gone, parity) = (zone.at(0, page * PAGE), zone.p_at(page * PAGE));
-    pool.medium().poison(gone, PAGE, Clear::Able).unwrap();
-    pool.medium().poison(parity, PAGE, Clear::Able).unwrap();
-    let (other, _) = over(1, page).next().unwrap();
-    pool.run(|tx| tx.write_bytes(*other, 8, &[7; 8])).unwrap();
+    let page = (0..f.zone.row_len() / PAGE).find(beside).unwrap();
+    let (gone, parity) = (f.zone.at(0, page * PAGE), f.zone.p_at(page * PAGE));
+    let stays = parity - parity % FRAME;
+    f.pool.medium().poison(gone, PAGE, Clear::Able).unwrap();
+    f.pool.medium().poison(parity, PAGE, Clear::Able).unwrap();
+    f.pool.medium().poison(stays, PAGE, Clear::Unable).unwrap();
+    assert!(f.pool.heal_load(stays, PAGE));
+    assert_eq!(outcomes_of(&f.pool, stays), [Outcome::Relocated]);
+    for of in over(&f, 0, page) {
+        assert!(matches!(get(&f.pool, of), Err(Error::Tx(TxError::Lost { .. }))), "{of:?}");
+    }
+    assert_eq!(outcomes_of(&f.pool, gone), [Outcome::Lost]);
+}
+
+/// Objects that lie wholly in a page of a row.
+fn over(f: &Filled, row: u32, page: u64) -> Vec<RawPtr> {
+    let inside = |at| f.zone.place(at).is_some_and(|p| (p.row, p.col / PAGE) == (row, page));
+    let whole = |of: &RawPtr| inside(of.offset()) && inside(of.offset() + f.len - 1);
+    f.objects.iter().map(|(of, _)| *of).filter(whole).collect()
+}
+
+/// What the journal says became of what was wrong at a place.
+fn outcomes_of(pool: &TestPool, at: u64) -> Vec<Outcome> {
     let journal = Journal::open(pool.medium(), &pool.superblock());
     let events = journal.read_all(pool.medium());
-    let of = |at: u64| events.iter().find(|event| event.at == at).map(|event| event.outcome);
-    assert_eq!((of(gone), of(parity)), (Some(Outcome::Lost), Some(Outcome::Repaired)));
-    for (of, _) in over(0, page) {
-        assert!(matches!(get(&pool, *of), Err(Error::Tx(TxError::Lost { .. }))), "{of:?}");
-    }
-    // Parity goes with what is there now, and gives that back.
-    let bytes = get(&pool, *other).unwrap();
-    pool.medium().flip_bit(other.offset() + 20, 3).unwrap();
-    assert_eq!(get(&pool, *other).unwrap(), bytes);
+    events.iter().filter(|event| event.at == at).map(|event| event.outcome).collect()
 }

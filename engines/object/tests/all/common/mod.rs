@@ -100,7 +100,7 @@ pub(crate) struct Filled {
     pub(crate) pool: TestPool,
     pub(crate) objects: Vec<(RawPtr, Vec<u8>)>,
     pub(crate) zone: Zone,
-    len: u64,
+    pub(crate) len: u64,
 }
 
 /// Two hundred objects of `len` bytes.
