@@ -112,9 +112,20 @@ pub struct Injected {
     /// Bytes of the place meant that a faulty write has left other than the program saw them, so
     /// far: what is stored into a word before its barrier takes the rest of it along, and what
     /// others stored to a word that is dropped goes with it.
-    pub fell: Vec<u64>,
+    pub fell: Vec<Fallen>,
     /// Bytes that a misdirected write has changed where it landed, so far.
-    pub landed: Vec<u64>,
+    pub landed: Vec<Fallen>,
+    /// [Stores](crate::FaultMedium::stores) made before the fault; of a faulty write, with it.
+    pub stores: u64,
+}
+
+/// A byte that a faulty write has left wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fallen {
+    /// Where it is, as an offset into the pool.
+    pub at: u64,
+    /// [Stores](crate::FaultMedium::stores) made before it went wrong.
+    pub stores: u64,
 }
 
 /// A fault waiting for its write.

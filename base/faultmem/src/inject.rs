@@ -23,7 +23,8 @@ impl FaultMedium {
         let before = self.bytes(at, 1);
         state.damage(&self.view, at, |word| word ^ 1 << (8 * (at % 8) + u64::from(bit)));
         let after = self.bytes(at, 1);
-        state.injected.push(direct(Damage::BitFlip { bit }, at, before, after));
+        let entry = direct(state.stores, Damage::BitFlip { bit }, at, before, after);
+        state.injected.push(entry);
         Ok(())
     }
 
@@ -36,7 +37,8 @@ impl FaultMedium {
         state.in_range(at, bytes.len() as u64)?;
         let before = self.bytes(at, bytes.len());
         state.overwrite(&self.view, at, bytes);
-        state.injected.push(direct(Damage::Stray, at, before, bytes.to_vec()));
+        let entry = direct(state.stores, Damage::Stray, at, before, bytes.to_vec());
+        state.injected.push(entry);
         Ok(())
     }
 
@@ -57,7 +59,7 @@ impl FaultMedium {
             Arc::make_mut(&mut state.durable).ruin(physical, clear, self.seed);
             state.refresh(&self.view, physical);
         }
-        let entry = direct(Damage::Poison(clear), at, Vec::new(), Vec::new());
+        let entry = direct(state.stores, Damage::Poison(clear), at, Vec::new(), Vec::new());
         state.injected.push(Injected { len, ..entry });
         Ok(())
     }
@@ -82,6 +84,12 @@ impl FaultMedium {
     #[must_use]
     pub fn injected(&self) -> Vec<Injected> {
         self.state().injected.clone()
+    }
+
+    /// Stores made so far by the program, whole or in part, whatever came of them.
+    #[must_use]
+    pub fn stores(&self) -> u64 {
+        self.state().stores
     }
 
     /// Writes that an armed fault has hit and whose barrier is still to come: until then the
@@ -120,8 +128,8 @@ impl FaultMedium {
     }
 }
 
-/// The entry of damage done at once.
-fn direct(damage: Damage, at: u64, before: Vec<u8>, after: Vec<u8>) -> Injected {
+/// The entry of damage done at once, after so many stores.
+fn direct(stores: u64, damage: Damage, at: u64, before: Vec<u8>, after: Vec<u8>) -> Injected {
     Injected {
         damage,
         site: None,
@@ -134,5 +142,6 @@ fn direct(damage: Damage, at: u64, before: Vec<u8>, after: Vec<u8>) -> Injected 
         settled: true,
         fell: Vec::new(),
         landed: Vec::new(),
+        stores,
     }
 }

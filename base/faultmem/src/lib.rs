@@ -160,7 +160,7 @@ mod window;
 pub use config::{Config, Mode};
 pub use counters::Counters;
 pub use crash::{CrashPoint, Image, Pick};
-pub use faults::{Clear, Damage, FaultKind, Injected, Torn, When};
+pub use faults::{Clear, Damage, Fallen, FaultKind, Injected, Torn, When};
 pub use gate::FailMode;
 pub use images::{Budget, Images};
 pub use medium::{BarrierHook, FaultMedium, GROW, StepHook};

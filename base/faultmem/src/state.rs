@@ -8,7 +8,7 @@ use holdfast_pmem::{LINE, MediaCause, MediaError, MediumKind, PAGE, Site};
 
 use crate::counters::Thread;
 use crate::durable::{Dropped, Durable, Event, Fate, WORDS_PER_LINE};
-use crate::faults::{Arsenal, Damage, FaultKind, Injected, Target, lands};
+use crate::faults::{Arsenal, Damage, Fallen, FaultKind, Injected, Target, lands};
 use crate::frames::Frames;
 use crate::gate::Gate;
 use crate::sites::Sites;
@@ -36,6 +36,8 @@ pub(crate) struct State {
     pub(crate) sites: Sites,
     pub(crate) arsenal: Arsenal,
     pub(crate) injected: Vec<Injected>,
+    /// Stores made so far.
+    pub(crate) stores: u64,
     pub(crate) gate: Gate,
     /// Barriers passed so far.
     pub(crate) barriers: u64,
@@ -57,6 +59,7 @@ impl State {
             sites: Sites::default(),
             arsenal: Arsenal::default(),
             injected: Vec::new(),
+            stores: 0,
             gate: Gate::default(),
             barriers: 0,
             trace: None,
@@ -104,6 +107,7 @@ impl State {
         let bad = self.first_bad(write.at, write.bytes.len() as u64);
         let good = bad.map_or(write.bytes.len(), |bad| bad.at.saturating_sub(write.at) as usize);
         let write = Write { bytes: &write.bytes[..good], ..*write };
+        self.stores += 1;
         let fault = self.aim(view, &write);
         self.number += u64::from(write.whole);
         let mut done = 0;
@@ -144,6 +148,7 @@ impl State {
             settled: false,
             fell: Vec::new(),
             landed: Vec::new(),
+            stores: self.stores,
         });
         Some((kind, self.injected.len() - 1))
     }
@@ -346,7 +351,8 @@ impl State {
         let value = event.value.to_le_bytes();
         if !stored_again {
             let differs = |byte: &u64| kept.to_le_bytes()[*byte as usize] != value[*byte as usize];
-            entry.fell.extend((0..WORD).filter(differs).map(|byte| at + byte));
+            let fallen = |byte| Fallen { at: at + byte, stores: self.stores };
+            entry.fell.extend((0..WORD).filter(differs).map(fallen));
         }
         let Damage::Write(FaultKind::Misdirected { to }) = entry.damage else { return };
         for byte in (0..WORD).filter(|byte| event.bytes >> byte & 1 == 1) {
@@ -354,7 +360,8 @@ impl State {
             let mut before = [0];
             view.read(target, &mut before);
             if before[0] != value[byte as usize] {
-                self.injected[index].landed.push(target);
+                let landed = Fallen { at: target, stores: self.stores };
+                self.injected[index].landed.push(landed);
             }
             self.overwrite(view, target, &value[byte as usize..=byte as usize]);
         }

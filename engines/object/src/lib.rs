@@ -51,7 +51,8 @@
 //!   way to the medium
 //! - `open.rs`, `recover.rs`, `redo.rs`, `redo_parity.rs`, `owed.rs` after a crash
 //! - `repair.rs`, `candidates.rs`, `mend_unit.rs`, `whole_page.rs`, `halves.rs`, `blame.rs`,
-//!   `newer.rs`, `bring_back.rs`, `hold.rs`, `copies.rs` putting right; `report.rs` telling of it
+//!   `newer.rs`, `bring_back.rs`, `hold.rs`, `copies.rs` putting right; `report.rs`, `made_up.rs`
+//!   telling of it
 //! - `sweep.rs`, `scrub.rs` looking
 //! - `grow.rs` more room; `versions.rs`, `touched.rs`, `marks.rs`, `lane.rs`, `view.rs` what DRAM
 //!   keeps
@@ -84,6 +85,7 @@ mod judged;
 mod known;
 mod lane;
 mod log;
+mod made_up;
 mod marks;
 mod mend_unit;
 #[cfg(loom)]

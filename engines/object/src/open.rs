@@ -135,7 +135,6 @@ fn tables<M: Medium>(m: &M) -> Result<(Tables, Repairer), Error> {
         holds_columns: false,
         completes: false,
         beside: 0,
-        moving: Vec::new(),
         stuck: Vec::new(),
         given_up: Vec::new(),
     };

@@ -2,7 +2,6 @@
 //! whatever went bad under them, and until they are nobody judges a column.
 
 use holdfast_pmem::{MediaCause, Medium, PAGE, Site};
-use holdfast_redundancy::Wrong;
 use holdfast_redundancy::events::{Cause, Finder};
 use holdfast_sync::PoisonError;
 use holdfast_sync::atomic::Ordering;
@@ -12,7 +11,6 @@ use crate::changes::Changes;
 use crate::error::Error;
 use crate::mend_unit::parts_of;
 use crate::redo::Redo;
-use crate::repair::Mended;
 use crate::shared::{Repairer, Shared};
 
 /// A commit is owed, and its columns are free.
@@ -160,8 +158,8 @@ impl<M: Medium> Shared<M> {
                     relocations += 1;
                     let event = self.event(Cause::MediaError, Finder::Commit, e.at, PAGE);
                     // If it cannot move after all, the next round serves it from memory.
-                    if self.moved(repairer, e.at, None, Finder::Commit)? {
-                        self.report_mended(event, Mended::Relocated(Wrong::Data));
+                    if let Some(mended) = self.moved(repairer, e.at, None, Finder::Commit)? {
+                        self.report_mended(event, mended);
                     }
                 }
                 other => return other.map(|_| ()),

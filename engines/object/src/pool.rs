@@ -97,7 +97,6 @@ impl<M: Medium> Pool<M> {
             holds_columns: false,
             completes: false,
             beside: 0,
-            moving: Vec::new(),
             stuck: Vec::new(),
             given_up: Vec::new(),
         };
@@ -371,9 +370,12 @@ impl Retry {
                 let again = self.repairs.contains(&at);
                 self.repairs.push(at);
                 match mended {
-                    // Something beside it. What was asked for may be back: it is read again.
+                    // Something beside it, or parity. What was asked for may be back: it is read
+                    // again.
                     Err(Error::Tx(TxError::Lost { object }))
-                        if !again && object.offset().wrapping_sub(first) >= count => {}
+                        if !again
+                            && (object.offset().wrapping_sub(first) >= count
+                                || shared.is_parity(object.offset())) => {}
                     other => other?,
                 }
             }

@@ -309,7 +309,8 @@ impl<M: Medium> Shared<M> {
                 self.move_or_stand_in(repairer, page, (&bytes, known), what)?
             }
         };
-        let usable = healed.is_ok() || !matches!(mended, Mended::Lost(_));
+        // What is lost may have moved all the same.
+        let usable = healed.is_ok() || !self.is_bad(page);
         self.report_mended(event, mended);
         Ok((made, usable))
     }

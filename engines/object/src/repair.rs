@@ -329,6 +329,11 @@ impl<M: Medium> Shared<M> {
         self.zones().find_map(|z| z.unit(at).map(|(unit, col)| (*z, unit, col)))
     }
 
+    /// Whether a place is nobody's bytes.
+    pub(crate) fn is_parity(&self, at: u64) -> bool {
+        self.zone_unit(at).is_some_and(|(_, unit, _)| !matches!(unit, zone::Unit::Row(_)))
+    }
+
     fn mend_zone_page(
         &self,
         repairer: &mut Repairer,
@@ -343,7 +348,7 @@ impl<M: Medium> Shared<M> {
             self.lose_rows(repairer, zone, col, asked)?;
             self.mend_rows(repairer, zone, col, asked)?;
         }
-        let wrong = wrong_in(unit);
+        let (wrong, lost) = (wrong_in(unit), Mended::Lost(wrong_in(unit)));
         let mended = loop {
             let held = self.columns.lock_one(&self.m, self.columns.id(zone, col));
             self.m.step(STEP_HELD);
@@ -354,37 +359,53 @@ impl<M: Medium> Shared<M> {
             let Rebuilt { bytes, is_known, in_doubt } =
                 self.rebuild_page(&mut repairer.scratch, zone, unit, col);
             let installed = self.install_page(repairer, page, &bytes);
-            let back = |mended| match (is_known, in_doubt) {
-                (false, _) => Mended::Lost(wrong),
-                (true, true) => Mended::Undecided(wrong),
-                (true, false) => mended,
-            };
             match installed {
-                Ok(()) => break back(Mended::Repaired(wrong)),
+                Ok(()) if !is_known => break lost,
+                Ok(()) if in_doubt => break Mended::Undecided(wrong),
+                Ok(()) => {
+                    if wrong != Wrong::Data {
+                        self.believe(repairer, zone, col);
+                    }
+                    break Mended::Repaired(wrong);
+                }
                 Err(Error::Media(MediaError {
                     cause: MediaCause::Unclearable | MediaCause::NoSpace,
                     ..
                 })) => {}
-                Err(_) if !is_known => break Mended::Lost(wrong),
                 Err(error) => return Err(error),
             }
+            if !is_known {
+                // Moving takes all columns of the frame.
+                drop(held);
+                break self.move_lost(repairer, page, event.finder)?.unwrap_or(lost);
+            }
             if !self.can_move(repairer, page) {
-                break match is_known {
-                    true if in_doubt => Mended::Undecided(wrong),
-                    true => self.stand_in(page, &bytes, wrong),
-                    false => Mended::Lost(wrong),
+                break match self.stand_in(page, &bytes, wrong) {
+                    Mended::StoodIn(_) if in_doubt => Mended::Undecided(wrong),
+                    stood => stood,
                 };
             }
-            // Moving takes all columns of the frame. What is lost moves as well, as zeros: parity
-            // that is made after it has to go with something.
             drop(held);
-            self.lose_rows_of_frame(repairer, page, asked)?;
-            if self.moved(repairer, page, None, asked.finder)? {
-                break back(Mended::Relocated(wrong));
+            if let Some(mended) = self.moved(repairer, page, None, asked.finder)? {
+                break mended;
             }
         };
         self.report_mended(event, mended);
         Ok(mended)
+    }
+
+    /// Moves what is lost and stays bad as well, as zeros: parity that is made after it has to go
+    /// with something. It may only be that nothing can be read for a while: it is tried again.
+    fn move_lost(
+        &self,
+        repairer: &mut Repairer,
+        page: u64,
+        finder: Finder,
+    ) -> Result<Option<Mended>, Error> {
+        if repairer.holds_columns || !self.can_move(repairer, page) {
+            return Ok(None);
+        }
+        self.moved_for_now(repairer, page, None, finder)
     }
 
     /// Has the pages of all rows over a page of parity that cannot be read mended while nothing is
@@ -406,32 +427,6 @@ impl<M: Medium> Shared<M> {
             }
         }
         Ok(())
-    }
-
-    /// The same for what else of parity is bad in the frame of a page that is to move: it moves
-    /// along, made of what is there.
-    fn lose_rows_of_frame(
-        &self,
-        repairer: &mut Repairer,
-        page: u64,
-        asked: Asked,
-    ) -> Result<(), Error> {
-        let frame = repairer.remap.frame_of(page);
-        // A row over it may lie in the same frame, where rows and parity meet.
-        if repairer.moving.contains(&frame) {
-            return Ok(());
-        }
-        repairer.moving.push(frame);
-        let end = frame + self.superblock().frame;
-        let beside = (frame..end).step_by(PAGE as usize).filter(|at| *at != page);
-        let done = beside.into_iter().try_for_each(|at| match self.zone_unit(at) {
-            Some((zone, zone::Unit::P | zone::Unit::Q, col)) if self.is_bad(at) => {
-                self.lose_rows(repairer, &zone, col, asked)
-            }
-            _ => Ok(()),
-        });
-        repairer.moving.retain(|moving| *moving != frame);
-        done
     }
 
     /// The likeliest bytes of a zone page: those under which the fewest units over it are bad, and
@@ -582,7 +577,7 @@ impl<M: Medium> Shared<M> {
             Ok(()) if copied => Mended::Repaired(wrong),
             Ok(()) => Mended::Lost(wrong),
             Err(_) => match self.relocate(repairer, page, None, event.finder) {
-                Ok(()) => Mended::Relocated(wrong),
+                Ok(mended) => mended,
                 Err(disturbed @ Error::Tx(_)) => return Err(disturbed),
                 Err(_) => Mended::Lost(wrong),
             },
@@ -604,7 +599,7 @@ impl<M: Medium> Shared<M> {
         let mended = match healed {
             Ok(()) => Mended::Repaired(Wrong::Log),
             Err(_) => match self.relocate(repairer, page, None, event.finder) {
-                Ok(()) => {
+                Ok(_) => {
                     // What is not in its twin is made up for by a reclaim, and a new watermark
                     // record. A lane that is held now writes its own before long.
                     if self.log.twin(page).is_none() {

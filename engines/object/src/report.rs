@@ -128,6 +128,7 @@ impl<M: Medium> Shared<M> {
 
     /// Reports what became of the damage of an event, with the sum of what is there now.
     pub(crate) fn report_mended(&self, event: Event, mended: Mended) {
+        let mended = self.as_far_as_known(&event, mended);
         let (outcome, wrong) = match mended {
             Mended::Nothing => return,
             Mended::Repaired(wrong) => (Outcome::Repaired, wrong),

@@ -259,6 +259,7 @@ impl<M: Medium> Shared<M> {
     fn begin_pass(&self, resume: bool) -> Result<Progress, Error> {
         self.unsettled.lock().unwrap_or_else(holdfast_sync::PoisonError::into_inner).clear();
         self.withheld_now().iter_mut().for_each(|(_, seen)| *seen = false);
+        self.believe_what_adds_up();
         let last = self.repairer().scrubbed;
         let interrupted = matches!(last.state, ScrubState::Paused | ScrubState::Running);
         let state = if resume && interrupted {
@@ -309,7 +310,7 @@ impl<M: Medium> Shared<M> {
             Verdict::Undecided(Reason::Media(e)) => {
                 let asked = Asked { cause: Cause::MediaError, ..asked };
                 let page = e.at / PAGE * PAGE;
-                let lost = self.mend_through(page, PAGE, asked)?.is_some();
+                let lost = self.mend_through(page, PAGE, asked)?.is_some() || self.is_made_up(page);
                 // Its columns were not compared: more pages over them may be bad, or differ. Who
                 // stores over other rows needs their parity, also if something is lost there.
                 let rest = self.mend_columns(page, PAGE, Finder::Scrub)?;
@@ -439,7 +440,7 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Whether columns, which are held meanwhile, can be read and add up.
-    fn add_up(&self, zone: &Zone, (col, len): (u64, u64), columns: &[ColumnId]) -> bool {
+    pub(crate) fn add_up(&self, zone: &Zone, (col, len): (u64, u64), columns: &[ColumnId]) -> bool {
         let mut repairer = self.repairer();
         self.columns.lock_all(&self.m, columns);
         let scratch = &mut repairer.scratch;

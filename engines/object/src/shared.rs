@@ -44,8 +44,6 @@ pub(crate) struct Repairer {
     pub(crate) completes: bool,
     /// The row beside which the last unit was made good.
     pub(crate) beside: u32,
-    /// Frames that are about to move, once what goes with them is known.
-    pub(crate) moving: Vec<u64>,
     /// Frames that were to move and could not.
     pub(crate) stuck: Vec<u64>,
     /// Pages that this repair has found lost: for the units over one it is not tried again.
@@ -97,6 +95,8 @@ pub(crate) struct Shared<M: Medium> {
     /// Places whose columns were in doubt and could not be settled, until the next scrub, and the
     /// parity of columns over which something is lost.
     pub(crate) unsettled: Mutex<Vec<u64>>,
+    /// Page columns, by the offset of their P, in which a page was made up: see `made_up.rs`.
+    pub(crate) made_up: Mutex<Vec<u64>>,
     /// Directory entries in doubt, whose chunks nobody gets.
     pub(crate) withheld: Mutex<Vec<(u64, bool)>>,
     /// Pages that memory stands in for.
@@ -165,6 +165,7 @@ impl<M: Medium> Shared<M> {
             retiring_count: AtomicUsize::new(0),
             suspects: Suspects::default(),
             unsettled: Mutex::new(Vec::new()),
+            made_up: Mutex::new(Vec::new()),
             withheld: Mutex::new(Vec::new()),
             stand_ins: Mutex::new(Vec::new()),
             redoing: Redoing::default(),

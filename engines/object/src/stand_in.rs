@@ -23,7 +23,7 @@ use holdfast_layout::RawPtr;
 use holdfast_pmem::{MediaCause, MediaError, Medium, PAGE};
 use holdfast_redundancy::events::{Cause, Finder};
 use holdfast_redundancy::parity::Scratch;
-use holdfast_redundancy::{ColumnId, Side, Verdict, Wrong, verdict::Reason};
+use holdfast_redundancy::{ColumnId, Side, Verdict, Wrong, Zone, verdict::Reason};
 use holdfast_sync::{MutexGuard, PoisonError};
 
 use crate::error::Error;
@@ -71,13 +71,14 @@ impl<M: Medium> Shared<M> {
     /// else with what its columns say. All columns are held meanwhile; a caller that holds some
     /// gets `Unclearable` and has to come back without, as others have to while columns wait to
     /// be completed. Other pages of it that cannot be read are good then as well, and told of.
+    /// Answers what became of the page itself.
     pub(crate) fn relocate(
         &self,
         repairer: &mut Repairer,
         page: u64,
         known: Option<&[u8]>,
         finder: Finder,
-    ) -> Result<(), Error> {
+    ) -> Result<Mended, Error> {
         // To move a frame makes a superblock valid, and that of a pool that is being made must not
         // be before its root is there.
         if repairer.holds_columns || self.anchor().is_null() {
@@ -86,14 +87,7 @@ impl<M: Medium> Shared<M> {
         }
         let frame_len = self.superblock().frame;
         let frame = repairer.remap.frame_of(page);
-        let mut columns: Vec<ColumnId> = Vec::new();
-        for at in (frame..frame + frame_len).step_by(PAGE as usize) {
-            if let Some((zone, _, col)) = self.zone_unit(at) {
-                columns.push(self.columns.id(&zone, col));
-            }
-        }
-        columns.sort_unstable();
-        columns.dedup();
+        let columns = self.columns_of_frame(frame, frame_len);
         self.columns.lock_all(&self.m, &columns);
         if !repairer.completes
             && let Err(disturbed) = self.may_judge()
@@ -132,14 +126,34 @@ impl<M: Medium> Shared<M> {
         });
         drop((superblock, journal, regions, log));
         self.columns.unlock_all(&columns);
+        // Who asked tells of the page itself.
+        let of_page = beside.remove(&page);
         if moved.is_ok() {
-            // Who asked tells of the page itself.
-            for (at, mended) in beside.into_iter().filter(|(at, _)| *at != page) {
+            for (at, mended) in beside {
                 self.report_mended(self.event(Cause::MediaError, finder, at, PAGE), mended);
             }
         }
         self.report_cleared(repairer);
-        moved.map(|_| ())
+        let wrong = || self.wrong_at(page, side_len);
+        moved.map(|_| of_page.unwrap_or_else(|| Mended::Relocated(wrong())))
+    }
+
+    fn columns_of_frame(&self, frame: u64, frame_len: u64) -> Vec<ColumnId> {
+        let pages = (frame..frame + frame_len).step_by(PAGE as usize);
+        let column = |(zone, _, col): (Zone, _, u64)| self.columns.id(&zone, col);
+        let mut columns: Vec<_> = pages.filter_map(|at| self.zone_unit(at)).map(column).collect();
+        columns.sort_unstable();
+        columns.dedup();
+        columns
+    }
+
+    /// What is wrong where a page cannot be read.
+    fn wrong_at(&self, page: u64, side_len: u64) -> Wrong {
+        match self.zone_unit(page) {
+            Some((_, unit, _)) => wrong_in(unit),
+            None if self.log.owns(page) => Wrong::Log,
+            None => Wrong::Mirror { side: if page < side_len { Side::A } else { Side::B } },
+        }
     }
 
     /// The likeliest contents of a page of a frame that is moved: from its twin, or from its
@@ -152,14 +166,16 @@ impl<M: Medium> Shared<M> {
         (side_len, copies): (u64, u32),
         bytes: &mut [u8],
     ) -> Mended {
-        let (wrong, is_known) = match self.zone_unit(at) {
+        // Asked without the lock of the log, which is held.
+        let wrong = self.wrong_at(at, side_len);
+        let is_known = match self.zone_unit(at) {
             Some((zone, unit, col)) => {
                 let rebuilt = self.rebuild_page(scratch, &zone, unit, col);
                 bytes.copy_from_slice(&rebuilt.bytes);
                 if rebuilt.in_doubt {
-                    return Mended::Undecided(wrong_in(unit));
+                    return Mended::Undecided(wrong);
                 }
-                (wrong_in(unit), rebuilt.is_known)
+                rebuilt.is_known
             }
             None => {
                 let twin = self.twin_of(at, side_len, copies);
@@ -167,10 +183,7 @@ impl<M: Medium> Shared<M> {
                 if !is_known {
                     bytes.fill(0);
                 }
-                let side = if at < side_len { Side::A } else { Side::B };
-                // Asked without the lock of the log, which is held.
-                let is_log = self.log.owns(at);
-                (if is_log { Wrong::Log } else { Wrong::Mirror { side } }, is_known)
+                is_known
             }
         };
         if is_known { Mended::Relocated(wrong) } else { Mended::Lost(wrong) }
@@ -185,7 +198,7 @@ impl<M: Medium> Shared<M> {
         (copies == 2 && twin < 2 * side_len).then_some(twin)
     }
 
-    /// Moves the frame of a page that stays bad, see [`relocate`](Self::relocate). False if that
+    /// Moves the frame of a page that stays bad, see [`relocate`](Self::relocate). Nothing if that
     /// cannot be; then it is not tried again.
     pub(crate) fn moved(
         &self,
@@ -193,23 +206,35 @@ impl<M: Medium> Shared<M> {
         page: u64,
         known: Option<&[u8]>,
         finder: Finder,
-    ) -> Result<bool, Error> {
+    ) -> Result<Option<Mended>, Error> {
+        let moved = self.moved_for_now(repairer, page, known, finder)?;
+        if moved.is_none() {
+            repairer.stuck.push(repairer.remap.frame_of(page));
+        }
+        Ok(moved)
+    }
+
+    /// The same, but it may be tried again.
+    pub(crate) fn moved_for_now(
+        &self,
+        repairer: &mut Repairer,
+        page: u64,
+        known: Option<&[u8]>,
+        finder: Finder,
+    ) -> Result<Option<Mended>, Error> {
         use holdfast_redundancy::Error as Why;
         match self.relocate(repairer, page, known, finder) {
-            Ok(()) => {
+            Ok(mended) => {
                 let frame_len = self.superblock().frame;
                 let frame = repairer.remap.frame_of(page);
                 self.stand_ins().retain(|page| !(frame..frame + frame_len).contains(page));
-                Ok(true)
+                Ok(Some(mended))
             }
             // The caller has to come back without its columns.
             Err(Error::Media(error)) if repairer.holds_columns => Err(error.into()),
             Err(
                 Error::Media(_) | Error::Redundancy(Why::NoSpare { .. } | Why::Unmovable { .. }),
-            ) => {
-                repairer.stuck.push(repairer.remap.frame_of(page));
-                Ok(false)
-            }
+            ) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -223,8 +248,9 @@ impl<M: Medium> Shared<M> {
         (bytes, known): (&[u8], bool),
         (wrong, finder): (Wrong, Finder),
     ) -> Result<Mended, Error> {
-        if self.can_move(repairer, page) && self.moved(repairer, page, Some(bytes), finder)? {
-            return Ok(Mended::Relocated(wrong));
+        let moves = self.can_move(repairer, page);
+        if moves && self.moved(repairer, page, Some(bytes), finder)?.is_some() {
+            return Ok(if known { Mended::Relocated(wrong) } else { Mended::Lost(wrong) });
         }
         Ok(if known { self.stand_in(page, bytes, wrong) } else { Mended::Lost(wrong) })
     }

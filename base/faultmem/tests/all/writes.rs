@@ -1,7 +1,7 @@
 //! Lost, misdirected and torn writes; bit flips and stray writes.
 
 use crate::common::*;
-use holdfast_faultmem::{Config, Damage, FaultKind, FaultMedium, Torn, When};
+use holdfast_faultmem::{Config, Damage, Fallen, FaultKind, FaultMedium, Torn, When};
 use holdfast_pmem::{Medium, MediumKind, Site};
 
 #[test]
@@ -18,7 +18,8 @@ fn a_lost_write_is_acknowledged_and_the_old_bytes_stay() {
     assert_eq!((get(&m, 0), persisted(&m, 0)), (1, 1));
     let entry = &m.injected()[0];
     assert!(entry.settled);
-    assert_eq!((&entry.fell, &entry.landed), (&vec![0], &vec![]), "2 became 1 in one byte");
+    assert_eq!(entry.fell, [Fallen { at: 0, stores: 2 }], "2 became 1 in one byte");
+    assert!(entry.landed.is_empty());
     assert_eq!((entry.at, entry.len, entry.site), (0, 8, Some(S)));
     assert_eq!(entry.before, 1_u64.to_le_bytes());
     assert_eq!(entry.intended, 2_u64.to_le_bytes());
@@ -50,7 +51,7 @@ fn a_store_beside_a_torn_one_takes_the_rest_of_its_word_along() {
     assert_eq!((get(&m, 0), get(&m, 8)), (0x0303_0303_0202_0202, 0));
     let entry = &m.injected()[0];
     assert!(entry.settled);
-    assert_eq!(entry.fell, (8..16).collect::<Vec<u64>>());
+    assert_eq!(places(&entry.fell), Vec::from_iter(8..16));
 }
 
 #[test]
@@ -61,7 +62,29 @@ fn what_others_stored_to_a_word_falls_with_the_write_that_is_dropped() {
     m.put(S, 4, &[2, 2]).unwrap();
     m.sync(D).unwrap();
     assert_eq!(get(&m, 0), 0);
-    assert_eq!(m.injected()[0].fell, [2, 4, 5]);
+    assert_eq!(places(&m.injected()[0].fell), [2, 4, 5]);
+}
+
+/// Where bytes went wrong.
+fn places(fallen: &[Fallen]) -> Vec<u64> {
+    fallen.iter().map(|fallen| fallen.at).collect()
+}
+
+#[test]
+fn what_went_wrong_after_a_store_and_what_before_it_can_be_told() {
+    let m = FaultMedium::new(4096, MediumKind::File, &Config::default());
+    m.arm(FaultKind::Misdirected { to: 256 }, When::next());
+    m.put(S, 0, &[7; 8]).unwrap();
+    m.put(S, 256, &[3; 8]).unwrap();
+    let before = m.stores();
+    m.sync(D).unwrap();
+    assert_eq!((m.injected()[0].stores, before), (1, 2));
+    assert_eq!(get(&m, 256), u64::from_le_bytes([7; 8]));
+    let landed = &m.injected()[0].landed;
+    assert_eq!(places(landed), Vec::from_iter(256..264));
+    assert!(landed.iter().all(|landed| landed.stores == before));
+    m.put(S, 256, &[3; 8]).unwrap();
+    assert_eq!(m.stores(), 3);
 }
 
 #[test]

@@ -2,9 +2,12 @@
 //! and scrubs nothing, a copy that stays bad the other one's twin; and a transaction that failed
 //! half way is no part of another.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::common::{
     Filled, TestPool, clock, crash, create, create_with, filled, get, pattern, put, quick,
 };
+use crate::no_spare::spoil_spares;
 use holdfast_faultmem::{Clear, Config, FaultKind, FaultMedium, When};
 use holdfast_heap::ZoneTable;
 use holdfast_layout::format::{
@@ -314,6 +317,77 @@ fn a_page_whose_parity_moves_along_with_a_frame_is_called_lost() {
         assert!(matches!(get(&f.pool, of), Err(Error::Tx(TxError::Lost { .. }))), "{of:?}");
     }
     assert_eq!(outcomes_of(&f.pool, gone), [Outcome::Lost]);
+}
+
+/// Two pages of rows over one column of P are gone. What the second one is made up from is zeros
+/// where the first one was.
+#[test]
+fn a_page_that_is_made_up_beside_a_lost_one_is_lost_as_well() {
+    for stays in [Clear::Able, Clear::Unable] {
+        let options = CreateOptions { rows: 10, ..CreateOptions::tiny(1 << 20) };
+        let f = filled(&options, 700);
+        let page = |page: &u64| over(&f, 0, *page).len() > 3 && !over(&f, 1, *page).is_empty();
+        let page = (0..f.zone.row_len() / PAGE).find(page).unwrap();
+        let gone = [0, 2].map(|row| f.zone.at(row, page * PAGE));
+        f.pool.medium().poison(gone[0], PAGE, stays).unwrap();
+        f.pool.medium().poison(gone[1], PAGE, Clear::Able).unwrap();
+        for gone in gone {
+            f.pool.heal_load(gone, PAGE);
+            assert_eq!(outcomes_of(&f.pool, gone), [Outcome::Lost], "{stays:?}");
+        }
+        assert!(scrub(&f.pool).lost > 0, "{stays:?}");
+        // What is there now adds up, and gives back what goes bad later.
+        let third = over(&f, 1, page)[0];
+        let bytes = get(&f.pool, third).unwrap();
+        f.pool.medium().poison(f.zone.at(1, page * PAGE), PAGE, Clear::Able).unwrap();
+        assert_eq!(get(&f.pool, third).unwrap(), bytes, "{stays:?}");
+        let told = outcomes_of(&f.pool, f.zone.at(1, page * PAGE));
+        assert_eq!(told, [Outcome::Repaired], "{stays:?}");
+    }
+}
+
+/// The same with no spare frame: the page stays bad, and parity over it is healed without it.
+#[test]
+fn a_lost_page_that_stays_bad_is_not_called_right_from_what_parity_became() {
+    let options = CreateOptions { rows: 10, ..CreateOptions::tiny(1 << 20) };
+    let f = filled(&options, 700);
+    spoil_spares(f.pool.medium(), &f.pool.regions());
+    let both = |page: &u64| over(&f, 0, *page).len() > 3 && !over(&f, 1, *page).is_empty();
+    let page = (0..f.zone.row_len() / PAGE).find(both).unwrap();
+    let (gone, parity) = (f.zone.at(0, page * PAGE), f.zone.p_at(page * PAGE));
+    f.pool.medium().poison(gone, PAGE, Clear::Unable).unwrap();
+    f.pool.medium().poison(parity, PAGE, Clear::Able).unwrap();
+    f.pool.run(|tx| tx.write_bytes(over(&f, 1, page)[0], 8, &[7; 8])).unwrap();
+    for of in over(&f, 0, page) {
+        assert!(matches!(get(&f.pool, of), Err(Error::Tx(TxError::Lost { .. }))), "{of:?}");
+    }
+    let told = outcomes_of(&f.pool, gone);
+    assert!(!told.is_empty() && told.iter().all(|told| *told == Outcome::Lost), "{told:?}");
+}
+
+/// The same where a commit that is durable meets both, and completes itself.
+#[test]
+fn a_page_that_a_commit_makes_up_is_called_lost_wherever_it_is_moved() {
+    for stays in [Clear::Able, Clear::Unable] {
+        let options = CreateOptions { rows: 10, ..CreateOptions::tiny(1 << 20) };
+        let f = filled(&options, 700);
+        let both = |page: &u64| over(&f, 0, *page).len() > 3 && !over(&f, 1, *page).is_empty();
+        let page = (0..f.zone.row_len() / PAGE).find(both).unwrap();
+        let (gone, parity) = (f.zone.at(0, page * PAGE), f.zone.p_at(page * PAGE));
+        let written = over(&f, 1, page)[0];
+        f.pool.medium().poison(gone, PAGE, stays).unwrap();
+        let (pool, once) = (f.pool.clone(), AtomicBool::new(true));
+        f.pool.medium().on_step(Box::new(move |site| {
+            if site.name() == "object.commit.step-columns" && once.swap(false, Ordering::Relaxed) {
+                pool.medium().poison(parity, PAGE, Clear::Able).unwrap();
+            }
+        }));
+        f.pool.run(|tx| tx.write_bytes(written, 8, &[7; 8])).unwrap();
+        f.pool.medium().clear_on_step();
+        assert_eq!(get(&f.pool, written).unwrap()[8..16], [7; 8], "{stays:?}");
+        let told = outcomes_of(&f.pool, gone);
+        assert_eq!(told, [Outcome::Lost], "{stays:?}");
+    }
 }
 
 /// Objects that lie wholly in a page of a row.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use holdfast_faultmem::{FailMode, FaultMedium, Passed};
+use holdfast_faultmem::{FailMode, Fallen, FaultMedium, Passed};
 use holdfast_object::Pool;
 use holdfast_pmem::{MediaError, Medium, MediumKind, Site, SyncError};
 
@@ -42,11 +42,17 @@ struct Stored {
     /// First byte, bytes.
     at: u64,
     len: u64,
-    /// An armed fault met its write while it was made.
-    struck: bool,
+    /// Stores of the medium made by then.
+    made: u64,
+    /// What was there before is gone: a change on top of it leaves what was wrong wrong.
+    over: bool,
 }
 
 impl Stored {
+    const fn touches(&self, at: u64, len: u64) -> bool {
+        self.at < at + len && at < self.at + self.len
+    }
+
     /// Whether it is one of the program, and not of a repair, a cure of who recovers, or a scrub.
     fn is_own(&self) -> bool {
         let mends = ["object.repair.", "object.redo.cure", "object.bring_back."];
@@ -90,63 +96,52 @@ impl Handle {
         *self.stores() = Some(Vec::new());
     }
 
-    /// Stores taken down so far.
-    #[must_use]
-    pub fn stored(&self) -> usize {
-        self.stores().as_ref().map_or(0, Vec::len)
-    }
-
-    /// Stores taken down up to the one of `[at, at + len)`, from number `from` on, that an armed
-    /// fault met.
-    #[must_use]
-    pub fn stored_until_struck(&self, from: usize, (at, len): (u64, u64)) -> usize {
-        let stores = self.stores();
-        let rest = stores.as_ref().and_then(|all| all.get(from..)).unwrap_or_default();
-        let met = |it: &Stored| it.struck && (it.at, it.len) == (at, len);
-        rest.iter().position(met).map_or(from, |number| from + number + 1)
-    }
-
     /// Whether anybody has stored over all these bytes.
     #[must_use]
     pub fn any_stored(&self, bytes: impl Iterator<Item = u64>) -> bool {
         let stores = self.stores();
         let stores = stores.as_deref().unwrap_or_default();
-        let over = |byte: u64| stores.iter().any(|it| byte >= it.at && byte - it.at < it.len);
+        let over = |byte: u64| stores.iter().any(|it| it.over && it.touches(byte, 1));
         bytes.into_iter().all(over)
     }
 
-    /// Whether the program has stored over a range since store number `from`; over these of its
-    /// `bytes`, if that is known to be enough. What repairs and scrubs store does not count.
+    /// Whether the program has stored to any byte of a range, or changed one.
     #[must_use]
-    pub fn stored_over(&self, from: usize, (at, len): (u64, u64), bytes: Option<&[u64]>) -> bool {
+    pub fn worked_on(&self, at: u64, len: u64) -> bool {
         let stores = self.stores();
-        let rest = stores.as_ref().and_then(|all| all.get(from..)).unwrap_or_default();
-        let own = rest.iter().filter(|it| it.is_own()).map(|it| (it.at, it.at + it.len));
-        let mut own: Vec<(u64, u64)> = own.filter(|(a, b)| *a < at + len && at < *b).collect();
-        if let Some(bytes) = bytes {
-            return bytes.iter().all(|byte| own.iter().any(|(a, b)| (a..b).contains(&byte)));
-        }
-        own.sort_unstable();
-        let further = |reached: u64, (from, to): &(u64, u64)| {
-            if *from <= reached { reached.max(*to) } else { reached }
-        };
-        own.iter().fold(at, further) >= at + len
+        let mut all = stores.as_deref().unwrap_or_default().iter();
+        all.any(|it| it.is_own() && it.touches(at, len))
+    }
+
+    /// Whether the program has stored over each of these bytes after as many stores of the medium.
+    /// What repairs and scrubs store does not count.
+    #[must_use]
+    pub fn stored_over(&self, bytes: &[Fallen]) -> bool {
+        let stores = self.stores();
+        let stores = stores.as_deref().unwrap_or_default();
+        let all = bytes.iter().map(|byte| byte.at);
+        let (Some(first), Some(last)) = (all.clone().min(), all.max()) else { return true };
+        let near = |it: &&Stored| it.over && it.is_own() && it.touches(first, last - first + 1);
+        let near: Vec<&Stored> = stores.iter().filter(near).collect();
+        let over =
+            |byte: &Fallen| near.iter().any(|it| it.made > byte.stores && it.touches(byte.at, 1));
+        bytes.iter().all(over)
     }
 
     fn stores(&self) -> std::sync::MutexGuard<'_, Option<Vec<Stored>>> {
         self.0.stores.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Faults that wait for a store, if stores are taken down.
-    fn waiting(&self) -> usize {
-        if self.stores().is_some() { self.0.medium.armed() } else { 0 }
-    }
-
-    /// Takes down a store that was made, before which so many faults were waiting.
-    fn note(&self, site: Site, at: u64, len: u64, waiting: usize) {
-        let struck = waiting > 0 && self.0.medium.armed() < waiting;
-        if let Some(stores) = self.stores().as_mut() {
-            stores.push(Stored { site: site.name(), at, len, struck });
+    /// Takes down a store that was made.
+    fn note(
+        &self,
+        stores: &mut Option<Vec<Stored>>,
+        site: Site,
+        (at, len): (u64, u64),
+        over: bool,
+    ) {
+        if let Some(stores) = stores.as_mut() {
+            stores.push(Stored { site: site.name(), at, len, made: self.0.medium.stores(), over });
         }
     }
 
@@ -170,25 +165,20 @@ impl Deref for Handle {
 
 /// Makes a store and takes it down. No closure: the medium asks for the line of who called.
 macro_rules! noted {
-    ($self:ident, $site:ident, $at:ident, $len:expr, $name:ident($($arg:expr),*)) => {{
-        // Whoever stores meanwhile waits, so that what is taken down later was stored later.
+    ($self:ident, $over:expr, $name:ident($site:ident, $at:ident, $len:expr; $($arg:expr),*)) => {{
+        // Whoever stores meanwhile waits, so that the count of stores is that of this one.
         let mut stores = $self.stores();
-        let waiting = if stores.is_some() { $self.0.medium.armed() } else { 0 };
-        let done = $self.0.medium.$name($($arg),*);
-        if let Some(stores) = stores.as_mut() {
-            let struck = waiting > 0 && $self.0.medium.armed() < waiting;
-            stores.push(Stored { site: $site.name(), at: $at, len: $len, struck });
-        }
+        let done = $self.0.medium.$name($site, $at, $($arg),*);
+        $self.note(&mut stores, $site, ($at, $len), $over);
         done
     }};
 }
 
 /// The same of one that ends in a barrier, at which somebody may look on.
 macro_rules! noted_behind {
-    ($self:ident, $site:ident, $at:ident, $len:expr, $name:ident($($arg:expr),*)) => {{
-        let waiting = $self.waiting();
-        let done = $self.0.medium.$name($($arg),*);
-        $self.note($site, $at, $len, waiting);
+    ($self:ident, $name:ident($site:ident, $at:ident, $bytes:ident)) => {{
+        let done = $self.0.medium.$name($site, $at, $bytes);
+        $self.note(&mut $self.stores(), $site, ($at, $bytes.len() as u64), true);
         done
     }};
 }
@@ -208,7 +198,7 @@ impl Medium for Handle {
 
     #[track_caller]
     fn put(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
-        noted!(self, site, at, bytes.len() as u64, put(site, at, bytes))
+        noted!(self, true, put(site, at, bytes.len() as u64; bytes))
     }
 
     fn put_is_cached(&self, len: u64) -> bool {
@@ -217,12 +207,12 @@ impl Medium for Handle {
 
     #[track_caller]
     fn xor(&self, site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError> {
-        noted!(self, site, at, delta.len() as u64, xor(site, at, delta))
+        noted!(self, false, xor(site, at, delta.len() as u64; delta))
     }
 
     #[track_caller]
     fn zero(&self, site: Site, at: u64, len: u64) -> Result<(), MediaError> {
-        noted!(self, site, at, len, zero(site, at, len))
+        noted!(self, true, zero(site, at, len; len))
     }
 
     #[track_caller]
@@ -246,7 +236,7 @@ impl Medium for Handle {
 
     #[track_caller]
     fn append(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), SyncError> {
-        noted_behind!(self, site, at, bytes.len() as u64, append(site, at, bytes))
+        noted_behind!(self, append(site, at, bytes))
     }
 
     #[track_caller]
@@ -264,7 +254,7 @@ impl Medium for Handle {
 
     #[track_caller]
     fn heal(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
-        noted_behind!(self, site, at, bytes.len() as u64, heal(site, at, bytes))
+        noted_behind!(self, heal(site, at, bytes))
     }
 
     fn remap(&self, at: u64, physical: u64, len: u64) -> Result<(), MediaError> {

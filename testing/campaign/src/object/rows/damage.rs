@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use holdfast_faultmem::Fallen;
 use holdfast_layout::{LogPlacement, Region, RegionKind, Superblock};
 use holdfast_pmem::{Medium, PAGE};
 use holdfast_redundancy::Wrong;
@@ -447,7 +448,7 @@ fn named(
         let done_with = matches!(area, Area::Log(_) | Area::Intent(_) | Area::Progress(_));
         // Changes write pages and places anew.
         let stored = matches!(meeting, Meeting::Changes | Meeting::Crash)
-            && (driver.medium.stored_over(0, (at, len), Some(bytes))
+            && (driver.medium.stored_over(&whenever(bytes))
                 || meeting == Meeting::Crash && remade(driver, &zone, area, bytes));
         if !done_with && !stored {
             let story = format!("no event names the damage of {area} at {at:#x}+{len:#x}");
@@ -456,6 +457,11 @@ fn named(
         tally.add("overwritten before anybody looked", 1);
     }
     Ok(events)
+}
+
+/// Bytes that went wrong before anything was stored.
+fn whenever(bytes: &[u64]) -> Vec<Fallen> {
+    bytes.iter().map(|at| Fallen { at: *at, stores: 0 }).collect()
 }
 
 /// Whether parity over damaged parity or free bytes was made anew, as recovery does over all

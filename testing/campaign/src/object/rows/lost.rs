@@ -248,8 +248,7 @@ impl Blow {
             false => meet(world, driver, &self.injected, rng)?,
         };
         let wrong = self.still_wrong(&driver)?;
-        let mut place = self.injected.at..self.injected.at + self.injected.len;
-        let worked_on = place.any(|byte| driver.medium.stored_over(0, (byte, 1), None));
+        let worked_on = driver.medium.worked_on(self.injected.at, self.injected.len);
         let undecided = scrub(&driver.pool)?.undecided;
         self.found(&driver, &wrong, undecided > 0, tally)?;
         self.past.scrubbed(&driver, rng, undecided)?;

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use holdfast_faultmem::{Clear, Damage, FailMode, FaultKind, Injected, Torn, When};
+use holdfast_faultmem::{Clear, Damage, FailMode, Fallen, FaultKind, Injected, Torn, When};
 use holdfast_layout::{Region, RegionKind};
 use holdfast_object::{Finding, ScrubControl, ScrubOptions, Scrubbed};
 use holdfast_pmem::{Medium, MediumKind, PAGE};
@@ -51,8 +51,8 @@ struct Injury {
     kind: Kind,
     at: u64,
     len: u64,
-    /// Stores of the program before it.
-    since: usize,
+    /// Stores made before it.
+    since: u64,
     /// The bytes in it that became others, as far as that is known: whoever stores over these has
     /// stored over all that is wrong.
     bytes: Option<Vec<u64>>,
@@ -217,7 +217,9 @@ impl<'a> Chaos<'a> {
         beyond || self.taken.is_disjoint(&self.domains(at, len))
     }
 
-    fn note(&mut self, kind: Kind, at: u64, len: u64, since: usize) {
+    /// Notes what was just injected, by nobody else.
+    fn note(&mut self, kind: Kind, at: u64, len: u64) {
+        let since = self.driver.medium.injected().last().map_or(0, |last| last.stores);
         let injury = Injury { kind, at, len, since, bytes: None, write: None, besides: false };
         self.hurt_by(injury);
     }
@@ -244,7 +246,7 @@ impl<'a> Chaos<'a> {
         self.rng.shuffle(&mut rows);
         let col = self.rng.below(row_len / PAGE) * PAGE;
         for row in &rows[..=parity_rows as usize] {
-            let (page, since) = (start + row * row_len + col, self.driver.medium.stored());
+            let page = start + row * row_len + col;
             let kind = if self.rng.below(2) == 0 { Kind::Stray } else { Kind::Poison(Clear::Able) };
             if kind == Kind::Stray {
                 let mut bytes = vec![0; PAGE as usize];
@@ -253,7 +255,7 @@ impl<'a> Chaos<'a> {
             } else {
                 self.driver.medium.poison(page, PAGE, Clear::Able).map_err(injecting)?;
             }
-            self.note(kind, page, PAGE, since);
+            self.note(kind, page, PAGE);
             self.pause();
         }
         self.tally.add("columns lost", 1);
@@ -267,7 +269,6 @@ impl<'a> Chaos<'a> {
         let from = self.rng.below(pages);
         let len = (1 + self.rng.below(LARGE / PAGE)).min(pages - from) * PAGE;
         let (at, medium) = (start + from * PAGE, &self.driver.medium);
-        let since = medium.stored();
         let kind = if self.rng.below(2) == 0 {
             let mut bytes = vec![0; len as usize];
             self.rng.fill(&mut bytes);
@@ -277,7 +278,7 @@ impl<'a> Chaos<'a> {
             medium.poison(at, len, Clear::Able).map_err(injecting)?;
             Kind::Poison(Clear::Able)
         };
-        self.note(kind, at, len, since);
+        self.note(kind, at, len);
         self.tally.add("large losses", 1);
         Ok(())
     }
@@ -286,9 +287,8 @@ impl<'a> Chaos<'a> {
         let Some(target) = self.pick(targets) else { return Ok(()) };
         let at = target.at + self.rng.below(target.len);
         if self.may(at, 1) {
-            let since = self.driver.medium.stored();
             self.driver.medium.flip_bit(at, self.rng.below(8) as u8).map_err(injecting)?;
-            self.note(Kind::Flip, at, 1, since);
+            self.note(Kind::Flip, at, 1);
         }
         Ok(())
     }
@@ -310,19 +310,17 @@ impl<'a> Chaos<'a> {
             1 => bytes.fill(0xff),
             _ => self.rng.fill(&mut bytes),
         }
-        let (since, before) = (self.driver.medium.stored(), self.driver.medium.injected().len());
         self.driver.medium.stray(at, &bytes).map_err(injecting)?;
-        self.stored_to(Kind::Stray, before, since);
+        self.stored_to(Kind::Stray);
         Ok(())
     }
 
-    /// Notes what a store of ours that was injected as this number has changed, if anything.
-    fn stored_to(&mut self, kind: Kind, number: usize, since: usize) {
-        let injected = self.driver.medium.injected();
-        let Some(injected) = injected.get(number) else { return };
+    /// Notes what the store of ours that was just injected has changed, if anything.
+    fn stored_to(&mut self, kind: Kind) {
+        let Some(injected) = self.driver.medium.injected().pop() else { return };
         let bytes = differing(injected.at, &injected.before, &injected.after);
         if let (Some(first), Some(last)) = (bytes.first().copied(), bytes.last().copied()) {
-            self.note(kind, first, last - first + 1, since);
+            self.note(kind, first, last - first + 1);
             if let Some(injury) = self.injuries.last_mut() {
                 injury.bytes = Some(bytes);
             }
@@ -348,9 +346,8 @@ impl<'a> Chaos<'a> {
             return Ok(());
         }
         self.spare &= !for_good;
-        let since = self.driver.medium.stored();
         self.driver.medium.poison(page, len, clear).map_err(injecting)?;
-        self.note(Kind::Poison(clear), page, len, since);
+        self.note(Kind::Poison(clear), page, len);
         Ok(())
     }
 
@@ -388,7 +385,7 @@ impl<'a> Chaos<'a> {
         {
             return Ok(());
         }
-        let (since, before) = (medium.stored(), medium.injected().len());
+        let before = medium.injected().len();
         medium.arm(fault, When::touching(page, PAGE).nth(1 + self.rng.below(3)));
         let begun = Instant::now();
         while medium.armed() > 0 && begun.elapsed() < AIM {
@@ -397,15 +394,13 @@ impl<'a> Chaos<'a> {
         medium.disarm();
         let hit = medium.injected().into_iter().enumerate().skip(before);
         for (number, injected) in hit.filter(|(_, hit)| matches!(hit.damage, Damage::Write(_))) {
-            let place = (injected.at, injected.len);
-            let since = self.driver.medium.stored_until_struck(since, place);
-            self.struck(kind, (number, &injected), since);
+            self.struck(kind, (number, &injected));
         }
         Ok(())
     }
 
     /// A write was hit: nobody could know which.
-    fn struck(&mut self, kind: Kind, (write, injected): (usize, &Injected), since: usize) {
+    fn struck(&mut self, kind: Kind, (write, injected): (usize, &Injected)) {
         // Words are dropped whole, with what others stored to the rest of them and not drained yet.
         let (first, end) = (injected.at & !7, (injected.at + injected.len).next_multiple_of(8));
         let here = self.domains(first, end - first);
@@ -425,7 +420,7 @@ impl<'a> Chaos<'a> {
         let log_end = 2 * self.driver.pool.superblock().side_len;
         self.log_lost |= self.driver.medium.kind() == MediumKind::File && injected.at < log_end;
         for (number, (at, len)) in places.into_iter().enumerate() {
-            let (bytes, write) = (None, Some(write));
+            let (since, bytes, write) = (injected.stores, None, Some(write));
             // One fault, two places.
             self.hurt_by(Injury { kind, at, len, since, bytes, write, besides: number > 0 });
         }
@@ -453,23 +448,22 @@ impl<'a> Chaos<'a> {
         self.pause();
         let unit = unit_set_back(&mut self.rng);
         let draw = self.rng.next_u64();
-        let back = sky.calm(|| -> Judged<Option<(usize, usize)>> {
+        let back = sky.calm(|| -> Judged<bool> {
             settle(driver)?;
-            let Some(new) = read() else { return Ok(None) };
+            let Some(new) = read() else { return Ok(false) };
             let changed = old.chunks(unit).zip(new.chunks(unit)).enumerate();
             let changed: Vec<usize> =
                 changed.filter(|(_, (a, b))| a != b).map(|(i, _)| i * unit).collect();
-            let Some(from) = Rng::new(draw).pick(&changed).copied() else { return Ok(None) };
+            let Some(from) = Rng::new(draw).pick(&changed).copied() else { return Ok(false) };
             let at = page + from as u64;
             sky.shun(concerned(driver, at, unit as u64));
-            let (since, number) = (driver.medium.stored(), driver.medium.injected().len());
             driver.medium.stray(at, &old[from..][..unit]).map_err(injecting)?;
-            Ok(Some((number, since)))
+            Ok(true)
         })?;
-        if let Some((number, since)) = back {
-            self.stored_to(Kind::Stale, number, since);
+        if back {
+            self.stored_to(Kind::Stale);
         }
-        Ok(back.is_some())
+        Ok(back)
     }
 
     /// One call of the medium fails, of whichever thread, or all do from that one on, for a while.
@@ -725,10 +719,17 @@ impl<'a> Chaos<'a> {
     fn covered(&self, injury: &Injury) -> bool {
         let Injury { at, len, since, .. } = *injury;
         let log = self.driver.medium.injected();
-        let write = injury.write.and_then(|number| log.get(number));
-        let bytes = write.map(|write| if injury.besides { &write.landed } else { &write.fell });
-        let bytes = bytes.or(injury.bytes.as_ref()).map(Vec::as_slice);
-        self.driver.medium.stored_over(since, (at, len), bytes)
+        let medium = &self.driver.medium;
+        if let Some(write) = injury.write.and_then(|number| log.get(number)) {
+            let wrong = if injury.besides { &write.landed } else { &write.fell };
+            return medium.stored_over(wrong);
+        }
+        let of = |at| Fallen { at, stores: since };
+        let wrong: Vec<Fallen> = match &injury.bytes {
+            Some(bytes) => bytes.iter().copied().map(of).collect(),
+            None => (at..at + len).map(of).collect(),
+        };
+        medium.stored_over(&wrong)
     }
 
     /// Whether nobody needs what is there: records in the log are done with, notes are written by

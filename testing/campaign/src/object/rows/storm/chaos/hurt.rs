@@ -31,7 +31,8 @@ impl Chaos<'_> {
     fn parts(&self, word: u64, len: Option<u64>) -> Vec<Range> {
         let known = self.sky.calm(|| Places::of(self.driver));
         let exposed = Exposed::by(Vec::new(), [self.places.clone(), known]);
-        let room = || exposed.room(RawPtr::from_word(word).offset());
+        // Behind the last place of a chunk others may be free.
+        let room = || Some(exposed.room(RawPtr::from_word(word).offset())?.min(self.zone.chunk));
         let len = len.or_else(room).unwrap_or(1);
         exposed.parts(word, len)
     }
