@@ -11,11 +11,12 @@
 
 use holdfast_pmem::{Medium, PAGE};
 use holdfast_redundancy::events::{Cause, Event};
-use holdfast_redundancy::{Wrong, Zone, parity, zone};
+use holdfast_redundancy::parity::{self, Scratch};
+use holdfast_redundancy::{ColumnId, Exempt, Wrong, Zone};
 use holdfast_sync::{MutexGuard, PoisonError};
 
 use crate::repair::Mended;
-use crate::shared::{Repairer, Shared};
+use crate::shared::Shared;
 
 /// Columns that are remembered; of more the oldest is forgotten.
 const MADE_UP_MAX: usize = 1 << 12;
@@ -28,56 +29,58 @@ impl<M: Medium> Shared<M> {
     /// What became of the damage of an event, as its journal is to tell it: a page of a row that
     /// comes from what was made up is lost. Takes down where something is made up.
     pub(crate) fn as_far_as_known(&self, event: &Event, mended: Mended) -> Mended {
-        let page = event.len == PAGE && matches!(event.cause, Cause::MediaError | Cause::Listed);
-        let Some((zone, _, col)) = self.zone_unit(event.at).filter(|_| page) else { return mended };
-        let column = zone.p_at(col / PAGE * PAGE);
-        let mut made_up = self.made_up();
+        let page = event.len == PAGE
+            && event.at.is_multiple_of(PAGE)
+            && matches!(event.cause, Cause::MediaError | Cause::Listed)
+            // A page of a log chunk counts as nothing in parity.
+            && self.exempt().first_in(event.at, PAGE).is_none();
+        let zone = self.zone_unit(event.at).filter(|(zone, ..)| page && zone.has_p());
+        let Some((zone, _, col)) = zone else { return mended };
+        let column = zone.p_at(col);
         match mended {
             // One that stays bad does not read as zeros.
-            Mended::Lost(_) if !made_up.contains(&column) && !self.is_bad(event.at) => {
-                if made_up.len() == MADE_UP_MAX {
-                    made_up.remove(0);
+            Mended::Lost(_) if !self.is_bad(event.at) => {
+                let mut made_up = self.made_up();
+                if !made_up.contains(&column) {
+                    if made_up.len() == MADE_UP_MAX {
+                        made_up.remove(0);
+                    }
+                    made_up.push(column);
                 }
-                made_up.push(column);
                 mended
             }
-            Mended::Repaired(wrong @ Wrong::Data)
-            | Mended::Relocated(wrong @ Wrong::Data)
-            | Mended::StoodIn(wrong @ Wrong::Data)
-                if made_up.contains(&column) =>
+            Mended::Repaired(wrong) | Mended::Relocated(wrong) | Mended::StoodIn(wrong)
+                if self.made_up().contains(&column) =>
             {
-                Mended::Lost(wrong)
+                // With what is there now, one more loss is none.
+                self.believe(&zone, col);
+                if wrong == Wrong::Data { Mended::Lost(wrong) } else { mended }
             }
             mended => mended,
         }
     }
 
-    /// Whether a page of a row comes from what was made up, and counts as lost.
-    pub(crate) fn is_made_up(&self, page: u64) -> bool {
-        let row = self.zone_unit(page).filter(|(_, unit, _)| matches!(unit, zone::Unit::Row(_)));
-        row.is_some_and(|(zone, _, col)| self.made_up().contains(&zone.p_at(col / PAGE * PAGE)))
-    }
-
-    /// Forgets that something was made up in a page column that adds up, now that parity was made
-    /// from its rows: a row that was made from the others adds up with them anyway. It is held.
-    pub(crate) fn believe(&self, repairer: &mut Repairer, zone: &Zone, col: u64) {
-        if !self.made_up().contains(&zone.p_at(col)) {
-            return;
-        }
-        let left = parity::check(&self.m, zone, col, PAGE, &self.exempt(), &mut repairer.scratch);
+    /// Forgets that something was made up in a page column, if it adds up.
+    pub(crate) fn believe(&self, zone: &Zone, col: u64) {
+        let (col, scratch) = (col / PAGE * PAGE, &mut Scratch::new());
+        let left = parity::check(&self.m, zone, col, PAGE, &self.exempt(), scratch);
         if left.is_ok_and(|left| left.is_empty()) {
             self.made_up().retain(|column| *column != zone.p_at(col));
         }
     }
 
-    /// Forgets all columns that add up.
-    pub(crate) fn believe_what_adds_up(&self) {
+    /// The same for all of these columns, which are held; for all there are, if none are given.
+    pub(crate) fn believe_what_adds_up(&self, held: Option<&[ColumnId]>) {
         let all = self.made_up().clone();
-        for at in all {
-            let Some((zone, _, col)) = self.zone_unit(at) else { continue };
-            let column = self.columns_of(&[(zone.at(0, col), PAGE)]);
-            if self.add_up(&zone, (col, PAGE), &column) {
-                self.made_up().retain(|column| *column != at);
+        for (zone, _, col) in all.into_iter().filter_map(|at| self.zone_unit(at)) {
+            let column = self.columns.id(&zone, col);
+            match held {
+                Some(held) if held.contains(&column) => self.believe(&zone, col),
+                Some(_) => {}
+                None => {
+                    let _held = self.columns.lock_one(&self.m, column);
+                    self.believe(&zone, col);
+                }
             }
         }
     }

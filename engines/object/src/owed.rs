@@ -149,6 +149,8 @@ impl<M: Medium> Shared<M> {
             repairer.holds_columns = true;
             let done = self.redo(repairer, &redo);
             repairer.holds_columns = false;
+            // Parity over them was made from the rows as they are.
+            self.believe_what_adds_up(Some(&columns));
             self.columns.unlock_all(&columns);
             match done {
                 Err(Error::Media(e))

@@ -310,7 +310,8 @@ impl<M: Medium> Shared<M> {
             }
         };
         // What is lost may have moved all the same.
-        let usable = healed.is_ok() || !self.is_bad(page);
+        let mended_it = healed.is_ok() || !matches!(mended, Mended::Lost(_));
+        let usable = mended_it || !self.is_bad(page);
         self.report_mended(event, mended);
         Ok((made, usable))
     }

@@ -23,6 +23,7 @@ use holdfast_heap::format::CHUNK_LEN;
 use holdfast_heap::verify::{Direct, Found, Overlay};
 use holdfast_heap::{ChunkKind, Unit, ZoneTable};
 use holdfast_layout::Certify;
+use holdfast_layout::format::SUPERBLOCK_PAGE;
 use holdfast_pmem::{MediaCause, MediaError, Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Event, Finder};
 use holdfast_redundancy::parity::Scratch;
@@ -36,6 +37,9 @@ use crate::shared::{Repairer, Shared, Suspicion};
 
 /// Pages that may turn bad during one repair before it is given up.
 pub(crate) const BAD_PAGES_MAX: u32 = 8;
+
+/// How often it is tried to have what a page was, before zeros take its place.
+const TRIES: u32 = 3;
 
 /// Verifying the units of all rows before parity is made from them.
 const VERIFY_ROWS: Site = Site::new("object.repair.verify-rows");
@@ -349,6 +353,7 @@ impl<M: Medium> Shared<M> {
             self.mend_rows(repairer, zone, col, asked)?;
         }
         let (wrong, lost) = (wrong_in(unit), Mended::Lost(wrong_in(unit)));
+        let mut tries = 0;
         let mended = loop {
             let held = self.columns.lock_one(&self.m, self.columns.id(zone, col));
             self.m.step(STEP_HELD);
@@ -358,16 +363,16 @@ impl<M: Medium> Shared<M> {
             }
             let Rebuilt { bytes, is_known, in_doubt } =
                 self.rebuild_page(&mut repairer.scratch, zone, unit, col);
+            // It may be that something could not be read for once.
+            tries += 1;
+            if !is_known && tries < TRIES {
+                continue;
+            }
             let installed = self.install_page(repairer, page, &bytes);
             match installed {
                 Ok(()) if !is_known => break lost,
                 Ok(()) if in_doubt => break Mended::Undecided(wrong),
-                Ok(()) => {
-                    if wrong != Wrong::Data {
-                        self.believe(repairer, zone, col);
-                    }
-                    break Mended::Repaired(wrong);
-                }
+                Ok(()) => break Mended::Repaired(wrong),
                 Err(Error::Media(MediaError {
                     cause: MediaCause::Unclearable | MediaCause::NoSpace,
                     ..
@@ -390,22 +395,23 @@ impl<M: Medium> Shared<M> {
                 break mended;
             }
         };
-        self.report_mended(event, mended);
-        Ok(mended)
+        Ok(self.report_mended(event, mended))
     }
 
     /// Moves what is lost and stays bad as well, as zeros: parity that is made after it has to go
-    /// with something. It may only be that nothing can be read for a while: it is tried again.
+    /// with something. Not if nothing at all can be read for a while.
     fn move_lost(
         &self,
         repairer: &mut Repairer,
         page: u64,
         finder: Finder,
     ) -> Result<Option<Mended>, Error> {
-        if repairer.holds_columns || !self.can_move(repairer, page) {
+        let copies = [SUPERBLOCK_PAGE, self.superblock().side_len + SUPERBLOCK_PAGE];
+        let reads = copies.iter().any(|copy| !self.is_bad(*copy));
+        if repairer.holds_columns || !reads || !self.can_move(repairer, page) {
             return Ok(None);
         }
-        self.moved_for_now(repairer, page, None, finder)
+        self.moved(repairer, page, None, finder)
     }
 
     /// Has the pages of all rows over a page of parity that cannot be read mended while nothing is

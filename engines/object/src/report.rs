@@ -126,11 +126,12 @@ impl<M: Medium> Shared<M> {
         }
     }
 
-    /// Reports what became of the damage of an event, with the sum of what is there now.
-    pub(crate) fn report_mended(&self, event: Event, mended: Mended) {
-        let mended = self.as_far_as_known(&event, mended);
-        let (outcome, wrong) = match mended {
-            Mended::Nothing => return,
+    /// Reports what became of the damage of an event, with the sum of what is there now. Answers
+    /// what was told.
+    pub(crate) fn report_mended(&self, event: Event, mended: Mended) -> Mended {
+        let told = self.as_far_as_known(&event, mended);
+        let (outcome, wrong) = match told {
+            Mended::Nothing => return told,
             Mended::Repaired(wrong) => (Outcome::Repaired, wrong),
             Mended::Relocated(wrong) => (Outcome::Relocated, wrong),
             Mended::StoodIn(wrong) => (Outcome::StoodIn, wrong),
@@ -140,6 +141,7 @@ impl<M: Medium> Shared<M> {
         let mended = matches!(outcome, Outcome::Repaired | Outcome::Relocated | Outcome::StoodIn);
         let after_sum = if mended { self.sum_there(event.at, event.len) } else { 0 };
         self.report(Event { wrong: Some(wrong), outcome, after_sum, ..event });
+        told
     }
 
     /// Replaces the superblock, and reports the copies that turned out bad under it.

@@ -230,6 +230,7 @@ impl<M: Medium> Pool<M> {
         if position == Position::End {
             state.state = ScrubState::Idle;
             shared.end_withholding();
+            shared.believe_what_adds_up(None);
             shared.heal_journal();
             // A record may be rotten in one copy, which nobody sees before it is needed. Once a
             // watermark covers all that is complete, none of them is needed.
@@ -259,7 +260,7 @@ impl<M: Medium> Shared<M> {
     fn begin_pass(&self, resume: bool) -> Result<Progress, Error> {
         self.unsettled.lock().unwrap_or_else(holdfast_sync::PoisonError::into_inner).clear();
         self.withheld_now().iter_mut().for_each(|(_, seen)| *seen = false);
-        self.believe_what_adds_up();
+        self.believe_what_adds_up(None);
         let last = self.repairer().scrubbed;
         let interrupted = matches!(last.state, ScrubState::Paused | ScrubState::Running);
         let state = if resume && interrupted {
@@ -310,7 +311,7 @@ impl<M: Medium> Shared<M> {
             Verdict::Undecided(Reason::Media(e)) => {
                 let asked = Asked { cause: Cause::MediaError, ..asked };
                 let page = e.at / PAGE * PAGE;
-                let lost = self.mend_through(page, PAGE, asked)?.is_some() || self.is_made_up(page);
+                let lost = self.mend_through(page, PAGE, asked)?.is_some();
                 // Its columns were not compared: more pages over them may be bad, or differ. Who
                 // stores over other rows needs their parity, also if something is lost there.
                 let rest = self.mend_columns(page, PAGE, Finder::Scrub)?;
@@ -440,7 +441,7 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Whether columns, which are held meanwhile, can be read and add up.
-    pub(crate) fn add_up(&self, zone: &Zone, (col, len): (u64, u64), columns: &[ColumnId]) -> bool {
+    fn add_up(&self, zone: &Zone, (col, len): (u64, u64), columns: &[ColumnId]) -> bool {
         let mut repairer = self.repairer();
         self.columns.lock_all(&self.m, columns);
         let scratch = &mut repairer.scratch;

@@ -207,21 +207,6 @@ impl<M: Medium> Shared<M> {
         known: Option<&[u8]>,
         finder: Finder,
     ) -> Result<Option<Mended>, Error> {
-        let moved = self.moved_for_now(repairer, page, known, finder)?;
-        if moved.is_none() {
-            repairer.stuck.push(repairer.remap.frame_of(page));
-        }
-        Ok(moved)
-    }
-
-    /// The same, but it may be tried again.
-    pub(crate) fn moved_for_now(
-        &self,
-        repairer: &mut Repairer,
-        page: u64,
-        known: Option<&[u8]>,
-        finder: Finder,
-    ) -> Result<Option<Mended>, Error> {
         use holdfast_redundancy::Error as Why;
         match self.relocate(repairer, page, known, finder) {
             Ok(mended) => {
@@ -234,7 +219,10 @@ impl<M: Medium> Shared<M> {
             Err(Error::Media(error)) if repairer.holds_columns => Err(error.into()),
             Err(
                 Error::Media(_) | Error::Redundancy(Why::NoSpare { .. } | Why::Unmovable { .. }),
-            ) => Ok(None),
+            ) => {
+                repairer.stuck.push(repairer.remap.frame_of(page));
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }

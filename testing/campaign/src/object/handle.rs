@@ -132,16 +132,11 @@ impl Handle {
         self.0.stores.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes down a store that was made.
-    fn note(
-        &self,
-        stores: &mut Option<Vec<Stored>>,
-        site: Site,
-        (at, len): (u64, u64),
-        over: bool,
-    ) {
+    /// Takes down a store that was made after so many others. What failed is not over what was.
+    fn note(stores: &mut Option<Vec<Stored>>, site: Site, (at, len): (u64, u64), how: (u64, bool)) {
         if let Some(stores) = stores.as_mut() {
-            stores.push(Stored { site: site.name(), at, len, made: self.0.medium.stores(), over });
+            let (before, over) = how;
+            stores.push(Stored { site: site.name(), at, len, made: before + 1, over });
         }
     }
 
@@ -168,8 +163,9 @@ macro_rules! noted {
     ($self:ident, $over:expr, $name:ident($site:ident, $at:ident, $len:expr; $($arg:expr),*)) => {{
         // Whoever stores meanwhile waits, so that the count of stores is that of this one.
         let mut stores = $self.stores();
+        let before = $self.0.medium.stores();
         let done = $self.0.medium.$name($site, $at, $($arg),*);
-        $self.note(&mut stores, $site, ($at, $len), $over);
+        Self::note(&mut stores, $site, ($at, $len), (before, $over && done.is_ok()));
         done
     }};
 }
@@ -177,8 +173,10 @@ macro_rules! noted {
 /// The same of one that ends in a barrier, at which somebody may look on.
 macro_rules! noted_behind {
     ($self:ident, $name:ident($site:ident, $at:ident, $bytes:ident)) => {{
+        let before = $self.0.medium.stores();
         let done = $self.0.medium.$name($site, $at, $bytes);
-        $self.note(&mut $self.stores(), $site, ($at, $bytes.len() as u64), true);
+        let len = $bytes.len() as u64;
+        Self::note(&mut $self.stores(), $site, ($at, len), (before, done.is_ok()));
         done
     }};
 }
