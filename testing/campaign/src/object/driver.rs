@@ -107,7 +107,7 @@ impl Driver {
         let mut ticket = None;
         let done = self.pool.run(|tx| {
             if let Some(ticket) = ticket.take() {
-                self.settle(ticket, false);
+                self.settle(ticket, told(Lie::Claims));
             }
             let now = self.ledger.objects();
             let change = body(tx, &now)?;
