@@ -10,6 +10,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use common::{Alone, PAGE};
@@ -18,6 +19,14 @@ use holdfast::protect::{ProtectOptions, ProtectedFile, ProtectedMap, Tracking};
 
 /// The file of the test that this process is a part of.
 const PATH: &str = "HOLDFAST_TEST_PATH";
+
+/// One test at a time: a child that another one begins has, until it is a program of its own, a
+/// handle on the file of this one, and counts as a stranger who may write to it.
+static ONE: Mutex<()> = Mutex::new(());
+
+fn one_at_a_time() -> MutexGuard<'static, ()> {
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Runs the test `name` once more, in a process of its own, with the file at `path`.
 fn apart(name: &str, path: &Path) {
@@ -64,6 +73,7 @@ fn is_good(path: &Path) {
 
 #[test]
 fn growth_keeps_what_lies_behind_the_last_whole_page() {
+    let _one = one_at_a_time();
     for (more, pages) in [(1, 3), (500, 3), (9000, 3), (700_000, 3), (9000, 1)] {
         let (here, mut bytes) = uneven(pages);
         let map = ProtectedMap::open(&here.path, &by_hand()).unwrap();
@@ -83,6 +93,7 @@ fn growth_keeps_what_lies_behind_the_last_whole_page() {
 
 #[test]
 fn growth_that_fails_keeps_what_lies_behind_the_last_whole_page() {
+    let _one = one_at_a_time();
     if let Some(path) = part() {
         // The largest file that this process may have stands in for a full disk.
         let map = ProtectedMap::open(&path, &by_hand()).unwrap();
@@ -133,6 +144,7 @@ fn who_cannot_be_looked_for_is_not_nobody() {
     const NAME: &str = "who_cannot_be_looked_for_is_not_nobody";
     const HOW: &str = "HOLDFAST_TEST_HOW";
     const AT: u64 = 5 * PAGE;
+    let _one = one_at_a_time();
     if let Some(path) = part() {
         return looks_without_handles(&path, std::env::var_os(HOW).unwrap() == "in use");
     }
