@@ -86,6 +86,12 @@ impl FaultMedium {
         self.state().injected.clone()
     }
 
+    /// What was injected last.
+    #[must_use]
+    pub fn last_injected(&self) -> Option<Injected> {
+        self.state().injected.last().cloned()
+    }
+
     /// Stores made so far by the program, whole or in part, whatever came of them.
     #[must_use]
     pub fn stores(&self) -> u64 {

@@ -408,7 +408,7 @@ impl<M: Medium> Shared<M> {
     ) -> Result<Option<Mended>, Error> {
         let copies = [SUPERBLOCK_PAGE, self.superblock().side_len + SUPERBLOCK_PAGE];
         let reads = copies.iter().any(|copy| !self.is_bad(*copy));
-        if repairer.holds_columns || !reads || !self.can_move(repairer, page) {
+        if !reads || !self.can_move(repairer, page) {
             return Ok(None);
         }
         self.moved(repairer, page, None, finder)

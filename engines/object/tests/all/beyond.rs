@@ -8,7 +8,7 @@ use crate::common::{
     Filled, TestPool, clock, crash, create, create_with, filled, get, pattern, put, quick,
 };
 use crate::no_spare::spoil_spares;
-use holdfast_faultmem::{Clear, Config, FaultKind, FaultMedium, When};
+use holdfast_faultmem::{Clear, Config, FailMode, FaultKind, FaultMedium, When};
 use holdfast_heap::ZoneTable;
 use holdfast_layout::format::{
     EVENTS_START, INTENT_PAGE, PROGRESS_PAGE, REGIONS_PAGE, REMAP_PAGE, SUPERBLOCK_PAGE,
@@ -272,10 +272,7 @@ fn a_type_is_compared_also_where_bytes_were_verified_before() {
 #[test]
 fn a_page_that_goes_with_its_parity_is_called_lost_whichever_is_met_first() {
     for stays in [Clear::Able, Clear::Unable] {
-        let options = CreateOptions { rows: 10, ..CreateOptions::tiny(1 << 20) };
-        let f = filled(&options, 700);
-        let both = |page: &u64| over(&f, 0, *page).len() > 3 && !over(&f, 1, *page).is_empty();
-        let page = (0..f.zone.row_len() / PAGE).find(both).unwrap();
+        let (f, page) = two_rows();
         let (gone, parity) = (f.zone.at(0, page * PAGE), f.zone.p_at(page * PAGE));
         f.pool.medium().poison(gone, PAGE, stays).unwrap();
         f.pool.medium().poison(parity, PAGE, Clear::Able).unwrap();
@@ -326,10 +323,7 @@ fn a_page_that_is_made_up_beside_a_lost_one_is_lost_as_well() {
     for (stays, by_scrub) in
         [Clear::Able, Clear::Unable].map(|it| [(it, true), (it, false)]).concat()
     {
-        let options = CreateOptions { rows: 10, ..CreateOptions::tiny(1 << 20) };
-        let f = filled(&options, 700);
-        let page = |page: &u64| over(&f, 0, *page).len() > 3 && !over(&f, 1, *page).is_empty();
-        let page = (0..f.zone.row_len() / PAGE).find(page).unwrap();
+        let (f, page) = two_rows();
         let gone = [0, 2].map(|row| f.zone.at(row, page * PAGE));
         f.pool.medium().poison(gone[0], PAGE, stays).unwrap();
         f.pool.medium().poison(gone[1], PAGE, Clear::Able).unwrap();
@@ -357,11 +351,8 @@ fn a_page_that_is_made_up_beside_a_lost_one_is_lost_as_well() {
 /// The same with no spare frame: the page stays bad, and parity over it is healed without it.
 #[test]
 fn a_lost_page_that_stays_bad_is_not_called_right_from_what_parity_became() {
-    let options = CreateOptions { rows: 10, ..CreateOptions::tiny(1 << 20) };
-    let f = filled(&options, 700);
+    let (f, page) = two_rows();
     spoil_spares(f.pool.medium(), &f.pool.regions());
-    let both = |page: &u64| over(&f, 0, *page).len() > 3 && !over(&f, 1, *page).is_empty();
-    let page = (0..f.zone.row_len() / PAGE).find(both).unwrap();
     let (gone, parity) = (f.zone.at(0, page * PAGE), f.zone.p_at(page * PAGE));
     f.pool.medium().poison(gone, PAGE, Clear::Unable).unwrap();
     f.pool.medium().poison(parity, PAGE, Clear::Able).unwrap();
@@ -377,10 +368,7 @@ fn a_lost_page_that_stays_bad_is_not_called_right_from_what_parity_became() {
 #[test]
 fn a_page_that_a_commit_makes_up_is_called_lost_wherever_it_is_moved() {
     for stays in [Clear::Able, Clear::Unable] {
-        let options = CreateOptions { rows: 10, ..CreateOptions::tiny(1 << 20) };
-        let f = filled(&options, 700);
-        let both = |page: &u64| over(&f, 0, *page).len() > 3 && !over(&f, 1, *page).is_empty();
-        let page = (0..f.zone.row_len() / PAGE).find(both).unwrap();
+        let (f, page) = two_rows();
         let (gone, parity) = (f.zone.at(0, page * PAGE), f.zone.p_at(page * PAGE));
         let written = over(&f, 1, page)[0];
         f.pool.medium().poison(gone, PAGE, stays).unwrap();
@@ -396,6 +384,29 @@ fn a_page_that_a_commit_makes_up_is_called_lost_wherever_it_is_moved() {
         let told = outcomes_of(&f.pool, gone);
         assert_eq!(told, [Outcome::Lost], "{stays:?}");
     }
+}
+
+/// While a page comes back, one call after the other fails for once: none of that makes it zeros.
+#[test]
+fn what_cannot_be_read_for_once_is_not_lost() {
+    for nth in 1..150 {
+        let (f, page) = two_rows();
+        let (of, medium) = (over(&f, 0, page)[0], f.pool.medium());
+        let (_, bytes) = f.objects.iter().find(|(other, _)| *other == of).unwrap();
+        medium.poison(f.zone.at(0, page * PAGE), PAGE, Clear::Able).unwrap();
+        medium.fail_nth(medium.calls() + nth, FailMode::Once);
+        let _ = get(&f.pool, of);
+        medium.fail_none();
+        assert_eq!(get(&f.pool, of).unwrap(), *bytes, "call {nth}");
+    }
+}
+
+/// A pool with P, and the number of a page with several objects in row 0 and one in row 1.
+fn two_rows() -> (Filled, u64) {
+    let f = filled(&CreateOptions { rows: 10, ..CreateOptions::tiny(1 << 20) }, 700);
+    let both = |page: &u64| over(&f, 0, *page).len() > 3 && !over(&f, 1, *page).is_empty();
+    let page = (0..f.zone.row_len() / PAGE).find(both).unwrap();
+    (f, page)
 }
 
 /// Objects that lie wholly in a page of a row.

@@ -219,7 +219,7 @@ impl<'a> Chaos<'a> {
 
     /// Notes what was just injected, by nobody else.
     fn note(&mut self, kind: Kind, at: u64, len: u64) {
-        let since = self.driver.medium.injected().last().map_or(0, |last| last.stores);
+        let since = self.driver.medium.last_injected().map_or(0, |last| last.stores);
         let injury = Injury { kind, at, len, since, bytes: None, write: None, besides: false };
         self.hurt_by(injury);
     }
@@ -317,7 +317,7 @@ impl<'a> Chaos<'a> {
 
     /// Notes what the store of ours that was just injected has changed, if anything.
     fn stored_to(&mut self, kind: Kind) {
-        let Some(injected) = self.driver.medium.injected().pop() else { return };
+        let Some(injected) = self.driver.medium.last_injected() else { return };
         let bytes = differing(injected.at, &injected.before, &injected.after);
         if let (Some(first), Some(last)) = (bytes.first().copied(), bytes.last().copied()) {
             self.note(kind, first, last - first + 1);
@@ -677,7 +677,7 @@ impl<'a> Chaos<'a> {
                 self.tally.add(format!("{kind}: repaired"), once * u64::from(repaired));
                 continue;
             }
-            if self.is_done_with(at, len) || self.covered(&injury) || self.sky.is_beyond() {
+            if self.sky.is_beyond() || self.is_done_with(at, len) || self.covered(&injury) {
                 self.tally.add(format!("{kind}: absorbed"), 1);
                 continue;
             }
