@@ -165,6 +165,11 @@ impl Iterator for Images {
         Some(Image::new(&self.durable, &self.units, &self.choice, index))
     }
 
+    /// What is counted is not built either.
+    fn count(mut self) -> usize {
+        core::iter::from_fn(|| self.advance()).count()
+    }
+
     /// Those that are passed over are not built: who looks at one in a hundred pays for one.
     fn nth(&mut self, n: usize) -> Option<Image> {
         (0..n).try_for_each(|_| self.advance().map(drop))?;

@@ -74,6 +74,8 @@ fn budgets_cap_every_class() {
     let budget = Budget { exhaustive: 16, singles: 10, pairs: 20, samples: 30, seed: 3 };
     let images: Vec<Image> = m.images(&budget).collect();
     assert!((2 + 20 + 40 + 25..=2 + 20 + 40 + 30).contains(&images.len()), "{}", images.len());
+    assert_eq!(m.images(&budget).count(), images.len(), "they are not built to be counted");
+    assert!(m.images(&budget).step_by(7).eq(images.iter().step_by(7).cloned()));
     let other = Budget { seed: 4, ..budget };
     let prints = |budget: &Budget| m.images(budget).map(|i| i.fingerprint()).collect::<Vec<_>>();
     assert_eq!(prints(&budget), prints(&budget), "the same seed, the same images");

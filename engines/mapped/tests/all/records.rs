@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use crate::common::{
-    DEATHS, Engine, Machine, ROOM, any_image, boot, content, killed, tiny, verdict,
+    Chosen, DEATHS, Engine, Machine, ROOM, any_image, boot, content, killed, tiny, verdict,
 };
-use holdfast_faultmem::{Budget, Clear, CrashPoint, Image};
+use holdfast_faultmem::{Budget, Clear, CrashPoint};
 use holdfast_mapped::format::{EVENTS_FROM, SIDE_LENS};
 use holdfast_mapped::{
     AtRest, Durability, Error, Force, Mended, OpenOptions, ProtectOptions, Writing,
@@ -122,9 +122,9 @@ pub(crate) fn cleared_before_suspect(off: &str) -> bool {
 }
 
 /// Some of the images that a power cut may leave.
-fn some(point: &CrashPoint) -> Vec<Image> {
+fn some(point: &CrashPoint) -> Chosen {
     let budget = Budget { exhaustive: 64, singles: 32, pairs: 16, samples: 16, seed: 7 };
-    point.images(&budget).collect()
+    Box::new(point.images(&budget))
 }
 
 /// The power is cut right behind a repair, whose own store went on record.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::explore::{Scene, play};
-use crate::common::{DEATHS, Engine, Machine, Stopped, any_image, boot, content, tiny};
+use crate::common::{Chosen, DEATHS, Engine, Machine, Stopped, any_image, boot, content, tiny};
 use holdfast_faultmem::{Budget, Clear, CrashPoint, FaultKind, When};
 use holdfast_mapped::{
     AtRest, Durability, Force, Mended, OpenOptions, Opened, ProtectOptions, Writing,
@@ -266,9 +266,11 @@ pub(crate) fn rot_beside_a_pass_that_was_cut_off(off: &str) -> bool {
         machine.store(5, 1);
         machine.medium.elide_name("mapped.commit.record-b");
         let budget = Budget { exhaustive: 64, singles: 32, pairs: 16, samples: 16, seed: 3 };
-        let images = move |point: &CrashPoint| match durability {
-            Durability::Process => vec![point.newest()],
-            Durability::Power => point.images(&budget).collect(),
+        let images = move |point: &CrashPoint| -> Chosen {
+            match durability {
+                Durability::Process => Box::new(core::iter::once(point.newest())),
+                Durability::Power => Box::new(point.images(&budget)),
+            }
         };
         let wrong = move |next: &Machine| {
             next.rot(2, 100);
@@ -565,7 +567,7 @@ pub(crate) fn covered_before_cleared(off: &str) -> bool {
     engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
     machine.store(5, 1);
     let budget = Budget { exhaustive: 256, singles: 256, pairs: 64, samples: 16, seed: 1 };
-    let images = move |point: &CrashPoint| point.images(&budget).collect();
+    let images = move |point: &CrashPoint| -> Chosen { Box::new(point.images(&budget)) };
     let wrong = |next: &Machine| {
         let options = OpenOptions { read_only: true, ..boot(1, Durability::Power) };
         let (engine, _) = next.try_open(options).unwrap();

@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use crate::common::{Here, until};
+use crate::common::{Here, ended, until};
 use holdfast::{Owner, Pool};
 use serde_json::Value;
 
@@ -203,18 +203,27 @@ fn an_owner_that_takes_no_commands_is_named() {
     here.pool("a.pool");
     let _pool = Pool::options().commands(false).open(here.path("a.pool")).unwrap();
     let id = format!("process {}", std::process::id());
-    for words in [
+    let named = [
         &["check", "a.pool"][..],
         &["repair", "a.pool"],
         &["scrub", "start", "a.pool"],
         &["map", "put", "a.pool", "words", "k", "v"],
-    ] {
-        let done = here.expect(8, words);
-        assert!(done.err.contains(&id), "{words:?}: {}", done.err);
-        assert_eq!(here.json(8, words)["error"]["kind"], "locked");
+    ];
+    let others = [&["inject", "poison", "a.pool"][..], &["scrub", "pause", "a.pool"]];
+    // Each waits for seconds: beside each other.
+    let both = |words| (here.started(words), here.started(&[words, &["--json"]].concat()));
+    let begun: Vec<_> = named.into_iter().map(|words| (words, both(words))).collect();
+    let others = others.map(|words| here.started(words));
+    for (words, (plain, json)) in begun {
+        let (plain, json) = (ended(plain), ended(json));
+        assert_eq!((plain.code, json.code), (8, 8), "{words:?}: {}", plain.err);
+        assert!(plain.err.contains(&id), "{words:?}: {}", plain.err);
+        let told: Value = serde_json::from_str(&json.out).unwrap();
+        assert_eq!(told["error"]["kind"], "locked", "{words:?}: {told}");
     }
-    here.expect(8, &["inject", "poison", "a.pool"]);
-    here.expect(8, &["scrub", "pause", "a.pool"]);
+    for other in others {
+        assert_eq!(ended(other).code, 8);
+    }
 }
 
 #[test]

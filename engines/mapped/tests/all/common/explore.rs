@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use holdfast_faultmem::{Budget, CrashPoint, Image, Marks};
+use holdfast_faultmem::{Budget, CrashPoint, Marks};
 use holdfast_mapped::{AtRest, Durability, Force, Mended, OpenOptions, ProtectOptions, Writing};
 use holdfast_pmem::{MediumKind, PAGE};
 use holdfast_redundancy::PageVerdict;
@@ -172,17 +172,16 @@ fn judge_point(
         known.torn.extend(known.fresh.iter().copied());
     }
     let run = if scene.power { 2 } else { 1 };
-    let chosen: Vec<Image> = if scene.power {
+    let some = scene.power.then(|| {
         let n = images;
         let seed = known.barriers;
         let budget = Budget { exhaustive: n as u64, singles: n, pairs: n / 2, samples: n, seed };
-        let all: Vec<Image> = point.images(&budget).collect();
-        let step = (all.len() / images.max(1)).max(1);
-        all.into_iter().step_by(step).chain([point.persisted(), point.newest()]).collect()
-    } else {
-        vec![point.newest()]
-    };
-    for image in chosen {
+        let step = (point.images(&budget).count() / images.max(1)).max(1);
+        // One at a time: memory for all of them would cost more than to make them.
+        let ends = core::iter::once_with(|| point.persisted());
+        point.images(&budget).step_by(step).chain(ends)
+    });
+    for image in some.into_iter().flatten().chain(core::iter::once_with(|| point.newest())) {
         known.wrong.images += 1;
         let machine = Machine::after(image, scene.kind, size, marks.clone());
         if let Some(off) = off {

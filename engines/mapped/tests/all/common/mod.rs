@@ -283,13 +283,16 @@ impl Machine {
 pub(crate) const DEATHS: [(MediumKind, Durability); 2] =
     [(MediumKind::Shm, Durability::Process), (MediumKind::File, Durability::Power)];
 
+/// Images of a point, made one at a time.
+pub(crate) type Chosen = Box<dyn Iterator<Item = Image>>;
+
 /// Whether any image is `wrong` that the end may leave at a barrier of this name, or at any if it
 /// is empty, while `work` is done: all that `images` chooses, each on a machine with the same place
 /// switched off and, if wanted, with the bits of the source.
 pub(crate) fn any_image(
     machine: &Machine,
     (off, barrier, bits): (&str, &'static str, bool),
-    images: impl Fn(&CrashPoint) -> Vec<Image> + Send + 'static,
+    images: impl Fn(&CrashPoint) -> Chosen + Send + 'static,
     wrong: impl Fn(&Machine) -> bool + Send + 'static,
     work: impl FnOnce(),
 ) -> bool {
