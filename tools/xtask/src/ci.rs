@@ -98,10 +98,10 @@ const STEPS: &[Step] = &[
     // Says that it skips, and why, where no machine can be emulated.
     Step { needs: Needs::Crate("lab"), ..step("lab", Run::Built("lab", &["--smoke"])) },
     // The tests run the corpora; this is what chance makes of them, other inputs for each commit.
-    // Each target for so long by the clock, four at a time: of two cores, each has half of one.
+    // Each target for so long by the clock, six at a time: of two cores, each has a third of one.
     Step { needs: Needs::Crate("holdfast-fuzz"),
            ..step("fuzz", Run::Built("holdfast-fuzz", &[
-               "storm", "--seconds", "30", "--jobs", "4", "--seed", SEED])) },
+               "storm", "--seconds", "30", "--jobs", "6", "--seed", SEED])) },
 ];
 
 /// How a step ended.

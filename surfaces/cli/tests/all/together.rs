@@ -80,14 +80,16 @@ fn a_writer_does_not_wait_for_a_long_look_for_ever() {
     let here = Here::new();
     here.pool("a.pool");
     let looking = holdfast::Pool::open_read_only(here.path("a.pool")).unwrap();
-    for words in [
+    let commands = [
         &["map", "put", "a.pool", "words", "k", "v"][..],
         &["repair", "a.pool"],
         &["scrub", "start", "-w", "a.pool"],
-    ] {
-        let done = here.expect(8, words);
-        let id =
-            format!("is being read by process {}; wait until that is done", std::process::id());
+    ];
+    let id = format!("is being read by process {}; wait until that is done", std::process::id());
+    // Each waits for seconds: beside each other.
+    for started in commands.map(|words| here.started(words)) {
+        let done = ended(started);
+        assert_eq!(done.code, 8, "{}", done.err);
         assert!(done.err.contains(&id), "{}", done.err);
     }
     drop(looking);

@@ -32,7 +32,7 @@ use crate::tally::{Fault, Judged, Tally, Violation};
 pub const ROW: Row = Row {
     name: "damage",
     story: "stray writes and bit flips over every kind of place, found and repaired in use",
-    cases: |tier| WRONG.len() as u64 + if tier == Tier::Ci { 20 } else { 2_000 },
+    cases: |tier| WRONG.len() as u64 + if tier == Tier::Ci { 12 } else { 2_000 },
     run,
     finish: |_| {},
     patience: Duration::from_secs(300),
