@@ -292,6 +292,26 @@ fn a_page_that_goes_with_its_parity_is_called_lost_whichever_is_met_first() {
     }
 }
 
+/// A scrub counts what it found once, as what became of the worst of it: the page is met before its
+/// parity, which is back afterwards without it and is not counted as repaired.
+#[test]
+fn a_scrub_of_a_page_that_goes_with_its_parity_counts_one_loss_and_no_repair() {
+    let (f, slots) = two_rows();
+    // A page without slots, which are met before and each count as lost.
+    let page = slots + 1;
+    for of in over(&f, 0, page) {
+        f.pool.run(|tx| tx.free(of)).unwrap();
+    }
+    let (gone, parity) = (f.zone.at(0, page * PAGE), f.zone.p_at(page * PAGE));
+    for at in [gone, parity] {
+        f.pool.medium().poison(at, PAGE, Clear::Able).unwrap();
+    }
+    let done = scrub(&f.pool);
+    assert_eq!((done.repaired, done.lost), (0, 1), "{:?}", done.report.findings);
+    assert_eq!(outcomes_of(&f.pool, gone), [Outcome::Lost]);
+    assert_eq!(outcomes_of(&f.pool, parity), [Outcome::Repaired]);
+}
+
 /// The same where the parity goes along with a frame that moves for another page.
 #[test]
 fn a_page_whose_parity_moves_along_with_a_frame_is_called_lost() {
@@ -417,7 +437,7 @@ fn over(f: &Filled, row: u32, page: u64) -> Vec<RawPtr> {
 }
 
 /// What the journal says became of what was wrong at a place.
-fn outcomes_of(pool: &TestPool, at: u64) -> Vec<Outcome> {
+pub(crate) fn outcomes_of(pool: &TestPool, at: u64) -> Vec<Outcome> {
     let journal = Journal::open(pool.medium(), &pool.superblock());
     let events = journal.read_all(pool.medium());
     events.iter().filter(|event| event.at == at).map(|event| event.outcome).collect()

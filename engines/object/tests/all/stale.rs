@@ -1,7 +1,10 @@
 //! Pages that come back as they once were: the device forgot what was written to them last. All
 //! that lies on such a page verifies, and only parity knows better.
 
+use crate::beyond::outcomes_of;
 use crate::common::{TestPool, create_with, get, pattern, put, reopened};
+use crate::no_spare::spoil_spares;
+use holdfast_faultmem::Clear;
 use holdfast_layout::{RawPtr, RegionKind};
 use holdfast_object::{CreateOptions, Parity, ScrubControl, ScrubOptions, Scrubbed};
 use holdfast_pmem::{Medium, MediumKind, PAGE};
@@ -217,5 +220,30 @@ fn what_is_in_doubt_is_settled_when_it_is_overwritten_or_freed() {
         if overwrite {
             assert_eq!(get(&pool, object).unwrap(), last);
         }
+    }
+}
+
+/// P and Q tell different things of a page that cannot be read, and nothing on it tells which of
+/// them was forgotten: that is said wherever the page comes back, in its place, in another frame or
+/// in memory.
+#[test]
+fn a_page_of_which_p_and_q_disagree_is_in_doubt_wherever_it_comes_back() {
+    for (stays, spares) in [(Clear::Able, true), (Clear::Unable, true), (Clear::Unable, false)] {
+        let pool = pool(MediumKind::Shm, Parity::PQ);
+        let old = pattern(1, LONG);
+        let object = put(&pool, &old);
+        settled(&pool);
+        let mut new = old.clone();
+        forgetting(&pool, parity_page(&pool, object.offset()), || {
+            write(&pool, object, 1100, &pattern(2, 300), &mut new);
+        });
+        if !spares {
+            spoil_spares(pool.medium(), &pool.regions());
+        }
+        let page = object.offset() / PAGE * PAGE;
+        pool.medium().poison(page, PAGE, stays).unwrap();
+        scrub(&pool);
+        let told = outcomes_of(&pool, page);
+        assert_eq!(told, [Outcome::Undecided], "{stays:?}, spare frames: {spares}");
     }
 }

@@ -30,7 +30,7 @@ pub const ROW: Row = Row {
     name: "histories",
     story: "calls of threads on registers, maps, queues, through crashes and damage: an order \
             explains all answers",
-    cases: |tier| WRONG.len() as u64 + if matches!(tier, Tier::Ci) { 192 } else { 6_672 },
+    cases: |tier| WRONG.len() as u64 + if matches!(tier, Tier::Ci) { 336 } else { 6_672 },
     run,
     finish: |_| (),
     patience: Duration::from_secs(300),
