@@ -7,6 +7,7 @@ mod fields;
 mod histories;
 mod mapped_fields;
 mod mapped_mutants;
+mod mapped_pointers;
 mod mapped_sequences;
 mod mapped_side;
 mod mapped_specimen;

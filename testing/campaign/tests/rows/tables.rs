@@ -1,5 +1,6 @@
 //! What names rows names rows there are.
 
+use holdfast_campaign::mapped;
 use holdfast_campaign::object::goals::GOALS;
 use holdfast_campaign::object::rows::nested::{scenes, wrong::WRONG};
 use holdfast_campaign::object::rows::{ROWS, lost};
@@ -35,4 +36,12 @@ fn wrong_variants_are_in_scenes_and_worlds_that_there_are() {
 fn a_long_run_does_more_than_enough_lost_writes_of_each_kind() {
     let each = ((lost::ROW.cases)(Tier::Long) - lost::WRONG.len() as u64) / 4 * lost::FAULTS;
     assert!(each >= 400_000, "{each}");
+}
+
+#[test]
+fn each_row_is_in_the_list_of_what_is_run() {
+    for (campaign, rows) in [("object", ROWS), ("mapped", mapped::rows::ROWS)] {
+        let names = rows.iter().map(|row| row.name);
+        assert_eq!(holdfast_evidence::unlisted(campaign, names), Vec::<String>::new());
+    }
 }

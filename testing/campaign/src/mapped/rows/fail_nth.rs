@@ -22,7 +22,7 @@ use crate::mapped::judge::{bytes, gives_back, name, refused, verdicts};
 use crate::mapped::ledger::Ledger;
 use crate::mapped::machine::{Engine, Machine, Setting};
 use crate::mapped::session::{Program, Session};
-use crate::object::wrong::{Lie, Variant, lie, or_right, straight};
+use crate::object::wrong::{Lie, Variant, are_enough, lie, or_right, straight};
 use crate::runner::{Case, Row, Tier, panic_text};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
@@ -163,6 +163,8 @@ pub const WRONG: &[Variant] = &[
     lie(Lie::Reverts, "a page is changed", Fault::Reverted),
     lie(Lie::Panics, "a look panics", Fault::Panicked),
 ];
+const _: () = are_enough(WRONG);
+const _: () = assert!(matches!(DEEDS[PASS_ROTTEN as usize], Deed::PassRotten));
 
 fn named(number: u64) -> (Deed, Setting, String) {
     let deed = DEEDS[number as usize % DEEDS.len()];
@@ -598,13 +600,6 @@ fn finish(tally: &mut Tally) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::wrong::are_enough;
-
-    #[test]
-    fn there_are_enough_wrong_variants() {
-        are_enough(WRONG);
-        assert_eq!(DEEDS[PASS_ROTTEN as usize], Deed::PassRotten);
-    }
 
     #[test]
     fn a_deed_without_a_failing_call_is_a_violation() {

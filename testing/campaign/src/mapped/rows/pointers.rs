@@ -6,7 +6,7 @@
 //! tells it. Computed again, it is hostile: no panic, no hang, and no byte of the data changes but
 //! what was stored. Whatever is said of one file, another one in that pool is as sound as before.
 
-mod kept;
+pub mod kept;
 mod wrong;
 
 use std::time::Duration;

@@ -24,7 +24,7 @@ use crate::mapped::judge::{accused, named, refused};
 use crate::mapped::ledger::Ledger;
 use crate::mapped::model::begun;
 use crate::mapped::ward::{ENTRY, Orders, Report, WORD, beside, is_left_alone, preload};
-use crate::object::wrong::{Lie, Variant, is_on_purpose, lie, made_up, or_right, told};
+use crate::object::wrong::{Lie, Variant, are_enough, is_on_purpose, lie, made_up, or_right, told};
 use crate::runner::{Case, Row, Tier};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
@@ -67,6 +67,7 @@ const WRONG: &[Variant] = &[
     lie(Lie::Reverts, "what the program stored is taken back", Fault::Reverted),
     lie(Lie::Forgets, "the file ends before its last page", Fault::Wrong),
 ];
+const _: () = are_enough(WRONG);
 /// Kills of a story in which something is wrong.
 const FEW: u64 = 3;
 

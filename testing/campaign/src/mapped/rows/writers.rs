@@ -27,7 +27,7 @@ use crate::mapped::model::repaired;
 use crate::mapped::real::{PAGES, Real, begin};
 use crate::mapped::told::events_as_told;
 use crate::object::targets::unit_set_back;
-use crate::object::wrong::{Lie, Variant, lie, made_up, or_right, told};
+use crate::object::wrong::{Lie, Variant, are_enough, lie, made_up, or_right, told};
 use crate::runner::{Case, Row, Tier};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
@@ -60,6 +60,7 @@ const WRONG: &[Variant] = &[
     lie(Lie::Again, "the journal names what nothing damaged in this round", Fault::FalseReport),
     lie(Lie::Reverts, "a repair takes stores back", Fault::Reverted),
 ];
+const _: () = are_enough(WRONG);
 /// Stripes that are stored to in a round.
 const BUSY: u64 = 24;
 /// Putting right what redundancy could not.
@@ -513,15 +514,5 @@ impl<'a> Round<'a> {
             return Err(Violation::new(Fault::Exposed, format!("{story}, {coverage:?}")));
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn there_are_enough_wrong_variants() {
-        crate::object::wrong::are_enough(WRONG);
     }
 }

@@ -26,7 +26,7 @@ use crate::object::raw::Bytes;
 use crate::object::scenes::{refused, stage};
 use crate::object::targets::{Area, Side, Target, Targets};
 use crate::object::world::World;
-use crate::object::wrong::{Lie, Variant, lie, or_right, serve_as_told, site, told};
+use crate::object::wrong::{Lie, Variant, are_enough, lie, or_right, serve_as_told, site, told};
 use crate::runner::{Case, Row, Tier};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
@@ -58,6 +58,7 @@ const WRONG: &[Variant] = &[
     lie(Lie::Mended, "the journal calls repaired what is lost", Fault::Unnoticed),
     lie(Lie::Scribbles, "an open that fails changes the pool", Fault::Wrong),
 ];
+const _: () = are_enough(WRONG);
 
 fn run(case: &Case) -> Tally {
     or_right(WRONG, case, |_, case| story(case, FEW), |case| story(case, ROUNDS))
@@ -474,15 +475,4 @@ fn between(driver: &Driver, states: &[Objects], acked: usize) -> Judged<Option<u
         }
     }
     Ok(behind)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::object::wrong::are_enough;
-
-    #[test]
-    fn there_are_enough_wrong_variants() {
-        are_enough(WRONG);
-    }
 }

@@ -24,7 +24,7 @@ use crate::object::raw::Bytes;
 use crate::object::scenes::{refused, stage};
 use crate::object::targets::{Area, Target, Targets};
 use crate::object::world::World;
-use crate::object::wrong::{Lie, Variant, lie, or_right, site};
+use crate::object::wrong::{Lie, Variant, are_enough, lie, or_right, site};
 use crate::runner::{Case, Row, Tier};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
@@ -55,6 +55,7 @@ const WRONG: &[Variant] = &[
     lie(Lie::Accuses, "the journal names what nothing damaged", Fault::FalseReport),
     lie(Lie::Reverts, "a repair changes what nothing damaged", Fault::Reverted),
 ];
+const _: () = are_enough(WRONG);
 /// Pages of the pools: some twenty page columns.
 const PAGES: u64 = 241;
 /// Batches between two looks at every byte of the medium.
@@ -475,16 +476,5 @@ fn remade(driver: &Driver, zone: &Region, area: Area, bytes: &[u64]) -> bool {
             zone.parity_rows > 0 && driver.medium.any_stored(over)
         }
         _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::object::wrong::are_enough;
-
-    #[test]
-    fn there_are_enough_wrong_variants() {
-        are_enough(WRONG);
     }
 }

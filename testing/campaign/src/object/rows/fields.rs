@@ -35,7 +35,7 @@ use crate::object::raw::Bytes;
 use crate::object::scenes::refused;
 use crate::object::world::World;
 use crate::object::wrap;
-use crate::object::wrong::{Lie, Variant, lie, or_right, site, told};
+use crate::object::wrong::{Lie, Variant, are_enough, lie, or_right, site, told};
 use crate::runner::{Case, Row, Tier};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
@@ -124,6 +124,7 @@ const WRONG: &[Variant] = &[
     lie(Lie::Scribbles, "a check changes the pool", Fault::Wrong),
     lie(Lie::Panics, "a check panics", Fault::Panicked),
 ];
+const _: () = are_enough(WRONG);
 /// Groups that stories with something wrong are about, in turn.
 const BRIEF: [usize; 4] = [6, 1, 0, 5];
 /// Verbs of such a story.
@@ -435,11 +436,6 @@ fn finish(tally: &mut Tally) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn there_are_enough_wrong_variants() {
-        crate::object::wrong::are_enough(WRONG);
-    }
 
     #[test]
     fn a_field_that_no_case_damaged_is_a_violation() {

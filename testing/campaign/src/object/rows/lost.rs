@@ -33,7 +33,7 @@ use crate::object::scenes::{refused, stage};
 use crate::object::targets::{Area, Targets};
 use crate::object::toil::served;
 use crate::object::world::World;
-use crate::object::wrong::{Lie, Variant, lie, or_right, serve_as_told, site, told};
+use crate::object::wrong::{Lie, Variant, are_enough, lie, or_right, serve_as_told, site, told};
 use crate::runner::{Case, Row, Tier};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
@@ -74,6 +74,7 @@ pub const WRONG: &[Variant] = &[
     of_kind("moved", lie(Lie::OneOfTwo, "of two places the journal names one", Fault::Unnoticed)),
     of_kind("moved", lie(Lie::Again, "the journal names what was mended", Fault::FalseReport)),
 ];
+const _: () = are_enough(WRONG);
 /// The fault that is not of a write: see `stale.rs`.
 const STALE: u64 = 3;
 /// Bytes that reach the medium together.
@@ -568,15 +569,4 @@ fn meet(world: &Arc<World>, driver: Driver, injected: &Injected, rng: &mut Rng) 
         _ => {}
     }
     Ok(driver)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::object::wrong::are_enough;
-
-    #[test]
-    fn there_are_enough_wrong_variants() {
-        are_enough(WRONG);
-    }
 }

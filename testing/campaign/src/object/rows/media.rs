@@ -36,7 +36,7 @@ use crate::object::scenes::refused;
 use crate::object::targets::{Area, Side, Target, Targets};
 use crate::object::toil::{Fair, Toil};
 use crate::object::world::World;
-use crate::object::wrong::{Lie, Variant, lie, or_right, told};
+use crate::object::wrong::{Lie, Variant, are_enough, lie, or_right, told};
 use crate::runner::{Case, Row, Tier};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
@@ -93,6 +93,7 @@ const WRONG: &[Variant] = &[
     lie(Lie::Unheard, "a signal is nobody's", Fault::Unnoticed),
     lie(Lie::StaysBad, "a page is bad again after its repair", Fault::Unnoticed),
 ];
+const _: () = are_enough(WRONG);
 /// What a lie changes.
 const LIE: Site = Site::new("campaign.media.lie");
 
@@ -689,14 +690,4 @@ fn finish(tally: &mut Tally) {
         places.len(),
         names.join(", ")
     ));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn there_are_enough_wrong_variants() {
-        crate::object::wrong::are_enough(WRONG);
-    }
 }

@@ -25,7 +25,7 @@ use crate::tally::{Judged, Tally};
 pub const ROW: Row = Row {
     name: "sequences",
     story: "all sequences of one and two steps on objects and on each map, some of three",
-    cases: |tier| EXTENTS.iter().map(|extent| extent.cases(tier)).sum(),
+    cases,
     run,
     finish: |tally| sequences::finish(&EXTENTS, tally),
     patience: LONGEST,
@@ -90,6 +90,10 @@ fn plan(case: &Case) -> Plan {
         limit: if all { NO_END } else { 0 },
         enough: 5,
     }
+}
+
+fn cases(tier: Tier) -> u64 {
+    EXTENTS.iter().map(|extent| extent.cases(tier)).sum()
 }
 
 fn run(case: &Case) -> Tally {
@@ -209,7 +213,7 @@ mod tests {
     fn of_each_subject_all_images_are_looked_at_in_each_setting() {
         let (seed, tier) = (1, Tier::Long);
         let mut whole = [[0; SETTINGS as usize]; EXTENTS.len()];
-        for number in 0..(ROW.cases)(tier) {
+        for number in 0..cases(tier) {
             let (index, at) = sequences::locate(&EXTENTS, tier, number);
             let setting = EXTENTS[index].pick(tier, seed, at).setting;
             whole[index][setting as usize] += u64::from(is_whole(&Case { seed, number, tier }));

@@ -26,7 +26,7 @@ use crate::object::model::Object;
 use crate::object::promise::{LEFT, Promise, judge};
 use crate::object::scenes::refused;
 use crate::object::victim::{Orders, Phase, Said, hear, open_options};
-use crate::object::wrong::{Lie, Variant, is_on_purpose, lie, or_right, told};
+use crate::object::wrong::{Lie, Variant, are_enough, is_on_purpose, lie, or_right, told};
 use crate::runner::{Case, Row, Tier};
 use crate::tally::{Fault, Judged, Tally, Violation};
 
@@ -64,6 +64,7 @@ const WRONG: &[Variant] = &[
     lie(Lie::Silent, "the journal says nothing", Fault::Unnoticed),
     lie(Lie::Accuses, "the journal names what nothing damaged", Fault::FalseReport),
 ];
+const _: () = are_enough(WRONG);
 /// Kills of a story in which something is wrong.
 const FEW: u64 = 4;
 

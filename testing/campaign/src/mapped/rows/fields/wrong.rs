@@ -1,6 +1,6 @@
 //! What must be convicted: lies of what the engine says of pages, and of what it does to them.
 
-use crate::object::wrong::{Lie, Variant, lie, or_right, site};
+use crate::object::wrong::{Lie, Variant, are_enough, lie, or_right, site};
 use crate::runner::Case;
 use crate::tally::{Fault, Tally};
 
@@ -16,6 +16,7 @@ pub(super) const WRONG: &[Variant] = &[
     lie(Lie::Forgets, "a scrub or repair leaves a page in doubt", Fault::Exposed),
     Variant { bed: "parity", ..site("mapped.scrub.verify-parity", "parity is never looked at") },
 ];
+const _: () = are_enough(WRONG);
 /// Runs a case: one of the wrong variants, or one of the others.
 pub(super) fn run(case: &Case) -> Tally {
     let wrong = |variant: &Variant, case: &Case| {
@@ -27,13 +28,3 @@ pub(super) fn run(case: &Case) -> Tally {
 
 /// A story with something wrong damages one in so many places, unless it names them.
 const FEW: usize = 9;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn there_are_enough_wrong_variants() {
-        crate::object::wrong::are_enough(WRONG);
-    }
-}

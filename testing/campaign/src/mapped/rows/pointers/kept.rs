@@ -34,11 +34,14 @@ const REGION: usize = HEAD + 32;
 type Left = (PathBuf, Vec<u8>, SystemTime);
 
 /// The two files and what they are kept in.
-pub(super) struct Kept {
+#[derive(Debug)]
+pub struct Kept {
     _folder: tempfile::TempDir,
-    pub(super) data: PathBuf,
+    /// The file that is damaged.
+    pub data: PathBuf,
     pub(super) other: PathBuf,
-    pub(super) pool: PathBuf,
+    /// The pool.
+    pub pool: PathBuf,
     /// Whether stores have dates there: rot at rest is in doubt else.
     pub(super) dated: bool,
     /// Data, pointer, pool; then data and pointer of the other.
@@ -68,13 +71,17 @@ fn put(path: &Path, bytes: &[u8], date: SystemTime) -> Judged<()> {
     put().map_err(|error: std::io::Error| refused("a file", &error))
 }
 
-/// The sum of a copy of the pointer.
-fn seal(copy: &[u8]) -> [u8; 4] {
+/// The sum of a copy of the pointer, as its source has it.
+pub fn seal(copy: &[u8]) -> [u8; 4] {
     crc(crc(0, &0_u64.to_le_bytes()), &copy[4..]).to_le_bytes()
 }
 
 impl Kept {
-    pub(super) fn new(rng: &mut Rng) -> Judged<Self> {
+    /// Keeps two files of random bytes in a new pool, and leaves them.
+    ///
+    /// # Errors
+    /// The system refuses a file, or the engine to protect it.
+    pub fn new(rng: &mut Rng) -> Judged<Self> {
         let folder = tempfile::Builder::new().prefix("holdfast-campaign-").tempdir();
         let folder = folder.map_err(|error| refused("a folder", &error))?;
         let at = |name: &str| folder.path().join(name);
@@ -107,7 +114,10 @@ impl Kept {
     }
 
     /// Everything is again what it was. The files stay the same ones: they are known by that.
-    pub(super) fn restore(&self) -> Judged<()> {
+    ///
+    /// # Errors
+    /// The system refuses a file.
+    pub fn restore(&self) -> Judged<()> {
         self.left.iter().try_for_each(|(path, bytes, date)| put(path, bytes, *date))
     }
 
@@ -192,7 +202,10 @@ impl Kept {
     }
 
     /// The same as rot does: the bytes of it in the pool, no sum with them.
-    pub(super) fn rot_extent(
+    ///
+    /// # Errors
+    /// The region is not found, or the system refuses the file.
+    pub fn rot_extent(
         &self,
         field: &Field,
         rng: &mut Rng,
@@ -220,7 +233,10 @@ impl Kept {
     }
 
     /// Both copies of the pointer verify and say what they said.
-    pub(super) fn pointer_is_whole(&self) -> Judged<()> {
+    ///
+    /// # Errors
+    /// They do not, or cannot be read.
+    pub fn pointer_is_whole(&self) -> Judged<()> {
         let (path, whole, _) = &self.left[1];
         let now = read(path)?;
         let same = now.len() == whole.len()
@@ -262,39 +278,4 @@ fn damage(
     let differs = new != bytes[at..end];
     bytes[at..end].copy_from_slice(&new);
     differs
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The sum that is computed here is the one that pointers have: else nothing would be hostile.
-    #[test]
-    fn a_pointer_that_is_sealed_as_it_was_is_the_same() {
-        let kept = Kept::new(&mut Rng::new(1)).expect("two files");
-        for copy in kept.left[1].1.chunks(PAGE_LEN) {
-            assert_eq!(copy[..4], seal(copy));
-        }
-        let left = kept.rot_extent(&Field::new("len", 0, 8), &mut Rng::new(1), |own, _, _| {
-            assert_eq!(own.len(), 8);
-            own.to_vec()
-        });
-        assert!(!left.expect("it is there"));
-        kept.pointer_is_whole().expect("nothing was damaged");
-    }
-
-    #[test]
-    fn what_rots_of_a_region_is_found_in_the_pool() {
-        let kept = Kept::new(&mut Rng::new(1)).expect("two files");
-        let is_clean = || {
-            let pool = Pool::open(&kept.pool).expect("it opens");
-            pool.check(|_, _| {}).expect("it can be looked at").is_clean()
-        };
-        assert!(is_clean());
-        kept.restore().expect("it can be put back");
-        let verb = |own: &[u8], _: &[u8], _: &mut Rng| own.iter().map(|byte| !byte).collect();
-        let field = Field::new("inode", 24, 8);
-        assert!(kept.rot_extent(&field, &mut Rng::new(1), verb).expect("it is there"));
-        assert!(!is_clean());
-    }
 }

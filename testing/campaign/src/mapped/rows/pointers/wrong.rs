@@ -3,7 +3,7 @@
 use holdfast::Event;
 use holdfast::protect::{Unsure, Verified};
 
-use crate::object::wrong::{Lie, Variant, lie, or_right, told};
+use crate::object::wrong::{Lie, Variant, are_enough, lie, or_right, told};
 use crate::runner::Case;
 use crate::tally::{Fault, Tally};
 
@@ -17,6 +17,7 @@ pub(super) const WRONG: &[Variant] = &[
     lie(Lie::Scribbles, "a look changes the pointer", Fault::Wrong),
     lie(Lie::Panics, "an opening panics", Fault::Panicked),
 ];
+const _: () = are_enough(WRONG);
 
 /// Runs a case: one of the wrong variants, or one of the others.
 pub(super) fn run(case: &Case) -> Tally {
@@ -37,14 +38,4 @@ pub(super) fn seen_as_told(mut seen: Verified) -> Verified {
 /// The events, or none.
 pub(super) fn events_as_told(events: Vec<Event>) -> Vec<Event> {
     if told(Lie::Silent) { Vec::new() } else { events }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn there_are_enough_wrong_variants() {
-        crate::object::wrong::are_enough(WRONG);
-    }
 }

@@ -2,7 +2,7 @@
 //! made good, and answers that are no true ones.
 
 use super::{every_call, name_of, subjects};
-use crate::object::wrong::{Lie, Variant, lie, or_right, site};
+use crate::object::wrong::{Lie, Variant, are_enough, lie, or_right, site};
 use crate::runner::Case;
 use crate::tally::{Fault, Tally};
 
@@ -31,6 +31,7 @@ pub const WRONG: &[Variant] = &[
     within(lie(Lie::WrongByte, "a wrong byte is lent", Fault::Wrong), "view in file-p"),
     within(lie(Lie::Panics, "a failed call panics", Fault::Panicked), "write-8 in file-pq"),
 ];
+const _: () = are_enough(WRONG);
 
 /// Runs a case: one of the wrong variants, or one of the others.
 pub(super) fn run(case: &Case) -> Tally {
@@ -45,15 +46,4 @@ fn brief(variant: &Variant, case: &Case) -> Tally {
     let done = every_call((scene, world), case, &mut tally);
     tally.judge(done);
     tally
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::object::wrong::are_enough;
-
-    #[test]
-    fn there_are_enough_wrong_variants() {
-        are_enough(WRONG);
-    }
 }
