@@ -2,7 +2,7 @@
 //!
 //! Two checks at a time, since most of them wait for others half of their time. Each is a process,
 //! this one again: what one opens would be open in whatever another starts at that moment. Those
-//! that look at clocks, or have very many files, have the machine to themselves.
+//! that look at clocks closely, or have very many files, have the machine to themselves.
 //!
 //! What a story leaves in its file is compared with what the same story leaves in another file
 //! without a guard. Then every page must be covered, so damage is done to some and must be undone.
@@ -23,7 +23,8 @@ mod taken;
 mod unseen;
 mod untouched;
 
-use std::io::{Read, Seek};
+use std::collections::BTreeSet;
+use std::os::unix::fs::FileExt;
 use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -79,8 +80,9 @@ fn main() -> ExitCode {
 /// Those with `only` in their names, if that is given.
 fn all(only: Option<&str>) -> ExitCode {
     assert!(ALONE.iter().all(|name| named(name).is_some()));
-    let chosen = ALL.iter().copied().flatten().map(|(name, _)| *name);
-    let chosen = chosen.filter(|name| only.is_none_or(|only| name.contains(only)));
+    let all: Vec<&str> = ALL.iter().copied().flatten().map(|(name, _)| *name).collect();
+    assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "one name, two of them");
+    let chosen = all.into_iter().filter(|name| only.is_none_or(|only| name.contains(only)));
     let is_alone =
         |name: &&str| ALONE.contains(name) || standing::ALL.iter().any(|it| it.0 == *name);
     let (alone, beside): (Vec<&str>, Vec<&str>) = chosen.partition(is_alone);
@@ -102,16 +104,17 @@ fn all(only: Option<&str>) -> ExitCode {
 /// may have its output open for as long as they like.
 fn passes(name: &str) -> bool {
     let started = Instant::now();
-    let mut told = tempfile::tempfile().unwrap();
+    let told = tempfile::tempfile().unwrap();
     let mut check = Command::new(std::env::current_exe().unwrap());
     check.args(["--check", name]).stdout(told.try_clone().unwrap());
-    let passes = check.stderr(told.try_clone().unwrap()).status().unwrap().success();
-    let mut text = Vec::new();
-    told.rewind().unwrap();
-    told.read_to_end(&mut text).unwrap();
-    let word = if passes { "ok" } else { "FAILED" };
+    let ended = check.stderr(told.try_clone().unwrap()).status().unwrap();
+    // From a place of its own: where the file is at is theirs as well, and they may go on.
+    let mut text = vec![0; told.metadata().unwrap().len() as usize];
+    told.read_exact_at(&mut text, 0).unwrap();
     let text = String::from_utf8_lossy(&text);
+    let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    let word = if ended.success() { "ok".to_owned() } else { format!("FAILED, {ended}") };
     // In one piece, whoever else prints.
-    println!("{text}test {name} ... {word} ({} ms)", started.elapsed().as_millis());
-    passes
+    println!("{text}{end}test {name} ... {word} ({} ms)", started.elapsed().as_millis());
+    ended.success()
 }

@@ -3,10 +3,11 @@
 use holdfast_campaign::mapped;
 use holdfast_campaign::object::goals::GOALS;
 use holdfast_campaign::object::rows::nested::{scenes, wrong::WRONG};
-use holdfast_campaign::object::rows::{ROWS, lost};
+use holdfast_campaign::object::rows::{ROWS, fail_nth, lost};
 use holdfast_campaign::object::world::World;
 use holdfast_campaign::report::SEE;
 use holdfast_campaign::runner::Tier;
+use holdfast_campaign::tally::Tally;
 
 use super::row;
 
@@ -44,4 +45,13 @@ fn each_row_is_in_the_list_of_what_is_run() {
         let names = rows.iter().map(|row| row.name);
         assert_eq!(holdfast_evidence::unlisted(campaign, names), Vec::<String>::new());
     }
+}
+
+#[test]
+fn each_operation_is_asked_for_a_call_that_failed() {
+    let row = row("object", "fail-nth");
+    let mut nothing = Tally::default();
+    (row.finish)(&mut nothing);
+    let wrong = fail_nth::wrong::WRONG.len() as u64;
+    assert_eq!(nothing.violated(), (row.cases)(Tier::Ci) - wrong);
 }
