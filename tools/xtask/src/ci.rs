@@ -126,7 +126,7 @@ pub(crate) fn run(
         let names: Vec<_> = STEPS.iter().map(|step| step.name).collect();
         bail!(Misuse(format!("no step {name}; the steps are: {}", names.join(", "))));
     }
-    // Asked now: the tests build this program anew, and then the system has no name for this one.
+    // Asked now: the tests may build this program anew; the system has no name for this one then.
     let own = std::env::current_exe().context("cannot find this program again")?;
     let seed = seed(&workspace.root);
     let chosen = |step: &&Step| only.is_empty() || only.iter().any(|name| name == step.name);
