@@ -151,9 +151,17 @@ impl Heap {
     /// Adds a zone whose directory was not read yet. Returns its index, or `None` if the pool
     /// has as many as it can.
     pub fn add_zone(&self, region: &Region) -> Option<u8> {
+        self.add_zone_with(region, |_| ())
+    }
+
+    /// As [`add_zone`](Self::add_zone); `before` is called before a place in the zone can be taken,
+    /// for whatever has to know of it by then.
+    pub fn add_zone_with(&self, region: &Region, before: impl FnOnce(&ZoneTable)) -> Option<u8> {
         let index = self.count.load(Ordering::Acquire);
         let table = ZoneTable::new(u8::try_from(index).ok()?, region);
-        self.zones.get(index)?.set(table).ok()?;
+        let cell = self.zones.get(index)?;
+        cell.set(table).ok()?;
+        before(cell.get()?);
         self.count.store(index + 1, Ordering::Release);
         Some(index as u8)
     }

@@ -397,6 +397,7 @@ impl<M: Medium> Shared<M> {
     fn place(&self, batch: &mut Batch) {
         for i in batch.placed..batch.writes.len() {
             let write = batch.writes[i];
+            debug_assert!(self.zone_of(write.at).is_some(), "no zone is known at {}", write.at);
             let Some(zone) = self.zone_of(write.at) else { continue };
             // Rows end with pages, so what lies in one page is one part; most writes do.
             if write.at % PAGE + u64::from(write.len) <= PAGE

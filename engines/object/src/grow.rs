@@ -7,7 +7,7 @@
 //! | 2 format | directory and parity of the new zone, durable | the same |
 //! | 3 table | region table: side B, drain, side A, drain | the new zone, empty |
 //! | 4 size | superblock: side B, drain, side A, drain | the same |
-//! | 5 use | the zone is known to this process | |
+//! | 5 use | columns and parity know the zone, then places in it can be taken | |
 
 use holdfast_heap::ZoneTable;
 use holdfast_layout::{Region, RegionKind};
@@ -21,6 +21,7 @@ use crate::pool::Pool;
 const STEP_EXTENDED: Site = Site::new("object.grow.step-extended");
 const STEP_FORMATTED: Site = Site::new("object.grow.step-formatted");
 const STEP_LISTED: Site = Site::new("object.grow.step-listed");
+const STEP_KNOWN: Site = Site::new("object.grow.step-known");
 /// Clearing what a growth that crashed left behind.
 const LEFT: Site = Site::new("object.grow.left");
 /// Formatting the zone before it is listed.
@@ -104,9 +105,11 @@ impl<M: Medium> Pool<M> {
             shared.write_region_table(regions)?;
             return Err(error);
         }
-        if let Some(index) = shared.heap.add_zone(&region) {
-            shared.know_zone(index, zone);
-        }
+        // Whoever waits for room takes it at once: its columns are locked, and its parity kept.
+        shared.heap.add_zone_with(&region, |table| {
+            shared.m.step(STEP_KNOWN);
+            shared.know_zone(table, zone);
+        });
         Ok(())
     }
 

@@ -143,9 +143,8 @@ impl<M: Medium> Pool<M> {
         let shared = Shared::new(parts);
         let regions = shared.regions.lock().unwrap_or_else(holdfast_sync::PoisonError::into_inner);
         for region in regions.iter().filter(|r| r.kind == RegionKind::Zone) {
-            if let Some(index) = shared.heap.add_zone(region) {
-                shared.know_zone(index, Zone::new(region, index.into())?);
-            }
+            let zone = Zone::new(region, shared.heap.zones().count() as u32)?;
+            shared.heap.add_zone_with(region, |table| shared.know_zone(table, zone));
         }
         drop(regions);
         Ok(Self { shared: Arc::new(shared) })

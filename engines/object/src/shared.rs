@@ -4,7 +4,7 @@ use holdfast_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Orderi
 use holdfast_sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::sync::Arc;
 
-use holdfast_heap::Heap;
+use holdfast_heap::{Heap, ZoneTable};
 use holdfast_layout::{Ptr, RawPtr, Region, Superblock};
 use holdfast_logs::{Log, Numbers};
 use holdfast_pmem::{Clock, Medium, MediumKind, SyncError};
@@ -196,14 +196,13 @@ impl<M: Medium> Shared<M> {
         this
     }
 
-    /// Makes a zone of the heap known to columns and parity; its index is the heap's.
-    pub(crate) fn know_zone(&self, index: u8, zone: Zone) {
+    /// Makes a zone known to columns and parity, before anybody can take a place in it: what is
+    /// written where no zone is known has no parity.
+    pub(crate) fn know_zone(&self, table: &ZoneTable, zone: Zone) {
         self.columns.add_zone(&zone);
+        self.touched.add_zone(table);
         // A zone is made known once, by open or by growth under the region table's lock.
-        let _ = self.zones[usize::from(index)].set(zone);
-        if let Some(table) = self.heap.zone(index) {
-            self.touched.add_zone(table);
-        }
+        let _ = self.zones[usize::from(table.index())].set(zone);
     }
 
     /// The zone whose data holds `at`.

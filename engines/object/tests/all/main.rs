@@ -13,6 +13,7 @@ mod disk_waits;
 mod erased;
 mod first_steps;
 mod gone;
+mod growth;
 mod hot_path;
 mod leaks;
 mod lost;

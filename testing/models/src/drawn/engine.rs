@@ -2,6 +2,7 @@
 //! a model when all are through and, at one instant before that, after a crash.
 
 pub(super) mod damage;
+pub(super) mod growth;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -59,6 +60,14 @@ struct Objects {
     bystander: RawPtr,
 }
 
+/// How much of the pool a schedule starts from is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Room {
+    Left,
+    /// No chunk is free.
+    None,
+}
+
 /// What is known of commits at an instant: begun and acknowledged, of each writer.
 #[derive(Debug, Clone, Copy, Default)]
 struct Known {
@@ -71,6 +80,7 @@ struct World {
     pool: TestPool,
     objects: Objects,
     known: Arc<Mutex<Known>>,
+    growth: growth::Growth,
 }
 
 /// What the third thread does.
@@ -101,11 +111,18 @@ fn config() -> Config {
     Config { reserve: GROWN, ..Config::default() }
 }
 
-/// The pool that each schedule starts from. Made before any is drawn: a schedule that made it would
+/// Makes the pools that schedules start from, before any is drawn: a schedule that made one would
 /// not be the same again.
-pub(super) fn base(kind: MediumKind) -> &'static Base {
-    static BASES: [OnceLock<Base>; 2] = [OnceLock::new(), OnceLock::new()];
-    let cell = &BASES[usize::from(kind == MediumKind::File)];
+pub(super) fn make_bases() {
+    for kind in [MediumKind::Dax, MediumKind::File] {
+        base(kind, Room::Left);
+        base(kind, Room::None);
+    }
+}
+
+fn base(kind: MediumKind, room: Room) -> &'static Base {
+    static BASES: [OnceLock<Base>; 4] = [const { OnceLock::new() }; 4];
+    let cell = &BASES[usize::from(kind == MediumKind::File) * 2 + usize::from(room == Room::None)];
     if let Some(base) = cell.get() {
         return base;
     }
@@ -121,6 +138,9 @@ pub(super) fn base(kind: MediumKind) -> &'static Base {
     let others = [&accounts[..], &counts, &flags].concat();
     let bystander = damage::bystander(&pool, &others);
     let objects = Objects { accounts, counts, flags, bystander };
+    if room == Room::None {
+        growth::fill(&pool);
+    }
     drop(pool);
     let bytes = m.inner.crash_point().persisted().into_bytes();
     cell.get_or_init(|| Base { bytes, objects })
@@ -198,10 +218,7 @@ impl World {
                 let _ = self.pool.medium().inner.flip_bit(at + 9, bit);
                 self.look();
             }
-            Role::Grow => {
-                let grown = self.pool.grow(GROWN);
-                assert!(grown.is_ok(), "{LAW}: a pool with room grows: {grown:?}");
-            }
+            Role::Grow => self.grow(),
             Role::View => self.view(),
             Role::Churn => self.churn(),
             Role::Relocate => self.relocate(),
@@ -304,7 +321,8 @@ pub(super) fn file(wrong: Wrong) {
 }
 
 fn run(wrong: Wrong, kind: MediumKind) {
-    let base = base(kind);
+    let role = ROLES[thread_rng().gen_range(0..ROLES.len())];
+    let base = base(kind, if role == Role::Grow { Room::None } else { Room::Left });
     let inner = FaultMedium::from_image(base.bytes.clone(), kind, &config());
     inner.elide_name(wrong.off());
     let m: Medium = Arc::new(Stepped::new(inner, wrong.late()));
@@ -319,8 +337,8 @@ fn run(wrong: Wrong, kind: MediumKind) {
         *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some((point, known));
     };
     m.crash_before(instant, Box::new(note));
-    let world = Arc::new(World { pool, objects: base.objects, known });
-    let role = ROLES[thread_rng().gen_range(0..ROLES.len())];
+    let growth = growth::Growth::default();
+    let world = Arc::new(World { pool, objects: base.objects, known, growth });
     let writers = (0..WRITERS).map(|me| {
         let world = Arc::clone(&world);
         thread::spawn(move || {
@@ -330,7 +348,11 @@ fn run(wrong: Wrong, kind: MediumKind) {
         })
     });
     let player = Arc::clone(&world);
-    let threads: Vec<_> = writers.chain([thread::spawn(move || player.play(role))]).collect();
+    let mut threads: Vec<_> = writers.chain([thread::spawn(move || player.play(role))]).collect();
+    if role == Role::Grow {
+        let settler = Arc::clone(&world);
+        threads.push(thread::spawn(move || settler.settle()));
+    }
     for thread in threads {
         thread.join().expect("a broken law ends the whole run");
     }

@@ -16,11 +16,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
-use holdfast_pmem::MediumKind;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 
-use self::engine::damage;
+use self::engine::{damage, growth};
 use crate::cli::{Cli, Ran, Report};
 
 /// What the message of a broken law names.
@@ -185,7 +184,13 @@ const HARNESSES: &[Harness] = &[
             Wrong::Late("object.commit.data"),
             Wrong::Late("object.commit.parity"),
         ],
-        reached: &[&damage::MOVED, &damage::LOG_MOVED, &damage::STOOD_IN, &damage::ASIDE],
+        reached: &[
+            &damage::MOVED,
+            &damage::LOG_MOVED,
+            &damage::STOOD_IN,
+            &damage::ASIDE,
+            &growth::SETTLED,
+        ],
     },
     Harness {
         name: "engine-file",
@@ -231,8 +236,7 @@ const HARNESSES: &[Harness] = &[
 pub(crate) fn run(cli: &Cli) -> Result<Report> {
     let mut report = Report::default();
     Runner::new(RandomScheduler::new_from_seed(0, 1), config()).run(|| {
-        engine::base(MediumKind::Dax);
-        engine::base(MediumKind::File);
+        engine::make_bases();
         for setting in 0..2 {
             for parity in 1..=2 {
                 mapped::base(parity, setting);

@@ -22,8 +22,8 @@
 //! page is replaced, which the supervisor alone writes down, and nobody acts upon before it is
 //! dead; what `preload` keeps in the program it is loaded into, in statics that signal handlers and
 //! forks share, where neither checker can be: `tests/processes` and the guard's programs run it for
-//! real; a zone of the heap that grows, which does not fit the stack of one of loom's threads, and
-//! is published by the same two steps as the column locks of a new zone, which are modelled.
+//! real; a zone of the heap that grows, which does not fit the stack of one of loom's threads: its
+//! locks are modelled here, and all of it under shuttle, with somebody who waits for its room.
 
 mod board;
 mod columns;

@@ -290,6 +290,7 @@ pub const STEPS: &[&str] = &[
     "object.commit.step-put-off",
     "object.grow.step-extended",
     "object.grow.step-formatted",
+    "object.grow.step-known",
     "object.grow.step-listed",
     "object.in_place.step-intent",
     "object.in_place.step-known",
