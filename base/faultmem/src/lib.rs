@@ -164,7 +164,7 @@ pub use faults::{Clear, Damage, Fallen, FaultKind, Injected, Torn, When};
 pub use gate::FailMode;
 pub use images::{Budget, Images};
 pub use medium::{BarrierHook, FaultMedium, GROW, StepHook};
-pub use sites::{Passed, SiteKind, told_apart};
+pub use sites::{Passed, SiteKind, at_line, told_apart};
 pub use trace::{Call, UnitStates};
 pub use watched::{Marks, Watched};
 pub use window::Window;

@@ -163,7 +163,8 @@ impl FaultMedium {
     }
 
     /// Switches a place off by its name, as the list of places seen gives it. `name:kind` switches
-    /// off what of that kind happens there and nothing else: see [`SiteKind::at`].
+    /// off what of that kind happens there and nothing else: see [`SiteKind::at`]; and with a line of
+    /// the source behind it, what happens there: see [`at_line`](crate::at_line).
     pub fn elide_name(&self, name: &str) {
         self.state().sites.switch_off(name);
     }
@@ -568,7 +569,7 @@ impl Medium for FaultMedium {
             _ => sync_error("store", io::Error::other(error)),
         })?;
         let state = self.state();
-        if !state.sites.is_off(site, SiteKind::Append) {
+        if !state.sites.is_off((site, SiteKind::Append, place)) {
             self.drain_as(state, site, SiteKind::Append, place);
         }
         Ok(())

@@ -99,8 +99,17 @@ pub fn told_apart<'a>(
 #[derive(Debug, Default)]
 pub(crate) struct Sites {
     seen: BTreeMap<Passed, u64>,
-    /// Names of places, with or without a kind behind them.
+    /// Names of places, with or without a kind behind them, and a line behind that.
     off: BTreeSet<String>,
+    /// Whether any of them has a line.
+    by_line: bool,
+}
+
+/// The name of what happens at one line of the source, as
+/// [`FaultMedium::elide_name`](crate::FaultMedium::elide_name) understands it.
+#[must_use]
+pub fn at_line((site, kind, place): Passed) -> String {
+    format!("{}@{place}", kind.at(site))
 }
 
 impl Sites {
@@ -112,20 +121,25 @@ impl Sites {
         place: &'static Location<'static>,
     ) -> bool {
         *self.seen.entry((site, kind, place)).or_default() += 1;
-        !self.is_off(site, kind)
+        !self.is_off((site, kind, place))
     }
 
-    pub(crate) fn is_off(&self, site: Site, kind: SiteKind) -> bool {
+    pub(crate) fn is_off(&self, passed: Passed) -> bool {
+        let (site, kind, _) = passed;
         !self.off.is_empty()
-            && (self.off.contains(site.name()) || self.off.contains(&kind.at(site)))
+            && (self.off.contains(site.name())
+                || self.off.contains(&kind.at(site))
+                || self.by_line && self.off.contains(&at_line(passed)))
     }
 
     pub(crate) fn switch_off(&mut self, name: &str) {
+        self.by_line |= name.contains('@');
         self.off.insert(name.to_owned());
     }
 
     pub(crate) fn restore(&mut self) {
         self.off.clear();
+        self.by_line = false;
     }
 
     /// Visits by name and kind, ordered by name.

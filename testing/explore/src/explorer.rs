@@ -48,6 +48,8 @@ pub(crate) struct Plan {
     pub(crate) samples: usize,
     pub(crate) seed: u64,
     pub(crate) off: BTreeSet<String>,
+    /// What is switched off besides: to try it, or since a replay line says so.
+    pub(crate) elided: Option<String>,
     /// Call before which everything is made durable, to try a cure.
     pub(crate) cure: Option<&'static Location<'static>>,
 }
@@ -112,6 +114,7 @@ impl<H: 'static, A: Model> Explorer<H, A> {
             samples: 0,
             seed: 0,
             off: BTreeSet::new(),
+            elided: None,
             cure: None,
         };
         Self {

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use holdfast_faultmem::{Call, Config, CrashPoint, FaultMedium, Image, Mode, Pick, SiteKind};
+use holdfast_faultmem::{
+    Call, Config, CrashPoint, FaultMedium, Image, Mode, Passed, Pick, SiteKind,
+};
 
 use crate::explorer::{DEEPEST, Explorer};
 use crate::ledger::{Model, Seen};
@@ -40,8 +42,8 @@ pub(crate) struct Tally {
     pub(crate) images: [u64; DEEPEST as usize + 1],
     /// Instants whose images were listed.
     pub(crate) instants: u64,
-    /// Places passed, by name.
-    pub(crate) sites: BTreeSet<(&'static str, SiteKind)>,
+    /// Places passed, ordered by name.
+    pub(crate) places: BTreeSet<Passed>,
     /// Flushes and fences: how often, how often for nothing.
     pub(crate) paid: BTreeMap<(&'static str, SiteKind, Place), (u64, u64)>,
 }
@@ -58,8 +60,7 @@ impl Tally {
     }
 
     fn meet(&mut self, medium: &FaultMedium) {
-        let sites = medium.sites_seen().into_iter();
-        self.sites.extend(sites.map(|(site, kind, _)| (site.name(), kind)));
+        self.places.extend(medium.passed());
     }
 }
 
@@ -93,7 +94,7 @@ impl<H: 'static, A: Model> Judge<H, A> {
             Some(image) => FaultMedium::from_crash(image, plan.kind, &config),
             None => FaultMedium::new(plan.len, plan.kind, &config),
         };
-        plan.off.iter().for_each(|name| medium.elide_name(name));
+        plan.off.iter().chain(&plan.elided).for_each(|name| medium.elide_name(name));
         plan.cure.iter().for_each(|place| medium.persist_before(place));
         Arc::new(medium)
     }

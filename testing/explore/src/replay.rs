@@ -25,7 +25,7 @@ pub struct Crash {
 ///
 /// Shown as `NAME;mode=words;seq=0,2;crash=3:64.1,72.1;crash=0:/8.1`, where 64.1 says that the unit
 /// at byte 64 was in its state 1, and 8.1, behind the stroke, that the state 1 of the one at byte 8
-/// was missing.
+/// was missing. `off=PLACE` before the crashes says what was switched off.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replay {
     /// Name of the explorer.
@@ -34,6 +34,8 @@ pub struct Replay {
     pub mode: Mode,
     /// Numbers of the operations, in the order they were given to the explorer.
     pub sequence: Vec<usize>,
+    /// What [`elisions`](crate::Explorer::elisions) had switched off.
+    pub off: Option<String>,
     /// The crashes, outermost first; empty if the run fails without one.
     pub crashes: Vec<Crash>,
 }
@@ -64,6 +66,9 @@ impl fmt::Display for Replay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sequence: Vec<String> = self.sequence.iter().map(ToString::to_string).collect();
         write!(f, "{};mode={};seq={}", self.name, mode_name(self.mode), sequence.join(","))?;
+        if let Some(off) = &self.off {
+            write!(f, ";off={off}")?;
+        }
         for crash in &self.crashes {
             write!(f, ";crash={}:", crash.instant)?;
             write_units(f, &crash.arrived)?;
@@ -95,13 +100,14 @@ impl FromStr for Replay {
         let mut parts = line.trim().split(';');
         let name = parts.next().filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| NoReplay("it begins with no name".to_owned()))?.to_owned();
-        let mut replay =
-            Self { name, mode: Mode::Words, sequence: Vec::new(), crashes: Vec::new() };
+        let (mode, off) = (Mode::Words, None);
+        let mut replay = Self { name, mode, sequence: Vec::new(), off, crashes: Vec::new() };
         for part in parts {
             let (key, value) = part.split_once('=').ok_or_else(|| NoReplay(part.to_owned()))?;
             match key {
                 "mode" => replay.mode = mode_of(value)?,
                 "seq" => replay.sequence = list(value, number)?,
+                "off" => replay.off = Some(value.to_owned()),
                 "crash" => replay.crashes.push(crash_of(value)?),
                 _ => return Err(NoReplay(part.to_owned())),
             }
@@ -161,11 +167,14 @@ mod tests {
                 name: "queue".to_owned(),
                 mode: Mode::Lines,
                 sequence: vec![0, 2],
+                off: None,
                 crashes: vec![outer, inner],
             };
             let line = replay.to_string();
             assert_eq!(line, format!("queue;mode=lines;seq=0,2;crash=3:64.1,72.2;crash=0:{end}"));
-            assert_eq!(line.parse(), Ok(replay));
+            assert_eq!(line.parse().as_ref(), Ok(&replay));
+            let without = Replay { off: Some("a.rs:3:9:flush@a.rs:3:9".to_owned()), ..replay };
+            assert_eq!(without.to_string().parse(), Ok(without));
         }
     }
 

@@ -6,7 +6,7 @@
 use core::mem;
 use std::sync::{Arc, Mutex};
 
-use holdfast_faultmem::{Call, CrashPoint, FaultMedium, Image, Mode};
+use holdfast_faultmem::{Call, CrashPoint, FaultMedium, Image, Mode, at_line};
 use holdfast_workloads::sequences::{Sequences, sample};
 
 use crate::explorer::Explorer;
@@ -14,7 +14,7 @@ use crate::judge::{Bad, Judge, Level, lock, said};
 use crate::ledger::{Ledger, Model, Seen};
 use crate::reduce::Reduced;
 use crate::replay::{REPLAY, Replay};
-use crate::report::{Failure, Report, explain};
+use crate::report::{Asked, Failure, Report, explain};
 use crate::verdict::{Verdict, guarded};
 
 /// What a sequence came to, where it is wrong.
@@ -94,18 +94,18 @@ impl<H: 'static, A: Model> Explorer<H, A> {
     /// Explores, until everything was looked at or the first failure, which then is one of the
     /// shortest there are. If the environment variable `HOLDFAST_REPLAY` holds a line of this
     /// explorer's name, only what it names is run; of another explorer's, nothing is, and the
-    /// report is not clean.
+    /// report is not clean, though [`assert_clean`](Report::assert_clean) lets it pass.
     #[must_use]
     pub fn run(&self) -> Report {
         match std::env::var(REPLAY).ok().map(|line| line.parse::<Replay>()) {
             None => self.explore(),
-            Some(Ok(replay)) if replay.name == self.plan.name => self.replay(&replay),
+            Some(Ok(replay)) if replay.name == self.plan.name => {
+                Report { asked: Asked::Line, ..self.replay(&replay) }
+            }
             Some(Ok(replay)) => {
                 let (own, other) = (&self.plan.name, &replay.name);
-                self.refused(format!(
-                    "{REPLAY} is about `{other}`, and this is `{own}`: run the test of that one \
-                     alone, or unset the variable"
-                ))
+                let why = format!("{REPLAY} is about `{other}`, and this is `{own}`");
+                Report { asked: Asked::Nothing, ..self.refused(why) }
             }
             Some(Err(error)) => self.refused(format!("{REPLAY}: {error}, or unset the variable")),
         }
@@ -122,6 +122,12 @@ impl<H: 'static, A: Model> Explorer<H, A> {
                 "the replay line names `{other}`, and this is `{own}`: replay it with that one"
             ));
         }
+        let mut asked = self.clone();
+        asked.plan.elided.clone_from(&replay.off);
+        asked.replay_as_is(replay)
+    }
+
+    fn replay_as_is(&self, replay: &Replay) -> Report {
         let mut judge = Judge::new(self.clone());
         judge.mode = replay.mode;
         // What fails before the first operation names none.
@@ -140,6 +146,10 @@ impl<H: 'static, A: Model> Explorer<H, A> {
         // What fails without a crash has no image to judge.
         if found.is_none() && !replay.crashes.is_empty() && report.images == 0 {
             return self.does_not_fit("an instant that the operation does not come to");
+        }
+        let off = replay.off.as_ref().filter(|_| found.is_none());
+        if off.is_some_and(|off| !judge.tally.places.iter().any(|place| at_line(*place) == *off)) {
+            return self.does_not_fit("a place that is not passed");
         }
         report.failure = found.map(|found| self.told(judge, found, Some(replay)));
         report

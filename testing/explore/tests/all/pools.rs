@@ -37,7 +37,8 @@ fn bank(kind: MediumKind) -> Explorer<PoolInUse, [u64; 2]> {
         })?)
     };
     let little = Budget { exhaustive: 32, singles: 16, pairs: 8, samples: 8, seed: 5 };
-    pool("bank", &options, kind, setup, |pool, seen| seen.agree(&balances(pool)?))
+    let name = format!("bank-{kind}").to_lowercase();
+    pool(&name, &options, kind, setup, |pool, seen| seen.agree(&balances(pool)?))
         .start([100, 100])
         .budget(little)
         .nested(1, Budget { exhaustive: 4, singles: 2, pairs: 0, samples: 2, seed: 5 })

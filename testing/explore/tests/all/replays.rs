@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use holdfast_explore::{Budget, Explorer, Failure, Mode, Model, REPLAY, Replay};
+use holdfast_explore::{Budget, Explorer, Failure, MediumKind, Mode, Model, REPLAY, Replay, Seen};
 
 use crate::transfer::{Wrong, explorer};
 
@@ -40,7 +40,7 @@ fn a_replay_line_shows_the_failure_again_at_any_depth() {
 fn the_last_line_is_a_whole_command() {
     let report = explorer(Wrong::NoFence).run().to_string();
     let name = std::thread::current().name().map(str::to_owned).expect("a test's thread");
-    let command = format!("' cargo test -p holdfast-explore -- --exact {name}\n");
+    let command = format!("' cargo test -p holdfast-explore -- --exact {name} --nocapture\n");
     assert!(report.contains(&command) || name == "main", "{report}");
 }
 
@@ -113,35 +113,65 @@ fn a_run_that_failed_without_a_crash_and_does_no_more_is_clean_without_an_image(
     explorer(Wrong::Nothing).replay(&line).assert_clean();
 }
 
-/// What the next test runs in a process of its own.
+/// What the next tests run in a process of its own: two explorers, and each place of the first.
 #[test]
 fn child_is_clean() {
+    explorer(Wrong::Nothing).elisions().assert_all_needed();
     explorer(Wrong::Nothing).run().assert_clean();
+    Explorer::new("none", 64, MediumKind::Dax, |_| Ok(()), |(), _: &Seen<()>| Ok(()))
+        .op("nothing", |()| Ok(()), |()| ())
+        .run()
+        .assert_clean();
 }
 
-#[test]
-fn a_line_of_another_explorer_does_not_pass_for_a_run() {
+/// Runs it with this line; whether it passes, and what it says.
+fn child(line: &str) -> (bool, String) {
     let child = Command::new(std::env::current_exe().expect("this program has a file"))
-        .args(["--exact", "replays::child_is_clean"])
-        .env(REPLAY, "other;mode=words;seq=0;crash=0:")
+        .args(["--exact", "replays::child_is_clean", "--nocapture"])
+        .env(REPLAY, line)
         .output()
         .expect("the same program runs");
     let said = [child.stdout, child.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    assert!(!child.status.success(), "{said}");
-    assert!(said.contains("is about `other`, and this is `transfer`"), "{said}");
+    (child.status.success(), String::from_utf8_lossy(&said).into_owned())
+}
+
+#[test]
+fn a_line_of_another_explorer_runs_nothing_says_so_and_stops_no_test() {
+    let (passed, said) = child("other;mode=words;seq=0;crash=0:");
+    assert!(passed, "{said}");
+    for own in ["transfer", "none"] {
+        let what = format!("NOTHING was explored: {REPLAY} is about `other`, and this is `{own}`");
+        assert!(said.contains(&what), "{said}");
+    }
+    let other = explorer(Wrong::Nothing).replay(&"other;seq=0".parse().expect("well formed"));
+    assert!(!other.is_clean(), "who asks for it by hand is told: {other}");
+}
+
+#[test]
+fn the_line_of_a_place_that_is_needed_shows_what_fails_without_it() {
+    let elisions = explorer(Wrong::Nothing).elisions();
+    for one in elisions.tried {
+        let failure = one.failure.expect("each is needed");
+        let off = failure.replay.off.clone().expect("something was off");
+        assert!(off.ends_with(&format!("@{}", one.place)), "{off}");
+        assert!(failure.to_string().contains(&format!("switched off: {off}\n")), "{failure}");
+        shows_again(&explorer(Wrong::Nothing), &failure);
+        let (passed, said) = child(&failure.replay.to_string());
+        let shown = said.contains(&failure.why) && said.contains(&off);
+        assert!(!passed && shown, "{said}");
+        // Nothing is wrong with that crash while all is on.
+        let on = Replay { off: None, ..failure.replay };
+        let report = explorer(Wrong::Nothing).replay(&on);
+        assert!(report.failure.is_none(), "{report}");
+    }
+    let line = "transfer;seq=0;off=a:drain@b.rs:1:1".parse().expect("well formed");
+    refuses(&line, "the replay line names a place that is not passed");
 }
 
 #[test]
 fn what_is_no_line_is_refused_and_accuses_nobody() {
-    let child = Command::new(std::env::current_exe().expect("this program has a file"))
-        .args(["--exact", "replays::child_is_clean"])
-        .env(REPLAY, "transfer;what=1")
-        .output()
-        .expect("the same program runs");
-    let said = [child.stdout, child.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    assert!(!child.status.success(), "{said}");
+    let (passed, said) = child("transfer;what=1");
+    assert!(!passed, "{said}");
     assert!(said.contains("NOTHING was explored") && said.contains("no replay line"), "{said}");
     assert!(!said.contains("hinge"), "{said}");
 }
