@@ -45,7 +45,7 @@ pub(crate) fn reopen(pool: TestPool, close: bool) -> FaultMedium {
         drop(pool);
         image = kept.lock().unwrap().take().unwrap();
     } else {
-        core::mem::forget(pool);
+        drop(pool);
     }
     FaultMedium::from_crash(image, MediumKind::Dax, &Config::default())
 }

@@ -78,7 +78,7 @@ impl Two {
         pool.medium().clear_on_barrier();
         assert!(opened.recovered.replayed > 0 && done.load(Ordering::Acquire) > 0);
         pool.set_verify_reads(VerifyReads::Always);
-        core::mem::forget(core::mem::replace(&mut self.pool, pool));
+        self.pool = pool;
     }
 
     fn nothing_is_lost(&self, what: &str) {

@@ -223,7 +223,7 @@ fn damage_met_at_open_is_repaired_too() {
     let f = filled(MediumKind::Shm, Parity::P);
     let (p, bytes) = f.objects[10].clone();
     let image = f.pool.medium().crash_point().persisted();
-    core::mem::forget(f.pool);
+    drop(f.pool);
     let m = holdfast_faultmem::FaultMedium::from_crash(
         image,
         MediumKind::Shm,

@@ -351,7 +351,7 @@ fn every_page_at_open(kind: MediumKind, parity: Parity, erase: Erase) {
         // A replay writes over bytes without a look at them, and makes parity over them anew.
         let unseen = erase == Erase::Zeros && replays(&map, &f, page);
         assert!(told || unseen || !shows || !erase.shows(class), "{what}: {events:?}");
-        core::mem::forget(pool);
+        drop(pool);
     }
     println!("{kind} {parity:?} {erase:?}: {hit:?}");
     for class in [Class::Overflow, Class::Log, Class::Pool].into_iter().chain(ZONE) {

@@ -90,7 +90,7 @@ fn everything_committed_is_there_after_a_crash() {
             }
         }
         let image = pool.medium().crash_point().persisted();
-        core::mem::forget(pool);
+        drop(pool);
         let m = FaultMedium::from_crash(image, kind, &Config::default());
         let (pool, opened) = Pool::open(m, OpenOptions::default(), clock()).unwrap();
         assert!(!opened.clean);
@@ -100,7 +100,7 @@ fn everything_committed_is_there_after_a_crash() {
         }
         let (pool, opened) = {
             let image = pool.medium().crash_point().persisted();
-            core::mem::forget(pool);
+            drop(pool);
             reopen(FaultMedium::from_crash(image, kind, &Config::default()), kind)
         };
         assert_eq!(opened.recovered.replayed, 0);

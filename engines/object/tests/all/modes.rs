@@ -118,7 +118,7 @@ fn without_metadata_copies_one_bad_page_of_them_is_fatal() {
         let pool = create_with(MediumKind::Shm, &options);
         put(&pool, &pattern(1, 500));
         let image = pool.medium().crash_point().persisted();
-        core::mem::forget(pool);
+        drop(pool);
         let m = FaultMedium::from_crash(image, MediumKind::Shm, &Config::default());
         m.stray(4096, &[0x77; 64]).unwrap();
         let opened = Pool::open(m, OpenOptions::default(), clock());

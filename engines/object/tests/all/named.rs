@@ -127,7 +127,7 @@ fn an_event_that_a_crash_kept_out_of_one_copy_is_not_told_as_damage() {
         pool.set_verify_reads(holdfast_object::VerifyReads::Always);
         assert_eq!(get(&pool, p).unwrap(), bytes);
         pool.medium().clear_on_barrier();
-        core::mem::forget(pool);
+        drop(pool);
         let image = between.lock().unwrap().first().unwrap().persisted();
         let m = FaultMedium::from_crash(image, kind, &Config::default());
         let (pool, _) = Pool::open(m, quick(), clock()).unwrap();
@@ -266,7 +266,7 @@ fn events_of_an_opening_tell_the_sums_before_and_after() {
         let pool = tiny(kind, Parity::P);
         let p = put(&pool, &pattern(3, 900));
         let image = pool.medium().crash_point().newest();
-        core::mem::forget(pool);
+        drop(pool);
         for (what, at) in [("the superblock", 40), ("the region table", REGIONS_PAGE + 40)] {
             let m = FaultMedium::from_crash(image.clone(), kind, &Config::default());
             m.flip_bit(at, 3).unwrap();

@@ -358,7 +358,7 @@ fn without_parity_a_page_that_stays_bad_under_a_replay_costs_what_is_on_it() {
     let page = across.offset() / PAGE * PAGE;
     let image = pool.medium().crash_point().persisted();
     let regions = pool.regions();
-    core::mem::forget(pool);
+    drop(pool);
     let m = FaultMedium::from_crash(image, MediumKind::Dax, &Config::default());
     spoil_spares(&m, &regions);
     m.poison(page, PAGE, Clear::Unable).unwrap();

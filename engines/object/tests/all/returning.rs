@@ -211,7 +211,7 @@ fn a_page_comes_back_as_a_whole_before_a_granule_at_its_border_is_cured_in_a_rep
             write(&pool, object, from, &pattern(2, len - from), &mut model);
             settled(&pool);
             let image = cut(&pool, || write(&pool, object, border + 100, &[7; 20], &mut model));
-            core::mem::forget(pool);
+            drop(pool);
             let m = FaultMedium::from_crash(image, MediumKind::Shm, &Config::default());
             m.stray(object.offset() / PAGE * PAGE, &before).unwrap();
             let (pool, _) = Pool::open(m, quick(), clock()).unwrap();
@@ -322,7 +322,7 @@ fn of_a_free_place_only_the_slot_comes_back_in_a_replay() {
     settled(&pool);
     let zone = map(&pool).zone;
     let image = cut(&pool, || pool.run(|tx| tx.write_bytes(*written, 3, &[7; 20])).unwrap());
-    core::mem::forget(pool);
+    drop(pool);
     let m = FaultMedium::from_crash(image, MediumKind::Shm, &Config::default());
     // The free slots say anything, and parity is wrong over what was written and what is free.
     for place in &places {
@@ -413,7 +413,7 @@ fn a_row_under_the_second_page_of_a_replayed_range_is_brought_back() {
         let image = cut(&pool, || {
             pool.run(|tx| tx.write_bytes(of, from, &pattern(31, 300))).unwrap();
         });
-        core::mem::forget(pool);
+        drop(pool);
         let m = FaultMedium::from_crash(image, kind, &Config::default());
         let (pool, opened) = Pool::open(m, quick(), clock()).unwrap();
         assert!(opened.recovered.replayed > 0);
@@ -434,7 +434,7 @@ fn columns_beside_one_that_stays_bad_get_their_parity_in_a_replay() {
             pool.run(|tx| tx.write_bytes(object, 0, &pattern(2, 20_000))).unwrap();
         });
         let regions = pool.regions();
-        core::mem::forget(pool);
+        drop(pool);
         let m = FaultMedium::from_crash(image, MediumKind::Dax, &Config::default());
         spoil_spares(&m, &regions);
         // Two pages in one column are more than P covers; one of them may be P itself.

@@ -370,7 +370,7 @@ fn two_stray_writes_over_the_columns_of_a_replay_are_repaired_before_it() {
             let (pool, opened) = Pool::open(m, quick(), clock()).unwrap();
             assert!(opened.recovered.replayed > 0, "{what}");
             pool.set_verify_reads(VerifyReads::Always);
-            core::mem::forget(core::mem::replace(&mut f.pool, pool));
+            f.pool = pool;
             let hit = [(one + a.0, a.1), (other + b.0, b.1)];
             let lost = contained(&mut f, &hit, &what);
             assert_eq!(lost, usize::from(meet(a, b) && parity == Parity::P), "{what}");

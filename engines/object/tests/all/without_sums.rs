@@ -107,7 +107,7 @@ fn a_row_over_a_replay_comes_back_before_it() {
             first.run(|tx| tx.write_bytes(of, from as u64, &new)).unwrap();
         });
         one[from..from + 80].copy_from_slice(&new);
-        core::mem::forget(first);
+        drop(first);
         let m = FaultMedium::from_crash(image, kind, &Config::default());
         invert_on(&m, hit + 10, 30);
         let (pool, opened) = Pool::open(m, quick(), clock()).unwrap();

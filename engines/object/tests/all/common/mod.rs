@@ -45,7 +45,7 @@ pub(crate) fn create(kind: MediumKind) -> TestPool {
 pub(crate) fn crash(pool: TestPool) -> (TestPool, Opened) {
     let image = pool.medium().crash_point().persisted();
     let kind = holdfast_pmem::Medium::kind(pool.medium());
-    core::mem::forget(pool);
+    drop(pool);
     let m = FaultMedium::from_crash(image, kind, &Config::default());
     Pool::open(m, quick(), clock()).unwrap()
 }
