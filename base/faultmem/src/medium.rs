@@ -163,8 +163,8 @@ impl FaultMedium {
     }
 
     /// Switches a place off by its name, as the list of places seen gives it. `name:kind` switches
-    /// off what of that kind happens there and nothing else: see [`SiteKind::at`]; and with a line of
-    /// the source behind it, what happens there: see [`at_line`](crate::at_line).
+    /// off what of that kind happens there and nothing else: see [`SiteKind::at`]. With a line of
+    /// the source behind it, it is what happens there alone: see [`at_line`](crate::at_line).
     pub fn elide_name(&self, name: &str) {
         self.state().sites.switch_off(name);
     }

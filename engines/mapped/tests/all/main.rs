@@ -6,6 +6,7 @@ mod common;
 mod crashes;
 mod cut_short;
 mod dates;
+mod drained;
 mod errors_between;
 mod first_steps;
 mod known;

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use crate::common::{Counter, Engine, Machine, boot, content, tiny, verdict};
+use holdfast_faultmem::Clear;
+use holdfast_mapped::format::{EVENTS_FROM, SIDE_LENS};
 use holdfast_mapped::{
     AtRest, Durability, Force, LoadFault, Mapped, Mended, ProtectOptions, Writing,
 };
@@ -85,6 +87,27 @@ pub(crate) fn a_pass_came_before_the_question(off: &str) -> bool {
     clock.skip(LATER);
     let met = LoadFault::Memory { age_ns: LATER + 1_000_000 };
     engine.heal_load(5, met, &AtRest).unwrap() != Mended::Undecided(GONE) || !is_gone(&engine)
+}
+
+/// The same where no page of the journal can be written, so that nothing is stored after the doubt
+/// itself: it outlives a power cut.
+pub(crate) fn a_doubt_that_no_journal_takes_lasts(off: &str) -> bool {
+    let (machine, engine, _) = kept(off);
+    let side_len = SIDE_LENS[0];
+    for start in [EVENTS_FROM, side_len + EVENTS_FROM] {
+        let (at, len) = (machine.side.place(start), side_len - EVENTS_FROM);
+        machine.medium.poison(at, len, Clear::Unable).unwrap();
+    }
+    machine.store(5, 1);
+    fails(&machine, 0);
+    if engine.heal_load(5, NOW, &AtRest).unwrap() != Mended::Undecided(GONE) {
+        return true;
+    }
+    assert!(engine.counts().unreported > 0, "the journal took it");
+    let image = machine.medium.crash_point().persisted();
+    let next = Machine::after(image, MediumKind::File, PAGES * PAGE, None);
+    next.medium.elide_name(off);
+    !is_gone(&next.open(boot(2, Durability::Power)).0)
 }
 
 #[test]

@@ -286,31 +286,37 @@ pub(crate) const DEATHS: [(MediumKind, Durability); 2] =
 /// Images of a point, made one at a time.
 pub(crate) type Chosen = Box<dyn Iterator<Item = Image>>;
 
-/// Whether any image is `wrong` that the end may leave at a barrier of this name, or at any if it
-/// is empty, while `work` is done: all that `images` chooses, each on a machine with the same place
+/// Whether any image is `wrong` that the end may leave at a barrier of this name, or at any and
+/// after the last if it is empty, while `work` is done: all that `images` chooses, each on a machine with the same place
 /// switched off and, if wanted, with the bits of the source.
 pub(crate) fn any_image(
     machine: &Machine,
     (off, barrier, bits): (&str, &'static str, bool),
-    images: impl Fn(&CrashPoint) -> Chosen + Send + 'static,
-    wrong: impl Fn(&Machine) -> bool + Send + 'static,
+    images: impl Fn(&CrashPoint) -> Chosen + Send + Sync + 'static,
+    wrong: impl Fn(&Machine) -> bool + Send + Sync + 'static,
     work: impl FnOnce(),
 ) -> bool {
     let found = Arc::new(AtomicBool::new(false));
     let (seen, twin, off) = (Arc::clone(&found), machine.clone(), off.to_owned());
     let (kind, size) = (machine.medium.kind(), machine.data.window().len());
-    machine.medium.on_barrier(Box::new(move |_, site, point| {
-        if !barrier.is_empty() && site.name() != barrier {
-            return;
-        }
+    let look = Arc::new(move |point: &CrashPoint| {
         for image in images(point) {
             let next = Machine::after(image, kind, size, bits.then(|| twin.data.marks()));
             next.medium.elide_name(&off);
             seen.fetch_or(wrong(&next), Ordering::SeqCst);
         }
+    });
+    let at_barrier = Arc::clone(&look);
+    machine.medium.on_barrier(Box::new(move |_, site, point| {
+        if barrier.is_empty() || site.name() == barrier {
+            at_barrier(point);
+        }
     }));
     work();
     machine.medium.clear_on_barrier();
+    if barrier.is_empty() {
+        look(&machine.medium.crash_point());
+    }
     found.load(Ordering::SeqCst)
 }
 
