@@ -1,5 +1,7 @@
 //! Every routine of every flavour against plain byte loops, at all alignments.
 
+mod stepped;
+
 use proptest::prelude::*;
 
 use super::*;
