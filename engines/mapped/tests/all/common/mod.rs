@@ -287,8 +287,8 @@ pub(crate) const DEATHS: [(MediumKind, Durability); 2] =
 pub(crate) type Chosen = Box<dyn Iterator<Item = Image>>;
 
 /// Whether any image is `wrong` that the end may leave at a barrier of this name, or at any and
-/// after the last if it is empty, while `work` is done: all that `images` chooses, each on a machine with the same place
-/// switched off and, if wanted, with the bits of the source.
+/// after the last if it is empty, while `work` is done: all that `images` chooses, each on a
+/// machine with the same place switched off and, if wanted, with the bits of the source.
 pub(crate) fn any_image(
     machine: &Machine,
     (off, barrier, bits): (&str, &'static str, bool),
