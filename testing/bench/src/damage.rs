@@ -9,7 +9,7 @@
 //!
 //! Counted are bytes of objects that are read and are not what was stored (*wrong*), bytes that
 //! the store does not give, and says so (*refused*), and for theirs how often the program itself
-//! ended. One damage at a time is within what one row of parity promises, so of ours nothing may
+//! ended, and what was not read for that. One damage at a time is within what one row of parity promises, so of ours nothing may
 //! be wrong, and nothing be refused; that is the goal. Of a page that comes back as it once was
 //! that counts once it was scrubbed, and what was read wrong before is told beside it: with whole
 //! objects on it, and all that certifies them, it is an earlier state until a scrub compares it
@@ -115,6 +115,8 @@ impl Specimen {
 struct Got {
     wrong: u64,
     refused: u64,
+    /// Bytes that nobody came to: the program had ended.
+    unread: u64,
     /// The whole pool was refused.
     closed: bool,
     died: bool,
@@ -144,8 +146,11 @@ impl Got {
 struct Sum {
     wrong: u64,
     refused: u64,
+    unread: u64,
     /// Rounds in which something was wrong.
     silent: u64,
+    /// Rounds in which something was wrong, or not given.
+    failed: u64,
     /// Of ours, those in which something was wrong before it was scrubbed.
     unscrubbed: u64,
     closed: u64,
@@ -159,21 +164,31 @@ impl Sum {
     fn add(&mut self, sort: usize, got: Got) {
         self.wrong += got.wrong;
         self.refused += got.refused;
+        self.unread += got.unread;
         self.silent += u64::from(got.wrong > 0);
+        self.failed += u64::from(got.wrong + got.refused + got.unread > 0);
         self.closed += u64::from(got.closed);
         self.died += u64::from(got.died);
         self.hung += u64::from(got.hung);
         self.sorts[sort] += got.wrong;
     }
 
-    fn figures(&self) -> [(&'static str, u64); 6] {
+    /// What is counted of either side.
+    fn figures(&self) -> [(&'static str, u64); 4] {
         [
             ("wrong bytes read", self.wrong),
             ("damages with wrong bytes read", self.silent),
             ("bytes refused", self.refused),
             ("pools refused", self.closed),
+        ]
+    }
+
+    /// What is counted of who is read in a process of its own.
+    fn endings(&self) -> [(&'static str, u64); 3] {
+        [
             ("programs ended by a signal", self.died),
             ("programs that did not end", self.hung),
+            ("bytes not read after such an end", self.unread),
         ]
     }
 }
@@ -202,7 +217,9 @@ pub(crate) fn damage(o: &Options, report: &mut Report) -> anyhow::Result<()> {
         if got.wrong + got.refused > 0 {
             say!("damage: round {round} of seed {}, {kind:?} at {at:#x}: {got:?}", o.seed);
         }
-        let settled = if got.wrong + got.refused > 0 { ours.scrubbed()? } else { got };
+        // A pool that cannot be opened cannot be scrubbed.
+        let scrub = got.wrong + got.refused > 0 && !got.closed;
+        let settled = if scrub { ours.scrubbed()? } else { got };
         // Of what has been so, nothing but a scrub can tell.
         let settled = match kind {
             Damage::Stale => settled,
@@ -214,10 +231,11 @@ pub(crate) fn damage(o: &Options, report: &mut Report) -> anyhow::Result<()> {
             of_theirs.add(sort, theirs.round(at, kind)?);
         }
     }
-    tell(report, "full", &of_ours);
+    tell(report, "full", &of_ours.figures());
     report.count("damage: with wrong bytes read before a scrub, full", "", of_ours.unscrubbed);
     if theirs.is_some() {
-        tell(report, "libpmemobj", &of_theirs);
+        tell(report, "libpmemobj", &of_theirs.figures());
+        tell(report, "libpmemobj", &of_theirs.endings());
         for (sort, wrong) in SORTS.iter().zip(of_theirs.sorts) {
             report.count(&format!("damage: wrong bytes of {sort}, libpmemobj"), "bytes", wrong);
         }
@@ -227,13 +245,16 @@ pub(crate) fn damage(o: &Options, report: &mut Report) -> anyhow::Result<()> {
     let missed = of_ours.wrong + of_ours.refused + of_ours.closed;
     report.goal("damage_served_wrong_or_refused", missed as f64, Limit::AtMost(0.0));
     if let Some(path) = &o.ledger {
-        let figures = |whose: &str, sum: &Sum| {
-            let name = |(what, count)| (format!("{whose}: {what}"), count);
-            sum.figures().map(name).into_iter().collect::<Vec<_>>()
+        let named = |whose: &str, figures: &[(&str, u64)]| {
+            let name = |(what, count): &(&str, u64)| (format!("{whose}: {what}"), *count);
+            figures.iter().map(name).collect::<Vec<_>>()
         };
-        let mut all = figures("ours", &of_ours);
+        let mut all = named("ours", &of_ours.figures());
         all.push(("ours: with wrong bytes read before a scrub".to_owned(), of_ours.unscrubbed));
-        all.extend(theirs.iter().flat_map(|_| figures("libpmemobj", &of_theirs)));
+        if theirs.is_some() {
+            all.extend(named("libpmemobj", &of_theirs.figures()));
+            all.extend(named("libpmemobj", &of_theirs.endings()));
+        }
         all.extend(SORTS.iter().zip(done).map(|(sort, count)| (format!("damage: {sort}"), count)));
         let row = Row {
             commit: o.begun.commit(),
@@ -241,7 +262,7 @@ pub(crate) fn damage(o: &Options, report: &mut Report) -> anyhow::Result<()> {
             method: format!("bench {NAME}{}", if theirs.is_some() { "" } else { " alone" }),
             how: format!("seed {}", o.seed),
             count: rounds,
-            violations: of_ours.silent + of_ours.closed,
+            violations: of_ours.failed,
             seconds: start.elapsed().as_secs(),
             figures: all.into_iter().collect(),
             ..Row::default()
@@ -251,9 +272,9 @@ pub(crate) fn damage(o: &Options, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn tell(report: &mut Report, whose: &str, sum: &Sum) {
-    for (what, count) in sum.figures() {
-        report.count(&format!("damage: {what}, {whose}"), "", count);
+fn tell(report: &mut Report, whose: &str, figures: &[(&str, u64)]) {
+    for (what, count) in figures {
+        report.count(&format!("damage: {what}, {whose}"), "", *count);
     }
 }
 
@@ -335,6 +356,10 @@ fn pointer(pool: &Pool<Mapped>, table: RawPtr, object: u64) -> anyhow::Result<Ra
     Ok(RawPtr::from_word(u64::from_le_bytes(word)))
 }
 
+/// What is said of an object whose bytes were given, and of one before anything is.
+const GIVEN: u8 = 1;
+const NOT_COME_TO: u8 = 0;
+
 /// The other side.
 struct Theirs {
     specimen: Specimen,
@@ -365,7 +390,8 @@ impl Theirs {
         let whole = std::fs::read(&path)?;
         let mut this = Self { specimen: Specimen { path, before, whole }, pool };
         let got = this.survey()?;
-        ensure!(got.wrong + got.refused == 0, "their pool is not whole to begin with: {got:?}");
+        let missed = got.wrong + got.refused + got.unread;
+        ensure!(missed == 0, "their pool is not whole to begin with: {got:?}");
         Ok(this)
     }
 
@@ -382,7 +408,10 @@ impl Theirs {
         let (died, hung) = (ending == Ending::Died, ending == Ending::Hung);
         let mut got = Got { died, hung, ..Got::default() };
         for (object, bytes) in (0..COUNT).zip(bytes.chunks(LEN as usize)) {
-            got.take(object, (told[object as usize] == 1).then_some(bytes));
+            match told[object as usize] {
+                NOT_COME_TO => got.unread += LEN,
+                said => got.take(object, (said == GIVEN).then_some(bytes)),
+            }
         }
         Ok(got)
     }
@@ -420,5 +449,27 @@ mod tests {
         let (wrong, refused) = got(sums_alone);
         assert_eq!(wrong, 0);
         assert!(refused > 0);
+    }
+    #[test]
+    fn a_round_in_which_anything_is_missed_counts_once() {
+        let mut sum = Sum::default();
+        let gots = [
+            Got::default(),
+            Got { wrong: 3, refused: LEN, ..Got::default() },
+            Got { refused: LEN, ..Got::default() },
+            Got { closed: true, ..Got::none() },
+            Got { unread: LEN, died: true, ..Got::default() },
+        ];
+        gots.into_iter().for_each(|got| sum.add(0, got));
+        assert_eq!((sum.silent, sum.failed, sum.closed), (1, 4, 1));
+    }
+
+    #[test]
+    fn a_pool_that_is_refused_is_counted_and_ends_nothing() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let ours = Ours::make(folder.path(), MODES[3]).unwrap();
+        // Both copies of the superblock.
+        let got = ours.round(0, Damage::Stray { seed: 1, len: SIZE }).unwrap();
+        assert!(got.closed && got.refused == COUNT * LEN, "{got:?}");
     }
 }

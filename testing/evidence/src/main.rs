@@ -26,6 +26,10 @@ fn main() -> ExitCode {
         );
         return ExitCode::SUCCESS;
     }
+    if let Some(option) = words.iter().find(|word| word.as_encoded_bytes().starts_with(b"-")) {
+        eprintln!("evidence: there is no option {}: see --help", option.display());
+        return ExitCode::from(USAGE);
+    }
     let others: Vec<&Path> = others.iter().map(Path::new).collect();
     match gather(Path::new(list), &others) {
         Ok(()) => ExitCode::SUCCESS,

@@ -65,7 +65,7 @@ struct Cli {
     #[arg(long, value_name = "SCENE")]
     only: Vec<String>,
     /// Run this test of a package instead of the scenes, such as `holdfast-pmem:protection`.
-    #[arg(long, value_name = "PACKAGE:TEST", conflicts_with = "only")]
+    #[arg(long, value_name = "PACKAGE:TEST", conflicts_with_all = ["only", "ledger"])]
     test: Option<String>,
     /// Where it has its temporary files.
     #[arg(long, value_enum, default_value = "dax", requires = "test")]

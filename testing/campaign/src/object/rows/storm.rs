@@ -53,6 +53,7 @@ use crate::object::world::World;
 use crate::object::wrong::{Lie, Variant, are_enough, lie, or_right, site};
 use crate::runner::{Case, Row, Tier};
 use crate::tally::{Fault, Judged, Tally, Violation};
+use kind::Kind;
 
 /// The row.
 pub const ROW: Row = Row {
@@ -110,14 +111,40 @@ type Left = (Image, Acked<Objects>);
 /// Of so many storms one may be given up.
 const GIVEN_UP_EACH: u64 = 50;
 
-/// Storms that say nothing are the exception.
+/// From so many storms on each kind of fault has to have come, and been found.
+const MANY: u64 = 100;
+/// Of so many faults one may come in a round whose journal did not hold all events.
+const UNTOLD_EACH: u64 = 50;
+
+/// Storms that say nothing are the exception, and so are faults that nothing can be said of; each
+/// kind of fault was met, and each kind of end.
 fn finish(tally: &mut Tally) {
     let figure = |it: &str| tally.figures.get(it).copied().unwrap_or(0);
+    let untold = figure("faults with more events than the journal holds");
+    let storms = figure("storms within tolerance");
+    let mut missed = Vec::new();
+    if untold > 2 + tally.count / UNTOLD_EACH {
+        missed.push(format!("{untold} of {} faults were not judged", tally.count));
+    }
+    if storms >= MANY {
+        for kind in Kind::ALL {
+            let found =
+                format!("{kind}: {}", if kind == Kind::Failed { "injected" } else { "detected" });
+            missed.extend((figure(&found) == 0).then_some(found));
+        }
+        let ends =
+            ["crashes", "kills", "crashes amid damage", "beyond tolerance: objects lost and named"];
+        missed.extend(ends.iter().filter(|end| figure(end) == 0).map(|end| (*end).to_owned()));
+    }
     let given_up = tally.figures.iter().filter(|(name, _)| name.starts_with(GIVEN_UP));
     let given_up: u64 = given_up.map(|(_, storms)| *storms).sum();
     let all = figure("storms within tolerance");
     if given_up > 2 + all / GIVEN_UP_EACH {
         let story = format!("{given_up} of {all} storms were given up");
+        tally.convict(Violation::new(Fault::Unnoticed, story));
+    }
+    for what in missed {
+        let story = format!("not met, or not enough, in {storms} storms: {what}");
         tally.convict(Violation::new(Fault::Unnoticed, story));
     }
 }
@@ -473,6 +500,37 @@ fn storm_beyond(world: &Arc<World>, driver: Driver, seed: u64, tally: &mut Tally
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_kind_of_fault_has_to_be_met_and_judged() {
+        let whole = || {
+            let mut tally = Tally { count: 1_000, ..Tally::default() };
+            tally.add("storms within tolerance", MANY);
+            for kind in Kind::ALL {
+                tally.add(format!("{kind}: injected"), 1);
+                tally.add(format!("{kind}: detected"), 1);
+            }
+            for end in ["crashes", "kills", "crashes amid damage"] {
+                tally.add(end, 1);
+            }
+            tally.add("beyond tolerance: objects lost and named", 1);
+            tally.add("faults with more events than the journal holds", 22);
+            tally
+        };
+        let violated = |mut tally: Tally| {
+            finish(&mut tally);
+            tally.violated()
+        };
+        assert_eq!(violated(whole()), 0);
+        for missing in ["stale places: detected", "failed calls: injected", "kills"] {
+            let mut tally = whole();
+            tally.figures.remove(missing);
+            assert_eq!(violated(tally), 1, "{missing}");
+        }
+        let mut tally = whole();
+        tally.add("faults with more events than the journal holds", 1);
+        assert_eq!(violated(tally), 1);
+    }
 
     #[test]
     fn storms_that_are_given_up_are_the_exception() {

@@ -18,6 +18,19 @@ pub(super) enum Kind {
 }
 
 impl Kind {
+    /// All of them.
+    pub(super) const ALL: [Self; 9] = [
+        Self::Flip,
+        Self::Stray,
+        Self::Poison(Clear::Able),
+        Self::Poison(Clear::Unable),
+        Self::Lost,
+        Self::Misdirected,
+        Self::Torn,
+        Self::Stale,
+        Self::Failed,
+    ];
+
     /// Whether it may leave what a place has been before, which verifies.
     pub(super) const fn leaves_older(self) -> bool {
         matches!(self, Self::Lost | Self::Misdirected | Self::Torn | Self::Stale)
