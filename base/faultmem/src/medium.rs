@@ -28,7 +28,7 @@ pub type StepHook = Box<dyn Fn(Site) + Send + Sync>;
 /// The name under which growth is listed and recorded; the call itself carries none.
 pub const GROW: Site = Site::new("faultmem.medium.grow");
 /// What the system answers when a device fails.
-const EIO: i32 = 5;
+pub(crate) const EIO: i32 = 5;
 
 /// A [`Medium`] in DRAM that knows what a crash may leave of it, and that can be damaged.
 pub struct FaultMedium {
@@ -150,6 +150,12 @@ impl FaultMedium {
     /// nothing locked: it may park or unwind.
     pub fn on_step(&self, hook: StepHook) {
         *lock(&self.step) = Some(Arc::new(hook));
+    }
+
+    /// Counts a call of something beside the medium (a dirty source, the system) as one that can
+    /// fail; whether it is to fail now.
+    pub fn refuses(&self) -> bool {
+        self.state().gate.fails()
     }
 
     /// Takes the step hook away.

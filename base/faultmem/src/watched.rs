@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use holdfast_pmem::track::{DirtySource, Observed, Record, SourceKind, TrackError, WriteWay};
 use holdfast_pmem::{MediaError, Medium, MediumKind, PAGE, Site, SyncError};
 
+use crate::medium::EIO;
 use crate::window::Window;
 
 /// Forgetting what was told, and nothing else. Switched off, a look at one part forgets all of it,
@@ -42,6 +43,8 @@ pub struct Watched {
     record: Arc<Mutex<Noted>>,
     forgetting: Arc<AtomicBool>,
     kind: SourceKind,
+    /// Whether its calls fail in turn with those of the medium.
+    refusable: bool,
 }
 
 /// Where first stores are recorded, if they are.
@@ -65,7 +68,23 @@ impl Watched {
     #[must_use]
     pub fn surviving(window: Window, kind: SourceKind, marks: Marks) -> Self {
         let marks = Arc::new(Mutex::new(marks));
-        Self { window, marks, record: Arc::default(), forgetting: Arc::default(), kind }
+        let (record, forgetting) = (Arc::default(), Arc::default());
+        Self { window, marks, record, forgetting, kind, refusable: false }
+    }
+
+    /// The same file, whose calls as a source are among those that
+    /// [`fail_nth`](crate::FaultMedium::fail_nth) counts: one that fails has done nothing.
+    #[must_use]
+    pub fn refusable(self) -> Self {
+        Self { refusable: true, ..self }
+    }
+
+    fn asked(&self, call: &'static str) -> Result<(), TrackError> {
+        if self.refusable && self.window.shared().refuses() {
+            let source = std::io::Error::from_raw_os_error(EIO);
+            return Err(TrackError::Io { call, source });
+        }
+        Ok(())
     }
 
     /// From now on first stores are recorded there before they are made.
@@ -171,6 +190,7 @@ impl DirtySource for Watched {
     }
 
     fn arm(&self, at: u64, len: u64) -> Result<(), TrackError> {
+        self.asked("arm")?;
         let mut marks = self.lock();
         for page in pages(at, len) {
             marks.lost.remove(&page);
@@ -181,6 +201,7 @@ impl DirtySource for Watched {
     }
 
     fn disarm(&self, at: u64, len: u64) -> Result<(), TrackError> {
+        self.asked("disarm")?;
         let mut marks = self.lock();
         let range = pages(at, len);
         marks.armed.retain(|page| !range.contains(page));
@@ -189,6 +210,7 @@ impl DirtySource for Watched {
     }
 
     fn take(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) -> Result<(), TrackError> {
+        self.asked("take")?;
         let (selective, told) = (self.window.enabled(SELECTIVE), self.window.enabled(INVALIDATE));
         let mut marks = self.lock();
         let taken: Vec<u64> = marks.dirty.range(pages(at, len)).copied().collect();
@@ -206,6 +228,7 @@ impl DirtySource for Watched {
     }
 
     fn peek(&self, at: u64, len: u64, each: &mut dyn FnMut(u64, u64)) -> Result<(), TrackError> {
+        self.asked("peek")?;
         let dirty: Vec<u64> = self.lock().dirty.range(pages(at, len)).copied().collect();
         Self::tell(dirty.into_iter(), each);
         Ok(())

@@ -36,12 +36,18 @@
 //! (`region.rs`) to which a file of that name points (`pointer.rs`) and which knows whose it is
 //! (`extent.rs`); [`KeptRegion`] what a pool has.
 
+/// The locks of `gate.rs`.
+mod words {
+    pub(super) use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+}
+
 mod area;
 mod before;
 mod error;
 mod extent;
 mod file;
 mod format;
+mod gate;
 mod heal;
 mod keeper;
 mod kept;

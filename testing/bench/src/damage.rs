@@ -9,13 +9,12 @@
 //!
 //! Counted are bytes of objects that are read and are not what was stored (*wrong*), bytes that
 //! the store does not give, and says so (*refused*), and for theirs how often the program itself
-//! ended, and what was not read for that. One damage at a time is within what one row of parity promises, so of ours nothing may
-//! be wrong, and nothing be refused; that is the goal. Of a page that comes back as it once was
-//! that counts once it was scrubbed, and what was read wrong before is told beside it: with whole
-//! objects on it, and all that certifies them, it is an earlier state until a scrub compares it
-//! with parity. Theirs
-//! promises nothing of the sort: sums of what a program stores are not among its features. What
-//! comes out is what it is.
+//! ended, and what was not read for that. One damage at a time is within what one row of parity
+//! promises, so of ours nothing may be wrong, and nothing be refused; that is the goal. Of a page
+//! that comes back as it once was that counts once it was scrubbed, and what was read wrong before
+//! is told beside it: with whole objects on it, and all that certifies them, it is an earlier state
+//! until a scrub compares it with parity. Theirs promises nothing of the sort: sums of what a
+//! program stores are not among its features. What comes out is what it is.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

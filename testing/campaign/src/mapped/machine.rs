@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_faultmem::{Config, FaultMedium, Image, Marks, Mode, Watched, Window};
 use holdfast_mapped::{
-    Durability, Error, Facts, Identity, Mapped, OpenOptions, Opened, ProtectOptions, record_places,
+    Durability, Error, Facts, Identity, Mapped, OpenOptions, Opened, ProtectOptions, Writers,
+    record_places,
 };
 use holdfast_pmem::track::{MediumRecord, NOTED, Record, RecordPlaces, SourceKind};
 use holdfast_pmem::{Clock, Medium, MediumKind, PAGE, Site};
@@ -36,18 +37,40 @@ impl Clock for Ticks {
     }
 }
 
-/// What the system says of the data file.
+/// What the system says of the data file. It may fail to, in turn with the medium.
 #[derive(Debug)]
-pub struct World(AtomicU64);
+pub struct World {
+    size: AtomicU64,
+    medium: Arc<FaultMedium>,
+}
+
+impl World {
+    fn asked(&self) -> std::io::Result<()> {
+        if self.medium.refuses() { Err(std::io::ErrorKind::Other.into()) } else { Ok(()) }
+    }
+}
 
 impl Facts for World {
     fn identity(&self) -> std::io::Result<Identity> {
-        Ok(Identity { inode: 3, size: self.0.load(Ordering::SeqCst), mtime_ns: 7 })
+        self.asked()?;
+        Ok(Identity { inode: 3, size: self.size.load(Ordering::SeqCst), mtime_ns: 7 })
     }
 
     fn sync_identity(&self, _: holdfast_pmem::Site) -> std::io::Result<()> {
-        Ok(())
+        self.asked()
     }
+}
+
+/// Writers that can be stopped, unless that is refused in turn with the medium.
+#[derive(Debug)]
+pub struct Still(Arc<FaultMedium>);
+
+impl Writers for Still {
+    fn freeze(&self) -> bool {
+        !self.0.refuses()
+    }
+
+    fn thaw(&self) {}
 }
 
 /// A way to keep a file, and what its redundancy is to survive.
@@ -152,8 +175,9 @@ impl Machine {
         let medium = Arc::new(medium);
         let window = Window::new(Arc::clone(&medium), 0, size, ROOM * PAGE);
         let side = Window::new(Arc::clone(&medium), ROOM * PAGE, SIDE_ROOM, SIDE_ROOM);
-        let data = Watched::surviving(window, SourceKind::Controller, marks);
-        let world = Arc::new(World(AtomicU64::new(size)));
+        let data = Watched::surviving(window, SourceKind::Controller, marks).refusable();
+        let world = World { size: AtomicU64::new(size), medium: Arc::clone(&medium) };
+        let world = Arc::new(world);
         Self { medium, data, side, ear: Ear::default(), world }
     }
 
@@ -231,6 +255,12 @@ impl Machine {
         Mapped::open(data, side, self.data.clone(), self.world.clone(), clock, options)
     }
 
+    /// What stops the writers for a repair.
+    #[must_use]
+    pub fn still(&self) -> Still {
+        Still(Arc::clone(&self.medium))
+    }
+
     /// Bytes of the data file.
     #[must_use]
     pub fn size(&self) -> u64 {
@@ -254,7 +284,7 @@ impl Machine {
         let (from, to) = (size.min(old), size.max(old));
         self.data.announce(from, to - from);
         self.data.window().set_len(size);
-        self.world.0.store(size, Ordering::SeqCst);
+        self.world.size.store(size, Ordering::SeqCst);
         // What a file system gives reads as zeros, whatever a write that went astray left there
         // while it was nobody's.
         self.medium.stray(from, &vec![0; (to - from) as usize])?;

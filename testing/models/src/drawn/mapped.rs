@@ -7,6 +7,8 @@
 //! afterwards obeys the same law. Of a power cut only what was covered is held against bytes: all
 //! else may be of any instant since it was.
 
+#[path = "../../../../surfaces/facade/src/protect/gate.rs"]
+mod gate;
 mod known;
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -27,12 +29,15 @@ use super::engine::clock;
 use super::parts::join;
 use super::paused::{Instant, Paused};
 use super::{LAW, Reached, Wrong};
+use gate::Gate;
 use known::{Known, PAGES, Page, ROOM, SIZE, STRIPE, page_of};
 
 /// Pages that were put right.
 pub(super) static REPAIRS: Reached = Reached::new("pages repaired");
 /// Repairs that gave way to a store.
 pub(super) static GAVE_WAY: Reached = Reached::new("repairs that gave way to a store");
+/// Repairs whose writers could not be stopped.
+pub(super) static REFUSED: Reached = Reached::new("repairs that could stop no writer");
 /// Kills and power cuts.
 pub(super) static STOPS: Reached = Reached::new("kills and power cuts");
 /// Damaged pages that are held against what they were after a power cut.
@@ -50,6 +55,8 @@ const HITS: usize = 2;
 /// One schedule in so many has the file's length changed, so often.
 const RESIZED_EACH: u32 = 3;
 const RESIZES: usize = 2;
+/// One time in so many the writers cannot be stopped.
+const REFUSED_EACH: u32 = 4;
 /// Accesses of the engine within which everything may stop.
 const INSTANTS: i64 = 300;
 /// What the program stores. Never flushed: it knows nothing of the engine.
@@ -78,23 +85,26 @@ impl Facts for System {
     }
 }
 
-/// Stores are made while this is false, one at a time.
-struct Gate(shuttle::sync::Mutex<bool>);
+/// The locks of `gate.rs`.
+mod words {
+    pub(super) use shuttle::sync::{Condvar, Mutex, MutexGuard};
+    pub(super) use std::sync::PoisonError;
+}
 
-impl Writers for Gate {
+/// Stops the program's writes as it does its own that ships, or says that it cannot.
+struct Gated {
+    gate: Gate,
+    refuses: bool,
+}
+
+impl Writers for Gated {
     fn freeze(&self) -> bool {
-        self.set(true);
-        true
+        let refused = self.refuses && thread_rng().gen_ratio(1, REFUSED_EACH);
+        !refused && self.gate.close()
     }
 
     fn thaw(&self) {
-        self.set(false);
-    }
-}
-
-impl Gate {
-    fn set(&self, shut: bool) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = shut;
+        self.gate.open();
     }
 }
 
@@ -198,7 +208,7 @@ struct World {
     machine: Machine,
     engine: Engine,
     known: Arc<Mutex<Known>>,
-    gate: Gate,
+    writers: Gated,
     /// Who changes the length of the file says so.
     announces: bool,
 }
@@ -218,10 +228,11 @@ pub(super) fn file(wrong: Wrong) {
     let engine = machine.open(setting.open(1));
     let admitted = engine.admit(0, u64::MAX, Writing::NotYet);
     admitted.expect("writers are let in");
-    let (known, gate) = (Arc::new(Mutex::new(known)), Gate(shuttle::sync::Mutex::new(false)));
+    let known = Arc::new(Mutex::new(known));
+    let writers = Gated { gate: Gate::default(), refuses: thread_rng().r#gen() };
     let announces = wrong != Wrong::Own("resized unannounced");
     let stopped = stop_some_time(&machine, &known);
-    let world = Arc::new(World { machine, engine, known, gate, announces });
+    let world = Arc::new(World { machine, engine, known, writers, announces });
     let spawn = |body: fn(&World)| {
         let world = Arc::clone(&world);
         thread::spawn(move || body(&world))
@@ -276,14 +287,7 @@ impl World {
 
     /// What the program does in one step, or when whoever stopped its thread lets it go on.
     fn unstopped(&self, step: impl FnOnce(&mut Known)) {
-        loop {
-            let shut = self.gate.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if !*shut {
-                return step(&mut lock(&self.known));
-            }
-            drop(shut);
-            thread::yield_now();
-        }
+        self.writers.gate.pass(|| step(&mut lock(&self.known)));
     }
 
     /// Makes the file shorter or longer, announced before and after, by a thread that may be
@@ -325,7 +329,11 @@ impl World {
     }
 
     fn scrub(&self) {
-        match self.engine.scrub(Some(&self.gate)) {
+        self.scrub_beside(&self.writers);
+    }
+
+    fn scrub_beside(&self, writers: &dyn Writers) {
+        match self.engine.scrub(Some(writers)) {
             Ok(done) => self.said(&done),
             Err(error) => panic!("{LAW}: a scrub comes to its end: {error}"),
         }
@@ -349,8 +357,9 @@ impl World {
             let page = (first + apart) % lock(&self.known).count();
             self.hit(page);
             if thread_rng().r#gen() {
-                match self.engine.repair(page, &self.gate, Force::No) {
+                match self.engine.repair(page, &self.writers, Force::No) {
                     Ok(Mended::Repaired) => REPAIRS.add(1),
+                    Ok(Mended::Busy) => REFUSED.add(1),
                     Ok(Mended::Undecided(why)) if why.is_doubt() => GAVE_WAY.add(1),
                     Ok(_) => {}
                     Err(error) => panic!("{LAW}: a repair comes to its end: {error}"),
@@ -374,7 +383,7 @@ impl World {
         for _ in 0..2 {
             let done = self.engine.update_now();
             assert!(done.is_ok(), "{LAW}: a pass comes to its end: {done:?}");
-            self.scrub();
+            self.scrub_beside(&AtRest);
         }
         let done = self.engine.update_now();
         assert!(done.is_ok(), "{LAW}: a pass comes to its end: {done:?}");

@@ -225,6 +225,7 @@ const HARNESSES: &[Harness] = &[
         reached: &[
             &mapped::REPAIRS,
             &mapped::GAVE_WAY,
+            &mapped::REFUSED,
             &mapped::STOPS,
             &mapped::CUT,
             &mapped::RESIZED,

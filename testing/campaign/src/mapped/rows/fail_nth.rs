@@ -1,5 +1,6 @@
-//! Row `fail-nth`: every call of a medium that can fail does fail, once or from then on, while a
-//! file is protected, opened, kept, put right and closed.
+//! Row `fail-nth`: every call that can fail does fail, once or from then on, while a file is
+//! protected, opened, kept, put right and closed: calls of the media, of the source that tells of
+//! stores, of the system about the file, and of who stops the writers for a repair.
 //!
 //! Each case is one thing the engine is asked for, in one setting. Its calls are counted, then it
 //! is done again in a machine of the same past for every n, with the nth call failing; the CI tier
@@ -339,6 +340,7 @@ impl Run<'_> {
 
     fn act(&mut self, engine: Engine) -> Judged<Outcome> {
         let (from, to) = (0, u64::MAX);
+        let still = self.program.machine.still();
         let answer = match self.story.deed {
             Deed::Protect | Deed::Open | Deed::OpenKilled | Deed::OpenRotten => Ok(()),
             Deed::Admit => engine.admit(from, to, Writing::NotYet),
@@ -346,9 +348,9 @@ impl Run<'_> {
                 engine.update_now().map(|done| self.deferred = done.deferred)
             }
             Deed::Cover => engine.cover(from, to).map(|done| self.deferred = done.deferred),
-            Deed::Scrub | Deed::ScrubRotten => engine.scrub(Some(&AtRest)).map(|_| ()),
-            Deed::Repair => self.mended(engine.repair(ROTTEN, &AtRest, Force::No))?,
-            Deed::Load => self.mended(engine.heal_load(ROTTEN, LoadFault::Unread, &AtRest))?,
+            Deed::Scrub | Deed::ScrubRotten => engine.scrub(Some(&still)).map(|_| ()),
+            Deed::Repair => self.mended(engine.repair(ROTTEN, &still, Force::No))?,
+            Deed::Load => self.mended(engine.heal_load(ROTTEN, LoadFault::Unread, &still))?,
             Deed::Doubt => engine.doubt_load(ROTTEN).map(|_| ()),
             Deed::Commit => engine.commit((ROTTEN + 1) * PAGE, PAGE).map(|done| {
                 self.committed = done.deferred + done.undecided == 0;
