@@ -141,7 +141,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let (at, len) = self.span(number, pages);
         // What outlived the last opening stays with the source until a pass has noted it durably:
         // a second crash finds it again.
-        let kept = self.d.intact(at, len);
+        let ours = inner.regions.get(&number).is_some_and(|region| !region.ours.get().is_empty());
+        let kept = !ours && self.d.intact(at, len);
         if !kept && let Some(region) = inner.regions.get_mut(&number).filter(|region| region.relied)
         {
             // What it would have told is lost since the file was opened.
@@ -150,12 +151,18 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         if !kept {
             self.d.arm(at, len)?;
             if how == Writing::NotYet {
-                // Nobody stored yet: what a source reports right after it was armed says nothing.
-                self.d.take(at, len, &mut |_, _| {})?;
+                // Nobody stored yet: what a source reports right after it was armed says nothing,
+                // also if it fails now.
+                let taken = self.d.take(at, len, &mut |_, _| {});
+                if let Some(region) = inner.regions.get_mut(&number) {
+                    region.ours.set(if taken.is_ok() { Bits::NONE } else { Bits::first(pages) });
+                }
+                taken?;
                 self.d.forget(at, len);
             }
         }
         if let Some(region) = inner.regions.get_mut(&number) {
+            region.ours.set(Bits::NONE);
             (region.admitted, region.relied) = (true, false);
             region.fresh = how == Writing::Already && !kept;
             (region.taken_ns, region.busy) = (self.clock.now(), Busy::default());
@@ -205,6 +212,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
                 let (at, len) = self.span(*number, region.record.pages);
                 region.admitted = false;
                 self.d.disarm(at, len)?;
+                region.ours.set(Bits::NONE);
             }
         }
         if inner.regions.values().all(|region| !region.admitted) {

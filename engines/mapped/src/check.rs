@@ -275,7 +275,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     /// outlived a crash counts.
     pub(crate) fn is_dirty(&self, region: &Region, page: u64) -> Result<bool> {
         let asked = region.admitted || self.d.intact(page * PAGE, PAGE);
-        Ok(asked && self.peek_page(page)?)
+        let ours = region.ours.has(self.stripes.place(page).inside);
+        Ok(asked && !ours && self.peek_page(page)?)
     }
 
     /// Why a page of a region that differs proves nothing, if that is so.
@@ -296,7 +297,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let mut bits = region.stale.or(region.marks);
         let (at, len) = self.span(number, region.record.pages);
         if region.admitted || self.d.intact(at, len) {
-            bits = bits.or(self.peek(number, region.record.pages)?);
+            bits = bits.or(self.peek(number, region.record.pages)?.without(region.ours.get()));
         }
         Ok(bits.and(Bits::first(region.record.pages)))
     }

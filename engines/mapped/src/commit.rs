@@ -653,6 +653,14 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
 }
 
 impl Work {
+    /// What the source tells of what we did ourselves is no store of the program, and is told once.
+    pub(crate) fn leave_out_ours(&mut self, first: bool) {
+        self.taken = self.taken.without(self.region.ours.get());
+        if first && !self.open {
+            self.region.ours.set(Bits::NONE);
+        }
+    }
+
     /// What the source told of a batch that comes to nothing is not told again.
     fn keep_taken(&mut self) {
         let taken = self.taken.and(Bits::first(self.region.record.pages));

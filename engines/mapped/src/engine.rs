@@ -291,6 +291,19 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         Ok(bits)
     }
 
+    /// Takes what we stored to a page ourselves from what the source tells.
+    pub(crate) fn take_own(&self, inner: &mut Inner, page: u64) -> Result<()> {
+        let done = self.d.take(page.saturating_mul(PAGE), PAGE, &mut |_, _| {});
+        let place = self.stripes.place(page);
+        if let Some(region) = inner.regions.get_mut(&place.region) {
+            match &done {
+                Ok(()) => region.ours.remove(Bits::one(place.inside)),
+                Err(_) => region.ours.insert(place.inside),
+            }
+        }
+        Ok(done?)
+    }
+
     /// Whether one page was stored to since it was last taken.
     pub(crate) fn peek_page(&self, page: u64) -> Result<bool> {
         let mut any = false;

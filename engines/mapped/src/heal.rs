@@ -154,7 +154,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let done = self.keep_doubt(inner, place.region);
         self.settle(inner, done)?;
         if self.side.s.enabled(FORGET) {
-            self.d.take(page.saturating_mul(PAGE), PAGE, &mut |_, _| {})?;
+            self.take_own(inner, page)?;
             self.d.forget(page.saturating_mul(PAGE), PAGE);
         }
         if !told {

@@ -136,7 +136,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             rows.last = true;
         } else if !asked && !self.side.s.enabled(NEIGHBOURS) {
             rows.unchanged += 1;
-        } else if self.side.s.enabled(AGAIN) && self.peek_page(page)? {
+        } else if self.side.s.enabled(AGAIN) && self.is_dirty(&work.region, page)? {
             rows.moving.push(row);
         } else if work.blanket.has(inside) {
             rows.unsure.push((row, work.why, sum));

@@ -43,6 +43,9 @@ pub(crate) struct Region {
     pub(crate) strange: bool,
     /// A copy of its record is damaged.
     pub(crate) renew: bool,
+    /// Pages that the source tells of for what we did ourselves: it failed when that was to be
+    /// taken from it. What it says of them counts for nothing until it is asked again.
+    pub(crate) ours: Rare,
     /// Damaged pages that were reported already.
     pub(crate) reported: Rare,
     /// When it was verified, or that parity was made anew, is not on record yet.
@@ -85,6 +88,7 @@ impl Region {
             presumed: Rare::default(),
             strange: false,
             renew: false,
+            ours: Rare::default(),
             reported: Rare::default(),
             verified: false,
             taken_ns: now_ns,

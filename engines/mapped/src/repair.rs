@@ -51,6 +51,7 @@ use holdfast_pmem::{Medium, MediumKind, PAGE, Site};
 use holdfast_redundancy::events::{Event, Finder, Outcome};
 use holdfast_redundancy::{Intent, PageVerdict, Unsure};
 
+use crate::bits::Bits;
 use crate::engine::{Inner, Mapped, cause};
 use crate::error::{Error, Result};
 use crate::options::{Identity, Writers};
@@ -200,12 +201,14 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let s = &self.side.s;
         s.step(STEP_FROZEN);
         let place = self.stripes.place(page);
-        let admitted = inner.regions.get(&place.region).is_some_and(|region| region.admitted);
+        let region = inner.regions.get(&place.region).filter(|region| region.admitted);
+        let (admitted, ours) =
+            (region.is_some(), region.is_some_and(|it| it.ours.has(place.inside)));
         if s.enabled(RECHECK) {
             let mut now = vec![0; PAGE as usize];
             let readable = self.read_page(inner.size, page, &mut now).is_ok();
             let same = readable == with.readable && (!readable || now == with.kept);
-            let stored = admitted && self.peek_page(page)?;
+            let stored = admitted && !ours && self.peek_page(page)?;
             if stored || !same {
                 return Ok(self.told(inner, told, 0, Mended::Undecided(Unsure::StoredTo)));
             }
@@ -226,12 +229,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let readable = self.read_page(inner.size, page, &mut again).is_ok();
         let right = !s.enabled(CONFIRM) || readable && again == with.bytes;
         if admitted && (stored.is_err() || !right || with.newest) {
-            // The only store since the page was looked at is ours. It put back what was covered, or
-            // nothing that is to be covered.
-            self.d.take(at, PAGE, &mut |_, _| {})?;
-            self.d.forget(at, PAGE);
-            // Else a power cut leaves our own store on record, and no intent that says so.
-            sync_file(s, self.side.durability, FORGET_SYNC)?;
+            self.forget_own(inner, page)?;
         }
         let refused = matches!(stored, Err(Error::Data(_)));
         if !refused {
@@ -247,7 +245,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let mended = self.told(inner, told, self.sum(page, &with.bytes), Mended::Repaired);
         inner.intent.clear(s)?;
         if let Some(region) = inner.regions.get_mut(&place.region) {
-            let one = crate::bits::Bits::one(place.inside);
+            let one = Bits::one(place.inside);
             region.reported.remove(one);
             // Undecided until now: the next pass takes it from the stale ones, since it verifies.
             region.forget_reason(place.inside);
@@ -257,6 +255,31 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             }
         }
         Ok(mended)
+    }
+
+    /// The only store since a page was looked at is ours. It put back what was covered, or nothing
+    /// that is to be covered.
+    fn forget_own(&self, inner: &mut Inner, page: u64) -> Result<()> {
+        if let Err(error) = self.take_own(inner, page) {
+            self.doubt_own(inner, page);
+            return Err(error);
+        }
+        self.d.forget(page * PAGE, PAGE);
+        // Else a power cut leaves our own store on record, and no intent that says so.
+        sync_file(&self.side.s, self.side.durability, FORGET_SYNC)?;
+        Ok(())
+    }
+
+    /// A page holds what we stored, or what was damaged, and the source cannot be asked whether the
+    /// program stored to it since: what agrees with its entry is good, and nothing else is.
+    fn doubt_own(&self, inner: &mut Inner, page: u64) {
+        let place = self.stripes.place(page);
+        if let Some(region) = inner.regions.get_mut(&place.region) {
+            let one = Bits::one(place.inside);
+            region.stale = region.stale.or(one);
+            region.observed = region.observed.without(one);
+            region.marks = region.marks.without(one);
+        }
     }
 
     /// Steps 6b and 6c: the file counts as what it is after our own store, unless somebody

@@ -24,6 +24,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             let count = self.side_by_side(rest);
             let (run, after) = rest.split_at_mut(count);
             self.take_run(run, first)?;
+            run.iter_mut().for_each(|work| work.leave_out_ours(first));
             rest = after;
         }
         Ok(())

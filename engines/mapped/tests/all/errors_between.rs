@@ -60,12 +60,16 @@ impl Bend for Failing {
 
 type FailingEngine = Mapped<Watched, Window, Bent<Failing>>;
 
-fn failing(machine: &Machine) -> (FailingEngine, Failing) {
+fn protected(machine: &Machine) -> (FailingEngine, Failing) {
     let source = Failing::of(&machine.data);
     let (data, side, world) = (machine.data.clone(), machine.side.clone(), machine.world.clone());
     let clock = Arc::new(Counter::default());
     let bent = Bent(source.clone());
-    let engine = Mapped::protect(data, side, bent, world, clock, &tiny(1)).unwrap();
+    (Mapped::protect(data, side, bent, world, clock, &tiny(1)).unwrap(), source)
+}
+
+fn failing(machine: &Machine) -> (FailingEngine, Failing) {
+    let (engine, source) = protected(machine);
     engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
     (engine, source)
 }
@@ -91,6 +95,57 @@ fn a_look_that_fails_forgets_no_store() {
         assert_eq!(engine.pass().unwrap().pages, 1);
         assert_eq!(engine.verify(5).unwrap().verdict, PageVerdict::Good);
         assert_eq!(engine.scrub(None).unwrap().report.good, 19);
+    }
+}
+
+#[test]
+fn a_repair_whose_own_store_cannot_be_taken_back_passes_no_damage_off_as_one() {
+    for stored in [true, false] {
+        let machine = Machine::new(MediumKind::Shm, 19 * PAGE);
+        let (engine, source) = failing(&machine);
+        machine.rot(5, 100);
+        source.take.store(1, Ordering::SeqCst);
+        if !stored {
+            // What is put back never arrives.
+            machine.medium.arm(FaultKind::Lost, When::touching(5 * PAGE, PAGE));
+        }
+        assert!(engine.repair(5, &AtRest, Force::No).is_err());
+        let said = |page| engine.verify(page).unwrap().verdict;
+        assert_eq!(said(5) == PageVerdict::Good, stored);
+        assert_ne!(said(5), PageVerdict::Undecided(Unsure::Uncovered), "nobody stored there");
+        machine.rot(5, 200);
+        engine.pass().unwrap();
+        let doubted = matches!(said(5), PageVerdict::Undecided(why) if why.is_doubt());
+        assert!(doubted, "{:?}", said(5));
+        // A store of the program is covered as ever.
+        machine.store(5, 1);
+        engine.pass().unwrap();
+        assert_eq!(said(5), PageVerdict::Good);
+    }
+}
+
+#[test]
+fn writers_that_could_not_be_let_in_have_stored_nothing() {
+    for again in [true, false] {
+        let machine = Machine::new(MediumKind::Shm, 19 * PAGE);
+        let (engine, source) = protected(&machine);
+        source.take.store(1, Ordering::SeqCst);
+        assert!(engine.admit(0, u64::MAX, Writing::NotYet).is_err(), "the source refuses");
+        assert!(engine.verify_all().unwrap().good == 19, "all is as it was covered");
+        machine.rot(5, 100);
+        if again {
+            engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+            machine.store(6, 1);
+            let said = engine.verify(6).unwrap().verdict;
+            assert_eq!(said, PageVerdict::Undecided(Unsure::Uncovered));
+            engine.pass().unwrap();
+            assert_eq!(engine.verify(6).unwrap().verdict, PageVerdict::Good);
+        }
+        assert_eq!(engine.verify(5).unwrap().verdict, PageVerdict::Corrupt);
+        assert_eq!(
+            engine.repair(5, &AtRest, Force::No).unwrap(),
+            if again { Mended::Lost } else { Mended::Repaired }
+        );
     }
 }
 
