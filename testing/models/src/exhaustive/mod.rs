@@ -18,12 +18,15 @@
 //! a lock around each page (`tests/first_store_order.rs` tries all their orders on a model of the
 //! kernel); how many of its threads `base/pmem` counts as storing while the protection is off,
 //! which `tests/protection.rs` tries with real rights; the seats in which the handler finds sources
-//! of first stores, a pointer and a count of who is inside, all in one order; who stands while a
-//! page is replaced, which the supervisor alone writes down, and nobody acts upon before it is
-//! dead; what `preload` keeps in the program it is loaded into, in statics that signal handlers and
-//! forks share, where neither checker can be: `tests/processes` and the guard's programs run it for
-//! real; a zone of the heap that grows, which does not fit the stack of one of loom's threads: its
-//! locks are modelled here, and all of it under shuttle, with somebody who waits for its room.
+//! of first stores, a pointer and a count of who is inside, all in one order; which pages of a
+//! mapping are remembered as bad, and how often a thread came back to one: hints, for a page is met
+//! again when it is touched; how many repair threads there are, which who waits looks at again
+//! and again; who stands while a page is replaced, which the supervisor alone writes down, and
+//! nobody acts upon before it is dead; what `preload` keeps in the program it is loaded into, in
+//! statics that signal handlers and forks share, where neither checker can be: `tests/processes`
+//! and the guard's programs run it for real; a zone of the heap that grows, which does not fit the
+//! stack of one of loom's threads: its locks are modelled here, and all of it under shuttle, with
+//! somebody who waits for its room.
 
 mod board;
 mod columns;
