@@ -417,6 +417,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
                 region.observed = region.observed.or(cut);
             }
             region.marks = region.marks.and(left);
+            region.ours.set(region.ours.get().and(left));
             self.side.put_bits(CUT, number, region.stale, Some(region.observed))?;
         }
         self.side.persist(CUT_DRAIN)?;

@@ -207,7 +207,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let place = self.stripes.place(page);
         let header = &inner.header.value;
         let certify = self.certify_pages();
-        let left = stale && region.undecided().has(place.inside);
+        let left = stale && region.undecided().or(region.unasked()).has(place.inside);
         let lost = left && region.reason(place.inside) == Unsure::MemoryFailed;
         if lost && self.side.s.enabled(LOST) {
             return PageVerdict::Undecided(Unsure::MemoryFailed);

@@ -332,8 +332,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let mut due = Vec::new();
         for (number, region) in inner.regions.range_mut(range) {
             let doubted = region.admitted && region.doubt.is_some();
-            let known = !region.known_dirty().is_empty() || region.fresh || doubted;
-            if known || dirty.binary_search(number).is_ok() {
+            let known = !region.known_dirty().or(region.unasked()).is_empty();
+            if known || region.fresh || doubted || dirty.binary_search(number).is_ok() {
                 due.push(*number);
             } else if region.admitted {
                 region.taken_ns = now;
@@ -456,7 +456,9 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             // Where the machine stopped with nothing synced, any parity may be an older one.
             let strange = work.region.strange || work.region.thrown;
             let strange = if strange { all } else { Bits::NONE };
-            (work.again, work.left) = (work.region.stale.or(strange), work.region.undecided());
+            let unasked = work.region.unasked();
+            work.again = work.region.stale.or(strange).or(unasked);
+            work.left = work.region.undecided().or(unasked);
             (work.observed, work.blanket) = (work.region.known_dirty(), work.left);
             if ask.source() {
                 work.region.stale = all;
@@ -656,14 +658,15 @@ impl Work {
     /// What the source tells of what we did ourselves is no store of the program, and is told once.
     pub(crate) fn leave_out_ours(&mut self, first: bool) {
         self.taken = self.taken.without(self.region.ours.get());
-        if first && !self.open {
+        if first && !self.open && self.region.admitted {
             self.region.ours.set(Bits::NONE);
         }
     }
 
     /// What the source told of a batch that comes to nothing is not told again.
     fn keep_taken(&mut self) {
-        let taken = self.taken.and(Bits::first(self.region.record.pages));
+        let all = Bits::first(self.region.record.pages);
+        let taken = self.taken.and(all).without(self.region.ours.get());
         if self.lost || self.region.fresh {
             self.region.fresh = true;
         } else {

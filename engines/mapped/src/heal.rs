@@ -125,7 +125,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         region.is_some_and(|region| {
             let covered = region.record.covered_ns >= since.saturating_sub(LATE_NS);
             let intact = || self.d.intact(page.saturating_mul(PAGE), PAGE);
-            covered && self.side.s.enabled(SINCE) || !intact()
+            let unasked = region.unasked().has(place.inside);
+            covered && self.side.s.enabled(SINCE) || unasked || !intact()
         })
     }
 

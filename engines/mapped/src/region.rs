@@ -44,7 +44,8 @@ pub(crate) struct Region {
     /// A copy of its record is damaged.
     pub(crate) renew: bool,
     /// Pages that the source tells of for what we did ourselves: it failed when that was to be
-    /// taken from it. What it says of them counts for nothing until it is asked again.
+    /// taken from it. What it says of them counts for nothing until it is taken, nor can it say
+    /// whether the program stored there as well.
     pub(crate) ours: Rare,
     /// Damaged pages that were reported already.
     pub(crate) reported: Rare,
@@ -99,6 +100,12 @@ impl Region {
     /// Pages known to have been stored to, without asking the source.
     pub(crate) fn known_dirty(&self) -> Bits {
         self.stale.and(self.observed).or(self.marks)
+    }
+
+    /// Pages of which the source cannot say whether the program stored to them. Before writers are
+    /// let in nobody has.
+    pub(crate) fn unasked(&self) -> Bits {
+        if self.admitted { self.ours.get() } else { Bits::NONE }
     }
 
     /// Pages that an earlier look could not decide.

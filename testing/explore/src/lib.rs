@@ -174,6 +174,7 @@ mod hinge;
 mod judge;
 mod ledger;
 mod mapping;
+mod owed;
 mod pool;
 mod reduce;
 mod replay;

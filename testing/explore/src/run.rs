@@ -12,6 +12,7 @@ use holdfast_workloads::sequences::{Sequences, sample};
 use crate::explorer::Explorer;
 use crate::judge::{Bad, Judge, Level, lock, said};
 use crate::ledger::{Ledger, Model, Seen};
+use crate::owed;
 use crate::reduce::Reduced;
 use crate::replay::{REPLAY, Replay};
 use crate::report::{Asked, Failure, Report, explain};
@@ -100,10 +101,12 @@ impl<H: 'static, A: Model> Explorer<H, A> {
         match std::env::var(REPLAY).ok().map(|line| line.parse::<Replay>()) {
             None => self.explore(),
             Some(Ok(replay)) if replay.name == self.plan.name => {
+                owed::found();
                 Report { asked: Asked::Line, ..self.replay(&replay) }
             }
             Some(Ok(replay)) => {
                 let (own, other) = (&self.plan.name, &replay.name);
+                owed::look_for(other);
                 let why = format!("{REPLAY} is about `{other}`, and this is `{own}`");
                 Report { asked: Asked::Nothing, ..self.refused(why) }
             }

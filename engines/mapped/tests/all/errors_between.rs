@@ -8,7 +8,7 @@ use crate::common::bent::{Asked, Bend, Bent};
 use crate::common::{Counter, Engine, Machine, boot, content, killed, tiny, verdict};
 use holdfast_faultmem::{Clear, FailMode, FaultKind, Watched, When, Window};
 use holdfast_mapped::{
-    AtRest, Durability, Force, Mapped, Mended, OpenOptions, ProtectOptions, Writing,
+    AtRest, Durability, Force, LoadFault, Mapped, Mended, OpenOptions, ProtectOptions, Writing,
 };
 use holdfast_pmem::track::TrackError;
 use holdfast_pmem::{Medium, MediumKind, PAGE, Site};
@@ -124,6 +124,63 @@ fn a_repair_whose_own_store_cannot_be_taken_back_passes_no_damage_off_as_one() {
     }
 }
 
+/// Page 5 was put back, and the source failed when that store was to be taken from it.
+fn put_back(machine: &Machine) -> (FailingEngine, Failing) {
+    let (engine, source) = failing(machine);
+    machine.rot(5, 100);
+    source.take.store(1, Ordering::SeqCst);
+    assert!(engine.repair(5, &AtRest, Force::No).is_err());
+    assert_eq!(engine.verify(5).unwrap().verdict, PageVerdict::Good);
+    (engine, source)
+}
+
+#[test]
+fn a_store_behind_one_of_ours_that_could_not_be_taken_back_is_no_damage() {
+    for commits in [true, false] {
+        let machine = Machine::new(MediumKind::Shm, 19 * PAGE);
+        let (engine, _) = put_back(&machine);
+        if commits {
+            // Covers what is known, without the source.
+            engine.commit(PAGE, PAGE).unwrap();
+        }
+        machine.store(5, 1);
+        for _ in 0..2 {
+            let said = engine.verify(5).unwrap().verdict;
+            assert!(matches!(said, PageVerdict::Undecided(_)), "{commits}: {said:?}");
+            let done = engine.scrub(Some(&AtRest)).unwrap();
+            assert_eq!((done.repaired, done.report.corrupt), (0, vec![]));
+            assert_eq!(machine.page(5), content(5, 1), "it is taken back");
+            engine.pass().unwrap();
+        }
+        // The next one is told as ever.
+        machine.store(5, 2);
+        engine.pass().unwrap();
+        assert_eq!(engine.verify(5).unwrap().verdict, PageVerdict::Good);
+    }
+}
+
+#[test]
+fn a_page_whose_own_store_could_not_be_taken_back_is_soon_asked_about_again() {
+    let machine = Machine::new(MediumKind::Shm, 19 * PAGE);
+    let (engine, _) = put_back(&machine);
+    engine.pass().unwrap();
+    machine.store(5, 1);
+    engine.pass().unwrap();
+    assert_eq!(engine.verify(5).unwrap().verdict, PageVerdict::Good);
+}
+
+#[test]
+fn memory_that_fails_behind_a_store_of_ours_loses_nothing_in_silence() {
+    let machine = Machine::new(MediumKind::Shm, 19 * PAGE);
+    let (engine, _) = put_back(&machine);
+    machine.store(5, 1);
+    // What the device has is what was covered.
+    machine.medium.stray(5 * PAGE, &content(5, 0)).unwrap();
+    let met = LoadFault::Memory { age_ns: 0 };
+    let mended = engine.heal_load(5, met, &AtRest).unwrap();
+    assert_eq!(mended, Mended::Undecided(Unsure::MemoryFailed));
+}
+
 #[test]
 fn writers_that_could_not_be_let_in_have_stored_nothing() {
     for again in [true, false] {
@@ -131,6 +188,10 @@ fn writers_that_could_not_be_let_in_have_stored_nothing() {
         let (engine, source) = protected(&machine);
         source.take.store(1, Ordering::SeqCst);
         assert!(engine.admit(0, u64::MAX, Writing::NotYet).is_err(), "the source refuses");
+        assert!(engine.verify_all().unwrap().good == 19, "all is as it was covered");
+        // A pass for what somebody else said changes nothing about that.
+        engine.mark(0, PAGE).unwrap();
+        engine.pass().unwrap();
         assert!(engine.verify_all().unwrap().good == 19, "all is as it was covered");
         machine.rot(5, 100);
         if again {

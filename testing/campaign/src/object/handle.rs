@@ -109,7 +109,8 @@ impl Taken {
             let to = moved.physical + (byte.at - moved.at);
             let copied = |it: &&Stored| it.is_copy() && it.touches(to, 1) && it.made <= moved.made;
             let copy = self.stores.iter().filter(copied).map(|it| it.made).max();
-            // A page is read before its copy is stored.
+            // A page is read before its copy is stored. What came at one count of stores has no
+            // order: it counts as between the two.
             moved.made >= byte.stores && copy.is_some_and(|made| made <= byte.stores + 1)
         })
     }

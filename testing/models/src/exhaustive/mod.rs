@@ -25,8 +25,8 @@
 //! nobody acts upon before it is dead; what `preload` keeps in the program it is loaded into, in
 //! statics that signal handlers and forks share, where neither checker can be: `tests/processes`
 //! and the guard's programs run it for real; a zone of the heap that grows, which does not fit the
-//! stack of one of loom's threads: its locks are modelled here, and all of it under shuttle, with
-//! somebody who waits for its room.
+//! stack of one of loom's threads: its locks are modelled here, and that it is shown after them
+//! `engines/object/tests/all/growth.rs` stops to see.
 
 mod board;
 mod columns;

@@ -52,6 +52,27 @@ extern "C" fn on_step(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
     }
 }
 
+/// As long as this lives, each instruction of its thread raises the signal; also past a panic.
+struct On;
+
+impl On {
+    #[inline(never)]
+    fn new() -> Self {
+        LOG.on.store(true, Ordering::Relaxed);
+        // SAFETY: the trap flag changes nothing but that each instruction raises the signal.
+        unsafe { asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq") };
+        Self
+    }
+}
+
+impl Drop for On {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe { asm!("pushfq", "and qword ptr [rsp], ~0x100", "popfq") };
+        LOG.on.store(false, Ordering::Relaxed);
+    }
+}
+
 /// Every instruction of `work`, with the registers before it.
 fn stepped(work: impl FnOnce()) -> Vec<State> {
     let _turn = TURN.lock();
@@ -64,13 +85,9 @@ fn stepped(work: impl FnOnce()) -> Vec<State> {
         assert_eq!(libc::sigaction(libc::SIGTRAP, &raw const action, core::ptr::null_mut()), 0);
     }
     LOG.used.store(0, Ordering::Relaxed);
-    LOG.on.store(true, Ordering::Relaxed);
-    // SAFETY: the trap flag changes nothing but that each instruction raises the signal above.
-    unsafe { asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq") };
+    let on = On::new();
     work();
-    // SAFETY: as above.
-    unsafe { asm!("pushfq", "and qword ptr [rsp], ~0x100", "popfq") };
-    LOG.on.store(false, Ordering::Relaxed);
+    drop(on);
     let used = LOG.used.load(Ordering::Relaxed);
     assert!(used > 0 && used <= STEPS, "{used} instructions");
     // SAFETY: still this thread's turn, and nothing is stepped through.

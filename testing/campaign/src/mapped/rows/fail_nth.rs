@@ -501,19 +501,30 @@ impl Run<'_> {
         verdicts(engine, &self.program, doubt, self.ledger)
     }
 
+    /// Whether the program stores once calls succeed again: every other time.
+    fn stores_again(&self) -> bool {
+        self.fail.is_some_and(|(nth, _)| (nth + self.story.seed).is_multiple_of(2))
+    }
+
     /// The engine goes on, unless it says that the file has to be opened anew.
     fn go_on(&mut self, engine: Engine) -> Judged<Option<Engine>> {
+        let failing = self.fail.is_some();
         let anew = |error: &Error| {
-            self.fail.is_some()
-                && matches!(error, Error::Sync(_) | Error::DataSync(_) | Error::ReadOnly)
+            failing && matches!(error, Error::Sync(_) | Error::DataSync(_) | Error::ReadOnly)
         };
         {
             let mut state = self.program.state();
             state.model.calls_fail = false;
-            state.model.begin_pass();
         }
-        let done = engine.admit(0, u64::MAX, Writing::NotYet).and_then(|()| engine.update_now());
-        match done {
+        let admitted = engine.admit(0, u64::MAX, Writing::NotYet);
+        if admitted.is_ok() && self.stores_again() {
+            for page in [ROTTEN, 8] {
+                self.program.store_to_page(page);
+            }
+            self.verdicts(&engine).map_err(|v| v.during("after a store"))?;
+        }
+        self.program.state().model.begin_pass();
+        match admitted.and_then(|()| engine.update_now()) {
             Ok(_) => {
                 let bits = self.program.machine.data.marks().dirty;
                 self.program.state().model.end_pass(&bits);
