@@ -46,6 +46,19 @@ pub enum Seal {
         /// What its sum starts from.
         seed: LogSeed,
     },
+    /// The sum of what overflowed, which both copies of its record have.
+    Overflow {
+        /// First byte of the copy that was damaged.
+        at: u64,
+        /// Bytes.
+        len: u64,
+        /// Number of the record.
+        number: u64,
+        /// Of each copy of the record: where it has the sum, its first byte and its bytes.
+        records: [(u64, u64, u64); 2],
+        /// What their sums start from.
+        seeds: [LogSeed; 2],
+    },
 }
 
 /// What sealing needs to know of a pool, from before the damage.
@@ -161,6 +174,14 @@ impl Sealer {
                 let long = if said > 0 && at + said <= medium.len() { said } else { len };
                 let bytes = read(medium, at, long)?;
                 stray(medium, at, &word(seed.sum(at, &bytes[4..])))
+            }
+            Seal::Overflow { at, len, number, records, seeds } => {
+                let sum = seeds[0].overflow(number, &read(medium, at, len)?);
+                for ((sum_at, at, len), seed) in records.into_iter().zip(seeds) {
+                    stray(medium, sum_at, &word(sum))?;
+                    self.seal(medium, Seal::Record { at, len, seed })?;
+                }
+                Ok(())
             }
         }
     }

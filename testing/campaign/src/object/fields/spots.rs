@@ -21,11 +21,13 @@ use holdfast_redundancy::format::{EVENT_LEN, FIELDS_EVENT, FIELDS_INTENT, FIELDS
 use super::formats::{Structs, key, structure};
 use super::seal::{Seal, Sealer};
 use crate::object::ops::anchor_type;
-use crate::object::raw::log::{Record, marks, pending};
+use crate::object::raw::log::{Overflow, Record, marks, pending};
 use crate::object::raw::{Bytes, ChunkKind, Place, Slot, number};
 
 /// What a watermark record is called.
 pub const MARK: &str = "mark";
+/// What entries in chunks of the log are called.
+pub const OVERFLOW: &str = "overflow";
 
 /// What damage of a field is up against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -199,14 +201,49 @@ impl Spots<'_> {
             };
             self.add("logs RECORD", FIELDS_RECORD, record.at, &like);
             for (kind, at) in &record.entries {
-                let (name, fields) = match *kind {
-                    KIND_DATA => ("logs DATA", FIELDS_DATA),
-                    KIND_SLOT => ("logs SLOT", holdfast_logs::format::FIELDS_SLOT),
-                    KIND_FRESH => ("logs FRESH", FIELDS_FRESH),
-                    KIND_OVERFLOW => ("logs OVERFLOW", FIELDS_OVERFLOW),
-                    _ => continue,
-                };
-                self.add(name, fields, *at, &like);
+                self.entry(*kind, *at, &like);
+                if *kind == KIND_OVERFLOW && record.at < twin.at {
+                    self.overflow(record, twin, *at, &like);
+                }
+            }
+        }
+    }
+
+    fn entry(&mut self, kind: u8, at: u64, like: &Spot) {
+        let (name, fields) = match kind {
+            KIND_DATA => ("logs DATA", FIELDS_DATA),
+            KIND_SLOT => ("logs SLOT", holdfast_logs::format::FIELDS_SLOT),
+            KIND_FRESH => ("logs FRESH", FIELDS_FRESH),
+            KIND_OVERFLOW => ("logs OVERFLOW", FIELDS_OVERFLOW),
+            _ => return,
+        };
+        self.add(name, fields, at, like);
+    }
+
+    /// The entries in chunks of the log, which one of a record leads to; its other copy has the
+    /// same at the same place.
+    fn overflow(&mut self, record: &Record, twin: &Record, at: u64, like: &Spot) {
+        let Some(found) = Overflow::of(self.pool, record, at) else { return };
+        let Overflow { copies, len, sum_at, entries } = found;
+        let sums = [sum_at, twin.at + (sum_at - record.at)];
+        let of = |record: &Record, sum| (sum, record.at, record.len);
+        let seal = |at| Seal::Overflow {
+            at,
+            len,
+            number: record.number,
+            records: [of(record, sums[0]), of(twin, sums[1])],
+            seeds: [record.seed, twin.seed],
+        };
+        for [copy, other] in [copies, [copies[1], copies[0]]] {
+            let like = Spot {
+                of: OVERFLOW,
+                at: copy,
+                seal: seal(copy),
+                twin: Some((other, seal(other))),
+                ..like.clone()
+            };
+            for (kind, from) in &entries {
+                self.entry(*kind, copy + from, &like);
             }
         }
     }

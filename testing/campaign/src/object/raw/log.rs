@@ -2,8 +2,8 @@
 
 use holdfast_layout::format::FIELDS_SUPERBLOCK;
 use holdfast_logs::format::{
-    DATA_LEN, FIELDS_DATA, FIELDS_RECORD, FRESH_LEN, KIND_DATA, KIND_FRESH, KIND_OVERFLOW,
-    KIND_SLOT, LINE_LEN, NO_LANE, NUMBER_END, OVERFLOW_LEN, RECORD_LEN, SLOT_LEN,
+    DATA_LEN, FIELDS_DATA, FIELDS_OVERFLOW, FIELDS_RECORD, FRESH_LEN, KIND_DATA, KIND_FRESH,
+    KIND_OVERFLOW, KIND_SLOT, LINE_LEN, NO_LANE, NUMBER_END, OVERFLOW_LEN, RECORD_LEN, SLOT_LEN,
 };
 
 use super::sums::crc;
@@ -12,6 +12,8 @@ use super::{Bytes, number};
 /// What the sum of a record starts from, apart from its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogSeed {
+    /// Sum over pool and generation.
+    live: u32,
     /// Sum over pool, generation and lane.
     start: u32,
     /// Place that goes into the sum, for a record at offset 0 of the pool.
@@ -41,6 +43,60 @@ impl LogSeed {
     pub fn sum(self, at: u64, covered: &[u8]) -> u32 {
         crc(crc(self.start, &at.wrapping_sub(self.place).to_le_bytes()), covered)
     }
+
+    /// Sum of what overflowed of the record of that number.
+    #[must_use]
+    pub fn overflow(self, number: u64, payload: &[u8]) -> u32 {
+        crc(crc(self.live, &number.to_le_bytes()), payload)
+    }
+}
+
+/// What of a record lies in chunks of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Overflow {
+    /// First bytes of both copies.
+    pub copies: [u64; 2],
+    /// Bytes of each.
+    pub len: u64,
+    /// Where the record has their sum.
+    pub sum_at: u64,
+    /// Kind and first byte of each entry, from the start of a copy on.
+    pub entries: Vec<(u8, u64)>,
+}
+
+impl Overflow {
+    /// What the entry at `at` says, if its first copy certifies.
+    #[must_use]
+    pub fn of(pool: &Bytes, record: &Record, at: u64) -> Option<Self> {
+        let entry = pool.get(at, OVERFLOW_LEN as u64)?;
+        let field = |name| number(FIELDS_OVERFLOW, name, entry);
+        let (first, len) = (field("offset"), field("len"));
+        let payload = pool.get(first, len)?;
+        if u64::from(record.seed.overflow(record.number, payload)) != field("crc") {
+            return None;
+        }
+        let sum = FIELDS_OVERFLOW.iter().find(|field| field.name == "crc")?;
+        let entries = entries(payload, 0, u64::MAX)?;
+        Some(Self { copies: [first, field("replica")], len, sum_at: at + sum.at, entries })
+    }
+}
+
+/// Kind and first byte of so many entries, or of all, from a byte on.
+fn entries(bytes: &[u8], mut next: usize, count: u64) -> Option<Vec<(u8, u64)>> {
+    let mut found = Vec::new();
+    while (found.len() as u64) < count && next < bytes.len() {
+        let entry = bytes.get(next..)?;
+        let kind = number(FIELDS_DATA, "kind", entry) as u8;
+        found.push((kind, next as u64));
+        next += match kind {
+            KIND_DATA => DATA_LEN + number(FIELDS_DATA, "len", entry).next_multiple_of(8) as usize,
+            KIND_SLOT => SLOT_LEN,
+            KIND_FRESH => FRESH_LEN,
+            KIND_OVERFLOW => OVERFLOW_LEN,
+            _ => return None,
+        };
+    }
+    Some(found)
 }
 
 /// Every record that certifies under the live generation, by place.
@@ -55,7 +111,7 @@ pub fn records(pool: &Bytes, superblock: &[u8], seed: u32) -> Vec<Record> {
         for lane in 0..lanes {
             let first = side + start + lane * ring;
             let (id, place) = if adjacent { (NO_LANE, 0) } else { (lane as u32, first) };
-            let seed = LogSeed { start: crc(live, &id.to_le_bytes()), place };
+            let seed = LogSeed { live, start: crc(live, &id.to_le_bytes()), place };
             let end = if adjacent { side + start + lanes * ring } else { first + ring };
             for at in (first..first + ring).step_by(LINE_LEN) {
                 found.extend(record(pool, at, end, seed));
@@ -76,20 +132,11 @@ fn record(pool: &Bytes, at: u64, end: u64, seed: LogSeed) -> Option<Record> {
     if u64::from(seed.sum(at, &bytes[4..])) != field("crc") {
         return None;
     }
-    let mut entries = Vec::new();
-    let mut next = RECORD_LEN;
-    for _ in 0..field("entries") {
-        let entry = bytes.get(next..)?;
-        let kind = number(FIELDS_DATA, "kind", entry) as u8;
-        entries.push((kind, at + next as u64));
-        next += match kind {
-            KIND_DATA => DATA_LEN + number(FIELDS_DATA, "len", entry).next_multiple_of(8) as usize,
-            KIND_SLOT => SLOT_LEN,
-            KIND_FRESH => FRESH_LEN,
-            KIND_OVERFLOW => OVERFLOW_LEN,
-            _ => return None,
-        };
+    let entries = entries(bytes, RECORD_LEN, field("entries"))?;
+    if entries.len() as u64 != field("entries") {
+        return None;
     }
+    let entries = entries.into_iter().map(|(kind, from)| (kind, at + from)).collect();
     let (number, watermark) = (field("number"), field("watermark"));
     Some(Record { at, len, number, watermark, entries, seed })
 }

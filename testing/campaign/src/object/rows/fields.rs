@@ -25,7 +25,7 @@ use crate::object::fields::formats;
 use crate::object::fields::meet::{apart, served, unchanged};
 use crate::object::fields::seal::{Sealer, read};
 use crate::object::fields::specimen::{Pairs, Specimen, Wanted, use_maps};
-use crate::object::fields::spots::{Guard, MARK, Spot, find};
+use crate::object::fields::spots::{Guard, MARK, OVERFLOW, Spot, find};
 use crate::object::fields::verbs::Verb;
 use crate::object::handle::Handle;
 use crate::object::judge::scrub;
@@ -63,6 +63,8 @@ const MANY: u16 = 2_000;
 const SLOW: Duration = Duration::from_secs(10);
 /// Figure: of these, in watermark records, which have the fields of all others.
 const MARKS: &str = "in watermark records";
+/// Figure of what was damaged in entries that a record leads to.
+const OVERFLOWED: &str = "in entries that overflowed";
 
 /// Worlds of even and of odd groups, by round: the two rounds of the CI tier see both media and
 /// both kinds of parity.
@@ -80,7 +82,7 @@ const GROUPS: &[(&[&str], Wanted)] = &[
     (&["redundancy INTENT"], Wanted::Intent),
     (&["logs RECORD", "logs DATA", "logs SLOT"], Wanted::Record(KIND_DATA)),
     (&["logs FRESH"], Wanted::Record(KIND_FRESH)),
-    (&["logs OVERFLOW", "heap CHUNK"], Wanted::Record(KIND_OVERFLOW)),
+    (&["logs OVERFLOW", "logs DATA", "logs SLOT", "heap CHUNK"], Wanted::Record(KIND_OVERFLOW)),
     (&["collections Map", "collections HashHeader"], Wanted::Maps(Pairs::Mixed, &[Kind::Hash])),
     (&["collections HashDirectory"], Wanted::Maps(Pairs::Crowded, &[Kind::Hash])),
     (
@@ -212,8 +214,10 @@ fn each_field(
                             tally.count += 1;
                             tally.add(format!("met by {meeting:?}, {sum}"), 1);
                             note(tally, key);
-                            if *of == MARK {
-                                tally.add(MARKS, 1);
+                            match &**of {
+                                MARK => tally.add(MARKS, 1),
+                                OVERFLOW => tally.add(OVERFLOWED, 1),
+                                _ => {}
                             }
                         }
                     }
@@ -421,8 +425,11 @@ fn others(hit: &Hit<'_>, driver: &Driver) -> Objects {
 
 /// Every field that the sources define was damaged.
 fn finish(tally: &mut Tally) {
-    if !tally.figures.contains_key(MARKS) {
-        tally.convict(Violation::new(Fault::Unnoticed, "no watermark record was damaged"));
+    for figure in [MARKS, OVERFLOWED] {
+        if !tally.figures.contains_key(figure) {
+            let story = format!("nothing was damaged {figure}");
+            tally.convict(Violation::new(Fault::Unnoticed, story));
+        }
     }
     match formats::all() {
         Err(error) => tally.convict(Violation::new(
@@ -445,9 +452,10 @@ mod tests {
             note(&mut tally, key);
         }
         finish(&mut tally);
-        assert_eq!(tally.violated(), 2);
+        assert_eq!(tally.violated(), 3);
         assert!(tally.violations[0].story.contains("watermark"));
-        assert!(tally.violations[1].story.contains(&all[0]));
+        assert!(tally.violations[1].story.contains("overflowed"));
+        assert!(tally.violations[2].story.contains(&all[0]));
         assert!(tally.figures.is_empty());
     }
 }
