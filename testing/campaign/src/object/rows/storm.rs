@@ -240,8 +240,9 @@ fn storms(world: &Arc<World>, case: &Case, bed: Bed, tally: &mut Tally) -> Judge
     Ok(())
 }
 
-/// One storm within tolerance, which ends by a crash amid damage if that is asked for. Answers the
-/// pool if it goes on.
+/// One storm within tolerance, which ends by a crash amid damage if that is asked for, and at once
+/// if what nobody owns is in doubt: that stays so, and would be held against the next round.
+/// Answers the pool if it goes on.
 pub fn storm(
     world: &Arc<World>,
     driver: Driver,
@@ -259,7 +260,7 @@ pub fn storm(
     let ran = at_work(&driver, &sky, &mut rng, tally, || {
         for _ in 0..ROUNDS {
             chaos.round()?;
-            if chaos.ended {
+            if chaos.ended || chaos.doubtful {
                 return Ok(None);
             }
         }

@@ -170,7 +170,7 @@ impl<'a> Chaos<'a> {
             return Ok(());
         }
         self.scrub()?;
-        if self.rng.below(5) == 0 {
+        if self.rng.below(5) == 0 && !self.doubtful {
             self.fail_one()?;
         }
         Ok(())
@@ -620,7 +620,10 @@ impl<'a> Chaos<'a> {
             return Err(Violation::new(Fault::Unnoticed, story));
         }
         if let Some(strange) = findings.iter().find(|finding| !self.may_be_older(finding)) {
-            let story = format!("in doubt, and nothing there was left as it was: {strange:?}");
+            let story = format!(
+                "in doubt, and nothing there was left as it was: {strange:?}; doubtful before: {}",
+                self.doubtful
+            );
             return Err(Violation::new(Fault::Unnoticed, story));
         }
         let objects = self.driver.ledger.objects();
