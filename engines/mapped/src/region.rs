@@ -45,7 +45,8 @@ pub(crate) struct Region {
     pub(crate) renew: bool,
     /// Pages that the source tells of for what we did ourselves: it failed when that was to be
     /// taken from it. What it says of them counts for nothing until it is taken, nor can it say
-    /// whether the program stored there as well.
+    /// whether the program stored there as well: what agrees with its entry is good, and all else
+    /// in doubt.
     pub(crate) ours: Rare,
     /// Damaged pages that were reported already.
     pub(crate) reported: Rare,

@@ -260,26 +260,11 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     /// The only store since a page was looked at is ours. It put back what was covered, or nothing
     /// that is to be covered.
     fn forget_own(&self, inner: &mut Inner, page: u64) -> Result<()> {
-        if let Err(error) = self.take_own(inner, page) {
-            self.doubt_own(inner, page);
-            return Err(error);
-        }
+        self.take_own(inner, page)?;
         self.d.forget(page * PAGE, PAGE);
         // Else a power cut leaves our own store on record, and no intent that says so.
         sync_file(&self.side.s, self.side.durability, FORGET_SYNC)?;
         Ok(())
-    }
-
-    /// A page holds what we stored, or what was damaged, and the source cannot be asked whether the
-    /// program stored to it since: what agrees with its entry is good, and nothing else is.
-    fn doubt_own(&self, inner: &mut Inner, page: u64) {
-        let place = self.stripes.place(page);
-        if let Some(region) = inner.regions.get_mut(&place.region) {
-            let one = Bits::one(place.inside);
-            region.stale = region.stale.or(one);
-            region.observed = region.observed.without(one);
-            region.marks = region.marks.without(one);
-        }
     }
 
     /// Steps 6b and 6c: the file counts as what it is after our own store, unless somebody
