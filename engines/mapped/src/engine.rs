@@ -45,6 +45,9 @@ pub struct Mapped<F, S, D> {
 pub(crate) struct Inner {
     pub(crate) header: HeaderPage,
     pub(crate) intent: RepairIntent,
+    /// The page that was stored to by us last, if that could not be put off the record: its intent
+    /// has to go on saying so.
+    pub(crate) on_record: Option<u64>,
     /// Regions that have storage in the data file. In boxes: ascending numbers leave the nodes of a
     /// tree half empty, and a region is large.
     pub(crate) regions: BTreeMap<u64, Box<Region>>,
@@ -108,6 +111,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let inner = Inner {
             header,
             intent,
+            on_record: None,
             regions: BTreeMap::new(),
             size: 0,
             cuts: 0,

@@ -22,8 +22,9 @@
 //! | step of making it undecided | crash after it leaves |
 //! |---|---|
 //! | 1 stale, not observed, in both copies; the reason in both records | some of it: undecided |
-//! | **drain** | undecided, with its reason |
-//! | 2 the source forgets what it knows of the page | the same |
+//! | **drain** | undecided, with its reason; not told, so that the next opening tells it |
+//! | 2 an event, **drain** | the same, and told |
+//! | 3 the source forgets what it knows of the page | the same |
 //!
 //! Why in this order: a source that forgot leaves a page that may agree with its sum, and nobody
 //! who knows better. A source that still knows has the next pass cover what the device had.
@@ -148,20 +149,27 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         region.stale = region.stale.or(one);
         region.observed = region.observed.without(one);
         region.marks = region.marks.without(one);
-        region.presumed.remove(one);
         region.reasons.insert(place.inside, why);
+        // Until the journal has it, the record says that it was not told: else nobody would, if
+        // this comes to nothing, or we die.
+        if !told {
+            region.presumed.insert(place.inside);
+        }
         region.record.generation += 1;
         region.tell_why(place.region, &self.side.places, region.undecided(), Unsure::Unobserved);
         let done = self.keep_doubt(inner, place.region);
         self.settle(inner, done)?;
-        if self.side.s.enabled(FORGET) {
-            self.take_own(inner, page)?;
-            self.d.forget(page.saturating_mul(PAGE), PAGE);
-        }
         if !told {
             inner.counts.undecided += 1;
             let event = self.unsure(self.since(inner, page), Finder::Load, why);
             self.report(inner, &event);
+            if let Some(region) = inner.regions.get_mut(&place.region) {
+                region.presumed.remove(one);
+            }
+        }
+        if self.side.s.enabled(FORGET) {
+            self.take_own(inner, page)?;
+            self.d.forget(page.saturating_mul(PAGE), PAGE);
         }
         Ok(Mended::Undecided(why))
     }

@@ -15,8 +15,9 @@
 //!
 //! A crash in 5 leaves a page that may differ, and may be told as stored to, by us. The intent says
 //! so at the next opening: the page is good if it verifies, else undecided, and never covered on
-//! account of our own store. By then somebody may have stored, so it is not installed by itself;
-//! the image before is what it was to be.
+//! account of our own store. Where that cannot be put off the record, the intent stays, and no
+//! other page is repaired before it can. By then somebody may have stored, so it is not installed
+//! by itself; the image before is what it was to be.
 //!
 //! Why 6b and 6c: our store changes the date of the file. Where nobody is let in, an opening takes
 //! a date that the header does not know for somebody else's change, and all damage that is left for
@@ -216,6 +217,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let at = page * PAGE;
         let len = inner.size.saturating_sub(at).min(PAGE);
         let bytes = &with.bytes[..len as usize];
+        self.forget_earlier(inner)?;
         inner.intent.begin(s, Intent { at, len, sum: crc32c(0, bytes) })?;
         s.step(STEP_INTENT);
         if s.enabled(LAST) && !self.facts.vouches() {
@@ -260,10 +262,25 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     /// The only store since a page was looked at is ours. It put back what was covered, or nothing
     /// that is to be covered.
     fn forget_own(&self, inner: &mut Inner, page: u64) -> Result<()> {
+        inner.on_record = Some(page);
         self.take_own(inner, page)?;
         self.d.forget(page * PAGE, PAGE);
         // Else a power cut leaves our own store on record, and no intent that says so.
         sync_file(&self.side.s, self.side.durability, FORGET_SYNC)?;
+        inner.on_record = None;
+        Ok(())
+    }
+
+    /// The same of a page of an earlier repair that this failed for: the intent to come takes the
+    /// place of the one that says so. If a pass has taken it, that has put it off the record, and
+    /// what is there since is the program's.
+    fn forget_earlier(&self, inner: &mut Inner) -> Result<()> {
+        let Some(page) = inner.on_record else { return Ok(()) };
+        let place = self.stripes.place(page);
+        if inner.regions.get(&place.region).is_some_and(|it| it.ours.has(place.inside)) {
+            return self.forget_own(inner, page);
+        }
+        inner.on_record = None;
         Ok(())
     }
 

@@ -12,6 +12,7 @@ use holdfast_mapped::{
 };
 use holdfast_pmem::track::TrackError;
 use holdfast_pmem::{Medium, MediumKind, PAGE, Site};
+use holdfast_redundancy::events::Outcome;
 use holdfast_redundancy::{PageVerdict, Unsure};
 
 const FOREIGN: Site = Site::new("test.foreign");
@@ -69,7 +70,15 @@ fn protected(machine: &Machine) -> (FailingEngine, Failing) {
 }
 
 fn failing(machine: &Machine) -> (FailingEngine, Failing) {
+    failing_of(machine, false)
+}
+
+/// The same, first stores on record or not.
+fn failing_of(machine: &Machine, recorded: bool) -> (FailingEngine, Failing) {
     let (engine, source) = protected(machine);
+    if recorded {
+        machine.record();
+    }
     engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
     (engine, source)
 }
@@ -101,7 +110,12 @@ fn a_look_that_fails_forgets_no_store() {
 /// Page 5 was damaged and put back, or that never arrived, and the source failed when the store was
 /// to be taken from it.
 fn put_back(machine: &Machine, arrives: bool) -> (FailingEngine, Failing) {
-    let (engine, source) = failing(machine);
+    put_back_of(machine, arrives, false)
+}
+
+/// The same, first stores on record or not.
+fn put_back_of(machine: &Machine, arrives: bool, recorded: bool) -> (FailingEngine, Failing) {
+    let (engine, source) = failing_of(machine, recorded);
     machine.rot(5, 100);
     source.take.store(1, Ordering::SeqCst);
     if !arrives {
@@ -175,6 +189,41 @@ fn memory_that_fails_behind_a_store_of_ours_loses_nothing_in_silence() {
     let met = LoadFault::Memory { age_ns: 0 };
     let mended = engine.heal_load(5, met, &AtRest).unwrap();
     assert_eq!(mended, Mended::Undecided(Unsure::MemoryFailed));
+}
+
+/// The same machine after a kill, opened again.
+fn after_a_kill(machine: &Machine, engine: FailingEngine) -> Engine {
+    drop(engine);
+    killed(machine, false).open(quick()).0
+}
+
+#[test]
+fn a_store_of_ours_that_could_not_be_taken_back_is_on_record_no_longer_than_its_intent() {
+    for arrives in [true, false] {
+        let machine = Machine::new(MediumKind::Shm, 19 * PAGE);
+        let (engine, _) = put_back_of(&machine, arrives, true);
+        machine.rot(9, 100);
+        assert_eq!(engine.repair(9, &AtRest, Force::No).unwrap(), Mended::Repaired);
+        let said = verdict(&after_a_kill(&machine, engine), 5);
+        assert_eq!(said == PageVerdict::Good, arrives, "{said:?}");
+    }
+}
+
+#[test]
+fn what_went_with_the_memory_is_told_though_the_source_fails() {
+    let machine = Machine::new(MediumKind::Shm, 19 * PAGE);
+    let (engine, source) = failing(&machine);
+    machine.store(5, 1);
+    source.take.store(1, Ordering::SeqCst);
+    let met = LoadFault::Memory { age_ns: 0 };
+    assert!(engine.heal_load(5, met, &AtRest).is_err(), "the source refuses");
+    for _ in 0..2 {
+        let told = engine.events().into_iter().filter(|event| event.at == 5 * PAGE);
+        assert_eq!(told.map(|event| event.outcome).collect::<Vec<_>>(), [Outcome::Undecided]);
+        let gone = Mended::Undecided(Unsure::MemoryFailed);
+        assert_eq!(engine.heal_load(5, met, &AtRest).unwrap(), gone);
+    }
+    assert_eq!(engine.counts().undecided, 1);
 }
 
 #[test]

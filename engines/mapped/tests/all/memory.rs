@@ -2,9 +2,10 @@
 //! the device has. That may look right.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::common::{Counter, Engine, Machine, boot, content, tiny, verdict};
-use holdfast_faultmem::Clear;
+use crate::common::{Chosen, Counter, Engine, Machine, any_image, boot, content, tiny, verdict};
+use holdfast_faultmem::{Budget, Clear, CrashPoint};
 use holdfast_mapped::format::{EVENTS_FROM, SIDE_LENS};
 use holdfast_mapped::{
     AtRest, Durability, Force, LoadFault, Mapped, Mended, ProtectOptions, Writing,
@@ -205,6 +206,28 @@ fn what_is_doubted_for_good_is_told_once() {
     assert!(is_gone(&engine));
     assert_eq!(told_of(&engine, 5), [(Outcome::Undecided, GONE.code().into())]);
     assert_eq!(engine.counts().undecided, 1);
+}
+
+/// The power is cut at any time meanwhile: as long as the doubt is there, it is told once.
+#[test]
+fn what_went_with_the_memory_is_told_whenever_the_power_is_cut() {
+    let (machine, engine, _) = kept("nothing");
+    machine.store(5, 1);
+    fails(&machine, 0);
+    let all = |point: &CrashPoint| -> Chosen { Box::new(point.images(&Budget::default())) };
+    let seen = Arc::new(AtomicUsize::new(0));
+    let doubts = Arc::clone(&seen);
+    let wrong = move |next: &Machine| {
+        let (engine, _) = next.open(boot(2, Durability::Power));
+        let told = told_of(&engine, 5).len();
+        doubts.fetch_add(usize::from(is_gone(&engine)), Ordering::SeqCst);
+        told != usize::from(is_gone(&engine))
+    };
+    let heals = || {
+        assert_eq!(engine.heal_load(5, NOW, &AtRest).unwrap(), Mended::Undecided(GONE));
+    };
+    assert!(!any_image(&machine, ("nothing", "", false), all, wrong, heals));
+    assert!(seen.load(Ordering::SeqCst) > 0);
 }
 
 #[test]

@@ -71,6 +71,10 @@ impl<B: Bend> DirtySource for Bent<B> {
         Ok(())
     }
 
+    fn forget(&self, at: u64, len: u64) {
+        self.0.inner().forget(at, len);
+    }
+
     fn intact(&self, at: u64, len: u64) -> bool {
         !self.0.is_dead() && self.0.inner().intact(at, len)
     }
