@@ -86,7 +86,8 @@ const STEPS: &[Step] = &[
     // The programs in C are among the tests; built for them alone, much would be built twice.
     Step { needs: Needs::Crate("holdfast-capi"),
            ..step("capi", Run::Xtask(&["capi", "--header"])) },
-    step("test", Run::Tests(&["test", "--workspace", "--", "--show-output"])),
+    Step { variables: &[("HOLDFAST_SEED", SEED)],
+           ..step("test", Run::Tests(&["test", "--workspace", "--", "--show-output"])) },
     Step { needs: Needs::Crate("holdfast-models"), ..step("models", Run::Xtask(&["models"])) },
     // To build for release takes minutes, for what is run once: these are optimised as well, and
     // look for overflows, and whether what the source asserts is so.
@@ -143,7 +144,7 @@ pub(crate) fn run(
                 let (program, arguments) = command(step.run, workspace, (&own, &seed));
                 println!("\n==> [{number}/{}] {}: {}", steps.len(), step.name, shown(step, &seed));
                 tell_room(workspace)?;
-                run_step(step, workspace, (program, arguments), &mut kept)?
+                run_step((step, &seed), workspace, (program, arguments), &mut kept)?
             }
         };
         if outcome == Outcome::Failed {
@@ -225,7 +226,7 @@ fn tell_ends(ends: &[(&str, VecDeque<String>)]) {
 
 /// Runs one step with its output passed through.
 fn run_step(
-    step: &Step,
+    (step, seed): (&Step, &str),
     workspace: &Workspace,
     (program, arguments): (OsString, Vec<&str>),
     kept: &mut Kept,
@@ -239,7 +240,7 @@ fn run_step(
             .args(arguments)
             // Nothing is built a second time here, and what would make that faster takes gigabytes.
             .env("CARGO_INCREMENTAL", "0")
-            .envs(step.variables.iter().copied());
+            .envs(variables(step, seed));
         let status = if may_skip(step) {
             skips::run((step.name, &mut command), &mut std::io::stdout(), kept)
         } else {
@@ -285,6 +286,12 @@ fn command<'a>(
     }
 }
 
+/// The variables that a step is given.
+fn variables<'a>(step: &Step, seed: &'a str) -> impl Iterator<Item = (&'static str, &'a str)> {
+    let value = move |value: &'static str| if value == SEED { seed } else { value };
+    step.variables.iter().map(move |(name, of)| (*name, value(of)))
+}
+
 fn seeded<'a>(arguments: &[&'a str], seed: &'a str) -> Vec<&'a str> {
     arguments.iter().map(|word| if *word == SEED { seed } else { *word }).collect()
 }
@@ -299,7 +306,7 @@ fn seed(root: &Path) -> String {
 
 /// A step as one would type it.
 fn shown(step: &Step, seed: &str) -> String {
-    let variables = step.variables.iter().map(|(name, value)| format!("{name}={value:?} "));
+    let variables = variables(step, seed).map(|(name, value)| format!("{name}={value:?} "));
     let (program, arguments) = match step.run {
         Run::Cargo(arguments) | Run::Tests(arguments) => ("cargo".to_owned(), arguments),
         Run::Xtask(arguments) => ("cargo xtask".to_owned(), arguments),
@@ -450,6 +457,8 @@ mod tests {
         assert_eq!(shown(doc, "7"), "RUSTDOCFLAGS=\"-D warnings\" cargo doc --workspace --no-deps");
         let fuzz = STEPS.iter().find(|step| step.name == "fuzz").unwrap();
         assert!(shown(fuzz, "7").ends_with(" --seed 7"));
+        let test = STEPS.iter().find(|step| step.name == "test").expect("a step");
+        assert!(shown(test, "7").starts_with("HOLDFAST_SEED=\"7\" cargo test"));
         assert_ne!(seed(Path::new(env!("CARGO_MANIFEST_DIR"))), "0");
     }
 }
