@@ -9,12 +9,12 @@ use holdfast_txn::{Transaction, TxError};
 use holdfast_workloads::Rng;
 
 use super::handle::Handle;
-use super::linked;
 use super::model::{Change, Objects, name};
 use super::ops::{Job, any_job};
 use super::owned::tree;
 use super::raw::{Bytes, Scope, Survey, survey};
 use super::wrong::{Lie, told};
+use super::{linked, mapper};
 use crate::tally::{Fault, Judged, Violation};
 
 /// What was promised: shared by the threads that work and the hooks that judge.
@@ -174,6 +174,17 @@ impl Driver {
             Err(error) => Ok(Err(error)),
             Ok(()) => Err(Violation::new(Fault::Wrong, "a cancelled transaction went through")),
         }
+    }
+
+    /// Puts a map into the pool.
+    ///
+    /// # Errors
+    /// What the engine answered.
+    pub fn give_map(&self, rng: &mut Rng) -> Judged<()> {
+        let change = mapper::make(&self.pool, rng)?;
+        let ticket = self.ledger.lock().begin(change);
+        self.settle(ticket, true);
+        Ok(())
     }
 
     /// A job of any kind that goes with what the pool is like.

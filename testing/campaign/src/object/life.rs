@@ -15,6 +15,7 @@ use holdfast_txn::{Transaction, TxError};
 use holdfast_workloads::Rng;
 
 use super::live::Live;
+use super::mapper;
 use super::model::{Change, Object, Objects, name};
 use super::ops::{Choice, Job, Op, any_job};
 use super::raw::{Bytes, Scope, survey};
@@ -361,6 +362,8 @@ pub fn origin(world: &World, path: &Path, rng: &mut Rng) -> Judged<Origin> {
     for _ in 0..2 {
         life.must(&Job::new(rng, [Op::AllocNode]))?;
     }
+    let map = mapper::make(&life.pool, rng)?;
+    life.objects.apply(&map);
     for _ in 0..25 {
         let job = any_job(rng, &life.objects);
         life.must(&job)?;

@@ -9,15 +9,16 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdfast_collections::{CheckReport, Kind, Map, MapHeader};
+use holdfast_layout::RawPtr;
 use holdfast_object::Tx;
 use holdfast_oracle::acked::{Acked, Ticket};
 use holdfast_oracle::map_model::{MapModel, MapOp};
+use holdfast_pmem::Medium;
 use holdfast_txn::{Result, Transaction, TxError};
 use holdfast_workloads::Rng;
 use holdfast_workloads::sequences::MapStep;
 
 use super::driver::Driver;
-use super::handle::Handle;
 use super::model::{Change, Object};
 use super::ops::current;
 use super::scenes::refused;
@@ -152,7 +153,7 @@ impl Hand {
                 for (key, value) in batch {
                     self.map.put(tx, key, value)?;
                 }
-                changed(tx, &self.map, &before, now)
+                changed(tx, &self.map, &before.objects, now)
             });
             done.map_err(|error| refused("filling a map", &error))?;
         }
@@ -184,7 +185,7 @@ impl Hand {
                 MapOp::Put { key, value } => self.map.put(tx, key, value)?,
                 MapOp::Delete { key } => self.map.remove(tx, key)?,
             };
-            let change = changed(tx, &self.map, &before, now)?;
+            let change = changed(tx, &self.map, &before.objects, now)?;
             ticket = Some(self.told.lock().begin(op.clone()));
             Ok(change)
         });
@@ -243,7 +244,7 @@ fn found(driver: &Driver) -> Judged<(Bytes, MapModel)> {
 }
 
 /// What a check says of a map, in which nothing may be wrong.
-fn sound(map: &Bytes, tx: &Tx<'_, Handle>) -> Result<CheckReport> {
+pub(super) fn sound<M: Medium>(map: &Bytes, tx: &Tx<'_, M>) -> Result<CheckReport> {
     let report = map.check(tx)?;
     if report.is_sound() {
         Ok(report)
@@ -253,7 +254,11 @@ fn sound(map: &Bytes, tx: &Tx<'_, Handle>) -> Result<CheckReport> {
 }
 
 /// Adds every object of a map, as this transaction sees it.
-fn read_all(tx: &Tx<'_, Handle>, report: &CheckReport, into: &mut Change) -> Result<()> {
+pub(super) fn read_all<M: Medium>(
+    tx: &Tx<'_, M>,
+    report: &CheckReport,
+    into: &mut Change,
+) -> Result<()> {
     for of in &report.objects {
         let mut bytes = vec![0; tx.len_of(*of)? as usize];
         tx.read_bytes(*of, 0, &mut bytes)?;
@@ -264,17 +269,17 @@ fn read_all(tx: &Tx<'_, Handle>, report: &CheckReport, into: &mut Change) -> Res
 }
 
 /// What this transaction changes of a map that consisted of `before`.
-fn changed(
-    tx: &Tx<'_, Handle>,
+pub(super) fn changed<M: Medium>(
+    tx: &Tx<'_, M>,
     map: &Bytes,
-    before: &CheckReport,
+    before: &[RawPtr],
     now: &super::model::Objects,
 ) -> Result<Change> {
     let report = sound(map, tx)?;
     let mut change = Change::new();
     read_all(tx, &report, &mut change)?;
     change.retain(|(word, object)| now.get(*word) != object.as_ref());
-    let gone = before.objects.iter().filter(|of| !report.objects.contains(of));
+    let gone = before.iter().filter(|of| !report.objects.contains(of));
     change.extend(gone.map(|of| (of.word(), None)));
     Ok(change)
 }

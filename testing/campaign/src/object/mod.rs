@@ -14,6 +14,7 @@ pub mod linked;
 pub mod live;
 pub mod lives;
 pub mod logged;
+pub mod mapper;
 pub mod maps;
 pub mod marks;
 pub mod model;

@@ -43,6 +43,11 @@ pub enum Op {
         /// Bytes.
         len: u64,
     },
+    /// Writes the bytes it has once more.
+    Again {
+        /// The object.
+        of: u64,
+    },
     /// Changes a [`Node`] in place through a guard.
     Update {
         /// The node.
@@ -81,7 +86,8 @@ impl Job {
     #[must_use]
     pub fn takes_space(&self) -> bool {
         self.ops.iter().any(|op| {
-            matches!(op, Op::Alloc { .. } | Op::AllocNode | Op::Write { .. } | Op::Link(_))
+            use Op::{Again, Alloc, AllocNode, Link, Write};
+            matches!(op, Alloc { .. } | AllocNode | Write { .. } | Again { .. } | Link(_))
         })
     }
 
@@ -139,6 +145,11 @@ fn step<M: Medium>(
             let mut whole = object.bytes.to_vec();
             whole[from as usize..(from + len) as usize].copy_from_slice(&bytes);
             object.bytes = Arc::from(whole);
+            change.push((of, Some(object)));
+        }
+        Op::Again { of } => {
+            let object = current(now, change, of)?;
+            tx.write_bytes(RawPtr::from_word(of), 0, &object.bytes)?;
             change.push((of, Some(object)));
         }
         Op::Update { of } => update(tx, of, rng, change)?,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use holdfast_layout::RawPtr;
-use holdfast_object::{Error, Pool};
+use holdfast_object::{Error, Pool, Tx};
 use holdfast_oracle::acked::Model;
 use holdfast_pmem::Medium;
 use holdfast_txn::{Transaction, TxError};
@@ -13,6 +13,7 @@ use holdfast_workloads::Rng;
 
 use super::driver::Ledger;
 use super::histories::shake;
+use super::mapper::{Mapper, is_of_map};
 use super::model::{Change, Object, Objects, name};
 use super::ops::{Choice, Job, Op, any_job};
 use super::scenes::refused;
@@ -26,12 +27,13 @@ const HUGE: usize = 32 << 10;
 /// One step in so many is a read.
 const READ_EACH: u64 = 3;
 
-/// Divides all objects among so many threads. The anchor is not in hand: its object has no kind
-/// that a job changes.
+/// Divides all objects that are not of maps among so many threads. The anchor is not in hand: its
+/// object has no kind that a job changes.
 #[must_use]
 pub fn divide(objects: &Objects, threads: usize) -> Vec<Objects> {
     let mut parts = vec![Objects::default(); threads];
-    for (index, (word, object)) in objects.iter().enumerate() {
+    let apart = objects.iter().filter(|(_, object)| !is_of_map(object.kind));
+    for (index, (word, object)) in apart.enumerate() {
         parts[index % threads].insert(word, object.clone());
     }
     parts
@@ -44,6 +46,8 @@ pub struct Done {
     pub jobs: u64,
     /// Objects read, and right.
     pub reads: u64,
+    /// Changes of maps and looks at them, and right.
+    pub steps: u64,
     /// Errors that were excused.
     pub excused: u64,
 }
@@ -55,9 +59,21 @@ impl Done {
         Self {
             jobs: self.jobs + other.jobs,
             reads: self.reads + other.reads,
+            steps: self.steps + other.steps,
             excused: self.excused + other.excused,
         }
     }
+}
+
+/// What became of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ran {
+    /// It was acknowledged.
+    Done,
+    /// It was refused, as may be.
+    Refused,
+    /// So it was, and nothing can be written any more.
+    Ended,
 }
 
 /// What is known of the medium that threads work on.
@@ -118,6 +134,7 @@ pub struct Toil<'a, M: Medium> {
 
 impl<M: Medium> Toil<'_, M> {
     /// Works with as many threads as there are seeds, beside `beside`; they stop when it is done.
+    /// If there is a map in the pool, the last of them is on that.
     ///
     /// # Errors
     /// What was wrong with `beside`, then what was with a thread.
@@ -126,12 +143,23 @@ impl<M: Medium> Toil<'_, M> {
         seeds: &[u64],
         beside: impl FnOnce() -> Judged<T>,
     ) -> Judged<(T, Done)> {
-        let parts = divide(&self.ledger.objects(), seeds.len());
+        let objects = self.ledger.objects();
+        let map = Mapper::of(self.pool, &objects)?;
+        let mut parts = divide(&objects, seeds.len() - usize::from(map.is_some()));
+        let mut maps = vec![None; parts.len()];
+        if map.is_some() {
+            let mut of_map = Objects::default();
+            let its = objects.iter().filter(|(_, object)| is_of_map(object.kind));
+            its.for_each(|(word, object)| of_map.insert(word, object.clone()));
+            parts.push(of_map);
+            maps.push(map);
+        }
         std::thread::scope(|scope| {
             let threads: Vec<_> = parts
                 .into_iter()
+                .zip(maps)
                 .zip(seeds)
-                .map(|(part, seed)| scope.spawn(move || self.work(part, Rng::new(*seed))))
+                .map(|(on, seed)| scope.spawn(move || self.work(on, Rng::new(*seed))))
                 .collect();
             let other = {
                 let _stop = Stop(self.over);
@@ -153,15 +181,18 @@ impl<M: Medium> Toil<'_, M> {
         })
     }
 
-    /// One thread, on these objects alone.
-    fn work(&self, mut part: Objects, mut rng: Rng) -> Judged<Done> {
+    /// One thread, on these objects alone, or on the map that they are of.
+    fn work(&self, (mut part, mut map): (Objects, Option<Mapper>), mut rng: Rng) -> Judged<Done> {
         // It may pause at steps of the engine, if the medium is asked to say where they are.
         shake::begin(Rng::new(rng.next_u64()));
         let mut done = Done::default();
         while !self.over.load(Ordering::Acquire) {
             let mut going = true;
             let mut step = || -> Judged<()> {
-                going = self.one(&mut part, &mut rng, &mut done)?;
+                going = match &mut map {
+                    Some(map) => map.one(self, &mut part, &mut rng, &mut done)?,
+                    None => self.one(&mut part, &mut rng, &mut done)?,
+                };
                 Ok(())
             };
             let stepped = self.weather.step(&mut step);
@@ -210,7 +241,29 @@ impl<M: Medium> Toil<'_, M> {
         self.commit(&job, part, done)
     }
 
-    fn commit(&self, job: &Job, part: &mut Objects, done: &mut Done) -> Judged<bool> {
+    /// Runs a job as one transaction. `false` if nothing can be written any more.
+    ///
+    /// # Errors
+    /// An error that nothing excuses.
+    pub(super) fn commit(&self, job: &Job, part: &mut Objects, done: &mut Done) -> Judged<bool> {
+        let ran = self.transact(&job.ops, job.takes_space(), part, done, |tx, part| {
+            job.execute(tx, part, self.anchor)
+        })?;
+        Ok(ran != Ran::Ended)
+    }
+
+    /// Runs a transaction on objects of a thread; it answers what will have changed of them.
+    ///
+    /// # Errors
+    /// An error that nothing excuses: not want of space either, unless it `takes_space`.
+    pub(super) fn transact(
+        &self,
+        what: &dyn std::fmt::Debug,
+        takes_space: bool,
+        part: &mut Objects,
+        done: &mut Done,
+        mut body: impl FnMut(&Tx<'_, M>, &Objects) -> holdfast_txn::Result<Change>,
+    ) -> Judged<Ran> {
         let mut change = Change::new();
         let mut ticket = None;
         let ran = self.pool.run(|tx| {
@@ -218,7 +271,7 @@ impl<M: Medium> Toil<'_, M> {
                 // Begun by the attempt before, which came to nothing.
                 let _ = self.ledger.lock().refuse(ticket);
             }
-            change = job.execute(tx, part, self.anchor)?;
+            change = body(tx, part)?;
             ticket = Some(self.ledger.lock().begin(change.clone()));
             Ok(())
         });
@@ -229,23 +282,23 @@ impl<M: Medium> Toil<'_, M> {
                 }
                 part.apply(&change);
                 done.jobs += 1;
-                Ok(true)
+                Ok(Ran::Done)
             }
             Err(error) => {
                 let due = self.weather.excuses(&error);
                 done.excused += u64::from(due);
                 // After a failed sync nobody knows: the change stays in flight.
                 if due && self.pool.is_read_only() {
-                    return Ok(false);
+                    return Ok(Ran::Ended);
                 }
                 if let Some(ticket) = ticket {
                     let _ = self.ledger.lock().refuse(ticket);
                 }
-                let full = matches!(error, Error::Tx(TxError::NoSpace { .. })) && job.takes_space();
+                let full = matches!(error, Error::Tx(TxError::NoSpace { .. })) && takes_space;
                 if due || full {
-                    return Ok(true);
+                    return Ok(Ran::Refused);
                 }
-                Err(refused(&format!("{:?}", job.ops), &error))
+                Err(refused(&format!("{what:?}"), &error))
             }
         }
     }

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use holdfast_faultmem::{Budget, CrashPoint, Image};
+use holdfast_faultmem::{Budget, Counters, CrashPoint, Image};
+use holdfast_pmem::{Medium, MediumKind};
 use holdfast_workloads::Rng;
 
 use super::driver::Ledger;
@@ -76,6 +77,27 @@ struct State {
     seen: HashSet<u64>,
     tally: Tally,
     making: bool,
+    /// What each medium that was watched had cost before, and by its last barrier.
+    costs: Vec<(Counters, Counters)>,
+}
+
+/// Figures: lines flushed, and drains, on media that have lines.
+const FLUSHES: &str = "lines flushed";
+const DRAINS: &str = "fences";
+
+impl State {
+    /// What persistence cost while it was watched, and how much of that was for nothing.
+    fn count_costs(&mut self) {
+        for (before, now) in self.costs.drain(..) {
+            let tally = &mut self.tally;
+            let wasted = now.redundant_flushes - before.redundant_flushes;
+            tally.add(FLUSHES, now.lines_flushed - before.lines_flushed);
+            tally.add(format!("{FLUSHES} for nothing"), wasted);
+            let wasted = now.redundant_drains - before.redundant_drains;
+            tally.add(DRAINS, now.drains - before.drains);
+            tally.add(format!("{DRAINS} for nothing"), wasted);
+        }
+    }
 }
 
 /// A watch over one medium.
@@ -91,8 +113,14 @@ impl Watch {
     /// A watch that compares with `ledger`.
     #[must_use]
     pub fn new(world: &Arc<World>, ledger: &Ledger, plan: Plan, rng: Rng) -> Self {
-        let state =
-            State { plan, rng, seen: HashSet::new(), tally: Tally::default(), making: false };
+        let state = State {
+            plan,
+            rng,
+            seen: HashSet::new(),
+            tally: Tally::default(),
+            making: false,
+            costs: Vec::new(),
+        };
         Self {
             world: Arc::clone(world),
             ledger: ledger.clone(),
@@ -108,8 +136,21 @@ impl Watch {
 
     /// Judges at every barrier of `medium` from now on.
     pub fn begin(&self, medium: &Handle) {
+        // On a file every drain is for nothing, and nothing is flushed.
+        let number = (medium.kind() != MediumKind::File).then(|| {
+            let (mut state, before) = (self.lock(), medium.counters());
+            state.costs.push((before, before));
+            state.costs.len() - 1
+        });
         let this = self.clone();
-        medium.on_barrier(Box::new(move |_, _, point| this.look(point)));
+        medium.on_barrier(Box::new(move |medium, _, point| {
+            if let Some(number) = number
+                && let Some((_, now)) = this.lock().costs.get_mut(number)
+            {
+                *now = medium.counters();
+            }
+            this.look(point);
+        }));
     }
 
     /// Judges the images of one instant.
@@ -127,7 +168,7 @@ impl Watch {
 
     fn judge_all(&self, point: &CrashPoint) {
         let mut state = self.lock();
-        let State { plan, rng, seen, tally, making } = &mut *state;
+        let State { plan, rng, seen, tally, making, .. } = &mut *state;
         if tally.violated() >= plan.enough {
             return;
         }
@@ -171,7 +212,9 @@ impl Watch {
     /// Ends the watch and answers what was seen.
     #[must_use]
     pub fn end(&self) -> Tally {
-        std::mem::take(&mut self.lock().tally)
+        let mut state = self.lock();
+        state.count_costs();
+        std::mem::take(&mut state.tally)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
@@ -184,7 +227,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use holdfast_faultmem::{Config, FaultMedium};
-    use holdfast_pmem::{Medium, MediumKind, Site};
+    use holdfast_pmem::Site;
 
     use super::*;
 

@@ -32,6 +32,8 @@ pub enum Lie {
     Reverts,
     /// A wrong byte is served.
     WrongByte,
+    /// A map serves a wrong byte.
+    WrongEntry,
     /// An object that nothing damaged is said to be lost.
     Neighbour,
     /// Who only looks, or refuses to open, changes the pool.

@@ -214,6 +214,8 @@ fn each_field(
                             tally.count += 1;
                             tally.add(format!("met by {meeting:?}, {sum}"), 1);
                             note(tally, key);
+                            let before = u64::from(is_pending(specimen, spot));
+                            tally.add("what is pending, damaged before it was opened", before);
                             match &**of {
                                 MARK => tally.add(MARKS, 1),
                                 OVERFLOW => tally.add(OVERFLOWED, 1),
@@ -227,12 +229,21 @@ fn each_field(
     }
 }
 
+/// Whether nobody but an opening reads it: records in the log of a pool that was not closed, notes
+/// of what was under way.
+fn is_pending(specimen: &Specimen, spot: &Spot) -> bool {
+    specimen.dirty && matches!(spot.guard, Guard::Log | Guard::Note)
+}
+
 /// Damages and meets. `false` if the field was as damaged already.
 fn one(hit: &Hit<'_>, meeting: Meeting, rng: &mut Rng, tally: &mut Tally) -> Judged<bool> {
     let specimen = hit.specimen;
     let medium = specimen.medium();
     // These meet what was damaged while it was closed, the others what is damaged in use.
-    let closed = matches!(meeting, Meeting::Open | Meeting::Repair);
+    // An opening replays what is pending, and after it nobody reads that any more: damaged in use,
+    // it could do nothing wrong.
+    let closed =
+        is_pending(specimen, hit.spot) || matches!(meeting, Meeting::Open | Meeting::Repair);
     if closed && !hurt(hit, &medium, rng)? {
         return Ok(false);
     }

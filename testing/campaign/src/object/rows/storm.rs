@@ -1,19 +1,19 @@
 //! Row `storm`: faults of every kind, mixed, at random times, while three threads commit and read.
 //!
-//! The threads work on objects of their own. Beside them bits flip, stray writes land, pages go
-//! bad, writes are lost, sent elsewhere or torn, places come back as they once were, calls fail,
-//! and scrubs go on; in the end everything is whole, or the machine crashes at a barrier of
-//! whichever thread, or the program is killed wherever its threads are, and the next storm goes on
-//! in what is left. One crash in three comes amid damage that no scrub has met: then an object of
-//! which a part was hurt may be lost, named, and nothing else. An atlas keeps to what the
-//! redundancy covers: then nothing may be lost, no call may fail, and each fault was overwritten by
-//! the program or is told by an event. One case in five has no atlas: rows of a column go bad
-//! together, up to the whole zone at once is overwritten or cannot be read, pages of the metadata
-//! are bad for good, and calls fail amid all that. Then what is served is right, or the object is
-//! lost and says so, and the rest stays in use. One turn in five has pools of the usual geometry,
-//! of rows and frames of 2 MiB; the others' zones are shorter than 1 MiB. Without an atlas no write
-//! is lost, sent elsewhere or torn, and no place comes back as it was: what is older verifies, and
-//! where parity is gone nobody could tell.
+//! Two of these work on objects of their own, and one on a map of any kind. Beside them bits flip,
+//! stray writes land, pages go bad, writes are lost, sent elsewhere or torn, places come back as
+//! they once were, calls fail, and scrubs go on; in the end everything is whole, or the machine
+//! crashes at a barrier of whichever thread, or the program is killed wherever its threads are, and
+//! the next storm goes on in what is left. One crash in three comes amid damage that no scrub has
+//! met: then an object of which a part was hurt may be lost, named, and nothing else. An atlas
+//! keeps to what the redundancy covers: then nothing may be lost, no call may fail, and each fault
+//! was overwritten by the program or is told by an event. One case in five has no atlas: rows of a
+//! column go bad together, up to the whole zone at once is overwritten or cannot be read, pages of
+//! the metadata are bad for good, and calls fail amid all that. Then what is served is right, or
+//! the object is lost and says so, and the rest stays in use. One turn in five has pools of the
+//! usual geometry, of rows and frames of 2 MiB; the others' zones are shorter than 1 MiB. Without
+//! an atlas no write is lost, sent elsewhere or torn, and no place comes back as it was: what is
+//! older verifies, and where parity is gone nobody could tell.
 //!
 //! Schedules are left to chance: a replay draws the same faults and the same jobs, which meet at
 //! other instants.
@@ -46,6 +46,7 @@ use super::spared::{Range, accused};
 use crate::object::driver::{Driver, Ledger, agree, whole};
 use crate::object::histories::shake;
 use crate::object::judge::scrub;
+use crate::object::mapper::Mapper;
 use crate::object::model::Objects;
 use crate::object::scenes::{refused, stage};
 use crate::object::toil::Toil;
@@ -73,6 +74,7 @@ const WRONG: &[Variant] = &[
     lie(Lie::Again, "the journal names what was mended", Fault::FalseReport),
     lie(Lie::Silent, "the journal says nothing", Fault::Unnoticed),
     site("object.mend_unit.verify", "what is damaged is taken for right"),
+    lie(Lie::WrongEntry, "a map serves a wrong byte", Fault::Wrong),
     amid(lie(Lie::WrongByte, "after a crash amid damage, a wrong byte is served", Fault::Wrong)),
     amid(lie(Lie::Neighbour, "after a crash amid damage, all else is lost", Fault::FalseReport)),
     beyond(lie(Lie::WrongByte, "beyond tolerance, a wrong byte is served", Fault::Wrong)),
@@ -213,6 +215,7 @@ fn story(case: &Case, world: &Arc<World>, bed: Bed) -> Tally {
 /// A pool with more in it than the usual cast, all of it shared out to the threads.
 pub fn begin(world: &World, rng: &mut Rng) -> Judged<Driver> {
     let driver = stage(world, rng)?;
+    driver.give_map(rng)?;
     driver.go_on(rng, 30)?;
     Ok(driver)
 }
@@ -277,7 +280,7 @@ pub fn storm(
         driver.medium.abandon(driver.pool);
         return Ok(None);
     }
-    let caught = ran?;
+    let caught = ran.map_err(|v| v.during(chaos.history()))?;
     if chaos.doubtful {
         // Of who has stopped writing, a change may be in the log alone.
         (if ended { Ok(()) } else { driver.read_all() })?;
@@ -332,6 +335,7 @@ fn at_work<T>(
     let (other, done) = ran?;
     tally.add("transactions meanwhile", done.jobs);
     tally.add("reads meanwhile", done.reads);
+    tally.add("changes of maps and looks at them meanwhile", done.steps);
     tally.add("calls answered with an error that was due", done.excused);
     Ok(other)
 }
@@ -455,6 +459,7 @@ fn served_after(
 /// Everything is whole, and can be worked on.
 fn calm(driver: &Driver) -> Judged<()> {
     settled(driver, true)?;
+    Mapper::of(&driver.pool, &driver.ledger.objects())?;
     let mut rng = Rng::new(driver.ledger.lock().acked());
     driver.go_on(&mut rng, 3)?;
     settled(driver, true)

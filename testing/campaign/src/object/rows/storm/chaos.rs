@@ -21,6 +21,7 @@ use super::exposed::Places;
 use super::kind::Kind;
 use super::sky::Sky;
 use crate::object::driver::Driver;
+use crate::object::mapper::is_of_map;
 use crate::object::ops::{Job, Op};
 use crate::object::raw::Bytes;
 use crate::object::rows::damage::{Seen, domains, end_of, names, zone_of};
@@ -40,6 +41,8 @@ const AIM: Duration = Duration::from_millis(3);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Most bytes that are damaged at once beyond tolerance, if the zone has as many.
 const LARGE: u64 = 2 << 20;
+/// Scrubs after each other at most, for what somebody holds.
+const PASSES: u32 = 4;
 /// Calls among which the one is drawn that fails.
 const CALLS: u64 = 80;
 /// Domains of the log, which no scrub writes anew.
@@ -90,6 +93,8 @@ pub(super) struct Chaos<'a> {
     /// Calls failed since the last look at the journal: that counts as damage anywhere, and with
     /// all of them failing nothing can be had from anywhere.
     failed: bool,
+    /// How often that was.
+    failures: u64,
     /// Places of freed objects are in doubt, which nobody writes anew.
     pub(super) doubtful: bool,
     /// The threads are gone.
@@ -122,6 +127,7 @@ impl<'a> Chaos<'a> {
             log_lost: false,
             ended: false,
             failed: false,
+            failures: 0,
             doubtful: false,
             alone: false,
             whole: Targets::of(&Bytes::of(&driver.medium)),
@@ -492,6 +498,7 @@ impl<'a> Chaos<'a> {
             self.sky.fail(self.driver.pool.is_read_only());
         });
         self.failed = true;
+        self.failures += 1;
         self.tally.count += 1;
         self.tally.add(format!("{}: injected", Kind::Failed), 1);
         self.tally.add("failed calls: all from one on", forever.into());
@@ -507,8 +514,7 @@ impl<'a> Chaos<'a> {
         settle(self.driver)?;
         self.let_land();
         let late = self.unsettled();
-        let done = self.pass()?;
-        let in_doubt = self.in_doubt(&done)?;
+        let in_doubt = self.settled_pass()?;
         if !in_doubt.is_empty() {
             self.tally.add("objects in doubt, written anew", in_doubt.len() as u64);
             self.anew(in_doubt)?;
@@ -533,6 +539,22 @@ impl<'a> Chaos<'a> {
         self.judge()?;
         self.late = late;
         Ok(())
+    }
+
+    /// A pass, and more of them as long as something is undecided that no finding names: somebody
+    /// held it. What stays so would meet the next fault as a second one.
+    fn settled_pass(&mut self) -> Judged<Vec<u64>> {
+        for _ in 0..PASSES {
+            let done = self.pass()?;
+            let in_doubt = self.in_doubt(&done)?;
+            let told = done.undecided == 0 || !in_doubt.is_empty() || self.doubtful;
+            if told || self.sky.is_beyond() || self.sky.is_given_up() {
+                return Ok(in_doubt);
+            }
+            self.tally.add("scrubs again, for what was held", 1);
+        }
+        self.give_up();
+        Ok(Vec::new())
     }
 
     /// Waits for the barriers of the writes that were hit: one that goes wrong behind the scrub is
@@ -562,7 +584,11 @@ impl<'a> Chaos<'a> {
             for of in objects {
                 let known = self.driver.ledger.objects();
                 let len = known.get(of).map_or(0, |object| object.bytes.len() as u64);
-                let job = Job::new(&mut self.rng, [Op::Write { of, from: 0, len }]);
+                let op = match known.get(of) {
+                    Some(object) if is_of_map(object.kind) => Op::Again { of },
+                    _ => Op::Write { of, from: 0, len },
+                };
+                let job = Job::new(&mut self.rng, [op]);
                 self.driver.must(&job)?;
             }
             return Ok(());

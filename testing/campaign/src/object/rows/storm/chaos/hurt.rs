@@ -70,6 +70,16 @@ impl Chaos<'_> {
         )
     }
 
+    /// All that was hurt so far, for who looks into what a thread met.
+    pub(in super::super) fn history(&self) -> String {
+        let mut told = vec![format!("zone {:x?}, calls failed {} times", self.zone, self.failures)];
+        for (number, it) in self.injuries.iter().enumerate() {
+            let scrubs = self.scrubbed.iter().filter(|end| **end <= number).count();
+            told.push(format!("{} at {:#x}+{:#x} after {scrubs} scrubs", it.kind, it.at, it.len));
+        }
+        told.join(", ")
+    }
+
     /// The same of an object, or a place, at any time; with the scrubs in between.
     pub(in super::super) fn hurt_over(&self, word: u64, len: u64) -> String {
         let parts = self.parts(word, Some(len));
