@@ -275,12 +275,11 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     /// place of the one that says so. If a pass has taken it, that has put it off the record, and
     /// what is there since is the program's.
     fn forget_earlier(&self, inner: &mut Inner) -> Result<()> {
-        let Some(page) = inner.on_record else { return Ok(()) };
+        let Some(page) = inner.on_record.take() else { return Ok(()) };
         let place = self.stripes.place(page);
         if inner.regions.get(&place.region).is_some_and(|it| it.ours.has(place.inside)) {
-            return self.forget_own(inner, page);
+            self.forget_own(inner, page)?;
         }
-        inner.on_record = None;
         Ok(())
     }
 

@@ -70,13 +70,17 @@ impl Chaos<'_> {
         )
     }
 
+    /// One injury, and how many scrubs there had been.
+    fn told_of(&self, number: usize) -> String {
+        let it = &self.injuries[number];
+        let scrubs = self.scrubbed.iter().filter(|end| **end <= number).count();
+        format!("{} at {:#x}+{:#x} after {scrubs} scrubs", it.kind, it.at, it.len)
+    }
+
     /// All that was hurt so far, for who looks into what a thread met.
     pub(in super::super) fn history(&self) -> String {
         let mut told = vec![format!("zone {:x?}, calls failed {} times", self.zone, self.failures)];
-        for (number, it) in self.injuries.iter().enumerate() {
-            let scrubs = self.scrubbed.iter().filter(|end| **end <= number).count();
-            told.push(format!("{} at {:#x}+{:#x} after {scrubs} scrubs", it.kind, it.at, it.len));
-        }
+        told.extend((0..self.injuries.len()).map(|number| self.told_of(number)));
         told.join(", ")
     }
 
@@ -86,12 +90,8 @@ impl Chaos<'_> {
         let concerned = self.domains_of(&parts);
         let mut told = vec![format!("parts {parts:x?}, zone {:x?}", self.zone)];
         for (number, it) in self.injuries.iter().enumerate() {
-            let scrubs = self.scrubbed.iter().filter(|end| **end <= number).count();
             if !self.domains_of(&[(it.at, it.len)]).is_disjoint(&concerned) {
-                told.push(format!(
-                    "{} at {:#x}+{:#x} after {scrubs} scrubs",
-                    it.kind, it.at, it.len
-                ));
+                told.push(self.told_of(number));
             }
         }
         told.join(", ")
