@@ -398,7 +398,9 @@ impl Heap {
                 let list = &self.partial[usize::from(entry.class)];
                 let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
                 let Some(mut run) = zone.run(chunk) else { continue };
-                let empty = run.as_ref().is_some_and(|f| f.free == shape.places);
+                // Another run by now: of that one, so many free places say nothing.
+                let same = zone.entry(chunk) == Some(entry);
+                let empty = same && run.as_ref().is_some_and(|f| f.free == shape.places);
                 if empty && zone.reserve_if(chunk, ChunkKind::Run) {
                     *run = None;
                     list.retain(|c| *c != (zone.index(), chunk));

@@ -5,6 +5,10 @@
 //! is still there; what comes about later, the new parity can mend. Verified first and read
 //! afterwards, damage between the two would be in the parity for ever.
 //!
+//! A write of a row that the device drops meanwhile leaves bytes that verify. So what is read has
+//! to differ from the old parity by what was judged, or by nothing: [`Differ`]; and who completes a
+//! commit judges once more what was read.
+//!
 //! Rows in a chunk that somebody fills for a use that is not known yet have no sums. Who fills it
 //! looks whether what it put there still is: at slots before they are known, with their columns
 //! held (`chunks.rs`); at a long object once it is known, if parity was made anew meanwhile
@@ -14,7 +18,7 @@ use holdfast_codes::{PqSums, xor_into};
 use holdfast_heap::verify::Source;
 use holdfast_pmem::{MediaError, Medium};
 use holdfast_redundancy::exempt::read_exempt_by;
-use holdfast_redundancy::parity::{self, ParitySites};
+use holdfast_redundancy::parity::{self, ParitySites, Syndromes};
 use holdfast_redundancy::{Exempt, Zone};
 
 use crate::error::Error;
@@ -39,6 +43,38 @@ impl Sums {
     pub(crate) fn p(&self) -> &[u8] {
         &self.p
     }
+
+    /// By what parity on the medium, which is right where these are right, differs from what it
+    /// did `before` in some of its bytes: whether that is nothing, or that it is right now.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn differ_as<M: Medium>(
+        &self,
+        m: &M,
+        zone: &Zone,
+        before: &Differ,
+    ) -> Result<bool, MediaError> {
+        let from = (self.col - before.col) as usize;
+        let as_before = |at: u64, sums: &[u8], before: &[u8]| {
+            let mut now = vec![0; sums.len()];
+            m.read(at, &mut now)?;
+            xor_into(&mut now, sums);
+            let mut both = now.iter().zip(&before[from..]);
+            Ok(both.all(|(now, before)| *now == 0 || now == before))
+        };
+        let p = as_before(zone.p_at(self.col), &self.p, &before.by.p)?;
+        Ok(p && (!zone.has_q() || as_before(zone.q_at(self.col), &self.q, &before.by.q)?))
+    }
+}
+
+/// How rows and parity over some columns differed before anything over them was judged.
+#[derive(Debug)]
+pub(crate) struct Differ {
+    /// The first of the columns.
+    pub(crate) col: u64,
+    /// By what.
+    pub(crate) by: Syndromes,
 }
 
 impl<M: Medium> Shared<M> {

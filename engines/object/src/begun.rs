@@ -95,7 +95,7 @@ impl<M: Medium> Begun<M> {
         match self.conclude() {
             Ok(()) => {
                 self.committed = true;
-                after_commit(shared)?;
+                after_commit(shared);
                 Ok(None)
             }
             Err(error) => {

@@ -17,7 +17,13 @@
 //! | none verifies | P, free bytes, or what was overwritten since | P is recomputed |
 //!
 //! `newer.rs` knows the order. Where it does not, what else claims columns in the same row does:
-//! pages get lost whole. Where P and Q agree on a row, that decides, whatever the numbers say.
+//! pages get lost whole. Where P and Q agree on a row, that decides, but nothing goes back by its
+//! own numbers: that is in doubt.
+//!
+//! What cannot be read at the moment says nothing, neither that it is torn nor that it is not: its
+//! page is mended, and then it is judged. Only what stays bad counts as torn. And bytes of a place
+//! are free ones because its slot says so, which lies on another page, whose last write may have
+//! been lost as well: where such bytes differ, the columns of the slot have to add up.
 
 use holdfast_codes::xor_into;
 use holdfast_heap::format::{CHUNK_LEN, SLOT_LEN, SUM_LEN};
@@ -41,6 +47,8 @@ use crate::versions::Version;
 const COMPARE: Site = Site::new("object.blame.compare");
 /// Believing what parity says only where sums of its own bear it out.
 const VERIFY: Site = Site::new("object.blame.verify");
+/// Looking at the slots of free bytes that differ.
+const FREE: Site = Site::new("object.blame.free");
 /// Leaving alone what may be the older state, or the newer.
 const DOUBT: Site = Site::new("object.blame.doubt");
 
@@ -95,6 +103,17 @@ pub(crate) struct Doubt {
 }
 
 impl Doubt {
+    /// Whether both are about the same bytes, over the same page of columns.
+    pub(crate) fn is_of(&self, other: &Self) -> bool {
+        let page = |doubt: &Self| doubt.columns.first().map(|(col, _)| col / PAGE);
+        self.at == other.at && page(self) == page(other)
+    }
+
+    /// Whether it is about any of these columns.
+    pub(crate) fn lies_over(&self, (from, len): (u64, u64)) -> bool {
+        self.ranges().any(|(col, n)| col < from + len && from < col + n)
+    }
+
     /// The columns as offset in the row and length.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
         self.columns.iter().map(|(col, bytes)| (*col, bytes.len() as u64))
@@ -169,46 +188,69 @@ impl Columns<'_> {
     }
 }
 
+/// Other pages than those that are judged.
+#[derive(Clone, Copy)]
+pub(crate) struct Others<'a> {
+    /// As parity says that they were.
+    pub(crate) by_parity: &'a Changes,
+    /// They cannot be read, and nothing can be done about it.
+    pub(crate) given_up: &'a [u64],
+}
+
+impl Others<'_> {
+    /// Whether a page is not worth another try.
+    pub(crate) fn stays_bad(&self, error: &MediaError) -> bool {
+        stays_bad(self.given_up, error)
+    }
+}
+
+/// Whether what could not be read is one of the pages that stay so.
+pub(crate) fn stays_bad(given_up: &[u64], error: &MediaError) -> bool {
+    given_up.contains(&(error.at / PAGE * PAGE))
+}
+
 /// The two sides that are compared.
 #[derive(Clone, Copy)]
 struct Sides<'a> {
     /// What is replayed over both.
     changes: &'a Changes,
-    /// Other pages as parity says that they were.
-    beside: &'a Changes,
+    others: Others<'a>,
 }
 
 impl<M: Medium> Shared<M> {
     /// What the columns from `col` on come from that do not add up by `syndrome`, seen through
-    /// `changes`, with the pages `beside` them as parity says. They are held, and everything over
-    /// them verifies. `located` is the row that P and Q name; without, any may be to blame.
+    /// `changes`, with `others` beside them. They are held, and everything over them verifies.
+    /// `located` is the row that P and Q name; without, any may be to blame.
+    ///
+    /// # Errors
+    /// Something that is needed for it cannot be read, and was not given up.
     pub(crate) fn judge_columns(
         &self,
         zone: &Zone,
         (col, syndrome): (u64, &[u8]),
         changes: &Changes,
         located: Option<u32>,
-        beside: &Changes,
-    ) -> Judged {
+        others: Others<'_>,
+    ) -> Result<Judged, MediaError> {
         let first = syndrome.iter().position(|b| *b != 0);
         let last = syndrome.iter().rposition(|b| *b != 0);
-        let (Some(first), Some(last)) = (first, last) else { return Judged::default() };
+        let (Some(first), Some(last)) = (first, last) else { return Ok(Judged::default()) };
         if !self.m.enabled(COMPARE) {
-            return Judged::default();
+            return Ok(Judged::default());
         }
         let columns = Columns { zone, col: col + first as u64, syndrome: &syndrome[first..=last] };
-        let sides = Sides { changes, beside };
+        let sides = Sides { changes, others };
         let (mut claims, mut judged) = (Vec::new(), Judged::default());
         for row in (0..zone.data_rows()).filter(|row| located.is_none_or(|r| r == *row)) {
-            self.claims_of(columns, sides, row, &mut claims, &mut judged.torn);
+            self.claims_of(columns, sides, row, &mut claims, &mut judged.torn)?;
         }
         contradict(columns, &mut claims);
         if located.is_some() {
             // One write of the row was lost, or those of both P and Q; that would be two.
-            let older = claims.iter().all(|claim| claim.is(Order::Older));
-            let to = if older { Order::Unknown } else { Order::Newer };
-            let told = claims.iter_mut().filter(|claim| claim.order != Order::Idle);
-            told.for_each(|claim| claim.order = to);
+            for claim in claims.iter_mut().filter(|claim| claim.order != Order::Idle) {
+                let back = claim.order == Order::Older;
+                claim.order = if back { Order::Unknown } else { Order::Newer };
+            }
         } else {
             follow_the_row(&mut claims);
         }
@@ -220,15 +262,15 @@ impl<M: Medium> Shared<M> {
                 judged.doubts.push(claim.doubt);
             }
         }
-        judged
+        Ok(judged)
     }
 
     /// What a claim is about as it was written, without what is replayed over it.
     fn newer_of(&self, columns: Columns<'_>, sides: Sides<'_>, claim: Claim) -> Option<Newer> {
         let at = columns.zone.at(claim.row, columns.col);
-        let bytes = self.as_parity_says(at, columns.syndrome)?;
+        let bytes = self.as_parity_says(at, columns.syndrome).ok()?;
         let direct = Direct(&self.m);
-        let beside = sides.beside.over(&direct);
+        let beside = sides.others.by_parity.over(&direct);
         let then = Overlay { under: &beside, at, bytes: &bytes };
         let mut parts = Vec::new();
         for (start, len) in claim.changed {
@@ -252,11 +294,14 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Bytes of a row with `syndrome` taken out of them.
-    pub(crate) fn as_parity_says(&self, at: u64, syndrome: &[u8]) -> Option<Vec<u8>> {
+    ///
+    /// # Errors
+    /// The row cannot be read.
+    pub(crate) fn as_parity_says(&self, at: u64, syndrome: &[u8]) -> Result<Vec<u8>, MediaError> {
         let mut bytes = vec![0; syndrome.len()];
-        self.m.read(at, &mut bytes).ok()?;
+        self.m.read(at, &mut bytes)?;
         xor_into(&mut bytes, syndrome);
-        Some(bytes)
+        Ok(bytes)
     }
 
     /// Adds the claims of a row, and the other pages of what would not verify as parity says.
@@ -267,21 +312,25 @@ impl<M: Medium> Shared<M> {
         row: u32,
         claims: &mut Vec<Claim>,
         torn: &mut Vec<u64>,
-    ) {
+    ) -> Result<(), MediaError> {
         let at = columns.zone.at(row, columns.col);
-        let Some(bytes) = self.as_parity_says(at, columns.syndrome) else { return };
+        let bytes = match self.as_parity_says(at, columns.syndrome) {
+            Err(e) if sides.others.stays_bad(&e) => return Ok(()),
+            bytes => bytes?,
+        };
         let direct = Direct(&self.m);
-        let beside = sides.beside.over(&direct);
+        let beside = sides.others.by_parity.over(&direct);
         let overlay = Overlay { under: &beside, at, bytes: &bytes };
         let (now, then) = (sides.changes.over(&direct), sides.changes.over(&overlay));
         let first = claims.len();
         let mut places: BTreeMap<u64, (Spot, Vec<u64>)> = BTreeMap::new();
+        let mut unread = None;
         self.units_over(at, bytes.len() as u64, &mut |unit| match unit {
-            Unit::Entry { at, chunk } => {
-                if let Ok(Some(other)) = self.compare_entry(at, chunk, &now, &then) {
-                    claims.push(other.claim(row));
-                }
-            }
+            Unit::Entry { at, chunk } => match self.compare_entry(at, chunk, &now, &then) {
+                Ok(Some(other)) => claims.push(other.claim(row)),
+                Err(Unjudged::Unread(e)) if !sides.others.stays_bad(&e) => unread = Some(e),
+                _ => {}
+            },
             Unit::Granule { spot, granule } => {
                 let (_, granules) = places.entry(spot.slot).or_insert((spot, Vec::new()));
                 if !granules.contains(&granule) {
@@ -289,11 +338,15 @@ impl<M: Medium> Shared<M> {
                 }
             }
         });
+        if let Some(error) = unread {
+            return Err(error);
+        }
         for (spot, granules) in places.into_values().filter(|_| self.heap.sums().active()) {
             match self.compare_object(&spot, &granules, &now, &then) {
                 Ok(None) => {}
                 Ok(Some(other)) => claims.push(other.claim(row)),
-                Err(Torn) => pages_beside(&spot, &granules, at / PAGE * PAGE, torn),
+                Err(Unjudged::Unread(e)) if !sides.others.stays_bad(&e) => return Err(e),
+                Err(_) => pages_beside(&spot, &granules, at / PAGE * PAGE, torn),
             }
         }
         for claim in &mut claims[first..] {
@@ -309,6 +362,7 @@ impl<M: Medium> Shared<M> {
                 })
                 .collect();
         }
+        Ok(())
     }
 
     /// How two states of an entry stand to each other; `None` if they are the same.
@@ -318,14 +372,14 @@ impl<M: Medium> Shared<M> {
         chunk: u32,
         now: &impl Source,
         then: &impl Source,
-    ) -> Result<Option<Other>, Torn> {
+    ) -> Result<Option<Other>, Unjudged> {
         let certify = self.blame_certify();
         let sums = self.heap.sums();
         let now_there = read_entry(now, sums, at, certify)?;
         let (before, after) = match (now_there, read_entry(then, sums, at, certify)?) {
             (Some(before), Some(after)) if before == after => return Ok(None),
             (Some(before), Some(after)) => (before, after),
-            _ => return Err(Torn),
+            _ => return Err(Unjudged::Torn),
         };
         let order = self.order_of_entries(at, (chunk, &before, &after), now, then, certify);
         let (len, wrong, object) = (CHUNK_LEN as u64, Wrong::Directory, RawPtr::NULL);
@@ -341,7 +395,7 @@ impl<M: Medium> Shared<M> {
         granules: &[u64],
         now: &impl Source,
         then: &impl Source,
-    ) -> Result<Option<Other>, Torn> {
+    ) -> Result<Option<Other>, Unjudged> {
         let (sums, certify) = (self.heap.sums(), self.blame_certify());
         // What is read from here on counts for the version that there is now.
         let version = self.versions.now(self.versions.index(spot.object));
@@ -353,8 +407,10 @@ impl<M: Medium> Shared<M> {
         if slots_differ {
             changed.push((spot.slot, SLOT_LEN as u64));
             if check_granule(then, sums, spot, 0, certify)? != Found::Good {
-                return Err(Torn);
+                return Err(Unjudged::Torn);
             }
+        } else if !after.is_live() && self.free_bytes_differ(now, then, spot, granules)? {
+            return Err(Unjudged::Free);
         }
         for granule in granules {
             let differs = after.is_live() && granule_differs(now, then, spot, &after, *granule)?;
@@ -362,7 +418,7 @@ impl<M: Medium> Shared<M> {
                 continue;
             }
             if check_granule(then, sums, spot, *granule, certify)?.is_bad() {
-                return Err(Torn);
+                return Err(Unjudged::Torn);
             }
             damaged |= check_granule(now, sums, spot, *granule, certify)?.is_bad();
             if !after.is_live() {
@@ -390,6 +446,26 @@ impl<M: Medium> Shared<M> {
         let (at, len) = (spot.object, len.clamp(1, spot.capacity.max(1)));
         let doubt = Doubt { at, len, wrong, object, row: 0, columns: Vec::new() };
         Ok(Some(Other { of: Of::Place(*spot, version), order, changed, doubt }))
+    }
+
+    /// Whether granules of a place that is free in two states are not the same in them.
+    fn free_bytes_differ(
+        &self,
+        now: &impl Source,
+        then: &impl Source,
+        spot: &Spot,
+        granules: &[u64],
+    ) -> Result<bool, MediaError> {
+        for granule in granules.iter().filter(|_| self.m.enabled(FREE)) {
+            let (from, len) = granule_range(*granule, spot.capacity);
+            let (mut before, mut after) = (vec![0; len as usize], vec![0; len as usize]);
+            now.read(spot.object + from, &mut before)?;
+            then.read(spot.object + from, &mut after)?;
+            if before != after {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// How the page at `at` with the bytes `after` stands to the one with `before`, by the slots
@@ -423,12 +499,19 @@ impl<M: Medium> Shared<M> {
     }
 }
 
-/// Something does not verify, or cannot be read.
-struct Torn;
+/// Why two states of something are not compared.
+enum Unjudged {
+    /// One does not verify.
+    Torn,
+    /// Its bytes are free ones as far as its slot says, and differ.
+    Free,
+    /// Something of it cannot be read.
+    Unread(MediaError),
+}
 
-impl From<MediaError> for Torn {
-    fn from(_: MediaError) -> Self {
-        Self
+impl From<MediaError> for Unjudged {
+    fn from(error: MediaError) -> Self {
+        Self::Unread(error)
     }
 }
 

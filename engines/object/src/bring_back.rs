@@ -25,7 +25,7 @@ use holdfast_sync::{MutexGuard, PoisonError};
 use holdfast_txn::TxError;
 use std::collections::BTreeMap;
 
-use crate::blame::{Doubt, Newer};
+use crate::blame::{Doubt, Newer, Others, stays_bad};
 use crate::changes::Changes;
 use crate::error::Error;
 use crate::hold::Holding;
@@ -61,6 +61,17 @@ pub(crate) enum Doubtful {
     Unsettled,
 }
 
+/// What is known of columns before they are judged.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Known<'a> {
+    /// Everything over them verifies as it is: only then it can be known for an older state.
+    pub(crate) all_verify: bool,
+    /// Pages beside them whose columns are held as well; `None` if none can be.
+    pub(crate) beside: Option<&'a [u64]>,
+    /// Pages that cannot be read and stay so.
+    pub(crate) given_up: &'a [u64],
+}
+
 /// Where which bytes are to be stored.
 type Stored<'a> = &'a (u64, Vec<u8>);
 
@@ -83,15 +94,16 @@ fn is_of_row(suspect: Suspect, row: u32) -> bool {
 }
 
 impl<M: Medium> Shared<M> {
-    /// Brings back what explains a mismatch, if something does. Columns are held, also those of
-    /// the pages `beside`, if the caller can hold any. Everything over them has to verify as it is
-    /// (`all_verify`) to be known for an older state.
+    /// Brings back what explains a mismatch, if something does. Columns are held.
+    ///
+    /// # Errors
+    /// Among others, a page that is needed to judge them cannot be read.
     pub(crate) fn bring_back(
         &self,
         repairer: &mut Repairer,
         zone: &Zone,
         mismatch: &Mismatch,
-        (all_verify, beside): (bool, Option<&[u64]>),
+        known: Known<'_>,
         asked: Asked,
     ) -> Result<Brought, Error> {
         let (col, len) = (mismatch.col, mismatch.len);
@@ -100,22 +112,23 @@ impl<M: Medium> Shared<M> {
             Suspect::Any => None,
             _ => return Ok(Brought::default()),
         };
-        if !all_verify {
+        if !known.all_verify {
             return Ok(Brought::default());
         }
         // Where sums do not say what belongs to what, the row comes back as a whole.
         if let Some(row) = located.filter(|_| !self.heap.sums().active()) {
-            let unit = zone::Unit::Row(row);
-            if let Some(brought) = self.bring_back_row(repairer, zone, unit, (col, len), asked)? {
+            let (row, none) = (zone.at(row, col), Changes::default());
+            if let Some(brought) = self.bring_back_row(repairer, (row, len), &none, asked)? {
                 return Ok(brought);
             }
         }
         let scratch = &mut repairer.scratch;
         let found = parity::syndromes(&self.m, zone, col, len, &self.exempt(), scratch)?;
-        let none = Changes::default();
-        let others = self.pages_by_parity(beside.unwrap_or(&[]), &self.exempt(), scratch);
-        let judged = self.judge_columns(zone, (col, &found.p[..]), &none, located, &others);
-        if let Some(beside) = beside {
+        let (none, beside) = (Changes::default(), known.beside.unwrap_or(&[]));
+        let pages = self.pages_by_parity((beside, known.given_up), &self.exempt(), scratch)?;
+        let others = Others { by_parity: &pages, given_up: known.given_up };
+        let judged = self.judge_columns(zone, (col, &found.p[..]), &none, located, others)?;
+        if let Some(beside) = known.beside {
             let wider = self.pages_to_hold(zone, col, judged.torn, beside, scratch);
             if !wider.is_empty() {
                 return Ok(Brought { wider, ..Brought::default() });
@@ -123,8 +136,8 @@ impl<M: Medium> Shared<M> {
         }
         // Nothing that a sum covers differs: then what none covers is theirs as well.
         if let Some(row) = located.filter(|_| judged.newer.is_empty() && judged.doubts.is_empty()) {
-            let unit = zone::Unit::Row(row);
-            if let Some(brought) = self.bring_back_row(repairer, zone, unit, (col, len), asked)? {
+            let row = zone.at(row, col);
+            if let Some(brought) = self.bring_back_row(repairer, (row, len), &pages, asked)? {
                 return Ok(brought);
             }
         }
@@ -207,12 +220,15 @@ impl<M: Medium> Shared<M> {
 
     /// Pages as parity says that they were, where their columns do not add up and P and Q do not
     /// contradict it. Their columns are held, or nobody else is there.
+    ///
+    /// # Errors
+    /// Something over their columns cannot be read, and was not given up.
     pub(crate) fn pages_by_parity(
         &self,
-        pages: &[u64],
+        (pages, given_up): (&[u64], &[u64]),
         exempt: &impl Exempt,
         scratch: &mut Scratch,
-    ) -> Changes {
+    ) -> Result<Changes, Error> {
         let mut all = Changes::default();
         for page in pages {
             let here = self.place_of(*page).filter(|(zone, _)| zone.has_p());
@@ -223,15 +239,15 @@ impl<M: Medium> Shared<M> {
                 Suspect::Any => true,
                 Suspect::Several => false,
             };
-            if !found.is_ok_and(|found| !found.is_empty() && found.iter().all(of_page)) {
-                continue;
+            match found {
+                Err(holdfast_redundancy::Error::Media(e)) if stays_bad(given_up, &e) => continue,
+                Ok(found) if found.is_empty() || !found.iter().all(of_page) => continue,
+                other => drop(other?),
             }
-            let found = parity::syndromes(&self.m, zone, place.col, PAGE, exempt, scratch);
-            if let Some(bytes) = found.ok().and_then(|found| self.as_parity_says(*page, &found.p)) {
-                all.put(*page, &bytes);
-            }
+            let found = parity::syndromes(&self.m, zone, place.col, PAGE, exempt, scratch)?;
+            all.put(*page, &self.as_parity_says(*page, &found.p)?);
         }
-        all
+        Ok(all)
     }
 
     /// Those of `torn` that have to be held, too, to judge these columns: whose own do not add up.
@@ -252,7 +268,7 @@ impl<M: Medium> Shared<M> {
                 // What is seen without holding them is looked at again once they are held.
                 let exempt = self.exempt();
                 let found = parity::check(&self.m, other, place.col, PAGE, &exempt, scratch);
-                found.is_ok_and(|found| !found.is_empty())
+                found.map_or(true, |found| !found.is_empty())
             });
             if *differs {
                 wider.push(page);
@@ -293,24 +309,23 @@ impl<M: Medium> Shared<M> {
     }
 
     /// P and Q agree on a row, and no sums tell what differs: it is what they say, if all over it
-    /// verifies then, and can be held. Chunks that nobody has are left to be what they are: who
-    /// takes one goes by the bytes that he finds.
+    /// verifies then, with the pages `beside` it as parity says, and can be held. Chunks that
+    /// nobody has are left to be what they are: who takes one goes by the bytes that he finds.
     fn bring_back_row(
         &self,
         repairer: &mut Repairer,
-        zone: &Zone,
-        unit: zone::Unit,
-        (col, len): (u64, u64),
+        (at, len): (u64, u64),
+        beside: &Changes,
         asked: Asked,
     ) -> Result<Option<Brought>, Error> {
-        let at = zone.unit_at(unit, col);
+        let Some((_, place)) = self.place_of(at) else { return Ok(None) };
         let candidates = self.range_candidates(repairer, at, len, &self.exempt());
         let [mut candidate] = <[Vec<u8>; 1]>::try_from(candidates).unwrap_or_default();
         if candidate.is_empty() {
             return Ok(None);
         }
         self.leave_free(at, &mut candidate)?;
-        if self.bad_units(at, &candidate, &Changes::default(), self.blame_certify()) > 0 {
+        if self.bad_units(at, &candidate, beside, self.blame_certify()) > 0 {
             return Ok(None);
         }
         let entries = self.table_of(at).is_some_and(|t| at < t.chunks_at());
@@ -322,7 +337,7 @@ impl<M: Medium> Shared<M> {
         self.release(holding);
         done?;
         if !held {
-            let (object, row) = (RawPtr::NULL, zone.place(at).map_or(0, |place| place.row));
+            let (object, Place { row, col }) = (RawPtr::NULL, place);
             let columns = vec![(col, vec![0; len as usize])];
             let left = vec![Doubt { at, len, wrong, object, row, columns }];
             return Ok(Some(Brought { left, ..Brought::default() }));
@@ -379,8 +394,11 @@ impl<M: Medium> Shared<M> {
                         if is_of_row(mismatch.suspect, piece.row) {
                             // What the entries in doubt are about may lie over their own columns,
                             // so not everything over them verifies.
+                            let given_up = repairer.given_up.clone();
+                            let known =
+                                Known { all_verify: true, beside: None, given_up: &given_up };
                             let brought =
-                                self.bring_back(repairer, zone, &mismatch, (true, None), asked)?;
+                                self.bring_back(repairer, zone, &mismatch, known, asked)?;
                             let doubts = brought.doubts.iter();
                             doubts.for_each(|doubt| self.report_doubt(doubt, asked));
                         }

@@ -598,7 +598,7 @@ impl<M: Medium> Shared<M> {
                 stored &= patch_page(&self.m, zone, place, delta, scratch, PATCH.parity).is_ok();
             }
         }
-        for (zone, chunk, entry) in &batch.publish {
+        for (zone, chunk, entry) in batch.publish.iter().filter(|_| stored) {
             self.heap.publish(*zone, *chunk, entry);
         }
         stored

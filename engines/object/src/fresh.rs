@@ -80,7 +80,12 @@ impl<M: Medium> Tx<'_, M> {
     fn reserve(&self, work: &mut Work, len: u64) -> Result<Spot> {
         loop {
             match self.shared.heap.reserve(&self.shared.m, &mut work.cache, len) {
-                Ok(spot) => return Ok(spot),
+                Ok(spot) => {
+                    if spot.class == Spot::LARGE {
+                        self.shared.await_owed();
+                    }
+                    return Ok(spot);
+                }
                 Err(ReserveError::NeedRun { class }) => self.shared.format_run(class)?,
                 Err(ReserveError::TooLarge { limit }) => {
                     return Err(TxError::TooLarge { wanted: len, limit });

@@ -49,7 +49,7 @@
 //! - `begun.rs`, `raw_view.rs` the same for programs without closures and types
 //! - `commit.rs`, `settle.rs`, `in_place.rs`, `overflow.rs`, `chunks.rs`, `batch.rs`, `diff.rs` the
 //!   way to the medium
-//! - `open.rs`, `recover.rs`, `redo.rs`, `redo_parity.rs`, `owed.rs` after a crash
+//! - `open.rs`, `recover.rs`, `redo.rs`, `redo_judge.rs`, `redo_parity.rs`, `owed.rs` after a crash
 //! - `repair.rs`, `candidates.rs`, `mend_unit.rs`, `whole_page.rs`, `halves.rs`, `blame.rs`,
 //!   `newer.rs`, `bring_back.rs`, `hold.rs`, `copies.rs` putting right; `report.rs`, `made_up.rs`
 //!   telling of it
@@ -100,6 +100,7 @@ mod pool;
 mod raw_view;
 mod recover;
 mod redo;
+mod redo_judge;
 mod redo_parity;
 mod repair;
 mod report;

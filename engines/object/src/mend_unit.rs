@@ -156,13 +156,15 @@ pub(crate) fn reach<M: Medium>(shared: &Shared<M>, unit: &Unit) -> Result<(), Me
 
 /// As [`mend_unit`], where what cures a unit may have to be stored to a page that cannot be: by its
 /// slot alone a unit is seen to be bad, whether its bytes can be read or not. Such a page is
-/// mended first; if it stays bad, the unit is lost, as was told of the page.
+/// mended first; if it stays bad, the unit is lost, as was told of the page. So is one that its
+/// directory entries are judged by; if that stays bad, they are judged without it.
 fn mend_stored<M: Medium>(
     shared: &Shared<M>,
     repairer: &mut Repairer,
     unit: &Unit,
     asked: Asked,
 ) -> Result<Mended, Error> {
+    let mut own = parts_of(unit).into_iter().map(|part| part.at / PAGE * PAGE..part.at + part.len);
     for _ in 0..BAD_PAGES_MAX {
         match mend_unit(shared, repairer, unit, asked) {
             Err(Error::Media(MediaError { at, cause: MediaCause::Poison, .. })) => {
@@ -170,7 +172,7 @@ fn mend_stored<M: Medium>(
                 let asked = Asked { cause: Cause::MediaError, ..asked };
                 let stays_bad = repairer.given_up.contains(&page)
                     || matches!(shared.mend_page(repairer, page, asked)?, Mended::Lost(_));
-                if stays_bad {
+                if stays_bad && own.any(|range| range.contains(&page)) {
                     return Ok(Mended::Lost(parts_of(unit)[0].wrong));
                 }
             }

@@ -61,7 +61,7 @@ impl<M: Medium> Shared<M> {
     /// Waits until no commit is owed. To be called by whoever has taken a free chunk, before
     /// anything is stored there or in its entry: the commit that freed it may be owed. Its chunk is
     /// known as free all the same, since a redo judges by what will be; and then its record is
-    /// stored once more. (Objects with chunks of their own wait for its number: `freed_before`.)
+    /// stored once more, over whatever came to be there.
     pub(crate) fn await_owed(&self) {
         while self.redoing.any() {
             holdfast_sync::thread::yield_now();

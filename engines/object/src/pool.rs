@@ -174,7 +174,7 @@ impl<M: Medium> Pool<M> {
             match attempt(shared, &lane, &mut body) {
                 Ok(value) => {
                     core::mem::forget(abort);
-                    after_commit(shared)?;
+                    after_commit(shared);
                     return Ok(value);
                 }
                 Err(error) => retry.after(shared, error)?,
@@ -396,14 +396,17 @@ fn may_mend(repairs: &[u64], at: u64) -> bool {
     repairs.len() < REPAIRS_MAX && repairs.iter().filter(|r| **r == at).count() < AGAIN_MAX
 }
 
-/// What a commit left to be done once it holds nothing: log chunks to free, copies to mend.
+/// What a commit left to be done once it holds nothing: log chunks to free, copies to mend. That it
+/// cannot be done now is no answer to who made the commit, which is durable: the chunks are tried
+/// again later, what is damaged is found again, and a pool that had to stop writing says so next.
 #[inline]
-pub(crate) fn after_commit<M: Medium>(shared: &Shared<M>) -> Result<(), Error> {
+pub(crate) fn after_commit<M: Medium>(shared: &Shared<M>) {
     if shared.has_retiring() {
-        // Freeing them is housekeeping: if it cannot be done now, it is tried again later.
         let _ = shared.retire_log_chunks();
     }
-    if shared.suspects.any() { shared.mend_suspects() } else { Ok(()) }
+    if shared.suspects.any() {
+        let _ = shared.mend_suspects();
+    }
 }
 
 fn tidy_lane(lane: &Held<'_, crate::lane::LaneState>) {

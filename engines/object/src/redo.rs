@@ -26,16 +26,15 @@
 
 use holdfast_codes::xor_into;
 use holdfast_heap::Unit;
-use holdfast_heap::verify::{Direct, Found, Overlay, Source};
-use holdfast_layout::{Certify, RawPtr};
+use holdfast_heap::verify::{Direct, Found, Source};
+use holdfast_layout::Certify;
 use holdfast_pmem::{MediaCause, MediaError, Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Finder};
 use holdfast_redundancy::exempt::read_exempt_by;
-use holdfast_redundancy::parity::{self, Mismatch, Suspect};
 use holdfast_redundancy::zone::{self, Piece};
 use holdfast_redundancy::{Exempt, ExemptRanges, Place, Wrong, Zone};
 
-use crate::blame::{Doubt, Judged, Newer, Of};
+use crate::blame::{Doubt, Newer, stays_bad};
 use crate::changes::Changes;
 use crate::error::Error;
 use crate::hold::Holding;
@@ -63,8 +62,6 @@ const VERIFY: Site = Site::new("object.redo.verify");
 const CURE: Site = Site::new("object.redo.cure");
 /// Storing a row whose last write was lost.
 const CURE_ROW: Site = Site::new("object.redo.cure-row");
-/// Asking parity whether a write of the rows was lost.
-const ADDS_UP: Site = Site::new("object.redo.adds-up");
 /// The drain of steps 1 to 3.
 const CURED: Site = Site::new("object.redo.cured");
 /// The same on a file.
@@ -96,6 +93,13 @@ pub(crate) struct Redone {
     pub(crate) columns: u64,
     /// What parity goes on saying of rows beside what they are: in doubt, or held by somebody.
     kept: Vec<Doubt>,
+}
+
+impl Redone {
+    /// Whether parity goes on saying something.
+    pub(crate) fn keeps(&self, doubt: &Doubt) -> bool {
+        self.kept.iter().any(|kept| doubt.is_of(kept))
+    }
 }
 
 /// Where the bytes of a page come from that could not be read.
@@ -264,7 +268,7 @@ impl<M: Medium> Shared<M> {
 
     /// Whether sums decide in a redo: one answer for all its steps, each of which sees to what the
     /// one before it let pass.
-    fn redo_certify(&self) -> Certify {
+    pub(crate) fn redo_certify(&self) -> Certify {
         Certify::when(self.m.enabled(VERIFY))
     }
 
@@ -424,8 +428,8 @@ impl<M: Medium> Shared<M> {
 
     /// Step 3. Only a write of `row` is brought back, if one is named and P and Q can tell.
     ///
-    /// The page of such a write may turn bad before that is stored. Made up from parity it has the
-    /// write, or is judged anew.
+    /// The page of such a write may turn bad before that is stored, or one that it is judged by.
+    /// Made up from parity it has the write, or is judged anew; judged without it, if it stays bad.
     pub(crate) fn cure_lost_write(
         &self,
         repairer: &mut Repairer,
@@ -437,10 +441,21 @@ impl<M: Medium> Shared<M> {
     ) -> Result<(), Error> {
         // While a pool is opened, nobody holds anything.
         let open = redo.finder == Finder::Open;
-        let mut brought = Vec::new();
+        let (mut brought, mut given_up) = (Vec::new(), Vec::new());
         let mut tries = 0;
         let (doubts, left) = loop {
-            let judged = self.judge_writes(repairer, redo, zone, columns);
+            let judged = match self.judge_writes(repairer, redo, zone, columns, &given_up) {
+                Err(Error::Media(e)) if !stays_bad(&given_up, &e) => {
+                    let page = e.at / PAGE * PAGE;
+                    tries += 1;
+                    let cure = tries < BAD_PAGES_MAX && self.is_of_row(page);
+                    if !cure || !self.cure_page(repairer, redo, page, None)?.1 {
+                        given_up.push(page);
+                    }
+                    continue;
+                }
+                judged => judged?,
+            };
             let newer = judged.newer.into_iter().filter(|n| row.is_none_or(|r| n.doubt.row == r));
             let mut holding = Holding::default();
             let (held, left): (Vec<Newer>, Vec<Newer>) =
@@ -464,34 +479,17 @@ impl<M: Medium> Shared<M> {
             }
         };
         brought.iter().filter(|_| open).for_each(|newer| self.know_entry(&newer.of));
+        // What an earlier try left there was brought back since, by this one or under a cure.
+        redone.kept.retain(|kept| !(zone.contains(kept.at) && kept.lies_over(columns)));
         // What stays in doubt is said now; parity goes on saying what it did.
         let asked = Asked { cause: Cause::Parity, finder: redo.finder };
         doubts.iter().for_each(|doubt| self.report_doubt(doubt, asked));
         for doubt in doubts.into_iter().chain(left.into_iter().map(|newer| newer.doubt)) {
-            if redone.kept.iter().all(|known| known.at != doubt.at) {
+            if !redone.keeps(&doubt) {
                 redone.kept.push(doubt);
             }
         }
         Ok(())
-    }
-
-    /// Whose last writes over some columns were lost.
-    fn judge_writes(
-        &self,
-        repairer: &mut Repairer,
-        redo: &Redo<'_>,
-        zone: &Zone,
-        (col, len): (u64, u64),
-    ) -> Judged {
-        if !self.m.enabled(ADDS_UP) {
-            Judged::default()
-        } else if zone.has_q() {
-            self.located_row(repairer, redo, zone, col, len)
-        } else if zone.has_p() {
-            self.judge_rows(repairer, redo, zone, col, len)
-        } else {
-            Judged::default()
-        }
     }
 
     /// Stores what was written and lost. Answers in how many places.
@@ -505,120 +503,6 @@ impl<M: Medium> Shared<M> {
             done += 1;
         }
         Ok(done)
-    }
-
-    /// With P alone: see `blame.rs`.
-    fn judge_rows(
-        &self,
-        repairer: &mut Repairer,
-        redo: &Redo<'_>,
-        zone: &Zone,
-        col: u64,
-        len: u64,
-    ) -> Judged {
-        let direct = Direct(&self.m);
-        let future = redo.changes.over(&direct);
-        let was = ExemptRanges(redo.was_exempt);
-        let as_found = |(col, len)| self.sum_of_rows(&direct, zone, None, col, len, &was);
-        let as_will_be =
-            |(col, len)| self.sum_of_rows(&future, zone, None, col, len, &self.exempt());
-        let adds_up = |sum: &Vec<u8>| sum.iter().all(|b| *b == 0);
-        // Parity that is right for one of these states of the rows: no write of them was lost.
-        let right = |columns| {
-            as_found(columns).as_ref().is_none_or(adds_up)
-                || as_will_be(columns).as_ref().is_none_or(adds_up)
-        };
-        if right((col, len)) {
-            return Judged::default();
-        }
-        // Now the whole page: an object and its slot may lie at different bytes of it.
-        let page = (col / PAGE * PAGE, PAGE);
-        let mut doubts = Vec::new();
-        for sum in [as_found(page), as_will_be(page)].into_iter().flatten() {
-            let judged = self.judge_again(repairer, redo, zone, (page.0, &sum[..]), None);
-            if !judged.newer.is_empty() {
-                return judged;
-            }
-            doubts.extend(judged.doubts);
-        }
-        Judged { doubts, ..Judged::default() }
-    }
-
-    /// Judges columns, and once more with the other pages of what is torn as parity says, if that
-    /// can be known: nobody else may be there.
-    fn judge_again(
-        &self,
-        repairer: &mut Repairer,
-        redo: &Redo<'_>,
-        zone: &Zone,
-        columns: (u64, &[u8]),
-        located: Option<u32>,
-    ) -> Judged {
-        let changes = redo.changes;
-        let judged = self.judge_columns(zone, columns, changes, located, &Changes::default());
-        if judged.torn.is_empty() || redo.finder != Finder::Open {
-            return judged;
-        }
-        let was = ExemptRanges(redo.was_exempt);
-        let beside = self.pages_by_parity(&judged.torn, &was, &mut repairer.scratch);
-        self.judge_columns(zone, columns, changes, located, &beside)
-    }
-
-    /// With P and Q: what over the row they agree on verifies as they say, where the changes do
-    /// not cover what was wrong in it.
-    fn located_row(
-        &self,
-        repairer: &mut Repairer,
-        redo: &Redo<'_>,
-        zone: &Zone,
-        col: u64,
-        len: u64,
-    ) -> Judged {
-        let was = ExemptRanges(redo.was_exempt);
-        let scratch = &mut repairer.scratch;
-        let mut located = |col, len| {
-            let found = parity::check(&self.m, zone, col, len, &was, scratch).ok()?;
-            match found[..] {
-                [Mismatch { suspect: Suspect::Unit(zone::Unit::Row(row)), .. }] => Some(row),
-                _ => None,
-            }
-        };
-        let Some(row) = located(col, len) else { return Judged::default() };
-        let page = col / PAGE * PAGE;
-        let (col, len) = if located(page, PAGE) == Some(row) { (page, PAGE) } else { (col, len) };
-        let found = parity::syndromes(&self.m, zone, col, len, &was, scratch);
-        let Ok(found) = found else { return Judged::default() };
-        if !self.heap.sums().active() {
-            return self.as_located(redo, zone.at(row, col), &found.p);
-        }
-        self.judge_again(repairer, redo, zone, (col, &found.p[..]), Some(row))
-    }
-
-    /// Without sums: all of what P and Q say of a row, if the changes do not cover it. While others
-    /// work, nothing of it can be held, so it is left.
-    fn as_located(&self, redo: &Redo<'_>, at: u64, syndrome: &[u8]) -> Judged {
-        let Some(bytes) = self.as_parity_says(at, syndrome) else { return Judged::default() };
-        let direct = Direct(&self.m);
-        let overlay = Overlay { under: &direct, at, bytes: &bytes };
-        let seen = |from: &dyn Fn(&mut [u8]) -> Result<(), MediaError>| {
-            let mut seen = vec![0; syndrome.len()];
-            from(&mut seen).ok().map(|()| seen)
-        };
-        let now = seen(&|into| redo.changes.over(&direct).read(at, into));
-        let then = seen(&|into| redo.changes.over(&overlay).read(at, into));
-        let certify = self.redo_certify();
-        let (Some(mut difference), Some(then)) = (now, then) else { return Judged::default() };
-        xor_into(&mut difference, &then);
-        let same = difference.iter().all(|byte| *byte == 0);
-        if same || self.bad_units(at, &bytes, redo.changes, certify) > 0 {
-            return Judged::default();
-        }
-        let Some((_, place)) = self.place_of(at) else { return Judged::default() };
-        let (wrong, object, len) = (Wrong::Data, RawPtr::NULL, bytes.len() as u64);
-        let columns = vec![(place.col, difference)];
-        let doubt = Doubt { at, len, wrong, object, row: place.row, columns };
-        let newer = vec![Newer { of: Of::Row, parts: vec![(at, bytes)], wrong, doubt }];
-        Judged { newer, ..Judged::default() }
     }
 
     /// What `[at, at + len)` of a row may have been when parity was last right.
@@ -637,7 +521,7 @@ impl<M: Medium> Shared<M> {
         let mut patched = Some(Vec::with_capacity(len as usize));
         for piece in zone.split(at, len) {
             let of = |Piece { row, col, len, .. }: Piece| {
-                self.sum_of_rows(&future, zone, Some(row), col, len, &exempt)
+                self.sum_of_rows(&future, zone, Some(row), col, len, &exempt).ok()
             };
             let part = of(piece).or_else(|| self.by_pages(piece, of));
             patched = patched.zip(part).map(|(head, part)| [head, part].concat());
@@ -646,9 +530,11 @@ impl<M: Medium> Shared<M> {
         all
     }
 
-    /// P over `[col, col + len)` XOR all rows but `missing`, as `from` shows them; `None` if one
-    /// cannot be read.
-    fn sum_of_rows(
+    /// P over `[col, col + len)` XOR all rows but `missing`, as `from` shows them.
+    ///
+    /// # Errors
+    /// One cannot be read.
+    pub(crate) fn sum_of_rows(
         &self,
         from: &impl Source,
         zone: &Zone,
@@ -656,14 +542,17 @@ impl<M: Medium> Shared<M> {
         col: u64,
         len: u64,
         exempt: &impl Exempt,
-    ) -> Option<Vec<u8>> {
+    ) -> Result<Vec<u8>, MediaError> {
         let mut sum = vec![0; len as usize];
-        self.m.read(zone.p_at(col), &mut sum).ok()?;
+        self.m.read(zone.p_at(col), &mut sum)?;
         self.add_rows(from, zone, missing, (col, &mut sum), exempt)?;
-        Some(sum)
+        Ok(sum)
     }
 
-    /// Adds all rows but `missing` to `sum`, as `from` shows them; `None` if one cannot be read.
+    /// Adds all rows but `missing` to `sum`, as `from` shows them.
+    ///
+    /// # Errors
+    /// One cannot be read.
     pub(crate) fn add_rows(
         &self,
         from: &impl Source,
@@ -671,14 +560,14 @@ impl<M: Medium> Shared<M> {
         missing: Option<u32>,
         (col, sum): (u64, &mut [u8]),
         exempt: &impl Exempt,
-    ) -> Option<()> {
+    ) -> Result<(), MediaError> {
         let mut row_bytes = vec![0; sum.len()];
         for row in (0..zone.data_rows()).filter(|row| Some(*row) != missing) {
             let read = |at, into: &mut [u8]| from.read(at, into);
-            read_exempt_by(zone.at(row, col), &mut row_bytes, exempt, read).ok()?;
+            read_exempt_by(zone.at(row, col), &mut row_bytes, exempt, read)?;
             xor_into(sum, &row_bytes);
         }
-        Some(())
+        Ok(())
     }
 
     /// Step 4, whatever turns bad under it. What belongs on a page that stays bad beyond the

@@ -27,6 +27,8 @@ const STEP_SUM: Site = Site::new("object.redo_parity.step-sum");
 const TO_BE: Site = Site::new("object.redo_parity.to-be");
 /// Verifying the rows once more, now that they were read for it.
 const VERIFY_SUMMED: Site = Site::new("object.redo_parity.verify-summed");
+/// Judging what was read for it once more.
+const AS_JUDGED: Site = Site::new("object.redo_parity.as-judged");
 /// Recomputing parity.
 const RECOMPUTE: Site = Site::new("object.redo_parity.recompute");
 /// Storing parity.
@@ -60,7 +62,8 @@ impl ToBe {
 }
 
 impl<M: Medium> Shared<M> {
-    /// Steps 1 to 3, until all that was not given up verifies after it was read for the parity.
+    /// Steps 1 to 3, until all that was not given up verifies after it was read for the parity, and
+    /// none of it is an older state that came about in between.
     pub(crate) fn cure_and_sum(
         &self,
         repairer: &mut Repairer,
@@ -78,7 +81,10 @@ impl<M: Medium> Shared<M> {
             self.m.step(STEP_SUM);
             tries += 1;
             let mut to_be = ToBe::default();
-            let sound = zones.iter().all(|zone| self.sum_replaced(redo, zone, redone, &mut to_be));
+            let sound = zones.iter().all(|zone| {
+                self.sum_replaced(redo, zone, redone, &mut to_be)
+                    && self.is_judged(repairer, redo, zone, redone)
+            });
             if sound || tries == TRIES {
                 return Ok(to_be);
             }
@@ -111,6 +117,25 @@ impl<M: Medium> Shared<M> {
         true
     }
 
+    /// Whether no write of the rows that were just read was lost since they were judged. While a
+    /// pool is opened, none is on its way.
+    fn is_judged(
+        &self,
+        repairer: &mut Repairer,
+        redo: &Redo<'_>,
+        zone: &Zone,
+        redone: &Redone,
+    ) -> bool {
+        if redo.finder == Finder::Open || !self.m.enabled(AS_JUDGED) {
+            return true;
+        }
+        let replaced = |columns: &(u64, u64)| redo.changes.replace_over(zone, columns.0, columns.1);
+        let mut columns = redo.changes.columns(zone).into_iter().flat_map(by_pages);
+        columns.all(|columns| {
+            !replaced(&columns) || self.none_lost(repairer, redo, zone, columns, redone)
+        })
+    }
+
     /// Whether the rows verify that were just read, but for what was given up.
     fn still_verify(
         &self,
@@ -140,7 +165,8 @@ impl<M: Medium> Shared<M> {
         let mut bytes = None;
         for sums in to_be.over(zone, page) {
             let mut part = sums.p().to_vec();
-            self.add_rows(&future, zone, Some(row), (sums.col(), &mut part), &self.exempt())?;
+            let columns = (sums.col(), &mut part[..]);
+            self.add_rows(&future, zone, Some(row), columns, &self.exempt()).ok()?;
             let from = (sums.col() % PAGE) as usize;
             bytes.get_or_insert_with(|| found.to_vec())[from..from + part.len()]
                 .copy_from_slice(&part);

@@ -12,7 +12,9 @@ use holdfast_redundancy::parity::{self, Mismatch, ParitySites, Scratch, Suspect}
 use holdfast_redundancy::progress::ScrubState;
 use holdfast_redundancy::{ColumnId, Pace, Progress, Verdict, Wrong, Zone, verdict::Reason, zone};
 
+use crate::anew::Differ;
 use crate::blame::Doubt;
+use crate::bring_back::Known;
 use crate::error::Error;
 use crate::mend_unit::is_there;
 use crate::pool::Pool;
@@ -33,8 +35,8 @@ const VERIFY_ROWS: Site = Site::new("object.scrub.verify-rows");
 const STEP_SETTLE: Site = Site::new("object.scrub.step-settle");
 /// All rows verify, and parity is about to be made from them.
 const STEP_REMAKE: Site = Site::new("object.scrub.step-remake");
-/// Verifying them once more, now that they were read for it.
-const VERIFY_SUMMED: Site = Site::new("object.scrub.verify-summed");
+/// Looking whether they are what was judged, now that they were read for it.
+const AS_JUDGED: Site = Site::new("object.scrub.as-judged");
 /// How often columns are looked at that others keep from being settled.
 pub(crate) const HELD_TRIES: u32 = 1_000;
 /// Of these, how often they are looked at again at once.
@@ -105,6 +107,17 @@ impl Scrubbed {
         let Progress { repaired, lost, undecided, state, .. } = *pass;
         Self { report, repaired, lost, undecided, state }
     }
+}
+
+/// What is known of columns before they are settled.
+#[derive(Clone, Copy)]
+struct Before<'a> {
+    /// Pages to be looked at beside them.
+    beside: &'a [u64],
+    /// Whether anything over them is lost.
+    lost: bool,
+    /// Pages that cannot be read and stay so.
+    given_up: &'a [u64],
 }
 
 /// What became of columns that do not add up.
@@ -376,7 +389,7 @@ impl<M: Medium> Shared<M> {
         finder: Finder,
     ) -> Result<(Mended, bool), Error> {
         let asked = Asked { cause: Cause::Parity, finder };
-        let (mut beside, mut held) = (Vec::new(), 0);
+        let (mut beside, mut given_up, mut held) = (Vec::new(), Vec::new(), 0);
         for _ in 0..BAD_PAGES_MAX {
             let mut lost = false;
             for row in 0..zone.data_rows() {
@@ -391,14 +404,14 @@ impl<M: Medium> Shared<M> {
                     let mut repairer = self.repairer();
                     self.columns.lock_all(&self.m, &columns);
                     self.m.step(STEP_SETTLE);
+                    let known = Before { beside: &beside, lost, given_up: &given_up };
                     let settled = self.may_judge().and_then(|()| {
-                        let known = (&beside[..], lost);
                         self.settle_columns(&mut repairer, zone, (col, len), known, asked)
                     });
                     self.columns.unlock_all(&columns);
                     settled
                 });
-                match self.or_stop(self.or_mend(settled, finder))? {
+                match self.or_stop(self.or_mend(settled, &mut given_up, finder))? {
                     // Who holds it lets go of it in a moment, or has a view.
                     Settled::Held(_) if held < HELD_TRIES => {
                         held += 1;
@@ -428,12 +441,21 @@ impl<M: Medium> Shared<M> {
     }
 
     /// What became of columns. A page that has turned bad since they were compared, over them or
-    /// over those of what is to be brought back, is mended first.
-    fn or_mend(&self, settled: Result<Settled, Error>, finder: Finder) -> Result<Settled, Error> {
+    /// over those of what they are judged by, is mended first. If it stays bad, it is given up.
+    fn or_mend(
+        &self,
+        settled: Result<Settled, Error>,
+        given_up: &mut Vec<u64>,
+        finder: Finder,
+    ) -> Result<Settled, Error> {
         match settled {
             Err(Error::Media(e)) if e.cause == MediaCause::Poison => {
-                let asked = Asked { cause: Cause::MediaError, finder };
-                self.mend_through(e.at / PAGE * PAGE, PAGE, asked)?;
+                let (page, asked) =
+                    (e.at / PAGE * PAGE, Asked { cause: Cause::MediaError, finder });
+                self.mend_through(page, PAGE, asked)?;
+                if self.is_bad(page) {
+                    given_up.push(page);
+                }
                 Ok(Settled::Anew)
             }
             settled => settled,
@@ -451,25 +473,25 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Settles what differs over columns that are held, a page column at a time: damage in one must
-    /// not blur what is found in the next. `known` are pages to be looked at beside them, and
-    /// whether anything over them is lost.
+    /// not blur what is found in the next.
     fn settle_columns(
         &self,
         repairer: &mut Repairer,
         zone: &Zone,
         (col, len): (u64, u64),
-        known: (&[u64], bool),
+        known: Before<'_>,
         asked: Asked,
     ) -> Result<Settled, Error> {
         let (mut mended, mut held) = (Mended::Nothing, None);
         for page in (col..col + len).step_by(PAGE as usize) {
-            let scratch = &mut repairer.scratch;
-            let left = match parity::check(&self.m, zone, page, PAGE, &self.exempt(), scratch) {
-                Ok(left) => left,
-                Err(_) => return Ok(Settled::Anew),
-            };
+            let (exempt, scratch) = (self.exempt(), &mut repairer.scratch);
+            // First of all: what comes about from here on was not judged.
+            let differ = parity::syndromes(&self.m, zone, page, PAGE, &exempt, scratch);
+            let left = parity::check(&self.m, zone, page, PAGE, &exempt, scratch);
+            let (Ok(by), Ok(left)) = (differ, left) else { return Ok(Settled::Anew) };
+            let differ = Differ { col: page, by };
             for mismatch in left {
-                match self.settle_mismatch(repairer, zone, &mismatch, known, asked)? {
+                match self.settle_mismatch(repairer, zone, (&mismatch, &differ), known, asked)? {
                     Settled::Done(settled @ Mended::Lost(_)) => return Ok(Settled::Done(settled)),
                     Settled::Done(_) if matches!(mended, Mended::Undecided(_)) => {}
                     Settled::Done(settled) => mended = settled,
@@ -487,8 +509,8 @@ impl<M: Medium> Shared<M> {
         &self,
         repairer: &mut Repairer,
         zone: &Zone,
-        mismatch: &Mismatch,
-        (beside, lost): (&[u64], bool),
+        (mismatch, differ): (&Mismatch, &Differ),
+        Before { beside, lost, given_up }: Before<'_>,
         asked: Asked,
     ) -> Result<Settled, Error> {
         let (col, len) = (mismatch.col, mismatch.len);
@@ -501,8 +523,8 @@ impl<M: Medium> Shared<M> {
             // It turned bad after the rows were mended, and can be mended as they were.
             return Ok(Settled::Anew);
         }
-        let brought =
-            self.bring_back(repairer, zone, mismatch, (all_verify, Some(beside)), asked)?;
+        let known = Known { all_verify, beside: Some(beside), given_up };
+        let brought = self.bring_back(repairer, zone, mismatch, known, asked)?;
         if !brought.wider.is_empty() {
             return Ok(Settled::Wider(brought.wider));
         }
@@ -529,31 +551,32 @@ impl<M: Medium> Shared<M> {
             // A unit over the column is lost. Parity stays as it is: it may be what is right.
             Mended::Lost(wrong)
         } else {
-            match self.remake_parity(zone, &rest, certify)? {
-                Some(0) => Mended::Repaired(wrong),
-                Some(_) => return Ok(Settled::Anew),
-                None => return Ok(Settled::Held(Mended::Undecided(wrong))),
+            match self.remake_parity(zone, &rest, differ)? {
+                true => Mended::Repaired(wrong),
+                false => return Ok(Settled::Held(Mended::Undecided(wrong))),
             }
         };
         self.report_mended(event, mended);
-        Ok(Settled::Done(doubtful.unwrap_or(mended)))
+        let wait = only_held && matches!(mended, Mended::Repaired(_));
+        let settled = if wait { Settled::Held } else { Settled::Done };
+        Ok(settled(doubtful.unwrap_or(mended)))
     }
 
-    /// Makes parity of columns anew, whose rows verify. Answers how many of them do no more, and
-    /// then leaves parity as it is; `None` if somebody is at work on them.
+    /// Makes parity of columns anew, whose rows verify. False if a row is not what it was when
+    /// that was seen, and what differs from parity was judged: it went bad, or a write of it was
+    /// lost, or somebody fills a free chunk. Then parity stays as it is.
     fn remake_parity(
         &self,
         zone: &Zone,
         columns: &[(u64, u64)],
-        certify: Certify,
-    ) -> Result<Option<usize>, Error> {
-        let again = self.m.enabled(VERIFY_SUMMED);
-        let mut bad = Some(0);
-        for (col, len) in columns.iter().copied() {
+        differ: &Differ,
+    ) -> Result<bool, Error> {
+        let mut judged = true;
+        for columns in columns.iter().copied() {
             self.m.step(STEP_REMAKE);
-            let sums = self.sum_columns(&Direct(&self.m), zone, (col, len), &self.exempt())?;
-            bad = self.bad_rows(zone, col, len, certify).map(|bad| if again { bad } else { 0 });
-            if bad != Some(0) {
+            let sums = self.sum_columns(&Direct(&self.m), zone, columns, &self.exempt())?;
+            judged = !self.m.enabled(AS_JUDGED) || sums.differ_as(&self.m, zone, differ)?;
+            if !judged {
                 break;
             }
             self.put_sums(zone, &sums, PARITY)?;
@@ -564,7 +587,7 @@ impl<M: Medium> Shared<M> {
         } else {
             self.m.drain(PARITY_DRAIN);
         }
-        Ok(bad)
+        Ok(judged)
     }
 
     /// Number of units that are bad over `[col, col + len)`, in all rows. `None` if somebody was at

@@ -13,7 +13,7 @@ use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::parity::{self, Mismatch, Scratch, Suspect};
 use holdfast_redundancy::{Verdict, Wrong, Zone, verdict::Reason, zone};
 
-use crate::blame::Doubt;
+use crate::blame::{Doubt, Others};
 use crate::changes::Changes;
 use crate::error::Error;
 use crate::shared::Shared;
@@ -312,9 +312,12 @@ impl<M: Medium> Shared<M> {
             _ => return Vec::new(),
         };
         let found = parity::syndromes(&self.m, zone, col, len, &self.exempt(), scratch);
-        let judged = found.ok().filter(|_| self.may_judge().is_ok()).map(|found| {
-            let none = Changes::default();
-            self.judge_columns(zone, (col, &found.p[..]), &none, located, &none).doubts
+        let judged = found.ok().filter(|_| self.may_judge().is_ok()).and_then(|found| {
+            let (none, columns) = (Changes::default(), (col, &found.p[..]));
+            let others = Others { by_parity: &none, given_up: &[] };
+            // What cannot be read is a finding of its own, after which this is looked at again.
+            let judged = self.judge_columns(zone, columns, &none, located, others);
+            judged.ok().map(|judged| judged.doubts)
         });
         // The columns are what does not add up, all of them; the object is what it is about.
         let finding = |doubt: Doubt| {

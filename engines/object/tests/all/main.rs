@@ -11,6 +11,7 @@ mod crashes;
 mod damage;
 mod disk_waits;
 mod erased;
+mod fallen;
 mod first_steps;
 mod gone;
 mod growth;

@@ -376,3 +376,97 @@ fn one_scrub_leaves_no_page_of_a_lost_column_unreadable() {
     assert_eq!(get(&pool, *kept).unwrap(), [7; 900]);
     assert!(matches!(get(&pool, *lost), Err(Error::Tx(TxError::Lost { .. }))));
 }
+
+/// A page turns bad under a commit that frees an object with chunks of its own: the commit is
+/// durable, and stored once more. Whoever takes the second chunk meanwhile, on which nothing tells
+/// that it is held, would have its entry stored over.
+#[test]
+fn a_chunk_is_had_once_the_commit_that_frees_it_is_complete() {
+    for kind in [MediumKind::Shm, MediumKind::File] {
+        // Its records carry all of an object with a chunk of its own.
+        let options = CreateOptions { log: 20 * 8192, ..CreateOptions::tiny(1 << 20) };
+        let pool = create_with(kind, &options);
+        let all: Vec<RawPtr> = std::iter::from_fn(|| {
+            pool.run(|tx| tx.alloc_from(holdfast_layout::TypeNumber::BYTES, &pattern(1, 1_500)))
+                .ok()
+        })
+        .collect();
+        // Two chunks beside each other become one object's.
+        let two = all.windows(2).find(|two| two[0].offset() + 8192 == two[1].offset()).unwrap();
+        pool.run(|tx| two.iter().try_for_each(|of| tx.free(*of))).unwrap();
+        let freed = put(&pool, &pattern(3, 9_000));
+        let (hooked, met) = (pool.clone(), std::sync::atomic::AtomicU64::new(0));
+        let taken = Arc::new(std::sync::Mutex::new(None));
+        let sink = Arc::clone(&taken);
+        pool.medium().on_step(Box::new(move |site| {
+            let first = |bit| met.fetch_or(bit, Ordering::AcqRel) & bit == 0;
+            match site.name() {
+                "object.commit.step-durable" if first(1) => {
+                    let page = crate::stale::parity_page(&hooked, freed.offset());
+                    hooked.medium().poison(page, PAGE, holdfast_faultmem::Clear::Able).unwrap();
+                }
+                "object.owed.step-owed" if first(2) => {
+                    let (pool, bytes) = (hooked.clone(), pattern(2, 1_500));
+                    let taker = std::thread::spawn(move || {
+                        loop {
+                            let made = pool.run(|tx| {
+                                tx.alloc_from(holdfast_layout::TypeNumber::BYTES, &bytes)
+                            });
+                            if let Ok(made) = made {
+                                break made;
+                            }
+                        }
+                    });
+                    // Long enough for it to commit, if nothing keeps it from that.
+                    std::thread::sleep(std::time::Duration::from_millis(100));
+                    *sink.lock().unwrap() = Some(taker);
+                }
+                _ => {}
+            }
+        }));
+        pool.run(|tx| tx.free(freed)).unwrap();
+        let taker = taken.lock().unwrap().take().expect("the commit was owed");
+        let made = taker.join().unwrap();
+        pool.medium().clear_on_step();
+        let within = freed.offset() / 8_192 * 8_192;
+        assert!((within..within + 16_384).contains(&made.offset()), "{kind}: {freed}, {made}");
+        assert!(get(&pool, made).unwrap() == pattern(2, 1_500), "{kind}");
+        clean(&pool);
+        let (pool, _) = crash(pool);
+        assert!(get(&pool, made).unwrap() == pattern(2, 1_500), "{kind}");
+        clean(&pool);
+    }
+}
+
+/// A commit is durable, and what it came upon cannot be repaired after it: that is no answer to who
+/// made it.
+#[test]
+fn a_durable_commit_is_told_as_one_whatever_fails_after_it() {
+    let mut stopped = 0;
+    for nth in 1..60 {
+        let pool = create_with(MediumKind::File, &CreateOptions::tiny(1 << 20));
+        let old = put(&pool, &pattern(1, 100));
+        let slot = crate::returning::spot(&pool, old).slot;
+        let mut live = [0; 16];
+        pool.medium().read(slot, &mut live).unwrap();
+        pool.run(|tx| tx.free(old)).unwrap();
+        pool.medium().sync(holdfast_pmem::Site::new("test.meanwhile.sync")).unwrap();
+        // The write that freed it is lost: who takes the place comes upon it.
+        pool.medium().stray(slot, &live).unwrap();
+        let hooked = pool.clone();
+        pool.medium().on_step(Box::new(move |site| {
+            if site.name() == "object.scrub.step-settle" {
+                hooked.medium().fail_nth(hooked.medium().calls() + nth, FailMode::Once);
+            }
+        }));
+        let bytes = pattern(2, 100);
+        let made = pool.run(|tx| tx.alloc_from(holdfast_layout::TypeNumber::BYTES, &bytes));
+        let made = made.unwrap_or_else(|error| panic!("call {nth}: {error}"));
+        pool.medium().clear_on_step();
+        pool.medium().fail_none();
+        stopped += u64::from(pool.is_read_only());
+        let (pool, _) = crash(pool);
+        assert_eq!(get(&pool, made).unwrap(), bytes, "call {nth}");
+    }
+    assert!(stopped > 0, "a sync failed");
+}

@@ -25,6 +25,7 @@ const RECOVERY: &[&str] = &[
     "engines/object/src/owed.rs",
     "engines/object/src/recover.rs",
     "engines/object/src/redo.rs",
+    "engines/object/src/redo_judge.rs",
     "engines/object/src/redo_parity.rs",
     "engines/object/src/settle.rs",
 ];

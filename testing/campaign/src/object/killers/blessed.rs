@@ -27,7 +27,7 @@ use crate::tally::{Judged, Tally};
 /// Bytes on both sides of those that are hit that belong to the same objects.
 const AROUND: u64 = 1_600;
 
-fn zone(driver: &Driver) -> Judged<Region> {
+pub(super) fn zone(driver: &Driver) -> Judged<Region> {
     let regions = driver.pool.regions();
     let zone = regions.into_iter().find(|region| region.kind == RegionKind::Zone);
     zone.ok_or_else(|| unable("the pool has no zone"))
@@ -63,7 +63,7 @@ fn invert(medium: &Handle, at: u64, len: usize) {
 }
 
 /// Does something the first time that each of these places is passed.
-fn at_steps<const N: usize>(
+pub(super) fn at_steps<const N: usize>(
     driver: &Driver,
     steps: [&'static str; N],
     what: impl Fn(usize) + Send + Sync + 'static,
@@ -80,7 +80,7 @@ fn at_steps<const N: usize>(
     passed
 }
 
-fn all_passed<const N: usize>(driver: &Driver, passed: &[AtomicBool; N]) -> Judged<()> {
+pub(super) fn all_passed<const N: usize>(driver: &Driver, passed: &[AtomicBool; N]) -> Judged<()> {
     driver.medium.clear_on_step();
     match passed.iter().all(|passed| passed.load(Ordering::Acquire)) {
         true => Ok(()),
@@ -128,7 +128,7 @@ pub fn completed(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
 }
 
 /// A write of a few bytes there.
-fn write_at(driver: &Driver, at: u64) -> Judged<Op> {
+pub(super) fn write_at(driver: &Driver, at: u64) -> Judged<Op> {
     let objects = driver.ledger.objects();
     let start = |word: u64| RawPtr::from_word(word).offset();
     let mut words = objects.iter().map(|(word, object)| (word, object.bytes.len() as u64));
@@ -143,7 +143,32 @@ pub fn between_stores(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     let (world, driver, mut rng) = begin(mutant, world)?;
     let (at, hit) = two_over_one_column(&driver, &mut rng)?;
     let driver = settled(&world, driver)?;
-    let ops = [write_at(&driver, at)?, write_at(&driver, hit + 30)?];
+    let ops = vec![write_at(&driver, at)?, write_at(&driver, hit + 30)?];
+    found(&world, driver, rng, ops, "object.redo.step-cured", move |medium| {
+        let _ = medium.poison(hit / PAGE * PAGE, PAGE, Clear::Able);
+    })
+}
+
+/// A record is replayed, and something goes bad in another row once all that was damaged is cured.
+pub fn replayed(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, driver, mut rng) = begin(mutant, world)?;
+    let (at, hit) = two_over_one_column(&driver, &mut rng)?;
+    let driver = settled(&world, driver)?;
+    let ops = vec![write_at(&driver, at)?];
+    let step = "object.redo_parity.step-sum";
+    found(&world, driver, rng, ops, step, move |medium| invert(medium, hit, 30))
+}
+
+/// What a crash leaves once the record of `ops` is durable is opened, and `harm` done there at a
+/// step of that.
+fn found(
+    world: &Arc<World>,
+    driver: Driver,
+    mut rng: Rng,
+    ops: Vec<Op>,
+    step: &'static str,
+    harm: impl Fn(&Handle) + Send + Sync + 'static,
+) -> Judged<Tally> {
     let image = cut_short(&driver, &Job::new(&mut rng, ops))?;
     let promise = driver.ledger.promise();
     abandon(driver);
@@ -151,11 +176,11 @@ pub fn between_stores(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     let (bad, passed) = (medium.clone(), Arc::new(AtomicBool::new(false)));
     let told = Arc::clone(&passed);
     medium.on_step(Box::new(move |site| {
-        if site.name() == "object.redo.step-cured" && !told.swap(true, Ordering::AcqRel) {
-            let _ = bad.poison(hit / PAGE * PAGE, PAGE, Clear::Able);
+        if site.name() == step && !told.swap(true, Ordering::AcqRel) {
+            harm(&bad);
         }
     }));
-    let driver = opened(&world, medium.clone(), &promise);
+    let driver = opened(world, medium.clone(), &promise);
     // Its hook holds the medium, which tells where it was passed once it goes.
     medium.clear_on_step();
     let driver = driver?;
@@ -164,7 +189,7 @@ pub fn between_stores(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     }
     scrub(&driver.pool)?;
     driver.read_all()?;
-    durable(&world, driver, &mut rng, false)
+    durable(world, driver, &mut rng, false)
 }
 
 /// What was written into free chunks is hit before it is known, and a scrub takes it for free.

@@ -8,6 +8,7 @@ pub mod apart;
 pub mod blessed;
 pub mod copies;
 pub mod entries;
+pub mod fallen;
 pub mod healed;
 pub mod journal;
 pub mod jury;

@@ -1,0 +1,182 @@
+//! Step 3 of a redo: whether parity says that a write of the rows was lost, and of what.
+//!
+//! Parity may be that of the rows as found or as they will be: see `redo.rs`. Who completes a
+//! commit asks once more when the rows were read for the new parity, since others work meanwhile,
+//! and a write of theirs may be lost in between: such a row verifies, and the new parity would go
+//! by it.
+
+use holdfast_codes::xor_into;
+use holdfast_heap::verify::{Direct, Overlay, Source};
+use holdfast_layout::RawPtr;
+use holdfast_pmem::{MediaError, Medium, PAGE, Site};
+use holdfast_redundancy::events::Finder;
+use holdfast_redundancy::parity::{self, Mismatch, Suspect};
+use holdfast_redundancy::{ExemptRanges, Wrong, Zone, zone};
+
+use crate::blame::{Doubt, Judged, Newer, Of, Others, stays_bad};
+use crate::changes::Changes;
+use crate::error::Error;
+use crate::redo::{Redo, Redone};
+use crate::shared::{Repairer, Shared};
+
+/// Asking parity whether a write of the rows was lost.
+const ADDS_UP: Site = Site::new("object.redo_judge.adds-up");
+
+impl<M: Medium> Shared<M> {
+    /// Whether no write of the rows was lost but those that parity goes on saying.
+    pub(crate) fn none_lost(
+        &self,
+        repairer: &mut Repairer,
+        redo: &Redo<'_>,
+        zone: &Zone,
+        columns: (u64, u64),
+        redone: &Redone,
+    ) -> bool {
+        let judged = self.judge_writes(repairer, redo, zone, columns, &[]);
+        judged.is_ok_and(|Judged { newer, doubts, .. }| {
+            let newer = newer.iter().map(|newer| &newer.doubt);
+            newer.chain(&doubts).all(|doubt| redone.keeps(doubt))
+        })
+    }
+
+    /// Whose last writes over some columns were lost.
+    pub(crate) fn judge_writes(
+        &self,
+        repairer: &mut Repairer,
+        redo: &Redo<'_>,
+        zone: &Zone,
+        columns: (u64, u64),
+        given_up: &[u64],
+    ) -> Result<Judged, Error> {
+        if !self.m.enabled(ADDS_UP) {
+            Ok(Judged::default())
+        } else if zone.has_q() {
+            self.located_row(repairer, redo, zone, columns, given_up)
+        } else if zone.has_p() {
+            self.judge_rows(repairer, redo, zone, columns, given_up)
+        } else {
+            Ok(Judged::default())
+        }
+    }
+
+    /// With P alone: see `blame.rs`.
+    fn judge_rows(
+        &self,
+        repairer: &mut Repairer,
+        redo: &Redo<'_>,
+        zone: &Zone,
+        columns: (u64, u64),
+        given_up: &[u64],
+    ) -> Result<Judged, Error> {
+        let direct = Direct(&self.m);
+        let future = redo.changes.over(&direct);
+        let was = ExemptRanges(redo.was_exempt);
+        // `None` where nothing can be said.
+        let known = |sum: Result<Vec<u8>, MediaError>| match sum {
+            Err(e) if stays_bad(given_up, &e) => Ok(None),
+            sum => sum.map(Some),
+        };
+        let as_found = |(col, len)| known(self.sum_of_rows(&direct, zone, None, col, len, &was));
+        let as_will_be =
+            |(col, len)| known(self.sum_of_rows(&future, zone, None, col, len, &self.exempt()));
+        let adds_up = |sum: Option<Vec<u8>>| sum.is_none_or(|sum| sum.iter().all(|b| *b == 0));
+        // Parity that is right for one of these states of the rows: no write of them was lost.
+        if adds_up(as_found(columns)?) || adds_up(as_will_be(columns)?) {
+            return Ok(Judged::default());
+        }
+        // Now the whole page: an object and its slot may lie at different bytes of it.
+        let page = (columns.0 / PAGE * PAGE, PAGE);
+        let mut doubts = Vec::new();
+        for sum in [as_found(page)?, as_will_be(page)?].into_iter().flatten() {
+            let sum = (page.0, &sum[..]);
+            let judged = self.judge_again(repairer, redo, zone, sum, (None, given_up))?;
+            if !judged.newer.is_empty() {
+                return Ok(judged);
+            }
+            doubts.extend(judged.doubts);
+        }
+        Ok(Judged { doubts, ..Judged::default() })
+    }
+
+    /// Judges columns, and once more with the other pages of what is torn as parity says, if that
+    /// can be known: nobody else may be there.
+    fn judge_again(
+        &self,
+        repairer: &mut Repairer,
+        redo: &Redo<'_>,
+        zone: &Zone,
+        columns: (u64, &[u8]),
+        (located, given_up): (Option<u32>, &[u64]),
+    ) -> Result<Judged, Error> {
+        let (changes, none) = (redo.changes, Changes::default());
+        let others = Others { by_parity: &none, given_up };
+        let judged = self.judge_columns(zone, columns, changes, located, others)?;
+        if judged.torn.is_empty() || redo.finder != Finder::Open {
+            return Ok(judged);
+        }
+        let was = ExemptRanges(redo.was_exempt);
+        let scratch = &mut repairer.scratch;
+        let beside = self.pages_by_parity((&judged.torn, given_up), &was, scratch)?;
+        let others = Others { by_parity: &beside, given_up };
+        Ok(self.judge_columns(zone, columns, changes, located, others)?)
+    }
+
+    /// With P and Q: what over the row they agree on verifies as they say, where the changes do
+    /// not cover what was wrong in it.
+    fn located_row(
+        &self,
+        repairer: &mut Repairer,
+        redo: &Redo<'_>,
+        zone: &Zone,
+        (col, len): (u64, u64),
+        given_up: &[u64],
+    ) -> Result<Judged, Error> {
+        let was = ExemptRanges(redo.was_exempt);
+        let scratch = &mut repairer.scratch;
+        let mut located = |col, len| {
+            let found = match parity::check(&self.m, zone, col, len, &was, scratch) {
+                Err(holdfast_redundancy::Error::Media(e)) if stays_bad(given_up, &e) => Vec::new(),
+                found => found?,
+            };
+            Ok::<_, Error>(match found[..] {
+                [Mismatch { suspect: Suspect::Unit(zone::Unit::Row(row)), .. }] => Some(row),
+                _ => None,
+            })
+        };
+        let Some(row) = located(col, len)? else { return Ok(Judged::default()) };
+        let page = col / PAGE * PAGE;
+        let (col, len) = if located(page, PAGE)? == Some(row) { (page, PAGE) } else { (col, len) };
+        let found = parity::syndromes(&self.m, zone, col, len, &was, scratch)?;
+        if !self.heap.sums().active() {
+            return Ok(self.as_located(redo, zone.at(row, col), &found.p));
+        }
+        self.judge_again(repairer, redo, zone, (col, &found.p[..]), (Some(row), given_up))
+    }
+
+    /// Without sums: all of what P and Q say of a row, if the changes do not cover it. While others
+    /// work, nothing of it can be held, so it is left.
+    fn as_located(&self, redo: &Redo<'_>, at: u64, syndrome: &[u8]) -> Judged {
+        let Ok(bytes) = self.as_parity_says(at, syndrome) else { return Judged::default() };
+        let direct = Direct(&self.m);
+        let overlay = Overlay { under: &direct, at, bytes: &bytes };
+        let seen = |from: &dyn Fn(&mut [u8]) -> Result<(), MediaError>| {
+            let mut seen = vec![0; syndrome.len()];
+            from(&mut seen).ok().map(|()| seen)
+        };
+        let now = seen(&|into| redo.changes.over(&direct).read(at, into));
+        let then = seen(&|into| redo.changes.over(&overlay).read(at, into));
+        let certify = self.redo_certify();
+        let (Some(mut difference), Some(then)) = (now, then) else { return Judged::default() };
+        xor_into(&mut difference, &then);
+        let same = difference.iter().all(|byte| *byte == 0);
+        if same || self.bad_units(at, &bytes, redo.changes, certify) > 0 {
+            return Judged::default();
+        }
+        let Some((_, place)) = self.place_of(at) else { return Judged::default() };
+        let (wrong, object, len) = (Wrong::Data, RawPtr::NULL, bytes.len() as u64);
+        let columns = vec![(place.col, difference)];
+        let doubt = Doubt { at, len, wrong, object, row: place.row, columns };
+        let newer = vec![Newer { of: Of::Row, parts: vec![(at, bytes)], wrong, doubt }];
+        Judged { newer, ..Judged::default() }
+    }
+}

@@ -1,0 +1,338 @@
+//! Slots whose last write was lost, and what happens to them and beside them while their columns
+//! are settled. Such a slot verifies, as that of a place where nothing was put yet: parity made
+//! from it would have everybody call a committed object dangling.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+use crate::common::{TestPool, get, pattern, put};
+use crate::meanwhile::at_step;
+use crate::returning::spot;
+use crate::stale::{KINDS, pool, scrub, settled};
+use holdfast_faultmem::{Clear, FaultMedium};
+use holdfast_heap::format::SLOT_LEN;
+use holdfast_layout::{RawPtr, RegionKind};
+use holdfast_object::Parity;
+use holdfast_pmem::{Medium, MediumKind, PAGE};
+use holdfast_redundancy::Zone;
+use holdfast_txn::Transaction;
+
+fn zone(pool: &TestPool) -> Zone {
+    let region = *pool.regions().iter().find(|r| r.kind == RegionKind::Zone).unwrap();
+    Zone::new(&region, 0).unwrap()
+}
+
+fn read(pool: &TestPool, at: u64) -> Vec<u8> {
+    let mut bytes = vec![0; SLOT_LEN];
+    pool.medium().read(at, &mut bytes).unwrap();
+    bytes
+}
+
+/// An object, and its slot as it was before.
+struct Made {
+    of: RawPtr,
+    bytes: Vec<u8>,
+    slot: u64,
+    before: Vec<u8>,
+}
+
+impl Made {
+    /// Frees an object and makes another at its place.
+    fn at(pool: &TestPool, place: RawPtr, bytes: Vec<u8>) -> Self {
+        let slot = spot(pool, place).slot;
+        pool.run(|tx| tx.free(place)).unwrap();
+        let before = read(pool, slot);
+        let of = put(pool, &bytes);
+        assert_eq!(of.offset(), place.offset(), "the last place freed is the next one taken");
+        if pool.medium().kind() == MediumKind::File {
+            pool.medium().sync(holdfast_pmem::Site::new("test.fallen.sync")).unwrap();
+        }
+        Self { of, bytes, slot, before }
+    }
+
+    /// The write of the slot is lost after all.
+    fn fall(&self, m: &FaultMedium) {
+        assert_ne!(read_on(m, self.slot), self.before);
+        m.stray(self.slot, &self.before).unwrap();
+    }
+
+    fn is_there(&self, pool: &TestPool, what: &str) {
+        match get(pool, self.of) {
+            Ok(bytes) => assert!(bytes == self.bytes, "{what}: other bytes"),
+            Err(error) => panic!("{what}: {error}"),
+        }
+    }
+}
+
+fn read_on(m: &FaultMedium, at: u64) -> Vec<u8> {
+    let mut bytes = vec![0; SLOT_LEN];
+    m.read(at, &mut bytes).unwrap();
+    bytes
+}
+
+/// Fifty objects of a hundred bytes; of those at places that satisfy `which`, `count` made anew.
+fn made(pool: &TestPool, count: usize, which: impl Fn(u64, RawPtr) -> bool) -> Vec<Made> {
+    let all: Vec<RawPtr> = (0..50).map(|i| put(pool, &pattern(i, 100))).collect();
+    settled(pool);
+    let places = all.into_iter().filter(|of| which(spot(pool, *of).slot, *of));
+    let made: Vec<Made> = places
+        .take(count)
+        .zip(100..)
+        .map(|(place, seed)| Made::at(pool, place, pattern(seed, 100)))
+        .collect();
+    assert_eq!(made.len(), count, "there are such places");
+    settled(pool);
+    made
+}
+
+/// A long object with bytes over the same columns in another row, and where these are.
+fn over(pool: &TestPool, slot: u64) -> (RawPtr, u64) {
+    let zone = zone(pool);
+    let col = zone.place(slot).unwrap().col;
+    let found = (0..20).find_map(|seed| {
+        let of = put(pool, &pattern(seed, 20_000));
+        let inside = of.offset() + PAGE..of.offset() + 20_000 - 128;
+        let mut all = (0..zone.data_rows()).map(|row| zone.at(row, col));
+        Some((of, all.find(|at| inside.contains(at))?))
+    });
+    settled(pool);
+    found.expect("a long object lies over these columns")
+}
+
+/// Two slots fell. While their columns are settled, the page with the bytes of the second one
+/// cannot be read: that is no reason to take what its slot is now for the truth.
+#[test]
+fn a_slot_whose_bytes_cannot_be_read_just_then_is_not_given_up() {
+    for (kind, parity) in KINDS {
+        let pool = pool(kind, parity);
+        let all: Vec<RawPtr> = (0..50).map(|i| put(&pool, &pattern(i, 100))).collect();
+        settled(&pool);
+        // The last object of a page and the first one of the next, of one run.
+        let slot = |of: RawPtr| spot(&pool, of).slot;
+        let pages = |of: RawPtr| (slot(of) / PAGE, of.offset() / PAGE);
+        let border = all.windows(2).find(|two| {
+            let beside = slot(two[0]) + SLOT_LEN as u64 == slot(two[1]);
+            beside && pages(two[0]).0 == pages(two[0]).1 && pages(two[1]).0 != pages(two[1]).1
+        });
+        let two: Vec<Made> = { border.expect("a run has two pages").iter().zip(100..) }
+            .map(|(place, seed)| Made::at(&pool, *place, pattern(seed, 100)))
+            .collect();
+        settled(&pool);
+        two.iter().for_each(|made| made.fall(pool.medium()));
+        let page = two[1].of.offset() / PAGE * PAGE;
+        at_step(&pool, "object.scrub.step-settle", move |pool| {
+            pool.medium().poison(page, PAGE, Clear::Able).unwrap();
+        });
+        settled(&pool);
+        pool.medium().clear_on_step();
+        two.iter().for_each(|made| made.is_there(&pool, &format!("{kind} {parity:?}")));
+    }
+}
+
+/// Parity is wrong on both sides of a slot, which falls once everything over these columns was
+/// judged, and before parity is made from it.
+#[test]
+fn a_slot_that_falls_after_it_was_judged_is_not_in_the_parity_that_is_made_then() {
+    for (kind, parity) in KINDS {
+        let pool = pool(kind, parity);
+        let one = made(&pool, 1, |slot, _| slot % PAGE > 192 && slot % PAGE < PAGE - 192).remove(0);
+        let zone = zone(&pool);
+        let col = zone.place(one.slot).unwrap().col;
+        for col in [col - 96, col + 96] {
+            pool.medium().flip_bit(zone.p_at(col), 3).unwrap();
+        }
+        let (slot, before) = (one.slot, one.before.clone());
+        at_step(&pool, "object.scrub.step-remake", move |pool| {
+            pool.medium().stray(slot, &before).unwrap();
+        });
+        settled(&pool);
+        pool.medium().clear_on_step();
+        one.is_there(&pool, &format!("{kind} {parity:?}"));
+    }
+}
+
+/// The same while a commit is completed whose page turned bad under it.
+#[test]
+fn a_slot_that_falls_while_a_commit_is_completed_is_not_in_the_parity_of_its_columns() {
+    for (kind, parity) in KINDS {
+        let pool = pool(kind, parity);
+        let one = made(&pool, 1, |slot, of| slot / PAGE == of.offset() / PAGE).remove(0);
+        let (long, at) = over(&pool, one.slot);
+        let (hooked, slot, before) = (pool.clone(), one.slot, one.before.clone());
+        let met = Arc::new(AtomicU64::new(0));
+        let times = Arc::clone(&met);
+        let bad = at / PAGE * PAGE;
+        pool.medium().on_step(Box::new(move |site| {
+            let first = |bit| times.fetch_or(bit, Ordering::AcqRel) & bit == 0;
+            match site.name() {
+                "object.commit.step-durable" if first(1) => {
+                    hooked.medium().poison(bad, PAGE, Clear::Able).unwrap();
+                }
+                "object.redo_parity.step-sum" if first(2) => {
+                    hooked.medium().stray(slot, &before).unwrap();
+                }
+                _ => {}
+            }
+        }));
+        let from = at - long.offset();
+        pool.run(|tx| tx.write_bytes(long, from, &pattern(8, 60))).unwrap();
+        pool.medium().clear_on_step();
+        let what = format!("{kind} {parity:?}");
+        assert_eq!(met.load(Ordering::Acquire), 3, "{what}");
+        settled(&pool);
+        one.is_there(&pool, &what);
+    }
+}
+
+/// Free bytes are hit, something is put over them, and the write of its slot is lost. The columns
+/// of the bytes come before those of the slot: until these are settled, nobody knows that they are
+/// not free.
+#[test]
+fn bytes_of_a_place_whose_slot_fell_are_not_taken_for_free_ones() {
+    for kind in [MediumKind::Shm, MediumKind::File] {
+        let pool = pool(kind, Parity::PQ);
+        let zone = zone(&pool);
+        let col = |at| zone.place(at).unwrap().col / PAGE;
+        let mut all = (0..2_000).map(|i| put(&pool, &pattern(i, 100)));
+        let place = all.find(|of| {
+            let spot = spot(&pool, *of);
+            col(spot.slot) > col(spot.object)
+        });
+        let place = place.expect("a chunk lies over the end of a row");
+        settled(&pool);
+        let slot = spot(&pool, place).slot;
+        pool.run(|tx| tx.free(place)).unwrap();
+        settled(&pool);
+        let before = read(&pool, slot);
+        pool.medium().stray(place.offset(), &pattern(77, 100)).unwrap();
+        let bytes = pattern(300, 100);
+        let of = put(&pool, &bytes);
+        assert_eq!(of.offset(), place.offset());
+        if kind == MediumKind::File {
+            pool.medium().sync(holdfast_pmem::Site::new("test.fallen.sync")).unwrap();
+        }
+        let one = Made { of, bytes, slot, before };
+        one.fall(pool.medium());
+        let done = scrub(&pool);
+        one.is_there(&pool, &format!("{kind}"));
+        assert_eq!((done.lost, done.undecided), (0, 0), "{:?}", done.report.findings);
+        settled(&pool);
+        one.is_there(&pool, &format!("{kind}"));
+    }
+}
+
+/// Something that is waited for.
+#[derive(Default)]
+struct Gate {
+    told: Mutex<bool>,
+    turned: Condvar,
+}
+
+impl Gate {
+    fn open(&self) {
+        *self.told.lock().unwrap() = true;
+        self.turned.notify_all();
+    }
+
+    fn wait(&self) {
+        let told = self.told.lock().unwrap();
+        drop(self.turned.wait_while(told, |told| !*told).unwrap());
+    }
+}
+
+/// Does `work` while a thread has a view of an object, until that is told to let go of it: by the
+/// first of these gates. It opens the second one then.
+fn with_a_view<R>(pool: &TestPool, of: RawPtr, work: impl FnOnce([Arc<Gate>; 2]) -> R) -> R {
+    let gates: [Arc<Gate>; 2] = Default::default();
+    let held = Gate::default();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let view = pool.view_raw(of).unwrap();
+            held.open();
+            gates[0].wait();
+            drop(view);
+            gates[1].open();
+        });
+        held.wait();
+        let done = work(gates.clone());
+        gates[0].open();
+        done
+    })
+}
+
+/// A slot fell whose object somebody has a view of, and free bytes beside it were hit. These are
+/// settled at once; who has the view is waited for, as if it were the slot alone.
+#[test]
+fn a_slot_that_somebody_holds_is_waited_for_beside_what_is_settled() {
+    for (kind, parity) in KINDS {
+        let pool = pool(kind, parity);
+        let mut three = made(&pool, 2, |slot, of| slot / PAGE == of.offset() / PAGE);
+        let (one, free) = (three.remove(0), three.remove(0));
+        pool.run(|tx| tx.free(free.of)).unwrap();
+        settled(&pool);
+        let done = with_a_view(&pool, one.of, |[let_go, gone]| {
+            one.fall(pool.medium());
+            pool.medium().stray(free.of.offset() + 8, &pattern(9, 60)).unwrap();
+            let times = AtomicU64::new(0);
+            pool.medium().on_step(Box::new(move |site| {
+                let settles = site.name() == "object.scrub.step-settle";
+                if settles && times.fetch_add(1, Ordering::AcqRel) == 1 {
+                    let_go.open();
+                    gone.wait();
+                }
+            }));
+            let done = scrub(&pool);
+            pool.medium().clear_on_step();
+            done
+        });
+        let what = format!("{kind} {parity:?}");
+        assert_eq!((done.lost, done.undecided), (0, 0), "{what}: {:?}", done.report.findings);
+        settled(&pool);
+        one.is_there(&pool, &what);
+    }
+}
+
+/// The same under a commit that is completed: at first somebody holds the object, so its columns
+/// are to say of it what they did. Something else there goes bad, and then it is brought back.
+#[test]
+fn what_is_brought_back_after_all_is_in_the_parity_of_a_completed_commit() {
+    for (kind, parity) in KINDS {
+        let pool = pool(kind, parity);
+        let which =
+            |slot: u64, of: RawPtr| slot / PAGE == of.offset() / PAGE && slot.is_multiple_of(64);
+        let one = made(&pool, 1, which).remove(0);
+        let (long, at) = over(&pool, one.slot);
+        let (hooked, met) = (pool.clone(), Arc::new(AtomicU64::new(0)));
+        let times = Arc::clone(&met);
+        // The page that goes bad at first lies in other columns: P alone makes up one of each.
+        let (bad, beside) = ((at - PAGE) / PAGE * PAGE, one.slot + SLOT_LEN as u64);
+        with_a_view(&pool, one.of, |[let_go, gone]| {
+            one.fall(pool.medium());
+            pool.medium().on_step(Box::new(move |site| {
+                let first = |bit| times.fetch_or(bit, Ordering::AcqRel) & bit == 0;
+                match site.name() {
+                    "object.commit.step-durable" if first(1) => {
+                        hooked.medium().poison(bad, PAGE, Clear::Able).unwrap();
+                    }
+                    "object.redo_parity.step-sum" if first(2) => {
+                        hooked.medium().flip_bit(beside + 3, 3).unwrap();
+                        let_go.open();
+                        gone.wait();
+                    }
+                    _ => {}
+                }
+            }));
+            let from = at - long.offset();
+            let both = pool.run(|tx| {
+                tx.write_bytes(long, from - PAGE, &pattern(8, 60))?;
+                tx.write_bytes(long, from, &pattern(8, 60))
+            });
+            both.unwrap();
+            pool.medium().clear_on_step();
+        });
+        let what = format!("{kind} {parity:?}");
+        assert_eq!(met.load(Ordering::Acquire), 3, "{what}");
+        settled(&pool);
+        one.is_there(&pool, &what);
+    }
+}
