@@ -269,7 +269,12 @@ fn locate_in(zone: &Zone, col: u64, p: &[u8], q: &[u8], found: &mut Vec<Mismatch
     }
 }
 
-fn suspect(zone: &Zone, p: &[u8], q: &[u8]) -> Suspect {
+/// Who explains the syndromes of some columns, which do not add up. Without Q that is anybody.
+///
+/// # Panics
+/// If there are two of them and they differ in length.
+#[must_use]
+pub fn suspect(zone: &Zone, p: &[u8], q: &[u8]) -> Suspect {
     if !zone.has_q() {
         return Suspect::Any;
     }

@@ -44,8 +44,8 @@ impl Sums {
         &self.p
     }
 
-    /// By what parity on the medium, which is right where these are right, differs from what it
-    /// did `before` in some of its bytes: whether that is nothing, or that it is right now.
+    /// Whether parity on the medium differs from these sums, at each byte, as it did `before`, or
+    /// not at all.
     ///
     /// # Errors
     /// It cannot be read.

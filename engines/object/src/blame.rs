@@ -25,7 +25,7 @@
 //! are free ones because its slot says so, which lies on another page, whose last write may have
 //! been lost as well: where such bytes differ, the columns of the slot have to add up.
 
-use holdfast_codes::xor_into;
+use holdfast_codes::{gf_inv, gf_mul_into, gf_pow_g, xor_into};
 use holdfast_heap::format::{CHUNK_LEN, SLOT_LEN, SUM_LEN};
 use holdfast_heap::sums::{Slot, granule_range};
 use holdfast_heap::verify::{
@@ -35,6 +35,7 @@ use holdfast_heap::{ChunkEntry, Spot, Unit};
 use holdfast_layout::{Certify, RawPtr};
 use holdfast_pmem::{MediaError, Medium, PAGE, Site};
 use holdfast_redundancy::{Wrong, Zone};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::changes::Changes;
@@ -109,9 +110,12 @@ impl Doubt {
         self.at == other.at && page(self) == page(other)
     }
 
-    /// Whether it is about any of these columns.
+    /// Whether the states differ in any of these columns.
     pub(crate) fn lies_over(&self, (from, len): (u64, u64)) -> bool {
-        self.ranges().any(|(col, n)| col < from + len && from < col + n)
+        let over = |col: &u64| (from..from + len).contains(col);
+        self.columns.iter().any(|(col, bytes)| {
+            (*col..).zip(bytes).any(|(col, differs)| *differs != 0 && over(&col))
+        })
     }
 
     /// The columns as offset in the row and length.
@@ -170,6 +174,24 @@ impl Other {
     }
 }
 
+/// By what columns from one on differ from their parity.
+#[derive(Clone, Copy)]
+pub(crate) struct Apart<'a> {
+    /// The first.
+    pub(crate) col: u64,
+    /// P XOR what the rows give, or Q.
+    pub(crate) by: &'a [u8],
+    /// It is Q that says so.
+    pub(crate) of_q: bool,
+}
+
+impl<'a> Apart<'a> {
+    /// As P has it.
+    pub(crate) const fn of_p(col: u64, by: &'a [u8]) -> Self {
+        Self { col, by, of_q: false }
+    }
+}
+
 /// The columns that are judged.
 #[derive(Clone, Copy)]
 struct Columns<'a> {
@@ -177,9 +199,20 @@ struct Columns<'a> {
     col: u64,
     /// Rows XOR parity.
     syndrome: &'a [u8],
+    of_q: bool,
 }
 
-impl Columns<'_> {
+impl<'a> Columns<'a> {
+    /// By what a row differs, if it is to blame.
+    fn of_row(&self, row: u32) -> Cow<'a, [u8]> {
+        if !self.of_q {
+            return Cow::Borrowed(self.syndrome);
+        }
+        let mut by = vec![0; self.syndrome.len()];
+        gf_mul_into(&mut by, self.syndrome, gf_inv(gf_pow_g(row as usize)));
+        Cow::Owned(by)
+    }
+
     /// The part of `[from, from + len)` in the row at `at` that lies over the columns.
     fn within(&self, at: u64, (from, len): (u64, u64)) -> Option<(usize, usize)> {
         let end = (from + len).min(at + self.syndrome.len() as u64);
@@ -218,16 +251,16 @@ struct Sides<'a> {
 }
 
 impl<M: Medium> Shared<M> {
-    /// What the columns from `col` on come from that do not add up by `syndrome`, seen through
-    /// `changes`, with `others` beside them. They are held, and everything over them verifies.
-    /// `located` is the row that P and Q name; without, any may be to blame.
+    /// What columns come from that do not add up, seen through `changes`, with `others` beside
+    /// them. They are held, and everything over them verifies. `located` is the row that P and Q
+    /// name; without, any may be to blame.
     ///
     /// # Errors
     /// Something that is needed for it cannot be read, and was not given up.
     pub(crate) fn judge_columns(
         &self,
         zone: &Zone,
-        (col, syndrome): (u64, &[u8]),
+        Apart { col, by: syndrome, of_q }: Apart<'_>,
         changes: &Changes,
         located: Option<u32>,
         others: Others<'_>,
@@ -238,7 +271,8 @@ impl<M: Medium> Shared<M> {
         if !self.m.enabled(COMPARE) {
             return Ok(Judged::default());
         }
-        let columns = Columns { zone, col: col + first as u64, syndrome: &syndrome[first..=last] };
+        let syndrome = &syndrome[first..=last];
+        let columns = Columns { zone, col: col + first as u64, syndrome, of_q };
         let sides = Sides { changes, others };
         let (mut claims, mut judged) = (Vec::new(), Judged::default());
         for row in (0..zone.data_rows()).filter(|row| located.is_none_or(|r| r == *row)) {
@@ -268,7 +302,7 @@ impl<M: Medium> Shared<M> {
     /// What a claim is about as it was written, without what is replayed over it.
     fn newer_of(&self, columns: Columns<'_>, sides: Sides<'_>, claim: Claim) -> Option<Newer> {
         let at = columns.zone.at(claim.row, columns.col);
-        let bytes = self.as_parity_says(at, columns.syndrome).ok()?;
+        let bytes = self.as_parity_says(at, &columns.of_row(claim.row)).ok()?;
         let direct = Direct(&self.m);
         let beside = sides.others.by_parity.over(&direct);
         let then = Overlay { under: &beside, at, bytes: &bytes };
@@ -314,7 +348,7 @@ impl<M: Medium> Shared<M> {
         torn: &mut Vec<u64>,
     ) -> Result<(), MediaError> {
         let at = columns.zone.at(row, columns.col);
-        let bytes = match self.as_parity_says(at, columns.syndrome) {
+        let bytes = match self.as_parity_says(at, &columns.of_row(row)) {
             Err(e) if sides.others.stays_bad(&e) => return Ok(()),
             bytes => bytes?,
         };

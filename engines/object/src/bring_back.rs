@@ -25,10 +25,12 @@ use holdfast_sync::{MutexGuard, PoisonError};
 use holdfast_txn::TxError;
 use std::collections::BTreeMap;
 
-use crate::blame::{Doubt, Newer, Others, stays_bad};
+use crate::anew::Differ;
+use crate::blame::{Apart, Doubt, Judged, Newer, Others, stays_bad};
 use crate::changes::Changes;
 use crate::error::Error;
 use crate::hold::Holding;
+use crate::located::{Blamed, blamed};
 use crate::redo::{Redo, Redone};
 use crate::repair::{Asked, Mended};
 use crate::shared::{Repairer, Shared};
@@ -36,6 +38,8 @@ use crate::tx::damaged;
 
 /// Looking at the entries of a unit that is to be given up.
 const ENTRIES: Site = Site::new("object.bring_back.entries");
+/// The same of all entries, before a scrub.
+const DIRECTORIES: Site = Site::new("object.bring_back.directories");
 /// The same while records are replayed.
 const ENTRIES_FOUND: Site = Site::new("object.bring_back.entries-found");
 /// Having parity say that a row differs from what it is.
@@ -43,6 +47,8 @@ const APART: ParitySites = ParitySites {
     p: Site::new("object.bring_back.apart-p"),
     q: Site::new("object.bring_back.apart-q"),
 };
+/// Judging rows by one parity where the other agrees with them.
+const ALONE: Site = Site::new("object.bring_back.alone");
 /// Looking at the entry or the slot that a pointer does not agree with.
 const DOUBT: Site = Site::new("object.bring_back.doubt");
 
@@ -50,7 +56,7 @@ const DOUBT: Site = Site::new("object.bring_back.doubt");
 const UNSETTLED_MAX: usize = 1024;
 
 /// Pages beside some columns that are held with them at most.
-const BESIDE_MAX: usize = 256;
+pub(crate) const BESIDE_MAX: usize = 256;
 
 /// Of columns that do not add up: whether anybody tried to settle that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,15 +92,22 @@ pub(crate) struct Brought {
     pub(crate) left: Vec<Doubt>,
     /// Pages whose columns have to be held as well before anything can be said.
     pub(crate) wider: Vec<u64>,
+    /// There are more of these than can be held.
+    pub(crate) cut: bool,
 }
 
-/// Whether nobody but this row is suspected, or nobody can be named.
+/// Whether no other row is suspected. A parity that is may have been right, and the other one made
+/// from this row as it is.
 fn is_of_row(suspect: Suspect, row: u32) -> bool {
-    !matches!(suspect, Suspect::Unit(unit) if unit != zone::Unit::Row(row))
+    !matches!(suspect, Suspect::Unit(zone::Unit::Row(other)) if other != row)
 }
 
 impl<M: Medium> Shared<M> {
-    /// Brings back what explains a mismatch, if something does. Columns are held.
+    /// Brings back what explains a difference, if something does. Columns are held.
+    ///
+    /// Where one parity alone differs, the other may have been made from a row whose last write was
+    /// lost, when it could not be read itself. So it is judged as if there were no other. But only
+    /// what is newer by its own numbers counts then.
     ///
     /// # Errors
     /// Among others, a page that is needed to judge them cannot be read.
@@ -102,42 +115,46 @@ impl<M: Medium> Shared<M> {
         &self,
         repairer: &mut Repairer,
         zone: &Zone,
-        mismatch: &Mismatch,
+        blamed: &Blamed,
         known: Known<'_>,
         asked: Asked,
     ) -> Result<Brought, Error> {
-        let (col, len) = (mismatch.col, mismatch.len);
-        let located = match mismatch.suspect {
-            Suspect::Unit(zone::Unit::Row(row)) => Some(row),
-            Suspect::Any => None,
-            _ => return Ok(Brought::default()),
+        let (col, by) = (blamed.col, &blamed.by[..]);
+        let (located, alone) = match blamed.suspect {
+            Suspect::Unit(zone::Unit::Row(row)) => (Some(row), false),
+            Suspect::Any => (None, false),
+            Suspect::Unit(_) => (None, true),
+            Suspect::Several => return Ok(Brought::default()),
         };
-        if !known.all_verify {
+        if !known.all_verify || (alone && !self.m.enabled(ALONE)) {
             return Ok(Brought::default());
         }
         // Where sums do not say what belongs to what, the row comes back as a whole.
         if let Some(row) = located.filter(|_| !self.heap.sums().active()) {
             let (row, none) = (zone.at(row, col), Changes::default());
-            if let Some(brought) = self.bring_back_row(repairer, (row, len), &none, asked)? {
+            if let Some(brought) = self.bring_back_row(repairer, (row, by), &none, asked)? {
                 return Ok(brought);
             }
         }
         let scratch = &mut repairer.scratch;
-        let found = parity::syndromes(&self.m, zone, col, len, &self.exempt(), scratch)?;
         let (none, beside) = (Changes::default(), known.beside.unwrap_or(&[]));
         let pages = self.pages_by_parity((beside, known.given_up), &self.exempt(), scratch)?;
         let others = Others { by_parity: &pages, given_up: known.given_up };
-        let judged = self.judge_columns(zone, (col, &found.p[..]), &none, located, others)?;
+        let apart = Apart { col, by, of_q: blamed.suspect == Suspect::Unit(zone::Unit::Q) };
+        let mut judged = self.judge_columns(zone, apart, &none, located, others)?;
+        if alone {
+            judged = Judged { newer: judged.newer, ..Judged::default() };
+        }
         if let Some(beside) = known.beside {
-            let wider = self.pages_to_hold(zone, col, judged.torn, beside, scratch);
-            if !wider.is_empty() {
-                return Ok(Brought { wider, ..Brought::default() });
+            let (wider, cut) = self.pages_to_hold(zone, col, judged.torn, beside, scratch);
+            if cut || !wider.is_empty() {
+                return Ok(Brought { wider, cut, ..Brought::default() });
             }
         }
         // Nothing that a sum covers differs: then what none covers is theirs as well.
         if let Some(row) = located.filter(|_| judged.newer.is_empty() && judged.doubts.is_empty()) {
             let row = zone.at(row, col);
-            if let Some(brought) = self.bring_back_row(repairer, (row, len), &pages, asked)? {
+            if let Some(brought) = self.bring_back_row(repairer, (row, by), &pages, asked)? {
                 return Ok(brought);
             }
         }
@@ -233,24 +250,26 @@ impl<M: Medium> Shared<M> {
         for page in pages {
             let here = self.place_of(*page).filter(|(zone, _)| zone.has_p());
             let Some((zone, place)) = here else { continue };
-            let found = parity::check(&self.m, zone, place.col, PAGE, exempt, scratch);
-            let of_page = |m: &Mismatch| match m.suspect {
+            let by = match parity::syndromes(&self.m, zone, place.col, PAGE, exempt, scratch) {
+                Err(holdfast_redundancy::Error::Media(e)) if stays_bad(given_up, &e) => continue,
+                by => by?,
+            };
+            let of_page = |suspect| match suspect {
                 Suspect::Unit(unit) => unit == zone::Unit::Row(place.row),
                 Suspect::Any => true,
                 Suspect::Several => false,
             };
-            match found {
-                Err(holdfast_redundancy::Error::Media(e)) if stays_bad(given_up, &e) => continue,
-                Ok(found) if found.is_empty() || !found.iter().all(of_page) => continue,
-                other => drop(other?),
+            let differ = Differ { col: place.col, by };
+            for blamed in blamed(zone, &differ).iter().filter(|b| of_page(b.suspect)) {
+                let at = page + (blamed.col - place.col);
+                all.put(at, &self.as_parity_says(at, &blamed.by)?);
             }
-            let found = parity::syndromes(&self.m, zone, place.col, PAGE, exempt, scratch)?;
-            all.put(*page, &self.as_parity_says(*page, &found.p)?);
         }
         Ok(all)
     }
 
     /// Those of `torn` that have to be held, too, to judge these columns: whose own do not add up.
+    /// And whether there are too many.
     fn pages_to_hold(
         &self,
         zone: &Zone,
@@ -258,7 +277,7 @@ impl<M: Medium> Shared<M> {
         torn: Vec<u64>,
         beside: &[u64],
         scratch: &mut Scratch,
-    ) -> Vec<u64> {
+    ) -> (Vec<u64>, bool) {
         let mut wider = Vec::new();
         // These are held, and the pages of many rows lie over the same few others.
         let mut known = BTreeMap::from([(self.columns.id(zone, col), false)]);
@@ -274,8 +293,12 @@ impl<M: Medium> Shared<M> {
                 wider.push(page);
             }
         }
-        wider.truncate(BESIDE_MAX.saturating_sub(beside.len()));
-        wider
+        let room = BESIDE_MAX.saturating_sub(beside.len());
+        let cut = wider.len() > room;
+        wider.truncate(room);
+        // What can be held is.
+        let cut = cut && wider.is_empty();
+        (wider, cut)
     }
 
     /// Settles the columns of a place that a transaction found in doubt. What somebody holds may be
@@ -314,16 +337,12 @@ impl<M: Medium> Shared<M> {
     fn bring_back_row(
         &self,
         repairer: &mut Repairer,
-        (at, len): (u64, u64),
+        (at, by): (u64, &[u8]),
         beside: &Changes,
         asked: Asked,
     ) -> Result<Option<Brought>, Error> {
         let Some((_, place)) = self.place_of(at) else { return Ok(None) };
-        let candidates = self.range_candidates(repairer, at, len, &self.exempt());
-        let [mut candidate] = <[Vec<u8>; 1]>::try_from(candidates).unwrap_or_default();
-        if candidate.is_empty() {
-            return Ok(None);
-        }
+        let (len, mut candidate) = (by.len() as u64, self.as_parity_says(at, by)?);
         self.leave_free(at, &mut candidate)?;
         if self.bad_units(at, &candidate, beside, self.blame_certify()) > 0 {
             return Ok(None);
@@ -383,30 +402,76 @@ impl<M: Medium> Shared<M> {
         let entries = self.entries_of(unit).filter(|_| self.m.enabled(ENTRIES));
         let Some((table, (at, len))) = entries else { return Ok(false) };
         self.unless_the_same((table, at), |zone| {
-            // One after the other: another damage over some of them says nothing of the rest.
-            for entry in (at..at + len).step_by(CHUNK_LEN) {
-                for piece in zone.split(entry, CHUNK_LEN as u64) {
-                    let (exempt, scratch) = (self.exempt(), &mut repairer.scratch);
-                    let (col, len) = (piece.col, piece.len);
-                    let found = parity::check(&self.m, zone, col, len, &exempt, scratch);
-                    // A page that cannot be read is another damage, and found as one.
-                    for mismatch in found.unwrap_or_default() {
-                        if is_of_row(mismatch.suspect, piece.row) {
-                            // What the entries in doubt are about may lie over their own columns,
-                            // so not everything over them verifies.
-                            let given_up = repairer.given_up.clone();
-                            let known =
-                                Known { all_verify: true, beside: None, given_up: &given_up };
-                            let brought =
-                                self.bring_back(repairer, zone, &mismatch, known, asked)?;
-                            let doubts = brought.doubts.iter();
-                            doubts.for_each(|doubt| self.report_doubt(doubt, asked));
-                        }
-                    }
+            self.restore_range(repairer, zone, (at, len), asked).map(drop)
+        })
+    }
+
+    /// Brings back the entries of a range, whose columns are held. Answers what was, in how many
+    /// pieces.
+    fn restore_range(
+        &self,
+        repairer: &mut Repairer,
+        zone: &Zone,
+        (at, len): (u64, u64),
+        asked: Asked,
+    ) -> Result<u64, Error> {
+        let mut back = 0;
+        // One after the other: another damage over some of them says nothing of the rest.
+        for entry in (at..at + len).step_by(CHUNK_LEN) {
+            for piece in zone.split(entry, CHUNK_LEN as u64) {
+                let (exempt, scratch) = (self.exempt(), &mut repairer.scratch);
+                let (col, len) = (piece.col, piece.len);
+                let by = parity::syndromes(&self.m, zone, col, len, &exempt, scratch);
+                // A page that cannot be read is another damage, and found as one.
+                let Ok(by) = by else { continue };
+                let mut all = blamed(zone, &Differ { col, by });
+                all.retain(|blamed| is_of_row(blamed.suspect, piece.row));
+                for blamed in all {
+                    // What the entries in doubt are about may lie over their own columns, so not
+                    // everything over them verifies.
+                    let given_up = repairer.given_up.clone();
+                    let known = Known { all_verify: true, beside: None, given_up: &given_up };
+                    let brought = self.bring_back(repairer, zone, &blamed, known, asked)?;
+                    brought.doubts.iter().for_each(|doubt| self.report_doubt(doubt, asked));
+                    back += u64::from(brought.back.is_some());
                 }
             }
-            Ok(())
-        })
+        }
+        Ok(back)
+    }
+
+    /// Brings back all entries whose last writes were lost, before anything else is looked at: what
+    /// lies in a chunk that one of them calls free is free bytes until then, and what differs there
+    /// would become the truth. Answers what was brought back, in how many pieces.
+    ///
+    /// # Errors
+    /// Something other than damage stopped it.
+    pub(crate) fn restore_directories(&self, finder: Finder) -> Result<u64, Error> {
+        let mut back = 0;
+        let asked = Asked { cause: Cause::Parity, finder };
+        for table in self.heap.zones().filter(|_| self.m.enabled(DIRECTORIES)) {
+            let (from, end) = (table.entry_at(0), table.entry_at(table.chunks()));
+            let Some(zone) = self.zone_of(from).filter(|zone| zone.has_p()) else { continue };
+            for at in (from / PAGE * PAGE..end).step_by(PAGE as usize) {
+                let range = (at.max(from), (at + PAGE).min(end) - at.max(from));
+                let done = self.undisturbed(|| {
+                    let mut repairer = self.repairer();
+                    let columns = self.columns_of(&[range]);
+                    self.columns.lock_all(&self.m, &columns);
+                    let restored = self
+                        .may_judge()
+                        .and_then(|()| self.restore_range(&mut repairer, zone, range, asked));
+                    self.columns.unlock_all(&columns);
+                    restored
+                });
+                match self.or_stop(done) {
+                    // The pass comes upon it.
+                    Err(Error::Media(_)) => {}
+                    done => back += done?,
+                }
+            }
+        }
+        Ok(back)
     }
 
     /// The same for a unit over columns that are about to be replayed, before anybody else works.

@@ -50,9 +50,9 @@
 //! - `commit.rs`, `settle.rs`, `in_place.rs`, `overflow.rs`, `chunks.rs`, `batch.rs`, `diff.rs` the
 //!   way to the medium
 //! - `open.rs`, `recover.rs`, `redo.rs`, `redo_judge.rs`, `redo_parity.rs`, `owed.rs` after a crash
-//! - `repair.rs`, `candidates.rs`, `mend_unit.rs`, `whole_page.rs`, `halves.rs`, `blame.rs`,
-//!   `newer.rs`, `bring_back.rs`, `hold.rs`, `copies.rs` putting right; `report.rs`, `made_up.rs`
-//!   telling of it
+//! - `repair.rs`, `candidates.rs`, `mend_unit.rs`, `whole_page.rs`, `halves.rs`, `located.rs`,
+//!   `blame.rs`, `newer.rs`, `bring_back.rs`, `hold.rs`, `hopeless.rs`, `copies.rs` putting right;
+//!   `report.rs`, `made_up.rs` telling of it
 //! - `sweep.rs`, `scrub.rs` looking
 //! - `grow.rs` more room; `versions.rs`, `touched.rs`, `marks.rs`, `lane.rs`, `view.rs` what DRAM
 //!   keeps
@@ -80,10 +80,12 @@ mod geometry;
 mod grow;
 mod halves;
 mod hold;
+mod hopeless;
 mod in_place;
 mod judged;
 mod known;
 mod lane;
+mod located;
 mod log;
 mod made_up;
 mod marks;

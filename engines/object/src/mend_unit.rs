@@ -164,7 +164,9 @@ fn mend_stored<M: Medium>(
     unit: &Unit,
     asked: Asked,
 ) -> Result<Mended, Error> {
-    let mut own = parts_of(unit).into_iter().map(|part| part.at / PAGE * PAGE..part.at + part.len);
+    let own = |page: &u64| {
+        parts_of(unit).iter().any(|p| (p.at / PAGE * PAGE..p.at + p.len).contains(page))
+    };
     for _ in 0..BAD_PAGES_MAX {
         match mend_unit(shared, repairer, unit, asked) {
             Err(Error::Media(MediaError { at, cause: MediaCause::Poison, .. })) => {
@@ -172,7 +174,7 @@ fn mend_stored<M: Medium>(
                 let asked = Asked { cause: Cause::MediaError, ..asked };
                 let stays_bad = repairer.given_up.contains(&page)
                     || matches!(shared.mend_page(repairer, page, asked)?, Mended::Lost(_));
-                if stays_bad && own.any(|range| range.contains(&page)) {
+                if stays_bad && own(&page) {
                     return Ok(Mended::Lost(parts_of(unit)[0].wrong));
                 }
             }
@@ -284,30 +286,15 @@ fn mend_held<M: Medium>(
             Err(_) => return Ok(Done::With(Mended::Lost(Wrong::Data))),
         }
         let event = Event { object: object_of(shared, unit), ..how.event };
-        let none = Changes::default();
-        let mut may_be = |at, len| shared.range_candidates(repairer, at, len, &shared.exempt());
         let mut holding = Holding::default();
-        let whole = match find_page(shared, unit, parts, &none, &mut may_be) {
-            Some(cure) if shared.hold_words(&cure.holds, &mut holding) => Some(cure),
-            Some(_) if how.wait => return Ok(Done::Held),
-            _ => None,
-        };
-        let cure = whole.or_else(|| find_cure(shared, unit, parts, &none, &mut may_be));
-        // Before the trials that take long.
-        if cure.is_none() && how.last && how.wait_made && is_being_made(shared, unit) {
-            return Ok(Done::Made);
-        }
-        let cure = cure.or_else(|| {
-            let exempt = shared.exempt();
-            find_cure_of_two(shared, repairer, unit, parts, &none, &exempt, certify)
-        });
-        let Some(cure) = cure else {
-            if !how.last {
-                return Ok(Done::NoCure);
+        let cure = match search(shared, repairer, unit, parts, (how, certify), &mut holding) {
+            Ok(cure) => cure,
+            Err(Done::NoCure) if how.last => {
+                let lost = Mended::Lost(parts[0].wrong);
+                shared.report_mended(event, lost);
+                return Ok(Done::With(lost));
             }
-            let lost = Mended::Lost(parts[0].wrong);
-            shared.report_mended(event, lost);
-            return Ok(Done::With(lost));
+            Err(done) => return Ok(done),
         };
         let done = install(shared, repairer, &cure, event);
         shared.release(holding);
@@ -318,6 +305,42 @@ fn mend_held<M: Medium>(
     let lost = Mended::Lost(parts[0].wrong);
     shared.report_mended(Event { object: object_of(shared, unit), ..how.event }, lost);
     Ok(Done::With(lost))
+}
+
+/// A cure of a unit that does not verify, or why there is none now.
+fn search<M: Medium>(
+    shared: &Shared<M>,
+    repairer: &mut Repairer,
+    unit: &Unit,
+    parts: &[Part],
+    (how, certify): (How, Certify),
+    holding: &mut Holding,
+) -> Result<Cure, Done> {
+    let evidence = shared.evidence(repairer, unit, parts);
+    let made = || how.last && how.wait_made && is_being_made(shared, unit);
+    if repairer.hopeless.is(unit, evidence) {
+        return Err(if made() { Done::Made } else { Done::NoCure });
+    }
+    let none = Changes::default();
+    let mut may_be = |at, len| shared.range_candidates(repairer, at, len, &shared.exempt());
+    match find_page(shared, unit, parts, &none, &mut may_be) {
+        Some(cure) if shared.hold_words(&cure.holds, holding) => return Ok(cure),
+        Some(_) if how.wait => return Err(Done::Held),
+        _ => {}
+    }
+    if let Some(cure) = find_cure(shared, unit, parts, &none, &mut may_be) {
+        return Ok(cure);
+    }
+    // Before the trials that take long.
+    if made() {
+        return Err(Done::Made);
+    }
+    let exempt = shared.exempt();
+    let cure = find_cure_of_two(shared, repairer, unit, parts, &none, &exempt, certify);
+    if cure.is_none() {
+        repairer.hopeless.note(unit, evidence);
+    }
+    cure.ok_or(Done::NoCure)
 }
 
 /// Whether somebody holds the object of a unit: who has just made it known may be about to store it
@@ -565,16 +588,20 @@ pub(crate) struct First {
     bytes: Vec<Vec<u8>>,
 }
 
+/// The first granule of the object of another unit.
+pub(crate) fn first_of(unit: &Unit) -> Option<Part> {
+    let Unit::Granule { spot, granule: 1.. } = unit else { return None };
+    Some(Part { at: spot.object, len: spot.capacity.min(GRANULE), wrong: Wrong::Data })
+}
+
 impl First {
     fn of<M: Medium>(shared: &Shared<M>, unit: &Unit, may_be: &mut MayBe<'_>) -> Self {
-        let Unit::Granule { spot, granule: 1.. } = unit else { return Self::default() };
-        let len = spot.capacity.min(GRANULE);
-        let mut bytes = may_be(spot.object, len);
-        let part = Part { at: spot.object, len, wrong: Wrong::Data };
+        let Some(part) = first_of(unit) else { return Self::default() };
+        let mut bytes = may_be(part.at, part.len);
         if let Some(now) = current(shared, &part) {
             mix_columns(part.at, &now, &mut bytes);
         }
-        Self { at: spot.object, bytes }
+        Self { at: part.at, bytes }
     }
 }
 

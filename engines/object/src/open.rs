@@ -20,6 +20,7 @@ use holdfast_redundancy::{Mirror, MirrorSites, Mirrored, Side, Wrong};
 
 use crate::error::Error;
 use crate::geometry;
+use crate::hopeless::Hopeless;
 use crate::options::OpenOptions;
 use crate::pool::Pool;
 use crate::recover::Recovered;
@@ -137,6 +138,7 @@ fn tables<M: Medium>(m: &M) -> Result<(Tables, Repairer), Error> {
         beside: 0,
         stuck: Vec::new(),
         given_up: Vec::new(),
+        hopeless: Hopeless::default(),
     };
     Ok((Tables { superblock, regions, found: (found, table), lost }, repairer))
 }

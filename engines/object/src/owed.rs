@@ -114,7 +114,10 @@ impl<M: Medium> Shared<M> {
         for (at, len) in changes.ranges() {
             let Some(zone) = self.zone_of(*at) else { continue };
             for piece in zone.split(*at, *len) {
-                self.units_of_columns(zone, (piece.col, piece.len), &mut |unit| {
+                // Whole pages: that is what is judged.
+                let (col, end) = (piece.col / PAGE * PAGE, piece.col + piece.len);
+                let columns = (col, end.next_multiple_of(PAGE) - col);
+                self.units_of_columns(zone, columns, &mut |unit| {
                     ranges.extend(parts_of(&unit).iter().map(|part| (part.at, part.len)));
                 });
             }

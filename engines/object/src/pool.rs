@@ -18,6 +18,7 @@ use holdfast_txn::{Isolation, Store, Transaction, TxError};
 use crate::anchor::Anchor;
 use crate::error::Error;
 use crate::geometry;
+use crate::hopeless::Hopeless;
 use crate::options::{CreateOptions, OpenOptions, VerifyReads};
 use crate::shared::{Parts, Repairer, Shared};
 use crate::tx::Tx;
@@ -99,6 +100,7 @@ impl<M: Medium> Pool<M> {
             beside: 0,
             stuck: Vec::new(),
             given_up: Vec::new(),
+            hopeless: Hopeless::default(),
         };
         if m.kind() == MediumKind::File {
             let log = u64::from(plan.superblock.lanes) * plan.superblock.ring_len;

@@ -71,6 +71,8 @@ const REDONE: Site = Site::new("object.redo.redone");
 
 /// Pages that may turn bad under one store, or the repair of one unit, before it is given up.
 const BAD_PAGES_MAX: u32 = 8;
+/// Pages that are made up to judge some columns by.
+const JUDGED_MAX: u32 = 64;
 
 /// What is to be completed.
 pub(crate) struct Redo<'a> {
@@ -93,6 +95,8 @@ pub(crate) struct Redone {
     pub(crate) columns: u64,
     /// What parity goes on saying of rows beside what they are: in doubt, or held by somebody.
     kept: Vec<Doubt>,
+    /// Pages that cannot be read, and stay so until step 5 at least: rows are judged without.
+    pub(crate) given_up: Vec<u64>,
 }
 
 impl Redone {
@@ -441,16 +445,16 @@ impl<M: Medium> Shared<M> {
     ) -> Result<(), Error> {
         // While a pool is opened, nobody holds anything.
         let open = redo.finder == Finder::Open;
-        let (mut brought, mut given_up) = (Vec::new(), Vec::new());
+        let (mut brought, mut cured) = (Vec::new(), 0);
         let mut tries = 0;
         let (doubts, left) = loop {
-            let judged = match self.judge_writes(repairer, redo, zone, columns, &given_up) {
-                Err(Error::Media(e)) if !stays_bad(&given_up, &e) => {
+            let judged = match self.judge_writes(repairer, redo, zone, columns, &redone.given_up) {
+                Err(Error::Media(e)) if !stays_bad(&redone.given_up, &e) => {
                     let page = e.at / PAGE * PAGE;
-                    tries += 1;
-                    let cure = tries < BAD_PAGES_MAX && self.is_of_row(page);
+                    cured += 1;
+                    let cure = cured < JUDGED_MAX && self.is_of_row(page);
                     if !cure || !self.cure_page(repairer, redo, page, None)?.1 {
-                        given_up.push(page);
+                        redone.given_up.push(page);
                     }
                     continue;
                 }

@@ -5,17 +5,20 @@
 //! and a write of theirs may be lost in between: such a row verifies, and the new parity would go
 //! by it.
 
-use holdfast_codes::xor_into;
+use holdfast_codes::{gf_mul_xor_into, gf_pow_g, xor_into};
 use holdfast_heap::verify::{Direct, Overlay, Source};
 use holdfast_layout::RawPtr;
 use holdfast_pmem::{MediaError, Medium, PAGE, Site};
 use holdfast_redundancy::events::Finder;
-use holdfast_redundancy::parity::{self, Mismatch, Suspect};
-use holdfast_redundancy::{ExemptRanges, Wrong, Zone, zone};
+use holdfast_redundancy::exempt::read_exempt_by;
+use holdfast_redundancy::parity::{self, Suspect};
+use holdfast_redundancy::{Exempt, ExemptRanges, Wrong, Zone, zone};
 
-use crate::blame::{Doubt, Judged, Newer, Of, Others, stays_bad};
+use crate::anew::Differ;
+use crate::blame::{Apart, Doubt, Judged, Newer, Of, Others, stays_bad};
 use crate::changes::Changes;
 use crate::error::Error;
+use crate::located::blamed;
 use crate::redo::{Redo, Redone};
 use crate::shared::{Repairer, Shared};
 
@@ -32,7 +35,7 @@ impl<M: Medium> Shared<M> {
         columns: (u64, u64),
         redone: &Redone,
     ) -> bool {
-        let judged = self.judge_writes(repairer, redo, zone, columns, &[]);
+        let judged = self.judge_writes(repairer, redo, zone, columns, &redone.given_up);
         judged.is_ok_and(|Judged { newer, doubts, .. }| {
             let newer = newer.iter().map(|newer| &newer.doubt);
             newer.chain(&doubts).all(|doubt| redone.keeps(doubt))
@@ -48,24 +51,30 @@ impl<M: Medium> Shared<M> {
         columns: (u64, u64),
         given_up: &[u64],
     ) -> Result<Judged, Error> {
-        if !self.m.enabled(ADDS_UP) {
-            Ok(Judged::default())
-        } else if zone.has_q() {
-            self.located_row(repairer, redo, zone, columns, given_up)
-        } else if zone.has_p() {
-            self.judge_rows(repairer, redo, zone, columns, given_up)
-        } else {
-            Ok(Judged::default())
+        if !self.m.enabled(ADDS_UP) || !zone.has_p() {
+            return Ok(Judged::default());
+        }
+        if !zone.has_q() {
+            return self.judge_rows(repairer, redo, zone, (columns, false), given_up);
+        }
+        // Parity that cannot be read is made anew from the rows: the other one tells what of them
+        // was lost.
+        let page = columns.0 / PAGE * PAGE;
+        match [zone.p_at(page), zone.q_at(page)].map(|parity| given_up.contains(&parity)) {
+            [false, false] => self.located_rows(repairer, redo, zone, columns, given_up),
+            [true, false] => self.judge_rows(repairer, redo, zone, (columns, true), given_up),
+            [false, true] => self.judge_rows(repairer, redo, zone, (columns, false), given_up),
+            [true, true] => Ok(Judged::default()),
         }
     }
 
-    /// With P alone: see `blame.rs`.
+    /// With P alone, or Q: see `blame.rs`.
     fn judge_rows(
         &self,
         repairer: &mut Repairer,
         redo: &Redo<'_>,
         zone: &Zone,
-        columns: (u64, u64),
+        (columns, of_q): ((u64, u64), bool),
         given_up: &[u64],
     ) -> Result<Judged, Error> {
         let direct = Direct(&self.m);
@@ -76,9 +85,9 @@ impl<M: Medium> Shared<M> {
             Err(e) if stays_bad(given_up, &e) => Ok(None),
             sum => sum.map(Some),
         };
-        let as_found = |(col, len)| known(self.sum_of_rows(&direct, zone, None, col, len, &was));
+        let as_found = |columns| known(self.apart_from_rows(&direct, zone, (columns, of_q), &was));
         let as_will_be =
-            |(col, len)| known(self.sum_of_rows(&future, zone, None, col, len, &self.exempt()));
+            |columns| known(self.apart_from_rows(&future, zone, (columns, of_q), &self.exempt()));
         let adds_up = |sum: Option<Vec<u8>>| sum.is_none_or(|sum| sum.iter().all(|b| *b == 0));
         // Parity that is right for one of these states of the rows: no write of them was lost.
         if adds_up(as_found(columns)?) || adds_up(as_will_be(columns)?) {
@@ -88,8 +97,8 @@ impl<M: Medium> Shared<M> {
         let page = (columns.0 / PAGE * PAGE, PAGE);
         let mut doubts = Vec::new();
         for sum in [as_found(page)?, as_will_be(page)?].into_iter().flatten() {
-            let sum = (page.0, &sum[..]);
-            let judged = self.judge_again(repairer, redo, zone, sum, (None, given_up))?;
+            let apart = Apart { col: page.0, by: &sum, of_q };
+            let judged = self.judge_again(repairer, redo, zone, apart, (None, given_up))?;
             if !judged.newer.is_empty() {
                 return Ok(judged);
             }
@@ -105,12 +114,12 @@ impl<M: Medium> Shared<M> {
         repairer: &mut Repairer,
         redo: &Redo<'_>,
         zone: &Zone,
-        columns: (u64, &[u8]),
+        apart: Apart<'_>,
         (located, given_up): (Option<u32>, &[u64]),
     ) -> Result<Judged, Error> {
         let (changes, none) = (redo.changes, Changes::default());
         let others = Others { by_parity: &none, given_up };
-        let judged = self.judge_columns(zone, columns, changes, located, others)?;
+        let judged = self.judge_columns(zone, apart, changes, located, others)?;
         if judged.torn.is_empty() || redo.finder != Finder::Open {
             return Ok(judged);
         }
@@ -118,39 +127,42 @@ impl<M: Medium> Shared<M> {
         let scratch = &mut repairer.scratch;
         let beside = self.pages_by_parity((&judged.torn, given_up), &was, scratch)?;
         let others = Others { by_parity: &beside, given_up };
-        Ok(self.judge_columns(zone, columns, changes, located, others)?)
+        Ok(self.judge_columns(zone, apart, changes, located, others)?)
     }
 
-    /// With P and Q: what over the row they agree on verifies as they say, where the changes do
-    /// not cover what was wrong in it.
-    fn located_row(
+    /// With P and Q: what over the rows they name verifies as they say, where the changes do not
+    /// cover what was wrong there.
+    fn located_rows(
         &self,
         repairer: &mut Repairer,
         redo: &Redo<'_>,
         zone: &Zone,
-        (col, len): (u64, u64),
+        columns: (u64, u64),
         given_up: &[u64],
     ) -> Result<Judged, Error> {
         let was = ExemptRanges(redo.was_exempt);
-        let scratch = &mut repairer.scratch;
-        let mut located = |col, len| {
-            let found = match parity::check(&self.m, zone, col, len, &was, scratch) {
-                Err(holdfast_redundancy::Error::Media(e)) if stays_bad(given_up, &e) => Vec::new(),
-                found => found?,
-            };
-            Ok::<_, Error>(match found[..] {
-                [Mismatch { suspect: Suspect::Unit(zone::Unit::Row(row)), .. }] => Some(row),
-                _ => None,
-            })
+        let page = columns.0 / PAGE * PAGE;
+        let by = match parity::syndromes(&self.m, zone, page, PAGE, &was, &mut repairer.scratch) {
+            Err(holdfast_redundancy::Error::Media(e)) if stays_bad(given_up, &e) => {
+                return Ok(Judged::default());
+            }
+            by => by?,
         };
-        let Some(row) = located(col, len)? else { return Ok(Judged::default()) };
-        let page = col / PAGE * PAGE;
-        let (col, len) = if located(page, PAGE)? == Some(row) { (page, PAGE) } else { (col, len) };
-        let found = parity::syndromes(&self.m, zone, col, len, &was, scratch)?;
-        if !self.heap.sums().active() {
-            return Ok(self.as_located(redo, zone.at(row, col), &found.p));
+        let mut all = Judged::default();
+        // The whole page: an object and its slot may lie at different bytes of it.
+        let differ = Differ { col: page, by };
+        for blamed in blamed(zone, &differ).iter().filter(|blamed| blamed.lies_over(columns)) {
+            let Suspect::Unit(zone::Unit::Row(row)) = blamed.suspect else { continue };
+            let judged = if self.heap.sums().active() {
+                let apart = Apart::of_p(blamed.col, &blamed.by);
+                self.judge_again(repairer, redo, zone, apart, (Some(row), given_up))?
+            } else {
+                self.as_located(redo, zone.at(row, blamed.col), &blamed.by)
+            };
+            all.newer.extend(judged.newer);
+            all.doubts.extend(judged.doubts);
         }
-        self.judge_again(repairer, redo, zone, (col, &found.p[..]), (Some(row), given_up))
+        Ok(all)
     }
 
     /// Without sums: all of what P and Q say of a row, if the changes do not cover it. While others
@@ -178,5 +190,25 @@ impl<M: Medium> Shared<M> {
         let doubt = Doubt { at, len, wrong, object, row: place.row, columns };
         let newer = vec![Newer { of: Of::Row, parts: vec![(at, bytes)], wrong, doubt }];
         Judged { newer, ..Judged::default() }
+    }
+    /// P over some columns XOR all rows, as `from` shows them; or Q XOR what they give.
+    fn apart_from_rows(
+        &self,
+        from: &impl Source,
+        zone: &Zone,
+        ((col, len), of_q): ((u64, u64), bool),
+        exempt: &impl Exempt,
+    ) -> Result<Vec<u8>, MediaError> {
+        if !of_q {
+            return self.sum_of_rows(from, zone, None, col, len, exempt);
+        }
+        let (mut sum, mut row_bytes) = (vec![0; len as usize], vec![0; len as usize]);
+        self.m.read(zone.q_at(col), &mut sum)?;
+        for row in 0..zone.data_rows() {
+            let read = |at, into: &mut [u8]| from.read(at, into);
+            read_exempt_by(zone.at(row, col), &mut row_bytes, exempt, read)?;
+            gf_mul_xor_into(&mut sum, &row_bytes, gf_pow_g(row as usize));
+        }
+        Ok(sum)
     }
 }

@@ -81,9 +81,10 @@ impl<M: Medium> Shared<M> {
             self.m.step(STEP_SUM);
             tries += 1;
             let mut to_be = ToBe::default();
-            let sound = zones.iter().all(|zone| {
-                self.sum_replaced(redo, zone, redone, &mut to_be)
-                    && self.is_judged(repairer, redo, zone, redone)
+            let sound = zones.iter().fold(true, |sound, zone| {
+                let this = self.sum_replaced(redo, zone, redone, &mut to_be)
+                    && self.is_judged(repairer, redo, zone, redone);
+                sound && this
             });
             if sound || tries == TRIES {
                 return Ok(to_be);
@@ -118,7 +119,7 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Whether no write of the rows that were just read was lost since they were judged. While a
-    /// pool is opened, none is on its way.
+    /// pool is opened, only cures are on their way, which are seen until they are drained.
     fn is_judged(
         &self,
         repairer: &mut Repairer,
@@ -223,8 +224,14 @@ impl<M: Medium> Shared<M> {
         (col, len): (u64, u64),
         redone: &mut Redone,
     ) -> Result<(), Error> {
+        // Their parity goes with them, so it tells what of them was lost; elsewhere it is that of
+        // what they were before.
+        let goes_with_them = !redo.changes.replace_over(zone, col, len);
         for _ in 0..TRIES {
-            let verify = || self.still_verify(redo, zone, (col, len), redone);
+            let mut judged = || self.none_lost(repairer, redo, zone, (col, len), redone);
+            let verify = || {
+                self.still_verify(redo, zone, (col, len), redone) && (!goes_with_them || judged())
+            };
             if self.put_verified(zone, (col, len), verify)? {
                 return Ok(());
             }

@@ -147,7 +147,8 @@ impl<M: Medium> Shared<M> {
                 }
                 seen.push(s.at);
                 if let Err(error) = self.mend_suspect(&s) {
-                    // The others are another commit's.
+                    // It is tried again after another commit; the others are other commits'.
+                    self.suspects.add(s);
                     all.for_each(|other| self.suspects.add(other));
                     return Err(error);
                 }

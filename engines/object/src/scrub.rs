@@ -8,14 +8,15 @@ use holdfast_heap::verify::Direct;
 use holdfast_layout::Certify;
 use holdfast_pmem::{MediaCause, Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Finder};
-use holdfast_redundancy::parity::{self, Mismatch, ParitySites, Scratch, Suspect};
+use holdfast_redundancy::parity::{self, ParitySites, Scratch, Suspect};
 use holdfast_redundancy::progress::ScrubState;
 use holdfast_redundancy::{ColumnId, Pace, Progress, Verdict, Wrong, Zone, verdict::Reason, zone};
 
 use crate::anew::Differ;
 use crate::blame::Doubt;
-use crate::bring_back::Known;
+use crate::bring_back::{BESIDE_MAX, Known};
 use crate::error::Error;
+use crate::located::{Blamed, blamed};
 use crate::mend_unit::is_there;
 use crate::pool::Pool;
 use crate::repair::{Asked, BAD_PAGES_MAX, Mended};
@@ -128,6 +129,8 @@ enum Settled {
     /// What lies over them is to be mended first: a page cannot be read, or a row has gone bad
     /// since it was verified.
     Anew,
+    /// A page elsewhere that they are judged by was mended, or given up.
+    Again,
     /// These pages have to be held as well.
     Wider(Vec<u64>),
 }
@@ -274,9 +277,13 @@ impl<M: Medium> Shared<M> {
         self.unsettled.lock().unwrap_or_else(holdfast_sync::PoisonError::into_inner).clear();
         self.withheld_now().iter_mut().for_each(|(_, seen)| *seen = false);
         self.believe_what_adds_up(None);
-        let last = self.repairer().scrubbed;
+        let last = {
+            let mut repairer = self.repairer();
+            repairer.hopeless.forget();
+            repairer.scrubbed
+        };
         let interrupted = matches!(last.state, ScrubState::Paused | ScrubState::Running);
-        let state = if resume && interrupted {
+        let mut state = if resume && interrupted {
             let all_again = self.position_of(last.next) == Position::FRONT;
             let counts = if all_again { Progress::default() } else { last };
             let Progress { pass, started_ns, .. } = last;
@@ -290,6 +297,8 @@ impl<M: Medium> Shared<M> {
             }
         };
         self.store_progress(&state)?;
+        let back = self.restore_directories(Finder::Scrub)?;
+        (state.found, state.repaired) = (state.found + back, state.repaired + back);
         Ok(state)
     }
 
@@ -389,7 +398,7 @@ impl<M: Medium> Shared<M> {
         finder: Finder,
     ) -> Result<(Mended, bool), Error> {
         let asked = Asked { cause: Cause::Parity, finder };
-        let (mut beside, mut given_up, mut held) = (Vec::new(), Vec::new(), 0);
+        let (mut beside, mut given_up, mut held, mut again) = (Vec::new(), Vec::new(), 0, 0);
         for _ in 0..BAD_PAGES_MAX {
             let mut lost = false;
             for row in 0..zone.data_rows() {
@@ -411,7 +420,12 @@ impl<M: Medium> Shared<M> {
                     self.columns.unlock_all(&columns);
                     settled
                 });
-                match self.or_stop(self.or_mend(settled, &mut given_up, finder))? {
+                let of_columns = |at| {
+                    let unit = zone.unit(at);
+                    unit.is_some_and(|(_, of)| (col..col + len).contains(&(of / PAGE * PAGE)))
+                };
+                match self.or_stop(self.or_mend(settled, &mut given_up, of_columns, finder))? {
+                    Settled::Again if again < BESIDE_MAX => again += 1,
                     // Who holds it lets go of it in a moment, or has a view.
                     Settled::Held(_) if held < HELD_TRIES => {
                         held += 1;
@@ -419,7 +433,7 @@ impl<M: Medium> Shared<M> {
                     }
                     Settled::Done(mended) => return Ok((mended, false)),
                     Settled::Held(mended) => return Ok((mended, true)),
-                    Settled::Anew => break,
+                    Settled::Anew | Settled::Again => break,
                     Settled::Wider(pages) => {
                         let ranges = Vec::from_iter(pages.iter().map(|page| (*page, PAGE)));
                         columns.extend(self.columns_of(&ranges));
@@ -446,6 +460,7 @@ impl<M: Medium> Shared<M> {
         &self,
         settled: Result<Settled, Error>,
         given_up: &mut Vec<u64>,
+        of_columns: impl Fn(u64) -> bool,
         finder: Finder,
     ) -> Result<Settled, Error> {
         match settled {
@@ -456,7 +471,7 @@ impl<M: Medium> Shared<M> {
                 if self.is_bad(page) {
                     given_up.push(page);
                 }
-                Ok(Settled::Anew)
+                Ok(if of_columns(page) { Settled::Anew } else { Settled::Again })
             }
             settled => settled,
         }
@@ -486,12 +501,11 @@ impl<M: Medium> Shared<M> {
         for page in (col..col + len).step_by(PAGE as usize) {
             let (exempt, scratch) = (self.exempt(), &mut repairer.scratch);
             // First of all: what comes about from here on was not judged.
-            let differ = parity::syndromes(&self.m, zone, page, PAGE, &exempt, scratch);
-            let left = parity::check(&self.m, zone, page, PAGE, &exempt, scratch);
-            let (Ok(by), Ok(left)) = (differ, left) else { return Ok(Settled::Anew) };
+            let by = parity::syndromes(&self.m, zone, page, PAGE, &exempt, scratch);
+            let Ok(by) = by else { return Ok(Settled::Anew) };
             let differ = Differ { col: page, by };
-            for mismatch in left {
-                match self.settle_mismatch(repairer, zone, (&mismatch, &differ), known, asked)? {
+            for blamed in blamed(zone, &differ) {
+                match self.settle_mismatch(repairer, zone, (&blamed, &differ), known, asked)? {
                     Settled::Done(settled @ Mended::Lost(_)) => return Ok(Settled::Done(settled)),
                     Settled::Done(_) if matches!(mended, Mended::Undecided(_)) => {}
                     Settled::Done(settled) => mended = settled,
@@ -509,11 +523,11 @@ impl<M: Medium> Shared<M> {
         &self,
         repairer: &mut Repairer,
         zone: &Zone,
-        (mismatch, differ): (&Mismatch, &Differ),
+        (blamed, differ): (&Blamed, &Differ),
         Before { beside, lost, given_up }: Before<'_>,
         asked: Asked,
     ) -> Result<Settled, Error> {
-        let (col, len) = (mismatch.col, mismatch.len);
+        let (col, len) = (blamed.col, blamed.by.len() as u64);
         let certify = Certify::when(self.m.enabled(VERIFY_ROWS));
         let Some(bad) = self.bad_rows(zone, col, len, certify) else {
             return Ok(Settled::Held(Mended::Undecided(Wrong::FreeOrParity)));
@@ -524,11 +538,11 @@ impl<M: Medium> Shared<M> {
             return Ok(Settled::Anew);
         }
         let known = Known { all_verify, beside: Some(beside), given_up };
-        let brought = self.bring_back(repairer, zone, mismatch, known, asked)?;
+        let brought = self.bring_back(repairer, zone, blamed, known, asked)?;
         if !brought.wider.is_empty() {
             return Ok(Settled::Wider(brought.wider));
         }
-        let (unit, wrong) = match mismatch.suspect {
+        let (unit, wrong) = match blamed.suspect {
             Suspect::Unit(zone::Unit::Q) => (zone::Unit::Q, Wrong::ParityQ),
             Suspect::Unit(zone::Unit::P) => (zone::Unit::P, Wrong::ParityP),
             _ => (zone::Unit::P, Wrong::FreeOrParity),
@@ -538,14 +552,14 @@ impl<M: Medium> Shared<M> {
         let back = brought.back.map_or(Mended::Nothing, Mended::Repaired);
         brought.doubts.iter().for_each(|doubt| self.report_doubt(doubt, asked));
         let kept = undecided().flat_map(Doubt::ranges).collect();
-        let rest = self.differ_beside(repairer, zone, (col, len), kept)?;
+        let rest = self.differ_beside(repairer, zone, &blamed.ranges, kept)?;
         let only_held = brought.doubts.is_empty() && !brought.left.is_empty();
         if rest.is_empty() {
             let settled = if only_held { Settled::Held } else { Settled::Done };
             return Ok(settled(doubtful.unwrap_or(back)));
         }
         let event = self.event(asked.cause, asked.finder, zone.unit_at(unit, col), len);
-        let mended = if self.cannot_tell(mismatch.suspect) {
+        let mended = if brought.cut || self.cannot_tell(blamed.suspect) {
             Mended::Undecided(wrong)
         } else if !all_verify {
             // A unit over the column is lost. Parity stays as it is: it may be what is right.
@@ -564,7 +578,7 @@ impl<M: Medium> Shared<M> {
 
     /// Makes parity of columns anew, whose rows verify. False if a row is not what it was when
     /// that was seen, and what differs from parity was judged: it went bad, or a write of it was
-    /// lost, or somebody fills a free chunk. Then parity stays as it is.
+    /// lost. Then parity stays as it is.
     fn remake_parity(
         &self,
         zone: &Zone,
@@ -615,29 +629,34 @@ impl<M: Medium> Shared<M> {
         (bad > 0 || !disturbed).then_some(bad)
     }
 
-    /// The columns beside those to be `kept` if they do not add up, else none.
+    /// Those of some columns, beside those to be `kept`, that do not add up.
     fn differ_beside(
         &self,
         repairer: &mut Repairer,
         zone: &Zone,
-        (col, len): (u64, u64),
+        columns: &[(u64, u64)],
         mut kept: Vec<(u64, u64)>,
     ) -> Result<Vec<(u64, u64)>, Error> {
         kept.sort_unstable();
-        let (mut beside, mut from) = (Vec::new(), col);
-        for (start, n) in kept.into_iter().chain([(col + len, 0)]) {
-            if start > from {
-                beside.push((from, start - from));
+        let mut beside = Vec::new();
+        for (col, len) in columns {
+            let (mut from, end) = (*col, col + len);
+            for (start, n) in kept.iter().copied().chain([(end, 0)]) {
+                let to = start.min(end);
+                if to > from {
+                    beside.push((from, to - from));
+                }
+                from = from.max(start + n);
             }
-            from = from.max(start + n);
         }
-        let mut differ = false;
-        for (col, len) in &beside {
+        let mut differ = Vec::new();
+        for (col, len) in beside {
             let scratch = &mut repairer.scratch;
-            differ |=
-                !parity::check(&self.m, zone, *col, *len, &self.exempt(), scratch)?.is_empty();
+            if !parity::check(&self.m, zone, col, len, &self.exempt(), scratch)?.is_empty() {
+                differ.push((col, len));
+            }
         }
-        Ok(if differ { beside } else { Vec::new() })
+        Ok(differ)
     }
 
     /// A copy of a mirrored record that does not verify is written again.

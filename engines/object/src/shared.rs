@@ -18,6 +18,7 @@ use holdfast_txn::TxError;
 use crate::anchor::Anchor;
 use crate::batch::Batch;
 use crate::error::Error;
+use crate::hopeless::Hopeless;
 use crate::lane::LaneState;
 use crate::marks::{Freed, Redoing, Remade, Suspects};
 use crate::options::{OpenOptions, VerifyReads};
@@ -48,6 +49,8 @@ pub(crate) struct Repairer {
     pub(crate) stuck: Vec<u64>,
     /// Pages that this repair has found lost: for the units over one it is not tried again.
     pub(crate) given_up: Vec<u64>,
+    /// Units that were searched for a cure in vain.
+    pub(crate) hopeless: Hopeless,
 }
 
 /// A place to be looked at once no lock is held.

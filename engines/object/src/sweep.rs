@@ -13,7 +13,7 @@ use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::parity::{self, Mismatch, Scratch, Suspect};
 use holdfast_redundancy::{Verdict, Wrong, Zone, verdict::Reason, zone};
 
-use crate::blame::{Doubt, Others};
+use crate::blame::{Apart, Doubt, Others};
 use crate::changes::Changes;
 use crate::error::Error;
 use crate::shared::Shared;
@@ -313,7 +313,7 @@ impl<M: Medium> Shared<M> {
         };
         let found = parity::syndromes(&self.m, zone, col, len, &self.exempt(), scratch);
         let judged = found.ok().filter(|_| self.may_judge().is_ok()).and_then(|found| {
-            let (none, columns) = (Changes::default(), (col, &found.p[..]));
+            let (none, columns) = (Changes::default(), Apart::of_p(col, &found.p));
             let others = Others { by_parity: &none, given_up: &[] };
             // What cannot be read is a finding of its own, after which this is looked at again.
             let judged = self.judge_columns(zone, columns, &none, located, others);

@@ -10,6 +10,7 @@ use crate::meanwhile::at_step;
 use crate::returning::spot;
 use crate::stale::{KINDS, pool, scrub, settled};
 use holdfast_faultmem::{Clear, FaultMedium};
+use holdfast_heap::ChunkKind;
 use holdfast_heap::format::SLOT_LEN;
 use holdfast_layout::{RawPtr, RegionKind};
 use holdfast_object::Parity;
@@ -334,5 +335,151 @@ fn what_is_brought_back_after_all_is_in_the_parity_of_a_completed_commit() {
         assert_eq!(met.load(Ordering::Acquire), 3, "{what}");
         settled(&pool);
         one.is_there(&pool, &what);
+    }
+}
+
+/// Bytes of a row beside an object's, over these columns, that nobody has.
+fn free_beside(pool: &TestPool, at: u64) -> u64 {
+    let (zone, table) = (zone(pool), crate::older::table(pool));
+    let place = zone.place(at).unwrap();
+    let free = |at: &u64| {
+        let map = crate::erased::map(pool);
+        let chunk = table.chunk_of(*at);
+        chunk.is_some_and(|chunk| {
+            map.heap.zone(0).unwrap().entry(chunk).is_none_or(|e| e.kind == ChunkKind::Free)
+        })
+    };
+    let mut all = (0..zone.data_rows()).rev().map(|row| zone.at(row, place.col));
+    all.find(free).expect("a free chunk lies over these columns")
+}
+
+/// A page went back with an object and its slot, and free bytes of another row are hit between the
+/// two, or beside the slot: each byte names the row that is wrong there.
+#[test]
+fn a_page_that_went_back_is_told_from_what_is_hit_in_another_row() {
+    for kind in [MediumKind::Shm, MediumKind::File] {
+        for beside in [true, false] {
+            let pool = pool(kind, Parity::PQ);
+            let all: Vec<RawPtr> = (0..20).map(|i| put(&pool, &pattern(i, 100))).collect();
+            settled(&pool);
+            let place = all[5];
+            let before = crate::stale::page(&pool, place.offset());
+            let slot = spot(&pool, place).slot;
+            assert_eq!(slot / PAGE, place.offset() / PAGE);
+            let one = Made::at(&pool, place, pattern(100, 100));
+            settled(&pool);
+            let at = if beside { slot + SLOT_LEN as u64 } else { slot + 200 };
+            assert!(at < place.offset());
+            let hit = free_beside(&pool, at);
+            pool.medium().stray(hit, &pattern(3, 40)).unwrap();
+            pool.medium().stray(place.offset() / PAGE * PAGE, &before).unwrap();
+            settled(&pool);
+            one.is_there(&pool, &format!("{kind} beside {beside}"));
+        }
+    }
+}
+
+/// The same of a slot and its bytes on another page, in whose columns the other row is hit.
+#[test]
+fn two_pages_that_went_back_are_told_from_what_is_hit_in_another_row() {
+    for kind in [MediumKind::Shm, MediumKind::File] {
+        let pool = pool(kind, Parity::PQ);
+        let all: Vec<RawPtr> = (0..50).map(|i| put(&pool, &pattern(i, 100))).collect();
+        settled(&pool);
+        let apart = |of: &&RawPtr| spot(&pool, **of).slot / PAGE != of.offset() / PAGE;
+        let place = *all.iter().find(apart).unwrap();
+        let before = crate::stale::page(&pool, place.offset());
+        let one = Made::at(&pool, place, pattern(100, 100));
+        settled(&pool);
+        let hit = free_beside(&pool, place.offset() + 500);
+        pool.medium().stray(hit, &pattern(3, 40)).unwrap();
+        pool.medium().stray(place.offset() / PAGE * PAGE, &before).unwrap();
+        one.fall(pool.medium());
+        settled(&pool);
+        one.is_there(&pool, &format!("{kind}"));
+    }
+}
+
+/// A slot fell, and parity over it cannot be read: it is made anew from the row as it is, and the
+/// other parity knows better.
+#[test]
+fn a_slot_that_fell_under_parity_that_cannot_be_read_comes_back() {
+    for kind in [MediumKind::Shm, MediumKind::File] {
+        for (q, scrubbed) in [(false, false), (false, true), (true, false), (true, true)] {
+            let pool = pool(kind, Parity::PQ);
+            let one = made(&pool, 1, |slot, of| slot / PAGE == of.offset() / PAGE).remove(0);
+            let zone = zone(&pool);
+            let col = zone.place(one.slot).unwrap().col;
+            let parity = if q { zone.q_at(col) } else { zone.p_at(col) } / PAGE * PAGE;
+            one.fall(pool.medium());
+            pool.medium().poison(parity, PAGE, Clear::Able).unwrap();
+            let what = format!("{kind} Q {q}, scrubbed {scrubbed}");
+            if scrubbed {
+                settled(&pool);
+            } else {
+                assert!(pool.heal_load(parity, PAGE), "{what}");
+            }
+            one.is_there(&pool, &what);
+            settled(&pool);
+            one.is_there(&pool, &what);
+        }
+    }
+}
+
+/// The same where that is found by a commit over these columns.
+#[test]
+fn a_slot_that_fell_under_parity_that_a_commit_cannot_write_comes_back() {
+    for kind in [MediumKind::Shm, MediumKind::File] {
+        for q in [false, true] {
+            let pool = pool(kind, Parity::PQ);
+            let one = made(&pool, 1, |slot, of| slot / PAGE == of.offset() / PAGE).remove(0);
+            let (long, at) = over(&pool, one.slot);
+            let zone = zone(&pool);
+            let col = zone.place(one.slot).unwrap().col;
+            let parity = if q { zone.q_at(col) } else { zone.p_at(col) } / PAGE * PAGE;
+            one.fall(pool.medium());
+            at_step(&pool, "object.commit.step-durable", move |pool| {
+                pool.medium().poison(parity, PAGE, Clear::Able).unwrap();
+            });
+            let from = at - long.offset();
+            pool.run(|tx| tx.write_bytes(long, from, &pattern(8, 60))).unwrap();
+            pool.medium().clear_on_step();
+            settled(&pool);
+            one.is_there(&pool, &format!("{kind} Q {q}"));
+        }
+    }
+}
+
+/// Somebody holds an object whose page went back while a commit is completed, also over bytes of it
+/// that are the same: parity goes on saying what the rest was.
+#[test]
+fn parity_of_a_completed_commit_goes_on_saying_what_somebody_holds() {
+    for (kind, parity) in KINDS {
+        let pool = pool(kind, parity);
+        let all: Vec<RawPtr> = (0..20).map(|i| put(&pool, &pattern(i, 100))).collect();
+        let (place, before) = (all[5], crate::stale::page(&pool, all[5].offset()));
+        assert_eq!(spot(&pool, place).slot / PAGE, place.offset() / PAGE);
+        // The middle of what is put there is what was there before.
+        let mut bytes = pattern(5, 100);
+        [0, 99].iter().for_each(|at: &usize| bytes[*at] = !bytes[*at]);
+        let one = Made::at(&pool, place, bytes);
+        let (long, at) = over(&pool, one.slot);
+        let (hooked, bad) = (pool.clone(), (at - PAGE) / PAGE * PAGE);
+        with_a_view(&pool, one.of, |_| {
+            pool.medium().stray(place.offset() / PAGE * PAGE, &before).unwrap();
+            at_step(&pool, "object.commit.step-durable", move |_| {
+                hooked.medium().poison(bad, PAGE, Clear::Able).unwrap();
+            });
+            let from = at - long.offset();
+            let all = pool.run(|tx| {
+                tx.write_bytes(long, from - PAGE, &pattern(8, 60))?;
+                tx.write_bytes(long, from, &pattern(8, 60))?;
+                tx.write_bytes(long, from + 40 + (one.of.offset() - one.slot), &pattern(8, 20))
+            });
+            all.unwrap();
+            pool.medium().clear_on_step();
+        });
+        settled(&pool);
+        one.is_there(&pool, &format!("{kind} {parity:?}"));
     }
 }

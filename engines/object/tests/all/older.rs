@@ -80,6 +80,41 @@ fn an_object_that_was_made_is_found_by_its_pointer() {
     }
 }
 
+/// The entries of an object were lost, as whoever opens the pool next finds, and its bytes over the
+/// columns of the directory are hit. These are no free ones.
+#[test]
+fn an_object_whose_entries_are_older_ones_is_mended_once_they_are_not() {
+    for kind in [MediumKind::Shm, MediumKind::File] {
+        let first = pool(kind, Parity::PQ);
+        let zone = holdfast_redundancy::Zone::new(
+            first.regions().iter().find(|r| r.kind == RegionKind::Zone).unwrap(),
+            0,
+        );
+        let (zone, bytes) = (zone.unwrap(), pattern(3, LONG));
+        // Of an object there: a byte over the directory's first page.
+        let over = |of: RawPtr| {
+            let mut all = (1..zone.data_rows()).map(|row| zone.at(row, 100));
+            all.find(|at| (of.offset() + 2_000..of.offset() + LONG as u64).contains(at))
+        };
+        let place = (0..40).map(|_| put(&first, &bytes)).find(|of| over(*of).is_some()).unwrap();
+        first.run(|tx| tx.free(place)).unwrap();
+        // One for each of its chunks.
+        let table = table(&first);
+        let entries = (table.entry_at(0), u64::from(table.chunks()) * CHUNK_LEN as u64);
+        (0..3).for_each(|_| {
+            first.medium().arm(FaultKind::Lost, When::touching(entries.0, entries.1));
+        });
+        let of = put(&first, &bytes);
+        assert_eq!(first.medium().armed(), 0, "entries were written, and lost");
+        let hit = over(of).expect("the same chunks");
+        let pool = reopened(first);
+        pool.medium().flip_bit(hit, 3).unwrap();
+        scrub(&pool);
+        assert_eq!(get(&pool, of).unwrap(), bytes, "{kind}");
+        scrub(&pool);
+    }
+}
+
 /// Length of an object with one chunk of its own.
 const CHUNK: usize = 7000;
 

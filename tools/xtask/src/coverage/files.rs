@@ -61,6 +61,8 @@ const REPAIR: &[&str] = &[
     "engines/object/src/copies.rs",
     "engines/object/src/halves.rs",
     "engines/object/src/hold.rs",
+    "engines/object/src/hopeless.rs",
+    "engines/object/src/located.rs",
     "engines/object/src/made_up.rs",
     "engines/object/src/mend_unit.rs",
     "engines/object/src/newer.rs",

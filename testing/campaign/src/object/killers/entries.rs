@@ -56,6 +56,10 @@ pub fn freed(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     driver.must(&Job::new(&mut rng, [Op::Free { of }]))?;
     lost(&driver)?;
     let driver = settled(&world, driver)?;
+    // A scrub begins with all entries.
+    if !driver.pool.heal_load(RawPtr::from_word(of).offset(), 8) {
+        return Err(wrong("what was freed is given up for lost".to_owned()));
+    }
     scrub(&driver.pool)?;
     durable(&world, driver, &mut rng, true)
 }
@@ -73,6 +77,42 @@ pub fn made(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     }
     driver.read_all()?;
     durable(&world, driver, &mut rng, true)
+}
+
+/// The same, and its bytes over the first columns of the directory are hit: these are no free ones.
+pub fn hit(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, driver, mut rng) = begin(mutant, world)?;
+    let regions = driver.pool.regions();
+    let zone = regions.iter().find(|region| region.kind == RegionKind::Zone);
+    let zone = zone.ok_or_else(|| unable("the pool has no zone"))?;
+    let over = |of: u64| {
+        let from = RawPtr::from_word(of).offset();
+        let rows = (1..u64::from(zone.data_rows)).map(|row| zone.start + row * zone.row_len);
+        { rows.map(|row| row + 100) }.find(|at| (from + 2_000..from + LONG).contains(at))
+    };
+    let mut found = None;
+    for _ in 0..24 {
+        let of = long(&driver, &mut rng)?;
+        found = over(of).map(|at| (of, at));
+        if found.is_some() {
+            break;
+        }
+    }
+    let (of, at) = found.ok_or_else(|| unable("no object lies over the directory"))?;
+    driver.must(&Job::new(&mut rng, [Op::Free { of }]))?;
+    (0..2).try_for_each(|_| lose_entries(&driver))?;
+    let again = long(&driver, &mut rng)?;
+    lost(&driver)?;
+    if over(again) != Some(at) {
+        return Err(unable("other chunks were taken"));
+    }
+    let driver = settled(&world, driver)?;
+    driver.medium.flip_bit(at, 3).map_err(|_| unable("the medium refused"))?;
+    scrub(&driver.pool)?;
+    if driver.read_all().is_err() {
+        return Err(wrong("a live object was taken for free bytes".to_owned()));
+    }
+    durable(&world, driver, &mut rng, false)
 }
 
 /// The first page of a long object comes back as it was before the last write, with the sums of all

@@ -136,6 +136,22 @@ pub fn completed(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     judged(&world, driver, &mut rng, &made)
 }
 
+/// P over a slot that fell cannot be read: it is made anew from the row as it is, and Q differs.
+pub fn alone(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, driver, mut rng) = begin(mutant, world)?;
+    let made = make(&driver, &mut rng, 100)?;
+    let driver = settled(&world, driver)?;
+    let zone = zone(&driver)?;
+    let p = zone.start + u64::from(zone.data_rows) * zone.row_len + column(&zone, made.slot.at);
+    let fallen = driver.medium.stray(made.slot.at, &made.before);
+    fallen.map_err(|_| unable("the medium refused"))?;
+    let bad = driver.medium.poison(p / PAGE * PAGE, PAGE, Clear::Able);
+    bad.map_err(|_| unable("the medium refused"))?;
+    scrub(&driver.pool)?;
+    scrub(&driver.pool)?;
+    judged(&world, driver, &mut rng, &made)
+}
+
 /// Free bytes are hit, something is put over them, and the write of its slot is lost, which lies in
 /// columns that a scrub comes to later.
 pub fn free(mutant: &Mutant, world: &'static str) -> Judged<Tally> {

@@ -108,6 +108,8 @@ const ENGINE: &[Trial] = &[
     ("object.commit.entry-sum", &[CREATED]),
     ("object.commit.freed-sum", &[CREATED]),
     ("object.commit.fresh-sums", &[CREATED]),
+    ("object.bring_back.alone", &[made!(fallen::alone, PQ)]),
+    ("object.bring_back.directories", &[made!(entries::hit, PQ)]),
     ("object.bring_back.apart-p", &[made!(apart::in_doubt, SHM)]),
     ("object.bring_back.apart-q", &[made!(apart::held, PQ)]),
     ("object.bring_back.entries", &[made!(entries::freed, SHM)]),
