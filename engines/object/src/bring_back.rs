@@ -20,6 +20,7 @@ use holdfast_layout::RawPtr;
 use holdfast_pmem::{Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Event, Finder};
 use holdfast_redundancy::parity::{self, Mismatch, ParitySites, Scratch, Suspect};
+use holdfast_redundancy::zone::Piece;
 use holdfast_redundancy::{Exempt, Place, Wrong, Zone, zone};
 use holdfast_sync::{MutexGuard, PoisonError};
 use holdfast_txn::TxError;
@@ -96,8 +97,8 @@ pub(crate) struct Brought {
     pub(crate) cut: bool,
 }
 
-/// Whether no other row is suspected. A parity that is may have been right, and the other one made
-/// from this row as it is.
+/// Whether no other row is suspected. Where a parity is, that one may be right after all: the other
+/// may have been made from this row as it is.
 fn is_of_row(suspect: Suspect, row: u32) -> bool {
     !matches!(suspect, Suspect::Unit(zone::Unit::Row(other)) if other != row)
 }
@@ -145,20 +146,23 @@ impl<M: Medium> Shared<M> {
         if alone {
             judged = Judged { newer: judged.newer, ..Judged::default() };
         }
+        let mut cut = false;
         if let Some(beside) = known.beside {
-            let (wider, cut) = self.pages_to_hold(zone, col, judged.torn, beside, scratch);
-            if cut || !wider.is_empty() {
-                return Ok(Brought { wider, cut, ..Brought::default() });
+            let (wider, too_many) = self.pages_to_hold(zone, col, judged.torn, beside, scratch);
+            if !wider.is_empty() {
+                return Ok(Brought { wider, ..Brought::default() });
             }
+            cut = too_many;
         }
         // Nothing that a sum covers differs: then what none covers is theirs as well.
-        if let Some(row) = located.filter(|_| judged.newer.is_empty() && judged.doubts.is_empty()) {
+        let nothing = judged.newer.is_empty() && judged.doubts.is_empty() && !cut;
+        if let Some(row) = located.filter(|_| nothing) {
             let row = zone.at(row, col);
             if let Some(brought) = self.bring_back_row(repairer, (row, by), &pages, asked)? {
                 return Ok(brought);
             }
         }
-        let mut brought = Brought { doubts: judged.doubts, ..Brought::default() };
+        let mut brought = Brought { doubts: judged.doubts, cut, ..Brought::default() };
         let mut holding = Holding::default();
         let mut held: Vec<Newer> = Vec::new();
         for newer in judged.newer {
@@ -260,7 +264,8 @@ impl<M: Medium> Shared<M> {
                 Suspect::Several => false,
             };
             let differ = Differ { col: place.col, by };
-            for blamed in blamed(zone, &differ).iter().filter(|b| of_page(b.suspect)) {
+            let sums = self.heap.sums().active();
+            for blamed in blamed(zone, &differ, sums).iter().filter(|b| of_page(b.suspect)) {
                 let at = page + (blamed.col - place.col);
                 all.put(at, &self.as_parity_says(at, &blamed.by)?);
             }
@@ -416,6 +421,15 @@ impl<M: Medium> Shared<M> {
         asked: Asked,
     ) -> Result<u64, Error> {
         let mut back = 0;
+        let (exempt, scratch) = (self.exempt(), &mut repairer.scratch);
+        let mut adds_up = |piece: Piece| {
+            let (col, len) = (piece.col, piece.len);
+            let found = parity::check(&self.m, zone, col, len, &exempt, scratch);
+            found.is_ok_and(|found| found.is_empty())
+        };
+        if zone.split(at, len).all(&mut adds_up) {
+            return Ok(0);
+        }
         // One after the other: another damage over some of them says nothing of the rest.
         for entry in (at..at + len).step_by(CHUNK_LEN) {
             for piece in zone.split(entry, CHUNK_LEN as u64) {
@@ -424,7 +438,7 @@ impl<M: Medium> Shared<M> {
                 let by = parity::syndromes(&self.m, zone, col, len, &exempt, scratch);
                 // A page that cannot be read is another damage, and found as one.
                 let Ok(by) = by else { continue };
-                let mut all = blamed(zone, &Differ { col, by });
+                let mut all = blamed(zone, &Differ { col, by }, self.heap.sums().active());
                 all.retain(|blamed| is_of_row(blamed.suspect, piece.row));
                 for blamed in all {
                     // What the entries in doubt are about may lie over their own columns, so not

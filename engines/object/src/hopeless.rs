@@ -3,12 +3,14 @@
 //! To look for a cure takes long where there is none: all trials are made. And what is lost is
 //! asked for again and again: by a scrub for each column that it lies over, by whoever reads it. As
 //! long as it is what it was, and parity says the same of it, the answer is the same. So that is
-//! looked at, and nothing is tried: once it was tried twice, since something may not be read for
-//! once.
+//! looked at, and nothing is tried: once two repairs tried in vain, since something may not be read
+//! for once. With Q a cure is also found beside another row, by what is bad there: anything that
+//! was repaired since may make a difference then.
 
 use holdfast_codes::{adler32, crc32c};
 use holdfast_heap::Unit;
 use holdfast_pmem::Medium;
+use holdfast_redundancy::Zone;
 use std::collections::BTreeMap;
 
 use crate::mend_unit::{Part, current, first_of};
@@ -53,22 +55,24 @@ impl Hopeless {
         *known = (evidence, times.min(ENOUGH));
     }
 
-    /// A new pass tries everything again: a cure may also come from what lies beside, of which the
-    /// evidence says nothing.
+    /// A new pass tries everything again.
     pub(crate) fn forget(&mut self) {
         self.0.clear();
     }
 }
 
 impl<M: Medium> Shared<M> {
-    /// What there is to find a cure of a unit by. Its columns are held.
+    /// What there is to find a cure of a unit by. Its columns are held. (Those of the first granule
+    /// of its object are not: a cure that this spoils is found by the next who looks.)
     pub(crate) fn evidence(
         &self,
         repairer: &mut Repairer,
         unit: &Unit,
         parts: &[Part],
     ) -> Evidence {
-        let mut evidence = Evidence::default();
+        let has_q = parts.first().and_then(|part| self.zone_of(part.at)).is_some_and(Zone::has_q);
+        let since = if has_q { repairer.installs } else { 0 };
+        let mut evidence = Evidence::default().and(&since.to_le_bytes());
         for part in parts.iter().copied().chain(first_of(unit)) {
             evidence = evidence.and(&part.at.to_le_bytes()).and(&part.len.to_le_bytes());
             evidence = evidence.and(&current(self, &part).unwrap_or_default());

@@ -7,8 +7,9 @@
 //!
 //! One byte alone names a row by chance as soon as two are wrong over it. So bytes are taken
 //! together as long as one unit explains them: all of the columns, else what lies between stretches
-//! that add up. Only what no unit explains is looked at byte by byte, and then each of its bytes
-//! has to name one: else several are wrong over each other, and nobody is named.
+//! that add up. Only what no unit explains is looked at byte by byte, and then there have to be two
+//! that all of its bytes name, and sums to bear that out: else several are wrong over each other,
+//! and nobody is named.
 
 use core::ops::Range;
 
@@ -40,10 +41,11 @@ impl Blamed {
     }
 }
 
-/// The units that explain how columns differ from their parity.
-pub(crate) fn blamed(zone: &Zone, differ: &Differ) -> Vec<Blamed> {
+/// The units that explain how columns differ from their parity. Byte by byte only if there are
+/// `sums` to tell whether it is true.
+pub(crate) fn blamed(zone: &Zone, differ: &Differ, sums: bool) -> Vec<Blamed> {
     let (p, q) = (&differ.by.p[..], &differ.by.q[..]);
-    let owners = owners(zone, p, q);
+    let owners = owners(zone, p, q, sums);
     let mut all: Vec<Blamed> = Vec::new();
     let mut last = None;
     for (i, owner) in owners.iter().enumerate() {
@@ -67,8 +69,19 @@ pub(crate) fn blamed(zone: &Zone, differ: &Differ) -> Vec<Blamed> {
     all
 }
 
+/// Whether there are two of them, all of which are named.
+fn two(mut suspects: impl Iterator<Item = Suspect>) -> bool {
+    let mut known = Vec::new();
+    suspects.all(|suspect| {
+        if !known.contains(&suspect) {
+            known.push(suspect);
+        }
+        suspect != Suspect::Several && known.len() <= 2
+    })
+}
+
 /// Who explains each byte that differs.
-fn owners(zone: &Zone, p: &[u8], q: &[u8]) -> Vec<Option<Suspect>> {
+fn owners(zone: &Zone, p: &[u8], q: &[u8], sums: bool) -> Vec<Option<Suspect>> {
     let differs = |i: usize| p[i] != 0 || q.get(i).is_some_and(|byte| *byte != 0);
     let part = |range: Range<usize>| {
         let q = if zone.has_q() { &q[range.clone()] } else { &[] };
@@ -91,9 +104,10 @@ fn owners(zone: &Zone, p: &[u8], q: &[u8]) -> Vec<Option<Suspect>> {
         }
         let stretch = part(first..end);
         let byte = |i: usize| part(i..i + 1);
-        let each = (first..end).filter(|i| differs(*i)).all(|i| byte(i) != Suspect::Several);
         match stretch {
-            Suspect::Several if each => own(first..end, &byte),
+            Suspect::Several if sums && two((first..end).filter(|i| differs(*i)).map(byte)) => {
+                own(first..end, &byte);
+            }
             who => own(first..end, &|_| who),
         }
         from = end;

@@ -337,7 +337,7 @@ fn search<M: Medium>(
     }
     let exempt = shared.exempt();
     let cure = find_cure_of_two(shared, repairer, unit, parts, &none, &exempt, certify);
-    if cure.is_none() {
+    if cure.is_none() && how.last {
         repairer.hopeless.note(unit, evidence);
     }
     cure.ok_or(Done::NoCure)

@@ -139,6 +139,7 @@ fn tables<M: Medium>(m: &M) -> Result<(Tables, Repairer), Error> {
         stuck: Vec::new(),
         given_up: Vec::new(),
         hopeless: Hopeless::default(),
+        installs: 0,
     };
     Ok((Tables { superblock, regions, found: (found, table), lost }, repairer))
 }

@@ -2,14 +2,16 @@
 //! whatever went bad under them, and until they are nobody judges a column.
 
 use holdfast_pmem::{MediaCause, Medium, PAGE, Site};
+use holdfast_redundancy::ColumnId;
 use holdfast_redundancy::events::{Cause, Finder};
 use holdfast_sync::PoisonError;
 use holdfast_sync::atomic::Ordering;
+use std::collections::BTreeSet;
 
 use crate::batch::Batch;
 use crate::changes::Changes;
 use crate::error::Error;
-use crate::mend_unit::parts_of;
+use crate::mend_unit::{first_of, parts_of};
 use crate::redo::Redo;
 use crate::shared::{Repairer, Shared};
 
@@ -107,22 +109,25 @@ impl<M: Medium> Shared<M> {
         self.unstored.load(Ordering::Acquire)
     }
 
-    /// What a redo of these changes may judge and store: they, and all parts of the units over
-    /// their columns, which may lie elsewhere.
-    fn ranges_to_redo(&self, changes: &Changes) -> Vec<(u64, u64)> {
-        let mut ranges = changes.ranges().to_vec();
-        for (at, len) in changes.ranges() {
-            let Some(zone) = self.zone_of(*at) else { continue };
-            for piece in zone.split(*at, *len) {
-                // Whole pages: that is what is judged.
-                let (col, end) = (piece.col / PAGE * PAGE, piece.col + piece.len);
-                let columns = (col, end.next_multiple_of(PAGE) - col);
-                self.units_of_columns(zone, columns, &mut |unit| {
-                    ranges.extend(parts_of(&unit).iter().map(|part| (part.at, part.len)));
+    /// The columns of what a redo of these changes may judge and store: they, and all parts of the
+    /// units over pages of their columns, which may lie elsewhere.
+    fn columns_to_redo(&self, changes: &Changes) -> Vec<ColumnId> {
+        let mut all = BTreeSet::from_iter(self.columns_of(changes.ranges()));
+        for zone in self.zones() {
+            let mut pages = BTreeSet::new();
+            for (col, len) in changes.columns(zone) {
+                pages.extend((col / PAGE * PAGE..col + len).step_by(PAGE as usize));
+            }
+            for page in pages {
+                let mut ranges = Vec::new();
+                self.units_of_columns(zone, (page, PAGE), &mut |unit| {
+                    let parts = parts_of(&unit).into_iter().chain(first_of(&unit));
+                    ranges.extend(parts.map(|part| (part.at, part.len)));
                 });
+                all.extend(self.columns_of(&ranges));
             }
         }
-        ranges
+        all.into_iter().collect()
     }
 
     /// The redo of `owed`, and of what joins it, while their columns are held. A page that has to
@@ -138,11 +143,11 @@ impl<M: Medium> Shared<M> {
             }
             let mut was_exempt = self.log_ranges();
             was_exempt.retain(|range| !owed.iter().any(|one| one.exempts.contains(range)));
-            let columns = self.columns_of(&self.ranges_to_redo(&changes));
+            let columns = self.columns_to_redo(&changes);
             self.columns.lock_all(&self.m, &columns);
             let joined = self.take_owed();
             // Units may have come about since.
-            let now = self.columns_of(&self.ranges_to_redo(&changes));
+            let now = self.columns_to_redo(&changes);
             if !joined.is_empty() || now.iter().any(|id| columns.binary_search(id).is_err()) {
                 self.columns.unlock_all(&columns);
                 owed.extend(joined);

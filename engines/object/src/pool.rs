@@ -101,6 +101,7 @@ impl<M: Medium> Pool<M> {
             stuck: Vec::new(),
             given_up: Vec::new(),
             hopeless: Hopeless::default(),
+            installs: 0,
         };
         if m.kind() == MediumKind::File {
             let log = u64::from(plan.superblock.lanes) * plan.superblock.ring_len;

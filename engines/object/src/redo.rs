@@ -94,7 +94,7 @@ pub(crate) struct Redone {
     /// Bytes of columns whose parity was recomputed.
     pub(crate) columns: u64,
     /// What parity goes on saying of rows beside what they are: in doubt, or held by somebody.
-    kept: Vec<Doubt>,
+    pub(crate) kept: Vec<Doubt>,
     /// Pages that cannot be read, and stay so until step 5 at least: rows are judged without.
     pub(crate) given_up: Vec<u64>,
 }
@@ -156,7 +156,7 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Has parity say again of rows what it said before it was recomputed from them.
-    fn keep_apart(
+    pub(crate) fn keep_apart(
         &self,
         repairer: &mut Repairer,
         zone: &Zone,

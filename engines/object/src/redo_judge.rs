@@ -9,7 +9,6 @@ use holdfast_codes::{gf_mul_xor_into, gf_pow_g, xor_into};
 use holdfast_heap::verify::{Direct, Overlay, Source};
 use holdfast_layout::RawPtr;
 use holdfast_pmem::{MediaError, Medium, PAGE, Site};
-use holdfast_redundancy::events::Finder;
 use holdfast_redundancy::exempt::read_exempt_by;
 use holdfast_redundancy::parity::{self, Suspect};
 use holdfast_redundancy::{Exempt, ExemptRanges, Wrong, Zone, zone};
@@ -107,8 +106,8 @@ impl<M: Medium> Shared<M> {
         Ok(Judged { doubts, ..Judged::default() })
     }
 
-    /// Judges columns, and once more with the other pages of what is torn as parity says, if that
-    /// can be known: nobody else may be there.
+    /// Judges columns, and once more with the other pages of what is torn as parity says: nobody
+    /// else is there, or their columns are held (`owed.rs`).
     fn judge_again(
         &self,
         repairer: &mut Repairer,
@@ -120,7 +119,7 @@ impl<M: Medium> Shared<M> {
         let (changes, none) = (redo.changes, Changes::default());
         let others = Others { by_parity: &none, given_up };
         let judged = self.judge_columns(zone, apart, changes, located, others)?;
-        if judged.torn.is_empty() || redo.finder != Finder::Open {
+        if judged.torn.is_empty() {
             return Ok(judged);
         }
         let was = ExemptRanges(redo.was_exempt);
@@ -151,7 +150,8 @@ impl<M: Medium> Shared<M> {
         let mut all = Judged::default();
         // The whole page: an object and its slot may lie at different bytes of it.
         let differ = Differ { col: page, by };
-        for blamed in blamed(zone, &differ).iter().filter(|blamed| blamed.lies_over(columns)) {
+        let all_blamed = blamed(zone, &differ, self.heap.sums().active());
+        for blamed in all_blamed.iter().filter(|blamed| blamed.lies_over(columns)) {
             let Suspect::Unit(zone::Unit::Row(row)) = blamed.suspect else { continue };
             let judged = if self.heap.sums().active() {
                 let apart = Apart::of_p(blamed.col, &blamed.by);

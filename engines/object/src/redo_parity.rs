@@ -199,7 +199,7 @@ impl<M: Medium> Shared<M> {
             if let Err(Error::Media(e)) = &done
                 && zone.unit(e.at).is_some_and(|(unit, _)| !matches!(unit, zone::Unit::Row(_)))
             {
-                self.clear_parity(repairer, zone, page, redo.finder)?;
+                self.clear_parity(repairer, zone, page, redo.finder, redone)?;
                 done = self.remake_page(repairer, redo, zone, page, redone);
                 if let Some(sums) = sums {
                     done = done.and_then(|()| self.put_redone(zone, sums));
@@ -262,7 +262,8 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Parity of a page column of which a parity page was cleared. With the other one damage in the
-    /// rows beside the change can be cured, and neither would tell of it any more afterwards.
+    /// rows beside the change can be cured, and what was lost of them brought back: neither would
+    /// tell of it any more afterwards. What is in doubt or held there is set apart again.
     fn remake_page(
         &self,
         repairer: &mut Repairer,
@@ -271,15 +272,26 @@ impl<M: Medium> Shared<M> {
         page: u64,
         redone: &mut Redone,
     ) -> Result<(), Error> {
+        let (all, mut verified) = ((page, PAGE), false);
         for _ in 0..if zone.has_q() { TRIES } else { 0 } {
-            self.cure_rows(repairer, redo, zone, (page, PAGE), redone)?;
+            self.cure_columns(repairer, redo, zone, page, PAGE, redone)?;
             self.harden_cures()?;
-            let verify = || self.still_verify(redo, zone, (page, PAGE), redone);
-            if self.put_verified(zone, (page, PAGE), verify)? {
-                return Ok(());
+            let verify = || {
+                self.still_verify(redo, zone, all, redone)
+                    && self.none_lost(repairer, redo, zone, all, redone)
+            };
+            verified = self.put_verified(zone, all, verify)?;
+            if verified {
+                break;
             }
         }
-        self.put_verified(zone, (page, PAGE), || true).map(drop)
+        if !verified {
+            self.put_verified(zone, all, || true)?;
+        }
+        // Of the columns that are changed, this is done once all of them are stored.
+        let changed = redo.changes.columns(zone);
+        self.keep_apart(repairer, zone, &beside(all, &changed), &redone.kept);
+        Ok(())
     }
 
     /// Makes the parity pages of a page column usable; what they hold is to be recomputed.
@@ -289,6 +301,7 @@ impl<M: Medium> Shared<M> {
         zone: &Zone,
         page: u64,
         finder: Finder,
+        redone: &mut Redone,
     ) -> Result<(), Error> {
         let contents = vec![0; PAGE as usize];
         let kept = [(zone.has_p(), zone::Unit::P), (zone.has_q(), zone::Unit::Q)];
@@ -297,6 +310,8 @@ impl<M: Medium> Shared<M> {
             if !self.is_bad(at) {
                 continue;
             }
+            // It says nothing, whether it can be read then or not.
+            redone.given_up.push(at);
             let wrong = if unit == zone::Unit::P { Wrong::ParityP } else { Wrong::ParityQ };
             let event = self.event(Cause::MediaError, finder, at, PAGE);
             let mended = match self.m.heal(HEAL_PARITY, at, &contents) {
@@ -310,6 +325,19 @@ impl<M: Medium> Shared<M> {
         }
         Ok(())
     }
+}
+
+/// The columns of a range but for those that are changed, which ascend.
+fn beside((from, len): (u64, u64), changed: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let (mut from, end, mut rest) = (from, from + len, Vec::new());
+    for (col, n) in changed.iter().copied().chain([(end, 0)]) {
+        let to = col.min(end);
+        if to > from {
+            rest.push((from, to - from));
+        }
+        from = from.max(col + n);
+    }
+    rest
 }
 
 /// Columns cut at page boundaries.

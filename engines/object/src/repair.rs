@@ -92,7 +92,8 @@ impl<M: Medium> Shared<M> {
         let asked = Asked { cause: Cause::Sum, finder };
         let lost = self.mend_through(at, len, asked)?;
         self.settle_found(at, len, finder)?;
-        self.mend_suspects()?;
+        // What else there is, is nothing that was asked for.
+        let _ = self.mend_suspects();
         match lost {
             Some(at) => {
                 let object = holdfast_layout::RawPtr::new(at, 0);
@@ -135,26 +136,25 @@ impl<M: Medium> Shared<M> {
         whole
     }
 
-    /// Looks after the places noted by [`suspect`](Self::suspect).
+    /// Looks after the places noted by [`suspect`](Self::suspect). One that cannot be is looked
+    /// after once more later; none keeps another from it.
     pub(crate) fn mend_suspects(&self) -> Result<(), Error> {
         // A page that stays bad is suspected again by the very event that says so.
-        let mut seen = Vec::new();
+        let (mut seen, mut failed, mut done) = (Vec::new(), Vec::new(), Ok(()));
         while self.suspects.lower() {
-            let mut all = self.suspects.take().into_iter();
-            while let Some(s) = all.next() {
+            for s in self.suspects.take() {
                 if seen.contains(&s.at) {
                     continue;
                 }
                 seen.push(s.at);
                 if let Err(error) = self.mend_suspect(&s) {
-                    // It is tried again after another commit; the others are other commits'.
-                    self.suspects.add(s);
-                    all.for_each(|other| self.suspects.add(other));
-                    return Err(error);
+                    failed.extend((!s.again).then_some(Suspicion { again: true, ..s }));
+                    done = done.and(Err(error));
                 }
             }
         }
-        Ok(())
+        failed.into_iter().for_each(|s| self.suspects.add(s));
+        done
     }
 
     fn mend_suspect(&self, s: &Suspicion) -> Result<(), Error> {
@@ -548,6 +548,7 @@ impl<M: Medium> Shared<M> {
     }
 
     fn install_page(&self, repairer: &mut Repairer, page: u64, bytes: &[u8]) -> Result<(), Error> {
+        repairer.installs += 1;
         let intent = Intent { at: page, len: PAGE, sum: crc32c(0, bytes) };
         self.begin_install(repairer, intent)?;
         self.m.step(STEP_INTENT);
@@ -630,6 +631,7 @@ impl<M: Medium> Shared<M> {
         at: u64,
         bytes: &[u8],
     ) -> Result<(), Error> {
+        repairer.installs += 1;
         let intent = Intent { at, len: bytes.len() as u64, sum: crc32c(0, bytes) };
         self.begin_install(repairer, intent)?;
         self.m.put(STORE, at, bytes)?;

@@ -504,7 +504,7 @@ impl<M: Medium> Shared<M> {
             let by = parity::syndromes(&self.m, zone, page, PAGE, &exempt, scratch);
             let Ok(by) = by else { return Ok(Settled::Anew) };
             let differ = Differ { col: page, by };
-            for blamed in blamed(zone, &differ) {
+            for blamed in blamed(zone, &differ, self.heap.sums().active()) {
                 match self.settle_mismatch(repairer, zone, (&blamed, &differ), known, asked)? {
                     Settled::Done(settled @ Mended::Lost(_)) => return Ok(Settled::Done(settled)),
                     Settled::Done(_) if matches!(mended, Mended::Undecided(_)) => {}

@@ -51,6 +51,8 @@ pub(crate) struct Repairer {
     pub(crate) given_up: Vec<u64>,
     /// Units that were searched for a cure in vain.
     pub(crate) hopeless: Hopeless,
+    /// How often something was stored.
+    pub(crate) installs: u64,
 }
 
 /// A place to be looked at once no lock is held.
@@ -60,6 +62,8 @@ pub(crate) struct Suspicion {
     pub(crate) len: u64,
     pub(crate) cause: Cause,
     pub(crate) finder: Finder,
+    /// It could not be looked after before.
+    pub(crate) again: bool,
 }
 
 /// Counters of an open pool.
@@ -320,7 +324,7 @@ impl<M: Medium> Shared<M> {
 
     /// Notes a place to be repaired after the current commit.
     pub(crate) fn suspect(&self, at: u64, len: u64, cause: Cause, finder: Finder) {
-        self.suspects.add(Suspicion { at, len, cause, finder });
+        self.suspects.add(Suspicion { at, len, cause, finder, again: false });
     }
 
     /// The repairer, once no commit is being completed after a media error.

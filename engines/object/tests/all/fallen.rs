@@ -430,9 +430,11 @@ fn a_slot_that_fell_under_parity_that_cannot_be_read_comes_back() {
 #[test]
 fn a_slot_that_fell_under_parity_that_a_commit_cannot_write_comes_back() {
     for kind in [MediumKind::Shm, MediumKind::File] {
-        for q in [false, true] {
+        for (q, further) in [(false, 0), (false, 1_000), (true, 0), (true, 1_000)] {
             let pool = pool(kind, Parity::PQ);
-            let one = made(&pool, 1, |slot, of| slot / PAGE == of.offset() / PAGE).remove(0);
+            let which =
+                |slot: u64, of: RawPtr| slot / PAGE == of.offset() / PAGE && slot % PAGE < 2_000;
+            let one = made(&pool, 1, which).remove(0);
             let (long, at) = over(&pool, one.slot);
             let zone = zone(&pool);
             let col = zone.place(one.slot).unwrap().col;
@@ -441,11 +443,11 @@ fn a_slot_that_fell_under_parity_that_a_commit_cannot_write_comes_back() {
             at_step(&pool, "object.commit.step-durable", move |pool| {
                 pool.medium().poison(parity, PAGE, Clear::Able).unwrap();
             });
-            let from = at - long.offset();
+            let from = at - long.offset() + further;
             pool.run(|tx| tx.write_bytes(long, from, &pattern(8, 60))).unwrap();
             pool.medium().clear_on_step();
             settled(&pool);
-            one.is_there(&pool, &format!("{kind} Q {q}"));
+            one.is_there(&pool, &format!("{kind} Q {q} further {further}"));
         }
     }
 }
@@ -479,6 +481,36 @@ fn parity_of_a_completed_commit_goes_on_saying_what_somebody_holds() {
             all.unwrap();
             pool.medium().clear_on_step();
         });
+        settled(&pool);
+        one.is_there(&pool, &format!("{kind} {parity:?}"));
+    }
+}
+
+/// A slot and its bytes on another page fell, and a commit over the columns of the slot is
+/// completed: both are judged together then as well.
+#[test]
+fn a_slot_and_bytes_that_fell_together_come_back_under_a_completed_commit() {
+    for (kind, parity) in KINDS {
+        let pool = pool(kind, parity);
+        let all: Vec<RawPtr> = (0..50).map(|i| put(&pool, &pattern(i, 100))).collect();
+        let apart = |of: &&RawPtr| spot(&pool, **of).slot / PAGE != of.offset() / PAGE;
+        let place = *all.iter().find(apart).unwrap();
+        let before = crate::stale::page(&pool, place.offset());
+        let one = Made::at(&pool, place, pattern(100, 100));
+        let (long, at) = over(&pool, one.slot);
+        one.fall(pool.medium());
+        pool.medium().stray(place.offset() / PAGE * PAGE, &before).unwrap();
+        let bad = (at - PAGE) / PAGE * PAGE;
+        at_step(&pool, "object.commit.step-durable", move |pool| {
+            pool.medium().poison(bad, PAGE, Clear::Able).unwrap();
+        });
+        let from = at - long.offset();
+        let both = pool.run(|tx| {
+            tx.write_bytes(long, from - PAGE, &pattern(8, 60))?;
+            tx.write_bytes(long, from, &pattern(8, 60))
+        });
+        both.unwrap();
+        pool.medium().clear_on_step();
         settled(&pool);
         one.is_there(&pool, &format!("{kind} {parity:?}"));
     }
