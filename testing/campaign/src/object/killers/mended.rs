@@ -469,7 +469,9 @@ pub fn read_quickly(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
 /// A damaged object is read.
 pub fn read(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     let (world, driver, mut rng) = begin(mutant, world)?;
-    for _ in 0..4 {
+    // Also what was read before.
+    driver.pool.set_verify_reads(VerifyReads::Always);
+    for _ in 0..8 {
         hurt(&driver, &Wound { area: Area::Object, poison: None }, &mut rng);
         driver.read_all()?;
     }
