@@ -77,6 +77,19 @@ pub(crate) struct Differ {
     pub(crate) by: Syndromes,
 }
 
+/// Some columns but for others, which ascend.
+pub(crate) fn beside((from, len): (u64, u64), others: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let (mut from, end, mut rest) = (from, from + len, Vec::new());
+    for (col, n) in others.iter().copied().chain([(end, 0)]) {
+        let to = col.min(end);
+        if to > from {
+            rest.push((from, to - from));
+        }
+        from = from.max(col + n);
+    }
+    rest
+}
+
 impl<M: Medium> Shared<M> {
     /// Sums the rows over `[col, col + len)` as `from` shows them. Columns are held. The caller
     /// verifies the rows now, and stores the sums only if all do.

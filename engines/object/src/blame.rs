@@ -21,7 +21,8 @@
 //! own numbers: that is in doubt.
 //!
 //! What cannot be read at the moment says nothing, neither that it is torn nor that it is not: its
-//! page is mended, and then it is judged. Only what stays bad counts as torn. And bytes of a place
+//! page is mended, and then it is judged. Only what stays bad counts as torn, or comes after dozens
+//! of others. And bytes of a place
 //! are free ones because its slot says so, which lies on another page, whose last write may have
 //! been lost as well: where such bytes differ, the columns of the slot have to add up.
 

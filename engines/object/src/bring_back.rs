@@ -31,7 +31,7 @@ use crate::blame::{Apart, Doubt, Judged, Newer, Others, stays_bad};
 use crate::changes::Changes;
 use crate::error::Error;
 use crate::hold::Holding;
-use crate::located::{Blamed, blamed};
+use crate::located::Blamed;
 use crate::redo::{Redo, Redone};
 use crate::repair::{Asked, Mended};
 use crate::shared::{Repairer, Shared};
@@ -264,8 +264,7 @@ impl<M: Medium> Shared<M> {
                 Suspect::Several => false,
             };
             let differ = Differ { col: place.col, by };
-            let sums = self.heap.sums().active();
-            for blamed in blamed(zone, &differ, sums).iter().filter(|b| of_page(b.suspect)) {
+            for blamed in self.blamed(zone, &differ).iter().filter(|b| of_page(b.suspect)) {
                 let at = page + (blamed.col - place.col);
                 all.put(at, &self.as_parity_says(at, &blamed.by)?);
             }
@@ -299,10 +298,9 @@ impl<M: Medium> Shared<M> {
             }
         }
         let room = BESIDE_MAX.saturating_sub(beside.len());
-        let cut = wider.len() > room;
+        // As long as there is room, what can be held is.
+        let cut = room == 0 && !wider.is_empty();
         wider.truncate(room);
-        // What can be held is.
-        let cut = cut && wider.is_empty();
         (wider, cut)
     }
 
@@ -438,7 +436,7 @@ impl<M: Medium> Shared<M> {
                 let by = parity::syndromes(&self.m, zone, col, len, &exempt, scratch);
                 // A page that cannot be read is another damage, and found as one.
                 let Ok(by) = by else { continue };
-                let mut all = blamed(zone, &Differ { col, by }, self.heap.sums().active());
+                let mut all = self.blamed(zone, &Differ { col, by });
                 all.retain(|blamed| is_of_row(blamed.suspect, piece.row));
                 for blamed in all {
                     // What the entries in doubt are about may lie over their own columns, so not

@@ -13,10 +13,12 @@
 
 use core::ops::Range;
 
+use holdfast_pmem::Medium;
 use holdfast_redundancy::parity::{Suspect, suspect};
 use holdfast_redundancy::{Zone, zone};
 
 use crate::anew::Differ;
+use crate::shared::Shared;
 
 /// Bytes that add up between two stretches: fewer come about by chance.
 const GAP: usize = 8;
@@ -41,9 +43,15 @@ impl Blamed {
     }
 }
 
-/// The units that explain how columns differ from their parity. Byte by byte only if there are
-/// `sums` to tell whether it is true.
-pub(crate) fn blamed(zone: &Zone, differ: &Differ, sums: bool) -> Vec<Blamed> {
+impl<M: Medium> Shared<M> {
+    /// The units that explain how columns differ from their parity: byte by byte only if there are
+    /// sums to tell whether it is true.
+    pub(crate) fn blamed(&self, zone: &Zone, differ: &Differ) -> Vec<Blamed> {
+        blamed(zone, differ, self.heap.sums().active())
+    }
+}
+
+fn blamed(zone: &Zone, differ: &Differ, sums: bool) -> Vec<Blamed> {
     let (p, q) = (&differ.by.p[..], &differ.by.q[..]);
     let owners = owners(zone, p, q, sums);
     let mut all: Vec<Blamed> = Vec::new();

@@ -408,7 +408,7 @@ pub(crate) fn after_commit<M: Medium>(shared: &Shared<M>) {
         let _ = shared.retire_log_chunks();
     }
     if shared.suspects.any() {
-        let _ = shared.mend_suspects();
+        shared.mend_suspects();
     }
 }
 

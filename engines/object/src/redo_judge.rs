@@ -17,7 +17,6 @@ use crate::anew::Differ;
 use crate::blame::{Apart, Doubt, Judged, Newer, Of, Others, stays_bad};
 use crate::changes::Changes;
 use crate::error::Error;
-use crate::located::blamed;
 use crate::redo::{Redo, Redone};
 use crate::shared::{Repairer, Shared};
 
@@ -150,8 +149,7 @@ impl<M: Medium> Shared<M> {
         let mut all = Judged::default();
         // The whole page: an object and its slot may lie at different bytes of it.
         let differ = Differ { col: page, by };
-        let all_blamed = blamed(zone, &differ, self.heap.sums().active());
-        for blamed in all_blamed.iter().filter(|blamed| blamed.lies_over(columns)) {
+        for blamed in self.blamed(zone, &differ).iter().filter(|b| b.lies_over(columns)) {
             let Suspect::Unit(zone::Unit::Row(row)) = blamed.suspect else { continue };
             let judged = if self.heap.sums().active() {
                 let apart = Apart::of_p(blamed.col, &blamed.by);

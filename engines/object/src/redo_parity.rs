@@ -15,7 +15,7 @@ use holdfast_redundancy::events::{Cause, Finder};
 use holdfast_redundancy::parity::ParitySites;
 use holdfast_redundancy::{Place, Wrong, Zone, zone};
 
-use crate::anew::Sums;
+use crate::anew::{Sums, beside};
 use crate::error::Error;
 use crate::redo::{Redo, Redone};
 use crate::repair::Mended;
@@ -325,19 +325,6 @@ impl<M: Medium> Shared<M> {
         }
         Ok(())
     }
-}
-
-/// The columns of a range but for those that are changed, which ascend.
-fn beside((from, len): (u64, u64), changed: &[(u64, u64)]) -> Vec<(u64, u64)> {
-    let (mut from, end, mut rest) = (from, from + len, Vec::new());
-    for (col, n) in changed.iter().copied().chain([(end, 0)]) {
-        let to = col.min(end);
-        if to > from {
-            rest.push((from, to - from));
-        }
-        from = from.max(col + n);
-    }
-    rest
 }
 
 /// Columns cut at page boundaries.

@@ -92,8 +92,7 @@ impl<M: Medium> Shared<M> {
         let asked = Asked { cause: Cause::Sum, finder };
         let lost = self.mend_through(at, len, asked)?;
         self.settle_found(at, len, finder)?;
-        // What else there is, is nothing that was asked for.
-        let _ = self.mend_suspects();
+        self.mend_suspects();
         match lost {
             Some(at) => {
                 let object = holdfast_layout::RawPtr::new(at, 0);
@@ -137,24 +136,22 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Looks after the places noted by [`suspect`](Self::suspect). One that cannot be is looked
-    /// after once more later; none keeps another from it.
-    pub(crate) fn mend_suspects(&self) -> Result<(), Error> {
+    /// after once more later; none keeps another from it, and none is an answer to who calls.
+    pub(crate) fn mend_suspects(&self) {
         // A page that stays bad is suspected again by the very event that says so.
-        let (mut seen, mut failed, mut done) = (Vec::new(), Vec::new(), Ok(()));
+        let (mut seen, mut failed) = (Vec::new(), Vec::new());
         while self.suspects.lower() {
             for s in self.suspects.take() {
                 if seen.contains(&s.at) {
                     continue;
                 }
                 seen.push(s.at);
-                if let Err(error) = self.mend_suspect(&s) {
-                    failed.extend((!s.again).then_some(Suspicion { again: true, ..s }));
-                    done = done.and(Err(error));
+                if self.mend_suspect(&s).is_err() && !s.again {
+                    failed.push(Suspicion { again: true, ..s });
                 }
             }
         }
         failed.into_iter().for_each(|s| self.suspects.add(s));
-        done
     }
 
     fn mend_suspect(&self, s: &Suspicion) -> Result<(), Error> {

@@ -12,11 +12,11 @@ use holdfast_redundancy::parity::{self, ParitySites, Scratch, Suspect};
 use holdfast_redundancy::progress::ScrubState;
 use holdfast_redundancy::{ColumnId, Pace, Progress, Verdict, Wrong, Zone, verdict::Reason, zone};
 
-use crate::anew::Differ;
+use crate::anew::{Differ, beside};
 use crate::blame::Doubt;
 use crate::bring_back::{BESIDE_MAX, Known};
 use crate::error::Error;
-use crate::located::{Blamed, blamed};
+use crate::located::Blamed;
 use crate::mend_unit::is_there;
 use crate::pool::Pool;
 use crate::repair::{Asked, BAD_PAGES_MAX, Mended};
@@ -504,7 +504,7 @@ impl<M: Medium> Shared<M> {
             let by = parity::syndromes(&self.m, zone, page, PAGE, &exempt, scratch);
             let Ok(by) = by else { return Ok(Settled::Anew) };
             let differ = Differ { col: page, by };
-            for blamed in blamed(zone, &differ, self.heap.sums().active()) {
+            for blamed in self.blamed(zone, &differ) {
                 match self.settle_mismatch(repairer, zone, (&blamed, &differ), known, asked)? {
                     Settled::Done(settled @ Mended::Lost(_)) => return Ok(Settled::Done(settled)),
                     Settled::Done(_) if matches!(mended, Mended::Undecided(_)) => {}
@@ -638,19 +638,8 @@ impl<M: Medium> Shared<M> {
         mut kept: Vec<(u64, u64)>,
     ) -> Result<Vec<(u64, u64)>, Error> {
         kept.sort_unstable();
-        let mut beside = Vec::new();
-        for (col, len) in columns {
-            let (mut from, end) = (*col, col + len);
-            for (start, n) in kept.iter().copied().chain([(end, 0)]) {
-                let to = start.min(end);
-                if to > from {
-                    beside.push((from, to - from));
-                }
-                from = from.max(start + n);
-            }
-        }
         let mut differ = Vec::new();
-        for (col, len) in beside {
+        for (col, len) in columns.iter().flat_map(|columns| beside(*columns, &kept)) {
             let scratch = &mut repairer.scratch;
             if !parity::check(&self.m, zone, col, len, &self.exempt(), scratch)?.is_empty() {
                 differ.push((col, len));

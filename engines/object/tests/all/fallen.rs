@@ -452,6 +452,23 @@ fn a_slot_that_fell_under_parity_that_a_commit_cannot_write_comes_back() {
     }
 }
 
+/// Writes to an object: a page before `at`, and so far behind it so many bytes. The first page
+/// turns bad under the commit, which is completed.
+fn complete(pool: &TestPool, of: RawPtr, at: u64, writes: &[(u64, usize)]) {
+    let (bad, from) = ((at - PAGE) / PAGE * PAGE, at - of.offset());
+    at_step(pool, "object.commit.step-durable", move |pool| {
+        pool.medium().poison(bad, PAGE, Clear::Able).unwrap();
+    });
+    let all = pool.run(|tx| {
+        tx.write_bytes(of, from - PAGE, &pattern(8, 60))?;
+        writes
+            .iter()
+            .try_for_each(|(behind, len)| tx.write_bytes(of, from + behind, &pattern(8, *len)))
+    });
+    all.unwrap();
+    pool.medium().clear_on_step();
+}
+
 /// Somebody holds an object whose page went back while a commit is completed, also over bytes of it
 /// that are the same: parity goes on saying what the rest was.
 #[test]
@@ -466,20 +483,9 @@ fn parity_of_a_completed_commit_goes_on_saying_what_somebody_holds() {
         [0, 99].iter().for_each(|at: &usize| bytes[*at] = !bytes[*at]);
         let one = Made::at(&pool, place, bytes);
         let (long, at) = over(&pool, one.slot);
-        let (hooked, bad) = (pool.clone(), (at - PAGE) / PAGE * PAGE);
         with_a_view(&pool, one.of, |_| {
             pool.medium().stray(place.offset() / PAGE * PAGE, &before).unwrap();
-            at_step(&pool, "object.commit.step-durable", move |_| {
-                hooked.medium().poison(bad, PAGE, Clear::Able).unwrap();
-            });
-            let from = at - long.offset();
-            let all = pool.run(|tx| {
-                tx.write_bytes(long, from - PAGE, &pattern(8, 60))?;
-                tx.write_bytes(long, from, &pattern(8, 60))?;
-                tx.write_bytes(long, from + 40 + (one.of.offset() - one.slot), &pattern(8, 20))
-            });
-            all.unwrap();
-            pool.medium().clear_on_step();
+            complete(&pool, long, at, &[(0, 60), (40 + one.of.offset() - one.slot, 20)]);
         });
         settled(&pool);
         one.is_there(&pool, &format!("{kind} {parity:?}"));
@@ -500,17 +506,7 @@ fn a_slot_and_bytes_that_fell_together_come_back_under_a_completed_commit() {
         let (long, at) = over(&pool, one.slot);
         one.fall(pool.medium());
         pool.medium().stray(place.offset() / PAGE * PAGE, &before).unwrap();
-        let bad = (at - PAGE) / PAGE * PAGE;
-        at_step(&pool, "object.commit.step-durable", move |pool| {
-            pool.medium().poison(bad, PAGE, Clear::Able).unwrap();
-        });
-        let from = at - long.offset();
-        let both = pool.run(|tx| {
-            tx.write_bytes(long, from - PAGE, &pattern(8, 60))?;
-            tx.write_bytes(long, from, &pattern(8, 60))
-        });
-        both.unwrap();
-        pool.medium().clear_on_step();
+        complete(&pool, long, at, &[(0, 60)]);
         settled(&pool);
         one.is_there(&pool, &format!("{kind} {parity:?}"));
     }

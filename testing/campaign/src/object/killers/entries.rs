@@ -40,8 +40,13 @@ pub(super) fn lost(driver: &Driver) -> Judged<()> {
 
 /// Makes an object with chunks of its own.
 pub(super) fn long(driver: &Driver, rng: &mut holdfast_workloads::Rng) -> Judged<u64> {
+    alloc(driver, rng, LONG)
+}
+
+/// Makes an object. Answers its pointer.
+pub(super) fn alloc(driver: &Driver, rng: &mut holdfast_workloads::Rng, len: u64) -> Judged<u64> {
     let before = driver.ledger.objects();
-    driver.must(&Job::new(rng, [Op::Alloc { len: LONG }]))?;
+    driver.must(&Job::new(rng, [Op::Alloc { len }]))?;
     let now = driver.ledger.objects();
     let added = now.iter().map(|(word, _)| word).find(|word| before.get(*word).is_none());
     added.ok_or_else(|| unable("the object was not made"))

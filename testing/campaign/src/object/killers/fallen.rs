@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::Mutant;
 use super::blessed::{all_passed, at_steps, write_at, zone};
-use super::entries::long;
+use super::entries::{alloc, long};
 use super::jury::{abandon, unable};
 use super::mended::{begin, durable};
 use crate::object::driver::Driver;
@@ -35,11 +35,8 @@ struct Made {
 }
 
 fn make(driver: &Driver, rng: &mut Rng, len: u64) -> Judged<Made> {
-    let (known, before) = (driver.ledger.objects(), Bytes::of(&driver.medium));
-    driver.must(&Job::new(rng, [Op::Alloc { len }]))?;
-    let now = driver.ledger.objects();
-    let word = now.iter().map(|(word, _)| word).find(|word| known.get(*word).is_none());
-    let word = word.ok_or_else(|| unable("the object was not made"))?;
+    let before = Bytes::of(&driver.medium);
+    let word = alloc(driver, rng, len)?;
     let targets = Targets::of(&Bytes::of(&driver.medium));
     let mut pairs = targets.of_area(Area::Object).zip(targets.of_area(Area::Slot));
     let pair = pairs.find(|(object, _)| object.at == RawPtr::from_word(word).offset());
