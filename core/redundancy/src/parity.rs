@@ -118,9 +118,26 @@ pub fn patch_page<M: Medium>(
     scratch: &mut Scratch,
     sites: ParitySites,
 ) -> core::result::Result<(), MediaError> {
+    patch_some(m, zone, (zone.has_p(), zone.has_q()), place, delta, scratch, sites)
+}
+
+/// The same for P, for Q, or for both, as the pair says. The zone has them.
+///
+/// # Errors
+/// The first bad parity page; the other one was patched nevertheless.
+#[inline]
+pub fn patch_some<M: Medium>(
+    m: &M,
+    zone: &Zone,
+    (p, q): (bool, bool),
+    place: Place,
+    delta: &[u8],
+    scratch: &mut Scratch,
+    sites: ParitySites,
+) -> core::result::Result<(), MediaError> {
     debug_assert!(place.col % PAGE + delta.len() as u64 <= PAGE, "a part lies in one page");
-    let p = if zone.has_p() { m.xor(sites.p, zone.p_at(place.col), delta) } else { Ok(()) };
-    if zone.has_q() {
+    let p = if p { m.xor(sites.p, zone.p_at(place.col), delta) } else { Ok(()) };
+    if q {
         let weighted = &mut scratch.row[..delta.len()];
         gf_mul_into(weighted, delta, gf_pow_g(place.row as usize));
         m.xor(sites.q, zone.q_at(place.col), weighted)?;

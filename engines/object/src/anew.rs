@@ -77,6 +77,17 @@ pub(crate) struct Differ {
     pub(crate) by: Syndromes,
 }
 
+impl Differ {
+    /// Whether some of the columns do not differ.
+    pub(crate) fn adds_up(&self, (col, len): (u64, u64)) -> bool {
+        let from = (col - self.col) as usize;
+        let zero = |sums: &[u8]| {
+            sums.get(from..from + len as usize).is_none_or(|sums| sums.iter().all(|b| *b == 0))
+        };
+        zero(&self.by.p) && zero(&self.by.q)
+    }
+}
+
 /// Some columns but for others, which ascend.
 pub(crate) fn beside((from, len): (u64, u64), others: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let (mut from, end, mut rest) = (from, from + len, Vec::new());

@@ -35,7 +35,7 @@ use holdfast_heap::verify::{
 use holdfast_heap::{ChunkEntry, Spot, Unit};
 use holdfast_layout::{Certify, RawPtr};
 use holdfast_pmem::{MediaError, Medium, PAGE, Site};
-use holdfast_redundancy::{Wrong, Zone};
+use holdfast_redundancy::{Wrong, Zone, zone};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -85,6 +85,8 @@ pub(crate) struct Newer {
     pub(crate) wrong: Wrong,
     /// As if it were in doubt: what parity must keep unless it is brought back.
     pub(crate) doubt: Doubt,
+    /// It says nothing of that itself: other things in its row do.
+    pub(crate) follows: bool,
 }
 
 /// Something that may be older than what was committed; or parity over it is.
@@ -102,6 +104,8 @@ pub(crate) struct Doubt {
     pub(crate) row: u32,
     /// The columns that parity must keep: offset in the row, and by what the states differ.
     pub(crate) columns: Vec<(u64, Vec<u8>)>,
+    /// The parity that says so, if the other one cannot be read, or was made from the rows.
+    pub(crate) of: Option<zone::Unit>,
 }
 
 impl Doubt {
@@ -136,6 +140,25 @@ pub(crate) struct Judged {
     pub(crate) torn: Vec<u64>,
 }
 
+impl Judged {
+    /// The doubts are those of one parity alone.
+    pub(crate) fn of(mut self, parity: zone::Unit) -> Self {
+        self.doubts.iter_mut().for_each(|doubt| doubt.of = Some(parity));
+        self
+    }
+
+    /// Only what is newer by its own numbers.
+    pub(crate) fn by_its_own(self) -> Self {
+        let newer = self.newer.into_iter().filter(|newer| !newer.follows).collect();
+        Self { newer, ..Self::default() }
+    }
+
+    /// Of how many things something is known.
+    pub(crate) fn says(&self) -> usize {
+        self.newer.len() + self.doubts.len()
+    }
+}
+
 /// Something over a row that verifies as it is and, otherwise, as parity says.
 #[derive(Debug)]
 struct Claim {
@@ -149,6 +172,8 @@ struct Claim {
     parts: Vec<(usize, usize)>,
     doubt: Doubt,
     contradicted: bool,
+    /// Its order is that of what lies in the row beside it.
+    follows: bool,
 }
 
 impl Claim {
@@ -171,7 +196,8 @@ impl Other {
     fn claim(self, row: u32) -> Claim {
         let Self { of, order, changed, doubt } = self;
         let doubt = Doubt { row, ..doubt };
-        Claim { row, order, of, changed, parts: Vec::new(), doubt, contradicted: false }
+        let (parts, contradicted, follows) = (Vec::new(), false, false);
+        Claim { row, order, of, changed, parts, doubt, contradicted, follows }
     }
 }
 
@@ -187,9 +213,14 @@ pub(crate) struct Apart<'a> {
 }
 
 impl<'a> Apart<'a> {
-    /// As P has it.
-    pub(crate) const fn of_p(col: u64, by: &'a [u8]) -> Self {
-        Self { col, by, of_q: false }
+    /// By what a row differs, if it is to blame.
+    pub(crate) fn of_row(&self, row: u32) -> Cow<'a, [u8]> {
+        if !self.of_q {
+            return Cow::Borrowed(self.by);
+        }
+        let mut by = vec![0; self.by.len()];
+        gf_mul_into(&mut by, self.by, gf_inv(gf_pow_g(row as usize)));
+        Cow::Owned(by)
     }
 }
 
@@ -206,12 +237,7 @@ struct Columns<'a> {
 impl<'a> Columns<'a> {
     /// By what a row differs, if it is to blame.
     fn of_row(&self, row: u32) -> Cow<'a, [u8]> {
-        if !self.of_q {
-            return Cow::Borrowed(self.syndrome);
-        }
-        let mut by = vec![0; self.syndrome.len()];
-        gf_mul_into(&mut by, self.syndrome, gf_inv(gf_pow_g(row as usize)));
-        Cow::Owned(by)
+        Apart { col: self.col, by: self.syndrome, of_q: self.of_q }.of_row(row)
     }
 
     /// The part of `[from, from + len)` in the row at `at` that lies over the columns.
@@ -324,8 +350,8 @@ impl<M: Medium> Shared<M> {
         }
         parts.sort_unstable();
         parts.dedup();
-        let Claim { of, doubt, .. } = claim;
-        (!parts.is_empty()).then_some(Newer { of, parts, wrong: doubt.wrong, doubt })
+        let Claim { of, doubt, follows, .. } = claim;
+        (!parts.is_empty()).then_some(Newer { of, parts, wrong: doubt.wrong, doubt, follows })
     }
 
     /// Bytes of a row with `syndrome` taken out of them.
@@ -418,7 +444,7 @@ impl<M: Medium> Shared<M> {
         };
         let order = self.order_of_entries(at, (chunk, &before, &after), now, then, certify);
         let (len, wrong, object) = (CHUNK_LEN as u64, Wrong::Directory, RawPtr::NULL);
-        let doubt = Doubt { at, len, wrong, object, row: 0, columns: Vec::new() };
+        let doubt = Doubt { at, len, wrong, object, row: 0, columns: Vec::new(), of: None };
         let of = Of::Entry { at, chunk, before, after };
         Ok(Some(Other { of, order, changed: vec![(at, len)], doubt }))
     }
@@ -479,7 +505,7 @@ impl<M: Medium> Shared<M> {
         let object = RawPtr::new(spot.object, generation);
         // A slot that is damaged may say any length.
         let (at, len) = (spot.object, len.clamp(1, spot.capacity.max(1)));
-        let doubt = Doubt { at, len, wrong, object, row: 0, columns: Vec::new() };
+        let doubt = Doubt { at, len, wrong, object, row: 0, columns: Vec::new(), of: None };
         Ok(Some(Other { of: Of::Place(*spot, version), order, changed, doubt }))
     }
 
@@ -613,7 +639,7 @@ fn follow_the_row(claims: &mut [Claim]) {
             _ => continue,
         };
         if claims[i].order == Order::Unknown {
-            claims[i].order = order;
+            (claims[i].order, claims[i].follows) = (order, true);
         }
     }
 }

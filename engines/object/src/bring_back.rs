@@ -22,9 +22,10 @@ use holdfast_redundancy::events::{Cause, Event, Finder};
 use holdfast_redundancy::parity::{self, Mismatch, ParitySites, Scratch, Suspect};
 use holdfast_redundancy::zone::Piece;
 use holdfast_redundancy::{Exempt, Place, Wrong, Zone, zone};
+use holdfast_sync::atomic::Ordering;
 use holdfast_sync::{MutexGuard, PoisonError};
 use holdfast_txn::TxError;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::anew::Differ;
 use crate::blame::{Apart, Doubt, Judged, Newer, Others, stays_bad};
@@ -32,8 +33,9 @@ use crate::changes::Changes;
 use crate::error::Error;
 use crate::hold::Holding;
 use crate::located::Blamed;
+use crate::one_sided::other_of;
 use crate::redo::{Redo, Redone};
-use crate::repair::{Asked, Mended};
+use crate::repair::{Asked, BAD_PAGES_MAX, Mended};
 use crate::shared::{Repairer, Shared};
 use crate::tx::damaged;
 
@@ -108,7 +110,9 @@ impl<M: Medium> Shared<M> {
     ///
     /// Where one parity alone differs, the other may have been made from a row whose last write was
     /// lost, when it could not be read itself. So it is judged as if there were no other. But only
-    /// what is newer by its own numbers counts then.
+    /// what is newer by its own numbers counts then, unless it is known that it was made so.
+    ///
+    /// `others` are wrong in the same page of columns, each by itself.
     ///
     /// # Errors
     /// Among others, a page that is needed to judge them cannot be read.
@@ -116,7 +120,7 @@ impl<M: Medium> Shared<M> {
         &self,
         repairer: &mut Repairer,
         zone: &Zone,
-        blamed: &Blamed,
+        (blamed, others): (&Blamed, &[Blamed]),
         known: Known<'_>,
         asked: Asked,
     ) -> Result<Brought, Error> {
@@ -124,7 +128,7 @@ impl<M: Medium> Shared<M> {
         let (located, alone) = match blamed.suspect {
             Suspect::Unit(zone::Unit::Row(row)) => (Some(row), false),
             Suspect::Any => (None, false),
-            Suspect::Unit(_) => (None, true),
+            Suspect::Unit(parity) => (None, !self.speaks_alone(zone, parity, col)),
             Suspect::Several => return Ok(Brought::default()),
         };
         if !known.all_verify || (alone && !self.m.enabled(ALONE)) {
@@ -137,16 +141,12 @@ impl<M: Medium> Shared<M> {
                 return Ok(brought);
             }
         }
-        let scratch = &mut repairer.scratch;
-        let (none, beside) = (Changes::default(), known.beside.unwrap_or(&[]));
-        let pages = self.pages_by_parity((beside, known.given_up), &self.exempt(), scratch)?;
-        let others = Others { by_parity: &pages, given_up: known.given_up };
-        let apart = Apart { col, by, of_q: blamed.suspect == Suspect::Unit(zone::Unit::Q) };
-        let mut judged = self.judge_columns(zone, apart, &none, located, others)?;
+        let (mut judged, pages) =
+            self.judge_with_others(repairer, zone, (blamed, others), located, known)?;
         if alone {
-            judged = Judged { newer: judged.newer, ..Judged::default() };
+            judged = judged.by_its_own();
         }
-        let mut cut = false;
+        let (scratch, mut cut) = (&mut repairer.scratch, false);
         if let Some(beside) = known.beside {
             let (wider, too_many) = self.pages_to_hold(zone, col, judged.torn, beside, scratch);
             if !wider.is_empty() {
@@ -177,6 +177,64 @@ impl<M: Medium> Shared<M> {
         done?;
         brought.back = held.first().map(|newer| newer.wrong);
         Ok(brought)
+    }
+
+    /// Judges columns with the pages beside them; where something does not verify so, also with
+    /// what `others` are wrong in, if that tells more. Answers what was taken for known, too.
+    fn judge_with_others(
+        &self,
+        repairer: &mut Repairer,
+        zone: &Zone,
+        (blamed, others): (&Blamed, &[Blamed]),
+        located: Option<u32>,
+        known: Known<'_>,
+    ) -> Result<(Judged, Changes), Error> {
+        let (none, beside) = (Changes::default(), known.beside.unwrap_or(&[]));
+        let (exempt, scratch) = (self.exempt(), &mut repairer.scratch);
+        let pages = self.pages_by_parity((beside, known.given_up), &exempt, scratch)?;
+        let of_q = blamed.suspect == Suspect::Unit(zone::Unit::Q);
+        let apart = Apart { col: blamed.col, by: &blamed.by, of_q };
+        let judge = |by_parity: &Changes| {
+            let others = Others { by_parity, given_up: known.given_up };
+            self.judge_columns(zone, apart, &none, located, others)
+        };
+        let judged = judge(&pages)?;
+        if located.is_some() && !judged.torn.is_empty() {
+            // It may be of the same object.
+            let mut all = pages.clone();
+            if self.add_rows_by_parity(zone, others, located, &mut all)? {
+                let with_them = judge(&all)?;
+                if with_them.says() > judged.says() {
+                    return Ok((with_them, all));
+                }
+            }
+        }
+        Ok((judged, pages))
+    }
+
+    /// Adds what other rows of these columns were, each by its own part of the difference. Whether
+    /// there are any.
+    fn add_rows_by_parity(
+        &self,
+        zone: &Zone,
+        others: &[Blamed],
+        but: Option<u32>,
+        into: &mut Changes,
+    ) -> Result<bool, Error> {
+        let mut any = false;
+        for other in others {
+            let Suspect::Unit(zone::Unit::Row(row)) = other.suspect else { continue };
+            if Some(row) == but {
+                continue;
+            }
+            any = true;
+            for (from, len) in other.ranges.iter().copied() {
+                let (at, first) = (zone.at(row, from), (from - other.col) as usize);
+                let by = &other.by[first..first + len as usize];
+                into.put(at, &self.as_parity_says(at, by)?);
+            }
+        }
+        Ok(any)
     }
 
     /// Stores what is held, a page at a time: a page is what gets lost, and one intent's.
@@ -218,22 +276,24 @@ impl<M: Medium> Shared<M> {
         pages.into_values().filter_map(whole).collect()
     }
 
-    /// Has parity say that a row differs from what it is. Flushes, does not drain. The column is
-    /// held.
+    /// Has parity say that a row differs from what it is; only one of them, if it is `of` that.
+    /// Flushes, does not drain. The column is held.
     pub(crate) fn set_apart(
         &self,
         zone: &Zone,
         place: Place,
-        difference: &[u8],
+        (difference, of): (&[u8], Option<zone::Unit>),
         scratch: &mut Scratch,
     ) -> Result<(), Error> {
         let end = place.col + difference.len() as u64;
+        let says = |unit| of.is_none_or(|of| of == unit);
+        let both = (says(zone::Unit::P), zone.has_q() && says(zone::Unit::Q));
         let mut col = place.col;
         while col < end {
             let to = end.min((col / PAGE + 1) * PAGE);
             let part = &difference[(col - place.col) as usize..(to - place.col) as usize];
             let here = Place { col, ..place };
-            parity::patch_page(&self.m, zone, here, part, scratch, APART)?;
+            parity::patch_some(&self.m, zone, both, here, part, scratch, APART)?;
             col = to;
         }
         Ok(())
@@ -255,10 +315,16 @@ impl<M: Medium> Shared<M> {
             let here = self.place_of(*page).filter(|(zone, _)| zone.has_p());
             let Some((zone, place)) = here else { continue };
             let by = match parity::syndromes(&self.m, zone, place.col, PAGE, exempt, scratch) {
-                Err(holdfast_redundancy::Error::Media(e)) if stays_bad(given_up, &e) => continue,
+                Err(holdfast_redundancy::Error::Media(e)) if stays_bad(given_up, &e) => {
+                    self.page_by_the_other((*page, zone, place), e.at, exempt, &mut all)?;
+                    continue;
+                }
                 by => by?,
             };
             let of_page = |suspect| match suspect {
+                Suspect::Unit(unit @ (zone::Unit::P | zone::Unit::Q)) => {
+                    self.speaks_alone(zone, unit, place.col)
+                }
                 Suspect::Unit(unit) => unit == zone::Unit::Row(place.row),
                 Suspect::Any => true,
                 Suspect::Several => false,
@@ -266,10 +332,32 @@ impl<M: Medium> Shared<M> {
             let differ = Differ { col: place.col, by };
             for blamed in self.blamed(zone, &differ).iter().filter(|b| of_page(b.suspect)) {
                 let at = page + (blamed.col - place.col);
-                all.put(at, &self.as_parity_says(at, &blamed.by)?);
+                let of_q = blamed.suspect == Suspect::Unit(zone::Unit::Q);
+                let by = Apart { col: blamed.col, by: &blamed.by, of_q }.of_row(place.row);
+                all.put(at, &self.as_parity_says(at, &by)?);
             }
         }
         Ok(all)
+    }
+
+    /// The same of a page whose columns cannot be read at `bad`: if that is a parity, the other one
+    /// tells.
+    fn page_by_the_other(
+        &self,
+        (page, zone, place): (u64, &Zone, Place),
+        bad: u64,
+        exempt: &impl Exempt,
+        into: &mut Changes,
+    ) -> Result<(), Error> {
+        let unit = zone.unit(bad).map(|(unit, _)| unit);
+        let Some(other) = unit.and_then(other_of).filter(|_| zone.has_q()) else { return Ok(()) };
+        let (columns, of_q) = ((place.col, PAGE), other == zone::Unit::Q);
+        // What cannot be read either says nothing.
+        if let Ok(by) = self.apart_from_rows(&Direct(&self.m), zone, (columns, of_q), exempt) {
+            let by = Apart { col: place.col, by: &by, of_q }.of_row(place.row);
+            into.put(page, &self.as_parity_says(page, &by)?);
+        }
+        Ok(())
     }
 
     /// Those of `torn` that have to be held, too, to judge these columns: whose own do not add up.
@@ -361,7 +449,7 @@ impl<M: Medium> Shared<M> {
         if !held {
             let (object, Place { row, col }) = (RawPtr::NULL, place);
             let columns = vec![(col, vec![0; len as usize])];
-            let left = vec![Doubt { at, len, wrong, object, row, columns }];
+            let left = vec![Doubt { at, len, wrong, object, row, columns, of: None }];
             return Ok(Some(Brought { left, ..Brought::default() }));
         }
         self.report_mended(event, Mended::Repaired(wrong));
@@ -410,15 +498,15 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Brings back the entries of a range, whose columns are held. Answers what was, in how many
-    /// pieces.
+    /// pieces, and a page that could not be read for it.
     fn restore_range(
         &self,
         repairer: &mut Repairer,
         zone: &Zone,
         (at, len): (u64, u64),
         asked: Asked,
-    ) -> Result<u64, Error> {
-        let mut back = 0;
+    ) -> Result<(u64, Option<u64>), Error> {
+        let (mut back, mut unread) = (0, None);
         let (exempt, scratch) = (self.exempt(), &mut repairer.scratch);
         let mut adds_up = |piece: Piece| {
             let (col, len) = (piece.col, piece.len);
@@ -426,7 +514,7 @@ impl<M: Medium> Shared<M> {
             found.is_ok_and(|found| found.is_empty())
         };
         if zone.split(at, len).all(&mut adds_up) {
-            return Ok(0);
+            return Ok((0, None));
         }
         // One after the other: another damage over some of them says nothing of the rest.
         for entry in (at..at + len).step_by(CHUNK_LEN) {
@@ -434,8 +522,14 @@ impl<M: Medium> Shared<M> {
                 let (exempt, scratch) = (self.exempt(), &mut repairer.scratch);
                 let (col, len) = (piece.col, piece.len);
                 let by = parity::syndromes(&self.m, zone, col, len, &exempt, scratch);
-                // A page that cannot be read is another damage, and found as one.
-                let Ok(by) = by else { continue };
+                let by = match by {
+                    // Another damage, and found as one.
+                    Err(holdfast_redundancy::Error::Media(e)) => {
+                        unread = Some(e.at / PAGE * PAGE);
+                        continue;
+                    }
+                    by => by?,
+                };
                 let mut all = self.blamed(zone, &Differ { col, by });
                 all.retain(|blamed| is_of_row(blamed.suspect, piece.row));
                 for blamed in all {
@@ -443,47 +537,113 @@ impl<M: Medium> Shared<M> {
                     // everything over them verifies.
                     let given_up = repairer.given_up.clone();
                     let known = Known { all_verify: true, beside: None, given_up: &given_up };
-                    let brought = self.bring_back(repairer, zone, &blamed, known, asked)?;
+                    let brought = self.bring_back(repairer, zone, (&blamed, &[]), known, asked)?;
                     brought.doubts.iter().for_each(|doubt| self.report_doubt(doubt, asked));
                     back += u64::from(brought.back.is_some());
                 }
             }
         }
-        Ok(back)
+        Ok((back, unread))
     }
 
     /// Brings back all entries whose last writes were lost, before anything else is looked at: what
     /// lies in a chunk that one of them calls free is free bytes until then, and what differs there
-    /// would become the truth. Answers what was brought back, in how many pieces.
+    /// would become the truth. `go_on` is told of so many bytes that were read, and may say that it
+    /// is enough. Answers what was brought back, in how many pieces.
     ///
     /// # Errors
     /// Something other than damage stopped it.
-    pub(crate) fn restore_directories(&self, finder: Finder) -> Result<u64, Error> {
-        let mut back = 0;
-        let asked = Asked { cause: Cause::Parity, finder };
+    pub(crate) fn restore_directories(
+        &self,
+        finder: Finder,
+        mut go_on: impl FnMut(u64) -> bool,
+    ) -> Result<u64, Error> {
+        let (mut back, mut all) = (0, true);
         for table in self.heap.zones().filter(|_| self.m.enabled(DIRECTORIES)) {
             let (from, end) = (table.entry_at(0), table.entry_at(table.chunks()));
             let Some(zone) = self.zone_of(from).filter(|zone| zone.has_p()) else { continue };
             for at in (from / PAGE * PAGE..end).step_by(PAGE as usize) {
-                let range = (at.max(from), (at + PAGE).min(end) - at.max(from));
-                let done = self.undisturbed(|| {
-                    let mut repairer = self.repairer();
-                    let columns = self.columns_of(&[range]);
-                    self.columns.lock_all(&self.m, &columns);
-                    let restored = self
-                        .may_judge()
-                        .and_then(|()| self.restore_range(&mut repairer, zone, range, asked));
-                    self.columns.unlock_all(&columns);
-                    restored
-                });
-                match self.or_stop(done) {
-                    // The pass comes upon it.
-                    Err(Error::Media(_)) => {}
-                    done => back += done?,
+                let (here, seen) = self.restore_entries_on(zone, table, at, finder)?;
+                (back, all) = (back + here, all && seen);
+                if !go_on(u64::from(zone.data_rows()) * PAGE) {
+                    return Ok(back);
                 }
             }
         }
+        self.directories_seen.store(all, Ordering::Release);
         Ok(back)
+    }
+
+    /// The same for the entries on a page of a zone's directory. Answers also whether all that
+    /// tells of them could be read: pages that cannot be are mended first.
+    fn restore_entries_on(
+        &self,
+        zone: &Zone,
+        table: &ZoneTable,
+        page: u64,
+        finder: Finder,
+    ) -> Result<(u64, bool), Error> {
+        let asked = Asked { cause: Cause::Parity, finder };
+        let (from, end) = (table.entry_at(0).max(page), table.entry_at(table.chunks()));
+        let range = (from, end.min(page + PAGE) - from);
+        let mut all = 0;
+        for _ in 0..BAD_PAGES_MAX {
+            let done = self.undisturbed(|| {
+                let mut repairer = self.repairer();
+                let columns = self.columns_of(&[range]);
+                self.columns.lock_all(&self.m, &columns);
+                let restored = self
+                    .may_judge()
+                    .and_then(|()| self.restore_range(&mut repairer, zone, range, asked));
+                self.columns.unlock_all(&columns);
+                restored
+            });
+            let unread = match self.or_stop(done) {
+                Err(Error::Media(e)) => e.at / PAGE * PAGE,
+                done => {
+                    let (back, unread) = done?;
+                    all += back;
+                    let Some(unread) = unread else { return Ok((all, true)) };
+                    unread
+                }
+            };
+            let asked = Asked { cause: Cause::MediaError, finder };
+            self.mend_through(unread, PAGE, asked)?;
+            if self.is_bad(unread) {
+                break;
+            }
+        }
+        Ok((all, false))
+    }
+
+    /// Brings back the entries of what seems to be free over some columns, if no scrub has looked
+    /// at all of them since the pool was opened. Whether what tells of them could be read.
+    pub(crate) fn restore_called_free(
+        &self,
+        zone: &Zone,
+        (col, len): (u64, u64),
+        finder: Finder,
+    ) -> Result<bool, Error> {
+        if self.directories_seen.load(Ordering::Acquire) {
+            return Ok(true);
+        }
+        let Some(table) = self.table_of(zone.at(0, 0)) else { return Ok(true) };
+        let mut pages = BTreeSet::new();
+        for row in 0..zone.data_rows() {
+            let (at, end) = (zone.at(row, col), zone.at(row, col) + len);
+            let chunks = table.chunk_of(at.max(table.chunks_at())).into_iter();
+            let chunks = chunks.flat_map(|first| {
+                let last = table.chunk_of(end - 1).unwrap_or(first);
+                first..=last
+            });
+            let free = |chunk: &u32| table.entry(*chunk).is_none_or(|e| e.kind == ChunkKind::Free);
+            pages.extend(chunks.filter(free).map(|chunk| table.entry_at(chunk) / PAGE * PAGE));
+        }
+        let mut all = true;
+        for page in pages {
+            all &= self.restore_entries_on(zone, table, page, finder)?.1;
+        }
+        Ok(all)
     }
 
     /// The same for a unit over columns that are about to be replayed, before anybody else works.

@@ -13,7 +13,7 @@ use holdfast_pmem::{MediaError, Site};
 use holdfast_redundancy::Zone;
 
 /// Changes to be made, merged.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Changes {
     /// New bytes by place; ranges do not overlap.
     bytes: BTreeMap<u64, Vec<u8>>,

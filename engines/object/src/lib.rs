@@ -51,8 +51,8 @@
 //!   way to the medium
 //! - `open.rs`, `recover.rs`, `redo.rs`, `redo_judge.rs`, `redo_parity.rs`, `owed.rs` after a crash
 //! - `repair.rs`, `candidates.rs`, `mend_unit.rs`, `whole_page.rs`, `halves.rs`, `located.rs`,
-//!   `blame.rs`, `newer.rs`, `bring_back.rs`, `hold.rs`, `hopeless.rs`, `copies.rs` putting right;
-//!   `report.rs`, `made_up.rs` telling of it
+//!   `blame.rs`, `newer.rs`, `one_sided.rs`, `bring_back.rs`, `hold.rs`, `hopeless.rs`, `copies.rs`
+//!   putting right; `report.rs`, `made_up.rs` telling of it
 //! - `sweep.rs`, `scrub.rs` looking
 //! - `grow.rs` more room; `versions.rs`, `touched.rs`, `marks.rs`, `lane.rs`, `view.rs` what DRAM
 //!   keeps
@@ -93,6 +93,7 @@ mod mend_unit;
 #[cfg(loom)]
 pub mod modelled;
 mod newer;
+mod one_sided;
 mod open;
 mod options;
 mod overflow;

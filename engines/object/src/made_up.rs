@@ -60,18 +60,22 @@ impl<M: Medium> Shared<M> {
         }
     }
 
-    /// Forgets that something was made up in a page column, if it adds up.
+    /// Forgets that something was made up in a page column, and parity of it, if it adds up.
     pub(crate) fn believe(&self, zone: &Zone, col: u64) {
         let (col, scratch) = (col / PAGE * PAGE, &mut Scratch::new());
         let left = parity::check(&self.m, zone, col, PAGE, &self.exempt(), scratch);
         if left.is_ok_and(|left| left.is_empty()) {
             self.made_up().retain(|column| *column != zone.p_at(col));
+            let is_of =
+                |page: u64| page == zone.p_at(col) || zone.has_q() && page == zone.q_at(col);
+            self.one_sided().retain(|page| !is_of(*page));
         }
     }
 
     /// The same for all of these columns, which are held; for all there are, if none are given.
     pub(crate) fn believe_what_adds_up(&self, held: Option<&[ColumnId]>) {
-        let all = self.made_up().clone();
+        let mut all = self.made_up().clone();
+        all.extend(self.one_sided().iter());
         for (zone, _, col) in all.into_iter().filter_map(|at| self.zone_unit(at)) {
             let column = self.columns.id(&zone, col);
             match held {

@@ -113,6 +113,8 @@ impl<M: Medium> Shared<M> {
         let entries = self.load_future(&mut repairer, &redo)?;
         let redone = self.redo(&mut repairer, &redo)?;
         drop(repairer);
+        // While some columns were half replayed, others than those in doubt may have been noted.
+        self.believe_what_adds_up(None);
         recovered.bytes = changes.len();
         recovered.columns = redone.columns;
         recovered.cured = redone.cured + entries;

@@ -39,6 +39,7 @@ use crate::changes::Changes;
 use crate::error::Error;
 use crate::hold::Holding;
 use crate::mend_unit::{Part, find_cure, find_cure_of_two, is_there, parts_of};
+use crate::one_sided::other_of;
 use crate::redo_parity::{ToBe, by_pages};
 use crate::repair::{Asked, Mended};
 use crate::shared::{Repairer, Shared};
@@ -147,7 +148,6 @@ impl<M: Medium> Shared<M> {
                 self.redo_columns(repairer, redo, (zone, (col, len)), &to_be, &mut redone)?;
                 redone.columns += len;
             }
-            self.keep_apart(repairer, zone, &columns, &redone.kept);
         }
         if !self.is_file() {
             self.m.drain(REDONE);
@@ -155,24 +155,27 @@ impl<M: Medium> Shared<M> {
         Ok(redone)
     }
 
-    /// Has parity say again of rows what it said before it was recomputed from them.
+    /// Has parity say again of rows what it said before it was recomputed from them, over these
+    /// columns.
     pub(crate) fn keep_apart(
         &self,
         repairer: &mut Repairer,
         zone: &Zone,
-        columns: &[(u64, u64)],
+        (from, len): (u64, u64),
         kept: &[Doubt],
     ) {
         for doubt in kept.iter().filter(|doubt| zone.contains(doubt.at)) {
             for (col, difference) in &doubt.columns {
                 let end = col + difference.len() as u64;
-                for (from, len) in columns {
-                    let (from, to) = ((*from).max(*col), (from + len).min(end));
-                    if from < to {
-                        let part = &difference[(from - col) as usize..(to - col) as usize];
-                        let place = Place { row: doubt.row, col: from };
-                        // A page that cannot be read says nothing any more, as was reported.
-                        let _ = self.set_apart(zone, place, part, &mut repairer.scratch);
+                let (from, to) = (from.max(*col), (from + len).min(end));
+                if from < to {
+                    let part = &difference[(from - col) as usize..(to - col) as usize];
+                    let place = Place { row: doubt.row, col: from };
+                    let what = (part, doubt.of);
+                    // A page that cannot be read says nothing any more, as was reported.
+                    let _ = self.set_apart(zone, place, what, &mut repairer.scratch);
+                    if let Some(other) = doubt.of.and_then(other_of) {
+                        self.set_one_sided(zone, other, from);
                     }
                 }
             }

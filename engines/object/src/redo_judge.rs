@@ -5,13 +5,12 @@
 //! and a write of theirs may be lost in between: such a row verifies, and the new parity would go
 //! by it.
 
-use holdfast_codes::{gf_mul_xor_into, gf_pow_g, xor_into};
+use holdfast_codes::xor_into;
 use holdfast_heap::verify::{Direct, Overlay, Source};
 use holdfast_layout::RawPtr;
 use holdfast_pmem::{MediaError, Medium, PAGE, Site};
-use holdfast_redundancy::exempt::read_exempt_by;
-use holdfast_redundancy::parity::{self, Suspect};
-use holdfast_redundancy::{Exempt, ExemptRanges, Wrong, Zone, zone};
+use holdfast_redundancy::parity::{Suspect, Syndromes};
+use holdfast_redundancy::{ExemptRanges, Wrong, Zone, zone};
 
 use crate::anew::Differ;
 use crate::blame::{Apart, Doubt, Judged, Newer, Of, Others, stays_bad};
@@ -60,9 +59,11 @@ impl<M: Medium> Shared<M> {
         let page = columns.0 / PAGE * PAGE;
         match [zone.p_at(page), zone.q_at(page)].map(|parity| given_up.contains(&parity)) {
             [false, false] => self.located_rows(repairer, redo, zone, columns, given_up),
-            [true, false] => self.judge_rows(repairer, redo, zone, (columns, true), given_up),
-            [false, true] => self.judge_rows(repairer, redo, zone, (columns, false), given_up),
             [true, true] => Ok(Judged::default()),
+            [_, of_p] => {
+                let judged = self.judge_rows(repairer, redo, zone, (columns, !of_p), given_up)?;
+                Ok(judged.of(if of_p { zone::Unit::P } else { zone::Unit::Q }))
+            }
         }
     }
 
@@ -129,7 +130,7 @@ impl<M: Medium> Shared<M> {
     }
 
     /// With P and Q: what over the rows they name verifies as they say, where the changes do not
-    /// cover what was wrong there.
+    /// cover what was wrong there. They may be those of the rows as found or as they will be.
     fn located_rows(
         &self,
         repairer: &mut Repairer,
@@ -138,24 +139,68 @@ impl<M: Medium> Shared<M> {
         columns: (u64, u64),
         given_up: &[u64],
     ) -> Result<Judged, Error> {
-        let was = ExemptRanges(redo.was_exempt);
-        let page = columns.0 / PAGE * PAGE;
-        let by = match parity::syndromes(&self.m, zone, page, PAGE, &was, &mut repairer.scratch) {
-            Err(holdfast_redundancy::Error::Media(e)) if stays_bad(given_up, &e) => {
-                return Ok(Judged::default());
-            }
-            by => by?,
+        let (direct, was, exempt) = (Direct(&self.m), ExemptRanges(redo.was_exempt), self.exempt());
+        let future = redo.changes.over(&direct);
+        let known = |p: Result<Vec<u8>, MediaError>, q: Result<Vec<u8>, MediaError>, col| match p
+            .and_then(|p| Ok(Syndromes { p, q: q? }))
+        {
+            Err(e) if stays_bad(given_up, &e) => Ok(None),
+            by => by.map(|by| Some(Differ { col, by })),
         };
-        let mut all = Judged::default();
+        let as_found = |columns: (u64, u64)| {
+            let of = |q| self.apart_from_rows(&direct, zone, (columns, q), &was);
+            known(of(false), of(true), columns.0)
+        };
+        let as_will_be = |columns: (u64, u64)| {
+            let of = |q| self.apart_from_rows(&future, zone, (columns, q), &exempt);
+            known(of(false), of(true), columns.0)
+        };
+        let adds_up = |differ: Option<Differ>| differ.is_none_or(|differ| differ.adds_up(columns));
+        if adds_up(as_found(columns)?) || adds_up(as_will_be(columns)?) {
+            return Ok(Judged::default());
+        }
         // The whole page: an object and its slot may lie at different bytes of it.
-        let differ = Differ { col: page, by };
-        for blamed in self.blamed(zone, &differ).iter().filter(|b| b.lies_over(columns)) {
-            let Suspect::Unit(zone::Unit::Row(row)) = blamed.suspect else { continue };
-            let judged = if self.heap.sums().active() {
-                let apart = Apart::of_p(blamed.col, &blamed.by);
-                self.judge_again(repairer, redo, zone, apart, (Some(row), given_up))?
-            } else {
-                self.as_located(redo, zone.at(row, blamed.col), &blamed.by)
+        let page = (columns.0 / PAGE * PAGE, PAGE);
+        let mut doubts = Vec::new();
+        for differ in [as_found(page)?, as_will_be(page)?].into_iter().flatten() {
+            let judged = self.judge_blamed(repairer, redo, zone, (&differ, columns), given_up)?;
+            if !judged.newer.is_empty() {
+                return Ok(judged);
+            }
+            doubts.extend(judged.doubts);
+        }
+        Ok(Judged { doubts, ..Judged::default() })
+    }
+
+    /// What over the units that explain a difference of some columns verifies as parity says.
+    fn judge_blamed(
+        &self,
+        repairer: &mut Repairer,
+        redo: &Redo<'_>,
+        zone: &Zone,
+        (differ, columns): (&Differ, (u64, u64)),
+        given_up: &[u64],
+    ) -> Result<Judged, Error> {
+        let (mut all, sums) = (Judged::default(), self.heap.sums().active());
+        for blamed in self.blamed(zone, differ).iter().filter(|b| b.lies_over(columns)) {
+            let Suspect::Unit(unit) = blamed.suspect else { continue };
+            let (col, by) = (blamed.col, &blamed.by[..]);
+            let judged = match unit {
+                zone::Unit::Row(row) if !sums => self.as_located(redo, zone.at(row, col), by),
+                zone::Unit::Row(row) => {
+                    let apart = Apart { col, by, of_q: false };
+                    self.judge_again(repairer, redo, zone, apart, (Some(row), given_up))?
+                }
+                // The other one may have been made from the rows as they are: see `one_sided.rs`.
+                _ if !sums => continue,
+                parity => {
+                    let apart = Apart { col, by, of_q: parity == zone::Unit::Q };
+                    let judged = self.judge_again(repairer, redo, zone, apart, (None, given_up))?;
+                    match self.speaks_alone(zone, parity, col) {
+                        true => judged.of(parity),
+                        false => judged.by_its_own(),
+                    }
+                }
             };
             all.newer.extend(judged.newer);
             all.doubts.extend(judged.doubts);
@@ -185,28 +230,9 @@ impl<M: Medium> Shared<M> {
         let Some((_, place)) = self.place_of(at) else { return Judged::default() };
         let (wrong, object, len) = (Wrong::Data, RawPtr::NULL, bytes.len() as u64);
         let columns = vec![(place.col, difference)];
-        let doubt = Doubt { at, len, wrong, object, row: place.row, columns };
-        let newer = vec![Newer { of: Of::Row, parts: vec![(at, bytes)], wrong, doubt }];
+        let doubt = Doubt { at, len, wrong, object, row: place.row, columns, of: None };
+        let newer =
+            vec![Newer { of: Of::Row, parts: vec![(at, bytes)], wrong, doubt, follows: false }];
         Judged { newer, ..Judged::default() }
-    }
-    /// P over some columns XOR all rows, as `from` shows them; or Q XOR what they give.
-    fn apart_from_rows(
-        &self,
-        from: &impl Source,
-        zone: &Zone,
-        ((col, len), of_q): ((u64, u64), bool),
-        exempt: &impl Exempt,
-    ) -> Result<Vec<u8>, MediaError> {
-        if !of_q {
-            return self.sum_of_rows(from, zone, None, col, len, exempt);
-        }
-        let (mut sum, mut row_bytes) = (vec![0; len as usize], vec![0; len as usize]);
-        self.m.read(zone.q_at(col), &mut sum)?;
-        for row in 0..zone.data_rows() {
-            let read = |at, into: &mut [u8]| from.read(at, into);
-            read_exempt_by(zone.at(row, col), &mut row_bytes, exempt, read)?;
-            gf_mul_xor_into(&mut sum, &row_bytes, gf_pow_g(row as usize));
-        }
-        Ok(sum)
     }
 }

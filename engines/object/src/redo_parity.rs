@@ -15,7 +15,7 @@ use holdfast_redundancy::events::{Cause, Finder};
 use holdfast_redundancy::parity::ParitySites;
 use holdfast_redundancy::{Place, Wrong, Zone, zone};
 
-use crate::anew::{Sums, beside};
+use crate::anew::Sums;
 use crate::error::Error;
 use crate::redo::{Redo, Redone};
 use crate::repair::Mended;
@@ -82,9 +82,8 @@ impl<M: Medium> Shared<M> {
             tries += 1;
             let mut to_be = ToBe::default();
             let sound = zones.iter().fold(true, |sound, zone| {
-                let this = self.sum_replaced(redo, zone, redone, &mut to_be)
-                    && self.is_judged(repairer, redo, zone, redone);
-                sound && this
+                let summed = self.sum_replaced(redo, zone, redone, &mut to_be);
+                sound & summed & self.is_judged(repairer, redo, zone, redone)
             });
             if sound || tries == TRIES {
                 return Ok(to_be);
@@ -102,20 +101,22 @@ impl<M: Medium> Shared<M> {
     ) -> bool {
         let direct = Direct(&self.m);
         let (future, exempt) = (redo.changes.over(&direct), self.exempt());
+        let mut sound = true;
         for (col, len) in redo.changes.columns(zone).into_iter().flat_map(by_pages) {
             if !zone.has_p() || !redo.changes.replace_over(zone, col, len) {
                 continue;
             }
             let sums = self.sum_columns(&future, zone, (col, len), &exempt);
             if !self.still_verify(redo, zone, (col, len), redone) {
-                return false;
+                sound = false;
+                continue;
             }
             // What cannot be read stays so, or turned bad just now: step 5 sees to it.
             if let Ok(sums) = sums {
                 to_be.0.insert((zone.index(), col), sums);
             }
         }
-        true
+        sound
     }
 
     /// Whether no write of the rows that were just read was lost since they were judged. While a
@@ -196,14 +197,23 @@ impl<M: Medium> Shared<M> {
                 Some(sums) => self.put_redone(zone, sums),
                 None => self.sum_and_put(repairer, redo, zone, (col, len), redone),
             };
-            if let Err(Error::Media(e)) = &done
-                && zone.unit(e.at).is_some_and(|(unit, _)| !matches!(unit, zone::Unit::Row(_)))
-            {
+            if done.is_err() && self.was_put(zone, &done) {
+                // The parity that is left has these columns as the rows are. It says again what it
+                // did, or what is in doubt, or held, could not be judged with the rest of the page.
+                self.keep_apart(repairer, zone, (col, len), &redone.kept);
                 self.clear_parity(repairer, zone, page, redo.finder, redone)?;
                 done = self.remake_page(repairer, redo, zone, page, redone);
-                if let Some(sums) = sums {
-                    done = done.and_then(|()| self.put_redone(zone, sums));
+                if done.is_ok()
+                    && let Some(sums) = sums
+                {
+                    done = self.put_redone(zone, sums);
+                    if self.was_put(zone, &done) {
+                        self.keep_apart(repairer, zone, (col, len), &redone.kept);
+                    }
                 }
+            } else if done.is_ok() {
+                // At once: whatever stops a redo later, the next one finds these columns so.
+                self.keep_apart(repairer, zone, (col, len), &redone.kept);
             }
             match done {
                 // A row that could not be read and could not be mended either, or parity that stays
@@ -272,7 +282,7 @@ impl<M: Medium> Shared<M> {
         page: u64,
         redone: &mut Redone,
     ) -> Result<(), Error> {
-        let (all, mut verified) = ((page, PAGE), false);
+        let (all, mut done) = ((page, PAGE), Ok(false));
         for _ in 0..if zone.has_q() { TRIES } else { 0 } {
             self.cure_columns(repairer, redo, zone, page, PAGE, redone)?;
             self.harden_cures()?;
@@ -280,18 +290,31 @@ impl<M: Medium> Shared<M> {
                 self.still_verify(redo, zone, all, redone)
                     && self.none_lost(repairer, redo, zone, all, redone)
             };
-            verified = self.put_verified(zone, all, verify)?;
-            if verified {
+            done = self.put_verified(zone, all, verify);
+            if !matches!(done, Ok(false)) {
                 break;
             }
         }
-        if !verified {
-            self.put_verified(zone, all, || true)?;
+        if matches!(done, Ok(false)) {
+            done = self.put_verified(zone, all, || true);
         }
-        // Of the columns that are changed, this is done once all of them are stored.
-        let changed = redo.changes.columns(zone);
-        self.keep_apart(repairer, zone, &beside(all, &changed), &redone.kept);
-        Ok(())
+        let done = done.map(drop);
+        if self.was_put(zone, &done) {
+            self.keep_apart(repairer, zone, all, &redone.kept);
+        }
+        done
+    }
+
+    /// Whether parity was stored, of which one may have failed: the other one was nevertheless.
+    fn was_put(&self, zone: &Zone, done: &Result<(), Error>) -> bool {
+        let of_parity = |at| {
+            zone.unit(at)
+                .is_some_and(|(unit, _): (zone::Unit, u64)| !matches!(unit, zone::Unit::Row(_)))
+        };
+        match done {
+            Err(Error::Media(e)) => of_parity(e.at),
+            done => done.is_ok(),
+        }
     }
 
     /// Makes the parity pages of a page column usable; what they hold is to be recomputed.

@@ -393,6 +393,9 @@ impl<M: Medium> Shared<M> {
                 break mended;
             }
         };
+        if self.one_sided().contains(&page) {
+            self.suspect(zone.at(0, col / PAGE * PAGE), PAGE, Cause::Parity, event.finder);
+        }
         Ok(self.report_mended(event, mended))
     }
 
@@ -449,6 +452,7 @@ impl<M: Medium> Shared<M> {
         let certify = Certify::when(self.m.enabled(JUDGE));
         let at = zone.unit_at(unit, col);
         let is_row = matches!(unit, zone::Unit::Row(_));
+        self.note_one_sided(zone, unit, col);
         for candidate in self.candidates(scratch, zone, unit, (col, PAGE), &exempt).0 {
             let bad = match is_row {
                 true => self.bad_units(at, &candidate, &Changes::default(), certify),

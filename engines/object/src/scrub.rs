@@ -108,6 +108,17 @@ impl Scrubbed {
         let Progress { repaired, lost, undecided, state, .. } = *pass;
         Self { report, repaired, lost, undecided, state }
     }
+
+    /// Counts what became of a finding.
+    fn count(&mut self, mended: Mended) {
+        match mended {
+            Mended::Repaired(_) | Mended::Relocated(_) => self.repaired += 1,
+            Mended::Lost(_) => self.lost += 1,
+            Mended::Undecided(_) | Mended::StoodIn(_) => self.undecided += 1,
+            // Another finding's repair settled it, or a writer did.
+            Mended::Nothing => {}
+        }
+    }
 }
 
 /// What is known of columns before they are settled.
@@ -129,8 +140,9 @@ enum Settled {
     /// What lies over them is to be mended first: a page cannot be read, or a row has gone bad
     /// since it was verified.
     Anew,
-    /// A page elsewhere that they are judged by was mended, or given up.
-    Again,
+    /// A page elsewhere that they are judged by was mended, or given up; or what lay in several
+    /// rows was brought back.
+    Again(Mended),
     /// These pages have to be held as well.
     Wider(Vec<u64>),
 }
@@ -197,6 +209,9 @@ impl<M: Medium> Pool<M> {
         let mut pace = Pace::new(options.rate);
         let mut scratch = Scratch::new();
         let mut state = shared.begin_pass(options.resume)?;
+        let awake = || progress(&state, shared.m.len());
+        let back = shared.look_at_directories(&mut pace, control, awake)?;
+        (state.found, state.repaired) = (state.found + back, state.repaired + back);
         let mut position = shared.position_of(state.next);
         let mut done = Scrubbed::so_far(&state);
         let mut steps = 0_u32;
@@ -217,14 +232,7 @@ impl<M: Medium> Pool<M> {
             position = shared.sweep_step(position, &mut scratch, &mut done.report)?;
             shared.refuse_cut_off()?;
             for finding in done.report.findings.split_off(known) {
-                let mended = shared.mend_finding(&finding)?;
-                match mended {
-                    Mended::Repaired(_) | Mended::Relocated(_) => done.repaired += 1,
-                    Mended::Lost(_) => done.lost += 1,
-                    Mended::Undecided(_) | Mended::StoodIn(_) => done.undecided += 1,
-                    // Another finding's repair settled it, or a writer did.
-                    Mended::Nothing => {}
-                }
+                done.count(shared.mend_finding(&finding)?);
                 done.report.findings.push(finding);
             }
             let bytes = done.report.column_bytes + done.report.object_bytes - before;
@@ -268,7 +276,10 @@ impl<M: Medium> Pool<M> {
     /// the bytes can be read again.
     pub fn heal_load(&self, at: u64, len: u64) -> bool {
         let asked = Asked { cause: Cause::MediaError, finder: Finder::Load };
-        matches!(self.shared.mend(at, len, asked), Ok(None))
+        let mended = matches!(self.shared.mend(at, len, asked), Ok(None));
+        // What is known of this damage now is known to this process only.
+        self.shared.mend_suspects();
+        mended
     }
 }
 
@@ -283,7 +294,7 @@ impl<M: Medium> Shared<M> {
             repairer.scrubbed
         };
         let interrupted = matches!(last.state, ScrubState::Paused | ScrubState::Running);
-        let mut state = if resume && interrupted {
+        let state = if resume && interrupted {
             let all_again = self.position_of(last.next) == Position::FRONT;
             let counts = if all_again { Progress::default() } else { last };
             let Progress { pass, started_ns, .. } = last;
@@ -297,9 +308,21 @@ impl<M: Medium> Shared<M> {
             }
         };
         self.store_progress(&state)?;
-        let back = self.restore_directories(Finder::Scrub)?;
-        (state.found, state.repaired) = (state.found + back, state.repaired + back);
         Ok(state)
+    }
+
+    /// The entries of all chunks, before anything else of a pass and at its pace.
+    fn look_at_directories(
+        &self,
+        pace: &mut Pace,
+        control: &ScrubControl,
+        mut awake: impl FnMut(),
+    ) -> Result<u64, Error> {
+        self.restore_directories(Finder::Scrub, |bytes| {
+            awake();
+            sit_out(pace.wait_after(self.clock.now(), bytes), control, &mut awake);
+            control.0.load(Ordering::Acquire) == 0
+        })
     }
 
     fn store_progress(&self, state: &Progress) -> Result<(), Error> {
@@ -380,6 +403,11 @@ impl<M: Medium> Shared<M> {
         if finder != Finder::Scrub && parity.clone().any(|at| self.is_unsettled(at)) {
             return Ok((Mended::Lost(Wrong::FreeOrParity), false));
         }
+        // What entries call free that cannot be had is nobody's to say.
+        let known = self.restore_called_free(&zone, (col, end - col), finder)?;
+        if !known && finder != Finder::Scrub {
+            return Ok((Mended::Undecided(Wrong::FreeOrParity), false));
+        }
         let settled = self.settle_pages(&zone, (col, end - col), columns, finder)?;
         if matches!(settled, (Mended::Lost(_), _)) {
             for at in parity {
@@ -399,6 +427,7 @@ impl<M: Medium> Shared<M> {
     ) -> Result<(Mended, bool), Error> {
         let asked = Asked { cause: Cause::Parity, finder };
         let (mut beside, mut given_up, mut held, mut again) = (Vec::new(), Vec::new(), 0, 0);
+        let mut back = Mended::Nothing;
         for _ in 0..BAD_PAGES_MAX {
             let mut lost = false;
             for row in 0..zone.data_rows() {
@@ -417,6 +446,7 @@ impl<M: Medium> Shared<M> {
                     let settled = self.may_judge().and_then(|()| {
                         self.settle_columns(&mut repairer, zone, (col, len), known, asked)
                     });
+                    self.believe_what_adds_up(Some(&columns));
                     self.columns.unlock_all(&columns);
                     settled
                 });
@@ -425,15 +455,19 @@ impl<M: Medium> Shared<M> {
                     unit.is_some_and(|(_, of)| (col..col + len).contains(&(of / PAGE * PAGE)))
                 };
                 match self.or_stop(self.or_mend(settled, &mut given_up, of_columns, finder))? {
-                    Settled::Again if again < BESIDE_MAX => again += 1,
+                    Settled::Again(mended) if again < BESIDE_MAX => {
+                        again += 1;
+                        back = if mended == Mended::Nothing { back } else { mended };
+                    }
                     // Who holds it lets go of it in a moment, or has a view.
                     Settled::Held(_) if held < HELD_TRIES => {
                         held += 1;
                         give_way(held);
                     }
+                    Settled::Done(Mended::Nothing) => return Ok((back, false)),
                     Settled::Done(mended) => return Ok((mended, false)),
                     Settled::Held(mended) => return Ok((mended, true)),
-                    Settled::Anew | Settled::Again => break,
+                    Settled::Anew | Settled::Again(_) => break,
                     Settled::Wider(pages) => {
                         let ranges = Vec::from_iter(pages.iter().map(|page| (*page, PAGE)));
                         columns.extend(self.columns_of(&ranges));
@@ -471,7 +505,8 @@ impl<M: Medium> Shared<M> {
                 if self.is_bad(page) {
                     given_up.push(page);
                 }
-                Ok(if of_columns(page) { Settled::Anew } else { Settled::Again })
+                let again = Settled::Again(Mended::Nothing);
+                Ok(if of_columns(page) { Settled::Anew } else { again })
             }
             settled => settled,
         }
@@ -504,8 +539,9 @@ impl<M: Medium> Shared<M> {
             let by = parity::syndromes(&self.m, zone, page, PAGE, &exempt, scratch);
             let Ok(by) = by else { return Ok(Settled::Anew) };
             let differ = Differ { col: page, by };
-            for blamed in self.blamed(zone, &differ) {
-                match self.settle_mismatch(repairer, zone, (&blamed, &differ), known, asked)? {
+            let all = self.blamed(zone, &differ);
+            for blamed in &all {
+                match self.settle_mismatch(repairer, zone, (blamed, &all, &differ), known, asked)? {
                     Settled::Done(settled @ Mended::Lost(_)) => return Ok(Settled::Done(settled)),
                     Settled::Done(_) if matches!(mended, Mended::Undecided(_)) => {}
                     Settled::Done(settled) => mended = settled,
@@ -523,7 +559,7 @@ impl<M: Medium> Shared<M> {
         &self,
         repairer: &mut Repairer,
         zone: &Zone,
-        (blamed, differ): (&Blamed, &Differ),
+        (blamed, all, differ): (&Blamed, &[Blamed], &Differ),
         Before { beside, lost, given_up }: Before<'_>,
         asked: Asked,
     ) -> Result<Settled, Error> {
@@ -538,9 +574,15 @@ impl<M: Medium> Shared<M> {
             return Ok(Settled::Anew);
         }
         let known = Known { all_verify, beside: Some(beside), given_up };
-        let brought = self.bring_back(repairer, zone, blamed, known, asked)?;
+        let brought = self.bring_back(repairer, zone, (blamed, all), known, asked)?;
         if !brought.wider.is_empty() {
             return Ok(Settled::Wider(brought.wider));
+        }
+        let of_row = |b: &Blamed| matches!(b.suspect, Suspect::Unit(zone::Unit::Row(_)));
+        let back = brought.back.map_or(Mended::Nothing, Mended::Repaired);
+        if brought.back.is_some() && all.iter().filter(|b| of_row(b)).nth(1).is_some() {
+            // What is said of the other rows may not be so any more.
+            return Ok(Settled::Again(back));
         }
         let (unit, wrong) = match blamed.suspect {
             Suspect::Unit(zone::Unit::Q) => (zone::Unit::Q, Wrong::ParityQ),
@@ -549,7 +591,6 @@ impl<M: Medium> Shared<M> {
         };
         let undecided = || brought.doubts.iter().chain(&brought.left);
         let doubtful = undecided().next().map(|doubt| Mended::Undecided(doubt.wrong));
-        let back = brought.back.map_or(Mended::Nothing, Mended::Repaired);
         brought.doubts.iter().for_each(|doubt| self.report_doubt(doubt, asked));
         let kept = undecided().flat_map(Doubt::ranges).collect();
         let rest = self.differ_beside(repairer, zone, &blamed.ranges, kept)?;
@@ -559,7 +600,7 @@ impl<M: Medium> Shared<M> {
             return Ok(settled(doubtful.unwrap_or(back)));
         }
         let event = self.event(asked.cause, asked.finder, zone.unit_at(unit, col), len);
-        let mended = if brought.cut || self.cannot_tell(blamed.suspect) {
+        let mended = if brought.cut || self.cannot_tell(zone, col, blamed.suspect) {
             Mended::Undecided(wrong)
         } else if !all_verify {
             // A unit over the column is lost. Parity stays as it is: it may be what is right.

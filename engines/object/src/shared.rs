@@ -104,6 +104,11 @@ pub(crate) struct Shared<M: Medium> {
     pub(crate) unsettled: Mutex<Vec<u64>>,
     /// Page columns, by the offset of their P, in which a page was made up: see `made_up.rs`.
     pub(crate) made_up: Mutex<Vec<u64>>,
+    /// A scrub has looked at the entries of all chunks.
+    pub(crate) directories_seen: AtomicBool,
+    /// Pages of parity that agree with the rows because they were made from them: see
+    /// `one_sided.rs`.
+    pub(crate) one_sided: Mutex<Vec<u64>>,
     /// Directory entries in doubt, whose chunks nobody gets.
     pub(crate) withheld: Mutex<Vec<(u64, bool)>>,
     /// Pages that memory stands in for.
@@ -173,6 +178,8 @@ impl<M: Medium> Shared<M> {
             suspects: Suspects::default(),
             unsettled: Mutex::new(Vec::new()),
             made_up: Mutex::new(Vec::new()),
+            directories_seen: AtomicBool::new(false),
+            one_sided: Mutex::new(Vec::new()),
             withheld: Mutex::new(Vec::new()),
             stand_ins: Mutex::new(Vec::new()),
             redoing: Redoing::default(),

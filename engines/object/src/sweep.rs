@@ -309,11 +309,14 @@ impl<M: Medium> Shared<M> {
         let located = match mismatch.suspect {
             Suspect::Any => None,
             Suspect::Unit(zone::Unit::Row(row)) => Some(row),
+            Suspect::Unit(parity) if self.speaks_alone(zone, parity, col) => None,
             _ => return Vec::new(),
         };
+        let of_q = mismatch.suspect == Suspect::Unit(zone::Unit::Q);
         let found = parity::syndromes(&self.m, zone, col, len, &self.exempt(), scratch);
         let judged = found.ok().filter(|_| self.may_judge().is_ok()).and_then(|found| {
-            let (none, columns) = (Changes::default(), Apart::of_p(col, &found.p));
+            let by = if of_q { &found.q } else { &found.p };
+            let (none, columns) = (Changes::default(), Apart { col, by, of_q });
             let others = Others { by_parity: &none, given_up: &[] };
             // What cannot be read is a finding of its own, after which this is looked at again.
             let judged = self.judge_columns(zone, columns, &none, located, others);
@@ -368,7 +371,7 @@ impl<M: Medium> Shared<M> {
             Suspect::Unit(row) => (row, Wrong::FreeOrParity),
             Suspect::Any | Suspect::Several => (zone::Unit::P, Wrong::FreeOrParity),
         };
-        let verdict = if self.cannot_tell(mismatch.suspect) {
+        let verdict = if self.cannot_tell(zone, mismatch.col, mismatch.suspect) {
             Verdict::Undecided(Reason::Unlocated)
         } else {
             Verdict::Corrupt(wrong)
@@ -379,7 +382,11 @@ impl<M: Medium> Shared<M> {
 
     /// Whether nothing that is kept can say which unit of a column is wrong: there are no sums,
     /// and parity names none. The parity may be all that is left of the right bytes.
-    pub(crate) fn cannot_tell(&self, suspect: Suspect) -> bool {
-        !self.heap.sums().active() && matches!(suspect, Suspect::Any | Suspect::Several)
+    pub(crate) fn cannot_tell(&self, zone: &Zone, col: u64, suspect: Suspect) -> bool {
+        let names_none = || match suspect {
+            Suspect::Unit(unit) => self.speaks_alone(zone, unit, col),
+            Suspect::Any | Suspect::Several => true,
+        };
+        !self.heap.sums().active() && names_none()
     }
 }

@@ -18,7 +18,7 @@ use holdfast_pmem::{Medium, MediumKind, PAGE};
 use holdfast_redundancy::Zone;
 use holdfast_txn::Transaction;
 
-fn zone(pool: &TestPool) -> Zone {
+pub(crate) fn zone(pool: &TestPool) -> Zone {
     let region = *pool.regions().iter().find(|r| r.kind == RegionKind::Zone).unwrap();
     Zone::new(&region, 0).unwrap()
 }
@@ -30,16 +30,16 @@ fn read(pool: &TestPool, at: u64) -> Vec<u8> {
 }
 
 /// An object, and its slot as it was before.
-struct Made {
-    of: RawPtr,
+pub(crate) struct Made {
+    pub(crate) of: RawPtr,
     bytes: Vec<u8>,
-    slot: u64,
+    pub(crate) slot: u64,
     before: Vec<u8>,
 }
 
 impl Made {
     /// Frees an object and makes another at its place.
-    fn at(pool: &TestPool, place: RawPtr, bytes: Vec<u8>) -> Self {
+    pub(crate) fn at(pool: &TestPool, place: RawPtr, bytes: Vec<u8>) -> Self {
         let slot = spot(pool, place).slot;
         pool.run(|tx| tx.free(place)).unwrap();
         let before = read(pool, slot);
@@ -52,12 +52,12 @@ impl Made {
     }
 
     /// The write of the slot is lost after all.
-    fn fall(&self, m: &FaultMedium) {
+    pub(crate) fn fall(&self, m: &FaultMedium) {
         assert_ne!(read_on(m, self.slot), self.before);
         m.stray(self.slot, &self.before).unwrap();
     }
 
-    fn is_there(&self, pool: &TestPool, what: &str) {
+    pub(crate) fn is_there(&self, pool: &TestPool, what: &str) {
         match get(pool, self.of) {
             Ok(bytes) => assert!(bytes == self.bytes, "{what}: other bytes"),
             Err(error) => panic!("{what}: {error}"),
@@ -87,7 +87,7 @@ fn made(pool: &TestPool, count: usize, which: impl Fn(u64, RawPtr) -> bool) -> V
 }
 
 /// A long object with bytes over the same columns in another row, and where these are.
-fn over(pool: &TestPool, slot: u64) -> (RawPtr, u64) {
+pub(crate) fn over(pool: &TestPool, slot: u64) -> (RawPtr, u64) {
     let zone = zone(pool);
     let col = zone.place(slot).unwrap().col;
     let found = (0..20).find_map(|seed| {
@@ -255,9 +255,10 @@ fn with_a_view<R>(pool: &TestPool, of: RawPtr, work: impl FnOnce([Arc<Gate>; 2])
             gates[1].open();
         });
         held.wait();
-        let done = work(gates.clone());
+        // What goes wrong must not leave the thread waiting.
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(gates.clone())));
         gates[0].open();
-        done
+        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
@@ -454,7 +455,7 @@ fn a_slot_that_fell_under_parity_that_a_commit_cannot_write_comes_back() {
 
 /// Writes to an object: a page before `at`, and so far behind it so many bytes. The first page
 /// turns bad under the commit, which is completed.
-fn complete(pool: &TestPool, of: RawPtr, at: u64, writes: &[(u64, usize)]) {
+pub(crate) fn complete(pool: &TestPool, of: RawPtr, at: u64, writes: &[(u64, usize)]) {
     let (bad, from) = ((at - PAGE) / PAGE * PAGE, at - of.offset());
     at_step(pool, "object.commit.step-durable", move |pool| {
         pool.medium().poison(bad, PAGE, Clear::Able).unwrap();
@@ -486,6 +487,42 @@ fn parity_of_a_completed_commit_goes_on_saying_what_somebody_holds() {
         with_a_view(&pool, one.of, |_| {
             pool.medium().stray(place.offset() / PAGE * PAGE, &before).unwrap();
             complete(&pool, long, at, &[(0, 60), (40 + one.of.offset() - one.slot, 20)]);
+        });
+        settled(&pool);
+        one.is_there(&pool, &format!("{kind} {parity:?}"));
+    }
+}
+
+/// The same where the completion begins anew: parity of another page, which it comes to later,
+/// stays bad, and moves.
+#[test]
+fn parity_of_a_completed_commit_goes_on_saying_it_though_that_is_done_twice() {
+    for (kind, parity) in KINDS {
+        let pool = pool(kind, parity);
+        let same = |slot: u64, of: RawPtr| slot / PAGE == of.offset() / PAGE;
+        let one = made(&pool, 1, same).remove(0);
+        // More than a row.
+        let (zone, long) = (zone(&pool), put(&pool, &pattern(9, 150_000)));
+        settled(&pool);
+        let col = zone.place(one.slot).unwrap().col;
+        let inside = long.offset()..long.offset() + 150_000 - 2 * PAGE;
+        let mut all = (0..zone.data_rows()).map(|row| zone.at(row, col));
+        let at = all.find(|at| inside.contains(at)).expect("it is longer than a row");
+        let from = at - long.offset();
+        let later = zone.place(at + PAGE).unwrap().col;
+        assert!(later > zone.place(at).unwrap().col, "both lie in one row");
+        let bad = zone.p_at(later) / PAGE * PAGE;
+        with_a_view(&pool, one.of, |_| {
+            one.fall(pool.medium());
+            at_step(&pool, "object.commit.step-durable", move |pool| {
+                pool.medium().poison(bad, PAGE, Clear::Unable).unwrap();
+            });
+            let both = pool.run(|tx| {
+                tx.write_bytes(long, from, &pattern(8, 60))?;
+                tx.write_bytes(long, from + PAGE, &pattern(8, 60))
+            });
+            both.unwrap();
+            pool.medium().clear_on_step();
         });
         settled(&pool);
         one.is_there(&pool, &format!("{kind} {parity:?}"));

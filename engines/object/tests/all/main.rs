@@ -24,6 +24,7 @@ mod moving;
 mod named;
 mod no_spare;
 mod older;
+mod one_sided;
 mod parts;
 mod passed_on;
 mod ranges;

@@ -168,7 +168,7 @@ fn all_pages_of_a_long_object_come_back_together() {
 const REWRITES: [(usize, usize); 4] = [(4_060, 0), (4_060, 1_500), (20_000, 0), (20_000, 1_500)];
 
 /// Such an object, a granule that lies on both pages, and what the object is.
-fn over_a_border(pool: &TestPool, len: usize) -> (RawPtr, usize, Vec<u8>) {
+pub(crate) fn over_a_border(pool: &TestPool, len: usize) -> (RawPtr, usize, Vec<u8>) {
     let model = pattern(1, len);
     let border = |of: &RawPtr| (PAGE - of.offset() % PAGE) as usize;
     let good = |of: &RawPtr| {

@@ -66,6 +66,7 @@ const REPAIR: &[&str] = &[
     "engines/object/src/made_up.rs",
     "engines/object/src/mend_unit.rs",
     "engines/object/src/newer.rs",
+    "engines/object/src/one_sided.rs",
     "engines/object/src/repair.rs",
     "engines/object/src/report.rs",
     "engines/object/src/scrub.rs",

@@ -32,6 +32,8 @@ struct Made {
     object: Target,
     slot: Target,
     before: Vec<u8>,
+    /// The page that its bytes begin on, before.
+    page: Vec<u8>,
 }
 
 fn make(driver: &Driver, rng: &mut Rng, len: u64) -> Judged<Made> {
@@ -41,8 +43,9 @@ fn make(driver: &Driver, rng: &mut Rng, len: u64) -> Judged<Made> {
     let mut pairs = targets.of_area(Area::Object).zip(targets.of_area(Area::Slot));
     let pair = pairs.find(|(object, _)| object.at == RawPtr::from_word(word).offset());
     let (object, slot) = pair.ok_or_else(|| unable("the object has no slot"))?;
-    let before = before.get(slot.at, slot.len).unwrap_or_default().to_vec();
-    Ok(Made { word, object, slot, before })
+    let get = |at, len| before.get(at, len).unwrap_or_default().to_vec();
+    let (page, before) = (get(object.at / PAGE * PAGE, PAGE), get(slot.at, slot.len));
+    Ok(Made { word, object, slot, before, page })
 }
 
 /// Makes objects until `which` says that one, with its slot, lies as it has to.
@@ -133,20 +136,48 @@ pub fn completed(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     judged(&world, driver, &mut rng, &made)
 }
 
-/// P over a slot that fell cannot be read: it is made anew from the row as it is, and Q differs.
+/// P over a slot that fell cannot be read: it is made anew from the row as it is, and Q differs,
+/// which is all that there is to see at the next open.
 pub fn alone(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     let (world, driver, mut rng) = begin(mutant, world)?;
     let made = make(&driver, &mut rng, 100)?;
     let driver = settled(&world, driver)?;
-    let zone = zone(&driver)?;
-    let p = zone.start + u64::from(zone.data_rows) * zone.row_len + column(&zone, made.slot.at);
     let fallen = driver.medium.stray(made.slot.at, &made.before);
     fallen.map_err(|_| unable("the medium refused"))?;
-    let bad = driver.medium.poison(p / PAGE * PAGE, PAGE, Clear::Able);
-    bad.map_err(|_| unable("the medium refused"))?;
+    let p = lose_parity(&driver, &made)?;
+    if !driver.pool.heal_load(p, PAGE) {
+        return Err(unable("parity stays bad"));
+    }
+    let driver = settled(&world, driver)?;
     scrub(&driver.pool)?;
     scrub(&driver.pool)?;
     judged(&world, driver, &mut rng, &made)
+}
+
+/// An object over two pages, both of which went back, and P over its slot cannot be read: Q tells
+/// of the slot only if it is known that P was made from it.
+pub fn one_sided(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
+    let (world, driver, mut rng) = begin(mutant, world)?;
+    let apart = |made: &Made| made.slot.at / PAGE != made.object.at / PAGE;
+    let made = find(&driver, &mut rng, 700, |_, made| apart(made))?;
+    let driver = settled(&world, driver)?;
+    for (at, bytes) in [(made.slot.at, &made.before), (made.object.at / PAGE * PAGE, &made.page)] {
+        driver.medium.stray(at, bytes).map_err(|_| unable("the medium refused"))?;
+    }
+    lose_parity(&driver, &made)?;
+    scrub(&driver.pool)?;
+    scrub(&driver.pool)?;
+    judged(&world, driver, &mut rng, &made)
+}
+
+/// The page of P over a slot cannot be read. Answers which.
+fn lose_parity(driver: &Driver, made: &Made) -> Judged<u64> {
+    let zone = zone(driver)?;
+    let p = zone.start + u64::from(zone.data_rows) * zone.row_len + column(&zone, made.slot.at);
+    let page = p / PAGE * PAGE;
+    let bad = driver.medium.poison(page, PAGE, Clear::Able);
+    bad.map_err(|_| unable("the medium refused"))?;
+    Ok(page)
 }
 
 /// Free bytes are hit, something is put over them, and the write of its slot is lost, which lies in

@@ -109,6 +109,7 @@ const ENGINE: &[Trial] = &[
     ("object.commit.freed-sum", &[CREATED]),
     ("object.commit.fresh-sums", &[CREATED]),
     ("object.bring_back.alone", &[made!(fallen::alone, PQ)]),
+    ("object.one_sided.note", &[made!(fallen::one_sided, PQ)]),
     ("object.bring_back.directories", &[made!(entries::hit, PQ)]),
     ("object.bring_back.apart-p", &[made!(apart::in_doubt, SHM)]),
     ("object.bring_back.apart-q", &[made!(apart::held, PQ)]),
