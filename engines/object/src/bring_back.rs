@@ -97,6 +97,8 @@ pub(crate) struct Brought {
     pub(crate) wider: Vec<u64>,
     /// There are more of these than can be held.
     pub(crate) cut: bool,
+    /// It lay in several rows of the columns: what else was said of them is not so any more.
+    pub(crate) across: bool,
 }
 
 /// Whether no other row is suspected. Where a parity is, that one may be right after all: the other
@@ -141,7 +143,7 @@ impl<M: Medium> Shared<M> {
                 return Ok(brought);
             }
         }
-        let (mut judged, pages) =
+        let (mut judged, pages, across) =
             self.judge_with_others(repairer, zone, (blamed, others), located, known)?;
         if alone {
             judged = judged.by_its_own();
@@ -162,7 +164,7 @@ impl<M: Medium> Shared<M> {
                 return Ok(brought);
             }
         }
-        let mut brought = Brought { doubts: judged.doubts, cut, ..Brought::default() };
+        let mut brought = Brought { doubts: judged.doubts, cut, across, ..Brought::default() };
         let mut holding = Holding::default();
         let mut held: Vec<Newer> = Vec::new();
         for newer in judged.newer {
@@ -180,7 +182,8 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Judges columns with the pages beside them; where something does not verify so, also with
-    /// what `others` are wrong in, if that tells more. Answers what was taken for known, too.
+    /// what `others` are wrong in, if that tells more. Answers what was taken for known, too, and
+    /// whether some of that is of these columns.
     fn judge_with_others(
         &self,
         repairer: &mut Repairer,
@@ -188,7 +191,7 @@ impl<M: Medium> Shared<M> {
         (blamed, others): (&Blamed, &[Blamed]),
         located: Option<u32>,
         known: Known<'_>,
-    ) -> Result<(Judged, Changes), Error> {
+    ) -> Result<(Judged, Changes, bool), Error> {
         let (none, beside) = (Changes::default(), known.beside.unwrap_or(&[]));
         let (exempt, scratch) = (self.exempt(), &mut repairer.scratch);
         let pages = self.pages_by_parity((beside, known.given_up), &exempt, scratch)?;
@@ -205,11 +208,11 @@ impl<M: Medium> Shared<M> {
             if self.add_rows_by_parity(zone, others, located, &mut all)? {
                 let with_them = judge(&all)?;
                 if with_them.says() > judged.says() {
-                    return Ok((with_them, all));
+                    return Ok((with_them, all, true));
                 }
             }
         }
-        Ok((judged, pages))
+        Ok((judged, pages, false))
     }
 
     /// Adds what other rows of these columns were, each by its own part of the difference. Whether

@@ -6,7 +6,8 @@
 //! what P says where it is alone: see `blame.rs`.
 //!
 //! Until the column adds up again. Known to this process only: the next one brings back by one
-//! parity alone only what is newer by its own numbers. So it is looked after soon, as any suspicion.
+//! parity alone only what is newer by its own numbers. So it is looked after soon, as any
+//! suspicion.
 
 use holdfast_codes::{gf_mul_xor_into, gf_pow_g};
 use holdfast_heap::verify::{Direct, Source};

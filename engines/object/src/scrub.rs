@@ -578,10 +578,8 @@ impl<M: Medium> Shared<M> {
         if !brought.wider.is_empty() {
             return Ok(Settled::Wider(brought.wider));
         }
-        let of_row = |b: &Blamed| matches!(b.suspect, Suspect::Unit(zone::Unit::Row(_)));
         let back = brought.back.map_or(Mended::Nothing, Mended::Repaired);
-        if brought.back.is_some() && all.iter().filter(|b| of_row(b)).nth(1).is_some() {
-            // What is said of the other rows may not be so any more.
+        if brought.across && brought.back.is_some() {
             return Ok(Settled::Again(back));
         }
         let (unit, wrong) = match blamed.suspect {

@@ -136,17 +136,20 @@ pub fn completed(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     judged(&world, driver, &mut rng, &made)
 }
 
-/// P over a slot that fell cannot be read: it is made anew from the row as it is, and Q differs,
-/// which is all that there is to see at the next open.
+/// A slot fell, and P is what it would be if it was made from that: Q differs, which is all that
+/// there is to see at the next open.
 pub fn alone(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     let (world, driver, mut rng) = begin(mutant, world)?;
     let made = make(&driver, &mut rng, 100)?;
     let driver = settled(&world, driver)?;
-    let fallen = driver.medium.stray(made.slot.at, &made.before);
-    fallen.map_err(|_| unable("the medium refused"))?;
-    let p = lose_parity(&driver, &made)?;
-    if !driver.pool.heal_load(p, PAGE) {
-        return Err(unable("parity stays bad"));
+    let (now, p) = (Bytes::of(&driver.medium), p_over(&driver, &made)?);
+    let get = |at| now.get(at, made.slot.len).unwrap_or_default().to_vec();
+    let (slot, mut parity) = (get(made.slot.at), get(p));
+    for (byte, (now, before)) in parity.iter_mut().zip(slot.iter().zip(&made.before)) {
+        *byte ^= now ^ before;
+    }
+    for (at, bytes) in [(made.slot.at, &made.before), (p, &parity)] {
+        driver.medium.stray(at, bytes).map_err(|_| unable("the medium refused"))?;
     }
     let driver = settled(&world, driver)?;
     scrub(&driver.pool)?;
@@ -164,20 +167,18 @@ pub fn one_sided(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     for (at, bytes) in [(made.slot.at, &made.before), (made.object.at / PAGE * PAGE, &made.page)] {
         driver.medium.stray(at, bytes).map_err(|_| unable("the medium refused"))?;
     }
-    lose_parity(&driver, &made)?;
+    let p = p_over(&driver, &made)?;
+    let bad = driver.medium.poison(p / PAGE * PAGE, PAGE, Clear::Able);
+    bad.map_err(|_| unable("the medium refused"))?;
     scrub(&driver.pool)?;
     scrub(&driver.pool)?;
     judged(&world, driver, &mut rng, &made)
 }
 
-/// The page of P over a slot cannot be read. Answers which.
-fn lose_parity(driver: &Driver, made: &Made) -> Judged<u64> {
+/// Where P over a slot is.
+fn p_over(driver: &Driver, made: &Made) -> Judged<u64> {
     let zone = zone(driver)?;
-    let p = zone.start + u64::from(zone.data_rows) * zone.row_len + column(&zone, made.slot.at);
-    let page = p / PAGE * PAGE;
-    let bad = driver.medium.poison(page, PAGE, Clear::Able);
-    bad.map_err(|_| unable("the medium refused"))?;
-    Ok(page)
+    Ok(zone.start + u64::from(zone.data_rows) * zone.row_len + column(&zone, made.slot.at))
 }
 
 /// Free bytes are hit, something is put over them, and the write of its slot is lost, which lies in
