@@ -78,27 +78,10 @@ pub(crate) struct Differ {
 }
 
 impl Differ {
-    /// Whether some of the columns do not differ.
-    pub(crate) fn adds_up(&self, (col, len): (u64, u64)) -> bool {
-        let from = (col - self.col) as usize;
-        let zero = |sums: &[u8]| {
-            sums.get(from..from + len as usize).is_none_or(|sums| sums.iter().all(|b| *b == 0))
-        };
-        zero(&self.by.p) && zero(&self.by.q)
+    /// Whether nothing differs.
+    pub(crate) fn adds_up(&self) -> bool {
+        self.by.p.iter().chain(&self.by.q).all(|byte| *byte == 0)
     }
-}
-
-/// Some columns but for others, which ascend.
-pub(crate) fn beside((from, len): (u64, u64), others: &[(u64, u64)]) -> Vec<(u64, u64)> {
-    let (mut from, end, mut rest) = (from, from + len, Vec::new());
-    for (col, n) in others.iter().copied().chain([(end, 0)]) {
-        let to = col.min(end);
-        if to > from {
-            rest.push((from, to - from));
-        }
-        from = from.max(col + n);
-    }
-    rest
 }
 
 impl<M: Medium> Shared<M> {

@@ -22,9 +22,9 @@
 //!
 //! What cannot be read at the moment says nothing, neither that it is torn nor that it is not: its
 //! page is mended, and then it is judged. Only what stays bad counts as torn, or comes after dozens
-//! of others. And bytes of a place
-//! are free ones because its slot says so, which lies on another page, whose last write may have
-//! been lost as well: where such bytes differ, the columns of the slot have to add up.
+//! of others. And bytes of a place are free ones because its slot says so, which lies on another
+//! page, whose last write may have been lost as well: where such bytes differ, the columns of the
+//! slot have to add up.
 
 use holdfast_codes::{gf_inv, gf_mul_into, gf_pow_g, xor_into};
 use holdfast_heap::format::{CHUNK_LEN, SLOT_LEN, SUM_LEN};

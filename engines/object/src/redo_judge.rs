@@ -10,7 +10,7 @@ use holdfast_heap::verify::{Direct, Overlay, Source};
 use holdfast_layout::RawPtr;
 use holdfast_pmem::{MediaError, Medium, PAGE, Site};
 use holdfast_redundancy::parity::{Suspect, Syndromes};
-use holdfast_redundancy::{ExemptRanges, Wrong, Zone, zone};
+use holdfast_redundancy::{Exempt, ExemptRanges, Wrong, Zone, zone};
 
 use crate::anew::Differ;
 use crate::blame::{Apart, Doubt, Judged, Newer, Of, Others, stays_bad};
@@ -76,18 +76,27 @@ impl<M: Medium> Shared<M> {
         (columns, of_q): ((u64, u64), bool),
         given_up: &[u64],
     ) -> Result<Judged, Error> {
-        let direct = Direct(&self.m);
+        self.judge_states(redo, zone, (columns, [!of_q, of_q]), given_up, |differ| {
+            let by = if of_q { &differ.by.q } else { &differ.by.p };
+            let apart = Apart { col: differ.col, by, of_q };
+            self.judge_again(repairer, redo, zone, apart, (None, given_up))
+        })
+    }
+
+    /// Judges by how P, Q or both, as `asked`, differ from the rows as found, and as they will be.
+    fn judge_states(
+        &self,
+        redo: &Redo<'_>,
+        zone: &Zone,
+        (columns, asked): ((u64, u64), [bool; 2]),
+        given_up: &[u64],
+        mut judge: impl FnMut(&Differ) -> Result<Judged, Error>,
+    ) -> Result<Judged, Error> {
+        let (direct, was, exempt) = (Direct(&self.m), ExemptRanges(redo.was_exempt), self.exempt());
         let future = redo.changes.over(&direct);
-        let was = ExemptRanges(redo.was_exempt);
-        // `None` where nothing can be said.
-        let known = |sum: Result<Vec<u8>, MediaError>| match sum {
-            Err(e) if stays_bad(given_up, &e) => Ok(None),
-            sum => sum.map(Some),
-        };
-        let as_found = |columns| known(self.apart_from_rows(&direct, zone, (columns, of_q), &was));
-        let as_will_be =
-            |columns| known(self.apart_from_rows(&future, zone, (columns, of_q), &self.exempt()));
-        let adds_up = |sum: Option<Vec<u8>>| sum.is_none_or(|sum| sum.iter().all(|b| *b == 0));
+        let as_found = |of| self.differ_from(&direct, zone, (of, asked), &was, given_up);
+        let as_will_be = |of| self.differ_from(&future, zone, (of, asked), &exempt, given_up);
+        let adds_up = |differ: Option<Differ>| differ.is_none_or(|differ| differ.adds_up());
         // Parity that is right for one of these states of the rows: no write of them was lost.
         if adds_up(as_found(columns)?) || adds_up(as_will_be(columns)?) {
             return Ok(Judged::default());
@@ -95,15 +104,34 @@ impl<M: Medium> Shared<M> {
         // Now the whole page: an object and its slot may lie at different bytes of it.
         let page = (columns.0 / PAGE * PAGE, PAGE);
         let mut doubts = Vec::new();
-        for sum in [as_found(page)?, as_will_be(page)?].into_iter().flatten() {
-            let apart = Apart { col: page.0, by: &sum, of_q };
-            let judged = self.judge_again(repairer, redo, zone, apart, (None, given_up))?;
+        for differ in [as_found(page)?, as_will_be(page)?].into_iter().flatten() {
+            let judged = judge(&differ)?;
             if !judged.newer.is_empty() {
                 return Ok(judged);
             }
             doubts.extend(judged.doubts);
         }
         Ok(Judged { doubts, ..Judged::default() })
+    }
+
+    /// How P, Q or both differ from the rows, as `from` shows them; `None` where nothing can be
+    /// said.
+    fn differ_from(
+        &self,
+        from: &impl Source,
+        zone: &Zone,
+        (columns, [p, q]): ((u64, u64), [bool; 2]),
+        exempt: &impl Exempt,
+        given_up: &[u64],
+    ) -> Result<Option<Differ>, MediaError> {
+        let sum = |asked: bool, of_q| match asked {
+            true => self.apart_from_rows(from, zone, (columns, of_q), exempt),
+            false => Ok(Vec::new()),
+        };
+        match sum(p, false).and_then(|p| Ok(Syndromes { p, q: sum(q, true)? })) {
+            Err(e) if stays_bad(given_up, &e) => Ok(None),
+            by => by.map(|by| Some(Differ { col: columns.0, by })),
+        }
     }
 
     /// Judges columns, and once more with the other pages of what is torn as parity says: nobody
@@ -139,37 +167,9 @@ impl<M: Medium> Shared<M> {
         columns: (u64, u64),
         given_up: &[u64],
     ) -> Result<Judged, Error> {
-        let (direct, was, exempt) = (Direct(&self.m), ExemptRanges(redo.was_exempt), self.exempt());
-        let future = redo.changes.over(&direct);
-        let known = |p: Result<Vec<u8>, MediaError>, q: Result<Vec<u8>, MediaError>, col| match p
-            .and_then(|p| Ok(Syndromes { p, q: q? }))
-        {
-            Err(e) if stays_bad(given_up, &e) => Ok(None),
-            by => by.map(|by| Some(Differ { col, by })),
-        };
-        let as_found = |columns: (u64, u64)| {
-            let of = |q| self.apart_from_rows(&direct, zone, (columns, q), &was);
-            known(of(false), of(true), columns.0)
-        };
-        let as_will_be = |columns: (u64, u64)| {
-            let of = |q| self.apart_from_rows(&future, zone, (columns, q), &exempt);
-            known(of(false), of(true), columns.0)
-        };
-        let adds_up = |differ: Option<Differ>| differ.is_none_or(|differ| differ.adds_up(columns));
-        if adds_up(as_found(columns)?) || adds_up(as_will_be(columns)?) {
-            return Ok(Judged::default());
-        }
-        // The whole page: an object and its slot may lie at different bytes of it.
-        let page = (columns.0 / PAGE * PAGE, PAGE);
-        let mut doubts = Vec::new();
-        for differ in [as_found(page)?, as_will_be(page)?].into_iter().flatten() {
-            let judged = self.judge_blamed(repairer, redo, zone, (&differ, columns), given_up)?;
-            if !judged.newer.is_empty() {
-                return Ok(judged);
-            }
-            doubts.extend(judged.doubts);
-        }
-        Ok(Judged { doubts, ..Judged::default() })
+        self.judge_states(redo, zone, (columns, [true; 2]), given_up, |differ| {
+            self.judge_blamed(repairer, redo, zone, (differ, columns), given_up)
+        })
     }
 
     /// What over the units that explain a difference of some columns verifies as parity says.

@@ -197,10 +197,12 @@ impl<M: Medium> Shared<M> {
                 Some(sums) => self.put_redone(zone, sums),
                 None => self.sum_and_put(repairer, redo, zone, (col, len), redone),
             };
-            if done.is_err() && self.was_put(zone, &done) {
-                // The parity that is left has these columns as the rows are. It says again what it
-                // did, or what is in doubt, or held, could not be judged with the rest of the page.
+            if self.was_put(zone, &done) {
+                // At once: whatever stops a redo later, the next one finds these columns so; and
+                // where one parity failed, the rest of the page is judged by the one that is left.
                 self.keep_apart(repairer, zone, (col, len), &redone.kept);
+            }
+            if done.is_err() && self.was_put(zone, &done) {
                 self.clear_parity(repairer, zone, page, redo.finder, redone)?;
                 done = self.remake_page(repairer, redo, zone, page, redone);
                 if done.is_ok()
@@ -211,9 +213,6 @@ impl<M: Medium> Shared<M> {
                         self.keep_apart(repairer, zone, (col, len), &redone.kept);
                     }
                 }
-            } else if done.is_ok() {
-                // At once: whatever stops a redo later, the next one finds these columns so.
-                self.keep_apart(repairer, zone, (col, len), &redone.kept);
             }
             match done {
                 // A row that could not be read and could not be mended either, or parity that stays

@@ -12,7 +12,7 @@ use holdfast_redundancy::parity::{self, ParitySites, Scratch, Suspect};
 use holdfast_redundancy::progress::ScrubState;
 use holdfast_redundancy::{ColumnId, Pace, Progress, Verdict, Wrong, Zone, verdict::Reason, zone};
 
-use crate::anew::{Differ, beside};
+use crate::anew::Differ;
 use crate::blame::Doubt;
 use crate::bring_back::{BESIDE_MAX, Known};
 use crate::error::Error;
@@ -145,6 +145,19 @@ enum Settled {
     Again(Mended),
     /// These pages have to be held as well.
     Wider(Vec<u64>),
+}
+
+/// Some columns but for others, which ascend.
+fn beside((from, len): (u64, u64), others: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let (mut from, end, mut rest) = (from, from + len, Vec::new());
+    for (col, n) in others.iter().copied().chain([(end, 0)]) {
+        let to = col.min(end);
+        if to > from {
+            rest.push((from, to - from));
+        }
+        from = from.max(col + n);
+    }
+    rest
 }
 
 /// Lets others go on who hold what is to be looked at again.

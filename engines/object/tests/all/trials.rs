@@ -9,8 +9,8 @@ use holdfast_object::{CreateOptions, Parity, ScrubControl, ScrubOptions, VerifyR
 use holdfast_pmem::{Medium, MediumKind};
 use holdfast_redundancy::Zone;
 
-/// Calls of the medium that the read of one object may take over rows that are lost: a third of
-/// that was seen. All that could be tried takes hours.
+/// Calls of the medium that the read of one object may take over rows that are lost: three times
+/// as many as were seen. All that could be tried takes hours.
 const PATIENCE: u64 = 8_000_000;
 
 /// Where an object lies.
