@@ -138,6 +138,7 @@ fn tables<M: Medium>(m: &M) -> Result<(Tables, Repairer), Error> {
         beside: 0,
         stuck: Vec::new(),
         given_up: Vec::new(),
+        healed: Vec::new(),
         hopeless: Hopeless::default(),
         installs: 0,
     };

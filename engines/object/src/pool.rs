@@ -100,6 +100,7 @@ impl<M: Medium> Pool<M> {
             beside: 0,
             stuck: Vec::new(),
             given_up: Vec::new(),
+            healed: Vec::new(),
             hopeless: Hopeless::default(),
             installs: 0,
         };

@@ -41,6 +41,10 @@ pub(crate) const BAD_PAGES_MAX: u32 = 8;
 /// How often it is tried to have what a page was, before zeros take its place.
 const TRIES: u32 = 3;
 
+/// How often one repair heals a page before it counts as one that stays bad, whatever the medium
+/// says of it. Each unit over it would be tried in vain, else.
+const HEALS_MAX: usize = 4;
+
 /// Verifying the units of all rows before parity is made from them.
 const VERIFY_ROWS: Site = Site::new("object.repair.verify-rows");
 /// Taking the newest of what verifies.
@@ -549,6 +553,11 @@ impl<M: Medium> Shared<M> {
     }
 
     fn install_page(&self, repairer: &mut Repairer, page: u64, bytes: &[u8]) -> Result<(), Error> {
+        if repairer.healed.iter().filter(|healed| **healed == page).count() >= HEALS_MAX {
+            let cause = MediaCause::Unclearable;
+            return Err(Error::Media(MediaError { at: page, len: PAGE, cause }));
+        }
+        repairer.healed.push(page);
         repairer.installs += 1;
         let intent = Intent { at: page, len: PAGE, sum: crc32c(0, bytes) };
         self.begin_install(repairer, intent)?;

@@ -49,6 +49,8 @@ pub(crate) struct Repairer {
     pub(crate) stuck: Vec<u64>,
     /// Pages that this repair has found lost: for the units over one it is not tried again.
     pub(crate) given_up: Vec<u64>,
+    /// Pages that this repair has healed, each as often as it did.
+    pub(crate) healed: Vec<u64>,
     /// Units that were searched for a cure in vain.
     pub(crate) hopeless: Hopeless,
     /// How often something was stored.
@@ -337,8 +339,9 @@ impl<M: Medium> Shared<M> {
     /// The repairer, once no commit is being completed after a media error.
     pub(crate) fn repairer(&self) -> MutexGuard<'_, Repairer> {
         loop {
-            let repairer = self.repairer_now();
+            let mut repairer = self.repairer_now();
             if !self.redoing.any() {
+                repairer.healed.clear();
                 return repairer;
             }
             drop(repairer);

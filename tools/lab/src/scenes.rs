@@ -151,7 +151,6 @@ const TRACK: (&str, &str) = ("holdfast-pmem", "track_conformance");
 
 /// Steps of pools without which what has failed is not made good, or not told.
 const OBJECT_STEPS: &[&str] = &[
-    "object.repair.heal",
     "redundancy.events.a+redundancy.events.b",
     "redundancy.remap.copy+redundancy.remap.heal-copy",
     "campaign.live.mapped",

@@ -242,6 +242,34 @@ fn a_frame_that_moves_takes_along_what_else_is_bad_in_it_and_tells_of_it() {
     }
 }
 
+/// The medium says each time that it is cured. Each unit over it would have it healed anew, and be
+/// lost.
+#[test]
+fn a_page_that_is_bad_again_after_each_heal_counts_as_one_that_stays_bad() {
+    const INSTALLED: &str = "object.repair.step-installed";
+    for parity in [Parity::P, Parity::PQ] {
+        let f = filled(MediumKind::Shm, parity);
+        let page = f.page_of(100);
+        f.pool.medium().poison(page, PAGE, Clear::Able).unwrap();
+        let heals = Arc::new(Mutex::new(0));
+        let (again, count) = (f.pool.clone(), Arc::clone(&heals));
+        f.pool.medium().on_step(Box::new(move |site| {
+            if site.name() == INSTALLED {
+                *count.lock().unwrap() += 1;
+                again.medium().poison(page, PAGE, Clear::Able).unwrap();
+            }
+        }));
+        assert!(f.pool.heal_load(page, PAGE), "{parity:?}");
+        f.pool.medium().clear_on_step();
+        let heals = *heals.lock().unwrap();
+        assert!((2..=4).contains(&heals), "{parity:?}: healed {heals} times");
+        let mut outcomes = f.outcomes(page);
+        assert_eq!(outcomes.pop(), Some(Outcome::Relocated), "{parity:?}");
+        assert!(outcomes.iter().all(|o| *o == Outcome::Repaired), "{parity:?}: {outcomes:?}");
+        f.all_right(&format!("{parity:?}"));
+    }
+}
+
 #[test]
 fn a_relocation_waits_for_a_commit_in_the_column() {
     for parity in [Parity::P, Parity::PQ] {
