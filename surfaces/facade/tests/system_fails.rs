@@ -14,8 +14,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use holdfast::protect::{ProtectOptions, ProtectedFile, ProtectedMap, Tracking, side_path};
-use holdfast::{Options, Persist, Pool, Protect, Ptr, Transaction};
+use holdfast::protect::{
+    KeptRegion, ProtectOptions, ProtectedFile, ProtectedMap, Tracking, side_path,
+};
+use holdfast::{Observer, Options, Persist, Pool, Protect, Ptr, ScrubOptions, Transaction};
 use holdfast_pmem::inject::{Fails, fail_call, fail_no_call};
 
 const PAGE: u64 = 4096;
@@ -148,7 +150,7 @@ fn pool_is_well(here: &Here, _: bool) {
     assert!(pool.opened().clean);
 }
 
-const POOLS: [Deed; 6] = [
+const POOLS: [Deed; 7] = [
     Deed {
         name: "create a pool",
         before: |_| {},
@@ -182,6 +184,22 @@ const POOLS: [Deed; 6] = [
         name: "commit behind a mapping that is closed in between",
         before: with_a_pool,
         act: |here| open_and_count(here, &options().protection(Protect::Mprotect)),
+        after: pool_is_well,
+    },
+    Deed {
+        name: "scrub a pool, check it, and look at it from beside",
+        before: with_a_pool,
+        act: |here| {
+            let pool = options().open(here.pool())?;
+            let scrubbed = pool.scrub(ScrubOptions::default(), |_, _| {})?;
+            assert_eq!((scrubbed.repaired, scrubbed.lost), (0, 0), "nothing is damaged");
+            let report = pool.check(|_, _| {})?;
+            assert!(report.is_clean(), "{report:?}");
+            let regions = Observer::open(here.pool())?.regions()?;
+            assert_eq!(regions, pool.regions());
+            pool.close();
+            Ok(())
+        },
         after: pool_is_well,
     },
     Deed {
@@ -233,6 +251,17 @@ fn with_a_file(here: &Here) {
 fn with_a_protected_file(here: &Here) {
     with_a_file(here);
     ProtectedFile::protect(here.data(), &keep()).unwrap().close().unwrap();
+}
+
+fn by_pool(here: &Here) -> ProtectOptions {
+    keep().pool(here.pool())
+}
+
+fn rotten() -> Vec<u8> {
+    let mut bytes = content();
+    let at = (ROTTEN * PAGE + 99) as usize;
+    bytes[at..at + 3].copy_from_slice(b"rot");
+    bytes
 }
 
 /// As rot would: nobody sees it in the file's times.
@@ -293,7 +322,7 @@ fn stored_or_not(here: &Here, done: bool) {
     file_is_well(here, &now);
 }
 
-const FILES: [Deed; 7] = [
+const FILES: [Deed; 10] = [
     Deed {
         name: "protect a file",
         before: with_a_file,
@@ -318,6 +347,64 @@ const FILES: [Deed; 7] = [
             file.close()
         },
         after: |here, _| file_is_well(here, &content()),
+    },
+    Deed {
+        name: "look at a protected file",
+        before: with_a_rotten_file,
+        act: |here| {
+            let found = ProtectedFile::look(here.data(), &keep())?.verify(|_, _| true)?;
+            assert_eq!(found.corrupt, [ROTTEN], "{found:?}");
+            Ok(())
+        },
+        after: |here, _| {
+            let found = ProtectedFile::look(here.data(), &keep()).unwrap();
+            assert_eq!(found.verify(|_, _| true).unwrap().corrupt, [ROTTEN], "looking changed it");
+        },
+    },
+    Deed {
+        name: "take a file for right as it has become",
+        before: with_a_rotten_file,
+        act: |here| {
+            let file = ProtectedFile::open(here.data(), &keep())?;
+            file.accept()?;
+            file.close()
+        },
+        after: |here, done| {
+            let now = fs::read(here.data()).unwrap();
+            assert!(now == rotten(), "the file was changed");
+            let file = ProtectedFile::open(here.data(), &keep()).unwrap();
+            let found = file.verify(|_, _| true).unwrap();
+            assert!(!done || found.is_clean(), "accepted, and {found:?}");
+            assert!(found.corrupt.iter().all(|page| *page == ROTTEN), "{found:?}");
+            file.accept().unwrap();
+            file.close().unwrap();
+            file_is_well(here, &now);
+        },
+    },
+    Deed {
+        name: "protect a file by a pool",
+        before: |here| {
+            with_a_pool(here);
+            with_a_file(here);
+        },
+        act: |here| ProtectedFile::protect(here.data(), &by_pool(here))?.close(),
+        after: |here, done| {
+            match ProtectedFile::open(here.data(), &by_pool(here)) {
+                Ok(file) => {
+                    assert!(file.verify(|_, _| true).unwrap().is_clean());
+                    file.unprotect().unwrap();
+                }
+                Err(error) => assert!(!done, "{error}"),
+            }
+            // What is nobody's in the pool, because it was cut off, is swept.
+            KeptRegion::sweep(&here.pool(), &[]).unwrap();
+            let file = ProtectedFile::protect(here.data(), &by_pool(here)).unwrap();
+            assert!(file.verify(|_, _| true).unwrap().is_clean());
+            file.unprotect().unwrap();
+            assert!(fs::read(here.data()).unwrap() == content(), "the file changed");
+            fs::remove_file(here.data()).unwrap();
+            pool_is_well(here, done);
+        },
     },
     Deed {
         name: "repair a file",
@@ -395,6 +482,55 @@ const FILES: [Deed; 7] = [
     },
 ];
 
+/// The deed, what is planted, and how.
+type Lie = (&'static str, &'static str, fn(&Here));
+
+/// What is planted after a deed that was done, and has to be seen by who judges it; told that it
+/// was done.
+const LIES: [Lie; 8] = [
+    ("open a pool and commit", "a commit that is not there", |here| {
+        here.acknowledged.fetch_add(1, Ordering::SeqCst);
+    }),
+    ("open a pool and commit", "one commit too many", |here| {
+        here.acknowledged.fetch_sub(2, Ordering::SeqCst);
+    }),
+    ("open a pool that was not closed", "a file that is left over", |here| {
+        fs::write(here.folder.path().join("a.pool.new"), b"half").unwrap();
+    }),
+    ("grow a pool", "a pool that was cut short", |here| {
+        File::options().write(true).open(here.pool()).unwrap().set_len(SIZES[0]).unwrap();
+    }),
+    ("create a pool", "a pool that is gone", |here| fs::remove_file(here.pool()).unwrap()),
+    ("remove a pool", "a pool that is still there", with_a_pool),
+    ("store to a mapped file", "a byte that nobody stored", |here| {
+        let file = File::options().write(true).open(here.data()).unwrap();
+        file.write_all_at(&[!content()[99]], 99).unwrap();
+    }),
+    ("end the protection of a file", "a side file that is still there", |here| {
+        ProtectedFile::protect(here.data(), &keep()).unwrap().close().unwrap();
+    }),
+];
+
+/// Of what is planted, what nobody sees.
+fn unseen() -> Vec<String> {
+    let all = || POOLS.iter().chain(&FILES);
+    let is_unseen = |(name, lie, plant): &Lie| {
+        let deed = all().find(|deed| deed.name == *name).expect("there is such a deed");
+        let judged = |plant: Option<&fn(&Here)>| {
+            let here = Here::new();
+            (deed.before)(&here);
+            (deed.act)(&here).unwrap();
+            if let Some(plant) = plant {
+                plant(&here);
+            }
+            catch_unwind(AssertUnwindSafe(|| (deed.after)(&here, true))).is_ok()
+        };
+        assert!(judged(None), "{name}: it is convicted of nothing");
+        judged(Some(plant)).then(|| format!("{name}: {lie}"))
+    };
+    LIES.iter().filter_map(is_unseen).collect()
+}
+
 /// When the run under way began.
 static BEGUN: Mutex<Option<(Instant, String)>> = Mutex::new(None);
 
@@ -465,6 +601,8 @@ fn play(deed: &Deed, fails: Fails, wrong: &mut Vec<String>) -> (u64, u64) {
 
 #[test]
 fn whatever_the_system_refuses_nothing_is_lost_and_nothing_is_in_the_way() {
+    let unseen = unseen();
+    assert!(unseen.is_empty(), "not seen: {unseen:?}");
     watch();
     let mut wrong = Vec::new();
     for deed in POOLS.iter().chain(&FILES) {

@@ -177,7 +177,7 @@ impl Sum {
         [
             ("wrong bytes read", self.wrong),
             ("damages with wrong bytes read", self.silent),
-            ("bytes refused", self.refused),
+            ("bytes refused by the store", self.refused),
             ("pools refused", self.closed),
         ]
     }
@@ -243,6 +243,17 @@ pub(crate) fn damage(o: &Options, report: &mut Report) -> anyhow::Result<()> {
     }
     let missed = of_ours.wrong + of_ours.refused + of_ours.closed;
     report.goal("damage_served_wrong_or_refused", missed as f64, Limit::AtMost(0.0));
+    let theirs = theirs.is_some().then_some(&of_theirs);
+    note(o, (rounds, start.elapsed().as_secs()), (&of_ours, theirs), &done)
+}
+
+/// Adds a row to the list of what was run, if that is wished.
+fn note(
+    o: &Options,
+    (rounds, seconds): (u64, u64),
+    (of_ours, theirs): (&Sum, Option<&Sum>),
+    done: &[u64; SORTS.len()],
+) -> anyhow::Result<()> {
     if let Some(path) = &o.ledger {
         let named = |whose: &str, figures: &[(&str, u64)]| {
             let name = |(what, count): &(&str, u64)| (format!("{whose}: {what}"), *count);
@@ -250,25 +261,34 @@ pub(crate) fn damage(o: &Options, report: &mut Report) -> anyhow::Result<()> {
         };
         let mut all = named("ours", &of_ours.figures());
         all.push(("ours: with wrong bytes read before a scrub".to_owned(), of_ours.unscrubbed));
-        if theirs.is_some() {
+        if let Some(of_theirs) = theirs {
             all.extend(named("libpmemobj", &of_theirs.figures()));
             all.extend(named("libpmemobj", &of_theirs.endings()));
         }
-        all.extend(SORTS.iter().zip(done).map(|(sort, count)| (format!("damage: {sort}"), count)));
+        all.extend(SORTS.iter().zip(done).map(|(sort, count)| (format!("damage: {sort}"), *count)));
         let row = Row {
             commit: o.begun.commit(),
             // Without the other side it is another thing, and no goal counts it.
             method: format!("bench {NAME}{}", if theirs.is_some() { "" } else { " alone" }),
-            how: format!("seed {}", o.seed),
+            how: format!("seed {}{}", o.seed, theirs.map_or_else(String::new, |_| of_theirs_is())),
             count: rounds,
             violations: of_ours.failed,
-            seconds: start.elapsed().as_secs(),
+            seconds,
             figures: all.into_iter().collect(),
             ..Row::default()
         };
         append(path, &[row])?;
     }
     Ok(())
+}
+
+/// Which library it is, as its package says.
+fn of_theirs_is() -> String {
+    let names = crate::foreign::fetch::versions().unwrap_or_default();
+    let version =
+        |name: &String| Some(name.strip_prefix("libpmemobj1_")?.split('_').next()?.into());
+    let version: String = names.iter().find_map(version).unwrap_or_else(|| "unknown".to_owned());
+    format!(", peer libpmemobj {version}")
 }
 
 fn tell(report: &mut Report, whose: &str, figures: &[(&str, u64)]) {

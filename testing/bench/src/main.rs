@@ -89,7 +89,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use holdfast_evidence::Begun;
+use holdfast_evidence::{Begun, stop};
 
 #[derive(Debug, Parser)]
 #[command(about = "Own benchmarks: every figure with its goal")]
@@ -121,7 +121,7 @@ pub(crate) struct Options {
     #[arg(long)]
     only: Option<String>,
     /// How often the part `damage` damages both pools [default: 1000, or 50 with --quick].
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: Option<u64>,
     /// What the part `damage` draws its damage from.
     #[arg(long, default_value_t = 1)]
@@ -174,6 +174,7 @@ fn main() -> ExitCode {
             return if error.use_stderr() { USAGE.into() } else { ExitCode::SUCCESS };
         }
     };
+    stop::end_at_once();
     let check = match &args.what {
         What::Object(options) => options.check,
         What::Profile(_) => false,

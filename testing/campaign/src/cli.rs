@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
-use holdfast_evidence::Begun;
+use holdfast_evidence::{Begun, stop};
 
 use crate::goals::Asked;
 use crate::runner::{self, Outcome, Plan, Row, Tier};
@@ -160,11 +160,18 @@ pub fn run(cli: &Cli) -> ExitCode {
         }
     };
     runner::keep_panics_quiet();
-    let mut passed = true;
+    stop::listen();
+    let (mut passed, mut whole) = (true, true);
     for campaign in chosen {
-        passed &= play(cli, campaign, notes.as_ref(), &|| std::process::exit(1));
+        let played = play(cli, campaign, (notes.as_ref(), stop::asked), &|| std::process::exit(1));
+        passed &= played.passed;
+        whole &= played.whole;
     }
-    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    match (passed, whole) {
+        (false, _) => ExitCode::FAILURE,
+        (true, false) => ExitCode::from(stop::CANCELLED),
+        (true, true) => ExitCode::SUCCESS,
+    }
 }
 
 /// Whether all these rows have the one case that is asked for.
@@ -184,9 +191,23 @@ impl Cli {
     }
 }
 
+/// What came of a campaign.
+struct Played {
+    /// Nothing was wrong.
+    passed: bool,
+    /// Nobody stopped it.
+    whole: bool,
+}
+
 /// Runs the rows of one campaign and prints what came of it. If a case hangs, what there is is
-/// told and noted, and `end` ends the program.
-fn play(cli: &Cli, campaign: &Campaign, notes: Option<&Notes>, end: &(dyn Fn() + Sync)) -> bool {
+/// told and noted, and `end` ends the program. Once `stop` says so, what there is is told, and
+/// noted if anything was wrong.
+fn play(
+    cli: &Cli,
+    campaign: &Campaign,
+    (notes, stop): (Option<&Notes>, fn() -> bool),
+    end: &(dyn Fn() + Sync),
+) -> Played {
     let plan = Plan {
         campaign: campaign.name,
         seed: cli.seed,
@@ -194,15 +215,22 @@ fn play(cli: &Cli, campaign: &Campaign, notes: Option<&Notes>, end: &(dyn Fn() +
         threads: cli.threads.into(),
         only: cli.case,
         progress: !cli.json,
+        stop,
     };
     let note = |outcome: &Outcome| {
         if !cli.json {
             say(format_args!("{}", report::row(outcome, &plan)));
         }
-        notes.is_none_or(|notes| notes.add(outcome, &plan))
+        let told = outcome.left == 0 || outcome.tally.violated() > 0;
+        notes.filter(|_| told).is_none_or(|notes| notes.add(outcome, &plan))
     };
     let (mut outcomes, mut noted) = (Vec::new(), true);
+    let mut whole = true;
     for row in campaign.rows.iter().filter(|row| cli.wants(row)) {
+        if stop() {
+            whole = false;
+            break;
+        }
         let before = &outcomes;
         let outcome = runner::run(row, &plan, &|hung| {
             note(&hung);
@@ -212,13 +240,18 @@ fn play(cli: &Cli, campaign: &Campaign, notes: Option<&Notes>, end: &(dyn Fn() +
             end();
         });
         noted &= note(&outcome);
+        whole &= outcome.left == 0;
         outcomes.push(outcome);
     }
-    let whole = cli.only.is_empty() && cli.case.is_none();
-    let asked = Asked { tier: cli.tier, whole, allowed: &cli.allow_skip };
-    let (goals, reached) = (campaign.goals)(&outcomes, asked);
+    let all = cli.only.is_empty() && cli.case.is_none();
+    let asked = Asked { tier: cli.tier, whole: all, allowed: &cli.allow_skip };
+    let (goals, reached) = match whole {
+        true => (campaign.goals)(&outcomes, asked),
+        false => (vec!["it was stopped: goals are not judged".to_owned()], true),
+    };
     tell(cli, &plan, &outcomes, &goals);
-    noted && reached && outcomes.iter().all(|outcome| outcome.tally.violated() == 0)
+    let right = outcomes.iter().all(|outcome| outcome.tally.violated() == 0);
+    Played { passed: noted && reached && right, whole }
 }
 
 /// Prints what comes after the rows, or all of it as JSON.
@@ -302,12 +335,38 @@ mod tests {
     };
     const ROWS: &[Row] = &[FINE, HANGS];
 
-    fn campaign() -> Campaign {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    /// Its second case finds something, and in its third one somebody asks for an end.
+    const STOPPED: Row = Row {
+        name: "stopped",
+        cases: |_| 9,
+        run: |case| {
+            let mut tally = Tally { count: 7, ..Tally::default() };
+            if case.number > 0 {
+                tally.convict(Violation::new(Fault::Wrong, "a wrong byte"));
+            }
+            STOP.fetch_or(case.number == 2, Ordering::SeqCst);
+            tally
+        },
+        patience: Duration::from_secs(60),
+        ..HANGS
+    };
+    static STOP_QUIET: AtomicBool = AtomicBool::new(false);
+    const QUIET: Row = Row {
+        name: "quiet",
+        run: |case| {
+            STOP_QUIET.fetch_or(case.number == 2, Ordering::SeqCst);
+            Tally { count: 7, ..Tally::default() }
+        },
+        ..STOPPED
+    };
+
+    fn campaign(rows: &'static [Row]) -> Campaign {
         let no: fn(&str) -> ExitCode = |_| ExitCode::FAILURE;
         let goals: Goals = |_, _| (Vec::new(), true);
         Campaign {
             name: "tried",
-            rows: ROWS,
+            rows,
             victim: no,
             goals,
             logged: no,
@@ -327,11 +386,31 @@ mod tests {
             RELEASED.store(true, Ordering::SeqCst);
         };
         let notes = Notes::begin(&path).expect("it can be written");
-        play(&cli, &campaign(), Some(&notes), &end);
+        play(&cli, &campaign(ROWS), (Some(&notes), || false), &end);
         let noted = noted.into_inner().expect("nobody panicked").expect("a list");
         let rows = holdfast_evidence::rows(&noted).expect("rows");
         let rows: Vec<_> =
             rows.iter().map(|it| (&it.method[..], it.count, it.violations)).collect();
         assert_eq!(rows, [("tried fine", 15, 0), ("tried hangs", 14, 2)]);
+    }
+
+    #[test]
+    fn what_is_stopped_is_noted_if_it_had_found_something_and_nothing_is_run_behind_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("evidence.md");
+        let cli = Cli::try_parse_from(["campaign", "tried"]).expect("words");
+        let notes = Notes::begin(&path).expect("it can be written");
+        let quiet = || STOP_QUIET.load(Ordering::SeqCst);
+        let played = play(&cli, &campaign(&[QUIET, FINE]), (Some(&notes), quiet), &|| ());
+        assert!(played.passed && !played.whole);
+        let found = || STOP.load(Ordering::SeqCst);
+        let played = play(&cli, &campaign(&[STOPPED, FINE]), (Some(&notes), found), &|| ());
+        assert!(!played.passed && !played.whole);
+        let noted = std::fs::read_to_string(&path).expect("a list");
+        let rows = holdfast_evidence::rows(&noted).expect("rows");
+        let rows: Vec<_> =
+            rows.iter().map(|it| (&it.method[..], &it.how[..], it.count, it.violations)).collect();
+        let how = "seed 1, tier ci, stopped with 7 cases left";
+        assert_eq!(rows, [("tried stopped", how, 14, 1)]);
     }
 }

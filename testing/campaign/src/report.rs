@@ -55,6 +55,9 @@ pub fn row(outcome: &Outcome, plan: &Plan) -> String {
     for (figure, value) in &tally.figures {
         let _ = writeln!(text, "    {figure}: {value}");
     }
+    if outcome.left > 0 {
+        let _ = writeln!(text, "    stopped: {} cases were left", outcome.left);
+    }
     for violation in tally.violations.iter().take(TOLD) {
         let _ = writeln!(text, "    violation ({:?}): {}", violation.fault, violation.story);
         let _ = writeln!(text, "      replay: {}", replay(outcome.row, plan, violation.case));
@@ -137,10 +140,17 @@ pub fn evidence(outcome: &Outcome, plan: &Plan, commit: &str) -> Row {
     );
     let tier = if plan.tier == Tier::Ci { "ci" } else { "long" };
     let case = plan.only.map_or_else(String::new, |case| format!(", case {case}"));
+    let left = outcome.left;
+    if left > 0 {
+        // Some are kept for the goals of the row, which takes them out; and there are none of all.
+        figures.clear();
+    }
+    let stopped =
+        if left > 0 { format!(", stopped with {left} cases left") } else { String::new() };
     Row {
         commit: commit.to_owned(),
         method: format!("{} {}", plan.campaign, outcome.row),
-        how: format!("seed {}, tier {tier}{case}", plan.seed),
+        how: format!("seed {}, tier {tier}{case}{stopped}", plan.seed),
         count: tally.count,
         violations: tally.violated(),
         false_reports,
@@ -166,9 +176,16 @@ mod tests {
             Ledger::finish(&mut tally);
         }
         faults.iter().for_each(|fault| tally.convict(Violation::new(*fault, "planted")));
-        let plan =
-            Plan { campaign, seed: 1, tier: Tier::Ci, threads: 1, only: None, progress: false };
-        let row = evidence(&Outcome { row, tally, seconds: 1.0 }, &plan, "abc");
+        let plan = Plan {
+            campaign,
+            seed: 1,
+            tier: Tier::Ci,
+            threads: 1,
+            only: None,
+            progress: false,
+            stop: || false,
+        };
+        let row = evidence(&Outcome { row, tally, left: 0, seconds: 1.0 }, &plan, "abc");
         assert!(!row.figures.contains_key("reverted bytes"));
         (row.false_reports, row.reverted)
     }

@@ -80,6 +80,8 @@ pub struct Plan {
     pub only: Option<u64>,
     /// Whether to show progress on a terminal.
     pub progress: bool,
+    /// Whether somebody asked for an end: no case is begun any more then.
+    pub stop: fn() -> bool,
 }
 
 /// What a row came to.
@@ -89,6 +91,9 @@ pub struct Outcome {
     pub row: &'static str,
     /// Counts and violations.
     pub tally: Tally,
+    /// Cases that were not begun, or not ended, when somebody asked for an end. Then goals of the
+    /// row were not judged.
+    pub left: u64,
     /// Seconds it took.
     pub seconds: f64,
 }
@@ -98,6 +103,8 @@ type Clocks = Mutex<BTreeMap<usize, (u64, Instant)>>;
 
 /// Violations that a row tells while it is under way.
 const TOLD_AT_ONCE: u64 = 20;
+/// Time after which Ctrl-C is heard here, too, if something that was started has heard it.
+const HEARD_WITHIN: Duration = Duration::from_millis(100);
 /// Time between two lines about a row that takes long and has no terminal to show a bar on.
 const LINE_EACH: Duration = Duration::from_secs(60);
 
@@ -123,14 +130,14 @@ pub fn run(row: &Row, plan: &Plan, hung: Hung<'_>) -> Outcome {
     };
     std::thread::scope(|scope| {
         let late = |case| hung(sum_up(row, plan, lock(&done).clone(), start, Some(case)));
-        let watch = scope.spawn(move || watch(row, (clocks, finished), tell, late));
+        let watch = scope.spawn(move || watch(row, (clocks, finished), tell, (plan.stop, late)));
         let workers: Vec<_> = (0..plan.threads.min(row.threads).max(1))
             .map(|worker| {
                 let (next, done, bar, told) = (&next, &done, &bar, &told);
                 scope.spawn(move || {
                     loop {
                         let number = next.fetch_add(1, Ordering::Relaxed);
-                        if number >= end {
+                        if number >= end || (plan.stop)() {
                             break;
                         }
                         lock(clocks).insert(worker, (number, Instant::now()));
@@ -139,6 +146,14 @@ pub fn run(row: &Row, plan: &Plan, hung: Hung<'_>) -> Outcome {
                         bar.inc(1);
                         if plan.progress && plan.only.is_none() {
                             tell_violations(row, plan, &tally, (bar, told));
+                        }
+                        // Ctrl-C ends processes that it started as well, maybe before it is heard
+                        // here: what comes of that proves nothing.
+                        if tally.violated() > 0 {
+                            std::thread::sleep(HEARD_WITHIN);
+                        }
+                        if (plan.stop)() {
+                            break;
                         }
                         lock(done).insert(number, tally);
                     }
@@ -165,6 +180,8 @@ fn sum_up(
     hung: Option<u64>,
 ) -> Outcome {
     let mut tally = Tally::default();
+    let all = if plan.only.is_some() { 1 } else { (row.cases)(plan.tier) };
+    let left = if (plan.stop)() { all.saturating_sub(done.len() as u64) } else { 0 };
     if let Some(case) = hung {
         let story = format!("it took more than {:?}", row.patience);
         tally.convict(Violation { case, ..Violation::new(Fault::Hung, story) });
@@ -173,10 +190,10 @@ fn sum_up(
         tally.merge(part);
     }
     tally.count_distinct();
-    if plan.only.is_none() {
+    if plan.only.is_none() && left == 0 {
         (row.finish)(&mut tally);
     }
-    Outcome { row: row.name, tally, seconds: start.elapsed().as_secs_f64() }
+    Outcome { row: row.name, tally, left, seconds: start.elapsed().as_secs_f64() }
 }
 
 /// Tells what is wrong as soon as it is known: a long row may end before its end.
@@ -211,11 +228,15 @@ fn watch(
     row: &Row,
     (clocks, finished): (&Clocks, &AtomicBool),
     tell: &(impl Fn() -> Option<String> + Sync),
-    hung: impl Fn(u64),
+    (stop, hung): (fn() -> bool, impl Fn(u64)),
 ) {
-    let mut told = Instant::now();
+    let (mut told, mut heard) = (Instant::now(), false);
     while !finished.load(Ordering::Acquire) {
         std::thread::park_timeout(Duration::from_millis(500));
+        if stop() && !heard {
+            heard = true;
+            eprintln!("row {}: stops after what is under way; again ends it at once", row.name);
+        }
         if told.elapsed() >= LINE_EACH {
             told = Instant::now();
             if let Some(line) = tell() {

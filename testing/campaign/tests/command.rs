@@ -1,7 +1,8 @@
 //! The command: what it refuses, what it lists, and that a replay does the same again.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -81,4 +82,42 @@ fn a_case_is_the_same_each_time() {
         }
     }
     assert_eq!(first["rows"], again["rows"]);
+}
+
+/// Ctrl-C, as a terminal sends it to a program: cases that are under way end, and what is told says
+/// that it was stopped. Nothing was wrong, so nothing is noted.
+#[test]
+fn somebody_stops_a_row_that_would_take_hours() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("evidence.md");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_holdfast-campaign"))
+        .args(["object", "--tier", "long", "--only", "damage", "--threads", "1", "--json"])
+        .arg("--ledger")
+        .arg(&list)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // By then it listens, and cases are under way.
+    let begun = Instant::now();
+    while !list.exists() && begun.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_secs(2));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let ended = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if ended.elapsed() > Duration::from_secs(60) {
+            child.kill().unwrap();
+            panic!("it goes on");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let out = child.wait_with_output().unwrap();
+    assert_eq!(out.status.code(), Some(i32::from(holdfast_evidence::stop::CANCELLED)), "{out:?}");
+    let said = String::from_utf8_lossy(&out.stdout);
+    assert!(said.contains("it was stopped: goals are not judged"), "{said}");
+    let rows = std::fs::read_to_string(&list).unwrap();
+    assert_eq!(holdfast_evidence::rows(&rows).unwrap().len(), 0, "{rows}");
 }

@@ -293,14 +293,16 @@ pub(crate) struct Done {
     /// Those in which something was, and is not shown to be mended.
     open: Runs,
     /// The newest of each method, whatever it found: one that missed some of all must not be left
-    /// out for that. A single case is no such run.
+    /// out for that. A single case is no such run, nor is one that was stopped.
     newest: Runs,
 }
 
 impl Done {
     pub(crate) fn new(rows: &[Row]) -> Self {
         let known = || rows.iter().filter(|row| row.is_known());
-        let mut newest = by_method(known().filter(|row| row.case().is_none()).cloned());
+        let stopped = |row: &Row| row.how.split(", ").any(|part| part.starts_with("stopped "));
+        let whole_run = |row: &&Row| row.case().is_none() && !stopped(row);
+        let mut newest = by_method(known().filter(whole_run).cloned());
         newest.values_mut().for_each(|rows| drop(rows.drain(..rows.len() - 1)));
         // A case by itself is one of those that a run of all has, and counts there.
         let whole = |row: &&Row| row.is_clean() && row.case().is_none();

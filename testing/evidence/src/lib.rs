@@ -4,8 +4,9 @@
 //! # Guarantee
 //!
 //! A run that was told to be noted is a row of the list before its program ends, with its
-//! violations; what was there before stays as it was, to the byte. The sums above the rows are
-//! those of the rows. A list that is not as this crate writes it is refused, and left alone.
+//! violations. If somebody stops it, it may be none: `stop.rs`. What was there before stays as it
+//! was, to the byte. The sums above the rows are those of the rows. A list that is not as this
+//! crate writes it is refused, and left alone.
 //!
 //! Not covered: whether a run happened. Rows are added by programs and never by hand; that is a
 //! rule for people, and each row names what was run, its seed and the commit.
@@ -39,13 +40,14 @@
 //!
 //! `page.rs` is the format: reading, writing, sums. `goals.rs` is the table of goals. `mended.rs`
 //! tells which rows are open, `begun.rs` of which commit a run is, `known.rs` whether that can be
-//! looked at again.
+//! looked at again. `stop.rs` is Ctrl-C, of all programs that add rows.
 
 mod begun;
 mod goals;
 mod known;
 mod mended;
 mod page;
+pub mod stop;
 
 pub use begun::Begun;
 pub use goals::{LOOM_MODELS, unlisted};

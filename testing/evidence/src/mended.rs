@@ -82,7 +82,7 @@ fn repeats(row: &Row, older: &Row) -> bool {
 }
 
 /// Parts of how a row was run that name nothing it was run on.
-const OTHERS: [&str; 5] = ["seed ", "tier ", "case ", "inputs ", "told "];
+const OTHERS: [&str; 7] = ["seed ", "tier ", "case ", "inputs ", "told ", "stopped ", "peer "];
 
 /// Of how a row was run, what it was run on or of: file systems, crates; none if of all.
 fn what(how: &str) -> BTreeSet<&str> {

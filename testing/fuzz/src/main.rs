@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
-use holdfast_evidence::{Begun, Row};
+use holdfast_evidence::{Begun, Row, stop};
 use holdfast_fuzz::storm::{self, Plan, Storm, Until};
 use holdfast_fuzz::{Target, drive, find, memory, targets};
 
@@ -109,6 +109,7 @@ fn main() -> ExitCode {
         }
     };
     match run(cli.command, &mut Out(io::stdout())) {
+        Ok(true) if stop::asked() => ExitCode::from(stop::CANCELLED),
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(why) => {
@@ -198,7 +199,9 @@ impl Storming {
             None => Begun::now(),
         };
         let begun = Instant::now();
-        let all = storm::run(self.plan()?).map_err(|error| error.to_string())?;
+        let plan = self.plan()?;
+        stop::listen();
+        let all = storm::run(plan).map_err(|error| error.to_string())?;
         let rows = self.rows(&all, &source);
         let said = if self.json {
             rows.iter().zip(&all).try_for_each(|(row, done)| {
@@ -256,6 +259,7 @@ impl Storming {
             from: self.from,
             jobs: self.jobs as usize,
             hang: drive::HANG,
+            stop: stop::asked,
         })
     }
 

@@ -47,6 +47,8 @@ pub struct Plan {
     pub jobs: usize,
     /// How long a run may be under way until it is taken for one that does not end.
     pub hang: Duration,
+    /// Whether somebody asked for an end: no run is begun any more then.
+    pub stop: fn() -> bool,
 }
 
 /// What a target came to.
@@ -82,6 +84,7 @@ struct Now(Mutex<Option<(Instant, &'static Target, Vec<u8>)>>);
 
 struct Shared {
     plan: (Until, u64, u64),
+    stop: fn() -> bool,
     lines: Vec<Line>,
     /// Numbers of lines, in order of their turns.
     turns: Mutex<VecDeque<usize>>,
@@ -92,9 +95,10 @@ struct Shared {
 /// Runs it. A target with a finding has no further turns; the others have theirs.
 ///
 /// # Errors
-/// A thread cannot be started, or panicked outside its target; a target was not run at all.
+/// A thread cannot be started, or panicked outside its target; a target was not run at all, and
+/// nobody asked for an end. If somebody did, those that were not run are not among the answers.
 pub fn run(plan: Plan) -> io::Result<Vec<Storm>> {
-    let Plan { targets, until, seed, from, jobs, hang } = plan;
+    let Plan { targets, until, seed, from, jobs, hang, stop } = plan;
     let line = |(target, inputs)| {
         let zero = Duration::ZERO;
         let (runs, next, most, finding) = (0, from, 0, None);
@@ -105,7 +109,7 @@ pub fn run(plan: Plan) -> io::Result<Vec<Storm>> {
     let turns = (0..TURNS).flat_map(|_| 0..lines.len()).collect();
     let now = (0..jobs).map(|_| Now::default()).collect();
     let plan = (until, seed, from);
-    let shared = Arc::new(Shared { plan, lines, turns: Mutex::new(turns), now });
+    let shared = Arc::new(Shared { plan, stop, lines, turns: Mutex::new(turns), now });
     let mut threads = Vec::new();
     for job in 0..shared.now.len() {
         let shared = Arc::clone(&shared);
@@ -113,13 +117,16 @@ pub fn run(plan: Plan) -> io::Result<Vec<Storm>> {
         threads.push(thread::Builder::new().name(format!("storm {job}")).spawn(work)?);
     }
     wait(&shared, &threads, hang);
-    let all: Vec<Storm> = shared.lines.iter().map(|line| lock(&line.done).clone()).collect();
+    let mut all: Vec<Storm> = shared.lines.iter().map(|line| lock(&line.done).clone()).collect();
     if all.iter().any(|done| done.finding.is_some()) {
         // What hangs cannot be waited for, and keeps others from their turns.
         return Ok(all);
     }
     for thread in threads {
         thread.join().map_err(|_| io::Error::other("a thread panicked that makes inputs"))?;
+    }
+    if stop() {
+        all.retain(|done| done.runs > 0);
     }
     match all.iter().find(|done| done.runs == 0) {
         Some(done) => Err(io::Error::other(format!("nothing of {} was run", done.target.name))),
@@ -178,7 +185,7 @@ impl Shared {
                     begun.elapsed() >= time / TURNS && number >= line.inputs.len() as u64
                 }
             };
-            if over || lock(&line.done).finding.is_some() {
+            if over || (self.stop)() || lock(&line.done).finding.is_some() {
                 break;
             }
             let next = number.saturating_add(1);

@@ -64,7 +64,7 @@ const SOON: Duration = Duration::from_secs(20);
 
 fn plan(targets: &[&'static Target], until: Until) -> Plan {
     let targets = targets.iter().map(|target| (*target, vec![Vec::new()])).collect();
-    Plan { targets, until, seed: 1, from: 0, jobs: 1, hang: Duration::from_secs(5) }
+    Plan { targets, until, seed: 1, from: 0, jobs: 1, hang: Duration::from_secs(5), stop: || false }
 }
 
 fn stormed(plan: Plan) -> Vec<Storm> {

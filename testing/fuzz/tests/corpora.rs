@@ -27,7 +27,8 @@ fn holds(name: &str) {
     let own = inputs.len() as u64;
     let targets = vec![(target, inputs)];
     let (until, from, jobs, hang) = (Until::Time(seconds), 0, 1, drive::HANG);
-    let done = storm::run(Plan { targets, until, seed, from, jobs, hang }).expect("a thread");
+    let done = storm::run(Plan { targets, until, seed, from, jobs, hang, stop: || false })
+        .expect("a thread");
     let done = done.into_iter().next().expect("one target");
     println!("{name}: {} runs, seed {seed}, longest {:?}", done.runs, done.longest);
     if let Some(finding) = done.finding {

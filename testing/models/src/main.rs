@@ -46,6 +46,7 @@ use clap::Parser;
 use crate::cli::{Cli, USAGE};
 
 fn main() -> ExitCode {
+    holdfast_evidence::stop::end_at_once();
     match Cli::try_parse() {
         Ok(cli) => run(&cli),
         Err(error) => {

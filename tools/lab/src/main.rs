@@ -134,7 +134,7 @@ fn main() -> ExitCode {
             return if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
         }
     };
-    if let Err(error) = host::known(&cli.only).and_then(|()| host::is_test(cli.test.as_deref())) {
+    if let Err(error) = host::known(&cli).and_then(|()| host::is_test(cli.test.as_deref())) {
         eprintln!("lab: {error:#}");
         return ExitCode::from(USAGE);
     }
@@ -158,6 +158,7 @@ fn main() -> ExitCode {
             return ExitCode::from(OPERATIONAL);
         }
     };
+    holdfast_evidence::stop::end_at_once();
     match host::run(&cli, &answers) {
         Ok(came_to) => ExitCode::from(came_to.code(cli.smoke)),
         // Nothing has run yet: whatever comes later is a scene's.

@@ -12,6 +12,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use holdfast_evidence::stop;
 
 use self::skips::Kept;
 use crate::Misuse;
@@ -150,7 +151,7 @@ pub(crate) fn run(
         if outcome == Outcome::Failed {
             ends.push((step.name, std::mem::take(&mut kept.last)));
         }
-        stopped |= outcome == Outcome::Failed && !keep_going;
+        stopped |= outcome == Outcome::Failed && !keep_going || stop::asked();
         results.push((step.name, outcome, begin.elapsed()));
     }
     tell_skips(&kept.skips);
@@ -158,7 +159,10 @@ pub(crate) fn run(
     let of_processors = processor_time()?;
     let others = busy_time()?.saturating_sub(busy).saturating_sub(of_processors);
     let spent = Spent { time: start.elapsed(), of_processors, others };
-    let fine = summarise(&results, spent);
+    let fine = summarise(&results, spent) && !stop::asked();
+    if stop::asked() {
+        println!("ci: somebody stopped it");
+    }
     if let Some(path) = json {
         let told = object(&results, spent, fine).to_string();
         std::fs::write(path, told).with_context(|| format!("cannot write {}", path.display()))?;

@@ -49,7 +49,7 @@ pub(crate) struct Args {
     keep: Option<PathBuf>,
     /// Without libFuzzer: mutated inputs on several threads, as fast as can be.
     #[arg(long)]
-    stable: bool,
+    pub(crate) stable: bool,
     /// Run nothing, but choose anew which inputs are committed: few and short ones, which reach
     /// what all that are kept reach.
     #[arg(long, conflicts_with_all = ["stable", "input", "seconds", "ledger"])]

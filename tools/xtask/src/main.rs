@@ -57,6 +57,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use holdfast_evidence::stop;
 
 use crate::workspace::Workspace;
 
@@ -197,8 +198,15 @@ fn main() -> ExitCode {
             return if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
         }
     };
+    // Whatever it has started hears of it as well. Some have a word to say, and CI a summary.
+    match &cli.command {
+        Command::Ci { .. } | Command::Campaign(_) => stop::listen(),
+        Command::Fuzz(args) if args.stable => stop::listen(),
+        _ => stop::end_at_once(),
+    }
     match run(&cli) {
         Ok(code) => code,
+        Err(_) if stop::asked() => ExitCode::from(stop::CANCELLED),
         Err(error) => {
             eprintln!("xtask: {error:#}");
             ExitCode::from(if error.is::<Misuse>() { USAGE } else { OPERATIONAL })
@@ -232,5 +240,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         Command::Sanitize(args) => return sanitize::run(&root, args),
         Command::Lab { rest } => return passthrough::start(&root, "lab", rest),
     }?;
-    Ok(if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    // Steps of CI that failed may have ended because somebody stopped them.
+    let stopped = stop::asked().then_some(ExitCode::from(stop::CANCELLED));
+    Ok(stopped.unwrap_or(if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
 }

@@ -77,7 +77,7 @@ mod tests {
         Ledger { faults, repaired, ..Ledger::default() }.note(&mut tally);
         Ledger::finish(&mut tally);
         tally.lines.extend((!line.is_empty()).then(|| line.to_owned()));
-        Outcome { row, tally, seconds: 1.0 }
+        Outcome { row, tally, left: 0, seconds: 1.0 }
     }
 
     fn reached(outcomes: &[Outcome], tier: Tier, whole: bool, allow: &str) -> bool {

@@ -72,9 +72,9 @@ mod tests {
                 let mut tally = Tally::default();
                 let least = if matches!(tier, Tier::Ci) { goal.ci } else { goal.long };
                 tally.add(goal.figure, least - u64::from(short == Some(index)));
-                Outcome { row: goal.rows[0], tally, seconds: 1.0 }
+                Outcome { row: goal.rows[0], tally, left: 0, seconds: 1.0 }
             })
-            .chain([Outcome { row: "no such row", tally: Tally::default(), seconds: 1.0 }])
+            .chain([Outcome { row: "no such row", tally: Tally::default(), left: 0, seconds: 1.0 }])
             .collect()
     }
 

@@ -1,7 +1,7 @@
 //! A real mapping whose pages go bad in the middle of things: each call of the engine can be the
 //! one before which a page is poisoned, and each media error it is answered is counted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use holdfast_pmem::inject::{Poison, poison};
@@ -14,6 +14,12 @@ const MAPPED: Site = Site::new("campaign.live.mapped");
 
 /// Hearing of a media error that a load met.
 const HEARD: Site = Site::new("campaign.live.heard");
+
+/// Giving back what was made good, and not other bytes.
+const GIVEN_BACK: Site = Site::new("campaign.live.given-back");
+
+/// Telling which pages the system lists as bad.
+const LISTED: Site = Site::new("campaign.live.listed");
 
 /// A page that is to go bad.
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +44,8 @@ struct Inner {
     hit: Mutex<Option<&'static str>>,
     /// Media errors answered, by page.
     met: Mutex<BTreeMap<u64, u64>>,
+    /// Pages that the machine was to have fail.
+    failed: Mutex<BTreeSet<u64>>,
     /// A page goes bad between two accesses. Injection destroys its bytes a moment before it can
     /// no longer be read, and no medium shows that.
     access: RwLock<()>,
@@ -69,6 +77,7 @@ impl Live {
             trip: Mutex::default(),
             hit: Mutex::default(),
             met: Mutex::default(),
+            failed: Mutex::default(),
             access: RwLock::default(),
             sick,
         }))
@@ -111,6 +120,7 @@ impl Live {
     /// # Errors
     /// It is no page of the mapping.
     pub fn poison(&self, page: u64, kind: Poison) -> Result<(), MediaError> {
+        lock(&self.0.failed).insert(page);
         // Its bytes stay as they are until nobody gets at them.
         if let Some(sick) = self.0.sick.as_ref().filter(|sick| sick.waits()) {
             return sick.lose(&self.0.mapped, page);
@@ -161,6 +171,18 @@ impl Live {
         *trip = None;
     }
 
+    /// Changes the first byte that was read of each page that has failed.
+    fn change(&self, at: u64, read: &mut [u8]) {
+        for page in lock(&self.0.failed).iter() {
+            let first = usize::try_from(page.saturating_sub(at)).unwrap_or(usize::MAX);
+            if at < page + PAGE
+                && let Some(byte) = read.get_mut(first)
+            {
+                *byte ^= 1;
+            }
+        }
+    }
+
     fn note<T>(&self, result: Result<T, MediaError>) -> Result<T, MediaError> {
         if let Err(MediaError { at, cause: MediaCause::Poison, .. }) = &result {
             *lock(&self.0.met).entry(at / PAGE * PAGE).or_default() += 1;
@@ -192,6 +214,9 @@ impl Medium for Live {
         let done = self.0.mapped.read(at, into);
         if done.is_err() && self.is_off(HEARD) {
             return Ok(());
+        }
+        if self.is_off(GIVEN_BACK) {
+            self.change(at, into);
         }
         self.note(done)
     }
@@ -293,6 +318,9 @@ impl Medium for Live {
     }
 
     fn bad_ranges(&self) -> Vec<(u64, u64)> {
+        if self.is_off(LISTED) {
+            return Vec::new();
+        }
         self.0.mapped.bad_ranges()
     }
 }

@@ -8,25 +8,28 @@
 //!
 //! Not modelled here: `object/touched.rs`, whose words are read and written one by one, relaxed,
 //! and decide nothing but whether a sum is looked at again; counters that are only told, and flags
-//! that once raised stay so (a pool that stopped writing, or may be closed), which are looked at
-//! again under the lock of whatever they speak of; copies of what a lock guards, which only say
-//! whether it is worth taking (pages of a group's log in use, chunks of the log that wait to be
-//! freed); how much of a protected file is mapped, which only grows, and is stored after what it
-//! speaks of; whether somebody asked where a protected file is mapped, which is raised in the gate
-//! that a repair closes before it looks; the bar and the pages of first stores in
-//! `base/pmem`, whose steps are changes of rights by the kernel and returns from its handlers, with
-//! a lock around each page (`tests/first_store_order.rs` tries all their orders on a model of the
-//! kernel); how many of its threads `base/pmem` counts as storing while the protection is off,
-//! which `tests/protection.rs` tries with real rights; the seats in which the handler finds sources
-//! of first stores, a pointer and a count of who is inside, all in one order; which pages of a
-//! mapping are remembered as bad, and how often a thread came back to one: hints, for a page is met
-//! again when it is touched; how many repair threads there are, which who waits looks at again
-//! and again; who stands while a page is replaced, which the supervisor alone writes down, and
-//! nobody acts upon before it is dead; what `preload` keeps in the program it is loaded into, in
-//! statics that signal handlers and forks share, where neither checker can be: `tests/processes`
-//! and the guard's programs run it for real; a zone of the heap that grows, which does not fit the
-//! stack of one of loom's threads: its locks are modelled here, and that it is shown after them
-//! `engines/object/tests/all/growth.rs` stops to see.
+//! that once raised stay so (a pool that stopped writing, or may be closed, or whose directories
+//! were all looked at), which are looked at again under the lock of whatever they speak of, or say
+//! only that something need not be done once more; the number of the region table, drawn by one
+//! addition; what is taken by one exchange, by whoever comes first (the soft-dirty bits of a
+//! process, the scrub of a pool); the page that tells a process that it is a fork, which the kernel
+//! clears; copies of what a lock guards, which only say whether it is worth taking (pages of a
+//! group's log in use, chunks of the log that wait to be freed); how much of a protected file is
+//! mapped, which only grows, and is stored after what it speaks of; whether somebody asked where a
+//! protected file is mapped, which is raised in the gate that a repair closes before it looks; the
+//! bar and the pages of first stores in `base/pmem`, whose steps are changes of rights by the
+//! kernel and returns from its handlers, with a lock around each page (`tests/first_store_order.rs`
+//! tries all their orders on a model of the kernel); how many of its threads `base/pmem` counts as
+//! storing while the protection is off, which `tests/protection.rs` tries with real rights; the
+//! seats in which the handler finds sources of first stores, a pointer and a count of who is
+//! inside, all in one order; which pages of a mapping are remembered as bad, and how often a thread
+//! came back to one: hints, for a page is met again when it is touched; how many repair threads
+//! there are, which who waits looks at again and again; who stands while a page is replaced, which
+//! the supervisor alone writes down, and nobody acts upon before it is dead; what `preload` keeps
+//! in the program it is loaded into, in statics that signal handlers and forks share, where neither
+//! checker can be: `tests/processes` and the guard's programs run it for real; a zone of the heap
+//! that grows, which does not fit the stack of one of loom's threads: its locks are modelled here,
+//! and that it is shown after them `engines/object/tests/all/growth.rs` stops to see.
 
 mod board;
 mod columns;

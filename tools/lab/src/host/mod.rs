@@ -21,7 +21,7 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use holdfast_evidence::{Begun, Row};
 
 use crate::Cli;
@@ -120,13 +120,27 @@ impl Answers {
     }
 }
 
-/// Refuses names that no scene has.
-pub(crate) fn known(only: &[String]) -> Result<()> {
+/// Refuses names that no scene has, and fewer lives than a scene takes: none of it would be played.
+pub(crate) fn known(cli: &Cli) -> Result<()> {
+    let Cli { only, lives, smoke, test, .. } = cli;
     if let Some(name) = only.iter().find(|name| ALL.iter().all(|scene| scene.name != *name)) {
         let names: Vec<_> = ALL.iter().map(|scene| scene.name).collect();
         bail!("no scene {name}; the scenes are: {}", names.join(", "));
     }
+    let plays = !smoke && test.is_none();
+    for scene in ALL.iter().filter(|scene| plays && is_wished(cli, scene)) {
+        if let Show::Sick(sick) = &scene.show {
+            let fewest = sick.fewest();
+            ensure!(*lives >= fewest, "--lives {lives}: scene {} takes {fewest}", scene.name);
+        }
+    }
     Ok(())
+}
+
+/// Whether a scene is to be played.
+fn is_wished(cli: &Cli, scene: &Scene<'_>) -> bool {
+    let left_out = cli.smoke && LEFT_OUT.contains(&scene.name);
+    cli.only.is_empty() && !left_out || cli.only.iter().any(|name| name == scene.name)
 }
 
 /// Refuses what names no test of a package.
@@ -144,7 +158,6 @@ pub(crate) fn run(cli: &Cli, answers: &Answers) -> Result<CameTo> {
     if let Some(path) = &cli.ledger {
         holdfast_evidence::append(path, &[])?;
     }
-    let only = &cli.only;
     let own = std::env::current_exe().context("cannot find this program again")?;
     // Beside what cargo builds: `target/lab` for `target/release/lab`.
     let room = own.ancestors().nth(2).context("this program is not where cargo builds")?;
@@ -152,18 +165,14 @@ pub(crate) fn run(cli: &Cli, answers: &Answers) -> Result<CameTo> {
     fs::create_dir_all(&room).with_context(|| format!("cannot make {}", room.display()))?;
     packages::room(&room)?;
     packages::tools()?;
-    let wished = |scene: &&Scene<'_>| {
-        let left_out = cli.smoke && LEFT_OUT.contains(&scene.name);
-        only.is_empty() && !left_out || only.iter().any(|n| n == scene.name)
-    };
-    let scenes = || ALL.iter().filter(wished).filter(|_| cli.test.is_none());
+    let scenes = || ALL.iter().filter(|s| is_wished(cli, s)).filter(|_| cli.test.is_none());
     // Before the first scene, so that none is played in vain.
     let logs = scenes().any(|scene| matches!(scene.show, Show::BlockLog(_)));
     let no_logs = if logs { packages::need(blocklog::TOOLS).err() } else { None };
     let no_logs = no_logs.as_ref().map(NoLogs::of);
     let kernel = packages::kernel(&room)?;
     let emulator = packages::find("qemu-system-x86_64").context("no emulator")?;
-    let all = cli.smoke && only.is_empty();
+    let all = cli.smoke && cli.only.is_empty();
     let built = if all { Some(programs::workspace()?) } else { None };
     // From here on: nothing of it is for what was fetched or built, once, on a machine that is new.
     let limit = Deadline::new(cli.smoke.then(|| Duration::from_secs(cli.within)));
@@ -378,6 +387,19 @@ mod tests {
     fn cli(words: &[&str]) -> Cli {
         use clap::Parser;
         Cli::parse_from(["lab", "--seed", "7"].iter().chain(words))
+    }
+
+    #[test]
+    fn what_names_no_scene_or_has_nothing_of_one_played_is_misuse() {
+        let refused = |words: &[&str]| known(&cli(words)).map_err(|error| error.to_string());
+        refused(&[]).unwrap();
+        refused(&["--only", "strays", "--lives", "40"]).unwrap();
+        refused(&["--only", "cuts", "--lives", "1"]).unwrap();
+        let few = refused(&["--only", "strays", "--lives", "1"]).unwrap_err();
+        assert!(few.starts_with("--lives 1: scene strays takes "), "{few}");
+        assert!(refused(&["--lives", "1"]).is_err(), "strays is one of all");
+        let none = refused(&["--only", "nope"]).unwrap_err();
+        assert!(none.starts_with("no scene nope; the scenes are: cuts, "), "{none}");
     }
 
     #[test]

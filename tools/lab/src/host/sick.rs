@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use holdfast_workloads::Rng;
 use serde_json::{Value, json};
 
@@ -32,12 +32,8 @@ pub(super) fn play(lab: &Lab, scene: &Scene<'_>, sick: &Sick<'_>, asked: Asked) 
     let program = lab.program(PROGRAM)?;
     let files = lab.files(&program)?;
     let mut played = Played { how: format!("seed {}", asked.seed), ..Played::default() };
-    let fewest = sick.parts.iter().map(|part| part.each).min().unwrap_or(0);
-    if asked.lives < fewest {
-        // Nothing would have been played, and so nothing found.
-        played.wrong = Some(format!("{} lives are too few: it takes {fewest}", asked.lives));
-        return Ok(played);
-    }
+    // Less would have been refused: nothing would have been played, and so nothing found.
+    ensure!(asked.lives >= sick.fewest(), "{} lives are too few", asked.lives);
     for part in sick.parts {
         if asked.lives < part.each {
             say!("  {}: none of so few lives", told(part));

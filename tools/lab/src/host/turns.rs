@@ -143,7 +143,7 @@ pub(super) fn each<'a>(
         println!("lab: FAILED: it took too long");
         all.failed.push("the time".to_owned());
     }
-    println!("\nlab: {all}; {deadline}");
+    say!("\nlab: {all}; {deadline}");
     all
 }
 

@@ -17,7 +17,7 @@ use holdfast_redundancy::events::{Event, Outcome};
 use holdfast_txn::{Transaction, TxError};
 use holdfast_workloads::Rng;
 
-use super::damage::{Seen, world_of, zone_of};
+use super::damage::{Seen, mostly_judged, world_of, zone_of};
 use crate::object::driver::Driver;
 use crate::object::handle::Handle;
 use crate::object::model::{Object, Objects, name};
@@ -36,7 +36,7 @@ pub const ROW: Row = Row {
     story: "damage beyond the redundancy: no wrong byte, contained, the rest in use",
     cases: |tier| WRONG.len() as u64 + if tier == Tier::Ci { 48 } else { 10_000 },
     run,
-    finish: |_| {},
+    finish: mostly_judged,
     patience: Duration::from_secs(300),
     threads: 2,
 };
@@ -148,9 +148,8 @@ fn columns(world: &Arc<World>, origin: &Origin, rng: &mut Rng, tally: &mut Tally
     }
     let after = contained(&driver, &exposed, tally)?;
     tally.add("objects lost", after.len() as u64);
-    match seen.since(&driver) {
-        Some(events) => named(&after, &exposed, &events)?,
-        None => tally.add("rounds with more events than the journal holds", 1),
+    if let Some(events) = seen.judged_since(&driver, tally) {
+        named(&after, &exposed, &events)?;
     }
     still_writable(&driver, &exposed, rng)?;
     driver.medium.abandon(driver.pool);
@@ -316,7 +315,7 @@ fn copies(world: &Arc<World>, origin: &Origin, rng: &mut Rng, tally: &mut Tally)
         done.map_err(|error| refused("scrub", &error))?;
         // Records of repairs and scrubs are written by the way, over whatever lies there.
         if pair < 3 {
-            met(&both, seen.since(&driver), tally)?;
+            met(&both, seen.judged_since(&driver, tally))?;
         }
         let (image, objects) = (driver.medium.crash_point().persisted(), driver.ledger.objects());
         driver.medium.abandon(driver.pool);
@@ -330,18 +329,15 @@ fn copies(world: &Arc<World>, origin: &Origin, rng: &mut Rng, tally: &mut Tally)
     let medium = world.after(origin.image.clone());
     let both = ruin_both(&medium, rng)?;
     let Some(driver) = open_or_unchanged(world, medium, origin, tally)? else { return Ok(()) };
-    met(&both, origin.seen.since(&driver), tally)?;
+    met(&both, origin.seen.judged_since(&driver, tally))?;
     driver.read_all()?;
     driver.medium.abandon(driver.pool);
     Ok(())
 }
 
 /// That both copies of a page are gone is told, whatever came of it.
-fn met(both: &[Target], events: Option<Vec<Event>>, tally: &mut Tally) -> Judged<()> {
-    let Some(events) = events else {
-        tally.add("rounds with more events than the journal holds", 1);
-        return Ok(());
-    };
+fn met(both: &[Target], events: Option<Vec<Event>>) -> Judged<()> {
+    let Some(events) = events else { return Ok(()) };
     let touches = |event: &Event| {
         both.iter().any(|page| page.at < event.at + event.len && event.at < page.at + page.len)
     };

@@ -77,6 +77,13 @@ impl Sky {
         lock(&self.anew).extend(objects);
     }
 
+    /// Something is wrong. Once a storm is given up, that says nothing.
+    fn tell(&self) {
+        if !self.is_given_up() {
+            self.told.store(true, Ordering::Release);
+        }
+    }
+
     /// Objects that threads were refused as lost or in doubt.
     pub(super) fn refusals(&self) -> BTreeSet<u64> {
         lock(&self.refusals).clone()
@@ -84,6 +91,15 @@ impl Sky {
 
     pub(super) fn in_doubt(&self) -> usize {
         lock(&self.anew).len()
+    }
+}
+
+/// A step under way; dropped only where it panics.
+struct Panics<'a>(&'a Sky);
+
+impl Drop for Panics<'_> {
+    fn drop(&mut self) {
+        self.0.tell();
     }
 }
 
@@ -113,9 +129,12 @@ impl Weather for Sky {
 
     fn step(&self, step: &mut dyn FnMut() -> Judged<()>) -> Judged<()> {
         let _going = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        // Where it panics, nothing is returned: as if it had told of it.
+        let panics = Panics(self);
         let done = step();
-        if done.is_err() && !self.is_given_up() {
-            self.told.store(true, Ordering::Release);
+        std::mem::forget(panics);
+        if done.is_err() {
+            self.tell();
         }
         done
     }
@@ -129,5 +148,31 @@ impl Weather for Sky {
         let mine = anew.iter().copied().find(|word| of.get(*word).is_some())?;
         anew.remove(&mine);
         Some(mine)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::tally::{Fault, Violation};
+
+    #[test]
+    fn what_goes_wrong_in_a_step_is_told_though_the_storm_is_given_up_for_it() {
+        let bad = || Err(Violation::new(Fault::Wrong, "a wrong byte"));
+        let told = |before: bool, step: &mut dyn FnMut() -> Judged<()>| {
+            let sky = Sky::default();
+            if before {
+                sky.give_up();
+            }
+            let _ = catch_unwind(AssertUnwindSafe(|| sky.step(step)));
+            sky.give_up();
+            !sky.says_nothing()
+        };
+        assert!(told(false, &mut || bad()));
+        assert!(told(false, &mut || panic!("the engine does")));
+        assert!(!told(false, &mut || Ok(())));
+        assert!(!told(true, &mut || bad()), "two faults may have met by then");
     }
 }
