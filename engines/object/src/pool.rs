@@ -6,7 +6,7 @@ use std::sync::Arc;
 use holdfast_heap::Heap;
 use holdfast_layout::{Persist, Ptr, RawPtr, RegionKind, Superblock, bytemuck};
 use holdfast_logs::Log;
-use holdfast_pmem::{Clock, Medium, MediumKind, Site};
+use holdfast_pmem::{Clock, Medium, MediumKind, PAGE, Site};
 use holdfast_redundancy::events::Journal;
 use holdfast_redundancy::intent::RepairIntent;
 use holdfast_redundancy::progress::{Progress, ScrubProgress};
@@ -372,12 +372,14 @@ impl Retry {
                 let mended = shared.mend_found(first, count, finder);
                 let again = self.repairs.contains(&at);
                 self.repairs.push(at);
+                let is_page = first.is_multiple_of(PAGE) && count == PAGE;
                 match mended {
-                    // Something beside it, or parity. What was asked for may be back: it is read
-                    // again.
+                    // Something beside it, on the page that could not be read or behind it, or
+                    // parity. What was asked for may be back: it is read again.
                     Err(Error::Tx(TxError::Lost { object }))
                         if !again
-                            && (object.offset().wrapping_sub(first) >= count
+                            && (is_page
+                                || object.offset().wrapping_sub(first) >= count
                                 || shared.is_parity(object.offset())) => {}
                     other => other?,
                 }

@@ -2,7 +2,7 @@
 //! its columns is tried once.
 
 use crate::common::{Filled, TestPool, filled, get};
-use holdfast_faultmem::Clear;
+use holdfast_faultmem::{Clear, FailMode};
 use holdfast_layout::RawPtr;
 use holdfast_object::{CreateOptions, Error, Parity, ScrubControl, ScrubOptions};
 use holdfast_pmem::{Medium, PAGE};
@@ -62,6 +62,51 @@ fn what_lies_beside_something_lost_is_served_at_once() {
     assert_eq!(get(&f.pool, *of).unwrap(), *bytes);
     let refused = get(&f.pool, *lost);
     assert!(matches!(refused, Err(Error::Tx(TxError::Lost { .. }))), "{refused:?}");
+}
+
+/// A page is read that cannot be read. What lies beside somebody's object there is lost with
+/// another row, which is found while the page is mended: that is no answer about the object.
+#[test]
+fn a_neighbour_that_is_lost_is_no_answer_about_who_is_asked_for() {
+    let options = CreateOptions { rows: 10, ..CreateOptions::tiny(1 << 20) };
+    let f = filled(&options, 700);
+    let page_of = |of: &RawPtr| of.offset() / PAGE;
+    let inside = |of: &RawPtr| page_of(of) == (of.offset() + 699) / PAGE;
+    let pairs = f.objects.windows(2);
+    let mut pairs = pairs.filter(|pair| pair.iter().all(|(of, _)| inside(of)));
+    let pair = pairs.find(|pair| page_of(&pair[0].0) == page_of(&pair[1].0)).unwrap();
+    let [(of, bytes), (neighbour, _)] = pair else { unreachable!("windows of two") };
+    let place = f.zone.place(neighbour.offset() + 300).unwrap();
+    let (_, at) = f.beside(place.row, place.col, 16).unwrap();
+    f.pool.medium().stray(at, &[0x5a; 16]).unwrap();
+    f.pool.medium().poison(page_of(of) * PAGE, PAGE, Clear::Able).unwrap();
+    assert_eq!(&get(&f.pool, *of).unwrap(), bytes);
+    let refused = get(&f.pool, *neighbour);
+    assert!(matches!(refused, Err(Error::Tx(TxError::Lost { .. }))), "{refused:?}");
+}
+
+/// While a damaged object is read, one call of the medium fails, whichever: it is served all the
+/// same.
+#[test]
+fn a_call_that_fails_once_keeps_nobody_from_what_can_be_made_good() {
+    let options = CreateOptions { rows: 10, ..CreateOptions::tiny(1 << 20) };
+    let read = |nth: Option<u64>| {
+        let f = filled(&options, 700);
+        let (of, bytes) = &f.objects[20];
+        let medium = f.pool.medium();
+        medium.stray(of.offset() + 300, &[0xa5; 16]).unwrap();
+        let before = medium.calls();
+        if let Some(nth) = nth {
+            medium.fail_nth(before + nth, FailMode::Once);
+        }
+        assert_eq!(&get(&f.pool, *of).unwrap(), bytes, "call {nth:?}");
+        medium.calls() - before
+    };
+    let calls = read(None);
+    assert!(calls > 100, "{calls} calls");
+    for nth in 0..calls {
+        read(Some(nth));
+    }
 }
 
 /// With P and Q: the last write of either was lost, and then the page that it was for.

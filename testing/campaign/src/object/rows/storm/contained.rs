@@ -11,7 +11,7 @@ use holdfast_txn::TxError;
 use holdfast_workloads::Rng;
 
 use super::chaos::Chaos;
-use super::exposed::Exposed;
+use super::exposed::{Exposed, Places};
 use crate::object::driver::Driver;
 use crate::object::model::{Object, Objects, name};
 use crate::object::ops::{Job, Op};
@@ -123,12 +123,19 @@ pub(super) fn served_as_promised(
         let len = objects.get(*word).map_or(1, |object| object.bytes.len() as u64);
         beside(*word, len, exposed)?;
     }
-    // Who has just read it has told it anew.
+    let unserved = (lost.len() + doubtful.len()) as u64;
+    if ended {
+        // It tells nothing any more.
+        return Ok(unserved);
+    }
+    // Who has just read it has told it anew, as a rule by the page of what it needs. Where that is,
+    // the pool itself knows best.
+    let known = exposed.also(Places::of(driver));
     let journal = Journal::open(&driver.medium, &driver.pool.superblock());
     let events = journal.read_all(&driver.medium);
-    named((objects, exposed), &lost, &events, Outcome::Lost)?;
-    named((objects, exposed), &doubtful, &events, Outcome::Undecided)?;
-    Ok((lost.len() + doubtful.len()) as u64)
+    named((objects, &known), &lost, &events, Outcome::Lost)?;
+    named((objects, &known), &doubtful, &events, Outcome::Undecided)?;
+    Ok(unserved)
 }
 
 /// All that is served is right; what is lost says so, and an event names it; the rest is in use.
@@ -269,7 +276,6 @@ fn named(
 
 #[cfg(test)]
 mod tests {
-    use super::super::exposed::Places;
     use super::*;
     use crate::object::wrong::made_up;
     use holdfast_pmem::PAGE;
@@ -301,10 +307,19 @@ mod tests {
         objects.insert(word, Object { kind: 1, bytes: vec![7; 64].into() });
         let parts = [(9 * PAGE, (5 * PAGE + 64, 6 * PAGE))].into_iter().collect();
         let places = Places { parts, ..Places::default() };
-        let exposed = Exposed::by(vec![(5 * PAGE, PAGE)], [places, Places::default()]);
+        let nothing = || [Places::default(), Places::default()];
+        let exposed = Exposed::by(vec![(5 * PAGE, PAGE)], nothing());
         let gone = BTreeSet::from([word]);
-        let is_named = |at| named((&objects, &exposed), &gone, &[lost(at)], Outcome::Lost).is_ok();
-        assert!(is_named(5 * PAGE) && is_named(9 * PAGE));
-        assert!(!is_named(7 * PAGE));
+        let is_named = |exposed: &Exposed, at| {
+            named((&objects, exposed), &gone, &[lost(at)], Outcome::Lost).is_ok()
+        };
+        assert!(!is_named(&exposed, 5 * PAGE), "nobody has seen where its slot is");
+        // Seen before the first fault, after the last one, or once it was opened again.
+        let before = Exposed::by(Vec::new(), [places.clone(), Places::default()]);
+        let after = Exposed::by(Vec::new(), [Places::default(), places.clone()]);
+        for known in [before, after, exposed.also(places)] {
+            assert!(is_named(&known, 5 * PAGE) && is_named(&known, 9 * PAGE));
+            assert!(!is_named(&known, 7 * PAGE));
+        }
     }
 }

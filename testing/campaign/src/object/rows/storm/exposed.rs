@@ -58,7 +58,8 @@ impl Places {
 #[derive(Debug)]
 pub(super) struct Exposed {
     pages: Vec<Range>,
-    places: [Places; 2],
+    /// Before and after.
+    places: Vec<Places>,
 }
 
 /// Something that was hurt, and whether a page of it stays bad.
@@ -116,7 +117,15 @@ impl Exposed {
     /// Of a pool in which the pages of these ranges were hurt, with its places before and after.
     pub(super) fn by(hurt: Vec<Range>, places: [Places; 2]) -> Self {
         let pages: BTreeSet<u64> = hurt.into_iter().flat_map(pages).collect();
-        Self { pages: pages.into_iter().map(|page| (page * PAGE, PAGE)).collect(), places }
+        let pages = pages.into_iter().map(|page| (page * PAGE, PAGE)).collect();
+        Self { pages, places: places.into() }
+    }
+
+    /// The same, where places are known from one more look. Of a pool that had stopped, its own
+    /// directory may not have told where everything was.
+    pub(super) fn also(&self, places: Places) -> Self {
+        let all = self.places.iter().cloned().chain([places]).collect();
+        Self { pages: self.pages.clone(), places: all }
     }
 
     /// Whether an object of so many bytes has a part in a page that was hurt: its bytes, its slot,
