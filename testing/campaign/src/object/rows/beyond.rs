@@ -50,7 +50,11 @@ const FEW: u64 = 24;
 /// What must be convicted.
 const WRONG: &[Variant] = &[
     site("object.tx.verify-read", "reads serve what is damaged"),
-    site("object.mend_unit.verify", "what is damaged is taken for right"),
+    // Who reads it is told of damage that nobody mends, and not that it is lost.
+    Variant {
+        seen_as: Some(Fault::Refused),
+        ..site("object.mend_unit.verify", "what is damaged is taken for right")
+    },
     lie(Lie::WrongByte, "a wrong byte is served", Fault::Wrong),
     lie(Lie::Neighbour, "an object beside the damage is refused", Fault::FalseReport),
     lie(Lie::Silent, "the journal says nothing", Fault::Unnoticed),
