@@ -221,8 +221,8 @@ fn play(
         if !cli.json {
             say(format_args!("{}", report::row(outcome, &plan)));
         }
-        let told = outcome.left == 0 || outcome.tally.violated() > 0;
-        notes.filter(|_| told).is_none_or(|notes| notes.add(outcome, &plan))
+        let counts = outcome.left == 0 || outcome.tally.violated() > 0;
+        notes.filter(|_| counts).is_none_or(|notes| notes.add(outcome, &plan))
     };
     let (mut outcomes, mut noted) = (Vec::new(), true);
     let mut whole = true;

@@ -2,7 +2,7 @@
 //! one ends it. Either way the exit code says so.
 //!
 //! A campaign that is stopped notes what it has found, and a storm of fuzz targets which inputs it
-//! has run. What others had under way is not noted, with what was found in it: it was told.
+//! has run. What others had under way is not noted, nor what was found in it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
