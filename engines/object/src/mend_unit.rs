@@ -283,7 +283,11 @@ fn mend_held<M: Medium>(
             Ok(Found::Bad { .. }) if !is_there(shared, unit) => return Ok(Done::With(mended)),
             Ok(Found::Bad { .. }) => {}
             // A page that could not be read and could not be mended either: that was reported.
-            Err(_) => return Ok(Done::With(Mended::Lost(Wrong::Data))),
+            Err(error) if shared.is_bad(error.at / PAGE * PAGE) => {
+                return Ok(Done::With(Mended::Lost(Wrong::Data)));
+            }
+            // It can be read again: nothing was told of it yet.
+            Err(_) => continue,
         }
         let event = Event { object: object_of(shared, unit), ..how.event };
         let mut holding = Holding::default();
@@ -365,8 +369,10 @@ fn install<M: Medium>(
     for (part, bytes) in &cure.parts {
         let before_sum = shared.sum_there(part.at, part.len);
         shared.install_range(repairer, part.at, bytes)?;
-        // What was stored may not have stayed: lost again on its way.
-        if current(shared, part).as_ref() == Some(bytes) {
+        // What was stored may not have stayed: lost again on its way. What cannot be read for once
+        // says nothing.
+        let now = current(shared, part).or_else(|| current(shared, part));
+        if now.as_ref() == Some(bytes) {
             let done = Mended::Repaired(part.wrong);
             shared.report_mended(Event { at: part.at, len: part.len, before_sum, ..event }, done);
             mended = Some(done);

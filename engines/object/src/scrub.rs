@@ -222,10 +222,14 @@ impl<M: Medium> Pool<M> {
         let mut pace = Pace::new(options.rate);
         let mut scratch = Scratch::new();
         let mut state = shared.begin_pass(options.resume)?;
-        let awake = || progress(&state, shared.m.len());
-        let back = shared.look_at_directories(&mut pace, control, awake)?;
-        (state.found, state.repaired) = (state.found + back, state.repaired + back);
         let mut position = shared.position_of(state.next);
+        // Once it got beyond them, it does not begin with them each time it is taken up again.
+        let beyond = position != Position::FRONT && shared.directories_seen.load(Ordering::Acquire);
+        if !beyond {
+            let awake = || progress(&state, shared.m.len());
+            let back = shared.look_at_directories(&mut pace, control, awake)?;
+            (state.found, state.repaired) = (state.found + back, state.repaired + back);
+        }
         let mut done = Scrubbed::so_far(&state);
         let mut steps = 0_u32;
         while position != Position::End {

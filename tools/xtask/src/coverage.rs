@@ -89,6 +89,9 @@ pub(crate) struct Args {
     /// Add the share of each module to this list (docs/evidence.md).
     #[arg(long, value_name = "FILE", conflicts_with_all = ["again", "only", "packages"])]
     ledger: Option<PathBuf>,
+    /// Write what each module comes to to this file as well.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
 }
 
 /// A part of what is run.
@@ -129,6 +132,11 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
         let known = PACKAGES.join(", ");
         bail!(Misuse(format!("nothing of {wrong} is counted; of these is: {known}")));
     }
+    let known =
+        |name: &String| root.join(name).is_file() || files().any(|file| is_named(file, name));
+    if let Some(name) = args.missing.iter().find(|name| !known(name)) {
+        bail!(Misuse(format!("no file that is counted is called {name}: see the list of a run")));
+    }
     let programs = programs(root)?;
     let mut fine = true;
     if !args.again {
@@ -149,7 +157,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     let report = report(root, &tools, &programs)?;
     let counts = branches::counts(root, &report)?;
     for name in &args.missing {
-        for (file, count) in counts.iter().filter(|(file, _)| file.ends_with(name)) {
+        for (file, count) in counts.iter().filter(|(file, _)| is_named(file, name)) {
             let branches = count.branches.missing();
             branches.for_each(|(line, way)| println!("{file}:{line}: never {way}"));
             count.never().for_each(|(line, column)| println!("{file}:{line}:{column}: never"));
@@ -168,8 +176,40 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
         rows.first_mut().into_iter().for_each(|row| row.violations += u64::from(!fine));
         holdfast_evidence::append(path, &rows)?;
     }
+    if let Some(path) = &args.json {
+        std::fs::write(path, object(&modules, &blind, fine).to_string())
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
     let enough = blind.is_empty() && (short.is_empty() || !args.check);
     Ok(if fine && enough { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// All files that are counted.
+fn files() -> impl Iterator<Item = &'static str> {
+    MODULES.iter().flat_map(|(_, files)| files.iter().copied())
+}
+
+/// Whether a file is meant by a name: its last part, or more of it.
+fn is_named(file: &str, name: &str) -> bool {
+    file.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
+}
+
+/// What `--json` writes.
+fn object(modules: &[Sum], blind: &[&str], passed: bool) -> Value {
+    let part = |both: (u64, u64)| serde_json::json!({ "reached": both.0, "all": both.1, "percent": percent(both) });
+    let one = |sum: &Sum| {
+        serde_json::json!({
+            "module": sum.module,
+            "branches": part(sum.branches),
+            "regions": part(sum.regions),
+            "enough": sum.is_enough(WANTED),
+        })
+    };
+    serde_json::json!({
+        "passed": passed,
+        "modules": modules.iter().map(one).collect::<Vec<_>>(),
+        "not_counted": blind,
+    })
 }
 
 /// Shares of branches and regions, in percent.
@@ -535,6 +575,25 @@ mod tests {
     fn each_module_is_in_the_list_of_what_is_run() {
         let names = MODULES.iter().map(|(module, _)| *module);
         assert_eq!(holdfast_evidence::unlisted("coverage", names), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_file_is_named_by_whole_parts_of_its_path() {
+        assert!(is_named("core/logs/src/ring.rs", "ring.rs"));
+        assert!(is_named("core/logs/src/ring.rs", "src/ring.rs"));
+        assert!(is_named("ring.rs", "ring.rs"));
+        assert!(!is_named("core/logs/src/string.rs", "ring.rs"));
+    }
+
+    #[test]
+    fn what_modules_come_to_is_told_in_json() {
+        let (modules, blind) = told(&all(&file(0)));
+        let told = object(&modules, &blind, true);
+        let first = &told["modules"][0];
+        assert_eq!(first["module"], modules[0].module.as_str());
+        assert_eq!(first["branches"]["reached"], modules[0].branches.0);
+        assert_eq!(first["enough"], modules[0].is_enough(WANTED));
+        assert_eq!(told["not_counted"].as_array().map(Vec::len), Some(0));
     }
 
     #[test]

@@ -83,7 +83,7 @@ struct Storm {
     #[arg(long, value_name = "N", requires = "stable")]
     jobs: Option<u64>,
     /// Print a JSON object for each target, with what it found, and nothing else.
-    #[arg(long, requires = "stable")]
+    #[arg(long, conflicts_with_all = ["input", "merge"])]
     json: bool,
 }
 
@@ -153,7 +153,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     let tool = match tool(root) {
         Ok(tool) => tool,
         Err(why) => {
-            println!("fuzz: cannot be run here: {why:#}");
+            eprintln!("fuzz: cannot be run here: {why:#}");
             return Ok(ExitCode::from(CANNOT));
         }
     };
@@ -167,13 +167,15 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     }
     let mut all = Vec::new();
     for target in chosen {
-        println!("\n==> {target}, {} s", args.seconds);
+        eprintln!("\n==> {target}, {} s", args.seconds);
         all.push(one(root, &program, target, args)?);
     }
+    let rows = rows(&all, &begun);
     if let Some(path) = &args.ledger {
-        holdfast_evidence::append(path, &rows(&all, &begun))?;
+        holdfast_evidence::append(path, &rows)?;
     }
-    Ok(if told(&all) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let fine = if args.storm.json { objects(&all, &rows) } else { told(&all) };
+    Ok(if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// A row of the list for each target.
@@ -261,7 +263,7 @@ fn built(root: &Path, tool: &Path) -> Result<Option<PathBuf>> {
         .with_context(|| format!("cannot start {}", tool.display()))?;
     let program = root.join(PLACE).join(MACHINE).join("release/target");
     if !done.success() || !program.is_file() {
-        println!("fuzz: {} could not be built", program.display());
+        eprintln!("fuzz: {} could not be built", program.display());
         return Ok(None);
     }
     Ok(Some(program))
@@ -278,7 +280,7 @@ fn tool(root: &Path) -> Result<PathBuf> {
     if let Some(tool) = places.iter().find(runs) {
         return Ok(tool.clone());
     }
-    println!("fuzz: there is no {TOOL}; installing {TOOL_VERSION} into {}", own.display());
+    eprintln!("fuzz: there is no {TOOL}; installing {TOOL_VERSION} into {}", own.display());
     let done = Command::new(cargo())
         .current_dir(root)
         .args(["install", "--locked", "--version", TOOL_VERSION, TOOL, "--root"])
@@ -370,7 +372,16 @@ fn tail(text: &str) {
     let lines: Vec<&str> = text.lines().collect();
     let told =
         |line: &&&str| ["panicked", "ERROR", "SUMMARY"].iter().any(|word| line.contains(word));
-    lines.iter().filter(told).take(8).for_each(|line| println!("  {line}"));
+    lines.iter().filter(told).take(8).for_each(|line| eprintln!("  {line}"));
+}
+
+/// One object for each target; `true` if there is no finding.
+fn objects(all: &[Ran], rows: &[Row]) -> bool {
+    for (ran, row) in all.iter().zip(rows) {
+        let found: Vec<_> = ran.finding.iter().map(|input| input.display().to_string()).collect();
+        println!("{}", row.json(&found));
+    }
+    all.iter().all(|ran| ran.finding.is_none())
 }
 
 /// One line for each target, and one that repeats each finding; `true` if there is none.
@@ -445,6 +456,8 @@ mod tests {
         let said = words("fuzz --stable --runs 7 --seed 3 --from 5 --jobs 1");
         assert_eq!(said.unwrap(), "storm --runs 7 --seed 3 --from 5 --jobs 1");
         assert!(words("fuzz --seed 3").is_err(), "libFuzzer has its own");
+        assert!(words("fuzz --json").is_ok(), "both tell what they found");
+        assert!(words("fuzz --json --merge").is_err(), "that finds nothing");
         assert!(words("fuzz --stable --runs 0").is_err(), "nothing would find nothing");
     }
 
@@ -456,6 +469,7 @@ mod tests {
         let both = [clean.clone(), Ran { finding: Some(PathBuf::from("input")), ..clean }];
         assert!(!told(&both));
         let rows = rows(&both, &Begun::built_of("abc".to_owned()));
+        assert!(objects(&both[..1], &rows[..1]) && !objects(&both, &rows));
         let violations: Vec<u64> = rows.iter().map(|row| row.violations).collect();
         assert_eq!(violations, [0, 1]);
         assert!(rows.iter().all(|row| row.commit == "abc"), "what the run began with");

@@ -43,6 +43,9 @@ pub(crate) struct Args {
     /// Add what was run and found to this list (docs/evidence.md).
     #[arg(long, value_name = "FILE")]
     ledger: Option<PathBuf>,
+    /// Write what each sanitizer's run came to to this file as well.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
     /// Passed on to the tests.
     #[arg(last = true)]
     rest: Vec<String>,
@@ -118,15 +121,43 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     if let Some(path) = &args.ledger {
         holdfast_evidence::append(path, &[])?;
     }
-    let mut passed = true;
-    for sanitizer in wished {
-        passed &= under(*sanitizer, root, args)?;
+    let runs: Vec<Ran> = wished.iter().map(|it| under(*it, root, args)).collect::<Result<_>>()?;
+    if let Some(path) = &args.json {
+        std::fs::write(path, object(&runs).to_string())
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
+    let passed = runs.iter().all(|ran| ran.passed);
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Runs them under one; whether all passed.
-fn under(sanitizer: Sanitizer, root: &Path, args: &Args) -> Result<bool> {
+/// What the tests came to under one.
+#[derive(Debug, Clone, Copy)]
+struct Ran {
+    sanitizer: Sanitizer,
+    count: Count,
+    seconds: u64,
+    passed: bool,
+}
+
+/// What `--json` writes.
+fn object(runs: &[Ran]) -> serde_json::Value {
+    let one = |ran: &Ran| {
+        let Count { passed, failed, ignored } = ran.count;
+        serde_json::json!({
+            "sanitizer": ran.sanitizer.name(),
+            "passed": ran.passed,
+            "tests": { "passed": passed, "failed": failed, "ignored": ignored },
+            "seconds": ran.seconds,
+        })
+    };
+    serde_json::json!({
+        "passed": runs.iter().all(|ran| ran.passed),
+        "runs": runs.iter().map(one).collect::<Vec<_>>(),
+    })
+}
+
+/// Runs them under one.
+fn under(sanitizer: Sanitizer, root: &Path, args: &Args) -> Result<Ran> {
     let (source, begun) = (Begun::now(), Instant::now());
     let name = sanitizer.name();
     if args.packages.is_empty() {
@@ -147,6 +178,7 @@ fn under(sanitizer: Sanitizer, root: &Path, args: &Args) -> Result<bool> {
         passed &= child.wait().context("cargo is gone")?.success();
     }
     let Count { passed: tests, failed, ignored } = count;
+    let seconds = begun.elapsed().as_secs();
     // Words that no test is called by would find nothing, and prove as much.
     passed &= tests > 0;
     println!(
@@ -162,12 +194,12 @@ fn under(sanitizer: Sanitizer, root: &Path, args: &Args) -> Result<bool> {
             count: tests,
             // A program that a sanitizer ends tells of no failed test.
             violations: if passed { 0 } else { failed.max(1) },
-            seconds: begun.elapsed().as_secs(),
+            seconds,
             ..Row::default()
         };
         holdfast_evidence::append(path, &[row])?;
     }
-    Ok(passed)
+    Ok(Ran { sanitizer, count, seconds, passed })
 }
 
 /// What was run: crates, and what their tests were told.
@@ -299,6 +331,21 @@ mod tests {
     }
 
     #[test]
+    fn what_a_run_came_to_is_told_in_json() {
+        let ran = |sanitizer, failed| Ran {
+            sanitizer,
+            count: Count { passed: 7, failed, ignored: 1 },
+            seconds: 3,
+            passed: failed == 0,
+        };
+        let told = object(&[ran(Sanitizer::Address, 0), ran(Sanitizer::Thread, 2)]);
+        assert_eq!(told["passed"], false);
+        assert_eq!(told["runs"][0]["passed"], true);
+        assert_eq!(told["runs"][1]["sanitizer"], "thread");
+        assert_eq!(told["runs"][1]["tests"]["failed"], 2);
+    }
+
+    #[test]
     fn each_sanitizer_is_in_the_list_of_what_is_run() {
         let names = Sanitizer::value_variants().iter().map(|sanitizer| sanitizer.name());
         assert_eq!(holdfast_evidence::unlisted("sanitize", names), Vec::<String>::new());
@@ -307,7 +354,13 @@ mod tests {
     #[test]
     fn a_run_of_some_tests_does_not_look_like_one_of_all() {
         let rest = vec!["one".to_owned()];
-        let args = Args { sanitizer: None, packages: vec!["a".to_owned()], ledger: None, rest };
+        let args = Args {
+            sanitizer: None,
+            packages: vec!["a".to_owned()],
+            ledger: None,
+            json: None,
+            rest,
+        };
         assert_eq!(how(&args), "a, told one");
         assert_eq!(how(&Args { rest: Vec::new(), ..args }), "a");
     }

@@ -13,6 +13,7 @@ mod disk_waits;
 mod erased;
 mod fallen;
 mod first_steps;
+mod fleeting;
 mod gone;
 mod growth;
 mod hot_path;

@@ -4,12 +4,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::common::tapped::Tapped;
 use crate::common::{clock, create_with, get, pattern, put, quick};
 use holdfast_faultmem::{Clear, Config, FaultMedium};
 use holdfast_heap::format::GRANULE;
 use holdfast_layout::{RawPtr, RegionKind, TypeNumber};
 use holdfast_object::{CreateOptions, Parity, Pool, VerifyReads};
-use holdfast_pmem::{MediaError, Medium, MediumKind, PAGE, Site, SyncError};
+use holdfast_pmem::{Medium, MediumKind, PAGE};
 use holdfast_txn::Transaction;
 
 const LEN: usize = 1 << 20;
@@ -86,78 +87,19 @@ fn pages_that_cannot_be_read_elsewhere_in_the_object_stop_no_commit() {
     assert_eq!(pool.stats().lost, 0);
 }
 
-/// A faulty medium that counts the bytes which are read of one range.
-#[derive(Debug)]
-struct Reads {
-    m: FaultMedium,
-    range: Arc<(AtomicU64, AtomicU64)>,
-    count: Arc<AtomicU64>,
-}
-
-impl Medium for Reads {
-    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), MediaError> {
-        let (start, end) =
-            (self.range.0.load(Ordering::Relaxed), self.range.1.load(Ordering::Relaxed));
-        let inside = (at + into.len() as u64).min(end).saturating_sub(at.max(start));
-        self.count.fetch_add(inside, Ordering::Relaxed);
-        self.m.read(at, into)
-    }
-
-    fn len(&self) -> u64 {
-        self.m.len()
-    }
-    fn kind(&self) -> MediumKind {
-        self.m.kind()
-    }
-    fn put(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
-        self.m.put(site, at, bytes)
-    }
-    fn put_is_cached(&self, len: u64) -> bool {
-        self.m.put_is_cached(len)
-    }
-
-    fn xor(&self, site: Site, at: u64, delta: &[u8]) -> Result<(), MediaError> {
-        self.m.xor(site, at, delta)
-    }
-    fn zero(&self, site: Site, at: u64, len: u64) -> Result<(), MediaError> {
-        self.m.zero(site, at, len)
-    }
-    fn drain(&self, site: Site) {
-        self.m.drain(site);
-    }
-    fn append(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), SyncError> {
-        self.m.append(site, at, bytes)
-    }
-    fn sync(&self, site: Site) -> Result<(), SyncError> {
-        self.m.sync(site)
-    }
-    fn view(&self, at: u64, len: u64) -> Option<*const u8> {
-        self.m.view(at, len)
-    }
-    fn grow(&self, len: u64) -> Result<(), SyncError> {
-        self.m.grow(len)
-    }
-    fn heal(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
-        self.m.heal(site, at, bytes)
-    }
-    fn remap(&self, at: u64, physical: u64, len: u64) -> Result<(), MediaError> {
-        self.m.remap(at, physical, len)
-    }
-    fn stand_in(&self, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
-        self.m.stand_in(at, bytes)
-    }
-    fn bad_ranges(&self) -> Vec<(u64, u64)> {
-        self.m.bad_ranges()
-    }
-}
-
 #[test]
 fn the_bytes_read_of_a_large_object_are_those_of_the_granules_touched() {
     let options = options();
     let m = FaultMedium::new(options.size, MediumKind::Shm, &Config::default());
     let (range, count) = (Arc::<(AtomicU64, AtomicU64)>::default(), Arc::<AtomicU64>::default());
-    let reads = Reads { m, range: Arc::clone(&range), count: Arc::clone(&count) };
-    let pool = Pool::create(reads, &options, quick(), clock()).unwrap();
+    let (bounds, sum) = (Arc::clone(&range), Arc::clone(&count));
+    let tapped = Tapped::new(m, move |at, len| {
+        let (start, end) = (bounds.0.load(Ordering::Relaxed), bounds.1.load(Ordering::Relaxed));
+        let inside = (at + len).min(end).saturating_sub(at.max(start));
+        sum.fetch_add(inside, Ordering::Relaxed);
+        Ok(())
+    });
+    let pool = Pool::create(tapped, &options, quick(), clock()).unwrap();
     let object = pool.run(|tx| tx.alloc_bytes(TypeNumber::BYTES, LEN as u64)).unwrap();
     range.0.store(object.offset(), Ordering::Relaxed);
     range.1.store(object.offset() + LEN as u64, Ordering::Relaxed);

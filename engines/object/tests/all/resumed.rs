@@ -75,6 +75,28 @@ fn a_pass_in_parts_tells_what_a_pass_in_one_does() {
     assert!(steps > 8 && in_both > 3, "{steps} steps, {in_both} with repairs before and after");
 }
 
+/// Who pauses often does not look at the entries of all chunks each time: that is told of, too,
+/// while the pass stands where it was left.
+#[test]
+fn a_pass_that_is_taken_up_again_goes_on_where_it_was() {
+    let standing = |pool: &TestPool| {
+        let (left, mut standing) = (pool.scrub_progress(), 0);
+        let options = ScrubOptions { rate: None, resume: true };
+        let scrubbed = pool.scrub(options, &ScrubControl::default(), |now, _| {
+            standing += u32::from(now.next == left.next);
+        });
+        assert_eq!(scrubbed.unwrap().state, ScrubState::Idle);
+        standing
+    };
+    let pool = damaged();
+    assert_eq!(scrub(&pool, false, 8).state, ScrubState::Paused);
+    assert_eq!(standing(&pool), 0);
+    // Another process knows nothing of them.
+    let pool = damaged();
+    assert_eq!(scrub(&pool, false, 8).state, ScrubState::Paused);
+    assert!(standing(&crash(pool).0) > 0);
+}
+
 #[test]
 fn a_pass_that_finds_a_longer_pool_than_it_left_counts_nothing_twice() {
     let mut steps = 1;

@@ -108,7 +108,7 @@ impl fmt::Display for CameTo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} passed", self.passed.len())?;
         let others =
-            [(&self.failed, "FAILED"), (&self.broken, "broke off"), (&self.skipped, "skipped")];
+            [(&self.failed, "FAILED"), (&self.broken, "broke off"), (&self.skipped, "not played")];
         for (names, what) in others.into_iter().filter(|(names, _)| !names.is_empty()) {
             write!(f, ", {} {what}: {}", names.len(), names.join(", "))?;
         }
@@ -216,7 +216,7 @@ mod tests {
         let all = played("pip", None);
         assert_eq!((all.code(true), all.code(false)), (0, OPERATIONAL));
         assert_eq!((all.passed.len(), &all.skipped[..]), (2, &[ALL[1].name.to_owned()][..]));
-        assert!(all.to_string().contains(&format!("1 skipped: {}", ALL[1].name)), "{all}");
+        assert!(all.to_string().contains(&format!("1 not played: {}", ALL[1].name)), "{all}");
         assert_eq!(played("pp", None).code(false), 0);
     }
 

@@ -1,6 +1,8 @@
 //! What the engine's tests share: a clock that counts, and pools on the faulty medium.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub(crate) mod tapped;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
