@@ -8,6 +8,9 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::goals::{Done, GOALS};
 use crate::{Row, SHARE, open};
 
+/// No run counts as far: the sum of as many rows as there can be is a number still.
+const NUMBER_END: u64 = 1 << 48;
+
 const OPENING: &str = "\
 # What was run
 
@@ -201,6 +204,10 @@ fn figures(figures: &BTreeMap<String, u64>) -> String {
     parts.join("; ")
 }
 
+/// What a line of the table of runs says.
+///
+/// # Errors
+/// It is none, or has a number that no run comes to: sums of all rows would not be numbers.
 fn row(line: &str) -> Result<Row> {
     let inner = line.strip_prefix("| ").and_then(|line| line.strip_suffix('|'));
     let cells: Vec<&str> = inner.context("no row")?.split('|').map(str::trim).collect();
@@ -209,7 +216,10 @@ fn row(line: &str) -> Result<Row> {
     else {
         bail!("{} cells", cells.len());
     };
-    let number = |text: &str| text.parse::<u64>().with_context(|| format!("not a number: {text}"));
+    let number = |text: &str| {
+        let number = text.parse().ok().filter(|number| *number < NUMBER_END);
+        number.with_context(|| format!("no number of anything that was run: {text}"))
+    };
     let seen = |text: &str| if text == "-" { Ok(None) } else { number(text).map(Some) };
     let mut named = BTreeMap::new();
     for part in figures.split("; ").filter(|part| !part.is_empty()) {
@@ -342,6 +352,8 @@ mod tests {
         assert!(Page::parse(&text.replace("| 17 |", "| 18 |")).is_err(), "a sum");
         assert!(Page::parse(&text.replace("# What", "# All that")).is_err(), "its text");
         assert!(Page::parse(&text.replace("| 4096 |", "| x |")).is_err(), "no number");
+        let end = format!("| {NUMBER_END} |");
+        assert!(Page::parse(&text.replace("| 4096 |", &end)).is_err(), "sums would have no room");
         assert!(Page::parse("").is_err());
     }
 }

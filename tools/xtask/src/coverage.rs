@@ -196,7 +196,10 @@ fn is_named(file: &str, name: &str) -> bool {
 
 /// What `--json` writes.
 fn object(modules: &[Sum], blind: &[&str], passed: bool) -> Value {
-    let part = |both: (u64, u64)| serde_json::json!({ "reached": both.0, "all": both.1, "percent": percent(both) });
+    let part = |both: (u64, u64)| {
+        let (reached, all) = both;
+        serde_json::json!({ "reached": reached, "all": all, "percent": percent(both) })
+    };
     let one = |sum: &Sum| {
         serde_json::json!({
             "module": sum.module,
