@@ -317,7 +317,10 @@ impl<M: Medium> Shared<M> {
         }
         for claim in claims {
             if claim.is(Order::Newer) {
-                judged.newer.extend(self.newer_of(columns, sides, claim));
+                match self.newer_of(columns, sides, claim) {
+                    Err(e) if sides.others.stays_bad(&e) => {}
+                    newer => judged.newer.extend(newer?),
+                }
             } else if (claim.contradicted || claim.order == Order::Unknown) && self.m.enabled(DOUBT)
             {
                 judged.doubts.push(claim.doubt);
@@ -326,10 +329,19 @@ impl<M: Medium> Shared<M> {
         Ok(judged)
     }
 
-    /// What a claim is about as it was written, without what is replayed over it.
-    fn newer_of(&self, columns: Columns<'_>, sides: Sides<'_>, claim: Claim) -> Option<Newer> {
+    /// What a claim is about as it was written, without what is replayed over it. `None` if that
+    /// is what is there.
+    ///
+    /// # Errors
+    /// Something of it cannot be read: what differs there is not to become parity.
+    fn newer_of(
+        &self,
+        columns: Columns<'_>,
+        sides: Sides<'_>,
+        claim: Claim,
+    ) -> Result<Option<Newer>, MediaError> {
         let at = columns.zone.at(claim.row, columns.col);
-        let bytes = self.as_parity_says(at, &columns.of_row(claim.row)).ok()?;
+        let bytes = self.as_parity_says(at, &columns.of_row(claim.row))?;
         let direct = Direct(&self.m);
         let beside = sides.others.by_parity.over(&direct);
         let then = Overlay { under: &beside, at, bytes: &bytes };
@@ -340,8 +352,8 @@ impl<M: Medium> Shared<M> {
                 let to = end.min((from / PAGE + 1) * PAGE);
                 let (mut old, mut new) =
                     (vec![0; (to - from) as usize], vec![0; (to - from) as usize]);
-                direct.read(from, &mut old).ok()?;
-                then.read(from, &mut new).ok()?;
+                direct.read(from, &mut old)?;
+                then.read(from, &mut new)?;
                 if old != new {
                     parts.push((from, new));
                 }
@@ -351,7 +363,8 @@ impl<M: Medium> Shared<M> {
         parts.sort_unstable();
         parts.dedup();
         let Claim { of, doubt, follows, .. } = claim;
-        (!parts.is_empty()).then_some(Newer { of, parts, wrong: doubt.wrong, doubt, follows })
+        let newer = Newer { of, parts, wrong: doubt.wrong, doubt, follows };
+        Ok((!newer.parts.is_empty()).then_some(newer))
     }
 
     /// Bytes of a row with `syndrome` taken out of them.
@@ -413,15 +426,16 @@ impl<M: Medium> Shared<M> {
         for claim in &mut claims[first..] {
             let ranges = claim.changed.iter().filter_map(|range| columns.within(at, *range));
             claim.parts = ranges.collect();
-            claim.doubt.columns = { claim.parts.iter() }
-                .filter_map(|(from, len)| {
-                    let (mut old, mut new) = (vec![0; *len], vec![0; *len]);
-                    now.read(at + *from as u64, &mut old).ok()?;
-                    then.read(at + *from as u64, &mut new).ok()?;
-                    xor_into(&mut old, &new);
-                    Some((columns.col + *from as u64, old))
-                })
-                .collect();
+            for (from, len) in &claim.parts {
+                let (mut old, mut new) = (vec![0; *len], vec![0; *len]);
+                let read = now.read(at + *from as u64, &mut old);
+                match read.and_then(|()| then.read(at + *from as u64, &mut new)) {
+                    Err(e) if sides.others.stays_bad(&e) => continue,
+                    read => read?,
+                }
+                xor_into(&mut old, &new);
+                claim.doubt.columns.push((columns.col + *from as u64, old));
+            }
         }
         Ok(())
     }

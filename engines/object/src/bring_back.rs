@@ -17,7 +17,7 @@ use holdfast_heap::format::CHUNK_LEN;
 use holdfast_heap::verify::Direct;
 use holdfast_heap::{ChunkKind, Unit, ZoneTable};
 use holdfast_layout::RawPtr;
-use holdfast_pmem::{Medium, PAGE, Site};
+use holdfast_pmem::{MediaError, Medium, PAGE, Site};
 use holdfast_redundancy::events::{Cause, Event, Finder};
 use holdfast_redundancy::parity::{self, Mismatch, ParitySites, Scratch, Suspect};
 use holdfast_redundancy::zone::Piece;
@@ -247,7 +247,7 @@ impl<M: Medium> Shared<M> {
         held: &[Newer],
         asked: Asked,
     ) -> Result<(), Error> {
-        for (at, bytes, wrong) in self.by_page(held) {
+        for (at, bytes, wrong) in self.by_page(held)? {
             let event = self.event(asked.cause, asked.finder, at, bytes.len() as u64);
             self.install_range(repairer, at, &bytes)?;
             self.report_mended(event, Mended::Repaired(wrong));
@@ -257,7 +257,13 @@ impl<M: Medium> Shared<M> {
 
     /// One range of each page, with all that is to be brought back there. What lies in between is
     /// stored as it is: nobody stores there while the columns are held.
-    pub(crate) fn by_page(&self, newer: &[Newer]) -> Vec<(u64, Vec<u8>, Wrong)> {
+    ///
+    /// # Errors
+    /// A page cannot be read.
+    pub(crate) fn by_page(
+        &self,
+        newer: &[Newer],
+    ) -> Result<Vec<(u64, Vec<u8>, Wrong)>, MediaError> {
         let mut pages: BTreeMap<u64, (Vec<Stored<'_>>, Wrong)> = BTreeMap::new();
         for one in newer {
             for part in &one.parts {
@@ -267,16 +273,16 @@ impl<M: Medium> Shared<M> {
             }
         }
         let whole = |(parts, wrong): (Vec<Stored<'_>>, Wrong)| {
-            let at = parts.iter().map(|(at, _)| *at).min()?;
-            let end = parts.iter().map(|(at, bytes)| at + bytes.len() as u64).max()?;
+            let at = parts.iter().map(|(at, _)| *at).min().unwrap_or(0);
+            let end = parts.iter().map(|(at, bytes)| at + bytes.len() as u64).max().unwrap_or(at);
             let mut bytes = vec![0; (end - at) as usize];
-            self.m.read(at, &mut bytes).ok()?;
+            self.m.read(at, &mut bytes)?;
             for (from, part) in parts {
                 bytes[(from - at) as usize..][..part.len()].copy_from_slice(part);
             }
-            Some((at, bytes, wrong))
+            Ok((at, bytes, wrong))
         };
-        pages.into_values().filter_map(whole).collect()
+        pages.into_values().map(whole).collect()
     }
 
     /// Has parity say that a row differs from what it is; only one of them, if it is `of` that.
@@ -524,8 +530,9 @@ impl<M: Medium> Shared<M> {
             for piece in zone.split(entry, CHUNK_LEN as u64) {
                 let (exempt, scratch) = (self.exempt(), &mut repairer.scratch);
                 let (col, len) = (piece.col, piece.len);
-                let by = parity::syndromes(&self.m, zone, col, len, &exempt, scratch);
-                let by = match by {
+                let mut ask = || parity::syndromes(&self.m, zone, col, len, &exempt, scratch);
+                // It may be that something could not be read for once.
+                let by = match ask().or_else(|_| ask()) {
                     // Another damage, and found as one.
                     Err(holdfast_redundancy::Error::Media(e)) => {
                         unread = Some(e.at / PAGE * PAGE);

@@ -3,7 +3,7 @@
 //! P, Q and both together each say something, and where one of them or another row is damaged not
 //! the same. Nothing here judges: what is not borne out by a sum is not installed.
 
-use holdfast_pmem::Medium;
+use holdfast_pmem::{Medium, PAGE};
 use holdfast_redundancy::parity::{Parity, Scratch, rebuild};
 use holdfast_redundancy::zone::{Piece, Unit};
 use holdfast_redundancy::{Exempt, Zone};
@@ -24,6 +24,7 @@ impl<M: Medium> Shared<M> {
         let (mut found, mut missed): (Vec<Vec<u8>>, bool) = (Vec::new(), false);
         let mut missing = vec![unit];
         for with in [Parity::P, Parity::Q, Parity::Both] {
+            let mut again = false;
             loop {
                 let rebuilt = rebuild(&self.m, zone, &missing, col, len, exempt, with, scratch);
                 match rebuilt {
@@ -32,6 +33,13 @@ impl<M: Medium> Shared<M> {
                         if !found.contains(&bytes) {
                             found.push(bytes);
                         }
+                    }
+                    // It may be that it could not be read for once.
+                    Err(holdfast_redundancy::Error::Media(e))
+                        if !again && !self.is_bad(e.at / PAGE * PAGE) =>
+                    {
+                        again = true;
+                        continue;
                     }
                     Err(holdfast_redundancy::Error::Media(e)) => {
                         // Another unit of the columns is bad too: it is missing as well.

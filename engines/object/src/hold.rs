@@ -9,10 +9,11 @@
 
 use holdfast_heap::verify::Direct;
 use holdfast_heap::{ChunkEntry, ChunkKind, Unit, ZoneTable};
-use holdfast_pmem::Medium;
+use holdfast_pmem::{Medium, PAGE};
 use holdfast_sync::{MutexGuard, PoisonError};
 
 use crate::blame::{Newer, Of};
+use crate::changes::Changes;
 use crate::newer::{Order, order_near};
 use crate::shared::Shared;
 use crate::versions::Version;
@@ -40,15 +41,18 @@ impl<M: Medium> Shared<M> {
         }
     }
 
-    /// Makes an entry known as it is now, if it is a later one. For who opens a pool.
-    pub(crate) fn know_entry(&self, of: &Of) {
-        let Of::Entry { at, chunk, after, .. } = of else { return };
-        let Some(table) = self.heap.zone_of(*at) else { return };
-        let known = table.entry(*chunk);
-        if known.is_some_and(|k| order_near(k.generation, after.generation) == Order::Newer) {
-            // It was read a moment ago.
-            let _ = self.heap.load_entry(&Direct(&self.m), table.index(), *chunk);
-        }
+    /// Makes the entries in a range known as they will be after the changes. For who opens a pool.
+    pub(crate) fn know_future(&self, changes: &Changes, (at, len): (u64, u64)) {
+        let Some(table) = self.heap.zone_of(at).filter(|table| at < table.chunks_at()) else {
+            return;
+        };
+        let direct = Direct(&self.m);
+        table.units_over(at, len, &mut |unit| {
+            if let Unit::Entry { chunk, .. } = unit {
+                // One that does not verify is known as it was.
+                let _ = self.heap.load_entry(&changes.over(&direct), table.index(), chunk);
+            }
+        });
     }
 
     /// Takes the words of all that has bytes in `[at, at + len)`; with entries among it, only if
@@ -161,13 +165,49 @@ impl<M: Medium> Shared<M> {
         true
     }
 
+    /// Makes the entries on a page known that was rebuilt from parity, which no lost write has kept
+    /// from them: it may be newer than what was found when the pool was opened. What nothing orders
+    /// is given to nobody until a scrub finds all at one. The columns are held.
+    pub(crate) fn know_rebuilt(&self, page: u64) {
+        let Some(table) = self.heap.zone_of(page).filter(|table| page < table.chunks_at()) else {
+            return;
+        };
+        let mut holding = Holding::default();
+        table.units_over(page, PAGE, &mut |unit| {
+            let Unit::Entry { at, chunk } = unit else { return };
+            let after = self.heap.entry_found(&Direct(&self.m), at).ok().flatten();
+            let Some(after) = after.filter(|after| table.plausible(chunk, after)) else { return };
+            let Some(before) = table.entry(chunk) else {
+                // Who else has reserved it writes its entry.
+                if self.is_withheld(at) {
+                    self.hold_entry(table, (at, chunk), &after, &after, &mut holding);
+                }
+                return;
+            };
+            match order_near(before.generation, after.generation) {
+                Order::Newer => {
+                    self.hold_entry(table, (at, chunk), &before, &after, &mut holding);
+                }
+                Order::Unknown if before != after && before.kind == ChunkKind::Free => {
+                    self.withhold(at);
+                }
+                _ => {}
+            }
+        });
+        self.release(holding);
+    }
+
     /// Makes entries known as they are now, and releases all words at a number of their own: to
     /// everybody else, a commit changed these objects.
     pub(crate) fn release(&self, holding: Holding) {
         for (zone, chunk, reserved) in holding.entries {
-            let loaded = self.heap.load_entry(&Direct(&self.m), zone, chunk).is_ok();
+            let load = || self.heap.load_entry(&Direct(&self.m), zone, chunk).is_ok();
+            // It may be that it could not be read for once.
+            let loaded = load() || load();
             if let Some(table) = self.heap.zone(zone) {
                 match reserved {
+                    // What its entry says now may be anything: nobody is given a free chunk then.
+                    Some(ChunkKind::Free) if !loaded => {}
                     Some(kind) if !loaded => table.unreserve(chunk, kind),
                     _ => self.withheld_now().retain(|(at, _)| *at != table.entry_at(chunk)),
                 }
@@ -207,16 +247,15 @@ impl<M: Medium> Shared<M> {
         }
     }
 
-    /// Gives chunks back whose entries a whole pass found in no doubt any more.
+    /// Makes the entries known again that a whole pass found in no doubt any more: as they are now,
+    /// which may be what parity said.
     pub(crate) fn end_withholding(&self) {
         self.withheld_now().retain(|(at, seen)| {
-            let table = self.heap.zone_of(*at).filter(|_| !*seen);
-            if let Some(table) = table {
-                let len = holdfast_heap::format::CHUNK_LEN as u64;
-                let chunk = ((at - table.entry_at(0)) / len) as u32;
-                table.unreserve(chunk, ChunkKind::Free);
-            }
-            *seen
+            let Some(table) = self.heap.zone_of(*at).filter(|_| !*seen) else { return *seen };
+            let len = holdfast_heap::format::CHUNK_LEN as u64;
+            let chunk = ((at - table.entry_at(0)) / len) as u32;
+            // The next pass looks at one that cannot be read.
+            self.heap.load_entry(&Direct(&self.m), table.index(), chunk).is_err()
         });
     }
 }

@@ -276,18 +276,20 @@ fn mend_held<M: Medium>(
     how: How,
 ) -> Result<Done, Error> {
     let certify = Certify::when(shared.m.enabled(VERIFY));
-    let mut mended = Mended::Nothing;
+    let (mut mended, mut unread) = (Mended::Nothing, Vec::new());
     for _ in 0..AGAIN_MAX {
-        match unit.check(&Direct(&shared.m), shared.heap.sums(), certify) {
-            Ok(Found::Good | Found::Nothing) => return Ok(Done::With(mended)),
+        let check = || unit.check(&Direct(&shared.m), shared.heap.sums(), certify);
+        match check().or_else(|_| check()) {
+            Ok(Found::Good | Found::Nothing) => {
+                for (event, done) in unread {
+                    mended = shared.report_mended(event, done);
+                }
+                return Ok(Done::With(mended));
+            }
             Ok(Found::Bad { .. }) if !is_there(shared, unit) => return Ok(Done::With(mended)),
             Ok(Found::Bad { .. }) => {}
-            // A page that could not be read and could not be mended either: that was reported.
-            Err(error) if shared.is_bad(error.at / PAGE * PAGE) => {
-                return Ok(Done::With(Mended::Lost(Wrong::Data)));
-            }
-            // It can be read again: nothing was told of it yet.
-            Err(_) => continue,
+            // The page is mended first, unless it can be read again or was given up, as was told.
+            Err(error) => return Err(Error::Media(error)),
         }
         let event = Event { object: object_of(shared, unit), ..how.event };
         let mut holding = Holding::default();
@@ -300,7 +302,7 @@ fn mend_held<M: Medium>(
             }
             Err(done) => return Ok(done),
         };
-        let done = install(shared, repairer, &cure, event);
+        let done = install(shared, repairer, &cure, event, &mut unread);
         shared.release(holding);
         mended = done?.unwrap_or(mended);
         look_beside(shared, &cure);
@@ -354,12 +356,14 @@ fn is_being_made<M: Medium>(shared: &Shared<M>, unit: &Unit) -> bool {
     shared.versions.now(shared.versions.index(spot.object)).is_none()
 }
 
-/// Stores a cure. Answers what it came to, if anything of it stayed.
+/// Stores a cure. Answers what it came to, if anything of it stayed. What could not be read behind
+/// that is `unread`, and told once the unit verifies.
 fn install<M: Medium>(
     shared: &Shared<M>,
     repairer: &mut Repairer,
     cure: &Cure,
     event: Event,
+    unread: &mut Vec<(Event, Mended)>,
 ) -> Result<Option<Mended>, Error> {
     let mut mended = None;
     // All of it or nothing: what cannot be read takes no part of a page either.
@@ -369,13 +373,16 @@ fn install<M: Medium>(
     for (part, bytes) in &cure.parts {
         let before_sum = shared.sum_there(part.at, part.len);
         shared.install_range(repairer, part.at, bytes)?;
-        // What was stored may not have stayed: lost again on its way. What cannot be read for once
-        // says nothing.
-        let now = current(shared, part).or_else(|| current(shared, part));
-        if now.as_ref() == Some(bytes) {
-            let done = Mended::Repaired(part.wrong);
-            shared.report_mended(Event { at: part.at, len: part.len, before_sum, ..event }, done);
-            mended = Some(done);
+        let done = Mended::Repaired(part.wrong);
+        let event = Event { at: part.at, len: part.len, before_sum, ..event };
+        match current(shared, part) {
+            Some(now) if now == *bytes => {
+                shared.report_mended(event, done);
+                mended = Some(done);
+            }
+            // What was stored did not stay: lost again on its way.
+            Some(_) => {}
+            None => unread.push((event, done)),
         }
     }
     Ok(mended)

@@ -325,6 +325,11 @@ impl<M: Medium> Shared<M> {
         // What is lost may have moved all the same.
         let mended_it = healed.is_ok() || !matches!(mended, Mended::Lost(_));
         let usable = mended_it || !self.is_bad(page);
+        match redo.finder {
+            _ if !known => {}
+            Finder::Open => self.know_future(redo.changes, (page, PAGE)),
+            _ => self.know_rebuilt(page),
+        }
         self.report_mended(event, mended);
         Ok((made, usable))
     }
@@ -455,6 +460,10 @@ impl<M: Medium> Shared<M> {
                 Err(Error::Media(e)) if !stays_bad(&redone.given_up, &e) => {
                     let page = e.at / PAGE * PAGE;
                     cured += 1;
+                    // It may be that it could not be read for once.
+                    if cured < JUDGED_MAX && !self.is_bad(page) {
+                        continue;
+                    }
                     let cure = cured < JUDGED_MAX && self.is_of_row(page);
                     if !cure || !self.cure_page(repairer, redo, page, None)?.1 {
                         redone.given_up.push(page);
@@ -485,7 +494,9 @@ impl<M: Medium> Shared<M> {
                 Err(e) => return Err(e.into()),
             }
         };
-        brought.iter().filter(|_| open).for_each(|newer| self.know_entry(&newer.of));
+        for (at, bytes) in brought.iter().filter(|_| open).flat_map(|newer| &newer.parts) {
+            self.know_future(redo.changes, (*at, bytes.len() as u64));
+        }
         // What an earlier try left there was brought back since, by this one or under a cure.
         redone.kept.retain(|kept| !(zone.contains(kept.at) && kept.lies_over(columns)));
         // What stays in doubt is said now; parity goes on saying what it did.
@@ -502,7 +513,7 @@ impl<M: Medium> Shared<M> {
     /// Stores what was written and lost. Answers in how many places.
     fn put_newer(&self, newer: &[Newer], finder: Finder) -> Result<u64, MediaError> {
         let mut done = 0;
-        for (at, bytes, wrong) in self.by_page(newer) {
+        for (at, bytes, wrong) in self.by_page(newer)? {
             self.m.step(STEP_NEWER);
             let event = self.event(Cause::Parity, finder, at, bytes.len() as u64);
             self.m.put(CURE_ROW, at, &bytes)?;

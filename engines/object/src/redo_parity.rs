@@ -197,6 +197,13 @@ impl<M: Medium> Shared<M> {
                 Some(sums) => self.put_redone(zone, sums),
                 None => self.sum_and_put(repairer, redo, zone, (col, len), redone),
             };
+            // It may be that a row could not be read for once.
+            if sums.is_none()
+                && matches!(&done, Err(Error::Media(e)) if !self.is_bad(e.at / PAGE * PAGE))
+                && !self.was_put(zone, &done)
+            {
+                done = self.sum_and_put(repairer, redo, zone, (col, len), redone);
+            }
             if self.was_put(zone, &done) {
                 // At once: whatever stops a redo later, the next one finds these columns so; and
                 // where one parity failed, the rest of the page is judged by the one that is left.

@@ -181,9 +181,12 @@ impl<M: Medium> Shared<M> {
         Ok(pages)
     }
 
+    /// Whether a page cannot be read, also if it is tried again: what is made up for it may be less
+    /// than what is there.
     pub(crate) fn is_bad(&self, page: u64) -> bool {
         let mut buffer = [0; PAGE as usize];
-        self.m.read(page, &mut buffer).is_err()
+        let mut fails = || self.m.read(page, &mut buffer).is_err();
+        fails() && fails()
     }
 
     /// Repairs `[at, at + len)`: its unreadable pages first, then the units over it that do not
@@ -371,6 +374,9 @@ impl<M: Medium> Shared<M> {
                 continue;
             }
             let installed = self.install_page(repairer, page, &bytes);
+            if installed.is_ok() && is_known {
+                self.know_rebuilt(page);
+            }
             match installed {
                 Ok(()) if !is_known => break lost,
                 Ok(()) if in_doubt => break Mended::Undecided(wrong),
@@ -387,10 +393,12 @@ impl<M: Medium> Shared<M> {
                 break self.move_lost(repairer, page, event.finder)?.unwrap_or(lost);
             }
             if !self.can_move(repairer, page) {
-                break match self.stand_in(page, &bytes, wrong) {
-                    Mended::StoodIn(_) if in_doubt => Mended::Undecided(wrong),
-                    stood => stood,
-                };
+                let stood = self.stand_in(page, &bytes, wrong);
+                if stood == Mended::StoodIn(wrong) {
+                    self.know_rebuilt(page);
+                }
+                let in_doubt = in_doubt && stood == Mended::StoodIn(wrong);
+                break if in_doubt { Mended::Undecided(wrong) } else { stood };
             }
             drop(held);
             if let Some(mended) = self.moved(repairer, page, None, asked.finder)? {
@@ -577,6 +585,9 @@ impl<M: Medium> Shared<M> {
         let event = self.event(asked.cause, asked.finder, page, PAGE);
         if self.log.contains(page) {
             return self.mend_log_page(repairer, page, event);
+        }
+        if !self.is_bad(page) {
+            return Ok(Mended::Nothing);
         }
         let side_len = self.superblock().side_len;
         let (side, base) = if page < side_len {

@@ -223,13 +223,9 @@ impl<M: Medium> Pool<M> {
         let mut scratch = Scratch::new();
         let mut state = shared.begin_pass(options.resume)?;
         let mut position = shared.position_of(state.next);
-        // Once it got beyond them, it does not begin with them each time it is taken up again.
-        let beyond = position != Position::FRONT && shared.directories_seen.load(Ordering::Acquire);
-        if !beyond {
-            let awake = || progress(&state, shared.m.len());
-            let back = shared.look_at_directories(&mut pace, control, awake)?;
-            (state.found, state.repaired) = (state.found + back, state.repaired + back);
-        }
+        let awake = || progress(&state, shared.m.len());
+        let back = shared.look_at_directories(position, &mut pace, control, awake)?;
+        (state.found, state.repaired) = (state.found + back, state.repaired + back);
         let mut done = Scrubbed::so_far(&state);
         let mut steps = 0_u32;
         while position != Position::End {
@@ -303,7 +299,6 @@ impl<M: Medium> Pool<M> {
 impl<M: Medium> Shared<M> {
     fn begin_pass(&self, resume: bool) -> Result<Progress, Error> {
         self.unsettled.lock().unwrap_or_else(holdfast_sync::PoisonError::into_inner).clear();
-        self.withheld_now().iter_mut().for_each(|(_, seen)| *seen = false);
         self.believe_what_adds_up(None);
         let last = {
             let mut repairer = self.repairer();
@@ -328,13 +323,20 @@ impl<M: Medium> Shared<M> {
         Ok(state)
     }
 
-    /// The entries of all chunks, before anything else of a pass and at its pace.
+    /// The entries of all chunks, before anything else of a pass and at its pace. Not again each
+    /// time a pass is taken up that got beyond them.
     fn look_at_directories(
         &self,
+        position: Position,
         pace: &mut Pace,
         control: &ScrubControl,
         mut awake: impl FnMut(),
     ) -> Result<u64, Error> {
+        if position != Position::FRONT && self.directories_seen.load(Ordering::Acquire) {
+            return Ok(0);
+        }
+        // What is in doubt is told of again by who looks at all of them, or at their columns.
+        self.withheld_now().iter_mut().for_each(|(_, seen)| *seen = false);
         self.restore_directories(Finder::Scrub, |bytes| {
             awake();
             sit_out(pace.wait_after(self.clock.now(), bytes), control, &mut awake);

@@ -113,7 +113,8 @@ impl<M: Medium> Shared<M> {
         let mut superblock = self.superblock();
         let (mut scratch, mut beside) = (Scratch::new(), BTreeMap::new());
         let moved = repairer.remap.relocate(&self.m, &mut superblock, frame, |at, bytes| {
-            if self.m.read(at, bytes).is_err() {
+            // Twice: what is rebuilt may be less than what is there.
+            if self.m.read(at, bytes).is_err() && self.m.read(at, bytes).is_err() {
                 match known.filter(|_| at == page) {
                     Some(known) => bytes.copy_from_slice(known),
                     None => {
@@ -125,6 +126,9 @@ impl<M: Medium> Shared<M> {
             Ok::<(), Error>(())
         });
         drop((superblock, journal, regions, log));
+        if moved.is_ok() {
+            beside.keys().chain(&[page]).for_each(|at| self.know_rebuilt(*at));
+        }
         self.columns.unlock_all(&columns);
         // Who asked tells of the page itself.
         let of_page = beside.remove(&page);

@@ -549,8 +549,9 @@ fn watch() {
     });
 }
 
-/// Which calls are refused: all of them take minutes, and `HOLDFAST_ALL=1` asks for that. Else one
-/// in so many, which ones `HOLDFAST_SEED` decides, and the first in any case: some deeds have few.
+/// Which calls are refused: all of them take minutes, and `HOLDFAST_ALL=1` asks for that, as
+/// `cargo xtask refused` does. Else one in so many, which ones `HOLDFAST_SEED` decides, and the
+/// first in any case: some deeds have few.
 fn turns() -> impl Iterator<Item = u64> {
     let step = if std::env::var_os("HOLDFAST_ALL").is_some() { 1 } else { 9 };
     let seed = std::env::var("HOLDFAST_SEED").map_or(0, |seed| seed.parse().expect("a number"));
@@ -602,6 +603,7 @@ fn play(deed: &Deed, fails: Fails, wrong: &mut Vec<String>) -> (u64, u64) {
 #[test]
 fn whatever_the_system_refuses_nothing_is_lost_and_nothing_is_in_the_way() {
     let unseen = unseen();
+    println!("{} planted, {} seen", LIES.len(), LIES.len() - unseen.len());
     assert!(unseen.is_empty(), "not seen: {unseen:?}");
     watch();
     let mut wrong = Vec::new();
@@ -614,5 +616,6 @@ fn whatever_the_system_refuses_nothing_is_lost_and_nothing_is_in_the_way() {
             assert!(runs > 0, "{}: no call was asked for", deed.name);
         }
     }
+    wrong.iter().for_each(|what| println!("wrong: {}", what.replace('\n', " ")));
     assert!(wrong.is_empty(), "{} runs went wrong:\n{}", wrong.len(), wrong.join("\n"));
 }

@@ -139,6 +139,7 @@ const METHODS: &[&str] = &[
     "object storm",
     "sanitize address",
     "sanitize thread",
+    "system calls",
 ];
 
 /// Those of a program that are not in the list: none, unless somebody has forgotten them.
@@ -229,6 +230,7 @@ pub(crate) const GOALS: &[Goal] = &[
     goal("every call that can fail, refused once and for ever", Each, &[
         ("object fail-nth", Whole),
         ("mapped fail-nth", Whole),
+        ("system calls", Whole),
     ]),
     goal("fuzz executions", Times(100_000_000), &[("fuzz *", Count)]),
     goal("of these, of the target that has fewest", Times(FEWEST_EXECUTIONS), &[

@@ -1,9 +1,9 @@
 //! What was wrong and has not been shown to be mended.
 //!
-//! Where a seed decides everything, one run of the same seed meets what the older one met; of a fuzz
-//! target, as long as its corpus is the same, of which inputs are made. Where threads, signals or a
-//! machine decide, a run that finds nothing proves little: what showed once in so many times may
-//! well hide that often. There clean runs are asked for that did three times as much, since the
+//! Where a seed decides everything, one run of the same seed meets what the older one met; of a
+//! fuzz target, as long as its corpus is the same, of which inputs are made. Where threads, signals
+//! or a machine decide, a run that finds nothing proves little: what showed once in so many times
+//! may well hide that often. There clean runs are asked for that did three times as much, since the
 //! method last found something.
 
 use std::collections::BTreeSet;

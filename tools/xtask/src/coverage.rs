@@ -176,11 +176,11 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
         rows.first_mut().into_iter().for_each(|row| row.violations += u64::from(!fine));
         holdfast_evidence::append(path, &rows)?;
     }
+    let enough = blind.is_empty() && (short.is_empty() || !args.check);
     if let Some(path) = &args.json {
-        std::fs::write(path, object(&modules, &blind, fine).to_string())
+        std::fs::write(path, object(&modules, &blind, fine && enough).to_string())
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    let enough = blind.is_empty() && (short.is_empty() || !args.check);
     Ok(if fine && enough { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

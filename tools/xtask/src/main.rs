@@ -47,6 +47,7 @@ mod markdown;
 mod models;
 mod papers;
 mod passthrough;
+mod refused;
 mod sanitize;
 mod source;
 mod tidy;
@@ -147,6 +148,8 @@ enum Command {
     /// Count the branches of recovery, repair, opening and parsing that tests, fuzzer and campaigns
     /// take.
     Coverage(coverage::Args),
+    /// Refuse every call of the system in its turn, while pools and protected files are used.
+    Refused(refused::Args),
     /// Run the tests of crates that hold unsafe code or share memory under a sanitizer.
     Sanitize(sanitize::Args),
     /// Run scenes in a virtual machine with persistent memory: `cargo xtask lab [--only SCENE]`.
@@ -237,6 +240,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         Command::Fuzz(args) => return fuzz::run(&root, args),
         Command::Models(args) => return models::run(&root, args),
         Command::Coverage(args) => return coverage::run(&root, args),
+        Command::Refused(args) => return refused::run(&root, args),
         Command::Sanitize(args) => return sanitize::run(&root, args),
         Command::Lab { rest } => return passthrough::start(&root, "lab", rest),
     }?;

@@ -2,12 +2,12 @@
 //! which verify. Nothing is given up and no pointer called dangling before parity was asked.
 
 use crate::common::{TestPool, create_with, get, pattern, put, reopened};
-use holdfast_faultmem::{FaultKind, When};
+use holdfast_faultmem::{Clear, FaultKind, When};
 use holdfast_heap::ZoneTable;
 use holdfast_heap::format::{CHUNK_LEN, SLOT_LEN};
 use holdfast_layout::{RawPtr, RegionKind};
 use holdfast_object::{CreateOptions, Parity, ScrubControl, ScrubOptions};
-use holdfast_pmem::MediumKind;
+use holdfast_pmem::{MediumKind, PAGE};
 use holdfast_txn::{Transaction, TxError};
 
 const KINDS: [(MediumKind, Parity); 4] = [
@@ -75,6 +75,25 @@ fn an_object_that_was_made_is_found_by_its_pointer() {
         let bytes = pattern(3, LONG);
         let of = losing_entries(&first, || put(&first, &bytes));
         let pool = reopened(first);
+        assert_eq!(get(&pool, of).unwrap(), bytes, "{kind} {parity:?}");
+        scrub(&pool);
+    }
+}
+
+/// The page of entries cannot be read either: rebuilt from parity it has what was lost, and whoever
+/// opened the pool knows it from then on.
+#[test]
+fn an_object_whose_entries_were_lost_with_their_page_is_found_by_its_pointer() {
+    for (kind, parity) in KINDS {
+        let first = pool(kind, parity);
+        let bytes = pattern(3, LONG);
+        let of = losing_entries(&first, || put(&first, &bytes));
+        let pool = reopened(first);
+        let page = table(&pool).entry_at(0) / PAGE * PAGE;
+        pool.medium().poison(page, PAGE, Clear::Able).unwrap();
+        assert!(pool.heal_load(page, PAGE));
+        // Whatever is put somewhere else.
+        (0..4).for_each(|turn| assert!(!put(&pool, &pattern(turn, LONG)).is_null()));
         assert_eq!(get(&pool, of).unwrap(), bytes, "{kind} {parity:?}");
         scrub(&pool);
     }

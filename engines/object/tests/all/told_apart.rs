@@ -1,13 +1,19 @@
 //! How far the order of two states is known: numbers come round, places are used by many objects,
 //! chunks live several lives. What is not certain is in doubt, unless P and Q agree on a row.
 
-use crate::common::{TestPool, clock, get, pattern, put, reopened};
+use crate::common::{TestPool, clock, get, pattern, put, quick, reopened};
+use crate::fallen::over;
 use crate::older::{LONG, losing_entries, put_at, table};
-use crate::stale::{forgetting, parity_page, pool, scrub, settled, write};
+use crate::returning::cut;
+use crate::stale::{KINDS, forgetting, parity_page, pool, scrub, settled, write};
 use holdfast_faultmem::{Clear, Config, FaultMedium};
+use holdfast_heap::ZoneTable;
 use holdfast_layout::{RawPtr, RegionKind, TypeNumber};
-use holdfast_object::{CreateOptions, Error, OpenOptions, Parity, Pool};
+use holdfast_object::{
+    CreateOptions, Error, OpenOptions, Parity, Pool, ScrubControl, ScrubOptions, Scrubbed,
+};
 use holdfast_pmem::{Medium, MediumKind, PAGE};
+use holdfast_redundancy::progress::ScrubState;
 use holdfast_txn::{Transaction, TxError};
 
 const CASES: [(Parity, bool); 3] = [(Parity::P, false), (Parity::P, true), (Parity::PQ, false)];
@@ -186,6 +192,19 @@ fn fill(pool: &TestPool, (chunk, len): (u64, u64)) -> (Vec<(RawPtr, Vec<u8>)>, b
     (all, there)
 }
 
+/// A whole scrub, paused once it is through with all that there is, and taken up again.
+fn scrub_with_a_pause(pool: &TestPool) -> Scrubbed {
+    let (control, options) = (ScrubControl::default(), ScrubOptions::default());
+    let paused = pool.scrub(options, &control, |now, all| {
+        if now.next >= all {
+            control.pause();
+        }
+    });
+    assert_eq!(paused.unwrap().state, ScrubState::Paused);
+    let options = ScrubOptions { resume: true, ..options };
+    pool.scrub(options, &ScrubControl::default(), |_, _| {}).unwrap()
+}
+
 #[test]
 fn a_chunk_whose_entry_is_in_doubt_is_given_to_nobody_until_it_is_not() {
     let first = pool(MediumKind::Shm, Parity::P);
@@ -219,7 +238,7 @@ fn a_chunk_whose_entry_is_in_doubt_is_given_to_nobody_until_it_is_not() {
     for _ in 0..2 {
         let (all, there) = fill(&pool, (place, len));
         assert!(!there && before == bytes(&pool));
-        assert_eq!(scrub(&pool).undecided, chunks);
+        assert_eq!(scrub_with_a_pause(&pool).undecided, chunks);
         all.iter().for_each(|(of, _)| pool.run(|tx| tx.free(*of)).unwrap());
     }
     // Parity that is made anew from the rows knows of no other state.
@@ -234,4 +253,107 @@ fn a_chunk_whose_entry_is_in_doubt_is_given_to_nobody_until_it_is_not() {
         assert_eq!(get(&pool, *of).unwrap(), *bytes);
     }
     assert_eq!(get(&pool, kept).unwrap(), pattern(9, 60));
+}
+
+/// The page with the entries of chunks went back that were used very often since, which is found
+/// while a record over the same columns is replayed. With P alone they go with what is told beside
+/// them. What comes back is known to whoever opened the pool.
+#[test]
+fn entries_that_come_back_in_a_replay_are_known_however_often_they_changed() {
+    for (kind, parity) in KINDS {
+        let first = pool(kind, parity);
+        let long = |seed| put(&first, &pattern(seed, LONG));
+        let gone = long(1);
+        let directory = table(&first);
+        let chunk = directory.chunk_of(gone.offset()).unwrap();
+        let (beside, at) = over(&first, directory.entry_at(chunk));
+        first.run(|tx| tx.free(gone)).unwrap();
+        settled(&first);
+        let [last, near] = forgetting(&first, directory.entry_at(chunk), || {
+            for _ in 0..100 {
+                let of = long(2);
+                first.run(|tx| tx.free(of)).unwrap();
+            }
+            let made = [3, 4].map(long);
+            // Their records are not needed any more.
+            settled(&first);
+            made
+        });
+        assert_eq!(directory.chunk_of(last.offset()), Some(chunk));
+        let image = cut(&first, || {
+            let from = at - beside.offset();
+            first.run(|tx| tx.write_bytes(beside, from, &pattern(8, 60))).unwrap();
+        });
+        drop(first);
+        let m = FaultMedium::from_crash(image, kind, &Config::default());
+        let (pool, opened) = Pool::open(m, quick(), clock()).unwrap();
+        let what = format!("{kind} {parity:?}");
+        assert!(opened.recovered.replayed > 0, "{what}");
+        let are_there = |pool: &TestPool| {
+            for (of, seed) in [(last, 3), (near, 4)] {
+                let found = get(pool, of);
+                assert!(found.is_ok_and(|found| found == pattern(seed, LONG)), "{what}: {seed}");
+            }
+        };
+        are_there(&pool);
+        let chunks = (LONG as u64).div_ceil(directory.chunk_len());
+        let place = (directory.chunk_at(chunk), chunks * directory.chunk_len());
+        fill(&pool, place);
+        are_there(&pool);
+        settled(&pool);
+    }
+}
+
+/// A pool just opened, with chunks whose entries are in doubt, and what was put there last.
+struct Doubted {
+    pool: TestPool,
+    directory: ZoneTable,
+    chunk: u32,
+    chunks: u64,
+    last: RawPtr,
+}
+
+/// What was there is an older state than anything whose order could be told.
+fn doubted() -> Doubted {
+    let first = pool(MediumKind::Shm, Parity::P);
+    put(&first, &pattern(9, 60));
+    let long = || put(&first, &pattern(1, LONG));
+    let gone = long();
+    first.run(|tx| tx.free(gone)).unwrap();
+    let directory = table(&first);
+    let chunk = directory.chunk_of(gone.offset()).unwrap();
+    let chunks = (LONG as u64).div_ceil(directory.chunk_len());
+    settled(&first);
+    let last = forgetting(&first, directory.entry_at(chunk), || {
+        for _ in 0..100 {
+            let of = long();
+            assert_eq!(directory.chunk_of(of.offset()), Some(chunk));
+            first.run(|tx| tx.free(of)).unwrap();
+        }
+        long()
+    });
+    let pool = reopened(first);
+    assert_eq!(scrub(&pool).undecided, chunks);
+    Doubted { pool, directory, chunk, chunks, last }
+}
+
+/// The page of entries in doubt cannot be read, and comes back from parity: that decides it, also
+/// for whoever has kept the chunks from being used.
+#[test]
+fn entries_in_doubt_are_what_parity_says_once_their_page_is_rebuilt() {
+    let Doubted { pool, directory, chunk, chunks, last } = doubted();
+    let page = directory.entry_at(chunk) / PAGE * PAGE;
+    pool.medium().poison(page, PAGE, Clear::Able).unwrap();
+    assert!(pool.heal_load(page, PAGE));
+    // A whole pass finds no doubt any more, and gives back what was withheld.
+    settled(&pool);
+    let is_there = || get(&pool, last).is_ok_and(|found| found == pattern(1, LONG));
+    assert!(is_there(), "{:?}", get(&pool, last).err());
+    let place = (directory.chunk_at(chunk), chunks * directory.chunk_len());
+    let (all, there) = fill(&pool, place);
+    assert!(!there && is_there(), "its chunks were given away");
+    for (of, bytes) in &all {
+        assert_eq!(get(&pool, *of).unwrap(), *bytes);
+    }
+    settled(&pool);
 }

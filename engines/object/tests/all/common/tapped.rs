@@ -39,6 +39,19 @@ impl Medium for Tapped {
         self.m.read(at, into)
     }
 
+    fn enabled(&self, site: Site) -> bool {
+        self.m.enabled(site)
+    }
+    fn step(&self, site: Site) {
+        self.m.step(site);
+    }
+    fn locked(&self) {
+        self.m.locked();
+    }
+    fn put_aside(&self, site: Site, at: u64, bytes: &[u8]) -> Result<(), MediaError> {
+        self.m.put_aside(site, at, bytes)
+    }
+
     fn len(&self) -> u64 {
         self.m.len()
     }
